@@ -1,0 +1,32 @@
+# Flags of Penstock's own targets; nothing here reaches a project that uses Penstock.
+add_library(penstock_build_options INTERFACE)
+
+set(host_warnings -Wall -Wextra)
+if(PENSTOCK_WARNINGS_AS_ERRORS)
+  list(APPEND host_warnings -Werror)
+endif()
+target_compile_options(penstock_build_options INTERFACE
+  $<$<COMPILE_LANGUAGE:CXX>:${host_warnings}>)
+
+if(PENSTOCK_WITH_CUDA)
+  # CMake 3.25 does not know C++20 for this nvcc, so the flag is spelled out.
+  target_compile_options(penstock_build_options INTERFACE
+    $<$<COMPILE_LANGUAGE:CUDA>:-std=c++20 --expt-relaxed-constexpr -Xcompiler=-Wall>)
+endif()
+
+if(PENSTOCK_SANITIZE)
+  # -Wno-tsan: gcc cannot model fences; see base/atomic.hpp for why that is sound here.
+  set(sanitize -fsanitize=${PENSTOCK_SANITIZE} -fno-omit-frame-pointer)
+  if(PENSTOCK_SANITIZE MATCHES "undefined")
+    list(APPEND sanitize -fno-sanitize-recover=undefined)
+  endif()
+  add_compile_options($<$<COMPILE_LANGUAGE:CXX>:${sanitize}>)
+  if(PENSTOCK_SANITIZE MATCHES "thread" AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-Wno-tsan>)
+  endif()
+  add_link_options(${sanitize})
+endif()
+
+if(CMAKE_BUILD_TYPE STREQUAL "Debug" OR PENSTOCK_SANITIZE)
+  target_compile_definitions(penstock_build_options INTERFACE PENSTOCK_ASSERTIONS)
+endif()

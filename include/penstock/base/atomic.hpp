@@ -1,0 +1,159 @@
+// Atomics with an explicit order and scope, one spelling for GPU and host.
+//
+// On the GPU these are libcu++'s atomic_ref at the scope asked for; on the host they are std::atomic_ref, where scope
+// has no meaning. The choice is made inside the function bodies, so one program may mix files compiled by nvcc and by
+// g++ without two definitions of the same function.
+//
+// Thread safety: these are the primitives of it. Which order is used where, and why, is said at the named steps in
+// engine/page_word.hpp, engine/file_word.hpp and engine/ring.hpp; no other file names a memory order.
+//
+// A test that explores schedules defines PENSTOCK_SCHEDULE_POINT(address, is_write) before it includes any Penstock header;
+// it is called before every access here. Everywhere else the macro is empty.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "penstock/base/macros.hpp"
+
+#if defined(__CUDACC__)
+#include <cuda/atomic>
+#endif
+
+#if !defined(PENSTOCK_SCHEDULE_POINT)
+#define PENSTOCK_SCHEDULE_POINT(address, is_write) static_cast<void>(0)
+#endif
+
+namespace penstock {
+
+enum class order { relaxed, acquire, release, acq_rel };
+
+// device: seen by the threads of one device (a GPU, or the threads of the cpu back end).
+// system: seen by the host as well, for words in host memory that GPU and CPU share.
+enum class scope { device, system };
+
+namespace detail {
+
+constexpr PENSTOCK_HD std::memory_order std_order(order o) {
+    switch (o) {
+        case order::acquire: return std::memory_order_acquire;
+        case order::release: return std::memory_order_release;
+        case order::acq_rel: return std::memory_order_acq_rel;
+        default: return std::memory_order_relaxed;
+    }
+}
+
+// A failed compare-and-swap publishes nothing, so it keeps only the acquire half.
+constexpr PENSTOCK_HD order failure_order(order o) {
+    return o == order::acq_rel || o == order::acquire ? order::acquire : order::relaxed;
+}
+
+#if defined(__CUDACC__)
+constexpr PENSTOCK_HD cuda::std::memory_order cuda_order(order o) {
+    switch (o) {
+        case order::acquire: return cuda::std::memory_order_acquire;
+        case order::release: return cuda::std::memory_order_release;
+        case order::acq_rel: return cuda::std::memory_order_acq_rel;
+        default: return cuda::std::memory_order_relaxed;
+    }
+}
+
+constexpr PENSTOCK_HD cuda::thread_scope cuda_scope(scope s) {
+    return s == scope::system ? cuda::thread_scope_system : cuda::thread_scope_device;
+}
+#endif
+
+}  // namespace detail
+
+template <order Order, scope Scope = scope::device, typename T>
+PENSTOCK_HD PENSTOCK_INLINE T atomic_load(const T* address) {
+#if PENSTOCK_ON_DEVICE
+    return cuda::atomic_ref<T, detail::cuda_scope(Scope)>(*const_cast<T*>(address)).load(detail::cuda_order(Order));
+#else
+    PENSTOCK_SCHEDULE_POINT(address, false);
+    return std::atomic_ref<T>(*const_cast<T*>(address)).load(detail::std_order(Order));
+#endif
+}
+
+template <order Order, scope Scope = scope::device, typename T>
+PENSTOCK_HD PENSTOCK_INLINE void atomic_store(T* address, T value) {
+#if PENSTOCK_ON_DEVICE
+    cuda::atomic_ref<T, detail::cuda_scope(Scope)>(*address).store(value, detail::cuda_order(Order));
+#else
+    PENSTOCK_SCHEDULE_POINT(address, true);
+    std::atomic_ref<T>(*address).store(value, detail::std_order(Order));
+#endif
+}
+
+// True if the word held `expected` and now holds `desired`. Strong: it does not fail without cause.
+template <order Order, scope Scope = scope::device, typename T>
+PENSTOCK_HD PENSTOCK_INLINE bool atomic_compare_swap(T* address, T expected, T desired) {
+#if PENSTOCK_ON_DEVICE
+    return cuda::atomic_ref<T, detail::cuda_scope(Scope)>(*address).compare_exchange_strong(
+        expected, desired, detail::cuda_order(Order), detail::cuda_order(detail::failure_order(Order)));
+#else
+    PENSTOCK_SCHEDULE_POINT(address, true);
+    return std::atomic_ref<T>(*address).compare_exchange_strong(expected, desired, detail::std_order(Order),
+                                                                detail::std_order(detail::failure_order(Order)));
+#endif
+}
+
+// Returns the value before the addition.
+template <order Order, scope Scope = scope::device, typename T>
+PENSTOCK_HD PENSTOCK_INLINE T atomic_fetch_add(T* address, T value) {
+#if PENSTOCK_ON_DEVICE
+    return cuda::atomic_ref<T, detail::cuda_scope(Scope)>(*address).fetch_add(value, detail::cuda_order(Order));
+#else
+    PENSTOCK_SCHEDULE_POINT(address, true);
+    return std::atomic_ref<T>(*address).fetch_add(value, detail::std_order(Order));
+#endif
+}
+
+// Additions and bit changes whose old value nobody needs: relaxed, device scope. On the GPU they become reductions,
+// which are sent off and not waited for.
+template <typename T>
+PENSTOCK_HD PENSTOCK_INLINE void atomic_add_relaxed(T* address, T value) {
+#if PENSTOCK_ON_DEVICE
+    if constexpr (sizeof(T) == 8)
+        ::atomicAdd(reinterpret_cast<unsigned long long*>(address), static_cast<unsigned long long>(value));
+    else
+        ::atomicAdd(reinterpret_cast<unsigned*>(address), static_cast<unsigned>(value));
+#else
+    PENSTOCK_SCHEDULE_POINT(address, true);
+    std::atomic_ref<T>(*address).fetch_add(value, std::memory_order_relaxed);
+#endif
+}
+
+PENSTOCK_HD PENSTOCK_INLINE void atomic_or_relaxed(std::uint64_t* address, std::uint64_t bits) {
+#if PENSTOCK_ON_DEVICE
+    ::atomicOr(reinterpret_cast<unsigned long long*>(address), static_cast<unsigned long long>(bits));
+#else
+    PENSTOCK_SCHEDULE_POINT(address, true);
+    std::atomic_ref<std::uint64_t>(*address).fetch_or(bits, std::memory_order_relaxed);
+#endif
+}
+
+PENSTOCK_HD PENSTOCK_INLINE void atomic_and_relaxed(std::uint64_t* address, std::uint64_t bits) {
+#if PENSTOCK_ON_DEVICE
+    ::atomicAnd(reinterpret_cast<unsigned long long*>(address), static_cast<unsigned long long>(bits));
+#else
+    PENSTOCK_SCHEDULE_POINT(address, true);
+    std::atomic_ref<std::uint64_t>(*address).fetch_and(bits, std::memory_order_relaxed);
+#endif
+}
+
+// A two-way fence at device scope. ThreadSanitizer does not model fences, so on the host every access that relies on
+// one is itself atomic; there is then no plain access for it to misjudge.
+PENSTOCK_HD PENSTOCK_INLINE void atomic_fence() {
+#if PENSTOCK_ON_DEVICE
+    cuda::atomic_thread_fence(cuda::std::memory_order_acq_rel, cuda::thread_scope_device);
+#else
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wpragmas"
+#pragma GCC diagnostic ignored "-Wtsan"
+    std::atomic_thread_fence(std::memory_order_acq_rel);
+#pragma GCC diagnostic pop
+#endif
+}
+
+}  // namespace penstock

@@ -1,0 +1,35 @@
+// Mixing functions: spread group numbers over shards and names over the name table. Not cryptographic; every match is
+// confirmed by comparing the whole name, so a collision costs time and never correctness.
+#pragma once
+
+#include <cstdint>
+
+#include "penstock/base/macros.hpp"
+
+namespace penstock {
+
+// The finaliser of SplitMix64 (Steele, Lea, Flood 2014): a bijection in which every input bit reaches every output bit.
+constexpr PENSTOCK_HD PENSTOCK_INLINE std::uint64_t mix64(std::uint64_t x) {
+    x ^= x >> 30;
+    x *= 0xbf58476d1ce4e5b9ull;
+    x ^= x >> 27;
+    x *= 0x94d049bb133111ebull;
+    x ^= x >> 31;
+    return x;
+}
+
+// Hash of `bytes` characters, never 0 (0 marks a name slot that was never used).
+PENSTOCK_HD inline std::uint64_t hash_name(const char* name, std::uint32_t bytes) {
+    std::uint64_t hash = mix64(bytes + 0x9e3779b97f4a7c15ull);
+    std::uint64_t chunk = 0;
+    for (std::uint32_t i = 0; i < bytes; ++i) {
+        chunk |= std::uint64_t{static_cast<unsigned char>(name[i])} << (8 * (i & 7));
+        if ((i & 7) == 7 || i + 1 == bytes) {
+            hash = mix64(hash ^ chunk) + 0x9e3779b97f4a7c15ull;
+            chunk = 0;
+        }
+    }
+    return hash == 0 ? 1 : hash;
+}
+
+}  // namespace penstock

@@ -1,0 +1,96 @@
+// Finding a frame: a clock over the frames, in shards, with a use bit.
+//
+// Each shard has its own hand, so groups that miss at the same time touch different words. A step looks at one frame:
+// a free frame is taken; a frame whose page is pinned or loading is passed over; a page with its use bit set loses the
+// bit and is passed over, unless its file is closed; any other page is evicted by one compare-and-swap on its page word.
+//
+// Invariants
+//  (1) A frame is free, or busy (in the hands of one group), or owned by the page that its frame word names.
+//  (2) Only the group that took a frame by compare-and-swap (from free, or by try_evict of its page) writes its frame
+//      word, until it has published a page there; and it keeps its own pin on that page until the frame word names the
+//      page. Otherwise a slow writer could overwrite the frame word of the next owner, and the frame would be lost.
+//
+// Progress: bounded. A search ends with a frame, with -ENOBUFS when no frame could be had for frame_wait_ns, or with the
+// abort code. (CLOCK: Corbato 1969, "A paging experiment with the Multics system".)
+#pragma once
+
+#include <cerrno>
+#include <cstdint>
+
+#include "penstock/base/hash.hpp"
+#include "penstock/engine/counters.hpp"
+#include "penstock/engine/layout.hpp"
+#include "penstock/engine/ring.hpp"
+
+namespace penstock::engine {
+
+// Frame words are hints to the clock; the exclusive step is the compare-and-swap on frame or page word.
+PENSTOCK_HD PENSTOCK_INLINE void set_frame_word(const cache_view& c, std::uint32_t frame, frame_word value) {
+    atomic_store<order::release>(&c.frame_words[frame], value);
+}
+
+enum class frame_step { taken, skipped };
+
+// Leader only: tries to take this one frame.
+template <typename Group>
+PENSTOCK_HD inline frame_step try_take_frame(const Group& g, const cache_view& c, std::uint32_t frame) {
+    frame_word* const own = &c.frame_words[frame];
+    const frame_word owner = atomic_load<order::acquire>(own);
+    const frame_word state = owner & frame_state_mask;
+    if (state == frame_busy) return frame_step::skipped;
+    if (state == frame_free)
+        return atomic_compare_swap<order::acquire>(own, owner, frame_busy) ? frame_step::taken : frame_step::skipped;
+    page_word* const word = &c.words[owner_word_index(owner)];
+    const page_word seen = glance(word);
+    if (!is_valid(seen) || frame_of(seen) != frame || pins_of(seen) != 0) return frame_step::skipped;
+    if ((seen & use_bit) != 0 && !is_closed(look(&c.file_words[owner_file_slot(owner)]))) {
+        age(word);
+        return frame_step::skipped;
+    }
+    if (!try_evict(word, seen)) return frame_step::skipped;
+    set_frame_word(c, frame, frame_busy);
+    count(g, c, count_evictions);
+    return frame_step::taken;
+}
+
+// Leader only: one search of at most `budget` steps, from the group's home shard on.
+template <typename Group>
+PENSTOCK_HD inline bool sweep_clock(const Group& g, const cache_view& c, std::uint64_t start, std::uint64_t budget,
+                                    std::uint32_t& frame) {
+    const std::uint32_t per_shard = c.frame_count / c.clock_shards;
+    // Two rounds of a shard: the first clears use bits, the second evicts. Then the next shard.
+    const std::uint64_t per_visit = 2 * std::uint64_t{per_shard};
+    std::uint32_t shard = static_cast<std::uint32_t>(start) & (c.clock_shards - 1);
+    bool taken = false;
+    std::uint64_t step = 0;
+    while (step < budget && !taken) {
+        std::uint32_t* const hand = &c.clock_hands[std::size_t{shard} * clock_hand_stride];
+        for (std::uint64_t i = 0; i < per_visit && step < budget && !taken; ++i, ++step) {
+            frame = shard * per_shard + atomic_fetch_add<order::relaxed>(hand, std::uint32_t{1}) % per_shard;
+            taken = try_take_frame(g, c, frame) == frame_step::taken;
+        }
+        shard = (shard + 1) & (c.clock_shards - 1);
+    }
+    count(g, c, count_clock_steps, step);
+    return taken;
+}
+
+// Leader only: a frame for the caller, in state busy. 0, -ENOBUFS, or the abort code. `deadline` started when the verb
+// first missed, so that groups which fail one after the other on the same page do not add up their waits. Without
+// may_wait: one search of a few steps, -ENOBUFS if it finds nothing.
+template <typename Group>
+PENSTOCK_HD inline std::int64_t take_frame(const Group& g, const cache_view& c, bool may_wait, patience& deadline,
+                                           std::uint32_t& frame) {
+    const std::uint64_t start = mix64(g.home());
+    if (!may_wait) return sweep_clock(g, c, start, 64, frame) ? 0 : -ENOBUFS;
+    const std::uint64_t slice = 1024;
+    for (std::uint32_t round = 0;; ++round) {
+        if (sweep_clock(g, c, start + round, slice, frame)) return 0;
+        if (round == 0) count(g, c, count_frame_waits);
+        const std::int64_t code = deadline.check(g, c);
+        if (code != 0) return code == -ETIME ? -ENOBUFS : code;
+        g.pause(round);
+    }
+}
+
+}  // namespace penstock::engine

@@ -1,0 +1,36 @@
+// Adding to the statistics: relaxed, fire and forget, on the shard of the calling group. Only leaders count.
+#pragma once
+
+#include <cstdint>
+
+#include "penstock/base/hash.hpp"
+#include "penstock/engine/layout.hpp"
+
+namespace penstock::engine {
+
+template <typename Group>
+PENSTOCK_HD PENSTOCK_INLINE counter_shard& shard_of(const Group& g, const cache_view& c) {
+    return c.counters[g.home() & (c.counter_shards - 1)];
+}
+
+// Call from the leader only.
+template <typename Group>
+PENSTOCK_HD PENSTOCK_INLINE void count(const Group& g, const cache_view& c, counter what, std::uint64_t amount = 1) {
+    atomic_add_relaxed(&shard_of(g, c).count[what], amount);
+}
+
+constexpr PENSTOCK_HD std::uint32_t latency_bucket(std::uint64_t ns) {
+    std::uint32_t bucket = 0;
+    while (ns > 1 && bucket + 1 < latency_buckets) {
+        ns >>= 1;
+        ++bucket;
+    }
+    return bucket;
+}
+
+template <typename Group>
+PENSTOCK_HD PENSTOCK_INLINE void count_latency(const Group& g, const cache_view& c, std::uint64_t ns) {
+    atomic_add_relaxed(&shard_of(g, c).latency[latency_bucket(ns)], std::uint64_t{1});
+}
+
+}  // namespace penstock::engine

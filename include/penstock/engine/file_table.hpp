@@ -1,0 +1,204 @@
+// Opening and closing files.
+//
+// open:  find the name; if its file is open, add a reference: no host call.
+//        else own the name slot, ask the host, and tie the name to the file slot the host says. The host compares device,
+//        inode, size and times: an unchanged file gets its old slot, whose pages are still cached; a changed one gets a
+//        fresh slot with a fresh table, so that no stale page can be reached through it.
+// close: drop the reference. No host call; the pages stay.
+// When the host has no slot or no table space left, the opener takes down a closed file: its pages are evicted, its slot
+// and table go back to the host, and the opener asks again.
+//
+// Progress: every loop is bounded by a deadline (`patience`). An opener that finds the name busy waits for the group that
+// asks the host; if that fails, it gets the same error.
+#pragma once
+
+#include <cerrno>
+#include <cstdint>
+
+#include "penstock/engine/load.hpp"
+#include "penstock/engine/name_table.hpp"
+
+namespace penstock::engine {
+
+// What the host answered to an open request.
+struct open_answer {
+    std::int64_t result;
+    std::uint32_t file_slot;
+    std::uint32_t generation;
+    std::uint64_t size_bytes;
+    std::uint64_t table;
+    std::uint32_t path_extent;  // where the name may be stored, + 1; 0: no room, the name is not remembered
+    bool two_level;
+    std::uint64_t inode;
+    std::int64_t modified_ns;
+};
+
+// Leader only. Sends the name to the host. `old_path` is the extent of the path arena that the name slot held before.
+template <typename Group>
+PENSTOCK_HD inline std::int64_t ask_to_open(const Group& g, const cache_view& c, const name_key& key,
+                                            std::uint64_t old_path, std::uint64_t old_units, open_answer& out) {
+    ring_ticket at{};
+    if (const std::int64_t code = claim_slot(g, c, true, at); code != 0) return code;
+    const ring_view& r = c.rings[at.ring];
+    const std::uint32_t slot = slot_of(r, at.ticket);
+    auto* staging = reinterpret_cast<std::uint64_t*>(r.staging + r.staging_stride * slot);
+    for (std::uint32_t i = 0; i < key.bytes; i += 8) staging[i / 8] = path_chunk(key, i);
+    ring_request request{};
+    request.operation = op::open;
+    request.bytes = key.bytes;
+    request.offset = old_path;
+    request.argument = old_units;
+    post(g, c, at, request);
+    count(g, c, count_open_requests);
+    if (const std::int64_t code = await(g, c, at); code != 0) {
+        orphan_slot(c, at);
+        return code;
+    }
+    const ring_reply& reply = r.replies[slot];
+    out.result = reply.result;
+    out.file_slot = static_cast<std::uint32_t>(reply.words[reply_slot_and_generation]);
+    out.generation = static_cast<std::uint32_t>(reply.words[reply_slot_and_generation] >> 32);
+    out.size_bytes = reply.words[reply_size_bytes];
+    out.table = reply.words[reply_table];
+    out.path_extent = static_cast<std::uint32_t>(reply.words[reply_path_and_flags]);
+    out.two_level = (reply.words[reply_path_and_flags] >> 32) != 0;
+    out.inode = reply.words[reply_inode];
+    out.modified_ns = static_cast<std::int64_t>(reply.words[reply_modified_ns]);
+    recycle_slot(c, at);
+    return 0;
+}
+
+// Leader only. Takes a reference to the file the host named, writing its record if nobody has yet. 0; -EAGAIN if the
+// answer is out of date because the slot was taken down meanwhile; or why the wait ended.
+template <typename Group>
+PENSTOCK_HD inline std::int64_t attach_file(const Group& g, const cache_view& c, const open_answer& answer,
+                                            patience& deadline) {
+    file_word* const word = &c.file_words[answer.file_slot];
+    for (std::uint32_t round = 0;; ++round) {
+        const file_word seen = look(word);
+        const bool same = file_generation(seen) == answer.generation;
+        if (file_state(seen) == file_live) {
+            if (!same) return -EAGAIN;
+            if (try_reopen(word, answer.generation)) return 0;
+        } else if (file_state(seen) == file_vacant) {
+            // Vacant with the same generation: it was filled, closed and taken down since the host answered.
+            if (same) return -EAGAIN;
+            if (begin_fill(word, seen, answer.generation)) {
+                if (answer.two_level)
+                    for (std::uint64_t i = 0; i < directory_entries(c, answer.size_bytes); ++i)
+                        atomic_store<order::relaxed>(&c.words[answer.table + i], page_word{0});
+                file_record& record = c.file_records[answer.file_slot];
+                record = {answer.size_bytes, pages_of(c, answer.size_bytes), answer.table, answer.inode, 0,
+                          answer.modified_ns, answer.generation, answer.two_level ? 1u : 0u, 0};
+                end_fill(word, answer.generation);
+                return 0;
+            }
+        }
+        if (const std::int64_t code = deadline.check(g, c); code != 0) return code == -ETIME ? -ETIMEDOUT : code;
+        g.pause(round);
+    }
+}
+
+// Leader only; the slot is ours and busy.
+PENSTOCK_HD inline void remember_path(const cache_view& c, name_slot& slot, const name_key& key, std::uint32_t extent) {
+    if (extent == 0) return;
+    for (std::uint32_t i = 0; i < key.bytes; i += 8)
+        atomic_store<order::relaxed>(c.paths + (extent - 1) + i / 8, path_chunk(key, i));
+    atomic_store<order::relaxed>(&slot.path_at, extent - 1);
+    atomic_store<order::relaxed>(&slot.path_bytes, key.bytes);
+}
+
+// Leader only; the name slot is ours and busy. Asks the host until it has an answer that holds, then settles the name.
+template <typename Group>
+PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t open_owned_name(const Group& g, const cache_view& c, const name_key& key,
+                                                           std::uint32_t slot_index, patience& deadline) {
+    name_slot& slot = c.names[slot_index];
+    open_answer answer{};
+    std::int64_t code = 0;
+    for (std::uint32_t round = 0;; ++round) {
+        // The extent that the slot holds from its last name, or from the last round, goes back with the request.
+        const std::uint64_t old_path = slot.path_bytes == 0 ? 0 : std::uint64_t{slot.path_at} + 1;
+        const std::uint64_t old_units = (slot.path_bytes + 7) / 8;
+        atomic_store<order::relaxed>(&slot.path_bytes, std::uint32_t{0});
+        code = ask_to_open(g, c, key, old_path, old_units, answer);
+        if (code != 0) break;
+        remember_path(c, slot, key, answer.path_extent);
+        code = answer.result;
+        if (code == 0) code = attach_file(g, c, answer, deadline);
+        if (code == -ENFILE || code == -ENOMEM) {
+            const std::int64_t retired = retire_one(g, c);
+            if (retired == -ENFILE) break;
+            code = retired == 0 ? -EAGAIN : retired;
+        }
+        if (code != -EAGAIN) break;
+        if (const std::int64_t late = deadline.check(g, c); late != 0) {
+            code = late == -ETIME ? -ETIMEDOUT : late;
+            break;
+        }
+        g.pause(round);
+    }
+    atomic_store<order::relaxed>(&slot.file_slot, answer.file_slot);
+    atomic_store<order::relaxed>(&slot.generation, answer.generation);
+    atomic_store<order::relaxed>(&slot.error, code);
+    settle_name(&slot.word, code == 0 ? name_ready : name_failed);
+    return code == 0 ? make_descriptor(answer.file_slot, answer.generation) : code;
+}
+
+// Leader only. A descriptor or a negative errno.
+template <typename Group>
+PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t open_name(const Group& g, const cache_view& c, const name_key& key) {
+    patience deadline(g, c.request_wait_ns);
+    name_word waited_for = 0;
+    for (std::uint32_t round = 0;; ++round) {
+        name_match found{};
+        std::uint32_t slot = 0;
+        bool mine = false;
+        if (find_name(c, key, found)) {
+            slot = found.slot;
+            const name_word state = name_state(found.word);
+            if (state == name_ready && try_reference(&c.file_words[found.file_slot], found.generation))
+                return make_descriptor(found.file_slot, found.generation);
+            if (state == name_busy) {
+                waited_for = found.word;
+            } else if (state == name_failed && waited_for != 0 && found.word == next_name_word(waited_for, name_failed)) {
+                return found.error;  // what the group we waited for was told
+            } else {
+                mine = try_own_name(&c.names[slot].word, found.word);
+            }
+        } else {
+            bool full = false;
+            mine = enter_name(g, c, key, slot, full);
+            if (full) return -ENFILE;
+        }
+        if (mine) return open_owned_name(g, c, key, slot, deadline);
+        if (const std::int64_t code = round % 16 == 15 ? deadline.check(g, c) : 0; code != 0)
+            return code == -ETIME ? -ETIMEDOUT : code;
+        g.pause(round);
+    }
+}
+
+// Whole group.
+template <typename Group>
+PENSTOCK_HD inline std::int64_t open_file(const Group& g, const cache_view& c, const char* path) {
+    if (path == nullptr) return -EFAULT;
+    std::int64_t result = 0;
+    if (g.is_leader()) {
+        name_key key{path, 0, 0};
+        while (key.bytes <= max_path_bytes && path[key.bytes] != '\0') ++key.bytes;
+        if (key.bytes == 0) {
+            result = -ENOENT;
+        } else if (key.bytes > max_path_bytes) {
+            result = -ENAMETOOLONG;
+        } else {
+            key.hash = hash_name(path, key.bytes);
+            result = open_name(g, c, key);
+        }
+        count(g, c, count_opens);
+        if (result < 0) count(g, c, count_errors);
+    }
+    result = static_cast<std::int64_t>(g.broadcast(static_cast<std::uint64_t>(result)));
+    g.sync();  // the leader's acquire of the file word comes before everybody's reads of the record
+    return result;
+}
+
+}  // namespace penstock::engine

@@ -1,0 +1,139 @@
+// The file word, and the words of the name table: who may use a descriptor, and which name leads to it.
+//
+// File word, one per file slot:
+//   bits 63..62  state       0 vacant, 1 busy (being filled in or taken down), 2 live
+//        47..32  generation  of the slot; the host gives a slot out again with the next one
+//        31..0   references  live only: 0 means closed, the pages stay
+//
+//   step           from            to              order     who
+//   begin_fill     vacant or old   busy, new gen   acquire   the opener to whom the host gave (slot, generation)
+//   end_fill       busy            live, 1 ref     release   the same, after it wrote the file record
+//   try_reference  live, refs >= 1 refs + 1        acquire   an opener that found the name: no host call
+//   try_reopen     live, refs >= 0 refs + 1        acquire   an opener whom the host just told that the file is unchanged
+//   try_release    live, refs >= 1 refs - 1        release   close
+//   begin_retire   live, refs == 0 busy            acquire   a group that needs the slot or its table
+//   end_retire     busy            vacant          release   the same, after the host took the slot back
+//   undo_retire    busy            live, 0 refs    release   the same, when a page is still pinned
+//
+// Invariants: (1) the file record changes only while the word is busy; (2) each life of a slot
+// has the next generation (modulo 2048);
+// (3) busy is left by the group that entered it, after a bounded number of host answers.
+//
+// Name word, one per name slot: state in bits 1..0 (0 never used, 1 busy, 2 ready, 3 failed), a sequence number above it
+// that grows with every change. A reader that compared a name or read a slot checks that the word stayed the same.
+#pragma once
+
+#include <cstdint>
+
+#include "penstock/base/atomic.hpp"
+
+namespace penstock::engine {
+
+using file_word = std::uint64_t;
+
+inline constexpr file_word file_state_mask = file_word{3} << 62, file_vacant = 0, file_busy = file_word{1} << 62,
+                           file_live = file_word{2} << 62;
+inline constexpr std::uint32_t file_generation_bits = 11;  // as many as a descriptor carries
+inline constexpr std::uint32_t file_generation_mask = (1u << file_generation_bits) - 1;
+
+constexpr PENSTOCK_HD file_word make_file_word(file_word state, std::uint32_t generation, std::uint32_t references) {
+    return state | file_word{generation} << 32 | references;
+}
+constexpr PENSTOCK_HD file_word file_state(file_word w) { return w & file_state_mask; }
+constexpr PENSTOCK_HD std::uint32_t file_generation(file_word w) {
+    return static_cast<std::uint32_t>(w >> 32) & file_generation_mask;
+}
+constexpr PENSTOCK_HD std::uint32_t references_of(file_word w) { return static_cast<std::uint32_t>(w); }
+constexpr PENSTOCK_HD bool is_closed(file_word w) { return file_state(w) == file_live && references_of(w) == 0; }
+constexpr PENSTOCK_HD bool is_open(file_word w, std::uint32_t generation) {
+    return file_state(w) == file_live && file_generation(w) == generation && references_of(w) > 0;
+}
+
+PENSTOCK_HD PENSTOCK_INLINE file_word look(const file_word* word) { return atomic_load<order::acquire>(word); }
+
+// To refuse a wrong descriptor. Relaxed: who holds an open descriptor already follows its end_fill.
+PENSTOCK_HD PENSTOCK_INLINE file_word glance_file(const file_word* word) { return atomic_load<order::relaxed>(word); }
+
+// Acquire: pairs with end_retire of the slot's last life, so the old record was read for the last time.
+PENSTOCK_HD PENSTOCK_INLINE bool begin_fill(file_word* word, file_word seen, std::uint32_t generation) {
+    return atomic_compare_swap<order::acquire>(word, seen, make_file_word(file_busy, generation, 0));
+}
+// Release: pairs with try_reference and try_reopen; who holds a reference reads a complete record.
+PENSTOCK_HD PENSTOCK_INLINE void end_fill(file_word* word, std::uint32_t generation) {
+    atomic_store<order::release>(word, make_file_word(file_live, generation, 1));
+}
+
+// Takes one more reference if the file is live with this generation and has at least `least` references.
+PENSTOCK_HD inline bool try_add_reference(file_word* word, std::uint32_t generation, std::uint32_t least) {
+    file_word seen = look(word);
+    while (file_state(seen) == file_live && file_generation(seen) == generation && references_of(seen) >= least) {
+        if (atomic_compare_swap<order::acquire>(word, seen, seen + 1)) return true;
+        seen = look(word);  // another opener or closer won; each round someone makes progress
+    }
+    return false;
+}
+PENSTOCK_HD PENSTOCK_INLINE bool try_reference(file_word* word, std::uint32_t generation) {
+    return try_add_reference(word, generation, 1);
+}
+PENSTOCK_HD PENSTOCK_INLINE bool try_reopen(file_word* word, std::uint32_t generation) {
+    return try_add_reference(word, generation, 0);
+}
+
+// Gives one reference back. False: the descriptor was not open. Release: pairs with begin_retire.
+PENSTOCK_HD inline bool try_release(file_word* word, std::uint32_t generation) {
+    file_word seen = look(word);
+    while (is_open(seen, generation)) {
+        if (atomic_compare_swap<order::release>(word, seen, seen - 1)) return true;
+        seen = look(word);
+    }
+    return false;
+}
+
+PENSTOCK_HD PENSTOCK_INLINE bool begin_retire(file_word* word, file_word seen) {
+    return is_closed(seen) &&
+           atomic_compare_swap<order::acquire>(word, seen, make_file_word(file_busy, file_generation(seen), 0));
+}
+PENSTOCK_HD PENSTOCK_INLINE void end_retire(file_word* word, std::uint32_t generation) {
+    atomic_store<order::release>(word, make_file_word(file_vacant, generation, 0));
+}
+PENSTOCK_HD PENSTOCK_INLINE void undo_retire(file_word* word, std::uint32_t generation) {
+    atomic_store<order::release>(word, make_file_word(file_live, generation, 0));
+}
+
+using name_word = std::uint64_t;
+
+inline constexpr name_word name_state_mask = 3, name_unused = 0, name_busy = 1, name_ready = 2, name_failed = 3;
+
+constexpr PENSTOCK_HD name_word name_state(name_word w) { return w & name_state_mask; }
+constexpr PENSTOCK_HD name_word next_name_word(name_word w, name_word state) {
+    return (w & ~name_state_mask) + 4 + state;
+}
+
+// Acquire: the hash, name and target in the slot are at least as new as the word.
+PENSTOCK_HD PENSTOCK_INLINE name_word observe_name(const name_word* word) { return atomic_load<order::acquire>(word); }
+
+// Any settled state -> busy: the caller alone may change the slot until settle_name.
+PENSTOCK_HD PENSTOCK_INLINE bool try_own_name(name_word* word, name_word seen) {
+    const bool mine = atomic_compare_swap<order::acq_rel>(word, seen, next_name_word(seen, name_busy));
+    if (mine) atomic_fence();  // pairs with name_unchanged: a reader of the new fields sees that the slot turned busy
+    return mine;
+}
+// Release: pairs with observe_name.
+PENSTOCK_HD PENSTOCK_INLINE void settle_name(name_word* word, name_word state) {
+    const name_word busy = atomic_load<order::relaxed>(word);
+    PENSTOCK_ASSERT(name_state(busy) == name_busy);
+    atomic_store<order::release>(word, next_name_word(busy, state));
+}
+PENSTOCK_HD PENSTOCK_INLINE bool name_unchanged(const name_word* word, name_word seen) {
+    atomic_fence();
+    return atomic_load<order::relaxed>(word) == seen;
+}
+
+// The short lock that keeps two openers of one new name from taking two slots. Held for one probe of the table, never
+// while waiting for the host.
+PENSTOCK_HD PENSTOCK_INLINE bool try_lock(std::uint32_t* lock) {
+    return atomic_compare_swap<order::acquire>(lock, std::uint32_t{0}, std::uint32_t{1});
+}
+PENSTOCK_HD PENSTOCK_INLINE void unlock(std::uint32_t* lock) { atomic_store<order::release>(lock, std::uint32_t{0}); }
+
+}  // namespace penstock::engine

@@ -1,0 +1,199 @@
+// Every structure that groups share, in one place: where it lives, who writes it, at which scope.
+//
+//   device memory  page words and directories (one arena), frame words, frames, file words and records, name slots,
+//                  path arena, ring tails and free marks, counters.    Written by groups only; the host never does.
+//   host memory    ring requests (written by groups), ring replies and staging (written by service threads), control.
+//                  On a GPU: pinned and mapped. Each word has one writer; nobody does read-modify-write across the bus.
+//
+// On the cpu back end "device memory" is ordinary memory and nothing else differs.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "penstock/base/macros.hpp"
+#include "penstock/engine/file_word.hpp"
+#include "penstock/engine/page_word.hpp"
+
+namespace penstock {
+struct host_doorbell;
+}
+
+namespace penstock::engine {
+
+// Frame word: bits 63..62 state, 61..40 file slot, 39..0 index of the page word that names the frame. Written by the
+// group that owns the frame: from try_evict (or from free) until its page's last loader pin goes.
+using frame_word = std::uint64_t;
+inline constexpr frame_word frame_state_mask = frame_word{3} << 62, frame_free = 0, frame_busy = frame_word{1} << 62,
+                            frame_owned = frame_word{2} << 62;
+inline constexpr std::uint32_t word_index_bits = 40;
+inline constexpr std::uint32_t max_file_slots = 1u << 20;  // a descriptor has 20 bits for the slot
+
+constexpr PENSTOCK_HD frame_word make_owned(std::uint32_t file_slot, std::uint64_t word_index) {
+    return frame_owned | frame_word{file_slot} << word_index_bits | word_index;
+}
+constexpr PENSTOCK_HD std::uint64_t owner_word_index(frame_word w) {
+    return w & ((frame_word{1} << word_index_bits) - 1);
+}
+constexpr PENSTOCK_HD std::uint32_t owner_file_slot(frame_word w) {
+    return static_cast<std::uint32_t>((w & ~frame_state_mask) >> word_index_bits);
+}
+
+// What a descriptor stands for. Written while the file word is busy, read only by holders of a reference.
+struct alignas(64) file_record {
+    std::uint64_t size_bytes;   // when it was opened
+    std::uint64_t page_count;
+    std::uint64_t table;        // arena index of the first page word, or of the directory
+    std::uint64_t inode;
+    std::uint64_t device;
+    std::int64_t modified_ns;   // modification time, nanoseconds since 1970
+    std::uint32_t generation;   // repeats the file word's, so that a verb checks its descriptor without the hot word
+    std::uint32_t two_level;    // 0: table holds page words; 1: table holds directory entries, each leaf index + 1 or 0
+    std::uint64_t reserved;
+};
+static_assert(sizeof(file_record) == 64);
+
+// One opened name. `word` guards the rest (engine/file_word.hpp).
+struct alignas(64) name_slot {
+    name_word word;
+    std::uint64_t hash;
+    std::uint32_t file_slot;
+    std::uint32_t generation;
+    std::uint32_t path_at;     // index into the path arena, in 8-byte units
+    std::uint32_t path_bytes;
+    std::int64_t error;        // failed: what the last opener was told
+    std::uint64_t reserved[3];
+};
+static_assert(sizeof(name_slot) == 64);
+
+enum class op : std::uint32_t { none = 0, open = 1, read = 2, retire = 3, leaf = 4, ping = 5 };
+
+// A request, written by one group and then read by one service thread. 64 bytes: one write burst over the bus.
+struct alignas(64) ring_request {
+    std::uint64_t published;   // ticket + 1, stored last
+    op operation;
+    std::uint32_t bytes;       // read: wanted bytes; open: length of the name in the staging area
+    std::uint32_t file_slot;
+    std::uint32_t generation;
+    std::uint64_t offset;      // read: byte offset; leaf: leaf number; open: path extent to give back + 1, or 0
+    std::uint64_t argument;    // open: length of that extent in 8-byte units
+    std::uint64_t reserved[3];
+};
+static_assert(sizeof(ring_request) == 64);
+
+// The answer, written by the service thread. 64 bytes.
+struct alignas(64) ring_reply {
+    std::uint64_t completed;   // ticket + 1, stored last
+    std::int64_t result;       // bytes read, 0, or a negative errno
+    std::uint64_t words[6];    // open: see reply_* below; leaf: words[0] = arena index
+};
+static_assert(sizeof(ring_reply) == 64);
+
+// Words of the reply to open. slot_and_generation: slot in the low half, generation in the high half.
+// path_and_flags: path extent + 1 in the low half, 0 for none; bit 32: two-level table.
+enum reply_index : std::uint32_t {
+    reply_slot_and_generation = 0,
+    reply_size_bytes = 1,
+    reply_table = 2,
+    reply_path_and_flags = 3,
+    reply_inode = 4,
+    reply_modified_ns = 5
+};
+
+// Counters. Sharded: a group adds to its own shard without waiting; the host sums them.
+enum counter : std::uint32_t {
+    count_hits,             // page accesses served from a valid page
+    count_misses,           // pages loaded
+    count_load_waits,       // page accesses that waited for another group's load
+    count_evictions,        // valid pages dropped for their frame
+    count_clock_steps,      // frames looked at to find victims
+    count_frame_waits,      // times a group found no frame and had to look again
+    count_ring_waits,       // times a group found the ring full
+    count_requests,         // requests posted, all kinds
+    count_bytes_loaded,     // bytes copied from host memory into frames
+    count_bytes_read,       // bytes delivered by read
+    count_opens,            // open calls
+    count_open_requests,    // of these, those that asked the host
+    count_errors,           // verbs that returned a negative errno
+    count_retries,          // copies rejected because the frame changed hands
+    count_kinds
+};
+inline constexpr std::uint32_t latency_buckets = 32;  // bucket i: 2^i to 2^(i+1) ns from posting a request to its answer
+
+struct alignas(128) counter_shard {
+    std::uint64_t count[count_kinds];
+    std::uint64_t latency[latency_buckets];
+};
+
+// One ring with its service thread; a runtime has several so that no word is shared by all groups.
+struct ring_view {
+    ring_request* requests;        // host memory
+    ring_reply* replies;           // host memory
+    std::byte* staging;            // host memory, slots * staging_stride bytes
+    std::uint64_t* tail;           // device memory: next ticket to hand out
+    std::uint64_t* free_ticket;    // device memory, one per slot: see engine/ring.hpp
+    host_doorbell* doorbell;       // cpu back end only, else null
+    std::uint64_t staging_stride;
+    std::uint32_t slots;           // a power of two
+};
+
+// Words by which the host talks to every waiting group. Host memory, written by the host only.
+struct alignas(64) control_block {
+    std::int64_t abort_code;       // 0, or the negative errno that every wait returns from now on
+    std::uint64_t heartbeat;       // grows while the host is alive
+};
+
+// Everything an engine verb needs; passed to kernels by value.
+struct cache_view {
+    page_word* words;              // arena: page words and directories
+    frame_word* frame_words;
+    std::byte* frames;
+    std::uint32_t* clock_hands;    // one per shard, 32 bytes apart
+    file_word* file_words;
+    file_record* file_records;
+    name_slot* names;
+    std::uint32_t* name_locks;
+    std::uint64_t* paths;          // path arena
+    std::uint32_t* retire_hand;
+    counter_shard* counters;
+    const control_block* control;
+    ring_view* rings;              // device memory
+    std::uint64_t word_count;
+    std::uint64_t frame_wait_ns;   // how long a group looks for a frame before -ENOBUFS
+    std::uint64_t request_wait_ns; // how long a group waits for an answer before -ETIMEDOUT
+    std::uint64_t host_wait_ns;    // how long the heartbeat may stand still before -ETIMEDOUT
+    std::uint32_t page_shift;
+    std::uint32_t frame_count;
+    std::uint32_t clock_shards;    // a power of two; frame_count is a multiple of it
+    std::uint32_t file_slots;
+    std::uint32_t name_slots;      // a power of two
+    std::uint32_t name_lock_count; // a power of two
+    std::uint32_t ring_count;
+    std::uint32_t counter_shards;  // a power of two
+    std::uint32_t leaf_shift;      // a leaf of a two-level table has 2^leaf_shift page words
+    std::uint32_t reserved;
+
+    constexpr PENSTOCK_HD std::uint64_t page_bytes() const { return std::uint64_t{1} << page_shift; }
+    PENSTOCK_HD std::byte* frame_address(std::uint32_t frame) const {
+        return frames + (std::uint64_t{frame} << page_shift);
+    }
+};
+
+constexpr PENSTOCK_HD std::uint64_t pages_of(const cache_view& c, std::uint64_t size_bytes) {
+    return (size_bytes >> c.page_shift) + ((size_bytes & (c.page_bytes() - 1)) != 0 ? 1 : 0);
+}
+
+constexpr PENSTOCK_HD std::uint64_t directory_entries(const cache_view& c, std::uint64_t size_bytes) {
+    return (pages_of(c, size_bytes) + (std::uint64_t{1} << c.leaf_shift) - 1) >> c.leaf_shift;
+}
+
+inline constexpr std::uint32_t clock_hand_stride = 8;  // in 4-byte words: a sector each, so that shards do not share one
+
+// Descriptors: slot in bits 19..0, generation in bits 30..20; never negative.
+constexpr PENSTOCK_HD int make_descriptor(std::uint32_t slot, std::uint32_t generation) {
+    return static_cast<int>((generation & file_generation_mask) << 20 | slot);
+}
+constexpr PENSTOCK_HD std::uint32_t descriptor_slot(int fd) { return static_cast<std::uint32_t>(fd) & (max_file_slots - 1); }
+constexpr PENSTOCK_HD std::uint32_t descriptor_generation(int fd) { return static_cast<std::uint32_t>(fd) >> 20; }
+
+}  // namespace penstock::engine

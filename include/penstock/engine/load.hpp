@@ -1,0 +1,236 @@
+// Loading pages: claim, frame, request, copy, publish. The miss path; everything here is out of line.
+//
+// A load goes through these steps, and each has its way back:
+//   1. try_claim the page word (absent -> loading, our pin)   lost: another group loads it
+//   2. a frame from the clock                                 none: abandon
+//   3. a ring slot                                            none: free the frame, abandon
+//   4. post, await                                            error: orphan or recycle the slot, free the frame, abandon
+//   5. copy staging -> frame, clear the tail                  (cannot fail)
+//   6. publish; name the page in the frame word; recycle the slot; consume; unpin
+//
+// Several loads of one group may be in flight (start_load ... finish_load), so that a read of many pages pays one round
+// trip and not one per page. Only the first may wait for a frame or a slot; so a group that holds one never waits for
+// another, and groups cannot wait for each other in a circle.
+#pragma once
+
+#include <cstdint>
+
+#include "penstock/engine/clock.hpp"
+#include "penstock/engine/page_table.hpp"
+#include "penstock/engine/ring.hpp"
+
+namespace penstock::engine {
+
+// A load in flight; equal in all threads of the group.
+struct pending_load {
+    std::uint64_t word_index;
+    std::uint64_t page;
+    std::uint32_t frame;
+    std::uint32_t wanted_bytes;  // of the page, up to the end of the file
+    ring_ticket at;
+};
+
+inline constexpr std::uint32_t max_pending_loads = 8;
+
+// Leader only.
+PENSTOCK_HD inline void give_back(const cache_view& c, std::uint64_t word_index, std::uint32_t frame) {
+    set_frame_word(c, frame, frame_free);
+    abandon(&c.words[word_index]);
+}
+
+// Leader only. 1: started, `load` is filled in. 0: not absent, somebody else has it. Negative errno otherwise.
+template <typename Group>
+PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t start_load(const Group& g, const cache_view& c, const file_handle& f,
+                                                      std::uint64_t page, bool may_wait, patience& deadline,
+                                                      pending_load& load) {
+    load.page = page;
+    load.word_index = find_word(c, f, page);
+    if (load.word_index == no_word) {
+        if (!may_wait) return -EAGAIN;
+        if (const std::int64_t code = ask_for_leaf(g, c, f, page); code != 0) return code;
+        load.word_index = find_word(c, f, page);
+    }
+    page_word* const word = &c.words[load.word_index];
+    const page_word seen = glance(word);
+    if (!is_absent(seen) || !try_claim(word, seen)) return 0;
+    if (const std::int64_t code = take_frame(g, c, may_wait, deadline, load.frame); code != 0) {
+        abandon(word);
+        return code;
+    }
+    if (const std::int64_t code = claim_slot(g, c, may_wait, load.at); code != 0) {
+        give_back(c, load.word_index, load.frame);
+        return code;
+    }
+    const std::uint64_t begin = page << c.page_shift;
+    const std::uint64_t left = f.size_bytes - begin;
+    load.wanted_bytes = static_cast<std::uint32_t>(left < c.page_bytes() ? left : c.page_bytes());
+    ring_request request{};
+    request.operation = op::read;
+    request.bytes = load.wanted_bytes;
+    request.file_slot = f.slot;
+    request.generation = f.generation;
+    request.offset = begin;
+    post(g, c, load.at, request);
+    return 1;
+}
+
+// Whole group. Waits for a started load and publishes its page, still pinned by us. 0 or a negative errno; on error the
+// page is absent again and nothing is held.
+template <typename Group>
+PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t finish_load(const Group& g, const cache_view& c, const file_handle& f,
+                                                       const pending_load& load) {
+    const ring_view& r = c.rings[load.at.ring];
+    const std::uint32_t slot = slot_of(r, load.at.ticket);
+    std::int64_t code = 0;
+    if (g.is_leader()) {
+        code = await(g, c, load.at);
+        if (code != 0) {
+            orphan_slot(c, load.at);
+        } else {
+            const std::int64_t result = r.replies[slot].result;
+            // Fewer bytes than the file had when it was opened: it shrank. Old and new contents must not mix silently.
+            code = result == static_cast<std::int64_t>(load.wanted_bytes) ? 0 : result < 0 ? result : -ESTALE;
+            if (code != 0) recycle_slot(c, load.at);
+        }
+        if (code != 0) give_back(c, load.word_index, load.frame);
+        else begin_overwrite();
+    }
+    code = static_cast<std::int64_t>(g.broadcast(static_cast<std::uint64_t>(code)));
+    g.sync();  // the leader's acquire of the reply, and its fence, come before everybody's copying
+    if (code != 0) return code;
+    std::byte* const to = c.frame_address(load.frame);
+    const std::uint64_t whole = (std::uint64_t{load.wanted_bytes} + 15) & ~std::uint64_t{15};
+    g.copy_in(to, r.staging + r.staging_stride * slot, whole);
+    g.sync();  // the last 16 bytes may carry leftovers of the staging area past the end of the file; clear them after
+    g.zero(to + load.wanted_bytes, c.page_bytes() - load.wanted_bytes);
+    g.sync();  // everybody's part of the page is written before the leader publishes
+    if (g.is_leader()) {
+        page_word* const word = &c.words[load.word_index];
+        publish(word, load.frame);
+        set_frame_word(c, load.frame, make_owned(f.slot, load.word_index));
+        recycle_slot(c, load.at);
+        count(g, c, count_misses);
+        count(g, c, count_bytes_loaded, load.wanted_bytes);
+    }
+    return 0;
+}
+
+// Whole group. Loads the absent pages among [first, first + pages), at most max_pending_loads of them, all in flight
+// together. `consume(page, frame_address)` is called by the whole group for each, while it is pinned; the pin then goes.
+// Returns how many pages were loaded, or the negative errno of the first page. `first` not absent: 0.
+template <typename Group, typename Consume>
+PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t load_pages(const Group& g, const cache_view& c, const file_handle& f,
+                                                      std::uint64_t first, std::uint64_t pages, patience& deadline,
+                                                      const Consume& consume) {
+    pending_load loads[max_pending_loads];
+    std::uint32_t started = 0;
+    std::int64_t first_code = 0;
+    for (std::uint64_t i = 0; i < pages && started < max_pending_loads; ++i) {
+        pending_load load{};
+        std::int64_t code = 0;
+        if (g.is_leader()) code = start_load(g, c, f, first + i, started == 0 && i == 0, deadline, load);
+        code = static_cast<std::int64_t>(g.broadcast(static_cast<std::uint64_t>(code)));
+        if (code == 1) {
+            load.word_index = g.broadcast(load.word_index);
+            load.page = first + i;
+            load.at.ticket = g.broadcast(load.at.ticket);
+            const std::uint64_t packed = g.broadcast(std::uint64_t{load.frame} << 32 | load.wanted_bytes);
+            load.frame = static_cast<std::uint32_t>(packed >> 32);
+            load.wanted_bytes = static_cast<std::uint32_t>(packed);
+            load.at.ring = static_cast<std::uint32_t>(g.broadcast(load.at.ring));
+            loads[started++] = load;
+        } else if (i == 0) {
+            first_code = code;
+            break;  // without its first page the window is of no use to the caller
+        } else if (code < 0) {
+            break;  // no spare frame or slot just now
+        }
+    }
+    std::int64_t loaded = 0;
+    for (std::uint32_t i = 0; i < started; ++i) {
+        const std::int64_t code = finish_load(g, c, f, loads[i]);
+        if (code == 0) {
+            consume(loads[i].page, static_cast<const std::byte*>(c.frame_address(loads[i].frame)));
+            g.sync();  // everybody has consumed before the leader lets the frame go
+            if (g.is_leader()) unpin(&c.words[loads[i].word_index]);
+            ++loaded;
+        } else if (i == 0) {
+            first_code = code;
+        }
+    }
+    return first_code != 0 ? first_code : loaded;
+}
+
+// A pinned page.
+struct pinned_page {
+    std::uint64_t word_index;
+    std::uint32_t frame;
+};
+
+// Whole group. Pins the page, loading it if need be. 0 or a negative errno.
+template <typename Group>
+PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t pin_page(const Group& g, const cache_view& c, const file_handle& f,
+                                                    std::uint64_t page, patience& deadline, pinned_page& out) {
+    patience waiting(g, c.request_wait_ns);
+    bool waited = false;
+    for (std::uint32_t round = 0;; ++round) {
+        // outcome: 0 pinned, 1 absent (or its leaf is), 2 loading by another group, negative errno
+        std::int64_t outcome = 0;
+        out = {};
+        if (g.is_leader()) {
+            out.word_index = find_word(c, f, page);
+            if (out.word_index == no_word) {
+                outcome = 1;
+            } else {
+                page_word* const word = &c.words[out.word_index];
+                page_word seen = glance(word);
+                if (is_valid(seen)) {
+                    seen = pin(word);
+                    if (!is_valid(seen) || pins_of(seen) >= pin_limit) unpin(word);
+                }
+                if (is_valid(seen) && pins_of(seen) >= pin_limit) {
+                    outcome = -ENOBUFS;
+                } else if (is_valid(seen)) {
+                    touch(word, seen);
+                    out.frame = frame_of(seen);
+                    count(g, c, waited ? count_load_waits : count_hits);
+                } else {
+                    outcome = is_absent(seen) ? 1 : 2;
+                }
+            }
+            if (outcome == 2 && round % 16 == 15) {
+                const std::int64_t code = waiting.check(g, c);
+                if (code != 0) outcome = code == -ETIME ? -ETIMEDOUT : code;
+            }
+        }
+        outcome = static_cast<std::int64_t>(g.broadcast(static_cast<std::uint64_t>(outcome)));
+        if (outcome <= 0) {
+            out.word_index = g.broadcast(out.word_index);
+            out.frame = static_cast<std::uint32_t>(g.broadcast(out.frame));
+            g.sync();  // the leader's acquire comes before everybody's reads of the frame
+            return outcome;
+        }
+        if (outcome == 2) {
+            waited = true;
+            g.pause(round);
+            continue;
+        }
+        pending_load load{};
+        std::int64_t code = 0;
+        if (g.is_leader()) code = start_load(g, c, f, page, true, deadline, load);
+        code = static_cast<std::int64_t>(g.broadcast(static_cast<std::uint64_t>(code)));
+        if (code < 0) return code;
+        if (code == 0) continue;
+        load.word_index = g.broadcast(load.word_index);
+        load.page = page;
+        load.frame = static_cast<std::uint32_t>(g.broadcast(load.frame));
+        load.wanted_bytes = static_cast<std::uint32_t>(g.broadcast(load.wanted_bytes));
+        load.at.ring = static_cast<std::uint32_t>(g.broadcast(load.at.ring));
+        load.at.ticket = g.broadcast(load.at.ticket);
+        code = finish_load(g, c, f, load);
+        out = {load.word_index, load.frame};
+        return code;
+    }
+}
+
+}  // namespace penstock::engine

@@ -1,0 +1,113 @@
+// Finding an opened name: the table that makes a million opens of one name cost one host call.
+//
+// Open addressing with a bounded probe. A slot once used never becomes unused again, so a search may stop at the first
+// unused slot. Searching takes no lock: a slot is read, compared, and its word checked to be the same as before
+// (engine/file_word.hpp). Only entering a new name takes a short lock, chosen by the name's hash, so that two openers of
+// one new name cannot take two slots. A slot may be given to another name when its own file is not open.
+#pragma once
+
+#include <cstdint>
+
+#include "penstock/engine/counters.hpp"
+#include "penstock/engine/layout.hpp"
+
+namespace penstock::engine {
+
+inline constexpr std::uint32_t max_name_probes = 64;
+inline constexpr std::uint32_t max_path_bytes = 4095;  // as Linux: PATH_MAX with its terminating zero
+
+// A name as the caller gave it, with its hash.
+struct name_key {
+    const char* text;
+    std::uint32_t bytes;
+    std::uint64_t hash;
+};
+
+struct name_match {
+    std::uint32_t slot;
+    name_word word;
+    std::uint32_t file_slot;
+    std::uint32_t generation;
+    std::int64_t error;
+};
+
+PENSTOCK_HD inline std::uint32_t probe_slot(const cache_view& c, std::uint64_t hash, std::uint32_t probe) {
+    return static_cast<std::uint32_t>(hash + probe) & (c.name_slots - 1);
+}
+
+PENSTOCK_HD inline std::uint64_t path_chunk(const name_key& key, std::uint32_t at) {
+    std::uint64_t chunk = 0;
+    for (std::uint32_t i = at; i < key.bytes && i < at + 8; ++i)
+        chunk |= std::uint64_t{static_cast<unsigned char>(key.text[i])} << (8 * (i - at));
+    return chunk;
+}
+
+// The slot may be rewritten meanwhile, so its fields are read with relaxed atomics and believed only if the slot's word
+// did not change.
+PENSTOCK_HD inline bool same_path(const cache_view& c, const name_slot& slot, const name_key& key) {
+    if (atomic_load<order::relaxed>(&slot.path_bytes) != key.bytes) return false;
+    const std::uint64_t* stored = c.paths + atomic_load<order::relaxed>(&slot.path_at);
+    for (std::uint32_t i = 0; i < key.bytes; i += 8)
+        if (atomic_load<order::relaxed>(stored + i / 8) != path_chunk(key, i)) return false;
+    return true;
+}
+
+// Leader only. Looks for the name. True: `out` is its slot; its word may be ready, failed, or busy (then only the hash
+// matched: the name in a busy slot cannot be compared yet).
+PENSTOCK_HD inline bool find_name(const cache_view& c, const name_key& key, name_match& out) {
+    for (std::uint32_t probe = 0; probe < max_name_probes; ++probe) {
+        out.slot = probe_slot(c, key.hash, probe);
+        const name_slot& slot = c.names[out.slot];
+        for (;;) {
+            out.word = observe_name(&slot.word);
+            if (name_state(out.word) == name_unused) return false;
+            if (atomic_load<order::relaxed>(&slot.hash) != key.hash) break;
+            if (name_state(out.word) == name_busy) return true;
+            const bool same = same_path(c, slot, key);
+            out.file_slot = atomic_load<order::relaxed>(&slot.file_slot);
+            out.generation = atomic_load<order::relaxed>(&slot.generation);
+            out.error = atomic_load<order::relaxed>(&slot.error);
+            if (!name_unchanged(&slot.word, out.word)) continue;  // rewritten under us; each time somebody settled a name
+            if (same) return true;
+            break;
+        }
+    }
+    return false;
+}
+
+// May this slot be given to another name?
+PENSTOCK_HD inline bool reusable_name(const cache_view& c, const name_slot& slot, name_word word) {
+    if (name_state(word) == name_unused || name_state(word) == name_failed) return true;
+    if (name_state(word) == name_busy) return false;
+    const std::uint32_t file_slot = atomic_load<order::relaxed>(&slot.file_slot);
+    return !is_open(look(&c.file_words[file_slot]), atomic_load<order::relaxed>(&slot.generation));
+}
+
+// Leader only. Takes a slot for a name that find_name did not find. True: `slot` is ours and busy, and carries the hash.
+// False: somebody entered the name meanwhile, or (`full`) no slot within reach can be reused.
+template <typename Group>
+PENSTOCK_HD inline bool enter_name(const Group& g, const cache_view& c, const name_key& key, std::uint32_t& slot,
+                                   bool& full) {
+    std::uint32_t* const lock = &c.name_locks[mix64(key.hash) & (c.name_lock_count - 1)];
+    for (std::uint32_t round = 0; !try_lock(lock); ++round) g.pause(round);
+    bool mine = false;
+    full = false;
+    name_match found{};
+    if (!find_name(c, key, found)) {
+        full = true;
+        for (std::uint32_t probe = 0; probe < max_name_probes && !mine; ++probe) {
+            slot = probe_slot(c, key.hash, probe);
+            const name_word word = observe_name(&c.names[slot].word);
+            if (!reusable_name(c, c.names[slot], word)) continue;
+            mine = try_own_name(&c.names[slot].word, word);
+            // Lost to the opener of another name: there is room here, only not this time.
+            full = false;
+            break;
+        }
+        if (mine) atomic_store<order::relaxed>(&c.names[slot].hash, key.hash);
+    }
+    unlock(lock);
+    return mine;
+}
+
+}  // namespace penstock::engine

@@ -1,0 +1,141 @@
+// The page word: one 64-bit word per page of an open file that holds the whole state of that page.
+//
+//   bits   63..62  state       0 absent, 1 loading, 2 valid
+//          61      use         the page was touched since the clock last passed
+//          60      dirty       reserved for write-back; always 0 while files are read only
+//          59..40  pins        holders of a pointer to the frame, the loader included
+//          39..28  generation  counts evictions of this page, so that a copy can tell that its frame changed hands
+//          27..0   frame       valid only: which frame holds the bytes
+//
+// Memory: device memory. Writers: any group of that device. Scope: device.
+//
+//   step        from     to       operation      order     who
+//   try_claim   absent   loading  CAS            acquire   a group that missed; adds its pin, sets use
+//   publish     loading  valid    add            release   the loader; its pin stays
+//   abandon     loading  absent   CAS loop       release   the loader, after an error; drops its pin, generation + 1
+//   try_evict   valid    absent   CAS            acq_rel   a group that needs a frame; only with no pins; generation + 1
+//   pin         any      same     add            acquire   a reader; if the state was not valid it unpins again
+//   unpin       any      same     subtract       release   the holder of a pin
+//   touch       any      same     or             relaxed   a reader: sets use
+//   age         any      same     and            relaxed   the clock: clears use
+//
+// Invariants
+//  (1) A word that can carry a pin is changed only by compare-and-swap, add, or, and. A plain store would lose a pin that
+//      somebody added meanwhile, and the frame with it.
+//  (2) At most one group is the loader of a page: loading is entered by compare-and-swap from absent only.
+//  (3) In absent and loading the frame bits are 0, so that publish can add the frame.
+//  (4) A frame is named by at most one valid word: only its holder publishes it, and try_evict needs the exact word.
+//  (5) While a pin is held on a valid word, the word stays valid with the same frame and generation.
+//  (6) Readers may add and take back pins in any state; every transition keeps the pins field.
+//
+// Order pairs
+//  publish (release) with observe and pin (acquire): who sees valid sees the bytes the loader copied in.
+//  unpin (release) with try_evict (acquire): the last read through a pin comes before the frame is written again.
+//  begin_overwrite (fence) with unchanged (fence): a copy made without a pin that read one byte of a later occupant also
+//  sees the eviction that came before it, and is rejected. This is the reader side of a sequence lock (Boehm 2012, "Can
+//  seqlocks get along with programming language memory models?"); frames are read and written with atomic accesses then.
+//
+// Progress: every step is a bounded number of instructions except abandon, which retries only when another group changed
+// the word. Tests: tests/unit/page_word_test.cpp, tests/explore (every schedule), tests/model.
+#pragma once
+
+#include <cstdint>
+
+#include "penstock/base/atomic.hpp"
+
+namespace penstock::engine {
+
+using page_word = std::uint64_t;
+
+inline constexpr std::uint32_t frame_bits = 28, generation_bits = 12, pin_bits = 20;
+inline constexpr page_word frame_mask = (page_word{1} << frame_bits) - 1;
+inline constexpr page_word generation_one = page_word{1} << frame_bits;
+inline constexpr page_word generation_mask = ((page_word{1} << generation_bits) - 1) << frame_bits;
+inline constexpr page_word pin_one = page_word{1} << (frame_bits + generation_bits);
+inline constexpr page_word pin_mask = ((page_word{1} << pin_bits) - 1) << (frame_bits + generation_bits);
+inline constexpr page_word dirty_bit = page_word{1} << 60, use_bit = page_word{1} << 61;
+inline constexpr page_word state_mask = page_word{3} << 62, state_absent = 0, state_loading = page_word{1} << 62,
+                           state_valid = page_word{2} << 62;
+
+static_assert(frame_bits + generation_bits + pin_bits == 60, "the four top bits are state, use and dirty");
+
+// More threads than any GPU runs at once can each add one pin beyond this limit before they see it and take it back, and
+// the field still does not overflow into its neighbour.
+inline constexpr std::uint64_t pin_limit = std::uint64_t{1} << 19;
+inline constexpr std::uint64_t max_frames = frame_mask + 1;
+
+constexpr PENSTOCK_HD page_word state_of(page_word w) { return w & state_mask; }
+constexpr PENSTOCK_HD bool is_valid(page_word w) { return state_of(w) == state_valid; }
+constexpr PENSTOCK_HD bool is_absent(page_word w) { return state_of(w) == state_absent; }
+constexpr PENSTOCK_HD bool is_loading(page_word w) { return state_of(w) == state_loading; }
+constexpr PENSTOCK_HD std::uint32_t frame_of(page_word w) { return static_cast<std::uint32_t>(w & frame_mask); }
+constexpr PENSTOCK_HD std::uint32_t pins_of(page_word w) {
+    return static_cast<std::uint32_t>((w & pin_mask) >> (frame_bits + generation_bits));
+}
+constexpr PENSTOCK_HD page_word next_generation(page_word w) { return (w + generation_one) & generation_mask; }
+
+// Looks at the word before its frame is used.
+PENSTOCK_HD PENSTOCK_INLINE page_word observe(const page_word* word) { return atomic_load<order::acquire>(word); }
+
+// Looks at the word to decide what to try next; a later step checks again, so no order is needed.
+PENSTOCK_HD PENSTOCK_INLINE page_word glance(const page_word* word) { return atomic_load<order::relaxed>(word); }
+
+// absent -> loading with one pin. `seen` is the absent word read before. Acquire: pairs with the abandon or try_evict
+// that made it absent, so the loader's own accesses come after.
+PENSTOCK_HD PENSTOCK_INLINE bool try_claim(page_word* word, page_word seen) {
+    PENSTOCK_ASSERT(is_absent(seen));
+    return atomic_compare_swap<order::acquire>(word, seen, (seen + pin_one) | state_loading | use_bit);
+}
+
+// loading -> valid. Release: the bytes of the frame come before the word that names it.
+PENSTOCK_HD PENSTOCK_INLINE void publish(page_word* word, std::uint32_t frame) {
+    const page_word before = atomic_fetch_add<order::release>(word, (state_valid - state_loading) + frame);
+    PENSTOCK_ASSERT(is_loading(before) && frame_of(before) == 0);
+    static_cast<void>(before);
+}
+
+// loading -> absent, dropping the loader's pin. The loop runs again only if a reader touched the word in between.
+PENSTOCK_HD inline void abandon(page_word* word) {
+    page_word seen = glance(word);
+    for (;;) {
+        PENSTOCK_ASSERT(is_loading(seen) && pins_of(seen) > 0);
+        const page_word pins = (seen & pin_mask) - pin_one;
+        if (atomic_compare_swap<order::release>(word, seen, pins | next_generation(seen))) return;
+        seen = glance(word);
+    }
+}
+
+// valid and unpinned -> absent; true if this call did it, and then the caller owns the frame. Acquire: pairs with unpin,
+// so the reads of the last holder are over. Release: who finds the page absent finds the new generation.
+PENSTOCK_HD PENSTOCK_INLINE bool try_evict(page_word* word, page_word seen) {
+    PENSTOCK_ASSERT(is_valid(seen) && pins_of(seen) == 0);
+    return atomic_compare_swap<order::acq_rel>(word, seen, next_generation(seen));
+}
+
+// Adds a pin and returns the word before. If that was not valid, or carried pin_limit pins, the caller must unpin.
+PENSTOCK_HD PENSTOCK_INLINE page_word pin(page_word* word) { return atomic_fetch_add<order::acquire>(word, pin_one); }
+
+// Takes one pin back. Release: reads through the pointer come before the eviction that this may permit.
+PENSTOCK_HD PENSTOCK_INLINE void unpin(page_word* word) {
+    const page_word before = atomic_fetch_add<order::release>(word, page_word{0} - pin_one);
+    PENSTOCK_ASSERT(pins_of(before) > 0);
+    static_cast<void>(before);
+}
+
+// The use bit is a hint, so it is set only where it is clear: a hot page costs its readers no atomic.
+PENSTOCK_HD PENSTOCK_INLINE void touch(page_word* word, page_word seen) {
+    if ((seen & use_bit) == 0) atomic_or_relaxed(word, use_bit);
+}
+PENSTOCK_HD PENSTOCK_INLINE void age(page_word* word) { atomic_and_relaxed(word, ~use_bit); }
+
+// After a frame was taken from an earlier page and before its bytes are overwritten.
+PENSTOCK_HD PENSTOCK_INLINE void begin_overwrite() { atomic_fence(); }
+
+// After a copy without a pin: true if the page kept its frame all the while. `seen` is what observe returned.
+PENSTOCK_HD PENSTOCK_INLINE bool unchanged(const page_word* word, page_word seen) {
+    atomic_fence();
+    const page_word now = atomic_load<order::relaxed>(word);
+    return ((now ^ seen) & (state_mask | generation_mask | frame_mask)) == 0;
+}
+
+}  // namespace penstock::engine

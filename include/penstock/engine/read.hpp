@@ -1,0 +1,116 @@
+// Reading: the hit path, and the way from it to the miss path.
+//
+// A hit by a group whose copies may race (every GPU group): read the page word, copy, read the word again; no atomic
+// update at all. A hit by a group whose copies must not race (a CPU lane, whose memcpy is not atomic): pin, copy, unpin.
+#pragma once
+
+#include <cstdint>
+
+#include "penstock/engine/load.hpp"
+
+namespace penstock::engine {
+
+// Copies `bytes` bytes of one page if it is valid. True if they arrived. All threads of the group get the same answer.
+template <typename Group>
+PENSTOCK_HD PENSTOCK_INLINE bool try_copy_page(const Group& g, const cache_view& c, std::uint64_t word_index,
+                                               std::uint32_t in_page, std::byte* to, std::uint32_t bytes) {
+    page_word* const word = &c.words[word_index];
+    if constexpr (Group::copies_race()) {
+        // Every thread looks for itself: a broadcast would cost more than a second load of the same word.
+        const page_word seen = observe(word);
+        bool good = is_valid(seen);
+        if (good) {
+            g.copy_out(to, c.frame_address(frame_of(seen)) + in_page, bytes);
+            good = unchanged(word, seen);
+        }
+        good = g.all(good);
+        if (g.is_leader()) {
+            if (good) {
+                touch(word, seen);
+                count(g, c, count_hits);
+            } else if (is_valid(seen)) {
+                count(g, c, count_retries);
+            }
+        }
+        return good;
+    } else {
+        if (!is_valid(glance(word))) return false;
+        const page_word seen = pin(word);
+        const bool good = is_valid(seen) && pins_of(seen) < pin_limit;
+        if (good) {
+            touch(word, seen);
+            g.copy_out(to, c.frame_address(frame_of(seen)) + in_page, bytes);
+            count(g, c, count_hits);
+        }
+        unpin(word);
+        return good;
+    }
+}
+
+// Copies the part of page `page` that lies in the byte range [begin, end) of the file to `to`, the place of byte `begin`.
+template <typename Group>
+PENSTOCK_HD PENSTOCK_INLINE void copy_overlap(const Group& g, const cache_view& c, std::uint64_t page,
+                                              const std::byte* frame, std::uint64_t begin, std::uint64_t end,
+                                              std::byte* to) {
+    const std::uint64_t page_begin = page << c.page_shift, page_end = page_begin + c.page_bytes();
+    const std::uint64_t from = begin > page_begin ? begin : page_begin;
+    const std::uint64_t until = end < page_end ? end : page_end;
+    if (from < until) g.copy_out(to + (from - begin), frame + (from - page_begin), until - from);
+}
+
+// Whole group; the page at `offset` was not valid a moment ago. Delivers at least the rest of that page and returns how
+// many bytes from `offset` on it delivered, or a negative errno.
+template <typename Group>
+PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t read_missing(const Group& g, const cache_view& c, const file_handle& f,
+                                                        std::byte* to, std::uint64_t bytes, std::uint64_t offset,
+                                                        patience& deadline) {
+    const std::uint64_t first = offset >> c.page_shift, end = offset + bytes;
+    const std::uint64_t pages = ((end - 1) >> c.page_shift) - first + 1;
+    std::uint64_t next = first;  // every page below it was delivered, from `first` on without a gap
+    const std::int64_t loaded =
+        load_pages(g, c, f, first, pages, deadline, [&](std::uint64_t page, const std::byte* frame) {
+            copy_overlap(g, c, page, frame, offset, end, to);
+            if (page == next) ++next;
+        });
+    if (loaded < 0) return loaded;
+    if (next == first) {
+        // Somebody else has the first page. Pinned, it cannot slip away again before it is copied.
+        pinned_page page{};
+        if (const std::int64_t code = pin_page(g, c, f, first, deadline, page); code != 0) return code;
+        copy_overlap(g, c, first, c.frame_address(page.frame), offset, end, to);
+        g.sync();  // everybody has copied before the leader unpins
+        if (g.is_leader()) unpin(&c.words[page.word_index]);
+        ++next;
+    }
+    const std::uint64_t until = next << c.page_shift;
+    return static_cast<std::int64_t>((until < end ? until : end) - offset);
+}
+
+// Whole group. Up to `bytes` bytes from `offset` into `to`. A count, less than asked only at the end of the file; or a
+// negative errno if not one byte could be delivered.
+template <typename Group>
+PENSTOCK_HD PENSTOCK_INLINE std::int64_t read_file(const Group& g, const cache_view& c, const file_handle& f,
+                                                   std::byte* to, std::uint64_t bytes, std::uint64_t offset) {
+    if (offset >= f.size_bytes) return 0;
+    if (bytes > f.size_bytes - offset) bytes = f.size_bytes - offset;
+    std::uint64_t done = 0;
+    while (done < bytes) {
+        const std::uint64_t at = offset + done, page = at >> c.page_shift;
+        const std::uint32_t in_page = static_cast<std::uint32_t>(at & (c.page_bytes() - 1));
+        const std::uint64_t room = c.page_bytes() - in_page, left = bytes - done;
+        const std::uint32_t part = static_cast<std::uint32_t>(room < left ? room : left);
+        std::uint64_t word_index = find_word(c, f, page);
+        if (f.two_level) word_index = g.broadcast(word_index);  // a leaf may appear between two threads' loads
+        if (word_index != no_word && try_copy_page(g, c, word_index, in_page, to + done, part)) {
+            done += part;
+            continue;
+        }
+        patience deadline(g, c.frame_wait_ns);
+        const std::int64_t delivered = read_missing(g, c, f, to + done, left, at, deadline);
+        if (delivered < 0) return done > 0 ? static_cast<std::int64_t>(done) : delivered;
+        done += static_cast<std::uint64_t>(delivered);
+    }
+    return static_cast<std::int64_t>(done);
+}
+
+}  // namespace penstock::engine

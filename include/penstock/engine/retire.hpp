@@ -1,0 +1,80 @@
+// Taking down a closed file, so that its slot and its table can serve another.
+//
+// The group that does it owns the file word (busy), so nobody can open the file meanwhile, and evicts the file's pages one
+// by one as the clock would. Clock searches that run beside it are harmless: each frame goes to whoever wins the
+// compare-and-swap on its page word. Only when every page word is absent does the table go back to the host; a search that
+// still remembers one of its words fails on that word, or evicts whatever page is rightly there by then.
+#pragma once
+
+#include <cerrno>
+#include <cstdint>
+
+#include "penstock/engine/clock.hpp"
+#include "penstock/engine/ring.hpp"
+
+namespace penstock::engine {
+
+// Leader only. Evicts every page of a piece of a table; false if one is pinned or loading.
+PENSTOCK_HD inline bool sweep_words(const cache_view& c, std::uint64_t first, std::uint64_t count_words) {
+    for (std::uint64_t i = first; i < first + count_words; ++i) {
+        page_word seen = glance(&c.words[i]);
+        while (!is_absent(seen) || pins_of(seen) != 0) {
+            if (!is_valid(seen) || pins_of(seen) != 0) return false;
+            if (try_evict(&c.words[i], seen)) {
+                set_frame_word(c, frame_of(seen), frame_free);
+                break;
+            }
+            seen = glance(&c.words[i]);
+        }
+    }
+    return true;
+}
+
+PENSTOCK_HD inline bool sweep_table(const cache_view& c, const file_record& record) {
+    if (record.two_level == 0) return sweep_words(c, record.table, record.page_count);
+    const std::uint64_t leaf_words = std::uint64_t{1} << c.leaf_shift;
+    bool clean = true;
+    for (std::uint64_t i = 0; i < directory_entries(c, record.size_bytes); ++i) {
+        const page_word entry = glance(&c.words[record.table + i]);
+        if (entry != 0) clean = sweep_words(c, entry - 1, leaf_words) && clean;
+    }
+    // The entries become page words of another file, whose state must be absent.
+    for (std::uint64_t i = 0; clean && i < directory_entries(c, record.size_bytes); ++i)
+        atomic_store<order::relaxed>(&c.words[record.table + i], page_word{0});
+    return clean;
+}
+
+// Leader only. Takes down one closed file. 0 if one was; -ENFILE if none could be.
+template <typename Group>
+PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t retire_one(const Group& g, const cache_view& c) {
+    for (std::uint32_t i = 0; i < c.file_slots; ++i) {
+        const std::uint32_t slot = atomic_fetch_add<order::relaxed>(c.retire_hand, std::uint32_t{1}) % c.file_slots;
+        const file_word seen = look(&c.file_words[slot]);
+        if (!is_closed(seen) || !begin_retire(&c.file_words[slot], seen)) continue;
+        const std::uint32_t generation = file_generation(seen);
+        if (!sweep_table(c, c.file_records[slot])) {
+            undo_retire(&c.file_words[slot], generation);  // a page is pinned, by a mapping that outlived its descriptor
+            continue;
+        }
+        ring_ticket at{};
+        std::int64_t code = claim_slot(g, c, true, at);
+        if (code != 0) {
+            undo_retire(&c.file_words[slot], generation);
+            return code;
+        }
+        // Vacant before the host hears of it: the host may give the slot out again at once.
+        end_retire(&c.file_words[slot], generation);
+        ring_request request{};
+        request.operation = op::retire;
+        request.file_slot = slot;
+        request.generation = generation;
+        post(g, c, at, request);
+        code = await(g, c, at);
+        if (code != 0) orphan_slot(c, at);
+        else recycle_slot(c, at);
+        return code;
+    }
+    return -ENFILE;
+}
+
+}  // namespace penstock::engine

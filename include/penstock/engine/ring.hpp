@@ -1,0 +1,174 @@
+// The ring, device half: how a group asks the host for something.
+//
+// Life of slot s = t mod N under ticket t:
+//
+//   step      word                          writer          order, scope        then
+//   claim     tail: t -> t + 1              a group's CAS   relaxed, device     the group owns the slot
+//   post      requests[s].published = t+1   that group      release, system     the service thread may read the request
+//   answer    replies[s].completed = t+1    service thread  release, system     the group may read reply and staging
+//   recycle   free_ticket[s] = t + N        that group      release, device     ticket t + N may be claimed
+//   orphan    free_ticket[s] = t + N | top  that group      release, device     as above, once completed says t + 1
+//
+// Invariants
+//  (1) Every word has one writer at a time: tail and free_ticket belong to the device, published to the slot's owner,
+//      completed to the service thread. No read-modify-write crosses the bus (the GPU's and the CPU's are not atomic
+//      with each other).
+//  (2) Ticket t is claimed only after free_ticket[s] = t, that is after the slot's last owner is done with it, or gave up
+//      on it and the service thread has answered all the same. So nobody writes a staging area that another one reads.
+//  (3) A group that holds a slot never waits for another slot: claims beyond the first do not block. So a full ring
+//      drains.
+//  (4) A claim that does not succeed changes nothing, so that a group can give up: a ticket taken by fetch-and-add could
+//      not be handed back.
+//
+// Order pairs: post (release) with the service thread's acquire load: it sees the request and the name in the staging
+// area. answer (release) with await (acquire): the group sees reply and staging. recycle (release) with claim (acquire):
+// the next owner's request comes after the last owner's reads.
+//
+// Progress: claim is lock-free; await is bounded by the answer, the abort word, the heartbeat and the request time-out.
+// Tests: tests/unit/ring_test.cpp, tests/explore (every schedule), tests/fuzz (hostile requests).
+#pragma once
+
+#include <cerrno>
+#include <cstdint>
+
+#include "penstock/base/atomic.hpp"
+#include "penstock/engine/counters.hpp"
+#include "penstock/engine/layout.hpp"
+
+namespace penstock::engine {
+
+inline constexpr std::uint64_t orphan_bit = std::uint64_t{1} << 63;
+
+// A claimed slot. `ring` and `ticket` are equal in all threads of the group once broadcast.
+struct ring_ticket {
+    std::uint32_t ring;
+    std::uint64_t ticket;
+};
+
+PENSTOCK_HD PENSTOCK_INLINE std::uint32_t slot_of(const ring_view& r, std::uint64_t ticket) {
+    return static_cast<std::uint32_t>(ticket) & (r.slots - 1);
+}
+
+// May ticket t be claimed, given the slot's free mark?
+PENSTOCK_HD PENSTOCK_INLINE bool claimable(const ring_view& r, std::uint64_t free_mark, std::uint64_t t) {
+    if (free_mark == t) return true;
+    // Given up by its last owner, ticket t - N: wait until the service thread has answered it.
+    return free_mark == (t | orphan_bit) &&
+           atomic_load<order::acquire, scope::system>(&r.replies[slot_of(r, t)].completed) == t - r.slots + 1;
+}
+
+// Leader only. One attempt; false if the ring is full.
+PENSTOCK_HD inline bool try_claim_slot(const ring_view& r, std::uint64_t& ticket) {
+    for (;;) {
+        const std::uint64_t t = atomic_load<order::relaxed>(r.tail);
+        const std::uint64_t mark = atomic_load<order::acquire>(&r.free_ticket[slot_of(r, t)]);
+        if (!claimable(r, mark, t)) {
+            // Full, unless another group moved the tail between the two loads.
+            if (atomic_load<order::relaxed>(r.tail) == t) return false;
+            continue;
+        }
+        // Relaxed is enough: exclusiveness comes from the exchange, order from the acquire of free_ticket above.
+        if (atomic_compare_swap<order::relaxed>(r.tail, t, t + 1)) {
+            ticket = t;
+            return true;
+        }
+    }
+}
+
+// Leader only: makes the request visible to the service thread. The group must have synchronised after its other
+// threads wrote to the staging area.
+template <typename Group>
+PENSTOCK_HD inline void post(const Group& g, const cache_view& c, const ring_ticket& at, const ring_request& what) {
+    const ring_view& r = c.rings[at.ring];
+    ring_request& slot = r.requests[slot_of(r, at.ticket)];
+    slot.operation = what.operation;
+    slot.bytes = what.bytes;
+    slot.file_slot = what.file_slot;
+    slot.generation = what.generation;
+    slot.offset = what.offset;
+    slot.argument = what.argument;
+    atomic_store<order::release, scope::system>(&slot.published, at.ticket + 1);
+    g.wake(r.doorbell);
+    count(g, c, count_requests);
+}
+
+// What a waiting group watches: abort word, heartbeat, deadline. A check costs two reads over the bus; making one costs
+// none, since the heartbeat is never 0 and the first check takes its value.
+class patience {
+public:
+    template <typename Group>
+    PENSTOCK_HD patience(const Group& g, std::uint64_t limit_ns)
+        : start_ns_(g.now_ns()), limit_ns_(limit_ns), beat_ns_(start_ns_) {}
+
+    // 0 to go on, or the negative errno to give up with. Leader only.
+    template <typename Group>
+    PENSTOCK_HD std::int64_t check(const Group& g, const cache_view& c) {
+        const std::int64_t code = atomic_load<order::relaxed, scope::system>(&c.control->abort_code);
+        if (code != 0) return code;
+        const std::uint64_t now = g.now_ns();
+        const std::uint64_t beat = atomic_load<order::relaxed, scope::system>(&c.control->heartbeat);
+        if (beat != beat_) {
+            beat_ = beat;
+            beat_ns_ = now;
+        } else if (now - beat_ns_ > c.host_wait_ns) {
+            return -ETIMEDOUT;
+        }
+        return now - start_ns_ > limit_ns_ ? -ETIME : 0;
+    }
+
+    PENSTOCK_HD std::uint64_t start_ns() const { return start_ns_; }
+
+private:
+    std::uint64_t start_ns_, limit_ns_, beat_ns_, beat_ = 0;
+};
+
+// Leader only: claims a slot, waiting for one if `may_wait`. 0, or -EAGAIN, or why the wait ended.
+template <typename Group>
+PENSTOCK_HD inline std::int64_t claim_slot(const Group& g, const cache_view& c, bool may_wait, ring_ticket& out) {
+    out.ring = static_cast<std::uint32_t>(mix64(g.home()) % c.ring_count);
+    if (try_claim_slot(c.rings[out.ring], out.ticket)) return 0;
+    if (!may_wait) return -EAGAIN;
+    count(g, c, count_ring_waits);
+    patience waiting(g, c.request_wait_ns);
+    for (std::uint32_t round = 0;; ++round) {
+        g.pause(round);
+        if (try_claim_slot(c.rings[out.ring], out.ticket)) return 0;
+        if (round % 16 == 15) {
+            const std::int64_t code = waiting.check(g, c);
+            if (code != 0) return code == -ETIME ? -EAGAIN : code;
+        }
+    }
+}
+
+// Leader only: waits for the answer. 0 when it is there, else the negative errno of the wait; the slot then has to be
+// given to orphan_slot, for the service thread may still write to it.
+template <typename Group>
+PENSTOCK_HD inline std::int64_t await(const Group& g, const cache_view& c, const ring_ticket& at) {
+    const ring_view& r = c.rings[at.ring];
+    const std::uint64_t* completed = &r.replies[slot_of(r, at.ticket)].completed;
+    patience waiting(g, c.request_wait_ns);
+    for (std::uint32_t round = 0;; ++round) {
+        if (atomic_load<order::acquire, scope::system>(completed) == at.ticket + 1) {
+            count_latency(g, c, g.now_ns() - waiting.start_ns());
+            return 0;
+        }
+        g.pause(round);
+        if (round % 16 == 15) {
+            const std::int64_t code = waiting.check(g, c);
+            if (code != 0) return code == -ETIME ? -ETIMEDOUT : code;
+        }
+    }
+}
+
+// Leader only, after the group has read all it wants of reply and staging.
+PENSTOCK_HD inline void recycle_slot(const cache_view& c, const ring_ticket& at) {
+    const ring_view& r = c.rings[at.ring];
+    atomic_store<order::release>(&r.free_ticket[slot_of(r, at.ticket)], at.ticket + r.slots);
+}
+
+PENSTOCK_HD inline void orphan_slot(const cache_view& c, const ring_ticket& at) {
+    const ring_view& r = c.rings[at.ring];
+    atomic_store<order::release>(&r.free_ticket[slot_of(r, at.ticket)], (at.ticket + r.slots) | orphan_bit);
+}
+
+}  // namespace penstock::engine

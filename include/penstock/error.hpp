@@ -1,0 +1,38 @@
+// The one error model: a byte count or 0, or a negative errno, the same on GPU, ring and host.
+//
+//   -EBADF      not a descriptor of this runtime, or already closed
+//   -EINVAL     negative offset, null buffer, range that overflows, mapping that is not mapped
+//   -EACCES     the name lies outside the roots, or the file may not be read
+//   -EISDIR     a directory where a file is meant;  -EOPNOTSUPP  neither file nor directory (a device, a pipe)
+//   -ENOENT, -ELOOP, -ENOTDIR, -ENAMETOOLONG, -EIO ...  as the file system said
+//   -ESTALE     the file shrank, or was replaced, after it was opened: reopen it
+//   -ENFILE     every file slot is open
+//   -ENOMEM     no room for the page table of another file
+//   -ENOBUFS    every frame of the cache is pinned or loading, and stayed so for the frame wait
+//   -EAGAIN     the request ring stayed full for the request time-out
+//   -ETIMEDOUT  the host did not answer a request in time, or its heartbeat stopped
+//   -ECANCELED  the runtime was interrupted (Ctrl-C) or is shutting down
+//   -ESHUTDOWN  a service thread died
+#pragma once
+
+#include <cerrno>
+#include <cstdint>
+#include <string>
+
+namespace penstock {
+
+// Text for a negative errno returned by any Penstock call, for instance "No such file or directory (ENOENT)".
+// Host only, thread-safe, does not block.
+std::string error_text(std::int64_t negative_errno);
+
+// A value or a message, for host calls that can fail with a reason worth reading. `code` is 0 or a negative errno;
+// `message` names what was wrong and the cure. No exceptions cross the library's border.
+struct status {
+    int code = 0;
+    std::string message;
+
+    [[nodiscard]] bool ok() const { return code == 0; }
+    explicit operator bool() const { return ok(); }
+};
+
+}  // namespace penstock

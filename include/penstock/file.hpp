@@ -1,0 +1,221 @@
+// The file API, the same on GPU and CPU: open, close, read, map, unmap, stat, prefetch.
+//
+// Every call takes the calling group first: penstock::lane (one thread), warp, tile<N> or block. All threads of the group
+// call together with equal arguments and all get the same result. On the host, a thread calls as penstock::lane{}.
+//
+// Results: a count or 0, or a negative errno (penstock/error.hpp). No call aborts, prints or hangs: every wait ends by
+// the answer, the runtime's interrupt, or a time-out of its options.
+//
+// Thread safety: any number of groups may make any calls at once, on the same descriptors too. A descriptor is shared:
+// open of a name that is open already returns the same number and adds a reference; each open needs its close.
+//
+// Consistency: within one device all groups see the same pages. A change that other programs make to a file is seen by
+// the first open after the last close (close-to-open); while a file stays open its size is the one at its first open.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "penstock/engine/file_table.hpp"
+#include "penstock/engine/read.hpp"
+#include "penstock/group/lane.hpp"
+
+namespace penstock {
+
+// What a kernel needs of its runtime. Trivially copyable; pass it by value. Valid while the runtime lives.
+struct runtime_ref {
+    engine::cache_view view;
+};
+
+enum open_flags : int {
+    open_read = 0,  // the value of O_RDONLY
+};
+
+struct file_stat {
+    std::uint64_t size_bytes;  // when the file was first opened
+    std::uint64_t inode;
+    std::int64_t modified_ns;  // since 1970
+    std::uint64_t page_bytes;  // reads of whole aligned pages are cheapest
+};
+
+// A pinned piece of one page. `data` may be read until unmap; the bytes do not change meanwhile.
+struct mapping {
+    const std::byte* data;
+    std::int64_t bytes;  // how many, or a negative errno, and then data is null
+    std::uint64_t word_index;
+    std::uint32_t frame;
+};
+
+// A place in a file for those who read from front to back. Each thread of the group keeps an equal copy.
+struct cursor {
+    int fd = -1;
+    std::uint64_t offset_bytes = 0;
+};
+
+// Opens a regular file below the runtime's roots. `path` ends with a zero byte, may be relative to the first root, and
+// lies in memory that every thread of the group can read. Returns a descriptor (>= 0).
+// Errors: -EFAULT null path, -EINVAL unknown flags, -ENOENT, -EACCES, -EISDIR, -EOPNOTSUPP, -ENAMETOOLONG, -ENFILE,
+// -ENOMEM, -EMFILE, the file system's, and those of a wait (-ETIMEDOUT, -ECANCELED, -ESHUTDOWN, -EAGAIN).
+// Cost: a file that is open already, a few loads and one atomic; else one round trip to the host, which all groups that
+// open the name meanwhile share. A file that was closed and has not changed keeps its cached pages.
+template <group Group>
+PENSTOCK_HD int open(const Group& g, const runtime_ref& fs, const char* path, int flags = open_read) {
+    if (flags != open_read) return -EINVAL;
+    return static_cast<int>(engine::open_file(g, fs.view, path));
+}
+
+// Gives one reference back. 0 or -EBADF. Never waits. The file's pages stay in the cache.
+template <group Group>
+PENSTOCK_HD int close(const Group& g, const runtime_ref& fs, int fd) {
+    std::int64_t result = 0;
+    g.sync();  // no thread of the group is still reading through the descriptor
+    if (g.is_leader()) {
+        const std::uint32_t slot = engine::descriptor_slot(fd);
+        if (fd < 0 || slot >= fs.view.file_slots ||
+            !engine::try_release(&fs.view.file_words[slot], engine::descriptor_generation(fd))) {
+            result = -EBADF;
+            engine::count(g, fs.view, engine::count_errors);
+        }
+    }
+    return static_cast<int>(static_cast<std::int64_t>(g.broadcast(static_cast<std::uint64_t>(result))));
+}
+
+namespace detail {
+
+// Counts a failed verb and passes its result on.
+template <typename Group>
+PENSTOCK_HD PENSTOCK_INLINE std::int64_t counted(const Group& g, const runtime_ref& fs, std::int64_t result) {
+    if (result < 0 && g.is_leader()) engine::count(g, fs.view, engine::count_errors);
+    return result;
+}
+
+}  // namespace detail
+
+// Copies up to `bytes` bytes from byte `offset` of the file to `buffer` (any alignment; 16 bytes is fastest; global,
+// shared or host memory that the group's threads can write). Returns the count, smaller than asked only at the end of
+// the file, 0 at or behind it. After it returns, every thread of the group may read the whole buffer.
+// Errors: -EBADF, -EINVAL (null buffer, negative offset or count, sum past 2^63), -ENOBUFS, -ESTALE, the file system's,
+// those of a wait. If some bytes were delivered before the error, their count is returned.
+// Cost: a page in the cache, two loads of its word and the copy, no atomic (host threads: two atomics); a page that is
+// not, one round trip to the host, up to eight pages of this call in flight together.
+template <group Group>
+PENSTOCK_HD PENSTOCK_INLINE std::int64_t read(const Group& g, const runtime_ref& fs, int fd, void* buffer,
+                                              std::int64_t bytes, std::int64_t offset) {
+    engine::file_handle file{};
+    if (!engine::find_file(fs.view, fd, file)) return detail::counted(g, fs, -EBADF);
+    if (bytes < 0 || offset < 0 || offset + static_cast<std::uint64_t>(bytes) > INT64_MAX ||
+        (buffer == nullptr && bytes > 0))
+        return detail::counted(g, fs, -EINVAL);
+    const std::int64_t done = engine::read_file(g, fs.view, file, static_cast<std::byte*>(buffer),
+                                                static_cast<std::uint64_t>(bytes), static_cast<std::uint64_t>(offset));
+    g.sync();  // every thread's part is in the buffer before any of them reads it
+    if (g.is_leader() && done > 0) engine::count(g, fs.view, engine::count_bytes_read, static_cast<std::uint64_t>(done));
+    return detail::counted(g, fs, done);
+}
+
+// The same from the cursor's place, which moves on by the count.
+template <group Group>
+PENSTOCK_HD PENSTOCK_INLINE std::int64_t read(const Group& g, const runtime_ref& fs, cursor& at, void* buffer,
+                                              std::int64_t bytes) {
+    const std::int64_t done = read(g, fs, at.fd, buffer, bytes, static_cast<std::int64_t>(at.offset_bytes));
+    if (done > 0) at.offset_bytes += static_cast<std::uint64_t>(done);
+    return done;
+}
+
+// Pins the page that holds byte `offset` and returns a pointer to that byte. The mapping reaches to the end of the page,
+// of the file, or of the range asked for, whichever comes first: ask again for the rest. Alignment of `data` is that of
+// `offset`. Each map needs its unmap, by the same or another group; while it is held, its frame is not evicted, so hold
+// few at a time.
+// Errors (in `bytes`): as read; -ENOBUFS if every frame stayed pinned for the frame wait.
+// Cost: a page in the cache, one atomic; else a round trip.
+template <group Group>
+PENSTOCK_HD mapping map(const Group& g, const runtime_ref& fs, int fd, std::int64_t offset, std::int64_t bytes) {
+    mapping out{nullptr, 0, engine::no_word, 0};
+    engine::file_handle file{};
+    if (!engine::find_file(fs.view, fd, file)) {
+        out.bytes = detail::counted(g, fs, -EBADF);
+        return out;
+    }
+    if (bytes < 0 || offset < 0 || offset + static_cast<std::uint64_t>(bytes) > INT64_MAX) {
+        out.bytes = detail::counted(g, fs, -EINVAL);
+        return out;
+    }
+    const auto at = static_cast<std::uint64_t>(offset);
+    if (at >= file.size_bytes || bytes == 0) return out;
+    engine::patience deadline(g, fs.view.frame_wait_ns);
+    engine::pinned_page page{};
+    const std::int64_t code = engine::pin_page(g, fs.view, file, at >> fs.view.page_shift, deadline, page);
+    if (code != 0) {
+        out.bytes = detail::counted(g, fs, code);
+        return out;
+    }
+    const std::uint64_t in_page = at & (fs.view.page_bytes() - 1);
+    std::uint64_t length = fs.view.page_bytes() - in_page;
+    if (length > static_cast<std::uint64_t>(bytes)) length = static_cast<std::uint64_t>(bytes);
+    if (length > file.size_bytes - at) length = file.size_bytes - at;
+    return {fs.view.frame_address(page.frame) + in_page, static_cast<std::int64_t>(length), page.word_index, page.frame};
+}
+
+// Gives a mapping back. 0, or -EINVAL if it is not one that is held (an empty or failed one may be unmapped: 0).
+template <group Group>
+PENSTOCK_HD int unmap(const Group& g, const runtime_ref& fs, const mapping& what) {
+    g.sync();  // no thread of the group still reads through the pointer
+    if (what.data == nullptr) return 0;
+    std::int64_t result = 0;
+    if (g.is_leader()) {
+        result = -EINVAL;
+        if (what.word_index < fs.view.word_count) {
+            engine::page_word* const word = &fs.view.words[what.word_index];
+            const engine::page_word seen = engine::glance(word);
+            // A held pin keeps the word valid and its frame, so a mapping that fails this test is not held.
+            if (engine::is_valid(seen) && engine::pins_of(seen) > 0 && engine::frame_of(seen) == what.frame) {
+                engine::unpin(word);
+                result = 0;
+            }
+        }
+        if (result < 0) engine::count(g, fs.view, engine::count_errors);
+    }
+    return static_cast<int>(static_cast<std::int64_t>(g.broadcast(static_cast<std::uint64_t>(result))));
+}
+
+// What is known of an open file. 0 or -EBADF; never waits, asks no host.
+template <group Group>
+PENSTOCK_HD int stat(const Group& g, const runtime_ref& fs, int fd, file_stat* out) {
+    engine::file_handle file{};
+    if (!engine::find_file(fs.view, fd, file)) return static_cast<int>(detail::counted(g, fs, -EBADF));
+    if (out == nullptr) return static_cast<int>(detail::counted(g, fs, -EFAULT));
+    const engine::file_record& record = fs.view.file_records[file.slot];
+    if (g.is_leader()) *out = {record.size_bytes, record.inode, record.modified_ns, fs.view.page_bytes()};
+    g.sync();  // *out may be shared by the group
+    return 0;
+}
+
+// Brings the pages of a range into the cache, up to eight in flight at a time, and returns when they were brought; the
+// calls of other groups go on meanwhile. Pages that others are loading are not waited for. Returns how many bytes of the
+// range lie in pages that were found or brought in before the end of the range or the first error.
+// Errors: as read, if the first page failed. Cost: nothing but a look at each page that is there already.
+template <group Group>
+PENSTOCK_HD std::int64_t prefetch(const Group& g, const runtime_ref& fs, int fd, std::int64_t offset, std::int64_t bytes) {
+    engine::file_handle file{};
+    if (!engine::find_file(fs.view, fd, file)) return detail::counted(g, fs, -EBADF);
+    if (bytes < 0 || offset < 0 || offset + static_cast<std::uint64_t>(bytes) > INT64_MAX)
+        return detail::counted(g, fs, -EINVAL);
+    const auto begin = static_cast<std::uint64_t>(offset);
+    if (begin >= file.size_bytes || bytes == 0) return 0;
+    const std::uint64_t left = file.size_bytes - begin;
+    const std::uint64_t end = begin + (static_cast<std::uint64_t>(bytes) < left ? static_cast<std::uint64_t>(bytes) : left);
+    const std::uint64_t last = (end - 1) >> fs.view.page_shift;
+    for (std::uint64_t page = begin >> fs.view.page_shift; page <= last;) {
+        engine::patience deadline(g, fs.view.frame_wait_ns);
+        const std::int64_t loaded = engine::load_pages(g, fs.view, file, page, last - page + 1, deadline,
+                                                       [](std::uint64_t, const std::byte*) {});
+        if (loaded < 0) {
+            const std::uint64_t reached = page << fs.view.page_shift;
+            return reached > begin ? static_cast<std::int64_t>(reached - begin) : detail::counted(g, fs, loaded);
+        }
+        page += loaded > 0 ? static_cast<std::uint64_t>(loaded) : 1;
+    }
+    return static_cast<std::int64_t>(end - begin);
+}
+
+}  // namespace penstock

@@ -1,0 +1,113 @@
+// Cooperative copies on the GPU, written once for every group width: thread `rank` of `size` takes part.
+//
+// Frames are read with relaxed device-scope loads. They go to the second-level cache, where another multiprocessor's
+// stores land, so a copy that races with an eviction reads old or new words and never a stale first-level line; the
+// check after the copy then rejects it (engine/page_word.hpp).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "penstock/base/macros.hpp"
+
+namespace penstock::detail {
+
+PENSTOCK_D PENSTOCK_INLINE std::uint64_t device_now_ns() {
+    std::uint64_t now;
+    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
+    return now;
+}
+
+PENSTOCK_D PENSTOCK_INLINE void device_pause(std::uint32_t round) {
+    __nanosleep(round < 6 ? 32u << round : 2000u);
+}
+
+PENSTOCK_D PENSTOCK_INLINE std::uint32_t device_block_number() {
+    return blockIdx.x + gridDim.x * (blockIdx.y + gridDim.y * blockIdx.z);
+}
+
+PENSTOCK_D PENSTOCK_INLINE std::uint32_t device_thread_in_block() {
+    return threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z);
+}
+
+PENSTOCK_D PENSTOCK_INLINE std::uint32_t device_warp_number() {
+    return device_block_number() * 32u + device_thread_in_block() / 32u;
+}
+
+PENSTOCK_D PENSTOCK_INLINE uint4 load_frame_16(const std::byte* from) {
+    uint4 v;
+    asm volatile("ld.relaxed.gpu.global.v4.u32 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+                 : "l"(from));
+    return v;
+}
+
+PENSTOCK_D PENSTOCK_INLINE std::uint32_t load_frame_4(const std::byte* from) {
+    std::uint32_t v;
+    asm volatile("ld.relaxed.gpu.global.u32 %0, [%1];" : "=r"(v) : "l"(from));
+    return v;
+}
+
+PENSTOCK_D PENSTOCK_INLINE std::byte load_frame_1(const std::byte* from) {
+    std::uint32_t v;
+    asm volatile("ld.relaxed.gpu.global.u8 %0, [%1];" : "=r"(v) : "l"(from));
+    return static_cast<std::byte>(v);
+}
+
+// Host memory is read at system scope: the service thread reuses the same staging bytes for other requests.
+PENSTOCK_D PENSTOCK_INLINE uint4 load_host_16(const std::byte* from) {
+    uint4 v;
+    asm volatile("ld.relaxed.sys.global.v4.u32 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+                 : "l"(from));
+    return v;
+}
+
+template <uint4 (*Load)(const std::byte*)>
+PENSTOCK_D PENSTOCK_INLINE void copy_aligned_16(std::byte* to, const std::byte* from, std::size_t bytes,
+                                                std::uint32_t rank, std::uint32_t size) {
+    // Four loads in flight per thread before the first store: the latency of the second-level cache or of the bus is
+    // paid once for all four.
+    const std::size_t stride = std::size_t{size} * 16;
+    std::size_t i = std::size_t{rank} * 16;
+    for (; i + 3 * stride < bytes; i += 4 * stride) {
+        const uint4 a = Load(from + i), b = Load(from + i + stride);
+        const uint4 c = Load(from + i + 2 * stride), d = Load(from + i + 3 * stride);
+        *reinterpret_cast<uint4*>(to + i) = a;
+        *reinterpret_cast<uint4*>(to + i + stride) = b;
+        *reinterpret_cast<uint4*>(to + i + 2 * stride) = c;
+        *reinterpret_cast<uint4*>(to + i + 3 * stride) = d;
+    }
+    for (; i < bytes; i += stride) *reinterpret_cast<uint4*>(to + i) = Load(from + i);
+}
+
+// Frame to caller, any alignment: 16 bytes at a time where both sides allow, else 4, else single bytes.
+PENSTOCK_D PENSTOCK_INLINE void copy_from_frame(std::byte* to, const std::byte* from, std::size_t bytes,
+                                                std::uint32_t rank, std::uint32_t size) {
+    const auto t = reinterpret_cast<std::uintptr_t>(to), f = reinterpret_cast<std::uintptr_t>(from);
+    if (((t | f | bytes) & 15) == 0) {
+        copy_aligned_16<load_frame_16>(to, from, bytes, rank, size);
+        return;
+    }
+    const std::uint32_t unit = ((t ^ f) & 15) == 0 ? 16 : ((t ^ f) & 3) == 0 ? 4 : 1;
+    std::size_t head = unit == 1 ? bytes : (unit - (f & (unit - 1))) & (unit - 1);
+    if (head > bytes) head = bytes;
+    for (std::size_t i = rank; i < head; i += size) to[i] = load_frame_1(from + i);
+    const std::size_t body = (bytes - head) & ~std::size_t{unit - 1};
+    if (unit == 16) copy_aligned_16<load_frame_16>(to + head, from + head, body, rank, size);
+    if (unit == 4)
+        for (std::size_t i = std::size_t{rank} * 4; i < body; i += std::size_t{size} * 4)
+            *reinterpret_cast<std::uint32_t*>(to + head + i) = load_frame_4(from + head + i);
+    for (std::size_t i = head + body + rank; i < bytes; i += size) to[i] = load_frame_1(from + i);
+}
+
+PENSTOCK_D PENSTOCK_INLINE void copy_from_host(std::byte* to, const std::byte* from, std::size_t bytes,
+                                               std::uint32_t rank, std::uint32_t size) {
+    copy_aligned_16<load_host_16>(to, from, bytes, rank, size);
+}
+
+PENSTOCK_D PENSTOCK_INLINE void zero_bytes(std::byte* to, std::size_t bytes, std::uint32_t rank, std::uint32_t size) {
+    for (std::size_t i = rank; i < bytes; i += size) to[i] = std::byte{0};
+}
+
+}  // namespace penstock::detail

@@ -1,0 +1,122 @@
+// One thread as a group: a lane of the cpu back end, or a single CUDA thread on the GPU.
+//
+// Convergence: none needed. On the GPU, lanes of one warp may call with different arguments; they then run one after
+// the other, so prefer warp.cuh where the lanes want the same page.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <thread>
+
+#include "penstock/base/macros.hpp"
+#include "penstock/group/concept.hpp"
+#include "penstock/group/doorbell.hpp"
+
+#if defined(__CUDACC__)
+#include "penstock/group/device_copy.cuh"
+#endif
+
+namespace penstock {
+
+namespace detail {
+
+// A small number for this host thread, handed out in order of first use.
+inline std::uint32_t host_thread_number() {
+    static std::atomic<std::uint32_t> next{0};
+    thread_local const std::uint32_t number = next.fetch_add(1, std::memory_order_relaxed);
+    return number;
+}
+
+inline std::uint64_t host_now_ns() {
+    return static_cast<std::uint64_t>(
+        std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
+            .count());
+}
+
+// Spin briefly, then let others run, then sleep: on a small machine the thread we wait for may need our processor.
+inline void host_pause(std::uint32_t round) {
+    if (round < 64) {
+#if defined(__x86_64__)
+        __builtin_ia32_pause();
+#endif
+    } else if (round < 512) {
+        std::this_thread::yield();
+    } else {
+        std::this_thread::sleep_for(std::chrono::microseconds(20));
+    }
+}
+
+}  // namespace detail
+
+struct lane {
+    PENSTOCK_HD std::uint32_t size() const { return 1; }
+    PENSTOCK_HD std::uint32_t rank() const { return 0; }
+    PENSTOCK_HD bool is_leader() const { return true; }
+    PENSTOCK_HD void sync() const {}
+    PENSTOCK_HD std::uint64_t broadcast(std::uint64_t value) const { return value; }
+    PENSTOCK_HD bool all(bool flag) const { return flag; }
+
+    PENSTOCK_HD std::uint32_t home() const {
+#if PENSTOCK_ON_DEVICE
+        return detail::device_warp_number();
+#else
+        return detail::host_thread_number();
+#endif
+    }
+
+    PENSTOCK_HD std::uint64_t now_ns() const {
+#if PENSTOCK_ON_DEVICE
+        return detail::device_now_ns();
+#else
+        return detail::host_now_ns();
+#endif
+    }
+
+    PENSTOCK_HD void pause(std::uint32_t round) const {
+#if PENSTOCK_ON_DEVICE
+        detail::device_pause(round);
+#else
+        detail::host_pause(round);
+#endif
+    }
+
+    PENSTOCK_HD void wake(host_doorbell* doorbell) const {
+#if !PENSTOCK_ON_DEVICE
+        if (doorbell != nullptr) doorbell->ring();
+#else
+        static_cast<void>(doorbell);
+#endif
+    }
+
+    static constexpr PENSTOCK_HD bool copies_race() { return PENSTOCK_ON_DEVICE != 0; }
+
+    PENSTOCK_HD void copy_out(std::byte* to, const std::byte* from, std::size_t bytes) const {
+#if PENSTOCK_ON_DEVICE
+        detail::copy_from_frame(to, from, bytes, 0, 1);
+#else
+        std::memcpy(to, from, bytes);
+#endif
+    }
+
+    PENSTOCK_HD void copy_in(std::byte* to, const std::byte* from, std::size_t bytes) const {
+#if PENSTOCK_ON_DEVICE
+        detail::copy_from_host(to, from, bytes, 0, 1);
+#else
+        std::memcpy(to, from, bytes);
+#endif
+    }
+
+    PENSTOCK_HD void zero(std::byte* to, std::size_t bytes) const {
+#if PENSTOCK_ON_DEVICE
+        detail::zero_bytes(to, bytes, 0, 1);
+#else
+        std::memset(to, 0, bytes);
+#endif
+    }
+};
+
+static_assert(group<lane>);
+
+}  // namespace penstock

@@ -1,0 +1,96 @@
+// All settings of a runtime in one struct. Each has an environment variable; options::from_environment() starts from the
+// defaults and applies what is set. `penstock info` prints the values in force.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "penstock/error.hpp"
+
+namespace penstock {
+
+enum class backend { automatic, gpu, cpu };
+enum class io_method { automatic, uring, pread };
+
+struct options {
+    // Where the cache lives and who runs the kernels. automatic: gpu if a usable one is there, else cpu; the choice is
+    // said on one log line. PENSTOCK_BACKEND: auto, gpu, cpu.
+    backend where = backend::automatic;
+
+    // CUDA device number; 0 to the number of devices - 1. PENSTOCK_DEVICE.
+    int device = 0;
+
+    // Bytes of page frames. 0: a quarter of the GPU's free memory, or a sixteenth of the host's memory but at most 1 GiB
+    // on cpu. At least 8 pages, at most the device's free memory. More means fewer misses. PENSTOCK_CACHE, as "8GiB".
+    std::uint64_t cache_bytes = 0;
+
+    // Bytes of a page: a power of two from 512 B to 2 MiB. Small pages for scattered small reads, large ones for streaming;
+    // each page costs 8 bytes of table. PENSTOCK_PAGE.
+    std::uint64_t page_bytes = 65536;
+
+    // Bytes for the page tables of all open and remembered files, in device memory: 8 per page of a file. At least 64 KiB.
+    // A file whose table takes more than a quarter of it gets a two-level table. PENSTOCK_TABLE.
+    std::uint64_t table_bytes = std::uint64_t{256} << 20;
+
+    // How many files can be open or remembered at once: 16 to 1048576. Each costs about 250 bytes of device memory.
+    // PENSTOCK_MAX_FILES.
+    std::uint32_t max_files = 65536;
+
+    // Threads that serve requests of the device, each with its own ring: 1 to 64. 0: one for every four processors, at
+    // least 1 and at most 4. PENSTOCK_SERVICE_THREADS.
+    std::uint32_t service_threads = 0;
+
+    // Bytes of host memory (pinned, on gpu) through which requested pages pass, divided over the rings; it bounds the
+    // requests in flight. 1 MiB to 16 GiB. 0: 128 MiB on gpu, 16 MiB on cpu. PENSTOCK_STAGING.
+    std::uint64_t staging_bytes = 0;
+
+    // cpu back end: threads that run kernels. 0: one per processor; at most 1024. PENSTOCK_WORKERS.
+    std::uint32_t worker_threads = 0;
+
+    // How requested pages are read. automatic: io_uring, or pread where the kernel refuses io_uring, said once in the
+    // log. PENSTOCK_IO: auto, uring, pread.
+    io_method io = io_method::automatic;
+
+    // How long a group looks for a frame while all are pinned or loading, before -ENOBUFS. 1 to 600000 ms.
+    // PENSTOCK_FRAME_WAIT_MS.
+    std::uint32_t frame_wait_ms = 400;
+
+    // How long a group waits for one answer of the host, before -ETIMEDOUT. Covers the slowest disk. 1 to 600000 ms.
+    // PENSTOCK_REQUEST_WAIT_MS.
+    std::uint32_t request_wait_ms = 30000;
+
+    // How long the host's heartbeat may stand still before waiting groups give up with -ETIMEDOUT. 100 to 600000 ms; less
+    // than about five times the 20 ms beat would mistake a busy machine for a dead one. PENSTOCK_HOST_WAIT_MS.
+    std::uint32_t host_wait_ms = 900;
+
+    // Directories below which kernels may open files. Empty: the working directory at creation. Relative names are looked
+    // up in the first. Files that the host opened or allowed itself may be opened besides. PENSTOCK_ROOTS, separated by
+    // colons.
+    std::vector<std::string> roots;
+
+    // Where log lines go; called from any thread, one call at a time. Empty: standard error, each line after "penstock: ".
+    std::function<void(const std::string&)> log;
+
+    // Reads the PENSTOCK_* variables. A value that cannot be used gives -EINVAL and a message with variable, value and cure.
+    static status from_environment(options& out);
+
+    // Checks ranges that do not depend on the device. 0, or -EINVAL and a message with option, value and cure.
+    [[nodiscard]] status check() const;
+};
+
+// "0", "4096", "64KiB", "3 GiB", "1.5GiB", "10MB" (powers of 1000), "2M" (power of 1024) to bytes. Error: -EINVAL and a
+// message that names `what`, the text and the accepted form.
+status parse_size(const std::string& what, const std::string& text, std::uint64_t& bytes);
+
+// 65536 -> "64 KiB": the largest unit that divides evenly, else one decimal.
+std::string format_size(std::uint64_t bytes);
+
+// "auto", "gpu", "cpu"; error as above.
+status parse_backend(const std::string& what, const std::string& text, backend& out);
+status parse_io_method(const std::string& what, const std::string& text, io_method& out);
+const char* name_of(backend where);
+const char* name_of(io_method io);
+
+}  // namespace penstock

@@ -1,0 +1,10 @@
+// Everything a program needs: the runtime, the file calls, launch. In a .cu file also the GPU groups.
+#pragma once
+
+#include "penstock/error.hpp"
+#include "penstock/file.hpp"
+#include "penstock/launch.hpp"
+#include "penstock/options.hpp"
+#include "penstock/runtime.hpp"
+#include "penstock/statistics.hpp"
+#include "penstock/version.hpp"

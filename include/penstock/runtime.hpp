@@ -1,0 +1,87 @@
+// The owner of everything: device memory, cache, rings, service threads. Create one, hand ref() to kernels, destroy it
+// after they ended. Several may live in one process, on the same or different devices; they share nothing.
+//
+// Thread safety: every member may be called from any thread at any time, except the destructor.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "penstock/error.hpp"
+#include "penstock/file.hpp"
+#include "penstock/options.hpp"
+#include "penstock/statistics.hpp"
+
+namespace penstock {
+
+namespace host {
+struct runtime_hooks;
+struct runtime_state;
+}
+
+class runtime {
+public:
+    // Allocates the cache and starts the service threads. On failure `out` stays null and the status names the option or
+    // resource and the cure: -EINVAL (an option), -ENOMEM (memory), -ENODEV (gpu wanted, none usable), -EIO.
+    // Takes some tens of milliseconds; do it before kernels run, for it allocates device memory.
+    static status create(const options& settings, std::unique_ptr<runtime>& out);
+    static status create(const options& settings, const host::runtime_hooks& hooks, std::unique_ptr<runtime>& out);
+
+    // Ends every waiting kernel with -ECANCELED, waits for the runtime's own work, stops the threads, frees the memory.
+    // Kernels that use ref() must have been synchronised with, or end by themselves after the interrupt. Never throws.
+    ~runtime();
+    runtime(const runtime&) = delete;
+    runtime& operator=(const runtime&) = delete;
+
+    [[nodiscard]] runtime_ref ref() const;
+    [[nodiscard]] backend where() const;           // gpu or cpu, as resolved
+    [[nodiscard]] const options& settings() const; // as resolved: no automatic values left
+    [[nodiscard]] std::string device_name() const;
+    [[nodiscard]] const char* io_name() const;     // "io_uring" or "pread"
+
+    // Host versions of the device calls: same meaning, same results (penstock/file.hpp). On gpu they run small kernels of
+    // the runtime beside the user's and take tens of microseconds; pages are read through the device's cache.
+    // open also allows the file: kernels may open it afterwards though it lies outside the roots.
+    int open(const std::string& path, int flags = open_read);
+    int close(int fd);
+    std::int64_t read(int fd, void* buffer, std::int64_t bytes, std::int64_t offset);
+    std::int64_t read(cursor& at, void* buffer, std::int64_t bytes);
+    int stat(int fd, file_stat* out);
+    std::int64_t prefetch(int fd, std::int64_t offset, std::int64_t bytes);
+    // cpu only; on gpu `data` would be device memory and `bytes` is -EOPNOTSUPP.
+    mapping map(int fd, std::int64_t offset, std::int64_t bytes);
+    int unmap(const mapping& what);
+
+    // Lets kernels open this one file, wherever it lies. 0 or a negative errno.
+    int allow(const std::string& path);
+
+    // Releases every waiting group with -ECANCELED, within about a millisecond of its next look; calls that would have
+    // to wait fail the same way until resume(). Async-signal-safe callers use interrupt_on_signals() instead.
+    void interrupt();
+    void resume();
+
+    // 0, or why the runtime no longer works: a kernel fault on the device, or a dead service thread. Sticky.
+    [[nodiscard]] status health() const;
+
+    [[nodiscard]] statistics stats() const;
+
+    // cpu back end: runs body(worker, workers) once on each worker thread and waits. launch() is the usual way to it.
+    void run_on_workers(const std::function<void(std::uint32_t, std::uint32_t)>& body);
+
+    [[nodiscard]] host::runtime_state& state() const { return *state_; }
+
+private:
+    explicit runtime(std::unique_ptr<host::runtime_state> state);
+    std::unique_ptr<host::runtime_state> state_;
+};
+
+// Makes SIGINT and SIGTERM interrupt every runtime of the process; a second signal has its usual effect. For programs;
+// a library should not call it. Returns 0 or a negative errno.
+int interrupt_on_signals();
+
+// True once such a signal came.
+bool was_interrupted();
+
+}  // namespace penstock

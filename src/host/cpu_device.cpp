@@ -1,0 +1,74 @@
+// The cpu back end: "device memory" is ordinary memory, and the calls run on the caller's thread as a group of one lane.
+#include <cerrno>
+#include <cstring>
+#include <sys/mman.h>
+#include <unistd.h>
+#include <vector>
+
+#include "host/device.hpp"
+
+namespace penstock::host {
+
+namespace {
+
+class cpu_device final : public cache_device {
+public:
+    ~cpu_device() override {
+        for (const auto& [address, bytes] : pieces_) ::munmap(address, bytes);
+    }
+
+    [[nodiscard]] std::string name() const override {
+        return "CPU threads (" + std::to_string(::sysconf(_SC_NPROCESSORS_ONLN)) + ")";
+    }
+    [[nodiscard]] bool is_gpu() const override { return false; }
+
+    [[nodiscard]] std::uint64_t free_bytes() const override {
+        return static_cast<std::uint64_t>(::sysconf(_SC_PHYS_PAGES)) * static_cast<std::uint64_t>(::sysconf(_SC_PAGE_SIZE));
+    }
+
+    // Fresh pages of the kernel are zero, and cost memory only once they are touched.
+    void* allocate_device(std::uint64_t bytes) override {
+        constexpr std::uint64_t huge = 2u << 20;
+        const std::uint64_t length = (bytes + huge - 1) & ~(huge - 1);
+        void* const address = ::mmap(nullptr, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        if (address == MAP_FAILED) return nullptr;
+        if (length >= 16 * huge) ::madvise(address, length, MADV_HUGEPAGE);
+        pieces_.emplace_back(address, length);
+        return address;
+    }
+
+    void* allocate_shared(std::uint64_t bytes) override { return allocate_device(bytes); }
+
+    int upload(void* to, const void* from, std::uint64_t bytes) override {
+        std::memcpy(to, from, bytes);
+        return 0;
+    }
+    // Only counters are read back while kernels run; they are 8-byte words.
+    int download(void* to, const void* from, std::uint64_t bytes) override {
+        auto* out = static_cast<std::uint64_t*>(to);
+        const auto* in = static_cast<const std::uint64_t*>(from);
+        for (std::uint64_t i = 0; i < bytes / 8; ++i) out[i] = atomic_load<order::relaxed>(in + i);
+        return 0;
+    }
+    int prepare(const runtime_ref&) override { return 0; }
+
+    int open(const runtime_ref& fs, const char* path, int flags) override { return penstock::open(lane{}, fs, path, flags); }
+    int close(const runtime_ref& fs, int fd) override { return penstock::close(lane{}, fs, fd); }
+    std::int64_t read(const runtime_ref& fs, int fd, void* buffer, std::int64_t bytes, std::int64_t offset) override {
+        return penstock::read(lane{}, fs, fd, buffer, bytes, offset);
+    }
+    int stat(const runtime_ref& fs, int fd, file_stat* out) override { return penstock::stat(lane{}, fs, fd, out); }
+    std::int64_t prefetch(const runtime_ref& fs, int fd, std::int64_t offset, std::int64_t bytes) override {
+        return penstock::prefetch(lane{}, fs, fd, offset, bytes);
+    }
+    status health() override { return {}; }
+
+private:
+    std::vector<std::pair<void*, std::uint64_t>> pieces_;
+};
+
+}  // namespace
+
+std::unique_ptr<cache_device> make_cpu_device() { return std::make_unique<cpu_device>(); }
+
+}  // namespace penstock::host

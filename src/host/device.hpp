@@ -1,0 +1,46 @@
+// What the runtime needs of the place where the cache lives: memory, and the host versions of the calls.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "penstock/file.hpp"
+#include "penstock/options.hpp"
+
+namespace penstock::host {
+
+class cache_device {
+public:
+    virtual ~cache_device() = default;
+    [[nodiscard]] virtual std::string name() const = 0;
+    [[nodiscard]] virtual bool is_gpu() const = 0;
+    [[nodiscard]] virtual std::uint64_t free_bytes() const = 0;
+
+    // Device memory, zeroed, aligned to 256 bytes or better; null if there is not enough. Freed with the device.
+    virtual void* allocate_device(std::uint64_t bytes) = 0;
+    // Host memory that groups can reach too (pinned on a GPU), zeroed, page-aligned, at the same address on both sides.
+    virtual void* allocate_shared(std::uint64_t bytes) = 0;
+    // Host to device and back; 0 or -EIO. Only while no kernel uses the memory, or for counters.
+    virtual int upload(void* to, const void* from, std::uint64_t bytes) = 0;
+    virtual int download(void* to, const void* from, std::uint64_t bytes) = 0;
+    // To be called once the view is complete: loads the kernels behind the calls below, since loading one while another
+    // kernel waits for the host would block for good.
+    virtual int prepare(const runtime_ref& fs) = 0;
+
+    virtual int open(const runtime_ref& fs, const char* path, int flags) = 0;
+    virtual int close(const runtime_ref& fs, int fd) = 0;
+    virtual std::int64_t read(const runtime_ref& fs, int fd, void* buffer, std::int64_t bytes, std::int64_t offset) = 0;
+    virtual int stat(const runtime_ref& fs, int fd, file_stat* out) = 0;
+    virtual std::int64_t prefetch(const runtime_ref& fs, int fd, std::int64_t offset, std::int64_t bytes) = 0;
+
+    // Ok, or what broke the device for good.
+    virtual status health() = 0;
+};
+
+std::unique_ptr<cache_device> make_cpu_device();
+// Null, with the reason in `why`, if there is no usable GPU of that number or Penstock was built without CUDA.
+std::unique_ptr<cache_device> make_gpu_device(int device, std::string& why);
+
+}  // namespace penstock::host

@@ -1,0 +1,88 @@
+// The one seam to the operating system. Everything the service does to files goes through an `environment`; the tests
+// put a fault-making one in its place (tests/fault).
+//
+// Every call returns a value >= 0 or a negative errno, and never throws. Thread-safe.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace penstock::host {
+
+// What tells one version of a file from another.
+struct file_identity {
+    std::uint64_t device = 0;
+    std::uint64_t inode = 0;
+    std::uint64_t size_bytes = 0;
+    std::int64_t modified_ns = 0;
+    std::int64_t changed_ns = 0;
+
+    bool operator==(const file_identity&) const = default;
+    [[nodiscard]] bool same_file(const file_identity& other) const {
+        return device == other.device && inode == other.inode;
+    }
+};
+
+struct file_facts {
+    file_identity identity;
+    bool is_regular = false;
+    bool is_directory = false;
+    bool exact_times = false;  // two changes never leave the same times, even right after one another
+    std::int64_t now_ns = 0;   // the file clock when the facts were read
+};
+
+// One read of a file into memory. `tag` comes back with the result.
+struct read_operation {
+    int fd = -1;
+    std::byte* to = nullptr;
+    std::uint32_t bytes = 0;
+    std::uint64_t offset = 0;
+    std::uint64_t tag = 0;
+};
+
+struct read_result {
+    std::uint64_t tag = 0;
+    std::int64_t result = 0;  // bytes, 0 at the end of the file, or a negative errno
+};
+
+// Reads in flight. Owned and called by one thread.
+class io_engine {
+public:
+    virtual ~io_engine() = default;
+    [[nodiscard]] virtual const char* name() const = 0;
+    [[nodiscard]] virtual std::uint32_t capacity() const = 0;  // most operations in flight
+    virtual void start(const read_operation& operation) = 0;   // queued; leaves with the next submit
+    virtual void submit() = 0;
+    // Appends what has finished. Waits up to `wait_ns` for the first if none has; 0 only looks.
+    virtual void reap(std::vector<read_result>& out, std::uint64_t wait_ns) = 0;
+};
+
+class environment {
+public:
+    virtual ~environment() = default;
+
+    // A handle on whatever the path names, for asking only (O_PATH): opening it waits for nothing. `start` is a directory
+    // handle for relative paths.
+    virtual int find(int start, const std::string& path) = 0;
+    // Where the handle's file really lies, without links; negative errno if that cannot be told.
+    virtual int real_path(int handle, std::string& out) = 0;
+    virtual int facts(int handle, file_facts& out) = 0;
+    // Opens for reading what a find handle stands for: the same file, whatever the path means by now.
+    virtual int open_found(int handle) = 0;
+    virtual void close(int handle) = 0;
+    virtual std::int64_t read(int fd, std::byte* to, std::uint64_t bytes, std::uint64_t offset) = 0;
+
+    // Queue for one service thread. `want_uring` false: plain pread. Null if io_uring was wanted and is refused; `why`.
+    virtual std::unique_ptr<io_engine> make_io_engine(bool want_uring, std::uint32_t depth, std::string& why) = 0;
+};
+
+// The real one. Lives as long as the process.
+environment& linux_environment();
+
+std::unique_ptr<io_engine> make_pread_engine(environment& env);
+std::unique_ptr<io_engine> make_uring_engine(std::uint32_t depth, std::string& why);
+
+}  // namespace penstock::host

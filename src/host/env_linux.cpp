@@ -1,0 +1,100 @@
+// The real operating system behind the seam.
+#include <cerrno>
+#include <climits>
+#include <cstdio>
+#include <ctime>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/utsname.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include "host/env.hpp"
+
+namespace penstock::host {
+
+namespace {
+
+std::int64_t to_ns(const timespec& t) { return std::int64_t{t.tv_sec} * 1000000000 + t.tv_nsec; }
+
+// From Linux 6.13 on, these file systems give every change that somebody might have noticed a time of its own
+// (multigrain timestamps). Elsewhere two changes within one clock tick leave equal times.
+bool has_exact_times(int fd) {
+    static const bool kernel_has = [] {
+        utsname name{};
+        unsigned major = 0, minor = 0;
+        return uname(&name) == 0 && std::sscanf(name.release, "%u.%u", &major, &minor) == 2 &&
+               (major > 6 || (major == 6 && minor >= 13));
+    }();
+    if (!kernel_has) return false;
+    struct statfs where {};
+    if (fstatfs(fd, &where) != 0) return false;
+    const auto type = static_cast<std::uint32_t>(where.f_type);
+    return type == 0xEF53u /* ext4 */ || type == 0x58465342u /* xfs */ || type == 0x9123683Eu /* btrfs */ ||
+           type == 0x01021994u /* tmpfs */;
+}
+
+std::string proc_name(int handle) { return "/proc/self/fd/" + std::to_string(handle); }
+
+class linux_files final : public environment {
+public:
+    int find(int start, const std::string& path) override {
+        const int handle = ::openat(start < 0 ? AT_FDCWD : start, path.c_str(), O_PATH | O_CLOEXEC);
+        return handle >= 0 ? handle : -errno;
+    }
+
+    int real_path(int handle, std::string& out) override {
+        char text[PATH_MAX + 1];
+        const ssize_t length = ::readlink(proc_name(handle).c_str(), text, sizeof text);
+        if (length < 0) return -errno;
+        if (length > PATH_MAX) return -ENAMETOOLONG;
+        out.assign(text, static_cast<std::size_t>(length));
+        return 0;
+    }
+
+    int facts(int handle, file_facts& out) override {
+        struct stat info {};
+        if (::fstat(handle, &info) != 0) return -errno;
+        out.identity = {info.st_dev, info.st_ino, static_cast<std::uint64_t>(info.st_size), to_ns(info.st_mtim),
+                        to_ns(info.st_ctim)};
+        out.is_regular = S_ISREG(info.st_mode);
+        out.is_directory = S_ISDIR(info.st_mode);
+        out.exact_times = has_exact_times(handle);
+        timespec now{};
+        clock_gettime(CLOCK_REALTIME_COARSE, &now);  // the clock that file times are taken from
+        out.now_ns = to_ns(now);
+        return 0;
+    }
+
+    int open_found(int handle) override {
+        const int fd = ::open(proc_name(handle).c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY);
+        return fd >= 0 ? fd : -errno;
+    }
+
+    void close(int handle) override { ::close(handle); }
+
+    std::int64_t read(int fd, std::byte* to, std::uint64_t bytes, std::uint64_t offset) override {
+        const ssize_t got = ::pread(fd, to, bytes, static_cast<off_t>(offset));
+        return got >= 0 ? got : -errno;
+    }
+
+    std::unique_ptr<io_engine> make_io_engine(bool want_uring, std::uint32_t depth, std::string& why) override {
+        if (!want_uring) return make_pread_engine(*this);
+#if defined(PENSTOCK_WITH_IO_URING)
+        return make_uring_engine(depth, why);
+#else
+        static_cast<void>(depth);
+        why = "Penstock was built without liburing";
+        return nullptr;
+#endif
+    }
+};
+
+}  // namespace
+
+environment& linux_environment() {
+    static linux_files files;
+    return files;
+}
+
+}  // namespace penstock::host

@@ -1,0 +1,37 @@
+// Text of error codes, and the library's version.
+#include "penstock/error.hpp"
+
+#include <cstring>
+
+#include "penstock/version.hpp"
+
+namespace penstock {
+
+std::string error_text(std::int64_t negative_errno) {
+    const int code = negative_errno < 0 ? static_cast<int>(-negative_errno) : 0;
+    if (code == 0) return "no error";
+    switch (code) {
+        // Where Penstock means something the general text does not say.
+        case ESTALE: return "the file shrank or was replaced after it was opened; open it again (ESTALE)";
+        case ENOBUFS: return "every frame of the cache stayed pinned or loading; unmap pages or enlarge the cache (ENOBUFS)";
+        case ETIMEDOUT: return "the host did not answer in time (ETIMEDOUT)";
+        case ECANCELED: return "interrupted (ECANCELED)";
+        case ESHUTDOWN: return "a service thread of the runtime died; create a new runtime (ESHUTDOWN)";
+        case EOPNOTSUPP: return "not a regular file, or not supported by this back end (EOPNOTSUPP)";
+        case ENFILE: return "every file slot is open; close files or raise max_files (ENFILE)";
+        default: break;
+    }
+    const char* name = strerrorname_np(code);
+    return std::string(strerrordesc_np(code) != nullptr ? strerrordesc_np(code) : "unknown error") + " (" +
+           (name != nullptr ? name : std::to_string(code)) + ")";
+}
+
+#define PENSTOCK_TEXT_OF(x) #x
+#define PENSTOCK_TEXT(x) PENSTOCK_TEXT_OF(x)
+
+const char* version() {
+    return PENSTOCK_TEXT(PENSTOCK_VERSION_MAJOR) "." PENSTOCK_TEXT(PENSTOCK_VERSION_MINOR) "." PENSTOCK_TEXT(
+        PENSTOCK_VERSION_PATCH);
+}
+
+}  // namespace penstock

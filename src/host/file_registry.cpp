@@ -1,0 +1,235 @@
+#include "host/file_registry.hpp"
+
+#include <algorithm>
+#include <cerrno>
+
+namespace penstock::host {
+
+namespace {
+
+// Where times are coarse, a file that changed less than this before it was looked at may change again without a trace.
+constexpr std::int64_t time_grain_ns = 20'000'000;
+
+std::string key_of(const file_identity& identity) {
+    return std::to_string(identity.device) + ":" + std::to_string(identity.inode);
+}
+
+bool below(const std::string& path, const std::string& root) {
+    if (root == "/") return !path.empty() && path[0] == '/';
+    return path.size() > root.size() && path.compare(0, root.size(), root) == 0 && path[root.size()] == '/';
+}
+
+}  // namespace
+
+file_registry::file_registry(environment& env, const registry_limits& limits)
+    : env_(env), limits_(limits), entries_(limits.file_slots), words_(limits.word_count), paths_(limits.path_units) {
+    free_slots_.reserve(limits.file_slots);
+    for (std::uint32_t i = limits.file_slots; i > 0; --i) free_slots_.push_back(i - 1);
+}
+
+file_registry::~file_registry() {
+    if (first_root_ >= 0) env_.close(first_root_);
+}
+
+status file_registry::set_roots(const std::vector<std::string>& roots) {
+    std::vector<std::string> real;
+    for (const std::string& root : roots) {
+        const int handle = env_.find(-1, root);
+        if (handle < 0) return {handle, "root '" + root + "': " + error_text(handle) + "; name an existing directory"};
+        file_facts facts;
+        std::string path;
+        int code = env_.facts(handle, facts);
+        if (code == 0 && !facts.is_directory) code = -ENOTDIR;
+        if (code == 0) code = env_.real_path(handle, path);
+        if (code == 0 && first_root_ < 0) first_root_ = handle;
+        else env_.close(handle);
+        if (code != 0) return {code, "root '" + root + "': " + error_text(code) + "; name an existing directory"};
+        real.push_back(path);
+    }
+    std::lock_guard lock(mutex_);
+    roots_ = std::move(real);
+    return {};
+}
+
+bool file_registry::permitted(const std::string& real_path) {
+    std::lock_guard lock(mutex_);
+    for (const std::string& root : roots_)
+        if (below(real_path, root)) return true;
+    return allowed_.count(real_path) != 0;
+}
+
+// Finds the file first without opening it, judges by where it really lies, and opens exactly what was found: a link or a
+// ".." that leads outside is refused, and nothing can be exchanged in between.
+int file_registry::look_up(const std::string& name, bool check_roots, found_file& out) {
+    const int found = env_.find(first_root_, name);
+    if (found < 0) return found;
+    int code = env_.real_path(found, out.path);
+    if (code == 0 && check_roots && !permitted(out.path)) code = -EACCES;
+    if (code == 0) code = env_.facts(found, out.facts);
+    if (code == 0 && out.facts.is_directory) code = -EISDIR;
+    if (code == 0 && !out.facts.is_regular) code = -EOPNOTSUPP;
+    if (code == 0) {
+        const int fd = env_.open_found(found);
+        if (fd >= 0) out.handle = std::make_shared<shared_handle>(env_, fd);
+        else code = fd;
+    }
+    env_.close(found);
+    return code;
+}
+
+int file_registry::allow(const std::string& path) {
+    found_file file;
+    if (const int code = look_up(path, false, file); code != 0) return code;
+    std::lock_guard lock(mutex_);
+    allowed_.insert(file.path);
+    return 0;
+}
+
+bool file_registry::take_table(entry& e) {
+    const std::uint64_t page_bytes = std::uint64_t{1} << limits_.page_shift;
+    const std::uint64_t pages = std::max<std::uint64_t>(1, (e.identity.size_bytes + page_bytes - 1) >> limits_.page_shift);
+    e.two_level = pages > limits_.word_count / 4;
+    e.table_words = e.two_level ? ((pages - 1) >> limits_.leaf_shift) + 1 : pages;
+    const auto start = words_.take(e.table_words);
+    if (start) e.table = *start;
+    return start.has_value();
+}
+
+void file_registry::keep_handle(entry& e, std::shared_ptr<shared_handle> handle) {
+    e.last_used = ++clock_;
+    if (e.handle == nullptr) ++handles_;
+    e.handle = std::move(handle);
+    while (handles_ > limits_.max_handles) {
+        // Rare and linear: park the longest unused handle.
+        entry* oldest = nullptr;
+        for (entry& other : entries_)
+            if (other.handle != nullptr && &other != &e && (oldest == nullptr || other.last_used < oldest->last_used))
+                oldest = &other;
+        if (oldest == nullptr) return;
+        oldest->handle.reset();
+        --handles_;
+    }
+}
+
+open_reply file_registry::enter(const found_file& file) {
+    open_reply reply;
+    const std::string key = key_of(file.facts.identity);
+    const auto known = current_.find(key);
+    if (known != current_.end()) {
+        entry& e = entries_[known->second];
+        if (e.identity == file.facts.identity && !e.uncertain) {
+            if (e.handle == nullptr) keep_handle(e, file.handle);
+            return {0, known->second, e.generation, e.identity, e.table, e.two_level, 0};
+        }
+    }
+    if (free_slots_.empty()) return {-ENFILE, 0, 0, {}, 0, false, 0};
+    const std::uint32_t slot = free_slots_.back();
+    entry& e = entries_[slot];
+    e.identity = file.facts.identity;
+    if (!take_table(e)) return {-ENOMEM, 0, 0, {}, 0, false, 0};
+    free_slots_.pop_back();
+    // Generation 0 is the mark of a slot that was never filled, so it is left out.
+    e.generation = (e.generation + 1) & engine::file_generation_mask;
+    if (e.generation == 0) e.generation = 1;
+    e.live = true;
+    const std::int64_t last_change = std::max(e.identity.modified_ns, e.identity.changed_ns);
+    e.uncertain = !file.facts.exact_times && file.facts.now_ns - last_change < time_grain_ns;
+    e.path = file.path;
+    keep_handle(e, file.handle);
+    current_[key] = slot;
+    return {0, slot, e.generation, e.identity, e.table, e.two_level, 0};
+}
+
+open_reply file_registry::open(const std::string& name, std::uint64_t old_extent, std::uint64_t old_units) {
+    found_file file;
+    int code = name.empty() ? -ENOENT : look_up(name, true, file);
+    // Again on the open handle: the facts must belong to what is going to be read.
+    if (code == 0) code = env_.facts(file.handle->fd(), file.facts);
+    std::lock_guard lock(mutex_);
+    if (old_extent != 0) paths_.give(old_extent - 1, old_units);
+    open_reply reply;
+    if (code == 0) reply = enter(file);
+    else reply.result = code;
+    const auto extent = paths_.take((name.size() + 7) / 8);
+    if (extent && *extent < UINT32_MAX) reply.path_extent = static_cast<std::uint32_t>(*extent) + 1;
+    return reply;
+}
+
+file_registry::entry* file_registry::live_entry(std::uint32_t slot, std::uint32_t generation) {
+    if (slot >= entries_.size()) return nullptr;
+    entry& e = entries_[slot];
+    return e.live && e.generation == generation ? &e : nullptr;
+}
+
+std::int64_t file_registry::retire(std::uint32_t slot, std::uint32_t generation) {
+    std::lock_guard lock(mutex_);
+    entry* const e = live_entry(slot, generation);
+    if (e == nullptr) return -EBADF;
+    words_.give(e->table, e->table_words);
+    for (const auto& [number, start] : e->leaves) words_.give(start, std::uint64_t{1} << limits_.leaf_shift);
+    e->leaves.clear();
+    const auto known = current_.find(key_of(e->identity));
+    if (known != current_.end() && known->second == slot) current_.erase(known);
+    if (e->handle != nullptr) --handles_;
+    e->handle.reset();
+    e->live = false;
+    free_slots_.push_back(slot);
+    return 0;
+}
+
+std::int64_t file_registry::leaf(std::uint32_t slot, std::uint32_t generation, std::uint64_t number,
+                                 std::uint64_t& word_index) {
+    std::lock_guard lock(mutex_);
+    entry* const e = live_entry(slot, generation);
+    if (e == nullptr) return -EBADF;
+    if (!e->two_level || number >= e->table_words) return -EINVAL;
+    const auto known = e->leaves.find(number);
+    if (known != e->leaves.end()) {
+        word_index = known->second;
+        return 0;
+    }
+    const auto start = words_.take(std::uint64_t{1} << limits_.leaf_shift);
+    if (!start) return -ENOMEM;
+    e->leaves[number] = word_index = *start;
+    return 0;
+}
+
+int file_registry::handle_of(std::uint32_t slot, std::uint32_t generation, std::shared_ptr<shared_handle>& out,
+                             std::uint64_t& size_bytes) {
+    std::string path;
+    file_identity identity;
+    {
+        std::lock_guard lock(mutex_);
+        entry* const e = live_entry(slot, generation);
+        if (e == nullptr) return -EBADF;
+        size_bytes = e->identity.size_bytes;
+        if (e->handle != nullptr) {
+            e->last_used = ++clock_;
+            out = e->handle;
+            return 0;
+        }
+        path = e->path;
+        identity = e->identity;
+    }
+    // The handle was parked. The path was judged when the file was first opened; only the same file is taken again.
+    found_file file;
+    if (const int code = look_up(path, false, file); code != 0) return code == -ENOENT ? -ESTALE : code;
+    if (!file.facts.identity.same_file(identity)) return -ESTALE;
+    out = file.handle;
+    std::lock_guard lock(mutex_);
+    if (entry* const e = live_entry(slot, generation); e != nullptr && e->handle == nullptr) keep_handle(*e, file.handle);
+    return 0;
+}
+
+std::string file_registry::path_of(std::uint32_t slot, std::uint32_t generation) {
+    std::lock_guard lock(mutex_);
+    const entry* const e = live_entry(slot, generation);
+    return e != nullptr ? e->path : std::string();
+}
+
+std::size_t file_registry::live_files() {
+    std::lock_guard lock(mutex_);
+    return entries_.size() - free_slots_.size();
+}
+
+}  // namespace penstock::host

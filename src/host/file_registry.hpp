@@ -1,0 +1,127 @@
+// Which files are open or remembered, and who may open which: the host's half of the file table.
+//
+// A slot stands for one version of one file: (device, inode, size, times). Opening an unchanged file finds its slot again,
+// whatever name leads there; opening a changed one takes a fresh slot and a fresh table. Slots and tables come back only
+// when the device takes a closed file down (retire), since only the device knows its references.
+//
+// File handles are few and files may be many: the registry keeps at most `max_handles` open and opens the others again by
+// path when they are read; if that path leads elsewhere by then, the read fails with -ESTALE.
+//
+// Thread-safe; system calls are made outside the lock.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "host/env.hpp"
+#include "host/extent_allocator.hpp"
+#include "penstock/engine/layout.hpp"
+#include "penstock/error.hpp"
+
+namespace penstock::host {
+
+// Closes its handle with the last holder, so that a read in flight keeps the file it started on.
+class shared_handle {
+public:
+    shared_handle(environment& env, int fd) : env_(env), fd_(fd) {}
+    ~shared_handle() { env_.close(fd_); }
+    shared_handle(const shared_handle&) = delete;
+    shared_handle& operator=(const shared_handle&) = delete;
+    [[nodiscard]] int fd() const { return fd_; }
+
+private:
+    environment& env_;
+    int fd_;
+};
+
+struct registry_limits {
+    std::uint32_t file_slots = 0;
+    std::uint32_t page_shift = 0;
+    std::uint32_t leaf_shift = 0;
+    std::uint64_t word_count = 0;   // page-word arena
+    std::uint64_t path_units = 0;   // path arena, 8-byte units
+    std::size_t max_handles = 0;
+};
+
+struct open_reply {
+    std::int64_t result = 0;
+    std::uint32_t slot = 0;
+    std::uint32_t generation = 0;
+    file_identity identity;
+    std::uint64_t table = 0;
+    bool two_level = false;
+    std::uint32_t path_extent = 0;  // + 1; 0: none
+};
+
+class file_registry {
+public:
+    file_registry(environment& env, const registry_limits& limits);
+    ~file_registry();
+
+    // Sets the roots; each must be a directory. Relative names start at the first.
+    status set_roots(const std::vector<std::string>& roots);
+    // Lets this one file be opened wherever it lies. Also checks that it is a readable regular file.
+    int allow(const std::string& path);
+
+    // Serves the device's requests. `old_extent` is a path extent + 1 of `old_units` to take back first, or 0.
+    open_reply open(const std::string& name, std::uint64_t old_extent, std::uint64_t old_units);
+    std::int64_t retire(std::uint32_t slot, std::uint32_t generation);
+    std::int64_t leaf(std::uint32_t slot, std::uint32_t generation, std::uint64_t number, std::uint64_t& word_index);
+
+    // The handle to read from and the size at open. Negative errno: not a live file, or it cannot be opened again.
+    int handle_of(std::uint32_t slot, std::uint32_t generation, std::shared_ptr<shared_handle>& out,
+                  std::uint64_t& size_bytes);
+
+    // For messages: where the file of a slot lies, or an empty string.
+    std::string path_of(std::uint32_t slot, std::uint32_t generation);
+    [[nodiscard]] std::size_t live_files();
+
+private:
+    struct entry {
+        std::uint32_t generation = 0;
+        bool live = false;
+        bool uncertain = false;  // changed so recently when opened that an equal identity proves nothing
+        bool two_level = false;
+        std::uint64_t table = 0;
+        std::uint64_t table_words = 0;
+        file_identity identity;
+        std::string path;
+        std::shared_ptr<shared_handle> handle;
+        std::unordered_map<std::uint64_t, std::uint64_t> leaves;
+        std::uint64_t last_used = 0;
+    };
+
+    struct found_file {
+        std::shared_ptr<shared_handle> handle;
+        file_facts facts;
+        std::string path;
+    };
+
+    int look_up(const std::string& name, bool check_roots, found_file& out);
+    [[nodiscard]] bool permitted(const std::string& real_path);
+    open_reply enter(const found_file& file);              // lock held
+    bool take_table(entry& e);                             // lock held
+    void keep_handle(entry& e, std::shared_ptr<shared_handle> handle);  // lock held
+    entry* live_entry(std::uint32_t slot, std::uint32_t generation);    // lock held
+
+    environment& env_;
+    const registry_limits limits_;
+    int first_root_ = -1;
+    std::mutex mutex_;  // guards everything below
+    std::vector<std::string> roots_;
+    std::set<std::string> allowed_;
+    std::vector<entry> entries_;
+    std::vector<std::uint32_t> free_slots_;
+    std::unordered_map<std::string, std::uint32_t> current_;  // "device:inode" -> slot of its newest version
+    extent_allocator words_;
+    extent_allocator paths_;
+    std::size_t handles_ = 0;
+    std::uint64_t clock_ = 0;
+};
+
+}  // namespace penstock::host

@@ -1,0 +1,14 @@
+// What a test may put in place of the real thing. Not installed.
+#pragma once
+
+#include "host/env.hpp"
+
+namespace penstock::host {
+
+struct runtime_hooks {
+    environment* env = nullptr;       // null: the operating system
+    std::size_t max_handles = 0;      // 0: from the process's limit
+    std::uint64_t beat_ns = 20'000'000;
+};
+
+}  // namespace penstock::host

@@ -1,0 +1,80 @@
+// Reads through io_uring: one ring for each service thread.
+#include <liburing.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "host/env.hpp"
+
+namespace penstock::host {
+
+namespace {
+
+class uring_engine final : public io_engine {
+public:
+    explicit uring_engine(std::uint32_t depth) : depth_(depth) {}
+    ~uring_engine() override {
+        if (ready_) io_uring_queue_exit(&ring_);
+    }
+
+    int init() {
+        const int code = io_uring_queue_init(depth_, &ring_, 0);
+        ready_ = code == 0;
+        return code;
+    }
+
+    [[nodiscard]] const char* name() const override { return "io_uring"; }
+    [[nodiscard]] std::uint32_t capacity() const override { return depth_; }
+
+    // The caller keeps no more than capacity() in flight, so a submission entry is always free after a submit.
+    void start(const read_operation& operation) override {
+        io_uring_sqe* entry = io_uring_get_sqe(&ring_);
+        if (entry == nullptr) {
+            submit();
+            entry = io_uring_get_sqe(&ring_);
+        }
+        if (entry == nullptr) {
+            refused_.push_back({operation.tag, -EAGAIN});
+            return;
+        }
+        io_uring_prep_read(entry, operation.fd, operation.to, operation.bytes, operation.offset);
+        io_uring_sqe_set_data64(entry, operation.tag);
+    }
+
+    // A refused submission (out of memory, interrupted) leaves its entries in the ring: they go with the next one.
+    void submit() override { io_uring_submit(&ring_); }
+
+    void reap(std::vector<read_result>& out, std::uint64_t wait_ns) override {
+        out.insert(out.end(), refused_.begin(), refused_.end());
+        refused_.clear();
+        if (io_uring_sq_ready(&ring_) != 0) submit();
+        io_uring_cqe* entry = nullptr;
+        if (io_uring_peek_cqe(&ring_, &entry) != 0 && wait_ns > 0) {
+            __kernel_timespec limit{0, static_cast<long long>(wait_ns)};
+            io_uring_wait_cqe_timeout(&ring_, &entry, &limit);
+        }
+        while (io_uring_peek_cqe(&ring_, &entry) == 0) {
+            out.push_back({io_uring_cqe_get_data64(entry), entry->res});
+            io_uring_cqe_seen(&ring_, entry);
+        }
+    }
+
+private:
+    io_uring ring_{};
+    std::uint32_t depth_;
+    bool ready_ = false;
+    std::vector<read_result> refused_;
+};
+
+}  // namespace
+
+std::unique_ptr<io_engine> make_uring_engine(std::uint32_t depth, std::string& why) {
+    auto engine = std::make_unique<uring_engine>(depth);
+    const int code = engine->init();
+    if (code == 0) return engine;
+    why = std::string("the kernel refuses io_uring: ") + std::strerror(-code);
+    return nullptr;
+}
+
+}  // namespace penstock::host

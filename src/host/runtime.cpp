@@ -1,0 +1,131 @@
+// The public face of the runtime.
+#include "penstock/runtime.hpp"
+
+#include <cerrno>
+#include <thread>
+#include <vector>
+
+#include "host/runtime_state.hpp"
+
+namespace penstock {
+
+status runtime::create(const options& settings, std::unique_ptr<runtime>& out) {
+    return create(settings, host::runtime_hooks{}, out);
+}
+
+status runtime::create(const options& settings, const host::runtime_hooks& hooks, std::unique_ptr<runtime>& out) {
+    out.reset();
+    if (status s = settings.check(); !s) return s;
+    auto state = std::make_unique<host::runtime_state>();
+    state->settings = settings;
+    state->hooks = hooks;
+    if (state->hooks.env == nullptr) state->hooks.env = &host::linux_environment();
+    using step = status (host::runtime_state::*)();
+    for (const step next : {&host::runtime_state::choose_device, &host::runtime_state::settle_sizes,
+                            &host::runtime_state::build_cache, &host::runtime_state::build_rings,
+                            &host::runtime_state::start_services})
+        if (status s = (state.get()->*next)(); !s) return s;
+    out.reset(new runtime(std::move(state)));
+    return {};
+}
+
+runtime::runtime(std::unique_ptr<host::runtime_state> state) : state_(std::move(state)) {}
+runtime::~runtime() = default;
+
+runtime_ref runtime::ref() const { return state_->ref; }
+backend runtime::where() const { return state_->settings.where; }
+const options& runtime::settings() const { return state_->settings; }
+std::string runtime::device_name() const { return state_->device->name(); }
+const char* runtime::io_name() const { return state_->services[0]->io_name(); }
+
+int runtime::open(const std::string& path, int flags) {
+    if (const int code = state_->files->allow(path); code != 0) return code;
+    return state_->device->open(state_->ref, path.c_str(), flags);
+}
+int runtime::close(int fd) { return state_->device->close(state_->ref, fd); }
+std::int64_t runtime::read(int fd, void* buffer, std::int64_t bytes, std::int64_t offset) {
+    return state_->device->read(state_->ref, fd, buffer, bytes, offset);
+}
+std::int64_t runtime::read(cursor& at, void* buffer, std::int64_t bytes) {
+    const std::int64_t done = read(at.fd, buffer, bytes, static_cast<std::int64_t>(at.offset_bytes));
+    if (done > 0) at.offset_bytes += static_cast<std::uint64_t>(done);
+    return done;
+}
+int runtime::stat(int fd, file_stat* out) { return state_->device->stat(state_->ref, fd, out); }
+std::int64_t runtime::prefetch(int fd, std::int64_t offset, std::int64_t bytes) {
+    return state_->device->prefetch(state_->ref, fd, offset, bytes);
+}
+mapping runtime::map(int fd, std::int64_t offset, std::int64_t bytes) {
+    if (state_->device->is_gpu()) return {nullptr, -EOPNOTSUPP, engine::no_word, 0};
+    return penstock::map(lane{}, state_->ref, fd, offset, bytes);
+}
+int runtime::unmap(const mapping& what) {
+    if (state_->device->is_gpu()) return -EOPNOTSUPP;
+    return penstock::unmap(lane{}, state_->ref, what);
+}
+
+int runtime::allow(const std::string& path) { return state_->files->allow(path); }
+
+void runtime::interrupt() {
+    state_->interrupted.store(true);
+    state_->set_abort(-ECANCELED);
+}
+
+void runtime::resume() {
+    std::lock_guard lock(state_->health_mutex);
+    state_->set_abort(state_->broken.code);
+    if (!was_interrupted()) state_->interrupted.store(false);
+}
+
+status runtime::health() const {
+    state_->look_after();
+    std::lock_guard lock(state_->health_mutex);
+    return state_->broken;
+}
+
+statistics runtime::stats() const {
+    statistics out;
+    const engine::cache_view& c = state_->ref.view;
+    std::vector<engine::counter_shard> shards(c.counter_shards);
+    state_->device->download(shards.data(), c.counters, shards.size() * sizeof(engine::counter_shard));
+    std::uint64_t sum[engine::count_kinds] = {};
+    for (const engine::counter_shard& shard : shards) {
+        for (std::uint32_t i = 0; i < engine::count_kinds; ++i) sum[i] += shard.count[i];
+        for (std::uint32_t i = 0; i < engine::latency_buckets; ++i) out.latency_ns[i] += shard.latency[i];
+    }
+    out.hits = sum[engine::count_hits];
+    out.misses = sum[engine::count_misses];
+    out.load_waits = sum[engine::count_load_waits];
+    out.evictions = sum[engine::count_evictions];
+    out.clock_steps = sum[engine::count_clock_steps];
+    out.frame_waits = sum[engine::count_frame_waits];
+    out.ring_waits = sum[engine::count_ring_waits];
+    out.copy_retries = sum[engine::count_retries];
+    out.requests = sum[engine::count_requests];
+    out.opens = sum[engine::count_opens];
+    out.open_requests = sum[engine::count_open_requests];
+    out.errors = sum[engine::count_errors];
+    out.bytes_loaded = sum[engine::count_bytes_loaded];
+    out.bytes_read = sum[engine::count_bytes_read];
+    for (const auto& one : state_->services) {
+        const host::service_counters& from = one->counters();
+        out.file_reads += from.file_reads.load(std::memory_order_relaxed);
+        out.file_read_bytes += from.file_read_bytes.load(std::memory_order_relaxed);
+        out.file_read_errors += from.file_read_errors.load(std::memory_order_relaxed);
+        out.bad_requests += from.bad_requests.load(std::memory_order_relaxed);
+        out.batches += from.batches.load(std::memory_order_relaxed);
+        for (std::size_t i = 0; i < out.batch_size.size(); ++i)
+            out.batch_size[i] += from.batch_size[i].load(std::memory_order_relaxed);
+    }
+    return out;
+}
+
+void runtime::run_on_workers(const std::function<void(std::uint32_t, std::uint32_t)>& body) {
+    const std::uint32_t workers = state_->settings.worker_threads;
+    std::vector<std::thread> threads;
+    threads.reserve(workers);
+    for (std::uint32_t i = 0; i < workers; ++i) threads.emplace_back(body, i, workers);
+    for (std::thread& one : threads) one.join();
+}
+
+}  // namespace penstock

@@ -1,0 +1,208 @@
+// Building a runtime, step by step. Every step leaves the state so that its destructor undoes what was done.
+#include "host/runtime_state.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cerrno>
+#include <cstdio>
+#include <sys/resource.h>
+#include <thread>
+
+#include "penstock/engine/clock.hpp"
+
+namespace penstock::host {
+
+namespace {
+
+// Descriptors the registry may keep: half of the process's limit, so that the program has the other half.
+std::size_t default_handles() {
+    rlimit limit{};
+    if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return 65536;
+    return std::max<std::size_t>(8, static_cast<std::size_t>(limit.rlim_cur) / 2);
+}
+
+template <typename T>
+bool allocate(cache_device& device, T*& out, std::uint64_t count) {
+    out = static_cast<T*>(device.allocate_device(count * sizeof(T)));
+    return out != nullptr;
+}
+
+}  // namespace
+
+status runtime_state::choose_device() {
+    if (settings.where != backend::cpu) {
+        std::string why;
+        device = make_gpu_device(settings.device, why);
+        if (device == nullptr && settings.where == backend::gpu)
+            return {-ENODEV, "no usable GPU " + std::to_string(settings.device) + ": " + why + "; use --backend cpu or auto"};
+        if (device == nullptr) say("using CPU threads: " + why);
+    }
+    if (device == nullptr) device = make_cpu_device();
+    settings.where = device->is_gpu() ? backend::gpu : backend::cpu;
+    return {};
+}
+
+// Replaces every automatic value, and checks what depends on the device.
+status runtime_state::settle_sizes() {
+    constexpr std::uint64_t mib = 1u << 20, gib = 1u << 30;
+    const unsigned processors = std::max(1u, std::thread::hardware_concurrency());
+    const bool gpu = device->is_gpu();
+    const std::uint64_t free_bytes = device->free_bytes();
+    if (settings.cache_bytes == 0)
+        settings.cache_bytes = std::max(gpu ? free_bytes / 4 : std::min(free_bytes / 16, gib), 64 * settings.page_bytes);
+    if (settings.cache_bytes >= free_bytes || settings.table_bytes >= free_bytes - settings.cache_bytes)
+        return {-EINVAL, "cache_bytes: " + format_size(settings.cache_bytes) + " and table_bytes: " +
+                             format_size(settings.table_bytes) + " do not fit into the " + format_size(free_bytes) +
+                             " of " + device->name() + "; give less"};
+    if (settings.cache_bytes / settings.page_bytes >= engine::max_frames)
+        return {-EINVAL, "cache_bytes: " + format_size(settings.cache_bytes) + " has more than " +
+                             std::to_string(engine::max_frames) + " pages of " + format_size(settings.page_bytes) +
+                             "; use larger pages or a smaller cache"};
+    if (settings.service_threads == 0) settings.service_threads = std::clamp(processors / 4, 1u, 4u);
+    if (settings.staging_bytes == 0) settings.staging_bytes = gpu ? 128 * mib : 16 * mib;
+    if (settings.worker_threads == 0) settings.worker_threads = std::min(processors, 1024u);
+    if (settings.roots.empty()) settings.roots.push_back(".");
+    return {};
+}
+
+status runtime_state::build_cache() {
+    engine::cache_view& c = ref.view;
+    c.page_shift = static_cast<std::uint32_t>(std::countr_zero(settings.page_bytes));
+    const std::uint64_t frames = settings.cache_bytes >> c.page_shift;
+    // Shards of at least 64 frames: fewer would let one shard run dry while its neighbour has room.
+    c.clock_shards = static_cast<std::uint32_t>(std::clamp<std::uint64_t>(std::bit_floor(frames / 64), 1, 1024));
+    c.frame_count = static_cast<std::uint32_t>(frames / c.clock_shards * c.clock_shards);
+    c.word_count = settings.table_bytes / sizeof(engine::page_word);
+    c.leaf_shift = static_cast<std::uint32_t>(std::min<std::uint64_t>(15, static_cast<std::uint64_t>(std::bit_width(c.word_count / 64)) - 1));
+    c.file_slots = settings.max_files;
+    c.name_slots = std::bit_ceil(settings.max_files * 2);
+    c.name_lock_count = 1024;
+    c.counter_shards = device->is_gpu() ? 1024 : 64;
+    c.frame_wait_ns = std::uint64_t{settings.frame_wait_ms} * 1000000;
+    c.request_wait_ns = std::uint64_t{settings.request_wait_ms} * 1000000;
+    c.host_wait_ns = std::uint64_t{settings.host_wait_ms} * 1000000;
+    const std::uint64_t path_units = std::uint64_t{settings.max_files} * 16;
+    const bool all = allocate(*device, c.frames, std::uint64_t{c.frame_count} << c.page_shift) &&
+                     allocate(*device, c.words, c.word_count) && allocate(*device, c.frame_words, c.frame_count) &&
+                     allocate(*device, c.clock_hands, std::uint64_t{c.clock_shards} * engine::clock_hand_stride) &&
+                     allocate(*device, c.file_words, c.file_slots) && allocate(*device, c.file_records, c.file_slots) &&
+                     allocate(*device, c.names, c.name_slots) && allocate(*device, c.name_locks, c.name_lock_count) &&
+                     allocate(*device, c.paths, path_units) && allocate(*device, c.retire_hand, 1) &&
+                     allocate(*device, c.counters, c.counter_shards);
+    if (!all)
+        return {-ENOMEM, "cache_bytes: " + format_size(settings.cache_bytes) + " could not be allocated on " +
+                             device->name() + "; give less"};
+    control = static_cast<engine::control_block*>(device->allocate_shared(sizeof(engine::control_block)));
+    if (control == nullptr) return {-ENOMEM, "no pinned host memory for the control block; free some memory"};
+    control->heartbeat = 1;
+    c.control = control;
+    const registry_limits limits{c.file_slots, c.page_shift, c.leaf_shift, c.word_count, path_units,
+                                 hooks.max_handles != 0 ? hooks.max_handles : default_handles()};
+    files = std::make_unique<file_registry>(*hooks.env, limits);
+    return files->set_roots(settings.roots);
+}
+
+status runtime_state::build_rings() {
+    engine::cache_view& c = ref.view;
+    c.ring_count = settings.service_threads;
+    // A slot's staging area also carries the name of an open request.
+    const std::uint64_t stride = std::max<std::uint64_t>(settings.page_bytes, 4096);
+    const std::uint64_t fitting = settings.staging_bytes / c.ring_count / stride;
+    const auto slots = static_cast<std::uint32_t>(std::bit_floor(std::clamp<std::uint64_t>(fitting, 4, 4096)));
+    std::vector<engine::ring_view> views(c.ring_count);
+    std::vector<std::uint64_t> first_tickets(slots);
+    for (std::uint32_t i = 0; i < slots; ++i) first_tickets[i] = i;
+    for (engine::ring_view& r : views) {
+        r.slots = slots;
+        r.staging_stride = stride;
+        r.requests = static_cast<engine::ring_request*>(device->allocate_shared(slots * sizeof(engine::ring_request)));
+        r.replies = static_cast<engine::ring_reply*>(device->allocate_shared(slots * sizeof(engine::ring_reply)));
+        r.staging = static_cast<std::byte*>(device->allocate_shared(slots * stride));
+        if (r.requests == nullptr || r.replies == nullptr || r.staging == nullptr || !allocate(*device, r.tail, 1) ||
+            !allocate(*device, r.free_ticket, slots) ||
+            device->upload(r.free_ticket, first_tickets.data(), slots * sizeof(std::uint64_t)) != 0)
+            return {-ENOMEM, "staging_bytes: " + format_size(settings.staging_bytes) +
+                                 " of pinned host memory could not be allocated; give less"};
+        doorbells.push_back(device->is_gpu() ? nullptr : std::make_unique<host_doorbell>());
+        r.doorbell = doorbells.back().get();
+    }
+    if (!allocate(*device, c.rings, c.ring_count) ||
+        device->upload(c.rings, views.data(), views.size() * sizeof(engine::ring_view)) != 0)
+        return {-ENOMEM, "the rings could not be placed on " + device->name() + "; give a smaller cache_bytes"};
+    for (std::uint32_t i = 0; i < c.ring_count; ++i) {
+        std::string why;
+        std::unique_ptr<io_engine> io;
+        if (settings.io != io_method::pread) io = hooks.env->make_io_engine(true, std::min(slots, 1024u), why);
+        if (io == nullptr && settings.io == io_method::uring)
+            return {-EOPNOTSUPP, "io: uring was asked for, but " + why + "; use auto or pread"};
+        if (io == nullptr && settings.io == io_method::automatic && i == 0) say("reading with pread: " + why);
+        if (io == nullptr) io = hooks.env->make_io_engine(false, slots, why);
+        const host_ring ring{views[i].requests, views[i].replies, views[i].staging, stride, slots};
+        service_settings settings_of_service;
+        settings_of_service.page_shift = c.page_shift;
+        services.push_back(std::make_unique<service>(ring, *files, std::move(io), views[i].doorbell, settings_of_service));
+    }
+    settings.io = std::string(services[0]->io_name()) == "io_uring" ? io_method::uring : io_method::pread;
+    return {};
+}
+
+status runtime_state::start_services() {
+    for (auto& one : services) one->start();
+    monitor = std::thread([this] { monitor_loop(); });
+    if (device->prepare(ref) != 0) return {-EIO, device->name() + " could not load Penstock's kernels; is the driver older than the toolkit?"};
+    return {};
+}
+
+void runtime_state::monitor_loop() {
+    std::unique_lock lock(monitor_mutex);
+    while (!monitor_stop) {
+        lock.unlock();
+        look_after();
+        atomic_store<order::relaxed, scope::system>(&control->heartbeat, control->heartbeat + 1);
+        lock.lock();
+        monitor_wake.wait_for(lock, std::chrono::nanoseconds(hooks.beat_ns), [this] { return monitor_stop; });
+    }
+}
+
+void runtime_state::look_after() {
+    if (was_interrupted() && !interrupted.exchange(true)) set_abort(-ECANCELED);
+    for (const auto& one : services)
+        if (!one->alive()) break_with(-ESHUTDOWN, "a service thread died; create a new runtime");
+    if (const status device_health = device->health(); !device_health.ok()) break_with(device_health.code, device_health.message);
+}
+
+void runtime_state::break_with(int code, const std::string& message) {
+    {
+        std::lock_guard lock(health_mutex);
+        if (!broken.ok()) return;
+        broken = {code, message};
+    }
+    say(message);
+    set_abort(code);
+}
+
+void runtime_state::set_abort(std::int64_t code) {
+    atomic_store<order::relaxed, scope::system>(&control->abort_code, code);
+}
+
+void runtime_state::say(const std::string& line) const {
+    if (settings.log) settings.log(line);
+    else std::fprintf(stderr, "penstock: %s\n", line.c_str());
+}
+
+runtime_state::~runtime_state() {
+    if (control != nullptr) set_abort(-ECANCELED);
+    if (monitor.joinable()) {
+        {
+            std::lock_guard lock(monitor_mutex);
+            monitor_stop = true;
+        }
+        monitor_wake.notify_one();
+        monitor.join();
+    }
+    services.clear();
+    files.reset();
+    device.reset();
+}
+
+}  // namespace penstock::host

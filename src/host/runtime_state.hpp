@@ -1,0 +1,56 @@
+// Everything a runtime owns. Members are destroyed from the bottom up: monitor, services, registry, device.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "host/device.hpp"
+#include "host/file_registry.hpp"
+#include "host/hooks.hpp"
+#include "host/service.hpp"
+#include "penstock/runtime.hpp"
+
+namespace penstock::host {
+
+struct runtime_state {
+    options settings;
+    runtime_hooks hooks;
+    std::unique_ptr<cache_device> device;
+    runtime_ref ref{};
+    engine::control_block* control = nullptr;
+    std::vector<std::unique_ptr<host_doorbell>> doorbells;
+    std::unique_ptr<file_registry> files;
+    std::vector<std::unique_ptr<service>> services;
+
+    std::mutex health_mutex;
+    status broken;  // guarded by health_mutex; sticky
+
+    // Monitor thread: heartbeat, signals, dead services, device faults.
+    std::mutex monitor_mutex;
+    std::condition_variable monitor_wake;
+    bool monitor_stop = false;  // guarded by monitor_mutex
+    std::thread monitor;
+
+    ~runtime_state();
+
+    // Steps of creation, in order; each returns what went wrong and the cure.
+    status choose_device();
+    status settle_sizes();
+    status build_cache();
+    status build_rings();
+    status start_services();
+
+    void monitor_loop();
+    void look_after();
+    void say(const std::string& line) const;
+    void break_with(int code, const std::string& message);
+    // Every wait on the device ends with this code from now on; 0 lets waits go on.
+    void set_abort(std::int64_t code);
+    std::atomic<bool> interrupted{false};
+};
+
+}  // namespace penstock::host

@@ -1,0 +1,187 @@
+#include "host/service.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "host/trace.hpp"
+#include "penstock/base/atomic.hpp"
+#include "penstock/engine/name_table.hpp"
+
+namespace penstock::host {
+
+using engine::op;
+using engine::ring_reply;
+using engine::ring_request;
+
+service::service(const host_ring& ring, file_registry& files, std::unique_ptr<io_engine> io, host_doorbell* doorbell,
+                 const service_settings& settings)
+    : ring_(ring), files_(files), io_(std::move(io)), doorbell_(doorbell), settings_(settings), flights_(ring.slots) {}
+
+service::~service() {
+    stop_.store(true, std::memory_order_relaxed);
+    if (doorbell_ != nullptr) doorbell_->ring();
+    if (thread_.joinable()) thread_.join();
+}
+
+void service::start() {
+    alive_.store(true, std::memory_order_release);
+    thread_ = std::thread([this] {
+        try {
+            run();
+        } catch (...) {  // out of memory: the monitor sees a dead thread and releases every waiting kernel
+            alive_.store(false, std::memory_order_release);
+        }
+    });
+}
+
+void service::run() {
+    std::uint32_t idle_rounds = 0;
+    while (!stop_.load(std::memory_order_relaxed) && !killed_.load(std::memory_order_relaxed)) {
+        const std::uint32_t taken = take_requests();
+        io_->submit();
+        finished_.clear();
+        // With reads in flight and nothing new, wait a moment for one to finish; new requests wait no longer than that.
+        io_->reap(finished_, in_flight_ > 0 && taken == 0 ? 20'000 : 0);
+        for (const read_result& one : finished_) finish(one);
+        if (taken == 0 && in_flight_ == 0) rest(++idle_rounds);
+        else idle_rounds = 0;
+    }
+    // The kernel still writes to the staging area: it must not be freed before the last read came back.
+    for (std::uint32_t round = 0; in_flight_ > 0 && round < 100'000; ++round) {
+        io_->submit();
+        finished_.clear();
+        io_->reap(finished_, 1'000'000);
+        for (const read_result& one : finished_) finish(one);
+    }
+    alive_.store(false, std::memory_order_release);
+}
+
+// Idle: look again at once for a while, then sleep longer and longer. A CPU thread that posts a request rings.
+void service::rest(std::uint32_t idle_rounds) {
+    if (idle_rounds < 200) {
+        std::this_thread::yield();
+        return;
+    }
+    const std::uint64_t nap_ns =
+        std::min<std::uint64_t>(settings_.longest_nap_ns, 20'000ull << std::min<std::uint32_t>((idle_rounds - 200) / 64, 10));
+    if (doorbell_ == nullptr) {
+        std::this_thread::sleep_for(std::chrono::nanoseconds(nap_ns));
+        return;
+    }
+    doorbell_->sleeping.store(true, std::memory_order_seq_cst);
+    const ring_request& next = ring_.requests[next_ticket_ & (ring_.slots - 1)];
+    if (atomic_load<order::acquire, scope::system>(&next.published) != next_ticket_ + 1 &&
+        !stop_.load(std::memory_order_relaxed))
+        doorbell_->wait(std::chrono::nanoseconds(nap_ns));
+    doorbell_->sleeping.store(false, std::memory_order_relaxed);
+}
+
+std::uint32_t service::take_requests() {
+    std::uint32_t taken = 0;
+    while (taken < ring_.slots && in_flight_ < io_->capacity()) {
+        const ring_request& shared = ring_.requests[next_ticket_ & (ring_.slots - 1)];
+        // Acquire: pairs with post; the request and the name in the staging area are there.
+        if (atomic_load<order::acquire, scope::system>(&shared.published) != next_ticket_ + 1) break;
+        const ring_request request = shared;
+        serve(request, next_ticket_++);
+        ++taken;
+    }
+    if (taken > 0) {
+        counters_.batches.fetch_add(1, std::memory_order_relaxed);
+        std::uint32_t bucket = 0;
+        while (bucket < 15 && (taken >> (bucket + 1)) != 0) ++bucket;
+        counters_.batch_size[bucket].fetch_add(1, std::memory_order_relaxed);
+    }
+    return taken;
+}
+
+void service::serve(const ring_request& request, std::uint64_t ticket) {
+    switch (request.operation) {
+        case op::read: return serve_read(request, ticket);
+        case op::open: return serve_open(request, ticket);
+        case op::retire: return answer(ticket, files_.retire(request.file_slot, request.generation));
+        case op::leaf: {
+            std::uint64_t word_index = 0;
+            const std::int64_t code = files_.leaf(request.file_slot, request.generation, request.offset, word_index);
+            ring_.replies[ticket & (ring_.slots - 1)].words[0] = word_index;
+            return answer(ticket, code);
+        }
+        case op::ping: return answer(ticket, 0);
+        default: return refuse(ticket, -EINVAL);
+    }
+}
+
+void service::serve_open(const ring_request& request, std::uint64_t ticket) {
+    const trace_range range("open");
+    const std::uint32_t slot = static_cast<std::uint32_t>(ticket) & (ring_.slots - 1);
+    if (request.bytes == 0 || request.bytes > engine::max_path_bytes) return refuse(ticket, -EINVAL);
+    // Copied first: the device could change it while it is looked up.
+    std::string name(request.bytes, '\0');
+    std::memcpy(name.data(), ring_.staging + ring_.staging_stride * slot, request.bytes);
+    if (name.find('\0') != std::string::npos) return refuse(ticket, -EINVAL);
+    const open_reply opened = files_.open(name, request.offset, request.argument);
+    ring_reply& reply = ring_.replies[slot];
+    reply.words[engine::reply_slot_and_generation] = std::uint64_t{opened.generation} << 32 | opened.slot;
+    reply.words[engine::reply_size_bytes] = opened.identity.size_bytes;
+    reply.words[engine::reply_table] = opened.table;
+    reply.words[engine::reply_path_and_flags] = std::uint64_t{opened.two_level} << 32 | opened.path_extent;
+    reply.words[engine::reply_inode] = opened.identity.inode;
+    reply.words[engine::reply_modified_ns] = static_cast<std::uint64_t>(opened.identity.modified_ns);
+    answer(ticket, opened.result);
+}
+
+void service::serve_read(const ring_request& request, std::uint64_t ticket) {
+    const std::uint32_t slot = static_cast<std::uint32_t>(ticket) & (ring_.slots - 1);
+    const std::uint64_t page_bytes = std::uint64_t{1} << settings_.page_shift;
+    flight& f = flights_[slot];
+    std::uint64_t size_bytes = 0;
+    if (const int code = files_.handle_of(request.file_slot, request.generation, f.file, size_bytes); code != 0)
+        return code == -EBADF ? refuse(ticket, code) : answer(ticket, code);
+    if (request.bytes == 0 || request.bytes > page_bytes || request.offset >= size_bytes ||
+        request.bytes > size_bytes - request.offset || (request.offset & (page_bytes - 1)) != 0) {
+        f.file.reset();
+        return refuse(ticket, -EINVAL);
+    }
+    f.ticket = ticket;
+    f.offset = request.offset;
+    f.wanted = request.bytes;
+    f.done = 0;
+    ++in_flight_;
+    start_flight(slot);
+}
+
+void service::start_flight(std::uint32_t slot) {
+    flight& f = flights_[slot];
+    io_->start({f.file->fd(), ring_.staging + ring_.staging_stride * slot + f.done, f.wanted - f.done, f.offset + f.done, slot});
+    counters_.file_reads.fetch_add(1, std::memory_order_relaxed);
+}
+
+void service::finish(const read_result& result) {
+    const auto slot = static_cast<std::uint32_t>(result.tag);
+    flight& f = flights_[slot];
+    if (result.result == -EINTR || result.result == -EAGAIN) return start_flight(slot);
+    if (result.result > 0) {
+        f.done += static_cast<std::uint32_t>(result.result);
+        counters_.file_read_bytes.fetch_add(static_cast<std::uint64_t>(result.result), std::memory_order_relaxed);
+        if (f.done < f.wanted) return start_flight(slot);  // a short read; only 0 means the end of the file
+    }
+    if (result.result < 0) counters_.file_read_errors.fetch_add(1, std::memory_order_relaxed);
+    --in_flight_;
+    f.file.reset();
+    answer(f.ticket, result.result < 0 ? result.result : static_cast<std::int64_t>(f.done));
+}
+
+// Release: pairs with await; the group sees result, words and staging bytes.
+void service::answer(std::uint64_t ticket, std::int64_t result) {
+    ring_reply& reply = ring_.replies[ticket & (ring_.slots - 1)];
+    reply.result = result;
+    atomic_store<order::release, scope::system>(&reply.completed, ticket + 1);
+}
+
+void service::refuse(std::uint64_t ticket, std::int64_t code) {
+    counters_.bad_requests.fetch_add(1, std::memory_order_relaxed);
+    answer(ticket, code);
+}
+
+}  // namespace penstock::host

@@ -1,0 +1,94 @@
+// A service thread: takes requests from one ring, reads files, answers.
+//
+// Batching is opportunistic: whatever was posted since the last look goes out together, new requests are taken while reads
+// are in flight, and nobody waits for a batch to fill. Requests are taken in ticket order and answered in any order.
+//
+// The kernel may be wrong or hostile: a request is copied out of shared memory first, and the copy is checked. Nothing in
+// it can make the thread read outside the staging area of its own slot, or a file that was not opened.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "host/env.hpp"
+#include "host/file_registry.hpp"
+#include "penstock/engine/layout.hpp"
+#include "penstock/group/doorbell.hpp"
+
+namespace penstock::host {
+
+// The host's view of one ring.
+struct host_ring {
+    engine::ring_request* requests = nullptr;
+    engine::ring_reply* replies = nullptr;
+    std::byte* staging = nullptr;
+    std::uint64_t staging_stride = 0;
+    std::uint32_t slots = 0;
+};
+
+// Written by the service thread, read by anybody.
+struct service_counters {
+    std::atomic<std::uint64_t> file_reads{0}, file_read_bytes{0}, file_read_errors{0}, bad_requests{0}, batches{0};
+    std::array<std::atomic<std::uint64_t>, 16> batch_size{};
+};
+
+struct service_settings {
+    std::uint32_t page_shift = 16;
+    std::uint64_t longest_nap_ns = 1'000'000;  // how long an idle thread sleeps between looks at most
+};
+
+class service {
+public:
+    service(const host_ring& ring, file_registry& files, std::unique_ptr<io_engine> io, host_doorbell* doorbell,
+            const service_settings& settings);
+    ~service();  // stops and joins
+
+    void start();
+    // Makes the thread end as if it had died; for tests of what happens then.
+    void kill() { killed_.store(true, std::memory_order_relaxed); }
+    [[nodiscard]] bool alive() const { return alive_.load(std::memory_order_acquire); }
+    [[nodiscard]] const service_counters& counters() const { return counters_; }
+    [[nodiscard]] const char* io_name() const { return io_->name(); }
+
+private:
+    // A read in flight, by slot. A short read goes on where it stopped.
+    struct flight {
+        std::shared_ptr<shared_handle> file;
+        std::uint64_t ticket = 0;
+        std::uint64_t offset = 0;
+        std::uint32_t wanted = 0;
+        std::uint32_t done = 0;
+    };
+
+    void run();
+    std::uint32_t take_requests();
+    void serve(const engine::ring_request& request, std::uint64_t ticket);
+    void serve_open(const engine::ring_request& request, std::uint64_t ticket);
+    void serve_read(const engine::ring_request& request, std::uint64_t ticket);
+    void start_flight(std::uint32_t slot);
+    void finish(const read_result& result);
+    void answer(std::uint64_t ticket, std::int64_t result);
+    void refuse(std::uint64_t ticket, std::int64_t code);
+    void rest(std::uint32_t idle_rounds);
+
+    const host_ring ring_;
+    file_registry& files_;
+    const std::unique_ptr<io_engine> io_;
+    host_doorbell* const doorbell_;
+    const service_settings settings_;
+    std::uint64_t next_ticket_ = 0;
+    std::uint32_t in_flight_ = 0;
+    std::vector<flight> flights_;
+    std::vector<read_result> finished_;
+    service_counters counters_;
+    std::atomic<bool> stop_{false}, killed_{false}, alive_{false};
+    std::thread thread_;
+};
+
+}  // namespace penstock::host

@@ -1,0 +1,179 @@
+// The runtime and the file calls on the cpu back end, one behaviour a test.
+#include <atomic>
+#include <thread>
+
+#include "unit/support.hpp"
+
+namespace penstock::test {
+
+TEST(runtime, reads_what_the_file_holds) {
+    const temporary_folder folder;
+    const auto bytes = pattern(1, 300001);
+    write_file(folder / "data", bytes);
+    const auto rt = make_runtime(small_options(folder));
+    const int fd = open(lane{}, rt->ref(), "data");
+    ASSERT_GE(fd, 0) << error_text(fd);
+    std::vector<std::uint8_t> got(bytes.size() + 100);
+    EXPECT_EQ(read(lane{}, rt->ref(), fd, got.data(), static_cast<std::int64_t>(got.size()), 0), 300001);
+    got.resize(bytes.size());
+    EXPECT_EQ(got, bytes);
+    EXPECT_EQ(read(lane{}, rt->ref(), fd, got.data(), 10, 300001), 0);
+    EXPECT_EQ(close(lane{}, rt->ref(), fd), 0);
+    EXPECT_EQ(close(lane{}, rt->ref(), fd), -EBADF);
+}
+
+TEST(runtime, closed_file_keeps_its_pages) {
+    const temporary_folder folder;
+    write_file(folder / "data", pattern(2, 20 * 4096));
+    const auto rt = make_runtime(small_options(folder));
+    std::vector<std::uint8_t> buffer(20 * 4096);
+    for (int round = 0; round < 3; ++round) {
+        const int fd = open(lane{}, rt->ref(), "data");
+        ASSERT_GE(fd, 0);
+        EXPECT_EQ(read(lane{}, rt->ref(), fd, buffer.data(), 20 * 4096, 0), 20 * 4096);
+        EXPECT_EQ(close(lane{}, rt->ref(), fd), 0);
+    }
+    EXPECT_EQ(rt->stats().misses, 20u);
+    EXPECT_EQ(rt->stats().file_reads, 20u);
+}
+
+TEST(runtime, a_change_on_the_host_is_seen_after_reopen) {
+    const temporary_folder folder;
+    const auto rt = make_runtime(small_options(folder));
+    for (std::uint64_t seed = 1; seed < 20; ++seed) {
+        const auto bytes = pattern(seed, 5000 + 4096 * (seed % 3));
+        write_file(folder / "data", bytes);
+        const int fd = open(lane{}, rt->ref(), "data");
+        ASSERT_GE(fd, 0) << error_text(fd);
+        std::vector<std::uint8_t> got(bytes.size());
+        EXPECT_EQ(read(lane{}, rt->ref(), fd, got.data(), static_cast<std::int64_t>(got.size()), 0),
+                  static_cast<std::int64_t>(got.size()));
+        EXPECT_EQ(got, bytes) << "seed " << seed;
+        EXPECT_EQ(close(lane{}, rt->ref(), fd), 0);
+    }
+}
+
+TEST(runtime, many_opens_of_one_name_ask_the_host_once) {
+    const temporary_folder folder;
+    write_file(folder / "data", pattern(3, 100));
+    options o = small_options(folder);
+    o.worker_threads = 4;
+    const auto rt = make_runtime(o);
+    const int held = open(lane{}, rt->ref(), "data");
+    std::atomic<int> wrong{0};
+    launch(*rt, 100000, [&](const auto& g, const runtime_ref& fs, std::uint64_t) {
+        const int fd = open(g, fs, "data");
+        if (fd != held || close(g, fs, fd) != 0) ++wrong;
+    });
+    EXPECT_EQ(wrong, 0);
+    EXPECT_EQ(rt->stats().open_requests, 1u);
+    EXPECT_EQ(close(lane{}, rt->ref(), held), 0);
+}
+
+TEST(runtime, map_pins_and_unmap_releases) {
+    const temporary_folder folder;
+    const auto bytes = pattern(4, 200 * 4096);
+    write_file(folder / "data", bytes);
+    options o = small_options(folder);
+    o.frame_wait_ms = 100;
+    const auto rt = make_runtime(o);
+    const int fd = open(lane{}, rt->ref(), "data");
+    std::vector<mapping> held;
+    for (int i = 0; i < 64; ++i) held.push_back(map(lane{}, rt->ref(), fd, i * 4096 + 5, 1 << 20));
+    for (int i = 0; i < 64; ++i) {
+        ASSERT_EQ(held[i].bytes, 4096 - 5);
+        EXPECT_EQ(std::memcmp(held[i].data, &bytes[i * 4096 + 5], 4091), 0);
+    }
+    const mapping refused = map(lane{}, rt->ref(), fd, 100 * 4096, 1);
+    EXPECT_EQ(refused.bytes, -ENOBUFS);
+    EXPECT_EQ(unmap(lane{}, rt->ref(), held[7]), 0);
+    EXPECT_EQ(unmap(lane{}, rt->ref(), held[7]), -EINVAL);
+    const mapping granted = map(lane{}, rt->ref(), fd, 100 * 4096, 1);
+    EXPECT_EQ(granted.bytes, 1);
+    EXPECT_EQ(unmap(lane{}, rt->ref(), granted), 0);
+    for (int i = 0; i < 64; ++i) {
+        if (i == 7) continue;
+        EXPECT_EQ(unmap(lane{}, rt->ref(), held[i]), 0);
+    }
+    EXPECT_EQ(close(lane{}, rt->ref(), fd), 0);
+}
+
+TEST(runtime, wrong_arguments_are_refused) {
+    const temporary_folder folder;
+    write_file(folder / "data", pattern(5, 100));
+    std::filesystem::create_directory(folder / "directory");
+    const auto rt = make_runtime(small_options(folder));
+    const runtime_ref fs = rt->ref();
+    const lane g;
+    char buffer[8];
+    EXPECT_EQ(open(g, fs, nullptr), -EFAULT);
+    EXPECT_EQ(open(g, fs, ""), -ENOENT);
+    EXPECT_EQ(open(g, fs, "absent"), -ENOENT);
+    EXPECT_EQ(open(g, fs, "directory"), -EISDIR);
+    EXPECT_EQ(open(g, fs, "data", 1), -EINVAL);
+    EXPECT_EQ(open(g, fs, std::string(5000, 'a').c_str()), -ENAMETOOLONG);
+    EXPECT_EQ(open(g, fs, "/etc/hostname"), -EACCES);
+    EXPECT_EQ(open(g, fs, "../../etc/hostname"), -EACCES);
+    const int fd = open(g, fs, "data");
+    ASSERT_GE(fd, 0);
+    for (const int bad : {-1, fd + 1, 0x7fffffff, fd ^ (1 << 20)}) {
+        EXPECT_EQ(read(g, fs, bad, buffer, 1, 0), -EBADF) << bad;
+        EXPECT_EQ(map(g, fs, bad, 0, 1).bytes, -EBADF) << bad;
+        EXPECT_EQ(prefetch(g, fs, bad, 0, 1), -EBADF) << bad;
+        EXPECT_EQ(close(g, fs, bad), -EBADF) << bad;
+    }
+    EXPECT_EQ(read(g, fs, fd, buffer, -1, 0), -EINVAL);
+    EXPECT_EQ(read(g, fs, fd, buffer, 1, -1), -EINVAL);
+    EXPECT_EQ(read(g, fs, fd, buffer, INT64_MAX, 1), -EINVAL);
+    EXPECT_EQ(read(g, fs, fd, nullptr, 1, 0), -EINVAL);
+    EXPECT_EQ(read(g, fs, fd, buffer, 0, 0), 0);
+    EXPECT_EQ(read(g, fs, fd, buffer, 8, INT64_MAX - 8), 0);
+    EXPECT_EQ(close(g, fs, fd), 0);
+}
+
+TEST(runtime, an_interrupt_releases_waiting_groups) {
+    const temporary_folder folder;
+    write_file(folder / "data", pattern(6, 200 * 4096));
+    options o = small_options(folder);
+    o.frame_wait_ms = 60000;
+    const auto rt = make_runtime(o);
+    const int fd = open(lane{}, rt->ref(), "data");
+    std::vector<mapping> held;
+    for (int i = 0; i < 64; ++i) held.push_back(map(lane{}, rt->ref(), fd, i * 4096, 4096));
+    std::atomic<std::int64_t> result{0};
+    std::thread waiter([&] { result = map(lane{}, rt->ref(), fd, 100 * 4096, 1).bytes; });
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    const auto start = std::chrono::steady_clock::now();
+    rt->interrupt();
+    waiter.join();
+    EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(1));
+    EXPECT_EQ(result, -ECANCELED);
+    rt->resume();
+    for (const mapping& m : held) EXPECT_EQ(unmap(lane{}, rt->ref(), m), 0);
+    EXPECT_EQ(map(lane{}, rt->ref(), fd, 100 * 4096, 1).bytes, 1);
+}
+
+TEST(runtime, more_files_than_slots) {
+    const temporary_folder folder;
+    for (int i = 0; i < 200; ++i) write_file(folder / ("f" + std::to_string(i)), pattern(i, 5000));
+    const auto rt = make_runtime(small_options(folder));
+    std::atomic<int> wrong{0};
+    launch(*rt, 2000, [&](const auto& g, const runtime_ref& fs, std::uint64_t index) {
+        const std::uint64_t which = mix64(index) % 200;
+        const int fd = open(g, fs, ("f" + std::to_string(which)).c_str());
+        std::vector<std::uint8_t> got(5000);
+        if (fd < 0 || read(g, fs, fd, got.data(), 5000, 0) != 5000 || got != pattern(which, 5000)) ++wrong;
+        if (fd >= 0 && close(g, fs, fd) != 0) ++wrong;
+    });
+    EXPECT_EQ(wrong, 0);
+    std::vector<int> open_files;
+    int code = 0;
+    for (int i = 0; i < 200 && code >= 0; ++i) {
+        code = open(lane{}, rt->ref(), ("f" + std::to_string(i)).c_str());
+        if (code >= 0) open_files.push_back(code);
+    }
+    EXPECT_EQ(code, -ENFILE);
+    EXPECT_EQ(open_files.size(), 64u);
+}
+
+}  // namespace penstock::test
