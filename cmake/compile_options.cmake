@@ -9,9 +9,8 @@ target_compile_options(penstock_build_options INTERFACE
   $<$<COMPILE_LANGUAGE:CXX>:${host_warnings}>)
 
 if(PENSTOCK_WITH_CUDA)
-  # CMake 3.25 does not know C++20 for this nvcc, so the flag is spelled out.
   target_compile_options(penstock_build_options INTERFACE
-    $<$<COMPILE_LANGUAGE:CUDA>:-std=c++20 --expt-relaxed-constexpr -Xcompiler=-Wall>)
+    $<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr -Xcompiler=-Wall>)
 endif()
 
 if(PENSTOCK_SANITIZE)

@@ -21,9 +21,11 @@ std::string error_text(std::int64_t negative_errno) {
         case ENFILE: return "every file slot is open; close files or raise max_files (ENFILE)";
         default: break;
     }
-    const char* name = strerrorname_np(code);
-    return std::string(strerrordesc_np(code) != nullptr ? strerrordesc_np(code) : "unknown error") + " (" +
-           (name != nullptr ? name : std::to_string(code)) + ")";
+    const char* const text = strerrordesc_np(code);
+    const char* const name = strerrorname_np(code);
+    std::string out = text != nullptr ? text : "unknown error";
+    out.append(" (").append(name != nullptr ? name : std::to_string(code).c_str()).append(")");
+    return out;
 }
 
 #define PENSTOCK_TEXT_OF(x) #x

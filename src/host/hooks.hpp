@@ -8,6 +8,7 @@ namespace penstock::host {
 struct runtime_hooks {
     environment* env = nullptr;       // null: the operating system
     std::size_t max_handles = 0;      // 0: from the process's limit
+    std::uint32_t ring_slots = 0;     // a power of two; 0: from staging_bytes
     std::uint64_t beat_ns = 20'000'000;
 };
 

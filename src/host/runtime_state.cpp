@@ -69,8 +69,8 @@ status runtime_state::build_cache() {
     engine::cache_view& c = ref.view;
     c.page_shift = static_cast<std::uint32_t>(std::countr_zero(settings.page_bytes));
     const std::uint64_t frames = settings.cache_bytes >> c.page_shift;
-    // Shards of at least 64 frames: fewer would let one shard run dry while its neighbour has room.
-    c.clock_shards = static_cast<std::uint32_t>(std::clamp<std::uint64_t>(std::bit_floor(frames / 64), 1, 1024));
+    // Shards of at least 256 frames: fewer would let the pages of one shard be dropped long before those of its neighbour.
+    c.clock_shards = static_cast<std::uint32_t>(std::clamp<std::uint64_t>(std::bit_floor(frames / 256), 1, 1024));
     c.frame_count = static_cast<std::uint32_t>(frames / c.clock_shards * c.clock_shards);
     c.word_count = settings.table_bytes / sizeof(engine::page_word);
     c.leaf_shift = static_cast<std::uint32_t>(std::min<std::uint64_t>(15, static_cast<std::uint64_t>(std::bit_width(c.word_count / 64)) - 1));
@@ -85,7 +85,7 @@ status runtime_state::build_cache() {
     const bool all = allocate(*device, c.frames, std::uint64_t{c.frame_count} << c.page_shift) &&
                      allocate(*device, c.words, c.word_count) && allocate(*device, c.frame_words, c.frame_count) &&
                      allocate(*device, c.clock_hands, std::uint64_t{c.clock_shards} * engine::clock_hand_stride) &&
-                     allocate(*device, c.file_words, c.file_slots) && allocate(*device, c.file_records, c.file_slots) &&
+                     allocate(*device, c.fill_done, 1) && allocate(*device, c.file_words, c.file_slots) && allocate(*device, c.file_records, c.file_slots) &&
                      allocate(*device, c.names, c.name_slots) && allocate(*device, c.name_locks, c.name_lock_count) &&
                      allocate(*device, c.paths, path_units) && allocate(*device, c.retire_hand, 1) &&
                      allocate(*device, c.counters, c.counter_shards);
@@ -108,7 +108,9 @@ status runtime_state::build_rings() {
     // A slot's staging area also carries the name of an open request.
     const std::uint64_t stride = std::max<std::uint64_t>(settings.page_bytes, 4096);
     const std::uint64_t fitting = settings.staging_bytes / c.ring_count / stride;
-    const auto slots = static_cast<std::uint32_t>(std::bit_floor(std::clamp<std::uint64_t>(fitting, 4, 4096)));
+    const auto slots = hooks.ring_slots != 0
+                           ? hooks.ring_slots
+                           : static_cast<std::uint32_t>(std::bit_floor(std::clamp<std::uint64_t>(fitting, 4, 4096)));
     std::vector<engine::ring_view> views(c.ring_count);
     std::vector<std::uint64_t> first_tickets(slots);
     for (std::uint32_t i = 0; i < slots; ++i) first_tickets[i] = i;

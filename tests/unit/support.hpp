@@ -38,7 +38,7 @@ private:
 };
 
 // Byte `i` of a file made with `seed`: no two pages look alike, no short period.
-inline std::uint8_t pattern_byte(std::uint64_t seed, std::uint64_t i) {
+PENSTOCK_HD inline std::uint8_t pattern_byte(std::uint64_t seed, std::uint64_t i) {
     return static_cast<std::uint8_t>(mix64(seed * 0x9e3779b97f4a7c15ull + i / 8) >> (8 * (i % 8)));
 }
 

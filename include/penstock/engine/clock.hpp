@@ -1,6 +1,8 @@
 // Finding a frame: a clock over the frames, in shards, with a use bit.
 //
-// Each shard has its own hand, so groups that miss at the same time touch different words. A step looks at one frame:
+// A frame that was never used is taken first, whatever shard it lies in, so that no page is dropped while there is room.
+// After that each shard has its own hand, and a miss starts at the shard that its page's number picks, so groups that miss
+// at the same time touch different words and one group alone still uses all shards. A step of the hand looks at one frame:
 // a free frame is taken; a frame whose page is pinned or loading is passed over; a page with its use bit set loses the
 // bit and is passed over, unless its file is closed; any other page is evicted by one compare-and-swap on its page word.
 //
@@ -10,8 +12,8 @@
 //      word, until it has published a page there; and it keeps its own pin on that page until the frame word names the
 //      page. Otherwise a slow writer could overwrite the frame word of the next owner, and the frame would be lost.
 //
-// Progress: bounded. A search ends with a frame, with -ENOBUFS when no frame could be had for frame_wait_ns, or with the
-// abort code. (CLOCK: Corbato 1969, "A paging experiment with the Multics system".)
+// Progress: bounded. A search ends with a frame, with -ENOBUFS when all frames stayed pinned for frame_wait_ns (or pinned
+// and loading for request_wait_ns), or with the abort code. (CLOCK: Corbato 1969, "A paging experiment with the Multics system".)
 #pragma once
 
 #include <cerrno>
@@ -29,7 +31,7 @@ PENSTOCK_HD PENSTOCK_INLINE void set_frame_word(const cache_view& c, std::uint32
     atomic_store<order::release>(&c.frame_words[frame], value);
 }
 
-enum class frame_step { taken, skipped };
+enum class frame_step { taken, skipped, busy };
 
 // Leader only: tries to take this one frame.
 template <typename Group>
@@ -37,7 +39,7 @@ PENSTOCK_HD inline frame_step try_take_frame(const Group& g, const cache_view& c
     frame_word* const own = &c.frame_words[frame];
     const frame_word owner = atomic_load<order::acquire>(own);
     const frame_word state = owner & frame_state_mask;
-    if (state == frame_busy) return frame_step::skipped;
+    if (state == frame_busy) return frame_step::busy;
     if (state == frame_free)
         return atomic_compare_swap<order::acquire>(own, owner, frame_busy) ? frame_step::taken : frame_step::skipped;
     page_word* const word = &c.words[owner_word_index(owner)];
@@ -53,10 +55,30 @@ PENSTOCK_HD inline frame_step try_take_frame(const Group& g, const cache_view& c
     return frame_step::taken;
 }
 
-// Leader only: one search of at most `budget` steps, from the group's home shard on.
+// Leader only: a frame that was never used, if there is one left. The word that says there is none is written once.
+PENSTOCK_HD inline bool take_fresh(const cache_view& c, std::uint64_t start, std::uint32_t& frame) {
+    if (atomic_load<order::relaxed>(c.fill_done) != 0) return false;
+    const std::uint32_t per_shard = c.frame_count / c.clock_shards;
+    for (std::uint32_t i = 0; i < c.clock_shards; ++i) {
+        const std::uint32_t shard = static_cast<std::uint32_t>(start + i) & (c.clock_shards - 1);
+        std::uint32_t* const used = &c.clock_hands[std::size_t{shard} * clock_hand_stride + 1];
+        while (atomic_load<order::relaxed>(used) < per_shard) {
+            const std::uint32_t place = atomic_fetch_add<order::relaxed>(used, std::uint32_t{1});
+            if (place >= per_shard) break;
+            frame = shard * per_shard + place;
+            // A hand may have come by and taken it before us.
+            if (atomic_compare_swap<order::acquire>(&c.frame_words[frame], frame_free, frame_busy)) return true;
+        }
+    }
+    atomic_store<order::relaxed>(c.fill_done, std::uint32_t{1});
+    return false;
+}
+
+// Leader only: one search of at most `budget` steps, from the shard that `start` picks on. `saw_busy`: some frame was in the
+// hands of a loader, so that it may be had later.
 template <typename Group>
 PENSTOCK_HD inline bool sweep_clock(const Group& g, const cache_view& c, std::uint64_t start, std::uint64_t budget,
-                                    std::uint32_t& frame) {
+                                    std::uint32_t& frame, bool& saw_busy) {
     const std::uint32_t per_shard = c.frame_count / c.clock_shards;
     // Two rounds of a shard: the first clears use bits, the second evicts. Then the next shard.
     const std::uint64_t per_visit = 2 * std::uint64_t{per_shard};
@@ -67,7 +89,9 @@ PENSTOCK_HD inline bool sweep_clock(const Group& g, const cache_view& c, std::ui
         std::uint32_t* const hand = &c.clock_hands[std::size_t{shard} * clock_hand_stride];
         for (std::uint64_t i = 0; i < per_visit && step < budget && !taken; ++i, ++step) {
             frame = shard * per_shard + atomic_fetch_add<order::relaxed>(hand, std::uint32_t{1}) % per_shard;
-            taken = try_take_frame(g, c, frame) == frame_step::taken;
+            const frame_step outcome = try_take_frame(g, c, frame);
+            taken = outcome == frame_step::taken;
+            saw_busy = saw_busy || outcome == frame_step::busy;
         }
         shard = (shard + 1) & (c.clock_shards - 1);
     }
@@ -75,20 +99,25 @@ PENSTOCK_HD inline bool sweep_clock(const Group& g, const cache_view& c, std::ui
     return taken;
 }
 
-// Leader only: a frame for the caller, in state busy. 0, -ENOBUFS, or the abort code. `deadline` started when the verb
-// first missed, so that groups which fail one after the other on the same page do not add up their waits. Without
-// may_wait: one search of a few steps, -ENOBUFS if it finds nothing.
+// Leader only: a frame for the caller, in state busy; `spread` picks the shard to start at. 0, -ENOBUFS, or the abort code. `deadline` started when the verb
+// first missed, so that groups which fail one after the other on the same page do not add up their waits. While loads
+// hold frames the search goes on for request_wait_ns: a slow disk is no reason to fail. Without may_wait: one search of a
+// few steps, -ENOBUFS if it finds nothing.
 template <typename Group>
-PENSTOCK_HD inline std::int64_t take_frame(const Group& g, const cache_view& c, bool may_wait, patience& deadline,
-                                           std::uint32_t& frame) {
-    const std::uint64_t start = mix64(g.home());
-    if (!may_wait) return sweep_clock(g, c, start, 64, frame) ? 0 : -ENOBUFS;
+PENSTOCK_HD inline std::int64_t take_frame(const Group& g, const cache_view& c, std::uint64_t spread, bool may_wait,
+                                           patience& deadline, std::uint32_t& frame) {
+    const std::uint64_t start = mix64(spread);
+    if (take_fresh(c, start, frame)) return 0;
+    bool saw_busy = false;
+    if (!may_wait) return sweep_clock(g, c, start, 64, frame, saw_busy) ? 0 : -ENOBUFS;
     const std::uint64_t slice = 1024;
     for (std::uint32_t round = 0;; ++round) {
-        if (sweep_clock(g, c, start + round, slice, frame)) return 0;
+        saw_busy = false;
+        if (sweep_clock(g, c, start + round, slice, frame, saw_busy)) return 0;
         if (round == 0) count(g, c, count_frame_waits);
         const std::int64_t code = deadline.check(g, c);
-        if (code != 0) return code == -ETIME ? -ENOBUFS : code;
+        if (code != 0 && code != -ETIME) return code;
+        if (code == -ETIME && !(saw_busy && g.now_ns() - deadline.start_ns() < c.request_wait_ns)) return -ENOBUFS;
         g.pause(round);
     }
 }

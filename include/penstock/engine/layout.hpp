@@ -148,7 +148,8 @@ struct cache_view {
     page_word* words;              // arena: page words and directories
     frame_word* frame_words;
     std::byte* frames;
-    std::uint32_t* clock_hands;    // one per shard, 32 bytes apart
+    std::uint32_t* clock_hands;    // per shard, 32 bytes apart: [0] the hand, [1] how many frames were used for the first time
+    std::uint32_t* fill_done;      // 1 once every frame was used
     file_word* file_words;
     file_record* file_records;
     name_slot* names;

@@ -53,7 +53,7 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t start_load(const Group& g, const cach
     page_word* const word = &c.words[load.word_index];
     const page_word seen = glance(word);
     if (!is_absent(seen) || !try_claim(word, seen)) return 0;
-    if (const std::int64_t code = take_frame(g, c, may_wait, deadline, load.frame); code != 0) {
+    if (const std::int64_t code = take_frame(g, c, load.word_index, may_wait, deadline, load.frame); code != 0) {
         abandon(word);
         return code;
     }

@@ -1,0 +1,212 @@
+// Hits: what reading cached pages costs over reading plain memory, in the same run, repeated, medians.
+//
+//   cpu  read() of random whole pages against memcpy of random whole pages of a plain array, on 1 and 2 threads
+//   gpu  read() of random 4 KiB blocks into shared memory against the same copy from a plain array; and map, look, unmap
+//        against looking at plain memory; by warps
+//
+// bench_hit [cpu|gpu] [commit]
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <memory>
+
+#include "penstock/penstock.hpp"
+#include "result.hpp"
+
+using namespace penstock;
+using bench::median;
+using bench::result;
+
+namespace {
+
+double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+std::string make_file(std::uint64_t bytes) {
+    const std::string name = (std::filesystem::temp_directory_path() / "penstock-bench-hit").string();
+    std::FILE* out = std::fopen(name.c_str(), "wb");
+    std::vector<std::uint64_t> block(1 << 17);
+    for (std::uint64_t at = 0; out != nullptr && at < bytes; at += block.size() * 8) {
+        for (std::size_t i = 0; i < block.size(); ++i) block[i] = mix64(at / 8 + i);
+        std::fwrite(block.data(), 8, block.size(), out);
+    }
+    if (out == nullptr || std::fclose(out) != 0) std::exit((std::perror(name.c_str()), 1));
+    return name;
+}
+
+std::unique_ptr<runtime> make(backend where, std::uint64_t cache_bytes, std::uint64_t page_bytes) {
+    options o;
+    if (const status s = options::from_environment(o); !s) std::exit((std::fprintf(stderr, "%s\n", s.message.c_str()), 2));
+    o.where = where;
+    o.cache_bytes = cache_bytes;
+    o.page_bytes = page_bytes;
+    std::unique_ptr<runtime> rt;
+    if (const status s = runtime::create(o, rt); !s) std::exit((std::fprintf(stderr, "%s\n", s.message.c_str()), 1));
+    return rt;
+}
+
+// Seconds for `rounds` random pages on each of `threads` threads.
+template <typename Copy>
+double timed(unsigned threads, std::uint64_t rounds, std::uint64_t pages, const Copy& copy) {
+    const double start = now();
+    std::vector<std::thread> all;
+    for (unsigned t = 0; t < threads; ++t)
+        all.emplace_back([&, t] {
+            for (std::uint64_t i = 0; i < rounds; ++i) copy(t, mix64(t * rounds + i) % pages);
+        });
+    for (std::thread& one : all) one.join();
+    return now() - start;
+}
+
+void cpu_hits(std::vector<result>& out) {
+    constexpr std::uint64_t page = 65536, bytes = 256u << 20, pages = bytes / page, rounds = 30000;
+    const std::string name = make_file(bytes);
+    const auto rt = make(backend::cpu, 2 * bytes, page);
+    const int fd = rt->open(name);
+    rt->prefetch(fd, 0, bytes);
+    // The plain array is laid out as the cache is: anonymous memory that asked for huge pages.
+    std::unique_ptr<std::byte, void (*)(void*)> plain(static_cast<std::byte*>(std::aligned_alloc(2 << 20, bytes)), std::free);
+    for (std::uint64_t i = 0; i < pages; ++i) rt->read(fd, plain.get() + i * page, page, static_cast<std::int64_t>(i * page));
+    std::vector<std::vector<std::byte>> buffers(2, std::vector<std::byte>(page));
+    const runtime_ref fs = rt->ref();
+    double rate[2] = {0, 0};
+    for (const unsigned threads : {1u, 2u}) {
+        std::vector<double> copies, reads, ratios;
+        for (int repeat = 0; repeat < 9; ++repeat) {
+            copies.push_back(timed(threads, rounds, pages, [&](unsigned t, std::uint64_t p) {
+                std::memcpy(buffers[t].data(), plain.get() + p * page, page);
+            }));
+            reads.push_back(timed(threads, rounds, pages, [&](unsigned t, std::uint64_t p) {
+                if (read(lane{}, fs, fd, buffers[t].data(), page, static_cast<std::int64_t>(p * page)) != page) std::abort();
+            }));
+            ratios.push_back(copies.back() / reads.back());
+        }
+        const double gb = 1e-9 * threads * rounds * page;
+        rate[threads - 1] = gb / median(reads);
+        out.push_back({"issue-2", "hit, " + std::to_string(threads) + " threads", "cpu", page, rate[threads - 1], "GB/s",
+                       "memcpy of random pages", gb / median(copies), median(ratios), double(threads), "median of 9 paired runs"});
+    }
+    out.push_back({"issue-2", "hit, 2 threads over 1", "cpu", page, rate[1], "GB/s", "1 thread", rate[0], rate[1] / rate[0], 2,
+                   "the same runs"});
+    std::filesystem::remove(name);
+}
+
+#if defined(__CUDACC__)
+
+constexpr std::uint32_t block_bytes = 4096;
+
+struct look {
+    template <typename Group>
+    static __device__ unsigned at(const Group& g, const std::byte* data) {
+        unsigned sum = 0;
+        uint4 v[8];
+#pragma unroll
+        for (int i = 0; i < 8; ++i) v[i] = detail::load_frame_16(data + (g.rank() + 32 * i) * 16);
+#pragma unroll
+        for (int i = 0; i < 8; ++i) sum += v[i].x ^ v[i].y ^ v[i].z ^ v[i].w;
+        return sum;
+    }
+};
+
+__device__ __forceinline__ std::uint64_t random_block(std::uint64_t warp_number, std::uint32_t i, std::uint64_t seed, std::uint64_t blocks) {
+    return mix64((warp_number << 20) + i + seed * 0x9e3779b97f4a7c15ull) % blocks;
+}
+
+template <int What>  // 0 plain copy, 1 read, 2 plain look, 3 map and look
+__global__ void __launch_bounds__(256) hit(const __grid_constant__ runtime_ref fs, int fd, const std::byte* plain,
+                                              std::uint64_t blocks, std::uint32_t rounds, std::uint64_t seed, unsigned* sink) {
+    extern __shared__ std::byte buffers[];
+    const warp g;
+    const std::uint64_t number = std::uint64_t{blockIdx.x} * 8 + threadIdx.x / 32;
+    std::byte* const mine = buffers + (What < 2 ? (threadIdx.x / 32) * block_bytes : 0);
+    unsigned sum = 0;
+    for (std::uint32_t i = 0; i < rounds; ++i) {
+        const std::uint64_t at = random_block(number, i, seed, blocks) * block_bytes;
+        if constexpr (What == 0) {
+            g.copy_out(mine, plain + at, block_bytes);
+            g.sync();
+        } else if constexpr (What == 1) {
+            if (read(g, fs, fd, mine, block_bytes, static_cast<std::int64_t>(at)) != block_bytes) sum += 1u << 31;
+        } else if constexpr (What == 2) {
+            sum += look::at(g, plain + at);
+        } else {
+            const mapping m = map(g, fs, fd, static_cast<std::int64_t>(at), block_bytes);
+            if (m.bytes == block_bytes) sum += look::at(g, m.data);
+            unmap(g, fs, m);
+        }
+    }
+    if (sum == 0x12345678u) *sink = sum;
+}
+
+template <int What>
+double run_hit(const runtime_ref& fs, int fd, const std::byte* plain, std::uint64_t blocks, std::uint64_t seed, unsigned* sink) {
+    constexpr std::uint32_t rounds = 512;
+    const std::uint32_t shared = What < 2 ? 8 * block_bytes : 0;
+    const std::uint32_t grid = 132 * (What < 2 ? 6 : 8);
+    if (shared != 0) cudaFuncSetAttribute(hit<What>, cudaFuncAttributeMaxDynamicSharedMemorySize, shared);
+    cudaEvent_t begin, end;
+    cudaEventCreate(&begin), cudaEventCreate(&end);
+    cudaEventRecord(begin);
+    hit<What><<<grid, 256, shared>>>(fs, fd, plain, blocks, rounds, seed, sink);
+    cudaEventRecord(end);
+    if (cudaEventSynchronize(end) != cudaSuccess) std::exit((std::fprintf(stderr, "kernel: %s\n", cudaGetErrorString(cudaGetLastError())), 1));
+    float ms = 0;
+    cudaEventElapsedTime(&ms, begin, end);
+    cudaEventDestroy(begin), cudaEventDestroy(end);
+    return 1e-6 * grid * 8 * rounds * block_bytes / ms;
+}
+
+void gpu_hits(std::vector<result>& out, std::uint64_t page) {
+    constexpr std::uint64_t bytes = 2048u << 20;
+    const std::string name = make_file(bytes);
+    const auto rt = make(backend::gpu, 2 * bytes, page);
+    const int fd = rt->open(name);
+    if (rt->prefetch(fd, 0, bytes) != static_cast<std::int64_t>(bytes)) std::exit((std::fprintf(stderr, "prefetch failed\n"), 1));
+    std::byte* plain = nullptr;
+    unsigned* sink = nullptr;
+    if (cudaMalloc(&plain, bytes) != cudaSuccess || cudaMalloc(&sink, 4) != cudaSuccess) std::exit(1);
+    cudaMemset(plain, 1, bytes);
+    std::vector<double> rate[4];
+    for (std::uint64_t seed = 0; seed < 11; ++seed) {
+        const std::uint64_t blocks = bytes / block_bytes;
+        rate[0].push_back(run_hit<0>(rt->ref(), fd, plain, blocks, seed, sink));
+        rate[1].push_back(run_hit<1>(rt->ref(), fd, plain, blocks, seed, sink));
+        rate[2].push_back(run_hit<2>(rt->ref(), fd, plain, blocks, seed, sink));
+        rate[3].push_back(run_hit<3>(rt->ref(), fd, plain, blocks, seed, sink));
+    }
+    const std::string note = "random 4 KiB blocks, 2 GiB resident, median of 11; misses " + std::to_string(rt->stats().misses);
+    out.push_back({"S1", "hit, copying read into shared memory", "gpu", page, median(rate[1]), "GB/s", "the same copy from plain memory",
+                   median(rate[0]), median(rate[1]) / median(rate[0]), 0, note});
+    out.push_back({"S2", "hit, map, look, unmap", "gpu", page, median(rate[3]), "GB/s", "looking at plain memory", median(rate[2]),
+                   median(rate[3]) / median(rate[2]), 0, note});
+    cudaFree(plain), cudaFree(sink);
+    std::filesystem::remove(name);
+}
+
+#endif
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    const std::string where = argc > 1 ? argv[1] : "cpu", commit = argc > 2 ? argv[2] : "";
+    std::vector<result> results;
+    std::string device = "cpu", driver;
+    if (where == "cpu") {
+        cpu_hits(results);
+    } else {
+#if defined(__CUDACC__)
+        int version = 0;
+        cudaDeviceProp properties{};
+        if (cudaGetDeviceProperties(&properties, 0) != cudaSuccess) return std::fprintf(stderr, "no GPU\n"), 1;
+        cudaDriverGetVersion(&version);
+        device = properties.name;
+        driver = "CUDA " + std::to_string(version);
+        for (const std::uint64_t page : {4096, 65536}) gpu_hits(results, page);
+#else
+        std::fprintf(stderr, "this build has no CUDA\n");
+        return 1;
+#endif
+    }
+    bench::print(results, device, driver, commit);
+    return 0;
+}

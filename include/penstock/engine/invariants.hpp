@@ -1,0 +1,124 @@
+// A check of every rule that holds while no group and no service thread is inside a verb: for tests and debugging.
+//
+// Host only: it walks all words of a cache whose memory the host can read (the cpu back end, or a copy of a device's).
+// Slow, takes no lock, allocates nothing. The numbers are those of docs/page_word.md, docs/ring.md, docs/file_word.md.
+#pragma once
+
+#include <cstdint>
+
+#include "penstock/engine/layout.hpp"
+#include "penstock/engine/ring.hpp"
+
+namespace penstock::engine {
+
+// The first rule that is broken and the index of the word, frame or slot where; `rule` is null if all hold.
+struct invariant_report {
+    const char* rule;
+    std::uint64_t where;
+};
+
+// What the caller holds on purpose.
+struct quiescent_state {
+    std::uint64_t mappings = 0;    // pins of mappings that were not given back
+    std::uint64_t references = 0;  // opens without their close
+};
+
+namespace detail {
+
+// The live file whose table, directory excluded, holds this arena word; file_slots if there is none.
+inline std::uint32_t file_of_word(const cache_view& c, std::uint64_t word_index) {
+    for (std::uint32_t slot = 0; slot < c.file_slots; ++slot) {
+        const file_record& record = c.file_records[slot];
+        if (file_state(c.file_words[slot]) != file_live) continue;
+        if (record.two_level == 0) {
+            if (word_index - record.table < record.page_count) return slot;
+            continue;
+        }
+        const std::uint64_t leaf_words = std::uint64_t{1} << c.leaf_shift;
+        const std::uint64_t leaves = (record.page_count + leaf_words - 1) >> c.leaf_shift;
+        for (std::uint64_t i = 0; i < leaves; ++i) {
+            const page_word entry = c.words[record.table + i];
+            if (entry != 0 && word_index - (entry - 1) < leaf_words) return slot;
+        }
+    }
+    return c.file_slots;
+}
+
+inline invariant_report check_words(const cache_view& c, std::uint64_t mappings) {
+    std::uint64_t pins = 0;
+    for (std::uint64_t i = 0; i < c.word_count; ++i) {
+        const page_word word = c.words[i];
+        pins += pins_of(word);
+        if (is_loading(word)) return {"no page is loading", i};
+        if (!is_valid(word)) continue;
+        if (frame_of(word) >= c.frame_count) return {"a valid page names a frame", i};
+        if ((word & dirty_bit) != 0) return {"no page of a read-only file is dirty", i};
+        const std::uint32_t owner = file_of_word(c, i);
+        if (owner == c.file_slots) return {"a valid page belongs to a live file", i};
+        if (c.frame_words[frame_of(word)] != make_owned(owner, i)) return {"the frame of a valid page names that page", i};
+    }
+    if (pins != mappings) return {"only mappings hold pins", pins};
+    return {nullptr, 0};
+}
+
+inline invariant_report check_frames(const cache_view& c) {
+    for (std::uint32_t frame = 0; frame < c.frame_count; ++frame) {
+        const frame_word own = c.frame_words[frame];
+        const frame_word state = own & frame_state_mask;
+        if (state == frame_free) continue;
+        if (state != frame_owned) return {"every frame is free or owned: none is lost", frame};
+        if (owner_word_index(own) >= c.word_count) return {"a frame names an arena word", frame};
+        const page_word word = c.words[owner_word_index(own)];
+        if (!is_valid(word) || frame_of(word) != frame) return {"an owned frame is named by its page", frame};
+    }
+    return {nullptr, 0};
+}
+
+// Every slot's free mark permits one of the next tickets. A slot that was given up is free once it has been answered;
+// here it may still wait for that.
+inline invariant_report check_ring(const ring_view& r, std::uint32_t index) {
+    const std::uint64_t tail = *r.tail;
+    for (std::uint64_t t = tail; t < tail + r.slots; ++t)
+        if ((r.free_ticket[slot_of(r, t)] & ~orphan_bit) != t) return {"every ring slot was given back", index};
+    return {nullptr, 0};
+}
+
+inline invariant_report check_files(const cache_view& c, std::uint64_t references) {
+    std::uint64_t held = 0;
+    for (std::uint32_t slot = 0; slot < c.file_slots; ++slot) {
+        const file_word word = c.file_words[slot];
+        if (file_state(word) == file_busy) return {"no file slot is busy", slot};
+        if (file_state(word) != file_live) continue;
+        held += references_of(word);
+        if (c.file_records[slot].generation != file_generation(word)) return {"a live file's record is its own", slot};
+    }
+    if (held != references) return {"only open descriptors hold references", held};
+    return {nullptr, 0};
+}
+
+inline invariant_report check_names(const cache_view& c) {
+    for (std::uint32_t i = 0; i < c.name_lock_count; ++i)
+        if (c.name_locks[i] != 0) return {"no name lock is held", i};
+    for (std::uint32_t i = 0; i < c.name_slots; ++i) {
+        if (name_state(c.names[i].word) == name_busy) return {"no name is busy", i};
+        // Two slots may carry one hash only if at most one of them can be found by its name.
+        for (std::uint32_t j = 0; j < i; ++j)
+            if (c.names[i].hash != 0 && c.names[i].hash == c.names[j].hash && c.names[i].path_bytes != 0 &&
+                c.names[j].path_bytes != 0)
+                return {"a name is in one slot only", i};
+    }
+    return {nullptr, 0};
+}
+
+}  // namespace detail
+
+inline invariant_report check_invariants(const cache_view& c, const quiescent_state& held = {}) {
+    invariant_report found = detail::check_words(c, held.mappings);
+    if (found.rule == nullptr) found = detail::check_frames(c);
+    for (std::uint32_t i = 0; i < c.ring_count && found.rule == nullptr; ++i) found = detail::check_ring(c.rings[i], i);
+    if (found.rule == nullptr) found = detail::check_files(c, held.references);
+    if (found.rule == nullptr) found = detail::check_names(c);
+    return found;
+}
+
+}  // namespace penstock::engine

@@ -1,0 +1,290 @@
+// The gpu back end: cache in device memory; the host versions of the calls are small kernels of the runtime's own.
+//
+// Each such call borrows a desk: a stream, pinned memory for arguments and results, and a pinned bounce buffer that the
+// kernel's warps write file bytes to. All of it is made when the runtime is created, for nothing may be allocated while
+// another kernel waits for the host.
+#include <array>
+#include <cerrno>
+#include <condition_variable>
+#include <cstring>
+#include <mutex>
+
+#include "host/device.hpp"
+#include "host/gpu_memory.cuh"
+#include "penstock/group/warp.cuh"
+
+namespace penstock::host {
+
+namespace {
+
+constexpr std::uint64_t bounce_bytes = 16u << 20;
+constexpr std::uint32_t max_pieces = 4096;
+constexpr std::uint32_t desk_count = 4;
+
+enum class call : std::uint32_t { nothing, open, close, stat, read, prefetch };
+
+// Pinned: written by the host before the launch and by the kernel before it ends.
+struct call_sheet {
+    call what;
+    int fd;
+    int flags;
+    std::uint64_t offset;
+    std::uint64_t bytes;
+    std::uint64_t piece_bytes;
+    file_stat facts;
+    char path[4096 + 8];
+    std::int64_t results[max_pieces];
+};
+
+// One warp per piece of the range, `results[piece]` each; calls without a range have one piece.
+__global__ void serve_call(const __grid_constant__ runtime_ref fs, call_sheet* sheet, std::byte* bounce, std::uint32_t pieces) {
+    const warp g;
+    for (std::uint32_t piece = blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32; piece < pieces;
+         piece += gridDim.x * (blockDim.x / 32)) {
+        std::int64_t result = 0;
+        const std::uint64_t begin = piece * sheet->piece_bytes;
+        const std::uint64_t length = min(sheet->piece_bytes, sheet->bytes - begin);
+        switch (sheet->what) {
+            case call::open: result = open(g, fs, sheet->path, sheet->flags); break;
+            case call::close: result = close(g, fs, sheet->fd); break;
+            case call::stat: result = stat(g, fs, sheet->fd, &sheet->facts); break;
+            case call::read:
+                result = read(g, fs, sheet->fd, bounce + begin, static_cast<std::int64_t>(length),
+                              static_cast<std::int64_t>(sheet->offset + begin));
+                break;
+            case call::prefetch:
+                result = prefetch(g, fs, sheet->fd, static_cast<std::int64_t>(sheet->offset + begin),
+                                  static_cast<std::int64_t>(length));
+                break;
+            default: break;
+        }
+        if (g.is_leader()) sheet->results[piece] = result;
+    }
+}
+
+struct desk {
+    cudaStream_t stream = nullptr;
+    call_sheet* sheet = nullptr;
+    std::byte* bounce = nullptr;
+    bool taken = false;
+};
+
+class gpu_device final : public cache_device {
+public:
+    gpu_device(int device, std::string name) : device_(device), name_(std::move(name)), memory_(device) {}
+
+    ~gpu_device() override {
+        const device_guard guard(device_);
+        for (desk& d : desks_)
+            if (d.stream != nullptr) cudaStreamDestroy(d.stream);
+        if (watch_ != nullptr) cudaStreamDestroy(watch_);
+    }
+
+    bool init() {
+        const device_guard guard(device_);
+        if (cudaStreamCreateWithFlags(&watch_, cudaStreamNonBlocking) != cudaSuccess) return false;
+        for (desk& d : desks_) {
+            if (cudaStreamCreateWithFlags(&d.stream, cudaStreamNonBlocking) != cudaSuccess) return false;
+            d.sheet = static_cast<call_sheet*>(memory_.shared_bytes(sizeof(call_sheet)));
+            d.bounce = static_cast<std::byte*>(memory_.shared_bytes(bounce_bytes));
+            if (d.sheet == nullptr || d.bounce == nullptr) return false;
+        }
+        return true;
+    }
+
+    [[nodiscard]] std::string name() const override { return name_; }
+    [[nodiscard]] bool is_gpu() const override { return true; }
+
+    [[nodiscard]] std::uint64_t free_bytes() const override {
+        const device_guard guard(device_);
+        std::size_t free = 0, total = 0;
+        return cudaMemGetInfo(&free, &total) == cudaSuccess ? free : 0;
+    }
+
+    void* allocate_device(std::uint64_t bytes) override { return memory_.device_bytes(bytes); }
+    void* allocate_shared(std::uint64_t bytes) override { return memory_.shared_bytes(bytes); }
+
+    int upload(void* to, const void* from, std::uint64_t bytes) override { return copy(to, from, bytes, true); }
+    int download(void* to, const void* from, std::uint64_t bytes) override { return copy(to, from, bytes, false); }
+
+    int prepare(const runtime_ref& fs) override {
+        const device_guard guard(device_);
+        for (desk& d : desks_) {
+            d.sheet->what = call::nothing;
+            serve_call<<<1, 32, 0, d.stream>>>(fs, d.sheet, d.bounce, 1);
+            if (cudaGetLastError() != cudaSuccess || cudaStreamSynchronize(d.stream) != cudaSuccess) return -EIO;
+        }
+        return 0;
+    }
+
+    int open(const runtime_ref& fs, const char* path, int flags) override {
+        const std::size_t length = std::strlen(path);
+        if (length > 4095) return -ENAMETOOLONG;
+        const borrowed d(*this);
+        std::memcpy(d->sheet->path, path, length + 1);
+        d->sheet->flags = flags;
+        return static_cast<int>(run(fs, *d, call::open, 1));
+    }
+    int close(const runtime_ref& fs, int fd) override {
+        const borrowed d(*this);
+        d->sheet->fd = fd;
+        return static_cast<int>(run(fs, *d, call::close, 1));
+    }
+    int stat(const runtime_ref& fs, int fd, file_stat* out) override {
+        if (out == nullptr) return -EFAULT;
+        const borrowed d(*this);
+        d->sheet->fd = fd;
+        const auto code = static_cast<int>(run(fs, *d, call::stat, 1));
+        if (code == 0) *out = d->sheet->facts;
+        return code;
+    }
+
+    std::int64_t read(const runtime_ref& fs, int fd, void* buffer, std::int64_t bytes, std::int64_t offset) override {
+        if (bytes < 0 || offset < 0 || bytes > INT64_MAX - offset || (buffer == nullptr && bytes > 0)) return -EINVAL;
+        const borrowed d(*this);
+        std::int64_t done = 0;
+        do {
+            const std::uint64_t part = std::min<std::uint64_t>(static_cast<std::uint64_t>(bytes - done), bounce_bytes);
+            const std::int64_t got = run_range(fs, *d, call::read, fd, static_cast<std::uint64_t>(offset + done), part);
+            if (got < 0) return done > 0 ? done : got;
+            std::memcpy(static_cast<std::byte*>(buffer) + done, d->bounce, static_cast<std::size_t>(got));
+            done += got;
+            if (static_cast<std::uint64_t>(got) < part) break;
+        } while (done < bytes);
+        return done;
+    }
+
+    std::int64_t prefetch(const runtime_ref& fs, int fd, std::int64_t offset, std::int64_t bytes) override {
+        if (bytes < 0 || offset < 0 || bytes > INT64_MAX - offset) return -EINVAL;
+        const borrowed d(*this);
+        std::int64_t done = 0;
+        do {
+            const std::uint64_t part = std::min<std::uint64_t>(static_cast<std::uint64_t>(bytes - done), 1u << 30);
+            const std::int64_t got = run_range(fs, *d, call::prefetch, fd, static_cast<std::uint64_t>(offset + done), part);
+            if (got < 0) return done > 0 ? done : got;
+            done += got;
+            if (static_cast<std::uint64_t>(got) < part) break;
+        } while (done < bytes);
+        return done;
+    }
+
+    status health() override {
+        const device_guard guard(device_);
+        const cudaError_t code = cudaStreamQuery(watch_);
+        if (code == cudaSuccess || code == cudaErrorNotReady) return {};
+        return {-EIO, name_ + ": a kernel faulted and the device gave up: " + cudaGetErrorString(code) +
+                          "; fix the kernel (compute-sanitizer finds the place) and start the program again"};
+    }
+
+private:
+    // A desk for the time of one call; waits while all are in use.
+    class borrowed {
+    public:
+        explicit borrowed(gpu_device& owner) : owner_(owner) {
+            std::unique_lock lock(owner.mutex_);
+            owner.returned_.wait(lock, [this] {
+                for (desk& d : owner_.desks_)
+                    if (!d.taken) desk_ = &d;
+                return desk_ != nullptr;
+            });
+            desk_->taken = true;
+        }
+        ~borrowed() {
+            {
+                std::lock_guard lock(owner_.mutex_);
+                desk_->taken = false;
+            }
+            owner_.returned_.notify_one();
+        }
+        borrowed(const borrowed&) = delete;
+        borrowed& operator=(const borrowed&) = delete;
+        desk* operator->() const { return desk_; }
+        desk& operator*() const { return *desk_; }
+
+    private:
+        gpu_device& owner_;
+        desk* desk_ = nullptr;
+    };
+
+    int copy(void* to, const void* from, std::uint64_t bytes, bool up) {
+        const device_guard guard(device_);
+        const borrowed d(*this);
+        for (std::uint64_t done = 0; done < bytes; done += bounce_bytes) {
+            const std::uint64_t part = std::min(bytes - done, bounce_bytes);
+            auto* const target = static_cast<std::byte*>(to) + done;
+            const auto* const source = static_cast<const std::byte*>(from) + done;
+            if (up) std::memcpy(d->bounce, source, part);
+            if (cudaMemcpyAsync(up ? target : d->bounce, up ? static_cast<const std::byte*>(d->bounce) : source, part,
+                                up ? cudaMemcpyHostToDevice : cudaMemcpyDeviceToHost, d->stream) != cudaSuccess ||
+                cudaStreamSynchronize(d->stream) != cudaSuccess)
+                return -EIO;
+            if (!up) std::memcpy(target, d->bounce, part);
+        }
+        return 0;
+    }
+
+    std::int64_t run(const runtime_ref& fs, desk& d, call what, std::uint32_t pieces) {
+        const device_guard guard(device_);
+        d.sheet->what = what;
+        serve_call<<<(pieces + 3) / 4, 128, 0, d.stream>>>(fs, d.sheet, d.bounce, pieces);
+        if (cudaGetLastError() != cudaSuccess || cudaStreamSynchronize(d.stream) != cudaSuccess) return -EIO;
+        return d.sheet->results[0];
+    }
+
+    // Splits a range over warps. The count of the longest prefix that was delivered, or the first piece's error.
+    std::int64_t run_range(const runtime_ref& fs, desk& d, call what, int fd, std::uint64_t offset, std::uint64_t bytes) {
+        d.sheet->fd = fd;
+        d.sheet->offset = offset;
+        d.sheet->bytes = bytes;
+        d.sheet->piece_bytes = std::max<std::uint64_t>(fs.view.page_bytes(), (bytes + max_pieces - 1) / max_pieces);
+        const auto pieces = static_cast<std::uint32_t>(
+            std::max<std::uint64_t>(1, (bytes + d.sheet->piece_bytes - 1) / d.sheet->piece_bytes));
+        const std::int64_t first = run(fs, d, what, pieces);
+        std::int64_t done = first;
+        for (std::uint32_t i = 1; i < pieces && done == static_cast<std::int64_t>(i * d.sheet->piece_bytes); ++i)
+            if (d.sheet->results[i] > 0) done += d.sheet->results[i];
+        return done;
+    }
+
+    const int device_;
+    const std::string name_;
+    gpu_memory memory_;
+    cudaStream_t watch_ = nullptr;
+    std::mutex mutex_;
+    std::condition_variable returned_;
+    std::array<desk, desk_count> desks_;
+};
+
+}  // namespace
+
+std::unique_ptr<cache_device> make_gpu_device(int device, std::string& why) {
+    int count = 0;
+    if (const cudaError_t code = cudaGetDeviceCount(&count); code != cudaSuccess) {
+        cudaGetLastError();
+        why = std::string("CUDA finds no device: ") + cudaGetErrorString(code);
+        return nullptr;
+    }
+    if (device >= count) {
+        why = "there are " + std::to_string(count) + " devices, numbered from 0";
+        return nullptr;
+    }
+    cudaDeviceProp properties{};
+    int same_address = 0;
+    if (cudaGetDeviceProperties(&properties, device) != cudaSuccess ||
+        cudaDeviceGetAttribute(&same_address, cudaDevAttrCanUseHostPointerForRegisteredMem, device) != cudaSuccess) {
+        why = "the device cannot be asked for its properties";
+        return nullptr;
+    }
+    if (properties.unifiedAddressing == 0 || same_address == 0) {
+        why = std::string(properties.name) + " does not share addresses with the host";
+        return nullptr;
+    }
+    auto gpu = std::make_unique<gpu_device>(device, properties.name);
+    if (!gpu->init()) {
+        why = std::string(properties.name) + ": streams or pinned memory could not be had";
+        return nullptr;
+    }
+    return gpu;
+}
+
+}  // namespace penstock::host

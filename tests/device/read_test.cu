@@ -1,0 +1,103 @@
+// Reading and mapping by every width of group: random ranges of several files against the pattern, with a cache much
+// smaller than the data.
+#include "device/support.cuh"
+
+namespace penstock::test {
+
+namespace {
+
+constexpr std::uint32_t file_count = 3;
+constexpr std::uint64_t file_bytes = 3 * 1024 * 1024 + 777;
+
+enum counter_index { wrong_bytes, bad_results, calls, counter_count };
+
+struct random_ranges {
+    const char* names;  // file_count names of 8 bytes each
+    std::byte* scratch;
+    std::uint64_t scratch_bytes;
+    unsigned long long* counters;
+    std::uint64_t seed;
+
+    template <typename Group>
+    __device__ void check(const Group& g, const std::byte* data, std::uint64_t count, std::uint64_t file,
+                          std::uint64_t offset) const {
+        unsigned long long wrong = 0;
+        for (std::uint64_t i = g.rank(); i < count; i += g.size())
+            if (static_cast<std::uint8_t>(data[i]) != pattern_byte(file, offset + i)) ++wrong;
+        if (wrong != 0) atomicAdd(&counters[wrong_bytes], wrong);
+    }
+
+    template <typename Group>
+    __device__ void operator()(const Group& g, const runtime_ref& fs, std::uint64_t index) const {
+        const std::uint64_t file = mix64(seed + index) % file_count;
+        const int fd = open(g, fs, names + 8 * file);
+        if (fd < 0) {
+            if (g.is_leader()) atomicAdd(&counters[bad_results], 1ull);
+            return;
+        }
+        std::byte* const mine = scratch + (index % 4096) * scratch_bytes;
+        for (int round = 0; round < 4; ++round) {
+            const std::uint64_t random = mix64(seed * 31 + index * 4 + round);
+            const std::uint64_t offset = random % (file_bytes + 1000);
+            const std::uint64_t want = (random >> 32) % scratch_bytes;
+            const std::uint64_t left = offset < file_bytes ? file_bytes - offset : 0;
+            const std::uint64_t expected = want < left ? want : left;
+            if (round % 2 == 0) {
+                const std::int64_t got = read(g, fs, fd, mine, static_cast<std::int64_t>(want), static_cast<std::int64_t>(offset));
+                if (got != static_cast<std::int64_t>(expected) && g.is_leader()) atomicAdd(&counters[bad_results], 1ull);
+                if (got > 0) check(g, mine, got, file, offset);
+                g.sync();
+            } else {
+                const mapping m = map(g, fs, fd, static_cast<std::int64_t>(offset), static_cast<std::int64_t>(want));
+                const bool plausible = m.bytes >= 0 && (m.bytes > 0) == (expected > 0) && m.bytes <= static_cast<std::int64_t>(expected);
+                if (!plausible && g.is_leader()) atomicAdd(&counters[bad_results], 1ull);
+                if (m.bytes > 0) check(g, m.data, m.bytes, file, offset);
+                if (unmap(g, fs, m) != 0 && g.is_leader()) atomicAdd(&counters[bad_results], 1ull);
+            }
+        }
+        if (close(g, fs, fd) != 0 && g.is_leader()) atomicAdd(&counters[bad_results], 1ull);
+        if (g.is_leader()) atomicAdd(&counters[calls], 1ull);
+    }
+};
+
+template <width Width>
+void run_random(std::uint64_t page_bytes, std::uint64_t frames, std::uint64_t groups) {
+    const temporary_folder folder;
+    shared_array<char> names(8 * file_count);
+    for (std::uint32_t i = 0; i < file_count; ++i) {
+        std::snprintf(&names[8 * i], 8, "f%u", i);
+        write_file(folder / &names[8 * i], pattern(i, file_bytes));
+    }
+    options o = gpu_options(folder);
+    o.page_bytes = page_bytes;
+    o.cache_bytes = page_bytes * frames;
+    o.frame_wait_ms = 5000;
+    const auto rt = make_runtime(o);
+    ASSERT_NE(rt, nullptr);
+    constexpr std::uint64_t scratch_bytes = 12000;
+    std::byte* scratch = nullptr;
+    ASSERT_EQ(cudaMalloc(&scratch, 4096 * scratch_bytes), cudaSuccess);
+    const device_counters counters(counter_count);
+    // No more groups at a time than scratch areas: blocks * groups per block <= 4096 and indices that collide are apart.
+    const launch_shape shape{128, Width == width::lane ? 32u : 64u};
+    EXPECT_EQ(launch<Width>(*rt, groups, random_ranges{names.get(), scratch, scratch_bytes, counters.get(), page_bytes + frames}, shape), 0);
+    const auto count = counters.read();
+    EXPECT_EQ(count[wrong_bytes], 0u);
+    EXPECT_EQ(count[bad_results], 0u);
+    EXPECT_EQ(count[calls], groups);
+    EXPECT_TRUE(rt->health().ok());
+    cudaFree(scratch);
+}
+
+}  // namespace
+
+TEST(device_read, warps_of_4096_byte_pages) { PENSTOCK_NEEDS_GPU(); run_random<width::warp>(4096, 2048, 20000); }
+TEST(device_read, warps_with_a_tiny_cache) { PENSTOCK_NEEDS_GPU(); run_random<width::warp>(4096, 600, 4000); }
+TEST(device_read, warps_of_512_byte_pages) { PENSTOCK_NEEDS_GPU(); run_random<width::warp>(512, 4096, 10000); }
+TEST(device_read, warps_of_64_kib_pages) { PENSTOCK_NEEDS_GPU(); run_random<width::warp>(65536, 512, 10000); }
+TEST(device_read, warps_of_2_mib_pages) { PENSTOCK_NEEDS_GPU(); run_random<width::warp>(2 << 20, 512, 1000); }
+TEST(device_read, blocks_of_4096_byte_pages) { PENSTOCK_NEEDS_GPU(); run_random<width::block>(4096, 512, 4000); }
+TEST(device_read, blocks_of_64_kib_pages) { PENSTOCK_NEEDS_GPU(); run_random<width::block>(65536, 128, 4000); }
+TEST(device_read, lanes_of_4096_byte_pages) { PENSTOCK_NEEDS_GPU(); run_random<width::lane>(4096, 8192, 4000); }
+
+}  // namespace penstock::test
