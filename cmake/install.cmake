@@ -1,12 +1,36 @@
-# Install and export: a foreign project writes find_package(Penstock) and links Penstock::penstock.
+# Install and export: a foreign project writes find_package(Penstock) and links Penstock::penstock, or asks pkg-config for
+# penstock. tests/install does both.
 include(CMakePackageConfigHelpers)
+
+set(package_folder ${CMAKE_INSTALL_LIBDIR}/cmake/Penstock)
 
 install(DIRECTORY include/penstock DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(TARGETS penstock EXPORT PenstockTargets)
-install(EXPORT PenstockTargets NAMESPACE Penstock:: DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/Penstock)
+install(EXPORT PenstockTargets NAMESPACE Penstock:: DESTINATION ${package_folder})
 
+# Every variable of the template is set to ON or OFF here: an empty one would leave a broken if() in the result.
+if(LIBURING_FOUND AND NOT PENSTOCK_PORTABLE)
+  set(PENSTOCK_NEEDS_LIBURING ON)
+else()
+  set(PENSTOCK_NEEDS_LIBURING OFF)
+endif()
 configure_package_config_file(cmake/PenstockConfig.cmake.in ${CMAKE_CURRENT_BINARY_DIR}/PenstockConfig.cmake
-  INSTALL_DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/Penstock)
+  INSTALL_DESTINATION ${package_folder})
 write_basic_package_version_file(${CMAKE_CURRENT_BINARY_DIR}/PenstockConfigVersion.cmake COMPATIBILITY SameMinorVersion)
 install(FILES ${CMAKE_CURRENT_BINARY_DIR}/PenstockConfig.cmake ${CMAKE_CURRENT_BINARY_DIR}/PenstockConfigVersion.cmake
-  DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/Penstock)
+  DESTINATION ${package_folder})
+
+# The prefix is found from where the .pc file lies, so the installed tree may be moved.
+file(RELATIVE_PATH PENSTOCK_PC_TO_PREFIX /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
+set(PENSTOCK_PC_REQUIRES "")
+set(PENSTOCK_PC_LIBS "-pthread")
+set(PENSTOCK_PC_CFLAGS "")
+if(PENSTOCK_NEEDS_LIBURING)
+  set(PENSTOCK_PC_REQUIRES "liburing")
+endif()
+if(PENSTOCK_WITH_CUDA)
+  string(APPEND PENSTOCK_PC_LIBS " -L${CUDAToolkit_LIBRARY_DIR} -lcudart_static -ldl -lrt")
+  string(APPEND PENSTOCK_PC_CFLAGS " -DPENSTOCK_WITH_CUDA")
+endif()
+configure_file(cmake/penstock.pc.in ${CMAKE_CURRENT_BINARY_DIR}/penstock.pc @ONLY)
+install(FILES ${CMAKE_CURRENT_BINARY_DIR}/penstock.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)

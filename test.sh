@@ -1,0 +1,65 @@
+#!/usr/bin/env bash
+# Builds Penstock and runs every test that this machine can run: ./test.sh
+#
+#   1. the optimised build, with the gpu back end where nvcc is there (compiling needs no GPU), and all tests in it;
+#   2. AddressSanitizer and UndefinedBehaviorSanitizer, over the tests labelled unit, model, fault and fuzz;
+#   3. ThreadSanitizer, over the tests labelled unit and model.
+#
+# Installs missing Debian packages first. The last line counts the tests: "N passed, N failed, N skipped"; the exit status
+# is 0 only if none failed. Suites that need a GPU report themselves as skipped where there is none.
+set -uo pipefail
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+cd "$root" || exit 1
+bash tools/install_packages.sh || exit 1
+. tools/common.sh
+
+passed=0 failed=0 skipped=0 began=$SECONDS
+
+# A step that is no test of its own counts only if it fails.
+step() {
+    local title=$1 start=$SECONDS
+    shift
+    say "$title"
+    if "$@"; then
+        echo "-- $title: done in $((SECONDS - start)) s"
+        return 0
+    fi
+    failed=$((failed + 1))
+    echo "-- $title: FAILED after $((SECONDS - start)) s"
+    return 1
+}
+
+# suite TITLE FOLDER OPTION...: ctest, its results added to the counts.
+suite() {
+    local title=$1 folder=$2 start=$SECONDS results counts status
+    shift 2
+    results=$folder/results.xml
+    say "$title"
+    rm -f "$results"
+    (cd "$folder" && ctest --output-on-failure --no-tests=error --output-junit "$results" "$@" </dev/null)
+    status=$?
+    counts=$(python3 tools/count_tests.py "$results") || counts="0 0 0"
+    read -r p f s <<<"$counts"
+    # ctest failing without one failed test is a failure too (no tests found, or it was killed).
+    [ "$status" -eq 0 ] || [ "$f" -gt 0 ] || f=1
+    passed=$((passed + p)) failed=$((failed + f)) skipped=$((skipped + s))
+    echo "-- $title: $p passed, $f failed, $s skipped in $((SECONDS - start)) s"
+}
+
+sanitized() {
+    local name=$1 sanitizers=$2 labels=$3 folder=$build_dir/$1
+    step "$name: configure" configure "$folder" -DCMAKE_BUILD_TYPE=RelWithDebInfo -DPENSTOCK_CUDA=OFF \
+        -DPENSTOCK_SANITIZE="$sanitizers" -DPENSTOCK_BUILD_APPS=OFF -DPENSTOCK_BUILD_EXAMPLES=OFF || return
+    step "$name: build" build "$folder" || return
+    suite "$name: tests" "$folder" --label-regex "^($labels)$" --parallel "$jobs"
+}
+
+if step "release: configure" configure_main && step "release: build" build "$build_dir"; then
+    suite "release: tests" "$build_dir" --parallel "$jobs"
+    sanitized asan address,undefined 'unit|model|fault|fuzz'
+    sanitized tsan thread 'unit|model'
+fi
+
+say "test.sh took $((SECONDS - began)) s"
+echo "$passed passed, $failed failed, $skipped skipped"
+[ "$failed" -eq 0 ] && [ "$passed" -gt 0 ]

@@ -1,0 +1,35 @@
+# What demo.sh and test.sh share; sourced, not run. Needs the variable `root`: the folder of the repository.
+#
+# The build folder is build/, or PENSTOCK_BUILD_DIR. Compilers run as many at a time as there are processors, or PENSTOCK_JOBS.
+
+build_dir=${PENSTOCK_BUILD_DIR:-$root/build}
+jobs=${PENSTOCK_JOBS:-$(nproc)}
+
+# nvcc is often installed but not on PATH.
+if ! command -v nvcc >/dev/null && [ -x /usr/local/cuda/bin/nvcc ]; then
+    PATH=$PATH:/usr/local/cuda/bin
+fi
+
+say() { printf '\n== %s\n' "$*"; }
+
+# configure FOLDER OPTION...: cmake, quiet unless it fails. Without ccache everything is compiled afresh.
+configure() {
+    local folder=$1 log
+    shift
+    local launcher=()
+    if command -v ccache >/dev/null; then
+        launcher=(-DCMAKE_CXX_COMPILER_LAUNCHER=ccache -DCMAKE_CUDA_COMPILER_LAUNCHER=ccache)
+    fi
+    mkdir -p "$folder" || return 1
+    log=$folder/configure.log
+    if ! cmake -S "$root" -B "$folder" -G Ninja "${launcher[@]}" "$@" >"$log" 2>&1; then
+        cat "$log"
+        return 1
+    fi
+    grep -E '^-- (CUDA [0-9]|no nvcc|nvcc |liburing not found)' "$log" || true
+}
+
+# The main build: optimised, with the gpu back end if nvcc is there.
+configure_main() { configure "$build_dir" -DCMAKE_BUILD_TYPE=Release -DPENSTOCK_CUDA=AUTO -DPENSTOCK_SANITIZE= "$@"; }
+
+build() { cmake --build "$1" --parallel "$jobs" "${@:2}"; }
