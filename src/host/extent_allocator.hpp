@@ -10,7 +10,7 @@ namespace penstock::host {
 
 class extent_allocator {
 public:
-    explicit extent_allocator(std::uint64_t units) {
+    explicit extent_allocator(std::uint64_t units) : limit_(units) {
         if (units > 0) free_[0] = units;
     }
 
@@ -25,7 +25,7 @@ public:
 
 private:
     std::map<std::uint64_t, std::uint64_t> free_;  // start -> length; never adjacent, never empty
-    std::uint64_t limit_ = free_units();
+    std::uint64_t limit_;
 };
 
 }  // namespace penstock::host

@@ -1,0 +1,177 @@
+#include "fault/faulty_environment.hpp"
+
+#include <chrono>
+#include <thread>
+#include <vector>
+
+#include "penstock/base/hash.hpp"
+
+namespace penstock::fault {
+
+using clock = std::chrono::steady_clock;
+
+void faulty_environment::set(const fault_plan& plan) {
+    std::lock_guard lock(mutex_);
+    plan_ = plan;
+    count_ = 0;
+}
+
+fault_plan faulty_environment::plan() const {
+    std::lock_guard lock(mutex_);
+    return plan_;
+}
+
+void faulty_environment::stall(std::uint32_t kinds) {
+    {
+        std::lock_guard lock(mutex_);
+        stalled_kinds_ = kinds;
+    }
+    released_.notify_all();
+}
+
+void faulty_environment::wait_while_stalled(call kind) {
+    if ((stalled_kinds_.load() & kind) == 0) return;
+    ++stalled_;
+    std::unique_lock lock(mutex_);
+    released_.wait(lock, [&] { return (stalled_kinds_.load() & kind) == 0; });
+    --stalled_;
+}
+
+bool faulty_environment::fails(call kind, int& error) {
+    const fault_plan now = plan();
+    if ((now.calls & kind) == 0) return false;
+    const std::uint64_t number = ++count_;
+    if (now.nth == 0 || number < now.nth || (number > now.nth && !now.for_ever)) return false;
+    error = now.error;
+    return true;
+}
+
+int faulty_environment::find(int start, const std::string& path) {
+    int error = 0;
+    wait_while_stalled(call_find);
+    if (fails(call_find, error)) return error;
+    const int handle = real_.find(start, path);
+    if (handle >= 0) ++handles_;
+    return handle;
+}
+
+int faulty_environment::real_path(int handle, std::string& out) {
+    int error = 0;
+    wait_while_stalled(call_real_path);
+    return fails(call_real_path, error) ? error : real_.real_path(handle, out);
+}
+
+int faulty_environment::facts(int handle, host::file_facts& out) {
+    int error = 0;
+    wait_while_stalled(call_facts);
+    return fails(call_facts, error) ? error : real_.facts(handle, out);
+}
+
+int faulty_environment::open_found(int handle) {
+    int error = 0;
+    wait_while_stalled(call_open_found);
+    if (fails(call_open_found, error)) return error;
+    const int fd = real_.open_found(handle);
+    if (fd >= 0) ++handles_;
+    return fd;
+}
+
+void faulty_environment::close(int handle) {
+    --handles_;
+    real_.close(handle);
+}
+
+std::int64_t faulty_environment::read(int fd, std::byte* to, std::uint64_t bytes, std::uint64_t offset) {
+    return real_.read(fd, to, bytes, offset);
+}
+
+// Reads go through here whatever engine is below, so that io_uring and pread fail alike.
+class faulty_engine final : public host::io_engine {
+public:
+    faulty_engine(faulty_environment& env, std::unique_ptr<host::io_engine> real) : env_(env), real_(std::move(real)) {}
+    ~faulty_engine() override { env_.stalled_ -= static_cast<int>(counted_); }
+
+    [[nodiscard]] const char* name() const override { return real_->name(); }
+    [[nodiscard]] std::uint32_t capacity() const override { return real_->capacity(); }
+    void submit() override { real_->submit(); }
+
+    void start(const host::read_operation& wanted) override {
+        const fault_plan plan = env_.plan();
+        flight f{wanted, clock::now() + std::chrono::nanoseconds(plan.read_delay_ns), 0, true};
+        if (plan.longest_read != 0 && f.operation.bytes > plan.longest_read) f.operation.bytes = plan.longest_read;
+        f.flip = plan.flip_every != 0 && ++env_.reads_ % plan.flip_every == 0;
+        int error = 0;
+        if (env_.fails(call_read, error)) {
+            f.result = error;
+            held_.push_back(f);
+            return;
+        }
+        std::size_t place = 0;
+        while (place < flights_.size() && flights_[place].used) ++place;
+        if (place == flights_.size()) flights_.emplace_back();
+        flights_[place] = f;
+        host::read_operation operation = f.operation;
+        operation.tag = place;
+        real_->start(operation);
+    }
+
+    void reap(std::vector<host::read_result>& out, std::uint64_t wait_ns) override {
+        raw_.clear();
+        real_->reap(raw_, held_.empty() ? wait_ns : 0);
+        for (const host::read_result& one : raw_) {
+            flight& f = flights_[one.tag];
+            f.result = one.result;
+            if (f.flip && one.result > 0) f.operation.to[mix64(++random_) % static_cast<std::uint64_t>(one.result)] ^= std::byte{0x10};
+            held_.push_back(f);
+            f.used = false;
+        }
+        const std::size_t before = out.size();
+        if ((env_.stalled_kinds_.load() & call_read) == 0) let_go(out);
+        set_counted((env_.stalled_kinds_.load() & call_read) != 0 ? held_.size() : 0);
+        if (!held_.empty() && out.size() == before && wait_ns > 0) std::this_thread::sleep_for(std::chrono::nanoseconds(wait_ns));
+    }
+
+private:
+    struct flight {
+        host::read_operation operation;
+        clock::time_point due;
+        std::int64_t result = 0;
+        bool used = false;
+        bool flip = false;
+    };
+
+    void let_go(std::vector<host::read_result>& out) {
+        const bool shuffle = env_.plan().shuffle;
+        if (shuffle)
+            for (std::size_t i = held_.size(); i > 1; --i) std::swap(held_[i - 1], held_[mix64(++random_) % i]);
+        const auto now = clock::now();
+        std::vector<flight> rest;
+        for (const flight& f : held_) {
+            // When shuffling, half of the results also stay until the next look.
+            const bool stays = f.due > now || (shuffle && mix64(++random_) % 2 == 0);
+            if (stays) rest.push_back(f);
+            else out.push_back({f.operation.tag, f.result});
+        }
+        held_.swap(rest);
+    }
+
+    void set_counted(std::size_t now) {
+        env_.stalled_ += static_cast<int>(now) - static_cast<int>(counted_);
+        counted_ = now;
+    }
+
+    faulty_environment& env_;
+    const std::unique_ptr<host::io_engine> real_;
+    std::vector<flight> flights_, held_;  // in the engine below; come back but not yet handed on
+    std::vector<host::read_result> raw_;
+    std::uint64_t random_ = 0;
+    std::size_t counted_ = 0;
+};
+
+std::unique_ptr<host::io_engine> faulty_environment::make_io_engine(bool want_uring, std::uint32_t depth, std::string& why) {
+    auto real = real_.make_io_engine(want_uring, depth, why);
+    if (real == nullptr) return nullptr;
+    return std::make_unique<faulty_engine>(*this, std::move(real));
+}
+
+}  // namespace penstock::fault

@@ -1,0 +1,79 @@
+// An operating system that misbehaves on demand: put between Penstock and the real one through host::runtime_hooks.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+
+#include "host/env.hpp"
+
+namespace penstock::fault {
+
+// Kinds of calls, as bits.
+enum call : std::uint32_t {
+    call_find = 1,
+    call_real_path = 2,
+    call_facts = 4,
+    call_open_found = 8,
+    call_read = 16,
+    every_call = 31
+};
+
+struct fault_plan {
+    std::uint32_t calls = every_call;  // which kinds are counted and may fail
+    std::uint64_t nth = 0;             // the call that fails, from 1; 0: none
+    bool for_ever = false;             // and all after it
+    int error = -5;                    // a negative errno; 0 for a read: the file seems to end there
+    std::uint32_t longest_read = 0;    // reads deliver at most so many bytes at a time; 0: no limit
+    std::uint64_t read_delay_ns = 0;   // results of reads are seen no sooner
+    bool shuffle = false;              // results of reads come in random order
+    std::uint64_t flip_every = 0;      // every so manieth read delivers one wrong byte; 0: none
+};
+
+class faulty_environment final : public host::environment {
+public:
+    explicit faulty_environment(host::environment& real = host::linux_environment()) : real_(real) {}
+
+    // From now on misbehaves as planned; the count of calls starts again at 0.
+    void set(const fault_plan& plan);
+    void clear() { set({}); }
+    // Calls of the planned kinds since then.
+    [[nodiscard]] std::uint64_t calls() const { return count_.load(); }
+
+    // Calls of these kinds wait until release(). Reads wait as the disk would, the others hold up their thread.
+    void stall(std::uint32_t kinds);
+    void release() { stall(0); }
+    // Threads in a stalled call and reads held back, now.
+    [[nodiscard]] int stalled() const { return stalled_.load(); }
+
+    // Handles given out and not closed.
+    [[nodiscard]] int handles() const { return handles_.load(); }
+
+    int find(int start, const std::string& path) override;
+    int real_path(int handle, std::string& out) override;
+    int facts(int handle, host::file_facts& out) override;
+    int open_found(int handle) override;
+    void close(int handle) override;
+    std::int64_t read(int fd, std::byte* to, std::uint64_t bytes, std::uint64_t offset) override;
+    std::unique_ptr<host::io_engine> make_io_engine(bool want_uring, std::uint32_t depth, std::string& why) override;
+
+private:
+    friend class faulty_engine;
+
+    // Whether this call fails; then `error` is set.
+    bool fails(call kind, int& error);
+    void wait_while_stalled(call kind);
+    [[nodiscard]] fault_plan plan() const;
+
+    host::environment& real_;
+    mutable std::mutex mutex_;  // guards plan_
+    fault_plan plan_;
+    std::condition_variable released_;
+    std::atomic<std::uint32_t> stalled_kinds_{0};
+    std::atomic<std::uint64_t> count_{0}, reads_{0};
+    std::atomic<int> stalled_{0}, handles_{0};
+};
+
+}  // namespace penstock::fault

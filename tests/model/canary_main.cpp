@@ -1,0 +1,24 @@
+// penstock_model_canary: the model test over a cache whose optimistic copies are believed unchecked. It must find wrong
+// bytes; if it does not, the model test proves nothing about the check.
+//
+// The engine's `unchanged` is set aside under another name before the engine is included, and one that always agrees takes
+// its place. It is local to this file, and only groups of this file are instantiated with it, so that no other object of
+// the program is affected.
+#define unchanged checked_unchanged
+#include "penstock/engine/page_word.hpp"
+#undef unchanged
+
+namespace penstock::engine {
+namespace {
+inline bool unchanged(const page_word*, page_word) { return true; }
+}  // namespace
+}  // namespace penstock::engine
+
+#include "model/hesitant_lane.hpp"
+#include "model/model_main.hpp"
+
+int main(int count, char** words) {
+    const penstock::model::command_line line(count, words);
+    if (line.wrong) return penstock::model::usage(words[0]);
+    return penstock::model::model_run<penstock::model::hesitant_lane>(line.settings).run() ? 0 : 1;
+}

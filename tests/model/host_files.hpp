@@ -1,0 +1,38 @@
+// The host's side of the model test: makes the files of a world and changes them from version to version.
+#pragma once
+
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "model/shadow.hpp"
+
+namespace penstock::model {
+
+// One thread at a time changes a file; any number may read it through Penstock meanwhile. Ends the program if the
+// operating system refuses, since a test that cannot change its files proves nothing.
+class host_files {
+public:
+    // `states` has w.files() entries, zeroed, and outlives this.
+    host_files(const world& w, const std::string& folder, file_state* states);
+
+    // Brings the file to its next version: in place, by rename, or by removal, as the shadow says.
+    void change(std::uint32_t file);
+
+    [[nodiscard]] std::uint64_t changes() const { return changes_; }
+
+private:
+    [[nodiscard]] std::string path_of(std::uint32_t file) const;
+    void write_range(int fd, std::uint32_t file, std::uint64_t version, std::uint64_t begin, std::uint64_t end);
+    void create_whole(const std::string& path, std::uint32_t file, std::uint64_t version);
+    void create_big(std::uint32_t file);
+    void rewrite(std::uint32_t file, std::uint64_t version);
+
+    const world w_;
+    const std::string folder_;
+    file_state* const states_;
+    std::vector<std::uint8_t> buffer_;
+    std::uint64_t changes_ = 0;
+};
+
+}  // namespace penstock::model

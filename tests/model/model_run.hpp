@@ -1,0 +1,272 @@
+// One run of the model test on the cpu back end: a world, a tiny cache, threads that act, and a host that changes files.
+//
+// Everything a run does follows from its settings but for the interleaving of threads. It goes in rounds, as launches of a
+// kernel would: within a round actors and host work at once; between rounds nobody holds anything, and every rule of the
+// cache that holds then is checked.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <filesystem>
+#include <iostream>
+#include <memory>
+#include <sstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "fault/faulty_environment.hpp"
+#include "host/hooks.hpp"
+#include "host/runtime_state.hpp"
+#include "model/actor.hpp"
+#include "model/host_files.hpp"
+#include "penstock/engine/invariants.hpp"
+#include "penstock/penstock.hpp"
+
+namespace penstock::model {
+
+struct run_settings {
+    std::uint64_t seed = 1;
+    std::uint64_t operations = 40000;
+    std::uint32_t threads = 8;
+    std::uint64_t page_bytes = 0;  // 0: by the seed
+    bool flip_bytes = false;       // canary: the disk delivers one wrong byte in ten thousand reads
+};
+
+inline const char* name_of(verb what) {
+    constexpr const char* names[] = {"open", "close", "read", "read_on", "map", "unmap", "prefetch", "stat", "nonsense"};
+    return names[static_cast<std::uint32_t>(what) % 9];
+}
+
+// Sizes that make every path busy: few frames, few file slots, short rings, tables in two levels. The seed chooses.
+struct tiny_shape {
+    options o;
+    host::runtime_hooks hooks;
+    world w;
+    std::uint64_t max_open = 0, max_maps = 0;
+
+    tiny_shape(const run_settings& s, const std::string& folder) {
+        constexpr std::uint64_t pages[] = {512, 4096, 1024, 512, 65536};
+        constexpr std::uint64_t frames[] = {16, 64, 24, 33, 200};
+        o.where = backend::cpu;
+        o.page_bytes = s.page_bytes != 0 ? s.page_bytes : pages[s.seed % 5];
+        const std::uint64_t frame_count = frames[mix64(s.seed) % 5];
+        o.cache_bytes = frame_count * o.page_bytes;
+        o.table_bytes = 256 * 1024;  // 32768 words, leaves of 512
+        o.max_files = mix64(s.seed ^ 7) % 3 != 0 ? 20 : 48;
+        o.service_threads = 1 + mix64(s.seed ^ 8) % 2;
+        o.staging_bytes = std::uint64_t{1} << 20;
+        o.worker_threads = s.threads;
+        o.io = mix64(s.seed ^ 9) % 3 == 0 ? io_method::pread : io_method::automatic;
+        // Long enough that a busy machine is not taken for a full cache or a dead host.
+        o.frame_wait_ms = o.request_wait_ms = o.host_wait_ms = 60000;
+        o.roots = {folder};
+        o.log = [](const std::string&) {};
+        hooks.max_handles = mix64(s.seed ^ 10) % 2 != 0 ? 8 : 0;
+        constexpr std::uint32_t slots[] = {4, 16, 64};
+        hooks.ring_slots = slots[mix64(s.seed ^ 11) % 3];
+        w.seed = mix64(s.seed + 1);
+        w.page_bytes = o.page_bytes;
+        w.big_pages = std::uint64_t{1} << 18;
+        w.small_pages = 20;
+        max_open = o.max_files / 2;
+        max_maps = frame_count / 4;
+    }
+};
+
+template <typename Group>
+class model_run {
+public:
+    explicit model_run(const run_settings& s)
+        : settings_(s), folder_(make_folder()), shape_(s, folder_), states_(new file_state[shape_.w.files()]{}),
+          files_(shape_.w, folder_, states_.get()) {
+        if (s.flip_bytes) {
+            fault::fault_plan plan;
+            plan.flip_every = 10000;
+            disk_.set(plan);
+            shape_.hooks.env = &disk_;
+        }
+        const status created = runtime::create(shape_.o, shape_.hooks, rt_);
+        if (!created) complain(created.message);
+    }
+    ~model_run() {
+        rt_.reset();
+        std::error_code ignored;
+        std::filesystem::remove_all(folder_, ignored);
+    }
+    model_run(const model_run&) = delete;
+    model_run& operator=(const model_run&) = delete;
+
+    // True if all was well; what was not goes to standard output.
+    bool run() {
+        if (!good_) return false;
+        const std::uint64_t stretch = 500;
+        std::uint64_t actor = 0;
+        std::cout << describe() << std::flush;
+        for (std::uint64_t done = 0; good_ && done < settings_.operations; done += stretch * settings_.threads) {
+            round(actor, stretch);
+            actor += settings_.threads;
+            check_quiescent();
+            // Nobody has anything open now, so the next round must see exactly the newest version of these.
+            for (std::uint32_t i = 0; i < 4; ++i) files_.change(static_cast<std::uint32_t>(mix64(actor + i) % shape_.w.small_files));
+        }
+        check_whole_files();
+        check_statistics();
+        check_all_frames_usable();
+        std::cout << summary() << std::flush;
+        return good_;
+    }
+
+    [[nodiscard]] const report& seen() const { return report_; }
+
+private:
+    static std::string make_folder() {
+        std::string name = (std::filesystem::temp_directory_path() / "penstock-model-XXXXXX").string();
+        if (::mkdtemp(name.data()) == nullptr) std::abort();
+        return std::filesystem::canonical(name).string();
+    }
+
+    void complain(const std::string& what) {
+        good_ = false;
+        std::cout << "model: seed " << settings_.seed << ": " << what << "\n";
+    }
+
+    void round(std::uint64_t first_actor, std::uint64_t steps) {
+        const std::uint64_t stride = (10 * shape_.w.page_bytes + 2 * guard_bytes + 16 + 63) & ~std::uint64_t{63};
+        if (scratch_.empty()) scratch_.resize(stride * settings_.threads);
+        const model_actor actor{shape_.w, states_.get(), &report_, scratch_.data(), stride, steps, first_actor, shape_.max_open, shape_.max_maps};
+        std::atomic<std::uint32_t> running{settings_.threads};
+        std::vector<std::thread> threads;
+        for (std::uint32_t i = 0; i < settings_.threads; ++i)
+            threads.emplace_back([&, i] {
+                actor(Group{}, rt_->ref(), i);
+                --running;
+            });
+        for (std::uint64_t i = 0; running > 0; ++i) {
+            const std::uint64_t h = mix(settings_.seed, first_actor, i);
+            files_.change(static_cast<std::uint32_t>(h % shape_.w.small_files));
+            std::this_thread::sleep_for(std::chrono::microseconds(50 + (h >> 32) % 500));
+        }
+        for (std::thread& one : threads) one.join();
+        if (report_.failures > 0) list_failures();
+    }
+
+    void check_quiescent() {
+        const auto found = engine::check_invariants(rt_->ref().view);
+        if (found.rule != nullptr) complain("broken rule: " + std::string(found.rule) + ", at " + std::to_string(found.where));
+        if (report_.open_held != 0 || report_.maps_held != 0) complain("the test itself lost count of what its actors hold");
+        if (const status s = rt_->health(); !s) complain("health: " + s.message);
+    }
+
+    // Every byte of every file through fresh opens.
+    void check_whole_files() {
+        std::vector<std::uint8_t> bytes(64 * 1024);
+        for (std::uint32_t file = 0; file < shape_.w.files() && good_; ++file) {
+            const std::uint64_t version = states_[file].done;
+            char name[16];
+            name_of_file(file, file % 3, name);
+            const int fd = penstock::open(Group{}, rt_->ref(), name);
+            const bool there = exists(shape_.w, file, version);
+            if (!there && fd != -ENOENT) complain(std::string(name) + " was removed, but open gave " + std::to_string(fd));
+            if (there && fd < 0) complain(std::string(name) + ": open gave " + error_text(fd));
+            ++opens_;
+            if (fd < 0) ++errors_;
+            if (fd < 0) continue;
+            const std::uint64_t size = size_of(shape_.w, file, version);
+            const std::uint64_t begin = shape_.w.is_big(file) ? size - (region_pages + 2) * shape_.w.page_bytes : 0;
+            for (std::uint64_t at = begin; at < size && good_; at += bytes.size()) {
+                const std::int64_t got = penstock::read(Group{}, rt_->ref(), fd, bytes.data(), static_cast<std::int64_t>(bytes.size()), static_cast<std::int64_t>(at));
+                std::uint64_t first_bad = ~std::uint64_t{0};
+                if (got != static_cast<std::int64_t>(std::min<std::uint64_t>(bytes.size(), size - at)))
+                    complain(std::string(name) + ": read gave " + std::to_string(got));
+                else if (wrong_bytes(shape_.w, file, {version, version}, at, bytes.data(), static_cast<std::uint64_t>(got), 0, 1, first_bad) != 0)
+                    complain(std::string(name) + ": wrong byte at " + std::to_string(first_bad));
+                bytes_read_ += static_cast<std::uint64_t>(got > 0 ? got : 0);
+            }
+            if (penstock::close(Group{}, rt_->ref(), fd) != 0) complain("close failed");
+        }
+    }
+
+    void expect(const char* what, std::uint64_t got, std::uint64_t expected) {
+        if (got != expected)
+            complain("statistics: " + std::string(what) + " " + std::to_string(got) + ", expected " + std::to_string(expected));
+    }
+
+    void check_statistics() {
+        const statistics s = rt_->stats();
+        expect("opens", s.opens, report_.opens + opens_);
+        expect("bytes_read", s.bytes_read, report_.bytes_read + bytes_read_);
+        expect("errors", s.errors, report_.errors + errors_);
+        expect("bad_requests", s.bad_requests, 0);
+        std::uint64_t answered = 0, valid = 0;
+        for (const std::uint64_t n : s.latency_ns) answered += n;
+        expect("answers", answered, s.requests);
+        const engine::cache_view& c = rt_->ref().view;
+        for (std::uint64_t i = 0; i < c.word_count; ++i) valid += engine::is_valid(c.words[i]) ? 1 : 0;
+        if (s.misses < s.evictions + valid) complain("statistics: fewer misses than evictions and pages in the cache");
+        if (s.file_read_bytes < s.bytes_loaded) complain("statistics: more bytes loaded than read from files");
+        if (s.open_requests > s.opens * 8) complain("statistics: more than eight requests an open");
+    }
+
+    void check_all_frames_usable() {
+        if (!good_) return;
+        const engine::cache_view& c = rt_->ref().view;
+        char name[16];
+        name_of_file(shape_.w.small_files, 0, name);
+        const int fd = penstock::open(Group{}, rt_->ref(), name);
+        std::vector<mapping> held;
+        for (std::uint32_t i = 0; i < c.frame_count; ++i) {
+            held.push_back(penstock::map(Group{}, rt_->ref(), fd, static_cast<std::int64_t>(i * shape_.w.page_bytes), 1));
+            if (held.back().bytes != 1) complain("frame " + std::to_string(i) + " of " + std::to_string(c.frame_count) + " is lost: " + error_text(held.back().bytes));
+            if (!good_) break;
+        }
+        for (const mapping& one : held) penstock::unmap(Group{}, rt_->ref(), one);
+        penstock::close(Group{}, rt_->ref(), fd);
+    }
+
+    void list_failures() {
+        std::ostringstream text;
+        text << "FAILED: " << report_.wrong_bytes << " wrong bytes, " << report_.wrong_results << " wrong results, "
+             << report_.written_outside << " bytes written outside, " << report_.changed_mappings << " changed mappings";
+        for (std::uint64_t i = 0; i < report_.failures && i < kept_failures; ++i) {
+            const failure& f = report_.kept[i];
+            text << "\n  actor " << f.actor << " step " << f.step << " " << name_of(static_cast<verb>(f.what)) << " file "
+                 << f.file << " offset " << f.offset << " length " << f.length << ": got " << f.got << ", expected "
+                 << f.expected << "; versions " << f.floor << " to " << f.newest;
+        }
+        complain(text.str());
+    }
+
+    [[nodiscard]] std::string describe() const {
+        std::ostringstream text;
+        text << "model: seed " << settings_.seed << ", " << (Group::copies_race() ? "racing" : "lane") << ", "
+             << settings_.operations << " operations, " << settings_.threads << " threads, page " << shape_.w.page_bytes
+             << ", frames " << rt_->ref().view.frame_count << ", file slots " << shape_.o.max_files << ", rings "
+             << rt_->settings().service_threads << " x " << shape_.hooks.ring_slots << ", handles "
+             << shape_.hooks.max_handles << ", " << rt_->io_name() << "\n";
+        return text.str();
+    }
+
+    [[nodiscard]] std::string summary() const {
+        std::ostringstream text;
+        text << "model: seed " << settings_.seed << ": " << report_.steps << " operations, " << report_.checks << " judged, "
+             << report_.exact_checks * 100 / std::max<std::uint64_t>(1, report_.checks) << " % exactly, " << report_.stale
+             << " stale, " << files_.changes() << " host changes: " << (good_ ? "passed" : "FAILED") << "\n  "
+             << rt_->stats().to_json() << "\n";
+        return text.str();
+    }
+
+    const run_settings settings_;
+    const std::string folder_;
+    tiny_shape shape_;
+    std::unique_ptr<file_state[]> states_;
+    host_files files_;
+    fault::faulty_environment disk_;
+    std::unique_ptr<runtime> rt_;
+    report report_{};
+    std::vector<std::byte> scratch_;
+    std::uint64_t opens_ = 0, bytes_read_ = 0, errors_ = 0;
+    bool good_ = true;
+};
+
+}  // namespace penstock::model

@@ -1,0 +1,55 @@
+// What the actors of a model run share besides the files: what they found, and how much they may hold.
+#pragma once
+
+#include <cstdint>
+
+#include "penstock/base/atomic.hpp"
+
+namespace penstock::model {
+
+// One thing that was not as it should be.
+struct failure {
+    std::uint64_t actor, step;
+    std::uint32_t what;  // a verb
+    std::uint32_t file;
+    std::uint64_t offset, length;
+    std::int64_t got, expected;
+    std::uint64_t floor, newest;  // versions that were allowed
+};
+inline constexpr std::uint32_t kept_failures = 16;
+
+// Lies in memory that all actors reach, zeroed at the start. Every field is only ever added to, but for the two budgets.
+struct report {
+    std::uint64_t wrong_bytes;
+    std::uint64_t wrong_results;
+    std::uint64_t written_outside;  // reads that touched bytes beside the buffer
+    std::uint64_t changed_mappings; // mapped bytes that did not stay what they were
+    std::uint64_t failures;         // all of the above, as events
+    failure kept[kept_failures];
+
+    std::uint64_t steps;
+    std::uint64_t checks, exact_checks;  // judged calls, and those where only one version was allowed
+    std::uint64_t stale;                 // calls that said -ESTALE, where that was allowed
+    // To be compared with the runtime's own statistics.
+    std::uint64_t opens, bytes_read, errors;
+
+    // How many descriptors and mappings all actors hold together.
+    std::uint64_t open_held, maps_held;
+};
+
+// Takes one of `limit` units; false if all are taken.
+inline PENSTOCK_HD bool try_take(std::uint64_t* held, std::uint64_t limit) {
+    for (;;) {
+        const std::uint64_t seen = atomic_load<order::relaxed>(held);
+        if (seen >= limit) return false;
+        if (atomic_compare_swap<order::acq_rel>(held, seen, seen + 1)) return true;
+    }
+}
+inline PENSTOCK_HD void give_one(std::uint64_t* held) { atomic_fetch_add<order::acq_rel>(held, ~std::uint64_t{0}); }
+
+inline PENSTOCK_HD void note(report* out, const failure& f) {
+    const std::uint64_t place = atomic_fetch_add<order::relaxed>(&out->failures, std::uint64_t{1});
+    if (place < kept_failures) out->kept[place] = f;
+}
+
+}  // namespace penstock::model
