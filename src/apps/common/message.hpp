@@ -1,0 +1,26 @@
+// What programs say to people: on standard error, one line each, after the program's name.
+#pragma once
+
+#include <string>
+
+namespace penstock::apps {
+
+// Exit statuses of every program.
+inline constexpr int exit_done = 0;
+inline constexpr int exit_failed = 1;
+inline constexpr int exit_usage = 2;
+
+// Sets the name that say() begins with; call once, first.
+void set_program_name(const std::string& name);
+
+// Prints "NAME: text" as one line in one write. Line ends inside the text are shown as \n, so that a line stays a line.
+// Thread-safe; clears a progress bar that stands there.
+void say(const std::string& text);
+
+// A name or value as it appears in a message: in quotes, control characters escaped.
+std::string shown(const std::string& value);
+
+// 1234567 -> "1,234,567".
+std::string with_commas(unsigned long long number);
+
+}  // namespace penstock::apps

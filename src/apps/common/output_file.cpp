@@ -1,0 +1,124 @@
+#include "common/output_file.hpp"
+
+#include <cerrno>
+#include <climits>
+#include <cstdio>
+#include <cstdlib>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/message.hpp"
+
+namespace penstock::apps {
+
+namespace {
+
+std::string directory_of(const std::string& path) {
+    const std::size_t slash = path.rfind('/');
+    if (slash == std::string::npos) return ".";
+    return slash == 0 ? "/" : path.substr(0, slash);
+}
+
+// What a link leads to, followed by hand because its end need not exist yet.
+int follow_links(std::string& path) {
+    for (int depth = 0; depth < 40; ++depth) {
+        char text[PATH_MAX + 1];
+        const ssize_t length = ::readlink(path.c_str(), text, sizeof text);
+        if (length < 0) return errno == EINVAL || errno == ENOENT ? 0 : -errno;
+        const std::string next(text, static_cast<std::size_t>(length));
+        path = next.empty() || next[0] == '/' ? next : directory_of(path) + "/" + next;
+    }
+    return -ELOOP;
+}
+
+unsigned mode_of_new_files() {
+    const mode_t mask = ::umask(0);
+    ::umask(mask);
+    return 0666 & ~mask;
+}
+
+}  // namespace
+
+output_file::~output_file() {
+    if (!passing_.empty()) ::unlink(passing_.c_str());
+    if (fd_ > STDERR_FILENO) ::close(fd_);
+}
+
+status output_file::failed(int code, const std::string& cure) const {
+    if (path_.empty()) return {code, "standard output: " + error_text(code) + "; the output is incomplete"};
+    return {code, "output file " + shown(path_) + ": " + error_text(code) + "; " + cure};
+}
+
+status output_file::open(const std::string& path) {
+    path_ = target_ = path;
+    if (path.empty()) {
+        fd_ = STDOUT_FILENO;
+        return {};
+    }
+    if (const int code = follow_links(target_); code != 0) return failed(code, "give another name");
+    struct stat there {};
+    const bool exists = ::stat(target_.c_str(), &there) == 0;
+    if (exists && S_ISDIR(there.st_mode)) return failed(-EISDIR, "give the name of a file");
+    if (exists && !S_ISREG(there.st_mode)) {
+        fd_ = ::open(target_.c_str(), O_WRONLY | O_CLOEXEC | O_NOCTTY);
+        return fd_ >= 0 ? status{} : failed(-errno, "give another name");
+    }
+    if (exists && ::faccessat(AT_FDCWD, target_.c_str(), W_OK, AT_EACCESS) != 0)
+        return failed(-errno, "give another name or change its permissions");
+    replaces_ = true;
+    return open_new(directory_of(target_), exists ? there.st_mode & 07777 : mode_of_new_files());
+}
+
+// A file without a name vanishes by itself however the program ends. Where the file system has no such thing, it gets a
+// passing name that the destructor removes.
+status output_file::open_new(const std::string& directory, unsigned mode) {
+    fd_ = ::open(directory.c_str(), O_TMPFILE | O_WRONLY | O_CLOEXEC, 0600);
+    unnamed_ = fd_ >= 0;
+    if (!unnamed_) {
+        if (errno == ENOENT || errno == ENOTDIR || errno == EACCES || errno == EROFS)
+            return failed(-errno, "name a directory that exists and can be written");
+        std::string name = directory + "/.penstock.XXXXXX";
+        fd_ = ::mkostemp(name.data(), O_CLOEXEC);
+        if (fd_ < 0) return failed(-errno, "name a directory that exists and can be written");
+        passing_ = name;
+    }
+    return ::fchmod(fd_, mode) == 0 ? status{} : failed(-errno, "give another name");
+}
+
+status output_file::write(const char* data, std::size_t bytes) {
+    while (bytes > 0) {
+        const ssize_t done = ::write(fd_, data, bytes);
+        if (done < 0 && errno == EINTR) continue;
+        if (done <= 0) return failed(done < 0 ? -errno : -EIO, "make room or give another name");
+        data += done;
+        bytes -= static_cast<std::size_t>(done);
+    }
+    return {};
+}
+
+// A name cannot be given over an existing one in one step, so it first gets a passing one.
+status output_file::name_it() {
+    const std::string from = "/proc/self/fd/" + std::to_string(fd_);
+    for (int attempt = 0; attempt < 100; ++attempt) {
+        const std::string name =
+            directory_of(target_) + "/.penstock." + std::to_string(::getpid()) + "." + std::to_string(attempt);
+        if (::linkat(AT_FDCWD, from.c_str(), AT_FDCWD, name.c_str(), AT_SYMLINK_FOLLOW) == 0) {
+            passing_ = name;
+            return {};
+        }
+        if (errno != EEXIST) return failed(-errno, "give another name");
+    }
+    return failed(-EEXIST, "remove the files .penstock.* beside it");
+}
+
+status output_file::commit() {
+    if (!replaces_) return {};
+    if (unnamed_)
+        if (status s = name_it(); !s) return s;
+    if (::rename(passing_.c_str(), target_.c_str()) != 0) return failed(-errno, "give another name");
+    passing_.clear();
+    return {};
+}
+
+}  // namespace penstock::apps

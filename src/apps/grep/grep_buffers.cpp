@@ -1,0 +1,113 @@
+#include "grep_buffers.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <vector>
+
+#include "search_view.hpp"
+
+namespace penstock::grep {
+
+namespace {
+
+constexpr std::uint64_t page = 4096, word_bytes = 8, map_threshold = 128 << 10, mapped_offset = 16;
+
+constexpr std::uint64_t aligned(std::uint64_t n) { return (n + page - 1) & ~(page - 1); }
+
+// grep's buffer: positions are relative to its start, which lies `offset` bytes behind a page boundary.
+struct buffer_state {
+    std::uint64_t allocated = first_read_bytes + page + word_bytes;
+    std::uint64_t offset = 0;
+    std::uint64_t limit = 0;  // end of what was read
+
+    // fillbuf: how many bytes it asks for, with `saved` carried over and `left` not yet read of the file.
+    std::uint64_t ask(std::uint64_t saved, std::uint64_t left) {
+        std::uint64_t at = limit;
+        if (allocated - word_bytes < limit + page) {
+            grow(saved, left);
+            at = aligned(offset + 1 + saved) - offset;
+        }
+        const std::uint64_t room = allocated - word_bytes - at;
+        const std::uint64_t asked = room - room % page;
+        limit = at + std::min(asked, left);
+        return asked;
+    }
+
+    void grow(std::uint64_t saved, std::uint64_t left) {
+        const std::uint64_t least = saved + page, whole = saved + left;
+        std::uint64_t size = allocated - page - word_bytes;
+        while (size < least) size *= 2;
+        if (least <= whole && whole <= size) size = whole;
+        const std::uint64_t wanted = size + page + word_bytes;
+        if (wanted <= allocated) return;
+        allocated = wanted;
+        // Large pieces are mapped by malloc and begin behind its 16-byte header; a small one lies behind the old one.
+        offset = wanted >= map_threshold ? mapped_offset : (offset + mapped_offset) % page;
+    }
+};
+
+}  // namespace
+
+binary_file::~binary_file() {
+    if (fd_ >= 0) ::close(fd_);
+}
+
+int binary_file::open(const std::string& path, std::uint64_t bytes, std::uint64_t first_zero) {
+    bytes_ = bytes;
+    first_zero_ = first_zero;
+    fd_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY);
+    struct stat info {};
+    if (fd_ < 0 || ::fstat(fd_, &info) != 0) return -errno;
+    if (static_cast<std::uint64_t>(info.st_size) != bytes) return -ESTALE;
+    // After its first read grep asks for a hole behind it; a file with one is binary from the start.
+    const off_t hole = bytes > first_read_bytes ? ::lseek(fd_, first_read_bytes, SEEK_HOLE) : -1;
+    has_holes_ = hole >= 0 && static_cast<std::uint64_t>(hole) < bytes;
+    return 0;
+}
+
+// Behind the last line end of [from, to), or `from` if there is none.
+int binary_file::behind_last_line_end(std::uint64_t from, std::uint64_t to, std::uint64_t& out) {
+    const auto known = line_ends_.find(to);
+    if (known != line_ends_.end() && known->second > from) {
+        out = known->second;
+        return 0;
+    }
+    std::vector<char> block(page);
+    for (std::uint64_t end = to; end > from;) {
+        const std::uint64_t begin = end - from > page ? end - page : from;
+        for (std::uint64_t done = begin; done < end;) {
+            const ssize_t got = ::pread(fd_, block.data() + (done - begin), end - done, static_cast<off_t>(done));
+            if (got < 0 && errno == EINTR) continue;
+            if (got <= 0) return got < 0 ? -errno : -ESTALE;
+            done += static_cast<std::uint64_t>(got);
+        }
+        if (const void* const at = ::memrchr(block.data(), '\n', end - begin)) {
+            out = begin + static_cast<std::uint64_t>(static_cast<const char*>(at) - block.data()) + 1;
+            line_ends_[to] = out;
+            return 0;
+        }
+        end = begin;
+    }
+    out = from;
+    return 0;
+}
+
+int binary_file::printed_below(std::uint32_t offset_of_buffer, std::uint64_t& out) {
+    out = 0;
+    if (has_holes_) return 0;
+    buffer_state buffer;
+    buffer.offset = offset_of_buffer;
+    buffer.limit = aligned(buffer.offset + 1) - buffer.offset;
+    for (std::uint64_t read = 0;;) {
+        const std::uint64_t asked = buffer.ask(read - out, bytes_ - read);
+        if (asked > first_zero_ - read) return 0;
+        read += asked;
+        if (const int code = behind_last_line_end(out, read, out); code != 0) return code;
+    }
+}
+
+}  // namespace penstock::grep

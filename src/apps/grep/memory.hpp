@@ -1,0 +1,40 @@
+// Memory of the device that searches: ordinary memory for CPU threads, device memory for a GPU.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+namespace penstock::grep {
+
+// Owns what it allocates until it is destroyed. Not thread-safe.
+class device_memory {
+public:
+    virtual ~device_memory() = default;
+    // Zeroed and aligned to at least 64 bytes; null if there is not enough. 0 bytes give a pointer too.
+    virtual void* allocate(std::uint64_t bytes) = 0;
+    virtual bool upload(void* to, const void* from, std::uint64_t bytes) = 0;
+    virtual bool download(void* to, const void* from, std::uint64_t bytes) = 0;
+    [[nodiscard]] virtual std::uint64_t free_bytes() const = 0;
+
+    template <typename T>
+    bool allocate(T*& out, std::uint64_t count) {
+        out = static_cast<T*>(allocate(count * sizeof(T)));
+        return out != nullptr;
+    }
+    template <typename T>
+    bool place(const T*& out, const std::vector<T>& from) {
+        T* to = nullptr;
+        out = nullptr;
+        if (!allocate(to, from.size()) || !upload(to, from.data(), from.size() * sizeof(T))) return false;
+        out = to;
+        return true;
+    }
+};
+
+std::unique_ptr<device_memory> make_host_memory();
+
+// Null where the program was built without CUDA.
+std::unique_ptr<device_memory> make_gpu_memory(int device);
+
+}  // namespace penstock::grep

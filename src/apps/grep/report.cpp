@@ -1,0 +1,118 @@
+#include "report.hpp"
+
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "common/message.hpp"
+#include "penstock/version.hpp"
+
+namespace penstock::grep {
+
+namespace {
+
+using nlohmann::json;
+
+std::uint64_t matches_of(const method_run& run) {
+    std::uint64_t sum = 0;
+    for (const word_count& c : run.found.counts) sum += c.count;
+    return sum;
+}
+
+std::string message_of(const session& s, const file_error& e) {
+    const char* const cure = e.code == -ESTALE ? "it changed while it was read: run again; its counts are left out"
+                                               : "its counts are left out";
+    return apps::shown(s.files.files[e.file].path) + ": " + error_text(e.code) + "; " + cure;
+}
+
+json runtime_json(const runtime& rt) {
+    const options& o = rt.settings();
+    return {{"backend", name_of(rt.where())}, {"device", rt.device_name()}, {"io", rt.io_name()},
+            {"cache_bytes", o.cache_bytes}, {"page_bytes", o.page_bytes}, {"statistics", json::parse(rt.stats().to_json())}};
+}
+
+json method_json(const session& s, const method_run& run) {
+    return {{"method", run.name},
+            {"start_seconds", run.start_seconds},
+            {"search_seconds", run.search_seconds},
+            {"bytes_per_second", run.search_seconds > 0 ? static_cast<double>(s.total_bytes) / run.search_seconds : 0.0},
+            {"groups", run.groups},
+            {"piece_bytes", run.piece_bytes},
+            {"pieces", run.found.jobs},
+            {"launches", run.found.launches}};
+}
+
+std::string text_of(const char* form, double number) {
+    char text[64];
+    std::snprintf(text, sizeof text, form, number);
+    return text;
+}
+
+}  // namespace
+
+status write_lines(const session& s, apps::output_file& to) {
+    constexpr std::size_t full = 1 << 20;
+    std::string text;
+    for (const word_count& c : s.runs.back().found.counts) {
+        text += s.words.words[c.word];
+        text += '\t';
+        text += s.files.files[c.file].path;
+        text += '\t';
+        text += std::to_string(c.count);
+        text += '\n';
+        if (text.size() < full) continue;
+        if (status failed = to.write(text.data(), text.size()); !failed) return failed;
+        text.clear();
+    }
+    return to.write(text.data(), text.size());
+}
+
+std::string json_of(const session& s) {
+    const method_run& run = s.runs.back();
+    json out = {{"program", "penstock-grep"},
+                {"version", version()},
+                {"method", run.name},
+                {"backend", s.rt != nullptr ? name_of(s.rt->where()) : run.name == "cuda" ? "gpu" : "cpu"},
+                {"files", s.files.files.size()},
+                {"binary_files", run.found.binary_files},
+                {"bytes", s.total_bytes},
+                {"words", s.words.words.size()},
+                {"matches", matches_of(run)},
+                {"lines", run.found.counts.size()},
+                {"errors", json::array()},
+                {"methods", json::array()}};
+    const seconds_by_phase& t = s.seconds;
+    out["seconds"] = {{"dictionary", t.dictionary}, {"find_files", t.find_files}, {"start", t.start}, {"search", t.search},
+                      {"output", t.output}, {"total", t.dictionary + t.find_files + t.start + t.search + t.output}};
+    for (const std::string& complaint : s.files.complaints) out["errors"].push_back(complaint);
+    for (const file_error& e : run.found.errors) out["errors"].push_back(message_of(s, e));
+    for (const method_run& one : s.runs) out["methods"].push_back(method_json(s, one));
+    out["runtime"] = s.rt != nullptr ? runtime_json(*s.rt) : json(nullptr);
+    // Names of files need not be UTF-8; JSON must be.
+    return out.dump(-1, ' ', false, json::error_handler_t::replace) + "\n";
+}
+
+void say_summary(const session& s) {
+    const method_run& run = s.runs.back();
+    std::string text = apps::with_commas(s.files.files.size()) + " files (" + apps::with_commas(run.found.binary_files) +
+                       " binary), " + apps::with_commas(s.total_bytes) + " bytes, " + apps::with_commas(s.words.words.size()) +
+                       " words: " + apps::with_commas(matches_of(run)) + " matches in " +
+                       apps::with_commas(run.found.counts.size()) + " lines; " + run.name + " searched " +
+                       text_of("%.3f s", run.search_seconds);
+    if (s.rt != nullptr) {
+        const statistics figures = s.rt->stats();
+        text += std::string(" on ") + name_of(s.rt->where()) + ", " + apps::with_commas(figures.hits) + " hits, " +
+                apps::with_commas(figures.misses) + " misses";
+    }
+    apps::say(text);
+    if (s.runs.size() < 2) return;
+    for (const method_run& one : s.runs)
+        apps::say(one.name + ": start " + text_of("%.3f s", one.start_seconds) + ", search " +
+                  text_of("%.3f s", one.search_seconds) + ", " +
+                  text_of("%.1f MB/s", static_cast<double>(s.total_bytes) / one.search_seconds / 1e6));
+}
+
+void say_left_out(const session& s) {
+    for (const file_error& e : s.runs.back().found.errors) apps::say(message_of(s, e));
+}
+
+}  // namespace penstock::grep

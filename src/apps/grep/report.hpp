@@ -1,0 +1,23 @@
+// What the program prints: lines, the JSON object, the summary.
+#pragma once
+
+#include <string>
+
+#include "common/output_file.hpp"
+#include "session.hpp"
+
+namespace penstock::grep {
+
+// word<TAB>path<TAB>count, one line per count.
+status write_lines(const session& s, apps::output_file& to);
+
+// The JSON object, one line.
+std::string json_of(const session& s);
+
+// Files, bytes, time and cache figures in one line; a line more for each method when they were compared.
+void say_summary(const session& s);
+
+// What was left out, one line each.
+void say_left_out(const session& s);
+
+}  // namespace penstock::grep

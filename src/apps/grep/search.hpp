@@ -1,0 +1,67 @@
+// Running jobs on some kind of processor. Everything but the launch is the same for all methods: placing dictionary,
+// files and scratch in the device's memory, running jobs until all are done, bringing the records back.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "dictionary.hpp"
+#include "files.hpp"
+#include "memory.hpp"
+#include "penstock/error.hpp"
+#include "search_view.hpp"
+
+namespace penstock::grep {
+
+struct search_limits {
+    std::uint64_t groups = 1;         // how many could run at once; less if their scratch does not fit
+    std::uint64_t text_bytes = 16384; // a group's room for copied text
+    std::uint64_t record_bytes = 0;   // room for records between two launches; 0: automatic
+};
+
+struct search_output {
+    std::vector<record> records;            // `job` is the place in the list that was run
+    std::vector<std::int32_t> status;       // per job: 0 or a negative errno
+    std::vector<std::uint64_t> first_zero;  // per file, over all runs so far
+    std::uint64_t launches = 0;
+};
+
+// Not thread-safe: one run at a time.
+class search_method {
+public:
+    virtual ~search_method() = default;
+
+    // Places what does not change. Once, before run().
+    status prepare(const dictionary& words, const file_list& files, const search_limits& limits);
+
+    // Runs the jobs. The output's status says what became of each; the result, whether the search as a whole failed.
+    status run(const std::vector<job>& jobs, search_output& out);
+
+    [[nodiscard]] std::uint64_t groups() const { return groups_; }
+
+protected:
+    explicit search_method(std::unique_ptr<device_memory> memory) : memory_(std::move(memory)) {}
+
+    // Runs the view's jobs, a copy of which is `jobs`, on up to `groups` groups and waits.
+    virtual status launch(const search_view& view, const std::vector<job>& jobs, std::uint64_t groups) = 0;
+
+    // For jobs that failed for want of something that fewer groups at a time would leave (frames, file slots).
+    device_memory& memory() { return *memory_; }
+    search_view view_{};
+
+private:
+    status place(const dictionary& words, const file_list& files);
+    status place_jobs(const std::vector<job>& jobs);
+    status collect(const std::vector<std::uint32_t>& pending, search_output& out, std::vector<std::int32_t>& status_now);
+
+    std::unique_ptr<device_memory> memory_;
+    job* jobs_ = nullptr;
+    std::uint64_t job_room_ = 0;
+    std::uint64_t file_count_ = 0;
+    std::uint64_t groups_ = 1;
+    std::uint64_t stamp_ = 1;
+};
+
+}  // namespace penstock::grep
