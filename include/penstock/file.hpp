@@ -142,10 +142,8 @@ PENSTOCK_HD mapping map(const Group& g, const runtime_ref& fs, int fd, std::int6
     }
     const auto at = static_cast<std::uint64_t>(offset);
     if (at >= file.size_bytes || bytes == 0) return out;
-    engine::patience deadline(g, fs.view.frame_wait_ns);
     engine::pinned_page page{};
-    const std::int64_t code = engine::pin_page(g, fs.view, file, at >> fs.view.page_shift, deadline, page);
-    if (code != 0) {
+    if (const std::int64_t code = engine::map_page(g, fs.view, file, at >> fs.view.page_shift, page); code != 0) {
         out.bytes = detail::counted(g, fs, code);
         return out;
     }

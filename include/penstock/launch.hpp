@@ -9,8 +9,8 @@
 // gpu: a kernel of groups of that width, as many at a time as fit. cpu: one logical group at a time per worker thread,
 // each a single lane. Files compiled by a plain C++ compiler can launch on cpu only.
 //
-// Blocks until all groups are done. Returns 0; -EOPNOTSUPP; -ECANCELED after an interrupt; -EIO if the kernel faulted
-// (runtime.health() says how).
+// Blocks until all groups are done. Returns 0, also if calls inside it failed (they say so themselves); -EOPNOTSUPP; -EIO if
+// the kernel faulted (runtime.health() says how). After an interrupt the calls inside fail with -ECANCELED.
 #pragma once
 
 #include <atomic>
@@ -25,7 +25,8 @@
 
 namespace penstock {
 
-enum class width { lane, warp, block };
+// How many threads make up a group on the gpu: one, a part of a warp, a warp, a block.
+enum class width { lane, tile4, tile8, tile16, warp, block };
 
 // Shape of a gpu launch; ignored on cpu. 0 blocks: as many as are resident at once.
 struct launch_shape {
@@ -36,32 +37,53 @@ struct launch_shape {
 #if defined(__CUDACC__)
 namespace detail {
 
+// The group type of a width, and its threads (0: those of the block).
 template <width Width>
 struct group_for;
 template <>
 struct group_for<width::lane> {
     using type = lane;
-    static PENSTOCK_D std::uint32_t per_block() { return blockDim.x; }
+    static constexpr std::uint32_t threads = 1;
+};
+template <>
+struct group_for<width::tile4> {
+    using type = tile<4>;
+    static constexpr std::uint32_t threads = 4;
+};
+template <>
+struct group_for<width::tile8> {
+    using type = tile<8>;
+    static constexpr std::uint32_t threads = 8;
+};
+template <>
+struct group_for<width::tile16> {
+    using type = tile<16>;
+    static constexpr std::uint32_t threads = 16;
 };
 template <>
 struct group_for<width::warp> {
     using type = warp;
-    static PENSTOCK_D std::uint32_t per_block() { return blockDim.x / 32; }
+    static constexpr std::uint32_t threads = 32;
 };
 template <>
 struct group_for<width::block> {
     using type = block;
-    static PENSTOCK_D std::uint32_t per_block() { return 1; }
+    static constexpr std::uint32_t threads = 0;
 };
+
+template <width Width>
+constexpr PENSTOCK_HD std::uint32_t groups_per_block(std::uint32_t threads_per_block) {
+    return group_for<Width>::threads == 0 ? 1 : threads_per_block / group_for<Width>::threads;
+}
 
 template <width Width, typename Function>
 __global__ void run_groups(const __grid_constant__ runtime_ref fs, std::uint64_t groups,
                            const __grid_constant__ Function function) {
-    using traits = group_for<Width>;
-    const typename traits::type g{};
-    const std::uint32_t in_block = Width == width::block ? 0 : threadIdx.x / (Width == width::warp ? 32 : 1);
-    for (std::uint64_t i = std::uint64_t{blockIdx.x} * traits::per_block() + in_block; i < groups;
-         i += std::uint64_t{gridDim.x} * traits::per_block())
+    const typename group_for<Width>::type g{};
+    const std::uint32_t per_block = groups_per_block<Width>(blockDim.x);
+    const std::uint32_t in_block = Width == width::block ? 0 : threadIdx.x * per_block / blockDim.x;
+    for (std::uint64_t i = std::uint64_t{blockIdx.x} * per_block + in_block; i < groups;
+         i += std::uint64_t{gridDim.x} * per_block)
         function(g, fs, i);
 }
 
@@ -73,9 +95,7 @@ int launch_on_gpu(runtime& rt, std::uint64_t groups, const Function& function, c
     cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, rt.settings().device);
     cudaOccupancyMaxActiveBlocksPerMultiprocessor(&resident, run_groups<Width, Function>,
                                                   static_cast<int>(shape.threads_per_block), 0);
-    const std::uint32_t per_block = Width == width::block  ? 1
-                                    : Width == width::warp ? shape.threads_per_block / 32
-                                                           : shape.threads_per_block;
+    const std::uint32_t per_block = groups_per_block<Width>(shape.threads_per_block);
     std::uint64_t blocks = shape.blocks != 0 ? shape.blocks : std::uint64_t(multiprocessors) * (resident > 0 ? resident : 1);
     if (blocks > (groups + per_block - 1) / per_block) blocks = (groups + per_block - 1) / per_block;
     cudaError_t code = cudaSuccess;

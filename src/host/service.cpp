@@ -38,8 +38,13 @@ void service::start() {
 void service::run() {
     std::uint32_t idle_rounds = 0;
     while (!stop_.load(std::memory_order_relaxed) && !killed_.load(std::memory_order_relaxed)) {
-        const std::uint32_t taken = take_requests();
-        io_->submit();
+        std::uint32_t taken = 0;
+        if (next_is_posted()) {
+            const trace_range range("batch");
+            taken = take_requests();
+            io_->submit();
+        }
+        if (taken == 0 && in_flight_ > 0) io_->submit();  // what finish() started again after a short read
         finished_.clear();
         // With reads in flight and nothing new, wait a moment for one to finish; new requests wait no longer than that.
         io_->reap(finished_, in_flight_ > 0 && taken == 0 ? 20'000 : 0);
@@ -70,20 +75,21 @@ void service::rest(std::uint32_t idle_rounds) {
         return;
     }
     doorbell_->sleeping.store(true, std::memory_order_seq_cst);
-    const ring_request& next = ring_.requests[next_ticket_ & (ring_.slots - 1)];
-    if (atomic_load<order::acquire, scope::system>(&next.published) != next_ticket_ + 1 &&
-        !stop_.load(std::memory_order_relaxed))
+    if (!next_is_posted() && !stop_.load(std::memory_order_relaxed))
         doorbell_->wait(std::chrono::nanoseconds(nap_ns));
     doorbell_->sleeping.store(false, std::memory_order_relaxed);
 }
 
+// Acquire: pairs with post; the request and the name in the staging area are there.
+bool service::next_is_posted() const {
+    const ring_request& next = ring_.requests[next_ticket_ & (ring_.slots - 1)];
+    return atomic_load<order::acquire, scope::system>(&next.published) == next_ticket_ + 1;
+}
+
 std::uint32_t service::take_requests() {
     std::uint32_t taken = 0;
-    while (taken < ring_.slots && in_flight_ < io_->capacity()) {
-        const ring_request& shared = ring_.requests[next_ticket_ & (ring_.slots - 1)];
-        // Acquire: pairs with post; the request and the name in the staging area are there.
-        if (atomic_load<order::acquire, scope::system>(&shared.published) != next_ticket_ + 1) break;
-        const ring_request request = shared;
+    while (taken < ring_.slots && in_flight_ < io_->capacity() && next_is_posted()) {
+        const ring_request request = ring_.requests[next_ticket_ & (ring_.slots - 1)];
         serve(request, next_ticket_++);
         ++taken;
     }

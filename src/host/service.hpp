@@ -67,6 +67,7 @@ private:
     };
 
     void run();
+    [[nodiscard]] bool next_is_posted() const;
     std::uint32_t take_requests();
     void serve(const engine::ring_request& request, std::uint64_t ticket);
     void serve_open(const engine::ring_request& request, std::uint64_t ticket);

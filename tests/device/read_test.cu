@@ -98,6 +98,7 @@ TEST(device_read, warps_of_64_kib_pages) { PENSTOCK_NEEDS_GPU(); run_random<widt
 TEST(device_read, warps_of_2_mib_pages) { PENSTOCK_NEEDS_GPU(); run_random<width::warp>(2 << 20, 512, 1000); }
 TEST(device_read, blocks_of_4096_byte_pages) { PENSTOCK_NEEDS_GPU(); run_random<width::block>(4096, 512, 4000); }
 TEST(device_read, blocks_of_64_kib_pages) { PENSTOCK_NEEDS_GPU(); run_random<width::block>(65536, 128, 4000); }
+TEST(device_read, tiles_of_4096_byte_pages) { PENSTOCK_NEEDS_GPU(); run_random<width::tile8>(4096, 4096, 10000); }
 TEST(device_read, lanes_of_4096_byte_pages) { PENSTOCK_NEEDS_GPU(); run_random<width::lane>(4096, 8192, 4000); }
 
 }  // namespace penstock::test

@@ -109,8 +109,10 @@ PENSTOCK_HD inline std::int64_t take_frame(const Group& g, const cache_view& c, 
     const std::uint64_t start = mix64(spread);
     if (take_fresh(c, start, frame)) return 0;
     bool saw_busy = false;
-    if (!may_wait) return sweep_clock(g, c, start, 64, frame, saw_busy) ? 0 : -ENOBUFS;
-    const std::uint64_t slice = 1024;
+    // Two rounds over all frames clear every use bit and then look again; more would only repeat that before the pause.
+    const std::uint64_t all = 2 * std::uint64_t{c.frame_count};
+    if (!may_wait) return sweep_clock(g, c, start, all < 64 ? all : 64, frame, saw_busy) ? 0 : -ENOBUFS;
+    const std::uint64_t slice = all < 1024 ? all : 1024;
     for (std::uint32_t round = 0;; ++round) {
         saw_busy = false;
         if (sweep_clock(g, c, start + round, slice, frame, saw_busy)) return 0;

@@ -167,6 +167,19 @@ struct pinned_page {
     std::uint32_t frame;
 };
 
+// Leader only. One attempt to pin a page that is valid: true, and `seen` is its word; else `seen` says what it is instead.
+PENSTOCK_HD PENSTOCK_INLINE bool try_pin(page_word* word, page_word& seen) {
+    seen = glance(word);
+    if (!is_valid(seen)) return false;
+    seen = pin(word);
+    if (is_valid(seen) && pins_of(seen) < pin_limit) {
+        touch(word, seen);
+        return true;
+    }
+    unpin(word);
+    return false;
+}
+
 // Whole group. Pins the page, loading it if need be. 0 or a negative errno.
 template <typename Group>
 PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t pin_page(const Group& g, const cache_view& c, const file_handle& f,
@@ -182,20 +195,12 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t pin_page(const Group& g, const cache_
             if (out.word_index == no_word) {
                 outcome = 1;
             } else {
-                page_word* const word = &c.words[out.word_index];
-                page_word seen = glance(word);
-                if (is_valid(seen)) {
-                    seen = pin(word);
-                    if (!is_valid(seen) || pins_of(seen) >= pin_limit) unpin(word);
-                }
-                if (is_valid(seen) && pins_of(seen) >= pin_limit) {
-                    outcome = -ENOBUFS;
-                } else if (is_valid(seen)) {
-                    touch(word, seen);
+                page_word seen = 0;
+                if (try_pin(&c.words[out.word_index], seen)) {
                     out.frame = frame_of(seen);
                     count(g, c, waited ? count_load_waits : count_hits);
                 } else {
-                    outcome = is_absent(seen) ? 1 : 2;
+                    outcome = is_valid(seen) ? -ENOBUFS : is_absent(seen) ? 1 : 2;
                 }
             }
             if (outcome == 2 && round % 16 == 15) {

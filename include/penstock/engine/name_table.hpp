@@ -35,6 +35,11 @@ PENSTOCK_HD inline std::uint32_t probe_slot(const cache_view& c, std::uint64_t h
     return static_cast<std::uint32_t>(hash + probe) & (c.name_slots - 1);
 }
 
+// A probe past the whole table would look at the same slots again.
+PENSTOCK_HD inline std::uint32_t probe_count(const cache_view& c) {
+    return c.name_slots < max_name_probes ? c.name_slots : max_name_probes;
+}
+
 PENSTOCK_HD inline std::uint64_t path_chunk(const name_key& key, std::uint32_t at) {
     std::uint64_t chunk = 0;
     for (std::uint32_t i = at; i < key.bytes && i < at + 8; ++i)
@@ -55,7 +60,7 @@ PENSTOCK_HD inline bool same_path(const cache_view& c, const name_slot& slot, co
 // Leader only. Looks for the name. True: `out` is its slot; its word may be ready, failed, or busy (then only the hash
 // matched: the name in a busy slot cannot be compared yet).
 PENSTOCK_HD inline bool find_name(const cache_view& c, const name_key& key, name_match& out) {
-    for (std::uint32_t probe = 0; probe < max_name_probes; ++probe) {
+    for (std::uint32_t probe = 0; probe < probe_count(c); ++probe) {
         out.slot = probe_slot(c, key.hash, probe);
         const name_slot& slot = c.names[out.slot];
         for (;;) {
@@ -95,7 +100,7 @@ PENSTOCK_HD inline bool enter_name(const Group& g, const cache_view& c, const na
     name_match found{};
     if (!find_name(c, key, found)) {
         full = true;
-        for (std::uint32_t probe = 0; probe < max_name_probes && !mine; ++probe) {
+        for (std::uint32_t probe = 0; probe < probe_count(c) && !mine; ++probe) {
             slot = probe_slot(c, key.hash, probe);
             const name_word word = observe_name(&c.names[slot].word);
             if (!reusable_name(c, c.names[slot], word)) continue;

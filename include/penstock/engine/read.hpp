@@ -105,12 +105,45 @@ PENSTOCK_HD PENSTOCK_INLINE std::int64_t read_file(const Group& g, const cache_v
             done += part;
             continue;
         }
-        patience deadline(g, c.frame_wait_ns);
-        const std::int64_t delivered = read_missing(g, c, f, to + done, left, at, deadline);
+        // Copies, because the miss path takes references: whatever has its address taken lives in memory, and the hit path
+        // must keep its group and file in registers.
+        const Group group_copy = g;
+        const file_handle file_copy = f;
+        patience deadline(group_copy, c.frame_wait_ns);
+        const std::int64_t delivered = read_missing(group_copy, c, file_copy, to + done, left, at, deadline);
         if (delivered < 0) return done > 0 ? static_cast<std::int64_t>(done) : delivered;
         done += static_cast<std::uint64_t>(delivered);
     }
     return static_cast<std::int64_t>(done);
+}
+
+// Whole group. Pins the page that a mapping needs; the way of a hit is in line. 0 or a negative errno.
+template <typename Group>
+PENSTOCK_HD PENSTOCK_INLINE std::int64_t map_page(const Group& g, const cache_view& c, const file_handle& f,
+                                                  std::uint64_t page, pinned_page& out) {
+    std::uint64_t word_index = find_word(c, f, page);
+    if (f.two_level) word_index = g.broadcast(word_index);  // a leaf may appear between two threads' loads
+    page_word pinned = 0;  // 0: not pinned; a valid word is never 0
+    if (g.is_leader() && word_index != no_word) {
+        page_word seen = 0;
+        if (try_pin(&c.words[word_index], seen)) {
+            pinned = seen;
+            count(g, c, count_hits);
+        }
+    }
+    pinned = g.broadcast(pinned);
+    if (pinned != 0) {
+        g.sync();  // the leader's acquire comes before everybody's reads of the frame
+        out = {word_index, frame_of(pinned)};
+        return 0;
+    }
+    const Group group_copy = g;  // copies for the same reason as in read_file
+    const file_handle file_copy = f;
+    patience deadline(group_copy, c.frame_wait_ns);
+    pinned_page page_copy{};
+    const std::int64_t code = pin_page(group_copy, c, file_copy, page, deadline, page_copy);
+    out = page_copy;
+    return code;
 }
 
 }  // namespace penstock::engine

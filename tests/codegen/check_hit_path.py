@@ -1,0 +1,91 @@
+#!/usr/bin/env python3
+"""Compiles hit_path.cu and judges what came out: registers and spills from the compiler's report, and the loads, fences
+and atomics of the read kernels from their PTX. Needs nvcc, no GPU.
+
+usage: check_hit_path.py NVCC SOURCE INCLUDE_DIRECTORY WORK_DIRECTORY
+"""
+import re
+import subprocess
+import sys
+
+# A kernel's register count covers the miss path it calls. 128 lets two blocks of 256 threads share a multiprocessor.
+MAX_REGISTERS = {"read_by_warp": 128, "read_by_block": 128, "map_by_warp": 128}
+
+
+def compile_source(nvcc, source, include, output, kind):
+    flags = ["-std=c++20", "-arch=sm_90", "-O3", "--expt-relaxed-constexpr", "-I" + include]
+    done = subprocess.run([nvcc, *flags, kind, "-Xptxas", "-v", "-o", output, source], capture_output=True, text=True)
+    if done.returncode != 0:
+        sys.exit("nvcc failed:\n" + done.stderr)
+    return done.stderr
+
+
+def resources(report):
+    """Kernel name -> (registers, spill stores, spill loads), from the lines of ptxas -v."""
+    found, name, spills = {}, None, (0, 0)
+    for line in report.splitlines():
+        entry = re.search(r"Compiling entry function '\w*?\d+(read_by_warp|read_by_block|map_by_warp)", line)
+        if entry:
+            name = entry.group(1)
+        spill = re.search(r"(\d+) bytes spill stores, (\d+) bytes spill loads", line)
+        if spill and name and name not in found:
+            spills = (int(spill.group(1)), int(spill.group(2)))
+        used = re.search(r"Used (\d+) registers", line)
+        if used and name:
+            found[name] = (int(used.group(1)), *spills)
+            name = None
+    return found
+
+
+def entry_text(ptx, name):
+    start = re.search(r"\.entry \w*\d" + name + r"\w*\(", ptx)
+    end = ptx.index("\n}", start.start())
+    return ptx[start.start():end]
+
+
+def check_ptx(ptx):
+    errors = []
+    for name in ("read_by_warp", "read_by_block"):
+        body = entry_text(ptx, name)
+        if "ld.acquire.gpu" not in body:
+            errors.append(f"{name}: the page word is not loaded with acquire at device scope")
+        if "fence.acq_rel.gpu" not in body:
+            errors.append(f"{name}: no fence between the copy and the second look at the page word")
+        if not re.search(r"ld\.relaxed\.gpu\.global\.v4", body):
+            errors.append(f"{name}: frames are not read 16 bytes at a time")
+        # A hit takes no atomic that returns a value; counters and the use bit are reductions nobody waits for. What the
+        # compiler writes as atom with an unused result becomes such a reduction, so results are looked for.
+        for atomic in re.findall(r"atom\.[\w.]+\s+(%\w+)", body):
+            if len(re.findall(re.escape(atomic) + r"\b", body)) > 2:
+                errors.append(f"{name}: waits for the result of an atomic ({atomic})")
+        # The miss path is handed its arguments through local memory, so stores may be there; a load would be the hit
+        # path's own state.
+        if "ld.local" in body:
+            errors.append(f"{name}: keeps state in local memory on the hit path")
+    return errors
+
+
+def main():
+    nvcc, source, include, work = sys.argv[1:]
+    report = compile_source(nvcc, source, include, work + "/hit_path.cubin", "-cubin")
+    found = resources(report)
+    errors = []
+    for name, limit in MAX_REGISTERS.items():
+        if name not in found:
+            errors.append(f"{name}: not in the compiler's report")
+            continue
+        registers, stores, loads = found[name]
+        print(f"{name}: {registers} registers, {stores} bytes spilled, {loads} bytes reloaded")
+        if registers > limit:
+            errors.append(f"{name}: {registers} registers, more than {limit}")
+        if stores or loads:
+            errors.append(f"{name}: spills {stores} bytes, reloads {loads}")
+    compile_source(nvcc, source, include, work + "/hit_path.ptx", "-ptx")
+    with open(work + "/hit_path.ptx", encoding="utf-8") as file:
+        errors += check_ptx(file.read())
+    for error in errors:
+        print("FAILED " + error)
+    sys.exit(1 if errors else 0)
+
+
+main()
