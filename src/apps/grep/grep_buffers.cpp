@@ -37,16 +37,13 @@ struct buffer_state {
         return asked;
     }
 
+    // By half, but no more than the rest of the file takes, and at least by what is needed.
     void grow(std::uint64_t saved, std::uint64_t left) {
-        const std::uint64_t least = saved + page, whole = saved + left;
-        std::uint64_t size = allocated - page - word_bytes;
-        while (size < least) size *= 2;
-        if (least <= whole && whole <= size) size = whole;
-        const std::uint64_t wanted = size + page + word_bytes;
-        if (wanted <= allocated) return;
-        allocated = wanted;
+        const std::uint64_t least = saved + 2 * page + word_bytes, whole = saved + left + page + word_bytes;
+        if (least <= allocated) return;
+        allocated = std::max(least, std::min(allocated + allocated / 2, std::max(whole, least)));
         // Large pieces are mapped by malloc and begin behind its 16-byte header; a small one lies behind the old one.
-        offset = wanted >= map_threshold ? mapped_offset : (offset + mapped_offset) % page;
+        offset = allocated >= map_threshold ? mapped_offset : (offset + mapped_offset) % page;
     }
 };
 

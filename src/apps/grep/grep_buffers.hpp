@@ -17,9 +17,9 @@
 
 namespace penstock::grep {
 
-// The address of grep's buffer modulo 4096 when it is given this word. Measured, for words of up to max_word_bytes, on
-// grep 3.8 and glibc 2.36 of x86-64 in the C locale. It matters only in binary files with a zero byte behind the first
-// 96 KiB, and there only if a line of more than some hundred bytes crosses the end of a read.
+// The address of grep's buffer modulo 4096 when it is given this word: measured with grep 3.8 and glibc 2.36 on x86-64 in
+// the C locale; other builds may differ. It matters only in binary files with a zero byte behind the first 96 KiB, and
+// there only if a line of more than some hundred bytes crosses the end of a read.
 std::uint32_t buffer_offset(const std::string& word);
 
 // A file whose first zero byte lies at or behind first_read_bytes.
