@@ -16,7 +16,7 @@ export LC_ALL=C
 
 say "Building into $build_dir"
 configure_main
-build "$build_dir" --target penstock-grep penstock
+build "$build_dir" --target penstock-grep penstock_cli
 program=$build_dir/bin/penstock-grep
 
 work=$(mktemp -d)

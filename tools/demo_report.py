@@ -7,9 +7,11 @@ import sys
 def main(path):
     with open(path, encoding="utf-8") as file:
         report = json.load(file)
-    cache = report.get("statistics", report.get("stats", {}))
-    print(f"{report.get('files', 0):,} files, {report.get('bytes', 0):,} bytes in {report.get('seconds', 0):.2f} s "
-          f"on {report.get('device', report.get('backend', '?'))}, read with {report.get('io', '?')}")
+    runtime = report["runtime"]
+    cache = runtime["statistics"]
+    print(f"{report['files']:,} files, {report['bytes']:,} bytes, {report['words']:,} words: {report['matches']:,} matches; "
+          f"{report['seconds']['search']:.2f} s on {runtime['device']}, reading with {runtime['io']}")
+    print(f"cache           {runtime['cache_bytes']:>12,}   bytes, in pages of {runtime['page_bytes']:,}")
     accesses = cache["hits"] + cache["misses"]
     print(f"page accesses   {accesses:>12,}   hits {cache['hits']:,}, misses {cache['misses']:,}")
     print(f"evictions       {cache['evictions']:>12,}   frames looked at to choose them {cache['clock_steps']:,}")

@@ -1,0 +1,154 @@
+#include "info.hpp"
+
+#include <algorithm>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "common/message.hpp"
+#include "common/output_file.hpp"
+#include "gpu_report.hpp"
+#include "option_table.hpp"
+#include "penstock/engine/layout.hpp"
+#include "penstock/version.hpp"
+#include "probes.hpp"
+
+namespace penstock::info {
+
+namespace {
+
+using nlohmann::json;
+
+struct report {
+    host_facts host;
+    gpu_report gpus;
+    std::vector<finding> findings;
+    options in_force;
+    std::vector<option_row> rows;
+    status made;                  // of the runtime
+    std::vector<std::string> log; // what the runtime said while it was made
+    std::string device;
+    std::string io;
+};
+
+report look(const apps::common_flags& flags, const options& asked) {
+    report out;
+    out.host = read_host_facts();
+    out.gpus = look_at_gpus(asked.device);
+    out.findings = {probe_opening(), probe_io_uring(), probe_huge_pages(), probe_exact_times()};
+    out.findings.insert(out.findings.end(), out.gpus.findings.begin(), out.gpus.findings.end());
+    out.in_force = asked;
+    options settings = asked;
+    settings.log = [&out](const std::string& line) { out.log.push_back(line); };
+    std::unique_ptr<runtime> rt;
+    out.made = runtime::create(settings, rt);
+    if (out.made.ok()) {
+        out.in_force = rt->settings();
+        out.device = rt->device_name();
+        out.io = rt->io_name();
+    }
+    rt.reset();  // before the log it writes to
+    out.in_force.log = nullptr;
+    out.rows = option_table(flags, asked, out.in_force);
+    return out;
+}
+
+json limit_json(std::uint64_t value) { return value == host_facts::unlimited ? json(nullptr) : json(value); }
+
+json json_of(const report& r) {
+    json out = {{"program", "penstock info"},
+                {"version", version()},
+                {"host", {{"kernel", r.host.kernel}, {"processors", r.host.processors}, {"memory_bytes", r.host.memory_bytes}}},
+                {"cuda",
+                 {{"built_with", r.gpus.runtime.empty() ? json(nullptr) : json(r.gpus.runtime)},
+                  {"driver", r.gpus.driver.empty() ? json(nullptr) : json(r.gpus.driver)},
+                  {"why_not", r.gpus.why.empty() ? json(nullptr) : json(r.gpus.why)}}},
+                {"gpus", json::array()},
+                {"works", json::array()},
+                {"limits",
+                 {{"open_files", limit_json(r.host.open_files)},
+                  {"locked_bytes", limit_json(r.host.locked_bytes)},
+                  {"page_bytes_least", 512},
+                  {"page_bytes_most", 2 << 20},
+                  {"cache_pages_most", engine::max_frames},
+                  {"files_most", engine::max_file_slots}}},
+                {"runtime",
+                 {{"made", r.made.ok()},
+                  {"why_not", r.made.ok() ? json(nullptr) : json(r.made.message)},
+                  {"device", r.made.ok() ? json(r.device) : json(nullptr)},
+                  {"io", r.made.ok() ? json(r.io) : json(nullptr)},
+                  {"log", r.log}}},
+                {"options", json::array()}};
+    for (const gpu& g : r.gpus.gpus)
+        out["gpus"].push_back({{"number", g.number}, {"name", g.name}, {"compute_capability", g.capability},
+                               {"memory_bytes", g.memory_bytes}, {"free_bytes", g.free_bytes},
+                               {"multiprocessors", g.multiprocessors}});
+    for (const finding& f : r.findings) out["works"].push_back({{"what", f.what}, {"works", f.works}, {"why", f.why}});
+    for (const option_row& o : r.rows)
+        out["options"].push_back({{"name", o.name}, {"environment", o.environment}, {"unit", o.unit},
+                                  {"value", o.unit.empty() ? json(o.value) : json(std::stoull(o.value))},
+                                  {"source", o.source}});
+    return out;
+}
+
+std::string padded(std::string text, std::size_t width) {
+    text.resize(std::max(text.size() + 1, width), ' ');
+    return text;
+}
+
+// Sizes of memory are seldom whole.
+std::string roughly(std::uint64_t bytes) {
+    char text[32];
+    std::snprintf(text, sizeof text, "%.1f GiB", static_cast<double>(bytes) / (1 << 30));
+    return text;
+}
+
+std::string shown_limit(std::uint64_t value, bool bytes) {
+    return value == host_facts::unlimited ? "unlimited" : bytes ? format_size(value) : apps::with_commas(value);
+}
+
+std::string text_of(const report& r) {
+    std::string out = std::string("Penstock ") + version() + "\n\nDevices\n";
+    const auto line = [&out](const std::string& name, const std::string& value) { out += "  " + padded(name, 28) + value + "\n"; };
+    line("CPU", std::to_string(r.host.processors) + " processors, " + roughly(r.host.memory_bytes) + ", " + r.host.kernel);
+    for (const gpu& g : r.gpus.gpus)
+        line("GPU " + std::to_string(g.number), g.name + ", " + roughly(g.memory_bytes) + ", " + roughly(g.free_bytes) +
+                                                    " free, compute capability " + g.capability);
+    if (!r.gpus.why.empty()) line("GPU", "none: " + r.gpus.why);
+    if (!r.gpus.runtime.empty())
+        line("CUDA", "built with " + r.gpus.runtime + ", driver for " + (r.gpus.driver.empty() ? "none" : r.gpus.driver));
+    out += "\nWhat works here\n";
+    for (const finding& f : r.findings) line(f.what, (f.works ? "yes" : "no") + (f.why.empty() ? "" : ": " + f.why));
+    out += "\nLimits\n";
+    line("open files (ulimit -n)", shown_limit(r.host.open_files, false));
+    line("locked memory (ulimit -l)", shown_limit(r.host.locked_bytes, true));
+    line("page size", "512 B to 2 MiB, a power of two");
+    line("pages in a cache", "fewer than " + apps::with_commas(engine::max_frames));
+    line("files open or remembered", "up to " + apps::with_commas(engine::max_file_slots));
+    out += "\nOptions in force\n";
+    for (const option_row& o : r.rows) out += "  " + padded(o.name, 18) + padded(o.shown, 24) + padded(o.source, 14) + o.environment + "\n";
+    out += "\nRuntime\n";
+    for (const std::string& said : r.log) line("note", said);
+    if (r.made.ok()) line("made", "on " + r.device + ", reading with " + r.io);
+    return out;
+}
+
+}  // namespace
+
+int run(const apps::common_flags& flags) {
+    options asked;
+    if (const status failed = apps::settle_options(flags, asked); !failed) {
+        apps::say(failed.message);
+        return apps::exit_usage;
+    }
+    const report r = look(flags, asked);
+    const std::string text = flags.json ? json_of(r).dump(-1, ' ', false, json::error_handler_t::replace) + "\n" : text_of(r);
+    apps::output_file standard_output;
+    status ended = standard_output.open("");
+    if (ended.ok()) ended = standard_output.write(text.data(), text.size());
+    if (ended.ok()) ended = r.made;
+    if (ended.ok()) return apps::exit_done;
+    if (ended.code != -EPIPE) apps::say(ended.message);
+    return apps::exit_failed;
+}
+
+}  // namespace penstock::info

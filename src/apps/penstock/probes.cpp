@@ -1,0 +1,127 @@
+#include "probes.hpp"
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <sys/resource.h>
+#include <sys/utsname.h>
+#include <thread>
+#include <unistd.h>
+
+#include "host/env.hpp"
+#include "penstock/error.hpp"
+
+namespace penstock::info {
+
+namespace {
+
+constexpr const char* own_program = "/proc/self/exe";
+constexpr std::size_t probe_bytes = 4096;
+
+// A handle from environment, closed with its scope.
+class scoped_handle {
+public:
+    explicit scoped_handle(int fd) : fd_(fd) {}
+    ~scoped_handle() {
+        if (fd_ >= 0) host::linux_environment().close(fd_);
+    }
+    scoped_handle(const scoped_handle&) = delete;
+    scoped_handle& operator=(const scoped_handle&) = delete;
+    [[nodiscard]] int fd() const { return fd_; }
+
+private:
+    int fd_;
+};
+
+std::string text_of(std::int64_t code) { return error_text(code); }
+
+std::uint64_t soft_limit(int which) {
+    rlimit limit{};
+    if (::getrlimit(static_cast<__rlimit_resource>(which), &limit) != 0) return 0;
+    return limit.rlim_cur == RLIM_INFINITY ? host_facts::unlimited : static_cast<std::uint64_t>(limit.rlim_cur);
+}
+
+}  // namespace
+
+finding probe_opening() {
+    finding out{"opening files", false, ""};
+    host::environment& env = host::linux_environment();
+    const scoped_handle found(env.find(-1, own_program));
+    std::string path;
+    int code = found.fd() < 0 ? found.fd() : env.real_path(found.fd(), path);
+    if (code == 0) {
+        const scoped_handle opened(env.open_found(found.fd()));
+        if (opened.fd() < 0) code = opened.fd();
+    }
+    out.works = code == 0;
+    if (!out.works) out.why = "through /proc/self/fd: " + text_of(code) + "; is /proc mounted?";
+    return out;
+}
+
+finding probe_io_uring() {
+    finding out{"io_uring", false, ""};
+    host::environment& env = host::linux_environment();
+    const auto io = env.make_io_engine(true, 4, out.why);
+    if (io == nullptr) return out;
+    const scoped_handle found(env.find(-1, own_program));
+    const scoped_handle file(found.fd() < 0 ? -1 : env.open_found(found.fd()));
+    if (file.fd() < 0) {
+        out.why = "a ring could be made, but no file opened to read with it";
+        return out;
+    }
+    alignas(4096) static std::array<std::byte, probe_bytes> by_ring, by_pread;
+    io->start({file.fd(), by_ring.data(), probe_bytes, 0, 1});
+    io->submit();
+    std::vector<host::read_result> results;
+    for (int round = 0; round < 20 && results.empty(); ++round) io->reap(results, 100'000'000);
+    if (results.empty()) {
+        out.why = "a ring could be made, but a read did not finish within two seconds";
+    } else if (results[0].result < 0) {
+        out.why = "a ring could be made, but a read failed: " + text_of(results[0].result);
+    } else {
+        const std::int64_t got = env.read(file.fd(), by_pread.data(), probe_bytes, 0);
+        out.works = got == results[0].result && std::memcmp(by_ring.data(), by_pread.data(), static_cast<std::size_t>(got)) == 0;
+        if (!out.works) out.why = "a read gave other bytes than pread";
+    }
+    return out;
+}
+
+finding probe_huge_pages() {
+    finding out{"transparent huge pages", false, ""};
+    std::ifstream file("/sys/kernel/mm/transparent_hugepage/enabled");
+    std::string line;
+    if (!std::getline(file, line)) {
+        out.why = "this kernel has none; large caches cost more page faults";
+        return out;
+    }
+    out.works = line.find("[never]") == std::string::npos;
+    out.why = out.works ? line : "switched off (" + line + "); large caches cost more page faults";
+    return out;
+}
+
+finding probe_exact_times() {
+    finding out{"exact file times", false, ""};
+    host::environment& env = host::linux_environment();
+    const scoped_handle here(env.find(-1, "."));
+    host::file_facts facts;
+    const int code = here.fd() < 0 ? here.fd() : env.facts(here.fd(), facts);
+    out.works = code == 0 && facts.exact_times;
+    if (code != 0) out.why = "working directory: " + text_of(code);
+    else if (!out.works)
+        out.why = "the kernel or the file system of the working directory has coarse times; a file changed within the last 20 ms is read anew at the next open";
+    return out;
+}
+
+host_facts read_host_facts() {
+    host_facts out;
+    utsname name{};
+    if (::uname(&name) == 0) out.kernel = std::string(name.sysname) + " " + name.release;
+    out.processors = std::thread::hardware_concurrency();
+    out.memory_bytes = static_cast<std::uint64_t>(::sysconf(_SC_PHYS_PAGES)) * static_cast<std::uint64_t>(::sysconf(_SC_PAGE_SIZE));
+    out.open_files = soft_limit(RLIMIT_NOFILE);
+    out.locked_bytes = soft_limit(RLIMIT_MEMLOCK);
+    return out;
+}
+
+}  // namespace penstock::info

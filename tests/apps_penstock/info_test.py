@@ -1,0 +1,65 @@
+#!/usr/bin/env python3
+"""penstock info: info_test.py PROGRAM."""
+import json
+import pathlib
+import re
+import unittest
+
+from support import FLAGS, InFolder, clean_environment, penstock
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+
+def variables_in_options_header():
+    return set(re.findall(r"PENSTOCK_[A-Z_]+", (ROOT / "include/penstock/options.hpp").read_text())) - {"PENSTOCK_"}
+
+
+class Info(InFolder):
+    def report(self, *flags, **variables):
+        ran = penstock("info", "--json", *FLAGS, *flags, environment=clean_environment(**variables))
+        self.assertEqual((ran.returncode, ran.stderr), (0, b""))
+        return json.loads(ran.stdout)
+
+    def test_every_option_is_there(self):
+        rows = {row["environment"]: row for row in self.report()["options"]}
+        self.assertEqual(set(rows), variables_in_options_header())
+
+    def test_sources_of_values(self):
+        rows = {row["name"]: row for row in self.report("--cache", "64MiB", PENSTOCK_PAGE="4KiB")["options"]}
+        self.assertEqual((rows["cache_bytes"]["value"], rows["cache_bytes"]["source"]), (64 << 20, "command line"))
+        self.assertEqual((rows["page_bytes"]["value"], rows["page_bytes"]["source"]), (4096, "environment"))
+        self.assertEqual((rows["frame_wait_ms"]["value"], rows["frame_wait_ms"]["source"]), (400, "default"))
+        self.assertEqual(rows["staging_bytes"]["source"], "automatic")
+        self.assertGreater(rows["staging_bytes"]["value"], 0)
+
+    def test_what_does_not_work_says_why(self):
+        report = self.report()
+        self.assertGreaterEqual(len(report["works"]), 7)
+        for finding in report["works"]:
+            self.assertTrue(finding["works"] or finding["why"], finding)
+        self.assertTrue(report["gpus"] or report["cuda"]["why_not"])
+
+    def test_a_forced_fall_back_is_named(self):
+        self.assertEqual(self.report(PENSTOCK_IO="pread")["runtime"]["io"], "pread")
+
+    def test_text_names_what_json_names(self):
+        report = self.report()
+        ran = penstock("info", *FLAGS)
+        self.assertEqual((ran.returncode, ran.stderr), (0, b""))
+        text = ran.stdout.decode()
+        for row in report["options"]:
+            self.assertIn(row["environment"], text)
+        for finding in report["works"]:
+            self.assertIn(finding["what"], text)
+
+    def test_a_runtime_that_cannot_be_made_is_reported_and_fails(self):
+        ran = penstock("info", "--json", *FLAGS, "--cache", "8000TiB")
+        self.assertEqual(ran.returncode, 1)
+        report = json.loads(ran.stdout)
+        self.assertFalse(report["runtime"]["made"])
+        self.assertIn("8000 TiB", report["runtime"]["why_not"])
+        self.assert_one_line(ran.stderr, "8000 TiB", "give less")
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2, argv=["info_test.py"])

@@ -1,0 +1,62 @@
+"""What the tests of the program penstock share."""
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+PROGRAM = os.path.abspath(sys.argv.pop(1))
+FLAGS = os.environ.get("PENSTOCK_TEST_FLAGS", "--backend cpu").split()
+# Small, so that the tests also cover what does not fit.
+SMALL = ["--cache", "8MiB", "--page", "64KiB"]
+
+
+def clean_environment(**more):
+    """The environment without any PENSTOCK_* variable but those given."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("PENSTOCK_")}
+    return {**kept, **more}
+
+
+def penstock(*arguments, program=None, environment=None, **more):
+    """Runs the program to its end; standard output and error are caught as bytes unless given in `more`."""
+    more.setdefault("stdout", subprocess.PIPE)
+    more.setdefault("stderr", subprocess.PIPE)
+    return subprocess.run([program or PROGRAM, *map(str, arguments)], env=environment or clean_environment(), check=False,
+                          stdin=subprocess.DEVNULL, timeout=250, **more)
+
+
+def pattern(size, seed=1):
+    """Bytes that repeat only after a long time, so that a page in the wrong place is noticed."""
+    block, state = bytearray(), seed
+    for _ in range(min(size, 1 << 20) // 8 + 1):
+        state = (state * 6364136223846793005 + 1442695040888963407) & 0xFFFFFFFFFFFFFFFF
+        block += state.to_bytes(8, "little")
+    parts, made, number = [], 0, 0
+    while made < size:
+        part = number.to_bytes(8, "little") + bytes(block)
+        parts.append(part)
+        made += len(part)
+        number += 1
+    return b"".join(parts)[:size]
+
+
+class InFolder(unittest.TestCase):
+    """A test with a folder of its own, which goes away with it."""
+
+    def setUp(self):
+        holder = tempfile.TemporaryDirectory()
+        self.addCleanup(holder.cleanup)
+        self.folder = pathlib.Path(holder.name)
+
+    def make(self, name, content=b""):
+        path = self.folder / name
+        path.write_bytes(content)
+        return path
+
+    def assert_one_line(self, text, *parts):
+        """Exactly one line on standard error, with all these parts in it."""
+        lines = text.decode().splitlines()
+        self.assertEqual(len(lines), 1, text)
+        for part in parts:
+            self.assertIn(part, lines[0])
