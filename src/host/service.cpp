@@ -141,6 +141,8 @@ void service::serve_read(const ring_request& request, std::uint64_t ticket) {
     const std::uint32_t slot = static_cast<std::uint32_t>(ticket) & (ring_.slots - 1);
     const std::uint64_t page_bytes = std::uint64_t{1} << settings_.page_shift;
     flight& f = flights_[slot];
+    // An honest device uses a slot again only after its answer was read. A second read here would mix with the first.
+    if (f.file != nullptr) return refuse(ticket, -EBUSY);
     std::uint64_t size_bytes = 0;
     if (const int code = files_.handle_of(request.file_slot, request.generation, f.file, size_bytes); code != 0)
         return code == -EBADF ? refuse(ticket, code) : answer(ticket, code);

@@ -16,22 +16,10 @@
 #include <cstdint>
 
 #include "penstock/engine/load.hpp"
+#include "penstock/engine/lost_open.hpp"
 #include "penstock/engine/name_table.hpp"
 
 namespace penstock::engine {
-
-// What the host answered to an open request.
-struct open_answer {
-    std::int64_t result;
-    std::uint32_t file_slot;
-    std::uint32_t generation;
-    std::uint64_t size_bytes;
-    std::uint64_t table;
-    std::uint32_t path_extent;  // where the name may be stored, + 1; 0: no room, the name is not remembered
-    bool two_level;
-    std::uint64_t inode;
-    std::int64_t modified_ns;
-};
 
 // Leader only. Sends the name to the host. `old_path` is the extent of the path arena that the name slot held before.
 template <typename Group>
@@ -54,16 +42,7 @@ PENSTOCK_HD inline std::int64_t ask_to_open(const Group& g, const cache_view& c,
         orphan_slot(c, at);
         return code;
     }
-    const ring_reply& reply = r.replies[slot];
-    out.result = reply.result;
-    out.file_slot = static_cast<std::uint32_t>(reply.words[reply_slot_and_generation]);
-    out.generation = static_cast<std::uint32_t>(reply.words[reply_slot_and_generation] >> 32);
-    out.size_bytes = reply.words[reply_size_bytes];
-    out.table = reply.words[reply_table];
-    out.path_extent = static_cast<std::uint32_t>(reply.words[reply_path_and_flags]);
-    out.two_level = (reply.words[reply_path_and_flags] >> 32) != 0;
-    out.inode = reply.words[reply_inode];
-    out.modified_ns = static_cast<std::int64_t>(reply.words[reply_modified_ns]);
+    out = answer_of(r.replies[slot]);
     recycle_slot(c, at);
     return 0;
 }
@@ -81,15 +60,11 @@ PENSTOCK_HD inline std::int64_t attach_file(const Group& g, const cache_view& c,
             if (!same) return -EAGAIN;
             if (try_reopen(word, answer.generation)) return 0;
         } else if (file_state(seen) == file_vacant) {
-            // Vacant with the same generation: it was filled, closed and taken down since the host answered.
-            if (same) return -EAGAIN;
+            // Vacant with this generation or a later one: since the host answered, the slot was filled, closed and taken
+            // down, maybe more than once. Filling it now would bring a file back whose table is another's by now.
+            if (!is_later_generation(answer.generation, file_generation(seen))) return -EAGAIN;
             if (begin_fill(word, seen, answer.generation)) {
-                if (answer.two_level)
-                    for (std::uint64_t i = 0; i < directory_entries(c, answer.size_bytes); ++i)
-                        atomic_store<order::relaxed>(&c.words[answer.table + i], page_word{0});
-                file_record& record = c.file_records[answer.file_slot];
-                record = {answer.size_bytes, pages_of(c, answer.size_bytes), answer.table, answer.inode, 0,
-                          answer.modified_ns, answer.generation, answer.two_level ? 1u : 0u, 0};
+                fill_record(c, answer);
                 end_fill(word, answer.generation);
                 return 0;
             }

@@ -6,14 +6,16 @@
 //        31..0   references  live only: 0 means closed, the pages stay
 //
 //   step           from            to              order     who
-//   begin_fill     vacant or old   busy, new gen   acquire   the opener to whom the host gave (slot, generation)
+//   begin_fill     vacant          busy, new gen   acquire   the opener to whom the host gave (slot, generation), if that
+//                                                            is later than the word's
 //   end_fill       busy            live, 1 ref     release   the same, after it wrote the file record
 //   try_reference  live, refs >= 1 refs + 1        acquire   an opener that found the name: no host call
 //   try_reopen     live, refs >= 0 refs + 1        acquire   an opener whom the host just told that the file is unchanged
 //   try_release    live, refs >= 1 refs - 1        release   close
 //   begin_retire   live, refs == 0 busy            acquire   a group that needs the slot or its table
-//   end_retire     busy            vacant          release   the same, after the host took the slot back
+//   end_retire     busy            vacant          release   the same, before the host hears of it and gives it out again
 //   undo_retire    busy            live, 0 refs    release   the same, when a page is still pinned
+//   end_adopt      busy            live, 0 refs    release   after begin_fill, for a file that nobody waits for any more
 //
 // Invariants: (1) the file record changes only while the word is busy; (2) each life of a slot
 // has the next generation (modulo 2048);
@@ -42,6 +44,11 @@ constexpr PENSTOCK_HD file_word make_file_word(file_word state, std::uint32_t ge
 constexpr PENSTOCK_HD file_word file_state(file_word w) { return w & file_state_mask; }
 constexpr PENSTOCK_HD std::uint32_t file_generation(file_word w) {
     return static_cast<std::uint32_t>(w >> 32) & file_generation_mask;
+}
+// Generations go round, so "later" means by less than half the way.
+constexpr PENSTOCK_HD bool is_later_generation(std::uint32_t generation, std::uint32_t than) {
+    const std::uint32_t ahead = (generation - than) & file_generation_mask;
+    return ahead != 0 && ahead <= file_generation_mask / 2;
 }
 constexpr PENSTOCK_HD std::uint32_t references_of(file_word w) { return static_cast<std::uint32_t>(w); }
 constexpr PENSTOCK_HD bool is_closed(file_word w) { return file_state(w) == file_live && references_of(w) == 0; }
@@ -97,6 +104,10 @@ PENSTOCK_HD PENSTOCK_INLINE void end_retire(file_word* word, std::uint32_t gener
     atomic_store<order::release>(word, make_file_word(file_vacant, generation, 0));
 }
 PENSTOCK_HD PENSTOCK_INLINE void undo_retire(file_word* word, std::uint32_t generation) {
+    atomic_store<order::release>(word, make_file_word(file_live, generation, 0));
+}
+
+PENSTOCK_HD PENSTOCK_INLINE void end_adopt(file_word* word, std::uint32_t generation) {
     atomic_store<order::release>(word, make_file_word(file_live, generation, 0));
 }
 

@@ -15,6 +15,7 @@
 //      with each other).
 //  (2) Ticket t is claimed only after free_ticket[s] = t, that is after the slot's last owner is done with it, or gave up
 //      on it and the service thread has answered all the same. So nobody writes a staging area that another one reads.
+//      The next owner of such a slot settles what the unread answer gave away (engine/lost_open.hpp).
 //  (3) A group that holds a slot never waits for another slot: claims beyond the first do not block. So a full ring
 //      drains.
 //  (4) A claim that does not succeed changes nothing, so that a group can give up: a ticket taken by fetch-and-add could
@@ -34,6 +35,7 @@
 #include "penstock/base/atomic.hpp"
 #include "penstock/engine/counters.hpp"
 #include "penstock/engine/layout.hpp"
+#include "penstock/engine/lost_open.hpp"
 
 namespace penstock::engine {
 
@@ -57,8 +59,8 @@ PENSTOCK_HD PENSTOCK_INLINE bool claimable(const ring_view& r, std::uint64_t fre
            atomic_load<order::acquire, scope::system>(&r.replies[slot_of(r, t)].completed) == t - r.slots + 1;
 }
 
-// Leader only. One attempt; false if the ring is full.
-PENSTOCK_HD inline bool try_claim_slot(const ring_view& r, std::uint64_t& ticket) {
+// Leader only. One attempt; false if the ring is full. `given_up`: the slot's last owner did not wait for its answer.
+PENSTOCK_HD inline bool try_claim_slot(const ring_view& r, std::uint64_t& ticket, bool& given_up) {
     for (;;) {
         const std::uint64_t t = atomic_load<order::relaxed>(r.tail);
         const std::uint64_t mark = atomic_load<order::acquire>(&r.free_ticket[slot_of(r, t)]);
@@ -70,6 +72,7 @@ PENSTOCK_HD inline bool try_claim_slot(const ring_view& r, std::uint64_t& ticket
         // Relaxed is enough: exclusiveness comes from the exchange, order from the acquire of free_ticket above.
         if (atomic_compare_swap<order::relaxed>(r.tail, t, t + 1)) {
             ticket = t;
+            given_up = (mark & orphan_bit) != 0;
             return true;
         }
     }
@@ -122,17 +125,26 @@ private:
     std::uint64_t start_ns_, limit_ns_, beat_ns_, beat_ = 0;
 };
 
+// Leader only: one attempt at the ring that `out` names.
+PENSTOCK_HD inline bool try_take_slot(const cache_view& c, ring_ticket& out) {
+    const ring_view& r = c.rings[out.ring];
+    bool given_up = false;
+    if (!try_claim_slot(r, out.ticket, given_up)) return false;
+    if (given_up) adopt_lost_open(c, r.requests[slot_of(r, out.ticket)], r.replies[slot_of(r, out.ticket)]);
+    return true;
+}
+
 // Leader only: claims a slot, waiting for one if `may_wait`. 0, or -EAGAIN, or why the wait ended.
 template <typename Group>
 PENSTOCK_HD inline std::int64_t claim_slot(const Group& g, const cache_view& c, bool may_wait, ring_ticket& out) {
     out.ring = static_cast<std::uint32_t>(mix64(g.home()) % c.ring_count);
-    if (try_claim_slot(c.rings[out.ring], out.ticket)) return 0;
+    if (try_take_slot(c, out)) return 0;
     if (!may_wait) return -EAGAIN;
     count(g, c, count_ring_waits);
     patience waiting(g, c.request_wait_ns);
     for (std::uint32_t round = 0;; ++round) {
         g.pause(round);
-        if (try_claim_slot(c.rings[out.ring], out.ticket)) return 0;
+        if (try_take_slot(c, out)) return 0;
         if (round % 16 == 15) {
             const std::int64_t code = waiting.check(g, c);
             if (code != 0) return code == -ETIME ? -EAGAIN : code;

@@ -1,0 +1,65 @@
+// Filling in a file slot from the host's answer to an open, and what becomes of an answer that nobody waited for.
+//
+// A group that gives up on an open (time-out, interrupt) orphans its ring slot. The host answers all the same: it has
+// given a file slot and a table to that file, and counts on the device to take them down some day. So the next owner of
+// the ring slot, who alone may read the old answer, enters that file as closed; then it is taken down when its slot or
+// table is needed, like any closed file.
+#pragma once
+
+#include <cstdint>
+
+#include "penstock/engine/layout.hpp"
+
+namespace penstock::engine {
+
+// What the host answered to an open request.
+struct open_answer {
+    std::int64_t result;
+    std::uint32_t file_slot;
+    std::uint32_t generation;
+    std::uint64_t size_bytes;
+    std::uint64_t table;
+    std::uint32_t path_extent;  // where the name may be stored, + 1; 0: no room, the name is not remembered
+    bool two_level;
+    std::uint64_t inode;
+    std::int64_t modified_ns;
+};
+
+PENSTOCK_HD inline open_answer answer_of(const ring_reply& reply) {
+    open_answer out{};
+    out.result = reply.result;
+    out.file_slot = static_cast<std::uint32_t>(reply.words[reply_slot_and_generation]);
+    out.generation = static_cast<std::uint32_t>(reply.words[reply_slot_and_generation] >> 32);
+    out.size_bytes = reply.words[reply_size_bytes];
+    out.table = reply.words[reply_table];
+    out.path_extent = static_cast<std::uint32_t>(reply.words[reply_path_and_flags]);
+    out.two_level = (reply.words[reply_path_and_flags] >> 32) != 0;
+    out.inode = reply.words[reply_inode];
+    out.modified_ns = static_cast<std::int64_t>(reply.words[reply_modified_ns]);
+    return out;
+}
+
+// Leader only, between begin_fill and the word that makes the file live.
+PENSTOCK_HD inline void fill_record(const cache_view& c, const open_answer& answer) {
+    if (answer.two_level)
+        for (std::uint64_t i = 0; i < directory_entries(c, answer.size_bytes); ++i)
+            atomic_store<order::relaxed>(&c.words[answer.table + i], page_word{0});
+    c.file_records[answer.file_slot] = {answer.size_bytes, pages_of(c, answer.size_bytes), answer.table, answer.inode, 0,
+                                        answer.modified_ns, answer.generation, answer.two_level ? 1u : 0u, 0};
+}
+
+// Leader only; the ring slot is ours, was given up by its last owner, and has been answered.
+PENSTOCK_HD PENSTOCK_NOINLINE inline void adopt_lost_open(const cache_view& c, const ring_request& request,
+                                                           const ring_reply& reply) {
+    if (request.operation != op::open || reply.result != 0) return;
+    const open_answer answer = answer_of(reply);
+    file_word* const word = &c.file_words[answer.file_slot];
+    const file_word seen = look(word);
+    // Live: somebody opened the same file since. Busy: somebody is at it. Not later: it came and went meanwhile.
+    if (file_state(seen) != file_vacant || !is_later_generation(answer.generation, file_generation(seen))) return;
+    if (!begin_fill(word, seen, answer.generation)) return;
+    fill_record(c, answer);
+    end_adopt(word, answer.generation);
+}
+
+}  // namespace penstock::engine

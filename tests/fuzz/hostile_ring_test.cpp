@@ -1,0 +1,145 @@
+// Attacks on the ring that a fuzzer would have to be lucky to find, one a test.
+#include <gtest/gtest.h>
+
+#include "fuzz/ring_fuzz.hpp"
+#include "fuzz/ring_harness.hpp"
+
+namespace penstock::fuzz {
+
+namespace {
+
+ring_request read_of(std::uint32_t slot, std::uint32_t generation, std::uint64_t offset, std::uint32_t bytes) {
+    ring_request request{};
+    request.operation = op::read;
+    request.file_slot = slot;
+    request.generation = generation;
+    request.offset = offset;
+    request.bytes = bytes;
+    return request;
+}
+
+void await_stalled(const ring_harness& ring, int count) {
+    while (ring.disk.stalled() < count) std::this_thread::yield();
+}
+
+}  // namespace
+
+// A second request is published in a slot whose read is still under way. Mixing up the two would read into the slot by
+// the wrong length, or go on with a read whose file is closed.
+TEST(hostile_ring, a_slot_is_used_again_while_its_read_is_under_way) {
+    fault::fault_plan plan;
+    plan.longest_read = 100;
+    for (int round = 0; round < 20; ++round) {
+        ring_harness ring(fuzz_root(), plan);
+        std::uint32_t slot = 0, generation = 0;
+        ASSERT_EQ(ring.open("a", slot, generation), 0);
+        ring.restore_guards();
+        ring.disk.stall(fault::call_read);
+        const std::uint64_t first = ring.post(read_of(slot, generation, 0, 512));
+        await_stalled(ring, 1);
+        for (std::uint32_t i = 1; i < ring_harness::slots; ++i) ring.post({});
+        // Only now the slots have come round; the service sees a second read for the first slot.
+        const std::uint64_t second = ring.post(read_of(slot, generation, 512, static_cast<std::uint32_t>(1 + round * 25)));
+        ASSERT_TRUE(ring.await(second)) << "refused at once, while the first is under way";
+        EXPECT_LT(ring.reply(second).result, 0);
+        ring.disk.release();
+        ASSERT_TRUE(ring.await(first));
+        EXPECT_EQ(ring.reply(first).result, 512);
+        EXPECT_TRUE(ring.guards_hold(first, 512));
+        EXPECT_TRUE(ring.service->alive());
+        const std::uint64_t third = ring.post({0, op::ping, 0, 0, 0, 0, 0, {}});
+        EXPECT_TRUE(ring.await(third));
+    }
+}
+
+TEST(hostile_ring, a_file_taken_down_under_a_read_stays_open_for_it) {
+    ring_harness ring(fuzz_root());
+    std::uint32_t slot = 0, generation = 0;
+    ASSERT_EQ(ring.open("a", slot, generation), 0);
+    ring.disk.stall(fault::call_read);
+    const std::uint64_t first = ring.post(read_of(slot, generation, 512, 512));
+    await_stalled(ring, 1);
+    ring_request retire{};
+    retire.operation = op::retire;
+    retire.file_slot = slot;
+    retire.generation = generation;
+    const std::uint64_t second = ring.post(retire);
+    ASSERT_TRUE(ring.await(second));
+    EXPECT_EQ(ring.reply(second).result, 0);
+    ring.disk.release();
+    ASSERT_TRUE(ring.await(first));
+    EXPECT_EQ(ring.reply(first).result, 512);
+    EXPECT_EQ(static_cast<std::uint8_t>(ring.staging(first)[0]), static_cast<std::uint8_t>(512 * 7 + 'a'));
+    const std::uint64_t third = ring.post(read_of(slot, generation, 0, 512));
+    ASSERT_TRUE(ring.await(third));
+    EXPECT_EQ(ring.reply(third).result, -EBADF);
+    const std::uint64_t fourth = ring.post(retire);
+    ASSERT_TRUE(ring.await(fourth));
+    EXPECT_EQ(ring.reply(fourth).result, -EBADF);
+}
+
+TEST(hostile_ring, reads_that_are_not_pages_are_refused) {
+    ring_harness ring(fuzz_root());
+    std::uint32_t slot = 0, generation = 0;
+    ASSERT_EQ(ring.open("a", slot, generation), 0);
+    ring.restore_guards();
+    const ring_request wrong[] = {read_of(slot, generation, 0, 0),          read_of(slot, generation, 0, 513),
+                                  read_of(slot, generation, 1, 16),         read_of(slot, generation, 1024, 277),
+                                  read_of(slot, generation, 1536, 1),       read_of(slot, generation, 0, 0xffffffff),
+                                  read_of(slot, generation, ~0ull << 9, 1), read_of(slot, generation, 512ull << 40, 1)};
+    for (const ring_request& one : wrong) {
+        const std::uint64_t ticket = ring.post(one);
+        ASSERT_TRUE(ring.await(ticket));
+        EXPECT_EQ(ring.reply(ticket).result, -EINVAL) << one.offset << " " << one.bytes;
+        EXPECT_TRUE(ring.guards_hold(ticket, 0));
+    }
+    for (const ring_request& one : {read_of(slot, generation + 1, 0, 1), read_of(slot + 1, generation, 0, 1), read_of(0xffffffff, generation, 0, 1)}) {
+        const std::uint64_t ticket = ring.post(one);
+        ASSERT_TRUE(ring.await(ticket));
+        EXPECT_EQ(ring.reply(ticket).result, -EBADF);
+    }
+    EXPECT_EQ(ring.service->counters().bad_requests.load(), std::size(wrong) + 3);
+    const std::uint64_t last = ring.post(read_of(slot, generation, 1024, 276));
+    ASSERT_TRUE(ring.await(last));
+    EXPECT_EQ(ring.reply(last).result, 276);
+}
+
+// The longest name ends where the slot's area ends; one byte more is refused. The area of the last slot ends at memory
+// that may not be touched.
+TEST(hostile_ring, names_stay_inside_their_slot) {
+    ring_harness ring(fuzz_root());
+    for (std::uint32_t i = 0; i < ring_harness::slots; ++i) {
+        for (const std::uint32_t bytes : {4095u, 4096u, 0u, 0x80000000u, 0xffffffffu}) {
+            while (ring.next % ring_harness::slots != i) ASSERT_TRUE(ring.await(ring.post({0, op::ping, 0, 0, 0, 0, 0, {}})));
+            std::memset(ring.staging(ring.next), 'x', ring_harness::stride);
+            ring_request request{};
+            request.operation = op::open;
+            request.bytes = bytes;
+            const std::uint64_t ticket = ring.post(request);
+            ASSERT_TRUE(ring.await(ticket));
+            EXPECT_EQ(ring.reply(ticket).result, bytes == 4095 ? -ENAMETOOLONG : -EINVAL) << bytes;
+        }
+    }
+}
+
+TEST(hostile_ring, extents_that_were_never_given_are_not_taken_back) {
+    ring_harness ring(fuzz_root());
+    for (const std::uint64_t extent : {std::uint64_t{1}, std::uint64_t{200}, std::uint64_t{257}, ~std::uint64_t{0}}) {
+        for (const std::uint64_t units : {std::uint64_t{0}, std::uint64_t{1}, std::uint64_t{300}, ~std::uint64_t{0}}) {
+            std::memcpy(ring.staging(ring.next), "a", 1);
+            ring_request request{};
+            request.operation = op::open;
+            request.bytes = 1;
+            request.offset = extent;
+            request.argument = units;
+            const std::uint64_t ticket = ring.post(request);
+            ASSERT_TRUE(ring.await(ticket));
+            EXPECT_EQ(ring.reply(ticket).result, 0);
+            const auto given = static_cast<std::uint32_t>(ring.reply(ticket).words[engine::reply_path_and_flags]);
+            EXPECT_LE(given, 256u);
+        }
+    }
+    EXPECT_EQ(ring.files->live_files(), 1u);
+}
+
+}  // namespace penstock::fuzz

@@ -1,0 +1,197 @@
+#include "fuzz/ring_fuzz.hpp"
+
+#include <filesystem>
+#include <fstream>
+
+#include "fuzz/ring_harness.hpp"
+
+namespace penstock::fuzz {
+
+namespace {
+
+constexpr std::uint64_t size_of_a = 1300, size_of_b = 512;
+
+std::uint8_t byte_of(char letter, std::uint64_t i) { return static_cast<std::uint8_t>(i * 7 + static_cast<unsigned char>(letter)); }
+
+// Hands out the input's bytes, then zeros.
+class input {
+public:
+    input(const std::uint8_t* data, std::size_t size) : at_(data), end_(data + size) {}
+    [[nodiscard]] bool empty() const { return at_ == end_; }
+    std::uint8_t byte() { return empty() ? std::uint8_t{0} : *at_++; }
+    std::uint64_t word() {
+        std::uint64_t out = 0;
+        for (int i = 0; i < 8; ++i) out = out << 8 | byte();
+        return out;
+    }
+    // A number that is often near a border.
+    std::uint64_t number() {
+        constexpr std::uint64_t borders[] = {0, 1, 511, 512, 513, 1024, 1300, 4095, 4096, 4097, 0x7fffffff, 0x80000000,
+                                             0xffffffff, 0x100000000, 0x7fffffffffffffff, 0xffffffffffffffff};
+        const std::uint8_t kind = byte();
+        if (kind < 128) return borders[kind % 16];
+        if (kind < 224) return byte();
+        return word();
+    }
+
+private:
+    const std::uint8_t* at_;
+    const std::uint8_t* end_;
+};
+
+class session {
+public:
+    session(const std::string& root, input& in) : in_(in), ring_(root, plan_of(in.byte())) {}
+
+    std::string run() {
+        for (int step = 0; step < 200 && !in_.empty() && wrong_.empty(); ++step) {
+            const std::uint8_t kind = in_.byte();
+            if (kind % 8 == 0) open_some(kind);
+            else if (kind % 8 == 1) publish_nonsense();
+            else hostile(kind);
+        }
+        if (wrong_.empty()) honest();
+        return wrong_;
+    }
+
+private:
+    static fault::fault_plan plan_of(std::uint8_t bits) {
+        fault::fault_plan plan;
+        if ((bits & 1) != 0) plan.longest_read = 100;
+        if ((bits & 2) != 0) plan.shuffle = true;
+        if ((bits & 4) != 0) plan.read_delay_ns = 50'000;
+        return plan;
+    }
+
+    // Names that are honest, hostile or garbage.
+    void open_some(std::uint8_t kind) {
+        constexpr const char* names[] = {"a", "b", "./a", "../../../../../../etc/passwd", "/proc/self/mem", ".", "a/", "absent"};
+        std::string name = names[(kind >> 3) % 8];
+        if (kind >= 192) {
+            name.clear();
+            for (int i = in_.byte(); i > 0; --i) name += static_cast<char>(in_.byte());
+        }
+        if (name.empty()) return;
+        std::uint32_t slot = 0, generation = 0;
+        const std::uint64_t ticket = ring_.next;
+        const std::int64_t code = ring_.open(name, slot, generation);
+        if (!ring_.answered(ticket)) return complain("an open was not answered");
+        if (code == 0 && (name[0] == '/' || name[0] == '.') && name != "./a" && name.find("/a") == std::string::npos)
+            complain("opened " + name);
+        if (code == 0) {
+            slot_ = slot;
+            generation_ = generation;
+        }
+        ring_.restore_guards();
+    }
+
+    // The word of the next slot takes values that announce nothing; the service must not move.
+    void publish_nonsense() {
+        const std::uint64_t value = in_.word();
+        if (value == ring_.next + 1) return;
+        ring_.publish(value);
+        std::this_thread::yield();
+        if (ring_.answered(ring_.next)) complain("answered a request that was never published");
+    }
+
+    void hostile(std::uint8_t kind) {
+        ring_request request{};
+        request.operation = static_cast<op>(in_.byte() % 8 < 7 ? in_.byte() % 6 : in_.number());
+        request.bytes = static_cast<std::uint32_t>(in_.number());
+        request.file_slot = (kind & 16) != 0 ? slot_ : static_cast<std::uint32_t>(in_.number());
+        request.generation = (kind & 32) != 0 ? generation_ : static_cast<std::uint32_t>(in_.number());
+        request.offset = in_.number();
+        request.argument = in_.number();
+        const std::uint64_t ticket = ring_.next;
+        if (request.operation == op::open) {
+            const std::uint64_t seed = in_.word();
+            for (std::uint32_t i = 0; i < ring_harness::stride; ++i) ring_.staging(ticket)[i] = static_cast<std::byte>(mix64(seed + i));
+        }
+        ring_.post(request);
+        if (!ring_.await(ticket)) return complain("operation " + std::to_string(static_cast<std::uint32_t>(request.operation)) + " was not answered");
+        if (request.operation == op::open) return ring_.restore_guards();
+        judge(request, ticket);
+    }
+
+    void judge(const ring_request& request, std::uint64_t ticket) {
+        const std::int64_t result = ring_.reply(ticket).result;
+        const bool reads = request.operation == op::read;
+        if (!ring_.guards_hold(ticket, reads && result > 0 ? static_cast<std::uint32_t>(result) : 0))
+            complain("wrote to the staging area where it should not");
+        if (reads && result > 0) {
+            const auto* got = reinterpret_cast<const std::uint8_t*>(ring_.staging(ticket));
+            if (result > static_cast<std::int64_t>(request.bytes) || request.offset % ring_harness::page_bytes != 0)
+                complain("a read answered more than was asked for");
+            else if (got[0] != byte_of('a', request.offset) && got[0] != byte_of('b', request.offset))
+                complain("a read delivered bytes of no file");
+        }
+        const bool known = request.operation >= op::open && request.operation <= op::ping;
+        if (!known && result != -EINVAL) complain("an unknown operation was answered with " + std::to_string(result));
+        if (request.operation == op::leaf && result == 0 && ring_.reply(ticket).words[0] + 64 > ring_harness::word_count)
+            complain("a leaf outside the arena");
+        ring_.restore_guards();
+    }
+
+    // After all that, an honest group is served as ever.
+    void honest() {
+        ring_request ping{};
+        ping.operation = op::ping;
+        const std::uint64_t ticket = ring_.post(ping);
+        if (!ring_.await(ticket) || ring_.reply(ticket).result != 0) return complain("no answer to a ping");
+        std::uint32_t slot = 0, generation = 0;
+        const std::int64_t code = ring_.open("b", slot, generation);
+        // The hostile device may hold every slot or the whole arena; it only hurts itself.
+        if (code == -ENFILE || code == -ENOMEM) return;
+        if (code != 0) return complain("an honest open got " + std::to_string(code));
+        ring_.restore_guards();
+        ring_request read{};
+        read.operation = op::read;
+        read.file_slot = slot;
+        read.generation = generation;
+        read.bytes = size_of_b;
+        const std::uint64_t second = ring_.post(read);
+        if (!ring_.await(second) || ring_.reply(second).result != size_of_b) return complain("an honest read failed");
+        for (std::uint64_t i = 0; i < size_of_b; ++i)
+            if (static_cast<std::uint8_t>(ring_.staging(second)[i]) != byte_of('b', i)) return complain("an honest read got wrong bytes");
+    }
+
+    void complain(const std::string& what) {
+        if (wrong_.empty()) wrong_ = what;
+    }
+
+    input& in_;
+    ring_harness ring_;
+    std::uint32_t slot_ = 0, generation_ = 1;
+    std::string wrong_;
+};
+
+struct folder {
+    std::string path = (std::filesystem::temp_directory_path() / "penstock-fuzz-XXXXXX").string();
+    folder() {
+        if (::mkdtemp(path.data()) == nullptr) std::abort();
+        write("a", size_of_a);
+        write("b", size_of_b);
+    }
+    ~folder() {
+        std::error_code ignored;
+        std::filesystem::remove_all(path, ignored);
+    }
+    void write(const std::string& name, std::uint64_t bytes) const {
+        std::ofstream out(path + "/" + name, std::ios::binary);
+        for (std::uint64_t i = 0; i < bytes; ++i) out.put(static_cast<char>(byte_of(name[0], i)));
+    }
+};
+
+}  // namespace
+
+std::string fuzz_ring(const std::string& root, const std::uint8_t* data, std::size_t size) {
+    input in(data, size);
+    return session(root, in).run();
+}
+
+const std::string& fuzz_root() {
+    static const folder place;
+    return place.path;
+}
+
+}  // namespace penstock::fuzz
