@@ -31,34 +31,36 @@ status whole_number(const char* flag, const std::string& text, Integer& out) {
 // Shared by the runtime's threads until the runtime stands, and for its whole life after.
 struct held_log {
     std::mutex mutex;
-    bool held = true;
-    bool quiet = false;
+    bool held = true;  // guarded by mutex, as are the lines
     std::vector<std::string> lines;
 
     void take(const std::string& line) {
         std::lock_guard lock(mutex);
         if (held) lines.push_back(line);
-        else if (!quiet) say(line);
+        else say(line);
     }
-    void release() {
+    std::vector<std::string> release() {
         std::lock_guard lock(mutex);
         held = false;
-        if (!quiet)
-            for (const std::string& line : lines) say(line);
-        lines.clear();
+        return std::move(lines);
     }
 };
 
 }  // namespace
 
+void add_value(CLI::App& app, const std::string& flag, std::string& out, const std::string& about, const char* form) {
+    app.add_option(flag, out, about)->option_text(form)->check([](const std::string& given) {
+        return given.empty() ? std::string("'' is no value; give one") : std::string();
+    });
+}
+
 void add_common_flags(CLI::App& app, common_flags& flags) {
     app.set_version_flag("--version", std::string("penstock ") + version());
-    app.add_option("--backend", flags.backend, "Where kernels run: gpu, cpu, or auto (gpu if there is one). PENSTOCK_BACKEND")
-        ->option_text("WHERE");
-    app.add_option("--device", flags.device, "Number of the GPU. PENSTOCK_DEVICE")->option_text("N");
-    app.add_option("--cache", flags.cache, "Size of the page cache, such as 8GiB. PENSTOCK_CACHE")->option_text("SIZE");
-    app.add_option("--page", flags.page, "Size of a page: a power of two, 512 to 2MiB. PENSTOCK_PAGE")->option_text("SIZE");
-    app.add_option("--workers", flags.workers, "Threads that run kernels on the cpu back end. PENSTOCK_WORKERS")->option_text("N");
+    add_value(app, "--backend", flags.backend, "Where kernels run: gpu, cpu, or auto (gpu if there is one). PENSTOCK_BACKEND", "WHERE");
+    add_value(app, "--device", flags.device, "Number of the GPU. PENSTOCK_DEVICE", "N");
+    add_value(app, "--cache", flags.cache, "Size of the page cache, such as 8GiB. PENSTOCK_CACHE", "SIZE");
+    add_value(app, "--page", flags.page, "Size of a page: a power of two, 512 to 2MiB. PENSTOCK_PAGE", "SIZE");
+    add_value(app, "--workers", flags.workers, "Threads that run kernels on the cpu back end. PENSTOCK_WORKERS", "N");
     app.add_flag("--json", flags.json, "Print exactly one JSON object on standard output");
     app.add_flag("--quiet", flags.quiet, "Print no summary and no notes; errors and warnings still appear");
 }
@@ -88,12 +90,19 @@ status settle_options(const common_flags& flags, options& out) {
     return out.check();
 }
 
-status create_runtime(options settings, bool quiet, std::unique_ptr<runtime>& out) {
+status create_runtime(options settings, std::vector<std::string>& notes, std::unique_ptr<runtime>& out) {
     const auto log = std::make_shared<held_log>();
-    log->quiet = quiet;
     settings.log = [log](const std::string& line) { log->take(line); };
     if (status s = runtime::create(settings, out); !s) return s;
-    log->release();
+    notes = log->release();
+    return {};
+}
+
+status create_runtime(options settings, bool quiet, std::unique_ptr<runtime>& out) {
+    std::vector<std::string> notes;
+    if (status s = create_runtime(std::move(settings), notes, out); !s) return s;
+    if (!quiet)
+        for (const std::string& note : notes) say(note);
     return {};
 }
 

@@ -56,14 +56,14 @@ status output_file::open(const std::string& path) {
         fd_ = STDOUT_FILENO;
         return {};
     }
-    if (const int code = follow_links(target_); code != 0) return failed(code, "give another name");
     struct stat there {};
-    const bool exists = ::stat(target_.c_str(), &there) == 0;
+    const bool exists = ::stat(path.c_str(), &there) == 0;
     if (exists && S_ISDIR(there.st_mode)) return failed(-EISDIR, "give the name of a file");
     if (exists && !S_ISREG(there.st_mode)) {
-        fd_ = ::open(target_.c_str(), O_WRONLY | O_CLOEXEC | O_NOCTTY);
+        fd_ = ::open(path.c_str(), O_WRONLY | O_CLOEXEC | O_NOCTTY);
         return fd_ >= 0 ? status{} : failed(-errno, "give another name");
     }
+    if (const int code = follow_links(target_); code != 0) return failed(code, "give another name");
     if (exists && ::faccessat(AT_FDCWD, target_.c_str(), W_OK, AT_EACCESS) != 0)
         return failed(-errno, "give another name or change its permissions");
     replaces_ = true;

@@ -27,7 +27,7 @@ status read_whole(const std::string& path, std::string& out) {
     return {-code, "dictionary " + apps::shown(path) + ": " + error_text(-code) + "; give a readable file with one word per line"};
 }
 
-std::string place(const std::string& path, std::size_t line) { return apps::shown(path) + ":" + std::to_string(line); }
+std::string place(const std::string& path, std::size_t line) { return path + ":" + std::to_string(line); }
 
 std::string shortened(const std::string& word) {
     return word.size() <= 40 ? word : word.substr(0, 40) + "...";

@@ -92,6 +92,7 @@ std::string json_of(const session& s) {
 }
 
 void say_summary(const session& s) {
+    for (const std::string& note : s.notes) apps::say(note);
     const method_run& run = s.runs.back();
     std::string text = apps::with_commas(s.files.files.size()) + " files (" + apps::with_commas(run.found.binary_files) +
                        " binary), " + apps::with_commas(s.total_bytes) + " bytes, " + apps::with_commas(s.words.words.size()) +

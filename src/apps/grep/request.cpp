@@ -45,16 +45,17 @@ std::optional<int> read_request(int argc, char** argv, request& out) {
     CLI::App app(about, "penstock-grep");
     app.footer(details);
     std::string record_bytes, piece_bytes;
-    app.add_option("--dict", out.dictionary, "File with the words to count, one per line")->required()->option_text("WORDS");
-    app.add_option("--out", out.out, "Write the lines to this file instead of standard output")->option_text("FILE");
+    apps::add_value(app, "--dict", out.dictionary, "File with the words to count, one per line", "WORDS");
+    app.get_option("--dict")->required();
+    apps::add_value(app, "--out", out.out, "Write the lines to this file instead of standard output", "FILE");
     app.add_option("PATH", out.paths, "Files and directories to search")->required();
-    app.add_option("--method", out.method, "penstock, or a baseline: cpu (all cores, plain reads), cuda (GPU, host reads)")
-        ->option_text("NAME");
+    apps::add_value(app, "--method", out.method, "penstock, or a baseline: cpu (all cores, plain reads), cuda (GPU, host reads)",
+                    "NAME");
     app.add_flag("--compare", out.compare, "Run every method there is, after a run of cpu that warms the OS page cache; check that all agree and report their times");
     app.add_flag("--strict", out.strict, "Make a repeated word in the dictionary an error; else it is a warning");
-    app.add_option("--result-buffer", record_bytes, "Room for counts between two launches; at least what one piece can give")
-        ->option_text("SIZE");
-    app.add_option("--piece", piece_bytes, "How large files are divided among groups; at most 1MiB")->option_text("SIZE");
+    apps::add_value(app, "--result-buffer", record_bytes, "Room for counts between two launches; at least one per word is made",
+                    "SIZE");
+    apps::add_value(app, "--piece", piece_bytes, "Size of the pieces in which groups share a file; at most 1MiB", "SIZE");
     apps::add_common_flags(app, out.common);
     if (const std::optional<int> ended = apps::parse_command_line(app, argc, argv)) return ended;
     const status s = check(out, record_bytes, piece_bytes);

@@ -20,7 +20,7 @@ std::uint32_t thread_count(const options& o) {
 status start_runtime(session& s) {
     if (s.rt != nullptr) return {};
     s.asked.settings.roots = s.files.roots;
-    if (status failed = apps::create_runtime(s.asked.settings, s.asked.common.quiet, s.rt); !failed) return failed;
+    if (status failed = apps::create_runtime(s.asked.settings, s.notes, s.rt); !failed) return failed;
     for (const std::string& path : s.files.named)
         if (const int code = s.rt->allow(path); code != 0)
             return {code, apps::shown(path) + ": " + error_text(code) + "; name a file that can be read"};

@@ -51,6 +51,7 @@ struct session {
     file_list files;
     std::uint64_t total_bytes = 0;
     std::unique_ptr<runtime> rt;  // null if no method needed one
+    std::vector<std::string> notes;
     std::vector<method_run> runs; // the last one is the one whose lines are printed
     seconds_by_phase seconds;
 };
