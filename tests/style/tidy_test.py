@@ -1,0 +1,93 @@
+#!/usr/bin/env python3
+"""tools/tidy.py finds what it is for: a small tree without a violation, then one with each violation planted."""
+import pathlib
+import sys
+import tempfile
+import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tools"))
+sys.dont_write_bytecode = True
+import tidy  # noqa: E402  (found through the path above)
+import tidy_text  # noqa: E402
+
+CLEAN = {
+    "include/penstock/base/macros.hpp": "// Words.\n#pragma once\n",
+    "include/penstock/engine/clock.hpp": '// A clock.\n#pragma once\n#include <cstdint>\n#include "penstock/base/macros.hpp"\n'
+                                         "// See the table:\n//   step(x);\nvoid turn_hand();\n",
+    "include/penstock/file.hpp": '// Files.\n#pragma once\n#include "penstock/engine/clock.hpp"\n',
+    "src/host/env.cpp": '#include "penstock/file.hpp"\n#include <unistd.h>\nconst char* text = "volatile // not code;";\n',
+    "src/apps/penstock/main.cpp": '#include "host/env.hpp"\n#include "common/message.hpp"\nint main() { return 0; }\n',
+    "README.md": "Call `turn_hand()` of `engine/clock.hpp`; see [files](include/penstock/file.hpp).\n",
+}
+
+LONG_BODY = "    count();\n" * 80
+
+# Rule -> (file, its text) that breaks it.
+PLANTED = [
+    ("include_direction", "include/penstock/base/bad.hpp", '// B.\n#include "penstock/engine/clock.hpp"\n'),
+    ("include_direction", "include/penstock/engine/bad.hpp", '// B.\n#include "penstock/file.hpp"\n'),
+    ("include_direction", "include/penstock/engine/bad.hpp", "// B.\n#include <penstock/file.hpp>\n"),
+    ("include_direction", "include/penstock/bad.hpp", '// B.\n#include "host/env.hpp"\n'),
+    ("include_direction", "src/host/bad.cpp", '#include "common/message.hpp"\n'),
+    ("include_direction", "src/apps/common/bad.cpp", '#include "request.hpp"\n'),
+    ("pure_layers", "include/penstock/engine/bad.hpp", "// B.\n#include <unistd.h>\n"),
+    ("pure_layers", "include/penstock/engine/bad.hpp", "// B.\n#include <vector>\n"),
+    ("pure_layers", "include/penstock/group/bad.hpp", "// B.\n#include <sys/mman.h>\n"),
+    ("pure_layers", "include/penstock/engine/bad.hpp", "// B.\ninline int* make() { return new int; }\n"),
+    ("pure_layers", "include/penstock/engine/bad.hpp", "// B.\ninline void fail() { throw 1; }\n"),
+    ("file_length", "src/host/bad.cpp", "int a;\n" * 601),
+    ("function_length", "src/host/bad.cpp", "namespace n {\nint f(int a) {\n" + LONG_BODY + "}\n}\n"),
+    ("function_length", "src/host/bad.cpp", "struct s {\n    s(int a) : a_(a) {\n" + LONG_BODY + "    }\n};\n"),
+    ("function_length", "tools/bad.py", "def f():\n" + "    f()\n" * 80),
+    ("no_volatile", "src/host/bad.cpp", "volatile int a;\n"),
+    ("no_leftovers", "src/host/bad.cpp", "// TO" + "DO: later\n"),
+    ("no_leftovers", "src/host/bad.cpp", "int a;  // FIX" + "ME\n"),
+    ("no_leftovers", "src/host/bad.cpp", "// a = b + 1;\n"),
+    ("no_leftovers", "src/host/bad.cpp", "    // return 0;\n"),
+    ("no_leftovers", "src/host/bad.cpp", "// if (a) {\n"),
+    ("orders", "include/penstock/engine/bad.hpp", "// B.\nint f(int* a) { return atomic_load<order::relaxed>(a); }\n"),
+    ("headers_begin_with_comment", "include/penstock/bad.hpp", "#pragma once\n"),
+    ("no_machine_paths", "docs/bad.md", "See /ho" + "me/me/notes.\n"),
+    ("plain_text", "src/host/bad.cpp", "int a; \n"),
+    ("plain_text", "src/host/bad.cpp", "\tint a;\n"),
+    ("plain_text", "src/host/bad.cpp", "int a;"),
+    ("names_exist", "docs/bad.md", "Call `turn_back()`.\n"),
+    ("names_exist", "docs/bad.md", "The option `no_such_bytes` helps.\n"),
+    ("names_exist", "docs/bad.md", "See `engine/gone.hpp`.\n"),
+    ("links_exist", "docs/bad.md", "See [this](gone.md).\n"),
+]
+
+
+class Tidy(unittest.TestCase):
+    def plant(self, files):
+        holder = tempfile.TemporaryDirectory()
+        self.addCleanup(holder.cleanup)
+        for name, text in files.items():
+            path = pathlib.Path(holder.name, name)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+        return holder.name
+
+    def test_a_clean_tree_has_no_violation(self):
+        self.assertEqual(tidy.violations(self.plant(CLEAN)), [])
+
+    def test_every_planted_violation_is_found(self):
+        for rule, path, text in PLANTED:
+            with self.subTest(rule=rule, text=text[:60]):
+                found = tidy.violations(self.plant({**CLEAN, path: text}))
+                self.assertTrue(found, "nothing found")
+                for line in found:
+                    self.assertTrue(line.startswith(path + ":") and f": {rule}: " in line, line)
+
+    def test_every_rule_has_a_planted_violation(self):
+        self.assertEqual({rule.__name__ for rule in tidy.RULES}, {rule for rule, _, _ in PLANTED})
+
+    def test_functions_are_found_where_they_are(self):
+        code, _ = tidy_text.split_comments(
+            "namespace n {\nclass c {\n    int f() const {\n        if (a) { b(); }\n        auto l = [&](int x) { return x; };\n"
+            "    }\n    bool operator==(const c&) const = default;\n};\ntemplate <typename T>\nvoid g(T a,\n       T b) {\n}\n}\n")
+        self.assertEqual(tidy_text.functions(code), [("f", 3, 6), ("g", 9, 12)])
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=1, argv=["tidy_test.py"])

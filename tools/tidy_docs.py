@@ -1,0 +1,75 @@
+"""Rules over the documents, for tools/tidy.py: what they name must exist."""
+import fnmatch
+import re
+
+# Names of other people's things that our documents may mention.
+FOREIGN = set("""
+    cudaMalloc cudaHostAlloc cudaHostRegister cudaMemcpyAsync cudaMallocAsync cuMemCreate fsync mmap pread cat grep rg cp pkg-config
+    find_package volatile asm memcpy MADV_HUGEPAGE O_DIRECT write msync truncate unlink FUSE std::format compute-sanitizer nvcc
+    CMAKE_BUILD_TYPE gcc g++ clang sudo apt-get ulimit ls main
+""".split())
+
+
+def documents(tree):
+    return ((path, text) for path, text in tree.files.items() if path.endswith(".md"))
+
+
+def without_blocks(text):
+    """The text with every fenced block emptied, so that line numbers stay."""
+    return re.sub(r"^```.*?^```$", lambda m: "\n" * m.group().count("\n"), text, flags=re.MULTILINE | re.DOTALL)
+
+
+def spans(text):
+    for number, line in enumerate(without_blocks(text).split("\n"), 1):
+        for span in re.findall(r"`([^`]+)`", line):
+            yield number, span
+
+
+def is_path(span):
+    return "/" in span and re.fullmatch(r"[\w./*<>-]+", span) is not None and not span.startswith(("/", "<", "-"))
+
+
+def path_exists(tree, span):
+    pattern = re.sub(r"<\w+>", "*", span.rstrip("/"))
+    if pattern.startswith("./"):
+        pattern = pattern[2:]
+    for path in tree.files:
+        for name in (path, path.removeprefix("include/"), path.removeprefix("include/penstock/"), path.removeprefix("src/")):
+            if fnmatch.fnmatch(name, pattern) or fnmatch.fnmatch(name, pattern + "/*"):
+                return True
+    return pattern.startswith("build/") or (tree.root / pattern).exists()
+
+
+def words_of_tree(tree):
+    words = set()
+    for path, text in tree.files.items():
+        if not path.endswith(".md"):
+            words.update(re.findall(r"[A-Za-z_]\w*", text))
+    return words
+
+
+def names_exist(tree):
+    """Every identifier and path in backticks is somewhere in the tree."""
+    known = words_of_tree(tree)
+    for path, text in documents(tree):
+        for number, span in spans(text):
+            if span in FOREIGN:
+                continue
+            if is_path(span):
+                if not path_exists(tree, span):
+                    yield path, number, f"`{span}` is no file here"
+                continue
+            if not re.fullmatch(r"[A-Za-z_][\w:.]*(<[\w:, ]*>)?(\([^)]*\))?", span):
+                continue  # a command, a value, a formula
+            for name in re.findall(r"[A-Za-z_]\w*", re.sub(r"\(.*|<.*", "", span)):
+                if name not in known and name not in FOREIGN:
+                    yield path, number, f"`{span}`: nothing is called {name}"
+
+
+def links_exist(tree):
+    """Every relative link leads to a file."""
+    for path, text in documents(tree):
+        for number, line in enumerate(without_blocks(text).split("\n"), 1):
+            for target in re.findall(r"\]\(([^)#\s]+)", line):
+                if "://" not in target and not (tree.root / path).parent.joinpath(target).exists():
+                    yield path, number, f"links to {target}, which is not there"
