@@ -1,0 +1,29 @@
+// Groups of one lane for the explorer: they wait, tell the time and spread over shards as the explorer says.
+#pragma once
+
+#include "explore/explorer.hpp"
+#include "penstock/group/racing_lane.hpp"
+
+namespace penstock::explore_kit {
+
+// Copies without a pin and checks afterwards, like a GPU group.
+struct explore_lane : racing_lane {
+    std::uint32_t id = 0;
+    explore_lane() = default;
+    explicit explore_lane(std::uint32_t number) : id(number) {}
+
+    std::uint32_t home() const { return id; }
+    std::uint64_t now_ns() const { return explore::explorer::current()->now(); }
+    void pause(std::uint32_t) const { explore::explorer::current()->pause(); }
+    void wake(host_doorbell*) const {}
+};
+
+// Pins before it copies, like a CPU thread. The copy itself is still word by word, so that others may run within it.
+struct pinning_lane : explore_lane {
+    using explore_lane::explore_lane;
+    static constexpr bool copies_race() { return false; }
+};
+
+static_assert(group<explore_lane> && group<pinning_lane>);
+
+}  // namespace penstock::explore_kit

@@ -1,0 +1,211 @@
+// The host of an explored program: a fiber that answers requests as the service thread does, at once, late or never.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "explore/world.hpp"
+
+namespace penstock::explore_kit {
+
+// What word `word` of page `page` of inode `inode` holds.
+constexpr std::uint64_t content(std::uint64_t inode, std::uint64_t page, std::uint64_t word) {
+    return inode << 32 | (page + 1) << 16 | (word + 1);
+}
+
+struct host_file {
+    std::string name;
+    std::uint64_t inode;
+    std::uint64_t size_bytes;
+    bool two_level = false;
+};
+
+enum class timing { at_once, late, never };  // late: when everybody who waits has run out of patience
+
+struct plan {
+    timing when = timing::at_once;
+    std::int64_t error = 0;
+    bool twist = false;  // read: one byte short of what was asked
+};
+
+class host {
+public:
+    explicit host(world& w) : world_(w) {}
+
+    std::vector<host_file> files;
+    std::function<plan(const engine::ring_request&)> decide = [](const auto&) { return plan{}; };
+
+    struct counts {
+        std::uint32_t opens, reads, retires, leaves;
+    };
+    counts asked{};
+
+    void reset() {
+        asked = {};
+        path_next_ = 0;
+        for (auto& s : slots_) s = {};
+        for (auto& e : extents_) e = {};
+    }
+
+    // As if `inode` had been given the slot already (world::open_now does the other half).
+    void given_already(std::uint32_t slot, std::uint64_t inode, std::uint32_t generation = 1) {
+        slots_[slot] = {inode, generation, true};
+    }
+
+    // Is the slot, in this generation, the inode's?
+    bool gave(std::uint32_t slot, std::uint32_t generation, std::uint64_t inode) const {
+        return slots_[slot].given && slots_[slot].generation == generation && slots_[slot].inode == inode;
+    }
+
+    // The body of the service fiber.
+    void serve() {
+        std::uint64_t late[engine_tickets], late_count = 0;
+        std::uint64_t due[engine_tickets];
+        for (std::uint64_t next = 0;;) {
+            const std::uint64_t now = explore::explorer::current()->now();
+            for (std::uint64_t i = 0; i < late_count; ++i) {
+                if (now < due[i] || due[i] == 0) continue;
+                due[i] = 0;
+                answer(late[i], plan{});
+            }
+            const engine::ring_request& slot = request(next);
+            if (atomic_load<order::acquire, scope::system>(&slot.published) != next + 1) {
+                explore::explorer::current()->pause();
+                continue;
+            }
+            const plan how = decide(slot);
+            if (how.when == timing::at_once) answer(next, how);
+            if (how.when == timing::late) {
+                explore::require(late_count < engine_tickets, "the test needs a longer list");
+                late[late_count] = next;
+                due[late_count++] = now + 1;
+            }
+            ++next;
+        }
+    }
+
+    // Extents of the path arena that were given out and did not come back.
+    std::uint32_t paths_out() const {
+        std::uint32_t out = 0;
+        for (const auto& e : extents_) out += e.units != 0;
+        return out;
+    }
+
+private:
+    static constexpr std::uint64_t engine_tickets = 8;
+    struct given_slot {
+        std::uint64_t inode = 0;
+        std::uint32_t generation = 0;
+        bool given = false;
+    };
+    struct extent {
+        std::uint32_t at = 0, units = 0;
+    };
+
+    const engine::ring_request& request(std::uint64_t ticket) const {
+        return world_.memory.requests[engine::slot_of(world_.view.rings[0], ticket)];
+    }
+
+    void answer(std::uint64_t ticket, const plan& how);
+    std::int64_t read_page(const engine::ring_request& what, std::byte* staging, const plan& how);
+    std::int64_t open_name(const engine::ring_request& what, const std::byte* staging, engine::ring_reply& reply);
+    void take_path_back(const engine::ring_request& what);
+    const host_file* file_of(std::uint64_t inode) const;
+
+    world& world_;
+    given_slot slots_[max_files];
+    extent extents_[16];
+    std::uint32_t path_next_ = 0;
+};
+
+inline const host_file* host::file_of(std::uint64_t inode) const {
+    for (const host_file& f : files)
+        if (f.inode == inode) return &f;
+    return nullptr;
+}
+
+inline void host::answer(std::uint64_t ticket, const plan& how) {
+    const engine::ring_request& what = request(ticket);
+    const std::uint32_t slot = engine::slot_of(world_.view.rings[0], ticket);
+    std::byte* const staging = world_.memory.staging + slot * staging_bytes;
+    engine::ring_reply& reply = world_.memory.replies[slot];
+    const bool of_file = what.operation != engine::op::open && what.operation != engine::op::ping;
+    explore::require(what.published == ticket + 1, "a request changed before it was answered");
+    explore::require(!of_file || (what.file_slot < max_files && slots_[what.file_slot].given &&
+                                  slots_[what.file_slot].generation == what.generation),
+                     "the host was asked about a file that it did not give");
+    for (auto& w : reply.words) w = ~std::uint64_t{0};
+    reply.result = how.error;
+    if (what.operation == engine::op::read) {
+        ++asked.reads;
+        reply.result = read_page(what, staging, how);
+    } else if (what.operation == engine::op::open) {
+        ++asked.opens;
+        take_path_back(what);
+        reply.words[engine::reply_path_and_flags] = 0;
+        reply.result = how.error != 0 ? how.error : open_name(what, staging, reply);
+    } else if (what.operation == engine::op::retire) {
+        ++asked.retires;
+        slots_[what.file_slot].given = false;
+    } else if (what.operation == engine::op::leaf) {
+        ++asked.leaves;
+        reply.words[0] = 16 + what.file_slot * 4 + (what.offset << world_.view.leaf_shift);
+    }
+    if (what.operation == engine::op::ping) reply.words[0] = what.offset;  // an echo
+    atomic_store<order::release, scope::system>(&reply.completed, ticket + 1);
+}
+
+inline std::int64_t host::read_page(const engine::ring_request& what, std::byte* staging, const plan& how) {
+    if (how.error != 0) return how.error;
+    std::memset(staging, 0xee, page_bytes);  // leftovers behind the end of the file
+    for (std::uint64_t i = 0; i < words_per_page; ++i) {
+        const std::uint64_t value = content(slots_[what.file_slot].inode, what.offset >> page_shift, i);
+        const std::uint64_t from = i * 8;
+        if (from < what.bytes) std::memcpy(staging + from, &value, what.bytes - from < 8 ? what.bytes - from : 8);
+    }
+    return static_cast<std::int64_t>(what.bytes) - (how.twist ? 1 : 0);
+}
+
+inline void host::take_path_back(const engine::ring_request& what) {
+    if (what.offset == 0) return;
+    for (auto& e : extents_) {
+        if (e.units == 0 || e.at != what.offset - 1 || e.units != what.argument) continue;
+        e = {};
+        return;
+    }
+    explore::violation("a path extent came back that was not out");
+}
+
+inline std::int64_t host::open_name(const engine::ring_request& what, const std::byte* staging, engine::ring_reply& reply) {
+    const std::string name(reinterpret_cast<const char*>(staging), what.bytes);
+    for (auto& e : extents_) {
+        if (e.units != 0) continue;
+        e = {path_next_, (what.bytes + 7) / 8};
+        path_next_ += e.units;
+        reply.words[engine::reply_path_and_flags] = e.at + 1;
+        break;
+    }
+    const host_file* file = nullptr;
+    for (const host_file& f : files)
+        if (f.name == name) file = &f;
+    if (file == nullptr) return -ENOENT;
+    std::uint32_t slot = world_.view.file_slots;
+    for (std::uint32_t i = 0; i < world_.view.file_slots; ++i)
+        if (slots_[i].given && slots_[i].inode == file->inode) slot = i;
+    for (std::uint32_t i = 0; i < world_.view.file_slots && slot == world_.view.file_slots; ++i)
+        if (!slots_[i].given) {
+            slot = i;
+            slots_[i] = {file->inode, (slots_[i].generation + 1) & engine::file_generation_mask, true};
+        }
+    if (slot == world_.view.file_slots) return -ENFILE;
+    reply.words[engine::reply_slot_and_generation] = slot | std::uint64_t{slots_[slot].generation} << 32;
+    reply.words[engine::reply_size_bytes] = file->size_bytes;
+    reply.words[engine::reply_table] = slot * 8;
+    if (file->two_level) reply.words[engine::reply_path_and_flags] |= std::uint64_t{1} << 32;
+    reply.words[engine::reply_inode] = file->inode;
+    reply.words[engine::reply_modified_ns] = 0;
+    return 0;
+}
+
+}  // namespace penstock::explore_kit

@@ -1,0 +1,97 @@
+// Names and files: one host call while a name is open, one error for all who waited, aliases, and slots that run short.
+#include "explore/scenario.hpp"
+
+namespace penstock::explore_kit {
+namespace {
+
+TEST(open, one_name_that_stays_open_costs_one_host_call) {
+    names s({.frames = 1});
+    s.held.references = 2;
+    for (int i = 0; i < 2; ++i)
+        s.lane([&](auto g) { explore::require(open(g, s.w.fs(), "a") >= 0, "an open failed"); });
+    s.also([&] { explore::require(s.server.asked.opens == 1, "the host was asked twice"); });
+    expect_sound(s.run());
+}
+
+TEST(open, open_and_close_against_the_same) {
+    names s({.frames = 1});
+    for (int i = 0; i < 2; ++i)
+        s.lane([&](auto g) { explore::require(s.open_and_close(g, "a") == 0, "an open failed"); });
+    s.also([&] { explore::require(s.server.asked.opens <= 2, "the host was asked too often"); });
+    expect_sound(s.run());
+}
+
+TEST(open, close_of_one_leaves_the_file_to_the_other) {
+    names s({.frames = 1});
+    for (int i = 0; i < 2; ++i) s.lane([&](auto g) { explore::require(s.use(g, "a", 1) == 0, "an open failed"); });
+    s.also([&] { explore::require(s.server.asked.reads == 1, "an unchanged file lost its page"); });
+    expect_sound(s.run());
+}
+
+TEST(open, two_names_of_one_file_share_its_slot) {
+    names s({.frames = 1});
+    s.held.references = 2;
+    int fd[2] = {};
+    s.lane([&](auto g) { fd[0] = open(g, s.w.fs(), "a"); });
+    s.lane([&](auto g) { fd[1] = open(g, s.w.fs(), "alias"); });
+    s.also([&] { explore::require(fd[0] >= 0 && fd[0] == fd[1], "two descriptors of one file"); });
+    expect_sound(s.run());
+}
+
+TEST(open, all_who_waited_get_the_same_error) {
+    names s({.frames = 1});
+    int result[2] = {};
+    for (int i = 0; i < 2; ++i) s.lane([&s, &result, i](auto g) { result[i] = open(g, s.w.fs(), "none"); });
+    s.also([&] { explore::require(result[0] == -ENOENT && result[1] == -ENOENT, "wrong error"); });
+    expect_sound(s.run());
+}
+
+TEST(open, second_try_after_an_error_asks_again) {
+    names s({.frames = 1});
+    std::uint32_t asked = 0;
+    s.prepare = [&] { asked = 0; };
+    s.server.decide = [&](const auto&) { return plan{.error = asked++ == 0 ? -EACCES : 0}; };
+    for (int i = 0; i < 2; ++i)
+        s.lane([&](auto g) {
+            int result = s.open_and_close(g, "a");
+            explore::require(result == 0 || result == -EACCES, "wrong error");
+            if (result != 0) result = s.open_and_close(g, "a");
+            explore::require(result == 0, "the error stuck");
+        });
+    expect_sound(s.run({.preemptions = 2}));
+}
+
+TEST(open, two_new_names_take_two_slots) {
+    names s({.frames = 1, .files = 2, .names = 2});
+    s.held.references = 2;
+    int fd[2] = {};
+    s.lane([&](auto g) { fd[0] = open(g, s.w.fs(), "a"); });
+    s.lane([&](auto g) { fd[1] = open(g, s.w.fs(), "b"); });
+    s.also([&] { explore::require(fd[0] >= 0 && fd[1] >= 0 && fd[0] != fd[1], "two names, one descriptor"); });
+    expect_sound(s.run());
+}
+
+// One slot for two names: whoever comes second is told that the table is full, or finds the first name closed.
+TEST(open, two_names_race_for_one_slot) {
+    names s({.frames = 1, .files = 2, .names = 1});
+    for (const char* name : {"a", "b"})
+        s.lane([&s, name](auto g) {
+            const int result = s.open_and_close(g, name);
+            explore::require(result == 0 || result == -ENFILE, "wrong error");
+        });
+    expect_sound(s.run());
+}
+
+TEST(open, no_answer_to_an_open) {
+    names s({.frames = 1, .ring_slots = 1});
+    s.server.decide = [&](const auto&) { return plan{.when = timing::never}; };
+    for (int i = 0; i < 2; ++i)
+        s.lane([&](auto g) {
+            const int result = open(g, s.w.fs(), "a");
+            explore::require(result == -ETIMEDOUT || result == -EAGAIN, "wrong error");
+        });
+    expect_sound(s.run());
+}
+
+}  // namespace
+}  // namespace penstock::explore_kit

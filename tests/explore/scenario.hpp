@@ -1,0 +1,150 @@
+// A world, its host and some lanes, run under every schedule.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include "explore/host.hpp"
+
+namespace penstock::explore_kit {
+
+class scenario {
+public:
+    explicit scenario(const shape& what) : w(what), server(w) {}
+
+    world w;
+    host server;
+    engine::quiescent_state held;          // what the lanes keep on purpose
+    std::function<void()> prepare = [] {};  // after the reset, before each schedule
+    std::function<void()> check = [] {};    // at the end of each schedule; the invariants are checked as well
+
+    // `body(lane)` is run as one more lane.
+    template <typename Lane = explore_lane, typename Body>
+    void lane(Body body) {
+        const auto id = static_cast<std::uint32_t>(lanes_.size());
+        lanes_.push_back([body, id] { body(Lane(id)); });
+    }
+
+    explore::outcome run(explore::limits how = {}) {
+        explore::program what;
+        what.fibers = lanes_;
+        what.fibers.push_back([this] { server.serve(); });
+        what.helpers = 1;
+        what.reset = [this] {
+            w.reset();
+            server.reset();
+            prepare();
+        };
+        what.check = [this] {
+            w.check(held);
+            check();
+        };
+        what.memory = reinterpret_cast<std::byte*>(&w.memory);
+        what.memory_bytes = sizeof w.memory;
+        what.name_of = [this](std::size_t offset) { return w.name_of(offset); };
+        explore::explorer x(what, how);
+        const auto out = x.run();
+        const std::string bound = how.preemptions < 0 ? "" : " with at most " + std::to_string(how.preemptions) + " preemptions";
+        std::printf("%-44s %8llu schedules, %7llu cut: %s%s\n",
+                    ::testing::UnitTest::GetInstance()->current_test_info()->name(),
+                    static_cast<unsigned long long>(out.schedules), static_cast<unsigned long long>(out.cut),
+                    out.complete ? "complete" : out.violation.empty() ? "NOT complete" : out.violation.c_str(),
+                    bound.c_str());
+        return out;
+    }
+
+private:
+    std::vector<std::function<void()>> lanes_;
+};
+
+// All schedules were run and none broke a rule.
+inline void expect_sound(const explore::outcome& out) {
+    EXPECT_EQ(out.violation, "") << out.trace;
+    EXPECT_TRUE(out.complete) << "only " << out.schedules << " schedules were run";
+}
+
+// The exploration found what is wrong.
+inline void expect_caught(const explore::outcome& out) {
+    EXPECT_NE(out.violation, "") << "nothing found in " << out.schedules << " schedules";
+}
+
+// Reads one page of an open file and tells whether its bytes are those of the inode.
+template <typename Lane>
+void read_and_compare(const Lane& g, const runtime_ref& fs, int fd, std::uint64_t inode, std::uint64_t page) {
+    std::uint64_t got[words_per_page] = {};
+    const auto done = read(g, fs, fd, got, page_bytes, static_cast<std::int64_t>(page * page_bytes));
+    explore::require(done == page_bytes, "a read failed");
+    for (std::uint64_t i = 0; i < words_per_page; ++i)
+        explore::require(got[i] == content(inode, page, i), "a read delivered wrong bytes");
+}
+
+// Maps a page, looks at it twice and gives it back: it must not change while it is mapped.
+template <typename Lane>
+void map_and_compare(const Lane& g, const runtime_ref& fs, int fd, std::uint64_t inode, std::uint64_t page) {
+    const mapping m = map(g, fs, fd, static_cast<std::int64_t>(page * page_bytes), page_bytes);
+    explore::require(m.bytes == page_bytes, "a map failed");
+    const auto* words = reinterpret_cast<const std::uint64_t*>(m.data);
+    for (std::uint64_t i = 0; i < words_per_page; ++i)
+        explore::require(atomic_load<order::relaxed>(words + i) == content(inode, page, i), "a mapped page changed");
+    explore::require(unmap(g, fs, m) == 0, "an unmap failed");
+}
+
+// One file (inode 1, slot 0), open already, whose page words are the first of the arena.
+struct one_file : scenario {
+    explicit one_file(const shape& what, std::uint64_t size_bytes = 2 * page_bytes) : scenario(what) {
+        prepare = [this, size_bytes] {
+            server.given_already(0, 1);
+            fd = w.open_now(0, size_bytes, 0);
+            asked = 0;
+        };
+        held.references = 1;
+    }
+    auto reader(std::uint64_t page) {
+        return [this, page](auto g) { read_and_compare(g, w.fs(), fd, 1, page); };
+    }
+    auto mapper(std::uint64_t page) {
+        return [this, page](auto g) { map_and_compare(g, w.fs(), fd, 1, page); };
+    }
+    // `page` has been read already and lies in `frame`.
+    void warm(std::uint64_t page, std::uint32_t frame, bool used) {
+        prepare = [this, before = prepare, page, frame, used] {
+            before();
+            w.load_now(0, page, frame, content(1, page, 0), used);
+        };
+    }
+    int fd = 0;
+    std::uint32_t asked = 0;  // a count for decide()
+};
+
+// Nothing is open; the host knows four names of three files.
+struct names : scenario {
+    explicit names(const shape& what) : scenario(what) {
+        server.files = {{"a", 1, 2 * page_bytes}, {"alias", 1, 2 * page_bytes}, {"b", 2, 2 * page_bytes}, {"c", 3, page_bytes}, {"huge", 4, 3 * page_bytes, true}};
+        // Every path extent that the host gave out is in the name table, so that it can come back.
+        check = [this] {
+            std::uint32_t kept = 0;
+            for (const auto& n : w.memory.names) kept += n.path_bytes != 0;
+            explore::require(kept == server.paths_out(), "a path extent was lost");
+        };
+    }
+    // Opens, reads a page, closes. The result of open if that failed, else 0.
+    template <typename Lane>
+    int use(const Lane& g, const char* name, std::uint64_t inode, std::uint64_t page = 0) {
+        const int fd = open(g, w.fs(), name);
+        if (fd < 0) return fd;
+        read_and_compare(g, w.fs(), fd, inode, page);
+        explore::require(close(g, w.fs(), fd) == 0, "a close failed");
+        return 0;
+    }
+    template <typename Lane>
+    int open_and_close(const Lane& g, const char* name) {
+        const int fd = open(g, w.fs(), name);
+        if (fd < 0) return fd;
+        explore::require(close(g, w.fs(), fd) == 0, "a close failed");
+        return 0;
+    }
+    void also(std::function<void()> more) {
+        check = [before = check, more] { before(), more(); };
+    }
+};
+
+}  // namespace penstock::explore_kit
