@@ -1,0 +1,301 @@
+// Who may open what, and which version of a file has which slot.
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <thread>
+
+#include "fault/faulty_environment.hpp"
+#include "host/file_registry.hpp"
+#include "unit/support.hpp"
+
+namespace penstock::test {
+
+using host::file_registry;
+using host::open_reply;
+using host::registry_limits;
+using host::shared_handle;
+
+namespace {
+
+constexpr registry_limits small_limits{16, 12, 4, 1024, 256, 100};
+
+// A root with a few things in it, and something outside.
+class registry : public testing::Test {
+protected:
+    temporary_folder outside, root;
+    fault::faulty_environment env;  // counts handles
+    std::unique_ptr<file_registry> files;
+
+    void SetUp() override {
+        write_file(root / "a", pattern(1, 5000));
+        std::filesystem::create_directory(root / "sub");
+        write_file(root / "sub/b", pattern(2, 10));
+        write_file(outside / "secret", pattern(3, 10));
+        make(small_limits);
+    }
+    void TearDown() override {
+        files.reset();
+        EXPECT_EQ(env.handles(), 0) << "a handle was not closed";
+    }
+    void make(const registry_limits& limits) {
+        files = std::make_unique<file_registry>(env, limits);
+        const status s = files->set_roots({root.path()});
+        ASSERT_TRUE(s.ok()) << s.message;
+    }
+    std::int64_t code_of(const std::string& name) { return files->open(name, 0, 0).result; }
+    open_reply must_open(const std::string& name) {
+        const open_reply reply = files->open(name, 0, 0);
+        EXPECT_EQ(reply.result, 0) << name;
+        return reply;
+    }
+    int handle_code(const open_reply& file) {
+        std::shared_ptr<shared_handle> handle;
+        std::uint64_t size = 0;
+        return files->handle_of(file.slot, file.generation, handle, size);
+    }
+    // The first bytes of the file behind a slot.
+    std::vector<std::uint8_t> read_from(const open_reply& file, std::size_t bytes) {
+        std::shared_ptr<shared_handle> handle;
+        std::uint64_t size = 0;
+        std::vector<std::uint8_t> out(bytes);
+        EXPECT_EQ(files->handle_of(file.slot, file.generation, handle, size), 0);
+        const int fd = handle != nullptr ? handle->fd() : -1;
+        EXPECT_EQ(::pread(fd, out.data(), bytes, 0), static_cast<ssize_t>(bytes));
+        return out;
+    }
+    // Longer than the grain of file times, so that what was written before counts as settled.
+    static void settle() { std::this_thread::sleep_for(std::chrono::milliseconds(30)); }
+};
+
+bool is_root() { return ::geteuid() == 0; }
+
+}  // namespace
+
+TEST_F(registry, names_that_lead_below_the_root) {
+    settle();
+    make(small_limits);
+    std::filesystem::create_symlink("a", root / "link");
+    std::filesystem::create_symlink(root / "sub", root / "folder link");
+    const open_reply a = must_open("a");
+    EXPECT_EQ(a.identity.size_bytes, 5000u);
+    EXPECT_FALSE(a.two_level);
+    for (const std::string& name : {std::string("./a"), std::string("sub/../a"), std::string("link"), root / "a", root / "sub/../link"}) {
+        const open_reply again = must_open(name);
+        EXPECT_EQ(again.slot, a.slot) << name;
+        EXPECT_EQ(again.generation, a.generation) << name;
+    }
+    EXPECT_EQ(must_open("folder link/b").identity.size_bytes, 10u);
+    EXPECT_EQ(files->path_of(a.slot, a.generation), root / "a");
+    EXPECT_EQ(files->live_files(), 2u);
+}
+
+TEST_F(registry, names_that_lead_outside_are_refused) {
+    std::filesystem::create_symlink(outside / "secret", root / "escape");
+    std::filesystem::create_symlink(outside.path(), root / "door");
+    std::filesystem::create_hard_link(outside / "secret", outside / "second");
+    for (const std::string& name : {std::string("escape"), std::string("door/secret"), outside / "secret", std::string("/etc/hostname"),
+                                    "../" + std::filesystem::path(outside.path()).filename().string() + "/secret",
+                                    root.path() + "/../" + std::filesystem::path(outside.path()).filename().string() + "/secret",
+                                    std::string("/proc/self/mem"), std::string("/dev/null")})
+        EXPECT_EQ(code_of(name), -EACCES) << name;
+    EXPECT_EQ(files->live_files(), 0u);
+}
+
+TEST_F(registry, a_root_is_no_prefix_of_names) {
+    const std::string sibling = root.path() + "-sibling";
+    std::filesystem::create_directory(sibling);
+    write_file(sibling + "/x", pattern(1, 10));
+    EXPECT_EQ(code_of(sibling + "/x"), -EACCES);
+    std::filesystem::remove_all(sibling);
+}
+
+TEST_F(registry, allow_lets_one_file_through) {
+    EXPECT_EQ(files->allow(outside / "secret"), 0);
+    EXPECT_EQ(code_of(outside / "secret"), 0);
+    write_file(outside / "other", pattern(3, 10));
+    EXPECT_EQ(code_of(outside / "other"), -EACCES);
+    EXPECT_EQ(files->allow(outside / "absent"), -ENOENT);
+    EXPECT_EQ(files->allow(outside.path()), -EISDIR);
+}
+
+TEST_F(registry, what_is_no_regular_file) {
+    ASSERT_EQ(::mkfifo((root / "pipe").c_str(), 0644), 0);
+    std::filesystem::create_symlink("loop", root / "loop");
+    const auto start = std::chrono::steady_clock::now();
+    EXPECT_EQ(code_of("pipe"), -EOPNOTSUPP);
+    EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(1)) << "waited for a writer";
+    EXPECT_EQ(code_of("sub"), -EISDIR);
+    EXPECT_EQ(code_of("."), -EACCES) << "the root itself is not below the root";
+    EXPECT_EQ(code_of("loop"), -ELOOP);
+    EXPECT_EQ(code_of("a/b"), -ENOTDIR);
+    EXPECT_EQ(code_of("absent"), -ENOENT);
+    EXPECT_EQ(code_of(""), -ENOENT);
+    EXPECT_EQ(code_of(std::string(300, 'x')), -ENAMETOOLONG);
+}
+
+TEST_F(registry, what_may_not_be_read) {
+    if (is_root()) GTEST_SKIP() << "root may read everything";
+    std::filesystem::permissions(root / "a", std::filesystem::perms::none);
+    EXPECT_EQ(code_of("a"), -EACCES);
+}
+
+TEST_F(registry, roots_must_be_directories) {
+    file_registry other(env, small_limits);
+    for (const std::string& wrong : {root / "a", root / "absent"}) {
+        const status s = other.set_roots({wrong});
+        EXPECT_NE(s.code, 0);
+        EXPECT_NE(s.message.find(wrong), std::string::npos) << s.message;
+    }
+}
+
+TEST_F(registry, several_roots) {
+    file_registry both(env, small_limits);
+    ASSERT_TRUE(both.set_roots({root.path(), outside.path()}).ok());
+    EXPECT_EQ(both.open("a", 0, 0).result, 0) << "relative to the first";
+    EXPECT_EQ(both.open("secret", 0, 0).result, -ENOENT);
+    EXPECT_EQ(both.open(outside / "secret", 0, 0).result, 0);
+}
+
+TEST_F(registry, a_changed_file_gets_another_slot) {
+    const open_reply before = must_open("a");
+    settle();
+    const auto changes = {
+        std::function<void()>([&] { write_file(root / "a", pattern(9, 5000)); }),               // same size
+        std::function<void()>([&] { std::filesystem::resize_file(root / "a", 4000); }),
+        std::function<void()>([&] { write_file(root / "new", pattern(8, 4000)); std::filesystem::rename(root / "new", root / "a"); }),
+        std::function<void()>([&] { ASSERT_EQ(::chmod((root / "a").c_str(), 0600), 0); }),        // only the change time
+    };
+    open_reply last = before;
+    for (const auto& change : changes) {
+        change();
+        const open_reply now = must_open("a");
+        EXPECT_TRUE(now.slot != last.slot || now.generation != last.generation);
+        last = now;
+        settle();
+    }
+    EXPECT_EQ(read_from(last, 4000), pattern(8, 4000));
+    EXPECT_EQ(files->live_files(), 5u) << "the old versions stay until the device takes them down";
+    EXPECT_EQ(handle_code(before), 0);
+}
+
+TEST_F(registry, retire_gives_back_slot_and_table) {
+    registry_limits limits = small_limits;
+    limits.file_slots = 2;
+    limits.word_count = 6;  // two tables of two words, and a rest
+    make(limits);
+    const open_reply a = must_open("a"), b = must_open("sub/b");
+    write_file(root / "c", pattern(4, 9000));
+    EXPECT_EQ(code_of("c"), -ENFILE);
+    EXPECT_EQ(files->retire(a.slot, a.generation), 0);
+    EXPECT_EQ(files->retire(a.slot, a.generation), -EBADF);
+    EXPECT_EQ(files->retire(b.slot, b.generation + 1), -EBADF);
+    EXPECT_EQ(files->retire(99, 1), -EBADF);
+    EXPECT_EQ(handle_code(a), -EBADF);
+    const open_reply c = must_open("c");
+    EXPECT_EQ(c.slot, a.slot);
+    EXPECT_NE(c.generation, a.generation);
+    EXPECT_EQ(handle_code(b), 0);
+    EXPECT_EQ(files->retire(c.slot, c.generation), 0);
+    const open_reply again = must_open("a");
+    EXPECT_EQ(again.slot, a.slot);
+}
+
+TEST_F(registry, generations_leave_out_zero) {
+    registry_limits limits = small_limits;
+    limits.file_slots = 1;
+    make(limits);
+    std::uint32_t last = 0;
+    for (int i = 0; i < 2100; ++i) {
+        const open_reply a = must_open("a");
+        ASSERT_NE(a.generation, 0u);
+        ASSERT_NE(a.generation, last);
+        last = a.generation;
+        ASSERT_EQ(files->retire(a.slot, a.generation), 0);
+    }
+}
+
+TEST_F(registry, a_table_that_does_not_fit) {
+    registry_limits limits = small_limits;
+    limits.word_count = 4;
+    make(limits);
+    const open_reply a = must_open("a");  // two pages: a quarter is one word, so two levels with leaves of 16
+    EXPECT_TRUE(a.two_level);
+    std::uint64_t word = 0;
+    EXPECT_EQ(files->leaf(a.slot, a.generation, 0, word), -ENOMEM);
+    EXPECT_EQ(files->leaf(a.slot, a.generation, 1, word), -EINVAL);
+}
+
+TEST_F(registry, leaves) {
+    std::filesystem::resize_file(root / "a", 4096ull * 10000);
+    const open_reply big = must_open("a"), flat = must_open("sub/b");
+    ASSERT_TRUE(big.two_level);
+    std::uint64_t first = 0, second = 0, again = 0;
+    EXPECT_EQ(files->leaf(big.slot, big.generation, 0, first), 0);
+    EXPECT_EQ(files->leaf(big.slot, big.generation, 624, second), 0);
+    EXPECT_EQ(files->leaf(big.slot, big.generation, 0, again), 0);
+    EXPECT_EQ(first, again) << "asked twice, given once";
+    EXPECT_NE(first, second);
+    EXPECT_EQ(files->leaf(big.slot, big.generation, 625, again), -EINVAL) << "10000 pages are 625 leaves of 16";
+    EXPECT_EQ(files->leaf(big.slot, big.generation, ~std::uint64_t{0}, again), -EINVAL);
+    EXPECT_EQ(files->leaf(flat.slot, flat.generation, 0, again), -EINVAL);
+    EXPECT_EQ(files->leaf(big.slot, big.generation + 1, 0, again), -EBADF);
+    // All of it comes back: directory and leaves together are most of the arena, time and again.
+    EXPECT_EQ(files->retire(big.slot, big.generation), 0);
+    for (int round = 0; round < 10; ++round) {
+        const open_reply next = must_open("a");
+        for (std::uint64_t i = 0; i < 20; ++i) EXPECT_EQ(files->leaf(next.slot, next.generation, i * 3, first), 0) << round;
+        EXPECT_EQ(files->retire(next.slot, next.generation), 0);
+    }
+}
+
+TEST_F(registry, a_hundred_files_through_eight_handles) {
+    registry_limits limits = small_limits;
+    limits.file_slots = 128;
+    limits.max_handles = 8;
+    make(limits);
+    std::vector<open_reply> all;
+    for (std::uint64_t i = 0; i < 100; ++i) {
+        write_file(root / ("f" + std::to_string(i)), pattern(i, 100));
+        all.push_back(must_open("f" + std::to_string(i)));
+    }
+    EXPECT_LE(env.handles(), 8 + 1) << "the root's handle besides";
+    for (std::uint64_t i = 0; i < 100; ++i) EXPECT_EQ(read_from(all[i], 100), pattern(i, 100)) << i;
+    EXPECT_LE(env.handles(), 8 + 1);
+    // What was read last is still open.
+    const int before = env.handles();
+    EXPECT_EQ(handle_code(all[99]), 0);
+    EXPECT_EQ(env.handles(), before);
+}
+
+TEST_F(registry, a_parked_file_that_is_not_there_any_more) {
+    registry_limits limits = small_limits;
+    limits.max_handles = 1;
+    make(limits);
+    for (const char* name : {"gone", "replaced", "linked"}) write_file(root / name, pattern(7, 100));
+    const open_reply gone = must_open("gone"), replaced = must_open("replaced"), linked = must_open("linked");
+    must_open("a");  // parks the others
+    std::filesystem::remove(root / "gone");
+    write_file(root / "new", pattern(8, 100));
+    std::filesystem::rename(root / "new", root / "replaced");
+    std::filesystem::remove(root / "linked");
+    std::filesystem::create_symlink(outside / "secret", root / "linked");
+    EXPECT_EQ(handle_code(gone), -ESTALE);
+    EXPECT_EQ(handle_code(replaced), -ESTALE);
+    EXPECT_EQ(handle_code(linked), -ESTALE);
+}
+
+TEST_F(registry, path_extents_are_given_and_taken_back) {
+    registry_limits limits = small_limits;
+    limits.path_units = 2;
+    make(limits);
+    const open_reply a = must_open("a"), b = must_open("sub/b");
+    EXPECT_EQ(a.path_extent, 1u);
+    EXPECT_EQ(b.path_extent, 2u);
+    EXPECT_EQ(must_open("./a").path_extent, 0u) << "no room: the name is not remembered, but opened";
+    EXPECT_EQ(files->open("./a", 1, 1).path_extent, 1u) << "the extent given back with the request serves at once";
+    EXPECT_EQ(files->open("absent", 2, 1).path_extent, 2u) << "failed names are remembered too";
+}
+
+}  // namespace penstock::test

@@ -1,0 +1,159 @@
+// The name table and the attaching of files, with the host played by hand.
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <string>
+
+#include "unit/hand_cache.hpp"
+
+namespace penstock::engine::test {
+
+using penstock::test::hand_cache;
+
+namespace {
+
+name_key key_of(const std::string& name) {
+    return {name.c_str(), static_cast<std::uint32_t>(name.size()), hash_name(name.c_str(), static_cast<std::uint32_t>(name.size()))};
+}
+
+// Enters the name as open_name would, for file `slot`, whose generation is 1; its path lies at 8 * slot of the arena.
+std::uint32_t enter(hand_cache& c, const std::string& name, std::uint32_t slot) {
+    std::uint32_t at = 0;
+    bool full = false;
+    EXPECT_TRUE(enter_name(lane{}, c.view, key_of(name), at, full)) << name;
+    name_slot& entry = c.name_slots[at];
+    remember_path(c.view, entry, key_of(name), 8 * slot + 1);
+    entry.file_slot = slot;
+    entry.generation = 1;
+    settle_name(&entry.word, name_ready);
+    return at;
+}
+
+open_answer answer_for(std::uint32_t slot, std::uint32_t generation) {
+    open_answer answer{};
+    answer.file_slot = slot;
+    answer.generation = generation;
+    answer.size_bytes = 1500;
+    answer.table = 8;
+    return answer;
+}
+
+std::int64_t attach(hand_cache& c, const open_answer& answer) {
+    patience deadline(lane{}, 20'000'000);
+    return attach_file(lane{}, c.view, answer, deadline);
+}
+
+}  // namespace
+
+TEST(name_table, finds_what_was_entered_and_nothing_else) {
+    hand_cache c;
+    enter(c, "a", 0);
+    enter(c, "some/longer/name.bin", 1);
+    name_match found{};
+    ASSERT_TRUE(find_name(c.view, key_of("a"), found));
+    EXPECT_EQ(found.file_slot, 0u);
+    ASSERT_TRUE(find_name(c.view, key_of("some/longer/name.bin"), found));
+    EXPECT_EQ(found.file_slot, 1u);
+    for (const char* other : {"b", "A", "a ", "aa", "some/longer/name.bim", "some/longer/name.bi"})
+        EXPECT_FALSE(find_name(c.view, key_of(other), found)) << other;
+}
+
+TEST(name_table, an_equal_hash_is_not_an_equal_name) {
+    hand_cache c;
+    c.add_file(0, 0, 1);
+    enter(c, "name one", 0);
+    name_key other = key_of("name two");
+    other.hash = key_of("name one").hash;
+    name_match found{};
+    EXPECT_FALSE(find_name(c.view, other, found));
+    // Both can be entered, and each finds its own.
+    std::uint32_t at = 0;
+    bool full = false;
+    ASSERT_TRUE(enter_name(lane{}, c.view, other, at, full));
+    remember_path(c.view, c.name_slots[at], other, 17);
+    c.name_slots[at].file_slot = 2;
+    settle_name(&c.name_slots[at].word, name_ready);
+    ASSERT_TRUE(find_name(c.view, other, found));
+    EXPECT_EQ(found.file_slot, 2u);
+    ASSERT_TRUE(find_name(c.view, key_of("name one"), found));
+    EXPECT_EQ(found.file_slot, 0u);
+}
+
+TEST(name_table, a_busy_slot_is_met_by_its_hash) {
+    hand_cache c;
+    std::uint32_t at = 0;
+    bool full = false;
+    ASSERT_TRUE(enter_name(lane{}, c.view, key_of("x"), at, full));
+    name_match found{};
+    ASSERT_TRUE(find_name(c.view, key_of("x"), found));
+    EXPECT_EQ(name_state(found.word), name_busy);
+    EXPECT_EQ(found.slot, at);
+    EXPECT_FALSE(enter_name(lane{}, c.view, key_of("x"), at, full)) << "somebody is entering it";
+    EXPECT_FALSE(full);
+    EXPECT_EQ(check_invariants(c.view).rule, std::string("no name is busy"));
+}
+
+TEST(name_table, names_of_closed_files_make_room_and_those_of_open_files_do_not) {
+    hand_cache c;
+    for (std::uint32_t slot = 0; slot < hand_cache::files; ++slot) c.file_words[slot] = make_file_word(file_live, 1, 1);
+    for (std::uint32_t i = 0; i < hand_cache::names; ++i) enter(c, "open " + std::to_string(i), i % hand_cache::files);
+    std::uint32_t at = 0;
+    bool full = false;
+    EXPECT_FALSE(enter_name(lane{}, c.view, key_of("one more"), at, full));
+    EXPECT_TRUE(full);
+    ASSERT_TRUE(try_release(&c.file_words[3], 1));
+    EXPECT_TRUE(enter_name(lane{}, c.view, key_of("one more"), at, full));
+    EXPECT_FALSE(full);
+    EXPECT_EQ(c.name_slots[at].file_slot, 3u);
+    name_match found{};
+    ASSERT_TRUE(find_name(c.view, key_of("one more"), found));
+    for (const std::uint32_t lock : c.name_locks) EXPECT_EQ(lock, 0u);
+}
+
+TEST(name_table, path_chunks_carry_every_byte) {
+    const std::string name = "\xff\x80 0123456789\x01";
+    const name_key key = key_of(name);
+    std::string back(16, '\0');
+    for (std::uint32_t i = 0; i < name.size(); i += 8) {
+        const std::uint64_t chunk = path_chunk(key, i);
+        std::memcpy(&back[i], &chunk, 8);
+    }
+    EXPECT_EQ(back.substr(0, name.size()), name);
+    EXPECT_EQ(back.substr(name.size()), std::string(16 - name.size(), '\0'));
+}
+
+TEST(attach_file, fills_a_vacant_slot_and_joins_a_live_one) {
+    hand_cache c;
+    EXPECT_EQ(attach(c, answer_for(2, 1)), 0);
+    EXPECT_EQ(c.file_words[2], make_file_word(file_live, 1, 1));
+    EXPECT_EQ(c.file_records[2].page_count, 3u);
+    EXPECT_EQ(attach(c, answer_for(2, 1)), 0);
+    EXPECT_EQ(references_of(c.file_words[2]), 2u);
+}
+
+TEST(attach_file, clears_the_directory_of_a_two_level_table) {
+    hand_cache c;
+    for (std::uint32_t i = 0; i < hand_cache::words; ++i) c.page_words[i] = 99;
+    open_answer answer = answer_for(2, 1);
+    answer.two_level = true;
+    answer.size_bytes = 9 * 512;  // nine pages, leaves of four: three entries
+    EXPECT_EQ(attach(c, answer), 0);
+    for (std::uint32_t i = 0; i < hand_cache::words; ++i) EXPECT_EQ(c.page_words[i], i >= 8 && i < 11 ? 0u : 99u) << i;
+}
+
+TEST(attach_file, an_answer_from_an_earlier_life_is_not_believed) {
+    for (const file_word later : {make_file_word(file_vacant, 5, 0), make_file_word(file_vacant, 6, 0), make_file_word(file_live, 6, 1)}) {
+        hand_cache c;
+        c.file_words[2] = later;
+        EXPECT_EQ(attach(c, answer_for(2, 5)), -EAGAIN) << file_generation(later);
+        EXPECT_EQ(c.file_words[2], later);
+    }
+}
+
+TEST(attach_file, waits_for_a_busy_slot_only_so_long) {
+    hand_cache c;
+    c.file_words[2] = make_file_word(file_busy, 1, 0);
+    EXPECT_EQ(attach(c, answer_for(2, 2)), -ETIMEDOUT);
+}
+
+}  // namespace penstock::engine::test

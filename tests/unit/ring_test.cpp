@@ -1,0 +1,169 @@
+// The device half of the ring, with the host played by hand.
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "unit/hand_cache.hpp"
+
+namespace penstock::engine::test {
+
+using penstock::test::hand_cache;
+
+namespace {
+
+ring_ticket claim(hand_cache& c) {
+    ring_ticket at{};
+    EXPECT_EQ(claim_slot(lane{}, c.view, false, at), 0);
+    return at;
+}
+
+ring_request request_of(op what) {
+    ring_request request{};
+    request.operation = what;
+    return request;
+}
+
+}  // namespace
+
+TEST(ring, tickets_come_in_order_until_the_ring_is_full) {
+    hand_cache c;
+    ring_ticket at[4];
+    for (std::uint64_t i = 0; i < 4; ++i) {
+        at[i] = claim(c);
+        EXPECT_EQ(at[i].ticket, i);
+    }
+    ring_ticket extra{};
+    EXPECT_EQ(claim_slot(lane{}, c.view, false, extra), -EAGAIN);
+    EXPECT_EQ(c.tail, 4u) << "a claim that fails changes nothing";
+    recycle_slot(c.view, at[1]);
+    EXPECT_EQ(claim_slot(lane{}, c.view, false, extra), -EAGAIN) << "the next ticket needs the first slot";
+    recycle_slot(c.view, at[0]);
+    EXPECT_EQ(claim(c).ticket, 4u);
+    EXPECT_EQ(claim(c).ticket, 5u);
+    EXPECT_EQ(claim_slot(lane{}, c.view, false, extra), -EAGAIN);
+}
+
+TEST(ring, a_request_arrives_whole_and_its_answer_comes_back) {
+    hand_cache c;
+    const ring_ticket at = claim(c);
+    ring_request request = request_of(op::read);
+    request.bytes = 11;
+    request.file_slot = 12;
+    request.generation = 13;
+    request.offset = 14;
+    request.argument = 15;
+    post(lane{}, c.view, at, request);
+    const ring_request& seen = c.requests[0];
+    EXPECT_EQ(seen.published, 1u);
+    EXPECT_EQ(seen.operation, op::read);
+    EXPECT_EQ(seen.bytes, 11u);
+    EXPECT_EQ(seen.file_slot, 12u);
+    EXPECT_EQ(seen.generation, 13u);
+    EXPECT_EQ(seen.offset, 14u);
+    EXPECT_EQ(seen.argument, 15u);
+    std::thread host([&] {
+        std::this_thread::sleep_for(std::chrono::milliseconds(5));
+        c.answer(0, 11);
+    });
+    EXPECT_EQ(await(lane{}, c.view, at), 0);
+    EXPECT_EQ(c.replies[0].result, 11);
+    host.join();
+    EXPECT_EQ(c.counted(count_requests), 1u);
+}
+
+TEST(ring, a_wait_ends_with_its_time_the_abort_word_or_the_heartbeat) {
+    hand_cache c;
+    const ring_ticket at = claim(c);
+    EXPECT_EQ(await(lane{}, c.view, at), -ETIMEDOUT) << "request_wait_ns";
+    c.control.abort_code = -ECANCELED;
+    EXPECT_EQ(await(lane{}, c.view, at), -ECANCELED);
+    c.control.abort_code = 0;
+    c.view.request_wait_ns = 60'000'000'000;
+    c.view.host_wait_ns = 20'000'000;
+    EXPECT_EQ(await(lane{}, c.view, at), -ETIMEDOUT) << "host_wait_ns";
+    // With a host that beats, the wait goes on past host_wait_ns.
+    c.view.request_wait_ns = 200'000'000;
+    std::atomic<bool> stop{false};
+    std::thread host([&] {
+        while (!stop) {
+            atomic_store<order::relaxed, scope::system>(&c.control.heartbeat, c.control.heartbeat + 1);
+            std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        }
+    });
+    c.view.host_wait_ns = 150'000'000;
+    const auto start = std::chrono::steady_clock::now();
+    EXPECT_EQ(await(lane{}, c.view, at), -ETIMEDOUT);
+    EXPECT_GE(std::chrono::steady_clock::now() - start, std::chrono::milliseconds(190));
+    stop = true;
+    host.join();
+}
+
+TEST(ring, a_full_ring_is_waited_for_only_so_long) {
+    hand_cache c;
+    for (int i = 0; i < 4; ++i) claim(c);
+    ring_ticket extra{};
+    EXPECT_EQ(claim_slot(lane{}, c.view, true, extra), -EAGAIN);
+    EXPECT_EQ(c.counted(count_ring_waits), 1u);
+}
+
+TEST(ring, a_slot_that_was_given_up_is_free_once_it_is_answered) {
+    hand_cache c;
+    ring_ticket at[4];
+    for (auto& one : at) one = claim(c);
+    post(lane{}, c.view, at[0], request_of(op::ping));
+    orphan_slot(c.view, at[0]);
+    ring_ticket extra{};
+    EXPECT_EQ(claim_slot(lane{}, c.view, false, extra), -EAGAIN) << "the service thread may still write there";
+    c.answer(0, 0);
+    EXPECT_EQ(claim(c).ticket, 4u);
+    recycle_slot(c.view, {0, 4});
+    for (int i = 1; i < 4; ++i) recycle_slot(c.view, at[i]);
+    EXPECT_EQ(detail::check_ring(c.ring, 0).rule, nullptr);
+}
+
+namespace {
+
+// The group opened file slot 2 and gave up; the host answered. The next owner of the ring slot finds that.
+void lose_an_open(hand_cache& c, std::uint32_t generation, std::int64_t result) {
+    const ring_ticket at = claim(c);
+    post(lane{}, c.view, at, request_of(op::open));
+    orphan_slot(c.view, at);
+    ring_reply& reply = c.replies[at.ticket % hand_cache::ring_slots];
+    reply.words[reply_slot_and_generation] = std::uint64_t{generation} << 32 | 2;
+    reply.words[reply_size_bytes] = 1000;
+    reply.words[reply_table] = 7;
+    reply.words[reply_path_and_flags] = 0;
+    c.answer(at.ticket, result);
+    for (int i = 0; i < 4; ++i) recycle_slot(c.view, claim(c));
+}
+
+}  // namespace
+
+TEST(ring, an_open_that_was_given_up_leaves_a_closed_file) {
+    hand_cache c;
+    lose_an_open(c, 1, 0);
+    EXPECT_TRUE(is_closed(c.file_words[2]));
+    EXPECT_EQ(c.file_records[2].size_bytes, 1000u);
+    EXPECT_EQ(c.file_records[2].page_count, 2u);
+    EXPECT_EQ(c.file_records[2].table, 7u);
+    EXPECT_EQ(c.file_records[2].generation, 1u);
+    EXPECT_EQ(check_invariants(c.view).rule, nullptr);
+}
+
+TEST(ring, an_open_that_was_given_up_brings_nothing_back) {
+    hand_cache failed;
+    lose_an_open(failed, 1, -ENOENT);
+    EXPECT_EQ(failed.file_words[2], 0u);
+    hand_cache open_meanwhile;
+    open_meanwhile.file_words[2] = make_file_word(file_live, 1, 3);
+    lose_an_open(open_meanwhile, 1, 0);
+    EXPECT_EQ(open_meanwhile.file_words[2], make_file_word(file_live, 1, 3));
+    for (const std::uint32_t since : {1u, 2u, 3u}) {
+        hand_cache retired;
+        retired.file_words[2] = make_file_word(file_vacant, since, 0);
+        lose_an_open(retired, 1, 0);
+        EXPECT_EQ(retired.file_words[2], make_file_word(file_vacant, since, 0)) << since;
+    }
+}
+
+}  // namespace penstock::engine::test
