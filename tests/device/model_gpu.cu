@@ -38,7 +38,7 @@ public:
     gpu_run(const settings& s, std::uint64_t seed) : settings_(s), seed_(seed), folder_(make_folder()) {
         constexpr std::uint64_t pages[] = {4096, 512, 65536, 1024, 16384};
         constexpr std::uint64_t frames[] = {256, 1024, 64, 600, 2048};
-        constexpr std::uint64_t open_limits[] = {12, 100000, 64, 3000, 24};
+        constexpr std::uint64_t open_limits[] = {100000, 2000, 600, 100000, 1000};
         const std::uint64_t frame_count = frames[mix64(seed) % 5];
         o_.where = backend::gpu;
         o_.page_bytes = pages[seed % 5];

@@ -14,18 +14,29 @@
 
 namespace penstock::engine {
 
-// Leader only. Evicts every page of a piece of a table; false if one is pinned or loading.
-PENSTOCK_HD inline bool sweep_words(const cache_view& c, std::uint64_t first, std::uint64_t count_words) {
-    for (std::uint64_t i = first; i < first + count_words; ++i) {
-        page_word seen = glance(&c.words[i]);
-        while (!is_absent(seen) || pins_of(seen) != 0) {
-            if (!is_valid(seen) || pins_of(seen) != 0) return false;
-            if (try_evict(&c.words[i], seen)) {
-                set_frame_word(c, frame_of(seen), frame_free);
-                break;
-            }
-            seen = glance(&c.words[i]);
+// Leader only. Evicts the page if it is there; false if it is pinned or loading.
+PENSTOCK_HD inline bool sweep_word(const cache_view& c, page_word* word, page_word seen) {
+    while (!is_absent(seen) || pins_of(seen) != 0) {
+        if (!is_valid(seen) || pins_of(seen) != 0) return false;
+        if (try_evict(word, seen)) {
+            set_frame_word(c, frame_of(seen), frame_free);
+            return true;
         }
+        seen = glance(word);
+    }
+    return true;
+}
+
+// Leader only. Evicts every page of a piece of a table; false if one is pinned or loading. Eight words are fetched at a
+// time, because one thread that waits for each word of a huge table alone would take seconds.
+PENSTOCK_HD inline bool sweep_words(const cache_view& c, std::uint64_t first, std::uint64_t count_words) {
+    constexpr std::uint64_t batch = 8;
+    const std::uint64_t end = first + count_words;
+    for (std::uint64_t i = first; i < end; i += batch) {
+        page_word seen[batch];
+        for (std::uint64_t k = 0; k < batch; ++k) seen[k] = i + k < end ? glance(&c.words[i + k]) : page_word{0};
+        for (std::uint64_t k = 0; k < batch; ++k)
+            if (i + k < end && !sweep_word(c, &c.words[i + k], seen[k])) return false;
     }
     return true;
 }

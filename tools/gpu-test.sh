@@ -1,0 +1,157 @@
+#!/usr/bin/env bash
+# Everything that needs a GPU, in one command: builds, runs the GPU tests and benchmarks, prints a short table.
+#
+#   tools/gpu-test.sh [--build DIR] [--prebuilt DIR] [--out DIR] [--words FILE] [PART...]
+#
+# --build DIR      only build, into DIR, programs that run on another machine with a GPU (libraries linked in)
+# --prebuilt DIR   run what --build made, instead of building; for a GPU machine without the development packages
+# --out DIR        where full logs and results go (default: build/gpu-results)
+# --words FILE     dictionary for the word count (default: the words of the tree that is searched)
+# PART             device sanitize model grep cat hit canary; default: all
+#
+# Every program runs under a time limit. Exit status 0 only if every part passed.
+set -u
+cd "$(dirname "$0")/.." || exit 1
+
+prebuilt='' build_only='' out=build/gpu-results words='' parts=()
+while [ $# -gt 0 ]; do
+  case "$1" in
+    --build) build_only=$2; shift 2 ;;
+    --prebuilt) prebuilt=$2; shift 2 ;;
+    --out) out=$2; shift 2 ;;
+    --words) words=$2; shift 2 ;;
+    -*) echo "gpu-test: unknown option '$1'; see the head of this file" >&2; exit 2 ;;
+    *) parts+=("$1"); shift ;;
+  esac
+done
+[ ${#parts[@]} -gt 0 ] || parts=(device canary model grep cat hit sanitize)
+
+build() {  # DIR
+  cmake -S . -B "$1" -G Ninja -DCMAKE_BUILD_TYPE=Release -DPENSTOCK_CUDA=ON -DPENSTOCK_PORTABLE=ON \
+    -DCMAKE_CUDA_ARCHITECTURES="${PENSTOCK_GPU_ARCH:-90-real}" >/dev/null &&
+    ninja -C "$1" device_test penstock_model_gpu bench_hit bin/penstock bin/penstock-grep
+}
+if [ -n "$build_only" ]; then build "$build_only"; exit; fi
+dir=${prebuilt:-build/gpu}
+[ -n "$prebuilt" ] || build "$dir" || exit 1
+mkdir -p "$out" || exit 1
+out=$(realpath "$out") dir=$(realpath "$dir")
+[ -z "$words" ] || words=$(realpath "$words") || exit 2
+scratch=$(mktemp -d) || exit 1
+trap 'rm -rf "$scratch"' EXIT
+table=() failed=0
+
+note() { table+=("$(printf '%-10s %-6s %s' "$1" "$2" "$3")"); [ "$2" = ok ] || failed=1; }
+
+# part NAME SECONDS LOG COMMAND...: runs it, keeps its output, notes how it went.
+part() {
+  local name=$1 limit=$2 log=$3 start=$SECONDS; shift 3
+  if timeout "$limit" "$@" >"$out/$log" 2>&1; then note "$name" ok "$((SECONDS - start)) s, $log"
+  else note "$name" FAILED "$((SECONDS - start)) s, $log: $(grep -E 'FAILED|rror|differ' "$out/$log" | head -1 | cut -c1-90)"; fi
+}
+
+run_device() { part device 300 device_test.log "$dir/tests/device_test"; }
+
+run_model() { part model 580 model.log "$dir/tests/penstock_model_gpu" --seeds 5 --operations "${PENSTOCK_MODEL_OPERATIONS:-1000000}"; }
+
+run_canary() {
+  timeout 60 "$dir/tests/penstock_model_gpu" --canary --operations 100000 >"$out/canary.log" 2>&1
+  if grep -q 'FAILED: [1-9][0-9]* wrong bytes' "$out/canary.log"; then note canary ok 'the broken run was caught'
+  else note canary FAILED 'a kernel that expects other bytes was not caught'; fi
+}
+
+# A tree of source files from whatever this machine has, at least 30,000 if it can be had.
+make_tree() {
+  local want=${PENSTOCK_TREE_FILES:-36000}
+  mkdir -p "$scratch/tree"
+  find / -xdev -path /proc -prune -o -type f \( -name '*.py' -o -name '*.h' -o -name '*.hpp' -o -name '*.c' -o -name '*.cuh' \
+    -o -name '*.pyi' \) -size -2048k -print 2>/dev/null | grep -v "^$scratch" | sort | head -n "$want" >"$scratch/files"
+  tar -C / -cf - -T <(sed 's|^/||' "$scratch/files") 2>/dev/null | tar -C "$scratch/tree" -xf - 2>/dev/null
+  find "$scratch/tree" -type f | wc -l
+}
+
+# penstock-grep against grep: words of letters, digits and _ by one grep run over all words, the others one by one.
+compare_grep() {
+  local files; files=$(make_tree)
+  if [ -z "$words" ]; then
+    words=$scratch/words
+    find "$scratch/tree" -type f | head -n 2000 | xargs cat | grep -ao '[A-Za-z_][A-Za-z0-9_]*' | sort -u | awk 'length < 200' | head -n 50000 >"$words"
+  fi
+  LC_ALL=C sort -u "$words" >"$scratch/all"
+  LC_ALL=C grep -v '[^A-Za-z0-9_]' "$scratch/all" >"$scratch/plain"
+  LC_ALL=C grep '[^A-Za-z0-9_]' "$scratch/all" >"$scratch/special"
+  ( cd "$scratch/tree" || exit 1
+    # One grep for many files: building the automaton of all words takes longer than searching a file.
+    find . -type f -print0 | LC_ALL=C xargs -0 -n 400 -P "$(nproc)" sh -c \
+      'grep -HowF --null -f "$0" -- "$@" 2>/dev/null | tr "\000" "\t" | sort | uniq -c | awk "{n = \$1; sub(/^ *[0-9]+ /, \"\"); split(\$0, part, \"\t\"); print part[2] \"\t\" part[1] \"\t\" n}"' "$scratch/plain"
+    while IFS= read -r word; do
+      LC_ALL=C grep -rlwF -e "$word" . 2>/dev/null | while IFS= read -r f; do
+        n=$(LC_ALL=C grep -owF -e "$word" -- "$f" 2>/dev/null | wc -l)
+        [ "$n" -eq 0 ] || printf '%s\t%s\t%s\n' "$word" "$f" "$n"
+      done
+    done <"$scratch/special" ) | LC_ALL=C sort -t "$(printf '\t')" -k2,2 -k1,1 >"$scratch/expected"
+  echo "$SECONDS s: grep found $(wc -l <"$scratch/expected") lines in $files files"
+  local program; program=$(realpath "$dir/bin/penstock-grep")
+  local backend
+  for backend in gpu cpu; do
+    ( cd "$scratch/tree" && "$program" --backend $backend --json --dict "$words" --out "$scratch/got.$backend" . ) >"$out/grep.$backend.json" || return 1
+    cmp "$scratch/expected" "$scratch/got.$backend" || return 1
+    echo "$SECONDS s: penstock-grep --backend $backend equals grep"
+  done
+  ( cd "$scratch/tree" && "$program" --backend gpu --compare --json --dict "$words" --out "$scratch/got.compare" . ) >"$out/grep.compare.json" || return 1
+  cmp "$scratch/expected" "$scratch/got.compare" || return 1
+  echo "$files files, $(wc -l <"$scratch/all") words, $(wc -l <"$scratch/expected") lines: penstock-grep on gpu and cpu equals grep"
+}
+compare_cat() {
+  local program=$dir/bin/penstock f=$scratch/cat
+  mkdir -p "$f"
+  : >"$f/empty"
+  head -c 1 /dev/urandom >"$f/one"
+  head -c 100000001 /dev/urandom >"$f/random"
+  truncate -s 300M "$f/sparse"; printf end >>"$f/sparse"; printf middle | dd of="$f/sparse" bs=1 seek=150000000 conv=notrunc 2>/dev/null
+  truncate -s 5G "$f/large"; head -c 70000 /dev/urandom | dd of="$f/large" bs=1M seek=4000 conv=notrunc 2>/dev/null
+  local name
+  for name in empty one random sparse large; do
+    "$program" cat --backend gpu "$f/$name" | cmp - "$f/$name" || { echo "cat $name differs"; return 1; }
+    echo "cat $name equals the file"
+  done
+  ( for _ in $(seq 200); do head -c 10000 "$f/random"; sleep 0.005; done >"$f/growing" ) &
+  sleep 0.3
+  "$program" cat --backend gpu "$f/growing" >"$f/seen" || return 1
+  wait
+  head -c "$(stat -c %s "$f/seen")" "$f/growing" | cmp - "$f/seen" || { echo 'cat of a growing file differs'; return 1; }
+  [ -s "$f/seen" ] && echo "cat of a growing file is a prefix of it, $(stat -c %s "$f/seen") bytes"
+}
+
+# Functions under `timeout` need a shell of their own.
+in_shell() {  # LIMIT LOG FUNCTION
+  local start=$SECONDS
+  export dir out scratch words
+  export -f "$3" make_tree
+  if timeout "$1" bash -c "$3" >"$out/$2" 2>&1; then note "${3#compare_}" ok "$((SECONDS - start)) s: $(tail -n 1 "$out/$2")"
+  else note "${3#compare_}" FAILED "$((SECONDS - start)) s: $(tail -n 1 "$out/$2" | cut -c1-100)"; fi
+}
+run_grep() { in_shell 580 grep.log compare_grep; }
+run_cat() { in_shell 300 cat.log compare_cat; }
+
+run_hit() { part hit 200 hit.json "$dir/bin/bench_hit" gpu "$(git rev-parse --short HEAD 2>/dev/null || echo unknown)"; }
+
+run_sanitize() {
+  command -v compute-sanitizer >/dev/null || { note sanitize FAILED 'no compute-sanitizer on PATH'; return; }
+  local tool small='device_open.wrong*:device_open.a_change*:device_gpufs*:device_bounded_wait.all_frames*'
+  for tool in memcheck racecheck initcheck synccheck; do
+    part "$tool" 280 "$tool.log" compute-sanitizer --tool $tool --error-exitcode 9 "$dir/tests/device_test" --gtest_filter="$small"
+    [ $tool = initcheck ] || part "$tool-m" 280 "$tool-model.log" compute-sanitizer --tool $tool --error-exitcode 9 \
+      "$dir/tests/penstock_model_gpu" --seeds 2 --operations 20000
+  done
+}
+
+for one in "${parts[@]}"; do
+  declare -F "run_$one" >/dev/null || { echo "gpu-test: no part '$one'" >&2; exit 2; }
+  "run_$one"
+done
+printf '\n'
+printf '%s\n' "${table[@]}"
+passed=$(printf '%s\n' "${table[@]}" | grep -c ' ok ')
+echo "$passed passed, $((${#table[@]} - passed)) failed"
+exit $failed
