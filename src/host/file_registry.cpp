@@ -7,7 +7,8 @@ namespace penstock::host {
 
 namespace {
 
-// Where times are coarse, a file that changed less than this before it was looked at may change again without a trace.
+// A file that changed less than this before it was looked at may still be changing without a trace: a write(2) sets the
+// time before it copies the bytes, and where times are coarse the next write may leave the same time.
 constexpr std::int64_t time_grain_ns = 20'000'000;
 
 std::string key_of(const file_identity& identity) {
@@ -133,7 +134,7 @@ open_reply file_registry::enter(const found_file& file) {
     if (e.generation == 0) e.generation = 1;
     e.live = true;
     const std::int64_t last_change = std::max(e.identity.modified_ns, e.identity.changed_ns);
-    e.uncertain = !file.facts.exact_times && file.facts.now_ns - last_change < time_grain_ns;
+    e.uncertain = file.facts.now_ns - last_change < time_grain_ns;
     e.path = file.path;
     keep_handle(e, file.handle);
     current_[key] = slot;

@@ -30,6 +30,7 @@ struct sample_folder {
         for (std::uint32_t i = 0; i < files; ++i) test::write_file(folder / name(i), test::pattern(i, size(i)));
         test::write_file(folder / "big", {});
         std::filesystem::resize_file(folder / "big", big_bytes);
+        test::let_files_settle();
     }
     static std::string name(std::uint32_t i) { return "f" + std::to_string(i); }
     static std::uint64_t size(std::uint32_t i) { return 3 * page + 1000 + i; }

@@ -65,8 +65,6 @@ protected:
         EXPECT_EQ(::pread(fd, out.data(), bytes, 0), static_cast<ssize_t>(bytes));
         return out;
     }
-    // Longer than the grain of file times, so that what was written before counts as settled.
-    static void settle() { std::this_thread::sleep_for(std::chrono::milliseconds(30)); }
 };
 
 bool is_root() { return ::geteuid() == 0; }
@@ -74,7 +72,7 @@ bool is_root() { return ::geteuid() == 0; }
 }  // namespace
 
 TEST_F(registry, names_that_lead_below_the_root) {
-    settle();
+    let_files_settle();
     make(small_limits);
     std::filesystem::create_symlink("a", root / "link");
     std::filesystem::create_symlink(root / "sub", root / "folder link");
@@ -160,7 +158,7 @@ TEST_F(registry, several_roots) {
 
 TEST_F(registry, a_changed_file_gets_another_slot) {
     const open_reply before = must_open("a");
-    settle();
+    let_files_settle();
     const auto changes = {
         std::function<void()>([&] { write_file(root / "a", pattern(9, 5000)); }),               // same size
         std::function<void()>([&] { std::filesystem::resize_file(root / "a", 4000); }),
@@ -173,7 +171,7 @@ TEST_F(registry, a_changed_file_gets_another_slot) {
         const open_reply now = must_open("a");
         EXPECT_TRUE(now.slot != last.slot || now.generation != last.generation);
         last = now;
-        settle();
+        let_files_settle();
     }
     EXPECT_EQ(read_from(last, 4000), pattern(8, 4000));
     EXPECT_EQ(files->live_files(), 5u) << "the old versions stay until the device takes them down";

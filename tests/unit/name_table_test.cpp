@@ -12,12 +12,14 @@ using penstock::test::hand_cache;
 
 namespace {
 
-name_key key_of(const std::string& name) {
-    return {name.c_str(), static_cast<std::uint32_t>(name.size()), hash_name(name.c_str(), static_cast<std::uint32_t>(name.size()))};
+// The text must outlive the key.
+name_key key_of(const char* name) {
+    const auto bytes = static_cast<std::uint32_t>(std::strlen(name));
+    return {name, bytes, hash_name(name, bytes)};
 }
 
 // Enters the name as open_name would, for file `slot`, whose generation is 1; its path lies at 8 * slot of the arena.
-std::uint32_t enter(hand_cache& c, const std::string& name, std::uint32_t slot) {
+std::uint32_t enter(hand_cache& c, const char* name, std::uint32_t slot) {
     std::uint32_t at = 0;
     bool full = false;
     EXPECT_TRUE(enter_name(lane{}, c.view, key_of(name), at, full)) << name;
@@ -96,7 +98,7 @@ TEST(name_table, a_busy_slot_is_met_by_its_hash) {
 TEST(name_table, names_of_closed_files_make_room_and_those_of_open_files_do_not) {
     hand_cache c;
     for (std::uint32_t slot = 0; slot < hand_cache::files; ++slot) c.file_words[slot] = make_file_word(file_live, 1, 1);
-    for (std::uint32_t i = 0; i < hand_cache::names; ++i) enter(c, "open " + std::to_string(i), i % hand_cache::files);
+    for (std::uint32_t i = 0; i < hand_cache::names; ++i) enter(c, ("open " + std::to_string(i)).c_str(), i % hand_cache::files);
     std::uint32_t at = 0;
     bool full = false;
     EXPECT_FALSE(enter_name(lane{}, c.view, key_of("one more"), at, full));
@@ -112,7 +114,7 @@ TEST(name_table, names_of_closed_files_make_room_and_those_of_open_files_do_not)
 
 TEST(name_table, path_chunks_carry_every_byte) {
     const std::string name = "\xff\x80 0123456789\x01";
-    const name_key key = key_of(name);
+    const name_key key = key_of(name.c_str());
     std::string back(16, '\0');
     for (std::uint32_t i = 0; i < name.size(); i += 8) {
         const std::uint64_t chunk = path_chunk(key, i);

@@ -25,6 +25,7 @@ TEST(runtime, reads_what_the_file_holds) {
 TEST(runtime, closed_file_keeps_its_pages) {
     const temporary_folder folder;
     write_file(folder / "data", pattern(2, 20 * 4096));
+    let_files_settle();
     const auto rt = make_runtime(small_options(folder));
     std::vector<std::uint8_t> buffer(20 * 4096);
     for (int round = 0; round < 3; ++round) {

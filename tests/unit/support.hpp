@@ -3,12 +3,14 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cstdint>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "host/hooks.hpp"
@@ -53,6 +55,9 @@ inline void write_file(const std::string& path, const std::vector<std::uint8_t>&
     out.write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
     ASSERT_TRUE(out.good()) << path;
 }
+
+// A file that was written a moment ago is read anew at its next open; wait until it counts as settled.
+inline void let_files_settle() { std::this_thread::sleep_for(std::chrono::milliseconds(40)); }
 
 // cpu back end, tiny, quiet, with its root at the folder.
 inline options small_options(const temporary_folder& folder) {
