@@ -26,11 +26,16 @@ struct file_identity {
     }
 };
 
+// Whether anybody, this process too, has a file open or mapped for writing right now. Unknown where the file system or our
+// rights do not let us ask.
+enum class writers { unknown, none, some };
+
 struct file_facts {
     file_identity identity;
     bool is_regular = false;
     bool is_directory = false;
     bool exact_times = false;  // two changes never leave the same times, even right after one another
+    writers writing = writers::unknown;  // told only of a handle that is open for reading
     std::int64_t now_ns = 0;   // the file clock when the facts were read
 };
 

@@ -7,9 +7,18 @@ namespace penstock::host {
 
 namespace {
 
-// A file that changed less than this before it was looked at may still be changing without a trace: a write(2) sets the
-// time before it copies the bytes, and where times are coarse the next write may leave the same time.
+// Where we cannot ask who writes, or times are coarse, a file that changed less than this before it was looked at may be
+// changing still.
 constexpr std::int64_t time_grain_ns = 20'000'000;
+
+// May the file change, or have changed, without leaving other times than those just read? A write(2) sets the time before
+// it copies the bytes, and stores to a mapping set it now and then, so no time is to be believed while somebody has the
+// file open for writing. Without a writer exact times are proof: whoever comes later leaves a new one.
+bool may_change_unseen(const file_facts& facts) {
+    if (facts.writing == writers::some) return true;
+    if (facts.writing == writers::none && facts.exact_times) return false;
+    return facts.now_ns - std::max(facts.identity.modified_ns, facts.identity.changed_ns) < time_grain_ns;
+}
 
 std::string key_of(const file_identity& identity) {
     return std::to_string(identity.device) + ":" + std::to_string(identity.inode);
@@ -113,7 +122,6 @@ void file_registry::keep_handle(entry& e, std::shared_ptr<shared_handle> handle)
 }
 
 open_reply file_registry::enter(const found_file& file) {
-    open_reply reply;
     const std::string key = key_of(file.facts.identity);
     const auto known = current_.find(key);
     if (known != current_.end()) {
@@ -133,8 +141,7 @@ open_reply file_registry::enter(const found_file& file) {
     e.generation = (e.generation + 1) & engine::file_generation_mask;
     if (e.generation == 0) e.generation = 1;
     e.live = true;
-    const std::int64_t last_change = std::max(e.identity.modified_ns, e.identity.changed_ns);
-    e.uncertain = file.facts.now_ns - last_change < time_grain_ns;
+    e.uncertain = may_change_unseen(file.facts);
     e.path = file.path;
     keep_handle(e, file.handle);
     current_[key] = slot;
