@@ -1,15 +1,25 @@
 #!/usr/bin/env bash
-# Builds Penstock and runs every test that this machine can run: ./test.sh
+# Builds Penstock and runs every test that this machine can run: ./test.sh [--all]
 #
 #   1. the optimised build, with the gpu back end where nvcc is there (compiling needs no GPU), and all tests in it;
 #   2. AddressSanitizer and UndefinedBehaviorSanitizer, over the tests labelled unit, model, fault and fuzz;
-#   3. ThreadSanitizer, over the tests labelled unit and model.
+#   3. ThreadSanitizer, over the tests labelled unit, model and fault.
+#
+# --all: step 2 includes the programs and their tests, which takes some minutes more.
 #
 # Installs missing Debian packages first. The last line counts the tests: "N passed, N failed, N skipped"; the exit status
 # is 0 only if none failed. Suites that need a GPU report themselves as skipped where there is none.
 set -uo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 cd "$root" || exit 1
+case "$*" in
+    "") with_programs=OFF asan_labels='unit|model|fault|fuzz' ;;
+    --all) with_programs=ON asan_labels='unit|model|fault|fuzz|apps' ;;
+    *)
+        echo "usage: ./test.sh [--all]" >&2
+        exit 2
+        ;;
+esac
 bash tools/install_packages.sh || exit 1
 . tools/common.sh
 
@@ -46,18 +56,20 @@ suite() {
     echo "-- $title: $p passed, $f failed, $s skipped in $((SECONDS - start)) s"
 }
 
+# sanitized NAME SANITIZERS LABELS PROGRAMS: a build of its own, and the tests with one of these labels.
 sanitized() {
-    local name=$1 sanitizers=$2 labels=$3 folder=$build_dir/$1
+    local name=$1 sanitizers=$2 labels=$3 programs=$4 folder=$build_dir/$1
     step "$name: configure" configure "$folder" -DCMAKE_BUILD_TYPE=RelWithDebInfo -DPENSTOCK_CUDA=OFF \
-        -DPENSTOCK_SANITIZE="$sanitizers" -DPENSTOCK_BUILD_APPS=OFF -DPENSTOCK_BUILD_EXAMPLES=OFF || return
+        -DPENSTOCK_SANITIZE="$sanitizers" -DPENSTOCK_BUILD_APPS="$programs" -DPENSTOCK_BUILD_EXAMPLES=OFF \
+        -DPENSTOCK_BUILD_BENCHMARKS=OFF || return
     step "$name: build" build "$folder" || return
     suite "$name: tests" "$folder" --label-regex "^($labels)$" --parallel "$jobs"
 }
 
 if step "release: configure" configure_main && step "release: build" build "$build_dir"; then
     suite "release: tests" "$build_dir" --parallel "$jobs"
-    sanitized asan address,undefined 'unit|model|fault|fuzz'
-    sanitized tsan thread 'unit|model'
+    sanitized asan address,undefined "$asan_labels" "$with_programs"
+    sanitized tsan thread 'unit|model|fault' OFF
 fi
 
 say "test.sh took $((SECONDS - began)) s"
