@@ -60,15 +60,24 @@ struct chain_sink {
 // Each thread of a wide group takes short stretches in turn; a group of one takes all at once.
 inline constexpr std::uint64_t stretch_bytes = 128;
 
+// Out of line, so that the compiler gives its loop the registers and not what surrounds it.
+template <typename Group>
+PENSTOCK_HD PENSTOCK_NOINLINE void scan_stretches(const Group& g, const dictionary_ref& d, const text_window& w,
+                                                  std::uint64_t from, std::uint64_t to, plain_sink<Group>& out) {
+    plain_sink<Group> sink = out;  // a copy in registers
+    const std::uint64_t step = g.size() == 1 ? to - from : stretch_bytes;
+    for (std::uint64_t at = from + g.rank() * step; at < to; at += g.size() * step)
+        scan(d, w, at, to - at < step ? to : at + step, sink);
+    out.first_zero = sink.first_zero;
+}
+
 template <typename Group, typename Source>
 PENSTOCK_HD inline int count_plain(const Group& g, const search_view& v, const tally& t, Source& source,
                                    const job& piece) {
     plain_sink<Group> sink{g, t};
     const int code = source.for_each_window(
         g, piece.begin, piece.end, [&](const text_window& w, std::uint64_t from, std::uint64_t to) {
-            const std::uint64_t step = g.size() == 1 ? to - from : stretch_bytes;
-            for (std::uint64_t at = from + g.rank() * step; at < to; at += g.size() * step)
-                scan(v.plain, w, at, to - at < step ? to : at + step, sink);
+            scan_stretches(g, v.plain, w, from, to, sink);
         });
     if (sink.first_zero != no_zero_byte) note_zero_byte(v, piece.file, sink.first_zero);
     return code;

@@ -15,9 +15,7 @@ struct pending_key {
 };
 
 text_hash hash_of(const std::string& text) {
-    text_hash hash;
-    for (const char c : text) hash.add(static_cast<unsigned char>(c));
-    return hash;
+    return hash_text(reinterpret_cast<const unsigned char*>(text.data()), static_cast<std::uint32_t>(text.size()), text.size());
 }
 
 std::size_t run_length(const std::string& word) {
@@ -47,7 +45,7 @@ void add_entry(dictionary_tables& d, dictionary_tables::table& t, std::vector<st
                const std::string& text, std::uint32_t word, const std::vector<std::uint8_t>& lengths) {
     const text_hash hash = hash_of(text);
     key_entry entry{};
-    entry.head = hash.first_eight();
+    entry.head = hash.head;
     entry.text_at = add_text(d, text);
     entry.word = word;
     entry.lengths_at = static_cast<std::uint32_t>(d.lengths.size());
@@ -55,7 +53,7 @@ void add_entry(dictionary_tables& d, dictionary_tables::table& t, std::vector<st
     entry.length_count = static_cast<std::uint16_t>(lengths.size());
     d.lengths.insert(d.lengths.end(), lengths.begin(), lengths.end());
     t.entries.push_back(entry);
-    hashes.push_back(hash.value());
+    hashes.push_back(hash.value);
 }
 
 }  // namespace

@@ -45,13 +45,13 @@ struct dictionary_ref {
 // The entry whose text is the `hash.bytes` bytes at `at`, or null.
 PENSTOCK_HD PENSTOCK_INLINE const key_entry* find_entry(const hash_table_ref& table, const unsigned char* text,
                                                         const text_hash& hash, const unsigned char* at) {
-    const std::uint64_t value = hash.value();
+    const std::uint64_t value = hash.value;
     for (std::uint64_t i = value & table.mask;; i = (i + 1) & table.mask) {
         const std::uint64_t slot = table.slots[i];
         if (slot == 0) return nullptr;
         if ((slot ^ value) >> 32 != 0) continue;
         const key_entry& entry = table.entries[(slot & 0xffffffffu) - 1];
-        if (entry.bytes != hash.bytes || entry.head != hash.first_eight()) continue;
+        if (entry.bytes != hash.bytes || entry.head != hash.head) continue;
         std::uint32_t same = 8;
         while (same < hash.bytes && text[entry.text_at + same] == at[same]) ++same;
         if (same >= hash.bytes) return &entry;

@@ -32,11 +32,11 @@ private:
 };
 
 #if defined(__CUDACC__)
+// With 64 registers for each thread (CMakeLists.txt), 32 warps fit a multiprocessor.
 std::uint64_t resident_warps(int device) {
-    int multiprocessors = 0, threads = 0;
+    int multiprocessors = 1;
     cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device);
-    cudaDeviceGetAttribute(&threads, cudaDevAttrMaxThreadsPerMultiProcessor, device);
-    return static_cast<std::uint64_t>(multiprocessors) * static_cast<std::uint64_t>(threads / 32);
+    return static_cast<std::uint64_t>(multiprocessors) * 32;
 }
 #endif
 

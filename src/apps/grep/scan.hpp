@@ -15,6 +15,8 @@ struct text_window {
     const unsigned char* bytes;
     std::uint64_t begin;
     std::uint64_t end;
+
+    [[nodiscard]] PENSTOCK_HD PENSTOCK_INLINE std::uint64_t size() const { return end - begin; }
 };
 inline constexpr std::uint32_t window_margin = max_word_bytes + 1;
 
@@ -23,64 +25,67 @@ inline constexpr std::uint32_t window_margin = max_word_bytes + 1;
 template <typename Sink>
 PENSTOCK_HD inline void scan_longer(const dictionary_ref& d, const text_window& w, std::uint64_t at,
                                     const key_entry& entry, Sink& sink) {
-    const std::uint64_t room = w.end - w.begin - at;
-    text_hash hash;
+    const std::uint64_t room = w.size() - at;
     for (std::uint32_t i = 0; i < entry.length_count; ++i) {
         const std::uint32_t length = d.lengths[entry.lengths_at + i];
         if (length > room) return;
         if (length < room && is_constituent(w.bytes[at + length])) continue;
-        while (hash.bytes < length) hash.add(w.bytes[at + hash.bytes]);
+        const text_hash hash = hash_text(w.bytes + at, length, room);
         if (const key_entry* const word = find_entry(d.longer, d.text, hash, w.bytes + at))
             sink.found(word->word, w.begin + at);
     }
 }
 
-// Looks up what begins at `at`, hashed by the caller.
+// Looks up the key of `bytes` bytes at `at`, and what begins with it.
 template <typename Sink>
 PENSTOCK_HD PENSTOCK_INLINE void scan_key(const dictionary_ref& d, const text_window& w, std::uint64_t at,
-                                          const text_hash& hash, Sink& sink) {
+                                          std::uint32_t bytes, Sink& sink) {
+    const text_hash hash = hash_text(w.bytes + at, bytes, w.size() - at);
     const key_entry* const entry = find_entry(d.keys, d.text, hash, w.bytes + at);
     if (entry == nullptr) return;
     if (entry->word != no_word) sink.found(entry->word, w.begin + at);
     if (entry->length_count != 0) scan_longer(d, w, at, *entry, sink);
 }
 
+// Length of the run at `at`, of which `known` bytes were seen up to the end of a block; more than d.max_run_bytes if it
+// is too long to be looked up.
+PENSTOCK_HD inline std::uint32_t run_beyond(const dictionary_ref& d, const text_window& w, std::uint64_t at,
+                                            std::uint32_t known) {
+    std::uint32_t length = known;
+    while (length <= d.max_run_bytes && at + length < w.size() && is_constituent(w.bytes[at + length])) ++length;
+    return length;
+}
+
 // Reports, in order, every word that begins at a position of [from, to) and has no constituent before or behind it:
-// sink.found(word, position). Also the zero bytes there: sink.zero_byte(position). Matches that overlap are all reported.
+// sink.found(word, position). Also the first zero byte of each block: sink.zero_byte(position). Matches that overlap are
+// all reported.
+//
+// Works on blocks of 64 positions. Bits of `begins` are the places where a match can begin: where a run begins, and, if
+// some word begins with another byte, where neither the byte nor the one before it is a constituent.
 template <typename Sink>
 PENSTOCK_HD inline void scan(const dictionary_ref& d, const text_window& w, std::uint64_t from, std::uint64_t to,
                              Sink& sink) {
-    const unsigned char* const bytes = w.bytes;
-    const std::uint64_t stop = to - w.begin, end = w.end - w.begin;
-    std::uint64_t i = from - w.begin;
-    bool behind_run = i > 0 && is_constituent(bytes[i - 1]);
-    while (i < stop) {
-        unsigned char c = bytes[i];
-        if (behind_run) {
-            // The rest of a run that is too long or began before us, or the byte behind a run: nothing begins here.
-            behind_run = is_constituent(c);
-            if (c == 0) sink.zero_byte(w.begin + i);
-            ++i;
-            continue;
-        }
-        if (!is_constituent(c)) {
-            if (c == 0) sink.zero_byte(w.begin + i);
-            if (d.leads(c)) {
-                text_hash hash;
-                hash.add(c);
-                scan_key(d, w, i, hash, sink);
+    const bool any_leads = (d.lead_bits[0] | d.lead_bits[1] | d.lead_bits[2] | d.lead_bits[3]) != 0;
+    const std::uint64_t first = from - w.begin, stop = to - w.begin;
+    std::uint64_t carry = first > 0 && is_constituent(w.bytes[first - 1]) ? 1 : 0;
+    for (std::uint64_t block = first; block < stop; block += 64) {
+        const std::uint32_t count = stop - block < 64 ? static_cast<std::uint32_t>(stop - block) : 64;
+        const byte_kinds kinds = look_at(w.bytes + block, count, w.size() - block);
+        if (kinds.zero != 0) sink.zero_byte(w.begin + block + lowest_bit(kinds.zero));
+        const std::uint64_t runs = kinds.constituent, follow_run = runs << 1 | carry;
+        carry = runs >> 63;
+        std::uint64_t begins = (any_leads ? low_bits(count) : runs) & ~follow_run;
+        for (; begins != 0; begins &= begins - 1) {
+            const std::uint32_t bit = lowest_bit(begins);
+            const std::uint64_t at = block + bit;
+            if (((runs >> bit) & 1) == 0) {
+                if (d.leads(w.bytes[at])) scan_key(d, w, at, 1, sink);
+                continue;
             }
-            ++i;
-            continue;
+            std::uint32_t length = lowest_bit(~(runs >> bit));
+            if (bit + length >= count) length = run_beyond(d, w, at, count - bit);
+            if (length <= d.max_run_bytes) scan_key(d, w, at, length, sink);
         }
-        const std::uint64_t start = i;
-        text_hash hash;
-        do {
-            hash.add(c);
-            ++i;
-        } while (i < end && hash.bytes <= d.max_run_bytes && is_constituent(c = bytes[i]));
-        if (hash.bytes <= d.max_run_bytes) scan_key(d, w, start, hash, sink);
-        behind_run = true;
     }
 }
 
