@@ -20,7 +20,10 @@ case "$*" in
         exit 2
         ;;
 esac
-bash tools/install_packages.sh || exit 1
+if ! bash tools/install_packages.sh; then
+    echo "0 passed, 1 failed"
+    exit 1
+fi
 . tools/common.sh
 
 passed=0 failed=0 skipped=0 began=$SECONDS
