@@ -40,7 +40,7 @@ def random_words(rng, alphabet, texts, count):
 
 def random_flags(rng):
     page = rng.choice([512, 1024, 4096, 8192, 16384, 65536])
-    flags = ["--page", str(page), "--cache", str(page * rng.choice([8, 9, 64])), "--method", rng.choice(["penstock"] * 3 + ["cpu"])]
+    flags = ["--page", str(page), "--cache", str(page * rng.choice([8, 9, 64])), "--method", rng.choice(["penstock"] * 2 + support.methods())]
     if rng.random() < 0.7:
         flags += ["--piece", str(rng.choice([1, 3, 17, 100, 511, 512, 4096, 100000]))]
     if rng.random() < 0.3:

@@ -11,6 +11,11 @@ def backend_flags():
     return os.environ.get("PENSTOCK_TEST_FLAGS", "--backend cpu").split()
 
 
+def methods():
+    """The methods to test; on a GPU also PENSTOCK_TEST_METHODS="penstock cpu cuda"."""
+    return os.environ.get("PENSTOCK_TEST_METHODS", "penstock cpu").split()
+
+
 def grep_version():
     try:
         out = subprocess.run(["grep", "--version"], capture_output=True, check=True, env=C_LOCALE).stdout

@@ -41,6 +41,10 @@ json method_json(const session& s, const method_run& run) {
             {"launches", run.found.launches}};
 }
 
+std::string counted(std::uint64_t number, const std::string& one, const std::string& many) {
+    return apps::with_commas(number) + " " + (number == 1 ? one : many);
+}
+
 std::string text_of(const char* form, double number) {
     char text[64];
     std::snprintf(text, sizeof text, form, number);
@@ -94,10 +98,10 @@ std::string json_of(const session& s) {
 void say_summary(const session& s) {
     for (const std::string& note : s.notes) apps::say(note);
     const method_run& run = s.runs.back();
-    std::string text = apps::with_commas(s.files.files.size()) + " files (" + apps::with_commas(run.found.binary_files) +
-                       " binary), " + apps::with_commas(s.total_bytes) + " bytes, " + apps::with_commas(s.words.words.size()) +
-                       " words: " + apps::with_commas(matches_of(run)) + " matches in " +
-                       apps::with_commas(run.found.counts.size()) + " lines; " + run.name + " searched " +
+    std::string text = counted(s.files.files.size(), "file", "files") + " (" + apps::with_commas(run.found.binary_files) +
+                       " binary), " + counted(s.total_bytes, "byte", "bytes") + ", " +
+                       counted(s.words.words.size(), "word", "words") + ": " + counted(matches_of(run), "match", "matches") +
+                       " in " + counted(run.found.counts.size(), "line", "lines") + "; " + run.name + " searched " +
                        text_of("%.3f s", run.search_seconds);
     if (s.rt != nullptr) {
         const statistics figures = s.rt->stats();

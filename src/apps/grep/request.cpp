@@ -15,6 +15,7 @@ constexpr const char* details =
     "\nPATH may be a file or a directory; directories are searched with all below them, links inside are not followed, and\n"
     "only regular files are read. Each path counts once. The dictionary has one word per line, at most 255 bytes each.\n"
     "As in grep, matches of a file are no longer counted from the piece on in which a zero byte is read.\n"
+    "Kernels may open what the PATHs name and nothing else; PENSTOCK_ROOTS is not used.\n"
     "\n"
     "A PATH or dictionary that cannot be read ends the program before it prints anything. A file below a directory that\n"
     "cannot be read, or a file that changes while it is read, costs one line on standard error and its counts; the rest is\n"

@@ -44,12 +44,9 @@ public:
 protected:
     explicit search_method(std::unique_ptr<device_memory> memory) : memory_(std::move(memory)) {}
 
-    // Runs the view's jobs, a copy of which is `jobs`, on up to `groups` groups and waits.
+    // Runs the view's jobs, of which `jobs` is a copy, on up to `groups` groups and waits. A job that fails for want of
+    // something that fewer groups would leave (frames, file slots) is run again by fewer.
     virtual status launch(const search_view& view, const std::vector<job>& jobs, std::uint64_t groups) = 0;
-
-    // For jobs that failed for want of something that fewer groups at a time would leave (frames, file slots).
-    device_memory& memory() { return *memory_; }
-    search_view view_{};
 
 private:
     status place(const dictionary& words, const file_list& files);
@@ -57,6 +54,7 @@ private:
     status collect(const std::vector<std::uint32_t>& pending, search_output& out, std::vector<std::int32_t>& status_now);
 
     std::unique_ptr<device_memory> memory_;
+    search_view view_{};
     job* jobs_ = nullptr;
     std::uint64_t job_room_ = 0;
     std::uint64_t file_count_ = 0;

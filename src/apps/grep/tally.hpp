@@ -40,14 +40,16 @@ struct tally {
     }
 };
 
-// Room for `count` records, all or nothing, so that no gap is left; no_zero_byte's value if there is none.
+inline constexpr std::uint64_t no_room = ~std::uint64_t{0};
+
+// Where `count` records may be written, all or none, so that no gap is left; or no_room.
 PENSTOCK_HD inline std::uint64_t reserve_records(const search_view& v, std::uint64_t count) {
     std::uint64_t used = atomic_load<order::relaxed>(&v.shared->records_used);
     while (count <= v.record_capacity - used) {
         if (atomic_compare_swap<order::relaxed>(&v.shared->records_used, used, used + count)) return used;
         used = atomic_load<order::relaxed>(&v.shared->records_used);
     }
-    return ~std::uint64_t{0};
+    return no_room;
 }
 
 // Whole group. Writes the job's counts out if `keep`, and clears them. Returns false if they did not fit.
@@ -59,7 +61,7 @@ PENSTOCK_HD inline bool empty_tally(const Group& g, const search_view& v, const 
     std::uint64_t at = 0;
     if (g.is_leader() && keep) at = reserve_records(v, count);
     at = g.broadcast(at);
-    const bool fits = at != ~std::uint64_t{0};
+    const bool fits = at != no_room;
     for (std::uint32_t i = g.rank(); i < count; i += g.size()) {
         const std::uint32_t word = atomic_load<order::relaxed>(&t.touched[i]);
         if (keep && fits) v.records[at + i] = {job_index, word, atomic_load<order::relaxed>(&t.counters[word])};
