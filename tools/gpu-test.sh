@@ -95,7 +95,7 @@ compare_grep() {
   local backend
   for backend in gpu cpu; do
     ( cd "$scratch/tree" && "$program" --backend $backend --json --dict "$words" --out "$scratch/got.$backend" . ) >"$out/grep.$backend.json" || return 1
-    cmp "$scratch/expected" "$scratch/got.$backend" || return 1
+    cmp "$scratch/expected" "$scratch/got.$backend" || { diff "$scratch/expected" "$scratch/got.$backend" | head -n 20; return 1; }
     echo "$SECONDS s: penstock-grep --backend $backend equals grep"
   done
   ( cd "$scratch/tree" && "$program" --backend gpu --compare --json --dict "$words" --out "$scratch/got.compare" . ) >"$out/grep.compare.json" || return 1

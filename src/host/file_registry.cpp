@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <utility>
 
 namespace penstock::host {
 
@@ -105,20 +106,19 @@ bool file_registry::take_table(entry& e) {
     return start.has_value();
 }
 
+// Over the limit, a hand goes round the entries and parks the first handle that was not used since it last came by.
 void file_registry::keep_handle(entry& e, std::shared_ptr<shared_handle> handle) {
-    e.last_used = ++clock_;
     if (e.handle == nullptr) ++handles_;
     e.handle = std::move(handle);
-    while (handles_ > limits_.max_handles) {
-        // Rare and linear: park the longest unused handle.
-        entry* oldest = nullptr;
-        for (entry& other : entries_)
-            if (other.handle != nullptr && &other != &e && (oldest == nullptr || other.last_used < oldest->last_used))
-                oldest = &other;
-        if (oldest == nullptr) return;
-        oldest->handle.reset();
+    for (std::size_t step = 0; handles_ > limits_.max_handles && step < 2 * entries_.size(); ++step) {
+        entry& other = entries_[park_hand_];
+        park_hand_ = (park_hand_ + 1) % entries_.size();
+        if (other.handle == nullptr || &other == &e) continue;
+        if (std::exchange(other.used_lately, false)) continue;
+        other.handle.reset();
         --handles_;
     }
+    e.used_lately = true;
 }
 
 open_reply file_registry::enter(const found_file& file) {
@@ -212,7 +212,7 @@ int file_registry::handle_of(std::uint32_t slot, std::uint32_t generation, std::
         if (e == nullptr) return -EBADF;
         size_bytes = e->identity.size_bytes;
         if (e->handle != nullptr) {
-            e->last_used = ++clock_;
+            e->used_lately = true;
             out = e->handle;
             return 0;
         }

@@ -93,7 +93,7 @@ private:
         std::string path;
         std::shared_ptr<shared_handle> handle;
         std::unordered_map<std::uint64_t, std::uint64_t> leaves;
-        std::uint64_t last_used = 0;
+        bool used_lately = false;  // read since the parking hand last came by
     };
 
     struct found_file {
@@ -121,7 +121,7 @@ private:
     extent_allocator words_;
     extent_allocator paths_;
     std::size_t handles_ = 0;
-    std::uint64_t clock_ = 0;
+    std::size_t park_hand_ = 0;
 };
 
 }  // namespace penstock::host
