@@ -82,12 +82,15 @@ status runtime_state::build_cache() {
     c.request_wait_ns = std::uint64_t{settings.request_wait_ms} * 1000000;
     c.host_wait_ns = std::uint64_t{settings.host_wait_ms} * 1000000;
     const std::uint64_t path_units = std::uint64_t{settings.max_files} * 16;
+    // A search that meets a name slot under change may take the length of one path for another's; it must not run out of
+    // the arena before it notices.
+    const std::uint64_t path_slack = (engine::max_path_bytes + 7) / 8;
     const bool all = allocate(*device, c.frames, std::uint64_t{c.frame_count} << c.page_shift) &&
                      allocate(*device, c.words, c.word_count) && allocate(*device, c.frame_words, c.frame_count) &&
                      allocate(*device, c.clock_hands, std::uint64_t{c.clock_shards} * engine::clock_hand_stride) &&
                      allocate(*device, c.fill_done, 1) && allocate(*device, c.file_words, c.file_slots) && allocate(*device, c.file_records, c.file_slots) &&
                      allocate(*device, c.names, c.name_slots) && allocate(*device, c.name_locks, c.name_lock_count) &&
-                     allocate(*device, c.paths, path_units) && allocate(*device, c.retire_hand, 1) &&
+                     allocate(*device, c.paths, path_units + path_slack) && allocate(*device, c.retire_hand, 1) &&
                      allocate(*device, c.counters, c.counter_shards);
     if (!all)
         return {-ENOMEM, "cache_bytes: " + format_size(settings.cache_bytes) + " could not be allocated on " +

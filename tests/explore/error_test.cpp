@@ -65,6 +65,28 @@ TEST(error, no_answer_ever) {
     expect_sound(s.run());
 }
 
+// The runtime interrupts the lanes while they wait, or before they do: each ends with that error or with its page.
+TEST(error, interrupt_ends_every_wait) {
+    failing_file s({.frames = 1, .ring_slots = 1});
+    s.w.view.request_wait_ns = std::uint64_t{1} << 40;
+    s.server.decide = [&](const auto&) { return plan{.when = timing::never}; };
+    for (int i = 0; i < 2; ++i) s.lane([&](auto g) { s.try_read(g, -ECANCELED, -ECANCELED); });
+    s.lane([&](auto) {
+        atomic_store<order::relaxed, scope::system>(&s.w.memory.control.abort_code, std::int64_t{-ECANCELED});
+    });
+    expect_sound(s.run());
+}
+
+// The host stands still: nothing but the heartbeat says so.
+TEST(error, dead_host_ends_every_wait) {
+    failing_file s({.frames = 1, .ring_slots = 1});
+    s.w.view.request_wait_ns = std::uint64_t{1} << 40;
+    s.w.view.host_wait_ns = 1500;
+    s.server.decide = [&](const auto&) { return plan{.when = timing::never}; };
+    for (int i = 0; i < 2; ++i) s.lane([&](auto g) { s.try_read(g, -ETIMEDOUT, -ETIMEDOUT); });
+    expect_sound(s.run());
+}
+
 // The answer comes when the lane has just given up, or has not quite: the slot is reused only after the answer.
 TEST(error, late_answer_to_a_slot_that_was_given_up) {
     failing_file s({.frames = 1, .ring_slots = 1});

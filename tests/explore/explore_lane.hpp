@@ -16,6 +16,14 @@ struct explore_lane : racing_lane {
     std::uint64_t now_ns() const { return explore::explorer::current()->now(); }
     void pause(std::uint32_t) const { explore::explorer::current()->pause(); }
     void wake(host_doorbell*) const {}
+
+    // Reading the staging area is a plain access; here it is a schedule point as well, so that its reuse is explored.
+    void copy_in(std::byte* to, const std::byte* from, std::size_t bytes) const {
+        for (std::size_t i = 0; i < bytes; i += 8) {
+            explore::point(from + i, false);
+            racing_lane::copy_in(to + i, from + i, 8);
+        }
+    }
 };
 
 // Pins before it copies, like a CPU thread. The copy itself is still word by word, so that others may run within it.

@@ -62,7 +62,7 @@ public:
     void serve() {
         std::uint64_t late[engine_tickets], late_count = 0;
         std::uint64_t due[engine_tickets];
-        for (std::uint64_t next = 0;;) {
+        for (std::uint64_t next = world_.memory.tail;;) {
             const std::uint64_t now = explore::explorer::current()->now();
             for (std::uint64_t i = 0; i < late_count; ++i) {
                 if (now < due[i] || due[i] == 0) continue;
@@ -131,7 +131,8 @@ inline void host::answer(std::uint64_t ticket, const plan& how) {
     std::byte* const staging = world_.memory.staging + slot * staging_bytes;
     engine::ring_reply& reply = world_.memory.replies[slot];
     const bool of_file = what.operation != engine::op::open && what.operation != engine::op::ping;
-    explore::require(what.published == ticket + 1, "a request changed before it was answered");
+    explore::require(atomic_load<order::relaxed, scope::system>(&what.published) == ticket + 1,
+                     "a request changed before it was answered");
     explore::require(!of_file || (what.file_slot < max_files && slots_[what.file_slot].given &&
                                   slots_[what.file_slot].generation == what.generation),
                      "the host was asked about a file that it did not give");
@@ -158,11 +159,12 @@ inline void host::answer(std::uint64_t ticket, const plan& how) {
 
 inline std::int64_t host::read_page(const engine::ring_request& what, std::byte* staging, const plan& how) {
     if (how.error != 0) return how.error;
-    std::memset(staging, 0xee, page_bytes);  // leftovers behind the end of the file
     for (std::uint64_t i = 0; i < words_per_page; ++i) {
         const std::uint64_t value = content(slots_[what.file_slot].inode, what.offset >> page_shift, i);
-        const std::uint64_t from = i * 8;
-        if (from < what.bytes) std::memcpy(staging + from, &value, what.bytes - from < 8 ? what.bytes - from : 8);
+        const std::uint64_t from = i * 8, left = from < what.bytes ? what.bytes - from : 0;
+        explore::point(staging + from, true);
+        std::memset(staging + from, 0xee, 8);  // leftovers behind the end of the file
+        std::memcpy(staging + from, &value, left < 8 ? left : 8);
     }
     return static_cast<std::int64_t>(what.bytes) - (how.twist ? 1 : 0);
 }

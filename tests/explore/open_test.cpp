@@ -82,6 +82,21 @@ TEST(open, two_names_race_for_one_slot) {
     expect_sound(s.run());
 }
 
+// The last question is never put, because the ring's only slot waits for an answer: the name keeps its place in the path
+// arena, which would be lost otherwise.
+TEST(open, no_slot_to_ask_with) {
+    names s({.frames = 1, .ring_slots = 1});
+    std::uint32_t asked = 0;
+    s.prepare = [&] { asked = 0; };
+    s.server.decide = [&](const auto&) { return plan{.when = asked++ == 1 ? timing::never : timing::at_once}; };
+    s.lane([&](auto g) {
+        explore::require(s.open_and_close(g, "a") == 0, "an open failed");
+        explore::require(open(g, s.w.fs(), "b") == -ETIMEDOUT, "wrong error");
+        explore::require(open(g, s.w.fs(), "a") == -EAGAIN, "wrong error");
+    });
+    expect_sound(s.run());
+}
+
 TEST(open, no_answer_to_an_open) {
     names s({.frames = 1, .ring_slots = 1});
     s.server.decide = [&](const auto&) { return plan{.when = timing::never}; };

@@ -4,25 +4,6 @@
 namespace penstock::explore_kit {
 namespace {
 
-// Asks for an echo of `number`. 0, or why the wait ended.
-template <typename Lane>
-std::int64_t echo(const Lane& g, const engine::cache_view& c, std::uint64_t number, bool may_wait = true) {
-    engine::ring_ticket at{};
-    if (const auto code = engine::claim_slot(g, c, may_wait, at); code != 0) return code;
-    engine::ring_request request{};
-    request.operation = engine::op::ping;
-    request.offset = number;
-    engine::post(g, c, at, request);
-    if (const auto code = engine::await(g, c, at); code != 0) {
-        engine::orphan_slot(c, at);
-        return code;
-    }
-    const auto& reply = c.rings[0].replies[engine::slot_of(c.rings[0], at.ticket)];
-    explore::require(reply.words[0] == number, "a lane got the answer to another question");
-    engine::recycle_slot(c, at);
-    return 0;
-}
-
 struct echoes : scenario {
     explicit echoes(std::uint32_t ring_slots) : scenario({.ring_slots = ring_slots}) {
         prepare = [this] { asked = 0; };

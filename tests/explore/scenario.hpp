@@ -43,7 +43,8 @@ public:
         what.name_of = [this](std::size_t offset) { return w.name_of(offset); };
         explore::explorer x(what, how);
         const auto out = x.run();
-        const std::string bound = how.preemptions < 0 ? "" : " with at most " + std::to_string(how.preemptions) + " preemptions";
+        const std::string bound =
+            how.preemptions < 0 ? "" : " with at most " + std::to_string(how.preemptions) + " preemptions";
         std::printf("%-44s %8llu schedules, %7llu cut: %s%s\n",
                     ::testing::UnitTest::GetInstance()->current_test_info()->name(),
                     static_cast<unsigned long long>(out.schedules), static_cast<unsigned long long>(out.cut),
@@ -62,9 +63,9 @@ inline void expect_sound(const explore::outcome& out) {
     EXPECT_TRUE(out.complete) << "only " << out.schedules << " schedules were run";
 }
 
-// The exploration found what is wrong.
-inline void expect_caught(const explore::outcome& out) {
-    EXPECT_NE(out.violation, "") << "nothing found in " << out.schedules << " schedules";
+// The exploration found what was broken on purpose, by the rule that it breaks.
+inline void expect_caught(const explore::outcome& out, const std::string& rule) {
+    EXPECT_EQ(out.violation, rule) << out.schedules << " schedules\n" << out.trace;
 }
 
 // Reads one page of an open file and tells whether its bytes are those of the inode.
@@ -86,6 +87,25 @@ void map_and_compare(const Lane& g, const runtime_ref& fs, int fd, std::uint64_t
     for (std::uint64_t i = 0; i < words_per_page; ++i)
         explore::require(atomic_load<order::relaxed>(words + i) == content(inode, page, i), "a mapped page changed");
     explore::require(unmap(g, fs, m) == 0, "an unmap failed");
+}
+
+// Asks for an echo of `number`. 0, or why the wait ended.
+template <typename Lane>
+std::int64_t echo(const Lane& g, const engine::cache_view& c, std::uint64_t number, bool may_wait = true) {
+    engine::ring_ticket at{};
+    if (const auto code = engine::claim_slot(g, c, may_wait, at); code != 0) return code;
+    engine::ring_request request{};
+    request.operation = engine::op::ping;
+    request.offset = number;
+    engine::post(g, c, at, request);
+    if (const auto code = engine::await(g, c, at); code != 0) {
+        engine::orphan_slot(c, at);
+        return code;
+    }
+    const auto& reply = c.rings[0].replies[engine::slot_of(c.rings[0], at.ticket)];
+    explore::require(reply.words[0] == number, "a lane got the answer to another question");
+    engine::recycle_slot(c, at);
+    return 0;
 }
 
 // One file (inode 1, slot 0), open already, whose page words are the first of the arena.
@@ -115,10 +135,14 @@ struct one_file : scenario {
     std::uint32_t asked = 0;  // a count for decide()
 };
 
-// Nothing is open; the host knows four names of three files.
+// Nothing is open; the host knows five names of four files.
 struct names : scenario {
     explicit names(const shape& what) : scenario(what) {
-        server.files = {{"a", 1, 2 * page_bytes}, {"alias", 1, 2 * page_bytes}, {"b", 2, 2 * page_bytes}, {"c", 3, page_bytes}, {"huge", 4, 3 * page_bytes, true}};
+        server.files = {{"a", 1, 2 * page_bytes},
+                        {"alias", 1, 2 * page_bytes},
+                        {"b", 2, 2 * page_bytes},
+                        {"c", 3, page_bytes},
+                        {"huge", 4, 3 * page_bytes, true}};
         // Every path extent that the host gave out is in the name table, so that it can come back.
         check = [this] {
             std::uint32_t kept = 0;

@@ -37,8 +37,12 @@ protected:
         return read(lane{}, rt->ref(), fd, &byte, 1, static_cast<std::int64_t>(offset));
     }
     void await_stalled(int count) {
-        while (disk.stalled() < count) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        const auto end = clock::now() + std::chrono::seconds(10);
+        while (disk.stalled() < count && clock::now() < end) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        ASSERT_GE(disk.stalled(), count);
     }
+    // The leaf that holds the table of the first pages is there from now on, so that reads need one request each.
+    void touch_leaf(int fd) { ASSERT_EQ(read_byte(fd, 127 * page), 1); }
 };
 
 }  // namespace
@@ -93,6 +97,7 @@ TEST_F(bounded_wait, service_thread_dies_while_groups_wait) {
     o.request_wait_ms = 30000;
     create();
     const int fd = open(lane{}, rt->ref(), "big");
+    touch_leaf(fd);
     disk.stall(call_read);
     std::atomic<int> shut{0};
     std::vector<std::thread> threads;
@@ -132,6 +137,7 @@ TEST_F(bounded_wait, heartbeat_stops) {
 TEST_F(bounded_wait, interrupt_during_a_slow_read) {
     create();
     const int fd = open(lane{}, rt->ref(), "big");
+    touch_leaf(fd);
     disk.stall(call_read);
     std::vector<std::int64_t> results(6, 1);
     std::vector<std::thread> threads;
@@ -224,6 +230,7 @@ TEST_F(bounded_wait, destruction_waits_for_reads_that_nobody_waits_for) {
     o.request_wait_ms = 50;
     create();
     const int fd = open(lane{}, rt->ref(), "big");
+    touch_leaf(fd);
     disk.stall(call_read);
     EXPECT_EQ(read_byte(fd, 0), -ETIMEDOUT);
     EXPECT_EQ(read_byte(fd, page), -ETIMEDOUT);

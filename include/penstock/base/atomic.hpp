@@ -150,6 +150,7 @@ PENSTOCK_HD PENSTOCK_INLINE void atomic_fence() {
 #else
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wpragmas"
+#pragma GCC diagnostic ignored "-Wunknown-warning-option"
 #pragma GCC diagnostic ignored "-Wtsan"
     std::atomic_thread_fence(std::memory_order_acq_rel);
 #pragma GCC diagnostic pop

@@ -21,10 +21,11 @@
 
 namespace penstock::engine {
 
-// Leader only. Sends the name to the host. `old_path` is the extent of the path arena that the name slot held before.
+// Leader only; the name slot is ours and busy. Sends the name to the host. The extent of the path arena that the name slot
+// still has, from its last name or from the last round, goes back with the request; without a ring slot it stays.
 template <typename Group>
-PENSTOCK_HD inline std::int64_t ask_to_open(const Group& g, const cache_view& c, const name_key& key,
-                                            std::uint64_t old_path, std::uint64_t old_units, open_answer& out) {
+PENSTOCK_HD inline std::int64_t ask_to_open(const Group& g, const cache_view& c, const name_key& key, name_slot& name,
+                                            open_answer& out) {
     ring_ticket at{};
     if (const std::int64_t code = claim_slot(g, c, true, at); code != 0) return code;
     const ring_view& r = c.rings[at.ring];
@@ -34,8 +35,9 @@ PENSTOCK_HD inline std::int64_t ask_to_open(const Group& g, const cache_view& c,
     ring_request request{};
     request.operation = op::open;
     request.bytes = key.bytes;
-    request.offset = old_path;
-    request.argument = old_units;
+    request.offset = name.path_bytes == 0 ? 0 : std::uint64_t{name.path_at} + 1;
+    request.argument = (name.path_bytes + 7) / 8;
+    atomic_store<order::relaxed>(&name.path_bytes, std::uint32_t{0});
     post(g, c, at, request);
     count(g, c, count_open_requests);
     if (const std::int64_t code = await(g, c, at); code != 0) {
@@ -91,11 +93,7 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t open_owned_name(const Group& g, const
     open_answer answer{};
     std::int64_t code = 0;
     for (std::uint32_t round = 0;; ++round) {
-        // The extent that the slot holds from its last name, or from the last round, goes back with the request.
-        const std::uint64_t old_path = slot.path_bytes == 0 ? 0 : std::uint64_t{slot.path_at} + 1;
-        const std::uint64_t old_units = (slot.path_bytes + 7) / 8;
-        atomic_store<order::relaxed>(&slot.path_bytes, std::uint32_t{0});
-        code = ask_to_open(g, c, key, old_path, old_units, answer);
+        code = ask_to_open(g, c, key, slot, answer);
         if (code != 0) break;
         remember_path(c, slot, key, answer.path_extent);
         code = answer.result;

@@ -96,16 +96,21 @@ inline invariant_report check_files(const cache_view& c, std::uint64_t reference
     return {nullptr, 0};
 }
 
+// Could both be found by one name? A slot whose opener could not ask the host may still carry its last name's text.
+inline bool same_name(const cache_view& c, const name_slot& a, const name_slot& b) {
+    if (a.hash == 0 || a.hash != b.hash || a.path_bytes == 0 || a.path_bytes != b.path_bytes) return false;
+    for (std::uint32_t i = 0; i < (a.path_bytes + 7) / 8; ++i)
+        if (c.paths[a.path_at + i] != c.paths[b.path_at + i]) return false;
+    return true;
+}
+
 inline invariant_report check_names(const cache_view& c) {
     for (std::uint32_t i = 0; i < c.name_lock_count; ++i)
         if (c.name_locks[i] != 0) return {"no name lock is held", i};
     for (std::uint32_t i = 0; i < c.name_slots; ++i) {
         if (name_state(c.names[i].word) == name_busy) return {"no name is busy", i};
-        // Two slots may carry one hash only if at most one of them can be found by its name.
         for (std::uint32_t j = 0; j < i; ++j)
-            if (c.names[i].hash != 0 && c.names[i].hash == c.names[j].hash && c.names[i].path_bytes != 0 &&
-                c.names[j].path_bytes != 0)
-                return {"a name is in one slot only", i};
+            if (same_name(c, c.names[i], c.names[j])) return {"a name is in one slot only", i};
     }
     return {nullptr, 0};
 }

@@ -93,11 +93,11 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t finish_load(const Group& g, const cac
             if (code != 0) recycle_slot(c, load.at);
         }
         if (code != 0) give_back(c, load.word_index, load.frame);
-        else begin_overwrite();
     }
     code = static_cast<std::int64_t>(g.broadcast(static_cast<std::uint64_t>(code)));
-    g.sync();  // the leader's acquire of the reply, and its fence, come before everybody's copying
+    g.sync();  // the leader's eviction of the frame and its acquire of the reply come before everybody's copying
     if (code != 0) return code;
+    begin_overwrite();  // by every thread: a fence orders only the stores of the thread that makes it
     std::byte* const to = c.frame_address(load.frame);
     const std::uint64_t whole = (std::uint64_t{load.wanted_bytes} + 15) & ~std::uint64_t{15};
     g.copy_in(to, r.staging + r.staging_stride * slot, whole);

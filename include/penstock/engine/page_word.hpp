@@ -128,7 +128,7 @@ PENSTOCK_HD PENSTOCK_INLINE void touch(page_word* word, page_word seen) {
 }
 PENSTOCK_HD PENSTOCK_INLINE void age(page_word* word) { atomic_and_relaxed(word, ~use_bit); }
 
-// After a frame was taken from an earlier page and before its bytes are overwritten.
+// After a frame was taken from an earlier page and before its bytes are overwritten; by every thread that writes some.
 PENSTOCK_HD PENSTOCK_INLINE void begin_overwrite() { atomic_fence(); }
 
 // After a copy without a pin: true if the page kept its frame all the while. `seen` is what observe returned.
