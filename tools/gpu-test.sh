@@ -81,9 +81,11 @@ compare_grep() {
   LC_ALL=C grep -v '[^A-Za-z0-9_]' "$scratch/all" >"$scratch/plain"
   LC_ALL=C grep '[^A-Za-z0-9_]' "$scratch/all" >"$scratch/special"
   ( cd "$scratch/tree" || exit 1
-    # One grep for many files: building the automaton of all words takes longer than searching a file.
+    # One grep for many files: building the automaton of all words takes longer than searching a file. Each batch writes a
+    # file of its own, for batches that share a pipe cut each other's lines.
     find . -type f -print0 | LC_ALL=C xargs -0 -n 400 -P "$(nproc)" sh -c \
-      'grep -HowF --null -f "$0" -- "$@" 2>/dev/null | tr "\000" "\t" | sort | uniq -c | awk "{n = \$1; sub(/^ *[0-9]+ /, \"\"); split(\$0, part, \"\t\"); print part[2] \"\t\" part[1] \"\t\" n}"' "$scratch/plain"
+      'grep -HowF --null -f "$0/plain" -- "$@" 2>/dev/null | tr "\000" "\t" | sort | uniq -c | awk "{n = \$1; sub(/^ *[0-9]+ /, \"\"); split(\$0, part, \"\t\"); print part[2] \"\t\" part[1] \"\t\" n}" >"$0/part.$$"' "$scratch"
+    cat "$scratch"/part.*
     while IFS= read -r word; do
       LC_ALL=C grep -rlwF -e "$word" . 2>/dev/null | while IFS= read -r f; do
         n=$(LC_ALL=C grep -owF -e "$word" -- "$f" 2>/dev/null | wc -l)
