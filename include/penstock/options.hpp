@@ -53,8 +53,8 @@ struct options {
     // log. PENSTOCK_IO: auto, uring, pread.
     io_method io = io_method::automatic;
 
-    // How long a group looks for a frame while all are pinned or loading, before -ENOBUFS. 1 to 600000 ms.
-    // PENSTOCK_FRAME_WAIT_MS.
+    // How long a group looks for a frame while all are pinned or loading, before -ENOBUFS, and for a file slot while all
+    // files are open, before -ENFILE. 1 to 600000 ms. PENSTOCK_FRAME_WAIT_MS.
     std::uint32_t frame_wait_ms = 400;
 
     // How long a group waits for one answer of the host, before -ETIMEDOUT. Covers the slowest disk. 1 to 600000 ms.

@@ -135,7 +135,7 @@ open_reply file_registry::enter(const found_file& file) {
     const std::uint32_t slot = free_slots_.back();
     entry& e = entries_[slot];
     e.identity = file.facts.identity;
-    if (!take_table(e)) return {-ENOMEM, 0, 0, {}, 0, false, 0};
+    if (!take_table(e)) return {-ENOSPC, 0, 0, {}, 0, false, 0};
     free_slots_.pop_back();
     // Generation 0 is the mark of a slot that was never filled, so it is left out.
     e.generation = (e.generation + 1) & engine::file_generation_mask;
@@ -161,6 +161,13 @@ open_reply file_registry::open(const std::string& name, std::uint64_t old_extent
     const auto extent = paths_.take((name.size() + 7) / 8);
     if (extent && *extent < UINT32_MAX) reply.path_extent = static_cast<std::uint32_t>(*extent) + 1;
     return reply;
+}
+
+void file_registry::give_back_path(std::uint64_t lost_extent) {
+    const auto extent = static_cast<std::uint32_t>(lost_extent);
+    if (extent == 0) return;
+    std::lock_guard lock(mutex_);
+    paths_.give(extent - 1, lost_extent >> 32);
 }
 
 file_registry::entry* file_registry::live_entry(std::uint32_t slot, std::uint32_t generation) {
@@ -197,7 +204,7 @@ std::int64_t file_registry::leaf(std::uint32_t slot, std::uint32_t generation, s
         return 0;
     }
     const auto start = words_.take(std::uint64_t{1} << limits_.leaf_shift);
-    if (!start) return -ENOMEM;
+    if (!start) return -ENOSPC;
     e->leaves[number] = word_index = *start;
     return 0;
 }
@@ -238,6 +245,11 @@ std::string file_registry::path_of(std::uint32_t slot, std::uint32_t generation)
 std::size_t file_registry::live_files() {
     std::lock_guard lock(mutex_);
     return entries_.size() - free_slots_.size();
+}
+
+std::uint64_t file_registry::free_path_units() {
+    std::lock_guard lock(mutex_);
+    return paths_.free_units();
 }
 
 }  // namespace penstock::host

@@ -68,8 +68,11 @@ public:
     // Lets this one file be opened wherever it lies. Also checks that it is a readable regular file.
     int allow(const std::string& path);
 
-    // Serves the device's requests. `old_extent` is a path extent + 1 of `old_units` to take back first, or 0.
+    // Serves the device's requests. -ENFILE: no slot left; -ENOSPC: no room for the table; taking down a closed file may help.
+    // `old_extent` is a path extent + 1 of `old_units` to take back first, or 0.
     open_reply open(const std::string& name, std::uint64_t old_extent, std::uint64_t old_units);
+    // Takes back what nobody took of an answer to open; packed as in engine/lost_open.hpp. What is not out is ignored.
+    void give_back_path(std::uint64_t lost_extent);
     std::int64_t retire(std::uint32_t slot, std::uint32_t generation);
     std::int64_t leaf(std::uint32_t slot, std::uint32_t generation, std::uint64_t number, std::uint64_t& word_index);
 
@@ -80,6 +83,7 @@ public:
     // For messages: where the file of a slot lies, or an empty string.
     std::string path_of(std::uint32_t slot, std::uint32_t generation);
     [[nodiscard]] std::size_t live_files();
+    [[nodiscard]] std::uint64_t free_path_units();
 
 private:
     struct entry {

@@ -103,6 +103,7 @@ std::uint32_t service::take_requests() {
 }
 
 void service::serve(const ring_request& request, std::uint64_t ticket) {
+    if (request.lost_extent != 0) files_.give_back_path(request.lost_extent);
     switch (request.operation) {
         case op::read: return serve_read(request, ticket);
         case op::open: return serve_open(request, ticket);

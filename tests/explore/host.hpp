@@ -53,6 +53,12 @@ public:
         slots_[slot] = {inode, generation, true};
     }
 
+    // Room for a name of one unit that was given out before the scenario begins; its place + 1.
+    std::uint32_t path_given_already() {
+        extents_[0] = {path_next_, 1};
+        return ++path_next_;
+    }
+
     // Is the slot, in this generation, the inode's?
     bool gave(std::uint32_t slot, std::uint32_t generation, std::uint64_t inode) const {
         return slots_[slot].given && slots_[slot].generation == generation && slots_[slot].inode == inode;
@@ -110,7 +116,7 @@ private:
     void answer(std::uint64_t ticket, const plan& how);
     std::int64_t read_page(const engine::ring_request& what, std::byte* staging, const plan& how);
     std::int64_t open_name(const engine::ring_request& what, const std::byte* staging, engine::ring_reply& reply);
-    void take_path_back(const engine::ring_request& what);
+    void take_path_back(std::uint64_t at, std::uint64_t units);
     const host_file* file_of(std::uint64_t inode) const;
 
     world& world_;
@@ -136,6 +142,8 @@ inline void host::answer(std::uint64_t ticket, const plan& how) {
     explore::require(!of_file || (what.file_slot < max_files && slots_[what.file_slot].given &&
                                   slots_[what.file_slot].generation == what.generation),
                      "the host was asked about a file that it did not give");
+    if (what.lost_extent != 0)
+        take_path_back(static_cast<std::uint32_t>(what.lost_extent) - 1, what.lost_extent >> 32);
     for (auto& w : reply.words) w = ~std::uint64_t{0};
     reply.result = how.error;
     if (what.operation == engine::op::read) {
@@ -143,7 +151,7 @@ inline void host::answer(std::uint64_t ticket, const plan& how) {
         reply.result = read_page(what, staging, how);
     } else if (what.operation == engine::op::open) {
         ++asked.opens;
-        take_path_back(what);
+        if (what.offset != 0) take_path_back(what.offset - 1, what.argument);
         reply.words[engine::reply_path_and_flags] = 0;
         reply.result = how.error != 0 ? how.error : open_name(what, staging, reply);
     } else if (what.operation == engine::op::retire) {
@@ -169,10 +177,9 @@ inline std::int64_t host::read_page(const engine::ring_request& what, std::byte*
     return static_cast<std::int64_t>(what.bytes) - (how.twist ? 1 : 0);
 }
 
-inline void host::take_path_back(const engine::ring_request& what) {
-    if (what.offset == 0) return;
+inline void host::take_path_back(std::uint64_t at, std::uint64_t units) {
     for (auto& e : extents_) {
-        if (e.units == 0 || e.at != what.offset - 1 || e.units != what.argument) continue;
+        if (e.units == 0 || e.at != at || e.units != units) continue;
         e = {};
         return;
     }

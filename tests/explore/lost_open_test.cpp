@@ -1,5 +1,6 @@
 // An open that was given up and answered late: the next owner of its ring slot enters the file, so that the slot which the
-// host gave is not out of reach for ever; and it never does so against what happened meanwhile.
+// host gave is not out of reach for ever; and it never does so against what happened meanwhile. The room for its name goes
+// back to the host.
 #include "explore/scenario.hpp"
 
 namespace penstock::explore_kit {
@@ -18,10 +19,12 @@ struct lost_answer : names {
         w.memory.free_ticket[0] = 1 | engine::orphan_bit;
         w.memory.requests[0].published = 1;
         w.memory.requests[0].operation = engine::op::open;
+        w.memory.requests[0].bytes = 1;
         auto& reply = w.memory.replies[0];
         reply.completed = 1;
         reply.words[engine::reply_slot_and_generation] = std::uint64_t{told} << 32;
         reply.words[engine::reply_size_bytes] = 2 * page_bytes;
+        reply.words[engine::reply_path_and_flags] = server.path_given_already();
     }
     bool entered() const {
         const engine::file_word word = w.memory.file_words[0];

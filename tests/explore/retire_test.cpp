@@ -17,7 +17,7 @@ TEST(retire, second_file_takes_the_slot_of_the_first) {
             const int result = s.open_and_close(g, name);
             explore::require(result == 0 || result == -ENFILE, "wrong error");
         });
-    expect_sound(s.run());
+    expect_sound(s.run({.preemptions = 2}));
 }
 
 // "a" was read and closed. One lane opens it again, the other opens "b" in its place: whichever way it goes, both read
@@ -83,6 +83,28 @@ TEST(retire, not_while_a_page_is_mapped) {
     });
     s.lane([&](auto g) { explore::require(s.use(g, "b", 2) % ENFILE == 0, "wrong error"); });
     expect_sound(s.run());
+}
+
+// Two slots are enough for two lanes with one open file each. While one looks for a slot to take down, the other closes the
+// file in the first slot and opens the one in the second: at no moment was there no slot to take, though a look at one slot
+// after the other finds none.
+TEST(retire, as_many_slots_as_files_open_at_a_time) {
+    names s({.frames = 1, .files = 2});
+    s.w.view.request_wait_ns = s.w.view.frame_wait_ns = 8500;
+    int fd = 0;
+    s.prepare = [&] {
+        s.server.given_already(0, 1);
+        fd = s.w.open_now(0, 2 * page_bytes, 0);
+        s.server.given_already(1, 2);
+        s.w.closed_now(1, 2 * page_bytes, 8, 1);
+    };
+    s.held.references = 1;
+    s.lane([&](auto g) { explore::require(s.open_and_close(g, "c") == 0, "an open failed"); });
+    s.lane([&](auto g) {
+        explore::require(close(g, s.w.fs(), fd) == 0, "a close failed");
+        explore::require(open(g, s.w.fs(), "b") >= 0, "an open failed");
+    });
+    expect_sound(s.run({.preemptions = 1}));
 }
 
 TEST(retire, two_lanes_ask_for_one_leaf) {

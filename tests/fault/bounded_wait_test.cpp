@@ -258,6 +258,7 @@ TEST_F(bounded_wait, destruction_waits_for_reads_that_nobody_waits_for) {
 TEST_F(bounded_wait, opens_that_were_given_up_lose_no_file_slots) {
     o.request_wait_ms = 30;
     create();
+    const std::uint64_t room_for_names = rt->state().files->free_path_units();
     for (std::uint32_t i = 0; i < 20; ++i) {
         disk.stall(call_find);
         EXPECT_EQ(open(lane{}, rt->ref(), sample_folder::name(i).c_str()), -ETIMEDOUT);
@@ -271,6 +272,11 @@ TEST_F(bounded_wait, opens_that_were_given_up_lose_no_file_slots) {
     EXPECT_EQ(healed.complaints(), "");
     EXPECT_EQ(what_is_lost(*rt), "");
     EXPECT_LE(rt->state().files->live_files(), 16u);
+    // What is in use now belongs to names that can be found; the lost answers took one unit each as well.
+    std::uint64_t remembered = 0;
+    const engine::cache_view& c = rt->ref().view;
+    for (std::uint32_t i = 0; i < c.name_slots; ++i) remembered += (c.names[i].path_bytes + 7) / 8;
+    EXPECT_EQ(rt->state().files->free_path_units() + remembered, room_for_names);
 }
 
 TEST_F(bounded_wait, nonsense_harms_nobody_else) {

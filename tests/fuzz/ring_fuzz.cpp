@@ -102,6 +102,7 @@ private:
         request.generation = (kind & 32) != 0 ? generation_ : static_cast<std::uint32_t>(in_.number());
         request.offset = in_.number();
         request.argument = in_.number();
+        if ((kind & 64) != 0) request.lost_extent = in_.number() << 32 | in_.number();
         const std::uint64_t ticket = ring_.next;
         if (request.operation == op::open) {
             const std::uint64_t seed = in_.word();
@@ -141,7 +142,7 @@ private:
         std::uint32_t slot = 0, generation = 0;
         const std::int64_t code = ring_.open("b", slot, generation);
         // The hostile device may hold every slot or the whole arena; it only hurts itself.
-        if (code == -ENFILE || code == -ENOMEM) return;
+        if (code == -ENFILE || code == -ENOSPC) return;
         if (code != 0) return complain("an honest open got " + std::to_string(code));
         ring_.restore_guards();
         ring_request read{};

@@ -74,6 +74,7 @@ public:
         slot.generation = what.generation;
         slot.offset = what.offset;
         slot.argument = what.argument;
+        slot.lost_extent = what.lost_extent;
         publish(next + 1);
         return next++;
     }

@@ -221,7 +221,7 @@ TEST_F(registry, a_table_that_does_not_fit) {
     const open_reply a = must_open("a");  // two pages: a quarter is one word, so two levels with leaves of 16
     EXPECT_TRUE(a.two_level);
     std::uint64_t word = 0;
-    EXPECT_EQ(files->leaf(a.slot, a.generation, 0, word), -ENOMEM);
+    EXPECT_EQ(files->leaf(a.slot, a.generation, 0, word), -ENOSPC);
     EXPECT_EQ(files->leaf(a.slot, a.generation, 1, word), -EINVAL);
 }
 
@@ -294,6 +294,11 @@ TEST_F(registry, path_extents_are_given_and_taken_back) {
     EXPECT_EQ(must_open("./a").path_extent, 0u) << "no room: the name is not remembered, but opened";
     EXPECT_EQ(files->open("./a", 1, 1).path_extent, 1u) << "the extent given back with the request serves at once";
     EXPECT_EQ(files->open("absent", 2, 1).path_extent, 2u) << "failed names are remembered too";
+    files->give_back_path(engine::pack_lost_extent(2, 1));
+    EXPECT_EQ(must_open("./a").path_extent, 2u) << "what nobody took comes back";
+    for (const std::uint64_t nonsense : {std::uint64_t{1} << 32, std::uint64_t{1} << 32 | 3, ~std::uint64_t{0}, std::uint64_t{2}})
+        files->give_back_path(nonsense);
+    EXPECT_EQ(must_open("./a").path_extent, 0u) << "what is not out does not come back";
 }
 
 }  // namespace penstock::test

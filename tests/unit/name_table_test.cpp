@@ -1,6 +1,7 @@
 // The name table and the attaching of files, with the host played by hand.
 #include <gtest/gtest.h>
 
+#include <cerrno>
 #include <cstring>
 #include <string>
 
@@ -21,8 +22,7 @@ name_key key_of(const char* name) {
 // Enters the name as open_name would, for file `slot`, whose generation is 1; its path lies at 8 * slot of the arena.
 std::uint32_t enter(hand_cache& c, const char* name, std::uint32_t slot) {
     std::uint32_t at = 0;
-    bool full = false;
-    EXPECT_TRUE(enter_name(lane{}, c.view, key_of(name), at, full)) << name;
+    EXPECT_EQ(try_enter_name(c.view, key_of(name), at), 1) << name;
     name_slot& entry = c.name_slots[at];
     remember_path(c.view, entry, key_of(name), 8 * slot + 1);
     entry.file_slot = slot;
@@ -70,8 +70,7 @@ TEST(name_table, an_equal_hash_is_not_an_equal_name) {
     EXPECT_FALSE(find_name(c.view, other, found));
     // Both can be entered, and each finds its own.
     std::uint32_t at = 0;
-    bool full = false;
-    ASSERT_TRUE(enter_name(lane{}, c.view, other, at, full));
+    ASSERT_EQ(try_enter_name(c.view, other, at), 1);
     remember_path(c.view, c.name_slots[at], other, 17);
     c.name_slots[at].file_slot = 2;
     settle_name(&c.name_slots[at].word, name_ready);
@@ -84,14 +83,12 @@ TEST(name_table, an_equal_hash_is_not_an_equal_name) {
 TEST(name_table, a_busy_slot_is_met_by_its_hash) {
     hand_cache c;
     std::uint32_t at = 0;
-    bool full = false;
-    ASSERT_TRUE(enter_name(lane{}, c.view, key_of("x"), at, full));
+    ASSERT_EQ(try_enter_name(c.view, key_of("x"), at), 1);
     name_match found{};
     ASSERT_TRUE(find_name(c.view, key_of("x"), found));
     EXPECT_EQ(name_state(found.word), name_busy);
     EXPECT_EQ(found.slot, at);
-    EXPECT_FALSE(enter_name(lane{}, c.view, key_of("x"), at, full)) << "somebody is entering it";
-    EXPECT_FALSE(full);
+    EXPECT_EQ(try_enter_name(c.view, key_of("x"), at), 0) << "somebody is entering it";
     EXPECT_EQ(check_invariants(c.view).rule, std::string("no name is busy"));
 }
 
@@ -100,16 +97,23 @@ TEST(name_table, names_of_closed_files_make_room_and_those_of_open_files_do_not)
     for (std::uint32_t slot = 0; slot < hand_cache::files; ++slot) c.file_words[slot] = make_file_word(file_live, 1, 1);
     for (std::uint32_t i = 0; i < hand_cache::names; ++i) enter(c, ("open " + std::to_string(i)).c_str(), i % hand_cache::files);
     std::uint32_t at = 0;
-    bool full = false;
-    EXPECT_FALSE(enter_name(lane{}, c.view, key_of("one more"), at, full));
-    EXPECT_TRUE(full);
+    EXPECT_EQ(try_enter_name(c.view, key_of("one more"), at), -ENFILE);
     ASSERT_TRUE(try_release(&c.file_words[3], 1));
-    EXPECT_TRUE(enter_name(lane{}, c.view, key_of("one more"), at, full));
-    EXPECT_FALSE(full);
+    EXPECT_EQ(try_enter_name(c.view, key_of("one more"), at), 1);
     EXPECT_EQ(c.name_slots[at].file_slot, 3u);
     name_match found{};
     ASSERT_TRUE(find_name(c.view, key_of("one more"), found));
     for (const std::uint32_t lock : c.name_locks) EXPECT_EQ(lock, 0u);
+}
+
+TEST(name_table, a_taken_lock_is_not_waited_for) {
+    hand_cache c;
+    for (std::uint32_t& lock : c.name_locks) lock = 1;
+    std::uint32_t at = 0;
+    EXPECT_EQ(try_enter_name(c.view, key_of("x"), at), 0);
+    for (const std::uint32_t lock : c.name_locks) EXPECT_EQ(lock, 1u) << "the lock belongs to somebody else";
+    for (std::uint32_t& lock : c.name_locks) lock = 0;
+    EXPECT_EQ(try_enter_name(c.view, key_of("x"), at), 1);
 }
 
 TEST(name_table, path_chunks_carry_every_byte) {

@@ -132,12 +132,34 @@ void lose_an_open(hand_cache& c, std::uint32_t generation, std::int64_t result) 
     reply.words[reply_slot_and_generation] = std::uint64_t{generation} << 32 | 2;
     reply.words[reply_size_bytes] = 1000;
     reply.words[reply_table] = 7;
-    reply.words[reply_path_and_flags] = 0;
+    reply.words[reply_path_and_flags] = 5;  // path extent 4
     c.answer(at.ticket, result);
     for (int i = 0; i < 4; ++i) recycle_slot(c.view, claim(c));
 }
 
 }  // namespace
+
+// Also when the open failed: names that cannot be opened are remembered too.
+TEST(ring, room_for_a_name_that_was_given_up_goes_back_once) {
+    for (const std::int64_t result : {0, -ENOENT}) {
+        hand_cache c;
+        const ring_ticket at = claim(c);
+        ring_request request = request_of(op::open);
+        request.bytes = 20;
+        post(lane{}, c.view, at, request);
+        orphan_slot(c.view, at);
+        c.replies[0].words[reply_path_and_flags] = 5;  // extent 4
+        c.answer(at.ticket, result);
+        for (int round = 0; round < 2; ++round)
+            for (std::uint32_t i = 1; i <= 4; ++i) {
+                const ring_ticket next = claim(c);
+                post(lane{}, c.view, next, request_of(op::ping));
+                const std::uint32_t slot = slot_of(c.ring, next.ticket);
+                EXPECT_EQ(c.requests[slot].lost_extent, round == 0 && slot == 0 ? std::uint64_t{3} << 32 | 5 : 0);
+                recycle_slot(c.view, next);
+            }
+    }
+}
 
 TEST(ring, an_open_that_was_given_up_leaves_a_closed_file) {
     hand_cache c;

@@ -177,4 +177,20 @@ TEST(runtime, more_files_than_slots) {
     EXPECT_EQ(open_files.size(), 64u);
 }
 
+// A slot on its way from one file to the next is not a slot that is missing.
+TEST(runtime, as_many_slots_as_files_open_at_a_time) {
+    const temporary_folder folder;
+    for (int i = 0; i < 40; ++i) write_file(folder / ("f" + std::to_string(i)), pattern(i, 100));
+    options o = small_options(folder);
+    o.max_files = 16;
+    o.worker_threads = 16;
+    const auto rt = make_runtime(o);
+    std::atomic<int> refused{0};
+    launch(*rt, 20000, [&](const auto& g, const runtime_ref& fs, std::uint64_t index) {
+        const int fd = open(g, fs, ("f" + std::to_string(mix64(index) % 40)).c_str());
+        if (fd < 0 || close(g, fs, fd) != 0) ++refused;
+    });
+    EXPECT_EQ(refused, 0);
+}
+
 }  // namespace penstock::test

@@ -5,8 +5,8 @@
 //        inode, size and times: an unchanged file gets its old slot, whose pages are still cached; a changed one gets a
 //        fresh slot with a fresh table, so that no stale page can be reached through it.
 // close: drop the reference. No host call; the pages stay.
-// When the host has no slot or no table space left, the opener takes down a closed file: its pages are evicted, its slot
-// and table go back to the host, and the opener asks again.
+// When the host has no slot (-ENFILE) or no table space (-ENOSPC) left, the opener takes down a closed file: its pages are
+// evicted, its slot and table go back to the host, and the opener asks again.
 //
 // Progress: every loop is bounded by a deadline (`patience`). An opener that finds the name busy waits for the group that
 // asks the host; if that fails, it gets the same error.
@@ -91,6 +91,7 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t open_owned_name(const Group& g, const
                                                            std::uint32_t slot_index, patience& deadline) {
     name_slot& slot = c.names[slot_index];
     open_answer answer{};
+    patience room(g, c.frame_wait_ns);  // for a slot or a table, as for a frame
     std::int64_t code = 0;
     for (std::uint32_t round = 0;; ++round) {
         code = ask_to_open(g, c, key, slot, answer);
@@ -98,10 +99,13 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t open_owned_name(const Group& g, const
         remember_path(c, slot, key, answer.path_extent);
         code = answer.result;
         if (code == 0) code = attach_file(g, c, answer, deadline);
-        if (code == -ENFILE || code == -ENOMEM) {
+        if (code == -ENFILE || code == -ENOSPC) {
             const std::int64_t retired = retire_one(g, c);
-            if (retired == -ENFILE) break;
-            code = retired == 0 ? -EAGAIN : retired;
+            if (retired == -ENFILE && room.check(g, c) == -ETIME) {
+                if (code == -ENOSPC) code = -ENOMEM;
+                break;
+            }
+            code = retired == 0 || retired == -ENFILE ? -EAGAIN : retired;
         }
         if (code != -EAGAIN) break;
         if (const std::int64_t late = deadline.check(g, c); late != 0) {
@@ -121,7 +125,8 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t open_owned_name(const Group& g, const
 template <typename Group>
 PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t open_name(const Group& g, const cache_view& c, const name_key& key) {
     patience deadline(g, c.request_wait_ns);
-    name_word waited_for = 0;
+    name_word waited_for = 0;  // the busy word, and where we saw it: words of different slots may be equal
+    std::uint32_t waited_at = 0;
     for (std::uint32_t round = 0;; ++round) {
         name_match found{};
         std::uint32_t slot = 0;
@@ -133,15 +138,17 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t open_name(const Group& g, const cache
                 return make_descriptor(found.file_slot, found.generation);
             if (state == name_busy) {
                 waited_for = found.word;
-            } else if (state == name_failed && waited_for != 0 && found.word == next_name_word(waited_for, name_failed)) {
+                waited_at = slot;
+            } else if (state == name_failed && waited_for != 0 && waited_at == slot &&
+                       found.word == next_name_word(waited_for, name_failed)) {
                 return found.error;  // what the group we waited for was told
             } else {
                 mine = try_own_name(&c.names[slot].word, found.word);
             }
         } else {
-            bool full = false;
-            mine = enter_name(g, c, key, slot, full);
-            if (full) return -ENFILE;
+            const std::int64_t entered = try_enter_name(c, key, slot);
+            if (entered < 0) return entered;
+            mine = entered == 1;
         }
         if (mine) return open_owned_name(g, c, key, slot, deadline);
         if (const std::int64_t code = round % 16 == 15 ? deadline.check(g, c) : 0; code != 0)

@@ -77,7 +77,8 @@ struct alignas(64) ring_request {
     std::uint32_t generation;
     std::uint64_t offset;      // read: byte offset; leaf: leaf number; open: path extent to give back + 1, or 0
     std::uint64_t argument;    // open: length of that extent in 8-byte units
-    std::uint64_t reserved[3];
+    std::uint64_t lost_extent; // any: what the slot's last owner did not take (engine/lost_open.hpp), or 0
+    std::uint64_t reserved[2];
 };
 static_assert(sizeof(ring_request) == 64);
 

@@ -184,7 +184,8 @@ PENSTOCK_HD PENSTOCK_INLINE bool try_pin(page_word* word, page_word& seen) {
 template <typename Group>
 PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t pin_page(const Group& g, const cache_view& c, const file_handle& f,
                                                     std::uint64_t page, patience& deadline, pinned_page& out) {
-    patience waiting(g, c.request_wait_ns);
+    // The other group may wait for a frame, for a ring slot and for the answer, as long for each.
+    patience waiting(g, 3 * c.request_wait_ns);
     bool waited = false;
     for (std::uint32_t round = 0;; ++round) {
         // outcome: 0 pinned, 1 absent (or its leaf is), 2 loading by another group, negative errno

@@ -3,7 +3,8 @@
 // A group that gives up on an open (time-out, interrupt) orphans its ring slot. The host answers all the same: it has
 // given a file slot and a table to that file, and counts on the device to take them down some day. So the next owner of
 // the ring slot, who alone may read the old answer, enters that file as closed; then it is taken down when its slot or
-// table is needed, like any closed file.
+// table is needed, like any closed file. The room for the name that came with the answer goes back with the next owner's
+// own request.
 #pragma once
 
 #include <cstdint>
@@ -48,11 +49,13 @@ PENSTOCK_HD inline void fill_record(const cache_view& c, const open_answer& answ
                                         answer.modified_ns, answer.generation, answer.two_level ? 1u : 0u, 0};
 }
 
-// Leader only; the ring slot is ours, was given up by its last owner, and has been answered.
-PENSTOCK_HD PENSTOCK_NOINLINE inline void adopt_lost_open(const cache_view& c, const ring_request& request,
-                                                           const ring_reply& reply) {
-    if (request.operation != op::open || reply.result != 0) return;
-    const open_answer answer = answer_of(reply);
+// A path extent + 1 in the low half, its length in 8-byte units in the high half; 0: none.
+constexpr PENSTOCK_HD std::uint64_t pack_lost_extent(std::uint32_t path_extent, std::uint32_t path_bytes) {
+    return path_extent == 0 ? 0 : std::uint64_t{(path_bytes + 7) / 8} << 32 | path_extent;
+}
+
+// Leader only. Enters the file of an answered open as closed, if it has not been entered since.
+PENSTOCK_HD inline void enter_as_closed(const cache_view& c, const open_answer& answer) {
     file_word* const word = &c.file_words[answer.file_slot];
     const file_word seen = look(word);
     // Live: somebody opened the same file since. Busy: somebody is at it. Not later: it came and went meanwhile.
@@ -60,6 +63,16 @@ PENSTOCK_HD PENSTOCK_NOINLINE inline void adopt_lost_open(const cache_view& c, c
     if (!begin_fill(word, seen, answer.generation)) return;
     fill_record(c, answer);
     end_adopt(word, answer.generation);
+}
+
+// Leader only; the ring slot is ours, was given up by its last owner, and has been answered. Returns the path extent that
+// came with the answer, packed, to be given back.
+PENSTOCK_HD PENSTOCK_NOINLINE inline std::uint64_t adopt_lost_open(const cache_view& c, const ring_request& request,
+                                                                    const ring_reply& reply) {
+    if (request.operation != op::open) return 0;
+    const open_answer answer = answer_of(reply);
+    if (answer.result == 0) enter_as_closed(c, answer);
+    return pack_lost_extent(answer.path_extent, request.bytes);
 }
 
 }  // namespace penstock::engine

@@ -6,6 +6,7 @@
 // one new name cannot take two slots. A slot may be given to another name when its own file is not open.
 #pragma once
 
+#include <cerrno>
 #include <cstdint>
 
 #include "penstock/engine/counters.hpp"
@@ -88,31 +89,27 @@ PENSTOCK_HD inline bool reusable_name(const cache_view& c, const name_slot& slot
     return !is_open(look(&c.file_words[file_slot]), atomic_load<order::relaxed>(&slot.generation));
 }
 
-// Leader only. Takes a slot for a name that find_name did not find. True: `slot` is ours and busy, and carries the hash.
-// False: somebody entered the name meanwhile, or (`full`) no slot within reach can be reused.
-template <typename Group>
-PENSTOCK_HD inline bool enter_name(const Group& g, const cache_view& c, const name_key& key, std::uint32_t& slot,
-                                   bool& full) {
+// Leader only. Takes a slot for a name that find_name did not find. 1: `slot` is ours and busy, and carries the hash.
+// 0: not now: the lock is taken, somebody entered the name meanwhile, or another name's opener was faster. -ENFILE: no slot
+// within reach can be reused.
+PENSTOCK_HD inline std::int64_t try_enter_name(const cache_view& c, const name_key& key, std::uint32_t& slot) {
     std::uint32_t* const lock = &c.name_locks[mix64(key.hash) & (c.name_lock_count - 1)];
-    for (std::uint32_t round = 0; !try_lock(lock); ++round) g.pause(round);
-    bool mine = false;
-    full = false;
+    if (!try_lock(lock)) return 0;
+    std::int64_t outcome = 0;
     name_match found{};
     if (!find_name(c, key, found)) {
-        full = true;
-        for (std::uint32_t probe = 0; probe < probe_count(c) && !mine; ++probe) {
+        outcome = -ENFILE;
+        for (std::uint32_t probe = 0; probe < probe_count(c); ++probe) {
             slot = probe_slot(c, key.hash, probe);
             const name_word word = observe_name(&c.names[slot].word);
             if (!reusable_name(c, c.names[slot], word)) continue;
-            mine = try_own_name(&c.names[slot].word, word);
-            // Lost to the opener of another name: there is room here, only not this time.
-            full = false;
+            outcome = try_own_name(&c.names[slot].word, word) ? 1 : 0;
             break;
         }
-        if (mine) atomic_store<order::relaxed>(&c.names[slot].hash, key.hash);
+        if (outcome == 1) atomic_store<order::relaxed>(&c.names[slot].hash, key.hash);
     }
     unlock(lock);
-    return mine;
+    return outcome;
 }
 
 }  // namespace penstock::engine

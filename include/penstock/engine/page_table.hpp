@@ -55,7 +55,8 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t ask_for_leaf(const Group& g, const ca
     request.file_slot = f.slot;
     request.generation = f.generation;
     request.offset = page >> c.leaf_shift;
-    for (;;) {
+    patience room(g, c.frame_wait_ns);
+    for (std::uint32_t round = 0;; ++round) {
         ring_ticket at{};
         if (const std::int64_t code = claim_slot(g, c, true, at); code != 0) return code;
         post(g, c, at, request);
@@ -71,9 +72,12 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t ask_for_leaf(const Group& g, const ca
             atomic_store<order::release>(&c.words[f.table + request.offset], leaf + 1);
             return 0;
         }
-        if (result != -ENOMEM) return result;
-        // The arena is full: take down a closed file and ask again. Ends when no closed file is left.
-        if (const std::int64_t code = retire_one(g, c); code != 0) return code == -ENFILE ? -ENOMEM : code;
+        if (result != -ENOSPC) return result;
+        // The arena is full: take down a closed file and ask again.
+        const std::int64_t code = retire_one(g, c);
+        if (code != 0 && code != -ENFILE) return code;
+        if (const std::int64_t late = room.check(g, c); late != 0) return late == -ETIME ? -ENOMEM : late;
+        if (code == -ENFILE) g.pause(round);
     }
 }
 

@@ -55,13 +55,17 @@ PENSTOCK_HD inline bool sweep_table(const cache_view& c, const file_record& reco
     return clean;
 }
 
-// Leader only. Takes down one closed file. 0 if one was; -ENFILE if none could be.
+// Leader only. Takes down one closed file, the first from the hand on. 0 if one was; -ENFILE if none was found. That may
+// be so only for a moment: another group may be taking one down, or have closed one behind us; so callers try again for a
+// while (`frame_wait_ns`, as for a frame).
 template <typename Group>
 PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t retire_one(const Group& g, const cache_view& c) {
+    const std::uint32_t hand = atomic_load<order::relaxed>(c.retire_hand);
     for (std::uint32_t i = 0; i < c.file_slots; ++i) {
-        const std::uint32_t slot = atomic_fetch_add<order::relaxed>(c.retire_hand, std::uint32_t{1}) % c.file_slots;
+        const std::uint32_t slot = (hand + i) % c.file_slots;
         const file_word seen = look(&c.file_words[slot]);
         if (!is_closed(seen) || !begin_retire(&c.file_words[slot], seen)) continue;
+        atomic_store<order::relaxed>(c.retire_hand, (slot + 1) % c.file_slots);  // a hint: whose store wins does not matter
         const std::uint32_t generation = file_generation(seen);
         if (!sweep_table(c, c.file_records[slot])) {
             undo_retire(&c.file_words[slot], generation);  // a page is pinned, by a mapping that outlived its descriptor

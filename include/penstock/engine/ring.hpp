@@ -125,12 +125,13 @@ private:
     std::uint64_t start_ns_, limit_ns_, beat_ns_, beat_ = 0;
 };
 
-// Leader only: one attempt at the ring that `out` names.
+// Leader only: one attempt at the ring that `out` names. Whoever claims a slot posts a request in it.
 PENSTOCK_HD inline bool try_take_slot(const cache_view& c, ring_ticket& out) {
     const ring_view& r = c.rings[out.ring];
     bool given_up = false;
     if (!try_claim_slot(r, out.ticket, given_up)) return false;
-    if (given_up) adopt_lost_open(c, r.requests[slot_of(r, out.ticket)], r.replies[slot_of(r, out.ticket)]);
+    ring_request& request = r.requests[slot_of(r, out.ticket)];
+    request.lost_extent = given_up ? adopt_lost_open(c, request, r.replies[slot_of(r, out.ticket)]) : 0;
     return true;
 }
 

@@ -2,7 +2,8 @@
 //
 // Frames are read with relaxed device-scope loads. They go to the second-level cache, where another multiprocessor's
 // stores land, so a copy that races with an eviction reads old or new words and never a stale first-level line; the
-// check after the copy then rejects it (engine/page_word.hpp).
+// check after the copy then rejects it (engine/page_word.hpp). They are written with relaxed device-scope stores, because
+// a plain store that meets such a load is a data race, for which PTX promises nothing.
 #pragma once
 
 #include <cstddef>
@@ -63,7 +64,18 @@ PENSTOCK_D PENSTOCK_INLINE uint4 load_host_16(const std::byte* from) {
     return v;
 }
 
-template <uint4 (*Load)(const std::byte*)>
+PENSTOCK_D PENSTOCK_INLINE void store_frame_16(std::byte* to, uint4 v) {
+    asm volatile("st.relaxed.gpu.global.v4.u32 [%0], {%1,%2,%3,%4};" ::"l"(to), "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w)
+                 : "memory");
+}
+
+PENSTOCK_D PENSTOCK_INLINE void store_frame_1(std::byte* to, std::uint32_t v) {
+    asm volatile("st.relaxed.gpu.global.u8 [%0], %1;" ::"l"(to), "r"(v) : "memory");
+}
+
+PENSTOCK_D PENSTOCK_INLINE void store_plain_16(std::byte* to, uint4 v) { *reinterpret_cast<uint4*>(to) = v; }
+
+template <uint4 (*Load)(const std::byte*), void (*Store)(std::byte*, uint4)>
 PENSTOCK_D PENSTOCK_INLINE void copy_aligned_16(std::byte* to, const std::byte* from, std::size_t bytes,
                                                 std::uint32_t rank, std::uint32_t size) {
     // Four loads in flight per thread before the first store: the latency of the second-level cache or of the bus is
@@ -73,12 +85,12 @@ PENSTOCK_D PENSTOCK_INLINE void copy_aligned_16(std::byte* to, const std::byte* 
     for (; i + 3 * stride < bytes; i += 4 * stride) {
         const uint4 a = Load(from + i), b = Load(from + i + stride);
         const uint4 c = Load(from + i + 2 * stride), d = Load(from + i + 3 * stride);
-        *reinterpret_cast<uint4*>(to + i) = a;
-        *reinterpret_cast<uint4*>(to + i + stride) = b;
-        *reinterpret_cast<uint4*>(to + i + 2 * stride) = c;
-        *reinterpret_cast<uint4*>(to + i + 3 * stride) = d;
+        Store(to + i, a);
+        Store(to + i + stride, b);
+        Store(to + i + 2 * stride, c);
+        Store(to + i + 3 * stride, d);
     }
-    for (; i < bytes; i += stride) *reinterpret_cast<uint4*>(to + i) = Load(from + i);
+    for (; i < bytes; i += stride) Store(to + i, Load(from + i));
 }
 
 // Frame to caller, any alignment: 16 bytes at a time where both sides allow, else 4, else single bytes.
@@ -86,7 +98,7 @@ PENSTOCK_D PENSTOCK_INLINE void copy_from_frame(std::byte* to, const std::byte* 
                                                 std::uint32_t rank, std::uint32_t size) {
     const auto t = reinterpret_cast<std::uintptr_t>(to), f = reinterpret_cast<std::uintptr_t>(from);
     if (((t | f | bytes) & 15) == 0) {
-        copy_aligned_16<load_frame_16>(to, from, bytes, rank, size);
+        copy_aligned_16<load_frame_16, store_plain_16>(to, from, bytes, rank, size);
         return;
     }
     const std::uint32_t unit = ((t ^ f) & 15) == 0 ? 16 : ((t ^ f) & 3) == 0 ? 4 : 1;
@@ -94,7 +106,7 @@ PENSTOCK_D PENSTOCK_INLINE void copy_from_frame(std::byte* to, const std::byte* 
     if (head > bytes) head = bytes;
     for (std::size_t i = rank; i < head; i += size) to[i] = load_frame_1(from + i);
     const std::size_t body = (bytes - head) & ~std::size_t{unit - 1};
-    if (unit == 16) copy_aligned_16<load_frame_16>(to + head, from + head, body, rank, size);
+    if (unit == 16) copy_aligned_16<load_frame_16, store_plain_16>(to + head, from + head, body, rank, size);
     if (unit == 4)
         for (std::size_t i = std::size_t{rank} * 4; i < body; i += std::size_t{size} * 4)
             *reinterpret_cast<std::uint32_t*>(to + head + i) = load_frame_4(from + head + i);
@@ -103,11 +115,11 @@ PENSTOCK_D PENSTOCK_INLINE void copy_from_frame(std::byte* to, const std::byte* 
 
 PENSTOCK_D PENSTOCK_INLINE void copy_from_host(std::byte* to, const std::byte* from, std::size_t bytes,
                                                std::uint32_t rank, std::uint32_t size) {
-    copy_aligned_16<load_host_16>(to, from, bytes, rank, size);
+    copy_aligned_16<load_host_16, store_frame_16>(to, from, bytes, rank, size);
 }
 
 PENSTOCK_D PENSTOCK_INLINE void zero_bytes(std::byte* to, std::size_t bytes, std::uint32_t rank, std::uint32_t size) {
-    for (std::size_t i = rank; i < bytes; i += size) to[i] = std::byte{0};
+    for (std::size_t i = rank; i < bytes; i += size) store_frame_1(to + i, 0);
 }
 
 }  // namespace penstock::detail
