@@ -7,7 +7,7 @@
 # --prebuilt DIR   run what --build made, instead of building; for a GPU machine without the development packages
 # --out DIR        where full logs and results go (default: build/gpu-results)
 # --words FILE     dictionary for the word count (default: the words of the tree that is searched)
-# PART             device sanitize model grep cat hit canary; default: all
+# PART             device canary examples apps model grep cat hit sanitize; default: all
 #
 # Every program runs under a time limit. Exit status 0 only if every part passed.
 set -u
@@ -24,12 +24,13 @@ while [ $# -gt 0 ]; do
     *) parts+=("$1"); shift ;;
   esac
 done
-[ ${#parts[@]} -gt 0 ] || parts=(device canary model grep cat hit sanitize)
+[ ${#parts[@]} -gt 0 ] || parts=(device canary examples apps model grep cat hit sanitize)
 
 build() {  # DIR
-  cmake -S . -B "$1" -G Ninja -DCMAKE_BUILD_TYPE=Release -DPENSTOCK_CUDA=ON -DPENSTOCK_PORTABLE=ON \
+  cmake -S . -B "$1" -G Ninja -DCMAKE_BUILD_TYPE=Release -DPENSTOCK_CUDA=ON -DPENSTOCK_PORTABLE=ON -DPENSTOCK_BUILD_EXAMPLES=ON \
     -DCMAKE_CUDA_ARCHITECTURES="${PENSTOCK_GPU_ARCH:-90-real}" >/dev/null &&
-    ninja -C "$1" device_test penstock_model_gpu bench_hit bin/penstock bin/penstock-grep
+    ninja -C "$1" device_test penstock_model_gpu bench_hit bin/penstock bin/penstock-grep \
+      example_01_read example_02_kernel example_03_map
 }
 if [ -n "$build_only" ]; then build "$build_only"; exit; fi
 dir=${prebuilt:-build/gpu}
@@ -53,6 +54,31 @@ part() {
 run_device() { part device 300 device_test.log "$dir/tests/device_test"; }
 
 run_model() { part model 580 model.log "$dir/tests/penstock_model_gpu" --seeds 5 --operations "${PENSTOCK_MODEL_OPERATIONS:-1000000}"; }
+
+run_examples() { in_shell 200 examples.log examples; }
+examples() {
+  local program
+  for program in 01_read 02_kernel 03_map; do
+    python3 tests/examples/run_example.py "$dir/examples/$program" || return 1
+    echo "$program printed what it should for every file"
+  done
+}
+
+# The tests of the programs, as ctest runs them, on the GPU.
+run_apps() { in_shell 580 apps.log apps; }
+apps() {
+  export PENSTOCK_TEST_FLAGS='--backend gpu' PENSTOCK_TEST_METHODS='penstock cpu cuda'
+  local name count=0
+  each() { echo "== $*"; "$@" || exit 1; count=$((count + 1)); }
+  each python3 tests/apps/grep_differential.py "$dir/bin/penstock-grep" --rounds 25
+  each python3 tests/apps/grep_binary.py "$dir/bin/penstock-grep" --rounds 15
+  each python3 tests/apps/grep_bad_input.py "$dir/bin/penstock-grep"
+  for name in headers walk output interrupt changing large; do
+    each python3 tests/apps/grep_trees.py "$dir/bin/penstock-grep" $name
+  done
+  for name in cat info bad_input; do each python3 tests/apps_penstock/${name}_test.py "$dir/bin/penstock"; done
+  echo "$count programs' tests passed on the GPU"
+}
 
 run_canary() {
   timeout 60 "$dir/tests/penstock_model_gpu" --canary --operations 100000 >"$out/canary.log" 2>&1
