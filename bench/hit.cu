@@ -120,7 +120,7 @@ __device__ __forceinline__ std::uint64_t random_block(std::uint64_t warp_number,
 }
 
 template <int What>  // 0 plain copy, 1 read, 2 plain look, 3 map and look
-__global__ void __launch_bounds__(256) hit(const __grid_constant__ runtime_ref fs, int fd, const std::byte* plain,
+__global__ void __launch_bounds__(256, 4) hit(const __grid_constant__ runtime_ref fs, int fd, const std::byte* plain,
                                               std::uint64_t blocks, std::uint32_t rounds, std::uint64_t seed, unsigned* sink) {
     extern __shared__ std::byte buffers[];
     const warp g;
@@ -147,10 +147,15 @@ __global__ void __launch_bounds__(256) hit(const __grid_constant__ runtime_ref f
 
 template <int What>
 double run_hit(const runtime_ref& fs, int fd, const std::byte* plain, std::uint64_t blocks, std::uint64_t seed, unsigned* sink) {
-    constexpr std::uint32_t rounds = 512;
+    // As many blocks as fit at a time, each kernel its own number, and the same work for all: no kernel waits for a last few
+    // blocks.
     const std::uint32_t shared = What < 2 ? 8 * block_bytes : 0;
-    const std::uint32_t grid = 132 * (What < 2 ? 6 : 8);
     if (shared != 0) cudaFuncSetAttribute(hit<What>, cudaFuncAttributeMaxDynamicSharedMemorySize, shared);
+    int per_multiprocessor = 0, multiprocessors = 0;
+    cudaOccupancyMaxActiveBlocksPerMultiprocessor(&per_multiprocessor, hit<What>, 256, shared);
+    cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, 0);
+    const std::uint32_t grid = static_cast<std::uint32_t>(per_multiprocessor * multiprocessors);
+    const std::uint32_t rounds = 132 * 6 * 512 / grid;
     cudaEvent_t begin, end;
     cudaEventCreate(&begin), cudaEventCreate(&end);
     cudaEventRecord(begin);

@@ -202,18 +202,7 @@ PENSTOCK_HD std::int64_t prefetch(const Group& g, const runtime_ref& fs, int fd,
     if (begin >= file.size_bytes || bytes == 0) return 0;
     const std::uint64_t left = file.size_bytes - begin;
     const std::uint64_t end = begin + (static_cast<std::uint64_t>(bytes) < left ? static_cast<std::uint64_t>(bytes) : left);
-    const std::uint64_t last = (end - 1) >> fs.view.page_shift;
-    for (std::uint64_t page = begin >> fs.view.page_shift; page <= last;) {
-        engine::patience deadline(g, fs.view.frame_wait_ns);
-        const std::int64_t loaded = engine::load_pages(g, fs.view, file, page, last - page + 1, deadline,
-                                                       [](std::uint64_t, const std::byte*) {});
-        if (loaded < 0) {
-            const std::uint64_t reached = page << fs.view.page_shift;
-            return reached > begin ? static_cast<std::int64_t>(reached - begin) : detail::counted(g, fs, loaded);
-        }
-        page += loaded > 0 ? static_cast<std::uint64_t>(loaded) : 1;
-    }
-    return static_cast<std::int64_t>(end - begin);
+    return detail::counted(g, fs, by_address(&engine::bring_in<Group>)(g, fs.view, file.slot, begin, end));
 }
 
 }  // namespace penstock

@@ -104,7 +104,7 @@ PENSTOCK_HD inline bool sweep_clock(const Group& g, const cache_view& c, std::ui
 // hold frames the search goes on for request_wait_ns: a slow disk is no reason to fail. Without may_wait: one search of a
 // few steps, -ENOBUFS if it finds nothing.
 template <typename Group>
-PENSTOCK_HD inline std::int64_t take_frame(const Group& g, const cache_view& c, std::uint64_t spread, bool may_wait,
+PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t take_frame(const Group& g, const cache_view& c, std::uint64_t spread, bool may_wait,
                                            patience& deadline, std::uint32_t& frame) {
     const std::uint64_t start = mix64(spread);
     if (take_fresh(c, start, frame)) return 0;

@@ -15,6 +15,7 @@
 #include <cerrno>
 #include <cstdint>
 
+#include "penstock/base/by_address.hpp"
 #include "penstock/engine/load.hpp"
 #include "penstock/engine/lost_open.hpp"
 #include "penstock/engine/name_table.hpp"
@@ -123,7 +124,7 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t open_owned_name(const Group& g, const
 
 // Leader only. A descriptor or a negative errno.
 template <typename Group>
-PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t open_name(const Group& g, const cache_view& c, const name_key& key) {
+PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t open_name(const Group g, const cache_view& c, const name_key key) {
     patience deadline(g, c.request_wait_ns);
     name_word waited_for = 0;  // the busy word, and where we saw it: words of different slots may be equal
     std::uint32_t waited_at = 0;
@@ -171,7 +172,7 @@ PENSTOCK_HD inline std::int64_t open_file(const Group& g, const cache_view& c, c
             result = -ENAMETOOLONG;
         } else {
             key.hash = hash_name(path, key.bytes);
-            result = open_name(g, c, key);
+            result = by_address(&open_name<Group>)(g, c, key);
         }
         count(g, c, count_opens);
         if (result < 0) count(g, c, count_errors);

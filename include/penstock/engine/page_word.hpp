@@ -31,7 +31,7 @@
 // Order pairs
 //  publish (release) with observe and pin (acquire): who sees valid sees the bytes the loader copied in.
 //  unpin (release) with try_evict (acquire): the last read through a pin comes before the frame is written again.
-//  begin_overwrite (fence) with unchanged (fence): a copy made without a pin that read one byte of a later occupant also
+//  begin_overwrite (fence) with unchanged (loads in order): a copy made without a pin that read one byte of a later occupant also
 //  sees the eviction that came before it, and is rejected. This is the reader side of a sequence lock (Boehm 2012, "Can
 //  seqlocks get along with programming language memory models?"); frames are read and written with atomic accesses then.
 //
@@ -74,8 +74,17 @@ constexpr PENSTOCK_HD std::uint32_t pins_of(page_word w) {
 }
 constexpr PENSTOCK_HD page_word next_generation(page_word w) { return (w + generation_one) & generation_mask; }
 
-// Looks at the word before its frame is used.
-PENSTOCK_HD PENSTOCK_INLINE page_word observe(const page_word* word) { return atomic_load<order::acquire>(word); }
+// Looks at the word before its frame is used. On the GPU the loads of the frame are ordered after it without an acquire load,
+// which would empty the first-level cache each time.
+PENSTOCK_HD PENSTOCK_INLINE page_word observe(const page_word* word) {
+#if PENSTOCK_ON_DEVICE && !defined(PENSTOCK_STRICT_FENCES)
+    const page_word seen = atomic_load<order::relaxed>(word);
+    order_loads();
+    return seen;
+#else
+    return atomic_load<order::acquire>(word);
+#endif
+}
 
 // Looks at the word to decide what to try next; a later step checks again, so no order is needed.
 PENSTOCK_HD PENSTOCK_INLINE page_word glance(const page_word* word) { return atomic_load<order::relaxed>(word); }
@@ -133,7 +142,7 @@ PENSTOCK_HD PENSTOCK_INLINE void begin_overwrite() { atomic_fence(); }
 
 // After a copy without a pin: true if the page kept its frame all the while. `seen` is what observe returned.
 PENSTOCK_HD PENSTOCK_INLINE bool unchanged(const page_word* word, page_word seen) {
-    atomic_fence();
+    order_loads();
     const page_word now = atomic_load<order::relaxed>(word);
     return ((now ^ seen) & (state_mask | generation_mask | frame_mask)) == 0;
 }

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 
+#include "penstock/base/by_address.hpp"
 #include "penstock/engine/load.hpp"
 
 namespace penstock::engine {
@@ -49,7 +50,7 @@ PENSTOCK_HD PENSTOCK_INLINE bool try_copy_page(const Group& g, const cache_view&
 
 // Copies the part of page `page` that lies in the byte range [begin, end) of the file to `to`, the place of byte `begin`.
 template <typename Group>
-PENSTOCK_HD PENSTOCK_INLINE void copy_overlap(const Group& g, const cache_view& c, std::uint64_t page,
+PENSTOCK_HD PENSTOCK_NOINLINE void copy_overlap(const Group& g, const cache_view& c, std::uint64_t page,
                                               const std::byte* frame, std::uint64_t begin, std::uint64_t end,
                                               std::byte* to) {
     const std::uint64_t page_begin = page << c.page_shift, page_end = page_begin + c.page_bytes();
@@ -62,8 +63,8 @@ PENSTOCK_HD PENSTOCK_INLINE void copy_overlap(const Group& g, const cache_view& 
 // many bytes from `offset` on it delivered, or a negative errno.
 template <typename Group>
 PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t read_missing(const Group& g, const cache_view& c, const file_handle& f,
-                                                        std::byte* to, std::uint64_t bytes, std::uint64_t offset,
-                                                        patience& deadline) {
+                                                        std::byte* to, std::uint64_t bytes, std::uint64_t offset) {
+    patience deadline(g, c.frame_wait_ns);
     const std::uint64_t first = offset >> c.page_shift, end = offset + bytes;
     const std::uint64_t pages = ((end - 1) >> c.page_shift) - first + 1;
     std::uint64_t next = first;  // every page below it was delivered, from `first` on without a gap
@@ -86,6 +87,48 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t read_missing(const Group& g, const ca
     return static_cast<std::int64_t>((until < end ? until : end) - offset);
 }
 
+// One page's part of a read: where it lies, and how much of it is wanted.
+struct page_part {
+    std::uint64_t page;
+    std::uint32_t in_page, bytes;
+};
+
+PENSTOCK_HD PENSTOCK_INLINE page_part part_at(const cache_view& c, std::uint64_t offset, std::uint64_t wanted) {
+    const auto in_page = static_cast<std::uint32_t>(offset & (c.page_bytes() - 1));
+    const std::uint64_t room = c.page_bytes() - in_page;
+    return {offset >> c.page_shift, in_page, static_cast<std::uint32_t>(room < wanted ? room : wanted)};
+}
+
+// Whole group. Delivers the part if its page is in the cache.
+template <typename Group>
+PENSTOCK_HD PENSTOCK_INLINE bool try_read_part(const Group& g, const cache_view& c, const file_handle& f,
+                                               const page_part& part, std::byte* to) {
+    std::uint64_t word_index = find_word(c, f, part.page);
+    if (f.two_level) word_index = g.broadcast(word_index);  // a leaf may appear between two threads' loads
+    return word_index != no_word && try_copy_page(g, c, word_index, part.in_page, to, part.bytes);
+}
+
+// Whole group; the page at offset + done is not in the cache. Finishes the read of which `done` bytes are delivered. Being
+// the last thing that a read does, it leaves the hit path nothing to keep across a call.
+template <typename Group>
+PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t read_rest(const Group g, const cache_view& c, std::uint32_t slot, std::byte* to,
+                                                     std::uint64_t bytes, std::uint64_t offset, std::uint64_t done) {
+    const file_handle f = handle_of(c, slot);
+    bool missed = true;
+    while (done < bytes) {
+        const page_part part = part_at(c, offset + done, bytes - done);
+        if (!missed && try_read_part(g, c, f, part, to + done)) {
+            done += part.bytes;
+            continue;
+        }
+        missed = false;
+        const std::int64_t delivered = read_missing(g, c, f, to + done, bytes - done, offset + done);
+        if (delivered < 0) return done > 0 ? static_cast<std::int64_t>(done) : delivered;
+        done += static_cast<std::uint64_t>(delivered);
+    }
+    return static_cast<std::int64_t>(done);
+}
+
 // Whole group. Up to `bytes` bytes from `offset` into `to`. A count, less than asked only at the end of the file; or a
 // negative errno if not one byte could be delivered.
 template <typename Group>
@@ -95,26 +138,44 @@ PENSTOCK_HD PENSTOCK_INLINE std::int64_t read_file(const Group& g, const cache_v
     if (bytes > f.size_bytes - offset) bytes = f.size_bytes - offset;
     std::uint64_t done = 0;
     while (done < bytes) {
-        const std::uint64_t at = offset + done, page = at >> c.page_shift;
-        const std::uint32_t in_page = static_cast<std::uint32_t>(at & (c.page_bytes() - 1));
-        const std::uint64_t room = c.page_bytes() - in_page, left = bytes - done;
-        const std::uint32_t part = static_cast<std::uint32_t>(room < left ? room : left);
-        std::uint64_t word_index = find_word(c, f, page);
-        if (f.two_level) word_index = g.broadcast(word_index);  // a leaf may appear between two threads' loads
-        if (word_index != no_word && try_copy_page(g, c, word_index, in_page, to + done, part)) {
-            done += part;
-            continue;
-        }
-        // Copies, because the miss path takes references: whatever has its address taken lives in memory, and the hit path
-        // must keep its group and file in registers.
-        const Group group_copy = g;
-        const file_handle file_copy = f;
-        patience deadline(group_copy, c.frame_wait_ns);
-        const std::int64_t delivered = read_missing(group_copy, c, file_copy, to + done, left, at, deadline);
-        if (delivered < 0) return done > 0 ? static_cast<std::int64_t>(done) : delivered;
-        done += static_cast<std::uint64_t>(delivered);
+        const page_part part = part_at(c, offset + done, bytes - done);
+        if (!try_read_part(g, c, f, part, to + done))
+            return by_address(&read_rest<Group>)(g, c, f.slot, to, bytes, offset, done);
+        done += part.bytes;
     }
     return static_cast<std::int64_t>(done);
+}
+
+// Whole group. Loads the absent pages that the byte range [begin, end), not empty and within the file, touches. How many
+// bytes of it lie in pages that are there or under way before the first error, or the error if it is the first page's.
+template <typename Group>
+PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t bring_in(const Group g, const cache_view& c, std::uint32_t slot,
+                                                    std::uint64_t begin, std::uint64_t end) {
+    const file_handle f = handle_of(c, slot);
+    const std::uint64_t last = (end - 1) >> c.page_shift;
+    for (std::uint64_t page = begin >> c.page_shift; page <= last;) {
+        patience deadline(g, c.frame_wait_ns);
+        const std::int64_t loaded =
+            load_pages(g, c, f, page, last - page + 1, deadline, [](std::uint64_t, const std::byte*) {});
+        if (loaded < 0) {
+            const std::uint64_t reached = page << c.page_shift;
+            return reached > begin ? static_cast<std::int64_t>(reached - begin) : loaded;
+        }
+        page += loaded > 0 ? static_cast<std::uint64_t>(loaded) : 1;
+    }
+    return static_cast<std::int64_t>(end - begin);
+}
+
+// Whole group. Pins a page that was not valid a moment ago: its frame, or a negative errno. Group and file
+// come by value, because what has its address taken lives in memory, and the hit path must keep its own in registers.
+template <typename Group>
+PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t pin_missing(const Group g, const cache_view& c, std::uint32_t slot,
+                                                       std::uint64_t page) {
+    const file_handle f = handle_of(c, slot);
+    patience deadline(g, c.frame_wait_ns);
+    pinned_page out{};
+    const std::int64_t code = pin_page(g, c, f, page, deadline, out);
+    return code != 0 ? code : static_cast<std::int64_t>(out.frame);
 }
 
 // Whole group. Pins the page that a mapping needs; the way of a hit is in line. 0 or a negative errno.
@@ -137,13 +198,11 @@ PENSTOCK_HD PENSTOCK_INLINE std::int64_t map_page(const Group& g, const cache_vi
         out = {word_index, frame_of(pinned)};
         return 0;
     }
-    const Group group_copy = g;  // copies for the same reason as in read_file
-    const file_handle file_copy = f;
-    patience deadline(group_copy, c.frame_wait_ns);
-    pinned_page page_copy{};
-    const std::int64_t code = pin_page(group_copy, c, file_copy, page, deadline, page_copy);
-    out = page_copy;
-    return code;
+    const std::int64_t frame = by_address(&pin_missing<Group>)(g, c, f.slot, page);
+    if (frame < 0) return frame;
+    if (f.two_level) word_index = g.broadcast(find_word(c, f, page));  // its leaf may be new
+    out = {word_index, static_cast<std::uint32_t>(frame)};
+    return 0;
 }
 
 }  // namespace penstock::engine

@@ -29,7 +29,7 @@ PENSTOCK_HD inline bool sweep_word(const cache_view& c, page_word* word, page_wo
 
 // Leader only. Evicts every page of a piece of a table; false if one is pinned or loading. Eight words are fetched at a
 // time, because one thread that waits for each word of a huge table alone would take seconds.
-PENSTOCK_HD inline bool sweep_words(const cache_view& c, std::uint64_t first, std::uint64_t count_words) {
+PENSTOCK_HD PENSTOCK_NOINLINE inline bool sweep_words(const cache_view& c, std::uint64_t first, std::uint64_t count_words) {
     constexpr std::uint64_t batch = 8;
     const std::uint64_t end = first + count_words;
     for (std::uint64_t i = first; i < end; i += batch) {

@@ -137,7 +137,7 @@ PENSTOCK_HD inline bool try_take_slot(const cache_view& c, ring_ticket& out) {
 
 // Leader only: claims a slot, waiting for one if `may_wait`. 0, or -EAGAIN, or why the wait ended.
 template <typename Group>
-PENSTOCK_HD inline std::int64_t claim_slot(const Group& g, const cache_view& c, bool may_wait, ring_ticket& out) {
+PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t claim_slot(const Group& g, const cache_view& c, bool may_wait, ring_ticket& out) {
     out.ring = static_cast<std::uint32_t>(mix64(g.home()) % c.ring_count);
     if (try_take_slot(c, out)) return 0;
     if (!may_wait) return -EAGAIN;
@@ -156,7 +156,7 @@ PENSTOCK_HD inline std::int64_t claim_slot(const Group& g, const cache_view& c, 
 // Leader only: waits for the answer. 0 when it is there, else the negative errno of the wait; the slot then has to be
 // given to orphan_slot, for the service thread may still write to it.
 template <typename Group>
-PENSTOCK_HD inline std::int64_t await(const Group& g, const cache_view& c, const ring_ticket& at) {
+PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t await(const Group& g, const cache_view& c, const ring_ticket& at) {
     const ring_view& r = c.rings[at.ring];
     const std::uint64_t* completed = &r.replies[slot_of(r, at.ticket)].completed;
     patience waiting(g, c.request_wait_ns);

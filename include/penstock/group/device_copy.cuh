@@ -82,6 +82,7 @@ PENSTOCK_D PENSTOCK_INLINE void copy_aligned_16(std::byte* to, const std::byte* 
     // paid once for all four.
     const std::size_t stride = std::size_t{size} * 16;
     std::size_t i = std::size_t{rank} * 16;
+#pragma unroll 1
     for (; i + 3 * stride < bytes; i += 4 * stride) {
         const uint4 a = Load(from + i), b = Load(from + i + stride);
         const uint4 c = Load(from + i + 2 * stride), d = Load(from + i + 3 * stride);
@@ -90,35 +91,49 @@ PENSTOCK_D PENSTOCK_INLINE void copy_aligned_16(std::byte* to, const std::byte* 
         Store(to + i + 2 * stride, c);
         Store(to + i + 3 * stride, d);
     }
+#pragma unroll 1
     for (; i < bytes; i += stride) Store(to + i, Load(from + i));
 }
 
-// Frame to caller, any alignment: 16 bytes at a time where both sides allow, else 4, else single bytes.
-PENSTOCK_D PENSTOCK_INLINE void copy_from_frame(std::byte* to, const std::byte* from, std::size_t bytes,
-                                                std::uint32_t rank, std::uint32_t size) {
+// The copies that a hit of an aligned read does not need are calls, so that they cost the caller no registers and no room in
+// its instruction cache. Their loops are not unrolled for the same reason.
+
+// Any alignment: 16 bytes at a time where both sides could be aligned, else 4, else single bytes.
+PENSTOCK_D PENSTOCK_NOINLINE inline void copy_unaligned(std::byte* to, const std::byte* from, std::size_t bytes,
+                                                        std::uint32_t rank, std::uint32_t size) {
     const auto t = reinterpret_cast<std::uintptr_t>(to), f = reinterpret_cast<std::uintptr_t>(from);
-    if (((t | f | bytes) & 15) == 0) {
-        copy_aligned_16<load_frame_16, store_plain_16>(to, from, bytes, rank, size);
-        return;
-    }
     const std::uint32_t unit = ((t ^ f) & 15) == 0 ? 16 : ((t ^ f) & 3) == 0 ? 4 : 1;
     std::size_t head = unit == 1 ? bytes : (unit - (f & (unit - 1))) & (unit - 1);
     if (head > bytes) head = bytes;
+#pragma unroll 1
     for (std::size_t i = rank; i < head; i += size) to[i] = load_frame_1(from + i);
     const std::size_t body = (bytes - head) & ~std::size_t{unit - 1};
     if (unit == 16) copy_aligned_16<load_frame_16, store_plain_16>(to + head, from + head, body, rank, size);
-    if (unit == 4)
+    if (unit == 4) {
+#pragma unroll 4
         for (std::size_t i = std::size_t{rank} * 4; i < body; i += std::size_t{size} * 4)
             *reinterpret_cast<std::uint32_t*>(to + head + i) = load_frame_4(from + head + i);
+    }
+#pragma unroll 1
     for (std::size_t i = head + body + rank; i < bytes; i += size) to[i] = load_frame_1(from + i);
 }
 
-PENSTOCK_D PENSTOCK_INLINE void copy_from_host(std::byte* to, const std::byte* from, std::size_t bytes,
-                                               std::uint32_t rank, std::uint32_t size) {
+// Frame to caller, any alignment.
+PENSTOCK_D PENSTOCK_INLINE void copy_from_frame(std::byte* to, const std::byte* from, std::size_t bytes,
+                                                std::uint32_t rank, std::uint32_t size) {
+    const std::uintptr_t low = reinterpret_cast<std::uintptr_t>(to) | reinterpret_cast<std::uintptr_t>(from) | bytes;
+    if ((low & 15) == 0) copy_aligned_16<load_frame_16, store_plain_16>(to, from, bytes, rank, size);
+    else copy_unaligned(to, from, bytes, rank, size);
+}
+
+PENSTOCK_D PENSTOCK_NOINLINE inline void copy_from_host(std::byte* to, const std::byte* from, std::size_t bytes,
+                                                        std::uint32_t rank, std::uint32_t size) {
     copy_aligned_16<load_host_16, store_frame_16>(to, from, bytes, rank, size);
 }
 
-PENSTOCK_D PENSTOCK_INLINE void zero_bytes(std::byte* to, std::size_t bytes, std::uint32_t rank, std::uint32_t size) {
+PENSTOCK_D PENSTOCK_NOINLINE inline void zero_bytes(std::byte* to, std::size_t bytes, std::uint32_t rank,
+                                                    std::uint32_t size) {
+#pragma unroll 1
     for (std::size_t i = rank; i < bytes; i += size) store_frame_1(to + i, 0);
 }
 
