@@ -29,7 +29,7 @@ done
 build() {  # DIR
   cmake -S . -B "$1" -G Ninja -DCMAKE_BUILD_TYPE=Release -DPENSTOCK_CUDA=ON -DPENSTOCK_PORTABLE=ON -DPENSTOCK_BUILD_EXAMPLES=ON \
     -DCMAKE_CUDA_ARCHITECTURES="${PENSTOCK_GPU_ARCH:-90-real}" >/dev/null &&
-    ninja -C "$1" device_test penstock_model_gpu bench_hit bin/penstock bin/penstock-grep \
+    ninja -C "$1" device_test penstock_model_gpu bench_hit bench_miss bin/penstock bin/penstock-grep \
       example_01_read example_02_kernel example_03_map
 }
 if [ -n "$build_only" ]; then build "$build_only"; exit; fi

@@ -46,6 +46,10 @@ struct options {
     // requests in flight. 1 MiB to 16 GiB. 0: 128 MiB on gpu, 16 MiB on cpu. PENSTOCK_STAGING.
     std::uint64_t staging_bytes = 0;
 
+    // Most bytes of the operating system's page cache that runtime::open_windows keeps open for the GPU at a time; such memory
+    // cannot be reclaimed meanwhile. 2 MiB to 1 TiB. 0: half of the machine's memory. PENSTOCK_WINDOW.
+    std::uint64_t window_bytes = 0;
+
     // cpu back end: threads that run kernels. 0: one per processor; at most 1024. PENSTOCK_WORKERS.
     std::uint32_t worker_threads = 0;
 

@@ -54,6 +54,21 @@ public:
     mapping map(int fd, std::int64_t offset, std::int64_t bytes);
     int unmap(const mapping& what);
 
+    // Lets the GPU fetch missing pages of an open file straight from the operating system's page cache, with no request to the
+    // host and no copy by a CPU. Takes in the parts of the range that are in memory now, in pieces of 2 MiB, up to
+    // options::window_bytes over all files; pages elsewhere come by request as ever, and a later call takes in what has become
+    // resident since. Returns how many bytes of the range lie in windows, or a negative errno: -EBADF; -EINVAL; -ENOSPC, the
+    // budget is used up; -EOPNOTSUPP on the cpu back end or where the driver refuses (said once in the log).
+    // What is written to the file with write(2) is seen by loads that come after; a file that shrinks keeps its old bytes in
+    // the window. The window outlives close: a file that has not changed has it at its next open, one that has changed is a new
+    // one and has none. Each file with windows keeps one of options::max_files to itself. Costs about 40 us a MiB. Call it between kernels: beside one that waits for the
+    // host it would wait for that kernel's end.
+    std::int64_t open_windows(int fd, std::int64_t offset = 0, std::int64_t bytes = INT64_MAX);
+    // The same for every regular file that the pattern matches, as a shell would (glob(7)). Returns the sum, or the first error if no file could be opened; -ENOENT if nothing matches.
+    std::int64_t open_windows(const std::string& pattern);
+    // Closes all windows. Only while no kernel uses the runtime. Cached pages stay.
+    void close_windows();
+
     // Lets kernels open this one file, wherever it lies. 0 or a negative errno.
     int allow(const std::string& path);
 

@@ -10,7 +10,9 @@ namespace penstock {
 
 struct statistics {
     std::uint64_t hits = 0;             // page accesses served from the cache
-    std::uint64_t misses = 0;           // pages loaded, all from the file by request
+    std::uint64_t misses = 0;           // pages loaded, by request or through a window
+    std::uint64_t window_loads = 0;     // of these, those through a window: no request, no CPU
+    std::uint64_t window_bytes = 0;     // open in windows now
     std::uint64_t load_waits = 0;       // page accesses that waited for another group's load
     std::uint64_t evictions = 0;
     std::uint64_t clock_steps = 0;      // frames looked at to find victims

@@ -22,6 +22,10 @@ public:
     virtual void* allocate_device(std::uint64_t bytes) = 0;
     // Host memory that groups can reach too (pinned on a GPU), zeroed, page-aligned, at the same address on both sides.
     virtual void* allocate_shared(std::uint64_t bytes) = 0;
+    // Makes host memory reachable for groups, at its own address, and takes that back. Reading only. False, with the reason in
+    // `why`: refused. Only while no kernel waits for the host; conceal only while none uses the memory.
+    virtual bool expose(void* host_memory, std::uint64_t bytes, std::string& why) = 0;
+    virtual void conceal(void* host_memory) = 0;
     // Host to device and back; 0 or -EIO. Only while no kernel uses the memory, or for counters.
     virtual int upload(void* to, const void* from, std::uint64_t bytes) = 0;
     virtual int download(void* to, const void* from, std::uint64_t bytes) = 0;
@@ -31,6 +35,7 @@ public:
 
     virtual int open(const runtime_ref& fs, const char* path, int flags) = 0;
     virtual int close(const runtime_ref& fs, int fd) = 0;
+    virtual int duplicate(const runtime_ref& fs, int fd) = 0;  // one reference more to an open file
     virtual std::int64_t read(const runtime_ref& fs, int fd, void* buffer, std::int64_t bytes, std::int64_t offset) = 0;
     virtual int stat(const runtime_ref& fs, int fd, file_stat* out) = 0;
     virtual std::int64_t prefetch(const runtime_ref& fs, int fd, std::int64_t offset, std::int64_t bytes) = 0;

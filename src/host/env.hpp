@@ -4,6 +4,7 @@
 // Every call returns a value >= 0 or a negative errno, and never throws. Thread-safe.
 #pragma once
 
+#include <cerrno>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -79,6 +80,13 @@ public:
     virtual int open_found(int handle) = 0;
     virtual void close(int handle) = 0;
     virtual std::int64_t read(int fd, std::byte* to, std::uint64_t bytes, std::uint64_t offset) = 0;
+
+    // Maps a part of an open file for reading, shared with everybody; `offset` is a multiple of the page size. An environment
+    // that only stands between others need not have it.
+    virtual int map_file(int, std::uint64_t, std::uint64_t, void*&) { return -EOPNOTSUPP; }
+    virtual void unmap_file(void*, std::uint64_t) {}
+    // For each piece of a mapped range (a multiple of the page size; the last may be shorter): is all of it in memory?
+    virtual int resident(void*, std::uint64_t, std::uint64_t, std::vector<bool>&) { return -EOPNOTSUPP; }
 
     // Queue for one service thread. `want_uring` false: plain pread. Null if io_uring was wanted and is refused; `why`.
     virtual std::unique_ptr<io_engine> make_io_engine(bool want_uring, std::uint32_t depth, std::string& why) = 0;

@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <ctime>
 #include <fcntl.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/utsname.h>
 #include <sys/vfs.h>
@@ -87,6 +88,23 @@ public:
     std::int64_t read(int fd, std::byte* to, std::uint64_t bytes, std::uint64_t offset) override {
         const ssize_t got = ::pread(fd, to, bytes, static_cast<off_t>(offset));
         return got >= 0 ? got : -errno;
+    }
+
+    int map_file(int fd, std::uint64_t offset, std::uint64_t bytes, void*& address) override {
+        address = ::mmap(nullptr, bytes, PROT_READ, MAP_SHARED, fd, static_cast<off_t>(offset));
+        return address != MAP_FAILED ? 0 : -errno;
+    }
+
+    void unmap_file(void* address, std::uint64_t bytes) override { ::munmap(address, bytes); }
+
+    int resident(void* address, std::uint64_t bytes, std::uint64_t piece_bytes, std::vector<bool>& out) override {
+        const auto page = static_cast<std::uint64_t>(::sysconf(_SC_PAGE_SIZE));
+        std::vector<unsigned char> pages((bytes + page - 1) / page, 0);
+        if (::mincore(address, bytes, pages.data()) != 0) return -errno;
+        out.assign((bytes + piece_bytes - 1) / piece_bytes, true);
+        for (std::uint64_t i = 0; i < pages.size(); ++i)
+            if ((pages[i] & 1) == 0) out[i * page / piece_bytes] = false;
+        return 0;
     }
 
     std::unique_ptr<io_engine> make_io_engine(bool want_uring, std::uint32_t depth, std::string& why) override {

@@ -21,7 +21,7 @@ constexpr std::uint64_t bounce_bytes = 16u << 20;
 constexpr std::uint32_t max_pieces = 4096;
 constexpr std::uint32_t desk_count = 4;
 
-enum class call : std::uint32_t { nothing, open, close, stat, read, prefetch };
+enum class call : std::uint32_t { nothing, open, close, duplicate, stat, read, prefetch };
 
 // Pinned: written by the host before the launch and by the kernel before it ends.
 struct call_sheet {
@@ -47,6 +47,7 @@ __global__ void serve_call(const __grid_constant__ runtime_ref fs, call_sheet* s
         switch (sheet->what) {
             case call::open: result = open(g, fs, sheet->path, sheet->flags); break;
             case call::close: result = close(g, fs, sheet->fd); break;
+            case call::duplicate: result = engine::add_reference(g, fs.view, sheet->fd); break;
             case call::stat: result = stat(g, fs, sheet->fd, &sheet->facts); break;
             case call::read:
                 result = read(g, fs, sheet->fd, bounce + begin, static_cast<std::int64_t>(length),
@@ -104,6 +105,19 @@ public:
     void* allocate_device(std::uint64_t bytes) override { return memory_.device_bytes(bytes); }
     void* allocate_shared(std::uint64_t bytes) override { return memory_.shared_bytes(bytes); }
 
+    bool expose(void* host_memory, std::uint64_t bytes, std::string& why) override {
+        const device_guard guard(device_);
+        const cudaError_t code = cudaHostRegister(host_memory, bytes, cudaHostRegisterMapped | cudaHostRegisterReadOnly);
+        if (code == cudaSuccess) return true;
+        cudaGetLastError();
+        why = std::string("the driver does not register mapped files: ") + cudaGetErrorString(code);
+        return false;
+    }
+    void conceal(void* host_memory) override {
+        const device_guard guard(device_);
+        if (cudaHostUnregister(host_memory) != cudaSuccess) cudaGetLastError();
+    }
+
     int upload(void* to, const void* from, std::uint64_t bytes) override { return copy(to, from, bytes, true); }
     int download(void* to, const void* from, std::uint64_t bytes) override { return copy(to, from, bytes, false); }
 
@@ -129,6 +143,11 @@ public:
         const borrowed d(*this);
         d->sheet->fd = fd;
         return static_cast<int>(run(fs, *d, call::close, 1));
+    }
+    int duplicate(const runtime_ref& fs, int fd) override {
+        const borrowed d(*this);
+        d->sheet->fd = fd;
+        return static_cast<int>(run(fs, *d, call::duplicate, 1));
     }
     int stat(const runtime_ref& fs, int fd, file_stat* out) override {
         if (out == nullptr) return -EFAULT;

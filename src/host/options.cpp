@@ -86,6 +86,7 @@ status options::from_environment(options& out) {
     reader.number("PENSTOCK_MAX_FILES", out.max_files);
     reader.number("PENSTOCK_SERVICE_THREADS", out.service_threads);
     reader.size("PENSTOCK_STAGING", out.staging_bytes);
+    reader.size("PENSTOCK_WINDOW", out.window_bytes);
     reader.number("PENSTOCK_WORKERS", out.worker_threads);
     reader.choice("PENSTOCK_IO", out.io);
     reader.number("PENSTOCK_FRAME_WAIT_MS", out.frame_wait_ms);
@@ -109,6 +110,8 @@ status options::check() const {
     if (status s = check_number("service_threads", service_threads, 0, 64); !s) return s;
     if (staging_bytes != 0)
         if (status s = check_size("staging_bytes", staging_bytes, mib, 16 * gib); !s) return s;
+    if (window_bytes != 0)
+        if (status s = check_size("window_bytes", window_bytes, 2 * mib, 1024 * gib); !s) return s;
     if (status s = check_number("worker_threads", worker_threads, 0, 1024); !s) return s;
     if (status s = check_number("frame_wait_ms", frame_wait_ms, 1, 600000); !s) return s;
     if (status s = check_number("request_wait_ms", request_wait_ms, 1, 600000); !s) return s;

@@ -2,6 +2,7 @@
 #include "penstock/runtime.hpp"
 
 #include <cerrno>
+#include <glob.h>
 #include <thread>
 #include <vector>
 
@@ -64,6 +65,48 @@ int runtime::unmap(const mapping& what) {
     return penstock::unmap(lane{}, state_->ref, what);
 }
 
+std::int64_t runtime::open_windows(int fd, std::int64_t offset, std::int64_t bytes) {
+    if (offset < 0 || bytes < 0) return -EINVAL;
+    if (state_->windows == nullptr) return -EOPNOTSUPP;
+    // Held open until the window is in place, so that the file's slot cannot go to another meanwhile.
+    if (const int held = state_->device->duplicate(state_->ref, fd); held < 0) return held;
+    host::window_file file{engine::descriptor_slot(fd), engine::descriptor_generation(fd), -1, 0};
+    std::shared_ptr<host::shared_handle> handle;
+    std::int64_t inside = state_->files->handle_of(file.slot, file.generation, handle, file.size_bytes);
+    if (inside == 0) {
+        file.fd = handle->fd();
+        std::string note;
+        inside = state_->windows->open(file, static_cast<std::uint64_t>(offset), static_cast<std::uint64_t>(bytes), note);
+        if (!note.empty()) state_->say("no windows: " + note);
+    }
+    state_->device->close(state_->ref, fd);
+    return inside;
+}
+
+std::int64_t runtime::open_windows(const std::string& pattern) {
+    if (state_->windows == nullptr) return -EOPNOTSUPP;
+    glob_t found{};
+    const int globbed = ::glob(pattern.c_str(), 0, nullptr, &found);
+    std::int64_t sum = 0, first_error = 0;
+    bool any = false;
+    for (std::size_t i = 0; globbed == 0 && i < found.gl_pathc; ++i) {
+        const int fd = open(found.gl_pathv[i]);
+        if (fd == -EISDIR || fd == -EOPNOTSUPP) continue;  // not a regular file
+        const std::int64_t inside = fd < 0 ? fd : open_windows(fd);
+        if (fd >= 0) close(fd);
+        any = any || inside >= 0;
+        if (inside > 0) sum += inside;
+        if (inside < 0 && first_error == 0) first_error = inside;
+    }
+    ::globfree(&found);
+    if (globbed == GLOB_NOSPACE) return -ENOMEM;
+    return any ? sum : first_error != 0 ? first_error : -ENOENT;
+}
+
+void runtime::close_windows() {
+    if (state_->windows != nullptr) state_->windows->close_all();
+}
+
 int runtime::allow(const std::string& path) { return state_->files->allow(path); }
 
 void runtime::interrupt() {
@@ -95,6 +138,8 @@ statistics runtime::stats() const {
     }
     out.hits = sum[engine::count_hits];
     out.misses = sum[engine::count_misses];
+    out.window_loads = sum[engine::count_window_loads];
+    out.window_bytes = state_->windows != nullptr ? state_->windows->open_bytes() : 0;
     out.load_waits = sum[engine::count_load_waits];
     out.evictions = sum[engine::count_evictions];
     out.clock_steps = sum[engine::count_clock_steps];

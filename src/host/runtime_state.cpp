@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <sys/resource.h>
 #include <thread>
+#include <unistd.h>
 
 #include "penstock/engine/clock.hpp"
 
@@ -20,6 +21,13 @@ std::size_t default_handles() {
     if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return 65536;
     return std::max<std::size_t>(8, static_cast<std::size_t>(limit.rlim_cur) / 2);
 }
+
+std::uint64_t half_of_memory() {
+    return static_cast<std::uint64_t>(::sysconf(_SC_PHYS_PAGES)) * static_cast<std::uint64_t>(::sysconf(_SC_PAGE_SIZE)) / 2;
+}
+
+// A word for every 2 MiB of all files that have windows at a time: 2 TiB.
+constexpr std::uint64_t window_chunk_words = std::uint64_t{1} << 20;
 
 template <typename T>
 bool allocate(cache_device& device, T*& out, std::uint64_t count) {
@@ -60,6 +68,7 @@ status runtime_state::settle_sizes() {
                              "; use larger pages or a smaller cache"};
     if (settings.service_threads == 0) settings.service_threads = std::clamp(processors / 4, 1u, 4u);
     if (settings.staging_bytes == 0) settings.staging_bytes = gpu ? 128 * mib : 16 * mib;
+    if (settings.window_bytes == 0) settings.window_bytes = half_of_memory();
     if (settings.worker_threads == 0) settings.worker_threads = std::min(processors, 1024u);
     if (settings.roots.empty()) settings.roots.push_back(".");
     return {};
@@ -85,13 +94,15 @@ status runtime_state::build_cache() {
     // A search that meets a name slot under change may take the length of one path for another's; it must not run out of
     // the arena before it notices.
     const std::uint64_t path_slack = (engine::max_path_bytes + 7) / 8;
+    const bool has_windows = device->is_gpu() || hooks.windows_on_cpu;
     const bool all = allocate(*device, c.frames, std::uint64_t{c.frame_count} << c.page_shift) &&
                      allocate(*device, c.words, c.word_count) && allocate(*device, c.frame_words, c.frame_count) &&
                      allocate(*device, c.clock_hands, std::uint64_t{c.clock_shards} * engine::clock_hand_stride) &&
                      allocate(*device, c.fill_done, 1) && allocate(*device, c.file_words, c.file_slots) && allocate(*device, c.file_records, c.file_slots) &&
                      allocate(*device, c.names, c.name_slots) && allocate(*device, c.name_locks, c.name_lock_count) &&
                      allocate(*device, c.paths, path_units + path_slack) && allocate(*device, c.retire_hand, 1) &&
-                     allocate(*device, c.counters, c.counter_shards);
+                     allocate(*device, c.counters, c.counter_shards) &&
+                     (!has_windows || (allocate(*device, c.windows, c.file_slots) && allocate(*device, c.window_chunks, window_chunk_words)));
     if (!all)
         return {-ENOMEM, "cache_bytes: " + format_size(settings.cache_bytes) + " could not be allocated on " +
                              device->name() + "; give less"};
@@ -102,6 +113,8 @@ status runtime_state::build_cache() {
     const registry_limits limits{c.file_slots, c.page_shift, c.leaf_shift, c.word_count, path_units,
                                  hooks.max_handles != 0 ? hooks.max_handles : default_handles()};
     files = std::make_unique<file_registry>(*hooks.env, limits);
+    if (has_windows)
+        windows = std::make_unique<window_set>(*hooks.env, *device, c, window_chunk_words, settings.window_bytes);
     return files->set_roots(settings.roots);
 }
 
@@ -206,6 +219,7 @@ runtime_state::~runtime_state() {
         monitor.join();
     }
     services.clear();
+    windows.reset();
     files.reset();
     device.reset();
 }

@@ -12,6 +12,7 @@
 #include "host/file_registry.hpp"
 #include "host/hooks.hpp"
 #include "host/service.hpp"
+#include "host/windows.hpp"
 #include "penstock/runtime.hpp"
 
 namespace penstock::host {
@@ -24,6 +25,7 @@ struct runtime_state {
     engine::control_block* control = nullptr;
     std::vector<std::unique_ptr<host_doorbell>> doorbells;
     std::unique_ptr<file_registry> files;
+    std::unique_ptr<window_set> windows;  // null: the cpu back end reads its files itself
     std::vector<std::unique_ptr<service>> services;
 
     std::mutex health_mutex;

@@ -22,6 +22,8 @@ std::string statistics::to_json() const {
     const auto number = [&add](const char* name, std::uint64_t value) { add(name, std::to_string(value)); };
     number("hits", hits);
     number("misses", misses);
+    number("window_loads", window_loads);
+    number("window_bytes", window_bytes);
     number("load_waits", load_waits);
     number("evictions", evictions);
     number("clock_steps", clock_steps);

@@ -61,7 +61,7 @@ struct random_ranges {
 };
 
 template <width Width>
-void run_random(std::uint64_t page_bytes, std::uint64_t frames, std::uint64_t groups) {
+void run_random(std::uint64_t page_bytes, std::uint64_t frames, std::uint64_t groups, bool through_windows = false) {
     const temporary_folder folder;
     shared_array<char> names(8 * file_count);
     for (std::uint32_t i = 0; i < file_count; ++i) {
@@ -74,6 +74,9 @@ void run_random(std::uint64_t page_bytes, std::uint64_t frames, std::uint64_t gr
     o.frame_wait_ms = 5000;
     const auto rt = make_runtime(o);
     ASSERT_NE(rt, nullptr);
+    if (through_windows) {
+        ASSERT_EQ(rt->open_windows(folder / "f*"), static_cast<std::int64_t>(file_count * file_bytes));
+    }
     constexpr std::uint64_t scratch_bytes = 12000;
     std::byte* scratch = nullptr;
     ASSERT_EQ(cudaMalloc(&scratch, 4096 * scratch_bytes), cudaSuccess);
@@ -86,6 +89,14 @@ void run_random(std::uint64_t page_bytes, std::uint64_t frames, std::uint64_t gr
     EXPECT_EQ(count[bad_results], 0u);
     EXPECT_EQ(count[calls], groups);
     EXPECT_TRUE(rt->health().ok());
+    const statistics s = rt->stats();
+    if (through_windows) {
+        EXPECT_EQ(s.window_loads, s.misses);
+        EXPECT_EQ(s.file_reads, 0u) << "pages were asked for though they lie in windows";
+        rt->close_windows();
+    } else {
+        EXPECT_EQ(s.window_loads, 0u);
+    }
     cudaFree(scratch);
 }
 
@@ -100,5 +111,45 @@ TEST(device_read, blocks_of_4096_byte_pages) { PENSTOCK_NEEDS_GPU(); run_random<
 TEST(device_read, blocks_of_64_kib_pages) { PENSTOCK_NEEDS_GPU(); run_random<width::block>(65536, 128, 4000); }
 TEST(device_read, tiles_of_4096_byte_pages) { PENSTOCK_NEEDS_GPU(); run_random<width::tile8>(4096, 4096, 10000); }
 TEST(device_read, lanes_of_4096_byte_pages) { PENSTOCK_NEEDS_GPU(); run_random<width::lane>(4096, 8192, 4000); }
+TEST(device_windows, warps_of_4096_byte_pages) { PENSTOCK_NEEDS_GPU(); run_random<width::warp>(4096, 600, 20000, true); }
+TEST(device_windows, warps_of_512_byte_pages) { PENSTOCK_NEEDS_GPU(); run_random<width::warp>(512, 4096, 20000, true); }
+TEST(device_windows, warps_of_2_mib_pages) { PENSTOCK_NEEDS_GPU(); run_random<width::warp>(2 << 20, 512, 1000, true); }
+TEST(device_windows, blocks_of_64_kib_pages) { PENSTOCK_NEEDS_GPU(); run_random<width::block>(65536, 128, 4000, true); }
+TEST(device_windows, lanes_of_4096_byte_pages) { PENSTOCK_NEEDS_GPU(); run_random<width::lane>(4096, 8192, 4000, true); }
+
+// The window of a file shows what write(2) wrote; a file that was replaced is another file, without a window.
+TEST(device_windows, changes_on_the_host) {
+    PENSTOCK_NEEDS_GPU();
+    const temporary_folder folder;
+    write_file(folder / "data", pattern(1, 5 << 20));
+    options o = gpu_options(folder);
+    const auto rt = make_runtime(o);
+    int fd = rt->open(folder / "data");
+    ASSERT_EQ(rt->open_windows(fd), 5 << 20);
+    {
+        std::fstream file(folder / "data", std::ios::in | std::ios::out | std::ios::binary);
+        const auto fresh = pattern(2, 1 << 20);
+        file.seekp(3 << 20);
+        file.write(reinterpret_cast<const char*>(fresh.data()), static_cast<std::streamsize>(fresh.size()));
+    }
+    std::vector<std::uint8_t> got(1 << 20);
+    ASSERT_EQ(rt->read(fd, got.data(), 1 << 20, 3 << 20), 1 << 20);
+    EXPECT_TRUE(got == pattern(2, 1 << 20));
+    EXPECT_EQ(rt->close(fd), 0);
+    std::filesystem::remove(folder / "data");
+    write_file(folder / "data", pattern(3, 5 << 20));
+    fd = rt->open(folder / "data");
+    ASSERT_GE(fd, 0);
+    got.resize(5 << 20);
+    ASSERT_EQ(rt->read(fd, got.data(), 5 << 20, 0), 5 << 20);
+    EXPECT_TRUE(got == pattern(3, 5 << 20));
+    // Shrunk under its window: the pages that were cut off live on in the window and do no harm.
+    ASSERT_EQ(rt->open_windows(fd), 5 << 20);
+    std::filesystem::resize_file(folder / "data", 1 << 20);
+    EXPECT_GT(rt->prefetch(fd, 0, 5 << 20), 0);
+    EXPECT_TRUE(rt->health().ok());
+    rt->close_windows();
+    EXPECT_TRUE(rt->health().ok());
+}
 
 }  // namespace penstock::test

@@ -157,6 +157,7 @@ TEST_F(bounded_wait, interrupt_during_a_slow_read) {
     for (std::thread& one : threads) one.join();
     expect_within_a_second();
     for (const std::int64_t code : results) EXPECT_EQ(code, -ECANCELED);
+    disk.stall(call_read | call_find);  // an open that has to wait
     EXPECT_EQ(open(lane{}, rt->ref(), "f9"), -ECANCELED);
     disk.release();
     rt->resume();

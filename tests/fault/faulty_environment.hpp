@@ -18,7 +18,8 @@ enum call : std::uint32_t {
     call_facts = 4,
     call_open_found = 8,
     call_read = 16,
-    every_call = 31
+    call_map = 32,
+    every_call = 63
 };
 
 struct fault_plan {
@@ -57,6 +58,15 @@ public:
     int open_found(int handle) override;
     void close(int handle) override;
     std::int64_t read(int fd, std::byte* to, std::uint64_t bytes, std::uint64_t offset) override;
+    int map_file(int fd, std::uint64_t offset, std::uint64_t bytes, void*& address) override {
+        int error = 0;
+        return fails(call_map, error) ? error : real_.map_file(fd, offset, bytes, address);
+    }
+    void unmap_file(void* address, std::uint64_t bytes) override { real_.unmap_file(address, bytes); }
+    int resident(void* address, std::uint64_t bytes, std::uint64_t piece_bytes, std::vector<bool>& out) override {
+        int error = 0;
+        return fails(call_map, error) ? error : real_.resident(address, bytes, piece_bytes, out);
+    }
     std::unique_ptr<host::io_engine> make_io_engine(bool want_uring, std::uint32_t depth, std::string& why) override;
 
 private:

@@ -182,4 +182,14 @@ PENSTOCK_HD inline std::int64_t open_file(const Group& g, const cache_view& c, c
     return result;
 }
 
+// Whole group. One reference more to an open file: the descriptor again, or -EBADF.
+template <typename Group>
+PENSTOCK_HD inline int add_reference(const Group& g, const cache_view& c, int fd) {
+    bool added = false;
+    const std::uint32_t slot = descriptor_slot(fd);
+    if (g.is_leader() && fd >= 0 && slot < c.file_slots)
+        added = try_reference(&c.file_words[slot], descriptor_generation(fd));
+    return g.broadcast(added ? 1 : 0) != 0 ? fd : -EBADF;
+}
+
 }  // namespace penstock::engine

@@ -1,7 +1,8 @@
 // Every structure that groups share, in one place: where it lives, who writes it, at which scope.
 //
 //   device memory  page words and directories (one arena), frame words, frames, file words and records, name slots,
-//                  path arena, ring tails and free marks, counters.    Written by groups only; the host never does.
+//                  path arena, ring tails and free marks, counters.    Written by groups only.
+//                  Window and chunk words lie there too, but the host writes them, and no group does.
 //   host memory    ring requests (written by groups), ring replies and staging (written by service threads), control.
 //                  On a GPU: pinned and mapped. Each word has one writer; nobody does read-modify-write across the bus.
 //
@@ -105,6 +106,7 @@ enum reply_index : std::uint32_t {
 enum counter : std::uint32_t {
     count_hits,             // page accesses served from a valid page
     count_misses,           // pages loaded
+    count_window_loads,     // of these, those fetched through a window, without a request
     count_load_waits,       // page accesses that waited for another group's load
     count_evictions,        // valid pages dropped for their frame
     count_clock_steps,      // frames looked at to find victims
@@ -157,6 +159,8 @@ struct cache_view {
     std::uint32_t* name_locks;
     std::uint64_t* paths;          // path arena
     std::uint32_t* retire_hand;
+    std::uint64_t* windows;        // per file slot, and the chunks they name (engine/window.hpp); null: no windows
+    std::uint64_t* window_chunks;
     counter_shard* counters;
     const control_block* control;
     ring_view* rings;              // device memory
@@ -188,6 +192,10 @@ constexpr PENSTOCK_HD std::uint64_t pages_of(const cache_view& c, std::uint64_t 
 constexpr PENSTOCK_HD std::uint64_t directory_entries(const cache_view& c, std::uint64_t size_bytes) {
     return (pages_of(c, size_bytes) + (std::uint64_t{1} << c.leaf_shift) - 1) >> c.leaf_shift;
 }
+
+// A window is cut into pieces of this size, a multiple of every page size; each is there or not.
+inline constexpr std::uint32_t window_chunk_shift = 21;
+inline constexpr std::uint64_t window_chunk_bytes = std::uint64_t{1} << window_chunk_shift;
 
 inline constexpr std::uint32_t clock_hand_stride = 8;  // in 4-byte words: a sector each, so that shards do not share one
 

@@ -5,7 +5,8 @@
 //   2. a frame from the clock                                 none: abandon
 //   3. a ring slot                                            none: free the frame, abandon
 //   4. post, await                                            error: orphan or recycle the slot, free the frame, abandon
-//   5. copy staging -> frame, clear the tail                  (cannot fail)
+//      3 and 4 fall away for a page that lies in a window
+//   5. copy staging or window -> frame, clear the tail        (cannot fail)
 //   6. publish; name the page in the frame word; recycle the slot; consume; unpin
 //
 // Several loads of one group may be in flight (start_load ... finish_load), so that a read of many pages pays one round
@@ -18,6 +19,7 @@
 #include "penstock/engine/clock.hpp"
 #include "penstock/engine/page_table.hpp"
 #include "penstock/engine/ring.hpp"
+#include "penstock/engine/window.hpp"
 
 namespace penstock::engine {
 
@@ -27,6 +29,7 @@ struct pending_load {
     std::uint64_t page;
     std::uint32_t frame;
     std::uint32_t wanted_bytes;  // of the page, up to the end of the file
+    const std::byte* window;     // where the bytes are, or null: in the staging area of ring slot `at`
     ring_ticket at;
 };
 
@@ -57,13 +60,15 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t start_load(const Group& g, const cach
         abandon(word);
         return code;
     }
+    const std::uint64_t begin = page << c.page_shift;
+    const std::uint64_t left = f.size_bytes - begin;
+    load.wanted_bytes = static_cast<std::uint32_t>(left < c.page_bytes() ? left : c.page_bytes());
+    load.window = find_in_window(c, f.slot, f.generation, begin);
+    if (load.window != nullptr) return 1;
     if (const std::int64_t code = claim_slot(g, c, may_wait, load.at); code != 0) {
         give_back(c, load.word_index, load.frame);
         return code;
     }
-    const std::uint64_t begin = page << c.page_shift;
-    const std::uint64_t left = f.size_bytes - begin;
-    load.wanted_bytes = static_cast<std::uint32_t>(left < c.page_bytes() ? left : c.page_bytes());
     ring_request request{};
     request.operation = op::read;
     request.bytes = load.wanted_bytes;
@@ -74,45 +79,68 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t start_load(const Group& g, const cach
     return 1;
 }
 
+// Leader only. Waits for the answer to a started load. 0, or a negative errno; then the ring slot is given up.
+template <typename Group>
+PENSTOCK_HD inline std::int64_t await_load(const Group& g, const cache_view& c, const pending_load& load) {
+    const std::int64_t waited = await(g, c, load.at);
+    if (waited != 0) {
+        orphan_slot(c, load.at);
+        return waited;
+    }
+    const ring_view& r = c.rings[load.at.ring];
+    const std::int64_t result = r.replies[slot_of(r, load.at.ticket)].result;
+    if (result == static_cast<std::int64_t>(load.wanted_bytes)) return 0;
+    recycle_slot(c, load.at);
+    // Fewer bytes than the file had when it was opened: it shrank. Old and new contents must not mix silently.
+    return result < 0 ? result : -ESTALE;
+}
+
 // Whole group. Waits for a started load and publishes its page, still pinned by us. 0 or a negative errno; on error the
 // page is absent again and nothing is held.
 template <typename Group>
 PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t finish_load(const Group& g, const cache_view& c, const file_handle& f,
                                                        const pending_load& load) {
-    const ring_view& r = c.rings[load.at.ring];
-    const std::uint32_t slot = slot_of(r, load.at.ticket);
     std::int64_t code = 0;
-    if (g.is_leader()) {
-        code = await(g, c, load.at);
-        if (code != 0) {
-            orphan_slot(c, load.at);
-        } else {
-            const std::int64_t result = r.replies[slot].result;
-            // Fewer bytes than the file had when it was opened: it shrank. Old and new contents must not mix silently.
-            code = result == static_cast<std::int64_t>(load.wanted_bytes) ? 0 : result < 0 ? result : -ESTALE;
-            if (code != 0) recycle_slot(c, load.at);
-        }
+    if (g.is_leader() && load.window == nullptr) {
+        code = await_load(g, c, load);
         if (code != 0) give_back(c, load.word_index, load.frame);
     }
     code = static_cast<std::int64_t>(g.broadcast(static_cast<std::uint64_t>(code)));
     g.sync();  // the leader's eviction of the frame and its acquire of the reply come before everybody's copying
     if (code != 0) return code;
+    const std::byte* from = load.window;
+    if (from == nullptr) {
+        const ring_view& r = c.rings[load.at.ring];
+        from = r.staging + r.staging_stride * slot_of(r, load.at.ticket);
+    }
     begin_overwrite();  // by every thread: a fence orders only the stores of the thread that makes it
     std::byte* const to = c.frame_address(load.frame);
     const std::uint64_t whole = (std::uint64_t{load.wanted_bytes} + 15) & ~std::uint64_t{15};
-    g.copy_in(to, r.staging + r.staging_stride * slot, whole);
-    g.sync();  // the last 16 bytes may carry leftovers of the staging area past the end of the file; clear them after
+    g.copy_in(to, from, whole);
+    g.sync();  // the last 16 bytes may carry what lies past the end of the file; clear them after
     g.zero(to + load.wanted_bytes, c.page_bytes() - load.wanted_bytes);
     g.sync();  // everybody's part of the page is written before the leader publishes
     if (g.is_leader()) {
-        page_word* const word = &c.words[load.word_index];
-        publish(word, load.frame);
+        publish(&c.words[load.word_index], load.frame);
         set_frame_word(c, load.frame, make_owned(f.slot, load.word_index));
-        recycle_slot(c, load.at);
+        if (load.window == nullptr) recycle_slot(c, load.at);
+        else count(g, c, count_window_loads);
         count(g, c, count_misses);
         count(g, c, count_bytes_loaded, load.wanted_bytes);
     }
     return 0;
+}
+
+// Whole group. The leader's load, told to everybody.
+template <typename Group>
+PENSTOCK_HD inline void share_load(const Group& g, pending_load& load) {
+    load.word_index = g.broadcast(load.word_index);
+    const std::uint64_t packed = g.broadcast(std::uint64_t{load.frame} << 32 | load.wanted_bytes);
+    load.frame = static_cast<std::uint32_t>(packed >> 32);
+    load.wanted_bytes = static_cast<std::uint32_t>(packed);
+    load.window = reinterpret_cast<const std::byte*>(g.broadcast(reinterpret_cast<std::uintptr_t>(load.window)));
+    load.at.ticket = g.broadcast(load.at.ticket);
+    load.at.ring = static_cast<std::uint32_t>(g.broadcast(load.at.ring));
 }
 
 // Whole group. Loads the absent pages among [first, first + pages), at most max_pending_loads of them, all in flight
@@ -131,13 +159,8 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t load_pages(const Group& g, const cach
         if (g.is_leader()) code = start_load(g, c, f, first + i, started == 0 && i == 0, deadline, load);
         code = static_cast<std::int64_t>(g.broadcast(static_cast<std::uint64_t>(code)));
         if (code == 1) {
-            load.word_index = g.broadcast(load.word_index);
+            share_load(g, load);
             load.page = first + i;
-            load.at.ticket = g.broadcast(load.at.ticket);
-            const std::uint64_t packed = g.broadcast(std::uint64_t{load.frame} << 32 | load.wanted_bytes);
-            load.frame = static_cast<std::uint32_t>(packed >> 32);
-            load.wanted_bytes = static_cast<std::uint32_t>(packed);
-            load.at.ring = static_cast<std::uint32_t>(g.broadcast(load.at.ring));
             loads[started++] = load;
         } else if (i == 0) {
             first_code = code;
@@ -227,12 +250,8 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t pin_page(const Group& g, const cache_
         code = static_cast<std::int64_t>(g.broadcast(static_cast<std::uint64_t>(code)));
         if (code < 0) return code;
         if (code == 0) continue;
-        load.word_index = g.broadcast(load.word_index);
+        share_load(g, load);
         load.page = page;
-        load.frame = static_cast<std::uint32_t>(g.broadcast(load.frame));
-        load.wanted_bytes = static_cast<std::uint32_t>(g.broadcast(load.wanted_bytes));
-        load.at.ring = static_cast<std::uint32_t>(g.broadcast(load.at.ring));
-        load.at.ticket = g.broadcast(load.at.ticket);
         code = finish_load(g, c, f, load);
         out = {load.word_index, load.frame};
         return code;

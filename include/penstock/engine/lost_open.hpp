@@ -44,7 +44,7 @@ PENSTOCK_HD inline open_answer answer_of(const ring_reply& reply) {
 PENSTOCK_HD inline void fill_record(const cache_view& c, const open_answer& answer) {
     if (answer.two_level)
         for (std::uint64_t i = 0; i < directory_entries(c, answer.size_bytes); ++i)
-            atomic_store<order::relaxed>(&c.words[answer.table + i], page_word{0});
+            reset(&c.words[answer.table + i]);
     c.file_records[answer.file_slot] = {answer.size_bytes, pages_of(c, answer.size_bytes), answer.table, answer.inode, 0,
                                         answer.modified_ns, answer.generation, answer.two_level ? 1u : 0u, 0};
 }

@@ -89,6 +89,10 @@ PENSTOCK_HD PENSTOCK_INLINE page_word observe(const page_word* word) {
 // Looks at the word to decide what to try next; a later step checks again, so no order is needed.
 PENSTOCK_HD PENSTOCK_INLINE page_word glance(const page_word* word) { return atomic_load<order::relaxed>(word); }
 
+// Makes a word absent that nobody can reach: of a table that is being given to a file, or taken from it. Relaxed: the file word
+// that comes to life or goes vacant after it publishes it.
+PENSTOCK_HD PENSTOCK_INLINE void reset(page_word* word) { atomic_store<order::relaxed>(word, page_word{0}); }
+
 // absent -> loading with one pin. `seen` is the absent word read before. Acquire: pairs with the abandon or try_evict
 // that made it absent, so the loader's own accesses come after.
 PENSTOCK_HD PENSTOCK_INLINE bool try_claim(page_word* word, page_word seen) {

@@ -11,6 +11,7 @@
 
 #include "penstock/engine/clock.hpp"
 #include "penstock/engine/ring.hpp"
+#include "penstock/engine/window.hpp"
 
 namespace penstock::engine {
 
@@ -51,7 +52,7 @@ PENSTOCK_HD inline bool sweep_table(const cache_view& c, const file_record& reco
     }
     // The entries become page words of another file, whose state must be absent.
     for (std::uint64_t i = 0; clean && i < directory_entries(c, record.size_bytes); ++i)
-        atomic_store<order::relaxed>(&c.words[record.table + i], page_word{0});
+        reset(&c.words[record.table + i]);
     return clean;
 }
 
@@ -64,7 +65,8 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t retire_one(const Group& g, const cach
     for (std::uint32_t i = 0; i < c.file_slots; ++i) {
         const std::uint32_t slot = (hand + i) % c.file_slots;
         const file_word seen = look(&c.file_words[slot]);
-        if (!is_closed(seen) || !begin_retire(&c.file_words[slot], seen)) continue;
+        if (!is_closed(seen) || has_window(c, slot, file_generation(seen))) continue;
+        if (!begin_retire(&c.file_words[slot], seen)) continue;
         atomic_store<order::relaxed>(c.retire_hand, (slot + 1) % c.file_slots);  // a hint: whose store wins does not matter
         const std::uint32_t generation = file_generation(seen);
         if (!sweep_table(c, c.file_records[slot])) {

@@ -1,0 +1,227 @@
+// Windows: the engine's half by hand, and the whole of it on the cpu back end, where a test may open windows.
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "penstock/engine/read.hpp"
+#include "penstock/engine/window.hpp"
+#include "unit/hand_cache.hpp"
+#include "unit/support.hpp"
+
+namespace penstock::test {
+
+namespace {
+
+constexpr std::uint64_t mib = 1u << 20, chunk = engine::window_chunk_bytes;
+
+struct windowed_cache : hand_cache {
+    alignas(64) std::byte bytes[1536];
+    std::uint64_t window_words[files] = {}, chunk_words[4] = {};
+
+    windowed_cache() {
+        for (std::size_t i = 0; i < sizeof bytes; ++i) bytes[i] = static_cast<std::byte>(i * 7 + i / 256);
+        view.windows = window_words;
+        view.window_chunks = chunk_words;
+        chunk_words[1] = reinterpret_cast<std::uintptr_t>(bytes);
+    }
+};
+
+}  // namespace
+
+TEST(window, a_page_in_a_window_is_loaded_without_a_request) {
+    windowed_cache c;
+    engine::file_handle f = c.add_file(2, 8, 3);
+    f.size_bytes = c.file_records[2].size_bytes = 1030;
+    c.window_words[2] = engine::make_window_word(1, 1);
+    std::byte got[1030] = {};
+    EXPECT_EQ(engine::read_file(lane{}, c.view, f, got, 2000, 0), 1030);
+    EXPECT_EQ(std::memcmp(got, c.bytes, 1030), 0);
+    EXPECT_EQ(c.tail, 0u) << "the ring was used";
+    EXPECT_EQ(c.counted(engine::count_window_loads), 3u);
+    EXPECT_EQ(c.counted(engine::count_misses), 3u);
+    const engine::page_word last = c.page_words[10];
+    ASSERT_TRUE(engine::is_valid(last));
+    const std::byte* frame = c.view.frame_address(engine::frame_of(last));
+    for (std::size_t i = 6; i < 512; ++i) ASSERT_EQ(frame[i], std::byte{0}) << "behind the end of the file, byte " << i;
+    EXPECT_EQ(engine::check_invariants(c.view, {.references = 1}).rule, nullptr);
+}
+
+TEST(window, what_is_no_window_of_this_file_is_passed_over) {
+    windowed_cache c;
+    const engine::file_handle f = c.add_file(2, 8, 3);
+    EXPECT_EQ(engine::find_in_window(c.view, f.slot, 1, 0), nullptr);
+    c.window_words[2] = engine::make_window_word(2, 1);
+    EXPECT_EQ(engine::find_in_window(c.view, f.slot, 1, 0), nullptr) << "a window of another life of the slot";
+    c.window_words[2] = engine::make_window_word(1, 0);
+    EXPECT_EQ(engine::find_in_window(c.view, f.slot, 1, 0), nullptr) << "a chunk that is not there";
+    EXPECT_EQ(engine::find_in_window(c.view, f.slot, 1, chunk + 512), c.bytes + 512) << "the chunk after it is";
+    c.view.windows = nullptr;
+    EXPECT_EQ(engine::find_in_window(c.view, f.slot, 1, chunk), nullptr) << "a runtime without windows";
+}
+
+namespace {
+
+class windows : public testing::Test {
+protected:
+    static constexpr std::uint64_t size = 3 * chunk + 5000;
+
+    windows() : bytes(pattern(7, size)) {
+        write_file(folder / "data", bytes);
+        o = small_options(folder);
+        o.window_bytes = 64 * mib;
+        hooks.windows_on_cpu = true;
+    }
+    void create() { rt = make_runtime(o, hooks); }
+    // Every byte through the cache, in pieces that do not end where pages do.
+    void expect_contents(int fd) {
+        std::vector<std::uint8_t> got(size);
+        for (std::uint64_t at = 0; at < size; at += 10007) {
+            const auto want = static_cast<std::int64_t>(std::min<std::uint64_t>(10007, size - at));
+            ASSERT_EQ(read(lane{}, rt->ref(), fd, got.data() + at, want, static_cast<std::int64_t>(at)), want);
+        }
+        EXPECT_TRUE(got == bytes);
+    }
+    // True if the operating system let go of these bytes of the file.
+    bool drop_from_memory(std::uint64_t offset, std::uint64_t length) const {
+        const int file = ::open((folder / "data").c_str(), O_RDONLY);
+        const bool done = ::fsync(file) == 0 &&
+                          ::posix_fadvise(file, static_cast<off_t>(offset), static_cast<off_t>(length), POSIX_FADV_DONTNEED) == 0;
+        ::close(file);
+        return done;
+    }
+
+    const temporary_folder folder;
+    std::vector<std::uint8_t> bytes;
+    options o;
+    host::runtime_hooks hooks;
+    std::unique_ptr<runtime> rt;
+};
+
+}  // namespace
+
+TEST_F(windows, a_file_in_memory_is_read_without_requests) {
+    create();
+    const int fd = rt->open("data");
+    ASSERT_EQ(rt->open_windows(fd), static_cast<std::int64_t>(size));
+    EXPECT_EQ(rt->stats().window_bytes, size);
+    expect_contents(fd);
+    const statistics s = rt->stats();
+    EXPECT_EQ(s.requests, s.open_requests);
+    EXPECT_EQ(s.file_reads, 0u);
+    EXPECT_EQ(s.window_loads, s.misses);
+    EXPECT_GE(s.misses, (size + 4095) / 4096);
+    rt->close_windows();
+    EXPECT_EQ(rt->stats().window_bytes, 0u);
+    expect_contents(fd);
+    EXPECT_GT(rt->stats().file_reads, 0u);
+}
+
+TEST_F(windows, what_is_written_is_seen_by_later_loads) {
+    create();
+    const int fd = rt->open("data");
+    ASSERT_EQ(rt->open_windows(fd), static_cast<std::int64_t>(size));
+    const int file = ::open((folder / "data").c_str(), O_WRONLY);
+    const char text[] = "written through a system call";
+    ASSERT_EQ(::pwrite(file, text, sizeof text, chunk + 100), static_cast<ssize_t>(sizeof text));
+    ::close(file);
+    char got[sizeof text] = {};
+    ASSERT_EQ(read(lane{}, rt->ref(), fd, got, sizeof text, chunk + 100), static_cast<std::int64_t>(sizeof text));
+    EXPECT_STREQ(got, text);
+}
+
+TEST_F(windows, parts_that_are_not_in_memory_come_by_request_and_later_by_window) {
+    create();
+    const int fd = rt->open("data");
+    if (!drop_from_memory(chunk, chunk)) GTEST_SKIP() << "this file system keeps its pages";
+    const std::int64_t inside = rt->open_windows(fd);
+    if (inside == static_cast<std::int64_t>(size)) GTEST_SKIP() << "this file system keeps its pages";
+    EXPECT_EQ(inside, static_cast<std::int64_t>(size - chunk));
+    expect_contents(fd);
+    EXPECT_EQ(rt->stats().window_loads + rt->stats().file_reads, rt->stats().misses);
+    EXPECT_GE(rt->stats().file_reads, chunk / 4096);
+    EXPECT_EQ(rt->open_windows(fd), static_cast<std::int64_t>(size)) << "it has been read since";
+    EXPECT_EQ(rt->stats().window_bytes, size);
+}
+
+TEST_F(windows, the_budget_is_kept) {
+    o.window_bytes = 2 * chunk;
+    create();
+    const int fd = rt->open("data");
+    EXPECT_EQ(rt->open_windows(fd), static_cast<std::int64_t>(2 * chunk));
+    expect_contents(fd);
+    EXPECT_EQ(rt->open_windows(fd, 2 * chunk, 100), -ENOSPC);
+    rt->close_windows();
+    EXPECT_EQ(rt->open_windows(fd, 2 * chunk, 100), 100);
+    expect_contents(fd);
+}
+
+TEST_F(windows, a_file_with_a_window_keeps_its_slot) {
+    o.max_files = 16;
+    create();
+    const int fd = rt->open("data");
+    ASSERT_EQ(rt->open_windows(fd), static_cast<std::int64_t>(size));
+    ASSERT_EQ(rt->open_windows(fd, 0, 1), 1);
+    EXPECT_EQ(rt->close(fd), 0);
+    for (int i = 0; i < 100; ++i) {
+        write_file(folder / ("f" + std::to_string(i)), pattern(i, 3000));
+        const int other = rt->open("f" + std::to_string(i));
+        ASSERT_GE(other, 0);
+        std::vector<std::uint8_t> got(3000);
+        ASSERT_EQ(rt->read(other, got.data(), 3000, 0), 3000);
+        ASSERT_EQ(got, pattern(i, 3000));
+        ASSERT_EQ(rt->close(other), 0);
+    }
+    EXPECT_EQ(rt->open("data"), fd) << "its slot was not taken down";
+    EXPECT_EQ(rt->close(fd), 0);
+    rt->close_windows();
+    EXPECT_EQ(rt->close(fd), -EBADF) << "no reference is left";
+}
+
+TEST_F(windows, a_file_that_was_replaced_has_no_window) {
+    create();
+    int fd = rt->open("data");
+    ASSERT_EQ(rt->open_windows(fd), static_cast<std::int64_t>(size));
+    EXPECT_EQ(rt->close(fd), 0);
+    std::filesystem::rename(folder / "data", folder / "old");
+    bytes = pattern(9, size);
+    write_file(folder / "data", bytes);
+    fd = rt->open("data");
+    expect_contents(fd);
+    EXPECT_EQ(rt->stats().window_loads, 0u);
+    EXPECT_EQ(rt->open_windows(fd), static_cast<std::int64_t>(size));
+    rt->close_windows();
+}
+
+TEST_F(windows, patterns) {
+    create();
+    write_file(folder / "more", pattern(8, 100));
+    ::mkdir((folder / "mold").c_str(), 0700);
+    EXPECT_EQ(rt->open_windows(folder / "*a*"), static_cast<std::int64_t>(size));
+    EXPECT_EQ(rt->open_windows(folder / "mo*"), 100);
+    EXPECT_EQ(rt->open_windows(folder / "nothing*"), -ENOENT);
+    EXPECT_EQ(rt->open_windows(folder / "mold"), -ENOENT);
+    EXPECT_EQ(rt->stats().window_bytes, size + 100);
+}
+
+TEST_F(windows, wrong_arguments) {
+    create();
+    const int fd = rt->open("data");
+    EXPECT_EQ(rt->open_windows(fd, -1), -EINVAL);
+    EXPECT_EQ(rt->open_windows(fd, 0, -1), -EINVAL);
+    EXPECT_EQ(rt->open_windows(fd, 0, 0), 0);
+    EXPECT_EQ(rt->open_windows(fd, size), 0);
+    EXPECT_EQ(rt->open_windows(-1), -EBADF);
+    EXPECT_EQ(rt->open_windows(fd + 1), -EBADF);
+    EXPECT_EQ(rt->close(fd), 0);
+    EXPECT_EQ(rt->open_windows(fd), -EBADF);
+    hooks.windows_on_cpu = false;
+    create();
+    EXPECT_EQ(rt->open_windows(rt->open("data")), -EOPNOTSUPP);
+    EXPECT_EQ(rt->open_windows(folder / "*"), -EOPNOTSUPP);
+    rt->close_windows();
+}
+
+}  // namespace penstock::test
