@@ -7,7 +7,7 @@
 # --prebuilt DIR   run what --build made, instead of building; for a GPU machine without the development packages
 # --out DIR        where full logs and results go (default: build/gpu-results)
 # --words FILE     dictionary for the word count (default: the words of the tree that is searched)
-# PART             device canary examples apps model grep cat hit sanitize; default: all
+# PART             device canary examples apps model grep cat hit miss sanitize; default: all
 #
 # Every program runs under a time limit. Exit status 0 only if every part passed.
 set -u
@@ -24,7 +24,7 @@ while [ $# -gt 0 ]; do
     *) parts+=("$1"); shift ;;
   esac
 done
-[ ${#parts[@]} -gt 0 ] || parts=(device canary examples apps model grep cat hit sanitize)
+[ ${#parts[@]} -gt 0 ] || parts=(device canary examples apps model grep cat hit miss sanitize)
 
 build() {  # DIR
   cmake -S . -B "$1" -G Ninja -DCMAKE_BUILD_TYPE=Release -DPENSTOCK_CUDA=ON -DPENSTOCK_PORTABLE=ON -DPENSTOCK_BUILD_EXAMPLES=ON \
@@ -163,10 +163,11 @@ run_grep() { in_shell 580 grep.log compare_grep; }
 run_cat() { in_shell 300 cat.log compare_cat; }
 
 run_hit() { part hit 200 hit.json "$dir/bin/bench_hit" gpu "$(git rev-parse --short HEAD 2>/dev/null || echo unknown)"; }
+run_miss() { part miss 200 miss.json "$dir/bin/bench_miss" "$(git rev-parse --short HEAD 2>/dev/null || echo unknown)"; }
 
 run_sanitize() {
   command -v compute-sanitizer >/dev/null || { note sanitize FAILED 'no compute-sanitizer on PATH'; return; }
-  local tool small='device_open.wrong*:device_open.a_change*:device_gpufs*:device_bounded_wait.all_frames*'
+  local tool small='device_open.wrong*:device_open.a_change*:device_gpufs*:device_bounded_wait.all_frames*:device_windows.warps_of_4096*:device_windows.changes*'
   for tool in memcheck racecheck initcheck synccheck; do
     part "$tool" 280 "$tool.log" compute-sanitizer --tool $tool --error-exitcode 9 "$dir/tests/device_test" --gtest_filter="$small"
     [ $tool = initcheck ] || part "$tool-m" 280 "$tool-model.log" compute-sanitizer --tool $tool --error-exitcode 9 \

@@ -10,6 +10,7 @@ namespace penstock::host {
 namespace {
 
 constexpr std::uint64_t chunk_bytes = engine::window_chunk_bytes;
+constexpr std::uint64_t os_page_bytes = 4096;
 // Mappings of this size at most: one registration of a very large range is reported to fail on some drivers.
 constexpr std::uint64_t run_chunks = 512;
 
@@ -57,7 +58,8 @@ int window_set::open_run(const window_file& file, opened& entry, std::uint64_t f
         }
         std::byte* const from = static_cast<std::byte*>(address) + (at - first) * chunk_bytes;
         const std::uint64_t length = std::min(end * chunk_bytes, file.size_bytes) - at * chunk_bytes;
-        if (!device_.expose(from, length, note)) {
+        // Up to the end of the last page: groups fetch 16 bytes at a time, also where the file ends.
+        if (!device_.expose(from, (length + os_page_bytes - 1) / os_page_bytes * os_page_bytes, note)) {
             refused_ = true;
             break;
         }
