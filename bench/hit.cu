@@ -5,45 +5,16 @@
 //        against looking at plain memory; by warps
 //
 // bench_hit [cpu|gpu] [commit]
-#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
-#include <memory>
 
-#include "penstock/penstock.hpp"
-#include "result.hpp"
+#include "support.hpp"
 
 using namespace penstock;
-using bench::median;
-using bench::result;
+using namespace penstock::bench;
 
 namespace {
-
-double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
-
-std::string make_file(std::uint64_t bytes) {
-    const std::string name = (std::filesystem::temp_directory_path() / "penstock-bench-hit").string();
-    std::FILE* out = std::fopen(name.c_str(), "wb");
-    std::vector<std::uint64_t> block(1 << 17);
-    for (std::uint64_t at = 0; out != nullptr && at < bytes; at += block.size() * 8) {
-        for (std::size_t i = 0; i < block.size(); ++i) block[i] = mix64(at / 8 + i);
-        std::fwrite(block.data(), 8, block.size(), out);
-    }
-    if (out == nullptr || std::fclose(out) != 0) std::exit((std::perror(name.c_str()), 1));
-    return name;
-}
-
-std::unique_ptr<runtime> make(backend where, std::uint64_t cache_bytes, std::uint64_t page_bytes) {
-    options o;
-    if (const status s = options::from_environment(o); !s) std::exit((std::fprintf(stderr, "%s\n", s.message.c_str()), 2));
-    o.where = where;
-    o.cache_bytes = cache_bytes;
-    o.page_bytes = page_bytes;
-    std::unique_ptr<runtime> rt;
-    if (const status s = runtime::create(o, rt); !s) std::exit((std::fprintf(stderr, "%s\n", s.message.c_str()), 1));
-    return rt;
-}
 
 // Seconds for `rounds` random pages on each of `threads` threads.
 template <typename Copy>
@@ -64,8 +35,8 @@ void cpu_hits(std::uint64_t resident_bytes, std::vector<result>& out) {
     constexpr std::uint64_t page = 65536, rounds = 30000;
     const std::uint64_t bytes = resident_bytes, pages = bytes / page;
     const std::string size = std::to_string(bytes >> 20) + " MiB";
-    const std::string name = make_file(bytes);
-    const auto rt = make(backend::cpu, 2 * bytes, page);
+    const std::string name = make_file("penstock-bench-hit", bytes);
+    const auto rt = make_runtime(backend::cpu, 2 * bytes, page);
     const int fd = rt->open(name);
     rt->prefetch(fd, 0, bytes);
     // The plain array is laid out as the cache is: anonymous memory that asked for huge pages.
@@ -170,8 +141,8 @@ double run_hit(const runtime_ref& fs, int fd, const std::byte* plain, std::uint6
 
 void gpu_hits(std::vector<result>& out, std::uint64_t page) {
     constexpr std::uint64_t bytes = 2048u << 20;
-    const std::string name = make_file(bytes);
-    const auto rt = make(backend::gpu, 2 * bytes, page);
+    const std::string name = make_file("penstock-bench-hit", bytes);
+    const auto rt = make_runtime(backend::gpu, 2 * bytes, page);
     const int fd = rt->open(name);
     if (rt->prefetch(fd, 0, bytes) != static_cast<std::int64_t>(bytes)) std::exit((std::fprintf(stderr, "prefetch failed\n"), 1));
     std::byte* plain = nullptr;
@@ -219,6 +190,6 @@ int main(int argc, char** argv) {
         return 1;
 #endif
     }
-    bench::print(results, device, driver, commit);
+    print(results, device, driver, commit);
     return 0;
 }

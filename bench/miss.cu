@@ -2,65 +2,21 @@
 // windows (no request, no CPU) and by requests; and a whole file into GPU memory. Beside what the machine allows, in one run.
 //
 // bench_miss [commit] [GiB of file]
-#include <chrono>
+#include <atomic>
 #include <cstdlib>
 #include <cstring>
 #include <fcntl.h>
 #include <filesystem>
-#include <memory>
-#include <sys/resource.h>
 #include <unistd.h>
 
-#include "penstock/penstock.hpp"
-#include "result.hpp"
+#include "support.hpp"
 
 using namespace penstock;
-using bench::median;
-using bench::result;
+using namespace penstock::bench;
 
 namespace {
 
 constexpr std::uint64_t mib = 1u << 20, gib = 1u << 30;
-
-[[noreturn]] void fail(const std::string& what) {
-    std::fprintf(stderr, "bench_miss: %s\n", what.c_str());
-    std::exit(1);
-}
-void check(cudaError_t code, const char* what) {
-    if (code != cudaSuccess) fail(std::string(what) + ": " + cudaGetErrorString(code));
-}
-
-double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
-double cpu_seconds() {
-    rusage used{};
-    getrusage(RUSAGE_SELF, &used);
-    const auto seconds = [](const timeval& t) { return static_cast<double>(t.tv_sec) + 1e-6 * static_cast<double>(t.tv_usec); };
-    return seconds(used.ru_utime) + seconds(used.ru_stime);
-}
-
-std::string make_file(std::uint64_t bytes) {
-    const std::string name = (std::filesystem::temp_directory_path() / "penstock-bench-miss").string();
-    const int file = ::open(name.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
-    std::vector<std::uint64_t> block(mib);
-    for (std::uint64_t at = 0; at < bytes; at += block.size() * 8) {
-        for (std::size_t i = 0; i < block.size(); ++i) block[i] = mix64(at / 8 + i);
-        if (::write(file, block.data(), block.size() * 8) != static_cast<ssize_t>(block.size() * 8)) fail("cannot write " + name);
-    }
-    ::close(file);
-    return name;
-}
-
-std::unique_ptr<runtime> make(std::uint64_t cache_bytes, std::uint64_t page_bytes) {
-    options o;
-    if (const status s = options::from_environment(o); !s) fail(s.message);
-    o.where = backend::gpu;
-    o.cache_bytes = cache_bytes;
-    o.page_bytes = page_bytes;
-    o.table_bytes = 512 * mib;
-    std::unique_ptr<runtime> rt;
-    if (const status s = runtime::create(o, rt); !s) fail(s.message);
-    return rt;
-}
 
 struct rate {
     double gb_a_second = 0, cores = 0;
@@ -114,7 +70,7 @@ void misses(std::vector<result>& out, const std::string& name, const std::byte* 
     const std::uint64_t pages = file_bytes / page_bytes;
     const std::uint32_t blocks = 132 * 4, rounds = static_cast<std::uint32_t>(gib * 4 / page_bytes / (blocks * 8));
     const std::uint64_t moved = std::uint64_t{blocks} * 8 * rounds * page_bytes;
-    const auto rt = make(file_bytes / 16, page_bytes);
+    const auto rt = make_runtime(backend::gpu, file_bytes / 16, page_bytes);
     std::byte* device = nullptr;
     unsigned long long* wrong = nullptr;
     check(cudaMalloc(&device, std::uint64_t{blocks} * 8 * page_bytes), "memory");
@@ -191,7 +147,7 @@ void whole_file(std::vector<result>& out, const std::string& name, std::uint64_t
     std::byte* device = nullptr;
     check(cudaMalloc(&device, file_bytes), "memory");
     for (int i = 0; i < 5; ++i) {
-        const auto rt = make(file_bytes + file_bytes / 8, 65536);
+        const auto rt = make_runtime(backend::gpu, file_bytes + file_bytes / 8, 65536);
         const int fd = rt->open(name);
         const double begin = now();
         if (rt->open_windows(fd) != static_cast<std::int64_t>(file_bytes)) fail("no windows");
@@ -222,7 +178,7 @@ int main(int argc, char** argv) {
     check(cudaGetDeviceProperties(&properties, 0), "no GPU");
     int version = 0;
     cudaDriverGetVersion(&version);
-    const std::string name = make_file(file_bytes);
+    const std::string name = make_file("penstock-bench-miss", file_bytes);
     std::byte* plain = nullptr;
     check(cudaHostAlloc(&plain, file_bytes, cudaHostAllocMapped), "pinned memory");
     std::memset(plain, 1, file_bytes);
@@ -232,7 +188,7 @@ int main(int argc, char** argv) {
     misses(results, name, plain, file_bytes, 65536, "S4");
     cudaFreeHost(plain);
     whole_file(results, name, file_bytes);
-    bench::print(results, properties.name, "CUDA " + std::to_string(version), commit);
+    print(results, properties.name, "CUDA " + std::to_string(version), commit);
     std::filesystem::remove(name);
     return 0;
 }

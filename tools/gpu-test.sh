@@ -7,7 +7,7 @@
 # --prebuilt DIR   run what --build made, instead of building; for a GPU machine without the development packages
 # --out DIR        where full logs and results go (default: build/gpu-results)
 # --words FILE     dictionary for the word count (default: the words of the tree that is searched)
-# PART             device canary examples apps model grep cat hit miss sanitize; default: all
+# PART             device canary examples apps model grep cat hit miss element sanitize; default: all
 #
 # Every program runs under a time limit. Exit status 0 only if every part passed.
 set -u
@@ -24,12 +24,12 @@ while [ $# -gt 0 ]; do
     *) parts+=("$1"); shift ;;
   esac
 done
-[ ${#parts[@]} -gt 0 ] || parts=(device canary examples apps model grep cat hit miss sanitize)
+[ ${#parts[@]} -gt 0 ] || parts=(device canary examples apps model grep cat hit miss element sanitize)
 
 build() {  # DIR
   cmake -S . -B "$1" -G Ninja -DCMAKE_BUILD_TYPE=Release -DPENSTOCK_CUDA=ON -DPENSTOCK_PORTABLE=ON -DPENSTOCK_BUILD_EXAMPLES=ON \
     -DCMAKE_CUDA_ARCHITECTURES="${PENSTOCK_GPU_ARCH:-90-real}" >/dev/null &&
-    ninja -C "$1" device_test penstock_model_gpu bench_hit bench_miss bin/penstock bin/penstock-grep \
+    ninja -C "$1" device_test penstock_model_gpu bench_hit bench_miss bench_element bin/penstock bin/penstock-grep \
       example_01_read example_02_kernel example_03_map
 }
 if [ -n "$build_only" ]; then build "$build_only"; exit; fi
@@ -163,6 +163,7 @@ run_grep() { in_shell 580 grep.log compare_grep; }
 run_cat() { in_shell 300 cat.log compare_cat; }
 
 run_hit() { part hit 200 hit.json "$dir/bin/bench_hit" gpu "$(git rev-parse --short HEAD 2>/dev/null || echo unknown)"; }
+run_element() { part element 200 element.json "$dir/bin/bench_element" "$(git rev-parse --short HEAD 2>/dev/null || echo unknown)"; }
 run_miss() { part miss 200 miss.json "$dir/bin/bench_miss" "$(git rev-parse --short HEAD 2>/dev/null || echo unknown)"; }
 
 run_sanitize() {

@@ -7,6 +7,7 @@
 //   -ENOENT, -ELOOP, -ENOTDIR, -ENAMETOOLONG, -EIO ...  as the file system said
 //   -ESTALE     the file shrank, or was replaced, after it was opened: reopen it
 //   -ENFILE     every file slot is open
+//   -ERANGE     an element outside its view
 //   -ENOMEM     no room for the page table of another file
 //   -ENOBUFS    every frame of the cache is pinned or loading, and stayed so for the frame wait
 //   -EAGAIN     the request ring stayed full for the request time-out

@@ -8,3 +8,4 @@
 #include "penstock/runtime.hpp"
 #include "penstock/statistics.hpp"
 #include "penstock/version.hpp"
+#include "penstock/view.hpp"

@@ -80,6 +80,11 @@ public:
     // 0, or why the runtime no longer works: a kernel fault on the device, or a dead service thread. Sticky.
     [[nodiscard]] status health() const;
 
+    // 0, or the first error of an element view since the last clear_view_status, with file, offset and cause (penstock/view.hpp).
+    // Between kernels.
+    [[nodiscard]] status view_status() const;
+    void clear_view_status();
+
     [[nodiscard]] statistics stats() const;
 
     // cpu back end: runs body(worker, workers) once on each worker thread and waits. launch() is the usual way to it.

@@ -18,6 +18,7 @@ std::string error_text(std::int64_t negative_errno) {
         case ECANCELED: return "interrupted (ECANCELED)";
         case ESHUTDOWN: return "a service thread of the runtime died; create a new runtime (ESHUTDOWN)";
         case EOPNOTSUPP: return "not a regular file, or not supported by this back end (EOPNOTSUPP)";
+        case ERANGE: return "outside the view (ERANGE)";
         case ENFILE: return "every file slot is open; close files or raise max_files (ENFILE)";
         default: break;
     }

@@ -126,6 +126,20 @@ status runtime::health() const {
     return state_->broken;
 }
 
+status runtime::view_status() const {
+    engine::fault_record fault{};
+    if (state_->device->download(&fault, state_->ref.view.fault, sizeof fault) != 0) return health();
+    if (fault.claimed == 0) return {};
+    const std::string path = state_->files->path_of(fault.slot, static_cast<std::uint32_t>(fault.generation));
+    return {static_cast<int>(fault.code), (path.empty() ? "a file that is not open" : path) + ": element at byte " +
+                                              std::to_string(fault.offset) + ": " + error_text(fault.code)};
+}
+
+void runtime::clear_view_status() {
+    const engine::fault_record none{};
+    state_->device->upload(state_->ref.view.fault, &none, sizeof none);
+}
+
 statistics runtime::stats() const {
     statistics out;
     const engine::cache_view& c = state_->ref.view;

@@ -101,7 +101,7 @@ status runtime_state::build_cache() {
                      allocate(*device, c.fill_done, 1) && allocate(*device, c.file_words, c.file_slots) && allocate(*device, c.file_records, c.file_slots) &&
                      allocate(*device, c.names, c.name_slots) && allocate(*device, c.name_locks, c.name_lock_count) &&
                      allocate(*device, c.paths, path_units + path_slack) && allocate(*device, c.retire_hand, 1) &&
-                     allocate(*device, c.counters, c.counter_shards) &&
+                     allocate(*device, c.counters, c.counter_shards) && allocate(*device, c.fault, 1) &&
                      (!has_windows || (allocate(*device, c.windows, c.file_slots) && allocate(*device, c.window_chunks, window_chunk_words)));
     if (!all)
         return {-ENOMEM, "cache_bytes: " + format_size(settings.cache_bytes) + " could not be allocated on " +

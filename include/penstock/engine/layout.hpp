@@ -140,6 +140,15 @@ struct ring_view {
     std::uint32_t slots;           // a power of two
 };
 
+// The first error of an element view (engine/fault.hpp). Device memory.
+struct alignas(64) fault_record {
+    std::uint32_t claimed;
+    std::uint32_t slot;
+    std::uint64_t generation;
+    std::uint64_t offset;
+    std::int64_t code;
+};
+
 // Words by which the host talks to every waiting group. Host memory, written by the host only.
 struct alignas(64) control_block {
     std::int64_t abort_code;       // 0, or the negative errno that every wait returns from now on
@@ -161,6 +170,7 @@ struct cache_view {
     std::uint32_t* retire_hand;
     std::uint64_t* windows;        // per file slot, and the chunks they name (engine/window.hpp); null: no windows
     std::uint64_t* window_chunks;
+    fault_record* fault;           // null: errors of views are dropped
     counter_shard* counters;
     const control_block* control;
     ring_view* rings;              // device memory

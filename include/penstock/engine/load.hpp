@@ -143,28 +143,30 @@ PENSTOCK_HD inline void share_load(const Group& g, pending_load& load) {
     load.at.ring = static_cast<std::uint32_t>(g.broadcast(load.at.ring));
 }
 
-// Whole group. Loads the absent pages among [first, first + pages), at most max_pending_loads of them, all in flight
-// together. `consume(page, frame_address)` is called by the whole group for each, while it is pinned; the pin then goes.
-// Returns how many pages were loaded, or the negative errno of the first page. `first` not absent: 0.
-template <typename Group, typename Consume>
-PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t load_pages(const Group& g, const cache_view& c, const file_handle& f,
-                                                      std::uint64_t first, std::uint64_t pages, patience& deadline,
-                                                      const Consume& consume) {
+// Whole group. Loads the absent ones of `pages` different pages, at most max_pending_loads of them, all in flight together.
+// page_of(i), called by the whole group, names the i-th. `consume(page, frame_address)` is called by the whole group for each
+// that was loaded, while it is pinned; the pin then goes. Returns how many were loaded, or the negative errno of page_of(0).
+// page_of(0) not absent: 0.
+template <typename Group, typename PageOf, typename Consume>
+PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t load_listed(const Group& g, const cache_view& c, const file_handle& f,
+                                                       std::uint64_t pages, const PageOf& page_of, patience& deadline,
+                                                       const Consume& consume) {
     pending_load loads[max_pending_loads];
     std::uint32_t started = 0;
     std::int64_t first_code = 0;
     for (std::uint64_t i = 0; i < pages && started < max_pending_loads; ++i) {
+        const std::uint64_t page = page_of(i);
         pending_load load{};
         std::int64_t code = 0;
-        if (g.is_leader()) code = start_load(g, c, f, first + i, started == 0 && i == 0, deadline, load);
+        if (g.is_leader()) code = start_load(g, c, f, page, started == 0 && i == 0, deadline, load);
         code = static_cast<std::int64_t>(g.broadcast(static_cast<std::uint64_t>(code)));
         if (code == 1) {
             share_load(g, load);
-            load.page = first + i;
+            load.page = page;
             loads[started++] = load;
         } else if (i == 0) {
             first_code = code;
-            break;  // without its first page the window is of no use to the caller
+            break;  // without its first page the list is of no use to the caller
         } else if (code < 0) {
             break;  // no spare frame or slot just now
         }
@@ -182,6 +184,14 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t load_pages(const Group& g, const cach
         }
     }
     return first_code != 0 ? first_code : loaded;
+}
+
+// The same for the pages [first, first + pages).
+template <typename Group, typename Consume>
+PENSTOCK_HD PENSTOCK_INLINE std::int64_t load_pages(const Group& g, const cache_view& c, const file_handle& f,
+                                                    std::uint64_t first, std::uint64_t pages, patience& deadline,
+                                                    const Consume& consume) {
+    return load_listed(g, c, f, pages, [first](std::uint64_t i) { return first + i; }, deadline, consume);
 }
 
 // A pinned page.

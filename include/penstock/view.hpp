@@ -1,0 +1,71 @@
+// Element views: a file as an array that a kernel indexes.
+//
+//   penstock::view<double> v(fs, fd);      // fd is open, and stays so while the view is used
+//   double x = v[i];                       // by lane; lanes of a warp may ask for different elements, or not ask
+//
+// Elements are 1, 2, 4, 8 or 16 bytes, trivially copyable, in the byte order of the machine. The view starts at a byte offset
+// that is a multiple of the element's size; a piece of an element at the end of the file is left out.
+//
+// Errors: v[i] cannot return one. An element that cannot be had, because it lies outside or its page fails to load, is zero,
+// and the runtime keeps the first such error with file and offset: ask runtime::view_status() after the kernel.
+//
+// Cost: in the cache, two loads of the page word around that of the element, no atomic update, and nothing is counted as a
+// hit; else one round trip or window fetch, which lanes of a warp that miss together share, up to eight pages in flight.
+// On the host v[i] is a read of one element.
+//
+// Thread safety: as file.hpp. A view is trivially copyable and holds the address of the runtime_ref it was made from, which
+// must outlive it: in a kernel declare the parameter `const __grid_constant__ penstock::runtime_ref fs`.
+#pragma once
+
+#include <cerrno>
+#include <cstdint>
+
+#include "penstock/base/by_address.hpp"
+#include "penstock/engine/element.hpp"
+#include "penstock/file.hpp"
+
+namespace penstock {
+
+template <typename T>
+class view {
+    static_assert(engine::is_element<T>, "an element has 1, 2, 4, 8 or 16 bytes and is trivially copyable");
+
+public:
+    // A descriptor that is not open, or an offset that is no multiple of the element's size, gives an empty view.
+    PENSTOCK_HD view(const runtime_ref& fs, int fd, std::uint64_t offset_bytes = 0) : cache_(&fs.view), first_byte_(offset_bytes) {
+        if (!engine::find_file(fs.view, fd, file_) || offset_bytes % sizeof(T) != 0) file_.size_bytes = 0;
+        size_ = offset_bytes < file_.size_bytes ? (file_.size_bytes - offset_bytes) / sizeof(T) : 0;
+    }
+
+    // Elements in the file, as it was when it was opened.
+    PENSTOCK_HD std::uint64_t size() const { return size_; }
+
+    PENSTOCK_HD PENSTOCK_INLINE T operator[](std::uint64_t i) const {
+        const std::uint64_t at = first_byte_ + i * sizeof(T);
+        if (i >= size_) return by_address(&outside)(*cache_, file_.slot, file_.generation, at);
+#if PENSTOCK_ON_DEVICE
+        T value;
+        if (engine::try_element(*cache_, file_, at, value)) return value;
+        return by_address(&engine::element_missing<T>)(*cache_, file_.slot, at);
+#else
+        T value{};
+        const std::int64_t got = engine::read_file(lane{}, *cache_, file_, reinterpret_cast<std::byte*>(&value), sizeof(T), at);
+        if (got == static_cast<std::int64_t>(sizeof(T))) return value;
+        engine::note_fault(*cache_, got < 0 ? got : -ESTALE, file_.slot, file_.generation, at);
+        return T{};
+#endif
+    }
+
+private:
+    static PENSTOCK_HD PENSTOCK_NOINLINE T outside(const engine::cache_view& c, std::uint32_t slot, std::uint32_t generation,
+                                                   std::uint64_t at) {
+        engine::note_fault(c, -ERANGE, slot, generation, at);
+        return T{};
+    }
+
+    const engine::cache_view* cache_;
+    engine::file_handle file_{};
+    std::uint64_t first_byte_, size_ = 0;
+};
+
+}  // namespace penstock

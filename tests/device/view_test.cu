@@ -1,0 +1,116 @@
+// Element views by the lanes of a GPU: resident, missing, with other lanes in other files, through windows and by request.
+#include "device/support.cuh"
+#include "penstock/view.hpp"
+
+namespace penstock::test {
+
+namespace {
+
+constexpr std::uint32_t file_count = 3;
+constexpr std::uint64_t file_bytes = 2 * 1024 * 1024 + 1003;
+
+enum counter_index { wrong_elements, looked_at, counter_count };
+
+template <typename T>
+__device__ bool is_right(const T& got, std::uint64_t file, std::uint64_t at) {
+    const auto* bytes = reinterpret_cast<const std::uint8_t*>(&got);
+    bool right = true;
+    for (std::uint64_t i = 0; i < sizeof(T); ++i) right = right && bytes[i] == pattern_byte(file, at + i);
+    return right;
+}
+
+// Lanes choose their files and elements by themselves, and some lanes nothing at all.
+template <typename T>
+__global__ void look(const __grid_constant__ runtime_ref fs, const int* fds, std::uint32_t rounds, std::uint64_t seed, bool in_order,
+                     unsigned long long* counters) {
+    const std::uint64_t thread = std::uint64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+    unsigned long long wrong = 0, looked = 0;
+    for (std::uint32_t round = 0; round < rounds; ++round) {
+        const std::uint64_t random = mix64(seed + thread * rounds + round);
+        if (random % 5 == 0) continue;
+        const std::uint64_t file = in_order ? 0 : (random >> 8) % file_count;
+        const view<T> v(fs, fds[file], 16);
+        const std::uint64_t i = in_order ? (thread * rounds + round) % v.size() : (random >> 16) % v.size();
+        const T got = v[i];
+        wrong += !is_right(got, file, 16 + i * sizeof(T));
+        ++looked;
+    }
+    atomicAdd(&counters[wrong_elements], wrong);
+    atomicAdd(&counters[looked_at], looked);
+}
+
+template <typename T>
+void look_at_all(std::uint64_t page_bytes, std::uint64_t frames, bool windows, bool in_order) {
+    const temporary_folder folder;
+    options o = gpu_options(folder);
+    o.page_bytes = page_bytes;
+    o.cache_bytes = page_bytes * frames;
+    o.frame_wait_ms = 5000;
+    for (std::uint32_t i = 0; i < file_count; ++i) write_file(folder / ("f" + std::to_string(i)), pattern(i, file_bytes));
+    const auto rt = make_runtime(o);
+    ASSERT_NE(rt, nullptr);
+    shared_array<int> fds(file_count);
+    for (std::uint32_t i = 0; i < file_count; ++i) ASSERT_GE(fds[i] = rt->open(folder / ("f" + std::to_string(i))), 0);
+    if (windows) {
+        ASSERT_EQ(rt->open_windows(folder / "f*"), static_cast<std::int64_t>(file_count * file_bytes));
+    }
+    const device_counters counters(counter_count);
+    for (std::uint64_t seed = 1; seed <= 2; ++seed)
+        look<T><<<48, 128>>>(rt->ref(), fds.get(), 50, seed, in_order, counters.get());
+    ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+    const auto count = counters.read();
+    EXPECT_EQ(count[wrong_elements], 0u);
+    EXPECT_GT(count[looked_at], 48u * 128 * 60);
+    EXPECT_TRUE(rt->view_status().ok()) << rt->view_status().message;
+    const statistics s = rt->stats();
+    EXPECT_GT(s.misses, 0u);
+    EXPECT_EQ(s.window_loads, windows ? s.misses : 0u);
+    rt->close_windows();
+}
+
+}  // namespace
+
+TEST(device_view, random_elements_by_request) { PENSTOCK_NEEDS_GPU(); look_at_all<double>(4096, 8192, false, false); }
+TEST(device_view, random_elements_through_windows) { PENSTOCK_NEEDS_GPU(); look_at_all<std::uint32_t>(4096, 8192, true, false); }
+TEST(device_view, random_elements_with_a_tiny_cache) { PENSTOCK_NEEDS_GPU(); look_at_all<std::uint64_t>(512, 1024, true, false); }
+TEST(device_view, elements_in_order) { PENSTOCK_NEEDS_GPU(); look_at_all<std::uint8_t>(4096, 1024, false, true); }
+TEST(device_view, elements_of_16_bytes) { PENSTOCK_NEEDS_GPU(); look_at_all<uint4>(65536, 512, true, false); }
+TEST(device_view, elements_of_2_bytes) { PENSTOCK_NEEDS_GPU(); look_at_all<std::uint16_t>(65536, 512, false, false); }
+
+namespace {
+
+__global__ void look_outside(const __grid_constant__ runtime_ref fs, int fd, unsigned long long* counters) {
+    const view<std::uint32_t> v(fs, fd);
+    if (threadIdx.x % 2 == 0) counters[0] += v[v.size() + threadIdx.x] != 0;
+}
+
+__global__ void look_at_the_end(const __grid_constant__ runtime_ref fs, int fd, unsigned long long* counters) {
+    const view<std::uint32_t> v(fs, fd);
+    counters[0] += v[v.size() - 1 - threadIdx.x] != 0;
+}
+
+}  // namespace
+
+TEST(device_view, errors_are_zero_and_told) {
+    PENSTOCK_NEEDS_GPU();
+    const temporary_folder folder;
+    write_file(folder / "data", pattern(1, 1 << 20));
+    const auto rt = make_runtime(gpu_options(folder));
+    const int fd = rt->open(folder / "data");
+    const device_counters counters(1);
+    look_outside<<<1, 32>>>(rt->ref(), fd, counters.get());
+    ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+    EXPECT_EQ(counters.read()[0], 0u);
+    EXPECT_EQ(rt->view_status().code, -ERANGE);
+    rt->clear_view_status();
+    EXPECT_TRUE(rt->view_status().ok());
+    std::filesystem::resize_file(folder / "data", 4096);
+    look_at_the_end<<<1, 32>>>(rt->ref(), fd, counters.get());
+    ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+    EXPECT_EQ(counters.read()[0], 0u) << "an element that could not be loaded is zero";
+    EXPECT_EQ(rt->view_status().code, -ESTALE);
+    EXPECT_NE(rt->view_status().message.find(folder / "data"), std::string::npos) << rt->view_status().message;
+    EXPECT_TRUE(rt->health().ok());
+}
+
+}  // namespace penstock::test
