@@ -37,6 +37,24 @@ __global__ void __launch_bounds__(256, 4) from_view(const __grid_constant__ runt
     if (sum == 1) *sink = sum;
 }
 
+// Each warp takes a stretch of its own and passes over it once.
+__global__ void __launch_bounds__(256, 4) from_plain_stretches(const std::uint64_t* plain, std::uint64_t, std::uint64_t* sink) {
+    const std::uint64_t stretch = 32 * rounds, warp_number = (std::uint64_t{blockIdx.x} * 256 + threadIdx.x) / 32;
+    const std::uint64_t* const from = plain + warp_number * stretch % elements + threadIdx.x % 32;
+    std::uint64_t sum = 0;
+#pragma unroll 4
+    for (std::uint32_t i = 0; i < rounds; ++i) sum += __ldcg(from + 32 * i);
+    if (sum == 1) *sink = sum;
+}
+
+__global__ void __launch_bounds__(256, 4) from_view_stretches(const __grid_constant__ runtime_ref fs, int fd, std::uint64_t, std::uint64_t* sink) {
+    const std::uint64_t stretch = 32 * rounds, warp_number = (std::uint64_t{blockIdx.x} * 256 + threadIdx.x) / 32;
+    const view<std::uint64_t> v(fs, fd);
+    std::uint64_t sum = 0;
+    v.for_each(this_warp(), warp_number * stretch % elements, stretch, [&](std::uint64_t, std::uint64_t element) { sum += element; });
+    if (sum == 1) *sink = sum;
+}
+
 // Billions of elements a second.
 template <typename Kernel, typename... Arguments>
 double timed(Kernel* kernel, Arguments... arguments) {
@@ -57,16 +75,17 @@ double timed(Kernel* kernel, Arguments... arguments) {
     return 1e-6 * grid * 256.0 * rounds / ms;
 }
 
-template <bool InOrder>
-void measure(std::vector<result>& out, runtime& rt, int fd, const std::uint64_t* plain, std::uint64_t* sink, std::uint64_t page_bytes) {
+template <typename Plain, typename View>
+void measure(std::vector<result>& out, const char* name, Plain* from_plain, View* from_view, runtime& rt, int fd,
+             const std::uint64_t* plain, std::uint64_t* sink, std::uint64_t page_bytes) {
     std::vector<double> views, plains;
     for (std::uint64_t seed = 0; seed < 11; ++seed) {
-        plains.push_back(timed(from_plain<InOrder>, plain, seed, sink));
-        views.push_back(timed(from_view<InOrder>, rt.ref(), fd, seed, sink));
+        plains.push_back(timed(from_plain, plain, seed, sink));
+        views.push_back(timed(from_view, rt.ref(), fd, seed, sink));
     }
     char note[100];
     std::snprintf(note, sizeof note, "%.3f times slower; 2 GiB resident; median of 11", median(plains) / median(views));
-    out.push_back({"S3", InOrder ? "8-byte elements in order" : "random 8-byte elements", "gpu", page_bytes, median(views),
+    out.push_back({"S3", name, "gpu", page_bytes, median(views),
                    "billion/s", "the same loads from plain memory", median(plains), median(views) / median(plains), 0, note});
 }
 
@@ -87,8 +106,12 @@ int main(int argc, char** argv) {
         const auto rt = make_runtime(backend::gpu, file_bytes + file_bytes / 8, page_bytes);
         const int fd = rt->open(name);
         if (rt->prefetch(fd, 0, file_bytes) != static_cast<std::int64_t>(file_bytes)) fail("prefetch failed");
-        measure<false>(results, *rt, fd, plain, sink, page_bytes);
-        measure<true>(results, *rt, fd, plain, sink, page_bytes);
+        const auto add = [&](const char* what, auto* from_plain_, auto* from_view_) {
+            measure(results, what, from_plain_, from_view_, *rt, fd, plain, sink, page_bytes);
+        };
+        add("random 8-byte elements", from_plain<false>, from_view<false>);
+        add("8-byte elements in order, v[i]", from_plain<true>, from_view<true>);
+        add("8-byte elements in order, for_each by warps", from_plain_stretches, from_view_stretches);
         if (!rt->view_status().ok()) fail(rt->view_status().message);
     }
     print(results, properties.name, "CUDA " + std::to_string(version), argc > 1 ? argv[1] : "");

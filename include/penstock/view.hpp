@@ -56,6 +56,15 @@ public:
 #endif
     }
 
+    // Whole group: visit(i, element) for each of `count` elements from `first` on, each in one of the group's threads, in no
+    // fixed order among threads. Pins each page once, so that an element costs no look-up. Returns how many were visited: fewer
+    // than asked at the end of the file or before a page that could not be had; a negative errno if that was the first.
+    template <group Group, typename Visit>
+    PENSTOCK_HD std::int64_t for_each(const Group& g, std::uint64_t first, std::uint64_t count, const Visit& visit) const {
+        if (first >= size_) return 0;
+        return engine::visit_elements<T>(g, *cache_, file_, first_byte_, first, count < size_ - first ? count : size_ - first, visit);
+    }
+
 private:
     static PENSTOCK_HD PENSTOCK_NOINLINE T outside(const engine::cache_view& c, std::uint32_t slot, std::uint32_t generation,
                                                    std::uint64_t at) {

@@ -79,6 +79,63 @@ TEST(device_view, elements_of_2_bytes) { PENSTOCK_NEEDS_GPU(); look_at_all<std::
 
 namespace {
 
+// Every group takes a range of its own.
+struct sum_up {
+    int fd;
+    std::uint64_t piece;
+    unsigned long long* counters;  // sum of element * (index + 1), elements, pieces that came short
+
+    template <typename Group>
+    __device__ void operator()(const Group& g, const runtime_ref& fs, std::uint64_t index) const {
+        const view<std::uint32_t> v(fs, fd, 4);
+        unsigned long long sum = 0, seen = 0;
+        const std::int64_t n = v.for_each(g, index * piece, piece, [&](std::uint64_t i, std::uint32_t element) {
+            sum += element * (i + 1);
+            ++seen;
+        });
+        const std::uint64_t first = index * piece, left = first < v.size() ? v.size() - first : 0;
+        atomicAdd(&counters[0], sum);
+        atomicAdd(&counters[1], seen);
+        if (g.is_leader() && n != static_cast<std::int64_t>(left < piece ? left : piece)) atomicAdd(&counters[2], 1ull);
+    }
+};
+
+template <width Width>
+void sum_all(std::uint64_t page_bytes, std::uint64_t frames) {
+    const temporary_folder folder;
+    const auto bytes = pattern(1, file_bytes);
+    write_file(folder / "data", bytes);
+    options o = gpu_options(folder);
+    o.page_bytes = page_bytes;
+    o.cache_bytes = page_bytes * frames;
+    o.frame_wait_ms = 5000;
+    const auto rt = make_runtime(o);
+    const int fd = rt->open(folder / "data");
+    constexpr std::uint64_t piece = 3333, elements = (file_bytes - 4) / 4;
+    unsigned long long expected = 0;
+    for (std::uint64_t i = 0; i < elements; ++i) {
+        std::uint32_t element = 0;
+        std::memcpy(&element, bytes.data() + 4 + 4 * i, 4);
+        expected += element * (i + 1);
+    }
+    for (int round = 0; round < 2; ++round) {
+        const device_counters counters(3);
+        EXPECT_EQ(launch<Width>(*rt, (elements + piece - 1) / piece + 1, sum_up{fd, piece, counters.get()}), 0);
+        const auto count = counters.read();
+        EXPECT_EQ(count[0], expected);
+        EXPECT_EQ(count[1], elements);
+        EXPECT_EQ(count[2], 0u);
+    }
+}
+
+}  // namespace
+
+TEST(device_view, for_each_by_warps) { PENSTOCK_NEEDS_GPU(); sum_all<width::warp>(4096, 1024); }
+TEST(device_view, for_each_by_warps_with_a_small_cache) { PENSTOCK_NEEDS_GPU(); sum_all<width::warp>(512, 2048); }
+TEST(device_view, for_each_by_blocks) { PENSTOCK_NEEDS_GPU(); sum_all<width::block>(65536, 64); }
+
+namespace {
+
 __global__ void look_outside(const __grid_constant__ runtime_ref fs, int fd, unsigned long long* counters) {
     const view<std::uint32_t> v(fs, fd);
     if (threadIdx.x % 2 == 0) counters[0] += v[v.size() + threadIdx.x] != 0;

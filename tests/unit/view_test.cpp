@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "penstock/engine/invariants.hpp"
 #include "unit/support.hpp"
 
 namespace penstock::test {
@@ -51,6 +52,30 @@ TEST_F(views, elements_of_every_size) {
     expect_all<double>(8);
     expect_all<pair16>(16);
     expect_all<std::array<std::uint8_t, 4>>(size - 3 - (size - 3) % 4);
+}
+
+TEST_F(views, for_each_visits_every_element_once) {
+    const view<std::uint32_t> v(ref, fd, 4);
+    for (const auto& [first, count] : {std::pair<std::uint64_t, std::uint64_t>{0, v.size()}, {1000, 3000}, {1023, 1}, {1022, 2}, {0, 0},
+                                       {v.size() - 5, 100}, {v.size(), 1}}) {
+        const std::uint64_t wanted = first < v.size() ? std::min(count, v.size() - first) : 0;
+        std::vector<int> visited(v.size());
+        const std::int64_t n = v.for_each(lane{}, first, count, [&](std::uint64_t i, std::uint32_t element) {
+            ++visited[i];
+            ASSERT_EQ(std::memcmp(&element, bytes.data() + 4 + 4 * i, 4), 0) << i;
+        });
+        EXPECT_EQ(n, static_cast<std::int64_t>(wanted));
+        for (std::uint64_t i = 0; i < v.size(); ++i) ASSERT_EQ(visited[i], i >= first && i < first + wanted ? 1 : 0) << i;
+    }
+    EXPECT_EQ(engine::check_invariants(ref.view, {.references = 1}).rule, nullptr) << "a pin was left";
+    std::filesystem::resize_file(folder / "data", 20 * 4096);
+    rt = make_runtime(small_options(folder));
+    ref = rt->ref();
+    fd = rt->open("data");
+    std::filesystem::resize_file(folder / "data", 10 * 4096);
+    const view<std::uint64_t> cut(ref, fd);
+    EXPECT_EQ(cut.for_each(lane{}, 0, cut.size(), [](std::uint64_t, std::uint64_t) {}), 10 * 512) << "up to the page that is gone";
+    EXPECT_EQ(cut.for_each(lane{}, 15 * 512, 1, [](std::uint64_t, std::uint64_t) {}), -ESTALE);
 }
 
 TEST_F(views, empty_ones) {

@@ -109,4 +109,79 @@ PENSTOCK_D PENSTOCK_NOINLINE T element_missing(const cache_view& c, std::uint32_
 
 #endif
 
+// An element of a page that is pinned.
+template <typename T>
+PENSTOCK_HD PENSTOCK_INLINE T pinned_element(const std::byte* from) {
+#if PENSTOCK_ON_DEVICE
+    return load_element<T>(from);
+#else
+    T out;
+    std::memcpy(&out, from, sizeof out);
+    return out;
+#endif
+}
+
+// Whole group. Pins the page if that needs no waiting: who holds a page may not wait for another.
+template <typename Group>
+PENSTOCK_HD PENSTOCK_INLINE bool try_pin_ahead(const Group& g, const cache_view& c, const file_handle& f, std::uint64_t page,
+                                               pinned_page& out) {
+    page_word pinned = 0;
+    if (g.is_leader()) {
+        out.word_index = find_word(c, f, page);
+        page_word seen = 0;
+        if (out.word_index != no_word && try_pin(&c.words[out.word_index], seen)) {
+            pinned = seen;
+            count(g, c, count_hits);
+        }
+    }
+    pinned = g.broadcast(pinned);
+    if (pinned == 0) return false;
+    out = {g.broadcast(out.word_index), frame_of(pinned)};
+    return true;
+}
+
+// One thread of the group: its share of the `n` elements from `from` on, four loads in flight.
+template <typename T, typename Group, typename Visit>
+PENSTOCK_HD PENSTOCK_INLINE void visit_page(const Group& g, const std::byte* from, std::uint64_t first, std::uint64_t n,
+                                            const Visit& visit) {
+    const std::uint64_t stride = g.size();
+    std::uint64_t k = g.rank();
+    for (; k + 3 * stride < n; k += 4 * stride) {
+        const T a = pinned_element<T>(from + k * sizeof(T)), b = pinned_element<T>(from + (k + stride) * sizeof(T));
+        const T c = pinned_element<T>(from + (k + 2 * stride) * sizeof(T)), d = pinned_element<T>(from + (k + 3 * stride) * sizeof(T));
+        visit(first + k, a);
+        visit(first + k + stride, b);
+        visit(first + k + 2 * stride, c);
+        visit(first + k + 3 * stride, d);
+    }
+    for (; k < n; k += stride) visit(first + k, pinned_element<T>(from + k * sizeof(T)));
+}
+
+// Whole group. Visits `wanted` elements in the order of their pages, pinning each page once and, where it is there already, the
+// next one before this one is read. How many were visited; a negative errno if the first page could not be had.
+template <typename T, typename Group, typename Visit>
+PENSTOCK_HD std::int64_t visit_elements(const Group& g, const cache_view& c, const file_handle& f, std::uint64_t first_byte,
+                                        std::uint64_t first, std::uint64_t wanted, const Visit& visit) {
+    pinned_page now{}, next{};
+    bool ahead = false;
+    std::uint64_t done = 0;
+    while (done < wanted) {
+        const std::uint64_t at = first_byte + (first + done) * sizeof(T), page = at >> c.page_shift;
+        const std::uint64_t in_page = at & (c.page_bytes() - 1), room = (c.page_bytes() - in_page) / sizeof(T);
+        const std::uint64_t n = room < wanted - done ? room : wanted - done;
+        if (ahead) {
+            now = next;
+        } else if (const std::int64_t code = map_page(g, c, f, page, now); code != 0) {
+            return done > 0 ? static_cast<std::int64_t>(done) : code;
+        }
+        ahead = done + n < wanted && try_pin_ahead(g, c, f, page + 1, next);
+        g.sync();  // the leader's acquire comes before everybody's reads of the frame
+        visit_page<T>(g, c.frame_address(now.frame) + in_page, first + done, n, visit);
+        g.sync();  // everybody has read before the leader unpins
+        if (g.is_leader()) unpin(&c.words[now.word_index]);
+        done += n;
+    }
+    return static_cast<std::int64_t>(done);
+}
+
 }  // namespace penstock::engine
