@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <fcntl.h>
+#include <sys/mman.h>
 #include <filesystem>
 #include <unistd.h>
 
@@ -79,6 +80,19 @@ void misses(std::vector<result>& out, const std::string& name, const std::byte* 
     const rate limit = timed(moved, 5, [&](std::uint64_t seed) {
         plain_pages<<<blocks, 256>>>(plain, device, pages, static_cast<std::uint32_t>(page_bytes), rounds, seed);
     });
+    // The same from the file's pages in the page cache, which lie scattered: what a window can give at most.
+    const int file = ::open(name.c_str(), O_RDONLY);
+    void* const mapped = ::mmap(nullptr, file_bytes, PROT_READ, MAP_SHARED, file, 0);
+    check(cudaHostRegister(mapped, file_bytes, cudaHostRegisterMapped | cudaHostRegisterReadOnly), "registering the file");
+    const rate scattered = timed(moved, 5, [&](std::uint64_t seed) {
+        plain_pages<<<blocks, 256>>>(static_cast<const std::byte*>(mapped), device, pages, static_cast<std::uint32_t>(page_bytes), rounds, seed);
+    });
+    check(cudaHostUnregister(mapped), "unregister");
+    ::munmap(mapped, file_bytes);
+    ::close(file);
+    out.push_back({goal, "no Penstock: warps copying random pages of the file's registered page cache", "gpu", page_bytes, scattered.gb_a_second,
+                   "GB/s", "warps copying random pages of registered host memory", limit.gb_a_second,
+                   scattered.gb_a_second / limit.gb_a_second, scattered.cores, "median of 5"});
     const int fd = rt->open(name);
     const auto run = [&](std::uint64_t seed) {
         missing_pages<<<blocks, 256>>>(rt->ref(), fd, device, pages, static_cast<std::uint32_t>(page_bytes), rounds, seed, wrong);
