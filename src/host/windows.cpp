@@ -88,6 +88,12 @@ std::int64_t window_set::open(const window_file& file, std::uint64_t offset, std
             std::any_of(entry->chunks.begin() + static_cast<std::ptrdiff_t>(at),
                         entry->chunks.begin() + static_cast<std::ptrdiff_t>(end), [](std::uint64_t c) { return c == 0; }))
             code = open_run(file, *entry, at, end, note);
+    // A file of which nothing is open has no window: a window would keep its slot from other files.
+    if (std::all_of(entry->chunks.begin(), entry->chunks.end(), [](std::uint64_t c) { return c == 0; })) {
+        chunk_words_.give(entry->first_chunk, entry->chunks.size());
+        files_.erase(file.slot);
+        return code != 0 ? code : refused_ ? -EOPNOTSUPP : open_bytes_ + chunk_bytes > budget_bytes_ ? -ENOSPC : 0;
+    }
     if (const int published = publish(file, *entry); published != 0) return published;
     std::uint64_t inside = 0;
     for (std::uint64_t chunk = first; chunk < last; ++chunk)

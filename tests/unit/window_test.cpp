@@ -195,6 +195,20 @@ TEST_F(windows, a_file_that_was_replaced_has_no_window) {
     rt->close_windows();
 }
 
+TEST_F(windows, a_file_of_which_nothing_could_be_opened_keeps_no_slot) {
+    o.max_files = 16;
+    o.window_bytes = chunk;
+    create();
+    ASSERT_EQ(rt->open_windows(rt->open("data"), 0, 1), 1) << "the budget is used up";
+    for (int i = 0; i < 40; ++i) {
+        write_file(folder / ("f" + std::to_string(i)), pattern(i, 100));
+        const int fd = rt->open("f" + std::to_string(i));
+        ASSERT_GE(fd, 0) << "file " << i << ": " << error_text(fd);
+        EXPECT_EQ(rt->open_windows(fd), -ENOSPC);
+        ASSERT_EQ(rt->close(fd), 0);
+    }
+}
+
 TEST_F(windows, patterns) {
     create();
     write_file(folder / "more", pattern(8, 100));

@@ -29,7 +29,7 @@
 //  (6) Readers may add and take back pins in any state; every transition keeps the pins field.
 //
 // Order pairs
-//  publish (release) with observe and pin (acquire): who sees valid sees the bytes the loader copied in.
+//  publish (release) with observe (loads in order, or acquire) and pin (acquire): who sees valid sees the bytes the loader copied in.
 //  unpin (release) with try_evict (acquire): the last read through a pin comes before the frame is written again.
 //  begin_overwrite (fence) with unchanged (loads in order): a copy made without a pin that read one byte of a later occupant also
 //  sees the eviction that came before it, and is rejected. This is the reader side of a sequence lock (Boehm 2012, "Can
