@@ -1,7 +1,7 @@
 // Reading: the hit path, and the way from it to the miss path.
 //
-// A hit by a group whose copies may race (every GPU group): read the page word, copy, read the word again; no atomic
-// update at all. A hit by a group whose copies must not race (a CPU lane, whose memcpy is not atomic): pin, copy, unpin.
+// A hit by a group whose copies may race (every GPU group, and CPU lanes on x86): read the page word, copy, read the word
+// again; no atomic update of a word that others use. A hit by a group whose copies must not race: pin, copy, unpin.
 #pragma once
 
 #include <cstdint>

@@ -14,7 +14,8 @@
 //   pause(round)   give the processor away for a moment that grows with `round`; bounded by a few tens of microseconds
 //   wake(doorbell) tell a sleeping service thread that a request was posted; a no-op where the service polls
 //   copies_race()  true if copy_out may run while another thread overwrites the frame: then the engine copies without a
-//                  pin and checks afterwards. False: the engine pins first, because an ordinary memcpy must not race.
+//                  pin and checks afterwards. False: the engine pins first, because an ordinary memcpy must not race; so a
+//                  host lane under a sanitizer, or where host_copy.hpp does not know the processor.
 //   copy_out(to, from, n)   from a frame to the caller's memory (any alignment)
 //   copy_in(to, from, n)    from host memory that the service filled to a frame (16-byte aligned, n a multiple of 16)
 //   zero(to, n)             clears part of a frame (any alignment)

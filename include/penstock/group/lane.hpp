@@ -13,6 +13,7 @@
 #include "penstock/base/macros.hpp"
 #include "penstock/group/concept.hpp"
 #include "penstock/group/doorbell.hpp"
+#include "penstock/group/host_copy.hpp"
 
 #if defined(__CUDACC__)
 #include "penstock/group/device_copy.cuh"
@@ -90,11 +91,13 @@ struct lane {
 #endif
     }
 
-    static constexpr PENSTOCK_HD bool copies_race() { return PENSTOCK_ON_DEVICE != 0; }
+    static constexpr PENSTOCK_HD bool copies_race() { return PENSTOCK_ON_DEVICE != 0 || PENSTOCK_HOST_COPIES_RACE != 0; }
 
     PENSTOCK_HD void copy_out(std::byte* to, const std::byte* from, std::size_t bytes) const {
 #if PENSTOCK_ON_DEVICE
         detail::copy_from_frame(to, from, bytes, 0, 1);
+#elif PENSTOCK_HOST_COPIES_RACE
+        detail::copy_while_racing(to, from, bytes);
 #else
         std::memcpy(to, from, bytes);
 #endif

@@ -1,7 +1,7 @@
 // A host lane that copies the way the GPU does: without a pin, word by word with relaxed atomics, checked afterwards.
 //
-// It exists so that the optimistic read path runs under ThreadSanitizer, the schedule explorer and the model test on a
-// machine without a GPU. It is correct but slower than lane, whose memcpy is vectorised.
+// It exists so that the optimistic read path runs under ThreadSanitizer, the schedule explorer and the model test on any
+// machine. It is correct but slower than lane, which copies the same way by machine code (host_copy.hpp).
 #pragma once
 
 #include <cstring>
