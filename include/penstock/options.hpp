@@ -12,6 +12,8 @@
 namespace penstock {
 
 enum class backend { automatic, gpu, cpu };
+inline constexpr std::uint64_t tier_automatic = ~std::uint64_t{0};
+
 enum class io_method { automatic, uring, pread };
 
 struct options {
@@ -46,9 +48,16 @@ struct options {
     // requests in flight. 1 MiB to 16 GiB. 0: 128 MiB on gpu, 16 MiB on cpu. PENSTOCK_STAGING.
     std::uint64_t staging_bytes = 0;
 
-    // Most bytes of the operating system's page cache that runtime::open_windows keeps open for the GPU at a time; such memory
-    // cannot be reclaimed meanwhile. 2 MiB to 1 TiB. 0: half of the machine's memory. PENSTOCK_WINDOW.
+    // Most bytes of host memory for windows and host tier together: the operating system's page cache that
+    // runtime::open_windows keeps open for the GPU at a time, and tier_bytes. Such memory cannot be reclaimed meanwhile. 2 MiB
+    // to 1 TiB. 0: half of the machine's memory. PENSTOCK_WINDOW.
     std::uint64_t window_bytes = 0;
+
+    // Bytes of the host tier: host memory (pinned, on gpu) for pages that the cache dropped, and for pages that are read
+    // ahead or asked for in advance. Part of window_bytes. 0: no tier, and no reading ahead; at most 1 TiB. Automatic (the
+    // default): on gpu 512 MiB, or a sixteenth of the memory if that is less; on cpu none, for there the operating system's page
+    // cache is the same memory. PENSTOCK_TIER.
+    std::uint64_t tier_bytes = tier_automatic;
 
     // cpu back end: threads that run kernels. 0: one per processor; at most 1024. PENSTOCK_WORKERS.
     std::uint32_t worker_threads = 0;

@@ -1,6 +1,7 @@
 // Everything a program needs: the runtime, the file calls, launch. In a .cu file also the GPU groups.
 #pragma once
 
+#include "penstock/advise.hpp"
 #include "penstock/error.hpp"
 #include "penstock/file.hpp"
 #include "penstock/launch.hpp"

@@ -9,6 +9,7 @@
 #include <memory>
 #include <string>
 
+#include "penstock/advise.hpp"
 #include "penstock/error.hpp"
 #include "penstock/file.hpp"
 #include "penstock/options.hpp"
@@ -50,6 +51,7 @@ public:
     std::int64_t read(cursor& at, void* buffer, std::int64_t bytes);
     int stat(int fd, file_stat* out);
     std::int64_t prefetch(int fd, std::int64_t offset, std::int64_t bytes);
+    std::int64_t advise(int fd, advice what, std::int64_t offset = 0, std::int64_t bytes = INT64_MAX);  // penstock/advise.hpp
     // cpu only; on gpu `data` would be device memory and `bytes` is -EOPNOTSUPP.
     mapping map(int fd, std::int64_t offset, std::int64_t bytes);
     int unmap(const mapping& what);

@@ -13,6 +13,11 @@ struct statistics {
     std::uint64_t misses = 0;           // pages loaded, by request or through a window
     std::uint64_t window_loads = 0;     // of these, those through a window: no request, no CPU
     std::uint64_t window_bytes = 0;     // open in windows now
+    std::uint64_t tier_loads = 0;       // misses that the host tier served
+    std::uint64_t tier_saves = 0;       // pages that went to the tier when the cache dropped them
+    std::uint64_t tier_evictions = 0;
+    std::uint64_t read_ahead_pages = 0; // pages asked for ahead of their use
+    std::uint64_t read_ahead_failures = 0;  // of these, those that were found to have failed; they were then asked for anew
     std::uint64_t load_waits = 0;       // page accesses that waited for another group's load
     std::uint64_t evictions = 0;
     std::uint64_t clock_steps = 0;      // frames looked at to find victims

@@ -66,6 +66,9 @@ public:
     std::int64_t prefetch(const runtime_ref& fs, int fd, std::int64_t offset, std::int64_t bytes) override {
         return penstock::prefetch(lane{}, fs, fd, offset, bytes);
     }
+    std::int64_t advise(const runtime_ref& fs, int fd, advice what, std::int64_t offset, std::int64_t bytes) override {
+        return penstock::advise(lane{}, fs, fd, what, offset, bytes);
+    }
     status health() override { return {}; }
 
 private:

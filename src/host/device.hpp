@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 
+#include "penstock/advise.hpp"
 #include "penstock/file.hpp"
 #include "penstock/options.hpp"
 
@@ -38,6 +39,7 @@ public:
     virtual int duplicate(const runtime_ref& fs, int fd) = 0;  // one reference more to an open file
     virtual std::int64_t read(const runtime_ref& fs, int fd, void* buffer, std::int64_t bytes, std::int64_t offset) = 0;
     virtual int stat(const runtime_ref& fs, int fd, file_stat* out) = 0;
+    virtual std::int64_t advise(const runtime_ref& fs, int fd, advice what, std::int64_t offset, std::int64_t bytes) = 0;
     virtual std::int64_t prefetch(const runtime_ref& fs, int fd, std::int64_t offset, std::int64_t bytes) = 0;
 
     // Ok, or what broke the device for good.

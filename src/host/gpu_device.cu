@@ -21,7 +21,7 @@ constexpr std::uint64_t bounce_bytes = 16u << 20;
 constexpr std::uint32_t max_pieces = 4096;
 constexpr std::uint32_t desk_count = 4;
 
-enum class call : std::uint32_t { nothing, open, close, duplicate, stat, read, prefetch };
+enum class call : std::uint32_t { nothing, open, close, duplicate, stat, read, prefetch, advise };
 
 // Pinned: written by the host before the launch and by the kernel before it ends.
 struct call_sheet {
@@ -31,6 +31,7 @@ struct call_sheet {
     std::uint64_t offset;
     std::uint64_t bytes;
     std::uint64_t piece_bytes;
+    std::uint64_t range_bytes;
     file_stat facts;
     char path[4096 + 8];
     std::int64_t results[max_pieces];
@@ -56,6 +57,10 @@ __global__ void serve_call(const __grid_constant__ runtime_ref fs, call_sheet* s
             case call::prefetch:
                 result = prefetch(g, fs, sheet->fd, static_cast<std::int64_t>(sheet->offset + begin),
                                   static_cast<std::int64_t>(length));
+                break;
+            case call::advise:
+                result = advise(g, fs, sheet->fd, static_cast<advice>(sheet->flags), static_cast<std::int64_t>(sheet->offset),
+                                static_cast<std::int64_t>(sheet->range_bytes));
                 break;
             default: break;
         }
@@ -185,6 +190,15 @@ public:
             if (static_cast<std::uint64_t>(got) < part) break;
         } while (done < bytes);
         return done;
+    }
+
+    std::int64_t advise(const runtime_ref& fs, int fd, advice what, std::int64_t offset, std::int64_t bytes) override {
+        const borrowed d(*this);
+        d->sheet->fd = fd;
+        d->sheet->flags = static_cast<int>(what);
+        d->sheet->offset = static_cast<std::uint64_t>(offset);
+        d->sheet->range_bytes = static_cast<std::uint64_t>(bytes);
+        return run(fs, *d, call::advise, 1);
     }
 
     status health() override {

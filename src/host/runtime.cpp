@@ -56,6 +56,9 @@ int runtime::stat(int fd, file_stat* out) { return state_->device->stat(state_->
 std::int64_t runtime::prefetch(int fd, std::int64_t offset, std::int64_t bytes) {
     return state_->device->prefetch(state_->ref, fd, offset, bytes);
 }
+std::int64_t runtime::advise(int fd, advice what, std::int64_t offset, std::int64_t bytes) {
+    return state_->device->advise(state_->ref, fd, what, offset, bytes);
+}
 mapping runtime::map(int fd, std::int64_t offset, std::int64_t bytes) {
     if (state_->device->is_gpu()) return {nullptr, -EOPNOTSUPP, engine::no_word, 0};
     return penstock::map(lane{}, state_->ref, fd, offset, bytes);
@@ -154,6 +157,11 @@ statistics runtime::stats() const {
     out.misses = sum[engine::count_misses];
     out.window_loads = sum[engine::count_window_loads];
     out.window_bytes = state_->windows != nullptr ? state_->windows->open_bytes() : 0;
+    out.tier_loads = sum[engine::count_tier_loads];
+    out.tier_saves = sum[engine::count_tier_saves];
+    out.tier_evictions = sum[engine::count_tier_evictions];
+    out.read_ahead_pages = sum[engine::count_fill_pages];
+    out.read_ahead_failures = sum[engine::count_fill_failures];
     out.load_waits = sum[engine::count_load_waits];
     out.evictions = sum[engine::count_evictions];
     out.clock_steps = sum[engine::count_clock_steps];

@@ -29,6 +29,13 @@ std::uint64_t half_of_memory() {
 // A word for every 2 MiB of all files that have windows at a time: 2 TiB.
 constexpr std::uint64_t window_chunk_words = std::uint64_t{1} << 20;
 
+constexpr std::uint64_t read_ahead_bytes = 16u << 20;
+
+// Shards of at least 256 frames: fewer would let the pages of one shard be dropped long before those of its neighbour.
+std::uint32_t shards_for(std::uint64_t frames) {
+    return static_cast<std::uint32_t>(std::clamp<std::uint64_t>(std::bit_floor(frames / 256), 1, 1024));
+}
+
 template <typename T>
 bool allocate(cache_device& device, T*& out, std::uint64_t count) {
     out = static_cast<T*>(device.allocate_device(count * sizeof(T)));
@@ -69,6 +76,13 @@ status runtime_state::settle_sizes() {
     if (settings.service_threads == 0) settings.service_threads = std::clamp(processors / 4, 1u, 4u);
     if (settings.staging_bytes == 0) settings.staging_bytes = gpu ? 128 * mib : 16 * mib;
     if (settings.window_bytes == 0) settings.window_bytes = half_of_memory();
+    if (settings.tier_bytes == tier_automatic) settings.tier_bytes = gpu ? std::min({gib / 2, half_of_memory() / 8, settings.window_bytes / 2}) : 0;
+    if (settings.tier_bytes > settings.window_bytes)
+        return {-EINVAL, "tier_bytes: " + format_size(settings.tier_bytes) + " is more than window_bytes: " +
+                             format_size(settings.window_bytes) + ", which is for windows and tier together; give a larger window_bytes"};
+    if (settings.tier_bytes / settings.page_bytes >= engine::max_frames)
+        return {-EINVAL, "tier_bytes: " + format_size(settings.tier_bytes) + " has more than " + std::to_string(engine::max_frames) +
+                             " pages of " + format_size(settings.page_bytes) + "; use larger pages or a smaller tier"};
     if (settings.worker_threads == 0) settings.worker_threads = std::min(processors, 1024u);
     if (settings.roots.empty()) settings.roots.push_back(".");
     return {};
@@ -78,8 +92,7 @@ status runtime_state::build_cache() {
     engine::cache_view& c = ref.view;
     c.page_shift = static_cast<std::uint32_t>(std::countr_zero(settings.page_bytes));
     const std::uint64_t frames = settings.cache_bytes >> c.page_shift;
-    // Shards of at least 256 frames: fewer would let the pages of one shard be dropped long before those of its neighbour.
-    c.clock_shards = static_cast<std::uint32_t>(std::clamp<std::uint64_t>(std::bit_floor(frames / 256), 1, 1024));
+    c.clock_shards = shards_for(frames);
     c.frame_count = static_cast<std::uint32_t>(frames / c.clock_shards * c.clock_shards);
     c.word_count = settings.table_bytes / sizeof(engine::page_word);
     c.leaf_shift = static_cast<std::uint32_t>(std::min<std::uint64_t>(15, static_cast<std::uint64_t>(std::bit_width(c.word_count / 64)) - 1));
@@ -102,6 +115,7 @@ status runtime_state::build_cache() {
                      allocate(*device, c.names, c.name_slots) && allocate(*device, c.name_locks, c.name_lock_count) &&
                      allocate(*device, c.paths, path_units + path_slack) && allocate(*device, c.retire_hand, 1) &&
                      allocate(*device, c.counters, c.counter_shards) && allocate(*device, c.fault, 1) &&
+                     allocate(*device, c.advice, c.file_slots) &&
                      (!has_windows || (allocate(*device, c.windows, c.file_slots) && allocate(*device, c.window_chunks, window_chunk_words)));
     if (!all)
         return {-ENOMEM, "cache_bytes: " + format_size(settings.cache_bytes) + " could not be allocated on " +
@@ -114,8 +128,34 @@ status runtime_state::build_cache() {
                                  hooks.max_handles != 0 ? hooks.max_handles : default_handles()};
     files = std::make_unique<file_registry>(*hooks.env, limits);
     if (has_windows)
-        windows = std::make_unique<window_set>(*hooks.env, *device, c, window_chunk_words, settings.window_bytes);
+        windows = std::make_unique<window_set>(*hooks.env, *device, c, window_chunk_words, settings.window_bytes - settings.tier_bytes);
+    if (const status s = build_tier(); !s) return s;
     return files->set_roots(settings.roots);
+}
+
+// Fewer than 8 pages are no tier.
+status runtime_state::build_tier() {
+    engine::cache_view& c = ref.view;
+    engine::tier_view& t = c.tier;
+    const std::uint64_t frames = settings.tier_bytes >> c.page_shift;
+    if (frames < 8) {
+        settings.tier_bytes = 0;
+        return {};
+    }
+    t.clock_shards = shards_for(frames);
+    t.frame_count = static_cast<std::uint32_t>(frames / t.clock_shards * t.clock_shards);
+    const std::uint64_t bytes = std::uint64_t{t.frame_count} << c.page_shift;
+    t.frames = static_cast<std::byte*>(device->allocate_shared(bytes));
+    tier_done_marks = static_cast<std::uint64_t*>(device->allocate_shared(t.frame_count * sizeof(std::uint64_t)));
+    t.done_marks = tier_done_marks;
+    if (t.frames == nullptr || tier_done_marks == nullptr || !allocate(*device, t.words, c.word_count) ||
+        !allocate(*device, t.frame_words, t.frame_count) || !allocate(*device, t.fill_marks, t.frame_count) ||
+        !allocate(*device, t.clock_hands, std::uint64_t{t.clock_shards} * engine::clock_hand_stride) || !allocate(*device, t.fill_done, 1))
+        return {-ENOMEM, "tier_bytes: " + format_size(settings.tier_bytes) +
+                             " of pinned host memory, or its tables, could not be allocated; give less, or 0 for none"};
+    // No more than an eighth of the tier for one reader, so that several do not drop each other's pages.
+    c.read_ahead_pages = static_cast<std::uint32_t>(std::min<std::uint64_t>(read_ahead_bytes >> c.page_shift, t.frame_count / 8));
+    return {};
 }
 
 status runtime_state::build_rings() {
@@ -158,6 +198,7 @@ status runtime_state::build_rings() {
         const host_ring ring{views[i].requests, views[i].replies, views[i].staging, stride, slots};
         service_settings settings_of_service;
         settings_of_service.page_shift = c.page_shift;
+        if (c.tier.frames != nullptr) settings_of_service.tier = {c.tier.frames, tier_done_marks, c.tier.frame_count};
         services.push_back(std::make_unique<service>(ring, *files, std::move(io), views[i].doorbell, settings_of_service));
     }
     settings.io = std::string(services[0]->io_name()) == "io_uring" ? io_method::uring : io_method::pread;

@@ -23,6 +23,7 @@ struct runtime_state {
     std::unique_ptr<cache_device> device;
     runtime_ref ref{};
     engine::control_block* control = nullptr;
+    std::uint64_t* tier_done_marks = nullptr;
     std::vector<std::unique_ptr<host_doorbell>> doorbells;
     std::unique_ptr<file_registry> files;
     std::unique_ptr<window_set> windows;  // null: the cpu back end reads its files itself
@@ -43,6 +44,7 @@ struct runtime_state {
     status choose_device();
     status settle_sizes();
     status build_cache();
+    status build_tier();
     status build_rings();
     status start_services();
 

@@ -16,7 +16,8 @@ using engine::ring_request;
 
 service::service(const host_ring& ring, file_registry& files, std::unique_ptr<io_engine> io, host_doorbell* doorbell,
                  const service_settings& settings)
-    : ring_(ring), files_(files), io_(std::move(io)), doorbell_(doorbell), settings_(settings), flights_(ring.slots) {}
+    : ring_(ring), files_(files), io_(std::move(io)), doorbell_(doorbell), settings_(settings), flights_(ring.slots),
+      fills_(settings.tier, settings.page_shift) {}
 
 service::~service() {
     stop_.store(true, std::memory_order_relaxed);
@@ -106,6 +107,7 @@ void service::serve(const ring_request& request, std::uint64_t ticket) {
     if (request.lost_extent != 0) files_.give_back_path(request.lost_extent);
     switch (request.operation) {
         case op::read: return serve_read(request, ticket);
+        case op::fill: return serve_fill(request, ticket);
         case op::open: return serve_open(request, ticket);
         case op::retire: return answer(ticket, files_.retire(request.file_slot, request.generation));
         case op::leaf: {
@@ -160,22 +162,61 @@ void service::serve_read(const ring_request& request, std::uint64_t ticket) {
     start_flight(slot);
 }
 
+// Nobody waits for the answer, only for the marks; it says that the ring slot can be used again.
+void service::serve_fill(const ring_request& request, std::uint64_t ticket) {
+    const std::uint32_t slot = static_cast<std::uint32_t>(ticket) & (ring_.slots - 1);
+    const std::uint64_t page_bytes = std::uint64_t{1} << settings_.page_shift;
+    const std::uint64_t pages = (std::uint64_t{request.bytes} + page_bytes - 1) >> settings_.page_shift;
+    if (pages == 0 || pages > engine::max_fill_pages) return refuse(ticket, -EINVAL);
+    fill_order order{ticket, request.argument, request.offset, request.bytes, static_cast<std::uint32_t>(pages), {}};
+    std::memcpy(order.frames.data(), ring_.staging + ring_.staging_stride * slot, pages * sizeof order.frames[0]);
+    std::shared_ptr<shared_handle> file;
+    std::uint64_t size_bytes = 0;
+    const int code = files_.handle_of(request.file_slot, request.generation, file, size_bytes);
+    const bool fits = code == 0 && request.offset < size_bytes && request.bytes <= size_bytes - request.offset &&
+                      (request.offset & (page_bytes - 1)) == 0;
+    if (!fits || !fills_.permits(order)) {
+        fills_.refuse(order);
+        return code != 0 && code != -EBADF ? answer(ticket, code) : refuse(ticket, code != 0 ? code : -EINVAL);
+    }
+    const std::uint32_t reads = fills_.begin(order, std::move(file), *io_);
+    in_flight_ += reads;
+    counters_.file_reads.fetch_add(reads, std::memory_order_relaxed);
+}
+
 void service::start_flight(std::uint32_t slot) {
     flight& f = flights_[slot];
     io_->start({f.file->fd(), ring_.staging + ring_.staging_stride * slot + f.done, f.wanted - f.done, f.offset + f.done, slot});
     counters_.file_reads.fetch_add(1, std::memory_order_relaxed);
 }
 
+void service::count_read(const read_result& result) {
+    if (result.result > 0) counters_.file_read_bytes.fetch_add(static_cast<std::uint64_t>(result.result), std::memory_order_relaxed);
+    else if (result.result < 0 && result.result != -EINTR && result.result != -EAGAIN)
+        counters_.file_read_errors.fetch_add(1, std::memory_order_relaxed);
+}
+
+void service::finish_fill(const read_result& result) {
+    std::uint64_t ticket = 0;
+    const fill_set::progress progress = fills_.finish(result, *io_, ticket);
+    if (progress == fill_set::progress::again) {
+        counters_.file_reads.fetch_add(1, std::memory_order_relaxed);
+        return;
+    }
+    --in_flight_;
+    if (progress == fill_set::progress::order_done) answer(ticket, 0);
+}
+
 void service::finish(const read_result& result) {
+    count_read(result);
+    if ((result.tag & fill_set::tag_bit) != 0) return finish_fill(result);
     const auto slot = static_cast<std::uint32_t>(result.tag);
     flight& f = flights_[slot];
     if (result.result == -EINTR || result.result == -EAGAIN) return start_flight(slot);
     if (result.result > 0) {
         f.done += static_cast<std::uint32_t>(result.result);
-        counters_.file_read_bytes.fetch_add(static_cast<std::uint64_t>(result.result), std::memory_order_relaxed);
         if (f.done < f.wanted) return start_flight(slot);  // a short read; only 0 means the end of the file
     }
-    if (result.result < 0) counters_.file_read_errors.fetch_add(1, std::memory_order_relaxed);
     --in_flight_;
     f.file.reset();
     answer(f.ticket, result.result < 0 ? result.result : static_cast<std::int64_t>(f.done));

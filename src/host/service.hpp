@@ -18,6 +18,7 @@
 
 #include "host/env.hpp"
 #include "host/file_registry.hpp"
+#include "host/fills.hpp"
 #include "penstock/engine/layout.hpp"
 #include "penstock/group/doorbell.hpp"
 
@@ -41,6 +42,7 @@ struct service_counters {
 struct service_settings {
     std::uint32_t page_shift = 16;
     std::uint64_t longest_nap_ns = 1'000'000;  // how long an idle thread sleeps between looks at most
+    host_tier tier;
 };
 
 class service {
@@ -72,8 +74,11 @@ private:
     void serve(const engine::ring_request& request, std::uint64_t ticket);
     void serve_open(const engine::ring_request& request, std::uint64_t ticket);
     void serve_read(const engine::ring_request& request, std::uint64_t ticket);
+    void serve_fill(const engine::ring_request& request, std::uint64_t ticket);
     void start_flight(std::uint32_t slot);
     void finish(const read_result& result);
+    void finish_fill(const read_result& result);
+    void count_read(const read_result& result);
     void answer(std::uint64_t ticket, std::int64_t result);
     void refuse(std::uint64_t ticket, std::int64_t code);
     void rest(std::uint32_t idle_rounds);
@@ -86,6 +91,7 @@ private:
     std::uint64_t next_ticket_ = 0;
     std::uint32_t in_flight_ = 0;
     std::vector<flight> flights_;
+    fill_set fills_;
     std::vector<read_result> finished_;
     service_counters counters_;
     std::atomic<bool> stop_{false}, killed_{false}, alive_{false};

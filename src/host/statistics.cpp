@@ -24,6 +24,11 @@ std::string statistics::to_json() const {
     number("misses", misses);
     number("window_loads", window_loads);
     number("window_bytes", window_bytes);
+    number("tier_loads", tier_loads);
+    number("tier_saves", tier_saves);
+    number("tier_evictions", tier_evictions);
+    number("read_ahead_pages", read_ahead_pages);
+    number("read_ahead_failures", read_ahead_failures);
     number("load_waits", load_waits);
     number("evictions", evictions);
     number("clock_steps", clock_steps);

@@ -37,7 +37,7 @@ public:
     std::function<plan(const engine::ring_request&)> decide = [](const auto&) { return plan{}; };
 
     struct counts {
-        std::uint32_t opens, reads, retires, leaves;
+        std::uint32_t opens, reads, retires, leaves, fills;
     };
     counts asked{};
 
@@ -115,6 +115,7 @@ private:
 
     void answer(std::uint64_t ticket, const plan& how);
     std::int64_t read_page(const engine::ring_request& what, std::byte* staging, const plan& how);
+    void fill_pages(const engine::ring_request& what, const std::byte* staging, const plan& how);
     std::int64_t open_name(const engine::ring_request& what, const std::byte* staging, engine::ring_reply& reply);
     void take_path_back(std::uint64_t at, std::uint64_t units);
     const host_file* file_of(std::uint64_t inode) const;
@@ -149,6 +150,9 @@ inline void host::answer(std::uint64_t ticket, const plan& how) {
     if (what.operation == engine::op::read) {
         ++asked.reads;
         reply.result = read_page(what, staging, how);
+    } else if (what.operation == engine::op::fill) {
+        ++asked.fills;
+        fill_pages(what, staging, how);
     } else if (what.operation == engine::op::open) {
         ++asked.opens;
         if (what.offset != 0) take_path_back(what.offset - 1, what.argument);
@@ -175,6 +179,21 @@ inline std::int64_t host::read_page(const engine::ring_request& what, std::byte*
         std::memcpy(staging + from, &value, left < 8 ? left : 8);
     }
     return static_cast<std::int64_t>(what.bytes) - (how.twist ? 1 : 0);
+}
+
+inline void host::fill_pages(const engine::ring_request& what, const std::byte* staging, const plan& how) {
+    const std::uint32_t pages = (what.bytes + page_bytes - 1) / page_bytes;
+    for (std::uint32_t p = 0; p < pages; ++p) {
+        const std::uint32_t frame = reinterpret_cast<const std::uint32_t*>(staging)[p];
+        explore::require(frame < world_.view.tier.frame_count, "a fill names a frame that does not exist");
+        for (std::uint64_t i = 0; i < words_per_page; ++i) {
+            const std::uint64_t value = how.error != 0 ? 0xeeeeeeee : content(slots_[what.file_slot].inode, (what.offset >> page_shift) + p, i);
+            std::byte* const to = world_.memory.tier_frames + frame * page_bytes + i * 8;
+            explore::point(to, true);
+            std::memcpy(to, &value, 8);
+        }
+        atomic_store<order::release, scope::system>(&world_.memory.done_marks[frame], what.argument | (how.error != 0 ? engine::fill_failed : 0));
+    }
 }
 
 inline void host::take_path_back(std::uint64_t at, std::uint64_t units) {

@@ -13,9 +13,10 @@ namespace penstock::explore_kit {
 inline constexpr std::uint32_t page_shift = 4, page_bytes = 16, words_per_page = 2;
 inline constexpr std::uint32_t max_frames = 4, max_files = 4, max_slots = 4, max_names = 4, arena_words = 32;
 inline constexpr std::uint32_t staging_bytes = 32;
+inline constexpr std::uint32_t tier_words_count = 8;  // scenarios with a tier use the first words of the arena only
 
 struct shape {
-    std::uint32_t frames = 1, files = 1, ring_slots = 2, names = 4, leaf_shift = 1;
+    std::uint32_t frames = 1, files = 1, ring_slots = 2, names = 4, leaf_shift = 1, tier_frames = 0;
 };
 
 // Everything that fibers share. The counters are outside: nobody reads them, so their order does not matter.
@@ -34,6 +35,12 @@ struct shared_memory {
     alignas(16) std::byte staging[max_slots * staging_bytes];
     std::uint64_t tail, free_ticket[max_slots];
     engine::control_block control;
+    // The host tier.
+    engine::page_word tier_words[tier_words_count];
+    engine::frame_word tier_frame_words[max_frames];
+    alignas(16) std::byte tier_frames[max_frames * page_bytes];
+    std::uint64_t fill_marks[max_frames], done_marks[max_frames], tier_fill_done;
+    std::uint32_t tier_hand[engine::clock_hand_stride];
 };
 
 class world {
@@ -67,6 +74,11 @@ public:
         c.name_slots = what.names;
         c.leaf_shift = what.leaf_shift;
         c.clock_shards = c.name_lock_count = c.ring_count = c.counter_shards = 1;
+        if (what.tier_frames != 0)
+            c.tier = {memory.tier_words,  memory.tier_frame_words, memory.tier_frames,
+                      memory.fill_marks,  memory.done_marks,       memory.tier_hand,
+                      reinterpret_cast<std::uint32_t*>(&memory.tier_fill_done), what.tier_frames, 1};
+        if (what.tier_frames != 0) c.word_count = tier_words_count;
         reset();
     }
 
@@ -99,6 +111,15 @@ public:
         for (std::uint64_t i = 0; i < words_per_page; ++i)
             reinterpret_cast<std::uint64_t*>(memory.frames + frame * page_bytes)[i] = first_value + i;
         memory.fill_done = 1;
+    }
+
+    // As if that page had been dropped by the cache before: frame `frame` of the tier holds it.
+    void keep_now(std::uint32_t slot, std::uint64_t word_index, std::uint32_t frame, std::uint64_t first_value, bool used) {
+        memory.tier_words[word_index] = engine::state_valid | frame | (used ? engine::use_bit : 0);
+        memory.tier_frame_words[frame] = engine::make_owned(slot, word_index);
+        for (std::uint64_t i = 0; i < words_per_page; ++i)
+            reinterpret_cast<std::uint64_t*>(memory.tier_frames + frame * page_bytes)[i] = first_value + i;
+        memory.tier_fill_done = 1;
     }
 
     // The rules that hold when all is quiet.
@@ -136,6 +157,11 @@ inline std::string world::name_of(std::size_t offset) const {
                           {"path", memory.paths, sizeof memory.paths, 8},
                           {"request", memory.requests, sizeof memory.requests, sizeof memory.requests[0]},
                           {"reply", memory.replies, sizeof memory.replies, sizeof memory.replies[0]},
+                          {"tier word", memory.tier_words, sizeof memory.tier_words, 8},
+                          {"tier frame word", memory.tier_frame_words, sizeof memory.tier_frame_words, 8},
+                          {"tier frame bytes", memory.tier_frames, sizeof memory.tier_frames, page_bytes},
+                          {"fill mark", memory.fill_marks, sizeof memory.fill_marks, 8},
+                          {"done mark", memory.done_marks, sizeof memory.done_marks, 8},
                           {"ring tail", &memory.tail, 8, 8},
                           {"free mark", memory.free_ticket, sizeof memory.free_ticket, 8}};
     const auto* at = reinterpret_cast<const std::byte*>(&memory) + offset;

@@ -13,6 +13,7 @@ struct sweep_case {
     bool for_ever;
     int error;
     std::uint64_t step;  // every so manieth call
+    bool tier = false;   // with a host tier, and pages read ahead
 };
 
 void PrintTo(const sweep_case& c, std::ostream* out) { *out << c.name; }
@@ -25,7 +26,7 @@ std::uint64_t count_calls(const sample_folder& from, const sweep_case& c) {
     fault_plan plan;
     plan.calls = c.calls;
     disk.set(plan);
-    const auto rt = test::make_runtime(tiny_options(from, c.io), tiny_hooks(disk));
+    const auto rt = test::make_runtime(tiny_options(from, c.io, c.tier), tiny_hooks(disk));
     scenario clean(rt->ref());
     clean.run();
     EXPECT_EQ(clean.complaints(), "");
@@ -46,7 +47,7 @@ TEST_P(sweep, nth_call_fails) {
     const sweep_case c = GetParam();
     const sample_folder from;
     const std::uint64_t calls = count_calls(from, c);
-    ASSERT_GT(calls, 30u) << "the scenario hardly asks the operating system";
+    ASSERT_GT(calls, 20u) << "the scenario hardly asks the operating system";
     std::uint64_t runs_with_errors = 0;
     for (std::uint64_t n = 1; n <= calls; n += c.step) {
         SCOPED_TRACE("call " + std::to_string(n));
@@ -59,7 +60,7 @@ TEST_P(sweep, nth_call_fails) {
         disk.set(plan);
         const auto start = std::chrono::steady_clock::now();
         std::unique_ptr<runtime> rt;
-        const status created = runtime::create(tiny_options(from, c.io), tiny_hooks(disk), rt);
+        const status created = runtime::create(tiny_options(from, c.io, c.tier), tiny_hooks(disk), rt);
         if (!created) {
             EXPECT_EQ(created.code, c.error) << created.message;
             EXPECT_EQ(disk.handles(), 0);
@@ -102,6 +103,10 @@ INSTANTIATE_TEST_SUITE_P(
                     sweep_case{"no_handle_for_ever", io_method::automatic, call_find | call_open_found, true, -EMFILE, 2 * coarse},
                     sweep_case{"file_ends_early_once", io_method::automatic, call_read, false, 0, coarse},
                     sweep_case{"file_ends_early_for_ever", io_method::automatic, call_read, true, 0, coarse},
+                    sweep_case{"tier_read_once", io_method::automatic, call_read, false, -EIO, coarse, true},
+                    sweep_case{"tier_read_for_ever", io_method::automatic, call_read, true, -EIO, coarse, true},
+                    sweep_case{"tier_file_ends_early_once", io_method::automatic, call_read, false, 0, coarse, true},
+                    sweep_case{"tier_try_again_once", io_method::automatic, call_read, false, -EAGAIN, coarse, true},
                     sweep_case{"interrupted_once", io_method::automatic, call_read, false, -EINTR, coarse},
                     sweep_case{"try_again_once", io_method::automatic, every_call & ~(call_facts | call_real_path), false, -EAGAIN, coarse}),
     [](const auto& info) { return std::string(info.param.name); });

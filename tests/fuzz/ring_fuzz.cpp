@@ -96,7 +96,7 @@ private:
 
     void hostile(std::uint8_t kind) {
         ring_request request{};
-        request.operation = static_cast<op>(in_.byte() % 8 < 7 ? in_.byte() % 6 : in_.number());
+        request.operation = static_cast<op>(in_.byte() % 8 < 7 ? in_.byte() % 7 : in_.number());
         request.bytes = static_cast<std::uint32_t>(in_.number());
         request.file_slot = (kind & 16) != 0 ? slot_ : static_cast<std::uint32_t>(in_.number());
         request.generation = (kind & 32) != 0 ? generation_ : static_cast<std::uint32_t>(in_.number());
@@ -104,6 +104,7 @@ private:
         request.argument = in_.number();
         if ((kind & 64) != 0) request.lost_extent = in_.number() << 32 | in_.number();
         const std::uint64_t ticket = ring_.next;
+        if (request.operation == op::fill) list_frames(ticket);
         if (request.operation == op::open) {
             const std::uint64_t seed = in_.word();
             for (std::uint32_t i = 0; i < ring_harness::stride; ++i) ring_.staging(ticket)[i] = static_cast<std::byte>(mix64(seed + i));
@@ -114,10 +115,19 @@ private:
         judge(request, ticket);
     }
 
+    // Frames of the tier, most of them real ones; the memory behind the tier is forbidden.
+    void list_frames(std::uint64_t ticket) {
+        for (std::uint32_t i = 0; i < listed_bytes / 4; ++i) {
+            const auto frame = static_cast<std::uint32_t>(in_.byte() % 16 != 0 ? in_.byte() % ring_harness::tier_frames : in_.number());
+            std::memcpy(ring_.staging(ticket) + i * 4, &frame, 4);
+        }
+    }
+
     void judge(const ring_request& request, std::uint64_t ticket) {
         const std::int64_t result = ring_.reply(ticket).result;
         const bool reads = request.operation == op::read;
-        if (!ring_.guards_hold(ticket, reads && result > 0 ? static_cast<std::uint32_t>(result) : 0))
+        const std::uint32_t written_by_us = request.operation == op::fill ? listed_bytes : 0;
+        if (!ring_.guards_hold(ticket, reads && result > 0 ? static_cast<std::uint32_t>(result) : written_by_us))
             complain("wrote to the staging area where it should not");
         if (reads && result > 0) {
             const auto* got = reinterpret_cast<const std::uint8_t*>(ring_.staging(ticket));
@@ -126,7 +136,7 @@ private:
             else if (got[0] != byte_of('a', request.offset) && got[0] != byte_of('b', request.offset))
                 complain("a read delivered bytes of no file");
         }
-        const bool known = request.operation >= op::open && request.operation <= op::ping;
+        const bool known = request.operation >= op::open && request.operation <= op::fill;
         if (!known && result != -EINVAL) complain("an unknown operation was answered with " + std::to_string(result));
         if (request.operation == op::leaf && result == 0 && ring_.reply(ticket).words[0] + 64 > ring_harness::word_count)
             complain("a leaf outside the arena");
@@ -154,11 +164,30 @@ private:
         if (!ring_.await(second) || ring_.reply(second).result != size_of_b) return complain("an honest read failed");
         for (std::uint64_t i = 0; i < size_of_b; ++i)
             if (static_cast<std::uint8_t>(ring_.staging(second)[i]) != byte_of('b', i)) return complain("an honest read got wrong bytes");
+        honest_fill(slot, generation);
+    }
+
+    void honest_fill(std::uint32_t slot, std::uint32_t generation) {
+        const std::uint32_t frame = 5;
+        ring_request fill{};
+        fill.operation = op::fill;
+        fill.file_slot = slot;
+        fill.generation = generation;
+        fill.bytes = size_of_b;
+        fill.argument = std::uint64_t{1} << 60;
+        std::memcpy(ring_.staging(ring_.next), &frame, 4);
+        const std::uint64_t ticket = ring_.post(fill);
+        if (!ring_.await(ticket) || ring_.reply(ticket).result != 0) return complain("an honest fill failed");
+        if (ring_.done_mark(frame) != fill.argument) return complain("an honest fill left no mark");
+        for (std::uint64_t i = 0; i < size_of_b; ++i)
+            if (static_cast<std::uint8_t>(ring_.tier_frame(frame)[i]) != byte_of('b', i)) return complain("an honest fill got wrong bytes");
     }
 
     void complain(const std::string& what) {
         if (wrong_.empty()) wrong_ = what;
     }
+
+    static constexpr std::uint32_t listed_bytes = 4 * engine::max_fill_pages;
 
     input& in_;
     ring_harness ring_;

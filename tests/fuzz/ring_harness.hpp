@@ -42,7 +42,8 @@ private:
 
 class ring_harness {
 public:
-    static constexpr std::uint32_t slots = 8, page_shift = 9, page_bytes = 1 << page_shift, stride = 4096, file_slots = 16;
+    static constexpr std::uint32_t slots = 8, page_shift = 9, page_bytes = 1 << page_shift, stride = 4096, file_slots = 16,
+                                   tier_frames = 24;
     static constexpr std::uint64_t word_count = 4096;
     static constexpr std::byte guard{0xc3};
 
@@ -53,6 +54,7 @@ public:
         std::memset(staging(), static_cast<int>(guard), std::size_t{slots} * stride);
         host::service_settings settings;
         settings.page_shift = page_shift;
+        settings.tier = {static_cast<std::byte*>(tier_memory_.data()), static_cast<std::uint64_t*>(mark_memory_.data()), tier_frames};
         std::string why;
         service = std::make_unique<host::service>(host::host_ring{requests(), replies(), staging(), stride, slots}, *files,
                                                   disk.make_io_engine(false, slots, why), nullptr, settings);
@@ -95,6 +97,12 @@ public:
         }
         return true;
     }
+    [[nodiscard]] const std::byte* tier_frame(std::uint32_t frame) const {
+        return static_cast<const std::byte*>(tier_memory_.data()) + std::size_t{frame} * page_bytes;
+    }
+    [[nodiscard]] std::uint64_t done_mark(std::uint32_t frame) const {
+        return atomic_load<order::acquire, scope::system>(static_cast<const std::uint64_t*>(mark_memory_.data()) + frame);
+    }
     [[nodiscard]] const ring_reply& reply(std::uint64_t ticket) const { return replies()[ticket % slots]; }
 
     // Opens as an honest group would. Negative: the service did not answer.
@@ -124,7 +132,8 @@ public:
 
 private:
     fenced_memory request_memory_{slots * sizeof(ring_request)}, reply_memory_{slots * sizeof(ring_reply)},
-        staging_memory_{std::size_t{slots} * stride};
+        staging_memory_{std::size_t{slots} * stride}, tier_memory_{std::size_t{tier_frames} * page_bytes},
+        mark_memory_{tier_frames * sizeof(std::uint64_t)};
 
 public:
     std::unique_ptr<host::service> service;  // stops first

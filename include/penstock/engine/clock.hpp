@@ -1,4 +1,5 @@
-// Finding a frame: a clock over the frames, in shards, with a use bit.
+// Finding a frame: a clock over the frames of a pool, in shards, with a use bit. A pool is the cache itself (cache_view) or its
+// host tier (tier_view): both have page words, frame words and hands under the same names.
 //
 // A frame that was never used is taken first, whatever shard it lies in, so that no page is dropped while there is room.
 // After that each shard has its own hand, and a miss starts at the shard that its page's number picks, so groups that miss
@@ -21,42 +22,56 @@
 
 #include "penstock/base/hash.hpp"
 #include "penstock/engine/counters.hpp"
+#include "penstock/engine/fill.hpp"
 #include "penstock/engine/layout.hpp"
 #include "penstock/engine/ring.hpp"
 
 namespace penstock::engine {
 
 // Frame words are hints to the clock; the exclusive step is the compare-and-swap on frame or page word.
-PENSTOCK_HD PENSTOCK_INLINE void set_frame_word(const cache_view& c, std::uint32_t frame, frame_word value) {
-    atomic_store<order::release>(&c.frame_words[frame], value);
+template <typename Pool>
+PENSTOCK_HD PENSTOCK_INLINE void set_frame_word(const Pool& pool, std::uint32_t frame, frame_word value) {
+    atomic_store<order::release>(&pool.frame_words[frame], value);
 }
 
 enum class frame_step { taken, skipped, busy };
 
+// What becomes of a page that is about to be evicted: begin(owner) comes before the eviction, undo() if that did not happen.
+struct keep_nothing {
+    PENSTOCK_HD void begin(frame_word) {}
+    PENSTOCK_HD void undo() {}
+};
+
 // Leader only: tries to take this one frame.
-template <typename Group>
-PENSTOCK_HD inline frame_step try_take_frame(const Group& g, const cache_view& c, std::uint32_t frame) {
-    frame_word* const own = &c.frame_words[frame];
+template <typename Group, typename Pool, typename Keep>
+PENSTOCK_HD inline frame_step try_take_frame(const Group& g, const cache_view& c, const Pool& pool, std::uint32_t frame, Keep& keep) {
+    frame_word* const own = &pool.frame_words[frame];
     const frame_word owner = atomic_load<order::acquire>(own);
     const frame_word state = owner & frame_state_mask;
     if (state == frame_busy) return frame_step::busy;
     if (state == frame_free)
         return atomic_compare_swap<order::acquire>(own, owner, frame_busy) ? frame_step::taken : frame_step::skipped;
-    page_word* const word = &c.words[owner_word_index(owner)];
+    settle(pool, owner);
+    page_word* const word = &pool.words[owner_word_index(owner)];
     const page_word seen = glance(word);
     if (!is_valid(seen) || frame_of(seen) != frame || pins_of(seen) != 0) return frame_step::skipped;
     if ((seen & use_bit) != 0 && !is_closed(look(&c.file_words[owner_file_slot(owner)]))) {
         age(word);
         return frame_step::skipped;
     }
-    if (!try_evict(word, seen)) return frame_step::skipped;
-    set_frame_word(c, frame, frame_busy);
-    count(g, c, count_evictions);
+    keep.begin(owner);
+    if (!try_evict(word, seen)) {
+        keep.undo();
+        return frame_step::skipped;
+    }
+    set_frame_word(pool, frame, frame_busy);
+    count(g, c, Pool::evictions);
     return frame_step::taken;
 }
 
 // Leader only: a frame that was never used, if there is one left. The word that says there is none is written once.
-PENSTOCK_HD inline bool take_fresh(const cache_view& c, std::uint64_t start, std::uint32_t& frame) {
+template <typename Pool>
+PENSTOCK_HD inline bool take_fresh(const Pool& c, std::uint64_t start, std::uint32_t& frame) {
     if (atomic_load<order::relaxed>(c.fill_done) != 0) return false;
     const std::uint32_t per_shard = c.frame_count / c.clock_shards;
     for (std::uint32_t i = 0; i < c.clock_shards; ++i) {
@@ -76,46 +91,52 @@ PENSTOCK_HD inline bool take_fresh(const cache_view& c, std::uint64_t start, std
 
 // Leader only: one search of at most `budget` steps, from the shard that `start` picks on. `saw_busy`: some frame was in the
 // hands of a loader, so that it may be had later.
-template <typename Group>
-PENSTOCK_HD inline bool sweep_clock(const Group& g, const cache_view& c, std::uint64_t start, std::uint64_t budget,
-                                    std::uint32_t& frame, bool& saw_busy) {
-    const std::uint32_t per_shard = c.frame_count / c.clock_shards;
+template <typename Group, typename Pool, typename Keep>
+PENSTOCK_HD inline bool sweep_clock(const Group& g, const cache_view& c, const Pool& pool, std::uint64_t start, std::uint64_t budget,
+                                    std::uint32_t& frame, bool& saw_busy, Keep& keep) {
+    const std::uint32_t per_shard = pool.frame_count / pool.clock_shards;
     // Two rounds of a shard: the first clears use bits, the second evicts. Then the next shard.
     const std::uint64_t per_visit = 2 * std::uint64_t{per_shard};
-    std::uint32_t shard = static_cast<std::uint32_t>(start) & (c.clock_shards - 1);
+    std::uint32_t shard = static_cast<std::uint32_t>(start) & (pool.clock_shards - 1);
     bool taken = false;
     std::uint64_t step = 0;
     while (step < budget && !taken) {
-        std::uint32_t* const hand = &c.clock_hands[std::size_t{shard} * clock_hand_stride];
+        std::uint32_t* const hand = &pool.clock_hands[std::size_t{shard} * clock_hand_stride];
         for (std::uint64_t i = 0; i < per_visit && step < budget && !taken; ++i, ++step) {
             frame = shard * per_shard + atomic_fetch_add<order::relaxed>(hand, std::uint32_t{1}) % per_shard;
-            const frame_step outcome = try_take_frame(g, c, frame);
+            const frame_step outcome = try_take_frame(g, c, pool, frame, keep);
             taken = outcome == frame_step::taken;
             saw_busy = saw_busy || outcome == frame_step::busy;
         }
-        shard = (shard + 1) & (c.clock_shards - 1);
+        shard = (shard + 1) & (pool.clock_shards - 1);
     }
     count(g, c, count_clock_steps, step);
     return taken;
+}
+
+// Leader only, waits for nothing: a frame of the pool, in state busy, after a search of a few steps.
+template <typename Group, typename Pool, typename Keep>
+PENSTOCK_HD inline bool try_take(const Group& g, const cache_view& c, const Pool& pool, std::uint64_t spread, std::uint32_t& frame, Keep& keep) {
+    const std::uint64_t start = mix64(spread), all = 2 * std::uint64_t{pool.frame_count};
+    bool saw_busy = false;
+    return take_fresh(pool, start, frame) || sweep_clock(g, c, pool, start, all < 64 ? all : 64, frame, saw_busy, keep);
 }
 
 // Leader only: a frame for the caller, in state busy; `spread` picks the shard to start at. 0, -ENOBUFS, or the abort code. `deadline` started when the verb
 // first missed, so that groups which fail one after the other on the same page do not add up their waits. While loads
 // hold frames the search goes on for request_wait_ns: a slow disk is no reason to fail. Without may_wait: one search of a
 // few steps, -ENOBUFS if it finds nothing.
-template <typename Group>
+template <typename Group, typename Keep>
 PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t take_frame(const Group& g, const cache_view& c, std::uint64_t spread, bool may_wait,
-                                           patience& deadline, std::uint32_t& frame) {
+                                           patience& deadline, std::uint32_t& frame, Keep& keep) {
+    if (!may_wait) return try_take(g, c, c, spread, frame, keep) ? 0 : -ENOBUFS;
     const std::uint64_t start = mix64(spread);
     if (take_fresh(c, start, frame)) return 0;
-    bool saw_busy = false;
     // Two rounds over all frames clear every use bit and then look again; more would only repeat that before the pause.
-    const std::uint64_t all = 2 * std::uint64_t{c.frame_count};
-    if (!may_wait) return sweep_clock(g, c, start, all < 64 ? all : 64, frame, saw_busy) ? 0 : -ENOBUFS;
-    const std::uint64_t slice = all < 1024 ? all : 1024;
+    const std::uint64_t all = 2 * std::uint64_t{c.frame_count}, slice = all < 1024 ? all : 1024;
     for (std::uint32_t round = 0;; ++round) {
-        saw_busy = false;
-        if (sweep_clock(g, c, start + round, slice, frame, saw_busy)) return 0;
+        bool saw_busy = false;
+        if (sweep_clock(g, c, c, start + round, slice, frame, saw_busy, keep)) return 0;
         if (round == 0) count(g, c, count_frame_waits);
         const std::int64_t code = deadline.check(g, c);
         if (code != 0 && code != -ETIME) return code;

@@ -61,13 +61,34 @@ inline invariant_report check_words(const cache_view& c, std::uint64_t mappings)
     return {nullptr, 0};
 }
 
-inline invariant_report check_frames(const cache_view& c) {
+// A fill that nobody came for may still be under way, and has a pin.
+inline invariant_report check_tier(const cache_view& c) {
+    const tier_view& t = c.tier;
+    for (std::uint64_t i = 0; t.words != nullptr && i < c.word_count; ++i) {
+        const page_word word = t.words[i];
+        if (is_loading(word)) return {"no page is on its way to the tier", i};
+        if (!is_valid(word)) {
+            if (pins_of(word) != 0) return {"no page that is not in the tier is pinned there", i};
+            continue;
+        }
+        const std::uint32_t frame = frame_of(word);
+        if (frame >= t.frame_count) return {"a valid page names a frame of the tier", i};
+        if (pins_of(word) != (t.fill_marks[frame] > 1 ? 1u : 0u)) return {"only fills under way hold pins in the tier", i};
+        const std::uint32_t owner = file_of_word(c, i);
+        if (owner == c.file_slots) return {"a valid page of the tier belongs to a live file", i};
+        if (t.frame_words[frame] != make_owned(owner, i)) return {"the frame of a valid page of the tier names that page", i};
+    }
+    return {nullptr, 0};
+}
+
+template <typename Pool>
+inline invariant_report check_frames(const cache_view& whole, const Pool& c) {
     for (std::uint32_t frame = 0; frame < c.frame_count; ++frame) {
         const frame_word own = c.frame_words[frame];
         const frame_word state = own & frame_state_mask;
         if (state == frame_free) continue;
         if (state != frame_owned) return {"every frame is free or owned: none is lost", frame};
-        if (owner_word_index(own) >= c.word_count) return {"a frame names an arena word", frame};
+        if (owner_word_index(own) >= whole.word_count) return {"a frame names an arena word", frame};
         const page_word word = c.words[owner_word_index(own)];
         if (!is_valid(word) || frame_of(word) != frame) return {"an owned frame is named by its page", frame};
     }
@@ -119,7 +140,9 @@ inline invariant_report check_names(const cache_view& c) {
 
 inline invariant_report check_invariants(const cache_view& c, const quiescent_state& held = {}) {
     invariant_report found = detail::check_words(c, held.mappings);
-    if (found.rule == nullptr) found = detail::check_frames(c);
+    if (found.rule == nullptr) found = detail::check_frames(c, c);
+    if (found.rule == nullptr) found = detail::check_tier(c);
+    if (found.rule == nullptr && c.tier.words != nullptr) found = detail::check_frames(c, c.tier);
     for (std::uint32_t i = 0; i < c.ring_count && found.rule == nullptr; ++i) found = detail::check_ring(c.rings[i], i);
     if (found.rule == nullptr) found = detail::check_files(c, held.references);
     if (found.rule == nullptr) found = detail::check_names(c);

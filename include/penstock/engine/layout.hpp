@@ -67,17 +67,17 @@ struct alignas(64) name_slot {
 };
 static_assert(sizeof(name_slot) == 64);
 
-enum class op : std::uint32_t { none = 0, open = 1, read = 2, retire = 3, leaf = 4, ping = 5 };
+enum class op : std::uint32_t { none = 0, open = 1, read = 2, retire = 3, leaf = 4, ping = 5, fill = 6 };
 
 // A request, written by one group and then read by one service thread. 64 bytes: one write burst over the bus.
 struct alignas(64) ring_request {
     std::uint64_t published;   // ticket + 1, stored last
     op operation;
-    std::uint32_t bytes;       // read: wanted bytes; open: length of the name in the staging area
+    std::uint32_t bytes;       // read, fill: wanted bytes; open: length of the name in the staging area
     std::uint32_t file_slot;
     std::uint32_t generation;
-    std::uint64_t offset;      // read: byte offset; leaf: leaf number; open: path extent to give back + 1, or 0
-    std::uint64_t argument;    // open: length of that extent in 8-byte units
+    std::uint64_t offset;      // read, fill: byte offset; leaf: leaf number; open: path extent to give back + 1, or 0
+    std::uint64_t argument;    // open: length of that extent in 8-byte units; fill: the stamp (engine/fill.hpp)
     std::uint64_t lost_extent; // any: what the slot's last owner did not take (engine/lost_open.hpp), or 0
     std::uint64_t reserved[2];
 };
@@ -107,6 +107,11 @@ enum counter : std::uint32_t {
     count_hits,             // page accesses served from a valid page
     count_misses,           // pages loaded
     count_window_loads,     // of these, those fetched through a window, without a request
+    count_tier_loads,       // of these, those copied from the host tier
+    count_tier_saves,       // pages that left the cache for the tier
+    count_tier_evictions,   // pages dropped from the tier
+    count_fill_pages,       // pages that the host was asked to read into the tier ahead of their use
+    count_fill_failures,    // of these, those it could not read
     count_load_waits,       // page accesses that waited for another group's load
     count_evictions,        // valid pages dropped for their frame
     count_clock_steps,      // frames looked at to find victims
@@ -140,6 +145,22 @@ struct ring_view {
     std::uint32_t slots;           // a power of two
 };
 
+// The host tier: frames in host memory for pages that are not in the cache (engine/tier.hpp). The names are those of
+// cache_view, so that the clock serves both. Host memory: frames, and done_marks, which the service threads write. The rest is
+// device memory, written by groups.
+struct tier_view {
+    static constexpr counter evictions = count_tier_evictions;
+    page_word* words;              // one for each word of the cache's arena; null: there is no tier
+    frame_word* frame_words;
+    std::byte* frames;
+    std::uint64_t* fill_marks;     // per frame (engine/fill.hpp)
+    const std::uint64_t* done_marks;
+    std::uint32_t* clock_hands;
+    std::uint32_t* fill_done;
+    std::uint32_t frame_count;     // at least 1 where there is a tier
+    std::uint32_t clock_shards;
+};
+
 // The first error of an element view (engine/fault.hpp). Device memory.
 struct alignas(64) fault_record {
     std::uint32_t claimed;
@@ -157,6 +178,7 @@ struct alignas(64) control_block {
 
 // Everything an engine verb needs; passed to kernels by value.
 struct cache_view {
+    static constexpr counter evictions = count_evictions;
     page_word* words;              // arena: page words and directories
     frame_word* frame_words;
     std::byte* frames;
@@ -170,10 +192,12 @@ struct cache_view {
     std::uint32_t* retire_hand;
     std::uint64_t* windows;        // per file slot, and the chunks they name (engine/window.hpp); null: no windows
     std::uint64_t* window_chunks;
+    std::uint64_t* advice;         // per file slot: how it will be read (engine/read_ahead.hpp); null: nobody says
     fault_record* fault;           // null: errors of views are dropped
     counter_shard* counters;
     const control_block* control;
     ring_view* rings;              // device memory
+    tier_view tier;
     std::uint64_t word_count;
     std::uint64_t frame_wait_ns;   // how long a group looks for a frame before -ENOBUFS
     std::uint64_t request_wait_ns; // how long a group waits for an answer before -ETIMEDOUT
@@ -187,11 +211,14 @@ struct cache_view {
     std::uint32_t ring_count;
     std::uint32_t counter_shards;  // a power of two
     std::uint32_t leaf_shift;      // a leaf of a two-level table has 2^leaf_shift page words
-    std::uint32_t reserved;
+    std::uint32_t read_ahead_pages;  // most pages read ahead of a reader; 0: none
 
     constexpr PENSTOCK_HD std::uint64_t page_bytes() const { return std::uint64_t{1} << page_shift; }
     PENSTOCK_HD std::byte* frame_address(std::uint32_t frame) const {
         return frames + (std::uint64_t{frame} << page_shift);
+    }
+    PENSTOCK_HD std::byte* tier_address(std::uint32_t frame) const {
+        return tier.frames + (std::uint64_t{frame} << page_shift);
     }
 };
 

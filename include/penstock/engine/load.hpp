@@ -5,12 +5,14 @@
 //   2. a frame from the clock                                 none: abandon
 //   3. a ring slot                                            none: free the frame, abandon
 //   4. post, await                                            error: orphan or recycle the slot, free the frame, abandon
-//      3 and 4 fall away for a page that lies in a window
-//   5. copy staging or window -> frame, clear the tail        (cannot fail)
+//      3 and 4 fall away for a page that lies in a window, or in the host tier: pinned there, its bytes awaited if they are
+//      on their way. A page that could not be read ahead: all given back, load_again, and the next attempt asks for itself
+//   5. copy staging, window or tier -> frame, clear the tail  (cannot fail)
 //   6. publish; name the page in the frame word; recycle the slot; consume; unpin
 //
 // Several loads of one group may be in flight (start_load ... finish_load), so that a read of many pages pays one round
-// trip and not one per page. Only the first may wait for a frame or a slot; so a group that holds one never waits for
+// trip and not one per page. The page that had the frame before may be worth keeping: the group that took the frame copies it to
+// the tier first (engine/tier.hpp). Only the first may wait for a frame or a slot; so a group that holds one never waits for
 // another, and groups cannot wait for each other in a circle.
 #pragma once
 
@@ -19,6 +21,7 @@
 #include "penstock/engine/clock.hpp"
 #include "penstock/engine/page_table.hpp"
 #include "penstock/engine/ring.hpp"
+#include "penstock/engine/tier.hpp"
 #include "penstock/engine/window.hpp"
 
 namespace penstock::engine {
@@ -29,16 +32,19 @@ struct pending_load {
     std::uint64_t page;
     std::uint32_t frame;
     std::uint32_t wanted_bytes;  // of the page, up to the end of the file
-    const std::byte* window;     // where the bytes are, or null: in the staging area of ring slot `at`
+    enum class source : std::uint32_t { request, window, tier, tier_pending } from;
+    const std::byte* bytes;      // where they are or will be, unless they come by request: to the staging area of ring slot `at`
     ring_ticket at;
+    tier_save save;              // the frame's last page
 };
 
 inline constexpr std::uint32_t max_pending_loads = 8;
 
 // Leader only.
-PENSTOCK_HD inline void give_back(const cache_view& c, std::uint64_t word_index, std::uint32_t frame) {
-    set_frame_word(c, frame, frame_free);
-    abandon(&c.words[word_index]);
+PENSTOCK_HD inline void give_back(const cache_view& c, pending_load& load) {
+    cancel_save(c, load.save);
+    set_frame_word(c, load.frame, frame_free);
+    abandon(&c.words[load.word_index]);
 }
 
 // Leader only. 1: started, `load` is filled in. 0: not absent, somebody else has it. Negative errno otherwise.
@@ -56,17 +62,25 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t start_load(const Group& g, const cach
     page_word* const word = &c.words[load.word_index];
     const page_word seen = glance(word);
     if (!is_absent(seen) || !try_claim(word, seen)) return 0;
-    if (const std::int64_t code = take_frame(g, c, load.word_index, may_wait, deadline, load.frame); code != 0) {
+    keep_in_tier keep{c, load.save};
+    if (const std::int64_t code = take_frame(g, c, load.word_index, may_wait, deadline, load.frame, keep); code != 0) {
         abandon(word);
         return code;
     }
+    if (load.save.wanted) find_frame(g, c, load.save);
     const std::uint64_t begin = page << c.page_shift;
     const std::uint64_t left = f.size_bytes - begin;
     load.wanted_bytes = static_cast<std::uint32_t>(left < c.page_bytes() ? left : c.page_bytes());
-    load.window = find_in_window(c, f.slot, f.generation, begin);
-    if (load.window != nullptr) return 1;
+    load.from = pending_load::source::window;
+    load.bytes = find_in_window(c, f.slot, f.generation, begin);
+    if (load.bytes != nullptr) return 1;
+    bool pending = false;
+    load.bytes = pin_in_tier(g, c, load.word_index, pending);
+    load.from = pending ? pending_load::source::tier_pending : pending_load::source::tier;
+    if (load.bytes != nullptr) return 1;
+    load.from = pending_load::source::request;
     if (const std::int64_t code = claim_slot(g, c, may_wait, load.at); code != 0) {
-        give_back(c, load.word_index, load.frame);
+        give_back(c, load);
         return code;
     }
     ring_request request{};
@@ -79,9 +93,11 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t start_load(const Group& g, const cach
     return 1;
 }
 
-// Leader only. Waits for the answer to a started load. 0, or a negative errno; then the ring slot is given up.
+// Leader only. Waits for the bytes of a started load. 0, or a negative errno; then the ring slot or the tier's pin is given up.
 template <typename Group>
 PENSTOCK_HD inline std::int64_t await_load(const Group& g, const cache_view& c, const pending_load& load) {
+    if (load.from == pending_load::source::tier_pending) return await_fill(g, c, load.word_index, load.bytes);
+    if (load.from != pending_load::source::request) return 0;
     const std::int64_t waited = await(g, c, load.at);
     if (waited != 0) {
         orphan_slot(c, load.at);
@@ -95,26 +111,43 @@ PENSTOCK_HD inline std::int64_t await_load(const Group& g, const cache_view& c, 
     return result < 0 ? result : -ESTALE;
 }
 
+// Leader only, after its page is published. What the load held goes back, and is counted.
+template <typename Group>
+PENSTOCK_HD inline void settle_load(const Group& g, const cache_view& c, const pending_load& load) {
+    switch (load.from) {
+        case pending_load::source::request: recycle_slot(c, load.at); break;
+        case pending_load::source::window: count(g, c, count_window_loads); break;
+        default:
+            unpin(&c.tier.words[load.word_index]);
+            count(g, c, count_tier_loads);
+    }
+    count(g, c, count_misses);
+    count(g, c, count_bytes_loaded, load.wanted_bytes);
+}
+
 // Whole group. Waits for a started load and publishes its page, still pinned by us. 0 or a negative errno; on error the
-// page is absent again and nothing is held.
+// page is absent again and nothing is held. load_again: it could not be read ahead; try again.
 template <typename Group>
 PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t finish_load(const Group& g, const cache_view& c, const file_handle& f,
-                                                       const pending_load& load) {
+                                                       pending_load& load) {
+    std::byte* const to = c.frame_address(load.frame);
+    // While the bytes are on their way. Only the leader's store below touches `save` again.
+    if (load.save.wanted) finish_save(g, c, load.save, to);
+    load.save.wanted = false;
     std::int64_t code = 0;
-    if (g.is_leader() && load.window == nullptr) {
+    if (g.is_leader()) {
         code = await_load(g, c, load);
-        if (code != 0) give_back(c, load.word_index, load.frame);
+        if (code != 0) give_back(c, load);
     }
     code = static_cast<std::int64_t>(g.broadcast(static_cast<std::uint64_t>(code)));
     g.sync();  // the leader's eviction of the frame and its acquire of the reply come before everybody's copying
     if (code != 0) return code;
-    const std::byte* from = load.window;
-    if (from == nullptr) {
+    const std::byte* from = load.bytes;
+    if (load.from == pending_load::source::request) {
         const ring_view& r = c.rings[load.at.ring];
         from = r.staging + r.staging_stride * slot_of(r, load.at.ticket);
     }
     begin_overwrite();  // by every thread: a fence orders only the stores of the thread that makes it
-    std::byte* const to = c.frame_address(load.frame);
     const std::uint64_t whole = (std::uint64_t{load.wanted_bytes} + 15) & ~std::uint64_t{15};
     g.copy_in(to, from, whole);
     g.sync();  // the last 16 bytes may carry what lies past the end of the file; clear them after
@@ -123,10 +156,7 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t finish_load(const Group& g, const cac
     if (g.is_leader()) {
         publish(&c.words[load.word_index], load.frame);
         set_frame_word(c, load.frame, make_owned(f.slot, load.word_index));
-        if (load.window == nullptr) recycle_slot(c, load.at);
-        else count(g, c, count_window_loads);
-        count(g, c, count_misses);
-        count(g, c, count_bytes_loaded, load.wanted_bytes);
+        settle_load(g, c, load);
     }
     return 0;
 }
@@ -138,15 +168,21 @@ PENSTOCK_HD inline void share_load(const Group& g, pending_load& load) {
     const std::uint64_t packed = g.broadcast(std::uint64_t{load.frame} << 32 | load.wanted_bytes);
     load.frame = static_cast<std::uint32_t>(packed >> 32);
     load.wanted_bytes = static_cast<std::uint32_t>(packed);
-    load.window = reinterpret_cast<const std::byte*>(g.broadcast(reinterpret_cast<std::uintptr_t>(load.window)));
-    load.at.ticket = g.broadcast(load.at.ticket);
-    load.at.ring = static_cast<std::uint32_t>(g.broadcast(load.at.ring));
+    const std::uint64_t flags = g.broadcast(std::uint64_t{load.at.ring} << 8 | (load.save.wanted ? 128u : 0u) | static_cast<std::uint64_t>(load.from));
+    load.from = static_cast<pending_load::source>(flags & 127);
+    load.at.ring = static_cast<std::uint32_t>(flags >> 8);
+    if (load.from == pending_load::source::request) load.at.ticket = g.broadcast(load.at.ticket);
+    else load.bytes = reinterpret_cast<const std::byte*>(g.broadcast(reinterpret_cast<std::uintptr_t>(load.bytes)));
+    if ((flags & 128) == 0) return;
+    load.save.wanted = true;
+    load.save.word_index = g.broadcast(load.save.word_index);
+    load.save.frame = static_cast<std::uint32_t>(g.broadcast(load.save.frame));
 }
 
 // Whole group. Loads the absent ones of `pages` different pages, at most max_pending_loads of them, all in flight together.
 // page_of(i), called by the whole group, names the i-th. `consume(page, frame_address)` is called by the whole group for each
 // that was loaded, while it is pinned; the pin then goes. Returns how many were loaded, or the negative errno of page_of(0).
-// page_of(0) not absent: 0.
+// page_of(0) not absent, or not to be had just now: 0; the caller then pins it.
 template <typename Group, typename PageOf, typename Consume>
 PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t load_listed(const Group& g, const cache_view& c, const file_handle& f,
                                                        std::uint64_t pages, const PageOf& page_of, patience& deadline,
@@ -172,6 +208,7 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t load_listed(const Group& g, const cac
         }
     }
     std::int64_t loaded = 0;
+    bool first_lost = false;
     for (std::uint32_t i = 0; i < started; ++i) {
         const std::int64_t code = finish_load(g, c, f, loads[i]);
         if (code == 0) {
@@ -179,10 +216,13 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t load_listed(const Group& g, const cac
             g.sync();  // everybody has consumed before the leader lets the frame go
             if (g.is_leader()) unpin(&c.words[loads[i].word_index]);
             ++loaded;
-        } else if (i == 0) {
+        } else if (i == 0 && code != load_again) {
             first_code = code;
+        } else if (i == 0) {
+            first_lost = true;
         }
     }
+    if (first_lost) return 0;
     return first_code != 0 ? first_code : loaded;
 }
 
@@ -263,6 +303,7 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t pin_page(const Group& g, const cache_
         share_load(g, load);
         load.page = page;
         code = finish_load(g, c, f, load);
+        if (code == load_again) continue;
         out = {load.word_index, load.frame};
         return code;
     }

@@ -89,6 +89,9 @@ PENSTOCK_HD PENSTOCK_INLINE page_word observe(const page_word* word) {
 // Looks at the word to decide what to try next; a later step checks again, so no order is needed.
 PENSTOCK_HD PENSTOCK_INLINE page_word glance(const page_word* word) { return atomic_load<order::relaxed>(word); }
 
+// A word that only advises: whose store wins does not matter, and nothing is ordered by it.
+PENSTOCK_HD PENSTOCK_INLINE void store_hint(std::uint64_t* word, std::uint64_t value) { atomic_store<order::relaxed>(word, value); }
+
 // Makes a word absent that nobody can reach: of a table that is being given to a file, or taken from it. Relaxed: the file word
 // that comes to life or goes vacant after it publishes it.
 PENSTOCK_HD PENSTOCK_INLINE void reset(page_word* word) { atomic_store<order::relaxed>(word, page_word{0}); }

@@ -8,6 +8,7 @@
 
 #include "penstock/base/by_address.hpp"
 #include "penstock/engine/load.hpp"
+#include "penstock/engine/read_ahead.hpp"
 
 namespace penstock::engine {
 
@@ -108,8 +109,9 @@ PENSTOCK_HD PENSTOCK_INLINE bool try_read_part(const Group& g, const cache_view&
     return word_index != no_word && try_copy_page(g, c, word_index, part.in_page, to, part.bytes);
 }
 
-// Whole group; the page at offset + done is not in the cache. Finishes the read of which `done` bytes are delivered. Being
-// the last thing that a read does, it leaves the hit path nothing to keep across a call.
+// Whole group; the page at offset + done is not in the cache. Finishes the read of which `done` bytes are delivered. Coming
+// last in a read, it leaves the hit path next to nothing to keep across a call. Reading ahead comes after it and not within:
+// further down its registers would be on top of those of the miss path.
 template <typename Group>
 PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t read_rest(const Group g, const cache_view& c, std::uint32_t slot, std::byte* to,
                                                      std::uint64_t bytes, std::uint64_t offset, std::uint64_t done) {
@@ -139,11 +141,25 @@ PENSTOCK_HD PENSTOCK_INLINE std::int64_t read_file(const Group& g, const cache_v
     std::uint64_t done = 0;
     while (done < bytes) {
         const page_part part = part_at(c, offset + done, bytes - done);
-        if (!try_read_part(g, c, f, part, to + done))
-            return by_address(&read_rest<Group>)(g, c, f.slot, to, bytes, offset, done);
+        if (!try_read_part(g, c, f, part, to + done)) {
+            const std::int64_t got = by_address(&read_rest<Group>)(g, c, f.slot, to, bytes, offset, done);  // the whole count, `done` included
+            if (c.read_ahead_pages != 0) by_address(&read_ahead<Group>)(g, c, f.slot, offset + done, got - static_cast<std::int64_t>(done));
+            return got;
+        }
         done += part.bytes;
     }
     return static_cast<std::int64_t>(done);
+}
+
+// Whole group. Is the page in the cache, or in the hands of a group that loads it?
+template <typename Group>
+PENSTOCK_HD inline bool is_under_way(const Group& g, const cache_view& c, const file_handle& f, std::uint64_t page) {
+    bool there = false;
+    if (g.is_leader()) {
+        const std::uint64_t index = find_word(c, f, page);
+        there = index != no_word && !is_absent(glance(&c.words[index]));
+    }
+    return g.broadcast(there ? 1 : 0) != 0;
 }
 
 // Whole group. Loads the absent pages that the byte range [begin, end), not empty and within the file, touches. How many
@@ -161,7 +177,8 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t bring_in(const Group g, const cache_v
             const std::uint64_t reached = page << c.page_shift;
             return reached > begin ? static_cast<std::int64_t>(reached - begin) : loaded;
         }
-        page += loaded > 0 ? static_cast<std::uint64_t>(loaded) : 1;
+        if (loaded > 0) page += static_cast<std::uint64_t>(loaded);
+        else if (is_under_way(g, c, f, page)) ++page;
     }
     return static_cast<std::int64_t>(end - begin);
 }
@@ -200,6 +217,7 @@ PENSTOCK_HD PENSTOCK_INLINE std::int64_t map_page(const Group& g, const cache_vi
     }
     const std::int64_t frame = by_address(&pin_missing<Group>)(g, c, f.slot, page);
     if (frame < 0) return frame;
+    if (c.read_ahead_pages != 0) by_address(&read_ahead<Group>)(g, c, f.slot, page << c.page_shift, 1);
     if (f.two_level) word_index = g.broadcast(find_word(c, f, page));  // its leaf may be new
     out = {word_index, static_cast<std::uint32_t>(frame)};
     return 0;

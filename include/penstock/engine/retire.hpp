@@ -16,7 +16,8 @@
 namespace penstock::engine {
 
 // Leader only. Evicts the page if it is there; false if it is pinned or loading.
-PENSTOCK_HD inline bool sweep_word(const cache_view& c, page_word* word, page_word seen) {
+template <typename Pool>
+PENSTOCK_HD inline bool sweep_word(const Pool& c, page_word* word, page_word seen) {
     while (!is_absent(seen) || pins_of(seen) != 0) {
         if (!is_valid(seen) || pins_of(seen) != 0) return false;
         if (try_evict(word, seen)) {
@@ -24,6 +25,17 @@ PENSTOCK_HD inline bool sweep_word(const cache_view& c, page_word* word, page_wo
             return true;
         }
         seen = glance(word);
+    }
+    return true;
+}
+
+// Leader only. The same for the tier, after the cache: a page on its way from there is found here as loading. Fills that nobody
+// came for are settled first.
+PENSTOCK_HD PENSTOCK_NOINLINE inline bool sweep_tier(const cache_view& c, std::uint64_t first, std::uint64_t end) {
+    for (std::uint64_t i = first; i < end; ++i) {
+        if (glance(&c.tier.words[i]) == 0) continue;  // never used, most often
+        settle(c.tier, make_owned(0, i));
+        if (!sweep_word(c.tier, &c.tier.words[i], glance(&c.tier.words[i]))) return false;
     }
     return true;
 }
@@ -42,13 +54,17 @@ PENSTOCK_HD PENSTOCK_NOINLINE inline bool sweep_words(const cache_view& c, std::
     return true;
 }
 
+PENSTOCK_HD PENSTOCK_NOINLINE inline bool sweep_both(const cache_view& c, std::uint64_t first, std::uint64_t count_words) {
+    return sweep_words(c, first, count_words) && (c.tier.words == nullptr || sweep_tier(c, first, first + count_words));
+}
+
 PENSTOCK_HD inline bool sweep_table(const cache_view& c, const file_record& record) {
-    if (record.two_level == 0) return sweep_words(c, record.table, record.page_count);
+    if (record.two_level == 0) return sweep_both(c, record.table, record.page_count);
     const std::uint64_t leaf_words = std::uint64_t{1} << c.leaf_shift;
     bool clean = true;
     for (std::uint64_t i = 0; i < directory_entries(c, record.size_bytes); ++i) {
         const page_word entry = glance(&c.words[record.table + i]);
-        if (entry != 0) clean = sweep_words(c, entry - 1, leaf_words) && clean;
+        if (entry != 0) clean = sweep_both(c, entry - 1, leaf_words) && clean;
     }
     // The entries become page words of another file, whose state must be absent.
     for (std::uint64_t i = 0; clean && i < directory_entries(c, record.size_bytes); ++i)

@@ -184,4 +184,16 @@ PENSTOCK_HD inline void orphan_slot(const cache_view& c, const ring_ticket& at) 
     atomic_store<order::release>(&r.free_ticket[slot_of(r, at.ticket)], (at.ticket + r.slots) | orphan_bit);
 }
 
+// The words of a fill, which has no answer that anybody waits for (engine/fill.hpp has their protocol).
+//
+// begin_mark: before the page is published, which orders it. read_mark (acquire): pairs with settle_mark (release), so that who
+// finds a fill settled sees its bytes. read_done (acquire): pairs with the release of the service thread. settle_mark: true for
+// the one group that did it; acquire too, for it may go on to write the frame.
+PENSTOCK_HD PENSTOCK_INLINE void begin_mark(std::uint64_t* mark, std::uint64_t stamp) { atomic_store<order::relaxed>(mark, stamp); }
+PENSTOCK_HD PENSTOCK_INLINE std::uint64_t read_mark(const std::uint64_t* mark) { return atomic_load<order::acquire>(mark); }
+PENSTOCK_HD PENSTOCK_INLINE std::uint64_t read_done(const std::uint64_t* done) { return atomic_load<order::acquire, scope::system>(done); }
+PENSTOCK_HD PENSTOCK_INLINE bool settle_mark(std::uint64_t* mark, std::uint64_t stamp, std::uint64_t outcome) {
+    return atomic_compare_swap<order::acq_rel>(mark, stamp, outcome);
+}
+
 }  // namespace penstock::engine

@@ -11,7 +11,8 @@ namespace penstock::engine {
 // What the lane that runs has put off; only loaders name a page in a frame word, and they unpin right after.
 inline std::uint64_t put_off_frame[::explore::max_fibers], put_off_word[::explore::max_fibers];
 
-inline void name_later(const cache_view& c, std::uint32_t frame, frame_word value) {
+template <typename Pool>
+inline void name_later(const Pool& c, std::uint32_t frame, frame_word value) {
     if ((value & frame_state_mask) != frame_owned) return set_frame_word(c, frame, value);
     const auto id = ::explore::explorer::current()->running_fiber();
     put_off_frame[id] = reinterpret_cast<std::uint64_t>(&c.frame_words[frame]);

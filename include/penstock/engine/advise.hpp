@@ -1,0 +1,44 @@
+// What a program says about how it will read, carried out (penstock/advise.hpp).
+#pragma once
+
+#include <cstdint>
+
+#include "penstock/engine/load.hpp"
+#include "penstock/engine/read_ahead.hpp"
+
+namespace penstock::engine {
+
+// Leader only. Asks for the pages [first, end) into the tier, as far as there is room without waiting and without more than half
+// of the tier. How many of the range, from `first` on, are at hand or on their way.
+template <typename Group>
+PENSTOCK_HD PENSTOCK_NOINLINE std::uint64_t want_pages(const Group& g, const cache_view& c, const file_handle& f, std::uint64_t first, std::uint64_t end) {
+    if (c.tier.words == nullptr) return 0;
+    std::uint64_t room = (std::uint64_t{c.tier.frame_count} + 1) / 2, page = first;
+    while (page < end && room > 0) {
+        if (find_word(c, f, page) == no_word && ask_for_leaf(g, c, f, page) != 0) break;
+        if (is_at_hand(c, f, page)) {
+            ++page;
+            continue;
+        }
+        const std::uint64_t most = end - page < room ? end - page : room, asked = ask_for_fill(g, c, f.slot, page, most);
+        // None: somebody was faster with this page, or there is no room just now in tier or ring.
+        if (asked == 0 && !is_at_hand(c, f, page)) break;
+        page += asked;
+        room -= asked;
+    }
+    return page - first;
+}
+
+// Leader only. Drops the pages [first, end) from cache and tier, where nobody holds them.
+PENSTOCK_HD PENSTOCK_NOINLINE inline void drop_pages(const cache_view& c, const file_handle& f, std::uint64_t first, std::uint64_t end) {
+    for (std::uint64_t page = first; page < end; ++page) {
+        const std::uint64_t index = find_word(c, f, page);
+        if (index == no_word) continue;
+        sweep_word(c, &c.words[index], glance(&c.words[index]));
+        if (c.tier.words == nullptr || glance(&c.tier.words[index]) == 0) continue;
+        settle(c.tier, make_owned(0, index));
+        sweep_word(c.tier, &c.tier.words[index], glance(&c.tier.words[index]));
+    }
+}
+
+}  // namespace penstock::engine

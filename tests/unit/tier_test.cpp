@@ -1,0 +1,226 @@
+// The host tier from host threads: victims, reading ahead, advice, files that come and go.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <thread>
+
+#include "penstock/engine/invariants.hpp"
+#include "penstock/penstock.hpp"
+#include "unit/support.hpp"
+
+namespace penstock::test {
+
+namespace {
+
+constexpr std::uint64_t page = 4096;
+
+class tier : public testing::Test {
+protected:
+    static constexpr std::uint64_t pages = 200, size = pages * page - 1000;
+
+    tier() : bytes(pattern(11, size)) {
+        write_file(folder / "data", bytes);
+        o = small_options(folder);
+        o.page_bytes = page;
+        o.cache_bytes = 16 * page;
+        o.tier_bytes = 256 * page;
+        o.window_bytes = 2u << 20;
+    }
+    void create() { rt = make_runtime(o); }
+
+    // True if page number `p` reads as it should.
+    [[nodiscard]] bool page_is_right(int fd, std::uint64_t p) const {
+        std::vector<std::uint8_t> got(page);
+        const std::uint64_t wanted = std::min(page, size - p * page);
+        if (rt->read(fd, got.data(), page, static_cast<std::int64_t>(p * page)) != static_cast<std::int64_t>(wanted)) return false;
+        return std::equal(got.begin(), got.begin() + static_cast<std::ptrdiff_t>(wanted), bytes.begin() + static_cast<std::ptrdiff_t>(p * page));
+    }
+    // Waits until the service threads have nothing to do, and checks every rule.
+    void expect_rules(std::uint64_t references) const {
+        std::this_thread::sleep_for(std::chrono::milliseconds(50));
+        const engine::invariant_report found = engine::check_invariants(rt->ref().view, {0, references});
+        EXPECT_EQ(found.rule, nullptr) << found.rule << " at " << found.where;
+    }
+
+    const temporary_folder folder;
+    std::vector<std::uint8_t> bytes;
+    options o;
+    std::unique_ptr<runtime> rt;
+};
+
+}  // namespace
+
+TEST_F(tier, what_the_cache_drops_comes_back_without_a_request) {
+    create();
+    const int fd = rt->open("data");
+    ASSERT_EQ(rt->advise(fd, advice::random), 0);
+    for (std::uint64_t i = 0; i < pages; ++i) ASSERT_TRUE(page_is_right(fd, i * 37 % pages));
+    const statistics first = rt->stats();
+    EXPECT_EQ(first.tier_loads, 0u);
+    EXPECT_EQ(first.read_ahead_pages, 0u) << "random advice";
+    EXPECT_EQ(first.tier_saves, pages - 16);
+    for (std::uint64_t i = 0; i < pages; ++i) ASSERT_TRUE(page_is_right(fd, i * 37 % pages));
+    const statistics second = rt->stats();
+    EXPECT_EQ(second.requests, first.requests);
+    EXPECT_EQ(second.file_reads, first.file_reads);
+    EXPECT_GE(second.tier_loads, pages - 16);
+    expect_rules(1);
+}
+
+TEST_F(tier, none_where_none_is_wanted) {
+    o.tier_bytes = 0;
+    create();
+    const int fd = rt->open("data");
+    for (int round = 0; round < 2; ++round)
+        for (std::uint64_t i = 0; i < pages; ++i) ASSERT_TRUE(page_is_right(fd, i));
+    const statistics s = rt->stats();
+    EXPECT_EQ(s.tier_loads + s.tier_saves + s.read_ahead_pages, 0u);
+    EXPECT_EQ(s.file_reads, 2 * pages);
+    EXPECT_EQ(rt->advise(fd, advice::will_need), 0);
+    EXPECT_EQ(rt->advise(fd, advice::sequential), 0);
+}
+
+TEST_F(tier, a_reader_in_order_is_read_ahead_of) {
+    o.cache_bytes = 64 * page;
+    create();
+    const int fd = rt->open("data");
+    for (std::uint64_t i = 0; i < pages; ++i) ASSERT_TRUE(page_is_right(fd, i)) << i;
+    const statistics s = rt->stats();
+    EXPECT_GT(s.read_ahead_pages, pages / 2);
+    EXPECT_GT(s.tier_loads, pages / 2);
+    EXPECT_LT(s.requests, pages / 2);
+    EXPECT_EQ(s.read_ahead_failures, 0u);
+    expect_rules(1);
+}
+
+// Eight readers take turns, each in order through its own part: each is seen for what it is.
+TEST_F(tier, readers_in_turn_do_not_confuse_each_other) {
+    o.cache_bytes = 128 * page;
+    create();
+    const int fd = rt->open("data");
+    constexpr std::uint64_t readers = 4, part = pages / readers;
+    for (std::uint64_t i = 0; i < part; ++i)
+        for (std::uint64_t r = 0; r < readers; ++r) ASSERT_TRUE(page_is_right(fd, r * part + i));
+    const statistics s = rt->stats();
+    EXPECT_GT(s.read_ahead_pages, pages / 3);
+    EXPECT_GT(s.tier_loads, pages / 3);
+    expect_rules(1);
+}
+
+TEST_F(tier, a_reader_at_random_is_not) {
+    create();
+    const int fd = rt->open("data");
+    for (std::uint64_t i = 0; i < 3 * pages; ++i) ASSERT_TRUE(page_is_right(fd, mix64(i) % pages));
+    EXPECT_LT(rt->stats().read_ahead_pages, pages / 10);
+}
+
+TEST_F(tier, sequential_advice_reads_ahead_at_once) {
+    create();
+    const int fd = rt->open("data");
+    ASSERT_EQ(rt->advise(fd, advice::sequential), 0);
+    ASSERT_TRUE(page_is_right(fd, 100));
+    EXPECT_GE(rt->stats().read_ahead_pages, 8u);
+    ASSERT_TRUE(page_is_right(fd, 101));
+    EXPECT_EQ(rt->stats().tier_loads, 1u);
+}
+
+TEST_F(tier, advice_brings_a_range_and_drops_it) {
+    create();
+    const int fd = rt->open("data");
+    ASSERT_EQ(rt->advise(fd, advice::random), 0);  // will_need does as it is told all the same
+    EXPECT_EQ(rt->advise(fd, advice::will_need, 10 * page + 5, 20 * page), static_cast<std::int64_t>(20 * page));
+    for (std::uint64_t i = 10; i < 31; ++i) ASSERT_TRUE(page_is_right(fd, i));
+    statistics s = rt->stats();
+    EXPECT_EQ(s.tier_loads, 21u);
+    EXPECT_EQ(s.requests - s.open_requests, 1u) << "all pages with one request";
+    const std::uint64_t reads = s.file_reads;
+    // Pages 11 to 29 lie whole in the range; 10 and 30 do not.
+    EXPECT_EQ(rt->advise(fd, advice::done_with, 10 * page + 5, 20 * page), 0);
+    for (std::uint64_t i = 10; i < 31; ++i) ASSERT_TRUE(page_is_right(fd, i));
+    EXPECT_EQ(rt->stats().file_reads - reads, 19u);
+    EXPECT_EQ(rt->advise(fd, advice::will_need, static_cast<std::int64_t>(size) - 10, 100), 10) << "the last page";
+    EXPECT_EQ(rt->advise(fd, advice::will_need, static_cast<std::int64_t>(size), 100), 0);
+    EXPECT_EQ(rt->advise(fd, advice::will_need, -1, 100), -EINVAL);
+    EXPECT_EQ(rt->advise(fd, static_cast<advice>(9)), -EINVAL);
+    EXPECT_EQ(rt->advise(fd + 1, advice::random), -EBADF);
+    expect_rules(1);
+}
+
+TEST_F(tier, a_file_that_changed_is_read_anew) {
+    create();
+    int fd = rt->open("data");
+    for (std::uint64_t i = 0; i < pages; ++i) ASSERT_TRUE(page_is_right(fd, i));
+    rt->close(fd);
+    bytes = pattern(12, size);
+    write_file(folder / "data", bytes);
+    fd = rt->open("data");
+    for (int round = 0; round < 2; ++round)
+        for (std::uint64_t i = 0; i < pages; ++i) ASSERT_TRUE(page_is_right(fd, i));
+    expect_rules(1);
+}
+
+TEST_F(tier, a_file_that_shrank_says_so) {
+    create();
+    const int fd = rt->open("data");
+    for (std::uint64_t i = 0; i < 20; ++i) ASSERT_TRUE(page_is_right(fd, i));
+    std::filesystem::resize_file(folder / "data", 25 * page);
+    std::vector<std::uint8_t> got(page);
+    for (std::uint64_t i = 160; i < 180; ++i) EXPECT_EQ(rt->read(fd, got.data(), page, static_cast<std::int64_t>(i * page)), -ESTALE);
+    rt->advise(fd, advice::will_need, 150 * page, 40 * page);
+    for (std::uint64_t i = 160; i < 180; ++i) EXPECT_EQ(rt->read(fd, got.data(), page, static_cast<std::int64_t>(i * page)), -ESTALE);
+    EXPECT_GT(rt->stats().read_ahead_failures, 0u);
+    expect_rules(1);
+}
+
+// More files than slots: each is taken down with its pages in the tier, and its table serves another.
+TEST_F(tier, tables_of_files_that_are_taken_down_come_back_clean) {
+    o.max_files = 16;
+    o.table_bytes = 64 << 10;
+    create();
+    for (int i = 0; i < 40; ++i) write_file(folder / ("file" + std::to_string(i)), pattern(static_cast<std::uint64_t>(100 + i), 30 * page));
+    for (int round = 0; round < 3; ++round)
+        for (int i = 0; i < 40; ++i) {
+            const int fd = rt->open("file" + std::to_string(i));
+            ASSERT_GE(fd, 0);
+            if (i % 3 == 0) rt->advise(fd, advice::will_need);
+            std::vector<std::uint8_t> got(30 * page);
+            ASSERT_EQ(rt->read(fd, got.data(), static_cast<std::int64_t>(got.size()), 0), static_cast<std::int64_t>(got.size()));
+            ASSERT_TRUE(got == pattern(static_cast<std::uint64_t>(100 + i), 30 * page)) << i;
+            rt->close(fd);
+        }
+    expect_rules(0);
+}
+
+TEST_F(tier, threads_at_once) {
+    o.tier_bytes = 64 * page;
+    create();
+    const int fd = rt->open("data");
+    std::vector<std::thread> all;
+    std::atomic<int> wrong{0};
+    for (unsigned t = 0; t < 4; ++t)
+        all.emplace_back([&, t] {
+            for (std::uint64_t i = 0; i < 4000; ++i) {
+                const std::uint64_t p = t % 2 == 0 ? i % pages : mix64(t * 10000 + i) % pages;
+                if (!page_is_right(fd, p)) ++wrong;
+                if (i % 997 == 0) rt->advise(fd, i % 2 == 0 ? advice::done_with : advice::will_need, static_cast<std::int64_t>(p * page), 30 * page);
+            }
+        });
+    for (std::thread& one : all) one.join();
+    EXPECT_EQ(wrong, 0);
+    EXPECT_GT(rt->stats().tier_loads, 0u);
+    expect_rules(1);
+}
+
+TEST_F(tier, sizes_that_do_not_fit_are_refused) {
+    o.tier_bytes = 4u << 20;
+    std::unique_ptr<runtime> none;
+    const status s = runtime::create(o, none);
+    EXPECT_EQ(s.code, -EINVAL);
+    EXPECT_NE(s.message.find("tier_bytes"), std::string::npos);
+    EXPECT_NE(s.message.find("window_bytes"), std::string::npos);
+    o.tier_bytes = 2 * page;
+    create();
+    EXPECT_EQ(rt->settings().tier_bytes, 0u) << "fewer than eight pages are no tier";
+}
+
+}  // namespace penstock::test
