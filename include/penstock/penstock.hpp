@@ -3,6 +3,7 @@
 
 #include "penstock/error.hpp"
 #include "penstock/file.hpp"
+#include "penstock/gather.hpp"
 #include "penstock/launch.hpp"
 #include "penstock/options.hpp"
 #include "penstock/runtime.hpp"
