@@ -35,6 +35,20 @@ struct row_shape {
     std::uint64_t first_byte = 0;    // of row 0
 };
 
+// In which order runtime::gather fetches the rows; where they go is the same for all. Random rows of host memory that spread over
+// more than 1 to 2 GiB are bound by the GPU's address translation, so they come faster span by span.
+enum class gather_order {
+    automatic,  // by_span for 65536 rows and more of a file that is larger than 2 GiB and than the cache, if memory can be had
+    as_given,
+    by_span  // costs two passes over the indices and 4 bytes of device memory a row, 256 MiB at most (-ENOMEM); not stable on gpu
+};
+
+struct gather_options {
+    gather_order order = gather_order::automatic;
+    // Bytes of a span, a power of two from 2 MiB. A file is divided into 1024 spans at most; those of a larger one are larger.
+    std::uint64_t span_bytes = std::uint64_t{1} << 30;
+};
+
 // A file as rows of bytes. As a view, it holds the address of the runtime_ref it was made from.
 class row_view {
 public:

@@ -66,6 +66,7 @@ public:
     std::int64_t prefetch(const runtime_ref& fs, int fd, std::int64_t offset, std::int64_t bytes) override {
         return penstock::prefetch(lane{}, fs, fd, offset, bytes);
     }
+    std::int64_t gather(const runtime_ref&, const gather_job&) override { return -EOPNOTSUPP; }
     status health() override { return {}; }
 
 private:

@@ -181,6 +181,61 @@ TEST_F(gathers, many_threads_that_evict_each_other) {
     EXPECT_EQ(engine::check_invariants(ref.view, {.references = 1}).rule, nullptr) << "a pin or a frame was left";
 }
 
+// The whole device: as given and by spans, alone and on the workers, with chunks of pages that come and go.
+TEST_F(gathers, from_the_host_in_every_order) {
+    std::filesystem::resize_file(folder / "data", 9 << 20);  // five spans of 2 MiB, the last one short
+    bytes.resize(9 << 20);
+    options o = small_options(folder);
+    o.worker_threads = 3;
+    o.frame_wait_ms = 5000;
+    start(o);
+    const row_shape shape{.row_bytes = 700, .stride_bytes = 705, .first_byte = 3};
+    const std::uint64_t rows = row_view(ref, fd, shape).size();
+    for (const std::uint64_t count : {1, 50, 5000}) {
+        const std::vector<std::uint64_t> indices = random_indices(count, rows, count);
+        for (const gather_order order : {gather_order::automatic, gather_order::as_given, gather_order::by_span}) {
+            std::vector<std::uint8_t> out(count * 700 + 64, 0xa5);
+            ASSERT_EQ(rt->gather(fd, shape, indices.data(), count, out.data(), {order, 2 << 20}), static_cast<std::int64_t>(count));
+            expect_bytes(shape, indices, out.data());
+            for (std::uint64_t i = 0; i < 64; ++i) ASSERT_EQ(out[count * 700 + i], 0xa5);
+        }
+    }
+    // In order by span the small cache serves neighbours that lie far apart in the list.
+    const std::vector<std::uint64_t> indices = random_indices(5000, rows, 1);
+    std::vector<std::uint8_t> out(5000 * 700);
+    const auto misses_of = [&](gather_order order) {
+        const std::uint64_t before = rt->stats().misses;
+        EXPECT_EQ(rt->gather(fd, shape, indices.data(), 5000, out.data(), {order, 2 << 20}), 5000);
+        return rt->stats().misses - before;
+    };
+    const std::uint64_t as_given = misses_of(gather_order::as_given), by_span = misses_of(gather_order::by_span);
+    EXPECT_LT(by_span, as_given * 19 / 20) << "a span has 512 pages and the cache 64; the file has 2304";
+    EXPECT_EQ(engine::check_invariants(ref.view, {.references = 1}).rule, nullptr) << "a pin or a frame was left";
+}
+
+TEST_F(gathers, from_the_host_with_wrong_arguments) {
+    const row_shape shape{.row_bytes = 16};
+    const std::uint64_t index = 0;
+    std::uint8_t out[16] = {};
+    EXPECT_EQ(rt->gather(fd, shape, &index, 1, out), 1);
+    EXPECT_EQ(rt->gather(fd, shape, nullptr, 0, nullptr), 0);
+    EXPECT_EQ(rt->gather(fd + 1, shape, nullptr, 0, nullptr), -EBADF);
+    EXPECT_EQ(rt->gather(fd + 1, shape, &index, 1, out), -EBADF);
+    EXPECT_EQ(rt->gather(fd + 1, shape, &index, 1, out, {gather_order::by_span}), -EBADF);
+    EXPECT_EQ(rt->gather(fd, shape, nullptr, 1, out), -EINVAL);
+    EXPECT_EQ(rt->gather(fd, {.row_bytes = 0}, &index, 1, out), -EINVAL);
+    EXPECT_EQ(rt->gather(fd, shape, &index, 1, out, {gather_order::by_span, 3 << 20}), -EINVAL) << "no power of two";
+    EXPECT_EQ(rt->gather(fd, shape, &index, 1, out, {gather_order::by_span, 4096}), -EINVAL) << "less than 2 MiB";
+    std::vector<std::uint64_t> indices = random_indices(9000, size / 16, 1);
+    indices[8000] = size;
+    std::vector<std::uint8_t> many(9000 * 16);
+    for (const gather_order order : {gather_order::as_given, gather_order::by_span}) {
+        rt->clear_view_status();
+        EXPECT_EQ(rt->gather(fd, shape, indices.data(), 9000, many.data(), {order}), -ERANGE);
+        EXPECT_NE(rt->view_status().message.find("row " + std::to_string(size) + ":"), std::string::npos) << rt->view_status().message;
+    }
+}
+
 TEST_F(gathers, a_table_of_two_levels) {
     options o = small_options(folder);
     o.page_bytes = 512;
