@@ -14,6 +14,8 @@ MAX_SPILLED_BYTES = dict.fromkeys(MAX_REGISTERS, 0)
 # The loads of a row's units that a gather keeps in flight, with no look at a page word between them.
 GATHERED = {"gather_by_warp": "ld.relaxed.gpu.global.v4", "gather_elements": "ld.relaxed.gpu.global.u64"}
 UNITS_IN_FLIGHT = 4
+# Below the stack of a miss the compiler has not followed the calls by address, and a kernel would be given too little.
+MIN_STACK_BYTES = 700
 
 
 def compile_source(nvcc, source, include, output, kind):
@@ -25,7 +27,7 @@ def compile_source(nvcc, source, include, output, kind):
 
 
 def resources(report):
-    """Kernel name -> (registers, spill stores, spill loads), from the lines of ptxas -v."""
+    """Kernel name -> (registers, spill stores, spill loads, stack with all calls), from the lines of ptxas -v."""
     found, name, spills = {}, None, (0, 0)
     for line in report.splitlines():
         entry = re.search(r"Compiling entry function '\w*?\d+(" + "|".join(MAX_REGISTERS) + ")", line)
@@ -34,9 +36,9 @@ def resources(report):
         spill = re.search(r"(\d+) bytes spill stores, (\d+) bytes spill loads", line)
         if spill and name and name not in found:
             spills = (int(spill.group(1)), int(spill.group(2)))
-        used = re.search(r"Used (\d+) registers", line)
+        used = re.search(r"Used (\d+) registers(?:.* (\d+) bytes cumulative stack)?", line)
         if used and name:
-            found[name] = (int(used.group(1)), *spills)
+            found[name] = (int(used.group(1)), *spills, int(used.group(2) or 0))
             name = None
     return found
 
@@ -89,8 +91,10 @@ def main():
         if name not in found:
             errors.append(f"{name}: not in the compiler's report")
             continue
-        registers, stores, loads = found[name]
-        print(f"{name}: {registers} registers, {stores} bytes spilled, {loads} bytes reloaded")
+        registers, stores, loads, stack = found[name]
+        print(f"{name}: {registers} registers, {stores} bytes spilled, {loads} bytes reloaded, {stack} bytes of stack")
+        if stack < MIN_STACK_BYTES:
+            errors.append(f"{name}: {stack} bytes of stack, so some calls by address are not counted")
         if registers > limit:
             errors.append(f"{name}: {registers} registers, more than {limit}")
         if max(stores, loads) > MAX_SPILLED_BYTES[name]:

@@ -250,19 +250,29 @@ PENSTOCK_D PENSTOCK_INLINE std::uint64_t hits_by_unit(const Group& g, const cach
 
 #endif
 
+// How a function calls the next one: by address from what is in line in the user's kernel (base/by_address.hpp), else directly.
+// A function that is called by address may not call another one so: the compiler would take that for a circle, and not know how
+// much stack the kernel needs.
+enum class call_kind { direct, by_address };
+
+template <call_kind Call, typename Function>
+PENSTOCK_HD PENSTOCK_INLINE Function* door(Function* function) {
+    if constexpr (Call == call_kind::by_address) return by_address(function);
+    else return function;
+}
+
 // Whole group. Delivers what is in the cache from row `begin` of the list on; the first row that it did not deliver, or one
 // before it.
-template <typename Unit, typename Group, typename List>
+template <typename Unit, call_kind Call, typename Group, typename List>
 PENSTOCK_HD PENSTOCK_INLINE std::uint64_t gather_hits(const Group& g, const cache_view& c, const file_handle& f,
                                                       const row_geometry& rows, const List& list, std::uint64_t begin,
                                                       std::uint64_t count, std::byte* out) {
 #if PENSTOCK_ON_DEVICE
     const std::uint64_t units = c.word_count >> 32 == 0 ? rows.row_bytes / sizeof(Unit) : ~std::uint64_t{0};
     if (units <= g.size()) return hits_by_unit<Unit, 1>(g, c, f, rows, list, begin, count, out);
-
     if (units <= 4 * g.size()) return hits_by_unit<Unit, 4>(g, c, f, rows, list, begin, count, out);
 #endif
-    return by_address(&hits_by_row<Group, List>)(g, c, f.slot, rows, list, begin, count, out);
+    return door<Call>(&hits_by_row<Group, List>)(g, c, f.slot, rows, list, begin, count, out);
 }
 
 // Whole group. Finishes a gather whose rows before `begin` are delivered. Being the last thing that one does, it leaves the hit
@@ -276,20 +286,20 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t gather_rest(const Group g, const cach
         const std::int64_t delivered = gather_missing(g, c, f, rows, list, begin, count, out);
         if (delivered < 0) return delivered;
         begin += static_cast<std::uint64_t>(delivered);
-        if (begin < count) begin = gather_hits<Unit>(g, c, f, rows, list, begin, count, out);
+        if (begin < count) begin = gather_hits<Unit, call_kind::direct>(g, c, f, rows, list, begin, count, out);
     }
     return static_cast<std::int64_t>(count);
 }
 
 // Whole group. The rows of the list, in units that divide `out` and all of the geometry. `count`, or a negative errno that the
 // fault record has too; then any of the rows may be delivered. Nothing is written but their places in `out`.
-template <typename Unit, typename Group, typename List>
+template <typename Unit, call_kind Call, typename Group, typename List>
 PENSTOCK_HD PENSTOCK_INLINE std::int64_t gather_in_units(const Group& g, const cache_view& c, const file_handle& f,
                                                          const row_geometry& rows, const List& list, std::uint64_t count,
                                                          std::byte* out) {
-    const std::uint64_t done = gather_hits<Unit>(g, c, f, rows, list, 0, count, out);
+    const std::uint64_t done = gather_hits<Unit, Call>(g, c, f, rows, list, 0, count, out);
     if (done == count) return static_cast<std::int64_t>(count);
-    return by_address(&gather_rest<Unit, Group, List>)(g, c, f.slot, rows, list, done, count, out);
+    return door<Call>(&gather_rest<Unit, Group, List>)(g, c, f.slot, rows, list, done, count, out);
 }
 
 // Whole group. The same, for rows whose places are not all multiples of 16 bytes.
@@ -299,9 +309,9 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t gather_unaligned(const Group g, const
                                                             std::byte* out) {
     const file_handle f = handle_of(c, slot);
     const std::uint64_t low = reinterpret_cast<std::uintptr_t>(out) | rows.first_byte | rows.stride_bytes | rows.row_bytes;
-    if ((low & 7) == 0) return gather_in_units<std::uint64_t>(g, c, f, rows, list, count, out);
-    if ((low & 3) == 0) return gather_in_units<std::uint32_t>(g, c, f, rows, list, count, out);
-    return gather_in_units<std::uint8_t>(g, c, f, rows, list, count, out);
+    if ((low & 7) == 0) return gather_in_units<unit_for<8>, call_kind::direct>(g, c, f, rows, list, count, out);
+    if ((low & 3) == 0) return gather_in_units<unit_for<4>, call_kind::direct>(g, c, f, rows, list, count, out);
+    return gather_in_units<unit_for<1>, call_kind::direct>(g, c, f, rows, list, count, out);
 }
 
 // Whole group. The same, for rows anywhere.
@@ -313,7 +323,7 @@ PENSTOCK_HD PENSTOCK_INLINE std::int64_t gather_rows(const Group& g, const cache
     const std::uint64_t low = reinterpret_cast<std::uintptr_t>(out) | rows.first_byte | rows.stride_bytes | rows.row_bytes;
     if ((low & 15) != 0) return by_address(&gather_unaligned<Group, List>)(g, c, f.slot, rows, list, count, out);
 #endif
-    return gather_in_units<unit_for<16>>(g, c, f, rows, list, count, out);
+    return gather_in_units<unit_for<16>, call_kind::by_address>(g, c, f, rows, list, count, out);
 }
 
 }  // namespace penstock::engine
