@@ -4,6 +4,7 @@
 #include "penstock/advise.hpp"
 #include "penstock/error.hpp"
 #include "penstock/file.hpp"
+#include "penstock/gather.hpp"
 #include "penstock/launch.hpp"
 #include "penstock/options.hpp"
 #include "penstock/runtime.hpp"

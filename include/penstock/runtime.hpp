@@ -12,6 +12,7 @@
 #include "penstock/advise.hpp"
 #include "penstock/error.hpp"
 #include "penstock/file.hpp"
+#include "penstock/gather.hpp"
 #include "penstock/options.hpp"
 #include "penstock/statistics.hpp"
 
@@ -52,6 +53,13 @@ public:
     int stat(int fd, file_stat* out);
     std::int64_t prefetch(int fd, std::int64_t offset, std::int64_t bytes);
     std::int64_t advise(int fd, advice what, std::int64_t offset = 0, std::int64_t bytes = INT64_MAX);  // penstock/advise.hpp
+    // Gather (penstock/gather.hpp) by the whole device: row indices[i] of an open file to out + i * row_bytes. On gpu `indices` and
+    // `out` are memory that the device reaches (-EFAULT: it does not) and their writers are done; it costs some tens of
+    // microseconds besides the rows. On cpu the worker threads share the rows. `how` says in which order they are fetched.
+    // Returns `count`, or a negative errno, and view_status() then says which row. Rows in an order by span need device memory, so
+    // on gpu call it between kernels: beside one that waits for the host it might wait for that kernel's end.
+    std::int64_t gather(int fd, const row_shape& shape, const std::uint64_t* indices, std::uint64_t count, void* out,
+                        const gather_options& how = {});
     // cpu only; on gpu `data` would be device memory and `bytes` is -EOPNOTSUPP.
     mapping map(int fd, std::int64_t offset, std::int64_t bytes);
     int unmap(const mapping& what);
@@ -82,8 +90,8 @@ public:
     // 0, or why the runtime no longer works: a kernel fault on the device, or a dead service thread. Sticky.
     [[nodiscard]] status health() const;
 
-    // 0, or the first error of an element view since the last clear_view_status, with file, offset and cause (penstock/view.hpp).
-    // Between kernels.
+    // 0, or the first error of an element view or a gather since the last clear_view_status, with file, offset or row, and cause
+    // (penstock/view.hpp, penstock/gather.hpp). Between kernels.
     [[nodiscard]] status view_status() const;
     void clear_view_status();
 

@@ -69,6 +69,7 @@ public:
     std::int64_t advise(const runtime_ref& fs, int fd, advice what, std::int64_t offset, std::int64_t bytes) override {
         return penstock::advise(lane{}, fs, fd, what, offset, bytes);
     }
+    std::int64_t gather(const runtime_ref&, const gather_job&) override { return -EOPNOTSUPP; }
     status health() override { return {}; }
 
 private:

@@ -12,6 +12,8 @@
 
 namespace penstock::host {
 
+struct gather_job;
+
 class cache_device {
 public:
     virtual ~cache_device() = default;
@@ -41,6 +43,9 @@ public:
     virtual int stat(const runtime_ref& fs, int fd, file_stat* out) = 0;
     virtual std::int64_t advise(const runtime_ref& fs, int fd, advice what, std::int64_t offset, std::int64_t bytes) = 0;
     virtual std::int64_t prefetch(const runtime_ref& fs, int fd, std::int64_t offset, std::int64_t bytes) = 0;
+
+    // gpu only: runtime::gather runs the cpu back end's on the worker threads (gather.hpp).
+    virtual std::int64_t gather(const runtime_ref& fs, const gather_job& job) = 0;
 
     // Ok, or what broke the device for good.
     virtual status health() = 0;

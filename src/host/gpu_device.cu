@@ -10,6 +10,7 @@
 #include <mutex>
 
 #include "host/device.hpp"
+#include "host/gpu_gather.cuh"
 #include "host/gpu_memory.cuh"
 #include "penstock/group/warp.cuh"
 
@@ -72,6 +73,7 @@ struct desk {
     cudaStream_t stream = nullptr;
     call_sheet* sheet = nullptr;
     std::byte* bounce = nullptr;
+    gather_control* gather = nullptr;
     bool taken = false;
 };
 
@@ -93,7 +95,8 @@ public:
             if (cudaStreamCreateWithFlags(&d.stream, cudaStreamNonBlocking) != cudaSuccess) return false;
             d.sheet = static_cast<call_sheet*>(memory_.shared_bytes(sizeof(call_sheet)));
             d.bounce = static_cast<std::byte*>(memory_.shared_bytes(bounce_bytes));
-            if (d.sheet == nullptr || d.bounce == nullptr) return false;
+            d.gather = static_cast<gather_control*>(memory_.device_bytes(sizeof(gather_control)));
+            if (d.sheet == nullptr || d.bounce == nullptr || d.gather == nullptr) return false;
         }
         return true;
     }
@@ -132,6 +135,7 @@ public:
             d.sheet->what = call::nothing;
             serve_call<<<1, 32, 0, d.stream>>>(fs, d.sheet, d.bounce, 1);
             if (cudaGetLastError() != cudaSuccess || cudaStreamSynchronize(d.stream) != cudaSuccess) return -EIO;
+            if (!load_gather_kernels(fs, d.gather, d.stream)) return -EIO;
         }
         return 0;
     }
@@ -199,6 +203,12 @@ public:
         d->sheet->offset = static_cast<std::uint64_t>(offset);
         d->sheet->range_bytes = static_cast<std::uint64_t>(bytes);
         return run(fs, *d, call::advise, 1);
+    }
+
+    std::int64_t gather(const runtime_ref& fs, const gather_job& job) override {
+        const device_guard guard(device_);
+        const borrowed d(*this);
+        return gather_on_gpu(fs, job, d->gather, &d->sheet->results[0], d->stream);
     }
 
     status health() override {

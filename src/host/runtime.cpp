@@ -134,8 +134,8 @@ status runtime::view_status() const {
     if (state_->device->download(&fault, state_->ref.view.fault, sizeof fault) != 0) return health();
     if (fault.claimed == 0) return {};
     const std::string path = state_->files->path_of(fault.slot, static_cast<std::uint32_t>(fault.generation));
-    return {static_cast<int>(fault.code), (path.empty() ? "a file that is not open" : path) + ": element at byte " +
-                                              std::to_string(fault.offset) + ": " + error_text(fault.code)};
+    const std::string what = fault.is_row != 0 ? "row " + std::to_string(fault.row) : "element at byte " + std::to_string(fault.offset);
+    return {static_cast<int>(fault.code), (path.empty() ? "a file that is not open" : path) + ": " + what + ": " + error_text(fault.code)};
 }
 
 void runtime::clear_view_status() {

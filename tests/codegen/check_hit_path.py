@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Compiles hit_path.cu and judges what came out: registers and spills from the compiler's report, and the loads, fences
+"""Compiles hit_path.cu and gather_path.cu beside it and judges what came out: registers and spills from the compiler's report, and the loads, fences
 and atomics of the read kernels from their PTX. Needs nvcc, no GPU.
 
 usage: check_hit_path.py NVCC SOURCE INCLUDE_DIRECTORY WORK_DIRECTORY
@@ -9,8 +9,13 @@ import subprocess
 import sys
 
 # A kernel's register count covers the miss path it calls. 64 lets four blocks of 256 threads share a multiprocessor, 80 three.
-MAX_REGISTERS = {"read_by_warp": 64, "read_by_block": 80, "map_by_warp": 64}
-MAX_SPILLED_BYTES = {"read_by_warp": 0, "read_by_block": 0, "map_by_warp": 0}
+MAX_REGISTERS = {"read_by_warp": 64, "read_by_block": 80, "map_by_warp": 64, "gather_by_warp": 64, "gather_elements": 64}
+MAX_SPILLED_BYTES = dict.fromkeys(MAX_REGISTERS, 0)
+# The loads of a row's units that a gather keeps in flight, with no look at a page word between them.
+GATHERED = {"gather_by_warp": "ld.relaxed.gpu.global.v4", "gather_elements": "ld.relaxed.gpu.global.u64"}
+UNITS_IN_FLIGHT = 4
+# Below the stack of a miss the compiler has not followed the calls by address, and a kernel would be given too little.
+MIN_STACK_BYTES = 700
 
 
 def compile_source(nvcc, source, include, output, kind):
@@ -22,18 +27,18 @@ def compile_source(nvcc, source, include, output, kind):
 
 
 def resources(report):
-    """Kernel name -> (registers, spill stores, spill loads), from the lines of ptxas -v."""
+    """Kernel name -> (registers, spill stores, spill loads, stack with all calls), from the lines of ptxas -v."""
     found, name, spills = {}, None, (0, 0)
     for line in report.splitlines():
-        entry = re.search(r"Compiling entry function '\w*?\d+(read_by_warp|read_by_block|map_by_warp)", line)
+        entry = re.search(r"Compiling entry function '\w*?\d+(" + "|".join(MAX_REGISTERS) + ")", line)
         if entry:
             name = entry.group(1)
         spill = re.search(r"(\d+) bytes spill stores, (\d+) bytes spill loads", line)
         if spill and name and name not in found:
             spills = (int(spill.group(1)), int(spill.group(2)))
-        used = re.search(r"Used (\d+) registers", line)
+        used = re.search(r"Used (\d+) registers(?:.* (\d+) bytes cumulative stack)?", line)
         if used and name:
-            found[name] = (int(used.group(1)), *spills)
+            found[name] = (int(used.group(1)), *spills, int(used.group(2) or 0))
             name = None
     return found
 
@@ -64,27 +69,37 @@ def check_ptx(ptx):
         # path's own state.
         if "ld.local" in body:
             errors.append(f"{name}: keeps state in local memory on the hit path")
+    for name, load in GATHERED.items():
+        kinds = "".join("f" if "cta" in one else "c" if load in one else "w"
+                        for one in re.findall(r"ld\.relaxed\.gpu\.[\w.]+|membar\.cta|fence\.(?:sc|acq_rel)\.cta", entry_text(ptx, name)))
+        if not re.search("w{%d}f+c{%d}f+w{%d}" % ((UNITS_IN_FLIGHT,) * 3), kinds):
+            errors.append(f"{name}: page words, units and second looks are not {UNITS_IN_FLIGHT} at a time ({kinds})")
     return errors
 
 
 def main():
     nvcc, source, include, work = sys.argv[1:]
-    report = compile_source(nvcc, source, include, work + "/hit_path.cubin", "-cubin")
+    report, ptx = "", ""
+    for one in (source, source.replace("hit_path.cu", "gather_path.cu")):
+        report += compile_source(nvcc, one, include, work + "/path.cubin", "-cubin")
+        compile_source(nvcc, one, include, work + "/path.ptx", "-ptx")
+        with open(work + "/path.ptx", encoding="utf-8") as file:
+            ptx += file.read()
     found = resources(report)
     errors = []
     for name, limit in MAX_REGISTERS.items():
         if name not in found:
             errors.append(f"{name}: not in the compiler's report")
             continue
-        registers, stores, loads = found[name]
-        print(f"{name}: {registers} registers, {stores} bytes spilled, {loads} bytes reloaded")
+        registers, stores, loads, stack = found[name]
+        print(f"{name}: {registers} registers, {stores} bytes spilled, {loads} bytes reloaded, {stack} bytes of stack")
+        if stack < MIN_STACK_BYTES:
+            errors.append(f"{name}: {stack} bytes of stack, so some calls by address are not counted")
         if registers > limit:
             errors.append(f"{name}: {registers} registers, more than {limit}")
         if max(stores, loads) > MAX_SPILLED_BYTES[name]:
             errors.append(f"{name}: spills {stores} bytes, reloads {loads}")
-    compile_source(nvcc, source, include, work + "/hit_path.ptx", "-ptx")
-    with open(work + "/hit_path.ptx", encoding="utf-8") as file:
-        errors += check_ptx(file.read())
+    errors += check_ptx(ptx)
     for error in errors:
         print("FAILED " + error)
     sys.exit(1 if errors else 0)

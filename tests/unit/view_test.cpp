@@ -78,6 +78,33 @@ TEST_F(views, for_each_visits_every_element_once) {
     EXPECT_EQ(cut.for_each(lane{}, 15 * 512, 1, [](std::uint64_t, std::uint64_t) {}), -ESTALE);
 }
 
+TEST_F(views, copy_to_gives_a_stretch_at_once) {
+    const view<std::uint32_t> v(ref, fd, 4);
+    for (const auto& [first, count] : {std::pair<std::uint64_t, std::uint64_t>{0, v.size()}, {1000, 3000}, {1023, 1}, {0, 0}, {v.size() - 5, 100},
+                                       {v.size(), 1}, {~std::uint64_t{0}, 5}}) {
+        const std::uint64_t wanted = first < v.size() ? std::min(count, v.size() - first) : 0;
+        std::vector<std::uint32_t> out(wanted + 8, 0xa5a5a5a5);
+        ASSERT_EQ(v.copy_to(out.data(), first, count), static_cast<std::int64_t>(wanted));
+        if (wanted > 0) {
+            ASSERT_EQ(std::memcmp(out.data(), bytes.data() + 4 + 4 * first, 4 * wanted), 0) << first;
+        }
+        for (std::uint64_t i = wanted; i < out.size(); ++i) ASSERT_EQ(out[i], 0xa5a5a5a5);
+    }
+    EXPECT_EQ(v.copy_to(nullptr, 0, 1), -EINVAL);
+    EXPECT_EQ(v.copy_to(nullptr, 0, 0), 0);
+}
+
+TEST_F(views, copy_to_of_a_file_that_shrank) {
+    rt = make_runtime(small_options(folder));
+    ref = rt->ref();
+    fd = rt->open("data");
+    std::filesystem::resize_file(folder / "data", 10 * 4096);
+    const view<std::uint64_t> v(ref, fd);
+    std::vector<std::uint64_t> out(v.size());
+    EXPECT_EQ(v.copy_to(out.data(), 0, v.size()), 10 * 512) << "up to the page that is gone";
+    EXPECT_EQ(v.copy_to(out.data(), 15 * 512, 1), -ESTALE);
+}
+
 TEST_F(views, empty_ones) {
     EXPECT_EQ(view<double>(ref, fd, 4).size(), 0u) << "an offset that is no multiple of the element's size";
     EXPECT_EQ(view<double>(ref, fd, 8 * size).size(), 0u);

@@ -161,14 +161,17 @@ struct tier_view {
     std::uint32_t clock_shards;
 };
 
-// The first error of an element view (engine/fault.hpp). Device memory.
+// The first error of an element view or a gather (engine/fault.hpp). Device memory.
 struct alignas(64) fault_record {
     std::uint32_t claimed;
     std::uint32_t slot;
     std::uint64_t generation;
     std::uint64_t offset;
     std::int64_t code;
+    std::uint64_t row;     // of a gather
+    std::uint64_t is_row;  // 1: of a gather
 };
+static_assert(sizeof(fault_record) == 64);
 
 // Words by which the host talks to every waiting group. Host memory, written by the host only.
 struct alignas(64) control_block {

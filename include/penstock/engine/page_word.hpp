@@ -147,11 +147,19 @@ PENSTOCK_HD PENSTOCK_INLINE void age(page_word* word) { atomic_and_relaxed(word,
 // After a frame was taken from an earlier page and before its bytes are overwritten; by every thread that writes some.
 PENSTOCK_HD PENSTOCK_INLINE void begin_overwrite() { atomic_fence(); }
 
+constexpr PENSTOCK_HD bool same_frame(page_word now, page_word seen) {
+    return ((now ^ seen) & (state_mask | generation_mask | frame_mask)) == 0;
+}
+
 // After a copy without a pin: true if the page kept its frame all the while. `seen` is what observe returned.
 PENSTOCK_HD PENSTOCK_INLINE bool unchanged(const page_word* word, page_word seen) {
     order_loads();
-    const page_word now = atomic_load<order::relaxed>(word);
-    return ((now ^ seen) & (state_mask | generation_mask | frame_mask)) == 0;
+    return same_frame(atomic_load<order::relaxed>(word), seen);
 }
+
+// observe and unchanged for several pages at the price of one fence each: glance at all the words, end_observe, copy,
+// begin_recheck, glance at all the words again and ask same_frame of each.
+PENSTOCK_HD PENSTOCK_INLINE void end_observe() { order_loads(); }
+PENSTOCK_HD PENSTOCK_INLINE void begin_recheck() { order_loads(); }
 
 }  // namespace penstock::engine
