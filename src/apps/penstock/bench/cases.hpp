@@ -19,5 +19,6 @@ status sequential_on_gpu(context& here);
 // The same body on both back ends.
 status cold(context& here);
 status request_path(context& here);
+status policy_case(context& here);  // a simulation, on the CPU in both
 
 }  // namespace penstock::bench

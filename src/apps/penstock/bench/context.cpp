@@ -71,9 +71,9 @@ void context::leave_out(const std::string& what, const std::string& why) const {
 status context::add(figure one) {
     if (one.backend.empty()) one.backend = backend_name();
     const double value = one.value.median(), baseline = one.baseline_value.median();
-    const bool may_be_none = one.unit == "hit ratio";
-    const auto good = [&](double x) { return std::isfinite(x) && (may_be_none ? x >= 0 : x > 0); };
-    if (!good(value) || !good(baseline))
+    // A policy may well have no hit at all.
+    const bool good = std::isfinite(value) && (one.unit == "hit ratio" ? value >= 0 : value > 0) && std::isfinite(baseline) && baseline > 0;
+    if (!good)
         return {-ERANGE, "bench: '" + one.name + "' gave " + std::to_string(value) + " beside " + std::to_string(baseline) +
                              "; nothing was measured, give a larger --file or more --repeats"};
     figures_.push_back(std::move(one));
