@@ -7,7 +7,8 @@
 # --prebuilt DIR   run what --build made, instead of building; for a GPU machine without the development packages
 # --out DIR        where full logs and results go (default: build/gpu-results)
 # --words FILE     dictionary for the word count (default: the words of the tree that is searched)
-# PART             device canary examples apps model grep cat hit element miss request cold sanitize; default: all
+# PART             device canary examples apps model grep cat hit miss element request cold sanitize; default: all of these;
+#                  sweep: reports for tools/plots.py, which take long
 #
 # Every program runs under a time limit. Exit status 0 only if every part passed.
 set -u
@@ -76,7 +77,7 @@ apps() {
   for name in headers walk output interrupt changing large; do
     each python3 tests/apps/grep_trees.py "$dir/bin/penstock-grep" $name
   done
-  for name in cat info bad_input; do each python3 tests/apps_penstock/${name}_test.py "$dir/bin/penstock"; done
+  for name in cat info bad_input bench; do each python3 tests/apps_penstock/${name}_test.py "$dir/bin/penstock"; done
   echo "$count programs' tests passed on the GPU"
 }
 
@@ -173,6 +174,10 @@ run_element() { bench element 200 element; }
 run_miss() { bench miss 400 miss sequential; }
 run_request() { bench request 200 request; }
 run_cold() { bench cold 300 cold; }
+run_sweep() {
+  bench sweep 590 hit map miss sequential policy --sweep --repeats 3
+  bench sweep_request 590 request --sweep --page 4KiB,64KiB --repeats 3
+}
 
 run_sanitize() {
   command -v compute-sanitizer >/dev/null || { note sanitize FAILED 'no compute-sanitizer on PATH'; return; }

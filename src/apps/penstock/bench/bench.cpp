@@ -79,8 +79,12 @@ int run(const request& asked) {
     std::vector<std::string> known;
     for (const bench_case& one : case_table()) known.emplace_back(one.name);
     settings settled;
-    if (const status failed = settle(asked, known, settled); !failed) {
-        apps::say(failed.message);
+    options from_variables;
+    status usage = settle(asked, known, settled);
+    if (usage.ok()) usage = options::from_environment(from_variables);
+    if (usage.ok()) usage = from_variables.check();
+    if (!usage.ok()) {
+        apps::say(usage.message);
         return apps::exit_usage;
     }
     const status ended = run_cases(settled);

@@ -55,7 +55,8 @@ struct miss_shape {
 miss_shape shape_for(std::uint64_t file_bytes, std::uint64_t page, std::uint64_t cache) {
     const auto most = static_cast<std::uint64_t>(multiprocessors()) * 4;
     const std::uint64_t blocks = std::max<std::uint64_t>(std::min({most, 512 * mib / page / 8, cache / page / 32}), 1);
-    return {file_bytes / page, page, static_cast<std::uint32_t>(blocks), static_cast<std::uint32_t>(std::max<std::uint64_t>(4 * gib / page / (blocks * 8), 1))};
+    const std::uint64_t moved = std::min(4 * gib, 32 * file_bytes);
+    return {file_bytes / page, page, static_cast<std::uint32_t>(blocks), static_cast<std::uint32_t>(std::max<std::uint64_t>(moved / page / (blocks * 8), 1))};
 }
 
 // Runs `kernel` once to warm up and then `repeats` times.

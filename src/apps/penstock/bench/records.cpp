@@ -80,7 +80,7 @@ status fewer_shards(context& here, std::uint64_t file_bytes, std::uint64_t page)
             if (status s = run_reads(*rt, fd, what, got, caller::warps, count); !s) return s;
             seconds[i].add(got.seconds);
             cores[i].add(got.cores);
-            count /= 4;
+            count = count > 1 ? std::max(count / 4, 1u) : 0;  // one shard comes last
         }
     }
     for (std::size_t i = 0; i < shards.size(); ++i)
