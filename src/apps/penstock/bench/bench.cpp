@@ -51,10 +51,10 @@ status print(const context& here, backend where) {
     return ended;
 }
 
-status run_cases(const settings& asked) {
+status run_cases(const settings& asked, int device) {
     if (status s = remove_scratch_file_on_signals(); !s) return s;
     backend where = backend::cpu;
-    if (status s = choose_backend(asked.where, where); !s) return s;
+    if (status s = choose_backend(asked.where, device, where); !s) return s;
     context here(asked, where);
     for (const std::string& name : asked.cases)
         for (const bench_case& one : case_table())
@@ -87,7 +87,7 @@ int run(const request& asked) {
         apps::say(usage.message);
         return apps::exit_usage;
     }
-    const status ended = run_cases(settled);
+    const status ended = run_cases(settled, from_variables.device);
     if (ended.ok()) return apps::exit_done;
     if (ended.code != -EPIPE) apps::say(ended.message);
     return apps::exit_failed;

@@ -31,9 +31,19 @@ std::vector<std::uint64_t> context::service_threads() const {
 }
 
 status context::use_file(std::uint64_t bytes) {
-    if (file_.bytes() == bytes) return {};
-    progress("writing a file of " + format_size(bytes));
-    return file_.make(asked_.directory, bytes);
+    if (file_.bytes() != bytes) {
+        progress("writing a file of " + format_size(bytes));
+        if (status s = file_.make(asked_.directory, bytes); !s) return s;
+    }
+    double share = 0;
+    if (status s = file_.resident_share(share); !s) return s;
+    if (share == 1) return {};
+    // The case before may have dropped it.
+    if (status s = file_.bring_into_page_cache(); !s) return s;
+    if (status s = file_.resident_share(share); !s) return s;
+    if (share < 0.999)
+        apps::say("bench: only " + std::to_string(static_cast<int>(100 * share)) + " % of the file stays in the page cache, so the disk has a part in what is measured; give a smaller --file");
+    return {};
 }
 
 status context::make_runtime(const runtime_shape& shape, std::unique_ptr<runtime>& out) {

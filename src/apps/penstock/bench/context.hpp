@@ -41,7 +41,7 @@ public:
     [[nodiscard]] std::uint64_t threads(std::uint64_t own) const { return asked_.threads != 0 ? asked_.threads : own; }
     [[nodiscard]] std::uint64_t file_bytes(std::uint64_t own) const { return asked_.file_bytes != 0 ? asked_.file_bytes : own; }
 
-    // The file of that size; the one before is kept if it has it.
+    // The file of that size, in the page cache; the one before is kept if it has it.
     status use_file(std::uint64_t bytes);
     [[nodiscard]] const scratch_file& file() const { return file_; }
 

@@ -51,8 +51,9 @@ private:
 };
 
 inline int multiprocessors() {
-    int count = 0;
-    cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, 0);
+    int count = 0, device = 0;
+    cudaGetDevice(&device);
+    cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device);
     return count;
 }
 

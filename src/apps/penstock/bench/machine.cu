@@ -52,15 +52,18 @@ std::string driver_name() {
 
 }  // namespace
 
-status choose_backend(backend asked, backend& out) {
+status choose_backend(backend asked, [[maybe_unused]] int device, backend& out) {
     const std::string why = asked == backend::cpu ? std::string() : why_no_gpu();
     if (asked == backend::gpu && !why.empty())
         return {-ENODEV, "--backend: 'gpu' cannot be used: " + why + "; give --backend cpu"};
     out = asked == backend::cpu || !why.empty() ? backend::cpu : backend::gpu;
 #if defined(PENSTOCK_WITH_CUDA)
-    if (out == backend::gpu)
-        if (const cudaError_t code = cudaSetDeviceFlags(cudaDeviceScheduleBlockingSync); code != cudaSuccess)
-            return {-ENODEV, std::string("GPU: ") + cudaGetErrorString(code) + "; give --backend cpu"};
+    if (out == backend::gpu) {
+        cudaError_t code = cudaSetDevice(device);
+        if (code == cudaSuccess) code = cudaSetDeviceFlags(cudaDeviceScheduleBlockingSync);
+        if (code != cudaSuccess)
+            return {-ENODEV, "GPU " + std::to_string(device) + ": " + cudaGetErrorString(code) + "; set PENSTOCK_DEVICE to one that is there, or give --backend cpu"};
+    }
 #endif
     return {};
 }
@@ -69,7 +72,8 @@ nlohmann::ordered_json machine_json(backend where, const std::string& directory,
     std::string device = "cpu", driver;
 #if defined(PENSTOCK_WITH_CUDA)
     cudaDeviceProp properties{};
-    if (where == backend::gpu && cudaGetDeviceProperties(&properties, 0) == cudaSuccess) {
+    int number = 0;
+    if (where == backend::gpu && cudaGetDevice(&number) == cudaSuccess && cudaGetDeviceProperties(&properties, number) == cudaSuccess) {
         device = properties.name;
         driver = driver_name();
     }

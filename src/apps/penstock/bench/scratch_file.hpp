@@ -25,6 +25,8 @@ public:
 
     // Puts the file on storage and drops it from the page cache. `left`: the share that stayed there all the same.
     status drop_from_page_cache(double& left) const;
+    // Reads it as a whole, so that it is in the page cache as far as that has room.
+    status bring_into_page_cache() const;
     // The share of the file that is in the page cache now.
     status resident_share(double& share) const;
 

@@ -43,9 +43,11 @@ struct pipeline {
     std::byte* pinned;
     std::byte* device;
     streams& on;
+    int number;  // of the device
 
     // 0, a negative errno, or a positive CUDA error.
     int part(std::uint64_t t, std::atomic<std::uint64_t>& next) const {
+        if (const cudaError_t code = cudaSetDevice(number); code != cudaSuccess) return code;  // a new thread begins with device 0
         for (unsigned turn = 0;; turn ^= 1) {
             const std::uint64_t at = next.fetch_add(piece);
             if (at >= bytes) break;
@@ -85,7 +87,7 @@ constexpr std::uint64_t piece_bytes = 4 * mib, engine_piece_bytes = 64 * mib;
 struct by_hand {
     streams on;
     gpu_memory device, pinned;
-    int file = -1;
+    int file = -1, number = 0;
     std::uint64_t bytes = 0, threads = 0, pinned_bytes = 0;
 
     ~by_hand() {
@@ -93,6 +95,7 @@ struct by_hand {
     }
     status make(const context& here) {
         pinned_bytes = std::max(host_threads(here) * 2 * piece_bytes, engine_piece_bytes);
+        cudaGetDevice(&number);
         bytes = here.file().bytes();
         threads = host_threads(here);
         if (status s = on.make(threads); !s) return s;
@@ -102,7 +105,7 @@ struct by_hand {
         file = ::open(here.file().path().c_str(), O_RDONLY | O_CLOEXEC);
         return file >= 0 ? status{} : status{-errno, "the file: " + error_text(-errno)};
     }
-    status run(std::uint64_t piece, series& rate) { return pipeline{file, bytes, piece, threads, pinned.as<std::byte>(), device.as<std::byte>(), on}.run(rate); }
+    status run(std::uint64_t piece, series& rate) { return pipeline{file, bytes, piece, threads, pinned.as<std::byte>(), device.as<std::byte>(), on, number}.run(rate); }
 
     // The copy engine alone, over and over the same pinned bytes.
     status copy_engine(std::uint64_t piece, series& rate) {
@@ -164,7 +167,7 @@ status in_one_piece(const context& here, by_hand& hand, series& rate) {
     gpu_memory whole;
     if (status s = whole.on_host(bytes); !s) return s;
     std::memset(whole.as<void>(), 1, bytes);
-    const pipeline one{hand.file, bytes, bytes, 1, whole.as<std::byte>(), hand.device.as<std::byte>(), hand.on};
+    const pipeline one{hand.file, bytes, bytes, 1, whole.as<std::byte>(), hand.device.as<std::byte>(), hand.on, hand.number};
     for (std::uint64_t repeat = 0; repeat < here.repeats(5); ++repeat)
         if (status s = one.run(rate); !s) return s;
     return {};
