@@ -99,6 +99,11 @@ class Bench(InFolder):
                                 for page in (512, 4096) for threads in ("1 service thread", "2 service threads") for part in (32, 8)
                                 for by in ({"threads"} if "cpu" in FLAGS else {"warps"})})
 
+    def test_cold_says_how_cold_it_was_and_which_pread_was_better(self):
+        for row in self.bench("cold", *TINY):
+            self.assertRegex(row["note"], r"[0-9.]+ % of the file stayed in the page cache when it was dropped")
+            self.assertRegex(row["baseline"], r"^(O_DIRECT|buffered) pread, 2 threads")
+
     def test_repeats_and_spread_are_said(self):
         for row in self.bench("map", "--file", "2MiB", "--repeats", "3", "--page", "4KiB"):
             self.assertIn("median of 3, spread ", row["note"])
