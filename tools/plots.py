@@ -64,6 +64,12 @@ class Results:
         return [(case, sorted(points)) for case, points in cases.items()]
 
 
+def from_zero(*all_axes):
+    """Values begin at zero and end a little above the largest."""
+    for axes in all_axes:
+        axes.set_ylim(0, 1.1 * max((max(line.get_ydata()) for line in axes.get_lines()), default=1))
+
+
 def page_axis(axes, ticks):
     axes.set_xscale("log", base=2)
     axes.set_xticks(sorted(ticks), [f"{tick:g}" for tick in sorted(ticks)])
@@ -127,8 +133,9 @@ def served_by(results, axes, callers, title):
     if not drawn:
         raise Missing
     axes.set_xticks(sorted(ticks))
-    axes.set(xlabel="threads that serve requests", ylabel="GB/s", title=title, ylim=(0, None))
-    right.set(ylabel="taken together in the mean, KiB (dashed)", ylim=(0, None))
+    axes.set(xlabel="threads that serve requests", ylabel="GB/s", title=title)
+    right.set(ylabel="taken together in the mean, KiB (dashed)")
+    from_zero(axes, right)
 
 
 def systor_6(results, axes):
@@ -150,7 +157,8 @@ def systor_8(results, axes):
         raise Missing
     axes.set_xscale("log", base=2)
     axes.set_xticks(sorted(ticks), [str(tick) for tick in sorted(ticks)])
-    axes.set(xlabel="shards of the clock", ylabel="seconds", title="Time of a run that evicts, by shards", ylim=(0, None))
+    axes.set(xlabel="shards of the clock", ylabel="seconds", title="Time of a run that evicts, by shards")
+    from_zero(axes)
 
 
 WHOLE_FILE = [("whole file, windows open", "windows"), ("whole file, windows opened first, in the time", "windows, with opening"),
@@ -169,7 +177,8 @@ def gpufs_7(results, axes):
             if values:
                 axes.axhline(sorted(values)[len(values) // 2], linestyle=":", color="black", linewidth=1)
                 axes.annotate(f"{label} ({backend})", (0.01, sorted(values)[len(values) // 2]), xycoords=("axes fraction", "data"), fontsize=7, va="bottom")
-    axes.set(ylabel="GB/s", title="Whole file into the cache, by page size", ylim=(0, None))
+    axes.set(ylabel="GB/s", title="Whole file into the cache, by page size")
+    from_zero(axes)
 
 
 def gpufs_8(results, axes):
@@ -183,7 +192,8 @@ def gpufs_8(results, axes):
 def gpufs_9(results, axes):
     lines_by_page(results, axes, [("random blocks of 32 KiB", "Penstock")], 2)
     lines_by_page(results, axes, [("random blocks of 32 KiB", "pread, all cores")], 2, key="baseline_value")
-    axes.set(ylabel="GB/s of what was asked for", title="Random blocks of 32 KiB, by page size", ylim=(0, None))
+    axes.set(ylabel="GB/s of what was asked for", title="Random blocks of 32 KiB, by page size")
+    from_zero(axes)
 
 
 def gpufs_10(results, axes):
@@ -191,7 +201,8 @@ def gpufs_10(results, axes):
                                   (re.compile(r"hit, 1 thread, .*"), "copying read, 1 thread"), (re.compile(r"map, look at 4 KiB, unmap, .*"), "map, look, unmap")],
                   2, key="ratio", change=lambda ratio: 100 * ratio)
     axes.axhline(100, linestyle=":", color="black", linewidth=1)
-    axes.set(ylabel="% of plain memory", title="Cached reads, by page size", ylim=(0, None))
+    axes.set(ylabel="% of plain memory", title="Cached reads, by page size")
+    from_zero(axes)
 
 
 FIGURES = {"systor-4": (systor_4, "policy"), "systor-5": (systor_5, "miss --sweep"), "systor-6": (systor_6, "request --sweep on a GPU"),
