@@ -63,8 +63,7 @@ suite() {
 sanitized() {
     local name=$1 sanitizers=$2 labels=$3 programs=$4 folder=$build_dir/$1
     step "$name: configure" configure "$folder" -DCMAKE_BUILD_TYPE=RelWithDebInfo -DPENSTOCK_CUDA=OFF \
-        -DPENSTOCK_SANITIZE="$sanitizers" -DPENSTOCK_BUILD_APPS="$programs" -DPENSTOCK_BUILD_EXAMPLES=OFF \
-        -DPENSTOCK_BUILD_BENCHMARKS=OFF || return
+        -DPENSTOCK_SANITIZE="$sanitizers" -DPENSTOCK_BUILD_APPS="$programs" -DPENSTOCK_BUILD_EXAMPLES=OFF || return
     step "$name: build" build "$folder" || return
     suite "$name: tests" "$folder" --label-regex "^($labels)$" --parallel "$jobs"
 }

@@ -7,7 +7,8 @@
 # --prebuilt DIR   run what --build made, instead of building; for a GPU machine without the development packages
 # --out DIR        where full logs and results go (default: build/gpu-results)
 # --words FILE     dictionary for the word count (default: the words of the tree that is searched)
-# PART             device canary examples apps model grep cat hit miss element sanitize; default: all
+# PART             device canary examples apps model grep cat hit miss element request cold sanitize; default: all of these;
+#                  sweep: reports for tools/plots.py, which take long
 #
 # Every program runs under a time limit. Exit status 0 only if every part passed.
 set -u
@@ -24,12 +25,12 @@ while [ $# -gt 0 ]; do
     *) parts+=("$1"); shift ;;
   esac
 done
-[ ${#parts[@]} -gt 0 ] || parts=(device canary examples apps model grep cat hit miss element sanitize)
+[ ${#parts[@]} -gt 0 ] || parts=(device canary examples apps model grep cat hit element miss request cold sanitize)
 
 build() {  # DIR
   cmake -S . -B "$1" -G Ninja -DCMAKE_BUILD_TYPE=Release -DPENSTOCK_CUDA=ON -DPENSTOCK_PORTABLE=ON -DPENSTOCK_BUILD_EXAMPLES=ON \
     -DCMAKE_CUDA_ARCHITECTURES="${PENSTOCK_GPU_ARCH:-90-real}" >/dev/null &&
-    ninja -C "$1" device_test penstock_model_gpu bench_hit bench_miss bench_element bin/penstock bin/penstock-grep \
+    ninja -C "$1" device_test penstock_model_gpu bin/penstock bin/penstock-grep \
       example_01_read example_02_kernel example_03_map
 }
 if [ -n "$build_only" ]; then build "$build_only"; exit; fi
@@ -76,7 +77,7 @@ apps() {
   for name in headers walk output interrupt changing large; do
     each python3 tests/apps/grep_trees.py "$dir/bin/penstock-grep" $name
   done
-  for name in cat info bad_input; do each python3 tests/apps_penstock/${name}_test.py "$dir/bin/penstock"; done
+  for name in cat info bad_input bench; do each python3 tests/apps_penstock/${name}_test.py "$dir/bin/penstock"; done
   echo "$count programs' tests passed on the GPU"
 }
 
@@ -162,9 +163,21 @@ in_shell() {  # LIMIT LOG FUNCTION
 run_grep() { in_shell 580 grep.log compare_grep; }
 run_cat() { in_shell 300 cat.log compare_cat; }
 
-run_hit() { part hit 200 hit.json "$dir/bin/bench_hit" gpu "$(git rev-parse --short HEAD 2>/dev/null || echo unknown)"; }
-run_element() { part element 200 element.json "$dir/bin/bench_element" "$(git rev-parse --short HEAD 2>/dev/null || echo unknown)"; }
-run_miss() { part miss 200 miss.json "$dir/bin/bench_miss" "$(git rev-parse --short HEAD 2>/dev/null || echo unknown)"; }
+# Each leaves one JSON object, as bench/results keeps them; tools/plots.py draws from it.
+bench() {  # NAME SECONDS CASE...
+  local name=$1 limit=$2; shift 2
+  part "$name" "$limit" "$name.json" "$dir/bin/penstock" bench "$@" --backend gpu --quiet --dir "$scratch" \
+    --commit "$(git rev-parse --short HEAD 2>/dev/null || echo unknown)"
+}
+run_hit() { bench hit 200 hit map; }
+run_element() { bench element 200 element; }
+run_miss() { bench miss 400 miss sequential; }
+run_request() { bench request 200 request; }
+run_cold() { bench cold 300 cold; }
+run_sweep() {
+  bench sweep 590 hit map miss sequential policy --sweep --repeats 3
+  bench sweep_request 590 request --sweep --page 4KiB,64KiB --repeats 3
+}
 
 run_sanitize() {
   command -v compute-sanitizer >/dev/null || { note sanitize FAILED 'no compute-sanitizer on PATH'; return; }

@@ -1,4 +1,5 @@
-// penstock: looks at what Penstock can do here (info) and reads files through it (cat).
+// penstock: looks at what Penstock can do here (info), reads files through it (cat) and measures it (bench).
+#include "bench/bench.hpp"
 #include "cat.hpp"
 #include "common/command_line.hpp"
 #include "common/message.hpp"
@@ -24,6 +25,32 @@ constexpr const char* details_cat =
     "With --out, the file appears whole or not at all. --json needs --out, since standard output can hold only one thing.\n"
     "\nExit status: 0 done; 1 failed; 2 wrong usage.\n";
 
+constexpr const char* about_bench =
+    "Measures Penstock and what it is compared with in one run, again and again, and prints medians as one JSON object.\n";
+
+constexpr const char* details_bench =
+    "\nThe file that is read is made in --dir and removed at the end, also after an error or Ctrl-C.\n"
+    "\nExit status: 0 done; 1 failed; 2 wrong usage.\n";
+
+CLI::App* add_bench(CLI::App& app, penstock::bench::request& wanted) {
+    CLI::App* const bench = app.add_subcommand("bench", about_bench);
+    bench->footer("\nCases:\n" + penstock::bench::about_cases() + "  all         every one of them\n" + details_bench);
+    bench->add_option("CASE", wanted.cases, "What to measure, in this order")->required();
+    apps::add_value(*bench, "--backend", wanted.backend, "Where kernels run: gpu, cpu, or auto (gpu if there is one)", "WHERE");
+    apps::add_value(*bench, "--page", wanted.page, "Page sizes in place of each case's own: powers of two, 512 to 2MiB", "SIZE[,SIZE]");
+    apps::add_value(*bench, "--cache", wanted.cache, "Cache sizes of the cases that miss, in place of a 16th of the file", "SIZE[,SIZE]");
+    apps::add_value(*bench, "--file", wanted.file, "Size of the file in place of each case's own; rounded up to a multiple of 2MiB", "SIZE");
+    apps::add_value(*bench, "--repeats", wanted.repeats, "How often each figure is measured, in place of each case's own number", "N");
+    apps::add_value(*bench, "--dir", wanted.directory, "Where the file is made (default: the directory for temporary files)", "DIR");
+    bench->add_flag("--sweep", wanted.sweep, "Measure over page sizes, cache sizes and service threads, for tools/plots.py");
+    apps::add_value(*bench, "--threads", wanted.threads, "Threads of the host that read, in place of each case's own number", "N");
+    apps::add_value(*bench, "--service-threads", wanted.service_threads, "Numbers of threads that serve requests, for the case request", "N[,N]");
+    apps::add_value(*bench, "--commit", wanted.commit, "What was built, for the report", "ID");
+    bench->add_flag("--json", wanted.json, "Does nothing: the report is always one JSON object on standard output");
+    bench->add_flag("--quiet", wanted.quiet, "Say nothing about progress; errors and what was left out still appear");
+    return bench;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -44,9 +71,13 @@ int main(int argc, char** argv) {
     cat->add_flag("--stats", wanted.stats, "Say in one JSON object on standard error what was done");
     apps::add_common_flags(*cat, wanted.common);
 
+    penstock::bench::request measured;
+    const CLI::App* const bench = add_bench(app, measured);
+
     if (const auto ended = apps::parse_command_line(app, argc, argv)) return *ended;
     if (info->parsed()) return penstock::info::run(info_flags);
     if (cat->parsed()) return penstock::cat::run(wanted);
-    apps::say("no command given; give info or cat, see --help");
+    if (bench->parsed()) return penstock::bench::run(measured);
+    apps::say("no command given; give info, cat or bench, see --help");
     return apps::exit_usage;
 }

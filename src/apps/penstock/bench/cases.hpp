@@ -1,0 +1,24 @@
+// The bodies of the cases. Those on a GPU exist only in builds with CUDA.
+#pragma once
+
+#include "context.hpp"
+
+namespace penstock::bench {
+
+status hit_on_cpu(context& here);
+status hit_on_gpu(context& here);
+status map_on_cpu(context& here);
+status map_on_gpu(context& here);
+status element_on_cpu(context& here);
+status element_on_gpu(context& here);
+status miss_on_cpu(context& here);
+status miss_on_gpu(context& here);
+status sequential_on_cpu(context& here);
+status sequential_on_gpu(context& here);
+
+// The same body on both back ends.
+status cold(context& here);
+status request_path(context& here);
+status policy_case(context& here);  // a simulation, on the CPU in both
+
+}  // namespace penstock::bench

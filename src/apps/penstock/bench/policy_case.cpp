@@ -1,0 +1,120 @@
+// Replacement: which page should go. A simulation on one CPU thread of policies over traces, for caches of a 64th to a half of the
+// pages, beside the optimum that knows the future.
+#include <array>
+#include <functional>
+#include <thread>
+
+#include "cases.hpp"
+#include "policy/belady.hpp"
+#include "policy/clock.hpp"
+#include "policy/lru.hpp"
+#include "policy/queued_sieve.hpp"
+#include "policy/s3_fifo.hpp"
+#include "policy/sieve.hpp"
+#include "policy/traces.hpp"
+
+namespace penstock::bench {
+
+namespace {
+
+using policy::trace;
+
+struct outcome {
+    double hit_ratio = 0;
+    double accesses_a_second = 0;
+};
+
+// The first quarter fills the cache and is not counted.
+template <typename Policy>
+outcome simulate(Policy cache, const std::vector<std::uint32_t>& pages) {
+    const std::size_t warm = pages.size() / 4;
+    for (std::size_t i = 0; i < warm; ++i) cache.access(pages[i]);
+    std::uint64_t hits = 0;
+    const stopwatch watch;
+    for (std::size_t i = warm; i < pages.size(); ++i) hits += cache.access(pages[i]) ? 1 : 0;
+    const double seconds = watch.seconds(), counted = static_cast<double>(pages.size() - warm);
+    return {static_cast<double>(hits) / counted, counted / seconds};
+}
+
+struct contender {
+    const char* name;
+    outcome (*run)(std::uint32_t frames, std::uint32_t pages, const std::vector<std::uint32_t>& trace);
+};
+
+template <typename Policy>
+outcome plain(std::uint32_t frames, std::uint32_t pages, const std::vector<std::uint32_t>& trace) {
+    return simulate(Policy(frames, pages), trace);
+}
+
+constexpr std::array<contender, 8> contenders = {{
+    {"FIFO", plain<policy::fifo>},
+    {"CLOCK", [](std::uint32_t frames, std::uint32_t pages, const std::vector<std::uint32_t>& trace) {
+         return simulate(policy::clock(frames, pages, policy::engine_shards(frames)), trace);
+     }},
+    {"CLOCK, unused at load", [](std::uint32_t frames, std::uint32_t pages, const std::vector<std::uint32_t>& trace) {
+         return simulate(policy::clock(frames, pages, policy::engine_shards(frames), policy::at_load::unused), trace);
+     }},
+    {"SIEVE", plain<policy::sieve>},
+    {"SIEVE in shards", [](std::uint32_t frames, std::uint32_t pages, const std::vector<std::uint32_t>& trace) {
+         return simulate(policy::queued_sieve(frames, pages, policy::engine_shards(frames)), trace);
+     }},
+    {"S3-FIFO", plain<policy::s3_fifo>},
+    {"LRU", plain<policy::lru>},
+    {"Belady", [](std::uint32_t frames, std::uint32_t pages, const std::vector<std::uint32_t>& trace) {
+         return simulate(policy::belady(frames, pages, trace), trace);
+     }},
+}};
+constexpr std::size_t optimum = contenders.size() - 1, engine = 1;
+
+constexpr std::array<std::uint32_t, 6> parts = {64, 32, 16, 8, 4, 2};
+
+struct figures_of_trace {
+    std::string name;
+    std::array<std::array<series, contenders.size()>, parts.size()> hit_ratio, speed;
+};
+
+status report(context& here, const figures_of_trace& one, std::uint32_t pages, std::uint64_t length) {
+    char note[120];
+    for (std::size_t p = 0; p < parts.size(); ++p)
+        for (std::size_t c = 0; c < optimum; ++c) {
+            std::snprintf(note, sizeof note, "%u pages, %.2f million accesses a seed, the first quarter not counted; %.1f million/s", pages,
+                          1e-6 * static_cast<double>(length), 1e-6 * one.speed[p][c].median());
+            if (status s = here.add({"issue-3", "policy, " + one.name + ", cache 1/" + std::to_string(parts[p]) + " of the pages, " + contenders[c].name, "cpu", 0,
+                                     one.hit_ratio[p][c], "hit ratio", "Belady's optimum", one.hit_ratio[p][optimum], series(1), note});
+                !s)
+                return s;
+        }
+    for (std::size_t c = 0; c < optimum; ++c)
+        if (status s = here.add({"issue-3", "policy, " + one.name + ", speed of the simulation, " + contenders[c].name, "cpu", 0, one.speed[2][c].times(1e-6), "million/s",
+                                 "CLOCK", one.speed[2][engine].times(1e-6), series(1), "cache 1/16 of the pages, one thread"});
+            !s)
+            return s;
+    return {};
+}
+
+}  // namespace
+
+status policy_case(context& here) {
+    const auto pages = static_cast<std::uint32_t>(here.file_bytes(256 * mib) / 4096);
+    const std::uint64_t length = std::uint64_t{pages} * 16;
+    std::vector<figures_of_trace> all;
+    for (std::uint64_t seed = 0; seed < here.repeats(3); ++seed) {
+        const std::vector<trace> traces = policy::make_traces(pages, length, seed);
+        all.resize(traces.size());
+        for (std::size_t t = 0; t < traces.size(); ++t) {
+            all[t].name = traces[t].name;
+            for (std::size_t p = 0; p < parts.size(); ++p)
+                for (std::size_t c = 0; c < contenders.size(); ++c) {
+                    const outcome got = contenders[c].run(pages / parts[p], pages, traces[t].pages);
+                    all[t].hit_ratio[p][c].add(got.hit_ratio);
+                    all[t].speed[p][c].add(got.accesses_a_second);
+                }
+        }
+        here.progress("policy: seed " + std::to_string(seed) + " done");
+    }
+    for (const figures_of_trace& one : all)
+        if (status s = report(here, one, pages, length); !s) return s;
+    return {};
+}
+
+}  // namespace penstock::bench

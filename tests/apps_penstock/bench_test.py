@@ -1,0 +1,197 @@
+#!/usr/bin/env python3
+"""penstock bench prints one JSON object with sound figures for every case, refuses wrong usage with one line, and leaves no file:
+bench_test.py PROGRAM."""
+import json
+import math
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+import unittest
+
+from support import FLAGS, PROGRAM, InFolder, clean_environment, penstock
+
+PLOTS = pathlib.Path(__file__).resolve().parents[2] / "tools" / "plots.py"
+CASES = ["hit", "map", "element", "miss", "sequential", "cold", "request", "policy"]
+TINY = ["--file", "2MiB", "--repeats", "1", "--threads", "2", "--page", "4KiB"]
+KEYS = {"goal", "case", "backend", "page_bytes", "value", "unit", "baseline", "baseline_value", "ratio", "cpu_cores_used", "note"}
+MACHINE = {"device", "driver", "cpu", "cores", "kernel", "file_system", "commit"}
+SMALLER_IS_BETTER = {"us", "s", "bytes loaded per byte asked for"}
+
+# Arguments after "penstock bench"; what the line must contain.
+WRONG_USAGE = [
+    ([], ["CASE", "--help"]),
+    (["hot"], ["'hot'", "hit, map", "all"]),
+    (["hit", "--page", "1000"], ["--page", "'1000'", "powers of two"]),
+    (["hit", "--page", "4KiB,256"], ["--page", "256", "512"]),
+    (["hit", "--page", "4KiB,"], ["--page", "''", "such as"]),
+    (["hit", "--page", "4MiB"], ["--page", "4194304", "2MiB"]),
+    (["miss", "--cache", "0"], ["--cache", "'0'", "such as"]),
+    (["miss", "--cache", "64KiB"], ["--cache", "64 KiB", "512 KiB or more"]),
+    (["miss", "--cache", "lots"], ["--cache", "'lots'", "such as"]),
+    (["hit", "--file", "1KiB"], ["--file", "'1KiB'", "2MiB or more"]),
+    (["hit", "--file", "2MiB,4MiB"], ["--file", "'2MiB,4MiB'", "one, such as"]),
+    (["hit", "--repeats", "0"], ["--repeats", "'0'", "1 to 1000"]),
+    (["hit", "--repeats", "many"], ["--repeats", "'many'", "1 to 1000"]),
+    (["hit", "--threads", "-1"], ["--threads", "'-1'", "1 to 1024"]),
+    (["request", "--service-threads", "1,65"], ["--service-threads", "'65'", "1 to 64"]),
+    (["request", "--service-threads", "1,,2"], ["--service-threads", "'1,,2'", "such as 1,2,4"]),
+    (["hit", "--backend", "tpu"], ["--backend", "'tpu'", "auto, gpu or cpu"]),
+    (["hit", "--dir", "/no/such/place"], ["--dir", "'/no/such/place'", "exists"]),
+    (["hit", "--dir", "/etc/passwd"], ["--dir", "'/etc/passwd'", "exists"]),
+    (["hit", "--nosuch"], ["--nosuch", "--help"]),
+]
+
+
+class Bench(InFolder):
+    def bench(self, *arguments):
+        ran = penstock("bench", *arguments, *FLAGS, "--dir", self.folder, "--commit", "abc1234", "--quiet")
+        self.assertEqual(ran.returncode, 0, ran.stderr)
+        self.assertEqual(ran.stderr, b"")
+        self.assertEqual(os.listdir(self.folder), [], "a file was left behind")
+        report = json.loads(ran.stdout)
+        self.check(report)
+        return report["results"]
+
+    def check(self, report):
+        self.assertEqual(set(report), {"machine", "results"})
+        self.assertEqual(set(report["machine"]), MACHINE)
+        self.assertEqual(report["machine"]["commit"], "abc1234")
+        self.assertGreater(report["machine"]["cores"], 0)
+        self.assertTrue(report["results"])
+        for row in report["results"]:
+            with self.subTest(case=row["case"]):
+                self.check_row(row)
+
+    def check_row(self, row):
+        self.assertEqual(set(row), KEYS)
+        for key in ("goal", "case", "unit", "baseline", "backend"):
+            self.assertTrue(row[key], key)
+        for key in ("value", "baseline_value", "ratio", "cpu_cores_used"):
+            self.assertTrue(math.isfinite(row[key]), key)
+            self.assertGreaterEqual(row[key], 0, key)
+        self.assertGreater(row["baseline_value"], 0)
+        # Only a policy may have no hit at all.
+        if row["unit"] != "hit ratio":
+            self.assertGreater(row["value"], 0)
+        expected = row["value"] / row["baseline_value"]
+        if row["unit"] in SMALLER_IS_BETTER:
+            expected = 1 / expected
+        self.assertTrue(math.isclose(row["ratio"], expected, rel_tol=1e-3, abs_tol=1e-9), row)
+
+    def test_every_case_measures_something(self):
+        for case in CASES:
+            with self.subTest(case=case):
+                self.bench(case, *TINY)
+
+    def test_cases_come_in_the_order_asked_for(self):
+        rows = self.bench("map", "element", "map", *TINY)
+        goals = [row["goal"] for row in rows]
+        self.assertEqual(goals, sorted(goals))
+        self.assertEqual(set(goals), {"S2", "S3"})
+
+    def test_what_is_varied_is_in_the_rows(self):
+        rows = self.bench("request", "--file", "2MiB", "--repeats", "1", "--page", "512,4KiB", "--cache", "64KiB,256KiB", "--service-threads", "1,2")
+        seen = {(row["page_bytes"], row["case"]) for row in rows if row["unit"] == "GB/s"}
+        self.assertEqual(seen, {(page, f"requests of random pages by {by}, {threads}, cache 1/{part} of the file")
+                                for page in (512, 4096) for threads in ("1 service thread", "2 service threads") for part in (32, 8)
+                                for by in ({"threads"} if "cpu" in FLAGS else {"warps"})})
+
+    def test_cold_says_how_cold_it_was_and_which_pread_was_better(self):
+        for row in self.bench("cold", *TINY):
+            self.assertRegex(row["note"], r"[0-9.]+ % of the file stayed in the page cache when it was dropped")
+            self.assertRegex(row["baseline"], r"^(O_DIRECT|buffered) pread, 2 threads")
+
+    def test_repeats_and_spread_are_said(self):
+        for row in self.bench("map", "--file", "2MiB", "--repeats", "3", "--page", "4KiB"):
+            self.assertIn("median of 3, spread ", row["note"])
+
+    def test_a_sweep_has_what_the_plots_need(self):
+        rows = self.bench("miss", "--sweep", "--file", "4MiB", "--repeats", "1", "--threads", "2", "--page", "4KiB,16KiB")
+        self.assertTrue([row for row in rows if "clock shard" in row["case"]])
+        waste = {row["page_bytes"]: row["value"] for row in rows if row["case"] == "random records of 3 KiB, loaded"}
+        self.assertGreater(waste[16384], 1.5 * waste[4096])
+
+    def test_policies_stay_below_the_optimum(self):
+        rows = self.bench("policy", "--file", "4MiB", "--repeats", "1")
+        ratios = [row for row in rows if row["unit"] == "hit ratio"]
+        self.assertEqual(len(ratios), 6 * 6 * 7)
+        for row in ratios:
+            self.assertLessEqual(row["value"], row["baseline_value"] * 1.0001, row["case"])
+
+    def test_wrong_usage(self):
+        for arguments, parts in WRONG_USAGE:
+            with self.subTest(arguments=arguments):
+                ran = penstock("bench", *arguments)
+                self.assertEqual(ran.returncode, 2, ran.stderr)
+                self.assertEqual(ran.stdout, b"")
+                self.assert_one_line(ran.stderr, *parts)
+
+    def test_a_wrong_variable(self):
+        ran = penstock("bench", "map", environment=clean_environment(PENSTOCK_MAX_FILES="3"))
+        self.assertEqual(ran.returncode, 2)
+        self.assert_one_line(ran.stderr, "max_files", "16")
+
+    def test_no_room_is_noticed_before_anything_is_written(self):
+        ran = penstock("bench", "map", *FLAGS, "--file", "4000TiB", "--dir", self.folder, "--quiet")
+        self.assertEqual(ran.returncode, 1)
+        self.assert_one_line(ran.stderr, "--dir", "free", "4000 TiB", "smaller --file")
+        self.assertEqual(os.listdir(self.folder), [])
+
+    def test_an_error_leaves_no_file(self):
+        ran = penstock("bench", "miss", *FLAGS, "--file", "2MiB", "--cache", "4000TiB", "--dir", self.folder, "--quiet")
+        self.assertEqual(ran.returncode, 1)
+        self.assertEqual(ran.stdout, b"")
+        self.assert_one_line(ran.stderr, "bench miss", "cache_bytes", "give less")
+        self.assertEqual(os.listdir(self.folder), [])
+
+    def test_a_signal_leaves_no_file(self):
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            running = subprocess.Popen([PROGRAM, "bench", "map", *FLAGS, "--file", "8MiB", "--repeats", "1000", "--dir", str(self.folder)],
+                                       stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=clean_environment())
+            deadline = time.monotonic() + 60
+            while not os.listdir(self.folder) and running.poll() is None and time.monotonic() < deadline:
+                time.sleep(0.01)
+            self.assertTrue(os.listdir(self.folder), "it made no file")
+            time.sleep(0.2)  # in the middle of it
+            running.send_signal(number)
+            self.assertEqual(running.communicate(timeout=60)[0], b"")
+            self.assertEqual(running.returncode, -number)
+            self.assertEqual(os.listdir(self.folder), [])
+
+    def plots(self, *arguments):
+        return subprocess.run([sys.executable, PLOTS, *map(str, arguments)], capture_output=True, text=True, check=False, timeout=120)
+
+    def test_plots_of_what_is_there(self):
+        ran = penstock("bench", "policy", *FLAGS, "--file", "4MiB", "--repeats", "1", "--quiet")
+        report = self.make("report.json", ran.stdout)
+        drawn = self.plots(report, "-o", self.folder / "plots")
+        if subprocess.run([sys.executable, "-c", "import matplotlib"], capture_output=True, check=False).returncode != 0:
+            self.assertEqual(drawn.returncode, 1)
+            self.assertIn("python3-matplotlib", drawn.stderr)
+            return
+        self.assertEqual(drawn.returncode, 0, drawn.stderr)
+        self.assertEqual(os.listdir(self.folder / "plots"), ["systor-4.png"])
+        self.assertIn("gpufs-10: left out", drawn.stdout)
+        self.assertIn("1 figures drawn, 8 left out", drawn.stdout)
+
+    def test_plots_of_what_is_no_report(self):
+        for name, content in (("text", b"text"), ("list.json", b"[]"), ("other.json", b'{"results": []}')):
+            ran = self.plots(self.make(name, content), "-o", self.folder / "plots")
+            self.assertEqual(ran.returncode, 1)
+            self.assertIn(f"{name}' is no report of penstock bench", ran.stderr)
+        self.assertIn("No such file", self.plots(self.folder / "absent", "-o", self.folder).stderr)
+        self.assertEqual(self.plots("x").returncode, 2)
+
+    def test_a_gpu_that_cannot_be_used(self):
+        if "gpu" in FLAGS:
+            self.skipTest("there is one")
+        ran = penstock("bench", "map", "--backend", "gpu", "--dir", self.folder, "--quiet", environment=clean_environment(CUDA_VISIBLE_DEVICES=""))
+        self.assertEqual(ran.returncode, 1)
+        self.assert_one_line(ran.stderr, "--backend", "'gpu'", "--backend cpu")
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2, argv=["bench_test.py"])
