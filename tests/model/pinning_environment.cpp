@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 
 #include "penstock/base/hash.hpp"
+#include "penstock/engine/layout.hpp"
 
 namespace penstock::model {
 
@@ -19,12 +20,24 @@ void require(bool good, const char* what) {
     std::abort();
 }
 
+// Zeros follow a mapping up to the end of its last chunk: who reads astray there is judged by what he read, and not ended by a
+// signal that tells nothing.
+std::uint64_t room_of(std::uint64_t bytes) {
+    constexpr std::uint64_t chunk = engine::window_chunk_bytes;
+    return (bytes + chunk - 1) / chunk * chunk;
+}
+
 }  // namespace
 
 int pinning_environment::map_file(int fd, std::uint64_t offset, std::uint64_t bytes, void*& address) {
     struct stat info {};
     if (::fstat(fd, &info) != 0) return -errno;
-    if (const int code = below_.map_file(fd, offset, bytes, address); code != 0) return code;
+    void* mapping = nullptr;
+    if (const int code = below_.map_file(fd, offset, bytes, mapping); code != 0) return code;
+    const std::uint64_t length = first_orphan(bytes);
+    address = ::mmap(nullptr, room_of(bytes), PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    require(address != MAP_FAILED, "reserve room for a mapping");
+    require(::mremap(mapping, length, length, MREMAP_MAYMOVE | MREMAP_FIXED, address) == address, "move a mapping");
     const auto size = static_cast<std::uint64_t>(info.st_size);
     const std::uint64_t reached = size <= offset ? 0 : std::min(bytes, size - offset);
     const std::lock_guard lock(mutex_);
@@ -38,6 +51,8 @@ void pinning_environment::unmap_file(void* address, std::uint64_t bytes) {
         std::erase_if(mapped_, [&](const mapped& m) { return m.address == address; });
     }
     below_.unmap_file(address, bytes);
+    const std::uint64_t length = first_orphan(bytes);
+    if (room_of(bytes) > length) ::munmap(static_cast<std::byte*>(address) + length, room_of(bytes) - length);
 }
 
 // Every piece of a mapping that the file fills can be read, in memory or not; of any other the system has the word.
