@@ -10,9 +10,7 @@
 #include <cstring>
 #include <string>
 
-#include "model/coverage.hpp"
-#include "model/drilled_file.hpp"
-#include "model/host_files.hpp"
+#include "model/far_drill.hpp"
 #include "penstock/penstock.hpp"
 
 namespace penstock::model {
@@ -20,9 +18,7 @@ namespace penstock::model {
 template <typename Group>
 class drill {
 public:
-    struct counts {
-        std::uint64_t opens = 0, bytes_read = 0, errors = 0;
-    };
+    using counts = drill_counts;
 
     // All outlive this.
     drill(runtime& rt, host_files& files, pinning_environment& env, const world& w, file_state* states, coverage& met, counts& tally)

@@ -29,13 +29,22 @@ enum class place { cache, window, orphan, request };
 class drilled_file {
 public:
     drilled_file(const world& w, std::uint32_t file, std::uint64_t version)
-        : w_(w), file_(file), inode_(image_of(w, file, version)), opened_(inode_), size_bytes_(inode_.size()) {
+        : w_(w), file_(file), inode_(image_of(w, file, version)), opened_(inode_), size_bytes_(inode_.size()), newest_(version) {
         frozen_.resize(first_orphan(size_bytes_) / os_page_bytes);
     }
 
     [[nodiscard]] std::uint64_t size_bytes() const { return size_bytes_; }  // when it was opened
     [[nodiscard]] std::uint64_t pages() const { return (size_bytes_ + w_.page_bytes - 1) / w_.page_bytes; }
     [[nodiscard]] std::uint64_t end_of(std::uint64_t page) const { return std::min((page + 1) * w_.page_bytes, size_bytes_); }
+
+    // The last version that the open file took: once it is replaced nobody changes it any more.
+    [[nodiscard]] std::uint64_t newest() const { return newest_; }
+    // Was some of the page cut off below the window?
+    [[nodiscard]] bool has_orphans(std::uint64_t page) const {
+        for (std::uint64_t at = page * w_.page_bytes; at < end_of(page); at = first_orphan(at + 1))
+            if (!frozen_[at / os_page_bytes].empty()) return true;
+        return false;
+    }
 
     // The host has made this version of the file, the one after the last.
     void changed_to(std::uint64_t version, bool has_window) {
@@ -47,6 +56,7 @@ public:
             for (std::uint64_t i = first_orphan(next.size()) / os_page_bytes; i < frozen_.size(); ++i)
                 if (frozen_[i].empty()) frozen_[i] = bytes_of(i * os_page_bytes, (i + 1) * os_page_bytes);
         inode_ = std::move(next);
+        newest_ = version;
     }
 
     // What a page must deliver that `cached` says is in the cache, or that has to come from elsewhere; nothing: -ESTALE.
@@ -86,6 +96,7 @@ private:
     std::vector<std::uint8_t> inode_;
     const std::vector<std::uint8_t> opened_;  // the same when it was opened: what was in the cache already
     const std::uint64_t size_bytes_;
+    std::uint64_t newest_;
     bool attached_ = true;
     std::vector<std::vector<std::uint8_t>> frozen_;  // pages of the operating system that were cut off; empty: not so
     std::unordered_map<std::uint64_t, std::vector<std::uint8_t>> in_cache_;  // as last loaded

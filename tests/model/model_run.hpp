@@ -192,6 +192,10 @@ private:
             if (const std::string wrong = one.run(mix64(h + i), windowed); !wrong.empty()) complain(wrong);
             if (windowed >= 0) windows_->has_window_too(windowed);
         }
+        far_drill other(*rt_, files_, pins_, shape_.w, states_.get(), met_, drilled_);
+        int windowed = -1;
+        if (const std::string wrong = other.run(mix64(h ^ 77), windowed); !wrong.empty()) complain(wrong);
+        if (windowed >= 0) windows_->has_window_too(windowed);
         if (const std::string wrong = windows_->between_rounds(h); !wrong.empty()) complain(wrong);
         rt_->clear_view_status();
         check_quiescent();
@@ -313,7 +317,7 @@ private:
     std::unique_ptr<runtime> rt_;
     std::unique_ptr<window_keeper> windows_;
     coverage met_;
-    typename drill<Group>::counts drilled_;
+    drill_counts drilled_;
     report report_{};
     std::vector<std::byte> scratch_;
     std::uint64_t opens_ = 0, bytes_read_ = 0, errors_ = 0;

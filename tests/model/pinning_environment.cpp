@@ -70,7 +70,6 @@ int pinning_environment::resident(void* address, std::uint64_t bytes, std::uint6
 }
 
 void pinning_environment::before_shrink(const std::string& path, std::uint64_t new_size_bytes) {
-    if (device_pins_) return;
     struct stat info {};
     require(::stat(path.c_str(), &info) == 0, "look at a file that is going to shrink");
     const std::lock_guard lock(mutex_);
@@ -84,13 +83,14 @@ void pinning_environment::keep(const mapped& m, std::uint64_t from) {
     if (from < m.offset) from = m.offset;
     if (from >= end) return;
     const std::uint64_t length = end - from;
+    orphans_ += length / os_page_bytes;
+    if (device_pins_) return;
     std::byte* const place = m.address + (from - m.offset);
     void* const copy = ::mmap(nullptr, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     require(copy != MAP_FAILED, "make a copy of mapped pages");
     std::memcpy(copy, place, length);
     require(::mprotect(copy, length, PROT_READ) == 0, "protect a copy");
     require(::mremap(copy, length, length, MREMAP_MAYMOVE | MREMAP_FIXED, place) == place, "put a copy in place");
-    orphans_ += length / os_page_bytes;
 }
 
 }  // namespace penstock::model

@@ -34,7 +34,7 @@ public:
     // The file at `path` is going to shrink, and until it has nobody else changes it.
     void before_shrink(const std::string& path, std::uint64_t new_size_bytes);
 
-    // Pages that were replaced so far, for the report.
+    // Pages that were cut off below a mapping so far, for the report.
     [[nodiscard]] std::uint64_t orphans() const { return orphans_.load(); }
     // What is resident from now on: as chance wills it, or everything, or nothing.
     enum class residency { by_chance, everything, nothing };

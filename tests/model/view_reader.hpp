@@ -14,6 +14,8 @@ struct alignas(16) element_16 {
     std::uint64_t low, high;
 };
 
+// Each verb exists once for each size of an element; out of line, because the compiler of the GPU takes very long over one large
+// function.
 struct view_reader : judge {
     std::uint64_t scratch_stride;
 
@@ -65,7 +67,7 @@ private:
 
     // Each thread looks at elements of its own, some of them in the pages of its neighbours.
     template <typename T, typename Group>
-    PENSTOCK_HD void look_up_as(const Group& g, const runtime_ref& fs, const memory& m, const held_file& f, const operation& op) const {
+    PENSTOCK_HD PENSTOCK_NOINLINE void look_up_as(const Group& g, const runtime_ref& fs, const memory& m, const held_file& f, const operation& op) const {
         const std::uint64_t start = start_of<T>(op);
         const view<T> v(fs, f.fd, start);
         if (!has_right_size(g, m, verb::element, f, start, v)) return;
@@ -94,7 +96,7 @@ private:
 
     // An element that is not there: zero, and noted by the runtime.
     template <typename T>
-    PENSTOCK_HD void look_outside(const memory& m, const held_file& f, const operation& op, std::uint64_t start, const view<T>& v) const {
+    PENSTOCK_HD PENSTOCK_NOINLINE void look_outside(const memory& m, const held_file& f, const operation& op, std::uint64_t start, const view<T>& v) const {
         const std::uint64_t i = v.size() + (op.which % 3 == 0 ? 0 : op.which >> 8);
         const T got = v[i];
         note_missing(out, {f.fd, -ERANGE, start + i * sizeof(T)});
@@ -120,7 +122,7 @@ private:
 
     // By one thread. Right bytes; or, while the file changes, a zero for an element whose page could not be had.
     template <typename T>
-    PENSTOCK_HD void judge_element(const memory& m, const held_file& f, const version_range& range, std::uint64_t at, const T& got) const {
+    PENSTOCK_HD PENSTOCK_NOINLINE void judge_element(const memory& m, const held_file& f, const version_range& range, std::uint64_t at, const T& got) const {
         if (!range.exact() && is_zero(got)) return note_missing(out, {f.fd, -ESTALE, at});
         std::uint8_t bytes[sizeof(T)];
         std::memcpy(bytes, &got, sizeof(T));
@@ -135,7 +137,7 @@ private:
 
     // The elements go to the buffer and are judged there like those of a read; the visits are counted in front of it.
     template <typename T, typename Group>
-    PENSTOCK_HD void visit_as(const Group& g, const runtime_ref& fs, const memory& m, const held_file& f, const operation& op) const {
+    PENSTOCK_HD PENSTOCK_NOINLINE void visit_as(const Group& g, const runtime_ref& fs, const memory& m, const held_file& f, const operation& op) const {
         const std::uint64_t start = start_of<T>(op);
         const view<T> v(fs, f.fd, start);
         if (!has_right_size(g, m, verb::each, f, start, v)) return;

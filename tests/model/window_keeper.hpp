@@ -27,7 +27,7 @@ public:
     std::string between_rounds(std::uint64_t h) {
         for (std::size_t i = held_.size(); i-- > 0;)
             if (mix64(h + i) % 2 == 0) let_go(i);
-        if (mix64(h ^ 1) % 4 == 0 || windowed_.size() + 6 > most_windowed) close_all();
+        if (mix64(h ^ 1) % 4 == 0 || windowed_.size() + 7 > most_windowed) close_all();
         for (std::uint64_t i = 0; i < 1 + mix64(h ^ 2) % 3 && wrong_.empty(); ++i) open_some(mix64(h ^ (i + 3)));
         return wrong_;
     }
