@@ -1,6 +1,7 @@
 // The model test on the GPU: the same actors, operations and oracle as on the cpu (tests/model), run as groups of every
-// width over a tiny cache. The host changes files between launches; the checks that hold when nobody is inside a verb run
-// on a copy of the cache.
+// width over a tiny cache. Between launches the host changes files, opens and closes windows, and runs the drill of
+// tests/model/far_drill.hpp; files that it keeps open have changed under their windows when the next launch reads them. The
+// checks that hold when nobody is inside a verb run on a copy of the cache.
 //
 //   penstock_model_gpu [--seed N] [--seeds N] [--operations N] [--canary]
 //
@@ -11,8 +12,12 @@
 #include <string>
 
 #include "device/cache_copy.cuh"
+#include "host/hooks.hpp"
 #include "model/actor.hpp"
+#include "model/far_drill.hpp"
 #include "model/host_files.hpp"
+#include "model/view_faults.hpp"
+#include "model/window_keeper.hpp"
 #include "penstock/penstock.hpp"
 
 using namespace penstock;
@@ -35,7 +40,7 @@ T* device_array(std::uint64_t count) {
 
 class gpu_run {
 public:
-    gpu_run(const settings& s, std::uint64_t seed) : settings_(s), seed_(seed), folder_(make_folder()) {
+    gpu_run(const settings& s, std::uint64_t seed) : settings_(s), seed_(seed), folder_(make_folder()), pins_(host::linux_environment(), true, seed) {
         constexpr std::uint64_t pages[] = {4096, 512, 65536, 1024, 16384};
         constexpr std::uint64_t frames[] = {256, 1024, 64, 600, 2048};
         constexpr std::uint64_t open_limits[] = {100000, 2000, 600, 100000, 1000};
@@ -44,7 +49,9 @@ public:
         o_.page_bytes = pages[seed % 5];
         o_.cache_bytes = frame_count * o_.page_bytes;
         o_.table_bytes = 256 * 1024;
-        o_.max_files = 40;
+        o_.max_files = 40 + most_windowed + most_held;
+        constexpr std::uint64_t budgets_mib[] = {4, 6, 10, 32};
+        o_.window_bytes = budgets_mib[mix64(seed ^ 12) % 4] << 20;
         o_.service_threads = 1 + mix64(seed ^ 8) % 3;
         o_.staging_bytes = std::uint64_t{1} << (20 + mix64(seed ^ 11) % 4);
         o_.frame_wait_ms = o_.request_wait_ms = 60000;
@@ -56,9 +63,14 @@ public:
         max_maps_ = frame_count / 4;
         states_.resize(w_.files());
         files_ = std::make_unique<host_files>(w_, folder_, states_.data());
-        if (const status created = runtime::create(o_, rt_); !created) complain(created.message);
+        files_->before_shrink = [this](const std::string& path, std::uint64_t size_bytes) { pins_.before_shrink(path, size_bytes); };
+        host::runtime_hooks hooks;
+        hooks.env = &pins_;
+        if (const status created = runtime::create(o_, hooks, rt_); !created) complain(created.message);
+        else windows_ = std::make_unique<window_keeper>(*rt_, w_, states_.data(), met_);
     }
     ~gpu_run() {
+        windows_.reset();
         rt_.reset();
         std::error_code ignored;
         std::filesystem::remove_all(folder_, ignored);
@@ -76,16 +88,22 @@ public:
             launch_round(wide, actor, actors, steps);
             actor += actors;
             done += actors * steps;
+            look_at_report();
             check();
+            exercise(mix(seed_ ^ 0x3a, round));
             for (std::uint32_t i = 0; i < w_.small_files; ++i)
                 if (mix(seed_, round, i) % 3 == 0) files_->change(i);
         }
+        if (good_) finish();
         std::cout << "model: seed " << seed_ << ", gpu, page " << o_.page_bytes << ", frames " << o_.cache_bytes / o_.page_bytes
                   << ", " << last_.steps << " operations, " << last_.checks << " judged, " << files_->changes()
-                  << " host changes: " << (good_ ? "passed" : "FAILED") << "\n  " << rt_->stats().to_json() << std::endl;
+                  << " host changes: " << (good_ ? "passed" : "FAILED") << "\n " << met_.text() << "\n  " << rt_->stats().to_json() << std::endl;
         cudaFree(report_), cudaFree(device_states_), cudaFree(scratch_);
         return good_;
     }
+
+    // What the run has met.
+    [[nodiscard]] const coverage& met() const { return met_; }
 
 private:
     static std::string make_folder() {
@@ -105,7 +123,7 @@ private:
         cudaMemcpy(device_states_, states_.data(), states_.size() * sizeof(file_state), cudaMemcpyHostToDevice);
         world expected = w_;
         if (settings_.canary) expected.seed ^= 1;
-        const model_actor actor_of{expected, device_states_, report_, scratch_, stride, steps, first, max_open_, max_maps_};
+        const model_actor actor_of{{{expected, device_states_, report_}, stride}, scratch_, steps, first, max_open_, max_maps_};
         const launch_shape shape{128, 0};
         int code = 0;
         switch (wide) {
@@ -117,7 +135,8 @@ private:
         if (code != 0) complain("launch gave " + error_text(code) + "; " + rt_->health().message);
     }
 
-    void check() {
+    // After a launch: what the actors found, and what the runtime noted about elements that they could not have.
+    void look_at_report() {
         if (!good_) return;
         cudaMemcpy(states_.data(), device_states_, states_.size() * sizeof(file_state), cudaMemcpyDeviceToHost);
         if (cudaMemcpy(&last_, report_, sizeof last_, cudaMemcpyDeviceToHost) != cudaSuccess) return complain("no report");
@@ -133,12 +152,54 @@ private:
             }
         }
         if (last_.open_held != 0 || last_.maps_held != 0) complain("the test itself lost count of what its actors hold");
+        engine::fault_record fault{};
+        cudaMemcpy(&fault, rt_->ref().view.fault, sizeof fault, cudaMemcpyDeviceToHost);
+        const status said = rt_->view_status();
+        if (const std::string wrong = judge_view_status(fault, said, last_); !wrong.empty()) complain(wrong);
+        if (!said.ok()) ++met_.view_faults;
+        zero_elements_ += last_.missing - last_.out_of_range;
+        rt_->clear_view_status();
+        cudaMemset(&report_->missing, 0, sizeof last_.missing);
+        cudaMemset(&report_->out_of_range, 0, sizeof last_.out_of_range);
+    }
+
+    // Between launches: every rule of the cache, and the counts.
+    void check() {
+        if (!good_) return;
         const test::cache_copy copy(*rt_);
-        const auto found = engine::check_invariants(copy.view());
+        const auto found = engine::check_invariants(copy.view(), {.references = windows_->references()});
         if (found.rule != nullptr) complain("broken rule: " + std::string(found.rule) + ", at " + std::to_string(found.where));
         const statistics s = rt_->stats();
-        if (s.opens != last_.opens || s.bytes_read != last_.bytes_read || s.errors != last_.errors || s.bad_requests != 0)
+        // A page that elements wait for counts one error when it cannot be had, and leaves one or more of them zero.
+        const std::uint64_t errors = last_.errors + drilled_.errors;
+        if (s.opens != last_.opens + windows_->opens() + drilled_.opens || s.bytes_read != last_.bytes_read + drilled_.bytes_read ||
+            s.errors < errors || s.errors > errors + zero_elements_ || s.bad_requests != 0)
             complain("statistics differ from what the actors counted: " + s.to_json());
+        met_.operations = last_.steps;
+        met_.window_loads = s.window_loads;
+        met_.request_loads = s.misses - s.window_loads;
+        met_.orphan_pages = pins_.orphans();
+        met_.view_elements = last_.view_elements;
+        met_.view_visits = last_.view_visits;
+    }
+
+    // What is done with windows while no kernel runs.
+    void exercise(std::uint64_t h) {
+        for (std::uint64_t i = 0; i < 2 && good_; ++i) {
+            far_drill one(*rt_, *files_, pins_, w_, states_.data(), met_, drilled_);
+            int windowed = -1;
+            if (const std::string wrong = one.run(mix64(h + i), windowed); !wrong.empty()) complain(wrong);
+            if (windowed >= 0) windows_->has_window_too(windowed);
+        }
+        if (!good_) return;
+        if (const std::string wrong = windows_->between_rounds(h); !wrong.empty()) complain(wrong);
+        check();
+    }
+
+    void finish() {
+        windows_->let_go_of_all();
+        windows_->close_all();
+        check();
     }
 
     const settings settings_;
@@ -149,7 +210,12 @@ private:
     std::uint64_t max_open_ = 0, max_maps_ = 0;
     std::vector<file_state> states_;
     std::unique_ptr<host_files> files_;
+    pinning_environment pins_;
     std::unique_ptr<runtime> rt_;
+    std::unique_ptr<window_keeper> windows_;
+    coverage met_;
+    drill_counts drilled_;
+    std::uint64_t zero_elements_ = 0;  // in files that had changed, so that an error may be behind each
     report* report_ = nullptr;
     file_state* device_states_ = nullptr;
     std::byte* scratch_ = nullptr;
@@ -172,6 +238,16 @@ int main(int count, char** words) {
     int devices = 0;
     if (cudaGetDeviceCount(&devices) != cudaSuccess || devices == 0) return std::cout << "skipped: no GPU in this machine\n", 77;
     bool good = true;
-    for (std::uint64_t i = 0; i < s.seeds; ++i) good = gpu_run(s, s.seed + i).run() && good;
+    coverage met;
+    for (std::uint64_t i = 0; i < s.seeds; ++i) {
+        gpu_run one(s, s.seed + i);
+        good = one.run() && good;
+        met.add(one.met());
+    }
+    // Over so many operations everything is met; a run that has not met it does not test it any more.
+    if (const std::string missing = met.missing(); good && met.operations >= 900000 && !missing.empty()) {
+        std::cout << "model: never met: " << missing << ": FAILED" << std::endl;
+        good = false;
+    }
     return good ? 0 : 1;
 }

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "explore/host.hpp"
+#include "penstock/view.hpp"
 
 namespace penstock::explore_kit {
 
@@ -108,6 +109,34 @@ std::int64_t echo(const Lane& g, const engine::cache_view& c, std::uint64_t numb
     return 0;
 }
 
+// As a lane of a GPU does for v[i]: the element at byte `at`, or false if its page is not in the cache. The loads of a frame are
+// schedule points, two for an element of 16 bytes.
+template <typename T>
+bool look_at_element(const runtime_ref& fs, int fd, std::uint64_t at, T& out) {
+    engine::file_handle f{};
+    explore::require(engine::find_file(fs.view, fd, f), "the descriptor is not open");
+    const auto load = [](const std::byte* from) {
+        std::uint64_t words[sizeof(T) / 8];
+        for (std::uint64_t i = 0; i < sizeof(T) / 8; ++i)
+            words[i] = atomic_load<order::relaxed>(reinterpret_cast<const std::uint64_t*>(from) + i);
+        T value;
+        std::memcpy(&value, words, sizeof value);
+        return value;
+    };
+    return engine::try_element_by(load, fs.view, f, at, out);
+}
+
+struct two_words {
+    std::uint64_t first, second;
+};
+
+// Looks at the whole of a page as one element; if it is there, it must be the inode's.
+inline void look_and_compare(const runtime_ref& fs, int fd, std::uint64_t inode, std::uint64_t page) {
+    two_words got{};
+    if (!look_at_element(fs, fd, page * page_bytes, got)) return;
+    explore::require(got.first == content(inode, page, 0) && got.second == content(inode, page, 1), "an element has wrong bytes");
+}
+
 // One file (inode 1, slot 0), open already, whose page words are the first of the arena.
 struct one_file : scenario {
     explicit one_file(const shape& what, std::uint64_t size_bytes = 2 * page_bytes) : scenario(what) {
@@ -129,6 +158,13 @@ struct one_file : scenario {
         prepare = [this, before = prepare, page, frame, used] {
             before();
             w.load_now(0, page, frame, content(1, page, 0), used);
+        };
+    }
+    // Both pages lie in a window.
+    void in_window() {
+        prepare = [this, before = prepare] {
+            before();
+            w.window_now(0, 1, [](std::uint64_t page, std::uint64_t i) { return content(1, page, i); });
         };
     }
     int fd = 0;

@@ -2,10 +2,12 @@
 #pragma once
 
 #include <cstring>
+#include <functional>
 #include <string>
 
 #include "explore/explore_lane.hpp"
 #include "penstock/engine/invariants.hpp"
+#include "penstock/engine/window.hpp"
 #include "penstock/file.hpp"
 
 namespace penstock::explore_kit {
@@ -41,6 +43,9 @@ struct shared_memory {
     alignas(16) std::byte tier_frames[max_frames * page_bytes];
     std::uint64_t fill_marks[max_frames], done_marks[max_frames], tier_fill_done;
     std::uint32_t tier_hand[engine::clock_hand_stride];
+    engine::window_word windows[max_files];
+    std::uint64_t window_chunks[2 * max_files];  // 0 is nobody's, so that a chunk that is not there shows
+    alignas(16) std::byte window_bytes[max_files * 2 * page_bytes];
 };
 
 class world {
@@ -122,6 +127,18 @@ public:
         memory.tier_fill_done = 1;
     }
 
+    // As if the host had opened a window onto two pages for this life of the slot; content_of(page, word) is what they hold.
+    void window_now(std::uint32_t slot, std::uint32_t generation, const std::function<std::uint64_t(std::uint64_t, std::uint64_t)>& content_of) {
+        view.windows = memory.windows;
+        view.window_chunks = memory.window_chunks;
+        std::byte* const bytes = memory.window_bytes + slot * 2 * page_bytes;
+        for (std::uint64_t page = 0; page < 2; ++page)
+            for (std::uint64_t i = 0; i < words_per_page; ++i)
+                reinterpret_cast<std::uint64_t*>(bytes)[page * words_per_page + i] = content_of(page, i);
+        memory.window_chunks[slot + 1] = reinterpret_cast<std::uintptr_t>(bytes);
+        memory.windows[slot] = engine::make_window_word(generation, slot + 1);
+    }
+
     // The rules that hold when all is quiet.
     void check(const engine::quiescent_state& held) const {
         const auto report = engine::check_invariants(view, held);
@@ -163,6 +180,9 @@ inline std::string world::name_of(std::size_t offset) const {
                           {"fill mark", memory.fill_marks, sizeof memory.fill_marks, 8},
                           {"done mark", memory.done_marks, sizeof memory.done_marks, 8},
                           {"ring tail", &memory.tail, 8, 8},
+                          {"window word", memory.windows, sizeof memory.windows, 8},
+                          {"chunk word", memory.window_chunks, sizeof memory.window_chunks, 8},
+                          {"window bytes", memory.window_bytes, sizeof memory.window_bytes, page_bytes},
                           {"free mark", memory.free_ticket, sizeof memory.free_ticket, 8}};
     const auto* at = reinterpret_cast<const std::byte*>(&memory) + offset;
     for (const part& p : parts) {

@@ -6,42 +6,15 @@
 
 #include <cstdint>
 
-#include "model/report.hpp"
-#include "model/shadow.hpp"
-#include "penstock/file.hpp"
+#include "model/view_reader.hpp"
 
 namespace penstock::model {
 
-inline constexpr std::uint32_t files_held = 3, maps_held = 2, guard_bytes = 32;
-
-struct model_actor {
-    world w;
-    file_state* files;        // w.files() of them
-    report* out;
+struct model_actor : view_reader {
     std::byte* scratch;       // scratch_stride bytes for each actor of a launch
-    std::uint64_t scratch_stride;
     std::uint64_t steps;      // per actor
     std::uint64_t first_actor;
     std::uint64_t max_open, max_maps;  // budgets of all actors together, so that running out is never legitimate
-
-    struct held_file {
-        int fd;  // < 0: none
-        std::uint32_t file;
-        std::uint64_t floor, size;
-        cursor at;
-    };
-    struct held_map {
-        mapping what;  // data null: none
-        std::uint32_t file;
-        std::uint64_t sum;  // of this thread's share of the bytes
-    };
-    // What an actor knows; equal in all threads of its group, but for held_map::sum.
-    struct memory {
-        held_file open[files_held];
-        held_map mapped[maps_held];
-        std::uint64_t actor, step;
-        std::byte* buffer;
-    };
 
     template <typename Group>
     PENSTOCK_HD void operator()(const Group& g, const runtime_ref& fs, std::uint64_t index) const {
@@ -67,6 +40,8 @@ private:
             case verb::close: return shut(g, fs, m, f);
             case verb::read: return fetch(g, fs, m, f, op, false);
             case verb::read_on: return fetch(g, fs, m, f, op, true);
+            case verb::element: return look_up(g, fs, m, f, op);
+            case verb::each: return visit(g, fs, m, f, op);
             case verb::map: return hold(g, fs, m, f, m.mapped[op.length % maps_held], op);
             case verb::prefetch: return bring(g, fs, m, f, op);
             default: return ask(g, fs, m, f);
@@ -80,56 +55,6 @@ private:
         return m.open[which % files_held];
     }
 
-    // --- judging
-
-    template <typename Group>
-    PENSTOCK_HD void wrong(const Group& g, const memory& m, verb what, std::uint32_t file, std::uint64_t offset,
-                           std::uint64_t length, std::int64_t got, std::int64_t expected, const version_range& range) const {
-        if (!g.is_leader()) return;
-        atomic_add_relaxed(&out->wrong_results, std::uint64_t{1});
-        note(out, {m.actor, m.step, static_cast<std::uint32_t>(what), file, offset, length, got, expected, range.floor, range.newest});
-    }
-
-    // The versions that the call which just returned may have seen.
-    template <typename Group>
-    PENSTOCK_HD version_range range_of(const Group& g, std::uint32_t file, std::uint64_t floor) const {
-        std::uint64_t newest = 0;
-        if (g.is_leader()) newest = allowed_now(files[file], floor).newest;
-        newest = g.broadcast(newest);
-        if (g.is_leader()) {
-            atomic_add_relaxed(&out->checks, std::uint64_t{1});
-            if (newest == floor) atomic_add_relaxed(&out->exact_checks, std::uint64_t{1});
-        }
-        return {floor, newest};
-    }
-
-    // A count for a range of an open file: all of it, or less (or -ESTALE) if the file changed meanwhile.
-    template <typename Group>
-    PENSTOCK_HD bool count_is_right(const Group& g, const memory& m, verb what, const held_file& f, std::uint64_t offset,
-                                    std::uint64_t length, std::int64_t got, std::int64_t expected,
-                                    const version_range& range) const {
-        if (got < 0 && g.is_leader()) atomic_add_relaxed(&out->errors, std::uint64_t{1});
-        if (got == expected) return true;
-        if (!range.exact() && expected > 0 && (got == -ESTALE || (got > 0 && got < expected))) {
-            if (g.is_leader()) atomic_add_relaxed(&out->stale, std::uint64_t{1});
-            return true;
-        }
-        wrong(g, m, what, f.file, offset, length, got, expected, range);
-        return false;
-    }
-
-    template <typename Group>
-    PENSTOCK_HD void judge_bytes(const Group& g, const memory& m, verb what, std::uint32_t file, std::uint64_t offset,
-                                 const std::byte* data, std::uint64_t bytes, const version_range& range) const {
-        std::uint64_t first_bad = ~std::uint64_t{0};
-        const auto* seen = reinterpret_cast<const std::uint8_t*>(data);
-        const std::uint64_t bad = wrong_bytes(w, file, range, offset, seen, bytes, g.rank(), g.size(), first_bad);
-        if (bad == 0) return;
-        atomic_add_relaxed(&out->wrong_bytes, bad);
-        note(out, {m.actor, m.step, static_cast<std::uint32_t>(what), file, first_bad, bytes, seen[first_bad - offset],
-                   byte_of(w, file, range.newest, first_bad), range.floor, range.newest});
-    }
-
     // --- verbs
 
     template <typename Group>
@@ -138,9 +63,7 @@ private:
         std::uint64_t granted = 0;
         if (g.is_leader()) granted = try_take(&out->open_held, max_open) ? 1 : 0;
         if (g.broadcast(granted) == 0) return;
-        // Two thirds of the opens go to a third of the files, so that actors meet.
-        const std::uint32_t among = op.extra % 3 != 0 ? (w.files() + 2) / 3 : w.files();
-        f.file = static_cast<std::uint32_t>((op.where % among) * 7 % w.files());
+        f.file = file_for(w, op.where, op.extra);
         std::uint64_t floor = 0;
         if (g.is_leader()) {
             floor = enter_period(files[f.file]);
@@ -206,14 +129,10 @@ private:
             wrong(g, m, verb::stat, f.file, 1, 0, static_cast<std::int64_t>(size), static_cast<std::int64_t>(f.size), {f.floor, f.floor});
     }
 
-    PENSTOCK_HD static std::uint64_t rest(std::uint64_t size, std::uint64_t offset, std::uint64_t length) {
-        return offset >= size ? 0 : size - offset < length ? size - offset : length;
-    }
-
     template <typename Group>
     PENSTOCK_HD void fetch(const Group& g, const runtime_ref& fs, const memory& m, held_file& f, const operation& op,
                            bool relative) const {
-        const std::uint64_t length = length_for(w, scratch_stride - 2 * guard_bytes - 16, op.length);
+        const std::uint64_t length = length_for(w, scratch_room(), op.length);
         const std::uint64_t chosen = offset_for(w, f.file, f.size, op.where);
         if (relative && f.at.offset_bytes >= f.size) f.at.offset_bytes = chosen;
         const std::uint64_t offset = relative ? f.at.offset_bytes : chosen;

@@ -64,7 +64,10 @@ void host_files::rewrite(std::uint32_t file, std::uint64_t version) {
     const int fd = ::open(path_of(file).c_str(), O_WRONLY | O_CLOEXEC);
     require(fd >= 0, "open " + path_of(file));
     const std::uint64_t old_size = size_of(w_, file, version - 1), new_size = size_of(w_, file, version);
-    if (new_size < old_size) require(::ftruncate(fd, static_cast<off_t>(new_size)) == 0, "shrink");
+    if (new_size < old_size) {
+        before_shrink(path_of(file), new_size);
+        require(::ftruncate(fd, static_cast<off_t>(new_size)) == 0, "shrink");
+    }
     write_range(fd, file, version, 0, new_size);
     ::close(fd);
 }

@@ -1,7 +1,7 @@
 // The host's side of the model test: makes the files of a world and changes them from version to version.
 #pragma once
 
-#include <mutex>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -18,6 +18,9 @@ public:
 
     // Brings the file to its next version: in place, by rename, or by removal, as the shadow says.
     void change(std::uint32_t file);
+
+    // Called with path and new size before a file that exists is cut off.
+    std::function<void(const std::string&, std::uint64_t)> before_shrink = [](const std::string&, std::uint64_t) {};
 
     [[nodiscard]] std::uint64_t changes() const { return changes_; }
 

@@ -19,7 +19,10 @@
 #include "host/hooks.hpp"
 #include "host/runtime_state.hpp"
 #include "model/actor.hpp"
+#include "model/drill.hpp"
 #include "model/host_files.hpp"
+#include "model/view_faults.hpp"
+#include "model/window_keeper.hpp"
 #include "penstock/engine/invariants.hpp"
 #include "penstock/penstock.hpp"
 
@@ -34,8 +37,8 @@ struct run_settings {
 };
 
 inline const char* name_of(verb what) {
-    constexpr const char* names[] = {"open", "close", "read", "read_on", "map", "unmap", "prefetch", "stat", "nonsense"};
-    return names[static_cast<std::uint32_t>(what) % 9];
+    constexpr const char* names[verb_count] = {"open", "close", "read", "read_on", "v[i]", "for_each", "map", "unmap", "prefetch", "stat", "nonsense"};
+    return names[static_cast<std::uint32_t>(what) % verb_count];
 }
 
 // Sizes that make every path busy: few frames, few file slots, short rings, tables in two levels. The seed chooses.
@@ -62,6 +65,10 @@ struct tiny_shape {
         o.frame_wait_ms = o.request_wait_ms = o.host_wait_ms = 60000;
         o.roots = {folder};
         o.log = [](const std::string&) {};
+        // A budget so small that windows are refused: a small file takes a chunk's room, and leaves what it does not need.
+        constexpr std::uint64_t budgets_mib[] = {4, 6, 10, 32};
+        o.window_bytes = budgets_mib[mix64(s.seed ^ 12) % 4] << 20;
+        hooks.windows_on_cpu = true;
         hooks.max_handles = mix64(s.seed ^ 10) % 2 != 0 ? 8 : 0;
         constexpr std::uint32_t slots[] = {4, 16, 64};
         hooks.ring_slots = slots[mix64(s.seed ^ 11) % 3];
@@ -70,6 +77,7 @@ struct tiny_shape {
         w.big_pages = std::uint64_t{1} << 18;
         w.small_pages = 20;
         max_open = o.max_files / 2;
+        o.max_files += most_windowed + most_held;
         max_maps = frame_count / 4;
     }
 };
@@ -79,17 +87,21 @@ class model_run {
 public:
     explicit model_run(const run_settings& s)
         : settings_(s), folder_(make_folder()), shape_(s, folder_), states_(new file_state[shape_.w.files()]{}),
-          files_(shape_.w, folder_, states_.get()) {
+          files_(shape_.w, folder_, states_.get()),
+          pins_(s.flip_bytes ? static_cast<host::environment&>(disk_) : host::linux_environment(), false, s.seed) {
         if (s.flip_bytes) {
             fault::fault_plan plan;
             plan.flip_every = 10000;
             disk_.set(plan);
-            shape_.hooks.env = &disk_;
         }
+        shape_.hooks.env = &pins_;
+        files_.before_shrink = [this](const std::string& path, std::uint64_t size_bytes) { pins_.before_shrink(path, size_bytes); };
         const status created = runtime::create(shape_.o, shape_.hooks, rt_);
         if (!created) complain(created.message);
+        else windows_ = std::make_unique<window_keeper>(*rt_, shape_.w, states_.get(), met_);
     }
     ~model_run() {
+        windows_.reset();
         rt_.reset();
         std::error_code ignored;
         std::filesystem::remove_all(folder_, ignored);
@@ -107,9 +119,14 @@ public:
             round(actor, stretch);
             actor += settings_.threads;
             check_quiescent();
+            check_views();
+            exercise(mix(settings_.seed, actor));
             // Nobody has anything open now, so the next round must see exactly the newest version of these.
             for (std::uint32_t i = 0; i < 4; ++i) files_.change(static_cast<std::uint32_t>(mix64(actor + i) % shape_.w.small_files));
         }
+        windows_->let_go_of_all();
+        windows_->close_all();
+        check_quiescent();
         check_whole_files();
         check_statistics();
         check_all_frames_usable();
@@ -117,7 +134,8 @@ public:
         return good_;
     }
 
-    [[nodiscard]] const report& seen() const { return report_; }
+    // What the run has met.
+    [[nodiscard]] const coverage& met() const { return met_; }
 
 private:
     static std::string make_folder() {
@@ -134,7 +152,7 @@ private:
     void round(std::uint64_t first_actor, std::uint64_t steps) {
         const std::uint64_t stride = (10 * shape_.w.page_bytes + 2 * guard_bytes + 16 + 63) & ~std::uint64_t{63};
         if (scratch_.empty()) scratch_.resize(stride * settings_.threads);
-        const model_actor actor{shape_.w, states_.get(), &report_, scratch_.data(), stride, steps, first_actor, shape_.max_open, shape_.max_maps};
+        const model_actor actor{{{shape_.w, states_.get(), &report_}, stride}, scratch_.data(), steps, first_actor, shape_.max_open, shape_.max_maps};
         std::atomic<std::uint32_t> running{settings_.threads};
         std::vector<std::thread> threads;
         for (std::uint32_t i = 0; i < settings_.threads; ++i)
@@ -152,10 +170,35 @@ private:
     }
 
     void check_quiescent() {
-        const auto found = engine::check_invariants(rt_->ref().view);
+        const auto found = engine::check_invariants(rt_->ref().view, {.references = windows_->references()});
         if (found.rule != nullptr) complain("broken rule: " + std::string(found.rule) + ", at " + std::to_string(found.where));
         if (report_.open_held != 0 || report_.maps_held != 0) complain("the test itself lost count of what its actors hold");
         if (const status s = rt_->health(); !s) complain("health: " + s.message);
+    }
+
+    void check_views() {
+        const std::string wrong = judge_view_status(*rt_->ref().view.fault, rt_->view_status(), report_);
+        if (!wrong.empty()) complain(wrong);
+        if (!rt_->view_status().ok()) ++met_.view_faults;
+        rt_->clear_view_status();
+        report_.missing = report_.out_of_range = 0;
+    }
+
+    // What is done with windows while no actor is there: some are opened or closed for the next round, and the drill.
+    void exercise(std::uint64_t h) {
+        for (std::uint64_t i = 0; i < 3 && good_; ++i) {
+            drill<Group> one(*rt_, files_, pins_, shape_.w, states_.get(), met_, drilled_);
+            int windowed = -1;
+            if (const std::string wrong = one.run(mix64(h + i), windowed); !wrong.empty()) complain(wrong);
+            if (windowed >= 0) windows_->has_window_too(windowed);
+        }
+        far_drill other(*rt_, files_, pins_, shape_.w, states_.get(), met_, drilled_);
+        int windowed = -1;
+        if (const std::string wrong = other.run(mix64(h ^ 77), windowed); !wrong.empty()) complain(wrong);
+        if (windowed >= 0) windows_->has_window_too(windowed);
+        if (const std::string wrong = windows_->between_rounds(h); !wrong.empty()) complain(wrong);
+        rt_->clear_view_status();
+        check_quiescent();
     }
 
     // Every byte of every file through fresh opens.
@@ -194,9 +237,9 @@ private:
 
     void check_statistics() {
         const statistics s = rt_->stats();
-        expect("opens", s.opens, report_.opens + opens_);
-        expect("bytes_read", s.bytes_read, report_.bytes_read + bytes_read_);
-        expect("errors", s.errors, report_.errors + errors_);
+        expect("opens", s.opens, report_.opens + opens_ + windows_->opens() + drilled_.opens);
+        expect("bytes_read", s.bytes_read, report_.bytes_read + bytes_read_ + drilled_.bytes_read);
+        expect("errors", s.errors, report_.errors + errors_ + drilled_.errors);
         expect("bad_requests", s.bad_requests, 0);
         std::uint64_t answered = 0, valid = 0;
         for (const std::uint64_t n : s.latency_ns) answered += n;
@@ -204,7 +247,15 @@ private:
         const engine::cache_view& c = rt_->ref().view;
         for (std::uint64_t i = 0; i < c.word_count; ++i) valid += engine::is_valid(c.words[i]) ? 1 : 0;
         if (s.misses < s.evictions + valid) complain("statistics: fewer misses than evictions and pages in the cache");
-        if (s.file_read_bytes < s.bytes_loaded) complain("statistics: more bytes loaded than read from files");
+        if (s.file_read_bytes + s.window_loads * shape_.w.page_bytes < s.bytes_loaded)
+            complain("statistics: more bytes loaded than files and windows gave");
+        if (s.window_loads > s.misses || s.window_bytes != 0) complain("statistics: windows " + s.to_json());
+        met_.operations = report_.steps;
+        met_.window_loads = s.window_loads;
+        met_.request_loads = s.misses - s.window_loads;
+        met_.orphan_pages = pins_.orphans();
+        met_.view_elements = report_.view_elements;
+        met_.view_visits = report_.view_visits;
         if (s.open_requests > s.opens * 8) complain("statistics: more than eight requests an open");
     }
 
@@ -247,12 +298,12 @@ private:
         return text.str();
     }
 
-    [[nodiscard]] std::string summary() const {
+    [[nodiscard]] std::string summary() {
         std::ostringstream text;
         text << "model: seed " << settings_.seed << ": " << report_.steps << " operations, " << report_.checks << " judged, "
              << report_.exact_checks * 100 / std::max<std::uint64_t>(1, report_.checks) << " % exactly, " << report_.stale
              << " stale, " << files_.changes() << " host changes: " << (good_ ? "passed" : "FAILED") << "\n  "
-             << rt_->stats().to_json() << "\n";
+             << met_.text().substr(1) << "\n  " << rt_->stats().to_json() << "\n";
         return text.str();
     }
 
@@ -262,7 +313,11 @@ private:
     std::unique_ptr<file_state[]> states_;
     host_files files_;
     fault::faulty_environment disk_;
+    pinning_environment pins_;
     std::unique_ptr<runtime> rt_;
+    std::unique_ptr<window_keeper> windows_;
+    coverage met_;
+    drill_counts drilled_;
     report report_{};
     std::vector<std::byte> scratch_;
     std::uint64_t opens_ = 0, bytes_read_ = 0, errors_ = 0;

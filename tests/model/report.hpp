@@ -1,6 +1,7 @@
 // What the actors of a model run share besides the files: what they found, and how much they may hold.
 #pragma once
 
+#include <cerrno>
 #include <cstdint>
 
 #include "penstock/base/atomic.hpp"
@@ -18,7 +19,15 @@ struct failure {
 };
 inline constexpr std::uint32_t kept_failures = 16;
 
-// Lies in memory that all actors reach, zeroed at the start. Every field is only ever added to, but for the two budgets.
+// An element of a view that could not be had, or may not have been: zero where the file was changing.
+struct missing_element {
+    std::int32_t fd, code;
+    std::uint64_t offset;  // in the file
+};
+inline constexpr std::uint32_t kept_missing = 4096;
+
+// Lies in memory that all actors reach, zeroed at the start. Every field is only ever added to, but for the two budgets
+// and what the host takes out.
 struct report {
     std::uint64_t wrong_bytes;
     std::uint64_t wrong_results;
@@ -32,6 +41,13 @@ struct report {
     std::uint64_t stale;                 // calls that said -ESTALE, where that was allowed
     // To be compared with the runtime's own statistics.
     std::uint64_t opens, bytes_read, errors;
+    std::uint64_t view_elements;  // through v[i]
+    std::uint64_t view_visits;    // through for_each
+
+    // What runtime::view_status may be about. The host takes them out between launches.
+    std::uint64_t missing;        // as events
+    std::uint64_t out_of_range;   // of these, elements that are not there: the runtime must have noted one of all
+    missing_element missed[kept_missing];
 
     // How many descriptors and mappings all actors hold together.
     std::uint64_t open_held, maps_held;
@@ -50,6 +66,12 @@ inline PENSTOCK_HD void give_one(std::uint64_t* held) { atomic_fetch_add<order::
 inline PENSTOCK_HD void note(report* out, const failure& f) {
     const std::uint64_t place = atomic_fetch_add<order::relaxed>(&out->failures, std::uint64_t{1});
     if (place < kept_failures) out->kept[place] = f;
+}
+
+inline PENSTOCK_HD void note_missing(report* out, const missing_element& e) {
+    const std::uint64_t place = atomic_fetch_add<order::relaxed>(&out->missing, std::uint64_t{1});
+    if (place < kept_missing) out->missed[place] = e;
+    if (e.code == -ERANGE) atomic_add_relaxed(&out->out_of_range, std::uint64_t{1});
 }
 
 }  // namespace penstock::model

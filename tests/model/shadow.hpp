@@ -10,6 +10,16 @@
 //           was when users last rose from 0.
 // While users > 0 a reader may see any version from floor to begun, byte by byte, since the host changes files in place
 // while they are read. If the two are equal, it must see exactly that version and no error.
+//
+// Where a page came from does not widen this. A request that meets an end of file that has come nearer gives -ESTALE. A
+// window gives no error: its page holds, each byte for itself,
+//   before the end of the file  what the file holds now (write(2) is seen),
+//   behind it, to the end of the operating system's page   zero,
+//   in the pages after that     what they held when they were cut off, also when the file has grown again since;
+// on a real GPU the operating system may treat several pages that it keeps as one as it treats the last one: zero all that was
+// cut off, and let go of the rest, whose bytes then stay what they were. All these are bytes of a version from floor to begun, or
+// a zero where one of them has no byte: nothing older, because a file that changed while nobody had it open is another file to
+// Penstock, and has no window. The drill (model/drill.hpp) knows which of them it must be.
 #pragma once
 
 #include <cstdint>
@@ -171,7 +181,8 @@ inline PENSTOCK_HD version_range allowed_now(const file_state& state, std::uint6
     return {floor, atomic_load<order::acquire, scope::system>(&state.begun)};
 }
 
-enum class verb : std::uint32_t { open, close, read, read_on, map, unmap, prefetch, stat, nonsense };
+enum class verb : std::uint32_t { open, close, read, read_on, element, each, map, unmap, prefetch, stat, nonsense };
+inline constexpr std::uint32_t verb_count = 11;
 
 // What an actor does at one step: a verb and random numbers for its arguments.
 struct operation {
@@ -184,14 +195,22 @@ constexpr PENSTOCK_HD operation operation_at(std::uint64_t seed, std::uint64_t a
     const std::uint32_t p = static_cast<std::uint32_t>(h % 100);
     const verb what = p < 12   ? verb::open
                       : p < 22 ? verb::close
-                      : p < 58 ? verb::read
-                      : p < 68 ? verb::read_on
-                      : p < 78 ? verb::map
-                      : p < 86 ? verb::unmap
-                      : p < 92 ? verb::prefetch
+                      : p < 50 ? verb::read
+                      : p < 58 ? verb::read_on
+                      : p < 67 ? verb::element
+                      : p < 73 ? verb::each
+                      : p < 81 ? verb::map
+                      : p < 89 ? verb::unmap
+                      : p < 93 ? verb::prefetch
                       : p < 97 ? verb::stat
                                : verb::nonsense;
     return {what, mix64(h ^ 1), mix64(h ^ 2), mix64(h ^ 3), mix64(h ^ 4)};
+}
+
+// Two thirds of the opens go to a third of the files, so that actors meet.
+constexpr PENSTOCK_HD std::uint32_t file_for(const world& w, std::uint64_t where, std::uint64_t r) {
+    const std::uint32_t among = r % 3 != 0 ? (w.files() + 2) / 3 : w.files();
+    return static_cast<std::uint32_t>((where % among) * 7 % w.files());
 }
 
 // Where to read: anywhere up to a page past the end, often beside a page border; in a big file, around its regions.

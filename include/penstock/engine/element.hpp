@@ -20,6 +20,21 @@ template <typename T>
 inline constexpr bool is_element = std::is_trivially_copyable_v<T> && (sizeof(T) == 1 || sizeof(T) == 2 || sizeof(T) == 4 ||
                                                                        sizeof(T) == 8 || sizeof(T) == 16);
 
+// One lane. True if the element's page is in the cache, and then `out` is the element. `load` fetches an element from a frame
+// that may change hands meanwhile: each of its accesses is relaxed, and may find another page's bytes.
+template <typename T, typename Load>
+PENSTOCK_HD PENSTOCK_INLINE bool try_element_by(const Load& load, const cache_view& c, const file_handle& f, std::uint64_t at, T& out) {
+    const std::uint64_t word_index = find_word(c, f, at >> c.page_shift);
+    if (word_index == no_word) return false;
+    page_word* const word = &c.words[word_index];
+    const page_word seen = observe(word);
+    if (!is_valid(seen)) return false;
+    out = load(c.frame_address(frame_of(seen)) + (at & (c.page_bytes() - 1)));
+    if (!unchanged(word, seen)) return false;
+    touch(word, seen);
+    return true;
+}
+
 #if defined(__CUDACC__)
 
 // Relaxed at device scope, as all reads of frames (group/device_copy.cuh). `from` is aligned to the element's size.
@@ -47,18 +62,10 @@ PENSTOCK_D PENSTOCK_INLINE T load_element(const std::byte* from) {
     return out;
 }
 
-// One lane. True if the element's page is in the cache, and then `out` is the element.
+// The same with the loads of a GPU.
 template <typename T>
 PENSTOCK_D PENSTOCK_INLINE bool try_element(const cache_view& c, const file_handle& f, std::uint64_t at, T& out) {
-    const std::uint64_t word_index = find_word(c, f, at >> c.page_shift);
-    if (word_index == no_word) return false;
-    page_word* const word = &c.words[word_index];
-    const page_word seen = observe(word);
-    if (!is_valid(seen)) return false;
-    out = load_element<T>(c.frame_address(frame_of(seen)) + (at & (c.page_bytes() - 1)));
-    if (!unchanged(word, seen)) return false;
-    touch(word, seen);
-    return true;
+    return try_element_by([](const std::byte* from) { return load_element<T>(from); }, c, f, at, out);
 }
 
 // The lanes that call together, each for an element of its own. A lane whose page cannot be had gets zero, and the fault

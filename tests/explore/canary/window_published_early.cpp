@@ -1,0 +1,29 @@
+// Canary: a page that comes through a window turns valid before its bytes are in the frame.
+#define penstock penstock_window_published_early
+
+#include "explore/canary/standard.hpp"
+#include "explore/hook.hpp"
+#include "penstock/engine/page_word.hpp"
+
+namespace penstock::engine {
+
+inline void publish_early(page_word* word, std::uint32_t frame) { publish(word, frame); }
+
+}  // namespace penstock::engine
+
+#define begin_overwrite() publish_early(&c.words[load.word_index], load.frame)
+#define publish(word, frame) static_cast<void>(word)
+
+#include "explore/scenario.hpp"
+
+namespace penstock::explore_kit {
+
+TEST(canary, window_published_early) {
+    one_file s({.frames = 2});
+    s.in_window();
+    s.lane(s.reader(0));
+    s.lane(s.reader(0));
+    expect_caught(s.run(), "a read delivered wrong bytes");
+}
+
+}  // namespace penstock::explore_kit
