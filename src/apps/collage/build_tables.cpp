@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <utility>
 #include <vector>
 
 #include "threads.hpp"
@@ -13,6 +14,7 @@ namespace {
 
 constexpr std::uint64_t sample_tiles = 32768;
 constexpr std::uint32_t sample_tables = 8;
+constexpr double wanted_others = 8;
 constexpr std::uint64_t tiles_per_read = 4096;
 constexpr std::uint64_t feature_bytes = features * sizeof(std::uint16_t);
 // Threads build one table each and hold all its entries; more threads than this allows would take too much memory.
@@ -28,10 +30,11 @@ struct keyed_tile {
     }
 };
 
-// How many entries the bucket of a tile has on average, other tiles of the sample standing for all.
-double mean_bucket(const std::vector<std::int32_t>& sums, std::uint64_t sampled, double tiles_each, const lsh_family& family) {
-    std::vector<std::uint64_t> keys(sampled);
-    double total = 0;
+// How many others a tile finds in its buckets, a table on average and bucket_cap at most: the tenth of the sample that finds
+// least finds this or less. The tiles of the sample stand for `tiles_each` of all.
+double poorest_tenth(const std::vector<std::int32_t>& sums, std::uint64_t sampled, double tiles_each, const lsh_family& family) {
+    std::vector<std::pair<std::uint64_t, std::uint32_t>> keys(sampled);  // and whose
+    std::vector<double> found(sampled);
     for (std::uint32_t t = 0; t < sample_tables; ++t) {
         for (std::uint64_t i = 0; i < sampled; ++i) {
             std::uint32_t cells[projections_per_table];
@@ -39,18 +42,19 @@ double mean_bucket(const std::vector<std::int32_t>& sums, std::uint64_t sampled,
                 const std::uint32_t p = t * projections_per_table + k;
                 cells[k] = cell_of(sums[i * sample_tables * projections_per_table + p], family.offsets[p], family.width);
             }
-            keys[i] = key_of(t, cells);
+            keys[i] = {key_of(t, cells), static_cast<std::uint32_t>(i)};
         }
         std::sort(keys.begin(), keys.end());
         for (std::uint64_t i = 0; i < sampled;) {
-            std::uint64_t j = i;
-            while (j < sampled && keys[j] == keys[i]) ++j;
-            const double others = static_cast<double>(j - i - 1) * tiles_each;
-            total += static_cast<double>(j - i) * std::min<double>(bucket_cap, others);
-            i = j;
+            std::uint64_t end = i;
+            while (end < sampled && keys[end].first == keys[i].first) ++end;
+            const double others = std::min<double>(bucket_cap, static_cast<double>(end - i - 1) * tiles_each);
+            for (; i < end; ++i) found[keys[i].second] += others / sample_tables;
         }
     }
-    return total / static_cast<double>(sampled * sample_tables);
+    const auto tenth = found.begin() + static_cast<std::ptrdiff_t>(sampled / 10);
+    std::nth_element(found.begin(), tenth, found.end());
+    return *tenth;
 }
 
 // One table, all tiles.
@@ -158,7 +162,7 @@ status choose_width(const staged_file& tile_features, std::uint64_t tile_count, 
         const double middle = (low + high) / 2;
         const auto candidate = static_cast<std::uint32_t>(std::exp2(middle));
         family = make_family(seed, candidate);
-        if (mean_bucket(sums, sampled, tiles_each, family) < bucket_cap / 2.0) {
+        if (poorest_tenth(sums, sampled, tiles_each, family) < wanted_others) {
             low = middle;
         } else {
             high = middle;
