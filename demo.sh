@@ -5,8 +5,8 @@
 #
 #   ./demo.sh [FOLDER...]      searches other folders than /usr/include
 #
-# The photographs are those of the Debian package lomiri-wallpapers-20.04; PENSTOCK_DEMO_PICTURES names a folder of others, two
-# or more, of which the first becomes the collage.
+# The photographs are those of the Debian package lomiri-wallpapers-16.04 (16 MB); PENSTOCK_DEMO_PICTURES names a folder of others,
+# two or more, of which the first becomes the collage.
 #
 # The last line says OK; anything else, and a status other than 0, means that something is wrong.
 set -euo pipefail
@@ -14,7 +14,7 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 folders=("${@:-/usr/include}")
 for i in "${!folders[@]}"; do folders[i]=$(cd "${folders[i]}" && pwd -P); done
 cd "$root"
-photographs=lomiri-wallpapers-20.04
+photographs=lomiri-wallpapers-16.04
 if [ -n "${PENSTOCK_DEMO_PICTURES:-}" ]; then bash tools/install_packages.sh; else bash tools/install_packages.sh "$photographs"; fi
 . tools/common.sh
 export LC_ALL=C
@@ -81,7 +81,8 @@ if [ -n "${PENSTOCK_DEMO_PICTURES:-}" ]; then
 else
     dpkg -L "$photographs" | grep -E '\.(jpg|png)$' | while read -r file; do cp "$file" "$work/pictures"; done
 fi
-picture=$(find "$work/pictures" -type f | sort | head -1)
+# A landscape, if it is there; else the first.
+picture=$(find "$work/pictures" -type f | sort | awk '/picosdeeuropa/ { print; found = 1; exit } NR == 1 { first = $0 } END { if (!found) print first }')
 if [ "$(find "$work/pictures" -type f | wc -l)" -lt 2 ]; then
     echo "fewer than two photographs here; set PENSTOCK_DEMO_PICTURES to a folder that has some"
     exit 1
@@ -89,9 +90,9 @@ fi
 mv "$picture" "$work/"
 picture=$work/$(basename "$picture")
 collage=$build_dir/demo-collage.png
-"$build_dir/bin/penstock-collage" index "$work/pictures" -o "$work/library" --tiles 40000
+"$build_dir/bin/penstock-collage" index "$work/pictures" -o "$work/library" --tiles 60000
 # A sixteenth of the histograms fits into the cache, so most pages come and go.
-"$build_dir/bin/penstock-collage" make "$picture" "$work/library" -o "$collage" --cache 10MiB --json >"$work/collage.json"
+"$build_dir/bin/penstock-collage" make "$picture" "$work/library" -o "$collage" --cache 15MiB --json >"$work/collage.json"
 python3 tools/demo_report.py "$work/collage.json"
 "$build_dir/bin/penstock-collage" make "$picture" "$work/library" -o "$work/again.png" --method cpu
 if ! cmp -s "$collage" "$work/again.png"; then
