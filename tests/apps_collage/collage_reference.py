@@ -94,7 +94,7 @@ def build_tables(hashes, histograms):
             tables[table].setdefault(hashes.bucket(key), []).append(number)
     for table, buckets in enumerate(tables):
         for ids in buckets.values():
-            ids.sort(key=lambda number: (mix(((table << 32 | number) + GOLDEN) & MASK) & 0xffffffff, number))
+            ids.sort(key=lambda number: (mix(((table // 8 << 32 | number) + GOLDEN) & MASK) & 0xffffffff, number))
             del ids[CAP:]
     return tables
 

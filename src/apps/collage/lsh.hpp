@@ -69,9 +69,12 @@ PENSTOCK_HD PENSTOCK_INLINE std::uint32_t slot_of(std::uint64_t key, std::uint32
     return static_cast<std::uint32_t>(key >> 32) & (slots - 1);
 }
 
-// Where entries of a bucket are cut off, those of least rank stay; other tables keep others.
+// Where entries of a bucket are cut off, those of least rank stay. Eight tables share a ranking, so that blocks which fall into
+// different large buckets of one region meet the same tiles there, and read pages that others have read.
+inline constexpr std::uint32_t tables_per_ranking = 8;
+
 PENSTOCK_HD PENSTOCK_INLINE std::uint32_t rank_of(std::uint32_t table, std::uint32_t id) {
-    return static_cast<std::uint32_t>(mix((std::uint64_t{table} << 32 | id) + golden));
+    return static_cast<std::uint32_t>(mix((std::uint64_t{table / tables_per_ranking} << 32 | id) + golden));
 }
 
 // All sums of one tile by one thread: sums[p] for p below `projections`.
