@@ -8,6 +8,7 @@
 #include <random>
 #include <set>
 
+#include "block_order.hpp"
 #include "collage_memory.hpp"
 #include "distance.hpp"
 #include "gather.hpp"
@@ -95,14 +96,12 @@ TEST(collage_pyramid, hands_out_the_bands_of_every_scale) {
 }
 
 TEST(collage_order, names_every_block_once) {
-    for (const auto& [columns, rows] : {std::pair{1u, 1u}, {7u, 16u}, {5u, 17u}, {3u, 100u}, {40u, 3u}}) {
-        collage_view view{};
-        view.columns = columns;
-        view.rows = rows;
-        std::set<std::uint64_t> seen;
-        for (std::uint64_t i = 0; i < view.blocks(); ++i) seen.insert(view.block_at(i));
-        EXPECT_EQ(seen.size(), view.blocks());
-        EXPECT_EQ(*seen.rbegin(), view.blocks() - 1);
+    for (const auto& [width, height] : {std::pair{1u, 1u}, {200u, 33u}, {64u, 320u}, {500u, 500u}}) {
+        const std::vector<std::uint32_t> order = block_order(random_picture(width, height, width));
+        const std::set<std::uint32_t> seen(order.begin(), order.end());
+        EXPECT_EQ(order.size(), std::size_t{(width + 31) / 32} * ((height + 31) / 32));
+        EXPECT_EQ(seen.size(), order.size());
+        EXPECT_EQ(*seen.rbegin(), order.size() - 1);
     }
 }
 
@@ -159,22 +158,24 @@ TEST_F(collage_gather, references_lead_to_the_candidates_that_the_cpu_compares) 
     const batch_room room = room_for(threads);
     std::vector<std::uint32_t> records(std::size_t{room.records} * bins), ids(room.records), references(room.references);
     std::vector<reference_range> ranges(room.blocks);
-    gatherer gather(mapped, view, keys.data(), threads);
+    const std::vector<std::uint32_t> order = block_order(in);
+    gatherer gather(mapped, view, keys.data(), order.data(), threads);
     for (std::uint64_t first = 0; first < view.blocks();) {
         staged_batch batch{records.data(), ids.data(), references.data(), ranges.data()};
         ASSERT_TRUE(gather.gather(first, batch).ok());
         ASSERT_GT(batch.blocks, 0u);
-        for (std::uint64_t b = first; b < first + batch.blocks; ++b) {
+        for (std::uint64_t at = first; at < first + batch.blocks; ++at) {
+            const std::uint64_t b = order[at];
             std::uint64_t best = no_score;
-            for (std::uint32_t i = 0; i < ranges[b - first].count; ++i) {
-                const std::uint32_t record = references[ranges[b - first].begin + i];
+            for (std::uint32_t i = 0; i < ranges[at - first].count; ++i) {
+                const std::uint32_t record = references[ranges[at - first].begin + i];
                 ASSERT_LT(record, batch.record_count);
                 best = std::min(best, score_of(distance_of(&records[std::size_t{record} * bins], histograms[b].data(), bins), ids[record]));
             }
             const std::uint8_t* pixels = nullptr;
             mapped.tile(lane{}, static_cast<std::uint32_t>(best), nullptr, pixels);
-            const std::size_t at = (b / view.columns * 32 * view.width + b % view.columns * 32) * 3;
-            EXPECT_TRUE(std::equal(pixels, pixels + 3, expected.rgb.begin() + static_cast<std::ptrdiff_t>(at))) << "block " << b;
+            const std::size_t corner = (b / view.columns * 32 * view.width + b % view.columns * 32) * 3;
+            EXPECT_TRUE(std::equal(pixels, pixels + 3, expected.rgb.begin() + static_cast<std::ptrdiff_t>(corner))) << "block " << b;
         }
         first += batch.blocks;
     }

@@ -96,8 +96,10 @@ status place_collage(collage_memory& memory, bool on_gpu, const library_header& 
     v.picture = in.rgb.data();
     v.out = out.rgb.data();
     std::uint8_t* room = nullptr;
+    std::uint32_t* order = nullptr;
     bool placed = memory.place(v.lsh.coefficients, family.coefficients) && memory.place(v.lsh.offsets, family.offsets) &&
-                  memory.allocate(v.seen, (h.tile_count + 63) / 64) && memory.allocate(v.totals, 1);
+                  memory.allocate(v.seen, (h.tile_count + 63) / 64) && memory.allocate(v.totals, 1) && memory.allocate(order, v.blocks());
+    v.order = order;
     if (placed && on_gpu) {
         placed = memory.allocate(room, in.rgb.size()) && memory.allocate(v.out, in.rgb.size());
         v.picture = room;
@@ -108,9 +110,10 @@ status place_collage(collage_memory& memory, bool on_gpu, const library_header& 
     return {-ENOMEM, "the pictures need " + format_size(2 * in.rgb.size()) + " of memory that is not free; use a smaller --cache or picture"};
 }
 
-status upload_input(const collage_memory& memory, const picture& in, const collage_view& v) {
-    if (v.picture == in.rgb.data()) return {};
-    return memory.upload(const_cast<std::uint8_t*>(v.picture), in.rgb.data(), in.rgb.size()) ? status{} : copy_failed();
+status upload_input(const collage_memory& memory, const picture& in, const collage_view& v, const std::vector<std::uint32_t>& order) {
+    bool copied = memory.upload(const_cast<std::uint32_t*>(v.order), order.data(), order.size() * sizeof(std::uint32_t));
+    if (copied && v.picture != in.rgb.data()) copied = memory.upload(const_cast<std::uint8_t*>(v.picture), in.rgb.data(), in.rgb.size());
+    return copied ? status{} : copy_failed();
 }
 
 status download_result(const collage_memory& memory, const library_header& h, const collage_view& v, picture& out,

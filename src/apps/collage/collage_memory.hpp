@@ -50,8 +50,8 @@ private:
 // Room for both pictures, the hash functions and the totals. On a CPU the view leads to the pictures themselves.
 status place_collage(collage_memory& memory, bool on_gpu, const library_header& h, const picture& in, picture& out, collage_view& v);
 
-// The input to the device; the result and the totals from it.
-status upload_input(const collage_memory& memory, const picture& in, const collage_view& v);
+// The input and the order of its blocks to the device; the result and the totals from it.
+status upload_input(const collage_memory& memory, const picture& in, const collage_view& v, const std::vector<std::uint32_t>& order);
 status download_result(const collage_memory& memory, const library_header& h, const collage_view& v, picture& out,
                        collage_totals& totals, std::uint64_t& unique_tiles);
 

@@ -21,6 +21,7 @@ struct collage_view {
     std::uint32_t height;
     std::uint32_t columns;        // of blocks; partial ones at the right and bottom count
     std::uint32_t rows;
+    const std::uint32_t* order;   // of the blocks
     lsh_ref lsh;
     std::uint64_t tile_count;
     std::uint32_t table_entries[tables];
@@ -29,15 +30,8 @@ struct collage_view {
 
     PENSTOCK_HD std::uint64_t blocks() const { return std::uint64_t{columns} * rows; }
 
-    // The block that is made as number `index`: column by column in strips of sixteen rows, for blocks that lie near each other
-    // are often compared with the same tiles, which should still be in the cache.
-    PENSTOCK_HD std::uint64_t block_at(std::uint64_t index) const {
-        constexpr std::uint32_t strip_rows = 16;
-        const std::uint64_t strip = index / (std::uint64_t{columns} * strip_rows), in_strip = index % (std::uint64_t{columns} * strip_rows);
-        const std::uint64_t left = rows - strip * strip_rows;
-        const std::uint64_t height = left < strip_rows ? left : strip_rows;
-        return (strip * strip_rows + in_strip % height) * columns + in_strip / height;
-    }
+    // The block that is made as number `index` (block_order.hpp).
+    PENSTOCK_HD std::uint64_t block_at(std::uint64_t index) const { return order[index]; }
 };
 
 }  // namespace penstock::collage

@@ -1,6 +1,7 @@
 // Baseline: all cores, vector code, memory maps.
 #include <atomic>
 
+#include "block_order.hpp"
 #include "collage_memory.hpp"
 #include "distance.hpp"
 #include "make_block.hpp"
@@ -36,6 +37,7 @@ status make_with_cpu(const collage_job& job, picture& out, method_report& report
     report.start_seconds = watch.lap();
 
     const double cpu_before = cpu_seconds();
+    if (status s = upload_input(memory, job.in, view, block_order(job.in)); !s) return s;
     std::atomic<std::uint64_t> next{0};
     {
         const apps::progress bar("blocks", view.blocks(), [&] { return next.load(); }, !job.quiet);

@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "block_order.hpp"
 #include "collage_memory.hpp"
 #include "gather.hpp"
 #include "make_block.hpp"
@@ -33,12 +34,12 @@ __global__ void hash_blocks(const __grid_constant__ collage_view view, std::uint
 
 __global__ void compare_staged(std::uint64_t first_block, std::uint32_t blocks, const std::uint32_t* histograms, const std::uint32_t* records,
                                const std::uint32_t* ids, const std::uint32_t* references, const reference_range* ranges,
-                               std::uint64_t* best) {
+                               const std::uint32_t* order, std::uint64_t* best) {
     __shared__ alignas(16) std::uint32_t wanted[bins];
     const warp w = this_warp();
     for (std::uint32_t b = blockIdx.x; b < blocks; b += gridDim.x) {
         __syncthreads();  // all are done with the histogram of the block before
-        for (std::uint32_t i = threadIdx.x; i < bins; i += blockDim.x) wanted[i] = histograms[(first_block + b) * bins + i];
+        for (std::uint32_t i = threadIdx.x; i < bins; i += blockDim.x) wanted[i] = histograms[std::uint64_t{order[first_block + b]} * bins + i];
         __syncthreads();
         const reference_range range = ranges[b];
         std::uint64_t mine = no_score;
@@ -48,7 +49,7 @@ __global__ void compare_staged(std::uint64_t first_block, std::uint32_t blocks, 
             const std::uint64_t score = score_of(team<block>::sum(w, part), ids[record]);
             if (score < mine) mine = score;
         }
-        if (w.is_leader()) ::atomicMin(reinterpret_cast<unsigned long long*>(best + first_block + b), static_cast<unsigned long long>(mine));
+        if (w.is_leader()) ::atomicMin(reinterpret_cast<unsigned long long*>(best + order[first_block + b]), static_cast<unsigned long long>(mine));
     }
 }
 
@@ -85,12 +86,12 @@ struct device_batch {
     }
 
     // Copies and compares; returns at once.
-    bool send(const std::uint32_t* histograms, std::uint64_t* best, unsigned grid) const {
+    bool send(const std::uint32_t* histograms, const std::uint32_t* order, std::uint64_t* best, unsigned grid) const {
         if (!copy(there.records, host.records, std::uint64_t{host.record_count} * bins) || !copy(there.ids, host.ids, host.record_count) ||
             !copy(there.references, host.references, host.reference_count) || !copy(there.ranges, host.ranges, host.blocks))
             return false;
         compare_staged<<<std::min(grid, host.blocks), threads_per_block, 0, stream>>>(
-            host.first_block, host.blocks, histograms, there.records, there.ids, there.references, there.ranges, best);
+            host.first_block, host.blocks, histograms, there.records, there.ids, there.references, there.ranges, order, best);
         return cudaGetLastError() == cudaSuccess;
     }
 };
@@ -151,17 +152,18 @@ struct cuda_collage {
     }
 
     status run(const collage_job& job, picture& out, method_report& report) {
-        if (status s = upload_input(memory, job.in, view); !s) return s;
+        const std::vector<std::uint32_t> order = block_order(job.in);
+        if (status s = upload_input(memory, job.in, view, order); !s) return s;
         if (!memory.upload(best, host_best.data(), host_best.size() * sizeof(std::uint64_t))) return broken();
         hash_blocks<<<static_cast<unsigned>(std::min<std::uint64_t>(grid, view.blocks())), threads_per_block>>>(view, histograms, keys);
         if (cudaGetLastError() != cudaSuccess || !memory.download(host_keys.data(), keys, host_keys.size() * sizeof(std::uint64_t)))
             return broken();
-        gatherer gather(library, view, host_keys.data(), threads);
+        gatherer gather(library, view, host_keys.data(), order.data(), threads);
         for (std::uint64_t first = 0; first < view.blocks(); ++report.batches) {
             device_batch& b = batches[report.batches % 2];
             if (cudaStreamSynchronize(b.stream) != cudaSuccess) return broken();  // done with what it holds
             if (status s = gather.gather(first, b.host); !s) return s.message.empty() ? block_error(job.from, s.code) : s;
-            if (!b.send(histograms, best, grid)) return broken();
+            if (!b.send(histograms, view.order, best, grid)) return broken();
             first += b.host.blocks;
         }
         if (cudaStreamSynchronize(batches[0].stream) != cudaSuccess || cudaStreamSynchronize(batches[1].stream) != cudaSuccess ||

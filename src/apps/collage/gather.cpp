@@ -34,8 +34,9 @@ batch_room room_for(std::uint32_t threads) {
     return {batch_records + over, batch_references + over, batch_blocks};
 }
 
-gatherer::gatherer(const mapped_library& library, const collage_view& view, const std::uint64_t* keys, std::uint32_t threads)
-    : library_(library), view_(view), keys_(keys), threads_(threads), staged_(new std::atomic<std::uint64_t>[view.tile_count]()) {}
+gatherer::gatherer(const mapped_library& library, const collage_view& view, const std::uint64_t* keys, const std::uint32_t* order,
+                   std::uint32_t threads)
+    : library_(library), view_(view), keys_(keys), order_(order), threads_(threads), staged_(new std::atomic<std::uint64_t>[view.tile_count]()) {}
 
 // The tile's record in this batch. Of threads that want the same tile at once, one reads it, the others only need to know
 // where it will be; a place that was taken in vain stays empty.
@@ -62,7 +63,7 @@ int gatherer::gather_block(std::uint64_t block, staged_batch& out, std::uint32_t
     state_of<lane> s;
     s.count = s.code = 0;
     for (std::uint32_t& place : s.set) place = no_tile;
-    std::memcpy(s.keys, keys_ + block * tables, sizeof s.keys);
+    std::memcpy(s.keys, keys_ + std::uint64_t{order_[block]} * tables, sizeof s.keys);
     for (std::uint32_t t = 0; t < tables; ++t)
         if (const int code = gather_table(one, one, library_, view_, t, s); code != 0) return code;
     if (fall_back(one, view_.tile_count, s)) ++fallback_blocks_;

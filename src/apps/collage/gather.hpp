@@ -25,7 +25,7 @@ struct staged_batch {
     std::uint32_t* references = nullptr;  // [reference_room]: the records that a block is compared with
     reference_range* ranges = nullptr;    // [block_room]
     // Filled in by gather():
-    std::uint64_t first_block = 0;
+    std::uint64_t first_block = 0;        // in the order; its blocks are so numbered too
     std::uint32_t blocks = 0;
     std::uint32_t record_count = 0;
     std::uint32_t reference_count = 0;
@@ -41,10 +41,11 @@ batch_room room_for(std::uint32_t threads);
 
 class gatherer {
 public:
-    // `keys`: those of all blocks, tables of them a block. All must outlive the gatherer.
-    gatherer(const mapped_library& library, const collage_view& view, const std::uint64_t* keys, std::uint32_t threads);
+    // `keys`: those of all blocks, tables of them a block. `order`: of the blocks, in host memory. All must outlive the gatherer.
+    gatherer(const mapped_library& library, const collage_view& view, const std::uint64_t* keys, const std::uint32_t* order,
+             std::uint32_t threads);
 
-    // Takes blocks from `first_block` on until the batch is full or the picture ends.
+    // Takes blocks from number `first_block` of the order on until the batch is full or the picture ends.
     status gather(std::uint64_t first_block, staged_batch& out);
 
     [[nodiscard]] std::uint64_t records_read() const { return records_read_; }
@@ -59,6 +60,7 @@ private:
     const mapped_library& library_;
     const collage_view& view_;
     const std::uint64_t* keys_;
+    const std::uint32_t* order_;
     std::uint32_t threads_;
     std::uint64_t batch_ = 0;
     std::atomic<std::uint32_t> used_records_{0};

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cerrno>
 
+#include "block_order.hpp"
 #include "collage_memory.hpp"
 #include "distance.hpp"
 #include "make_block.hpp"
@@ -107,7 +108,7 @@ status make_with_penstock(const collage_job& job, picture& out, method_report& r
 
     const double cpu_before = cpu_seconds();
     const statistics before = rt->stats();
-    if (status s = upload_input(memory, job.in, function.view); !s) return s;
+    if (status s = upload_input(memory, job.in, function.view, block_order(job.in)); !s) return s;
     const int code = penstock::launch<width::block>(*rt, report.blocks, function, shape);
     collage_totals totals{};
     status copied;
