@@ -1,8 +1,12 @@
 #!/usr/bin/env bash
-# Shows Penstock at work: builds it and searches this machine's own header files with penstock-grep, checks the result
-# against grep, and says what the page cache did. Installs missing Debian packages first. Needs nothing else.
+# Shows Penstock at work: builds it, searches this machine's own header files with penstock-grep and checks the result
+# against grep; then makes a collage of one photograph from others with penstock-collage, in two ways that must agree. Says what
+# the page cache did. Installs missing Debian packages first. Needs nothing else.
 #
 #   ./demo.sh [FOLDER...]      searches other folders than /usr/include
+#
+# The photographs are those of the Debian package lomiri-wallpapers-16.04 (16 MB); PENSTOCK_DEMO_PICTURES names a folder of others,
+# two or more, of which the first becomes the collage.
 #
 # The last line says OK; anything else, and a status other than 0, means that something is wrong.
 set -euo pipefail
@@ -10,13 +14,14 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 folders=("${@:-/usr/include}")
 for i in "${!folders[@]}"; do folders[i]=$(cd "${folders[i]}" && pwd -P); done
 cd "$root"
-bash tools/install_packages.sh
+photographs=lomiri-wallpapers-16.04
+if [ -n "${PENSTOCK_DEMO_PICTURES:-}" ]; then bash tools/install_packages.sh; else bash tools/install_packages.sh "$photographs"; fi
 . tools/common.sh
 export LC_ALL=C
 
 say "Building into $build_dir"
 configure_main
-build "$build_dir" --target penstock-grep penstock_cli
+build "$build_dir" --target penstock-grep penstock-collage penstock_cli
 program=$build_dir/bin/penstock-grep
 
 work=$(mktemp -d)
@@ -69,4 +74,31 @@ awk 'NR % 500 == 1' "$work/dictionary" | while read -r word; do
 done
 echo "and so are $(awk 'NR % 500 == 1' "$work/dictionary" | wc -l) words asked of grep one by one"
 
-say "OK: penstock-grep found what grep finds"
+say "A collage of one photograph from the others"
+mkdir "$work/pictures"
+if [ -n "${PENSTOCK_DEMO_PICTURES:-}" ]; then
+    find "$PENSTOCK_DEMO_PICTURES" -maxdepth 1 -type f -exec cp {} "$work/pictures" \;
+else
+    dpkg -L "$photographs" | grep -E '\.(jpg|png)$' | while read -r file; do cp "$file" "$work/pictures"; done
+fi
+# A landscape, if it is there; else the first.
+picture=$(find "$work/pictures" -type f | sort | awk '/picosdeeuropa/ { print; found = 1; exit } NR == 1 { first = $0 } END { if (!found) print first }')
+if [ "$(find "$work/pictures" -type f | wc -l)" -lt 2 ]; then
+    echo "fewer than two photographs here; set PENSTOCK_DEMO_PICTURES to a folder that has some"
+    exit 1
+fi
+mv "$picture" "$work/"
+picture=$work/$(basename "$picture")
+collage=$build_dir/demo-collage.png
+"$build_dir/bin/penstock-collage" index "$work/pictures" -o "$work/library" --tiles 60000
+# A sixteenth of the histograms fits into the cache, so most pages come and go.
+"$build_dir/bin/penstock-collage" make "$picture" "$work/library" -o "$collage" --cache 15MiB --json >"$work/collage.json"
+python3 tools/demo_report.py "$work/collage.json"
+"$build_dir/bin/penstock-collage" make "$picture" "$work/library" -o "$work/again.png" --method cpu
+if ! cmp -s "$collage" "$work/again.png"; then
+    echo "DIFFERENT: two methods made different collages of $(basename "$picture")"
+    exit 1
+fi
+echo "the collage of $(basename "$picture") is $collage"
+
+say "OK: penstock-grep found what grep finds, and two methods made the same collage"

@@ -4,13 +4,25 @@ import json
 import sys
 
 
+def grep_line(report):
+    runtime = report["runtime"]
+    return (f"{report['files']:,} files, {report['bytes']:,} bytes, {report['words']:,} words: {report['matches']:,} matches; "
+            f"{report['seconds']['search']:.2f} s on {runtime['device']}, reading with {runtime['io']}")
+
+
+def collage_line(report):
+    runtime = report["runtime"]
+    return (f"{report['blocks']:,} blocks, {report['evaluations']:,} candidates of {report['library']['tiles']:,} tiles compared, "
+            f"{report['unique_tiles']:,} different ones; {report['seconds']['collage']:.2f} s on {runtime['device']}, "
+            f"reading with {runtime['io']}")
+
+
 def main(path):
     with open(path, encoding="utf-8") as file:
         report = json.load(file)
     runtime = report["runtime"]
     cache = runtime["statistics"]
-    print(f"{report['files']:,} files, {report['bytes']:,} bytes, {report['words']:,} words: {report['matches']:,} matches; "
-          f"{report['seconds']['search']:.2f} s on {runtime['device']}, reading with {runtime['io']}")
+    print(collage_line(report) if report["program"] == "penstock-collage" else grep_line(report))
     print(f"cache           {runtime['cache_bytes']:>12,}   bytes, in pages of {runtime['page_bytes']:,}")
     accesses = cache["hits"] + cache["misses"]
     print(f"page accesses   {accesses:>12,}   hits {cache['hits']:,}, misses {cache['misses']:,}")

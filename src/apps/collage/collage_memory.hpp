@@ -1,0 +1,58 @@
+// Memory of the device that makes the collage, and what every method places in it.
+#pragma once
+
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "collage_view.hpp"
+#include "penstock/error.hpp"
+#include "picture.hpp"
+
+namespace penstock::collage {
+
+// Owns what it allocates until it is destroyed: device memory of a GPU, or ordinary memory. Not thread-safe.
+class collage_memory {
+public:
+    static constexpr int no_gpu = -1;
+    explicit collage_memory(int device) : device_(device) {}
+    ~collage_memory();
+    collage_memory(const collage_memory&) = delete;
+    collage_memory& operator=(const collage_memory&) = delete;
+
+    // Null if there is not enough; cleared.
+    void* allocate(std::uint64_t bytes);
+    bool upload(void* to, const void* from, std::uint64_t bytes) const;
+    bool download(void* to, const void* from, std::uint64_t bytes) const;
+    // Makes copies to and from this piece of host memory as fast as the bus; where that is refused they are only slower.
+    void pin(const void* address, std::uint64_t bytes);
+
+    template <typename T>
+    bool allocate(T*& out, std::uint64_t count) {
+        out = static_cast<T*>(allocate(count * sizeof(T)));
+        return out != nullptr;
+    }
+    template <typename T>
+    bool place(const T*& out, const std::vector<T>& from) {
+        T* to = nullptr;
+        out = nullptr;
+        if (!allocate(to, from.size()) || !upload(to, from.data(), from.size() * sizeof(T))) return false;
+        out = to;
+        return true;
+    }
+
+private:
+    int device_;
+    std::vector<void*> pieces_;
+    std::vector<void*> pinned_;
+};
+
+// Room for both pictures, the hash functions and the totals. On a CPU the view leads to the pictures themselves.
+status place_collage(collage_memory& memory, bool on_gpu, const library_header& h, const picture& in, picture& out, collage_view& v);
+
+// The input and the order of its blocks to the device; the result and the totals from it.
+status upload_input(const collage_memory& memory, const picture& in, const collage_view& v, const std::vector<std::uint32_t>& order);
+status download_result(const collage_memory& memory, const library_header& h, const collage_view& v, picture& out,
+                       collage_totals& totals, std::uint64_t& unique_tiles);
+
+}  // namespace penstock::collage

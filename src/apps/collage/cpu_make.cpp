@@ -1,0 +1,61 @@
+// Baseline: all cores, vector code, memory maps.
+#include <atomic>
+
+#include "block_order.hpp"
+#include "collage_memory.hpp"
+#include "distance.hpp"
+#include "make_block.hpp"
+#include "mapped_library.hpp"
+#include "methods.hpp"
+#include "common/message.hpp"
+#include "common/progress.hpp"
+#include "stopwatch.hpp"
+#include "threads.hpp"
+
+namespace penstock::collage {
+
+status block_error(const library& from, int code) {
+    if (code == 0) return {};
+    if (code == -EBADMSG)
+        return {code, "library " + apps::shown(from.path) + ": a hash table is damaged; make the library again with penstock-collage index"};
+    if (code == -ESTALE)
+        return {code, "library " + apps::shown(from.path) + ": a file changed while it was read; run again when nobody writes to it"};
+    return {code, "library " + apps::shown(from.path) + ": " + error_text(code)};
+}
+
+status make_with_cpu(const collage_job& job, picture& out, method_report& report) {
+    stopwatch watch;
+    const library_header& h = job.from.header;
+    mapped_library mapped;
+    if (status s = mapped.open(job.from); !s) return s;
+    collage_memory memory(collage_memory::no_gpu);
+    collage_view view{};
+    if (status s = place_collage(memory, false, h, job.in, out, view); !s) return s;
+    const std::uint32_t threads = thread_count(job.settings.worker_threads);
+    report.note = std::to_string(threads) + " threads, vectors of " + vector_name();
+    report.blocks = view.blocks();
+    report.start_seconds = watch.lap();
+
+    const double cpu_before = cpu_seconds();
+    if (status s = upload_input(memory, job.in, view, block_order(job.in)); !s) return s;
+    std::atomic<std::uint64_t> next{0};
+    {
+        const apps::progress bar("blocks", view.blocks(), [&] { return next.load(); }, !job.quiet);
+        on_threads(threads, [&](std::uint32_t) {
+            state_of<lane> state;
+            for (std::uint64_t block = next++; block < view.blocks() && !was_interrupted(); block = next++)
+                make_block(lane{}, mapped, view, view.block_at(block), state);
+        });
+    }
+    collage_totals totals{};
+    const status copied = download_result(memory, h, view, out, totals, report.unique_tiles);
+    report.collage_seconds = watch.lap();
+    report.cpu_seconds = cpu_seconds() - cpu_before;
+    report.evaluations = totals.evaluations;
+    report.fallback_blocks = totals.fallback_blocks;
+    report.pages_read = report.unique_tiles;
+    if (was_interrupted()) return {-ECANCELED, "interrupted; nothing was written"};
+    return totals.code != 0 ? block_error(job.from, totals.code) : copied;
+}
+
+}  // namespace penstock::collage

@@ -1,0 +1,45 @@
+// Squared Euclidean distance of two histograms, in whole numbers: at most 6,291,456, so it fits the upper half of a word
+// whose lower half is the tile's number, and the least such word is the best tile.
+#pragma once
+
+#include <cstdint>
+
+#include "penstock/base/macros.hpp"
+#include "tile.hpp"
+
+namespace penstock::collage {
+
+// One bin's part.
+PENSTOCK_HD PENSTOCK_INLINE std::uint32_t squared_difference(std::uint32_t a, std::uint32_t b) {
+    const std::uint32_t d = a - b;  // modulo 2^32; its square is right all the same
+#if defined(PENSTOCK_COLLAGE_WRONG_DISTANCE)
+    return d > 1u << 31 ? 0u - d : d;  // only in the program that the tests must find out: not squared
+#else
+    return d * d;
+#endif
+}
+
+PENSTOCK_HD PENSTOCK_INLINE std::uint64_t score_of(std::uint32_t distance, std::uint32_t id) {
+    return std::uint64_t{distance} << 32 | id;
+}
+
+inline constexpr std::uint64_t no_score = ~std::uint64_t{0};
+
+namespace detail {
+
+// One loop that the compiler turns into vector code, compiled for each kind of processor.
+[[gnu::always_inline]] inline std::uint32_t sum_of_squares(const std::uint32_t* a, const std::uint32_t* b, std::uint32_t count) {
+    std::uint32_t sum = 0;
+    for (std::uint32_t i = 0; i < count; ++i) sum += squared_difference(a[i], b[i]);
+    return sum;
+}
+
+}  // namespace detail
+
+// On a CPU: over `count` bins, with the widest vectors that the processor has.
+std::uint32_t distance_of(const std::uint32_t* a, const std::uint32_t* b, std::uint32_t count);
+
+// "AVX-512", "AVX2" or "SSE2": what distance_of uses here.
+const char* vector_name();
+
+}  // namespace penstock::collage

@@ -1,0 +1,52 @@
+// The ways to make a collage. All make the same picture.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "library.hpp"
+#include "penstock/runtime.hpp"
+#include "picture.hpp"
+
+namespace penstock::collage {
+
+// What one method did. Times are of this process's wall clock.
+struct method_report {
+    std::string backend = "cpu";
+    std::string note;                 // how it computed, in a few words
+    double start_seconds = 0;         // runtime, threads, memory
+    double window_seconds = 0;        // opening windows onto the library
+    double collage_seconds = 0;       // the picture to the device, all the work, the result back
+    double cpu_seconds = 0;           // of all processors, during the collage
+    std::uint64_t window_bytes = 0;
+    std::uint64_t blocks = 0;
+    std::uint64_t evaluations = 0;    // candidates compared
+    std::uint64_t unique_tiles = 0;   // of these, different tiles
+    std::uint64_t fallback_blocks = 0;
+    std::uint64_t pages_read = 0;     // pages of the library that were loaded (penstock), touched (cpu), staged (cuda)
+    std::uint64_t batches = 0;        // cuda only
+};
+
+struct collage_job {
+    const library& from;
+    const picture& in;
+    const options& settings;
+    bool quiet;
+};
+
+// One kernel that reads the library through Penstock. The runtime stays in `rt` for its statistics.
+status make_with_penstock(const collage_job& job, picture& out, method_report& report, std::unique_ptr<runtime>& rt,
+                          std::vector<std::string>& notes);
+
+// Baseline: the same on CPU threads, from memory maps of the library.
+status make_with_cpu(const collage_job& job, picture& out, method_report& report);
+
+// Baseline: two kernels, the CPU gathers in between. -ENODEV and a message without a GPU.
+status make_with_cuda(const collage_job& job, picture& out, method_report& report);
+
+// What an error code of a block means for the user.
+status block_error(const library& from, int code);
+
+}  // namespace penstock::collage

@@ -1,0 +1,129 @@
+// One kernel that finds the candidates and reads them, page by page, as it goes.
+#include <algorithm>
+#include <cerrno>
+
+#include "block_order.hpp"
+#include "collage_memory.hpp"
+#include "distance.hpp"
+#include "make_block.hpp"
+#include "methods.hpp"
+#include "page_source.hpp"
+#include "penstock/launch.hpp"
+#include "common/command_line.hpp"
+#include "common/message.hpp"
+#include "common/progress.hpp"
+#include "stopwatch.hpp"
+
+namespace penstock::collage {
+
+namespace {
+
+// Block number `index`, by a thread block or a CPU thread.
+struct make_blocks {
+    collage_view view;
+    library_files files;
+
+    template <typename Group>
+    PENSTOCK_HD void operator()(const Group& g, const runtime_ref& fs, std::uint64_t index) const {
+#if PENSTOCK_ON_DEVICE
+        __shared__ state_of<Group> state;
+#else
+        state_of<Group> state;
+#endif
+        make_block(g, page_source(fs, files, view.lsh.slots), view, view.block_at(index), state);
+    }
+};
+
+status open_files(runtime& rt, const library& from, library_files& out) {
+    const auto open_one = [&](const std::string& name, int& fd) -> status {
+        fd = rt.open(from.file(name));
+        if (fd >= 0) return {};
+        return {fd, apps::shown(from.file(name)) + ": " + error_text(fd) + "; name a library that can be read"};
+    };
+    if (status s = open_one(histograms_name, out.histograms); !s) return s;
+    if (status s = open_one(tiles_name, out.tiles); !s) return s;
+    for (std::uint32_t t = 0; t < tables; ++t)
+        if (status s = open_one(table_name(t), out.table[t]); !s) return s;
+    return {};
+}
+
+// Windows let the GPU fetch pages without a request. What has none, for want of budget or because the driver refuses, comes
+// by request as ever.
+void open_windows(runtime& rt, const library_files& files, std::uint64_t& window_bytes) {
+    window_bytes = 0;
+    const auto open_one = [&](int fd) {
+        const std::int64_t got = rt.open_windows(fd);
+        if (got > 0) window_bytes += static_cast<std::uint64_t>(got);
+        return got != -EOPNOTSUPP;
+    };
+    if (!open_one(files.histograms)) return;
+    for (const int fd : files.table) open_one(fd);
+    open_one(files.tiles);
+}
+
+// Warps hold one page each, and half the frames are left for pages that are being loaded. A small picture has fewer blocks
+// than fit; larger thread blocks then keep the GPU busy.
+launch_shape shape_for(const runtime& rt, [[maybe_unused]] std::uint64_t blocks) {
+    launch_shape shape;
+#if defined(__CUDACC__)
+    if (rt.where() != backend::gpu) return shape;
+    int multiprocessors = 1, resident = 1;
+    cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, rt.settings().device);
+    shape.threads_per_block = blocks <= std::uint64_t{2} * static_cast<std::uint64_t>(multiprocessors) ? 512 : 256;
+    int current = 0;
+    cudaGetDevice(&current);
+    cudaSetDevice(rt.settings().device);
+    cudaOccupancyMaxActiveBlocksPerMultiprocessor(&resident, penstock::detail::run_groups<width::block, make_blocks>,
+                                                  static_cast<int>(shape.threads_per_block), 0);
+    cudaSetDevice(current);
+    const std::uint64_t frames = rt.settings().cache_bytes / rt.settings().page_bytes;
+    const std::uint64_t warps = shape.threads_per_block / 32;
+    const std::uint64_t most = static_cast<std::uint64_t>(multiprocessors) * static_cast<std::uint64_t>(std::max(resident, 1));
+    shape.blocks = static_cast<std::uint32_t>(std::clamp<std::uint64_t>(frames / 2 / warps, 1, most));
+#else
+    static_cast<void>(rt);
+#endif
+    return shape;
+}
+
+}  // namespace
+
+status make_with_penstock(const collage_job& job, picture& out, method_report& report, std::unique_ptr<runtime>& rt,
+                          std::vector<std::string>& notes) {
+    stopwatch watch;
+    if (status s = apps::create_runtime(job.settings, notes, rt); !s) return s;
+    const bool on_gpu = rt->where() == backend::gpu;
+    report.backend = on_gpu ? "gpu" : "cpu";
+    report.note = on_gpu ? "one kernel" : std::string("one kernel on CPU threads, vectors of ") + vector_name();
+    make_blocks function{};
+    if (status s = open_files(*rt, job.from, function.files); !s) return s;
+    collage_memory memory(on_gpu ? rt->settings().device : collage_memory::no_gpu);
+    if (status s = place_collage(memory, on_gpu, job.from.header, job.in, out, function.view); !s) return s;
+    report.blocks = function.view.blocks();
+    const launch_shape shape = shape_for(*rt, report.blocks);
+    penstock::launch<width::block>(*rt, 0, function, shape);  // so that the kernel is on the device before the clock runs
+    report.start_seconds = watch.lap();
+    if (on_gpu) open_windows(*rt, function.files, report.window_bytes);
+    report.window_seconds = watch.lap();
+
+    const double cpu_before = cpu_seconds();
+    const statistics before = rt->stats();
+    if (status s = upload_input(memory, job.in, function.view, block_order(job.in)); !s) return s;
+    const int code = penstock::launch<width::block>(*rt, report.blocks, function, shape);
+    collage_totals totals{};
+    status copied;
+    if (code == 0) copied = download_result(memory, job.from.header, function.view, out, totals, report.unique_tiles);
+    report.collage_seconds = watch.lap();
+    report.cpu_seconds = cpu_seconds() - cpu_before;
+    report.evaluations = totals.evaluations;
+    report.fallback_blocks = totals.fallback_blocks;
+    report.pages_read = rt->stats().misses - before.misses;
+    if (was_interrupted()) return {-ECANCELED, "interrupted; nothing was written"};
+    if (code != 0) {
+        const status health = rt->health();
+        return {code, health.ok() ? error_text(code) : health.message};
+    }
+    return totals.code != 0 ? block_error(job.from, totals.code) : copied;
+}
+
+}  // namespace penstock::collage

@@ -1,0 +1,113 @@
+// PNG through libpng: any kind of it, as 8 bits of red, green and blue. Transparency is dropped, not blended.
+#include <cerrno>
+
+#include "picture_reader.hpp"
+
+#if defined(PENSTOCK_WITH_PNG)
+#include <csetjmp>
+#include <cstdio>
+#include <cstring>
+#include <png.h>
+#include <vector>
+
+namespace penstock::collage {
+
+namespace {
+
+// Interlaced pictures are complete only after their last pass and are held whole.
+constexpr std::uint64_t most_interlaced_bytes = std::uint64_t{3} << 30;
+
+class png_reader final : public picture_reader {
+public:
+    ~png_reader() override {
+        if (png_ != nullptr) png_destroy_read_struct(&png_, &info_, nullptr);
+        if (file_ != nullptr) std::fclose(file_);
+    }
+
+    status open(const std::string& path) {
+        file_ = std::fopen(path.c_str(), "rbe");
+        if (file_ == nullptr) return {-errno, error_text(-errno) + "; name a picture that can be read"};
+        png_ = png_create_read_struct(PNG_LIBPNG_VER_STRING, this, on_error, on_warning);
+        info_ = png_ != nullptr ? png_create_info_struct(png_) : nullptr;
+        if (info_ == nullptr) return {-ENOMEM, "no memory for the PNG library; free some"};
+        return start() ? status{} : damage();
+    }
+
+    status read_row(std::uint8_t* rgb) override {
+        if (passes_ == 1) return read(rgb) ? status{} : damage();
+        const std::size_t stride = std::size_t{width_} * 3;
+        if (whole_.empty()) {
+            if (std::uint64_t{stride} * height_ > most_interlaced_bytes)
+                return {-EFBIG, "an interlaced PNG of more than 1 G pixels; store it without interlacing"};
+            whole_.resize(stride * height_);
+            for (int pass = 0; pass < passes_; ++pass)
+                for (std::uint32_t y = 0; y < height_; ++y)
+                    if (!read(whole_.data() + y * stride)) return damage();
+        }
+        std::memcpy(rgb, whole_.data() + next_row_++ * stride, stride);
+        return {};
+    }
+
+private:
+    [[noreturn]] static void on_error(png_structp png, png_const_charp text) {
+        auto* const self = static_cast<png_reader*>(png_get_error_ptr(png));
+        std::snprintf(self->text_, sizeof self->text_, "%s", text);
+        png_longjmp(png, 1);
+    }
+    static void on_warning(png_structp, png_const_charp) {}
+
+    [[nodiscard]] status damage() const { return {-EBADMSG, std::string("damaged PNG: ") + text_}; }
+
+    bool start() {
+        if (setjmp(png_jmpbuf(png_)) != 0) return false;
+        png_init_io(png_, file_);
+        png_read_info(png_, info_);
+        width_ = png_get_image_width(png_, info_);
+        height_ = png_get_image_height(png_, info_);
+        png_set_expand(png_);
+        png_set_scale_16(png_);
+        png_set_gray_to_rgb(png_);
+        png_set_strip_alpha(png_);
+        passes_ = png_set_interlace_handling(png_);
+        png_read_update_info(png_, info_);
+        if (png_get_rowbytes(png_, info_) != std::size_t{width_} * 3) png_error(png_, "a kind of pixel that is not known");
+        return true;
+    }
+
+    bool read(std::uint8_t* rgb) {
+        if (setjmp(png_jmpbuf(png_)) != 0) return false;
+        png_read_row(png_, rgb, nullptr);
+        return true;
+    }
+
+    std::FILE* file_ = nullptr;
+    png_structp png_ = nullptr;
+    png_infop info_ = nullptr;
+    int passes_ = 1;
+    std::vector<std::uint8_t> whole_;
+    std::size_t next_row_ = 0;
+    char text_[160] = {};
+};
+
+}  // namespace
+
+status open_png(const std::string& path, std::unique_ptr<picture_reader>& out) {
+    auto reader = std::make_unique<png_reader>();
+    if (status failed = reader->open(path); !failed) return failed;
+    out = std::move(reader);
+    return {};
+}
+
+}  // namespace penstock::collage
+
+#else
+
+namespace penstock::collage {
+
+status open_png(const std::string&, std::unique_ptr<picture_reader>&) {
+    return {-EOPNOTSUPP, "built without the PNG library"};
+}
+
+}  // namespace penstock::collage
+
+#endif

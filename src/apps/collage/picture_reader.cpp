@@ -1,0 +1,71 @@
+#include "picture_reader.hpp"
+
+#include <cerrno>
+#include <cstring>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/message.hpp"
+
+namespace penstock::collage {
+
+picture_kind kind_of_file(const std::string& path, int& code) {
+    code = 0;
+    // Without O_NONBLOCK a named pipe would hold the program until somebody writes to it.
+    const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+    struct stat info {};
+    unsigned char first[8] = {};
+    ssize_t got = -1;
+    if (fd >= 0 && ::fstat(fd, &info) == 0) {
+        if (S_ISDIR(info.st_mode)) errno = EISDIR;
+        else if (!S_ISREG(info.st_mode)) errno = EOPNOTSUPP;
+        else got = ::pread(fd, first, sizeof first, 0);
+    }
+    if (got < 0) code = -errno;
+    if (fd >= 0) ::close(fd);
+    if (got >= 3 && std::memcmp(first, "\xff\xd8\xff", 3) == 0) return picture_kind::jpeg;
+    if (got >= 8 && std::memcmp(first, "\x89PNG\r\n\x1a\n", 8) == 0) return picture_kind::png;
+    if (got >= 3 && first[0] == 'P' && first[1] == '6' && std::strchr(" \t\r\n", first[2]) != nullptr) return picture_kind::ppm;
+    return picture_kind::other;
+}
+
+bool can_read(picture_kind kind) {
+    switch (kind) {
+#if defined(PENSTOCK_WITH_JPEG)
+        case picture_kind::jpeg: return true;
+#endif
+#if defined(PENSTOCK_WITH_PNG)
+        case picture_kind::png: return true;
+#endif
+        case picture_kind::ppm: return true;
+        default: return false;
+    }
+}
+
+const char* name_of(picture_kind kind) {
+    switch (kind) {
+        case picture_kind::jpeg: return "JPEG";
+        case picture_kind::png: return "PNG";
+        case picture_kind::ppm: return "PPM";
+        default: return "unknown";
+    }
+}
+
+status open_picture(const std::string& path, std::unique_ptr<picture_reader>& out) {
+    int code = 0;
+    const picture_kind kind = kind_of_file(path, code);
+    if (code != 0) return {code, apps::shown(path) + ": " + error_text(code) + "; name a picture that can be read"};
+    if (kind == picture_kind::other)
+        return {-EBADMSG, apps::shown(path) + ": neither JPEG, PNG nor binary PPM (P6); convert it to one of these"};
+    if (!can_read(kind))
+        return {-EOPNOTSUPP, apps::shown(path) + ": this program was built without the " + name_of(kind) +
+                                 " library; build it with that library, or convert the picture to binary PPM"};
+    status opened = kind == picture_kind::jpeg  ? open_jpeg(path, out)
+                    : kind == picture_kind::png ? open_png(path, out)
+                                                : open_ppm(path, out);
+    if (!opened.ok()) opened.message = apps::shown(path) + ": " + opened.message;
+    return opened;
+}
+
+}  // namespace penstock::collage

@@ -1,0 +1,44 @@
+// Pictures, read row by row: JPEG and PNG where the program was built with their libraries, and binary PPM everywhere.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "penstock/error.hpp"
+
+namespace penstock::collage {
+
+// Rows of a picture from top to bottom, three bytes a pixel: red, green, blue. Used by one thread at a time.
+class picture_reader {
+public:
+    virtual ~picture_reader() = default;
+    // The next row, 3 * width() bytes. -EBADMSG and a message without the path if the picture is damaged.
+    virtual status read_row(std::uint8_t* rgb) = 0;
+    [[nodiscard]] std::uint32_t width() const { return width_; }
+    [[nodiscard]] std::uint32_t height() const { return height_; }
+
+protected:
+    std::uint32_t width_ = 0;
+    std::uint32_t height_ = 0;
+};
+
+// What the first bytes of a file say. `other` is no picture that this program knows.
+enum class picture_kind { jpeg, png, ppm, other };
+
+// Looks at the first bytes. A negative errno of the file system goes to `code`.
+picture_kind kind_of_file(const std::string& path, int& code);
+
+// Opens a picture and reads its size. Messages name the path and the cure.
+status open_picture(const std::string& path, std::unique_ptr<picture_reader>& out);
+
+// True if pictures of the kind can be read by this build.
+bool can_read(picture_kind kind);
+const char* name_of(picture_kind kind);
+
+// One for each kind; used by open_picture.
+status open_jpeg(const std::string& path, std::unique_ptr<picture_reader>& out);
+status open_png(const std::string& path, std::unique_ptr<picture_reader>& out);
+status open_ppm(const std::string& path, std::unique_ptr<picture_reader>& out);
+
+}  // namespace penstock::collage

@@ -1,0 +1,188 @@
+// The parts of penstock-collage that have a simple truth to be compared with, and the CPU's half of the CUDA baseline, which
+// needs no GPU.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <random>
+#include <set>
+
+#include "block_order.hpp"
+#include "collage_memory.hpp"
+#include "distance.hpp"
+#include "gather.hpp"
+#include "index_library.hpp"
+#include "make_block.hpp"
+#include "methods.hpp"
+#include "pyramid.hpp"
+#include "stopwatch.hpp"
+#include "tiling.hpp"
+
+namespace penstock::collage {
+namespace {
+
+picture random_picture(std::uint32_t width, std::uint32_t height, unsigned seed) {
+    picture out{width, height, std::vector<std::uint8_t>(std::size_t{width} * height * 3)};
+    std::mt19937 dice(seed);
+    std::uint32_t value = 0;
+    for (std::uint8_t& byte : out.rgb) byte = static_cast<std::uint8_t>(value += dice() % 5);
+    return out;
+}
+
+TEST(collage_distance, is_the_sum_of_squares_for_every_length) {
+    std::mt19937 dice(1);
+    std::vector<std::uint32_t> a(bins), b(bins);
+    for (std::uint32_t i = 0; i < bins; ++i) {
+        a[i] = dice() % 1025;
+        b[i] = dice() % 1025;
+    }
+    for (std::uint32_t count = 0; count <= bins; count += count < 70 ? 1 : 53) {
+        std::uint64_t expected = 0;
+        for (std::uint32_t i = 0; i < count; ++i) expected += (std::int64_t{a[i]} - b[i]) * (std::int64_t{a[i]} - b[i]);
+        EXPECT_EQ(distance_of(a.data(), b.data(), count), expected) << count << " bins with " << vector_name();
+    }
+}
+
+TEST(collage_tiling, cuts_as_many_as_asked_and_numbers_them_without_gaps) {
+    const std::vector<source_picture> pictures{{"a", 200, 150}, {"b", 31, 500}, {"c", 32, 32}, {"d", 97, 64}};
+    for (const std::uint64_t wanted : {0, 1, 7, 50, 1000, 5000}) {
+        tiling plan;
+        ASSERT_TRUE(plan_tiles(pictures, 3, 0, wanted, plan).ok());
+        EXPECT_EQ(plan.pictures.size(), 3u);
+        EXPECT_EQ(plan.tiles, wanted == 0 ? plan.places : wanted);
+        std::uint64_t next = 0;
+        for (std::uint64_t at = 0; at < plan.places; ++at) {
+            EXPECT_EQ(plan.tiles_before(at), next);
+            if (plan.tiles_before(at + 1) != next) ++next;
+        }
+        EXPECT_EQ(next, plan.tiles);
+    }
+    tiling plan;
+    EXPECT_EQ(plan_tiles(pictures, 3, 0, 1000000, plan).code, -ERANGE);
+    EXPECT_EQ(plan_tiles({{"b", 31, 500}}, 3, 0, 0, plan).code, -ERANGE);
+}
+
+TEST(collage_pyramid, hands_out_the_bands_of_every_scale) {
+    const picture whole = random_picture(150, 211, 2);
+    for (const std::uint32_t stride : {1u, 5u, 32u, 40u}) {
+        tiling plan;
+        ASSERT_TRUE(plan_tiles({{"a", whole.width, whole.height}}, 3, stride, 0, plan).ok());
+        std::vector<picture> scales{whole};
+        while (scales.size() < plan.pictures[0].levels.size()) {
+            const picture& last = scales.back();
+            picture next{last.width / 2, last.height / 2, {}};
+            next.rgb.resize(std::size_t{next.width} * next.height * 3);
+            for (std::uint32_t y = 0; y < next.height; ++y)
+                halve_rows(&last.rgb[std::size_t{2 * y} * last.width * 3], &last.rgb[std::size_t{2 * y + 1} * last.width * 3], next.width,
+                           &next.rgb[std::size_t{y} * next.width * 3]);
+            scales.push_back(std::move(next));
+        }
+        std::set<std::pair<std::uint32_t, std::uint32_t>> seen;
+        pyramid rows(plan.pictures[0], stride, [&](std::uint32_t level, std::uint32_t row, const std::uint8_t* pixels) {
+            EXPECT_TRUE(seen.emplace(level, row).second);
+            const picture& of = scales[level];
+            const auto from = of.rgb.begin() + std::ptrdiff_t{row} * stride * of.width * 3;
+            EXPECT_TRUE(std::equal(from, from + std::ptrdiff_t{32} * of.width * 3, pixels)) << level << " " << row;
+        });
+        for (std::uint32_t y = 0; y < whole.height; ++y) {
+            std::copy_n(&whole.rgb[std::size_t{y} * whole.width * 3], whole.width * 3, rows.next_row());
+            rows.push();
+        }
+        std::size_t expected = 0;
+        for (const level_plan& level : plan.pictures[0].levels) expected += level.rows;
+        EXPECT_EQ(seen.size(), expected);
+    }
+}
+
+TEST(collage_order, names_every_block_once) {
+    for (const auto& [width, height] : {std::pair{1u, 1u}, {200u, 33u}, {64u, 320u}, {500u, 500u}}) {
+        const std::vector<std::uint32_t> order = block_order(random_picture(width, height, width));
+        const std::set<std::uint32_t> seen(order.begin(), order.end());
+        EXPECT_EQ(order.size(), std::size_t{(width + 31) / 32} * ((height + 31) / 32));
+        EXPECT_EQ(seen.size(), order.size());
+        EXPECT_EQ(*seen.rbegin(), order.size() - 1);
+    }
+}
+
+class collage_gather : public testing::Test {
+protected:
+    void SetUp() override {
+        std::string name = (std::filesystem::temp_directory_path() / "collage-XXXXXX").string();
+        ASSERT_NE(::mkdtemp(name.data()), nullptr);
+        folder_ = name;
+        std::filesystem::create_directory(folder_ / "pictures");
+        const picture one = random_picture(300, 200, 3);
+        std::ofstream file(folder_ / "pictures" / "one.ppm", std::ios::binary);
+        file << "P6 300 200 255\n";
+        file.write(reinterpret_cast<const char*>(one.rgb.data()), static_cast<std::streamsize>(one.rgb.size()));
+        file.close();
+        request asked;
+        asked.common.quiet = true;
+        asked.index.folder = (folder_ / "pictures").string();
+        asked.index.out = (folder_ / "lib").string();
+        asked.index.stride = 6;
+        index_report report;
+        const status made = index_library(asked, report);
+        ASSERT_TRUE(made.ok()) << made.message;
+        ASSERT_TRUE(open_library(asked.index.out, library_).ok());
+    }
+    void TearDown() override { std::filesystem::remove_all(folder_); }
+
+    std::filesystem::path folder_;
+    library library_;
+};
+
+// Gathers all blocks batch by batch, compares as the second kernel would, and expects the picture of the other baseline.
+TEST_F(collage_gather, references_lead_to_the_candidates_that_the_cpu_compares) {
+    const picture in = random_picture(333, 211, 4);
+    picture expected, out;
+    options settings;
+    method_report report;
+    ASSERT_TRUE(make_with_cpu({library_, in, settings, true}, expected, report).ok());
+    mapped_library mapped;
+    ASSERT_TRUE(mapped.open(library_).ok());
+    collage_memory memory(collage_memory::no_gpu);
+    collage_view view{};
+    ASSERT_TRUE(place_collage(memory, false, library_.header, in, out, view).ok());
+    std::vector<std::uint64_t> keys(view.blocks() * tables);
+    std::vector<std::vector<std::uint32_t>> histograms;
+    for (std::uint64_t b = 0; b < view.blocks(); ++b) {
+        state_of<lane> s;
+        count_block(lane{}, view, b, s);
+        hash_block(lane{}, view.lsh, s);
+        std::copy_n(s.keys, tables, keys.begin() + static_cast<std::ptrdiff_t>(b * tables));
+        histograms.emplace_back(s.histogram, s.histogram + bins);
+    }
+    constexpr std::uint32_t threads = 3;
+    const batch_room room = room_for(threads);
+    std::vector<std::uint32_t> records(std::size_t{room.records} * bins), ids(room.records), references(room.references);
+    std::vector<reference_range> ranges(room.blocks);
+    const std::vector<std::uint32_t> order = block_order(in);
+    gatherer gather(mapped, view, keys.data(), order.data(), threads);
+    for (std::uint64_t first = 0; first < view.blocks();) {
+        staged_batch batch{records.data(), ids.data(), references.data(), ranges.data()};
+        ASSERT_TRUE(gather.gather(first, batch).ok());
+        ASSERT_GT(batch.blocks, 0u);
+        for (std::uint64_t at = first; at < first + batch.blocks; ++at) {
+            const std::uint64_t b = order[at];
+            std::uint64_t best = no_score;
+            for (std::uint32_t i = 0; i < ranges[at - first].count; ++i) {
+                const std::uint32_t record = references[ranges[at - first].begin + i];
+                ASSERT_LT(record, batch.record_count);
+                best = std::min(best, score_of(distance_of(&records[std::size_t{record} * bins], histograms[b].data(), bins), ids[record]));
+            }
+            const std::uint8_t* pixels = nullptr;
+            mapped.tile(lane{}, static_cast<std::uint32_t>(best), nullptr, pixels);
+            const std::size_t corner = (b / view.columns * 32 * view.width + b % view.columns * 32) * 3;
+            EXPECT_TRUE(std::equal(pixels, pixels + 3, expected.rgb.begin() + static_cast<std::ptrdiff_t>(corner))) << "block " << b;
+        }
+        first += batch.blocks;
+    }
+    EXPECT_EQ(gather.evaluations(), report.evaluations);
+    EXPECT_EQ(gather.unique_tiles(), report.unique_tiles);
+    EXPECT_EQ(gather.fallback_blocks(), report.fallback_blocks);
+}
+
+}  // namespace
+}  // namespace penstock::collage
