@@ -26,6 +26,10 @@ public:
             fetch(view_.rings[i].free_ticket, view_.rings[i].slots);
             fetch(view_.rings[i].tail, 1);
         }
+        if (view_.tier.words == nullptr) return;
+        fetch(view_.tier.words, view_.word_count);
+        fetch(view_.tier.frame_words, view_.tier.frame_count);
+        fetch(view_.tier.fill_marks, view_.tier.frame_count);
     }
     cache_copy(const cache_copy&) = delete;
     cache_copy& operator=(const cache_copy&) = delete;

@@ -52,6 +52,8 @@ public:
         o_.max_files = 40 + most_windowed + most_held;
         constexpr std::uint64_t budgets_mib[] = {4, 6, 10, 32};
         o_.window_bytes = budgets_mib[mix64(seed ^ 12) % 4] << 20;
+        constexpr std::uint64_t tier_pages[] = {0, 64, 700};
+        o_.tier_bytes = std::min(tier_pages[seed % 3] * o_.page_bytes, o_.window_bytes / 4);
         o_.service_threads = 1 + mix64(seed ^ 8) % 3;
         o_.staging_bytes = std::uint64_t{1} << (20 + mix64(seed ^ 11) % 4);
         o_.frame_wait_ms = o_.request_wait_ms = 60000;
@@ -177,7 +179,10 @@ private:
             complain("statistics differ from what the actors counted: " + s.to_json());
         met_.operations = last_.steps;
         met_.window_loads = s.window_loads;
-        met_.request_loads = s.misses - s.window_loads;
+        met_.request_loads = s.misses - s.window_loads - s.tier_loads;
+        met_.tier_loads = s.tier_loads;
+        met_.tier_saves = s.tier_saves;
+        met_.pages_read_ahead = s.read_ahead_pages;
         met_.orphan_pages = pins_.orphans();
         met_.view_elements = last_.view_elements;
         met_.view_visits = last_.view_visits;

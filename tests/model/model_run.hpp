@@ -68,6 +68,8 @@ struct tiny_shape {
         // A budget so small that windows are refused: a small file takes a chunk's room, and leaves what it does not need.
         constexpr std::uint64_t budgets_mib[] = {4, 6, 10, 32};
         o.window_bytes = budgets_mib[mix64(s.seed ^ 12) % 4] << 20;
+        constexpr std::uint64_t tier_pages[] = {0, 24, 300};
+        o.tier_bytes = std::min(tier_pages[s.seed % 3] * o.page_bytes, o.window_bytes / 4);
         hooks.windows_on_cpu = true;
         hooks.max_handles = mix64(s.seed ^ 10) % 2 != 0 ? 8 : 0;
         constexpr std::uint32_t slots[] = {4, 16, 64};
@@ -247,12 +249,17 @@ private:
         const engine::cache_view& c = rt_->ref().view;
         for (std::uint64_t i = 0; i < c.word_count; ++i) valid += engine::is_valid(c.words[i]) ? 1 : 0;
         if (s.misses < s.evictions + valid) complain("statistics: fewer misses than evictions and pages in the cache");
-        if (s.file_read_bytes + s.window_loads * shape_.w.page_bytes < s.bytes_loaded)
-            complain("statistics: more bytes loaded than files and windows gave");
-        if (s.window_loads > s.misses || s.window_bytes != 0) complain("statistics: windows " + s.to_json());
+        if (s.file_read_bytes + (s.window_loads + s.tier_loads) * shape_.w.page_bytes < s.bytes_loaded)
+            complain("statistics: more bytes loaded than files, windows and tier gave");
+        if (s.tier_evictions > s.tier_saves + s.read_ahead_pages) complain("statistics: tier " + s.to_json());
+        if (s.window_loads + s.tier_loads > s.misses || s.window_bytes != 0) complain("statistics: windows " + s.to_json());
         met_.operations = report_.steps;
         met_.window_loads = s.window_loads;
-        met_.request_loads = s.misses - s.window_loads;
+        met_.request_loads = s.misses - s.window_loads - s.tier_loads;
+        // Met by the program as a whole; a run without a tier meets nothing of it.
+        met_.tier_loads = s.tier_loads;
+        met_.tier_saves = s.tier_saves;
+        met_.pages_read_ahead = s.read_ahead_pages;
         met_.orphan_pages = pins_.orphans();
         met_.view_elements = report_.view_elements;
         met_.view_visits = report_.view_visits;
