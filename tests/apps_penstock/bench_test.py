@@ -14,7 +14,7 @@ import unittest
 from support import FLAGS, PROGRAM, InFolder, clean_environment, penstock
 
 PLOTS = pathlib.Path(__file__).resolve().parents[2] / "tools" / "plots.py"
-CASES = ["hit", "map", "element", "miss", "sequential", "cold", "request", "policy"]
+CASES = ["hit", "map", "element", "gather", "miss", "sequential", "cold", "request", "policy"]
 TINY = ["--file", "2MiB", "--repeats", "1", "--threads", "2", "--page", "4KiB"]
 KEYS = {"goal", "case", "backend", "page_bytes", "value", "unit", "baseline", "baseline_value", "ratio", "cpu_cores_used", "note"}
 MACHINE = {"device", "driver", "cpu", "cores", "kernel", "file_system", "commit"}
@@ -98,6 +98,17 @@ class Bench(InFolder):
         self.assertEqual(seen, {(page, f"requests of random pages by {by}, {threads}, cache 1/{part} of the file")
                                 for page in (512, 4096) for threads in ("1 service thread", "2 service threads") for part in (32, 8)
                                 for by in ({"threads"} if "cpu" in FLAGS else {"warps"})})
+
+    def test_gather_measures_rows_of_every_size(self):
+        rows = self.bench("gather", "--file", "4MiB", "--repeats", "2", "--threads", "2", "--page", "512,64KiB")
+        self.assertEqual({row["goal"] for row in rows}, {"issue-3"})
+        self.assertEqual({row["unit"] for row in rows}, {"million rows/s"})
+        seen = {(row["page_bytes"], size) for row in rows if "4 MiB resident" in row["case"]
+                for size in ("64 B", "512 B", "1 KiB", "4 KiB") if f"rows of {size}" in row["case"]}
+        self.assertEqual(len(seen), 8, rows)
+        for row in rows:
+            self.assertIn("median of 2, spread ", row["note"])
+            self.assertIn("all rows compared; misses 0" if "cpu" in FLAGS else "all compared", row["note"])
 
     def test_cold_says_how_cold_it_was_and_which_pread_was_better(self):
         for row in self.bench("cold", *TINY):
