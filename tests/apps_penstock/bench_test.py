@@ -151,6 +151,15 @@ class Bench(InFolder):
         self.assert_one_line(ran.stderr, "--dir", "free", "4000 TiB", "smaller --file")
         self.assertEqual(os.listdir(self.folder), [])
 
+    def test_gather_asks_for_memory_before_it_takes_any(self):
+        if "gpu" in FLAGS:
+            self.skipTest("there the file comes first")
+        ran = penstock("bench", "gather", *FLAGS, "--file", "4000TiB", "--dir", self.folder, "--quiet")
+        self.assertEqual(ran.returncode, 1)
+        self.assertEqual(ran.stdout, b"")
+        self.assert_one_line(ran.stderr, "bench gather", "needs 8192000", "GiB are free", "smaller --file")
+        self.assertEqual(os.listdir(self.folder), [])
+
     def test_an_error_leaves_no_file(self):
         ran = penstock("bench", "miss", *FLAGS, "--file", "2MiB", "--cache", "4000TiB", "--dir", self.folder, "--quiet")
         self.assertEqual(ran.returncode, 1)
