@@ -14,7 +14,7 @@ import unittest
 from support import FLAGS, PROGRAM, InFolder, clean_environment, penstock
 
 PLOTS = pathlib.Path(__file__).resolve().parents[2] / "tools" / "plots.py"
-CASES = ["hit", "map", "element", "miss", "sequential", "cold", "request", "policy"]
+CASES = ["hit", "map", "element", "gather", "miss", "sequential", "cold", "request", "policy"]
 TINY = ["--file", "2MiB", "--repeats", "1", "--threads", "2", "--page", "4KiB"]
 KEYS = {"goal", "case", "backend", "page_bytes", "value", "unit", "baseline", "baseline_value", "ratio", "cpu_cores_used", "note"}
 MACHINE = {"device", "driver", "cpu", "cores", "kernel", "file_system", "commit"}
@@ -99,6 +99,17 @@ class Bench(InFolder):
                                 for page in (512, 4096) for threads in ("1 service thread", "2 service threads") for part in (32, 8)
                                 for by in ({"threads"} if "cpu" in FLAGS else {"warps"})})
 
+    def test_gather_measures_rows_of_every_size(self):
+        rows = self.bench("gather", "--file", "4MiB", "--repeats", "2", "--threads", "2", "--page", "512,64KiB")
+        self.assertEqual({row["goal"] for row in rows}, {"issue-3"})
+        self.assertEqual({row["unit"] for row in rows}, {"million rows/s"})
+        seen = {(row["page_bytes"], size) for row in rows if "4 MiB resident" in row["case"]
+                for size in ("64 B", "512 B", "1 KiB", "4 KiB") if f"rows of {size}" in row["case"]}
+        self.assertEqual(len(seen), 8, rows)
+        for row in rows:
+            self.assertIn("median of 2, spread ", row["note"])
+            self.assertIn("all rows compared; misses 0" if "cpu" in FLAGS else "all compared", row["note"])
+
     def test_cold_says_how_cold_it_was_and_which_pread_was_better(self):
         for row in self.bench("cold", *TINY):
             self.assertRegex(row["note"], r"[0-9.]+ % of the file stayed in the page cache when it was dropped")
@@ -138,6 +149,15 @@ class Bench(InFolder):
         ran = penstock("bench", "map", *FLAGS, "--file", "4000TiB", "--dir", self.folder, "--quiet")
         self.assertEqual(ran.returncode, 1)
         self.assert_one_line(ran.stderr, "--dir", "free", "4000 TiB", "smaller --file")
+        self.assertEqual(os.listdir(self.folder), [])
+
+    def test_gather_asks_for_memory_before_it_takes_any(self):
+        if "gpu" in FLAGS:
+            self.skipTest("there the file comes first")
+        ran = penstock("bench", "gather", *FLAGS, "--file", "4000TiB", "--dir", self.folder, "--quiet")
+        self.assertEqual(ran.returncode, 1)
+        self.assertEqual(ran.stdout, b"")
+        self.assert_one_line(ran.stderr, "bench gather", "needs 8192000", "GiB are free", "smaller --file")
         self.assertEqual(os.listdir(self.folder), [])
 
     def test_an_error_leaves_no_file(self):

@@ -15,6 +15,7 @@ const std::vector<bench_case>& case_table() {
         {"hit", "copying reads of cached pages, against plain memory", hit_on_cpu, PENSTOCK_BENCH_GPU(hit_on_gpu)},
         {"map", "map, look at and unmap cached pages, against plain memory", map_on_cpu, PENSTOCK_BENCH_GPU(map_on_gpu)},
         {"element", "v[i] and for_each of cached elements, against plain memory", element_on_cpu, PENSTOCK_BENCH_GPU(element_on_gpu)},
+        {"gather", "random rows by an array of their numbers, against the same rows from plain memory", gather_on_cpu, PENSTOCK_BENCH_GPU(gather_on_gpu)},
         {"miss", "random pages and records of a file larger than the cache, against the bus or pread", miss_on_cpu, PENSTOCK_BENCH_GPU(miss_on_gpu)},
         {"sequential", "a whole file into the cache in order, against a pipeline by hand or pread", sequential_on_cpu, PENSTOCK_BENCH_GPU(sequential_on_gpu)},
         {"cold", "a file that is not in memory, against the best of O_DIRECT and buffered pread", cold, cold},

@@ -11,6 +11,8 @@ status map_on_cpu(context& here);
 status map_on_gpu(context& here);
 status element_on_cpu(context& here);
 status element_on_gpu(context& here);
+status gather_on_cpu(context& here);
+status gather_on_gpu(context& here);
 status miss_on_cpu(context& here);
 status miss_on_gpu(context& here);
 status sequential_on_cpu(context& here);

@@ -16,9 +16,9 @@ struct resident_file {
     // Laid out as the cache is: anonymous memory that may have huge pages.
     std::unique_ptr<std::byte, void (*)(void*)> plain{nullptr, std::free};
 
-    status make(context& here, std::uint64_t bytes, std::uint64_t page_bytes) {
+    status make(context& here, std::uint64_t bytes, std::uint64_t page_bytes, std::uint64_t worker_threads = 0) {
         if (status s = here.use_file(bytes); !s) return s;
-        if (status s = here.make_runtime({.page_bytes = page_bytes, .cache_bytes = 2 * bytes, .file_bytes = bytes}, rt, fd); !s) return s;
+        if (status s = here.make_runtime({.page_bytes = page_bytes, .cache_bytes = 2 * bytes, .file_bytes = bytes, .worker_threads = worker_threads}, rt, fd); !s) return s;
         const auto wanted = static_cast<std::int64_t>(bytes);
         plain.reset(static_cast<std::byte*>(std::aligned_alloc(file_step_bytes, bytes)));
         if (plain == nullptr) return {-ENOMEM, "no memory for " + format_size(bytes) + "; give a smaller --file"};
