@@ -116,6 +116,7 @@ void file_registry::keep_handle(entry& e, std::shared_ptr<shared_handle> handle)
         if (other.handle == nullptr || &other == &e) continue;
         if (std::exchange(other.used_lately, false)) continue;
         other.handle.reset();
+        handle_changes_.fetch_add(1, std::memory_order_release);
         --handles_;
     }
     e.used_lately = true;
@@ -187,6 +188,7 @@ std::int64_t file_registry::retire(std::uint32_t slot, std::uint32_t generation)
     if (known != current_.end() && known->second == slot) current_.erase(known);
     if (e->handle != nullptr) --handles_;
     e->handle.reset();
+    handle_changes_.fetch_add(1, std::memory_order_release);
     e->live = false;
     free_slots_.push_back(slot);
     return 0;

@@ -10,6 +10,7 @@
 // Thread-safe; system calls are made outside the lock.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -80,12 +81,18 @@ public:
     int handle_of(std::uint32_t slot, std::uint32_t generation, std::shared_ptr<shared_handle>& out,
                   std::uint64_t& size_bytes);
 
+    // Grows whenever a handle that handle_of gave out is parked or its file taken down: until then it may be used again without
+    // asking. Acquire with the release of the change.
+    [[nodiscard]] std::uint64_t handle_changes() const { return handle_changes_.load(std::memory_order_acquire); }
+
     // For messages: where the file of a slot lies, or an empty string.
     std::string path_of(std::uint32_t slot, std::uint32_t generation);
     [[nodiscard]] std::size_t live_files();
     [[nodiscard]] std::uint64_t free_path_units();
 
 private:
+    std::atomic<std::uint64_t> handle_changes_{0};
+
     struct entry {
         std::uint32_t generation = 0;
         bool live = false;

@@ -17,7 +17,7 @@ using engine::ring_request;
 service::service(const host_ring& ring, file_registry& files, std::unique_ptr<io_engine> io, host_doorbell* doorbell,
                  const service_settings& settings)
     : ring_(ring), files_(files), io_(std::move(io)), doorbell_(doorbell), settings_(settings), flights_(ring.slots),
-      fills_(settings.tier, settings.page_shift) {}
+      fills_(settings.tier, settings.page_shift), handles_(files) {}
 
 service::~service() {
     stop_.store(true, std::memory_order_relaxed);
@@ -65,6 +65,7 @@ void service::run() {
 
 // Idle: look again at once for a while, then sleep longer and longer. A CPU thread that posts a request rings.
 void service::rest(std::uint32_t idle_rounds) {
+    handles_.forget_stale();
     if (idle_rounds < 200) {
         std::this_thread::yield();
         return;
@@ -147,7 +148,7 @@ void service::serve_read(const ring_request& request, std::uint64_t ticket) {
     // An honest device uses a slot again only after its answer was read. A second read here would mix with the first.
     if (f.file != nullptr) return refuse(ticket, -EBUSY);
     std::uint64_t size_bytes = 0;
-    if (const int code = files_.handle_of(request.file_slot, request.generation, f.file, size_bytes); code != 0)
+    if (const int code = handles_.find(request.file_slot, request.generation, f.file, size_bytes); code != 0)
         return code == -EBADF ? refuse(ticket, code) : answer(ticket, code);
     if (request.bytes == 0 || request.bytes > page_bytes || request.offset >= size_bytes ||
         request.bytes > size_bytes - request.offset || (request.offset & (page_bytes - 1)) != 0) {
@@ -172,7 +173,7 @@ void service::serve_fill(const ring_request& request, std::uint64_t ticket) {
     std::memcpy(order.frames.data(), ring_.staging + ring_.staging_stride * slot, pages * sizeof order.frames[0]);
     std::shared_ptr<shared_handle> file;
     std::uint64_t size_bytes = 0;
-    const int code = files_.handle_of(request.file_slot, request.generation, file, size_bytes);
+    const int code = handles_.find(request.file_slot, request.generation, file, size_bytes);
     const bool fits = code == 0 && request.offset < size_bytes && request.bytes <= size_bytes - request.offset &&
                       (request.offset & (page_bytes - 1)) == 0;
     if (!fits || !fills_.permits(order)) {

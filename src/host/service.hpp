@@ -19,6 +19,7 @@
 #include "host/env.hpp"
 #include "host/file_registry.hpp"
 #include "host/fills.hpp"
+#include "host/handle_cache.hpp"
 #include "penstock/engine/layout.hpp"
 #include "penstock/group/doorbell.hpp"
 
@@ -92,6 +93,7 @@ private:
     std::uint32_t in_flight_ = 0;
     std::vector<flight> flights_;
     fill_set fills_;
+    handle_cache handles_;
     std::vector<read_result> finished_;
     service_counters counters_;
     std::atomic<bool> stop_{false}, killed_{false}, alive_{false};

@@ -53,7 +53,8 @@ public:
         constexpr std::uint64_t budgets_mib[] = {4, 6, 10, 32};
         o_.window_bytes = budgets_mib[mix64(seed ^ 12) % 4] << 20;
         constexpr std::uint64_t tier_pages[] = {0, 64, 700};
-        o_.tier_bytes = std::min(tier_pages[seed % 3] * o_.page_bytes, o_.window_bytes / 4);
+        o_.tier_bytes = tier_pages[seed % 3] * o_.page_bytes;
+        o_.window_bytes += o_.tier_bytes;
         o_.service_threads = 1 + mix64(seed ^ 8) % 3;
         o_.staging_bytes = std::uint64_t{1} << (20 + mix64(seed ^ 11) % 4);
         o_.frame_wait_ms = o_.request_wait_ms = 60000;

@@ -39,6 +39,7 @@ public:
         if (fd_ < 0 || !engine::find_file(fs_.view, fd_, handle)) return std::string(name) + ": open gave " + error_text(fd_);
         drilled_file model(w_, file_, states_[file_].done);
         open_window(h);
+        advise(Group{}, fs_, fd_, advice::random);
         if (has_window_) windowed = fd_;
         rt_.clear_view_status();
         for (std::uint64_t change = 0; change < 4 && wrong_.empty(); ++change) {
@@ -78,7 +79,9 @@ private:
         const std::uint64_t page = h % model.pages(), begin = page * w_.page_bytes, end = model.end_of(page);
         const std::uint64_t word = engine::find_word(fs_.view, handle, page);
         if (mix64(h ^ 3) % 2 == 0) engine::sweep_words(fs_.view, word, 1);  // so that pages are loaded again however many frames there are
-        const bool cached = engine::is_valid(fs_.view.words[word]);
+        // What the host tier has is what the last load brought: pages go there from the cache, and nothing is read ahead here.
+        const bool kept = !has_window_ && fs_.view.tier.words != nullptr && engine::is_valid(fs_.view.tier.words[word]);
+        const bool cached = kept || engine::is_valid(fs_.view.words[word]);
         place from = place::cache;
         const auto expected = model.expect(page, cached, has_window_, from);
         ++(!expected ? met_.drill_stale : from == place::cache ? met_.drill_cached : from == place::window ? met_.drill_window

@@ -48,6 +48,7 @@ public:
         drilled_file model(w_, file_, floor_);
         using residency = pinning_environment::residency;
         env_.say_resident(h >> 20 & 1 ? residency::everything : residency::nothing);
+        rt_.advise(fd_, advice::random);  // so that no page comes before its time
         const std::int64_t inside = rt_.open_windows(fd_);
         env_.say_resident(residency::by_chance);
         has_window_ = inside > 0;

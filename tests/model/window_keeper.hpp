@@ -93,7 +93,7 @@ private:
         const std::uint64_t offset = h % 2 == 0 || size == 0 ? 0 : offset_for(w_, file, size, mix64(h)) % size;
         const std::uint64_t length = h % 3 == 0 ? size : length_for(w_, size, mix64(h ^ 1)), inside = std::min(length, size - offset);
         const std::int64_t got = rt_.open_windows(fd, static_cast<std::int64_t>(offset), static_cast<std::int64_t>(length));
-        const std::uint64_t open_bytes = rt_.stats().window_bytes, budget = rt_.settings().window_bytes;
+        const std::uint64_t open_bytes = rt_.stats().window_bytes, budget = rt_.settings().window_bytes - rt_.settings().tier_bytes;
         if (open_bytes > budget) complain("the budget is overdrawn");
         if (got > 0) {
             windowed_.insert(fd);
