@@ -12,8 +12,6 @@
 namespace penstock {
 
 enum class backend { automatic, gpu, cpu };
-inline constexpr std::uint64_t tier_automatic = ~std::uint64_t{0};
-
 enum class io_method { automatic, uring, pread };
 
 struct options {
@@ -54,10 +52,9 @@ struct options {
     std::uint64_t window_bytes = 0;
 
     // Bytes of the host tier: host memory (pinned, on gpu) for pages that the cache dropped, and for pages that are read
-    // ahead or asked for in advance. Part of window_bytes. 0: no tier, and no reading ahead; at most 1 TiB. Automatic (the
-    // default): on gpu 512 MiB, or a sixteenth of the memory if that is less; on cpu none, for there the operating system's page
-    // cache is the same memory. PENSTOCK_TIER.
-    std::uint64_t tier_bytes = tier_automatic;
+    // ahead or asked for in advance. Part of window_bytes. 0 (the default): no tier, and no reading ahead; at most 1 TiB.
+    // PENSTOCK_TIER.
+    std::uint64_t tier_bytes = 0;
 
     // cpu back end: threads that run kernels. 0: one per processor; at most 1024. PENSTOCK_WORKERS.
     std::uint32_t worker_threads = 0;

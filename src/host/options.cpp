@@ -113,8 +113,7 @@ status options::check() const {
         if (status s = check_size("staging_bytes", staging_bytes, mib, 16 * gib); !s) return s;
     if (window_bytes != 0)
         if (status s = check_size("window_bytes", window_bytes, 2 * mib, 1024 * gib); !s) return s;
-    if (tier_bytes != tier_automatic)
-        if (status s = check_size("tier_bytes", tier_bytes, 0, 1024 * gib); !s) return s;
+    if (status s = check_size("tier_bytes", tier_bytes, 0, 1024 * gib); !s) return s;
     if (status s = check_number("worker_threads", worker_threads, 0, 1024); !s) return s;
     if (status s = check_number("frame_wait_ms", frame_wait_ms, 1, 600000); !s) return s;
     if (status s = check_number("request_wait_ms", request_wait_ms, 1, 600000); !s) return s;

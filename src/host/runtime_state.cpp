@@ -76,7 +76,6 @@ status runtime_state::settle_sizes() {
     if (settings.service_threads == 0) settings.service_threads = std::clamp(processors / 4, 1u, 4u);
     if (settings.staging_bytes == 0) settings.staging_bytes = gpu ? 128 * mib : 16 * mib;
     if (settings.window_bytes == 0) settings.window_bytes = half_of_memory();
-    if (settings.tier_bytes == tier_automatic) settings.tier_bytes = gpu ? std::min({gib / 2, half_of_memory() / 8, settings.window_bytes / 2}) : 0;
     if (settings.tier_bytes > settings.window_bytes)
         return {-EINVAL, "tier_bytes: " + format_size(settings.tier_bytes) + " is more than window_bytes: " +
                              format_size(settings.window_bytes) + ", which is for windows and tier together; give a larger window_bytes"};

@@ -146,6 +146,7 @@ private:
         check_guards(g, m, f.file, offset, to, length);
         if (relative && f.at.offset_bytes != offset + static_cast<std::uint64_t>(got > 0 ? got : 0))
             wrong(g, m, what, f.file, offset, length, static_cast<std::int64_t>(f.at.offset_bytes), got, range);
+        g.sync();  // everybody has looked at the guards before the buffer is used again
         if (!count_is_right(g, m, what, f, offset, length, got, expected, range) || got <= 0) return;
         judge_bytes(g, m, what, f.file, offset, to, static_cast<std::uint64_t>(got), range);
         if (g.is_leader()) atomic_add_relaxed(&out->bytes_read, static_cast<std::uint64_t>(got));

@@ -6,8 +6,7 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 MEMBER = re.compile(r"^    (?:[\w:]+(?:<.*>)?) (\w+)(?: = ([^;]+))?;", re.MULTILINE)
-DEFAULTS = {"std::uint64_t{256} << 20": "256MiB", "65536": None, "backend::automatic": "auto", "io_method::automatic": "auto", "0": None,
-            "tier_automatic": "on gpu 512 MiB"}
+DEFAULTS = {"std::uint64_t{256} << 20": "256MiB", "65536": None, "backend::automatic": "auto", "io_method::automatic": "auto", "0": None}
 
 
 def options_of(header):

@@ -181,4 +181,13 @@ PENSTOCK_HD PENSTOCK_INLINE void atomic_fence() {
 #endif
 }
 
+// The same at system scope: before the group tells others of what it wrote to host memory.
+PENSTOCK_HD PENSTOCK_INLINE void system_fence() {
+#if PENSTOCK_ON_DEVICE
+    cuda::atomic_thread_fence(cuda::std::memory_order_acq_rel, cuda::thread_scope_system);
+#else
+    detail::host_fence();
+#endif
+}
+
 }  // namespace penstock

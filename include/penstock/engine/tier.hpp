@@ -80,6 +80,9 @@ PENSTOCK_HD PENSTOCK_NOINLINE void find_frame(const Group& g, const cache_view& 
 template <typename Group>
 PENSTOCK_HD PENSTOCK_NOINLINE void finish_save(const Group& g, const cache_view& c, const tier_save& save, const std::byte* victim) {
     g.copy_out(c.tier_address(save.frame), victim, c.page_bytes());
+    // By every thread: the bytes have to be in host memory before another group copies them from there, or a service thread
+    // writes the next page over them.
+    system_fence();
     g.sync();  // everybody's part is written before the leader publishes
     if (!g.is_leader()) return;
     mark_frame(c.tier, save.frame, 0);
