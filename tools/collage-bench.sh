@@ -36,7 +36,7 @@ else
   echo "library: making $tiles tiles from $pictures"
   timeout 600 "$program" index "$pictures" -o "$lib" --tiles "$tiles" --json >"$out/index.json" || { echo "FAILED: index"; exit 1; }
 fi
-cache=${COLLAGE_CACHE:-$(($(stat -c %s "$lib"/* | paste -sd+) / 16))}
+cache=${COLLAGE_CACHE:-$((($(stat -c %s "$lib"/* | paste -sd+)) / 16))}
 cat "$lib"/* >/dev/null  # into the operating system's page cache: the disk is not what is measured
 
 # one NAME PICTURE RUN METHOD FLAG...: a collage, its report, and a comparison with the first one of that picture.

@@ -70,9 +70,10 @@ def check_ptx(ptx):
         if "ld.local" in body:
             errors.append(f"{name}: keeps state in local memory on the hit path")
     for name, load in GATHERED.items():
-        kinds = "".join("f" if "cta" in one else "c" if load in one else "w"
-                        for one in re.findall(r"ld\.relaxed\.gpu\.[\w.]+|membar\.cta|fence\.(?:sc|acq_rel)\.cta", entry_text(ptx, name)))
-        if not re.search("w{%d}f+c{%d}f+w{%d}" % ((UNITS_IN_FLIGHT,) * 3), kinds):
+        # The second fence is one of the whole device: nothing has used the units before the second look.
+        kinds = "".join("f" if "cta" in one else "F" if one.startswith(("fence", "membar")) else "c" if load in one else "w"
+                        for one in re.findall(r"ld\.relaxed\.gpu\.[\w.]+|membar\.(?:cta|gl)|fence\.(?:sc|acq_rel)\.(?:cta|gpu)", entry_text(ptx, name)))
+        if not re.search("w{%d}f+c{%d}F+w{%d}" % ((UNITS_IN_FLIGHT,) * 3), kinds):
             errors.append(f"{name}: page words, units and second looks are not {UNITS_IN_FLIGHT} at a time ({kinds})")
     return errors
 

@@ -30,7 +30,7 @@ PENSTOCK_HD PENSTOCK_INLINE bool try_element_by(const Load& load, const cache_vi
     const page_word seen = observe(word);
     if (!is_valid(seen)) return false;
     out = load(c.frame_address(frame_of(seen)) + (at & (c.page_bytes() - 1)));
-    if (!unchanged(word, seen)) return false;
+    if (!unchanged_since_load(word, seen)) return false;
     touch(word, seen);
     return true;
 }
