@@ -82,8 +82,8 @@ public:
     // Lets kernels open this one file, wherever it lies. 0 or a negative errno.
     int allow(const std::string& path);
 
-    // Releases every waiting group with -ECANCELED, within about a millisecond of its next look; calls that would have
-    // to wait fail the same way until resume(). Async-signal-safe callers use interrupt_on_signals() instead.
+    // Releases every waiting group with -ECANCELED, within some 50 milliseconds; calls that would have to
+    // wait fail the same way until resume(). Async-signal-safe callers use interrupt_on_signals() instead.
     void interrupt();
     void resume();
 

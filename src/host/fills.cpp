@@ -65,7 +65,7 @@ void fill_set::mark_part(const flight& f, const part& p) const {
     }
 }
 
-fill_set::progress fill_set::finish(const read_result& result, io_engine& io, std::uint64_t& ticket) {
+fill_set::progress fill_set::finish(const read_result& result, io_engine& io, engine::ring_ticket& at) {
     const auto flight_index = static_cast<std::uint32_t>((result.tag & ~tag_bit) >> 8), part_index = static_cast<std::uint32_t>(result.tag & 255);
     flight& f = flights_[flight_index];
     part& p = f.parts[part_index];
@@ -77,7 +77,7 @@ fill_set::progress fill_set::finish(const read_result& result, io_engine& io, st
     mark_part(f, p);
     if (--f.left > 0) return progress::read_done;
     f.file.reset();
-    ticket = f.order.ticket;
+    at = f.order.at;
     return progress::order_done;
 }
 

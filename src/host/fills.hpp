@@ -24,7 +24,8 @@ struct host_tier {
 
 // What a fill request says, copied out of shared memory.
 struct fill_order {
-    std::uint64_t ticket = 0, stamp = 0, offset = 0;
+    engine::ring_ticket at{};  // whom to answer
+    std::uint64_t stamp = 0, offset = 0;
     std::uint32_t bytes = 0, pages = 0;
     std::array<std::uint32_t, engine::max_fill_pages> frames{};
 };
@@ -44,8 +45,8 @@ public:
     std::uint32_t begin(const fill_order& order, std::shared_ptr<shared_handle> file, io_engine& io);
 
     enum class progress { again, read_done, order_done };
-    // One read has ended. `again`: what was missing was asked for once more. `order_done`: it was the order's last; `ticket`.
-    progress finish(const read_result& result, io_engine& io, std::uint64_t& ticket);
+    // One read has ended. `again`: what was missing was asked for once more. `order_done`: it was the order's last; `at` is its place.
+    progress finish(const read_result& result, io_engine& io, engine::ring_ticket& at);
 
 private:
     // A read of pages whose frames follow each other.

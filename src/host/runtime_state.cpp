@@ -101,6 +101,7 @@ status runtime_state::build_cache() {
     c.counter_shards = device->is_gpu() ? 1024 : 64;
     c.frame_wait_ns = std::uint64_t{settings.frame_wait_ms} * 1000000;
     c.request_wait_ns = std::uint64_t{settings.request_wait_ms} * 1000000;
+    c.look_ns = device->is_gpu() ? 20'000'000 : 1'000'000;
     c.host_wait_ns = std::uint64_t{settings.host_wait_ms} * 1000000;
     const std::uint64_t path_units = std::uint64_t{settings.max_files} * 16;
     // A search that meets a name slot under change may take the length of one path for another's; it must not run out of
@@ -157,48 +158,75 @@ status runtime_state::build_tier() {
     return {};
 }
 
+// How many rings, and of how many slots. On a GPU each service thread has several, so that few groups claim from one tail; but
+// none of fewer slots than groups may well want of it at a time.
+ring_shape runtime_state::shape_of_rings(std::uint64_t stride) const {
+    constexpr std::uint64_t most_rings = 128, enough_slots = 32;
+    const std::uint64_t threads = settings.service_threads, fitting = settings.staging_bytes / stride / threads;
+    if (hooks.ring_slots != 0) return {settings.service_threads, hooks.ring_slots};
+    const std::uint64_t each = device->is_gpu() ? std::clamp<std::uint64_t>(std::min(most_rings / threads, fitting / enough_slots), 1, most_rings) : 1;
+    return {static_cast<std::uint32_t>(threads * each),
+            static_cast<std::uint32_t>(std::bit_floor(std::clamp<std::uint64_t>(fitting / each, 4, 4096)))};
+}
+
 status runtime_state::build_rings() {
     engine::cache_view& c = ref.view;
-    c.ring_count = settings.service_threads;
     // A slot's staging area also carries the name of an open request.
     const std::uint64_t stride = std::max<std::uint64_t>(settings.page_bytes, 4096);
-    const std::uint64_t fitting = settings.staging_bytes / c.ring_count / stride;
-    const auto slots = hooks.ring_slots != 0
-                           ? hooks.ring_slots
-                           : static_cast<std::uint32_t>(std::bit_floor(std::clamp<std::uint64_t>(fitting, 4, 4096)));
-    std::vector<engine::ring_view> views(c.ring_count);
-    std::vector<std::uint64_t> first_tickets(slots);
-    for (std::uint32_t i = 0; i < slots; ++i) first_tickets[i] = i;
-    for (engine::ring_view& r : views) {
-        r.slots = slots;
-        r.staging_stride = stride;
-        r.requests = static_cast<engine::ring_request*>(device->allocate_shared(slots * sizeof(engine::ring_request)));
-        r.replies = static_cast<engine::ring_reply*>(device->allocate_shared(slots * sizeof(engine::ring_reply)));
-        r.staging = static_cast<std::byte*>(device->allocate_shared(slots * stride));
-        if (r.requests == nullptr || r.replies == nullptr || r.staging == nullptr || !allocate(*device, r.tail, 1) ||
-            !allocate(*device, r.free_ticket, slots) ||
-            device->upload(r.free_ticket, first_tickets.data(), slots * sizeof(std::uint64_t)) != 0)
-            return {-ENOMEM, "staging_bytes: " + format_size(settings.staging_bytes) +
-                                 " of pinned host memory could not be allocated; give less"};
+    const ring_shape shape = shape_of_rings(stride);
+    const std::uint64_t slots = shape.slots, all_slots = slots * shape.rings;
+    constexpr std::uint64_t tail_stride = 32;  // words: no two tails in one line of the second-level cache
+    c.ring_count = shape.rings;
+    std::vector<std::uint64_t> first_tickets(all_slots);
+    for (std::uint64_t i = 0; i < all_slots; ++i) first_tickets[i] = i % slots;
+    auto* const requests = static_cast<engine::ring_request*>(device->allocate_shared(all_slots * sizeof(engine::ring_request)));
+    auto* const replies = static_cast<engine::ring_reply*>(device->allocate_shared(all_slots * sizeof(engine::ring_reply)));
+    auto* const staging = static_cast<std::byte*>(device->allocate_shared(all_slots * stride));
+    std::uint64_t *tails = nullptr, *free_tickets = nullptr;
+    if (requests == nullptr || replies == nullptr || staging == nullptr || !allocate(*device, tails, c.ring_count * tail_stride) ||
+        !allocate(*device, free_tickets, all_slots) ||
+        device->upload(free_tickets, first_tickets.data(), all_slots * sizeof(std::uint64_t)) != 0)
+        return {-ENOMEM, "staging_bytes: " + format_size(settings.staging_bytes) +
+                             " of pinned host memory could not be allocated; give less"};
+    for (std::uint32_t i = 0; i < settings.service_threads; ++i)
         doorbells.push_back(device->is_gpu() ? nullptr : std::make_unique<host_doorbell>());
-        r.doorbell = doorbells.back().get();
+    std::vector<engine::ring_view> views(c.ring_count);
+    std::vector<std::vector<host_ring>> of_thread(settings.service_threads);
+    for (std::uint32_t i = 0; i < c.ring_count; ++i) {
+        engine::ring_view& r = views[i];
+        const std::uint32_t thread = i % settings.service_threads;
+        r.slots = shape.slots;
+        r.staging_stride = stride;
+        r.requests = requests + i * slots;
+        r.replies = replies + i * slots;
+        r.staging = staging + i * slots * stride;
+        r.tail = tails + i * tail_stride;
+        r.free_ticket = free_tickets + i * slots;
+        r.doorbell = doorbells[thread].get();
+        of_thread[thread].push_back({r.requests, r.replies, r.staging, stride, r.slots});
     }
     if (!allocate(*device, c.rings, c.ring_count) ||
         device->upload(c.rings, views.data(), views.size() * sizeof(engine::ring_view)) != 0)
         return {-ENOMEM, "the rings could not be placed on " + device->name() + "; give a smaller cache_bytes"};
-    for (std::uint32_t i = 0; i < c.ring_count; ++i) {
+    return build_services(of_thread);
+}
+
+status runtime_state::build_services(const std::vector<std::vector<host_ring>>& rings_of_thread) {
+    const engine::cache_view& c = ref.view;
+    for (std::uint32_t i = 0; i < settings.service_threads; ++i) {
+        const std::vector<host_ring>& rings = rings_of_thread[i];
+        const auto depth = static_cast<std::uint32_t>(std::min<std::uint64_t>(rings.size() * rings.front().slots, 1024));
         std::string why;
         std::unique_ptr<io_engine> io;
-        if (settings.io != io_method::pread) io = hooks.env->make_io_engine(true, std::min(slots, 1024u), why);
+        if (settings.io != io_method::pread) io = hooks.env->make_io_engine(true, depth, why);
         if (io == nullptr && settings.io == io_method::uring)
             return {-EOPNOTSUPP, "io: uring was asked for, but " + why + "; use auto or pread"};
         if (io == nullptr && settings.io == io_method::automatic && i == 0) say("reading with pread: " + why);
-        if (io == nullptr) io = hooks.env->make_io_engine(false, slots, why);
-        const host_ring ring{views[i].requests, views[i].replies, views[i].staging, stride, slots};
+        if (io == nullptr) io = hooks.env->make_io_engine(false, depth, why);
         service_settings settings_of_service;
         settings_of_service.page_shift = c.page_shift;
         if (c.tier.frames != nullptr) settings_of_service.tier = {c.tier.frames, tier_done_marks, c.tier.frame_count};
-        services.push_back(std::make_unique<service>(ring, *files, std::move(io), views[i].doorbell, settings_of_service));
+        services.push_back(std::make_unique<service>(rings, *files, std::move(io), doorbells[i].get(), settings_of_service));
     }
     settings.io = std::string(services[0]->io_name()) == "io_uring" ? io_method::uring : io_method::pread;
     return {};

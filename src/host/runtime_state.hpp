@@ -17,6 +17,11 @@
 
 namespace penstock::host {
 
+// Rings in all, and slots of each.
+struct ring_shape {
+    std::uint32_t rings, slots;
+};
+
 struct runtime_state {
     options settings;
     runtime_hooks hooks;
@@ -45,7 +50,9 @@ struct runtime_state {
     status settle_sizes();
     status build_cache();
     status build_tier();
+    [[nodiscard]] ring_shape shape_of_rings(std::uint64_t stride) const;
     status build_rings();
+    status build_services(const std::vector<std::vector<host_ring>>& rings_of_thread);
     status start_services();
 
     void monitor_loop();

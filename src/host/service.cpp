@@ -13,11 +13,12 @@ namespace penstock::host {
 using engine::op;
 using engine::ring_reply;
 using engine::ring_request;
+using engine::ring_ticket;
 
-service::service(const host_ring& ring, file_registry& files, std::unique_ptr<io_engine> io, host_doorbell* doorbell,
+service::service(const std::vector<host_ring>& rings, file_registry& files, std::unique_ptr<io_engine> io, host_doorbell* doorbell,
                  const service_settings& settings)
-    : ring_(ring), files_(files), io_(std::move(io)), doorbell_(doorbell), settings_(settings), flights_(ring.slots),
-      fills_(settings.tier, settings.page_shift), handles_(files) {}
+    : rings_(rings), slots_(rings.front().slots), files_(files), io_(std::move(io)), doorbell_(doorbell), settings_(settings),
+      next_ticket_(rings.size()), flights_(rings.size() * slots_), fills_(settings.tier, settings.page_shift), handles_(files) {}
 
 service::~service() {
     stop_.store(true, std::memory_order_relaxed);
@@ -40,7 +41,7 @@ void service::run() {
     std::uint32_t idle_rounds = 0;
     while (!stop_.load(std::memory_order_relaxed) && !killed_.load(std::memory_order_relaxed)) {
         std::uint32_t taken = 0;
-        if (next_is_posted()) {
+        if (any_is_posted()) {
             const trace_range range("batch");
             taken = take_requests();
             io_->submit();
@@ -77,24 +78,51 @@ void service::rest(std::uint32_t idle_rounds) {
         return;
     }
     doorbell_->sleeping.store(true, std::memory_order_seq_cst);
-    if (!next_is_posted() && !stop_.load(std::memory_order_relaxed))
+    if (!any_is_posted() && !stop_.load(std::memory_order_relaxed))
         doorbell_->wait(std::chrono::nanoseconds(nap_ns));
     doorbell_->sleeping.store(false, std::memory_order_relaxed);
 }
 
 // Acquire: pairs with post; the request and the name in the staging area are there.
-bool service::next_is_posted() const {
-    const ring_request& next = ring_.requests[next_ticket_ & (ring_.slots - 1)];
-    return atomic_load<order::acquire, scope::system>(&next.published) == next_ticket_ + 1;
+bool service::next_is_posted(std::uint32_t ring) const {
+    const std::uint64_t ticket = next_ticket_[ring];
+    return atomic_load<order::acquire, scope::system>(&rings_[ring].requests[ticket & (slots_ - 1)].published) == ticket + 1;
 }
 
-std::uint32_t service::take_requests() {
+bool service::any_is_posted() const {
+    for (std::uint32_t ring = 0; ring < rings_.size(); ++ring)
+        if (next_is_posted(ring)) return true;
+    return false;
+}
+
+ring_reply& service::reply_of(const ring_ticket& at) const { return rings_[at.ring].replies[at.ticket & (slots_ - 1)]; }
+
+std::byte* service::staging_of(const ring_ticket& at) const {
+    const host_ring& ring = rings_[at.ring];
+    return ring.staging + ring.staging_stride * (at.ticket & (slots_ - 1));
+}
+
+std::uint32_t service::flight_of(const ring_ticket& at) const {
+    return at.ring * slots_ + (static_cast<std::uint32_t>(at.ticket) & (slots_ - 1));
+}
+
+// What one ring has, but no more than it has slots: the others come next.
+std::uint32_t service::take_from(std::uint32_t ring) {
     std::uint32_t taken = 0;
-    while (taken < ring_.slots && in_flight_ < io_->capacity() && next_is_posted()) {
-        const ring_request request = ring_.requests[next_ticket_ & (ring_.slots - 1)];
-        serve(request, next_ticket_++);
+    while (taken < slots_ && in_flight_ < io_->capacity() && next_is_posted(ring)) {
+        const ring_request request = rings_[ring].requests[next_ticket_[ring] & (slots_ - 1)];
+        serve(request, {ring, next_ticket_[ring]++});
         ++taken;
     }
+    return taken;
+}
+
+// Starts at another ring each time, so that none is left waiting when there are more requests than can be in flight.
+std::uint32_t service::take_requests() {
+    std::uint32_t taken = 0;
+    const auto rings = static_cast<std::uint32_t>(rings_.size());
+    for (std::uint32_t i = 0; i < rings; ++i) taken += take_from((first_ring_ + i) % rings);
+    first_ring_ = (first_ring_ + 1) % rings;
     if (taken > 0) {
         counters_.batches.fetch_add(1, std::memory_order_relaxed);
         std::uint32_t bucket = 0;
@@ -104,73 +132,70 @@ std::uint32_t service::take_requests() {
     return taken;
 }
 
-void service::serve(const ring_request& request, std::uint64_t ticket) {
+void service::serve(const ring_request& request, const ring_ticket& at) {
     if (request.lost_extent != 0) files_.give_back_path(request.lost_extent);
     switch (request.operation) {
-        case op::read: return serve_read(request, ticket);
-        case op::fill: return serve_fill(request, ticket);
-        case op::open: return serve_open(request, ticket);
-        case op::retire: return answer(ticket, files_.retire(request.file_slot, request.generation));
+        case op::read: return serve_read(request, at);
+        case op::fill: return serve_fill(request, at);
+        case op::open: return serve_open(request, at);
+        case op::retire: return answer(at, files_.retire(request.file_slot, request.generation));
         case op::leaf: {
             std::uint64_t word_index = 0;
             const std::int64_t code = files_.leaf(request.file_slot, request.generation, request.offset, word_index);
-            ring_.replies[ticket & (ring_.slots - 1)].words[0] = word_index;
-            return answer(ticket, code);
+            reply_of(at).words[0] = word_index;
+            return answer(at, code);
         }
-        case op::ping: return answer(ticket, 0);
-        default: return refuse(ticket, -EINVAL);
+        case op::ping: return answer(at, 0);
+        default: return refuse(at, -EINVAL);
     }
 }
 
-void service::serve_open(const ring_request& request, std::uint64_t ticket) {
+void service::serve_open(const ring_request& request, const ring_ticket& at) {
     const trace_range range("open");
-    const std::uint32_t slot = static_cast<std::uint32_t>(ticket) & (ring_.slots - 1);
-    if (request.bytes == 0 || request.bytes > engine::max_path_bytes) return refuse(ticket, -EINVAL);
+    if (request.bytes == 0 || request.bytes > engine::max_path_bytes) return refuse(at, -EINVAL);
     // Copied first: the device could change it while it is looked up.
     std::string name(request.bytes, '\0');
-    std::memcpy(name.data(), ring_.staging + ring_.staging_stride * slot, request.bytes);
-    if (name.find('\0') != std::string::npos) return refuse(ticket, -EINVAL);
+    std::memcpy(name.data(), staging_of(at), request.bytes);
+    if (name.find('\0') != std::string::npos) return refuse(at, -EINVAL);
     const open_reply opened = files_.open(name, request.offset, request.argument);
-    ring_reply& reply = ring_.replies[slot];
+    ring_reply& reply = reply_of(at);
     reply.words[engine::reply_slot_and_generation] = std::uint64_t{opened.generation} << 32 | opened.slot;
     reply.words[engine::reply_size_bytes] = opened.identity.size_bytes;
     reply.words[engine::reply_table] = opened.table;
     reply.words[engine::reply_path_and_flags] = std::uint64_t{opened.two_level} << 32 | opened.path_extent;
     reply.words[engine::reply_inode] = opened.identity.inode;
     reply.words[engine::reply_modified_ns] = static_cast<std::uint64_t>(opened.identity.modified_ns);
-    answer(ticket, opened.result);
+    answer(at, opened.result);
 }
 
-void service::serve_read(const ring_request& request, std::uint64_t ticket) {
-    const std::uint32_t slot = static_cast<std::uint32_t>(ticket) & (ring_.slots - 1);
+void service::serve_read(const ring_request& request, const ring_ticket& at) {
     const std::uint64_t page_bytes = std::uint64_t{1} << settings_.page_shift;
-    flight& f = flights_[slot];
+    flight& f = flights_[flight_of(at)];
     // An honest device uses a slot again only after its answer was read. A second read here would mix with the first.
-    if (f.file != nullptr) return refuse(ticket, -EBUSY);
+    if (f.file != nullptr) return refuse(at, -EBUSY);
     std::uint64_t size_bytes = 0;
     if (const int code = handles_.find(request.file_slot, request.generation, f.file, size_bytes); code != 0)
-        return code == -EBADF ? refuse(ticket, code) : answer(ticket, code);
+        return code == -EBADF ? refuse(at, code) : answer(at, code);
     if (request.bytes == 0 || request.bytes > page_bytes || request.offset >= size_bytes ||
         request.bytes > size_bytes - request.offset || (request.offset & (page_bytes - 1)) != 0) {
         f.file.reset();
-        return refuse(ticket, -EINVAL);
+        return refuse(at, -EINVAL);
     }
-    f.ticket = ticket;
+    f.at = at;
     f.offset = request.offset;
     f.wanted = request.bytes;
     f.done = 0;
     ++in_flight_;
-    start_flight(slot);
+    start_flight(flight_of(at));
 }
 
 // Nobody waits for the answer, only for the marks; it says that the ring slot can be used again.
-void service::serve_fill(const ring_request& request, std::uint64_t ticket) {
-    const std::uint32_t slot = static_cast<std::uint32_t>(ticket) & (ring_.slots - 1);
+void service::serve_fill(const ring_request& request, const ring_ticket& at) {
     const std::uint64_t page_bytes = std::uint64_t{1} << settings_.page_shift;
     const std::uint64_t pages = (std::uint64_t{request.bytes} + page_bytes - 1) >> settings_.page_shift;
-    if (pages == 0 || pages > engine::max_fill_pages) return refuse(ticket, -EINVAL);
-    fill_order order{ticket, request.argument, request.offset, request.bytes, static_cast<std::uint32_t>(pages), {}};
-    std::memcpy(order.frames.data(), ring_.staging + ring_.staging_stride * slot, pages * sizeof order.frames[0]);
+    if (pages == 0 || pages > engine::max_fill_pages) return refuse(at, -EINVAL);
+    fill_order order{at, request.argument, request.offset, request.bytes, static_cast<std::uint32_t>(pages), {}};
+    std::memcpy(order.frames.data(), staging_of(at), pages * sizeof order.frames[0]);
     std::shared_ptr<shared_handle> file;
     std::uint64_t size_bytes = 0;
     const int code = handles_.find(request.file_slot, request.generation, file, size_bytes);
@@ -178,16 +203,16 @@ void service::serve_fill(const ring_request& request, std::uint64_t ticket) {
                       (request.offset & (page_bytes - 1)) == 0;
     if (!fits || !fills_.permits(order)) {
         fills_.refuse(order);
-        return code != 0 && code != -EBADF ? answer(ticket, code) : refuse(ticket, code != 0 ? code : -EINVAL);
+        return code != 0 && code != -EBADF ? answer(at, code) : refuse(at, code != 0 ? code : -EINVAL);
     }
     const std::uint32_t reads = fills_.begin(order, std::move(file), *io_);
     in_flight_ += reads;
     counters_.file_reads.fetch_add(reads, std::memory_order_relaxed);
 }
 
-void service::start_flight(std::uint32_t slot) {
-    flight& f = flights_[slot];
-    io_->start({f.file->fd(), ring_.staging + ring_.staging_stride * slot + f.done, f.wanted - f.done, f.offset + f.done, slot});
+void service::start_flight(std::uint32_t number) {
+    const flight& f = flights_[number];
+    io_->start({f.file->fd(), staging_of(f.at) + f.done, f.wanted - f.done, f.offset + f.done, number});
     counters_.file_reads.fetch_add(1, std::memory_order_relaxed);
 }
 
@@ -198,41 +223,41 @@ void service::count_read(const read_result& result) {
 }
 
 void service::finish_fill(const read_result& result) {
-    std::uint64_t ticket = 0;
-    const fill_set::progress progress = fills_.finish(result, *io_, ticket);
+    ring_ticket at{};
+    const fill_set::progress progress = fills_.finish(result, *io_, at);
     if (progress == fill_set::progress::again) {
         counters_.file_reads.fetch_add(1, std::memory_order_relaxed);
         return;
     }
     --in_flight_;
-    if (progress == fill_set::progress::order_done) answer(ticket, 0);
+    if (progress == fill_set::progress::order_done) answer(at, 0);
 }
 
 void service::finish(const read_result& result) {
     count_read(result);
     if ((result.tag & fill_set::tag_bit) != 0) return finish_fill(result);
-    const auto slot = static_cast<std::uint32_t>(result.tag);
-    flight& f = flights_[slot];
-    if (result.result == -EINTR || result.result == -EAGAIN) return start_flight(slot);
+    const auto number = static_cast<std::uint32_t>(result.tag);
+    flight& f = flights_[number];
+    if (result.result == -EINTR || result.result == -EAGAIN) return start_flight(number);
     if (result.result > 0) {
         f.done += static_cast<std::uint32_t>(result.result);
-        if (f.done < f.wanted) return start_flight(slot);  // a short read; only 0 means the end of the file
+        if (f.done < f.wanted) return start_flight(number);  // a short read; only 0 means the end of the file
     }
     --in_flight_;
     f.file.reset();
-    answer(f.ticket, result.result < 0 ? result.result : static_cast<std::int64_t>(f.done));
+    answer(f.at, result.result < 0 ? result.result : static_cast<std::int64_t>(f.done));
 }
 
 // Release: pairs with await; the group sees result, words and staging bytes.
-void service::answer(std::uint64_t ticket, std::int64_t result) {
-    ring_reply& reply = ring_.replies[ticket & (ring_.slots - 1)];
+void service::answer(const ring_ticket& at, std::int64_t result) {
+    ring_reply& reply = reply_of(at);
     reply.result = result;
-    atomic_store<order::release, scope::system>(&reply.completed, ticket + 1);
+    atomic_store<order::release, scope::system>(&reply.completed, at.ticket + 1);
 }
 
-void service::refuse(std::uint64_t ticket, std::int64_t code) {
+void service::refuse(const ring_ticket& at, std::int64_t code) {
     counters_.bad_requests.fetch_add(1, std::memory_order_relaxed);
-    answer(ticket, code);
+    answer(at, code);
 }
 
 }  // namespace penstock::host

@@ -1,7 +1,10 @@
-// A service thread: takes requests from one ring, reads files, answers.
+// A service thread: takes requests from its rings, reads files, answers.
+//
+// It has several rings because groups of a GPU that claim slots of one ring get in each other's way: with thousands of them the
+// exchanges of its tail fail nearly always (docs/ring.md has the figures). It looks at them in turn.
 //
 // Batching is opportunistic: whatever was posted since the last look goes out together, new requests are taken while reads
-// are in flight, and nobody waits for a batch to fill. Requests are taken in ticket order and answered in any order.
+// are in flight, and nobody waits for a batch to fill. Requests of a ring are taken in ticket order and answered in any order.
 //
 // The kernel may be wrong or hostile: a request is copied out of shared memory first, and the copy is checked. Nothing in
 // it can make the thread read outside the staging area of its own slot, or a file that was not opened.
@@ -21,6 +24,7 @@
 #include "host/fills.hpp"
 #include "host/handle_cache.hpp"
 #include "penstock/engine/layout.hpp"
+#include "penstock/engine/ring.hpp"
 #include "penstock/group/doorbell.hpp"
 
 namespace penstock::host {
@@ -48,7 +52,8 @@ struct service_settings {
 
 class service {
 public:
-    service(const host_ring& ring, file_registry& files, std::unique_ptr<io_engine> io, host_doorbell* doorbell,
+    // At least one ring; all have the same number of slots.
+    service(const std::vector<host_ring>& rings, file_registry& files, std::unique_ptr<io_engine> io, host_doorbell* doorbell,
             const service_settings& settings);
     ~service();  // stops and joins
 
@@ -60,36 +65,43 @@ public:
     [[nodiscard]] const char* io_name() const { return io_->name(); }
 
 private:
-    // A read in flight, by slot. A short read goes on where it stopped.
+    // A read in flight, by ring and slot. A short read goes on where it stopped.
     struct flight {
         std::shared_ptr<shared_handle> file;
-        std::uint64_t ticket = 0;
+        engine::ring_ticket at{};
         std::uint64_t offset = 0;
         std::uint32_t wanted = 0;
         std::uint32_t done = 0;
     };
 
     void run();
-    [[nodiscard]] bool next_is_posted() const;
+    [[nodiscard]] bool next_is_posted(std::uint32_t ring) const;
+    [[nodiscard]] bool any_is_posted() const;
+    [[nodiscard]] engine::ring_reply& reply_of(const engine::ring_ticket& at) const;
+    [[nodiscard]] std::byte* staging_of(const engine::ring_ticket& at) const;
+    [[nodiscard]] std::uint32_t flight_of(const engine::ring_ticket& at) const;
     std::uint32_t take_requests();
-    void serve(const engine::ring_request& request, std::uint64_t ticket);
-    void serve_open(const engine::ring_request& request, std::uint64_t ticket);
-    void serve_read(const engine::ring_request& request, std::uint64_t ticket);
-    void serve_fill(const engine::ring_request& request, std::uint64_t ticket);
-    void start_flight(std::uint32_t slot);
+    std::uint32_t take_from(std::uint32_t ring);
+    void serve(const engine::ring_request& request, const engine::ring_ticket& at);
+    void serve_open(const engine::ring_request& request, const engine::ring_ticket& at);
+    void serve_read(const engine::ring_request& request, const engine::ring_ticket& at);
+    void serve_fill(const engine::ring_request& request, const engine::ring_ticket& at);
+    void start_flight(std::uint32_t number);
     void finish(const read_result& result);
     void finish_fill(const read_result& result);
     void count_read(const read_result& result);
-    void answer(std::uint64_t ticket, std::int64_t result);
-    void refuse(std::uint64_t ticket, std::int64_t code);
+    void answer(const engine::ring_ticket& at, std::int64_t result);
+    void refuse(const engine::ring_ticket& at, std::int64_t code);
     void rest(std::uint32_t idle_rounds);
 
-    const host_ring ring_;
+    const std::vector<host_ring> rings_;
+    const std::uint32_t slots_;  // of each ring
     file_registry& files_;
     const std::unique_ptr<io_engine> io_;
     host_doorbell* const doorbell_;
     const service_settings settings_;
-    std::uint64_t next_ticket_ = 0;
+    std::vector<std::uint64_t> next_ticket_;  // by ring
+    std::uint32_t first_ring_ = 0;            // to look at next
     std::uint32_t in_flight_ = 0;
     std::vector<flight> flights_;
     fill_set fills_;

@@ -56,13 +56,13 @@ TEST(policy, belady_drops_what_is_needed_last) {
 
 // Frames after each access, * for the use bit: 3 clears all three and takes the place of 0; 1 is hit; 4 passes 1 and takes
 // the place of 2; 2 passes 3 and takes that of 1; 3 is hit; 1 clears everything and takes the place of 4; 2 is still there.
-TEST(policy, clock_spares_what_was_used_and_counts_a_load_as_use) {
-    EXPECT_EQ(played(clock(3, 5), {0, 1, 2, 3, 1, 4, 2, 3, 1, 2}), "mmmmhmmhmh");
+TEST(policy, clock_that_counts_a_load_as_use_spares_new_pages) {
+    EXPECT_EQ(played(clock(3, 5, 1, at_load::used), {0, 1, 2, 3, 1, 4, 2, 3, 1, 2}), "mmmmhmmhmh");
 }
 
 // Without the bit at load: 3 takes 0's place; 1 is hit; 4 passes 1 and takes 2's; 2 takes 3's, 3 takes 1's, 1 takes 4's.
-TEST(policy, clock_with_the_bit_clear_at_load_drops_new_pages_sooner) {
-    EXPECT_EQ(played(clock(3, 5, 1, at_load::unused), {0, 1, 2, 3, 1, 4, 2, 3, 1, 2}), "mmmmhmmmmh");
+TEST(policy, clock_spares_what_was_used_and_drops_new_pages_sooner) {
+    EXPECT_EQ(played(clock(3, 5), {0, 1, 2, 3, 1, 4, 2, 3, 1, 2}), "mmmmhmmmmh");
 }
 
 // From the oldest, hand before the page in brackets: 3 passes 0 and drops 1: 0 [2] 3. 4 drops 2: 0* [3] 4. 5 drops 3: 0* [4] 5.
@@ -100,7 +100,7 @@ TEST(policy, nobody_beats_the_optimum_and_all_miss_every_page_once) {
             const std::uint64_t least = misses(belady(frames, 1024, one.pages), one.pages);
             for (const std::uint64_t got : {misses(fifo(frames, 1024), one.pages), misses(clock(frames, 1024), one.pages), misses(sieve(frames, 1024), one.pages),
                                             misses(s3_fifo(frames, 1024), one.pages), misses(lru(frames, 1024), one.pages),
-                                            misses(queued_sieve(frames, 1024, frames / 8), one.pages), misses(clock(frames, 1024, frames / 8, at_load::unused), one.pages)}) {
+                                            misses(queued_sieve(frames, 1024, frames / 8), one.pages), misses(clock(frames, 1024, frames / 8, at_load::used), one.pages)}) {
                 EXPECT_GE(got, least) << one.name;
                 if (frames == 1024) { EXPECT_EQ(got, distinct.size()) << one.name; }
             }

@@ -56,7 +56,7 @@ public:
         settings.page_shift = page_shift;
         settings.tier = {static_cast<std::byte*>(tier_memory_.data()), static_cast<std::uint64_t*>(mark_memory_.data()), tier_frames};
         std::string why;
-        service = std::make_unique<host::service>(host::host_ring{requests(), replies(), staging(), stride, slots}, *files,
+        service = std::make_unique<host::service>(std::vector{host::host_ring{requests(), replies(), staging(), stride, slots}}, *files,
                                                   disk.make_io_engine(false, slots, why), nullptr, settings);
         service->start();
     }

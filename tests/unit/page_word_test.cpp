@@ -21,14 +21,14 @@ TEST(page_word, zero_is_an_absent_page) {
 }
 
 TEST(page_word, claim_pins_and_keeps_other_pins_and_the_generation) {
-    const page_word before = with_pins(3) | 5 * generation_one;
+    const page_word before = with_pins(3) | 5 * generation_one | use_bit;
     page_word word = before;
     EXPECT_TRUE(try_claim(&word, before));
     EXPECT_TRUE(is_loading(word));
     EXPECT_EQ(pins_of(word), 4u);
     EXPECT_EQ(word & generation_mask, 5 * generation_one);
     EXPECT_EQ(frame_of(word), 0u);
-    EXPECT_NE(word & use_bit, 0u);
+    EXPECT_EQ(word & use_bit, 0u) << "a page begins unused";
     EXPECT_FALSE(try_claim(&word, before)) << "the word has changed";
 }
 
@@ -45,6 +45,17 @@ TEST(page_word, publish_names_the_frame_and_keeps_pins) {
     EXPECT_TRUE(is_valid(last));
     EXPECT_EQ(frame_of(last), frame_mask);
     EXPECT_EQ(last & generation_mask, 0u);
+}
+
+TEST(page_word, publish_and_unpin_takes_one_pin_and_leaves_those_of_others) {
+    page_word word = 3 * generation_one;
+    ASSERT_TRUE(try_claim(&word, word));
+    pin(&word);  // a reader that is about to find out
+    publish_and_unpin(&word, frame_mask);
+    EXPECT_TRUE(is_valid(word));
+    EXPECT_EQ(frame_of(word), frame_mask);
+    EXPECT_EQ(pins_of(word), 1u);
+    EXPECT_EQ(word & generation_mask, 3 * generation_one);
 }
 
 TEST(page_word, abandon_drops_one_pin_and_counts_the_generation) {

@@ -10,8 +10,9 @@
 // Invariants
 //  (1) A frame is free, or busy (in the hands of one group), or owned by the page that its frame word names.
 //  (2) Only the group that took a frame by compare-and-swap (from free, or by try_evict of its page) writes its frame
-//      word, until it has published a page there; and it keeps its own pin on that page until the frame word names the
-//      page. Otherwise a slow writer could overwrite the frame word of the next owner, and the frame would be lost.
+//      word, and only as long as no page can be evicted from the frame: the frame word names the page before its page word
+//      is published, or while the group has a pin on it. A slow writer could overwrite the word of the next owner, and the frame
+//      would be lost.
 //
 // Progress: bounded. A search ends with a frame, with -ENOBUFS when all frames stayed pinned for frame_wait_ns (or pinned
 // and loading for request_wait_ns), or with the abort code. (CLOCK: Corbato 1969, "A paging experiment with the Multics system".)
@@ -28,10 +29,13 @@
 
 namespace penstock::engine {
 
-// Frame words are hints to the clock; the exclusive step is the compare-and-swap on frame or page word.
+// Frame words are hints to the clock; the exclusive step is the compare-and-swap on frame or page word. Release where a frame
+// becomes free: pairs with the acquire of the compare-and-swap that takes it. Busy and owned order nothing: who takes an owned
+// frame does so by its page word, and the release of that word's publish comes after this store.
 template <typename Pool>
 PENSTOCK_HD PENSTOCK_INLINE void set_frame_word(const Pool& pool, std::uint32_t frame, frame_word value) {
-    atomic_store<order::release>(&pool.frame_words[frame], value);
+    if ((value & frame_state_mask) == frame_free) atomic_store<order::release>(&pool.frame_words[frame], value);
+    else store_hint(&pool.frame_words[frame], value);
 }
 
 enum class frame_step { taken, skipped, busy };

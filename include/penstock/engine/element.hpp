@@ -20,6 +20,14 @@ template <typename T>
 inline constexpr bool is_element = std::is_trivially_copyable_v<T> && (sizeof(T) == 1 || sizeof(T) == 2 || sizeof(T) == 4 ||
                                                                        sizeof(T) == 8 || sizeof(T) == 16);
 
+// Some bits of every access by which the element was loaded.
+template <typename T>
+PENSTOCK_HD PENSTOCK_INLINE std::uint32_t bits_of(const T& value) {
+    std::uint32_t words[(sizeof(T) + 3) / 4] = {};
+    std::memcpy(words, &value, sizeof value);
+    return words[0];
+}
+
 // One lane. True if the element's page is in the cache, and then `out` is the element. `load` fetches an element from a frame
 // that may change hands meanwhile: each of its accesses is relaxed, and may find another page's bytes.
 template <typename T, typename Load>
@@ -30,7 +38,7 @@ PENSTOCK_HD PENSTOCK_INLINE bool try_element_by(const Load& load, const cache_vi
     const page_word seen = observe(word);
     if (!is_valid(seen)) return false;
     out = load(c.frame_address(frame_of(seen)) + (at & (c.page_bytes() - 1)));
-    if (!unchanged_since_load(word, seen)) return false;
+    if (!unchanged_since_load(word, seen, bits_of(out), c.page_shift >> 31)) return false;
     touch(word, seen);
     return true;
 }

@@ -25,11 +25,12 @@ namespace penstock::engine {
 
 inline constexpr std::uint64_t fill_failed = 1;
 inline constexpr std::uint32_t max_fill_pages = 32;  // of one request
+inline constexpr std::uint32_t max_rings = 256;      // a stamp has eight bits for it
 
 enum class fill_state { ready, pending, failed };
 
 constexpr PENSTOCK_HD std::uint64_t make_stamp(std::uint32_t ring, std::uint64_t ticket) {
-    return (ticket + 1) << 7 | std::uint64_t{ring} << 1;
+    return (ticket + 1) << 9 | std::uint64_t{ring} << 1;
 }
 
 // Before the page is published.

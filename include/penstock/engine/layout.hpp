@@ -204,6 +204,7 @@ struct cache_view {
     std::uint64_t word_count;
     std::uint64_t frame_wait_ns;   // how long a group looks for a frame before -ENOBUFS
     std::uint64_t request_wait_ns; // how long a group waits for an answer before -ETIMEDOUT
+    std::uint64_t look_ns;         // how long a waiting group goes without looking at the control block
     std::uint64_t host_wait_ns;    // how long the heartbeat may stand still before -ETIMEDOUT
     std::uint32_t page_shift;
     std::uint32_t frame_count;

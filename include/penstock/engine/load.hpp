@@ -8,7 +8,7 @@
 //      3 and 4 fall away for a page that lies in a window, or in the host tier: pinned there, its bytes awaited if they are
 //      on their way. A page that could not be read ahead: all given back, load_again, and the next attempt asks for itself
 //   5. copy staging, window or tier -> frame, clear the tail  (cannot fail)
-//   6. publish; name the page in the frame word; recycle the slot; consume; unpin
+//   6. consume; name the page in the frame word; publish, and unpin unless the caller wants the page pinned; recycle the slot
 //
 // Several loads of one group may be in flight (start_load ... finish_load), so that a read of many pages pays one round
 // trip and not one per page. The page that had the frame before may be worth keeping: the group that took the frame copies it to
@@ -41,8 +41,7 @@ struct pending_load {
 inline constexpr std::uint32_t max_pending_loads = 8;
 
 // Leader only.
-PENSTOCK_HD inline void give_back(const cache_view& c, pending_load& load) {
-    cancel_save(c, load.save);
+PENSTOCK_HD inline void give_back(const cache_view& c, const pending_load& load) {
     set_frame_word(c, load.frame, frame_free);
     abandon(&c.words[load.word_index]);
 }
@@ -80,6 +79,7 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t start_load(const Group& g, const cach
     if (load.bytes != nullptr) return 1;
     load.from = pending_load::source::request;
     if (const std::int64_t code = claim_slot(g, c, may_wait, load.at); code != 0) {
+        cancel_save(c, load.save);
         give_back(c, load);
         return code;
     }
@@ -125,15 +125,12 @@ PENSTOCK_HD inline void settle_load(const Group& g, const cache_view& c, const p
     count(g, c, count_bytes_loaded, load.wanted_bytes);
 }
 
-// Whole group. Waits for a started load and publishes its page, still pinned by us. 0 or a negative errno; on error the
+// Whole group, with a load that the leader's start_load filled in: the bytes into its frame. 0 or a negative errno; on error the
 // page is absent again and nothing is held. load_again: it could not be read ahead; try again.
 template <typename Group>
-PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t finish_load(const Group& g, const cache_view& c, const file_handle& f,
-                                                       pending_load& load) {
+PENSTOCK_HD PENSTOCK_INLINE std::int64_t fetch_load(const Group& g, const cache_view& c, const pending_load& load) {
     std::byte* const to = c.frame_address(load.frame);
-    // While the bytes are on their way. Only the leader's store below touches `save` again.
-    if (load.save.wanted) finish_save(g, c, load.save, to);
-    load.save.wanted = false;
+    if (load.save.wanted) finish_save(g, c, load.save, to);  // while the bytes are on their way
     std::int64_t code = 0;
     if (g.is_leader()) {
         code = await_load(g, c, load);
@@ -150,38 +147,82 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t finish_load(const Group& g, const cac
     begin_overwrite();  // by every thread: a fence orders only the stores of the thread that makes it
     const std::uint64_t whole = (std::uint64_t{load.wanted_bytes} + 15) & ~std::uint64_t{15};
     g.copy_in(to, from, whole);
-    g.sync();  // the last 16 bytes may carry what lies past the end of the file; clear them after
+    g.sync();  // everybody's part of the page is written before it is read or published
+    if (load.wanted_bytes == c.page_bytes()) return 0;
+    // The last 16 bytes may carry what lies past the end of the file.
     g.zero(to + load.wanted_bytes, c.page_bytes() - load.wanted_bytes);
-    g.sync();  // everybody's part of the page is written before the leader publishes
-    if (g.is_leader()) {
-        publish(&c.words[load.word_index], load.frame);
-        set_frame_word(c, load.frame, make_owned(f.slot, load.word_index));
-        settle_load(g, c, load);
-    }
+    g.sync();
     return 0;
 }
 
-// Whole group. The leader's load, told to everybody.
+// Whole group, after fetch_load. The frame word names the page before the page is valid: the load's pin may go with publishing,
+// and from then on the frame may change hands, so a later store could be one over the next owner's.
 template <typename Group>
-PENSTOCK_HD inline void share_load(const Group& g, pending_load& load) {
-    load.word_index = g.broadcast(load.word_index);
-    const std::uint64_t packed = g.broadcast(std::uint64_t{load.frame} << 32 | load.wanted_bytes);
-    load.frame = static_cast<std::uint32_t>(packed >> 32);
-    load.wanted_bytes = static_cast<std::uint32_t>(packed);
-    const std::uint64_t flags = g.broadcast(std::uint64_t{load.at.ring} << 8 | (load.save.wanted ? 128u : 0u) | static_cast<std::uint64_t>(load.from));
+PENSTOCK_HD PENSTOCK_INLINE void publish_load(const Group& g, const cache_view& c, const file_handle& f, const pending_load& load, bool keep_pin) {
+    if (!g.is_leader()) return;
+    set_frame_word(c, load.frame, make_owned(f.slot, load.word_index));
+    if (keep_pin) publish(&c.words[load.word_index], load.frame);
+    else publish_and_unpin(&c.words[load.word_index], load.frame);
+    settle_load(g, c, load);
+}
+
+// Whole group. start_load by the leader, and what it found told to everybody: what it returned and, if that is 1, `load`.
+template <typename Group>
+PENSTOCK_HD PENSTOCK_INLINE std::int64_t begin_load(const Group& g, const cache_view& c, const file_handle& f, std::uint64_t page,
+                                                    bool may_wait, patience& deadline, pending_load& load) {
+    // Only the leader has the whole; the others take part in what is broadcast and keep nothing of it in memory.
+    std::uint64_t code = 0, word_index = 0, place = 0, flags = 0, bytes = 0, saved_index = 0, saved_place = 0;
+    if (g.is_leader()) {
+        pending_load mine{};
+        code = static_cast<std::uint64_t>(start_load(g, c, f, page, may_wait, deadline, mine));
+        word_index = mine.word_index;
+        place = std::uint64_t{mine.frame} << 32 | mine.wanted_bytes;
+        flags = std::uint64_t{mine.at.ring} << 8 | (mine.save.wanted ? 128u : 0u) | static_cast<std::uint64_t>(mine.from);
+        bytes = mine.from == pending_load::source::request ? mine.at.ticket : reinterpret_cast<std::uintptr_t>(mine.bytes);
+        saved_index = mine.save.word_index;
+        saved_place = std::uint64_t{mine.save.file_slot} << 32 | mine.save.frame;
+    }
+    code = g.broadcast(code);
+    if (code != 1) return static_cast<std::int64_t>(code);
+    load.page = page;
+    load.word_index = g.broadcast(word_index);
+    place = g.broadcast(place);
+    load.frame = static_cast<std::uint32_t>(place >> 32);
+    load.wanted_bytes = static_cast<std::uint32_t>(place);
+    flags = g.broadcast(flags);
     load.from = static_cast<pending_load::source>(flags & 127);
-    load.at.ring = static_cast<std::uint32_t>(flags >> 8);
-    if (load.from == pending_load::source::request) load.at.ticket = g.broadcast(load.at.ticket);
-    else load.bytes = reinterpret_cast<const std::byte*>(g.broadcast(reinterpret_cast<std::uintptr_t>(load.bytes)));
-    if ((flags & 128) == 0) return;
-    load.save.wanted = true;
-    load.save.word_index = g.broadcast(load.save.word_index);
-    load.save.frame = static_cast<std::uint32_t>(g.broadcast(load.save.frame));
+    bytes = g.broadcast(bytes);
+    load.bytes = reinterpret_cast<const std::byte*>(load.from == pending_load::source::request ? 0 : bytes);
+    load.at = {static_cast<std::uint32_t>(flags >> 8), bytes};
+    load.save = {0, 0, 0, (flags & 128) != 0};
+    if (!load.save.wanted) return 1;
+    load.save.word_index = g.broadcast(saved_index);
+    saved_place = g.broadcast(saved_place);
+    load.save.frame = static_cast<std::uint32_t>(saved_place);
+    load.save.file_slot = static_cast<std::uint32_t>(saved_place >> 32);
+    return 1;
+}
+
+// Whole group. Loads one page if it is absent; `consume(frame_address)` is called by the whole group before anybody else can have
+// the page. 1: loaded and consumed; 0: not absent, or not to be had just now; negative errno. No array, nothing kept in memory by
+// all threads: a miss of one page is the common one, and what 32 threads keep on their stacks costs more than the page.
+template <typename Group, typename Consume>
+PENSTOCK_HD PENSTOCK_INLINE std::int64_t load_one(const Group& g, const cache_view& c, const file_handle& f, std::uint64_t page,
+                                                  patience& deadline, const Consume& consume) {
+    pending_load load;
+    std::int64_t code = begin_load(g, c, f, page, true, deadline, load);
+    if (code != 1) return code;
+    code = fetch_load(g, c, load);
+    if (code != 0) return code == load_again ? 0 : code;
+    consume(static_cast<const std::byte*>(c.frame_address(load.frame)));
+    g.sync();  // everybody has consumed before the leader lets the frame go
+    publish_load(g, c, f, load, false);
+    return 1;
 }
 
 // Whole group. Loads the absent ones of `pages` different pages, at most max_pending_loads of them, all in flight together.
 // page_of(i), called by the whole group, names the i-th. `consume(page, frame_address)` is called by the whole group for each
-// that was loaded, while it is pinned; the pin then goes. Returns how many were loaded, or the negative errno of page_of(0).
+// that was loaded, before anybody else can have it. Returns how many were loaded, or the negative errno of page_of(0).
 // page_of(0) not absent, or not to be had just now: 0; the caller then pins it.
 template <typename Group, typename PageOf, typename Consume>
 PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t load_listed(const Group& g, const cache_view& c, const file_handle& f,
@@ -192,14 +233,9 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t load_listed(const Group& g, const cac
     std::int64_t first_code = 0;
     for (std::uint64_t i = 0; i < pages && started < max_pending_loads; ++i) {
         const std::uint64_t page = page_of(i);
-        pending_load load{};
-        std::int64_t code = 0;
-        if (g.is_leader()) code = start_load(g, c, f, page, started == 0 && i == 0, deadline, load);
-        code = static_cast<std::int64_t>(g.broadcast(static_cast<std::uint64_t>(code)));
+        const std::int64_t code = begin_load(g, c, f, page, started == 0 && i == 0, deadline, loads[started]);
         if (code == 1) {
-            share_load(g, load);
-            load.page = page;
-            loads[started++] = load;
+            ++started;
         } else if (i == 0) {
             first_code = code;
             break;  // without its first page the list is of no use to the caller
@@ -210,11 +246,11 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t load_listed(const Group& g, const cac
     std::int64_t loaded = 0;
     bool first_lost = false;
     for (std::uint32_t i = 0; i < started; ++i) {
-        const std::int64_t code = finish_load(g, c, f, loads[i]);
+        const std::int64_t code = fetch_load(g, c, loads[i]);
         if (code == 0) {
             consume(loads[i].page, static_cast<const std::byte*>(c.frame_address(loads[i].frame)));
             g.sync();  // everybody has consumed before the leader lets the frame go
-            if (g.is_leader()) unpin(&c.words[loads[i].word_index]);
+            publish_load(g, c, f, loads[i], false);
             ++loaded;
         } else if (i == 0 && code != load_again) {
             first_code = code;
@@ -294,18 +330,16 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t pin_page(const Group& g, const cache_
             g.pause(round);
             continue;
         }
-        pending_load load{};
-        std::int64_t code = 0;
-        if (g.is_leader()) code = start_load(g, c, f, page, true, deadline, load);
-        code = static_cast<std::int64_t>(g.broadcast(static_cast<std::uint64_t>(code)));
+        pending_load load;
+        std::int64_t code = begin_load(g, c, f, page, true, deadline, load);
         if (code < 0) return code;
         if (code == 0) continue;
-        share_load(g, load);
-        load.page = page;
-        code = finish_load(g, c, f, load);
+        code = fetch_load(g, c, load);
         if (code == load_again) continue;
+        if (code != 0) return code;
+        publish_load(g, c, f, load, true);
         out = {load.word_index, load.frame};
-        return code;
+        return 0;
     }
 }
 

@@ -10,8 +10,9 @@
 // Memory: device memory. Writers: any group of that device. Scope: device.
 //
 //   step        from     to       operation      order     who
-//   try_claim   absent   loading  CAS            acquire   a group that missed; adds its pin, sets use
+//   try_claim   absent   loading  CAS            acquire   a group that missed; adds its pin
 //   publish     loading  valid    add            release   the loader; its pin stays
+//   publish_and_unpin  loading  valid  add       release   the loader; its pin goes
 //   abandon     loading  absent   CAS loop       release   the loader, after an error; drops its pin, generation + 1
 //   try_evict   valid    absent   CAS            acq_rel   a group that needs a frame; only with no pins; generation + 1
 //   pin         any      same     add            acquire   a reader; if the state was not valid it unpins again
@@ -97,16 +98,24 @@ PENSTOCK_HD PENSTOCK_INLINE void store_hint(std::uint64_t* word, std::uint64_t v
 PENSTOCK_HD PENSTOCK_INLINE void reset(page_word* word) { atomic_store<order::relaxed>(word, page_word{0}); }
 
 // absent -> loading with one pin. `seen` is the absent word read before. Acquire: pairs with the abandon or try_evict
-// that made it absent, so the loader's own accesses come after.
+// that made it absent, so the loader's own accesses come after. The use bit stays clear: a page that nobody wants a second time
+// goes after one round of the clock (docs/replacement.md has what that gains).
 PENSTOCK_HD PENSTOCK_INLINE bool try_claim(page_word* word, page_word seen) {
     PENSTOCK_ASSERT(is_absent(seen));
-    return atomic_compare_swap<order::acquire>(word, seen, (seen + pin_one) | state_loading | use_bit);
+    return atomic_compare_swap<order::acquire>(word, seen, ((seen + pin_one) | state_loading) & ~use_bit);
 }
 
 // loading -> valid. Release: the bytes of the frame come before the word that names it.
 PENSTOCK_HD PENSTOCK_INLINE void publish(page_word* word, std::uint32_t frame) {
     const page_word before = atomic_fetch_add<order::release>(word, (state_valid - state_loading) + frame);
     PENSTOCK_ASSERT(is_loading(before) && frame_of(before) == 0);
+    static_cast<void>(before);
+}
+
+// The same, and the loader's pin goes with it. The frame may change hands at once.
+PENSTOCK_HD PENSTOCK_INLINE void publish_and_unpin(page_word* word, std::uint32_t frame) {
+    const page_word before = atomic_fetch_add<order::release>(word, (state_valid - state_loading) + frame - pin_one);
+    PENSTOCK_ASSERT(is_loading(before) && frame_of(before) == 0 && pins_of(before) > 0);
     static_cast<void>(before);
 }
 
@@ -157,15 +166,24 @@ PENSTOCK_HD PENSTOCK_INLINE bool unchanged(const page_word* word, page_word seen
     return same_frame(atomic_load<order::relaxed>(word), seen);
 }
 
-// The same after loads whose values nothing has used yet. A copy stores what it loads, and a GPU issues the instructions of a
-// thread in their order, so by the time of the second look its loads have returned. Here they may not have: with the lighter
-// fence the model test on an H200 got elements of a page that had taken the frame in between.
-PENSTOCK_HD PENSTOCK_INLINE bool unchanged_since_load(const page_word* word, page_word seen) {
+// The same after one load whose value nothing has used yet. A copy stores what it loads, and a GPU issues the instructions of a
+// thread in their order, so by the time of the second look its loads have returned. Here they may not have: with the lighter fence
+// alone the model test on an H200 got elements of a page that had taken the frame in between. So the address of the second look is
+// made from the value: `loaded` holds bits of every access, `nothing` is 0, which the compiler must not be able to know.
+// A fence of the whole device would do as well and costs a third of the time (docs/page_word.md).
+PENSTOCK_HD PENSTOCK_INLINE bool unchanged_since_load(const page_word* word, page_word seen, std::uint32_t loaded, std::uint32_t nothing) {
+#if PENSTOCK_ON_DEVICE && !defined(PENSTOCK_STRICT_FENCES)
+    order_loads();
+    return same_frame(atomic_load<order::relaxed>(word + (loaded & nothing)), seen);
+#else
+    static_cast<void>(loaded);
+    static_cast<void>(nothing);
     atomic_fence();
     return same_frame(atomic_load<order::relaxed>(word), seen);
+#endif
 }
 
-// observe and unchanged_since_load for several pages at the price of one fence each: glance at all the words, end_observe, load,
+// observe and a second look for several pages at the price of one fence each: glance at all the words, end_observe, load,
 // begin_recheck, glance at all the words again and ask same_frame of each.
 PENSTOCK_HD PENSTOCK_INLINE void end_observe() { order_loads(); }
 PENSTOCK_HD PENSTOCK_INLINE void begin_recheck() { atomic_fence(); }

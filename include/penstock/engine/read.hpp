@@ -109,6 +109,25 @@ PENSTOCK_HD PENSTOCK_INLINE bool try_read_part(const Group& g, const cache_view&
     return word_index != no_word && try_copy_page(g, c, word_index, part.in_page, to, part.bytes);
 }
 
+// Whole group. What read_missing does, for a read that ends in its first page.
+template <typename Group>
+PENSTOCK_HD PENSTOCK_INLINE std::int64_t read_one_missing(const Group& g, const cache_view& c, const file_handle& f, std::byte* to,
+                                                          const page_part& part) {
+    patience deadline(g, c.frame_wait_ns);
+    const auto deliver = [&](const std::byte* frame) { g.copy_out(to, frame + part.in_page, part.bytes); };
+    const std::int64_t loaded = load_one(g, c, f, part.page, deadline, deliver);
+    if (loaded < 0) return loaded;
+    if (loaded == 0) {
+        // Somebody else has the page. Pinned, it cannot slip away again before it is copied.
+        pinned_page page{};
+        if (const std::int64_t code = pin_page(g, c, f, part.page, deadline, page); code != 0) return code;
+        deliver(c.frame_address(page.frame));
+        g.sync();  // everybody has copied before the leader unpins
+        if (g.is_leader()) unpin(&c.words[page.word_index]);
+    }
+    return static_cast<std::int64_t>(part.bytes);
+}
+
 // Whole group; the page at offset + done is not in the cache. Finishes the read of which `done` bytes are delivered. Coming
 // last in a read, it leaves the hit path next to nothing to keep across a call. Reading ahead comes after it and not within:
 // further down its registers would be on top of those of the miss path.
@@ -124,7 +143,8 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t read_rest(const Group g, const cache_
             continue;
         }
         missed = false;
-        const std::int64_t delivered = read_missing(g, c, f, to + done, bytes - done, offset + done);
+        const std::int64_t delivered = part.bytes == bytes - done ? read_one_missing(g, c, f, to + done, part)
+                                                                  : read_missing(g, c, f, to + done, bytes - done, offset + done);
         if (delivered < 0) return done > 0 ? static_cast<std::int64_t>(done) : delivered;
         done += static_cast<std::uint64_t>(delivered);
     }
@@ -172,7 +192,10 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t bring_in(const Group g, const cache_v
     for (std::uint64_t page = begin >> c.page_shift; page <= last;) {
         patience deadline(g, c.frame_wait_ns);
         const std::int64_t loaded =
-            load_pages(g, c, f, page, last - page + 1, deadline, [](std::uint64_t, const std::byte*) {});
+            load_pages(g, c, f, page, last - page + 1, deadline, [&](std::uint64_t got, const std::byte*) {
+                // Asked for by nobody yet: with its use bit clear it might go before it is looked at once.
+                if (g.is_leader()) touch(&c.words[find_word(c, f, got)], 0);
+            });
         if (loaded < 0) {
             const std::uint64_t reached = page << c.page_shift;
             return reached > begin ? static_cast<std::int64_t>(reached - begin) : loaded;

@@ -95,34 +95,41 @@ PENSTOCK_HD inline void post(const Group& g, const cache_view& c, const ring_tic
     count(g, c, count_requests);
 }
 
-// What a waiting group watches: abort word, heartbeat, deadline. A check costs two reads over the bus; making one costs
-// none, since the heartbeat is never 0 and the first check takes its value.
+// What a waiting group watches: abort word, heartbeat, deadline. The first two lie in host memory, at one place for all, and
+// reads of one place over the bus come one after the other: a few million a second for the whole GPU. So a group looks there
+// every look_ns of the cache and no more often; when thousands of waiting groups looked every few microseconds, looking was what
+// they waited for (bench/results/h200-2026-11-21-ring.txt). Making a patience costs nothing on the bus, since the heartbeat is
+// never 0 and the first look takes its value.
 class patience {
 public:
     template <typename Group>
     PENSTOCK_HD patience(const Group& g, std::uint64_t limit_ns)
-        : start_ns_(g.now_ns()), limit_ns_(limit_ns), beat_ns_(start_ns_) {}
+        : start_ns_(g.now_ns()), limit_ns_(limit_ns), looked_ns_(start_ns_), beat_ns_(start_ns_) {}
 
     // 0 to go on, or the negative errno to give up with. Leader only.
     template <typename Group>
     PENSTOCK_HD std::int64_t check(const Group& g, const cache_view& c) {
-        const std::int64_t code = atomic_load<order::relaxed, scope::system>(&c.control->abort_code);
-        if (code != 0) return code;
         const std::uint64_t now = g.now_ns();
-        const std::uint64_t beat = atomic_load<order::relaxed, scope::system>(&c.control->heartbeat);
-        if (beat != beat_) {
-            beat_ = beat;
-            beat_ns_ = now;
-        } else if (now - beat_ns_ > c.host_wait_ns) {
-            return -ETIMEDOUT;
+        const bool late = now - start_ns_ > limit_ns_;
+        if (late || now - looked_ns_ >= c.look_ns) {
+            looked_ns_ = now;
+            const std::int64_t code = atomic_load<order::relaxed, scope::system>(&c.control->abort_code);
+            if (code != 0) return code;
+            const std::uint64_t beat = atomic_load<order::relaxed, scope::system>(&c.control->heartbeat);
+            if (beat != beat_) {
+                beat_ = beat;
+                beat_ns_ = now;
+            } else if (now - beat_ns_ > c.host_wait_ns) {
+                return -ETIMEDOUT;
+            }
         }
-        return now - start_ns_ > limit_ns_ ? -ETIME : 0;
+        return late ? -ETIME : 0;
     }
 
     PENSTOCK_HD std::uint64_t start_ns() const { return start_ns_; }
 
 private:
-    std::uint64_t start_ns_, limit_ns_, beat_ns_, beat_ = 0;
+    std::uint64_t start_ns_, limit_ns_, looked_ns_, beat_ns_, beat_ = 0;
 };
 
 // Leader only: one attempt at the ring that `out` names. Whoever claims a slot posts a request in it.
@@ -140,6 +147,10 @@ template <typename Group>
 PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t claim_slot(const Group& g, const cache_view& c, bool may_wait, ring_ticket& out) {
     out.ring = static_cast<std::uint32_t>(mix64(g.home()) % c.ring_count);
     if (try_take_slot(c, out)) return 0;
+    if (c.ring_count > 1) {
+        out.ring = (out.ring + 1) % c.ring_count;  // full: another thread's ring may not be
+        if (try_take_slot(c, out)) return 0;
+    }
     if (!may_wait) return -EAGAIN;
     count(g, c, count_ring_waits);
     patience waiting(g, c.request_wait_ns);
@@ -153,6 +164,19 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t claim_slot(const Group& g, const cach
     }
 }
 
+// Leader only: has the service thread answered? Acquire: pairs with its release; the group may read reply and staging. On a GPU
+// the look itself is relaxed and a fence follows the one that succeeds: each acquire load would empty the first-level cache of the
+// multiprocessor, and thousands of groups look again and again.
+PENSTOCK_HD PENSTOCK_INLINE bool is_answered(const std::uint64_t* completed, std::uint64_t ticket) {
+#if PENSTOCK_ON_DEVICE
+    if (atomic_load<order::relaxed, scope::system>(completed) != ticket + 1) return false;
+    system_fence();
+    return true;
+#else
+    return atomic_load<order::acquire, scope::system>(completed) == ticket + 1;
+#endif
+}
+
 // Leader only: waits for the answer. 0 when it is there, else the negative errno of the wait; the slot then has to be
 // given to orphan_slot, for the service thread may still write to it.
 template <typename Group>
@@ -161,7 +185,7 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t await(const Group& g, const cache_vie
     const std::uint64_t* completed = &r.replies[slot_of(r, at.ticket)].completed;
     patience waiting(g, c.request_wait_ns);
     for (std::uint32_t round = 0;; ++round) {
-        if (atomic_load<order::acquire, scope::system>(completed) == at.ticket + 1) {
+        if (is_answered(completed, at.ticket)) {
             count_latency(g, c, g.now_ns() - waiting.start_ns());
             return 0;
         }

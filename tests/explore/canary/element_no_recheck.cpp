@@ -5,7 +5,7 @@
 #include "explore/hook.hpp"
 #include "penstock/engine/read.hpp"
 
-#define unchanged_since_load(word, seen) true
+#define unchanged_since_load(word, seen, loaded, nothing) true
 
 #include "explore/scenario.hpp"
 

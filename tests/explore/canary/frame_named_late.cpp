@@ -1,4 +1,4 @@
-// Canary: the loader drops its pin before the frame word names the page.
+// Canary: the page is published and the loader's pin gone before the frame word names the page.
 #define penstock penstock_frame_named_late
 
 #include "explore/canary/standard.hpp"
@@ -8,7 +8,7 @@
 
 namespace penstock::engine {
 
-// What the lane that runs has put off; only loaders name a page in a frame word, and they unpin right after.
+// What the lane that runs has put off; only loaders name a page in a frame word, and they publish right after.
 inline std::uint64_t put_off_frame[::explore::max_fibers], put_off_word[::explore::max_fibers];
 
 template <typename Pool>
@@ -18,8 +18,8 @@ inline void name_later(const Pool& c, std::uint32_t frame, frame_word value) {
     put_off_frame[id] = reinterpret_cast<std::uint64_t>(&c.frame_words[frame]);
     put_off_word[id] = value;
 }
-inline void unpin_and_name(page_word* word) {
-    unpin(word);
+inline void publish_and_name(page_word* word, std::uint32_t frame) {
+    publish_and_unpin(word, frame);
     const auto id = ::explore::explorer::current()->running_fiber();
     if (put_off_frame[id] != 0)
         atomic_store<order::release>(reinterpret_cast<frame_word*>(put_off_frame[id]), put_off_word[id]);
@@ -29,7 +29,7 @@ inline void unpin_and_name(page_word* word) {
 }  // namespace penstock::engine
 
 #define set_frame_word name_later
-#define unpin unpin_and_name
+#define publish_and_unpin publish_and_name
 
 #include "explore/scenario.hpp"
 

@@ -13,6 +13,7 @@ inline void publish_early(page_word* word, std::uint32_t frame) { publish(word, 
 
 #define begin_overwrite() publish_early(&c.words[load.word_index], load.frame)
 #define publish(word, frame) static_cast<void>(word)
+#define publish_and_unpin(word, frame) unpin(word)
 
 #include "explore/scenario.hpp"
 

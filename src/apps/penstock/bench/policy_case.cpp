@@ -51,8 +51,8 @@ constexpr std::array<contender, 8> contenders = {{
     {"CLOCK", [](std::uint32_t frames, std::uint32_t pages, const std::vector<std::uint32_t>& trace) {
          return simulate(policy::clock(frames, pages, policy::engine_shards(frames)), trace);
      }},
-    {"CLOCK, unused at load", [](std::uint32_t frames, std::uint32_t pages, const std::vector<std::uint32_t>& trace) {
-         return simulate(policy::clock(frames, pages, policy::engine_shards(frames), policy::at_load::unused), trace);
+    {"CLOCK, used at load", [](std::uint32_t frames, std::uint32_t pages, const std::vector<std::uint32_t>& trace) {
+         return simulate(policy::clock(frames, pages, policy::engine_shards(frames), policy::at_load::used), trace);
      }},
     {"SIEVE", plain<policy::sieve>},
     {"SIEVE in shards", [](std::uint32_t frames, std::uint32_t pages, const std::vector<std::uint32_t>& trace) {

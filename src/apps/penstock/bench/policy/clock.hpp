@@ -6,12 +6,12 @@
 
 namespace penstock::bench::policy {
 
-// Whether a page that was just loaded counts as used: the engine says so today.
+// Whether a page that was just loaded counts as used. In the engine it does not.
 enum class at_load { used, unused };
 
 class clock {
 public:
-    clock(std::uint32_t frames, std::uint32_t pages, std::uint32_t shards = 1, at_load bit = at_load::used)
+    clock(std::uint32_t frames, std::uint32_t pages, std::uint32_t shards = 1, at_load bit = at_load::unused)
         : map_(frames, shards), bit_(bit == at_load::used), hands_(shards), in_frame_(map_.frames(), nothing), used_(map_.frames()), frame_of_(pages, nothing) {}
 
     bool access(std::uint32_t page) {
