@@ -148,6 +148,38 @@ __global__ void look_at_the_end(const __grid_constant__ runtime_ref fs, int fd, 
 
 }  // namespace
 
+// One warp that goes through a file by v[i].
+__global__ void sum_in_order(const __grid_constant__ runtime_ref fs, int fd, unsigned long long* counters) {
+    const view<std::uint64_t> v(fs, fd);
+    unsigned long long wrong = 0;
+    for (std::uint64_t i = threadIdx.x; i < v.size(); i += 32) wrong += !is_right(v[i], 0, i * 8);
+    atomicAdd(&counters[wrong_elements], wrong);
+    atomicAdd(&counters[looked_at], 1);
+}
+
+TEST(device_view, elements_in_order_are_read_ahead) {
+    PENSTOCK_NEEDS_GPU();
+    const temporary_folder folder;
+    options o = gpu_options(folder);
+    o.page_bytes = 4096;
+    o.cache_bytes = 4096 * 1024;
+    o.tier_bytes = 4096 * 1024;
+    write_file(folder / "f0", pattern(0, file_bytes));
+    const auto rt = make_runtime(o);
+    ASSERT_NE(rt, nullptr);
+    const int fd = rt->open(folder / "f0");
+    ASSERT_GE(fd, 0);
+    const device_counters counters(counter_count);
+    sum_in_order<<<1, 32>>>(rt->ref(), fd, counters.get());
+    ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+    const auto count = counters.read();
+    EXPECT_EQ(count[wrong_elements], 0u);
+    EXPECT_EQ(count[looked_at], 32u);
+    const statistics got = rt->stats();
+    EXPECT_GT(got.read_ahead_pages, file_bytes / 4096 / 2) << "of " << file_bytes / 4096 << " pages";
+    EXPECT_GT(got.tier_loads, file_bytes / 4096 / 2);
+}
+
 TEST(device_view, errors_are_zero_and_told) {
     PENSTOCK_NEEDS_GPU();
     const temporary_folder folder;

@@ -111,6 +111,7 @@ PENSTOCK_D PENSTOCK_NOINLINE T element_missing(const cache_view& c, std::uint32_
                 if (g.is_leader()) unpin(&c.words[pinned.word_index]);
             }
         }
+        if (code >= 0 && c.read_ahead_pages != 0) read_ahead(g, c, slot, page_of(pages - 1) << c.page_shift, 1);
         if (code < 0) {
             const std::uint64_t wanted = g.shuffle(at, static_cast<std::uint32_t>(__ffs(static_cast<int>(firsts))) - 1u);
             if (g.is_leader()) {
