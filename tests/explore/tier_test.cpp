@@ -23,6 +23,14 @@ auto wanter(one_file& s, std::uint64_t page) {
     return [&s, page](auto g) { advise(g, s.w.fs(), s.fd, advice::will_need, static_cast<std::int64_t>(page * page_bytes), page_bytes); };
 }
 
+// Runs the scenario, and fails if in none of its schedules a page was filled: then it would be about something else.
+void expect_sound_with_fills(one_file& s, int preemptions) {
+    std::uint32_t fills = 0;
+    s.check = [&] { fills += s.server.asked.fills; };
+    expect_sound(s.run(bounded(preemptions)));
+    EXPECT_GT(fills, 0u) << "this scenario is about fills";
+}
+
 TEST(tier, two_readers_of_a_kept_page) {
     one_file s({.frames = 2, .tier_frames = 1});
     keep(s, 0, 0, true);
@@ -55,10 +63,7 @@ TEST(tier, a_fill_against_a_reader) {
     one_file s({.frames = 2, .tier_frames = 1});
     s.lane(wanter(s, 0));
     s.lane(s.reader(0));
-    std::uint32_t fills = 0;
-    s.check = [&] { fills += s.server.asked.fills; };
-    expect_sound(s.run(bounded(3)));
-    EXPECT_GT(fills, 0u) << "this scenario is about fills";
+    expect_sound_with_fills(s, 3);
 }
 
 TEST(tier, two_readers_come_for_one_fill) {
@@ -68,7 +73,7 @@ TEST(tier, two_readers_come_for_one_fill) {
         read_and_compare(g, s.w.fs(), s.fd, 1, 0);
     });
     s.lane(s.reader(0));
-    expect_sound(s.run(bounded(2)));
+    expect_sound_with_fills(s, 2);
 }
 
 // The host cannot read ahead; the reader asks for itself, and the page that failed is gone.
@@ -81,7 +86,7 @@ TEST(tier, a_fill_that_fails) {
     };
     s.lane(wanter(s, 0));
     s.lane(s.reader(0));
-    expect_sound(s.run(bounded(3)));
+    expect_sound_with_fills(s, 3);
 }
 
 // Nobody comes for a fill; its frame serves the next one all the same, once the host is done with it.
@@ -92,7 +97,7 @@ TEST(tier, a_fill_that_nobody_came_for) {
         wanter(s, 1)(g);
         read_and_compare(g, s.w.fs(), s.fd, 1, 1);
     });
-    expect_sound(s.run(bounded(2)));
+    expect_sound_with_fills(s, 2);
 }
 
 // The file is closed and taken down while one of its pages is on its way to the tier, or comes from the host.
