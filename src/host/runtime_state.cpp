@@ -163,10 +163,10 @@ status runtime_state::build_tier() {
 ring_shape runtime_state::shape_of_rings(std::uint64_t stride) const {
     constexpr std::uint64_t most_rings = 128, enough_slots = 32;
     const std::uint64_t threads = settings.service_threads, fitting = settings.staging_bytes / stride / threads;
-    if (hooks.ring_slots != 0) return {settings.service_threads, hooks.ring_slots};
-    const std::uint64_t each = device->is_gpu() ? std::clamp<std::uint64_t>(std::min(most_rings / threads, fitting / enough_slots), 1, most_rings) : 1;
-    return {static_cast<std::uint32_t>(threads * each),
-            static_cast<std::uint32_t>(std::bit_floor(std::clamp<std::uint64_t>(fitting / each, 4, 4096)))};
+    std::uint64_t each = hooks.rings_per_thread;
+    if (each == 0) each = device->is_gpu() && hooks.ring_slots == 0 ? std::clamp<std::uint64_t>(std::min(most_rings / threads, fitting / enough_slots), 1, most_rings) : 1;
+    const std::uint64_t slots = hooks.ring_slots != 0 ? hooks.ring_slots : std::bit_floor(std::clamp<std::uint64_t>(fitting / each, 4, 4096));
+    return {static_cast<std::uint32_t>(threads * each), static_cast<std::uint32_t>(slots)};
 }
 
 status runtime_state::build_rings() {

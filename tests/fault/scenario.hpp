@@ -54,6 +54,7 @@ inline host::runtime_hooks tiny_hooks(faulty_environment& disk) {
     hooks.env = &disk;
     hooks.max_handles = 4;
     hooks.ring_slots = 8;
+    hooks.rings_per_thread = 2;
     return hooks;
 }
 

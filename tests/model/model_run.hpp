@@ -75,6 +75,7 @@ struct tiny_shape {
         hooks.max_handles = mix64(s.seed ^ 10) % 2 != 0 ? 8 : 0;
         constexpr std::uint32_t slots[] = {4, 16, 64};
         hooks.ring_slots = slots[mix64(s.seed ^ 11) % 3];
+        hooks.rings_per_thread = 1 + static_cast<std::uint32_t>(mix64(s.seed ^ 12) % 3);
         w.seed = mix64(s.seed + 1);
         w.page_bytes = o.page_bytes;
         w.big_pages = std::uint64_t{1} << 18;
@@ -302,7 +303,7 @@ private:
         text << "model: seed " << settings_.seed << ", " << (std::is_same_v<Group, lane> ? "lane" : "racing") << ", "
              << settings_.operations << " operations, " << settings_.threads << " threads, page " << shape_.w.page_bytes
              << ", frames " << rt_->ref().view.frame_count << ", file slots " << shape_.o.max_files << ", rings "
-             << rt_->settings().service_threads << " x " << shape_.hooks.ring_slots << ", handles "
+             << rt_->settings().service_threads << " x " << shape_.hooks.rings_per_thread << " x " << shape_.hooks.ring_slots << ", handles "
              << shape_.hooks.max_handles << ", " << rt_->io_name() << "\n";
         return text.str();
     }

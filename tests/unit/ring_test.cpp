@@ -43,6 +43,20 @@ TEST(ring, tickets_come_in_order_until_the_ring_is_full) {
     EXPECT_EQ(claim_slot(lane{}, c.view, false, extra), -EAGAIN);
 }
 
+TEST(ring, a_group_whose_ring_is_full_claims_from_the_next) {
+    hand_cache c;
+    hand_cache other;
+    ring_view both[2] = {c.ring, other.ring};
+    c.view.rings = both;
+    c.view.ring_count = 2;
+    const std::uint32_t own = claim(c).ring;
+    for (int i = 1; i < 4; ++i) EXPECT_EQ(claim(c).ring, own);
+    for (int i = 0; i < 4; ++i) EXPECT_EQ(claim(c).ring, 1 - own);
+    ring_ticket extra{};
+    EXPECT_EQ(claim_slot(lane{}, c.view, false, extra), -EAGAIN) << "both are full";
+    EXPECT_EQ(c.tail + other.tail, 8u);
+}
+
 TEST(ring, a_request_arrives_whole_and_its_answer_comes_back) {
     hand_cache c;
     const ring_ticket at = claim(c);
