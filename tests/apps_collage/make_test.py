@@ -34,6 +34,10 @@ def check(maker, library, lib, folder, size, seed):
             support.require(report["evaluations"] == compared and report["unique_tiles"] == different,
                             f"{method} {size}: {report['evaluations']} comparisons of {report['unique_tiles']} tiles, "
                             f"expected {compared} of {different}")
+            parts, whole = report["collage_parts"], report["seconds"]["collage"]
+            support.require(sorted(parts) == ["compute", "download", "order", "upload"] and min(parts.values()) >= 0 and
+                            whole - 0.1 < sum(parts.values()) <= whole and parts["compute"] > 0,
+                            f"{method} {size}: the parts {parts} are not those of {whole} s")
 
 
 def make_library(program, folder, seeds, name, *flags):

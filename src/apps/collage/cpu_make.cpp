@@ -1,7 +1,6 @@
 // Baseline: all cores, vector code, memory maps.
 #include <atomic>
 
-#include "block_order.hpp"
 #include "collage_memory.hpp"
 #include "distance.hpp"
 #include "make_block.hpp"
@@ -37,7 +36,9 @@ status make_with_cpu(const collage_job& job, picture& out, method_report& report
     report.start_seconds = watch.lap();
 
     const double cpu_before = cpu_seconds();
-    if (status s = upload_input(memory, job.in, view, block_order(job.in)); !s) return s;
+    std::vector<std::uint32_t> order;
+    if (status s = prepare_input(memory, job.in, view, threads, order, report); !s) return s;
+    stopwatch part;
     std::atomic<std::uint64_t> next{0};
     {
         const apps::progress bar("blocks", view.blocks(), [&] { return next.load(); }, !job.quiet);
@@ -47,10 +48,13 @@ status make_with_cpu(const collage_job& job, picture& out, method_report& report
                 make_block(lane{}, mapped, view, view.block_at(block), state);
         });
     }
+    report.compute_seconds = part.lap();
     collage_totals totals{};
-    const status copied = download_result(memory, h, view, out, totals, report.unique_tiles);
+    status copied = download_result(memory, view, out, totals);
+    report.download_seconds = part.lap();
     report.collage_seconds = watch.lap();
     report.cpu_seconds = cpu_seconds() - cpu_before;
+    if (copied.ok()) copied = count_seen(memory, h, view, report.unique_tiles);
     report.evaluations = totals.evaluations;
     report.fallback_blocks = totals.fallback_blocks;
     report.pages_read = report.unique_tiles;

@@ -5,7 +5,6 @@
 #include <cerrno>
 #include <cstring>
 
-#include "block_order.hpp"
 #include "collage_memory.hpp"
 #include "gather.hpp"
 #include "make_block.hpp"
@@ -152,8 +151,9 @@ struct cuda_collage {
     }
 
     status run(const collage_job& job, picture& out, method_report& report) {
-        const std::vector<std::uint32_t> order = block_order(job.in);
-        if (status s = upload_input(memory, job.in, view, order); !s) return s;
+        std::vector<std::uint32_t> order;
+        if (status s = prepare_input(memory, job.in, view, threads, order, report); !s) return s;
+        stopwatch part;
         if (!memory.upload(best, host_best.data(), host_best.size() * sizeof(std::uint64_t))) return broken();
         hash_blocks<<<static_cast<unsigned>(std::min<std::uint64_t>(grid, view.blocks())), threads_per_block>>>(view, histograms, keys);
         if (cudaGetLastError() != cudaSuccess || !memory.download(host_keys.data(), keys, host_keys.size() * sizeof(std::uint64_t)))
@@ -169,7 +169,9 @@ struct cuda_collage {
         if (cudaStreamSynchronize(batches[0].stream) != cudaSuccess || cudaStreamSynchronize(batches[1].stream) != cudaSuccess ||
             !memory.download(host_best.data(), best, host_best.size() * sizeof(std::uint64_t)))
             return broken();
+        report.compute_seconds = part.lap();
         place_tiles(library, host_best, out, view, threads);
+        report.download_seconds = part.lap();
         report.evaluations = gather.evaluations();
         report.unique_tiles = gather.unique_tiles();
         report.fallback_blocks = gather.fallback_blocks();

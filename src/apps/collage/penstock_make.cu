@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <cerrno>
 
-#include "block_order.hpp"
 #include "collage_memory.hpp"
 #include "distance.hpp"
 #include "make_block.hpp"
@@ -13,6 +12,7 @@
 #include "common/message.hpp"
 #include "common/progress.hpp"
 #include "stopwatch.hpp"
+#include "threads.hpp"
 
 namespace penstock::collage {
 
@@ -86,6 +86,11 @@ launch_shape shape_for(const runtime& rt, [[maybe_unused]] std::uint64_t blocks)
     return shape;
 }
 
+status failed_launch(runtime& rt, int code) {
+    const status health = rt.health();
+    return {code, health.ok() ? error_text(code) : health.message};
+}
+
 }  // namespace
 
 status make_with_penstock(const collage_job& job, picture& out, method_report& report, std::unique_ptr<runtime>& rt,
@@ -100,29 +105,33 @@ status make_with_penstock(const collage_job& job, picture& out, method_report& r
     collage_memory memory(on_gpu ? rt->settings().device : collage_memory::no_gpu);
     if (status s = place_collage(memory, on_gpu, job.from.header, job.in, out, function.view); !s) return s;
     report.blocks = function.view.blocks();
+    const std::uint32_t threads = thread_count(job.settings.worker_threads);
     const launch_shape shape = shape_for(*rt, report.blocks);
     penstock::launch<width::block>(*rt, 0, function, shape);  // so that the kernel is on the device before the clock runs
     report.start_seconds = watch.lap();
     if (on_gpu) open_windows(*rt, function.files, report.window_bytes);
     report.window_seconds = watch.lap();
 
-    const double cpu_before = cpu_seconds();
     const statistics before = rt->stats();
-    if (status s = upload_input(memory, job.in, function.view, block_order(job.in)); !s) return s;
+    const double cpu_before = cpu_seconds();
+    watch.lap();
+    std::vector<std::uint32_t> order;
+    if (status s = prepare_input(memory, job.in, function.view, threads, order, report); !s) return s;
+    stopwatch part;
     const int code = penstock::launch<width::block>(*rt, report.blocks, function, shape);
+    report.compute_seconds = part.lap();
     collage_totals totals{};
     status copied;
-    if (code == 0) copied = download_result(memory, job.from.header, function.view, out, totals, report.unique_tiles);
+    if (code == 0) copied = download_result(memory, function.view, out, totals);
+    report.download_seconds = part.lap();
     report.collage_seconds = watch.lap();
     report.cpu_seconds = cpu_seconds() - cpu_before;
+    if (code == 0 && copied.ok()) copied = count_seen(memory, job.from.header, function.view, report.unique_tiles);
     report.evaluations = totals.evaluations;
     report.fallback_blocks = totals.fallback_blocks;
     report.pages_read = rt->stats().misses - before.misses;
     if (was_interrupted()) return {-ECANCELED, "interrupted; nothing was written"};
-    if (code != 0) {
-        const status health = rt->health();
-        return {code, health.ok() ? error_text(code) : health.message};
-    }
+    if (code != 0) return failed_launch(*rt, code);
     return totals.code != 0 ? block_error(job.from, totals.code) : copied;
 }
 
