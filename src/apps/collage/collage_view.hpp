@@ -10,6 +10,7 @@ namespace penstock::collage {
 struct collage_totals {
     std::uint64_t evaluations;      // candidates compared with a block
     std::uint64_t fallback_blocks;  // that met no candidate in any bucket
+    std::uint64_t taken;            // blocks that a group has taken, or found none left to take
     std::int32_t code;              // 0, or the first error of any block
     std::int32_t unused;
 };

@@ -18,19 +18,31 @@ namespace penstock::collage {
 
 namespace {
 
-// Block number `index`, by a thread block or a CPU thread.
+// Blocks one after the other, by a thread block or a CPU thread, until none is left. Each takes the next in the order when it is
+// done with the last: dealt out beforehand, blocks far apart in the order would soon be under way together, and would drive each
+// other's tiles out of the cache.
 struct make_blocks {
     collage_view view;
     library_files files;
+    std::uint64_t blocks;  // how many there are to make; 0: the launch is only to put the kernel in place
 
     template <typename Group>
-    PENSTOCK_HD void operator()(const Group& g, const runtime_ref& fs, std::uint64_t index) const {
+    PENSTOCK_HD void operator()(const Group& g, const runtime_ref& fs, std::uint64_t) const {
+        if (blocks == 0) return;
 #if PENSTOCK_ON_DEVICE
         __shared__ state_of<Group> state;
 #else
         state_of<Group> state;
 #endif
-        make_block(g, page_source(fs, files, view.lsh.slots), view, view.block_at(index), state);
+        for (std::uint64_t next = take_block(g); next < blocks; next = take_block(g))
+            make_block(g, page_source(fs, files, view.lsh.slots), view, view.block_at(next), state);
+    }
+
+    template <typename Group>
+    PENSTOCK_HD PENSTOCK_INLINE std::uint64_t take_block(const Group& g) const {
+        std::uint64_t taken = 0;
+        if (g.is_leader()) taken = atomic_fetch_add<order::relaxed>(&view.totals->taken, std::uint64_t{1});
+        return g.broadcast(taken);
     }
 };
 
@@ -107,7 +119,10 @@ status make_with_penstock(const collage_job& job, picture& out, method_report& r
     report.blocks = function.view.blocks();
     const std::uint32_t threads = thread_count(job.settings.worker_threads);
     const launch_shape shape = shape_for(*rt, report.blocks);
-    penstock::launch<width::block>(*rt, 0, function, shape);  // so that the kernel is on the device before the clock runs
+    const std::uint64_t groups = on_gpu ? std::min<std::uint64_t>(shape.blocks, report.blocks) : threads;
+    // A launch that makes no block, so that the kernel and its stack are on the device before the clock runs.
+    if (const int code = penstock::launch<width::block>(*rt, groups, function, shape); code != 0) return failed_launch(*rt, code);
+    function.blocks = report.blocks;
     report.start_seconds = watch.lap();
     if (on_gpu) open_windows(*rt, function.files, report.window_bytes);
     report.window_seconds = watch.lap();
@@ -118,7 +133,7 @@ status make_with_penstock(const collage_job& job, picture& out, method_report& r
     std::vector<std::uint32_t> order;
     if (status s = prepare_input(memory, job.in, function.view, threads, order, report); !s) return s;
     stopwatch part;
-    const int code = penstock::launch<width::block>(*rt, report.blocks, function, shape);
+    const int code = penstock::launch<width::block>(*rt, groups, function, shape);
     report.compute_seconds = part.lap();
     collage_totals totals{};
     status copied;
