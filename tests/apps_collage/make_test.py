@@ -26,7 +26,7 @@ def check(maker, library, lib, folder, size, seed):
     expected, compared, different = reference.collage(library, picture)
     for method in support.methods():
         # A cache of eight pages, so that every page is evicted many times; and pages smaller than a histogram.
-        every = [[], ["--cache", "128KiB", "--page", "4KiB", "--workers", "2"], ["--page", "1KiB"]] if method == "penstock" else [[]]
+        every = [[], ["--cache", "128KiB", "--page", "4KiB", "--workers", "2"], ["--page", "1KiB"], ["--page", "2KiB"]] if method == "penstock" else [[]]
         for flags in every:
             got, report = collage_by(maker, method, path, lib, folder, *flags)
             support.require((got.width, got.height) == size, f"{method} {size}: the size differs")

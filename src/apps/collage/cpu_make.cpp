@@ -44,8 +44,10 @@ status make_with_cpu(const collage_job& job, picture& out, method_report& report
         const apps::progress bar("blocks", view.blocks(), [&] { return next.load(); }, !job.quiet);
         on_threads(threads, [&](std::uint32_t) {
             state_of<lane> state;
-            for (std::uint64_t block = next++; block < view.blocks() && !was_interrupted(); block = next++)
-                make_block(lane{}, mapped, view, view.block_at(block), state);
+            for (std::uint64_t block = next++; block < view.blocks() && !was_interrupted(); block = next++) {
+                state.block = view.order[block];
+                make_block(lane{}, mapped, view, state);
+            }
         });
     }
     report.compute_seconds = part.lap();

@@ -24,7 +24,7 @@ namespace {
 struct make_blocks {
     collage_view view;
     library_files files;
-    std::uint64_t blocks;  // how many there are to make; 0: the launch is only to put the kernel in place
+    std::uint32_t blocks;  // how many there are to make; 0: the launch is only to put the kernel in place
 
     template <typename Group>
     PENSTOCK_HD void operator()(const Group& g, const runtime_ref& fs, std::uint64_t) const {
@@ -34,15 +34,19 @@ struct make_blocks {
 #else
         state_of<Group> state;
 #endif
-        for (std::uint64_t next = take_block(g); next < blocks; next = take_block(g))
-            make_block(g, page_source(fs, files, view.lsh.slots), view, view.block_at(next), state);
+        const page_source source(fs, files, view.lsh.slots);
+        while (take_block(g, state)) make_block(g, source, view, state);
     }
 
+    // Whole group: the next block's number into the state; false if there is none left.
     template <typename Group>
-    PENSTOCK_HD PENSTOCK_INLINE std::uint64_t take_block(const Group& g) const {
-        std::uint64_t taken = 0;
-        if (g.is_leader()) taken = atomic_fetch_add<order::relaxed>(&view.totals->taken, std::uint64_t{1});
-        return g.broadcast(taken);
+    PENSTOCK_HD PENSTOCK_INLINE bool take_block(const Group& g, state_of<Group>& s) const {
+        if (g.is_leader()) {
+            const std::uint32_t taken = atomic_fetch_add<order::relaxed>(&view.totals->taken, 1u);
+            s.block = taken < blocks ? view.order[taken] : no_tile;
+        }
+        g.sync();
+        return s.block != no_tile;
     }
 };
 
@@ -122,7 +126,7 @@ status make_with_penstock(const collage_job& job, picture& out, method_report& r
     const std::uint64_t groups = on_gpu ? std::min<std::uint64_t>(shape.blocks, report.blocks) : threads;
     // A launch that makes no block, so that the kernel and its stack are on the device before the clock runs.
     if (const int code = penstock::launch<width::block>(*rt, groups, function, shape); code != 0) return failed_launch(*rt, code);
-    function.blocks = report.blocks;
+    function.blocks = static_cast<std::uint32_t>(report.blocks);
     report.start_seconds = watch.lap();
     if (on_gpu) open_windows(*rt, function.files, report.window_bytes);
     report.window_seconds = watch.lap();
