@@ -34,8 +34,7 @@ struct make_blocks {
 #else
         state_of<Group> state;
 #endif
-        const page_source source(fs, files, view.lsh.slots);
-        while (take_block(g, state)) make_block(g, source, view, state);
+        while (take_block(g, state)) make_block(g, page_source(fs, files), view, state);
     }
 
     // Whole group: the next block's number into the state; false if there is none left.
@@ -60,6 +59,7 @@ status open_files(runtime& rt, const library& from, library_files& out) {
     if (status s = open_one(tiles_name, out.tiles); !s) return s;
     for (std::uint32_t t = 0; t < tables; ++t)
         if (status s = open_one(table_name(t), out.table[t]); !s) return s;
+    out.entries_at = entries_at(from.header.slots);
     return {};
 }
 
