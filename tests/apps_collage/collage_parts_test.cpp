@@ -16,7 +16,6 @@
 #include "make_block.hpp"
 #include "methods.hpp"
 #include "pyramid.hpp"
-#include "stopwatch.hpp"
 #include "tiling.hpp"
 
 namespace penstock::collage {

@@ -6,8 +6,8 @@
 #include <cstring>
 
 #include "block_order.hpp"
+#include "common/stopwatch.hpp"
 #include "penstock/options.hpp"
-#include "stopwatch.hpp"
 
 namespace penstock::collage {
 
@@ -121,7 +121,7 @@ status place_collage(collage_memory& memory, bool on_gpu, const library_header& 
 
 status prepare_input(const collage_memory& memory, const picture& in, const collage_view& v, std::uint32_t threads,
                      std::vector<std::uint32_t>& order, method_report& report) {
-    stopwatch watch;
+    apps::stopwatch watch;
     if (v.picture != in.rgb.data() && !memory.begin_upload(const_cast<std::uint8_t*>(v.picture), in.rgb.data(), in.rgb.size()))
         return copy_failed();
     order = block_order(in, threads);

@@ -6,10 +6,10 @@
 #include <cstring>
 
 #include "collage_memory.hpp"
+#include "common/stopwatch.hpp"
 #include "gather.hpp"
 #include "make_block.hpp"
 #include "methods.hpp"
-#include "stopwatch.hpp"
 
 namespace penstock::collage {
 
@@ -153,7 +153,7 @@ struct cuda_collage {
     status run(const collage_job& job, picture& out, method_report& report) {
         std::vector<std::uint32_t> order;
         if (status s = prepare_input(memory, job.in, view, threads, order, report); !s) return s;
-        stopwatch part;
+        apps::stopwatch part;
         if (!memory.upload(best, host_best.data(), host_best.size() * sizeof(std::uint64_t))) return broken();
         hash_blocks<<<static_cast<unsigned>(std::min<std::uint64_t>(grid, view.blocks())), threads_per_block>>>(view, histograms, keys);
         if (cudaGetLastError() != cudaSuccess || !memory.download(host_keys.data(), keys, host_keys.size() * sizeof(std::uint64_t)))
@@ -183,7 +183,7 @@ struct cuda_collage {
 }  // namespace
 
 status make_with_cuda(const collage_job& job, picture& out, method_report& report) {
-    stopwatch watch;
+    apps::stopwatch watch;
     const int device = job.settings.device;
     int devices = 0;
     if (cudaGetDeviceCount(&devices) != cudaSuccess || device >= devices || cudaSetDevice(device) != cudaSuccess) {
@@ -196,10 +196,10 @@ status make_with_cuda(const collage_job& job, picture& out, method_report& repor
     report.note = "two kernels, " + std::to_string(all.threads) + " threads gather";
     report.blocks = all.view.blocks();
     report.start_seconds = watch.lap();
-    const double cpu_before = cpu_seconds();
+    const double cpu_before = apps::cpu_seconds();
     const status ended = all.run(job, out, report);
     report.collage_seconds = watch.lap();
-    report.cpu_seconds = cpu_seconds() - cpu_before;
+    report.cpu_seconds = apps::cpu_seconds() - cpu_before;
     return ended;
 }
 

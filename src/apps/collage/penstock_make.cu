@@ -11,7 +11,7 @@
 #include "common/command_line.hpp"
 #include "common/message.hpp"
 #include "common/progress.hpp"
-#include "stopwatch.hpp"
+#include "common/stopwatch.hpp"
 #include "threads.hpp"
 
 namespace penstock::collage {
@@ -111,7 +111,7 @@ status failed_launch(runtime& rt, int code) {
 
 status make_with_penstock(const collage_job& job, picture& out, method_report& report, std::unique_ptr<runtime>& rt,
                           std::vector<std::string>& notes) {
-    stopwatch watch;
+    apps::stopwatch watch;
     if (status s = apps::create_runtime(job.settings, notes, rt); !s) return s;
     const bool on_gpu = rt->where() == backend::gpu;
     report.backend = on_gpu ? "gpu" : "cpu";
@@ -132,11 +132,11 @@ status make_with_penstock(const collage_job& job, picture& out, method_report& r
     report.window_seconds = watch.lap();
 
     const statistics before = rt->stats();
-    const double cpu_before = cpu_seconds();
+    const double cpu_before = apps::cpu_seconds();
     watch.lap();
     std::vector<std::uint32_t> order;
     if (status s = prepare_input(memory, job.in, function.view, threads, order, report); !s) return s;
-    stopwatch part;
+    apps::stopwatch part;
     const int code = penstock::launch<width::block>(*rt, groups, function, shape);
     report.compute_seconds = part.lap();
     collage_totals totals{};
@@ -144,7 +144,7 @@ status make_with_penstock(const collage_job& job, picture& out, method_report& r
     if (code == 0) copied = download_result(memory, function.view, out, totals);
     report.download_seconds = part.lap();
     report.collage_seconds = watch.lap();
-    report.cpu_seconds = cpu_seconds() - cpu_before;
+    report.cpu_seconds = apps::cpu_seconds() - cpu_before;
     if (code == 0 && copied.ok()) copied = count_seen(memory, job.from.header, function.view, report.unique_tiles);
     report.evaluations = totals.evaluations;
     report.fallback_blocks = totals.fallback_blocks;
