@@ -11,6 +11,8 @@ import statistics
 import subprocess
 import sys
 
+PARTS = ("order", "upload", "compute", "download")
+
 
 def said_by(*command):
     try:
@@ -51,12 +53,17 @@ def median_of(reports, *keys):
     return statistics.median(pick(report) for report in reports)
 
 
+def parts_of(reports):
+    return ", ".join(f"{part} {median_of(reports, 'collage_parts', part) * 1e3:.2f} ms" for part in PARTS)
+
+
 def result(case, reports, baseline, others):
     value, other = per_block_us(reports), per_block_us(others)
     one = reports[0]
     page = one["runtime"]["page_bytes"] if one["runtime"] else 4096
     misses = one["runtime"]["statistics"] if one["runtime"] else {"hits": 0, "misses": 0}
-    note = (f"collage {median_of(reports, 'seconds', 'collage'):.4f} s of {one['blocks']} blocks; windows "
+    note = (f"collage {median_of(reports, 'seconds', 'collage'):.4f} s of {one['blocks']} blocks ({parts_of(reports)}; baseline: "
+            f"{parts_of(others)}); windows "
             f"{median_of(reports, 'seconds', 'windows'):.3f} s and start {median_of(reports, 'seconds', 'start'):.3f} s besides; "
             f"{one['evaluations']} candidates, {one['unique_tiles']} tiles, redundancy {one['redundancy']:.1f}; "
             f"{one['pages_read']} pages read, {misses['hits']} hits; baseline read {others[0]['pages_read']} pages; cache "
@@ -102,6 +109,13 @@ def table(runs):
                 cell += f" ({per_block_us(by[name]) / base:.2f}x)"
             line += f"{cell:>22}"
         lines.append(line)
+    lines.append("parts of that, in milliseconds, medians: " + ", ".join(PARTS))
+    for (blocks, picture), by in runs.items():
+        line = f"{picture:<16}{blocks:>8}"
+        for name in (name for name in names if name in by):
+            cell = " ".join(f"{median_of(by[name], 'collage_parts', part) * 1e3:.2f}" for part in PARTS)
+            line += f"   {name}: {cell}"
+        lines.append(line + f"   {by['penstock'][0]['pages_read']} pages loaded" if "penstock" in by else line)
     return "\n".join(lines) + "\n"
 
 

@@ -16,7 +16,6 @@
 #include "make_block.hpp"
 #include "methods.hpp"
 #include "pyramid.hpp"
-#include "stopwatch.hpp"
 #include "tiling.hpp"
 
 namespace penstock::collage {
@@ -96,13 +95,35 @@ TEST(collage_pyramid, hands_out_the_bands_of_every_scale) {
 }
 
 TEST(collage_order, names_every_block_once) {
-    for (const auto& [width, height] : {std::pair{1u, 1u}, {200u, 33u}, {64u, 320u}, {500u, 500u}}) {
-        const std::vector<std::uint32_t> order = block_order(random_picture(width, height, width));
+    for (const auto& [width, height] : {std::pair{1u, 1u}, {200u, 33u}, {64u, 320u}, {500u, 500u}, {1300u, 1100u}, {33u, 50000u}}) {
+        const picture in = random_picture(width, height, width);
+        const std::vector<std::uint32_t> order = block_order(in, 1);
         const std::set<std::uint32_t> seen(order.begin(), order.end());
         EXPECT_EQ(order.size(), std::size_t{(width + 31) / 32} * ((height + 31) / 32));
         EXPECT_EQ(seen.size(), order.size());
         EXPECT_EQ(*seen.rbegin(), order.size() - 1);
+        EXPECT_EQ(block_order(in, 3), order) << "by three threads";
     }
+}
+
+// Of a picture in which blocks of a few colours lie in disorder, all of one colour come together.
+TEST(collage_order, brings_blocks_of_like_colours_together) {
+    constexpr std::uint32_t side = 40, colours = 5;
+    static_assert(side * side >= least_ordered_blocks);
+    picture in{side * tile_side, side * tile_side, {}};
+    in.rgb.resize(std::size_t{in.width} * in.height * 3);
+    std::mt19937 dice(6);
+    std::vector<std::uint32_t> colour_of(std::size_t{side} * side);
+    for (std::uint32_t& colour : colour_of) colour = dice() % colours;
+    for (std::uint32_t y = 0; y < in.height; ++y)
+        for (std::uint32_t x = 0; x < in.width; ++x)
+            for (std::uint32_t c = 0; c < 3; ++c)
+                in.rgb[(std::size_t{y} * in.width + x) * 3 + c] = static_cast<std::uint8_t>(
+                    colour_of[y / tile_side * side + x / tile_side] * 40 + c * 25 + dice() % 8);
+    const std::vector<std::uint32_t> order = block_order(in, 2);
+    std::uint32_t changes = 0;
+    for (std::size_t i = 1; i < order.size(); ++i) changes += colour_of[order[i]] != colour_of[order[i - 1]];
+    EXPECT_EQ(changes, colours - 1);
 }
 
 class collage_gather : public testing::Test {
@@ -158,7 +179,7 @@ TEST_F(collage_gather, references_lead_to_the_candidates_that_the_cpu_compares) 
     const batch_room room = room_for(threads);
     std::vector<std::uint32_t> records(std::size_t{room.records} * bins), ids(room.records), references(room.references);
     std::vector<reference_range> ranges(room.blocks);
-    const std::vector<std::uint32_t> order = block_order(in);
+    const std::vector<std::uint32_t> order = block_order(in, 1);
     gatherer gather(mapped, view, keys.data(), order.data(), threads);
     for (std::uint64_t first = 0; first < view.blocks();) {
         staged_batch batch{records.data(), ids.data(), references.data(), ranges.data()};

@@ -26,7 +26,7 @@ def check(maker, library, lib, folder, size, seed):
     expected, compared, different = reference.collage(library, picture)
     for method in support.methods():
         # A cache of eight pages, so that every page is evicted many times; and pages smaller than a histogram.
-        every = [[], ["--cache", "128KiB", "--page", "4KiB", "--workers", "2"], ["--page", "1KiB"]] if method == "penstock" else [[]]
+        every = [[], ["--cache", "128KiB", "--page", "4KiB", "--workers", "2"], ["--page", "1KiB"], ["--page", "2KiB"]] if method == "penstock" else [[]]
         for flags in every:
             got, report = collage_by(maker, method, path, lib, folder, *flags)
             support.require((got.width, got.height) == size, f"{method} {size}: the size differs")
@@ -34,6 +34,10 @@ def check(maker, library, lib, folder, size, seed):
             support.require(report["evaluations"] == compared and report["unique_tiles"] == different,
                             f"{method} {size}: {report['evaluations']} comparisons of {report['unique_tiles']} tiles, "
                             f"expected {compared} of {different}")
+            parts, whole = report["collage_parts"], report["seconds"]["collage"]
+            support.require(sorted(parts) == ["compute", "download", "order", "upload"] and min(parts.values()) >= 0 and
+                            whole - 0.1 < sum(parts.values()) <= whole and parts["compute"] > 0,
+                            f"{method} {size}: the parts {parts} are not those of {whole} s")
 
 
 def make_library(program, folder, seeds, name, *flags):

@@ -1,4 +1,4 @@
-// In which order the blocks of a picture are made: those of like colour one after the other, for they are compared with the
+// In which order the blocks of a picture are made: blocks of like colours one after the other, for they are compared with the
 // same tiles, which should still be in the cache.
 #pragma once
 
@@ -9,7 +9,10 @@
 
 namespace penstock::collage {
 
-// Every block's number once. From sixteen pixels of each block, which takes a few milliseconds for the largest pictures.
-std::vector<std::uint32_t> block_order(const picture& of);
+// Smaller pictures are made row by row: their blocks are nearly all under way at once, whatever the order.
+inline constexpr std::uint64_t least_ordered_blocks = 1024;
+
+// Every block's number once; the same for any number of threads.
+std::vector<std::uint32_t> block_order(const picture& of, std::uint32_t threads);
 
 }  // namespace penstock::collage

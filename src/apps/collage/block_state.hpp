@@ -26,8 +26,10 @@ struct alignas(16) block_state {
     };
     std::uint32_t list[most_candidates];
     alignas(16) table_entry chunk[Members][chunk_entries];
+    std::uint32_t block;                    // its number in the picture; or no_tile, if there is none to make
     std::uint32_t count;                    // in the list
-    std::uint32_t next;                     // in the list, to be compared
+    std::uint32_t first;                    // in the list, to be compared; the others follow, the list's beginning after its end
+    std::uint32_t next;                     // how many were taken to be compared
     std::uint32_t code;                     // a negative errno as unsigned; 0: none
 };
 
@@ -48,6 +50,7 @@ PENSTOCK_HD PENSTOCK_INLINE void count_block(const Group& g, const collage_view&
     if (g.is_leader()) {
         s.best = no_score;
         s.count = s.next = s.code = 0;
+        s.first = static_cast<std::uint32_t>(mix(block));
     }
     g.sync();
     const std::uint32_t left = static_cast<std::uint32_t>(block % v.columns) * tile_side;
@@ -104,7 +107,8 @@ PENSTOCK_HD PENSTOCK_INLINE void add_candidate(const Group& g, state_of<Group>& 
     }
 }
 
-// Whole group, after all candidates came: where there are none, tiles spread over the library stand in. True if so.
+// Whole group, after all candidates came: where there are none, tiles spread over the library stand in. True if so. Blocks that are
+// alike have lists that are alike; each begins somewhere else, or all would wait for the same pages at the same time.
 template <typename Group>
 PENSTOCK_HD PENSTOCK_INLINE bool fall_back(const Group& g, std::uint64_t tile_count, state_of<Group>& s) {
     g.sync();
@@ -115,6 +119,7 @@ PENSTOCK_HD PENSTOCK_INLINE bool fall_back(const Group& g, std::uint64_t tile_co
         for (std::uint32_t i = g.rank(); i < stand_in; i += g.size()) s.list[i] = static_cast<std::uint32_t>(i * tile_count / stand_in);
         if (g.is_leader()) s.count = stand_in;
     }
+    if (g.is_leader()) s.first %= s.count;
     g.sync();
     return empty;
 }

@@ -5,6 +5,8 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "block_order.hpp"
+#include "common/stopwatch.hpp"
 #include "penstock/options.hpp"
 
 namespace penstock::collage {
@@ -47,6 +49,11 @@ bool collage_memory::upload(void* to, const void* from, std::uint64_t bytes) con
     return true;
 }
 
+bool collage_memory::begin_upload(void* to, const void* from, std::uint64_t bytes) const {
+    if (device_ == no_gpu) return upload(to, from, bytes);
+    return bytes == 0 || cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice) == cudaSuccess;
+}
+
 bool collage_memory::download(void* to, const void* from, std::uint64_t bytes) const {
     if (device_ != no_gpu) return bytes == 0 || cudaMemcpy(to, from, bytes, cudaMemcpyDeviceToHost) == cudaSuccess;
     return upload(to, from, bytes);
@@ -75,6 +82,8 @@ bool collage_memory::upload(void* to, const void* from, std::uint64_t bytes) con
     if (bytes != 0) std::memcpy(to, from, bytes);
     return true;
 }
+
+bool collage_memory::begin_upload(void* to, const void* from, std::uint64_t bytes) const { return upload(to, from, bytes); }
 
 bool collage_memory::download(void* to, const void* from, std::uint64_t bytes) const { return upload(to, from, bytes); }
 
@@ -110,18 +119,27 @@ status place_collage(collage_memory& memory, bool on_gpu, const library_header& 
     return {-ENOMEM, "the pictures need " + format_size(2 * in.rgb.size()) + " of memory that is not free; use a smaller --cache or picture"};
 }
 
-status upload_input(const collage_memory& memory, const picture& in, const collage_view& v, const std::vector<std::uint32_t>& order) {
-    bool copied = memory.upload(const_cast<std::uint32_t*>(v.order), order.data(), order.size() * sizeof(std::uint32_t));
-    if (copied && v.picture != in.rgb.data()) copied = memory.upload(const_cast<std::uint8_t*>(v.picture), in.rgb.data(), in.rgb.size());
+status prepare_input(const collage_memory& memory, const picture& in, const collage_view& v, std::uint32_t threads,
+                     std::vector<std::uint32_t>& order, method_report& report) {
+    apps::stopwatch watch;
+    if (v.picture != in.rgb.data() && !memory.begin_upload(const_cast<std::uint8_t*>(v.picture), in.rgb.data(), in.rgb.size()))
+        return copy_failed();
+    order = block_order(in, threads);
+    report.order_seconds = watch.lap();
+    const bool copied = memory.upload(const_cast<std::uint32_t*>(v.order), order.data(), order.size() * sizeof(std::uint32_t));
+    report.upload_seconds = watch.lap();
     return copied ? status{} : copy_failed();
 }
 
-status download_result(const collage_memory& memory, const library_header& h, const collage_view& v, picture& out,
-                       collage_totals& totals, std::uint64_t& unique_tiles) {
-    std::vector<std::uint64_t> seen((h.tile_count + 63) / 64);
-    bool copied = memory.download(&totals, v.totals, sizeof totals) &&
-                  memory.download(seen.data(), v.seen, seen.size() * sizeof(std::uint64_t));
+status download_result(const collage_memory& memory, const collage_view& v, picture& out, collage_totals& totals) {
+    bool copied = memory.download(&totals, v.totals, sizeof totals);
     if (copied && v.out != out.rgb.data()) copied = memory.download(out.rgb.data(), v.out, out.rgb.size());
+    return copied ? status{} : copy_failed();
+}
+
+status count_seen(const collage_memory& memory, const library_header& h, const collage_view& v, std::uint64_t& unique_tiles) {
+    std::vector<std::uint64_t> seen((h.tile_count + 63) / 64);
+    const bool copied = memory.download(seen.data(), v.seen, seen.size() * sizeof(std::uint64_t));
     unique_tiles = 0;
     for (const std::uint64_t bits : seen) unique_tiles += static_cast<std::uint64_t>(std::popcount(bits));
     return copied ? status{} : copy_failed();

@@ -11,7 +11,7 @@ struct collage_totals {
     std::uint64_t evaluations;      // candidates compared with a block
     std::uint64_t fallback_blocks;  // that met no candidate in any bucket
     std::int32_t code;              // 0, or the first error of any block
-    std::int32_t unused;
+    std::uint32_t taken;            // blocks that a group has taken, or found none left to take
 };
 
 struct collage_view {
@@ -21,7 +21,7 @@ struct collage_view {
     std::uint32_t height;
     std::uint32_t columns;        // of blocks; partial ones at the right and bottom count
     std::uint32_t rows;
-    const std::uint32_t* order;   // of the blocks
+    const std::uint32_t* order;   // of the blocks: which is made as number i (block_order.hpp)
     lsh_ref lsh;
     std::uint64_t tile_count;
     std::uint32_t table_entries[tables];
@@ -29,9 +29,6 @@ struct collage_view {
     collage_totals* totals;
 
     PENSTOCK_HD std::uint64_t blocks() const { return std::uint64_t{columns} * rows; }
-
-    // The block that is made as number `index` (block_order.hpp).
-    PENSTOCK_HD std::uint64_t block_at(std::uint64_t index) const { return order[index]; }
 };
 
 }  // namespace penstock::collage

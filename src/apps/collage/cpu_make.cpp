@@ -1,7 +1,6 @@
 // Baseline: all cores, vector code, memory maps.
 #include <atomic>
 
-#include "block_order.hpp"
 #include "collage_memory.hpp"
 #include "distance.hpp"
 #include "make_block.hpp"
@@ -9,7 +8,7 @@
 #include "methods.hpp"
 #include "common/message.hpp"
 #include "common/progress.hpp"
-#include "stopwatch.hpp"
+#include "common/stopwatch.hpp"
 #include "threads.hpp"
 
 namespace penstock::collage {
@@ -24,7 +23,7 @@ status block_error(const library& from, int code) {
 }
 
 status make_with_cpu(const collage_job& job, picture& out, method_report& report) {
-    stopwatch watch;
+    apps::stopwatch watch;
     const library_header& h = job.from.header;
     mapped_library mapped;
     if (status s = mapped.open(job.from); !s) return s;
@@ -36,21 +35,28 @@ status make_with_cpu(const collage_job& job, picture& out, method_report& report
     report.blocks = view.blocks();
     report.start_seconds = watch.lap();
 
-    const double cpu_before = cpu_seconds();
-    if (status s = upload_input(memory, job.in, view, block_order(job.in)); !s) return s;
+    const double cpu_before = apps::cpu_seconds();
+    std::vector<std::uint32_t> order;
+    if (status s = prepare_input(memory, job.in, view, threads, order, report); !s) return s;
+    apps::stopwatch part;
     std::atomic<std::uint64_t> next{0};
     {
         const apps::progress bar("blocks", view.blocks(), [&] { return next.load(); }, !job.quiet);
         on_threads(threads, [&](std::uint32_t) {
             state_of<lane> state;
-            for (std::uint64_t block = next++; block < view.blocks() && !was_interrupted(); block = next++)
-                make_block(lane{}, mapped, view, view.block_at(block), state);
+            for (std::uint64_t block = next++; block < view.blocks() && !was_interrupted(); block = next++) {
+                state.block = view.order[block];
+                make_block(lane{}, mapped, view, state);
+            }
         });
     }
+    report.compute_seconds = part.lap();
     collage_totals totals{};
-    const status copied = download_result(memory, h, view, out, totals, report.unique_tiles);
+    status copied = download_result(memory, view, out, totals);
+    report.download_seconds = part.lap();
     report.collage_seconds = watch.lap();
-    report.cpu_seconds = cpu_seconds() - cpu_before;
+    report.cpu_seconds = apps::cpu_seconds() - cpu_before;
+    if (copied.ok()) copied = count_seen(memory, h, view, report.unique_tiles);
     report.evaluations = totals.evaluations;
     report.fallback_blocks = totals.fallback_blocks;
     report.pages_read = report.unique_tiles;

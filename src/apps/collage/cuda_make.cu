@@ -5,12 +5,11 @@
 #include <cerrno>
 #include <cstring>
 
-#include "block_order.hpp"
 #include "collage_memory.hpp"
+#include "common/stopwatch.hpp"
 #include "gather.hpp"
 #include "make_block.hpp"
 #include "methods.hpp"
-#include "stopwatch.hpp"
 
 namespace penstock::collage {
 
@@ -152,8 +151,9 @@ struct cuda_collage {
     }
 
     status run(const collage_job& job, picture& out, method_report& report) {
-        const std::vector<std::uint32_t> order = block_order(job.in);
-        if (status s = upload_input(memory, job.in, view, order); !s) return s;
+        std::vector<std::uint32_t> order;
+        if (status s = prepare_input(memory, job.in, view, threads, order, report); !s) return s;
+        apps::stopwatch part;
         if (!memory.upload(best, host_best.data(), host_best.size() * sizeof(std::uint64_t))) return broken();
         hash_blocks<<<static_cast<unsigned>(std::min<std::uint64_t>(grid, view.blocks())), threads_per_block>>>(view, histograms, keys);
         if (cudaGetLastError() != cudaSuccess || !memory.download(host_keys.data(), keys, host_keys.size() * sizeof(std::uint64_t)))
@@ -169,7 +169,9 @@ struct cuda_collage {
         if (cudaStreamSynchronize(batches[0].stream) != cudaSuccess || cudaStreamSynchronize(batches[1].stream) != cudaSuccess ||
             !memory.download(host_best.data(), best, host_best.size() * sizeof(std::uint64_t)))
             return broken();
+        report.compute_seconds = part.lap();
         place_tiles(library, host_best, out, view, threads);
+        report.download_seconds = part.lap();
         report.evaluations = gather.evaluations();
         report.unique_tiles = gather.unique_tiles();
         report.fallback_blocks = gather.fallback_blocks();
@@ -181,7 +183,7 @@ struct cuda_collage {
 }  // namespace
 
 status make_with_cuda(const collage_job& job, picture& out, method_report& report) {
-    stopwatch watch;
+    apps::stopwatch watch;
     const int device = job.settings.device;
     int devices = 0;
     if (cudaGetDeviceCount(&devices) != cudaSuccess || device >= devices || cudaSetDevice(device) != cudaSuccess) {
@@ -194,10 +196,10 @@ status make_with_cuda(const collage_job& job, picture& out, method_report& repor
     report.note = "two kernels, " + std::to_string(all.threads) + " threads gather";
     report.blocks = all.view.blocks();
     report.start_seconds = watch.lap();
-    const double cpu_before = cpu_seconds();
+    const double cpu_before = apps::cpu_seconds();
     const status ended = all.run(job, out, report);
     report.collage_seconds = watch.lap();
-    report.cpu_seconds = cpu_seconds() - cpu_before;
+    report.cpu_seconds = apps::cpu_seconds() - cpu_before;
     return ended;
 }
 

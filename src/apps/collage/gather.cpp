@@ -61,7 +61,7 @@ int gatherer::stage(std::uint32_t id, staged_batch& out, std::uint32_t& record) 
 int gatherer::gather_block(std::uint64_t block, staged_batch& out, std::uint32_t& references) {
     const lane one{};
     state_of<lane> s;
-    s.count = s.code = 0;
+    s.count = s.first = s.code = 0;
     for (std::uint32_t& place : s.set) place = no_tile;
     std::memcpy(s.keys, keys_ + std::uint64_t{order_[block]} * tables, sizeof s.keys);
     for (std::uint32_t t = 0; t < tables; ++t)

@@ -6,10 +6,10 @@
 #include "build_tables.hpp"
 #include "common/message.hpp"
 #include "common/progress.hpp"
+#include "common/stopwatch.hpp"
 #include "cut_tiles.hpp"
 #include "find_pictures.hpp"
 #include "staging_folder.hpp"
-#include "stopwatch.hpp"
 #include "threads.hpp"
 
 namespace penstock::collage {
@@ -67,7 +67,7 @@ status write_header(const staging_folder& folder, library_header& h) {
 }
 
 status build(const request& asked, const tiling& plan, const staging_folder& folder, const tile_files& files, index_report& out) {
-    stopwatch watch;
+    apps::stopwatch watch;
     library_header& h = out.made.header;
     h = {};
     h.tile_count = plan.tiles;
@@ -88,8 +88,8 @@ status build(const request& asked, const tiling& plan, const staging_folder& fol
 }  // namespace
 
 status index_library(const request& asked, index_report& out) {
-    stopwatch all, watch;
-    const double cpu_before = cpu_seconds();
+    apps::stopwatch all, watch;
+    const double cpu_before = apps::cpu_seconds();
     out.threads = thread_count(asked.settings.worker_threads);
     staging_folder folder;
     if (status s = folder.create(asked.index.out); !s) return s;
@@ -114,7 +114,7 @@ status index_library(const request& asked, index_report& out) {
     if (status s = folder.commit(); !s) return s;
     out.made.path = asked.index.out;
     out.total_seconds = all.lap();
-    out.cpu_seconds = cpu_seconds() - cpu_before;
+    out.cpu_seconds = apps::cpu_seconds() - cpu_before;
     return {};
 }
 

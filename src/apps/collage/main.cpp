@@ -3,8 +3,8 @@
 
 #include "common/message.hpp"
 #include "common/output_file.hpp"
+#include "common/stopwatch.hpp"
 #include "report.hpp"
-#include "stopwatch.hpp"
 
 namespace {
 
@@ -45,7 +45,7 @@ status run_method(const request& asked, const picture& in, picture& out, make_re
 
 // Everything that can be wrong with what was named is found before any work is done.
 status make(const request& asked, make_report& report) {
-    stopwatch watch;
+    apps::stopwatch watch;
     apps::output_file file;
     if (status failed = open_library(asked.make.library, report.from); !failed) return failed;
     report.library_seconds = watch.lap();

@@ -76,11 +76,12 @@ PENSTOCK_HD PENSTOCK_INLINE int compare_candidates(const Group& g, const Member&
     std::uint64_t best = no_score;
     int code = 0;
     while (code == 0) {
-        std::uint64_t taken = 0;
-        if (m.is_leader()) taken = add_shared(g, &s.next, 1);
-        taken = m.broadcast(taken);
-        if (taken >= s.count) break;
-        const std::uint32_t id = s.list[taken];
+        std::uint64_t taken = no_tile;
+        if (m.is_leader())
+            if (const std::uint32_t place = add_shared(g, &s.next, 1); place < s.count)
+                taken = s.list[place + s.first < s.count ? place + s.first : place + s.first - s.count];
+        const auto id = static_cast<std::uint32_t>(m.broadcast(taken));
+        if (id == no_tile) break;
         std::uint32_t part = 0;
         code = source.record(m, id, [&](const std::uint32_t* counts, std::uint32_t first, std::uint32_t count) {
             part += partial_distance(m, counts, s.histogram + first, count);
@@ -98,8 +99,7 @@ PENSTOCK_HD PENSTOCK_INLINE int compare_candidates(const Group& g, const Member&
 
 // Whole group: the winner's pixels to the block's place.
 template <typename Group, typename Source>
-PENSTOCK_HD PENSTOCK_INLINE void place_tile(const Group& g, const Source& source, const collage_view& v, std::uint64_t block,
-                                            state_of<Group>& s) {
+PENSTOCK_HD PENSTOCK_INLINE void place_tile(const Group& g, const Source& source, const collage_view& v, state_of<Group>& s) {
     const std::uint8_t* pixels = s.tile;
     if (team<Group>::number() == 0) {
         const typename team<Group>::member m{};
@@ -108,8 +108,8 @@ PENSTOCK_HD PENSTOCK_INLINE void place_tile(const Group& g, const Source& source
     }
     g.sync();
     if (s.code != 0) return;
-    const std::uint32_t left = static_cast<std::uint32_t>(block % v.columns) * tile_side;
-    const std::uint32_t top = static_cast<std::uint32_t>(block / v.columns) * tile_side;
+    const std::uint32_t left = s.block % v.columns * tile_side;
+    const std::uint32_t top = s.block / v.columns * tile_side;
     const std::uint32_t row_bytes = (v.width - left < tile_side ? v.width - left : tile_side) * 3;
     const std::uint32_t rows = v.height - top < tile_side ? v.height - top : tile_side;
     for (std::uint32_t i = g.rank(); i < rows * tile_side * 3; i += g.size()) {
@@ -118,11 +118,10 @@ PENSTOCK_HD PENSTOCK_INLINE void place_tile(const Group& g, const Source& source
     }
 }
 
-// Whole group.
+// Whole group: block s.block.
 template <typename Group, typename Source>
-PENSTOCK_HD PENSTOCK_INLINE void make_block(const Group& g, const Source& source, const collage_view& v, std::uint64_t block,
-                                            state_of<Group>& s) {
-    count_block(g, v, block, s);
+PENSTOCK_HD PENSTOCK_INLINE void make_block(const Group& g, const Source& source, const collage_view& v, state_of<Group>& s) {
+    count_block(g, v, s.block, s);
     hash_block(g, v.lsh, s);
     const typename team<Group>::member m{};
     for (std::uint32_t t = team<Group>::number(); t < tables; t += team<Group>::members()) {
@@ -135,7 +134,7 @@ PENSTOCK_HD PENSTOCK_INLINE void make_block(const Group& g, const Source& source
         if (m.is_leader()) note_code(g, s, code);
     }
     g.sync();
-    if (s.code == 0) place_tile(g, source, v, block, s);
+    if (s.code == 0) place_tile(g, source, v, s);
     if (g.is_leader()) {
         atomic_add_relaxed(&v.totals->evaluations, std::uint64_t{s.count});
         if (stood_in) atomic_add_relaxed(&v.totals->fallback_blocks, std::uint64_t{1});

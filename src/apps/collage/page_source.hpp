@@ -12,12 +12,12 @@ struct library_files {
     int histograms;
     int tiles;
     int table[tables];
+    std::uint64_t entries_at;  // byte of each table at which its entries begin
 };
 
 class page_source {
 public:
-    PENSTOCK_HD page_source(const runtime_ref& fs, const library_files& files, std::uint32_t slots)
-        : fs_(fs), files_(files), entries_at_(entries_at(slots)) {}
+    PENSTOCK_HD page_source(const runtime_ref& fs, const library_files& files) : fs_(fs), files_(files) {}
 
     template <typename Member>
     PENSTOCK_HD PENSTOCK_INLINE int slot(const Member& m, std::uint32_t table, std::uint32_t slot, table_entry* buffer,
@@ -36,7 +36,7 @@ public:
                                             table_entry* buffer, const table_entry*& out) const {
         out = buffer;
         const std::uint32_t bytes = count * sizeof(table_entry);
-        const std::uint64_t at = entries_at_ + std::uint64_t{first} * sizeof(table_entry);
+        const std::uint64_t at = files_.entries_at + std::uint64_t{first} * sizeof(table_entry);
         return settled(read(m, fs_, files_.table[table], buffer, bytes, static_cast<std::int64_t>(at)), bytes);
     }
 
@@ -69,7 +69,6 @@ private:
     }
     const runtime_ref& fs_;
     const library_files& files_;
-    std::uint64_t entries_at_;
 };
 
 }  // namespace penstock::collage

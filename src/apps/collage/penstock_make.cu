@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <cerrno>
 
-#include "block_order.hpp"
 #include "collage_memory.hpp"
 #include "distance.hpp"
 #include "make_block.hpp"
@@ -12,25 +11,41 @@
 #include "common/command_line.hpp"
 #include "common/message.hpp"
 #include "common/progress.hpp"
-#include "stopwatch.hpp"
+#include "common/stopwatch.hpp"
+#include "threads.hpp"
 
 namespace penstock::collage {
 
 namespace {
 
-// Block number `index`, by a thread block or a CPU thread.
+// Blocks one after the other, by a thread block or a CPU thread, until none is left. Each takes the next in the order when it is
+// done with the last: dealt out beforehand, blocks far apart in the order would soon be under way together, and would drive each
+// other's tiles out of the cache.
 struct make_blocks {
     collage_view view;
     library_files files;
+    std::uint32_t blocks;  // how many there are to make; 0: the launch is only to put the kernel in place
 
     template <typename Group>
-    PENSTOCK_HD void operator()(const Group& g, const runtime_ref& fs, std::uint64_t index) const {
+    PENSTOCK_HD void operator()(const Group& g, const runtime_ref& fs, std::uint64_t) const {
+        if (blocks == 0) return;
 #if PENSTOCK_ON_DEVICE
         __shared__ state_of<Group> state;
 #else
         state_of<Group> state;
 #endif
-        make_block(g, page_source(fs, files, view.lsh.slots), view, view.block_at(index), state);
+        while (take_block(g, state)) make_block(g, page_source(fs, files), view, state);
+    }
+
+    // Whole group: the next block's number into the state; false if there is none left.
+    template <typename Group>
+    PENSTOCK_HD PENSTOCK_INLINE bool take_block(const Group& g, state_of<Group>& s) const {
+        if (g.is_leader()) {
+            const std::uint32_t taken = atomic_fetch_add<order::relaxed>(&view.totals->taken, 1u);
+            s.block = taken < blocks ? view.order[taken] : no_tile;
+        }
+        g.sync();
+        return s.block != no_tile;
     }
 };
 
@@ -44,6 +59,7 @@ status open_files(runtime& rt, const library& from, library_files& out) {
     if (status s = open_one(tiles_name, out.tiles); !s) return s;
     for (std::uint32_t t = 0; t < tables; ++t)
         if (status s = open_one(table_name(t), out.table[t]); !s) return s;
+    out.entries_at = entries_at(from.header.slots);
     return {};
 }
 
@@ -86,11 +102,16 @@ launch_shape shape_for(const runtime& rt, [[maybe_unused]] std::uint64_t blocks)
     return shape;
 }
 
+status failed_launch(runtime& rt, int code) {
+    const status health = rt.health();
+    return {code, health.ok() ? error_text(code) : health.message};
+}
+
 }  // namespace
 
 status make_with_penstock(const collage_job& job, picture& out, method_report& report, std::unique_ptr<runtime>& rt,
                           std::vector<std::string>& notes) {
-    stopwatch watch;
+    apps::stopwatch watch;
     if (status s = apps::create_runtime(job.settings, notes, rt); !s) return s;
     const bool on_gpu = rt->where() == backend::gpu;
     report.backend = on_gpu ? "gpu" : "cpu";
@@ -100,29 +121,36 @@ status make_with_penstock(const collage_job& job, picture& out, method_report& r
     collage_memory memory(on_gpu ? rt->settings().device : collage_memory::no_gpu);
     if (status s = place_collage(memory, on_gpu, job.from.header, job.in, out, function.view); !s) return s;
     report.blocks = function.view.blocks();
+    const std::uint32_t threads = thread_count(job.settings.worker_threads);
     const launch_shape shape = shape_for(*rt, report.blocks);
-    penstock::launch<width::block>(*rt, 0, function, shape);  // so that the kernel is on the device before the clock runs
+    const std::uint64_t groups = on_gpu ? std::min<std::uint64_t>(shape.blocks, report.blocks) : threads;
+    // A launch that makes no block, so that the kernel and its stack are on the device before the clock runs.
+    if (const int code = penstock::launch<width::block>(*rt, groups, function, shape); code != 0) return failed_launch(*rt, code);
+    function.blocks = static_cast<std::uint32_t>(report.blocks);
     report.start_seconds = watch.lap();
     if (on_gpu) open_windows(*rt, function.files, report.window_bytes);
     report.window_seconds = watch.lap();
 
-    const double cpu_before = cpu_seconds();
     const statistics before = rt->stats();
-    if (status s = upload_input(memory, job.in, function.view, block_order(job.in)); !s) return s;
-    const int code = penstock::launch<width::block>(*rt, report.blocks, function, shape);
+    const double cpu_before = apps::cpu_seconds();
+    watch.lap();
+    std::vector<std::uint32_t> order;
+    if (status s = prepare_input(memory, job.in, function.view, threads, order, report); !s) return s;
+    apps::stopwatch part;
+    const int code = penstock::launch<width::block>(*rt, groups, function, shape);
+    report.compute_seconds = part.lap();
     collage_totals totals{};
     status copied;
-    if (code == 0) copied = download_result(memory, job.from.header, function.view, out, totals, report.unique_tiles);
+    if (code == 0) copied = download_result(memory, function.view, out, totals);
+    report.download_seconds = part.lap();
     report.collage_seconds = watch.lap();
-    report.cpu_seconds = cpu_seconds() - cpu_before;
+    report.cpu_seconds = apps::cpu_seconds() - cpu_before;
+    if (code == 0 && copied.ok()) copied = count_seen(memory, job.from.header, function.view, report.unique_tiles);
     report.evaluations = totals.evaluations;
     report.fallback_blocks = totals.fallback_blocks;
     report.pages_read = rt->stats().misses - before.misses;
     if (was_interrupted()) return {-ECANCELED, "interrupted; nothing was written"};
-    if (code != 0) {
-        const status health = rt->health();
-        return {code, health.ok() ? error_text(code) : health.message};
-    }
+    if (code != 0) return failed_launch(*rt, code);
     return totals.code != 0 ? block_error(job.from, totals.code) : copied;
 }
 

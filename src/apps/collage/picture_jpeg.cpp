@@ -1,7 +1,7 @@
 // JPEG through libjpeg-turbo. Grey becomes three equal bytes; the orientation that a camera notes is not applied.
 #include <cerrno>
 
-#include "picture_reader.hpp"
+#include "library_reader.hpp"
 
 #if defined(PENSTOCK_WITH_JPEG)
 #include <csetjmp>
@@ -17,7 +17,7 @@ namespace {
 struct jpeg_errors {
     jpeg_error_mgr base;
     std::jmp_buf jump;
-    char text[JMSG_LENGTH_MAX];
+    char* text;  // of JMSG_LENGTH_MAX bytes
     bool damaged;
 };
 
@@ -35,23 +35,22 @@ void note_message(j_common_ptr info, int level) {
     info->err->format_message(info, errors->text);
 }
 
-class jpeg_reader final : public picture_reader {
+class jpeg_reader final : public library_reader {
 public:
-    jpeg_reader() {
+    jpeg_reader() : library_reader("JPEG") {
+        static_assert(sizeof text_ >= JMSG_LENGTH_MAX);
         info_.err = jpeg_std_error(&errors_.base);
         errors_.base.error_exit = jump_out;
         errors_.base.emit_message = note_message;
         errors_.damaged = false;
-        errors_.text[0] = 0;
+        errors_.text = text_;
     }
     ~jpeg_reader() override {
         if (made_) jpeg_destroy_decompress(&info_);
-        if (file_ != nullptr) std::fclose(file_);
     }
 
     status open(const std::string& path) {
-        file_ = std::fopen(path.c_str(), "rbe");
-        if (file_ == nullptr) return {-errno, error_text(-errno) + "; name a picture that can be read"};
+        if (status failed = open_file(path); !failed) return failed;
         if (!start()) return damage();
         width_ = info_.output_width;
         height_ = info_.output_height;
@@ -61,8 +60,6 @@ public:
     status read_row(std::uint8_t* rgb) override { return read(rgb) && !errors_.damaged ? status{} : damage(); }
 
 private:
-    [[nodiscard]] status damage() const { return {-EBADMSG, std::string("damaged JPEG: ") + errors_.text}; }
-
     bool start() {
         if (setjmp(errors_.jump) != 0) return false;
         jpeg_create_decompress(&info_);
@@ -84,7 +81,6 @@ private:
 
     jpeg_decompress_struct info_{};
     jpeg_errors errors_{};
-    std::FILE* file_ = nullptr;
     bool made_ = false;
     bool started_ = false;
 };
@@ -92,10 +88,7 @@ private:
 }  // namespace
 
 status open_jpeg(const std::string& path, std::unique_ptr<picture_reader>& out) {
-    auto reader = std::make_unique<jpeg_reader>();
-    if (status failed = reader->open(path); !failed) return failed;
-    out = std::move(reader);
-    return {};
+    return open_with<jpeg_reader>(path, out);
 }
 
 }  // namespace penstock::collage

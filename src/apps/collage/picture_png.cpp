@@ -1,7 +1,7 @@
 // PNG through libpng: any kind of it, as 8 bits of red, green and blue. Transparency is dropped, not blended.
 #include <cerrno>
 
-#include "picture_reader.hpp"
+#include "library_reader.hpp"
 
 #if defined(PENSTOCK_WITH_PNG)
 #include <csetjmp>
@@ -17,16 +17,15 @@ namespace {
 // Interlaced pictures are complete only after their last pass and are held whole.
 constexpr std::uint64_t most_interlaced_bytes = std::uint64_t{3} << 30;
 
-class png_reader final : public picture_reader {
+class png_reader final : public library_reader {
 public:
+    png_reader() : library_reader("PNG") {}
     ~png_reader() override {
         if (png_ != nullptr) png_destroy_read_struct(&png_, &info_, nullptr);
-        if (file_ != nullptr) std::fclose(file_);
     }
 
     status open(const std::string& path) {
-        file_ = std::fopen(path.c_str(), "rbe");
-        if (file_ == nullptr) return {-errno, error_text(-errno) + "; name a picture that can be read"};
+        if (status failed = open_file(path); !failed) return failed;
         png_ = png_create_read_struct(PNG_LIBPNG_VER_STRING, this, on_error, on_warning);
         info_ = png_ != nullptr ? png_create_info_struct(png_) : nullptr;
         if (info_ == nullptr) return {-ENOMEM, "no memory for the PNG library; free some"};
@@ -56,8 +55,6 @@ private:
     }
     static void on_warning(png_structp, png_const_charp) {}
 
-    [[nodiscard]] status damage() const { return {-EBADMSG, std::string("damaged PNG: ") + text_}; }
-
     bool start() {
         if (setjmp(png_jmpbuf(png_)) != 0) return false;
         png_init_io(png_, file_);
@@ -80,22 +77,17 @@ private:
         return true;
     }
 
-    std::FILE* file_ = nullptr;
     png_structp png_ = nullptr;
     png_infop info_ = nullptr;
     int passes_ = 1;
     std::vector<std::uint8_t> whole_;
     std::size_t next_row_ = 0;
-    char text_[160] = {};
 };
 
 }  // namespace
 
 status open_png(const std::string& path, std::unique_ptr<picture_reader>& out) {
-    auto reader = std::make_unique<png_reader>();
-    if (status failed = reader->open(path); !failed) return failed;
-    out = std::move(reader);
-    return {};
+    return open_with<png_reader>(path, out);
 }
 
 }  // namespace penstock::collage

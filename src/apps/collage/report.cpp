@@ -84,6 +84,8 @@ std::string json_of(const request& asked, const make_report& r) {
                 {"cpu_cores_used", m.collage_seconds > 0 ? m.cpu_seconds / m.collage_seconds : 0.0}};
     out["seconds"] = {{"library", r.library_seconds}, {"decode", r.decode_seconds}, {"start", m.start_seconds},
                       {"windows", m.window_seconds}, {"collage", m.collage_seconds}, {"encode", r.encode_seconds}, {"total", total}};
+    out["collage_parts"] = {{"order", m.order_seconds}, {"upload", m.upload_seconds}, {"compute", m.compute_seconds},
+                            {"download", m.download_seconds}};
     out["runtime"] = r.rt != nullptr ? runtime_json(*r.rt) : json(nullptr);
     return line_of(out);
 }
@@ -103,6 +105,8 @@ void say_summary(const request& asked, const make_report& r) {
               asked.make.method + " on " + m.backend + " (" + m.note + "); " + apps::with_commas(m.evaluations) + " candidates compared, " +
               apps::with_commas(m.unique_tiles) + " different tiles (redundancy " + text_of("%.1f", ratio(m.evaluations, m.unique_tiles)) +
               "), " + apps::with_commas(m.pages_read) + " pages read");
+    apps::say("collage: order " + text_of("%.4f s", m.order_seconds) + ", upload " + text_of("%.4f s", m.upload_seconds) + ", compute " +
+              text_of("%.4f s", m.compute_seconds) + ", download " + text_of("%.4f s", m.download_seconds));
     apps::say("library " + text_of("%.3f s", r.library_seconds) + ", decode " + text_of("%.3f s", r.decode_seconds) + ", start " +
               text_of("%.3f s", m.start_seconds) + ", windows " + text_of("%.3f s", m.window_seconds) + ", encode " +
               text_of("%.3f s", r.encode_seconds));

@@ -4,7 +4,7 @@
 #include <chrono>
 #include <sys/resource.h>
 
-namespace penstock::collage {
+namespace penstock::apps {
 
 // What all threads of this process have used of the processors.
 inline double cpu_seconds() {
@@ -28,4 +28,4 @@ private:
     std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
 };
 
-}  // namespace penstock::collage
+}  // namespace penstock::apps
