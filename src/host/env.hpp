@@ -78,6 +78,13 @@ public:
     virtual int facts(int handle, file_facts& out) = 0;
     // Opens for reading what a find handle stands for: the same file, whatever the path means by now.
     virtual int open_found(int handle) = 0;
+    // The quick way for a name that is its own real path: opens the regular file that `path` names (from the directory handle
+    // `start`, if it is relative), provided that there is no link in it, not even in front, and no way up ("..") out of
+    // `start`. What is known to be no regular file is not opened. Any negative errno means: go the way above, which decides.
+    virtual int open_plain(int, const std::string&) { return -EOPNOTSUPP; }
+    // Makes room for about `count` handles beside `handle` at once. A table of handles that grows while threads use it stops
+    // all of them for some milliseconds at each doubling.
+    virtual void reserve_handles(int, std::size_t) {}
     virtual void close(int handle) = 0;
     virtual std::int64_t read(int fd, std::byte* to, std::uint64_t bytes, std::uint64_t offset) = 0;
 

@@ -5,8 +5,11 @@
 #include <cstdio>
 #include <ctime>
 #include <fcntl.h>
+#include <linux/openat2.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/sysmacros.h>
 #include <sys/utsname.h>
 #include <sys/vfs.h>
 #include <unistd.h>
@@ -17,11 +20,14 @@ namespace penstock::host {
 
 namespace {
 
-std::int64_t to_ns(const timespec& t) { return std::int64_t{t.tv_sec} * 1000000000 + t.tv_nsec; }
+std::int64_t to_ns(const statx_timestamp& t) { return std::int64_t{t.tv_sec} * 1000000000 + t.tv_nsec; }
+
+// Newer than some headers. The number of a mount that is never given to another one (Linux 6.8).
+constexpr unsigned wants_unique_mount = 0x4000;
 
 // From Linux 6.13 on, these file systems give every change that somebody might have noticed a time of its own
 // (multigrain timestamps). Elsewhere two changes within one clock tick leave equal times.
-bool has_exact_times(int fd) {
+bool has_exact_times(int fd, const struct statx& info) {
     static const bool kernel_has = [] {
         utsname name{};
         unsigned major = 0, minor = 0;
@@ -29,11 +35,18 @@ bool has_exact_times(int fd) {
                (major > 6 || (major == 6 && minor >= 13));
     }();
     if (!kernel_has) return false;
+    // Files mostly lie on the mount of the one before; its type does not change.
+    thread_local std::uint64_t last_mount = 0;
+    thread_local bool last_answer = false;
+    const bool named = (info.stx_mask & wants_unique_mount) != 0 && info.stx_mnt_id != 0;
+    if (named && info.stx_mnt_id == last_mount) return last_answer;
     struct statfs where {};
     if (fstatfs(fd, &where) != 0) return false;
+    last_mount = named ? info.stx_mnt_id : 0;
     const auto type = static_cast<std::uint32_t>(where.f_type);
-    return type == 0xEF53u /* ext4 */ || type == 0x58465342u /* xfs */ || type == 0x9123683Eu /* btrfs */ ||
-           type == 0x01021994u /* tmpfs */;
+    last_answer = type == 0xEF53u /* ext4 */ || type == 0x58465342u /* xfs */ || type == 0x9123683Eu /* btrfs */ ||
+                  type == 0x01021994u /* tmpfs */;
+    return last_answer;
 }
 
 // A read lease is granted only while nobody has the file open for writing; it is given back at once. Should a writer come
@@ -64,23 +77,47 @@ public:
     }
 
     int facts(int handle, file_facts& out) override {
-        struct stat info {};
-        if (::fstat(handle, &info) != 0) return -errno;
-        out.identity = {info.st_dev, info.st_ino, static_cast<std::uint64_t>(info.st_size), to_ns(info.st_mtim),
-                        to_ns(info.st_ctim)};
-        out.is_regular = S_ISREG(info.st_mode);
-        out.is_directory = S_ISDIR(info.st_mode);
-        out.exact_times = has_exact_times(handle);
+        struct statx info {};
+        if (::statx(handle, "", AT_EMPTY_PATH, STATX_BASIC_STATS | wants_unique_mount, &info) != 0) return -errno;
+        out.identity = {makedev(info.stx_dev_major, info.stx_dev_minor), info.stx_ino, info.stx_size, to_ns(info.stx_mtime),
+                        to_ns(info.stx_ctime)};
+        out.is_regular = S_ISREG(info.stx_mode);
+        out.is_directory = S_ISDIR(info.stx_mode);
+        out.exact_times = has_exact_times(handle, info);
         out.writing = out.is_regular ? ask_for_writers(handle) : writers::unknown;
         timespec now{};
         clock_gettime(CLOCK_REALTIME_COARSE, &now);  // the clock that file times are taken from
-        out.now_ns = to_ns(now);
+        out.now_ns = std::int64_t{now.tv_sec} * 1000000000 + now.tv_nsec;
         return 0;
     }
 
     int open_found(int handle) override {
         const int fd = ::open(proc_name(handle).c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY);
         return fd >= 0 ? fd : -errno;
+    }
+
+    // Asked first, because opening a device or a pipe may already do something. Should it be exchanged in between, then by
+    // somebody who may make such things below the root himself, and O_NONBLOCK keeps us from waiting for it. It is taken off
+    // then: io_uring does not wait for such a handle either where the file system cannot say that it would.
+    int open_plain(int start, const std::string& path) override {
+        const int from = start < 0 ? AT_FDCWD : start;
+        struct stat info {};
+        if (::fstatat(from, path.c_str(), &info, AT_SYMLINK_NOFOLLOW) != 0) return -errno;
+        if (!S_ISREG(info.st_mode)) return -EOPNOTSUPP;
+        open_how how{};
+        how.flags = O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK;
+        how.resolve = RESOLVE_NO_SYMLINKS | (path[0] == '/' ? 0 : RESOLVE_BENEATH);
+        const int fd = static_cast<int>(::syscall(SYS_openat2, from, path.c_str(), &how, sizeof how));
+        if (fd < 0) return -errno;
+        if (::fcntl(fd, F_SETFL, O_RDONLY) == 0) return fd;
+        const int code = -errno;
+        ::close(fd);
+        return code;
+    }
+
+    void reserve_handles(int handle, std::size_t count) override {
+        const int highest = ::fcntl(handle, F_DUPFD_CLOEXEC, static_cast<int>(count));
+        if (highest >= 0) ::close(highest);
     }
 
     void close(int handle) override { ::close(handle); }

@@ -4,16 +4,24 @@
 
 namespace penstock::host {
 
+void extent_allocator::insert(std::uint64_t start, std::uint64_t units) {
+    free_[start] = units;
+    by_length_.emplace(units, start);
+}
+
+void extent_allocator::erase(piece which) {
+    by_length_.erase({which->second, which->first});
+    free_.erase(which);
+}
+
 std::optional<std::uint64_t> extent_allocator::take(std::uint64_t units) {
     if (units == 0) return std::nullopt;
-    for (auto piece = free_.begin(); piece != free_.end(); ++piece) {
-        if (piece->second < units) continue;
-        const std::uint64_t start = piece->first, left = piece->second - units;
-        free_.erase(piece);
-        if (left > 0) free_[start + units] = left;
-        return start;
-    }
-    return std::nullopt;
+    const auto best = by_length_.lower_bound({units, 0});
+    if (best == by_length_.end()) return std::nullopt;
+    const auto [length, start] = *best;
+    erase(free_.find(start));
+    if (length > units) insert(start + units, length - units);
+    return start;
 }
 
 bool extent_allocator::give(std::uint64_t start, std::uint64_t units) {
@@ -26,14 +34,14 @@ bool extent_allocator::give(std::uint64_t start, std::uint64_t units) {
         if (before->first + before->second == start) {
             start = before->first;
             units += before->second;
-            free_.erase(before);
+            erase(before);
         }
     }
     if (next != free_.end() && start + units == next->first) {
         units += next->second;
-        free_.erase(next);
+        erase(next);
     }
-    free_[start] = units;
+    insert(start, units);
     return true;
 }
 

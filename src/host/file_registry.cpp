@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <string_view>
 #include <utility>
 
 namespace penstock::host {
@@ -21,14 +22,30 @@ bool may_change_unseen(const file_facts& facts) {
     return facts.now_ns - std::max(facts.identity.modified_ns, facts.identity.changed_ns) < time_grain_ns;
 }
 
-std::string key_of(const file_identity& identity) {
-    return std::to_string(identity.device) + ":" + std::to_string(identity.inode);
-}
+std::pair<std::uint64_t, std::uint64_t> key_of(const file_identity& identity) { return {identity.device, identity.inode}; }
 
 bool below(const std::string& path, const std::string& root) {
     if (root == "/") return !path.empty() && path[0] == '/';
     return path.size() > root.size() && path.compare(0, root.size(), root) == 0 && path[root.size()] == '/';
 }
+
+// Adds the parts of `name` to the real path of a directory. False if the letters do not tell where that leads.
+bool append_plain(const std::string& name, std::string& path) {
+    for (std::size_t at = 0; at < name.size();) {
+        const std::size_t end = std::min(name.find('/', at), name.size());
+        const std::string_view part(name.data() + at, end - at);
+        if (part == "..") return false;
+        if (!part.empty() && part != ".") {
+            if (path.empty() || path.back() != '/') path += '/';
+            path += part;
+        }
+        at = end + 1;
+    }
+    return true;
+}
+
+// More would only be used by programs that keep tens of thousands of files open.
+constexpr std::size_t most_reserved_handles = 16384;
 
 }  // namespace
 
@@ -52,11 +69,16 @@ status file_registry::set_roots(const std::vector<std::string>& roots) {
         int code = env_.facts(handle, facts);
         if (code == 0 && !facts.is_directory) code = -ENOTDIR;
         if (code == 0) code = env_.real_path(handle, path);
-        if (code == 0 && first_root_ < 0) first_root_ = handle;
-        else env_.close(handle);
+        if (code == 0 && first_root_ < 0) {
+            first_root_ = handle;
+            first_root_path_ = path;
+        } else {
+            env_.close(handle);
+        }
         if (code != 0) return {code, "root '" + root + "': " + error_text(code) + "; name an existing directory"};
         real.push_back(path);
     }
+    if (first_root_ >= 0) env_.reserve_handles(first_root_, std::min(limits_.max_handles, most_reserved_handles));
     std::lock_guard lock(mutex_);
     roots_ = std::move(real);
     return {};
@@ -69,9 +91,28 @@ bool file_registry::permitted(const std::string& real_path) {
     return allowed_.count(real_path) != 0;
 }
 
+int file_registry::look_up(const std::string& name, bool check_roots, found_file& out) {
+    return look_up_plain(name, check_roots, out) ? 0 : look_up_thoroughly(name, check_roots, out);
+}
+
+// False: nothing was opened, and nothing is said about the name.
+bool file_registry::look_up_plain(const std::string& name, bool check_roots, found_file& out) {
+    const bool absolute = !name.empty() && name[0] == '/';
+    if (!absolute && first_root_ < 0) return false;
+    std::string path = absolute ? std::string() : first_root_path_;
+    if (!append_plain(name, path) || (check_roots && !permitted(path))) return false;
+    const int fd = env_.open_plain(first_root_, name);
+    if (fd < 0) return false;
+    auto handle = std::make_shared<shared_handle>(env_, fd);
+    file_facts facts;
+    if (env_.facts(fd, facts) != 0 || !facts.is_regular) return false;
+    out = {std::move(handle), facts, std::move(path)};
+    return true;
+}
+
 // Finds the file first without opening it, judges by where it really lies, and opens exactly what was found: a link or a
 // ".." that leads outside is refused, and nothing can be exchanged in between.
-int file_registry::look_up(const std::string& name, bool check_roots, found_file& out) {
+int file_registry::look_up_thoroughly(const std::string& name, bool check_roots, found_file& out) {
     const int found = env_.find(first_root_, name);
     if (found < 0) return found;
     int code = env_.real_path(found, out.path);
@@ -85,7 +126,8 @@ int file_registry::look_up(const std::string& name, bool check_roots, found_file
         else code = fd;
     }
     env_.close(found);
-    return code;
+    // Again on the open handle: the facts must belong to what is going to be read.
+    return code != 0 ? code : env_.facts(out.handle->fd(), out.facts);
 }
 
 int file_registry::allow(const std::string& path) {
@@ -107,7 +149,7 @@ bool file_registry::take_table(entry& e) {
 }
 
 // Over the limit, a hand goes round the entries and parks the first handle that was not used since it last came by.
-void file_registry::keep_handle(entry& e, std::shared_ptr<shared_handle> handle) {
+void file_registry::keep_handle(entry& e, std::shared_ptr<shared_handle> handle, handles& parked) {
     if (e.handle == nullptr) ++handles_;
     e.handle = std::move(handle);
     for (std::size_t step = 0; handles_ > limits_.max_handles && step < 2 * entries_.size(); ++step) {
@@ -115,20 +157,20 @@ void file_registry::keep_handle(entry& e, std::shared_ptr<shared_handle> handle)
         park_hand_ = (park_hand_ + 1) % entries_.size();
         if (other.handle == nullptr || &other == &e) continue;
         if (std::exchange(other.used_lately, false)) continue;
-        other.handle.reset();
+        parked.push_back(std::move(other.handle));
         handle_changes_.fetch_add(1, std::memory_order_release);
         --handles_;
     }
     e.used_lately = true;
 }
 
-open_reply file_registry::enter(const found_file& file) {
-    const std::string key = key_of(file.facts.identity);
+open_reply file_registry::enter(const found_file& file, handles& parked) {
+    const auto key = key_of(file.facts.identity);
     const auto known = current_.find(key);
     if (known != current_.end()) {
         entry& e = entries_[known->second];
         if (e.identity == file.facts.identity && !e.uncertain) {
-            if (e.handle == nullptr) keep_handle(e, file.handle);
+            if (e.handle == nullptr) keep_handle(e, file.handle, parked);
             return {0, known->second, e.generation, e.identity, e.table, e.two_level, 0};
         }
     }
@@ -144,20 +186,19 @@ open_reply file_registry::enter(const found_file& file) {
     e.live = true;
     e.uncertain = may_change_unseen(file.facts);
     e.path = file.path;
-    keep_handle(e, file.handle);
+    keep_handle(e, file.handle, parked);
     current_[key] = slot;
     return {0, slot, e.generation, e.identity, e.table, e.two_level, 0};
 }
 
 open_reply file_registry::open(const std::string& name, std::uint64_t old_extent, std::uint64_t old_units) {
     found_file file;
-    int code = name.empty() ? -ENOENT : look_up(name, true, file);
-    // Again on the open handle: the facts must belong to what is going to be read.
-    if (code == 0) code = env_.facts(file.handle->fd(), file.facts);
+    handles parked;
+    const int code = name.empty() ? -ENOENT : look_up(name, true, file);
     std::lock_guard lock(mutex_);
     if (old_extent != 0) paths_.give(old_extent - 1, old_units);
     open_reply reply;
-    if (code == 0) reply = enter(file);
+    if (code == 0) reply = enter(file, parked);
     else reply.result = code;
     const auto extent = paths_.take((name.size() + 7) / 8);
     if (extent && *extent < UINT32_MAX) reply.path_extent = static_cast<std::uint32_t>(*extent) + 1;
@@ -178,6 +219,7 @@ file_registry::entry* file_registry::live_entry(std::uint32_t slot, std::uint32_
 }
 
 std::int64_t file_registry::retire(std::uint32_t slot, std::uint32_t generation) {
+    std::shared_ptr<shared_handle> closed;  // without the lock
     std::lock_guard lock(mutex_);
     entry* const e = live_entry(slot, generation);
     if (e == nullptr) return -EBADF;
@@ -187,7 +229,7 @@ std::int64_t file_registry::retire(std::uint32_t slot, std::uint32_t generation)
     const auto known = current_.find(key_of(e->identity));
     if (known != current_.end() && known->second == slot) current_.erase(known);
     if (e->handle != nullptr) --handles_;
-    e->handle.reset();
+    closed = std::move(e->handle);
     handle_changes_.fetch_add(1, std::memory_order_release);
     e->live = false;
     free_slots_.push_back(slot);
@@ -233,8 +275,9 @@ int file_registry::handle_of(std::uint32_t slot, std::uint32_t generation, std::
     if (const int code = look_up(path, false, file); code != 0) return code == -ENOENT ? -ESTALE : code;
     if (!file.facts.identity.same_file(identity)) return -ESTALE;
     out = file.handle;
+    handles parked;
     std::lock_guard lock(mutex_);
-    if (entry* const e = live_entry(slot, generation); e != nullptr && e->handle == nullptr) keep_handle(*e, file.handle);
+    if (entry* const e = live_entry(slot, generation); e != nullptr && e->handle == nullptr) keep_handle(*e, file.handle, parked);
     return 0;
 }
 

@@ -7,6 +7,9 @@
 // File handles are few and files may be many: the registry keeps at most `max_handles` open and opens the others again by
 // path when they are read; if that path leads elsewhere by then, the read fails with -ESTALE.
 //
+// A name without links and without ".." is its own real path: whether it may be opened is judged by its letters, and the file is
+// opened with the kernel's word that no link was in the way. Every other name, and every error, goes the long way (look_up).
+//
 // Thread-safe; system calls are made outside the lock.
 #pragma once
 
@@ -17,10 +20,12 @@
 #include <set>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "host/env.hpp"
 #include "host/extent_allocator.hpp"
+#include "penstock/base/hash.hpp"
 #include "penstock/engine/layout.hpp"
 #include "penstock/error.hpp"
 
@@ -64,7 +69,7 @@ public:
     file_registry(environment& env, const registry_limits& limits);
     ~file_registry();
 
-    // Sets the roots; each must be a directory. Relative names start at the first.
+    // Sets the roots; each must be a directory. Relative names start at the first. Once, before anything is opened.
     status set_roots(const std::vector<std::string>& roots);
     // Lets this one file be opened wherever it lies. Also checks that it is a readable regular file.
     int allow(const std::string& path);
@@ -113,22 +118,32 @@ private:
         std::string path;
     };
 
+    using handles = std::vector<std::shared_ptr<shared_handle>>;
+
     int look_up(const std::string& name, bool check_roots, found_file& out);
+    bool look_up_plain(const std::string& name, bool check_roots, found_file& out);
+    int look_up_thoroughly(const std::string& name, bool check_roots, found_file& out);
     [[nodiscard]] bool permitted(const std::string& real_path);
-    open_reply enter(const found_file& file);              // lock held
-    bool take_table(entry& e);                             // lock held
-    void keep_handle(entry& e, std::shared_ptr<shared_handle> handle);  // lock held
+    // These three with the lock held. What is parked is added to `parked`, to be closed without it.
+    open_reply enter(const found_file& file, handles& parked);
+    bool take_table(entry& e);
+    void keep_handle(entry& e, std::shared_ptr<shared_handle> handle, handles& parked);
     entry* live_entry(std::uint32_t slot, std::uint32_t generation);    // lock held
 
     environment& env_;
     const registry_limits limits_;
     int first_root_ = -1;
+    std::string first_root_path_;  // its real path; written by set_roots only
     std::mutex mutex_;  // guards everything below
     std::vector<std::string> roots_;
     std::set<std::string> allowed_;
     std::vector<entry> entries_;
     std::vector<std::uint32_t> free_slots_;
-    std::unordered_map<std::string, std::uint32_t> current_;  // "device:inode" -> slot of its newest version
+    struct hash_of_key {
+        std::size_t operator()(const std::pair<std::uint64_t, std::uint64_t>& key) const { return mix64(key.first * 31 + key.second); }
+    };
+    // (device, inode) -> slot of its newest version.
+    std::unordered_map<std::pair<std::uint64_t, std::uint64_t>, std::uint32_t, hash_of_key> current_;
     extent_allocator words_;
     extent_allocator paths_;
     std::size_t handles_ = 0;

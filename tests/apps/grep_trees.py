@@ -177,6 +177,18 @@ def case_large(program, directory):
     support.require(support.grep_count(b"word77", os.path.join(directory, "big")) == 200, "the expectation itself is wrong")
 
 
+def case_cache(program, directory):
+    """On CPU threads the cache is small unless asked for otherwise; its pages may be as large as they come."""
+    words, paths = long_work(directory)
+    for flags, expected in [([], 64 << 20), (["--cache", "3MiB"], 3 << 20), (["--page", "2MiB", "--workers", "2"], 128 << 20)]:
+        done = support.run_program(program, ["--backend", "cpu", "--json", "--quiet", *flags, "--dict", words, "--out", "out", paths[0]],
+                                   cwd=directory)
+        told = json.loads(done.stdout)
+        support.require(told["runtime"]["cache_bytes"] == expected, f"{flags}: {told['runtime']}")
+        phases = told["methods"][0]["phases"]
+        support.require(0 < phases["launch"] + phases["join"] <= told["seconds"]["search"], f"{phases} of {told['seconds']}")
+
+
 def main():
     program, name = os.path.abspath(sys.argv[1]), sys.argv[2]
     with tempfile.TemporaryDirectory() as directory:

@@ -76,7 +76,17 @@ int faulty_environment::open_found(int handle) {
     return fd;
 }
 
+int faulty_environment::open_plain(int start, const std::string& path) {
+    int error = 0;
+    wait_while_stalled(call_find);
+    if (fails(call_find, error)) return error;
+    const int fd = real_.open_plain(start, path);
+    if (fd >= 0) ++handles_;
+    return fd;
+}
+
 void faulty_environment::close(int handle) {
+    wait_while_stalled(call_close);
     --handles_;
     real_.close(handle);
 }

@@ -19,7 +19,8 @@ enum call : std::uint32_t {
     call_open_found = 8,
     call_read = 16,
     call_map = 32,
-    every_call = 63
+    every_call = 63,
+    call_close = 64  // can be stalled; never fails
 };
 
 struct fault_plan {
@@ -56,6 +57,8 @@ public:
     int real_path(int handle, std::string& out) override;
     int facts(int handle, host::file_facts& out) override;
     int open_found(int handle) override;
+    int open_plain(int start, const std::string& path) override;  // counts as a call of call_find
+    void reserve_handles(int handle, std::size_t count) override { real_.reserve_handles(handle, count); }
     void close(int handle) override;
     std::int64_t read(int fd, std::byte* to, std::uint64_t bytes, std::uint64_t offset) override;
     int map_file(int fd, std::uint64_t offset, std::uint64_t bytes, void*& address) override {

@@ -25,6 +25,7 @@ public:
         return code;
     }
     int open_found(int handle) override { return real_.open_found(handle); }
+    int open_plain(int start, const std::string& path) override { return real_.open_plain(start, path); }
     void close(int handle) override { real_.close(handle); }
     std::int64_t read(int fd, std::byte* to, std::uint64_t bytes, std::uint64_t offset) override {
         return real_.read(fd, to, bytes, offset);

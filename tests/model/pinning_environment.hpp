@@ -44,6 +44,7 @@ public:
     int real_path(int handle, std::string& out) override { return below_.real_path(handle, out); }
     int facts(int handle, host::file_facts& out) override { return below_.facts(handle, out); }
     int open_found(int handle) override { return below_.open_found(handle); }
+    int open_plain(int start, const std::string& path) override { return below_.open_plain(start, path); }
     void close(int handle) override { below_.close(handle); }
     std::int64_t read(int fd, std::byte* to, std::uint64_t bytes, std::uint64_t offset) override {
         return below_.read(fd, to, bytes, offset);

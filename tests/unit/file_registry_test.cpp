@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <fstream>
 #include <thread>
 
 #include "fault/faulty_environment.hpp"
@@ -99,6 +100,76 @@ TEST_F(registry, names_that_lead_outside_are_refused) {
                                     std::string("/proc/self/mem"), std::string("/dev/null")})
         EXPECT_EQ(code_of(name), -EACCES) << name;
     EXPECT_EQ(files->live_files(), 0u);
+}
+
+TEST_F(registry, a_name_without_links_is_not_looked_up_twice) {
+    std::filesystem::create_symlink("a", root / "link");
+    std::filesystem::create_symlink("sub", root / "folder");
+    fault::fault_plan no_long_way;
+    no_long_way.calls = fault::call_real_path;
+    no_long_way.nth = 1;
+    no_long_way.for_ever = true;
+    env.set(no_long_way);
+    for (const std::string& name : {std::string("a"), std::string("./a"), std::string(".//sub/./b"), root / "a", root / "sub/b"}) {
+        const open_reply file = must_open(name);
+        EXPECT_EQ(files->path_of(file.slot, file.generation), root / (name.back() == 'a' ? "a" : "sub/b")) << name;
+    }
+    for (const char* name : {"link", "folder/b", "sub/../a"}) EXPECT_EQ(code_of(name), -EIO) << name;
+    env.clear();
+    for (const char* name : {"link", "folder/b", "sub/../a"}) EXPECT_EQ(code_of(name), 0) << name;
+}
+
+TEST_F(registry, the_long_way_decides_where_the_short_one_fails) {
+    fault::fault_plan once;
+    once.calls = fault::call_find;
+    once.nth = 1;
+    once.error = -EMFILE;
+    env.set(once);
+    EXPECT_EQ(read_from(must_open("a"), 5000), pattern(1, 5000));
+    EXPECT_EQ(env.calls(), 2u);
+}
+
+TEST_F(registry, handles_are_ordinary_ones) {
+    std::shared_ptr<shared_handle> handle;
+    std::uint64_t size = 0;
+    const open_reply a = must_open("a");
+    ASSERT_EQ(files->handle_of(a.slot, a.generation, handle, size), 0);
+    EXPECT_EQ(::fcntl(handle->fd(), F_GETFL) & O_NONBLOCK, 0);
+    EXPECT_NE(::fcntl(handle->fd(), F_GETFD) & FD_CLOEXEC, 0);
+}
+
+// The kernel's table of handles, as /proc tells it.
+std::size_t handle_table_size() {
+    std::ifstream status("/proc/self/status");
+    for (std::string word; status >> word;)
+        if (word == "FDSize:") return status >> word ? std::stoul(word) : 0;
+    return 0;
+}
+
+TEST_F(registry, room_for_handles_is_made_at_once) {
+    registry_limits limits = small_limits;
+    limits.max_handles = 2 * handle_table_size();
+    make(limits);
+    EXPECT_GE(handle_table_size(), limits.max_handles);
+}
+
+// Closing may take long, for a file system may have to ask a server.
+TEST_F(registry, parked_and_retired_handles_are_closed_without_the_lock) {
+    registry_limits limits = small_limits;
+    limits.max_handles = 1;
+    make(limits);
+    must_open("a");
+    const auto closes_outside_the_lock = [&](const std::function<void()>& action, std::size_t files_then) {
+        env.stall(fault::call_close);
+        std::thread acts(action);
+        while (env.stalled() < 1) std::this_thread::yield();
+        EXPECT_EQ(files->live_files(), files_then);
+        env.release();
+        acts.join();
+    };
+    open_reply b;
+    closes_outside_the_lock([&] { b = must_open("sub/b"); }, 2);
+    closes_outside_the_lock([&] { EXPECT_EQ(files->retire(b.slot, b.generation), 0); }, 1);
 }
 
 TEST_F(registry, a_root_is_no_prefix_of_names) {

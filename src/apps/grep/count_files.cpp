@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <map>
+#include <thread>
 
 #include "grep_buffers.hpp"
 
@@ -30,12 +31,14 @@ public:
         if (status s = method_.run(jobs_, found); !s) return s;
         note_errors(found);
         first_zero_ = std::move(found.first_zero);
-        out.jobs = jobs_.size();
-        out.launches = found.launches;
-        for (const record& r : found.records) {
+        note_work(found, out);
+        stopwatch watch;
+        first_records_ = std::move(found.records);
+        find_runs(first_records_, runs_, [this](const record& r) {
             const std::uint32_t file = jobs_[r.job].file;
-            if (first_zero_[file] == no_zero_byte) out.counts.push_back({file, r.word, r.count});
-        }
+            return first_zero_[file] == no_zero_byte ? file : no_file;
+        });
+        out.join_seconds += watch.lap();
         return {};
     }
 
@@ -57,38 +60,37 @@ public:
         search_output found;
         if (status s = method_.run(jobs_, found); !s) return s;
         note_errors(found);
-        out.jobs += jobs_.size();
-        out.launches += found.launches;
-        for (const record& r : found.records) {
+        note_work(found, out);
+        second_records_ = std::move(found.records);
+        find_runs(second_records_, runs_, [&](const record& r) {
             const job& piece = jobs_[r.job];
             const auto which = std::lower_bound(distinct.begin(), distinct.end(), offsets[r.word]) - distinct.begin();
-            if (piece.end <= limits[piece.file][static_cast<std::size_t>(which)])
-                out.counts.push_back({piece.file, r.word, r.count});
-        }
+            return piece.end <= limits[piece.file][static_cast<std::size_t>(which)] ? piece.file : no_file;
+        });
         return {};
     }
 
     // Drops files with errors, adds up the counts of a file's pieces, sorts.
-    void finish(counted_files& out) const {
+    void finish(counted_files& out) {
+        stopwatch watch;
         for (std::uint32_t file = 0; file < codes_.size(); ++file)
             if (codes_[file] != 0) out.errors.push_back({file, codes_[file]});
-        std::vector<word_count>& counts = out.counts;
-        if (!out.errors.empty()) std::erase_if(counts, [this](const word_count& c) { return codes_[c.file] != 0; });
-        std::sort(counts.begin(), counts.end(), [](const word_count& a, const word_count& b) {
-            return a.file != b.file ? a.file < b.file : a.word < b.word;
-        });
-        std::size_t kept = 0;
-        for (const word_count& c : counts) {
-            if (kept > 0 && counts[kept - 1].file == c.file && counts[kept - 1].word == c.word) counts[kept - 1].count += c.count;
-            else counts[kept++] = c;
-        }
-        counts.resize(kept);
+        if (!out.errors.empty()) std::erase_if(runs_, [this](const record_run& run) { return codes_[run.file] != 0; });
+        out.counts = join_records(std::move(runs_), std::max(1u, std::thread::hardware_concurrency()));
+        out.join_seconds += watch.lap();
     }
 
 private:
     void note_errors(const search_output& found) {
         for (std::size_t i = 0; i < jobs_.size(); ++i)
             if (found.status[i] != 0 && codes_[jobs_[i].file] == 0) codes_[jobs_[i].file] = found.status[i];
+    }
+
+    void note_work(const search_output& found, counted_files& out) const {
+        out.jobs += jobs_.size();
+        out.launches += found.launches;
+        out.launch_seconds += found.launch_seconds;
+        out.collect_seconds += found.collect_seconds;
     }
 
     void list_offsets(std::vector<std::uint32_t>& offsets, std::vector<std::uint32_t>& distinct) const {
@@ -120,6 +122,8 @@ private:
     std::vector<job> jobs_;
     std::vector<int> codes_;                 // per file: 0 or why it is left out
     std::vector<std::uint64_t> first_zero_;  // per file
+    std::vector<record> first_records_, second_records_;
+    std::vector<record_run> runs_;           // of both
 };
 
 }  // namespace

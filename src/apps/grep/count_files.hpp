@@ -5,17 +5,10 @@
 #include <string>
 #include <vector>
 
+#include "join_records.hpp"
 #include "search.hpp"
 
 namespace penstock::grep {
-
-struct word_count {
-    std::uint32_t file;
-    std::uint32_t word;
-    std::uint64_t count;
-
-    friend bool operator==(const word_count&, const word_count&) = default;
-};
 
 struct file_error {
     std::uint32_t file;
@@ -28,6 +21,9 @@ struct counted_files {
     std::uint64_t binary_files = 0;
     std::uint64_t jobs = 0;
     std::uint64_t launches = 0;
+    double launch_seconds = 0;   // while kernels ran, or the threads that stand for them
+    double collect_seconds = 0;  // fetching records and status
+    double join_seconds = 0;     // putting records in order
 };
 
 // `piece_bytes`: how large files are cut. Fails only if the search as a whole does.

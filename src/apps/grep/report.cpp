@@ -34,6 +34,7 @@ json method_json(const session& s, const method_run& run) {
     return {{"method", run.name},
             {"start_seconds", run.start_seconds},
             {"search_seconds", run.search_seconds},
+            {"phases", {{"launch", run.found.launch_seconds}, {"collect", run.found.collect_seconds}, {"join", run.found.join_seconds}}},
             {"bytes_per_second", run.search_seconds > 0 ? static_cast<double>(s.total_bytes) / run.search_seconds : 0.0},
             {"groups", run.groups},
             {"piece_bytes", run.piece_bytes},

@@ -112,10 +112,13 @@ status search_method::run(const std::vector<job>& jobs, search_output& out) {
         std::vector<job> batch;
         for (const std::uint32_t i : pending) batch.push_back(jobs[i]);
         if (status s = place_jobs(batch); !s) return s;
+        stopwatch watch;
         if (status s = launch(view_, batch, std::min<std::uint64_t>(groups, count)); !s) return s;
         ++out.launches;
+        out.launch_seconds += watch.lap();
         std::vector<std::int32_t> status_now;
         if (status s = collect(pending, out, status_now); !s) return s;
+        out.collect_seconds += watch.lap();
         std::vector<std::uint32_t> again;
         bool crowded = false;
         for (std::size_t i = 0; i < count; ++i) {

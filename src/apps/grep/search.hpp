@@ -2,6 +2,7 @@
 // files and scratch in the device's memory, running jobs until all are done, bringing the records back.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -15,6 +16,20 @@
 
 namespace penstock::grep {
 
+class stopwatch {
+public:
+    // Seconds since the last lap, or since it was made.
+    double lap() {
+        const auto now = std::chrono::steady_clock::now();
+        const double seconds = std::chrono::duration<double>(now - last_).count();
+        last_ = now;
+        return seconds;
+    }
+
+private:
+    std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
+};
+
 struct search_limits {
     std::uint64_t groups = 1;         // how many could run at once; less if their scratch does not fit
     std::uint64_t text_bytes = 16384; // a group's room for copied text
@@ -26,6 +41,8 @@ struct search_output {
     std::vector<std::int32_t> status;       // per job: 0 or a negative errno
     std::vector<std::uint64_t> first_zero;  // per file, over all runs so far
     std::uint64_t launches = 0;
+    double launch_seconds = 0;
+    double collect_seconds = 0;
 };
 
 // Not thread-safe: one run at a time.

@@ -16,9 +16,18 @@ std::uint32_t thread_count(const options& o) {
     return o.worker_threads != 0 ? o.worker_threads : std::max(1u, std::thread::hardware_concurrency());
 }
 
+// Every file is read once. On CPU threads a cache beyond what is in flight costs the first touch of its memory, which takes
+// longer than counting does; on a GPU it costs nothing.
+void choose_cache(options& o) {
+    constexpr std::uint64_t least = std::uint64_t{64} << 20, pages_of_a_thread = 32;
+    if (o.where == backend::cpu && o.cache_bytes == 0)
+        o.cache_bytes = std::max(least, thread_count(o) * pages_of_a_thread * o.page_bytes);
+}
+
 // The files that were named may be opened wherever they lie; below the directories, everything may.
 status start_runtime(session& s) {
     if (s.rt != nullptr) return {};
+    choose_cache(s.asked.settings);
     s.asked.settings.roots = s.files.roots;
     if (status failed = apps::create_runtime(s.asked.settings, s.notes, s.rt); !failed) return failed;
     for (const std::string& path : s.files.named)

@@ -1,7 +1,6 @@
 // One run of the program: what it read, what it found, how long each part took.
 #pragma once
 
-#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -12,20 +11,6 @@
 #include "request.hpp"
 
 namespace penstock::grep {
-
-class stopwatch {
-public:
-    // Seconds since the last lap, or since it was made.
-    double lap() {
-        const auto now = std::chrono::steady_clock::now();
-        const double seconds = std::chrono::duration<double>(now - last_).count();
-        last_ = now;
-        return seconds;
-    }
-
-private:
-    std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
-};
 
 struct seconds_by_phase {
     double dictionary = 0;
