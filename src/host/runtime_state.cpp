@@ -5,6 +5,7 @@
 #include <bit>
 #include <cerrno>
 #include <cstdio>
+#include <pthread.h>
 #include <sys/resource.h>
 #include <thread>
 #include <unistd.h>
@@ -180,12 +181,13 @@ status runtime_state::build_rings() {
             device->upload(r.free_ticket, first_tickets.data(), slots * sizeof(std::uint64_t)) != 0)
             return {-ENOMEM, "staging_bytes: " + format_size(settings.staging_bytes) +
                                  " of pinned host memory could not be allocated; give less"};
-        doorbells.push_back(device->is_gpu() ? nullptr : std::make_unique<host_doorbell>());
+        doorbells.push_back(device->is_gpu() || hooks.no_doorbells ? nullptr : std::make_unique<host_doorbell>());
         r.doorbell = doorbells.back().get();
     }
     if (!allocate(*device, c.rings, c.ring_count) ||
         device->upload(c.rings, views.data(), views.size() * sizeof(engine::ring_view)) != 0)
         return {-ENOMEM, "the rings could not be placed on " + device->name() + "; give a smaller cache_bytes"};
+    const auto watch = std::make_shared<idle_watch>();
     for (std::uint32_t i = 0; i < c.ring_count; ++i) {
         std::string why;
         std::unique_ptr<io_engine> io;
@@ -197,6 +199,7 @@ status runtime_state::build_rings() {
         const host_ring ring{views[i].requests, views[i].replies, views[i].staging, stride, slots};
         service_settings settings_of_service;
         settings_of_service.page_shift = c.page_shift;
+        settings_of_service.watch = watch;
         if (c.tier.frames != nullptr) settings_of_service.tier = {c.tier.frames, tier_done_marks, c.tier.frame_count};
         services.push_back(std::make_unique<service>(ring, *files, std::move(io), views[i].doorbell, settings_of_service));
     }
@@ -206,7 +209,10 @@ status runtime_state::build_rings() {
 
 status runtime_state::start_services() {
     for (auto& one : services) one->start();
-    monitor = std::thread([this] { monitor_loop(); });
+    monitor = std::thread([this] {
+        pthread_setname_np(pthread_self(), "penstock-beat");
+        monitor_loop();
+    });
     if (device->prepare(ref) != 0) return {-EIO, device->name() + " could not load Penstock's kernels; is the driver older than the toolkit?"};
     return {};
 }

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <pthread.h>
+#include <sys/prctl.h>
 
 #include "host/trace.hpp"
 #include "penstock/base/atomic.hpp"
@@ -14,20 +16,28 @@ using engine::op;
 using engine::ring_reply;
 using engine::ring_request;
 
+namespace {
+constexpr unsigned long timer_slack_ns = 1000;
+}
+
 service::service(const host_ring& ring, file_registry& files, std::unique_ptr<io_engine> io, host_doorbell* doorbell,
                  const service_settings& settings)
-    : ring_(ring), files_(files), io_(std::move(io)), doorbell_(doorbell), settings_(settings), flights_(ring.slots),
+    : ring_(ring), files_(files), io_(std::move(io)), doorbell_(doorbell != nullptr ? doorbell : &own_doorbell_), settings_(settings), flights_(ring.slots),
       fills_(settings.tier, settings.page_shift), handles_(files) {}
 
 service::~service() {
-    stop_.store(true, std::memory_order_relaxed);
-    if (doorbell_ != nullptr) doorbell_->ring();
+    // One order with the flag in the doorbell: either the thread sees the stop before it sleeps, or it is rung.
+    stop_.store(true, std::memory_order_seq_cst);
+    doorbell_->ring();
     if (thread_.joinable()) thread_.join();
 }
 
 void service::start() {
     alive_.store(true, std::memory_order_release);
     thread_ = std::thread([this] {
+        pthread_setname_np(pthread_self(), "penstock-serve");
+        // Naps are as short as 20 us; the kernel would add up to 50 us to each so as to save wake-ups.
+        ::prctl(PR_SET_TIMERSLACK, timer_slack_ns, 0, 0, 0);
         try {
             run();
         } catch (...) {  // out of memory: the monitor sees a dead thread and releases every waiting kernel
@@ -63,17 +73,18 @@ void service::run() {
     alive_.store(false, std::memory_order_release);
 }
 
-// Idle: look again at once for a while, then sleep longer and longer. A CPU thread that posts a request rings.
+// Idle: look again at once for a while, then sleep longer and longer, and in the end let one thread look for all. Whoever
+// can ring does so.
 void service::rest(std::uint32_t idle_rounds) {
     handles_.forget_stale();
     if (idle_rounds < 200) {
         std::this_thread::yield();
         return;
     }
-    const std::uint64_t nap_ns =
-        std::min<std::uint64_t>(settings_.longest_nap_ns, 20'000ull << std::min<std::uint32_t>((idle_rounds - 200) / 64, 10));
-    if (doorbell_ == nullptr) {
-        std::this_thread::sleep_for(std::chrono::nanoseconds(nap_ns));
+    const std::uint64_t nap_ns = 20'000ull << std::min<std::uint32_t>((idle_rounds - 200) / 32, 10);
+    if (nap_ns >= settings_.idle.look_ns) {
+        const std::uint64_t* const word = &ring_.requests[next_ticket_ & (ring_.slots - 1)].published;
+        settings_.watch->rest({doorbell_, word, next_ticket_ + 1}, settings_.idle, stop_, killed_);
         return;
     }
     doorbell_->sleeping.store(true, std::memory_order_seq_cst);

@@ -20,6 +20,7 @@
 #include "host/file_registry.hpp"
 #include "host/fills.hpp"
 #include "host/handle_cache.hpp"
+#include "host/idle_watch.hpp"
 #include "penstock/engine/layout.hpp"
 #include "penstock/group/doorbell.hpp"
 
@@ -42,19 +43,25 @@ struct service_counters {
 
 struct service_settings {
     std::uint32_t page_shift = 16;
-    std::uint64_t longest_nap_ns = 1'000'000;  // how long an idle thread sleeps between looks at most
+    // How long it takes at most until an idle ring is looked at, and how long a thread sleeps while another looks.
+    idle_watch::limits idle;
+    std::shared_ptr<idle_watch> watch = std::make_shared<idle_watch>();  // the threads of a runtime share one
     host_tier tier;
 };
 
 class service {
 public:
+    // `doorbell` is what posters ring; null: they cannot.
     service(const host_ring& ring, file_registry& files, std::unique_ptr<io_engine> io, host_doorbell* doorbell,
             const service_settings& settings);
     ~service();  // stops and joins
 
     void start();
     // Makes the thread end as if it had died; for tests of what happens then.
-    void kill() { killed_.store(true, std::memory_order_relaxed); }
+    void kill() {
+        killed_.store(true, std::memory_order_seq_cst);  // as stop_ in the destructor
+        doorbell_->ring();
+    }
     [[nodiscard]] bool alive() const { return alive_.load(std::memory_order_acquire); }
     [[nodiscard]] const service_counters& counters() const { return counters_; }
     [[nodiscard]] const char* io_name() const { return io_->name(); }
@@ -87,6 +94,7 @@ private:
     const host_ring ring_;
     file_registry& files_;
     const std::unique_ptr<io_engine> io_;
+    host_doorbell own_doorbell_;
     host_doorbell* const doorbell_;
     const service_settings settings_;
     std::uint64_t next_ticket_ = 0;
