@@ -47,6 +47,7 @@ struct read_operation {
     std::uint32_t bytes = 0;
     std::uint64_t offset = 0;
     std::uint64_t tag = 0;
+    bool at_once = false;  // take what the page cache has, and give -EAGAIN rather than wait; see io_engine::reads_at_once
 };
 
 struct read_result {
@@ -62,6 +63,10 @@ public:
     [[nodiscard]] virtual std::uint32_t capacity() const = 0;  // most operations in flight
     virtual void start(const read_operation& operation) = 0;   // queued; leaves with the next submit
     virtual void submit() = 0;
+    // May operations say `at_once`? Such a one is done when start returns.
+    [[nodiscard]] virtual bool reads_at_once() const { return false; }
+    // Are there results that reap hands over without asking the kernel?
+    [[nodiscard]] virtual bool has_finished() const { return false; }
     // Appends what has finished. Waits up to `wait_ns` for the first if none has; 0 only looks.
     virtual void reap(std::vector<read_result>& out, std::uint64_t wait_ns) = 0;
 };

@@ -21,24 +21,11 @@
 
 #include "host/env.hpp"
 #include "host/extent_allocator.hpp"
+#include "host/shared_handle.hpp"
 #include "penstock/engine/layout.hpp"
 #include "penstock/error.hpp"
 
 namespace penstock::host {
-
-// Closes its handle with the last holder, so that a read in flight keeps the file it started on.
-class shared_handle {
-public:
-    shared_handle(environment& env, int fd) : env_(env), fd_(fd) {}
-    ~shared_handle() { env_.close(fd_); }
-    shared_handle(const shared_handle&) = delete;
-    shared_handle& operator=(const shared_handle&) = delete;
-    [[nodiscard]] int fd() const { return fd_; }
-
-private:
-    environment& env_;
-    int fd_;
-};
 
 struct registry_limits {
     std::uint32_t file_slots = 0;

@@ -56,19 +56,15 @@ void service::run() {
             io_->submit();
         }
         if (taken == 0 && in_flight_ > 0) io_->submit();  // what finish() started again after a short read
-        finished_.clear();
         // With reads in flight and nothing new, wait a moment for one to finish; new requests wait no longer than that.
-        io_->reap(finished_, in_flight_ > 0 && taken == 0 ? 20'000 : 0);
-        for (const read_result& one : finished_) finish(one);
+        finish_all(in_flight_ > 0 && taken == 0 ? 20'000 : 0);
         if (taken == 0 && in_flight_ == 0) rest(++idle_rounds);
         else idle_rounds = 0;
     }
     // The kernel still writes to the staging area: it must not be freed before the last read came back.
     for (std::uint32_t round = 0; in_flight_ > 0 && round < 100'000; ++round) {
         io_->submit();
-        finished_.clear();
-        io_->reap(finished_, 1'000'000);
-        for (const read_result& one : finished_) finish(one);
+        finish_all(1'000'000);
     }
     alive_.store(false, std::memory_order_release);
 }
@@ -105,6 +101,7 @@ std::uint32_t service::take_requests() {
         const ring_request request = ring_.requests[next_ticket_ & (ring_.slots - 1)];
         serve(request, next_ticket_++);
         ++taken;
+        if (io_->has_finished()) finish_all(0);  // who asked for what is in memory need not wait for the others
     }
     if (taken > 0) {
         counters_.batches.fetch_add(1, std::memory_order_relaxed);
@@ -196,10 +193,22 @@ void service::serve_fill(const ring_request& request, std::uint64_t ticket) {
     counters_.file_reads.fetch_add(reads, std::memory_order_relaxed);
 }
 
+read_operation service::rest_of(std::uint32_t slot) const {
+    const flight& f = flights_[slot];
+    return {-1, ring_.staging + ring_.staging_stride * slot + f.done, f.wanted - f.done, f.offset + f.done, slot};
+}
+
 void service::start_flight(std::uint32_t slot) {
-    flight& f = flights_[slot];
-    io_->start({f.file->fd(), ring_.staging + ring_.staging_stride * slot + f.done, f.wanted - f.done, f.offset + f.done, slot});
+    read_operation operation = rest_of(slot);
+    flights_[slot].way = flights_[slot].file->choose(operation, *io_);
+    io_->start(operation);
     counters_.file_reads.fetch_add(1, std::memory_order_relaxed);
+}
+
+void service::finish_all(std::uint64_t wait_ns) {
+    finished_.clear();
+    io_->reap(finished_, wait_ns);
+    for (const read_result& one : finished_) finish(one);
 }
 
 void service::count_read(const read_result& result) {
@@ -211,6 +220,8 @@ void service::count_read(const read_result& result) {
 void service::finish_fill(const read_result& result) {
     std::uint64_t ticket = 0;
     const fill_set::progress progress = fills_.finish(result, *io_, ticket);
+    if (progress == fill_set::progress::another_way) return;
+    count_read(result);
     if (progress == fill_set::progress::again) {
         counters_.file_reads.fetch_add(1, std::memory_order_relaxed);
         return;
@@ -220,10 +231,15 @@ void service::finish_fill(const read_result& result) {
 }
 
 void service::finish(const read_result& result) {
-    count_read(result);
     if ((result.tag & fill_set::tag_bit) != 0) return finish_fill(result);
     const auto slot = static_cast<std::uint32_t>(result.tag);
     flight& f = flights_[slot];
+    if (f.file->must_go_another_way(f.way, result.result)) {
+        read_operation operation = rest_of(slot);
+        f.way = f.file->choose_other(operation);
+        return io_->start(operation);
+    }
+    count_read(result);
     if (result.result == -EINTR || result.result == -EAGAIN) return start_flight(slot);
     if (result.result > 0) {
         f.done += static_cast<std::uint32_t>(result.result);

@@ -74,6 +74,7 @@ private:
         std::uint64_t offset = 0;
         std::uint32_t wanted = 0;
         std::uint32_t done = 0;
+        read_way way = read_way::queued;
     };
 
     void run();
@@ -84,6 +85,8 @@ private:
     void serve_read(const engine::ring_request& request, std::uint64_t ticket);
     void serve_fill(const engine::ring_request& request, std::uint64_t ticket);
     void start_flight(std::uint32_t slot);
+    [[nodiscard]] read_operation rest_of(std::uint32_t slot) const;
+    void finish_all(std::uint64_t wait_ns);
     void finish(const read_result& result);
     void finish_fill(const read_result& result);
     void count_read(const read_result& result);

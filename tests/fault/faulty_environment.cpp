@@ -94,6 +94,8 @@ public:
     [[nodiscard]] const char* name() const override { return real_->name(); }
     [[nodiscard]] std::uint32_t capacity() const override { return real_->capacity(); }
     void submit() override { real_->submit(); }
+    [[nodiscard]] bool reads_at_once() const override { return real_->reads_at_once(); }
+    [[nodiscard]] bool has_finished() const override { return real_->has_finished(); }
 
     void start(const host::read_operation& wanted) override {
         const fault_plan plan = env_.plan();
