@@ -86,6 +86,12 @@ public:
     virtual void close(int handle) = 0;
     virtual std::int64_t read(int fd, std::byte* to, std::uint64_t bytes, std::uint64_t offset) = 0;
 
+    // Opens the file of an open handle once more, for reads past the page cache (O_DIRECT). `grain_bytes`: address, offset and
+    // length of such reads must be multiples of it. -EINVAL where the file system has no such reads.
+    virtual int open_direct(int, std::uint32_t&) { return -EOPNOTSUPP; }
+    // 1 if the page cache has all of a range of an open file, 0 if not; negative errno: that cannot be told.
+    virtual int in_page_cache(int, std::uint64_t, std::uint64_t) { return -EOPNOTSUPP; }
+
     // Maps a part of an open file for reading, shared with everybody; `offset` is a multiple of the page size. An environment
     // that only stands between others need not have it.
     virtual int map_file(int, std::uint64_t, std::uint64_t, void*&) { return -EOPNOTSUPP; }

@@ -34,6 +34,7 @@ struct registry_limits {
     std::uint64_t word_count = 0;   // page-word arena
     std::uint64_t path_units = 0;   // path arena, 8-byte units
     std::size_t max_handles = 0;
+    direct_mode direct = direct_mode::off;
 };
 
 struct open_reply {
@@ -48,7 +49,8 @@ struct open_reply {
 
 class file_registry {
 public:
-    file_registry(environment& env, const registry_limits& limits);
+    // `say` takes lines for the log, from any thread.
+    file_registry(environment& env, const registry_limits& limits, std::function<void(const std::string&)> say = {});
     ~file_registry();
 
     // Sets the roots; each must be a directory. Relative names start at the first.
@@ -109,6 +111,7 @@ private:
 
     environment& env_;
     const registry_limits limits_;
+    read_settings reads_;
     int first_root_ = -1;
     std::mutex mutex_;  // guards everything below
     std::vector<std::string> roots_;

@@ -31,7 +31,7 @@ std::uint32_t fill_set::free_flight() {
     return static_cast<std::uint32_t>(flights_.size() - 1);
 }
 
-std::uint32_t fill_set::begin(const fill_order& order, std::shared_ptr<shared_handle> file, io_engine& io) {
+std::uint32_t fill_set::begin(const fill_order& order, std::shared_ptr<shared_handle> file, io_engine& io, std::uint32_t& direct) {
     const std::uint32_t index = free_flight();
     flight& f = flights_[index];
     f.order = order;
@@ -45,7 +45,10 @@ std::uint32_t fill_set::begin(const fill_order& order, std::shared_ptr<shared_ha
         f.parts.back().bytes += page_bytes;
     }
     f.left = static_cast<std::uint32_t>(f.parts.size());
-    for (std::uint32_t i = 0; i < f.left; ++i) start(index, i, io);
+    for (std::uint32_t i = 0; i < f.left; ++i) {
+        start(index, i, io);
+        direct += f.parts[i].way == read_way::direct ? 1 : 0;
+    }
     return f.left;
 }
 
@@ -82,7 +85,7 @@ fill_set::progress fill_set::finish(const read_result& result, io_engine& io, st
         io.start(operation);
         return progress::another_way;
     }
-    if (result.result > 0) p.done += static_cast<std::uint32_t>(result.result);
+    if (result.result > 0) p.done += static_cast<std::uint32_t>(std::min<std::int64_t>(result.result, p.bytes - p.done));
     if (result.result == -EINTR || result.result == -EAGAIN || (result.result > 0 && p.done < p.bytes)) {
         start(flight_index, part_index, io);
         return progress::again;

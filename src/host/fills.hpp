@@ -40,8 +40,8 @@ public:
     [[nodiscard]] bool permits(const fill_order& order) const;
     // Tells whoever waits for these pages that they will not come.
     void refuse(const fill_order& order) const;
-    // Starts the reads. How many.
-    std::uint32_t begin(const fill_order& order, std::shared_ptr<shared_handle> file, io_engine& io);
+    // Starts the reads. How many; `direct` of them past the page cache.
+    std::uint32_t begin(const fill_order& order, std::shared_ptr<shared_handle> file, io_engine& io, std::uint32_t& direct);
 
     enum class progress { another_way, again, read_done, order_done };
     // One read has ended. `another_way`: it is started anew and counts as one still. `again`: what was missing was asked for. `order_done`: it was the order's last; `ticket`.

@@ -16,11 +16,12 @@ namespace penstock::host {
 
 namespace {
 
-// Descriptors the registry may keep: half of the process's limit, so that the program has the other half.
-std::size_t default_handles() {
+// Descriptors the registry may keep: half of the process's limit, so that the program has the other half; or a third, where each
+// file may have a second one for direct reads.
+std::size_t default_handles(bool direct) {
     rlimit limit{};
     if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return 65536;
-    return std::max<std::size_t>(8, static_cast<std::size_t>(limit.rlim_cur) / 2);
+    return std::max<std::size_t>(8, static_cast<std::size_t>(limit.rlim_cur) / (direct ? 3 : 2));
 }
 
 std::uint64_t half_of_memory() {
@@ -125,8 +126,9 @@ status runtime_state::build_cache() {
     control->heartbeat = 1;
     c.control = control;
     const registry_limits limits{c.file_slots, c.page_shift, c.leaf_shift, c.word_count, path_units,
-                                 hooks.max_handles != 0 ? hooks.max_handles : default_handles()};
-    files = std::make_unique<file_registry>(*hooks.env, limits);
+                                 hooks.max_handles != 0 ? hooks.max_handles : default_handles(settings.direct_io != direct_mode::off),
+                                 settings.direct_io};
+    files = std::make_unique<file_registry>(*hooks.env, limits, [this](const std::string& line) { say(line); });
     if (has_windows)
         windows = std::make_unique<window_set>(*hooks.env, *device, c, window_chunk_words, settings.window_bytes - settings.tier_bytes);
     if (const status s = build_tier(); !s) return s;
@@ -250,6 +252,7 @@ void runtime_state::set_abort(std::int64_t code) {
 }
 
 void runtime_state::say(const std::string& line) const {
+    std::lock_guard lock(say_mutex);
     if (settings.log) settings.log(line);
     else std::fprintf(stderr, "penstock: %s\n", line.c_str());
 }

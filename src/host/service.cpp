@@ -188,8 +188,10 @@ void service::serve_fill(const ring_request& request, std::uint64_t ticket) {
         fills_.refuse(order);
         return code != 0 && code != -EBADF ? answer(ticket, code) : refuse(ticket, code != 0 ? code : -EINVAL);
     }
-    const std::uint32_t reads = fills_.begin(order, std::move(file), *io_);
+    std::uint32_t direct = 0;
+    const std::uint32_t reads = fills_.begin(order, std::move(file), *io_, direct);
     in_flight_ += reads;
+    counters_.direct_reads.fetch_add(direct, std::memory_order_relaxed);
     counters_.file_reads.fetch_add(reads, std::memory_order_relaxed);
 }
 
@@ -201,6 +203,7 @@ read_operation service::rest_of(std::uint32_t slot) const {
 void service::start_flight(std::uint32_t slot) {
     read_operation operation = rest_of(slot);
     flights_[slot].way = flights_[slot].file->choose(operation, *io_);
+    if (flights_[slot].way == read_way::direct) counters_.direct_reads.fetch_add(1, std::memory_order_relaxed);
     io_->start(operation);
     counters_.file_reads.fetch_add(1, std::memory_order_relaxed);
 }
@@ -242,7 +245,8 @@ void service::finish(const read_result& result) {
     count_read(result);
     if (result.result == -EINTR || result.result == -EAGAIN) return start_flight(slot);
     if (result.result > 0) {
-        f.done += static_cast<std::uint32_t>(result.result);
+        // A direct read may bring more than was asked for: the file has grown since.
+        f.done += static_cast<std::uint32_t>(std::min<std::int64_t>(result.result, f.wanted - f.done));
         if (f.done < f.wanted) return start_flight(slot);  // a short read; only 0 means the end of the file
     }
     --in_flight_;

@@ -37,7 +37,7 @@ struct host_ring {
 
 // Written by the service thread, read by anybody.
 struct service_counters {
-    std::atomic<std::uint64_t> file_reads{0}, file_read_bytes{0}, file_read_errors{0}, bad_requests{0}, batches{0};
+    std::atomic<std::uint64_t> file_reads{0}, file_read_bytes{0}, file_read_errors{0}, direct_reads{0}, bad_requests{0}, batches{0};
     std::array<std::atomic<std::uint64_t>, 16> batch_size{};
 };
 

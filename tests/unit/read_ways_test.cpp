@@ -1,7 +1,8 @@
-// Which way a read of a file goes: at once from the page cache, or through the queue.
+// Which way a read of a file goes: at once from the page cache, through the queue, or past the page cache.
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
 
 #include "fault/faulty_environment.hpp"
@@ -46,6 +47,58 @@ protected:
         EXPECT_EQ(operation.at_once, way == read_way::at_once);
         return way;
     }
+};
+
+// A file none of which is in the page cache, on a file system with direct reads in pieces of 512 bytes.
+class cold_file final : public environment {
+public:
+    int cached = 0, opened = 777;  // what the calls below answer
+    int opens = 0, closes = 0;
+
+    int find(int, const std::string&) override { return -ENOSYS; }
+    int real_path(int, std::string&) override { return -ENOSYS; }
+    int facts(int, file_facts&) override { return -ENOSYS; }
+    int open_found(int) override { return -ENOSYS; }
+    void close(int) override { ++closes; }
+    std::int64_t read(int, std::byte*, std::uint64_t, std::uint64_t) override { return -ENOSYS; }
+    int open_direct(int, std::uint32_t& grain_bytes) override {
+        ++opens;
+        grain_bytes = 512;
+        return opened;
+    }
+    int in_page_cache(int, std::uint64_t, std::uint64_t) override { return cached; }
+    std::unique_ptr<io_engine> make_io_engine(bool, std::uint32_t, std::string&) override { return nullptr; }
+};
+
+class direct : public testing::Test {
+protected:
+    cold_file env;
+    engine_stub engine{true};
+    read_settings settings;
+    int lines = 0;
+    std::unique_ptr<shared_handle> file;
+    alignas(4096) std::array<std::byte, 8192> place{};
+    read_operation operation;
+
+    void make(direct_mode mode) {
+        settings.direct = mode;
+        settings.page_bytes = 4096;
+        settings.say = [this](const std::string&) { ++lines; };
+        file = std::make_unique<shared_handle>(env, 1, &settings);
+    }
+    // As after a read at once that found nothing.
+    void make_cold() {
+        make(direct_mode::automatic);
+        EXPECT_TRUE(file->must_go_another_way(read_way::at_once, -EAGAIN));
+    }
+    read_way next(std::uint64_t offset, std::uint32_t bytes = 4096, std::size_t shift = 0) {
+        operation = {-1, place.data() + shift, bytes, offset, 7};
+        const read_way way = file->choose(operation, engine);
+        EXPECT_EQ(operation.fd, way == read_way::direct ? 777 : 1);
+        return way;
+    }
+    // Far from all others.
+    static std::uint64_t far(std::uint64_t i) { return (i * 7919 % 10007) * (std::uint64_t{16} << 20); }
 };
 
 void drop_from_page_cache(const std::string& path) {
@@ -108,6 +161,90 @@ TEST_F(ways, a_file_system_that_cannot_tell_is_asked_once) {
 TEST_F(ways, a_disk_that_fails_is_not_asked_another_way) {
     EXPECT_FALSE(file.must_go_another_way(read_way::at_once, -EIO));
     EXPECT_FALSE(file.must_go_another_way(read_way::at_once, 0)) << "the end of the file";
+}
+
+TEST_F(direct, on_takes_every_read_that_is_aligned) {
+    make(direct_mode::on);
+    EXPECT_EQ(next(0), read_way::direct);
+    EXPECT_EQ(next(4096), read_way::direct);
+    EXPECT_EQ(operation.bytes, 4096u);
+    EXPECT_NE(next(100), read_way::direct) << "offset";
+    EXPECT_NE(next(8192, 4096, 8), read_way::direct) << "address";
+    EXPECT_EQ(next(8192, 3000), read_way::direct) << "the end of a file";
+    EXPECT_EQ(operation.bytes, 3072u);
+    EXPECT_EQ(env.opens, 1);
+    file.reset();
+    EXPECT_EQ(env.closes, 2);
+}
+
+TEST_F(direct, pages_smaller_than_the_grain_would_be_written_past_their_end) {
+    make(direct_mode::on);
+    settings.page_bytes = 256;
+    EXPECT_NE(next(0, 256), read_way::direct);
+}
+
+TEST_F(direct, off_takes_none) {
+    make(direct_mode::off);
+    EXPECT_TRUE(file->must_go_another_way(read_way::at_once, -EAGAIN));
+    for (std::uint64_t i = 0; i < 100; ++i) EXPECT_NE(next(far(i)), read_way::direct);
+    EXPECT_EQ(env.opens, 0);
+}
+
+TEST_F(direct, automatic_takes_reads_at_random_and_each_place_once) {
+    make_cold();
+    int taken = 0;
+    for (std::uint64_t i = 0; i < 100; ++i) taken += next(far(i)) == read_way::direct ? 1 : 0;
+    EXPECT_GE(taken, 80) << "all but those it learned from";
+    for (std::uint64_t i = 50; i < 100; ++i) EXPECT_EQ(next(far(i)), read_way::queued) << "the second time it goes into the page cache";
+    EXPECT_EQ(env.opens, 1);
+}
+
+TEST_F(direct, automatic_leaves_what_is_in_the_page_cache_there) {
+    make_cold();
+    for (std::uint64_t i = 0; i < 50; ++i) next(far(i));
+    env.cached = 1;
+    EXPECT_EQ(next(far(60)), read_way::at_once);
+}
+
+TEST_F(direct, automatic_leaves_reads_in_order_to_the_kernel) {
+    make_cold();
+    for (std::uint64_t i = 0; i < 500; ++i) EXPECT_EQ(next(i * 4096), read_way::queued);
+    // Eight readers that stride through the file in turns.
+    for (std::uint64_t i = 0; i < 500; ++i) EXPECT_EQ(next((std::uint64_t{1} << 30) + (i / 8) * 4096 + (i % 8) * (std::uint64_t{1} << 28)), read_way::queued);
+    EXPECT_EQ(env.opens, 0);
+}
+
+TEST_F(direct, automatic_leaves_long_reads_to_the_kernel) {
+    make_cold();
+    for (std::uint64_t i = 0; i < 100; ++i) EXPECT_EQ(next(far(i), read_choice::longest_random + 4096), read_way::queued);
+}
+
+TEST_F(direct, a_kernel_that_does_not_tell_what_is_in_memory_has_none) {
+    env.cached = -ENOSYS;
+    make_cold();
+    for (std::uint64_t i = 0; i < 100; ++i) EXPECT_NE(next(far(i)), read_way::direct);
+}
+
+TEST_F(direct, a_file_system_without_them_is_asked_once_and_it_is_said_once) {
+    env.opened = -EINVAL;
+    make(direct_mode::on);
+    for (std::uint64_t i = 0; i < 100; ++i) EXPECT_NE(next(far(i)), read_way::direct);
+    EXPECT_EQ(env.opens, 1);
+    shared_handle other(env, 1, &settings);
+    operation = {-1, place.data(), 4096, 0, 7};
+    EXPECT_NE(other.choose(operation, engine), read_way::direct);
+    EXPECT_EQ(lines, 1);
+}
+
+TEST_F(direct, a_read_that_is_refused_goes_the_other_way_and_so_do_all_after_it) {
+    for (const int refusal : {-EINVAL, -EFAULT, -EOPNOTSUPP}) {
+        make(direct_mode::on);
+        ASSERT_EQ(next(0), read_way::direct);
+        EXPECT_FALSE(file->must_go_another_way(read_way::direct, -EIO)) << "the disk's answer";
+        EXPECT_FALSE(file->must_go_another_way(read_way::direct, 0)) << "the end of the file";
+        EXPECT_TRUE(file->must_go_another_way(read_way::direct, refusal));
+        EXPECT_NE(next(4096), read_way::direct);
+    }
 }
 
 TEST(read_ways, a_file_that_is_not_in_memory_arrives_whole_and_each_read_counts_once) {
