@@ -65,8 +65,8 @@ struct options {
     io_method io = io_method::automatic;
 
     // Whether requested pages are read past the operating system's page cache (O_DIRECT). automatic: reads of up to 64 KiB that come
-    // at random and for the first time, of pages that are not in the page cache, where the kernel can tell that (Linux 6.5)
-    // and io_uring reads. on: all that are aligned. Where a file system has no such reads they go through the page cache, said
+    // at random and for the first time, of pages that are not in the page cache, where the kernel tells that (Linux 6.5, newer
+    // ones only of files that one owns or may write) and io_uring reads. on: all that are aligned. Where a file system has no such reads they go through the page cache, said
     // once in the log. PENSTOCK_DIRECT_IO: auto, off, on.
     direct_mode direct_io = direct_mode::automatic;
 
