@@ -40,6 +40,8 @@ void idle_watch::rest(const place& mine, const limits& at_most, const std::atomi
     mine.bell->sleeping.store(true, std::memory_order_seq_cst);
     const bool watches = enter(mine);
     const auto ends = [&] { return stop.load(std::memory_order_seq_cst) || killed.load(std::memory_order_seq_cst); };
+    // Since the one before looked for the last time, requests may have come for others.
+    if (watches) wake_asked(mine);
     bool work = asked(mine) || ends();
     for (std::uint64_t rested_ns = 0; !work && rested_ns < at_most.sleep_ns;) {
         const std::uint64_t nap_ns = watches ? std::min(at_most.look_ns, at_most.sleep_ns) : at_most.sleep_ns;

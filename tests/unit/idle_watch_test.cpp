@@ -37,7 +37,7 @@ bool soon(const std::function<bool()>& true_at_last) {
 // A thread that does what a service thread does when it has nothing to do, with a word for its ring.
 class idler {
 public:
-    explicit idler(idle_watch& watch) : watch_(watch), thread_([this] { run(); }) {}
+    explicit idler(idle_watch& watch, const idle_watch::limits& limits = patient) : watch_(watch), limits_(limits), thread_([this] { run(); }) {}
     ~idler() { end(); }
 
     void end() {
@@ -45,6 +45,8 @@ public:
         bell_.ring();
         if (thread_.joinable()) thread_.join();
     }
+    // Keeps it from resting again.
+    void hold(bool held) { held_ = held; }
     void post() { atomic_store<order::release, scope::system>(&word_, word_ + 1); }
     [[nodiscard]] std::uint64_t served() const { return served_; }
     [[nodiscard]] bool resting() const { return bell_.sleeping; }
@@ -54,16 +56,18 @@ private:
     void run() {
         while (!stop_) {
             while (atomic_load<order::acquire, scope::system>(&word_) > served_) ++served_;
+            while (held_ && !stop_) std::this_thread::yield();
             ++rests_;
-            watch_.rest({&bell_, &word_, served_ + 1}, patient, stop_, killed_);
+            watch_.rest({&bell_, &word_, served_ + 1}, limits_, stop_, killed_);
         }
     }
 
     idle_watch& watch_;
+    const idle_watch::limits limits_;
     host_doorbell bell_;
     std::uint64_t word_ = 0;
     std::atomic<std::uint64_t> served_{0}, rests_{0};
-    std::atomic<bool> stop_{false}, killed_{false};
+    std::atomic<bool> stop_{false}, killed_{false}, held_{false};
     std::thread thread_;
 };
 
@@ -115,6 +119,30 @@ TEST(idle_watch, somebody_watches_until_the_last_has_ended) {
             EXPECT_TRUE(soon([&] { return all[i]->served() == before + 1; })) << "after " << gone + 1 << " had ended";
         }
     }
+}
+
+// A kernel that starts asks in all rings within microseconds: what comes while nobody watches must not wait for a nap.
+TEST(idle_watch, who_begins_to_watch_looks_before_it_naps) {
+    constexpr idle_watch::limits no_second_look{60'000'000'000, 60'000'000'000};
+    idle_watch watch;
+    // On the list in this order: the flag is set a moment before a thread is.
+    const auto listed = [](const idler& one) {
+        const bool there = soon([&] { return one.resting(); });
+        std::this_thread::sleep_for(std::chrono::milliseconds(30));
+        return there;
+    };
+    idler first(watch, no_second_look);
+    ASSERT_TRUE(listed(first));
+    idler asked(watch, no_second_look);
+    ASSERT_TRUE(listed(asked));
+    idler next(watch, no_second_look);
+    ASSERT_TRUE(listed(next));
+    next.hold(true);
+    first.end();  // wakes the one that came last
+    ASSERT_TRUE(soon([&] { return !next.resting(); }));
+    asked.post();
+    next.hold(false);
+    EXPECT_TRUE(soon([&] { return asked.served() == 1; }));
 }
 
 TEST(idle_watch, sleepers_are_left_alone_while_one_watches) {
