@@ -13,6 +13,7 @@ namespace penstock {
 
 enum class backend { automatic, gpu, cpu };
 enum class io_method { automatic, uring, pread };
+enum class direct_mode { automatic, off, on };
 
 struct options {
     // Where the cache lives and who runs the kernels. automatic: gpu if a usable one is there, else cpu; the choice is
@@ -63,6 +64,12 @@ struct options {
     // log. PENSTOCK_IO: auto, uring, pread.
     io_method io = io_method::automatic;
 
+    // Whether requested pages are read past the operating system's page cache (O_DIRECT). automatic: reads of up to 64 KiB that come
+    // at random and for the first time, of pages that are not in the page cache, where the kernel tells that (Linux 6.5, newer
+    // ones only of files that one owns or may write) and io_uring reads. on: all that are aligned. Where a file system has no such reads they go through the page cache, said
+    // once in the log. PENSTOCK_DIRECT_IO: auto, off, on.
+    direct_mode direct_io = direct_mode::automatic;
+
     // How long a group looks for a frame while all are pinned or loading, before -ENOBUFS, and for a file slot while all
     // files are open, before -ENFILE. 1 to 600000 ms. PENSTOCK_FRAME_WAIT_MS.
     std::uint32_t frame_wait_ms = 400;
@@ -100,7 +107,9 @@ std::string format_size(std::uint64_t bytes);
 // "auto", "gpu", "cpu"; error as above.
 status parse_backend(const std::string& what, const std::string& text, backend& out);
 status parse_io_method(const std::string& what, const std::string& text, io_method& out);
+status parse_direct_mode(const std::string& what, const std::string& text, direct_mode& out);
 const char* name_of(backend where);
 const char* name_of(io_method io);
+const char* name_of(direct_mode direct);
 
 }  // namespace penstock

@@ -47,6 +47,7 @@ struct read_operation {
     std::uint32_t bytes = 0;
     std::uint64_t offset = 0;
     std::uint64_t tag = 0;
+    bool at_once = false;  // take what the page cache has, and give -EAGAIN rather than wait; see io_engine::reads_at_once
 };
 
 struct read_result {
@@ -62,6 +63,10 @@ public:
     [[nodiscard]] virtual std::uint32_t capacity() const = 0;  // most operations in flight
     virtual void start(const read_operation& operation) = 0;   // queued; leaves with the next submit
     virtual void submit() = 0;
+    // May operations say `at_once`? Such a one is done when start returns.
+    [[nodiscard]] virtual bool reads_at_once() const { return false; }
+    // Are there results that reap hands over without asking the kernel?
+    [[nodiscard]] virtual bool has_finished() const { return false; }
     // Appends what has finished. Waits up to `wait_ns` for the first if none has; 0 only looks.
     virtual void reap(std::vector<read_result>& out, std::uint64_t wait_ns) = 0;
 };
@@ -87,6 +92,12 @@ public:
     virtual void reserve_handles(int, std::size_t) {}
     virtual void close(int handle) = 0;
     virtual std::int64_t read(int fd, std::byte* to, std::uint64_t bytes, std::uint64_t offset) = 0;
+
+    // Opens the file of an open handle once more, for reads past the page cache (O_DIRECT). `grain_bytes`: address, offset and
+    // length of such reads must be multiples of it. -EINVAL where the file system has no such reads.
+    virtual int open_direct(int, std::uint32_t&) { return -EOPNOTSUPP; }
+    // 1 if the page cache has all of a range of an open file, 0 if not; negative errno: that cannot be told.
+    virtual int in_page_cache(int, std::uint64_t, std::uint64_t) { return -EOPNOTSUPP; }
 
     // Maps a part of an open file for reading, shared with everybody; `offset` is a multiple of the page size. An environment
     // that only stands between others need not have it.

@@ -49,8 +49,11 @@ constexpr std::size_t most_reserved_handles = 16384;
 
 }  // namespace
 
-file_registry::file_registry(environment& env, const registry_limits& limits)
+file_registry::file_registry(environment& env, const registry_limits& limits, std::function<void(const std::string&)> say)
     : env_(env), limits_(limits), entries_(limits.file_slots), words_(limits.word_count), paths_(limits.path_units) {
+    reads_.direct = limits.direct;
+    reads_.page_bytes = std::uint64_t{1} << limits.page_shift;
+    reads_.say = std::move(say);
     free_slots_.reserve(limits.file_slots);
     for (std::uint32_t i = limits.file_slots; i > 0; --i) free_slots_.push_back(i - 1);
 }
@@ -122,7 +125,7 @@ int file_registry::look_up_thoroughly(const std::string& name, bool check_roots,
     if (code == 0 && !out.facts.is_regular) code = -EOPNOTSUPP;
     if (code == 0) {
         const int fd = env_.open_found(found);
-        if (fd >= 0) out.handle = std::make_shared<shared_handle>(env_, fd);
+        if (fd >= 0) out.handle = std::make_shared<shared_handle>(env_, fd, &reads_);
         else code = fd;
     }
     env_.close(found);

@@ -25,25 +25,12 @@
 
 #include "host/env.hpp"
 #include "host/extent_allocator.hpp"
+#include "host/shared_handle.hpp"
 #include "penstock/base/hash.hpp"
 #include "penstock/engine/layout.hpp"
 #include "penstock/error.hpp"
 
 namespace penstock::host {
-
-// Closes its handle with the last holder, so that a read in flight keeps the file it started on.
-class shared_handle {
-public:
-    shared_handle(environment& env, int fd) : env_(env), fd_(fd) {}
-    ~shared_handle() { env_.close(fd_); }
-    shared_handle(const shared_handle&) = delete;
-    shared_handle& operator=(const shared_handle&) = delete;
-    [[nodiscard]] int fd() const { return fd_; }
-
-private:
-    environment& env_;
-    int fd_;
-};
 
 struct registry_limits {
     std::uint32_t file_slots = 0;
@@ -52,6 +39,7 @@ struct registry_limits {
     std::uint64_t word_count = 0;   // page-word arena
     std::uint64_t path_units = 0;   // path arena, 8-byte units
     std::size_t max_handles = 0;
+    direct_mode direct = direct_mode::off;
 };
 
 struct open_reply {
@@ -66,7 +54,8 @@ struct open_reply {
 
 class file_registry {
 public:
-    file_registry(environment& env, const registry_limits& limits);
+    // `say` takes lines for the log, from any thread.
+    file_registry(environment& env, const registry_limits& limits, std::function<void(const std::string&)> say = {});
     ~file_registry();
 
     // Sets the roots; each must be a directory. Relative names start at the first. Once, before anything is opened.
@@ -132,6 +121,7 @@ private:
 
     environment& env_;
     const registry_limits limits_;
+    read_settings reads_;
     int first_root_ = -1;
     std::string first_root_path_;  // its real path; written by set_roots only
     std::mutex mutex_;  // guards everything below

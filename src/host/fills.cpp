@@ -31,7 +31,7 @@ std::uint32_t fill_set::free_flight() {
     return static_cast<std::uint32_t>(flights_.size() - 1);
 }
 
-std::uint32_t fill_set::begin(const fill_order& order, std::shared_ptr<shared_handle> file, io_engine& io) {
+std::uint32_t fill_set::begin(const fill_order& order, std::shared_ptr<shared_handle> file, io_engine& io, std::uint32_t& direct) {
     const std::uint32_t index = free_flight();
     flight& f = flights_[index];
     f.order = order;
@@ -40,21 +40,31 @@ std::uint32_t fill_set::begin(const fill_order& order, std::shared_ptr<shared_ha
     for (std::uint32_t page = 0; page < order.pages; ++page) {
         const std::uint32_t begins = page << page_shift_, page_bytes = std::min(order.bytes - begins, 1u << page_shift_);
         const bool follows = page > 0 && order.frames[page] == order.frames[page - 1] + 1;
-        if (!follows) f.parts.push_back({page, 0, 0, 0});
+        if (!follows) f.parts.push_back({page});
         ++f.parts.back().pages;
         f.parts.back().bytes += page_bytes;
     }
     f.left = static_cast<std::uint32_t>(f.parts.size());
-    for (std::uint32_t i = 0; i < f.left; ++i) start(index, i, io);
+    for (std::uint32_t i = 0; i < f.left; ++i) {
+        start(index, i, io);
+        direct += f.parts[i].way == read_way::direct ? 1 : 0;
+    }
     return f.left;
 }
 
-void fill_set::start(std::uint32_t flight_index, std::uint32_t part_index, io_engine& io) {
+read_operation fill_set::rest_of(std::uint32_t flight_index, std::uint32_t part_index) const {
     const flight& f = flights_[flight_index];
     const part& p = f.parts[part_index];
     std::byte* const to = tier_.frames + (std::uint64_t{f.order.frames[p.first]} << page_shift_);
     const std::uint64_t offset = f.order.offset + (std::uint64_t{p.first} << page_shift_);
-    io.start({f.file->fd(), to + p.done, p.bytes - p.done, offset + p.done, tag_bit | std::uint64_t{flight_index} << 8 | part_index});
+    return {-1, to + p.done, p.bytes - p.done, offset + p.done, tag_bit | std::uint64_t{flight_index} << 8 | part_index};
+}
+
+void fill_set::start(std::uint32_t flight_index, std::uint32_t part_index, io_engine& io) {
+    flight& f = flights_[flight_index];
+    read_operation operation = rest_of(flight_index, part_index);
+    f.parts[part_index].way = f.file->choose(operation, io);
+    io.start(operation);
 }
 
 // A page of which only a part could be read is as good as none: the file shrank, or reading failed half way.
@@ -69,7 +79,13 @@ fill_set::progress fill_set::finish(const read_result& result, io_engine& io, en
     const auto flight_index = static_cast<std::uint32_t>((result.tag & ~tag_bit) >> 8), part_index = static_cast<std::uint32_t>(result.tag & 255);
     flight& f = flights_[flight_index];
     part& p = f.parts[part_index];
-    if (result.result > 0) p.done += static_cast<std::uint32_t>(result.result);
+    if (f.file->must_go_another_way(p.way, result.result)) {
+        read_operation operation = rest_of(flight_index, part_index);
+        p.way = f.file->choose_other(operation);
+        io.start(operation);
+        return progress::another_way;
+    }
+    if (result.result > 0) p.done += static_cast<std::uint32_t>(std::min<std::int64_t>(result.result, p.bytes - p.done));
     if (result.result == -EINTR || result.result == -EAGAIN || (result.result > 0 && p.done < p.bytes)) {
         start(flight_index, part_index, io);
         return progress::again;

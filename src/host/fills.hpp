@@ -41,17 +41,18 @@ public:
     [[nodiscard]] bool permits(const fill_order& order) const;
     // Tells whoever waits for these pages that they will not come.
     void refuse(const fill_order& order) const;
-    // Starts the reads. How many.
-    std::uint32_t begin(const fill_order& order, std::shared_ptr<shared_handle> file, io_engine& io);
+    // Starts the reads. How many; `direct` of them past the page cache.
+    std::uint32_t begin(const fill_order& order, std::shared_ptr<shared_handle> file, io_engine& io, std::uint32_t& direct);
 
-    enum class progress { again, read_done, order_done };
-    // One read has ended. `again`: what was missing was asked for once more. `order_done`: it was the order's last; `at` is its place.
+    enum class progress { another_way, again, read_done, order_done };
+    // One read has ended. `another_way`: it is started anew and counts as one still. `again`: what was missing was asked for. `order_done`: it was the order's last; `at` is its place.
     progress finish(const read_result& result, io_engine& io, engine::ring_ticket& at);
 
 private:
     // A read of pages whose frames follow each other.
     struct part {
         std::uint32_t first = 0, pages = 0, bytes = 0, done = 0;
+        read_way way = read_way::queued;
     };
     struct flight {
         fill_order order;
@@ -61,6 +62,7 @@ private:
     };
 
     [[nodiscard]] std::uint32_t free_flight();
+    [[nodiscard]] read_operation rest_of(std::uint32_t flight_index, std::uint32_t part_index) const;
     void start(std::uint32_t flight_index, std::uint32_t part_index, io_engine& io);
     void mark(const fill_order& order, std::uint32_t page, bool good) const;
     void mark_part(const flight& f, const part& p) const;

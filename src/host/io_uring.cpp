@@ -1,5 +1,7 @@
-// Reads through io_uring: one ring for each service thread.
+// Reads through io_uring: one ring for each service thread. What the page cache has is read at once, past the ring: that costs less
+// processor time for each read, and the first of many is answered before the last is read.
 #include <liburing.h>
+#include <sys/uio.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -27,15 +29,24 @@ public:
     [[nodiscard]] const char* name() const override { return "io_uring"; }
     [[nodiscard]] std::uint32_t capacity() const override { return depth_; }
 
+    [[nodiscard]] bool reads_at_once() const override { return true; }
+    [[nodiscard]] bool has_finished() const override { return !finished_.empty(); }
+
     // The caller keeps no more than capacity() in flight, so a submission entry is always free after a submit.
     void start(const read_operation& operation) override {
+        if (operation.at_once) {
+            const iovec place{operation.to, operation.bytes};
+            const ssize_t got = ::preadv2(operation.fd, &place, 1, static_cast<off_t>(operation.offset), RWF_NOWAIT);
+            finished_.push_back({operation.tag, got >= 0 ? got : -errno});
+            return;
+        }
         io_uring_sqe* entry = io_uring_get_sqe(&ring_);
         if (entry == nullptr) {
             submit();
             entry = io_uring_get_sqe(&ring_);
         }
         if (entry == nullptr) {
-            refused_.push_back({operation.tag, -EAGAIN});
+            finished_.push_back({operation.tag, -EAGAIN});
             return;
         }
         io_uring_prep_read(entry, operation.fd, operation.to, operation.bytes, operation.offset);
@@ -46,11 +57,12 @@ public:
     void submit() override { io_uring_submit(&ring_); }
 
     void reap(std::vector<read_result>& out, std::uint64_t wait_ns) override {
-        out.insert(out.end(), refused_.begin(), refused_.end());
-        refused_.clear();
+        const bool some = !finished_.empty();
+        out.insert(out.end(), finished_.begin(), finished_.end());
+        finished_.clear();
         if (io_uring_sq_ready(&ring_) != 0) submit();
         io_uring_cqe* entry = nullptr;
-        if (io_uring_peek_cqe(&ring_, &entry) != 0 && wait_ns > 0) {
+        if (io_uring_peek_cqe(&ring_, &entry) != 0 && wait_ns > 0 && !some) {
             __kernel_timespec limit{0, static_cast<long long>(wait_ns)};
             io_uring_wait_cqe_timeout(&ring_, &entry, &limit);
         }
@@ -64,7 +76,7 @@ private:
     io_uring ring_{};
     std::uint32_t depth_;
     bool ready_ = false;
-    std::vector<read_result> refused_;
+    std::vector<read_result> finished_;  // without the ring: read at once, or refused
 };
 
 }  // namespace

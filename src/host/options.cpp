@@ -32,6 +32,9 @@ public:
     void choice(const char* name, io_method& out) {
         if (const char* text = value_of(name)) result_ = parse_io_method(name, text, out);
     }
+    void choice(const char* name, direct_mode& out) {
+        if (const char* text = value_of(name)) result_ = parse_direct_mode(name, text, out);
+    }
 
     void list(const char* name, std::vector<std::string>& out) {
         const char* text = value_of(name);
@@ -90,6 +93,7 @@ status options::from_environment(options& out) {
     reader.size("PENSTOCK_TIER", out.tier_bytes);
     reader.number("PENSTOCK_WORKERS", out.worker_threads);
     reader.choice("PENSTOCK_IO", out.io);
+    reader.choice("PENSTOCK_DIRECT_IO", out.direct_io);
     reader.number("PENSTOCK_FRAME_WAIT_MS", out.frame_wait_ms);
     reader.number("PENSTOCK_REQUEST_WAIT_MS", out.request_wait_ms);
     reader.number("PENSTOCK_HOST_WAIT_MS", out.host_wait_ms);

@@ -73,12 +73,22 @@ status parse_io_method(const std::string& what, const std::string& text, io_meth
     return {-EINVAL, what + ": '" + text + "' is no way to read files; use auto, uring or pread"};
 }
 
+status parse_direct_mode(const std::string& what, const std::string& text, direct_mode& out) {
+    for (const direct_mode m : {direct_mode::automatic, direct_mode::off, direct_mode::on})
+        if (text == name_of(m)) return out = m, status{};
+    return {-EINVAL, what + ": '" + text + "' does not say when to read past the page cache; use auto, off or on"};
+}
+
 const char* name_of(backend where) {
     return where == backend::gpu ? "gpu" : where == backend::cpu ? "cpu" : "auto";
 }
 
 const char* name_of(io_method io) {
     return io == io_method::uring ? "uring" : io == io_method::pread ? "pread" : "auto";
+}
+
+const char* name_of(direct_mode direct) {
+    return direct == direct_mode::off ? "off" : direct == direct_mode::on ? "on" : "auto";
 }
 
 }  // namespace penstock

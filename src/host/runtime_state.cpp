@@ -5,6 +5,7 @@
 #include <bit>
 #include <cerrno>
 #include <cstdio>
+#include <pthread.h>
 #include <sys/resource.h>
 #include <thread>
 #include <unistd.h>
@@ -15,11 +16,12 @@ namespace penstock::host {
 
 namespace {
 
-// Descriptors the registry may keep: half of the process's limit, so that the program has the other half.
-std::size_t default_handles() {
+// Descriptors the registry may keep: half of the process's limit, so that the program has the other half; or a third, where each
+// file may have a second one for direct reads.
+std::size_t default_handles(bool direct) {
     rlimit limit{};
     if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return 65536;
-    return std::max<std::size_t>(8, static_cast<std::size_t>(limit.rlim_cur) / 2);
+    return std::max<std::size_t>(8, static_cast<std::size_t>(limit.rlim_cur) / (direct ? 3 : 2));
 }
 
 std::uint64_t half_of_memory() {
@@ -125,8 +127,9 @@ status runtime_state::build_cache() {
     control->heartbeat = 1;
     c.control = control;
     const registry_limits limits{c.file_slots, c.page_shift, c.leaf_shift, c.word_count, path_units,
-                                 hooks.max_handles != 0 ? hooks.max_handles : default_handles()};
-    files = std::make_unique<file_registry>(*hooks.env, limits);
+                                 hooks.max_handles != 0 ? hooks.max_handles : default_handles(settings.direct_io != direct_mode::off),
+                                 settings.direct_io};
+    files = std::make_unique<file_registry>(*hooks.env, limits, [this](const std::string& line) { say(line); });
     if (has_windows)
         windows = std::make_unique<window_set>(*hooks.env, *device, c, window_chunk_words, settings.window_bytes - settings.tier_bytes);
     if (const status s = build_tier(); !s) return s;
@@ -189,7 +192,7 @@ status runtime_state::build_rings() {
         return {-ENOMEM, "staging_bytes: " + format_size(settings.staging_bytes) +
                              " of pinned host memory could not be allocated; give less"};
     for (std::uint32_t i = 0; i < settings.service_threads; ++i)
-        doorbells.push_back(device->is_gpu() ? nullptr : std::make_unique<host_doorbell>());
+        doorbells.push_back(device->is_gpu() || hooks.no_doorbells ? nullptr : std::make_unique<host_doorbell>());
     std::vector<engine::ring_view> views(c.ring_count);
     std::vector<std::vector<host_ring>> of_thread(settings.service_threads);
     for (std::uint32_t i = 0; i < c.ring_count; ++i) {
@@ -213,6 +216,7 @@ status runtime_state::build_rings() {
 
 status runtime_state::build_services(const std::vector<std::vector<host_ring>>& rings_of_thread) {
     const engine::cache_view& c = ref.view;
+    const auto watch = std::make_shared<idle_watch>();
     for (std::uint32_t i = 0; i < settings.service_threads; ++i) {
         const std::vector<host_ring>& rings = rings_of_thread[i];
         const auto depth = static_cast<std::uint32_t>(std::min<std::uint64_t>(rings.size() * rings.front().slots, 1024));
@@ -225,6 +229,7 @@ status runtime_state::build_services(const std::vector<std::vector<host_ring>>& 
         if (io == nullptr) io = hooks.env->make_io_engine(false, depth, why);
         service_settings settings_of_service;
         settings_of_service.page_shift = c.page_shift;
+        settings_of_service.watch = watch;
         if (c.tier.frames != nullptr) settings_of_service.tier = {c.tier.frames, tier_done_marks, c.tier.frame_count};
         services.push_back(std::make_unique<service>(rings, *files, std::move(io), doorbells[i].get(), settings_of_service));
     }
@@ -234,7 +239,10 @@ status runtime_state::build_services(const std::vector<std::vector<host_ring>>& 
 
 status runtime_state::start_services() {
     for (auto& one : services) one->start();
-    monitor = std::thread([this] { monitor_loop(); });
+    monitor = std::thread([this] {
+        pthread_setname_np(pthread_self(), "penstock-beat");
+        monitor_loop();
+    });
     if (device->prepare(ref) != 0) return {-EIO, device->name() + " could not load Penstock's kernels; is the driver older than the toolkit?"};
     return {};
 }
@@ -272,6 +280,7 @@ void runtime_state::set_abort(std::int64_t code) {
 }
 
 void runtime_state::say(const std::string& line) const {
+    std::lock_guard lock(say_mutex);
     if (settings.log) settings.log(line);
     else std::fprintf(stderr, "penstock: %s\n", line.c_str());
 }

@@ -34,6 +34,7 @@ struct runtime_state {
     std::unique_ptr<window_set> windows;  // null: the cpu back end reads its files itself
     std::vector<std::unique_ptr<service>> services;
 
+    mutable std::mutex say_mutex;  // one line at a time
     std::mutex health_mutex;
     status broken;  // guarded by health_mutex; sticky
 

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <pthread.h>
+#include <sys/prctl.h>
 
 #include "host/trace.hpp"
 #include "penstock/base/atomic.hpp"
@@ -15,20 +17,29 @@ using engine::ring_reply;
 using engine::ring_request;
 using engine::ring_ticket;
 
+namespace {
+constexpr unsigned long timer_slack_ns = 1000;
+}
+
 service::service(const std::vector<host_ring>& rings, file_registry& files, std::unique_ptr<io_engine> io, host_doorbell* doorbell,
                  const service_settings& settings)
-    : rings_(rings), slots_(rings.front().slots), files_(files), io_(std::move(io)), doorbell_(doorbell), settings_(settings),
-      next_ticket_(rings.size()), flights_(rings.size() * slots_), fills_(settings.tier, settings.page_shift), handles_(files) {}
+    : rings_(rings), slots_(rings.front().slots), files_(files), io_(std::move(io)),
+      doorbell_(doorbell != nullptr ? doorbell : &own_doorbell_), settings_(settings), next_ticket_(rings.size()),
+      flights_(rings.size() * slots_), fills_(settings.tier, settings.page_shift), handles_(files) {}
 
 service::~service() {
-    stop_.store(true, std::memory_order_relaxed);
-    if (doorbell_ != nullptr) doorbell_->ring();
+    // One order with the flag in the doorbell: either the thread sees the stop before it sleeps, or it is rung.
+    stop_.store(true, std::memory_order_seq_cst);
+    doorbell_->ring();
     if (thread_.joinable()) thread_.join();
 }
 
 void service::start() {
     alive_.store(true, std::memory_order_release);
     thread_ = std::thread([this] {
+        pthread_setname_np(pthread_self(), "penstock-serve");
+        // Naps are as short as 20 us; the kernel would add up to 50 us to each so as to save wake-ups.
+        ::prctl(PR_SET_TIMERSLACK, timer_slack_ns, 0, 0, 0);
         try {
             run();
         } catch (...) {  // out of memory: the monitor sees a dead thread and releases every waiting kernel
@@ -47,34 +58,30 @@ void service::run() {
             io_->submit();
         }
         if (taken == 0 && in_flight_ > 0) io_->submit();  // what finish() started again after a short read
-        finished_.clear();
         // With reads in flight and nothing new, wait a moment for one to finish; new requests wait no longer than that.
-        io_->reap(finished_, in_flight_ > 0 && taken == 0 ? 20'000 : 0);
-        for (const read_result& one : finished_) finish(one);
+        finish_all(in_flight_ > 0 && taken == 0 ? 20'000 : 0);
         if (taken == 0 && in_flight_ == 0) rest(++idle_rounds);
         else idle_rounds = 0;
     }
     // The kernel still writes to the staging area: it must not be freed before the last read came back.
     for (std::uint32_t round = 0; in_flight_ > 0 && round < 100'000; ++round) {
         io_->submit();
-        finished_.clear();
-        io_->reap(finished_, 1'000'000);
-        for (const read_result& one : finished_) finish(one);
+        finish_all(1'000'000);
     }
     alive_.store(false, std::memory_order_release);
 }
 
-// Idle: look again at once for a while, then sleep longer and longer. A CPU thread that posts a request rings.
+// Idle: look again at once for a while, then sleep longer and longer, and in the end let one thread look for all. Whoever
+// can ring does so.
 void service::rest(std::uint32_t idle_rounds) {
     handles_.forget_stale();
     if (idle_rounds < 200) {
         std::this_thread::yield();
         return;
     }
-    const std::uint64_t nap_ns =
-        std::min<std::uint64_t>(settings_.longest_nap_ns, 20'000ull << std::min<std::uint32_t>((idle_rounds - 200) / 64, 10));
-    if (doorbell_ == nullptr) {
-        std::this_thread::sleep_for(std::chrono::nanoseconds(nap_ns));
+    const std::uint64_t nap_ns = 20'000ull << std::min<std::uint32_t>((idle_rounds - 200) / 32, 10);
+    if (nap_ns >= settings_.idle.look_ns) {
+        settings_.watch->rest({doorbell_, awaited_words()}, settings_.idle, stop_, killed_);
         return;
     }
     doorbell_->sleeping.store(true, std::memory_order_seq_cst);
@@ -95,6 +102,13 @@ bool service::any_is_posted() const {
     return false;
 }
 
+std::vector<idle_watch::awaited> service::awaited_words() const {
+    std::vector<idle_watch::awaited> out;
+    for (std::uint32_t ring = 0; ring < rings_.size(); ++ring)
+        out.push_back({&rings_[ring].requests[next_ticket_[ring] & (slots_ - 1)].published, next_ticket_[ring] + 1});
+    return out;
+}
+
 ring_reply& service::reply_of(const ring_ticket& at) const { return rings_[at.ring].replies[at.ticket & (slots_ - 1)]; }
 
 std::byte* service::staging_of(const ring_ticket& at) const {
@@ -113,6 +127,7 @@ std::uint32_t service::take_from(std::uint32_t ring) {
         const ring_request request = rings_[ring].requests[next_ticket_[ring] & (slots_ - 1)];
         serve(request, {ring, next_ticket_[ring]++});
         ++taken;
+        if (io_->has_finished()) finish_all(0);  // who asked for what is in memory need not wait for the others
     }
     return taken;
 }
@@ -205,15 +220,30 @@ void service::serve_fill(const ring_request& request, const ring_ticket& at) {
         fills_.refuse(order);
         return code != 0 && code != -EBADF ? answer(at, code) : refuse(at, code != 0 ? code : -EINVAL);
     }
-    const std::uint32_t reads = fills_.begin(order, std::move(file), *io_);
+    std::uint32_t direct = 0;
+    const std::uint32_t reads = fills_.begin(order, std::move(file), *io_, direct);
     in_flight_ += reads;
+    counters_.direct_reads.fetch_add(direct, std::memory_order_relaxed);
     counters_.file_reads.fetch_add(reads, std::memory_order_relaxed);
 }
 
-void service::start_flight(std::uint32_t number) {
+read_operation service::rest_of(std::uint32_t number) const {
     const flight& f = flights_[number];
-    io_->start({f.file->fd(), staging_of(f.at) + f.done, f.wanted - f.done, f.offset + f.done, number});
+    return {-1, staging_of(f.at) + f.done, f.wanted - f.done, f.offset + f.done, number};
+}
+
+void service::start_flight(std::uint32_t number) {
+    read_operation operation = rest_of(number);
+    flights_[number].way = flights_[number].file->choose(operation, *io_);
+    if (flights_[number].way == read_way::direct) counters_.direct_reads.fetch_add(1, std::memory_order_relaxed);
+    io_->start(operation);
     counters_.file_reads.fetch_add(1, std::memory_order_relaxed);
+}
+
+void service::finish_all(std::uint64_t wait_ns) {
+    finished_.clear();
+    io_->reap(finished_, wait_ns);
+    for (const read_result& one : finished_) finish(one);
 }
 
 void service::count_read(const read_result& result) {
@@ -225,6 +255,8 @@ void service::count_read(const read_result& result) {
 void service::finish_fill(const read_result& result) {
     ring_ticket at{};
     const fill_set::progress progress = fills_.finish(result, *io_, at);
+    if (progress == fill_set::progress::another_way) return;
+    count_read(result);
     if (progress == fill_set::progress::again) {
         counters_.file_reads.fetch_add(1, std::memory_order_relaxed);
         return;
@@ -234,13 +266,19 @@ void service::finish_fill(const read_result& result) {
 }
 
 void service::finish(const read_result& result) {
-    count_read(result);
     if ((result.tag & fill_set::tag_bit) != 0) return finish_fill(result);
     const auto number = static_cast<std::uint32_t>(result.tag);
     flight& f = flights_[number];
+    if (f.file->must_go_another_way(f.way, result.result)) {
+        read_operation operation = rest_of(number);
+        f.way = f.file->choose_other(operation);
+        return io_->start(operation);
+    }
+    count_read(result);
     if (result.result == -EINTR || result.result == -EAGAIN) return start_flight(number);
     if (result.result > 0) {
-        f.done += static_cast<std::uint32_t>(result.result);
+        // A direct read may bring more than was asked for: the file has grown since.
+        f.done += static_cast<std::uint32_t>(std::min<std::int64_t>(result.result, f.wanted - f.done));
         if (f.done < f.wanted) return start_flight(number);  // a short read; only 0 means the end of the file
     }
     --in_flight_;

@@ -23,6 +23,7 @@
 #include "host/file_registry.hpp"
 #include "host/fills.hpp"
 #include "host/handle_cache.hpp"
+#include "host/idle_watch.hpp"
 #include "penstock/engine/layout.hpp"
 #include "penstock/engine/ring.hpp"
 #include "penstock/group/doorbell.hpp"
@@ -40,26 +41,31 @@ struct host_ring {
 
 // Written by the service thread, read by anybody.
 struct service_counters {
-    std::atomic<std::uint64_t> file_reads{0}, file_read_bytes{0}, file_read_errors{0}, bad_requests{0}, batches{0};
+    std::atomic<std::uint64_t> file_reads{0}, file_read_bytes{0}, file_read_errors{0}, direct_reads{0}, bad_requests{0}, batches{0};
     std::array<std::atomic<std::uint64_t>, 16> batch_size{};
 };
 
 struct service_settings {
     std::uint32_t page_shift = 16;
-    std::uint64_t longest_nap_ns = 1'000'000;  // how long an idle thread sleeps between looks at most
+    // How long it takes at most until an idle ring is looked at, and how long a thread sleeps while another looks.
+    idle_watch::limits idle;
+    std::shared_ptr<idle_watch> watch = std::make_shared<idle_watch>();  // the threads of a runtime share one
     host_tier tier;
 };
 
 class service {
 public:
-    // At least one ring; all have the same number of slots.
+    // At least one ring; all have the same number of slots. `doorbell` is what posters ring; null: they cannot.
     service(const std::vector<host_ring>& rings, file_registry& files, std::unique_ptr<io_engine> io, host_doorbell* doorbell,
             const service_settings& settings);
     ~service();  // stops and joins
 
     void start();
     // Makes the thread end as if it had died; for tests of what happens then.
-    void kill() { killed_.store(true, std::memory_order_relaxed); }
+    void kill() {
+        killed_.store(true, std::memory_order_seq_cst);  // as stop_ in the destructor
+        doorbell_->ring();
+    }
     [[nodiscard]] bool alive() const { return alive_.load(std::memory_order_acquire); }
     [[nodiscard]] const service_counters& counters() const { return counters_; }
     [[nodiscard]] const char* io_name() const { return io_->name(); }
@@ -72,6 +78,7 @@ private:
         std::uint64_t offset = 0;
         std::uint32_t wanted = 0;
         std::uint32_t done = 0;
+        read_way way = read_way::queued;
     };
 
     void run();
@@ -87,6 +94,9 @@ private:
     void serve_read(const engine::ring_request& request, const engine::ring_ticket& at);
     void serve_fill(const engine::ring_request& request, const engine::ring_ticket& at);
     void start_flight(std::uint32_t number);
+    [[nodiscard]] read_operation rest_of(std::uint32_t number) const;
+    void finish_all(std::uint64_t wait_ns);
+    [[nodiscard]] std::vector<idle_watch::awaited> awaited_words() const;
     void finish(const read_result& result);
     void finish_fill(const read_result& result);
     void count_read(const read_result& result);
@@ -98,6 +108,7 @@ private:
     const std::uint32_t slots_;  // of each ring
     file_registry& files_;
     const std::unique_ptr<io_engine> io_;
+    host_doorbell own_doorbell_;
     host_doorbell* const doorbell_;
     const service_settings settings_;
     std::vector<std::uint64_t> next_ticket_;  // by ring

@@ -38,6 +38,7 @@ VARIABLES = [
     ("PENSTOCK_PAGE", "3000", ["page_bytes", "3000", "power of two"]),
     ("PENSTOCK_CACHE", "3 GiBs", ["PENSTOCK_CACHE", "'3 GiBs'", "such as"]),
     ("PENSTOCK_BACKEND", "tpu", ["PENSTOCK_BACKEND", "'tpu'", "auto, gpu or cpu"]),
+    ("PENSTOCK_DIRECT_IO", "yes", ["PENSTOCK_DIRECT_IO", "'yes'", "auto, off or on"]),
     ("PENSTOCK_IO", "mmap", ["PENSTOCK_IO", "'mmap'", "auto, uring or pread"]),
     ("PENSTOCK_MAX_FILES", "3", ["max_files", "3", "16"]),
     ("PENSTOCK_FRAME_WAIT_MS", "soon", ["PENSTOCK_FRAME_WAIT_MS", "'soon'", "such as"]),

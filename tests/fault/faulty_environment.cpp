@@ -1,6 +1,8 @@
 #include "fault/faulty_environment.hpp"
 
+#include <algorithm>
 #include <chrono>
+#include <cstdint>
 #include <thread>
 #include <vector>
 
@@ -85,8 +87,29 @@ int faulty_environment::open_plain(int start, const std::string& path) {
     return fd;
 }
 
+int faulty_environment::open_direct(int fd, std::uint32_t& grain_bytes) {
+    int error = 0;
+    wait_while_stalled(call_open_direct);
+    if (fails(call_open_direct, error)) return error;
+    const int direct = real_.open_direct(fd, grain_bytes);
+    if (direct < 0) return direct;
+    ++handles_;
+    std::lock_guard lock(mutex_);
+    direct_.insert(direct);
+    return direct;
+}
+
+bool faulty_environment::is_direct(int fd) const {
+    std::lock_guard lock(mutex_);
+    return direct_.count(fd) != 0;
+}
+
 void faulty_environment::close(int handle) {
     wait_while_stalled(call_close);
+    {
+        std::lock_guard lock(mutex_);
+        direct_.erase(handle);
+    }
     --handles_;
     real_.close(handle);
 }
@@ -104,14 +127,19 @@ public:
     [[nodiscard]] const char* name() const override { return real_->name(); }
     [[nodiscard]] std::uint32_t capacity() const override { return real_->capacity(); }
     void submit() override { real_->submit(); }
+    [[nodiscard]] bool reads_at_once() const override { return real_->reads_at_once(); }
+    [[nodiscard]] bool has_finished() const override { return real_->has_finished(); }
 
     void start(const host::read_operation& wanted) override {
         const fault_plan plan = env_.plan();
         flight f{wanted, clock::now() + std::chrono::nanoseconds(plan.read_delay_ns), 0, true};
-        if (plan.longest_read != 0 && f.operation.bytes > plan.longest_read) f.operation.bytes = plan.longest_read;
+        const bool direct = env_.is_direct(wanted.fd);
+        // A direct read of an odd length would be refused, so its result is cut.
+        if (plan.longest_read != 0 && direct) f.most = plan.longest_read;
+        else if (plan.longest_read != 0 && f.operation.bytes > plan.longest_read) f.operation.bytes = plan.longest_read;
         f.flip = plan.flip_every != 0 && ++env_.reads_ % plan.flip_every == 0;
         int error = 0;
-        if (env_.fails(call_read, error)) {
+        if (env_.fails(direct ? call_direct_read : call_read, error)) {
             f.result = error;
             held_.push_back(f);
             return;
@@ -130,7 +158,7 @@ public:
         real_->reap(raw_, held_.empty() ? wait_ns : 0);
         for (const host::read_result& one : raw_) {
             flight& f = flights_[one.tag];
-            f.result = one.result;
+            f.result = std::min(one.result, f.most);
             if (f.flip && one.result > 0) f.operation.to[mix64(++random_) % static_cast<std::uint64_t>(one.result)] ^= std::byte{0x10};
             held_.push_back(f);
             f.used = false;
@@ -148,6 +176,7 @@ private:
         std::int64_t result = 0;
         bool used = false;
         bool flip = false;
+        std::int64_t most = INT64_MAX;
     };
 
     void let_go(std::vector<host::read_result>& out) {

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <set>
 
 #include "host/env.hpp"
 
@@ -19,8 +20,10 @@ enum call : std::uint32_t {
     call_open_found = 8,
     call_read = 16,
     call_map = 32,
-    every_call = 63,
-    call_close = 64  // can be stalled; never fails
+    call_open_direct = 64,
+    call_direct_read = 128,  // those of call_read are the others
+    every_call = 255,
+    call_close = 256  // can be stalled; never fails
 };
 
 struct fault_plan {
@@ -61,6 +64,14 @@ public:
     void reserve_handles(int handle, std::size_t count) override { real_.reserve_handles(handle, count); }
     void close(int handle) override;
     std::int64_t read(int fd, std::byte* to, std::uint64_t bytes, std::uint64_t offset) override;
+    int open_direct(int fd, std::uint32_t& grain_bytes) override;
+    int in_page_cache(int fd, std::uint64_t offset, std::uint64_t bytes) override {
+        const int said = said_cached_.load();
+        return said != ask ? said : real_.in_page_cache(fd, offset, bytes);
+    }
+    // What in_page_cache answers from now on; `ask`: the truth.
+    static constexpr int ask = 2;
+    void say_cached(int answer) { said_cached_ = answer; }
     int map_file(int fd, std::uint64_t offset, std::uint64_t bytes, void*& address) override {
         int error = 0;
         return fails(call_map, error) ? error : real_.map_file(fd, offset, bytes, address);
@@ -78,11 +89,14 @@ private:
     // Whether this call fails; then `error` is set.
     bool fails(call kind, int& error);
     void wait_while_stalled(call kind);
+    [[nodiscard]] bool is_direct(int fd) const;
     [[nodiscard]] fault_plan plan() const;
 
     host::environment& real_;
-    mutable std::mutex mutex_;  // guards plan_
+    mutable std::mutex mutex_;  // guards plan_, direct_
     fault_plan plan_;
+    std::set<int> direct_;  // handles of open_direct
+    std::atomic<int> said_cached_{ask};
     std::condition_variable released_;
     std::atomic<std::uint32_t> stalled_kinds_{0};
     std::atomic<std::uint64_t> count_{0}, reads_{0};

@@ -37,7 +37,7 @@ struct sample_folder {
 };
 
 // 16 frames, 16 file slots, few handles: every way to run out is near.
-inline options tiny_options(const sample_folder& from, io_method io, bool tier = false) {
+inline options tiny_options(const sample_folder& from, io_method io, bool tier = false, direct_mode direct = direct_mode::automatic) {
     options o = test::small_options(from.folder);
     o.cache_bytes = 16 * page;
     o.table_bytes = 64 * 1024;
@@ -45,6 +45,7 @@ inline options tiny_options(const sample_folder& from, io_method io, bool tier =
     o.service_threads = 1;
     o.io = io;
     o.tier_bytes = tier ? 24 * page : 0;
+    o.direct_io = direct;
     o.request_wait_ms = 3000;
     return o;
 }

@@ -14,6 +14,7 @@ struct sweep_case {
     int error;
     std::uint64_t step;  // every so manieth call
     bool tier = false;   // with a host tier, and pages read ahead
+    direct_mode direct = direct_mode::automatic;
 };
 
 void PrintTo(const sweep_case& c, std::ostream* out) { *out << c.name; }
@@ -26,7 +27,7 @@ std::uint64_t count_calls(const sample_folder& from, const sweep_case& c) {
     fault_plan plan;
     plan.calls = c.calls;
     disk.set(plan);
-    const auto rt = test::make_runtime(tiny_options(from, c.io, c.tier), tiny_hooks(disk));
+    const auto rt = test::make_runtime(tiny_options(from, c.io, c.tier, c.direct), tiny_hooks(disk));
     scenario clean(rt->ref());
     clean.run();
     EXPECT_EQ(clean.complaints(), "");
@@ -60,7 +61,7 @@ TEST_P(sweep, nth_call_fails) {
         disk.set(plan);
         const auto start = std::chrono::steady_clock::now();
         std::unique_ptr<runtime> rt;
-        const status created = runtime::create(tiny_options(from, c.io, c.tier), tiny_hooks(disk), rt);
+        const status created = runtime::create(tiny_options(from, c.io, c.tier, c.direct), tiny_hooks(disk), rt);
         if (!created) {
             EXPECT_EQ(created.code, c.error) << created.message;
             EXPECT_EQ(disk.handles(), 0);
@@ -107,6 +108,10 @@ INSTANTIATE_TEST_SUITE_P(
                     sweep_case{"tier_read_for_ever", io_method::automatic, call_read, true, -EIO, coarse, true},
                     sweep_case{"tier_file_ends_early_once", io_method::automatic, call_read, false, 0, coarse, true},
                     sweep_case{"tier_try_again_once", io_method::automatic, call_read, false, -EAGAIN, coarse, true},
+                    sweep_case{"direct_any_call_once", io_method::automatic, every_call, false, -EIO, coarse, false, direct_mode::on},
+                    sweep_case{"direct_read_for_ever", io_method::automatic, call_read | call_direct_read, true, -EIO, coarse, true, direct_mode::on},
+                    sweep_case{"direct_file_ends_early_once", io_method::automatic, call_direct_read | call_read, false, 0, coarse, true, direct_mode::on},
+                    sweep_case{"direct_by_pread_once", io_method::pread, every_call, false, -EIO, 2 * coarse, false, direct_mode::on},
                     sweep_case{"interrupted_once", io_method::automatic, call_read, false, -EINTR, coarse},
                     sweep_case{"try_again_once", io_method::automatic, every_call & ~(call_facts | call_real_path), false, -EAGAIN, coarse}),
     [](const auto& info) { return std::string(info.param.name); });

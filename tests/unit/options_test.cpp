@@ -62,6 +62,11 @@ TEST(parse_names, back_ends_and_io_methods) {
     EXPECT_EQ(io, io_method::pread);
     for (const char* text : {"", "io_uring", "aio"}) EXPECT_EQ(parse_io_method("x", text, io).code, -EINVAL) << text;
     EXPECT_STREQ(name_of(io_method::uring), "uring");
+    direct_mode direct = direct_mode::automatic;
+    EXPECT_TRUE(parse_direct_mode("x", "on", direct).ok());
+    EXPECT_EQ(direct, direct_mode::on);
+    for (const char* text : {"", "yes", "always"}) EXPECT_EQ(parse_direct_mode("x", text, direct).code, -EINVAL) << text;
+    EXPECT_STREQ(name_of(direct_mode::automatic), "auto");
     EXPECT_STREQ(name_of(backend::automatic), "auto");
 }
 
@@ -143,7 +148,7 @@ TEST(environment, every_variable_is_read) {
                             {"PENSTOCK_PAGE", "4KiB"},        {"PENSTOCK_TABLE", "1MiB"},        {"PENSTOCK_MAX_FILES", "99"},
                             {"PENSTOCK_SERVICE_THREADS", "5"}, {"PENSTOCK_STAGING", "8MiB"},     {"PENSTOCK_WORKERS", "6"},
                             {"PENSTOCK_IO", "pread"},         {"PENSTOCK_FRAME_WAIT_MS", "11"},  {"PENSTOCK_REQUEST_WAIT_MS", "12"},
-                            {"PENSTOCK_HOST_WAIT_MS", "130"}, {"PENSTOCK_ROOTS", "/a:/b c::/d"}};
+                            {"PENSTOCK_HOST_WAIT_MS", "130"}, {"PENSTOCK_ROOTS", "/a:/b c::/d"}, {"PENSTOCK_DIRECT_IO", "off"}};
     options o;
     const status s = options::from_environment(o);
     ASSERT_TRUE(s.ok()) << s.message;
@@ -157,6 +162,7 @@ TEST(environment, every_variable_is_read) {
     EXPECT_EQ(o.staging_bytes, 8u << 20);
     EXPECT_EQ(o.worker_threads, 6u);
     EXPECT_EQ(o.io, io_method::pread);
+    EXPECT_EQ(o.direct_io, direct_mode::off);
     EXPECT_EQ(o.frame_wait_ms, 11u);
     EXPECT_EQ(o.request_wait_ms, 12u);
     EXPECT_EQ(o.host_wait_ms, 130u);

@@ -34,7 +34,7 @@ report look(const apps::common_flags& flags, const options& asked) {
     report out;
     out.host = read_host_facts();
     out.gpus = look_at_gpus(asked.device);
-    out.findings = {probe_opening(), probe_io_uring(), probe_huge_pages(), probe_exact_times()};
+    out.findings = {probe_opening(), probe_io_uring(), probe_direct_io(), probe_huge_pages(), probe_exact_times()};
     out.findings.insert(out.findings.end(), out.gpus.findings.begin(), out.gpus.findings.end());
     out.in_force = asked;
     options settings = asked;

@@ -87,6 +87,32 @@ finding probe_io_uring() {
     return out;
 }
 
+finding probe_direct_io() {
+    finding out{"O_DIRECT", false, ""};
+    host::environment& env = host::linux_environment();
+    const scoped_handle found(env.find(-1, own_program));
+    const scoped_handle file(found.fd() < 0 ? -1 : env.open_found(found.fd()));
+    std::uint32_t grain_bytes = 0;
+    const int direct = file.fd() < 0 ? file.fd() : env.open_direct(file.fd(), grain_bytes);
+    const scoped_handle past(direct);
+    alignas(4096) static std::array<std::byte, probe_bytes> by_direct, by_pread;
+    const std::int64_t got = direct < 0 ? direct : env.read(direct, by_direct.data(), probe_bytes, 0);
+    if (got < 0) {
+        out.why = "the file system of the program refuses it: " + text_of(got) + "; files there are read through the page cache";
+        return out;
+    }
+    out.works = got == env.read(file.fd(), by_pread.data(), probe_bytes, 0) &&
+                std::memcmp(by_direct.data(), by_pread.data(), static_cast<std::size_t>(got)) == 0;
+    if (!out.works) {
+        out.why = "a read gave other bytes than pread";
+        return out;
+    }
+    out.why = "in pieces of " + std::to_string(grain_bytes) + " bytes, on the file system of the program";
+    const int cached = env.in_page_cache(file.fd(), 0, probe_bytes);
+    if (cached < 0) out.why += "; the kernel does not tell what is in the page cache (" + text_of(cached) + "), so direct_io=auto does without it";
+    return out;
+}
+
 finding probe_huge_pages() {
     finding out{"transparent huge pages", false, ""};
     std::ifstream file("/sys/kernel/mm/transparent_hugepage/enabled");

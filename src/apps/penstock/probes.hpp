@@ -17,6 +17,7 @@ struct finding {
 finding probe_io_uring();
 finding probe_opening();     // opening through /proc/self/fd, which keeps kernels below their roots
 finding probe_huge_pages();
+finding probe_direct_io();   // reads past the page cache; on the program's own file
 finding probe_exact_times();
 
 struct host_facts {

@@ -1,0 +1,53 @@
+// Who looks at the rings while service threads have nothing to do: one of them for all, so that the others can sleep.
+//
+// A GPU cannot wake a thread, so somebody has to look at the rings now and then. If every idle thread did so, four of them
+// would wake four thousand times a second for nothing.
+//
+// Invariants
+//  (1) At most one thread watches. It naps no longer than `look_ns` between two looks at all rings of resting threads.
+//  (2) A thread rests only with its doorbell's `sleeping` set and its place on the list, so that the watcher can wake it.
+//  (3) A watcher that leaves because there is work, or because it ends, wakes another thread, which watches next.
+//  (4) Nobody sleeps longer than `sleep_ns`: should a watcher die on the way, the next to wake takes its place.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <mutex>
+#include <vector>
+
+#include "penstock/group/doorbell.hpp"
+
+namespace penstock::host {
+
+class idle_watch {
+public:
+    // A request is there once `*word` says `wanted`.
+    struct awaited {
+        const std::uint64_t* word = nullptr;
+        std::uint64_t wanted = 0;
+    };
+    // A service thread at rest, with a word for each of its rings.
+    struct place {
+        host_doorbell* bell = nullptr;
+        std::vector<awaited> words;
+    };
+    struct limits {
+        std::uint64_t look_ns = 1'000'000;
+        std::uint64_t sleep_ns = 100'000'000;
+    };
+
+    // Rests until a request is there, the bell rings, or `sleep_ns` have passed; may return early. Whoever sets one of the
+    // two flags rings afterwards.
+    void rest(const place& mine, const limits& at_most, const std::atomic<bool>& stop, const std::atomic<bool>& killed);
+
+private:
+    [[nodiscard]] bool enter(const place& mine);
+    void leave(const place& mine, bool watched, bool hand_over);
+    void wake_asked(const place& mine);
+
+    std::mutex mutex_;  // guards both below; never taken by who holds a doorbell's
+    std::vector<place> resting_;
+    bool watched_ = false;
+};
+
+}  // namespace penstock::host

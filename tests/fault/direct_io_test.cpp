@@ -1,0 +1,194 @@
+// Reads past the page cache, of real files: the right bytes, whatever refuses or fails.
+#include <fcntl.h>
+#include <unistd.h>
+
+#include "fault/scenario.hpp"
+
+namespace penstock::fault {
+
+namespace {
+
+class direct_io : public testing::Test {
+protected:
+    static constexpr std::uint64_t spots = 300, far_bytes = 16 << 20;
+    temporary_folder folder;
+    faulty_environment disk;
+    std::vector<std::string> lines;
+    std::unique_ptr<runtime> rt;
+
+    void SetUp() override {
+        test::write_file(folder / "probe", test::pattern(1, 4096));
+        const int fd = ::open((folder / "probe").c_str(), O_RDONLY | O_CLOEXEC);
+        std::uint32_t grain = 0;
+        const int direct = host::linux_environment().open_direct(fd, grain);
+        ::close(fd);
+        if (direct < 0) GTEST_SKIP() << "the file system of " << folder.path() << " has no O_DIRECT: " << error_text(direct);
+        ::close(direct);
+    }
+    void make(direct_mode mode, io_method io = io_method::automatic) {
+        options o = test::small_options(folder);
+        o.direct_io = mode;
+        o.io = io;
+        o.table_bytes = 64 << 20;
+        o.log = [this](const std::string& line) { lines.push_back(line); };
+        host::runtime_hooks hooks;
+        hooks.env = &disk;
+        rt = test::make_runtime(o, hooks);
+    }
+    void expect_file(const char* name, const std::vector<std::uint8_t>& bytes) {
+        const int fd = rt->open(folder / name);
+        ASSERT_GE(fd, 0);
+        std::vector<std::uint8_t> got(bytes.size());
+        EXPECT_EQ(rt->read(fd, got.data(), static_cast<std::int64_t>(got.size()), 0), static_cast<std::int64_t>(got.size()));
+        EXPECT_TRUE(got == bytes);
+        EXPECT_EQ(rt->close(fd), 0);
+    }
+    // A large file with a page of its own bytes every 16 MiB, none of it in memory.
+    void make_scattered() {
+        const int fd = ::open((folder / "scattered").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+        ASSERT_GE(fd, 0);
+        for (std::uint64_t i = 0; i < spots; ++i) {
+            const auto bytes = test::pattern(i, page);
+            ASSERT_EQ(::pwrite(fd, bytes.data(), page, static_cast<off_t>(i * far_bytes)), static_cast<ssize_t>(page));
+        }
+        ASSERT_EQ(::fsync(fd), 0);
+        ASSERT_EQ(::posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED), 0);
+        ::close(fd);
+    }
+    void read_scattered(int fd) {
+        for (std::uint64_t i = 0; i < spots; ++i) {
+            const std::uint64_t spot = i * 77 % spots;
+            std::vector<std::uint8_t> got(page);
+            EXPECT_EQ(rt->read(fd, got.data(), page, static_cast<std::int64_t>(spot * far_bytes)), static_cast<std::int64_t>(page));
+            EXPECT_TRUE(got == test::pattern(spot, page)) << spot;
+        }
+    }
+};
+
+}  // namespace
+
+TEST_F(direct_io, on_brings_every_byte_also_of_the_last_page) {
+    for (const std::uint64_t size : {std::uint64_t{1}, page - 1, page, 37 * page + 513}) {
+        const auto bytes = test::pattern(size, size);
+        test::write_file(folder / "a", bytes);
+        test::let_files_settle();
+        for (const io_method io : {io_method::automatic, io_method::pread}) {
+            make(direct_mode::on, io);
+            expect_file("a", bytes);
+            EXPECT_EQ(rt->stats().direct_reads, (size + page - 1) / page);
+            EXPECT_EQ(rt->stats().file_read_bytes, size);
+        }
+    }
+    rt.reset();
+    EXPECT_EQ(disk.handles(), 0);
+}
+
+// Written a moment ago and still to be written out.
+TEST_F(direct_io, on_sees_what_was_written_last) {
+    for (std::uint64_t round = 0; round < 5; ++round) {
+        const auto bytes = test::pattern(round, 9 * page);
+        test::write_file(folder / "a", bytes);
+        make(direct_mode::on);
+        expect_file("a", bytes);
+        EXPECT_EQ(rt->stats().direct_reads, 9u);
+    }
+}
+
+TEST_F(direct_io, automatic_reads_at_random_directly_once_then_into_the_page_cache) {
+    make_scattered();
+    make(direct_mode::automatic);
+    const int fd = rt->open(folder / "scattered");
+    ASSERT_GE(fd, 0);
+    std::uint8_t byte = 0;
+    ASSERT_EQ(rt->read(fd, &byte, 1, 8 * page), 1);
+    if (host::linux_environment().in_page_cache(0, 0, 1) == -ENOSYS) GTEST_SKIP() << "this kernel does not tell what is in the page cache";
+    read_scattered(fd);
+    const std::uint64_t first = rt->stats().direct_reads;
+    EXPECT_GT(first, spots * 8 / 10);
+    EXPECT_LE(first, spots);
+    // The cache has 64 frames, so every page is missed again; and a third time, now from memory.
+    read_scattered(fd);
+    const std::uint64_t second = rt->stats().direct_reads;
+    EXPECT_LT(second - first, spots / 10);
+    read_scattered(fd);
+    EXPECT_EQ(rt->stats().direct_reads, second);
+    EXPECT_EQ(rt->stats().file_read_errors, 0u);
+    EXPECT_EQ(rt->close(fd), 0);
+}
+
+TEST_F(direct_io, what_refuses_to_open_is_read_all_the_same_and_it_is_said_once) {
+    const auto bytes = test::pattern(5, 20 * page + 99);
+    test::write_file(folder / "a", bytes);
+    test::write_file(folder / "b", bytes);
+    fault_plan plan;
+    plan.calls = call_open_direct;
+    plan.nth = 1;
+    plan.for_ever = true;
+    plan.error = -EINVAL;
+    disk.set(plan);
+    make(direct_mode::on);
+    expect_file("a", bytes);
+    expect_file("b", bytes);
+    EXPECT_EQ(rt->stats().direct_reads, 0u);
+    EXPECT_EQ(std::count_if(lines.begin(), lines.end(), [](const std::string& line) { return line.find("direct_io: ") == 0; }), 1);
+    EXPECT_EQ(disk.calls(), 2u) << "each file is tried once";
+}
+
+TEST_F(direct_io, what_refuses_a_read_is_read_all_the_same) {
+    const auto bytes = test::pattern(6, 20 * page + 99);
+    test::write_file(folder / "a", bytes);
+    fault_plan plan;
+    plan.calls = call_direct_read;
+    plan.nth = 3;
+    plan.error = -EINVAL;
+    disk.set(plan);
+    make(direct_mode::on);
+    expect_file("a", bytes);
+    EXPECT_LT(rt->stats().direct_reads, 21u);
+    EXPECT_EQ(rt->stats().file_reads, 21u);
+    EXPECT_EQ(rt->stats().file_read_errors, 0u);
+}
+
+TEST_F(direct_io, a_disk_that_fails_is_an_error_and_not_another_way) {
+    test::write_file(folder / "a", test::pattern(7, 3 * page));
+    fault_plan plan;
+    plan.calls = call_direct_read;
+    plan.nth = 1;
+    plan.error = -EIO;
+    disk.set(plan);
+    make(direct_mode::on);
+    const int fd = rt->open(folder / "a");
+    std::uint8_t byte = 0;
+    EXPECT_EQ(rt->read(fd, &byte, 1, 0), -EIO);
+    EXPECT_EQ(rt->read(fd, &byte, 1, 0), 1);
+    EXPECT_EQ(byte, pattern_byte(7, 0));
+    EXPECT_EQ(rt->close(fd), 0);
+}
+
+TEST_F(direct_io, short_reads_go_on_where_they_stopped) {
+    const auto bytes = test::pattern(8, 5 * page + 700);
+    test::write_file(folder / "a", bytes);
+    for (const std::uint32_t piece : {512u, 1000u, 4095u}) {
+        fault_plan plan;
+        plan.longest_read = piece;
+        disk.set(plan);
+        make(direct_mode::on);
+        expect_file("a", bytes);
+        EXPECT_GE(rt->stats().direct_reads, 6u);
+    }
+}
+
+TEST_F(direct_io, a_file_that_shrinks_is_stale) {
+    test::write_file(folder / "a", test::pattern(9, 10 * page));
+    make(direct_mode::on);
+    const int fd = rt->open(folder / "a");
+    std::filesystem::resize_file(folder / "a", 4 * page + 100);
+    std::vector<std::uint8_t> got(page);
+    EXPECT_EQ(rt->read(fd, got.data(), page, 3 * page), static_cast<std::int64_t>(page));
+    EXPECT_EQ(got[5], pattern_byte(9, 3 * page + 5));
+    EXPECT_EQ(rt->read(fd, got.data(), page, 4 * page), -ESTALE);
+    EXPECT_EQ(rt->read(fd, got.data(), page, 8 * page), -ESTALE);
+    EXPECT_EQ(rt->close(fd), 0);
+}
+
+}  // namespace penstock::fault

@@ -1,0 +1,215 @@
+// Idle service threads: one looks at the rings of all, and none of them is woken for nothing.
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+
+#include <array>
+#include <atomic>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+
+#include "host/idle_watch.hpp"
+#include "host/runtime_state.hpp"
+#include "penstock/base/atomic.hpp"
+#include "unit/support.hpp"
+
+namespace penstock::host {
+
+using penstock::test::let_files_settle;
+using penstock::test::make_runtime;
+using penstock::test::small_options;
+using penstock::test::temporary_folder;
+
+namespace {
+
+// No sleeper of these tests wakes by itself before the test has failed.
+constexpr idle_watch::limits patient{1'000'000, 60'000'000'000};
+
+bool soon(const std::function<bool()>& true_at_last) {
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    while (!true_at_last()) {
+        if (std::chrono::steady_clock::now() > end) return false;
+        std::this_thread::sleep_for(std::chrono::microseconds(200));
+    }
+    return true;
+}
+
+// A thread that does what a service thread does when it has nothing to do, with a word for its ring.
+class idler {
+public:
+    explicit idler(idle_watch& watch, const idle_watch::limits& limits = patient) : watch_(watch), limits_(limits), thread_([this] { run(); }) {}
+    ~idler() { end(); }
+
+    void end() {
+        stop_ = true;
+        bell_.ring();
+        if (thread_.joinable()) thread_.join();
+    }
+    // Keeps it from resting again.
+    void hold(bool held) { held_ = held; }
+    void post() { atomic_store<order::release, scope::system>(&word_, word_ + 1); }
+    [[nodiscard]] std::uint64_t served() const { return served_; }
+    [[nodiscard]] bool resting() const { return bell_.sleeping; }
+    [[nodiscard]] std::uint64_t rests() const { return rests_; }
+
+private:
+    void run() {
+        while (!stop_) {
+            while (atomic_load<order::acquire, scope::system>(&word_) > served_) ++served_;
+            while (held_ && !stop_) std::this_thread::yield();
+            ++rests_;
+            watch_.rest({&bell_, {{&never_, 1}, {&word_, served_ + 1}}}, limits_, stop_, killed_);
+        }
+    }
+
+    idle_watch& watch_;
+    const idle_watch::limits limits_;
+    host_doorbell bell_;
+    std::uint64_t word_ = 0, never_ = 0;  // two rings; the first has no request
+    std::atomic<std::uint64_t> served_{0}, rests_{0};
+    std::atomic<bool> stop_{false}, killed_{false}, held_{false};
+    std::thread thread_;
+};
+
+using team = std::array<std::unique_ptr<idler>, 4>;
+
+team rested(idle_watch& watch) {
+    team out;
+    for (auto& one : out) one = std::make_unique<idler>(watch);
+    EXPECT_TRUE(soon([&] { return std::all_of(out.begin(), out.end(), [](const auto& one) { return one->resting(); }); }));
+    return out;
+}
+
+std::int64_t switches() {
+    rusage used{};
+    ::getrusage(RUSAGE_SELF, &used);
+    return used.ru_nvcsw;
+}
+
+}  // namespace
+
+TEST(idle_watch, a_request_in_any_ring_wakes_its_thread_without_a_bell) {
+    idle_watch watch;
+    const team all = rested(watch);
+    for (std::uint64_t round = 1; round <= 20; ++round)
+        for (const auto& one : all) {
+            one->post();
+            EXPECT_TRUE(soon([&] { return one->served() == round; }));
+        }
+}
+
+TEST(idle_watch, requests_in_all_rings_at_once) {
+    idle_watch watch;
+    const team all = rested(watch);
+    for (std::uint64_t round = 1; round <= 20; ++round) {
+        for (const auto& one : all) one->post();
+        for (const auto& one : all) EXPECT_TRUE(soon([&] { return one->served() == round; }));
+    }
+}
+
+// Whoever watches, another one must take its place when it goes; the others would sleep for a minute.
+TEST(idle_watch, somebody_watches_until_the_last_has_ended) {
+    idle_watch watch;
+    team all = rested(watch);
+    for (std::size_t gone = 0; gone + 1 < all.size(); ++gone) {
+        all[gone]->end();
+        for (std::size_t i = gone + 1; i < all.size(); ++i) {
+            const std::uint64_t before = all[i]->served();
+            all[i]->post();
+            EXPECT_TRUE(soon([&] { return all[i]->served() == before + 1; })) << "after " << gone + 1 << " had ended";
+        }
+    }
+}
+
+// A kernel that starts asks in all rings within microseconds: what comes while nobody watches must not wait for a nap.
+TEST(idle_watch, who_begins_to_watch_looks_before_it_naps) {
+    constexpr idle_watch::limits no_second_look{60'000'000'000, 60'000'000'000};
+    idle_watch watch;
+    // On the list in this order: the flag is set a moment before a thread is.
+    const auto listed = [](const idler& one) {
+        const bool there = soon([&] { return one.resting(); });
+        std::this_thread::sleep_for(std::chrono::milliseconds(30));
+        return there;
+    };
+    idler first(watch, no_second_look);
+    ASSERT_TRUE(listed(first));
+    idler asked(watch, no_second_look);
+    ASSERT_TRUE(listed(asked));
+    idler next(watch, no_second_look);
+    ASSERT_TRUE(listed(next));
+    next.hold(true);
+    first.end();  // wakes the one that came last
+    ASSERT_TRUE(soon([&] { return !next.resting(); }));
+    asked.post();
+    next.hold(false);
+    EXPECT_TRUE(soon([&] { return asked.served() == 1; }));
+}
+
+TEST(idle_watch, sleepers_are_left_alone_while_one_watches) {
+    idle_watch watch;
+    const team all = rested(watch);
+    std::uint64_t before = 0, after = 0;
+    for (const auto& one : all) before += one->rests();
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    for (const auto& one : all) after += one->rests();
+    EXPECT_EQ(after, before);
+}
+
+TEST(idle_watch, an_idle_runtime_wakes_little_more_than_one_thread) {
+    const temporary_folder folder;
+    test::write_file(folder / "a", test::pattern(1, 20 * 4096));
+    let_files_settle();
+    options o = small_options(folder);
+    o.service_threads = 8;
+    runtime_hooks hooks;
+    hooks.no_doorbells = true;
+    const auto rt = make_runtime(o, hooks);
+    const int fd = rt->open("a");
+    std::this_thread::sleep_for(std::chrono::milliseconds(500));
+    const std::int64_t before = switches();
+    std::this_thread::sleep_for(std::chrono::seconds(1));
+    // 1000 of the one that watches, 50 of the monitor, 80 of those that sleep. Each for itself: 8000.
+    EXPECT_LT(switches() - before, 2500);
+    std::vector<std::thread> readers;
+    for (int i = 0; i < 16; ++i)
+        readers.emplace_back([&, i] {
+            std::uint8_t byte = 0;
+            EXPECT_EQ(rt->read(fd, &byte, 1, i * 4096 + 5), 1);
+            EXPECT_EQ(byte, test::pattern_byte(1, static_cast<std::uint64_t>(i) * 4096 + 5));
+        });
+    for (std::thread& one : readers) one.join();
+}
+
+// With the 50 us that the kernel adds by itself, a nap of 20 us would take 70 and more.
+TEST(idle_watch, naps_are_not_stretched_by_the_kernel) {
+    const temporary_folder folder;
+    const auto rt = make_runtime(small_options(folder));
+    const auto first_line = [](const std::filesystem::path& of) {
+        std::string line;
+        std::getline(std::ifstream(of), line);
+        return line;
+    };
+    int found = 0;
+    ASSERT_TRUE(soon([&] {
+        for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
+            if (first_line(task.path() / "comm") != "penstock-serve") continue;
+            const std::string slack_ns = first_line("/proc/" + task.path().filename().string() + "/timerslack_ns");
+            if (slack_ns.empty() || std::stoull(slack_ns) <= 1000) ++found;
+        }
+        return found > 0;
+    }));
+}
+
+TEST(idle_watch, an_idle_runtime_ends_at_once) {
+    const temporary_folder folder;
+    options o = small_options(folder);
+    o.service_threads = 16;
+    auto rt = make_runtime(o);
+    std::this_thread::sleep_for(std::chrono::milliseconds(500));
+    const auto start = std::chrono::steady_clock::now();
+    rt.reset();
+    // Sixteen that sleep to the end of their time would need more than a second.
+    EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::milliseconds(700));
+}
+
+}  // namespace penstock::host
