@@ -106,7 +106,7 @@ bool file_registry::look_up_plain(const std::string& name, bool check_roots, fou
     if (!append_plain(name, path) || (check_roots && !permitted(path))) return false;
     const int fd = env_.open_plain(first_root_, name);
     if (fd < 0) return false;
-    auto handle = std::make_shared<shared_handle>(env_, fd);
+    auto handle = std::make_shared<shared_handle>(env_, fd, &reads_);
     file_facts facts;
     if (env_.facts(fd, facts) != 0 || !facts.is_regular) return false;
     out = {std::move(handle), facts, std::move(path)};

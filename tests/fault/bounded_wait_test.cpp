@@ -104,6 +104,7 @@ TEST_F(bounded_wait, ring_full_because_the_service_thread_is_stuck) {
 
 TEST_F(bounded_wait, service_thread_dies_while_groups_wait) {
     o.request_wait_ms = 30000;
+    hooks.rings_per_thread = 1;  // of 8 slots, so that some find it full
     create();
     const int fd = open(lane{}, rt->ref(), "big");
     touch_leaf(fd);
