@@ -32,7 +32,7 @@ public:
         std::vector<awaited> words;
     };
     struct limits {
-        std::uint64_t look_ns = 1'000'000;
+        std::uint64_t look_ns = 2'000'000;
         std::uint64_t sleep_ns = 100'000'000;
     };
 
