@@ -10,7 +10,7 @@
 //   5. copy staging, window or tier -> frame, clear the tail  (cannot fail)
 //   6. consume; name the page in the frame word; publish, and unpin unless the caller wants the page pinned; recycle the slot
 //
-// Several loads of one group may be in flight (start_load ... finish_load), so that a read of many pages pays one round
+// Several loads of one group may be in flight (begin_load ... publish_load), so that a read of many pages pays one round
 // trip and not one per page. The page that had the frame before may be worth keeping: the group that took the frame copies it to
 // the tier first (engine/tier.hpp). Only the first may wait for a frame or a slot; so a group that holds one never waits for
 // another, and groups cannot wait for each other in a circle.
