@@ -165,6 +165,7 @@ status runtime_state::build_tier() {
 // none of fewer slots than groups may well want of it at a time.
 ring_shape runtime_state::shape_of_rings(std::uint64_t stride) const {
     constexpr std::uint64_t most_rings = 128, enough_slots = 32;
+    static_assert(most_rings <= engine::max_rings);
     const std::uint64_t threads = settings.service_threads, fitting = settings.staging_bytes / stride / threads;
     std::uint64_t each = hooks.rings_per_thread;
     if (each == 0) each = device->is_gpu() && hooks.ring_slots == 0 ? std::clamp<std::uint64_t>(std::min(most_rings / threads, fitting / enough_slots), 1, most_rings) : 1;
