@@ -4,30 +4,13 @@
 collage_report.py OUT_DIR: reads OUT_DIR/runs, writes OUT_DIR/collage.json and OUT_DIR/table.txt."""
 import collections
 import json
-import os
 import pathlib
-import platform
 import statistics
-import subprocess
 import sys
 
+from bench_machine import machine_of
+
 PARTS = ("order", "upload", "compute", "download")
-
-
-def said_by(*command):
-    try:
-        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip().split("\n")[0]
-    except (OSError, subprocess.CalledProcessError):
-        return ""
-
-
-def machine(out):
-    gpu = said_by("nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader").split(", ")
-    with open("/proc/cpuinfo", encoding="utf-8") as file:
-        cpu = next((line.split(":", 1)[1].strip() for line in file if line.startswith("model name")), "unknown")
-    return {"device": gpu[0] or "none", "driver": gpu[1] if len(gpu) > 1 else "", "cpu": cpu, "cores": len(os.sched_getaffinity(0)),
-            "kernel": platform.release(), "commit": os.environ.get("COLLAGE_COMMIT", "unknown"),
-            "file_system": said_by("stat", "-f", "-c", "%T", str(out))}
 
 
 def load(out):
@@ -131,7 +114,7 @@ def main():
                 tiles = by["penstock"][0]["library"]["tiles"]
                 results.append(result(f"collage of {picture}, library of {tiles} tiles", by["penstock"], baseline, by[baseline]))
     rows = ",\n".join(json.dumps(one) for one in results)
-    (out / "collage.json").write_text('{"machine":' + json.dumps(machine(out)) + ',\n"results":[\n' + rows + "\n]}\n", encoding="utf-8")
+    (out / "collage.json").write_text('{"machine":' + json.dumps(machine_of(out, "COLLAGE_COMMIT")) + ',\n"results":[\n' + rows + "\n]}\n", encoding="utf-8")
     text = table(runs)
     (out / "table.txt").write_text(text, encoding="utf-8")
     print(text, end="")

@@ -3,32 +3,15 @@
 
 grep_report.py OUT_DIR: reads OUT_DIR/runs, writes OUT_DIR/grep.json and OUT_DIR/table.txt."""
 import json
-import os
 import pathlib
-import platform
 import statistics
-import subprocess
 import sys
+
+from bench_machine import machine_of
 
 ROWS = {"penstock-gpu": "penstock-grep on the GPU", "penstock-cpu": "penstock-grep on CPU threads",
         "cpu": "baseline: all cores, same counting, plain reads", "cuda": "baseline: CUDA, host reads, same counting",
         "grep": "GNU grep on all cores", "rg": "ripgrep", "rg-inside": "ripgrep without -w: words inside words too"}
-
-
-def said_by(*command):
-    try:
-        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip().split("\n")[0]
-    except (OSError, subprocess.CalledProcessError):
-        return ""
-
-
-def machine(out):
-    gpu = said_by("nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader").split(", ")
-    with open("/proc/cpuinfo", encoding="utf-8") as file:
-        cpu = next((line.split(":", 1)[1].strip() for line in file if line.startswith("model name")), "unknown")
-    return {"device": gpu[0] or "none", "driver": gpu[1] if len(gpu) > 1 else "", "cpu": cpu, "cores": len(os.sched_getaffinity(0)),
-            "kernel": platform.release(), "commit": os.environ.get("GREP_COMMIT", "unknown"),
-            "file_system": said_by("stat", "-f", "-c", "%T", str(out))}
 
 
 def read_text(path):
@@ -115,7 +98,7 @@ def main():
         sys.exit("grep_report: no run of penstock-grep succeeded")
     about = reports[0]["files"], reports[0]["bytes"], reports[0]["words"]
     rows_json = ",\n".join(json.dumps(one) for one in results(rows, *about))
-    (out / "grep.json").write_text('{"machine":' + json.dumps(machine(out)) + ',\n"results":[\n' + rows_json + "\n]}\n", encoding="utf-8")
+    (out / "grep.json").write_text('{"machine":' + json.dumps(machine_of(out, "GREP_COMMIT")) + ',\n"results":[\n' + rows_json + "\n]}\n", encoding="utf-8")
     text = table(rows, *about)
     (out / "table.txt").write_text(text, encoding="utf-8")
     print(text, end="")

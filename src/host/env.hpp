@@ -88,7 +88,7 @@ public:
     // `start`. What is known to be no regular file is not opened. Any negative errno means: go the way above, which decides.
     virtual int open_plain(int, const std::string&) { return -EOPNOTSUPP; }
     // Makes room for about `count` handles beside `handle` at once. A table of handles that grows while threads use it stops
-    // all of them for some milliseconds at each doubling.
+    // all of them for a while at each doubling.
     virtual void reserve_handles(int, std::size_t) {}
     virtual void close(int handle) = 0;
     virtual std::int64_t read(int fd, std::byte* to, std::uint64_t bytes, std::uint64_t offset) = 0;

@@ -18,10 +18,10 @@ using penstock::test::temporary_folder;
 
 namespace {
 
-class engine_stub final : public io_engine {
+class silent_engine final : public io_engine {
 public:
-    explicit engine_stub(bool at_once) : at_once_(at_once) {}
-    [[nodiscard]] const char* name() const override { return "stub"; }
+    explicit silent_engine(bool at_once) : at_once_(at_once) {}
+    [[nodiscard]] const char* name() const override { return "silent"; }
     [[nodiscard]] std::uint32_t capacity() const override { return 1; }
     void start(const read_operation&) override {}
     void submit() override {}
@@ -36,7 +36,7 @@ class ways : public testing::Test {
 protected:
     static constexpr int some_fd = 12345;  // never read from
     fault::faulty_environment env;
-    engine_stub engine{true};
+    silent_engine engine{true};
     shared_handle file{env, some_fd};
 
     read_operation operation;
@@ -73,7 +73,7 @@ public:
 class direct : public testing::Test {
 protected:
     cold_file env;
-    engine_stub engine{true};
+    silent_engine engine{true};
     read_settings settings;
     int lines = 0;
     std::unique_ptr<shared_handle> file;
@@ -119,7 +119,7 @@ TEST_F(ways, what_is_in_memory_is_read_at_once) {
 }
 
 TEST_F(ways, an_engine_that_cannot_is_not_asked_to) {
-    engine_stub other(false);
+    silent_engine other(false);
     read_operation one{-1, nullptr, 4096, 0, 7};
     EXPECT_EQ(file.choose(one, other), read_way::queued);
     EXPECT_FALSE(one.at_once);

@@ -2,12 +2,12 @@
 // files and scratch in the device's memory, running jobs until all are done, bringing the records back.
 #pragma once
 
-#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "common/stopwatch.hpp"
 #include "dictionary.hpp"
 #include "files.hpp"
 #include "memory.hpp"
@@ -16,19 +16,7 @@
 
 namespace penstock::grep {
 
-class stopwatch {
-public:
-    // Seconds since the last lap, or since it was made.
-    double lap() {
-        const auto now = std::chrono::steady_clock::now();
-        const double seconds = std::chrono::duration<double>(now - last_).count();
-        last_ = now;
-        return seconds;
-    }
-
-private:
-    std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
-};
+using apps::stopwatch;
 
 struct search_limits {
     std::uint64_t groups = 1;         // how many could run at once; less if their scratch does not fit
