@@ -29,7 +29,7 @@ enum class advice : std::int32_t {
 template <group Group>
 PENSTOCK_HD std::int64_t advise(const Group& g, const runtime_ref& fs, int fd, advice what, std::int64_t offset = 0, std::int64_t bytes = INT64_MAX) {
     engine::file_handle file{};
-    if (!engine::find_file(fs.view, fd, file)) return detail::counted(g, fs, -EBADF);
+    if (!engine::find_file(g, fs.view, fd, file)) return detail::counted(g, fs, -EBADF);
     if (offset < 0 || bytes < 0 || what < advice::normal || what > advice::done_with) return detail::counted(g, fs, -EINVAL);
     const engine::cache_view& c = fs.view;
     std::int64_t result = 0;

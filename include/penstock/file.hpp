@@ -1,4 +1,4 @@
-// The file API, the same on GPU and CPU: open, close, read, map, unmap, stat, prefetch.
+// The file API, the same on GPU and CPU: open, close, read, map, unmap, stat, prefetch. Writing: penstock/write.hpp.
 //
 // Every call takes the calling group first: penstock::lane (one thread), warp, tile<N> or block. All threads of the group
 // call together with equal arguments and all get the same result. On the host, a thread calls as penstock::lane{}.
@@ -7,10 +7,11 @@
 // the answer, the runtime's interrupt, or a time-out of its options.
 //
 // Thread safety: any number of groups may make any calls at once, on the same descriptors too. A descriptor is shared:
-// open of a name that is open already returns the same number and adds a reference; each open needs its close.
+// open of a name that is open already with the same access returns the same number and adds a reference; each open needs its close.
 //
-// Consistency: within one device all groups see the same pages. A change that other programs make to a file is seen by
-// the first open after the last close (close-to-open); while a file stays open its size is the one at its first open.
+// Consistency: within one device all groups see the same pages, and a write that has returned is seen by every later read. A change
+// that other programs make to a file is seen by the first open after the last close (close-to-open); while a file stays open its
+// size is the one at its first open, and as far as this runtime has written since.
 #pragma once
 
 #include <cstddef>
@@ -18,6 +19,7 @@
 
 #include "penstock/engine/file_table.hpp"
 #include "penstock/engine/read.hpp"
+#include "penstock/engine/truncate.hpp"
 #include "penstock/group/lane.hpp"
 
 namespace penstock {
@@ -27,18 +29,25 @@ struct runtime_ref {
     engine::cache_view view;
 };
 
+// One of the first three, and any of the others that make sense with it. The values are those of Linux's O_* flags.
 enum open_flags : int {
-    open_read = 0,  // the value of O_RDONLY
+    open_read = 0,
+    open_write = 1,
+    open_read_write = 2,
+    open_create = engine::flag_create,        // a file that is not there is made, with mode 0666 less the umask
+    open_exclusive = engine::flag_exclusive,  // with open_create: -EEXIST if it is there
+    open_truncate = engine::flag_truncate,    // cut to nothing, unless this runtime has it open for writing already: so the groups of a
+                                              // kernel may all open their output with it, if the host holds it open meanwhile
 };
 
 struct file_stat {
-    std::uint64_t size_bytes;  // when the file was first opened
+    std::uint64_t size_bytes;  // when the file was first opened, or as it was written since
     std::uint64_t inode;
     std::int64_t modified_ns;  // since 1970
     std::uint64_t page_bytes;  // reads of whole aligned pages are cheapest
 };
 
-// A pinned piece of one page. `data` may be read until unmap; the bytes do not change meanwhile.
+// A pinned piece of one page. `data` may be read until unmap; the bytes change meanwhile only if somebody writes them.
 struct mapping {
     const std::byte* data;
     std::int64_t bytes;  // how many, or a negative errno, and then data is null
@@ -52,34 +61,6 @@ struct cursor {
     std::uint64_t offset_bytes = 0;
 };
 
-// Opens a regular file below the runtime's roots. `path` ends with a zero byte, may be relative to the first root, and
-// lies in memory that every thread of the group can read. Returns a descriptor (>= 0).
-// Errors: -EFAULT null path, -EINVAL unknown flags, -ENOENT, -EACCES, -EISDIR, -EOPNOTSUPP, -ENAMETOOLONG, -ENFILE,
-// -ENOMEM, -EMFILE, the file system's, and those of a wait (-ETIMEDOUT, -ECANCELED, -ESHUTDOWN, -EAGAIN).
-// Cost: a file that is open already, a few loads and one atomic; else one round trip to the host, which all groups that
-// open the name meanwhile share. A file that was closed and has not changed keeps its cached pages.
-template <group Group>
-PENSTOCK_HD int open(const Group& g, const runtime_ref& fs, const char* path, int flags = open_read) {
-    if (flags != open_read) return -EINVAL;
-    return static_cast<int>(engine::open_file(g, fs.view, path));
-}
-
-// Gives one reference back. 0 or -EBADF. Never waits. The file's pages stay in the cache.
-template <group Group>
-PENSTOCK_HD int close(const Group& g, const runtime_ref& fs, int fd) {
-    std::int64_t result = 0;
-    g.sync();  // no thread of the group is still reading through the descriptor
-    if (g.is_leader()) {
-        const std::uint32_t slot = engine::descriptor_slot(fd);
-        if (fd < 0 || slot >= fs.view.file_slots ||
-            !engine::try_release(&fs.view.file_words[slot], engine::descriptor_generation(fd))) {
-            result = -EBADF;
-            engine::count(g, fs.view, engine::count_errors);
-        }
-    }
-    return static_cast<int>(static_cast<std::int64_t>(g.broadcast(static_cast<std::uint64_t>(result))));
-}
-
 namespace detail {
 
 // Counts a failed verb and passes its result on.
@@ -90,6 +71,42 @@ PENSTOCK_HD PENSTOCK_INLINE std::int64_t counted(const Group& g, const runtime_r
 }
 
 }  // namespace detail
+
+// Opens a regular file below the runtime's roots. `path` ends with a zero byte, may be relative to the first root, and
+// lies in memory that every thread of the group can read. Returns a descriptor (>= 0).
+// Errors: -EFAULT null path, -EINVAL unknown flags or such as do not go together, -ENOENT, -EACCES, -EISDIR, -EOPNOTSUPP,
+// -ENAMETOOLONG, -ENFILE, -ENOMEM, -EMFILE, -EEXIST, -EROFS (for writing: options::writable is off, or the file system is read
+// only), the file system's, and those of a wait (-ETIMEDOUT, -ECANCELED, -ESHUTDOWN, -EAGAIN).
+// Cost: a file that is open already (for writing: that others write already), a few loads and one atomic; else one round trip to the
+// host, which all groups that open the name meanwhile share. A file that was closed and has not changed keeps its cached pages.
+template <group Group>
+PENSTOCK_HD int open(const Group& g, const runtime_ref& fs, const char* path, int flags = open_read) {
+    if (flags == open_read) return static_cast<int>(engine::open_file(g, fs.view, path));
+    if (flags < 0 || !engine::sound_flags(static_cast<std::uint32_t>(flags))) return -EINVAL;
+    if (fs.view.writes == nullptr) return -EROFS;
+    return static_cast<int>(engine::open_written(g, fs.view, path, static_cast<std::uint32_t>(flags)));
+}
+
+// Gives one reference back. 0 or -EBADF. The file's pages stay in the cache. Waits for nothing, unless the file was written and this is its
+// last reference: then what the file does not have yet is written back, so that every program that opens it afterwards sees it
+// (on storage it is after fsync only). What could not be written, now or earlier without anybody being told, is the result; the
+// descriptor is closed all the same, the pages stay dirty in the cache, and the next open of the file finds them.
+template <group Group>
+PENSTOCK_HD int close(const Group& g, const runtime_ref& fs, int fd) {
+    std::int64_t result = 0;
+    g.sync();  // no thread of the group is still using the descriptor
+    const std::uint32_t slot = engine::descriptor_slot(fd);
+    const bool known = fd >= 0 && slot < fs.view.file_slots;
+    if (known && fs.view.writes != nullptr && g.broadcast(engine::is_granted(fs.view, slot) ? 1 : 0) != 0)
+        return static_cast<int>(detail::counted(g, fs, by_address(&engine::close_written<Group>)(g, fs.view, fd)));
+    if (g.is_leader()) {
+        if (!known || !engine::try_release(&fs.view.file_words[slot], engine::descriptor_generation(fd))) {
+            result = -EBADF;
+            engine::count(g, fs.view, engine::count_errors);
+        }
+    }
+    return static_cast<int>(static_cast<std::int64_t>(g.broadcast(static_cast<std::uint64_t>(result))));
+}
 
 // Copies up to `bytes` bytes from byte `offset` of the file to `buffer` (any alignment; 16 bytes is fastest; global,
 // shared or host memory that the group's threads can write). Returns the count, smaller than asked only at the end of
@@ -102,7 +119,7 @@ template <group Group>
 PENSTOCK_HD PENSTOCK_INLINE std::int64_t read(const Group& g, const runtime_ref& fs, int fd, void* buffer,
                                               std::int64_t bytes, std::int64_t offset) {
     engine::file_handle file{};
-    if (!engine::find_file(fs.view, fd, file)) return detail::counted(g, fs, -EBADF);
+    if (!engine::find_file(g, fs.view, fd, file)) return detail::counted(g, fs, -EBADF);
     if (bytes < 0 || offset < 0 || offset + static_cast<std::uint64_t>(bytes) > INT64_MAX ||
         (buffer == nullptr && bytes > 0))
         return detail::counted(g, fs, -EINVAL);
@@ -132,7 +149,7 @@ template <group Group>
 PENSTOCK_HD mapping map(const Group& g, const runtime_ref& fs, int fd, std::int64_t offset, std::int64_t bytes) {
     mapping out{nullptr, 0, engine::no_word, 0};
     engine::file_handle file{};
-    if (!engine::find_file(fs.view, fd, file)) {
+    if (!engine::find_file(g, fs.view, fd, file)) {
         out.bytes = detail::counted(g, fs, -EBADF);
         return out;
     }
@@ -180,10 +197,10 @@ PENSTOCK_HD int unmap(const Group& g, const runtime_ref& fs, const mapping& what
 template <group Group>
 PENSTOCK_HD int stat(const Group& g, const runtime_ref& fs, int fd, file_stat* out) {
     engine::file_handle file{};
-    if (!engine::find_file(fs.view, fd, file)) return static_cast<int>(detail::counted(g, fs, -EBADF));
+    if (!engine::find_file(g, fs.view, fd, file, engine::access_mask)) return static_cast<int>(detail::counted(g, fs, -EBADF));
     if (out == nullptr) return static_cast<int>(detail::counted(g, fs, -EFAULT));
     const engine::file_record& record = fs.view.file_records[file.slot];
-    if (g.is_leader()) *out = {record.size_bytes, record.inode, record.modified_ns, fs.view.page_bytes()};
+    if (g.is_leader()) *out = {file.size_bytes, record.inode, record.modified_ns, fs.view.page_bytes()};
     g.sync();  // *out may be shared by the group
     return 0;
 }
@@ -195,7 +212,7 @@ PENSTOCK_HD int stat(const Group& g, const runtime_ref& fs, int fd, file_stat* o
 template <group Group>
 PENSTOCK_HD std::int64_t prefetch(const Group& g, const runtime_ref& fs, int fd, std::int64_t offset, std::int64_t bytes) {
     engine::file_handle file{};
-    if (!engine::find_file(fs.view, fd, file)) return detail::counted(g, fs, -EBADF);
+    if (!engine::find_file(g, fs.view, fd, file)) return detail::counted(g, fs, -EBADF);
     if (bytes < 0 || offset < 0 || offset + static_cast<std::uint64_t>(bytes) > INT64_MAX)
         return detail::counted(g, fs, -EINVAL);
     const auto begin = static_cast<std::uint64_t>(offset);

@@ -35,7 +35,7 @@ struct options {
     // A file whose table takes more than a quarter of it gets a two-level table. PENSTOCK_TABLE.
     std::uint64_t table_bytes = std::uint64_t{256} << 20;
 
-    // How many files can be open or remembered at once: 16 to 1048576. Each costs about 250 bytes of device memory.
+    // How many files can be open or remembered at once: 16 to 524288. Each costs about 250 bytes of device memory.
     // PENSTOCK_MAX_FILES.
     std::uint32_t max_files = 65536;
 
@@ -56,6 +56,10 @@ struct options {
     // ahead or asked for in advance. Part of window_bytes. 0 (the default): no tier, and no reading ahead; at most 1 TiB.
     // PENSTOCK_TIER.
     std::uint64_t tier_bytes = 0;
+
+    // Whether kernels may write files: open with open_write, open_read_write, open_create. Off, such an open gives -EROFS. On, it
+    // costs device memory besides the cache: an eighth of cache_bytes, for the marks of written bytes. PENSTOCK_WRITABLE: 0, 1.
+    bool writable = false;
 
     // cpu back end: threads that run kernels. 0: one per processor; at most 1024. PENSTOCK_WORKERS.
     std::uint32_t worker_threads = 0;

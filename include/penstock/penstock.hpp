@@ -11,3 +11,4 @@
 #include "penstock/statistics.hpp"
 #include "penstock/version.hpp"
 #include "penstock/view.hpp"
+#include "penstock/write.hpp"

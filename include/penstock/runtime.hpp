@@ -50,6 +50,12 @@ public:
     int close(int fd);
     std::int64_t read(int fd, void* buffer, std::int64_t bytes, std::int64_t offset);
     std::int64_t read(cursor& at, void* buffer, std::int64_t bytes);
+    // Writing (penstock/write.hpp), with options::writable. open with open_create makes the file wherever it lies.
+    std::int64_t write(int fd, const void* buffer, std::int64_t bytes, std::int64_t offset);
+    std::int64_t append(int fd, const void* buffer, std::int64_t bytes);
+    int msync(int fd, std::int64_t offset, std::int64_t bytes);
+    int fsync(int fd);
+    int truncate(int fd, std::int64_t size_bytes);
     int stat(int fd, file_stat* out);
     std::int64_t prefetch(int fd, std::int64_t offset, std::int64_t bytes);
     std::int64_t advise(int fd, advice what, std::int64_t offset = 0, std::int64_t bytes = INT64_MAX);  // penstock/advise.hpp

@@ -30,6 +30,14 @@ struct statistics {
     std::uint64_t errors = 0;           // calls that returned a negative errno
     std::uint64_t bytes_loaded = 0;     // host to device
     std::uint64_t bytes_read = 0;       // delivered by read
+    std::uint64_t bytes_written = 0;    // taken by write and append
+    std::uint64_t write_backs = 0;      // pages of which written bytes were sent to the host
+    std::uint64_t write_back_errors = 0;  // of these, those that did not come to the file; they stay dirty
+    std::uint64_t dirty_victims = 0;    // of these, those that went because their frame was needed
+    std::uint64_t file_writes = 0;      // write operations of the operating system
+    std::uint64_t file_write_bytes = 0;
+    std::uint64_t file_write_errors = 0;
+    std::uint64_t file_syncs = 0;
     std::uint64_t file_reads = 0;       // read operations given to the operating system
     std::uint64_t file_read_bytes = 0;
     std::uint64_t file_read_errors = 0;

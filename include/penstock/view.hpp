@@ -62,8 +62,9 @@ public:
     // than asked at the end of the file or before a page that could not be had; a negative errno if that was the first.
     template <group Group, typename Visit>
     PENSTOCK_HD std::int64_t for_each(const Group& g, std::uint64_t first, std::uint64_t count, const Visit& visit) const {
-        if (first >= size_) return 0;
-        return engine::visit_elements<T>(g, *cache_, file_, first_byte_, first, count < size_ - first ? count : size_ - first, visit);
+        const std::uint64_t size = common_size(g);
+        if (first >= size) return 0;
+        return engine::visit_elements<T>(g, *cache_, file_, first_byte_, first, count < size - first ? count : size - first, visit);
     }
 
     // Whole group: copies up to `count` elements from `first` on to `out`, which every thread of the group may read when it returns.
@@ -71,9 +72,10 @@ public:
     // was the first. Missing pages come up to eight in flight. From the host, on the cpu back end: the fast way to many elements.
     template <group Group>
     PENSTOCK_HD std::int64_t copy_to(const Group& g, T* out, std::uint64_t first, std::uint64_t count) const {
-        if (first >= size_ || count == 0) return 0;
+        const std::uint64_t size = common_size(g);
+        if (first >= size || count == 0) return 0;
         if (out == nullptr) return -EINVAL;
-        const std::uint64_t wanted = count < size_ - first ? count : size_ - first;
+        const std::uint64_t wanted = count < size - first ? count : size - first;
         const std::int64_t got = engine::read_file(g, *cache_, file_, reinterpret_cast<std::byte*>(out), wanted * sizeof(T),
                                                    first_byte_ + first * sizeof(T));
         g.sync();  // every thread's part is there before any of them reads it
@@ -91,6 +93,12 @@ public:
     PENSTOCK_HD engine::row_geometry geometry() const { return {size_, first_byte_, sizeof(T), sizeof(T)}; }
 
 private:
+    // The threads of a group may have made their views while the file grew.
+    template <typename Group>
+    PENSTOCK_HD PENSTOCK_INLINE std::uint64_t common_size(const Group& g) const {
+        return cache_->writes == nullptr ? size_ : g.broadcast(size_);
+    }
+
     static PENSTOCK_HD PENSTOCK_NOINLINE T outside(const engine::cache_view& c, std::uint32_t slot, std::uint32_t generation,
                                                    std::uint64_t at) {
         engine::note_fault(c, -ERANGE, slot, generation, at);

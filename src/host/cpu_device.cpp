@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "host/device.hpp"
+#include "penstock/write.hpp"
 
 namespace penstock::host {
 
@@ -62,6 +63,20 @@ public:
     std::int64_t read(const runtime_ref& fs, int fd, void* buffer, std::int64_t bytes, std::int64_t offset) override {
         return penstock::read(lane{}, fs, fd, buffer, bytes, offset);
     }
+    std::int64_t write(const runtime_ref& fs, int fd, const void* buffer, std::int64_t bytes, std::int64_t offset) override {
+        return penstock::write(lane{}, fs, fd, buffer, bytes, offset);
+    }
+    std::int64_t append(const runtime_ref& fs, int fd, const void* buffer, std::int64_t bytes) override {
+        return penstock::append(lane{}, fs, fd, buffer, bytes);
+    }
+    int msync(const runtime_ref& fs, int fd, std::int64_t offset, std::int64_t bytes) override {
+        return penstock::msync(lane{}, fs, fd, offset, bytes);
+    }
+    int fsync(const runtime_ref& fs, int fd) override { return penstock::fsync(lane{}, fs, fd); }
+    int flush(const runtime_ref& fs, std::uint32_t slot) override {
+        return static_cast<int>(engine::flush_pages(lane{}, fs.view, slot, 0, ~std::uint64_t{0}));
+    }
+    int truncate(const runtime_ref& fs, int fd, std::int64_t size_bytes) override { return penstock::truncate(lane{}, fs, fd, size_bytes); }
     int stat(const runtime_ref& fs, int fd, file_stat* out) override { return penstock::stat(lane{}, fs, fd, out); }
     std::int64_t prefetch(const runtime_ref& fs, int fd, std::int64_t offset, std::int64_t bytes) override {
         return penstock::prefetch(lane{}, fs, fd, offset, bytes);

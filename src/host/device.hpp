@@ -40,6 +40,13 @@ public:
     virtual int close(const runtime_ref& fs, int fd) = 0;
     virtual int duplicate(const runtime_ref& fs, int fd) = 0;  // one reference more to an open file
     virtual std::int64_t read(const runtime_ref& fs, int fd, void* buffer, std::int64_t bytes, std::int64_t offset) = 0;
+    virtual std::int64_t write(const runtime_ref& fs, int fd, const void* buffer, std::int64_t bytes, std::int64_t offset) = 0;
+    virtual std::int64_t append(const runtime_ref& fs, int fd, const void* buffer, std::int64_t bytes) = 0;
+    virtual int msync(const runtime_ref& fs, int fd, std::int64_t offset, std::int64_t bytes) = 0;
+    virtual int fsync(const runtime_ref& fs, int fd) = 0;
+    virtual int truncate(const runtime_ref& fs, int fd, std::int64_t size_bytes) = 0;
+    // Writes back the dirty pages of a file slot. 0, or the first error.
+    virtual int flush(const runtime_ref& fs, std::uint32_t slot) = 0;
     virtual int stat(const runtime_ref& fs, int fd, file_stat* out) = 0;
     virtual std::int64_t advise(const runtime_ref& fs, int fd, advice what, std::int64_t offset, std::int64_t bytes) = 0;
     virtual std::int64_t prefetch(const runtime_ref& fs, int fd, std::int64_t offset, std::int64_t bytes) = 0;

@@ -93,6 +93,16 @@ public:
     virtual void close(int handle) = 0;
     virtual std::int64_t read(int fd, std::byte* to, std::uint64_t bytes, std::uint64_t offset) = 0;
 
+    // Writing. Opens the file of an open handle once more, to read and write.
+    virtual int open_writing(int) { return -EOPNOTSUPP; }
+    // Makes an empty regular file of that name, which has no slash in it, in the directory of a find handle. -EEXIST: there is
+    // something of that name, a link too.
+    virtual int create(int, const std::string&) { return -EOPNOTSUPP; }
+    virtual std::int64_t write(int, const std::byte*, std::uint64_t, std::uint64_t) { return -EOPNOTSUPP; }
+    // Returns after all that was written to the file is on storage.
+    virtual int sync(int) { return -EOPNOTSUPP; }
+    virtual int truncate(int, std::uint64_t) { return -EOPNOTSUPP; }
+
     // Opens the file of an open handle once more, for reads past the page cache (O_DIRECT). `grain_bytes`: address, offset and
     // length of such reads must be multiples of it. -EINVAL where the file system has no such reads.
     virtual int open_direct(int, std::uint32_t&) { return -EOPNOTSUPP; }

@@ -144,6 +144,27 @@ public:
         return got >= 0 ? got : -errno;
     }
 
+    int open_writing(int fd) override {
+        const int writing = ::open(proc_name(fd).c_str(), O_RDWR | O_CLOEXEC | O_NOCTTY);
+        return writing >= 0 ? writing : -errno;
+    }
+
+    int create(int directory, const std::string& name) override {
+        const int fd = ::openat(directory, name.c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+        if (fd < 0) return -errno;
+        ::close(fd);
+        return 0;
+    }
+
+    std::int64_t write(int fd, const std::byte* from, std::uint64_t bytes, std::uint64_t offset) override {
+        const ssize_t done = ::pwrite(fd, from, bytes, static_cast<off_t>(offset));
+        return done >= 0 ? done : -errno;
+    }
+
+    int sync(int fd) override { return ::fdatasync(fd) == 0 ? 0 : -errno; }
+
+    int truncate(int fd, std::uint64_t size_bytes) override { return ::ftruncate(fd, static_cast<off_t>(size_bytes)) == 0 ? 0 : -errno; }
+
     // The link in /proc leads to the file itself, whatever its name means by now; looked at all the same.
     int open_direct(int fd, std::uint32_t& grain_bytes) override {
         const int direct = ::open(proc_name(fd).c_str(), O_RDONLY | O_DIRECT | O_CLOEXEC | O_NOCTTY);

@@ -87,11 +87,11 @@ status file_registry::set_roots(const std::vector<std::string>& roots) {
     return {};
 }
 
-bool file_registry::permitted(const std::string& real_path) {
+bool file_registry::permitted(const std::string& real_path, bool for_writing) {
     std::lock_guard lock(mutex_);
     for (const std::string& root : roots_)
         if (below(real_path, root)) return true;
-    return allowed_.count(real_path) != 0;
+    return (for_writing ? allowed_to_write_ : allowed_).count(real_path) != 0;
 }
 
 int file_registry::look_up(const std::string& name, bool check_roots, found_file& out) {
@@ -109,7 +109,7 @@ bool file_registry::look_up_plain(const std::string& name, bool check_roots, fou
     auto handle = std::make_shared<shared_handle>(env_, fd, &reads_);
     file_facts facts;
     if (env_.facts(fd, facts) != 0 || !facts.is_regular) return false;
-    out = {std::move(handle), facts, std::move(path)};
+    out = {std::move(handle), nullptr, facts, std::move(path)};
     return true;
 }
 
@@ -133,11 +133,48 @@ int file_registry::look_up_thoroughly(const std::string& name, bool check_roots,
     return code != 0 ? code : env_.facts(out.handle->fd(), out.facts);
 }
 
-int file_registry::allow(const std::string& path) {
+// The directory of the name is found first, and judged by where it really lies; the file is made in exactly what was found.
+int file_registry::create(const std::string& name, bool check_roots) {
+    const std::size_t slash = name.rfind('/');
+    const std::string base = slash == std::string::npos ? name : name.substr(slash + 1);
+    if (base.empty() || base == "." || base == "..") return -EISDIR;
+    const std::string parent = slash == std::string::npos ? "." : slash == 0 ? "/" : name.substr(0, slash);
+    const int directory = env_.find(first_root_, parent);
+    if (directory < 0) return directory;
+    std::string path;
+    int code = env_.real_path(directory, path);
+    if (path != "/") path += '/';
+    if (code == 0 && check_roots && !permitted(path + base, true)) code = -EACCES;
+    if (code == 0) code = env_.create(directory, base);
+    env_.close(directory);
+    return code;
+}
+
+// A file that is made may be taken away again before it is opened; that ends with -ENOENT, as if it had never been.
+int file_registry::look_up_to_write(const std::string& name, bool check_roots, std::uint32_t flags, found_file& out) {
+    if (!limits_.writable) return -EROFS;
+    int code = (flags & engine::flag_exclusive) != 0 ? create(name, check_roots) : look_up(name, check_roots, out);
+    if (code == -ENOENT && (flags & engine::flag_create) != 0 && (flags & engine::flag_exclusive) == 0) {
+        code = create(name, check_roots);
+        if (code == -EEXIST) code = 0;  // somebody else was faster, or it is a link that leads to nothing
+    }
+    if (code == 0 && out.handle == nullptr) code = look_up(name, check_roots, out);
+    if (code == 0 && check_roots && !permitted(out.path, true)) code = -EACCES;
+    if (code != 0) return code;
+    const int fd = env_.open_writing(out.handle->fd());
+    if (fd < 0) return fd;
+    out.writer = std::make_shared<shared_handle>(env_, fd, nullptr);
+    return 0;
+}
+
+int file_registry::allow(const std::string& path, std::uint32_t flags) {
+    const bool to_write = (flags & engine::access_mask) != engine::may_read;
     found_file file;
-    if (const int code = look_up(path, false, file); code != 0) return code;
+    const int code = to_write ? look_up_to_write(path, false, flags, file) : look_up(path, false, file);
+    if (code != 0) return code;
     std::lock_guard lock(mutex_);
     allowed_.insert(file.path);
+    if (to_write) allowed_to_write_.insert(file.path);
     return 0;
 }
 
@@ -167,21 +204,23 @@ void file_registry::keep_handle(entry& e, std::shared_ptr<shared_handle> handle,
     e.used_lately = true;
 }
 
-open_reply file_registry::enter(const found_file& file, handles& parked) {
+open_reply file_registry::enter(const found_file& file, const slot_life& open_now, handles& parked) {
     const auto key = key_of(file.facts.identity);
     const auto known = current_.find(key);
     if (known != current_.end()) {
         entry& e = entries_[known->second];
-        if (e.identity == file.facts.identity && !e.uncertain) {
+        const bool is_open = e.generation == open_now.generation && known->second == open_now.slot;
+        // A file that is being written is the same file, however it looks by now.
+        if (is_open || e.writer != nullptr || (e.identity == file.facts.identity && !e.uncertain)) {
             if (e.handle == nullptr) keep_handle(e, file.handle, parked);
-            return {0, known->second, e.generation, e.identity, e.table, e.two_level, 0};
+            return join(e, known->second, file);
         }
     }
-    if (free_slots_.empty()) return {-ENFILE, 0, 0, {}, 0, false, 0};
+    if (free_slots_.empty()) return {-ENFILE, 0, 0, {}, 0, false, 0, 0};
     const std::uint32_t slot = free_slots_.back();
     entry& e = entries_[slot];
     e.identity = file.facts.identity;
-    if (!take_table(e)) return {-ENOSPC, 0, 0, {}, 0, false, 0};
+    if (!take_table(e)) return {-ENOSPC, 0, 0, {}, 0, false, 0, 0};
     free_slots_.pop_back();
     // Generation 0 is the mark of a slot that was never filled, so it is left out.
     e.generation = (e.generation + 1) & engine::file_generation_mask;
@@ -189,19 +228,32 @@ open_reply file_registry::enter(const found_file& file, handles& parked) {
     e.live = true;
     e.uncertain = may_change_unseen(file.facts);
     e.path = file.path;
+    e.epoch = 0;
     keep_handle(e, file.handle, parked);
     current_[key] = slot;
-    return {0, slot, e.generation, e.identity, e.table, e.two_level, 0};
+    return join(e, slot, file);
 }
 
-open_reply file_registry::open(const std::string& name, std::uint64_t old_extent, std::uint64_t old_units) {
+open_reply file_registry::join(entry& e, std::uint32_t slot, const found_file& file) {
+    if (file.writer != nullptr && e.writer == nullptr) {
+        e.writer = file.writer;
+        handle_changes_.fetch_add(1, std::memory_order_release);  // its size is no longer what was given out with its handle
+    }
+    ++e.epoch;
+    return {0, slot, e.generation, e.identity, e.table, e.two_level, 0, e.epoch};
+}
+
+open_reply file_registry::open(const std::string& name, std::uint64_t old_extent, std::uint64_t old_units, std::uint32_t flags, slot_life open_now) {
     found_file file;
     handles parked;
-    const int code = name.empty() ? -ENOENT : look_up(name, true, file);
+    const bool to_write = (flags & engine::access_mask) != engine::may_read;
+    int code = -ENOENT;
+    if (!engine::sound_flags(flags)) code = -EINVAL;
+    else if (!name.empty()) code = to_write ? look_up_to_write(name, true, flags, file) : look_up(name, true, file);
     std::lock_guard lock(mutex_);
     if (old_extent != 0) paths_.give(old_extent - 1, old_units);
     open_reply reply;
-    if (code == 0) reply = enter(file, parked);
+    if (code == 0) reply = enter(file, open_now, parked);
     else reply.result = code;
     const auto extent = paths_.take((name.size() + 7) / 8);
     if (extent && *extent < UINT32_MAX) reply.path_extent = static_cast<std::uint32_t>(*extent) + 1;
@@ -222,13 +274,18 @@ file_registry::entry* file_registry::live_entry(std::uint32_t slot, std::uint32_
 }
 
 std::int64_t file_registry::retire(std::uint32_t slot, std::uint32_t generation) {
-    std::shared_ptr<shared_handle> closed;  // without the lock
+    std::shared_ptr<shared_handle> closed, written;  // without the lock
     std::lock_guard lock(mutex_);
     entry* const e = live_entry(slot, generation);
     if (e == nullptr) return -EBADF;
     words_.give(e->table, e->table_words);
-    for (const auto& [number, start] : e->leaves) words_.give(start, std::uint64_t{1} << limits_.leaf_shift);
+    for (const auto* leaves : {&e->leaves, &e->growth_leaves})
+        for (const auto& [number, start] : *leaves) words_.give(start, std::uint64_t{1} << limits_.leaf_shift);
     e->leaves.clear();
+    e->growth_leaves.clear();
+    if (e->growth_words != 0) words_.give(e->growth, e->growth_words);
+    e->growth_words = 0;
+    written = std::move(e->writer);
     const auto known = current_.find(key_of(e->identity));
     if (known != current_.end() && known->second == slot) current_.erase(known);
     if (e->handle != nullptr) --handles_;
@@ -239,20 +296,56 @@ std::int64_t file_registry::retire(std::uint32_t slot, std::uint32_t generation)
     return 0;
 }
 
-std::int64_t file_registry::leaf(std::uint32_t slot, std::uint32_t generation, std::uint64_t number,
-                                 std::uint64_t& word_index) {
+void file_registry::settle(std::uint32_t slot, std::uint32_t generation, std::uint64_t epoch) {
+    std::shared_ptr<shared_handle> written;  // closed without the lock
     std::lock_guard lock(mutex_);
     entry* const e = live_entry(slot, generation);
-    if (e == nullptr) return -EBADF;
-    if (!e->two_level || number >= e->table_words) return -EINVAL;
-    const auto known = e->leaves.find(number);
-    if (known != e->leaves.end()) {
+    if (e == nullptr || e->writer == nullptr || e->epoch != epoch) return;
+    e->uncertain = true;
+    written = std::move(e->writer);
+    handle_changes_.fetch_add(1, std::memory_order_release);
+}
+
+int file_registry::writer_of(std::uint32_t slot, std::uint32_t generation, std::shared_ptr<shared_handle>& out) {
+    std::lock_guard lock(mutex_);
+    const entry* const e = live_entry(slot, generation);
+    if (e == nullptr || e->writer == nullptr) return -EBADF;
+    out = e->writer;
+    return 0;
+}
+
+std::int64_t file_registry::take_leaf(std::unordered_map<std::uint64_t, std::uint64_t>& leaves, std::uint64_t number, extent_allocator& words,
+                                      std::uint64_t leaf_words, std::uint64_t& word_index) {
+    const auto known = leaves.find(number);
+    if (known != leaves.end()) {
         word_index = known->second;
         return 0;
     }
-    const auto start = words_.take(std::uint64_t{1} << limits_.leaf_shift);
+    const auto start = words.take(leaf_words);
     if (!start) return -ENOSPC;
-    e->leaves[number] = word_index = *start;
+    leaves[number] = word_index = *start;
+    return 0;
+}
+
+std::int64_t file_registry::leaf(std::uint32_t slot, std::uint32_t generation, std::uint64_t kind, std::uint64_t number,
+                                 std::uint64_t& word_index) {
+    const std::uint64_t leaf_words = std::uint64_t{1} << limits_.leaf_shift;
+    std::lock_guard lock(mutex_);
+    entry* const e = live_entry(slot, generation);
+    if (e == nullptr) return -EBADF;
+    if (kind == engine::leaf_of_table)
+        return e->two_level && number < e->table_words ? take_leaf(e->leaves, number, words_, leaf_words, word_index) : -EINVAL;
+    if (e->writer == nullptr) return -EINVAL;
+    if (kind == engine::leaf_of_growth)
+        return number < e->growth_words ? take_leaf(e->growth_leaves, number, words_, leaf_words, word_index) : -EINVAL;
+    if (kind != engine::growth_directory) return -EINVAL;
+    if (e->growth_words == 0) {
+        const auto start = words_.take(limits_.growth_entries);
+        if (!start) return -ENOSPC;
+        e->growth = *start;
+        e->growth_words = limits_.growth_entries;
+    }
+    word_index = e->growth;
     return 0;
 }
 
@@ -264,7 +357,7 @@ int file_registry::handle_of(std::uint32_t slot, std::uint32_t generation, std::
         std::lock_guard lock(mutex_);
         entry* const e = live_entry(slot, generation);
         if (e == nullptr) return -EBADF;
-        size_bytes = e->identity.size_bytes;
+        size_bytes = e->writer != nullptr ? size_of_written : e->identity.size_bytes;
         if (e->handle != nullptr) {
             e->used_lately = true;
             out = e->handle;
@@ -288,6 +381,11 @@ std::string file_registry::path_of(std::uint32_t slot, std::uint32_t generation)
     std::lock_guard lock(mutex_);
     const entry* const e = live_entry(slot, generation);
     return e != nullptr ? e->path : std::string();
+}
+
+std::string file_registry::path_in(std::uint32_t slot) {
+    std::lock_guard lock(mutex_);
+    return slot < entries_.size() && entries_[slot].live ? entries_[slot].path : std::string();
 }
 
 std::size_t file_registry::live_files() {

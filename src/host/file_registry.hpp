@@ -40,6 +40,13 @@ struct registry_limits {
     std::uint64_t path_units = 0;   // path arena, 8-byte units
     std::size_t max_handles = 0;
     direct_mode direct = direct_mode::off;
+    bool writable = false;              // may files be opened for writing?
+    std::uint64_t growth_entries = 0;   // leaves by which a file may grow while it is open
+};
+
+// A slot, in one of its lives; generation 0: none.
+struct slot_life {
+    std::uint32_t slot = 0, generation = 0;
 };
 
 struct open_reply {
@@ -50,7 +57,11 @@ struct open_reply {
     std::uint64_t table = 0;
     bool two_level = false;
     std::uint32_t path_extent = 0;  // + 1; 0: none
+    std::uint32_t epoch = 0;        // the how many-th answer to an open of this file
 };
+
+// What handle_of gives as the size of a file that is being written: the device knows it, and the host does not.
+inline constexpr std::uint64_t size_of_written = INT64_MAX;
 
 class file_registry {
 public:
@@ -60,16 +71,26 @@ public:
 
     // Sets the roots; each must be a directory. Relative names start at the first. Once, before anything is opened.
     status set_roots(const std::vector<std::string>& roots);
-    // Lets this one file be opened wherever it lies. Also checks that it is a readable regular file.
-    int allow(const std::string& path);
+    // Lets this one file be opened wherever it lies. Also checks that it is a readable regular file. With `flags` for writing it may
+    // be written as well; with engine::flag_create it is made if it is not there.
+    int allow(const std::string& path, std::uint32_t flags = 0);
 
     // Serves the device's requests. -ENFILE: no slot left; -ENOSPC: no room for the table; taking down a closed file may help.
     // `old_extent` is a path extent + 1 of `old_units` to take back first, or 0.
-    open_reply open(const std::string& name, std::uint64_t old_extent, std::uint64_t old_units);
+    // A file that is opened for writing keeps its slot, whatever its size and times say, until it is settled.
+    // `open_now` is what the device has open by this name: if the name still leads to that file, it is that version.
+    open_reply open(const std::string& name, std::uint64_t old_extent, std::uint64_t old_units, std::uint32_t flags = 0,
+                    slot_life open_now = {});
+    // The device closed a written file, and all of it is written back: what the cache has of it counts as old from now on, since
+    // nobody can tell its own changes from others'. Unless an open was answered since, which `epoch` tells.
+    void settle(std::uint32_t slot, std::uint32_t generation, std::uint64_t epoch);
+    // The handle to write to. -EBADF: the file was not opened for writing.
+    int writer_of(std::uint32_t slot, std::uint32_t generation, std::shared_ptr<shared_handle>& out);
     // Takes back what nobody took of an answer to open; packed as in engine/lost_open.hpp. What is not out is ignored.
     void give_back_path(std::uint64_t lost_extent);
     std::int64_t retire(std::uint32_t slot, std::uint32_t generation);
-    std::int64_t leaf(std::uint32_t slot, std::uint32_t generation, std::uint64_t number, std::uint64_t& word_index);
+    // `kind` is an engine::leaf_kind.
+    std::int64_t leaf(std::uint32_t slot, std::uint32_t generation, std::uint64_t kind, std::uint64_t number, std::uint64_t& word_index);
 
     // The handle to read from and the size at open. Negative errno: not a live file, or it cannot be opened again.
     int handle_of(std::uint32_t slot, std::uint32_t generation, std::shared_ptr<shared_handle>& out,
@@ -81,6 +102,7 @@ public:
 
     // For messages: where the file of a slot lies, or an empty string.
     std::string path_of(std::uint32_t slot, std::uint32_t generation);
+    std::string path_in(std::uint32_t slot);  // whatever its life
     [[nodiscard]] std::size_t live_files();
     [[nodiscard]] std::uint64_t free_path_units();
 
@@ -98,11 +120,17 @@ private:
         std::string path;
         std::shared_ptr<shared_handle> handle;
         std::unordered_map<std::uint64_t, std::uint64_t> leaves;
+        std::unordered_map<std::uint64_t, std::uint64_t> growth_leaves;
+        std::uint64_t growth = 0;  // its directory; no growth: 0, and growth_words is 0 too
+        std::uint64_t growth_words = 0;
+        std::shared_ptr<shared_handle> writer;  // null: not being written
+        std::uint32_t epoch = 0;
         bool used_lately = false;  // read since the parking hand last came by
     };
 
     struct found_file {
         std::shared_ptr<shared_handle> handle;
+        std::shared_ptr<shared_handle> writer;  // only of an open for writing
         file_facts facts;
         std::string path;
     };
@@ -110,11 +138,15 @@ private:
     using handles = std::vector<std::shared_ptr<shared_handle>>;
 
     int look_up(const std::string& name, bool check_roots, found_file& out);
+    int look_up_to_write(const std::string& name, bool check_roots, std::uint32_t flags, found_file& out);
+    int create(const std::string& name, bool check_roots);
     bool look_up_plain(const std::string& name, bool check_roots, found_file& out);
     int look_up_thoroughly(const std::string& name, bool check_roots, found_file& out);
-    [[nodiscard]] bool permitted(const std::string& real_path);
+    [[nodiscard]] bool permitted(const std::string& real_path, bool for_writing = false);
+    static std::int64_t take_leaf(std::unordered_map<std::uint64_t, std::uint64_t>& leaves, std::uint64_t number, extent_allocator& words, std::uint64_t leaf_words, std::uint64_t& word_index);
     // These three with the lock held. What is parked is added to `parked`, to be closed without it.
-    open_reply enter(const found_file& file, handles& parked);
+    open_reply enter(const found_file& file, const slot_life& open_now, handles& parked);
+    open_reply join(entry& e, std::uint32_t slot, const found_file& file);
     bool take_table(entry& e);
     void keep_handle(entry& e, std::shared_ptr<shared_handle> handle, handles& parked);
     entry* live_entry(std::uint32_t slot, std::uint32_t generation);    // lock held
@@ -126,7 +158,7 @@ private:
     std::string first_root_path_;  // its real path; written by set_roots only
     std::mutex mutex_;  // guards everything below
     std::vector<std::string> roots_;
-    std::set<std::string> allowed_;
+    std::set<std::string> allowed_, allowed_to_write_;
     std::vector<entry> entries_;
     std::vector<std::uint32_t> free_slots_;
     struct hash_of_key {

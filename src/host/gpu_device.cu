@@ -13,6 +13,7 @@
 #include "host/gpu_gather.cuh"
 #include "host/gpu_memory.cuh"
 #include "penstock/group/warp.cuh"
+#include "penstock/write.hpp"
 
 namespace penstock::host {
 
@@ -22,7 +23,7 @@ constexpr std::uint64_t bounce_bytes = 16u << 20;
 constexpr std::uint32_t max_pieces = 4096;
 constexpr std::uint32_t desk_count = 4;
 
-enum class call : std::uint32_t { nothing, open, close, duplicate, stat, read, prefetch, advise };
+enum class call : std::uint32_t { nothing, open, close, duplicate, stat, read, prefetch, advise, write, append, msync, fsync, truncate, flush };
 
 // Pinned: written by the host before the launch and by the kernel before it ends.
 struct call_sheet {
@@ -37,6 +38,12 @@ struct call_sheet {
     char path[4096 + 8];
     std::int64_t results[max_pieces];
 };
+
+// This warp's share of the pages of a file slot, written back.
+__device__ std::int64_t flush_share(const warp& g, const runtime_ref& fs, std::uint32_t slot, std::uint32_t piece, std::uint32_t pieces) {
+    const std::uint64_t pages = g.broadcast(engine::pages_of(fs.view, engine::size_of(fs.view, slot))), share = (pages + pieces - 1) / pieces;
+    return engine::flush_pages(g, fs.view, slot, min(piece * share, pages), min((piece + 1) * share, pages));
+}
 
 // One warp per piece of the range, `results[piece]` each; calls without a range have one piece.
 __global__ void serve_call(const __grid_constant__ runtime_ref fs, call_sheet* sheet, std::byte* bounce, std::uint32_t pieces) {
@@ -63,6 +70,17 @@ __global__ void serve_call(const __grid_constant__ runtime_ref fs, call_sheet* s
                 result = advise(g, fs, sheet->fd, static_cast<advice>(sheet->flags), static_cast<std::int64_t>(sheet->offset),
                                 static_cast<std::int64_t>(sheet->range_bytes));
                 break;
+            case call::write:
+                result = write(g, fs, sheet->fd, bounce + begin, static_cast<std::int64_t>(length),
+                               static_cast<std::int64_t>(sheet->offset + begin));
+                break;
+            case call::append: result = append(g, fs, sheet->fd, bounce, static_cast<std::int64_t>(sheet->range_bytes)); break;
+            case call::msync:
+                result = msync(g, fs, sheet->fd, static_cast<std::int64_t>(sheet->offset), static_cast<std::int64_t>(sheet->range_bytes));
+                break;
+            case call::fsync: result = fsync(g, fs, sheet->fd); break;
+            case call::truncate: result = truncate(g, fs, sheet->fd, static_cast<std::int64_t>(sheet->offset)); break;
+            case call::flush: result = flush_share(g, fs, static_cast<std::uint32_t>(sheet->fd), piece, pieces); break;
             default: break;
         }
         if (g.is_leader()) sheet->results[piece] = result;
@@ -182,6 +200,60 @@ public:
         return done;
     }
 
+    std::int64_t write(const runtime_ref& fs, int fd, const void* buffer, std::int64_t bytes, std::int64_t offset) override {
+        if (bytes < 0 || offset < 0 || bytes > INT64_MAX - offset || (buffer == nullptr && bytes > 0)) return -EINVAL;
+        const borrowed d(*this);
+        std::int64_t done = 0;
+        do {
+            const std::uint64_t part = std::min<std::uint64_t>(static_cast<std::uint64_t>(bytes - done), bounce_bytes);
+            std::memcpy(d->bounce, static_cast<const std::byte*>(buffer) + done, part);
+            const std::int64_t got = run_range(fs, *d, call::write, fd, static_cast<std::uint64_t>(offset + done), part);
+            if (got < 0) return done > 0 ? done : got;
+            done += got;
+            if (static_cast<std::uint64_t>(got) < part) break;
+        } while (done < bytes);
+        return done;
+    }
+
+    // A record is one call of one group; it has to fit into the bounce buffer.
+    std::int64_t append(const runtime_ref& fs, int fd, const void* buffer, std::int64_t bytes) override {
+        if (bytes < 0 || (buffer == nullptr && bytes > 0)) return -EINVAL;
+        if (static_cast<std::uint64_t>(bytes) > bounce_bytes) return -EMSGSIZE;
+        const borrowed d(*this);
+        std::memcpy(d->bounce, buffer, static_cast<std::size_t>(bytes));
+        return run_with(fs, *d, call::append, fd, 0, static_cast<std::uint64_t>(bytes));
+    }
+
+    int msync(const runtime_ref& fs, int fd, std::int64_t offset, std::int64_t bytes) override {
+        const borrowed d(*this);
+        return static_cast<int>(run_with(fs, *d, call::msync, fd, static_cast<std::uint64_t>(offset), static_cast<std::uint64_t>(bytes)));
+    }
+
+    // Many warps write back what one would have to, one page after the other.
+    int fsync(const runtime_ref& fs, int fd) override {
+        file_stat facts;
+        if (const int code = stat(fs, fd, &facts); code != 0) return code;
+        const int flushed = fs.view.writes != nullptr ? flush(fs, engine::descriptor_slot(fd)) : 0;
+        const borrowed d(*this);
+        const std::int64_t synced = run_with(fs, *d, call::fsync, fd, 0, 0);
+        return flushed != 0 ? flushed : static_cast<int>(synced);
+    }
+
+    int truncate(const runtime_ref& fs, int fd, std::int64_t size_bytes) override {
+        const borrowed d(*this);
+        return static_cast<int>(run_with(fs, *d, call::truncate, fd, static_cast<std::uint64_t>(size_bytes), 0));
+    }
+
+    int flush(const runtime_ref& fs, std::uint32_t slot) override {
+        constexpr std::uint32_t shares = 512;
+        const borrowed d(*this);
+        d->sheet->fd = static_cast<int>(slot);
+        d->sheet->piece_bytes = d->sheet->bytes = 0;
+        std::int64_t code = run(fs, *d, call::flush, shares);
+        for (std::uint32_t i = 1; i < shares && code == 0; ++i) code = d->sheet->results[i];
+        return static_cast<int>(code);
+    }
+
     std::int64_t prefetch(const runtime_ref& fs, int fd, std::int64_t offset, std::int64_t bytes) override {
         if (bytes < 0 || offset < 0 || bytes > INT64_MAX - offset) return -EINVAL;
         const borrowed d(*this);
@@ -272,6 +344,13 @@ private:
         serve_call<<<(pieces + 3) / 4, 128, 0, d.stream>>>(fs, d.sheet, d.bounce, pieces);
         if (cudaGetLastError() != cudaSuccess || cudaStreamSynchronize(d.stream) != cudaSuccess) return -EIO;
         return d.sheet->results[0];
+    }
+
+    std::int64_t run_with(const runtime_ref& fs, desk& d, call what, int fd, std::uint64_t offset, std::uint64_t bytes) {
+        d.sheet->fd = fd;
+        d.sheet->offset = offset;
+        d.sheet->range_bytes = bytes;
+        return run(fs, d, what, 1);
     }
 
     // Splits a range over warps. The count of the longest prefix that was delivered, or the first piece's error.

@@ -26,6 +26,14 @@ public:
             result_ = {-EINVAL, std::string(name) + ": '" + given + "' is not a whole number; give one, such as 4"};
     }
 
+    void flag(const char* name, bool& out) {
+        const char* text = value_of(name);
+        if (text == nullptr) return;
+        const std::string given(text);
+        if (given == "0" || given == "1") out = given == "1";
+        else result_ = {-EINVAL, std::string(name) + ": '" + given + "' is neither 0 nor 1; give 1 for on, 0 for off"};
+    }
+
     void choice(const char* name, backend& out) {
         if (const char* text = value_of(name)) result_ = parse_backend(name, text, out);
     }
@@ -91,6 +99,7 @@ status options::from_environment(options& out) {
     reader.size("PENSTOCK_STAGING", out.staging_bytes);
     reader.size("PENSTOCK_WINDOW", out.window_bytes);
     reader.size("PENSTOCK_TIER", out.tier_bytes);
+    reader.flag("PENSTOCK_WRITABLE", out.writable);
     reader.number("PENSTOCK_WORKERS", out.worker_threads);
     reader.choice("PENSTOCK_IO", out.io);
     reader.choice("PENSTOCK_DIRECT_IO", out.direct_io);
@@ -111,7 +120,7 @@ status options::check() const {
                              "; give at least " + format_size(8 * page_bytes)};
     if (device < 0) return {-EINVAL, "device: " + std::to_string(device) + " is negative; device numbers start at 0"};
     if (status s = check_size("table_bytes", table_bytes, 64 * kib, 1024 * gib); !s) return s;
-    if (status s = check_number("max_files", max_files, 16, 1u << 20); !s) return s;
+    if (status s = check_number("max_files", max_files, 16, 1u << 19); !s) return s;
     if (status s = check_number("service_threads", service_threads, 0, 64); !s) return s;
     if (staging_bytes != 0)
         if (status s = check_size("staging_bytes", staging_bytes, mib, 16 * gib); !s) return s;

@@ -40,8 +40,10 @@ std::string runtime::device_name() const { return state_->device->name(); }
 const char* runtime::io_name() const { return state_->services[0]->io_name(); }
 
 int runtime::open(const std::string& path, int flags) {
-    if (const int code = state_->files->allow(path); code != 0) return code;
-    return state_->device->open(state_->ref, path.c_str(), flags);
+    if (flags < 0 || !engine::sound_flags(static_cast<std::uint32_t>(flags))) return -EINVAL;
+    if (const int code = state_->files->allow(path, static_cast<std::uint32_t>(flags)); code != 0) return code;
+    // The file was made just now, by nobody else; the device only has to open it.
+    return state_->device->open(state_->ref, path.c_str(), flags & ~open_exclusive);
 }
 int runtime::close(int fd) { return state_->device->close(state_->ref, fd); }
 std::int64_t runtime::read(int fd, void* buffer, std::int64_t bytes, std::int64_t offset) {
@@ -52,6 +54,13 @@ std::int64_t runtime::read(cursor& at, void* buffer, std::int64_t bytes) {
     if (done > 0) at.offset_bytes += static_cast<std::uint64_t>(done);
     return done;
 }
+std::int64_t runtime::write(int fd, const void* buffer, std::int64_t bytes, std::int64_t offset) {
+    return state_->device->write(state_->ref, fd, buffer, bytes, offset);
+}
+std::int64_t runtime::append(int fd, const void* buffer, std::int64_t bytes) { return state_->device->append(state_->ref, fd, buffer, bytes); }
+int runtime::msync(int fd, std::int64_t offset, std::int64_t bytes) { return state_->device->msync(state_->ref, fd, offset, bytes); }
+int runtime::fsync(int fd) { return state_->device->fsync(state_->ref, fd); }
+int runtime::truncate(int fd, std::int64_t size_bytes) { return state_->device->truncate(state_->ref, fd, size_bytes); }
 int runtime::stat(int fd, file_stat* out) { return state_->device->stat(state_->ref, fd, out); }
 std::int64_t runtime::prefetch(int fd, std::int64_t offset, std::int64_t bytes) {
     return state_->device->prefetch(state_->ref, fd, offset, bytes);
@@ -174,8 +183,16 @@ statistics runtime::stats() const {
     out.errors = sum[engine::count_errors];
     out.bytes_loaded = sum[engine::count_bytes_loaded];
     out.bytes_read = sum[engine::count_bytes_read];
+    out.bytes_written = sum[engine::count_bytes_written];
+    out.write_backs = sum[engine::count_write_backs];
+    out.write_back_errors = sum[engine::count_write_back_errors];
+    out.dirty_victims = sum[engine::count_dirty_victims];
     for (const auto& one : state_->services) {
         const host::service_counters& from = one->counters();
+        out.file_writes += from.file_writes.load(std::memory_order_relaxed);
+        out.file_write_bytes += from.file_write_bytes.load(std::memory_order_relaxed);
+        out.file_write_errors += from.file_write_errors.load(std::memory_order_relaxed);
+        out.file_syncs += from.file_syncs.load(std::memory_order_relaxed);
         out.file_reads += from.file_reads.load(std::memory_order_relaxed);
         out.file_read_bytes += from.file_read_bytes.load(std::memory_order_relaxed);
         out.file_read_errors += from.file_read_errors.load(std::memory_order_relaxed);

@@ -97,6 +97,9 @@ status runtime_state::build_cache() {
     c.frame_count = static_cast<std::uint32_t>(frames / c.clock_shards * c.clock_shards);
     c.word_count = settings.table_bytes / sizeof(engine::page_word);
     c.leaf_shift = static_cast<std::uint32_t>(std::min<std::uint64_t>(15, static_cast<std::uint64_t>(std::bit_width(c.word_count / 64)) - 1));
+    // As far as a file may grow while it is open: 1 TiB, or what a part of the table has room for.
+    c.growth_entries = static_cast<std::uint32_t>(
+        std::clamp<std::uint64_t>((std::uint64_t{1} << 40 >> c.page_shift) >> c.leaf_shift, 1, std::max<std::uint64_t>(c.word_count / 256, 1)));
     c.file_slots = settings.max_files;
     c.name_slots = std::bit_ceil(settings.max_files * 2);
     c.name_lock_count = 1024;
@@ -118,6 +121,9 @@ status runtime_state::build_cache() {
                      allocate(*device, c.paths, path_units + path_slack) && allocate(*device, c.retire_hand, 1) &&
                      allocate(*device, c.counters, c.counter_shards) && allocate(*device, c.fault, 1) &&
                      allocate(*device, c.advice, c.file_slots) &&
+                     (!settings.writable ||
+                      (allocate(*device, c.writes, c.file_slots) && allocate(*device, c.frame_pages, c.frame_count) &&
+                       allocate(*device, c.write_locks, c.frame_count) && allocate(*device, c.dirty_bits, (std::uint64_t{c.frame_count} << c.page_shift) / 64))) &&
                      (!has_windows || (allocate(*device, c.windows, c.file_slots) && allocate(*device, c.window_chunks, window_chunk_words)));
     if (!all)
         return {-ENOMEM, "cache_bytes: " + format_size(settings.cache_bytes) + " could not be allocated on " +
@@ -128,7 +134,7 @@ status runtime_state::build_cache() {
     c.control = control;
     const registry_limits limits{c.file_slots, c.page_shift, c.leaf_shift, c.word_count, path_units,
                                  hooks.max_handles != 0 ? hooks.max_handles : default_handles(settings.direct_io != direct_mode::off),
-                                 settings.direct_io};
+                                 settings.direct_io, settings.writable, c.growth_entries};
     files = std::make_unique<file_registry>(*hooks.env, limits, [this](const std::string& line) { say(line); });
     if (has_windows)
         windows = std::make_unique<window_set>(*hooks.env, *device, c, window_chunk_words, settings.window_bytes - settings.tier_bytes);
@@ -176,7 +182,10 @@ ring_shape runtime_state::shape_of_rings(std::uint64_t stride) const {
 status runtime_state::build_rings() {
     engine::cache_view& c = ref.view;
     // A slot's staging area also carries the name of an open request.
-    const std::uint64_t stride = std::max<std::uint64_t>(settings.page_bytes, 4096);
+    // One that carries a page to its file has the marks of its bytes behind them. Direct reads want each area to begin at a
+    // multiple of 4096.
+    const std::uint64_t carried = settings.page_bytes + (settings.writable ? settings.page_bytes / 8 : 0);
+    const std::uint64_t stride = std::max<std::uint64_t>((carried + 4095) & ~std::uint64_t{4095}, 4096);
     const ring_shape shape = shape_of_rings(stride);
     const std::uint64_t slots = shape.slots, all_slots = slots * shape.rings;
     constexpr std::uint64_t tail_stride = 32;  // words: no two tails in one line of the second-level cache
@@ -232,7 +241,7 @@ status runtime_state::build_services(const std::vector<std::vector<host_ring>>& 
         settings_of_service.page_shift = c.page_shift;
         settings_of_service.watch = watch;
         if (c.tier.frames != nullptr) settings_of_service.tier = {c.tier.frames, tier_done_marks, c.tier.frame_count};
-        services.push_back(std::make_unique<service>(rings, *files, std::move(io), doorbells[i].get(), settings_of_service));
+        services.push_back(std::make_unique<service>(rings, *files, *hooks.env, std::move(io), doorbells[i].get(), settings_of_service));
     }
     settings.io = std::string(services[0]->io_name()) == "io_uring" ? io_method::uring : io_method::pread;
     return {};
@@ -286,7 +295,38 @@ void runtime_state::say(const std::string& line) const {
     else std::fprintf(stderr, "penstock: %s\n", line.c_str());
 }
 
+void runtime_state::write_back_all() {
+    const engine::cache_view& c = ref.view;
+    if (c.writes == nullptr || files == nullptr || services.empty()) return;
+    std::vector<engine::write_record> records(c.file_slots);
+    const auto download = [&] { return device->download(records.data(), c.writes, records.size() * sizeof records[0]) == 0; };
+    if (!download()) return say("the device no longer answers: what was written since the last fsync or close may be lost");
+    bool any = false;
+    for (const engine::write_record& one : records) any = any || one.dirty_pages != 0;
+    if (!any) return;
+    // An interrupt ended the waits of kernels; this one is to end by itself.
+    if (health_of_services()) set_abort(0);
+    std::vector<int> codes(c.file_slots);
+    for (std::uint32_t slot = 0; slot < c.file_slots; ++slot)
+        if (records[slot].dirty_pages != 0) codes[slot] = device->flush(ref, slot);
+    const bool known = download();
+    for (std::uint32_t slot = 0; slot < c.file_slots; ++slot) {
+        if (codes[slot] == 0 && (!known || records[slot].dirty_pages == 0)) continue;
+        const std::string path = files->path_in(slot);
+        say((path.empty() ? "file slot " + std::to_string(slot) : path) + ": " + std::to_string(records[slot].dirty_pages) + " pages of " +
+            format_size(settings.page_bytes) + " could not be written back and are lost, the first at or after byte " +
+            std::to_string(records[slot].error_offset) + ": " + error_text(codes[slot] != 0 ? codes[slot] : -EIO));
+    }
+}
+
+bool runtime_state::health_of_services() {
+    look_after();
+    std::lock_guard lock(health_mutex);
+    return broken.ok();
+}
+
 runtime_state::~runtime_state() {
+    if (control != nullptr && monitor.joinable()) write_back_all();
     if (control != nullptr) set_abort(-ECANCELED);
     if (monitor.joinable()) {
         {

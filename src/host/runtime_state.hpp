@@ -56,8 +56,11 @@ struct runtime_state {
     status build_services(const std::vector<std::vector<host_ring>>& rings_of_thread);
     status start_services();
 
+    // Before the threads stop: what was written goes to its files; what cannot is named in the log.
+    void write_back_all();
     void monitor_loop();
     void look_after();
+    [[nodiscard]] bool health_of_services();
     void say(const std::string& line) const;
     void break_with(int code, const std::string& message);
     // Every wait on the device ends with this code from now on; 0 lets waits go on.

@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <sys/prctl.h>
 
+#include "host/marked_runs.hpp"
 #include "host/trace.hpp"
 #include "penstock/base/atomic.hpp"
 #include "penstock/engine/name_table.hpp"
@@ -21,9 +22,9 @@ namespace {
 constexpr unsigned long timer_slack_ns = 1000;
 }
 
-service::service(const std::vector<host_ring>& rings, file_registry& files, std::unique_ptr<io_engine> io, host_doorbell* doorbell,
+service::service(const std::vector<host_ring>& rings, file_registry& files, environment& env, std::unique_ptr<io_engine> io, host_doorbell* doorbell,
                  const service_settings& settings)
-    : rings_(rings), slots_(rings.front().slots), files_(files), io_(std::move(io)),
+    : rings_(rings), slots_(rings.front().slots), files_(files), env_(env), io_(std::move(io)),
       doorbell_(doorbell != nullptr ? doorbell : &own_doorbell_), settings_(settings), next_ticket_(rings.size()),
       flights_(rings.size() * slots_), fills_(settings.tier, settings.page_shift), handles_(files) {}
 
@@ -154,9 +155,15 @@ void service::serve(const ring_request& request, const ring_ticket& at) {
         case op::fill: return serve_fill(request, at);
         case op::open: return serve_open(request, at);
         case op::retire: return answer(at, files_.retire(request.file_slot, request.generation));
+        case op::write: return serve_write(request, at);
+        case op::sync:
+        case op::truncate: return serve_change(request, at);
+        case op::settle:
+            files_.settle(request.file_slot, request.generation, request.argument);
+            return answer(at, 0);
         case op::leaf: {
             std::uint64_t word_index = 0;
-            const std::int64_t code = files_.leaf(request.file_slot, request.generation, request.offset, word_index);
+            const std::int64_t code = files_.leaf(request.file_slot, request.generation, request.argument, request.offset, word_index);
             reply_of(at).words[0] = word_index;
             return answer(at, code);
         }
@@ -172,12 +179,14 @@ void service::serve_open(const ring_request& request, const ring_ticket& at) {
     std::string name(request.bytes, '\0');
     std::memcpy(name.data(), staging_of(at), request.bytes);
     if (name.find('\0') != std::string::npos) return refuse(at, -EINVAL);
-    const open_reply opened = files_.open(name, request.offset, request.argument);
+    const bool is_open = request.open_slot != 0 && request.open_slot <= engine::max_file_slots;
+    const slot_life open_now = is_open ? slot_life{static_cast<std::uint32_t>(request.open_slot - 1), request.generation} : slot_life{};
+    const open_reply opened = files_.open(name, request.offset, request.argument, request.file_slot, open_now);
     ring_reply& reply = reply_of(at);
     reply.words[engine::reply_slot_and_generation] = std::uint64_t{opened.generation} << 32 | opened.slot;
     reply.words[engine::reply_size_bytes] = opened.identity.size_bytes;
     reply.words[engine::reply_table] = opened.table;
-    reply.words[engine::reply_path_and_flags] = std::uint64_t{opened.two_level} << 32 | opened.path_extent;
+    reply.words[engine::reply_path_and_flags] = std::uint64_t{opened.epoch} << 33 | std::uint64_t{opened.two_level} << 32 | opened.path_extent;
     reply.words[engine::reply_inode] = opened.identity.inode;
     reply.words[engine::reply_modified_ns] = static_cast<std::uint64_t>(opened.identity.modified_ns);
     answer(at, opened.result);
@@ -200,8 +209,54 @@ void service::serve_read(const ring_request& request, const ring_ticket& at) {
     f.offset = request.offset;
     f.wanted = request.bytes;
     f.done = 0;
+    f.pads = request.argument == 1 && size_bytes == size_of_written;
     ++in_flight_;
     start_flight(flight_of(at));
+}
+
+// The marked bytes of a page, run by run, and no others: those in between may be somebody else's by now.
+void service::serve_write(const ring_request& request, const ring_ticket& at) {
+    const trace_range range("write");
+    const std::uint64_t page_bytes = std::uint64_t{1} << settings_.page_shift;
+    std::shared_ptr<shared_handle> file;
+    if (const int code = files_.writer_of(request.file_slot, request.generation, file); code != 0) return refuse(at, code);
+    if (request.bytes != page_bytes || (request.offset & (page_bytes - 1)) != 0 || request.offset > INT64_MAX - page_bytes ||
+        rings_[at.ring].staging_stride < page_bytes + page_bytes / 8)
+        return refuse(at, -EINVAL);
+    const std::byte* const page = staging_of(at);
+    const marked_runs runs(page + page_bytes, page_bytes, request.argument == 1);
+    std::uint64_t begin = 0, end = 0;
+    std::int64_t code = 0;
+    while (code == 0 && runs.next(end, begin, end)) code = write_all(*file, page + begin, end - begin, request.offset + begin);
+    if (code != 0) counters_.file_write_errors.fetch_add(1, std::memory_order_relaxed);
+    answer(at, code);
+}
+
+// Short writes go on where they stopped; one of nothing at all is a device that is full in a way of its own.
+std::int64_t service::write_all(const shared_handle& file, const std::byte* from, std::uint64_t bytes, std::uint64_t offset) {
+    while (bytes > 0) {
+        const std::int64_t done = env_.write(file.fd(), from, bytes, offset);
+        if (done == -EINTR || done == -EAGAIN) continue;
+        if (done <= 0) return done < 0 ? done : -EIO;
+        counters_.file_writes.fetch_add(1, std::memory_order_relaxed);
+        counters_.file_write_bytes.fetch_add(static_cast<std::uint64_t>(done), std::memory_order_relaxed);
+        from += done;
+        offset += static_cast<std::uint64_t>(done);
+        bytes -= static_cast<std::uint64_t>(done);
+    }
+    return 0;
+}
+
+void service::serve_change(const ring_request& request, const ring_ticket& at) {
+    const trace_range range(request.operation == op::sync ? "sync" : "truncate");
+    std::shared_ptr<shared_handle> file;
+    if (const int code = files_.writer_of(request.file_slot, request.generation, file); code != 0) return refuse(at, code);
+    if (request.operation == op::truncate) {
+        if (request.offset > INT64_MAX) return refuse(at, -EINVAL);
+        return answer(at, env_.truncate(file->fd(), request.offset));
+    }
+    counters_.file_syncs.fetch_add(1, std::memory_order_relaxed);
+    answer(at, env_.sync(file->fd()));
 }
 
 // Nobody waits for the answer, only for the marks; it says that the ring slot can be used again.
@@ -283,6 +338,10 @@ void service::finish(const read_result& result) {
     }
     --in_flight_;
     f.file.reset();
+    if (result.result == 0 && f.pads && f.done < f.wanted) {
+        std::memset(staging_of(f.at) + f.done, 0, f.wanted - f.done);
+        f.done = f.wanted;
+    }
     answer(f.at, result.result < 0 ? result.result : static_cast<std::int64_t>(f.done));
 }
 

@@ -41,6 +41,7 @@ struct host_ring {
 
 // Written by the service thread, read by anybody.
 struct service_counters {
+    std::atomic<std::uint64_t> file_writes{0}, file_write_bytes{0}, file_write_errors{0}, file_syncs{0};
     std::atomic<std::uint64_t> file_reads{0}, file_read_bytes{0}, file_read_errors{0}, direct_reads{0}, bad_requests{0}, batches{0};
     std::array<std::atomic<std::uint64_t>, 16> batch_size{};
 };
@@ -56,7 +57,7 @@ struct service_settings {
 class service {
 public:
     // At least one ring; all have the same number of slots. `doorbell` is what posters ring; null: they cannot.
-    service(const std::vector<host_ring>& rings, file_registry& files, std::unique_ptr<io_engine> io, host_doorbell* doorbell,
+    service(const std::vector<host_ring>& rings, file_registry& files, environment& env, std::unique_ptr<io_engine> io, host_doorbell* doorbell,
             const service_settings& settings);
     ~service();  // stops and joins
 
@@ -78,6 +79,7 @@ private:
         std::uint64_t offset = 0;
         std::uint32_t wanted = 0;
         std::uint32_t done = 0;
+        bool pads = false;  // what the file does not have reads as zeros
         read_way way = read_way::queued;
     };
 
@@ -93,6 +95,9 @@ private:
     void serve_open(const engine::ring_request& request, const engine::ring_ticket& at);
     void serve_read(const engine::ring_request& request, const engine::ring_ticket& at);
     void serve_fill(const engine::ring_request& request, const engine::ring_ticket& at);
+    void serve_write(const engine::ring_request& request, const engine::ring_ticket& at);
+    std::int64_t write_all(const shared_handle& file, const std::byte* from, std::uint64_t bytes, std::uint64_t offset);
+    void serve_change(const engine::ring_request& request, const engine::ring_ticket& at);
     void start_flight(std::uint32_t number);
     [[nodiscard]] read_operation rest_of(std::uint32_t number) const;
     void finish_all(std::uint64_t wait_ns);
@@ -107,6 +112,7 @@ private:
     const std::vector<host_ring> rings_;
     const std::uint32_t slots_;  // of each ring
     file_registry& files_;
+    environment& env_;
     const std::unique_ptr<io_engine> io_;
     host_doorbell own_doorbell_;
     host_doorbell* const doorbell_;

@@ -41,6 +41,14 @@ std::string statistics::to_json() const {
     number("errors", errors);
     number("bytes_loaded", bytes_loaded);
     number("bytes_read", bytes_read);
+    number("bytes_written", bytes_written);
+    number("write_backs", write_backs);
+    number("write_back_errors", write_back_errors);
+    number("dirty_victims", dirty_victims);
+    number("file_writes", file_writes);
+    number("file_write_bytes", file_write_bytes);
+    number("file_write_errors", file_write_errors);
+    number("file_syncs", file_syncs);
     number("file_reads", file_reads);
     number("file_read_bytes", file_read_bytes);
     number("file_read_errors", file_read_errors);

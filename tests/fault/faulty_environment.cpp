@@ -118,6 +118,38 @@ std::int64_t faulty_environment::read(int fd, std::byte* to, std::uint64_t bytes
     return real_.read(fd, to, bytes, offset);
 }
 
+int faulty_environment::open_writing(int handle) {
+    int error = 0;
+    if (fails(call_open_writing, error)) return error;
+    const int writing = real_.open_writing(handle);
+    if (writing >= 0) ++handles_;
+    return writing;
+}
+
+int faulty_environment::create(int directory, const std::string& name) {
+    int error = 0;
+    return fails(call_create, error) ? error : real_.create(directory, name);
+}
+
+std::int64_t faulty_environment::write(int fd, const std::byte* from, std::uint64_t bytes, std::uint64_t offset) {
+    int error = 0;
+    wait_while_stalled(call_write);
+    if (fails(call_write, error)) return error;
+    const std::uint64_t most = plan().longest_write;
+    return real_.write(fd, from, most != 0 && bytes > most ? most : bytes, offset);
+}
+
+int faulty_environment::sync(int fd) {
+    int error = 0;
+    wait_while_stalled(call_sync);
+    return fails(call_sync, error) ? error : real_.sync(fd);
+}
+
+int faulty_environment::truncate(int fd, std::uint64_t size_bytes) {
+    int error = 0;
+    return fails(call_truncate, error) ? error : real_.truncate(fd, size_bytes);
+}
+
 // Reads go through here whatever engine is below, so that io_uring and pread fail alike.
 class faulty_engine final : public host::io_engine {
 public:

@@ -23,7 +23,13 @@ enum call : std::uint32_t {
     call_open_direct = 64,
     call_direct_read = 128,  // those of call_read are the others
     every_call = 255,
-    call_close = 256  // can be stalled; never fails
+    call_close = 256,  // can be stalled; never fails
+    call_open_writing = 512,
+    call_create = 1024,
+    call_write = 2048,
+    call_sync = 4096,
+    call_truncate = 8192,
+    every_write_call = 512 + 1024 + 2048 + 4096 + 8192
 };
 
 struct fault_plan {
@@ -32,6 +38,7 @@ struct fault_plan {
     bool for_ever = false;             // and all after it
     int error = -5;                    // a negative errno; 0 for a read: the file seems to end there
     std::uint32_t longest_read = 0;    // reads deliver at most so many bytes at a time; 0: no limit
+    std::uint32_t longest_write = 0;   // writes take at most so many bytes at a time; 0: no limit
     std::uint64_t read_delay_ns = 0;   // results of reads are seen no sooner
     bool shuffle = false;              // results of reads come in random order
     std::uint64_t flip_every = 0;      // every so manieth read delivers one wrong byte; 0: none
@@ -64,6 +71,11 @@ public:
     void reserve_handles(int handle, std::size_t count) override { real_.reserve_handles(handle, count); }
     void close(int handle) override;
     std::int64_t read(int fd, std::byte* to, std::uint64_t bytes, std::uint64_t offset) override;
+    int open_writing(int handle) override;
+    int create(int directory, const std::string& name) override;
+    std::int64_t write(int fd, const std::byte* from, std::uint64_t bytes, std::uint64_t offset) override;
+    int sync(int fd) override;
+    int truncate(int fd, std::uint64_t size_bytes) override;
     int open_direct(int fd, std::uint32_t& grain_bytes) override;
     int in_page_cache(int fd, std::uint64_t offset, std::uint64_t bytes) override {
         const int said = said_cached_.load();

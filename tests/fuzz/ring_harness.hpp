@@ -56,7 +56,7 @@ public:
         settings.page_shift = page_shift;
         settings.tier = {static_cast<std::byte*>(tier_memory_.data()), static_cast<std::uint64_t*>(mark_memory_.data()), tier_frames};
         std::string why;
-        service = std::make_unique<host::service>(std::vector{host::host_ring{requests(), replies(), staging(), stride, slots}}, *files,
+        service = std::make_unique<host::service>(std::vector{host::host_ring{requests(), replies(), staging(), stride, slots}}, *files, disk,
                                                   disk.make_io_engine(false, slots, why), nullptr, settings);
         service->start();
     }
@@ -77,6 +77,7 @@ public:
         slot.offset = what.offset;
         slot.argument = what.argument;
         slot.lost_extent = what.lost_extent;
+        slot.open_slot = what.open_slot;
         publish(next + 1);
         return next++;
     }

@@ -292,8 +292,8 @@ TEST_F(registry, a_table_that_does_not_fit) {
     const open_reply a = must_open("a");  // two pages: a quarter is one word, so two levels with leaves of 16
     EXPECT_TRUE(a.two_level);
     std::uint64_t word = 0;
-    EXPECT_EQ(files->leaf(a.slot, a.generation, 0, word), -ENOSPC);
-    EXPECT_EQ(files->leaf(a.slot, a.generation, 1, word), -EINVAL);
+    EXPECT_EQ(files->leaf(a.slot, a.generation, engine::leaf_of_table, 0, word), -ENOSPC);
+    EXPECT_EQ(files->leaf(a.slot, a.generation, engine::leaf_of_table, 1, word), -EINVAL);
 }
 
 TEST_F(registry, leaves) {
@@ -301,20 +301,20 @@ TEST_F(registry, leaves) {
     const open_reply big = must_open("a"), flat = must_open("sub/b");
     ASSERT_TRUE(big.two_level);
     std::uint64_t first = 0, second = 0, again = 0;
-    EXPECT_EQ(files->leaf(big.slot, big.generation, 0, first), 0);
-    EXPECT_EQ(files->leaf(big.slot, big.generation, 624, second), 0);
-    EXPECT_EQ(files->leaf(big.slot, big.generation, 0, again), 0);
+    EXPECT_EQ(files->leaf(big.slot, big.generation, engine::leaf_of_table, 0, first), 0);
+    EXPECT_EQ(files->leaf(big.slot, big.generation, engine::leaf_of_table, 624, second), 0);
+    EXPECT_EQ(files->leaf(big.slot, big.generation, engine::leaf_of_table, 0, again), 0);
     EXPECT_EQ(first, again) << "asked twice, given once";
     EXPECT_NE(first, second);
-    EXPECT_EQ(files->leaf(big.slot, big.generation, 625, again), -EINVAL) << "10000 pages are 625 leaves of 16";
-    EXPECT_EQ(files->leaf(big.slot, big.generation, ~std::uint64_t{0}, again), -EINVAL);
-    EXPECT_EQ(files->leaf(flat.slot, flat.generation, 0, again), -EINVAL);
-    EXPECT_EQ(files->leaf(big.slot, big.generation + 1, 0, again), -EBADF);
+    EXPECT_EQ(files->leaf(big.slot, big.generation, engine::leaf_of_table, 625, again), -EINVAL) << "10000 pages are 625 leaves of 16";
+    EXPECT_EQ(files->leaf(big.slot, big.generation, engine::leaf_of_table, ~std::uint64_t{0}, again), -EINVAL);
+    EXPECT_EQ(files->leaf(flat.slot, flat.generation, engine::leaf_of_table, 0, again), -EINVAL);
+    EXPECT_EQ(files->leaf(big.slot, big.generation + 1, engine::leaf_of_table, 0, again), -EBADF);
     // All of it comes back: directory and leaves together are most of the arena, time and again.
     EXPECT_EQ(files->retire(big.slot, big.generation), 0);
     for (int round = 0; round < 10; ++round) {
         const open_reply next = must_open("a");
-        for (std::uint64_t i = 0; i < 20; ++i) EXPECT_EQ(files->leaf(next.slot, next.generation, i * 3, first), 0) << round;
+        for (std::uint64_t i = 0; i < 20; ++i) EXPECT_EQ(files->leaf(next.slot, next.generation, engine::leaf_of_table, i * 3, first), 0) << round;
         EXPECT_EQ(files->retire(next.slot, next.generation), 0);
     }
 }

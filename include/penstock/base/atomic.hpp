@@ -109,6 +109,48 @@ PENSTOCK_HD PENSTOCK_INLINE T atomic_fetch_add(T* address, T value) {
 #endif
 }
 
+// These return the value before.
+template <order Order, scope Scope = scope::device, typename T>
+PENSTOCK_HD PENSTOCK_INLINE T atomic_exchange(T* address, T value) {
+#if PENSTOCK_ON_DEVICE
+    return cuda::atomic_ref<T, detail::cuda_scope(Scope)>(*address).exchange(value, detail::cuda_order(Order));
+#else
+    PENSTOCK_SCHEDULE_POINT(address, true);
+    return std::atomic_ref<T>(*address).exchange(value, detail::std_order(Order));
+#endif
+}
+
+template <order Order, scope Scope = scope::device, typename T>
+PENSTOCK_HD PENSTOCK_INLINE T atomic_fetch_or(T* address, T bits) {
+#if PENSTOCK_ON_DEVICE
+    return cuda::atomic_ref<T, detail::cuda_scope(Scope)>(*address).fetch_or(bits, detail::cuda_order(Order));
+#else
+    PENSTOCK_SCHEDULE_POINT(address, true);
+    return std::atomic_ref<T>(*address).fetch_or(bits, detail::std_order(Order));
+#endif
+}
+
+template <order Order, scope Scope = scope::device, typename T>
+PENSTOCK_HD PENSTOCK_INLINE T atomic_fetch_and(T* address, T bits) {
+#if PENSTOCK_ON_DEVICE
+    return cuda::atomic_ref<T, detail::cuda_scope(Scope)>(*address).fetch_and(bits, detail::cuda_order(Order));
+#else
+    PENSTOCK_SCHEDULE_POINT(address, true);
+    return std::atomic_ref<T>(*address).fetch_and(bits, detail::std_order(Order));
+#endif
+}
+
+// Raises the word to `value` unless it is that large already.
+template <order Order, scope Scope = scope::device, typename T>
+PENSTOCK_HD PENSTOCK_INLINE void atomic_raise(T* address, T value) {
+#if PENSTOCK_ON_DEVICE
+    cuda::atomic_ref<T, detail::cuda_scope(Scope)>(*address).fetch_max(value, detail::cuda_order(Order));
+#else
+    T seen = atomic_load<order::relaxed>(address);
+    while (seen < value && !atomic_compare_swap<Order>(address, seen, value)) seen = atomic_load<order::relaxed>(address);
+#endif
+}
+
 // Additions and bit changes whose old value nobody needs: relaxed, device scope. On the GPU they become reductions,
 // which are sent off and not waited for.
 template <typename T>

@@ -5,7 +5,9 @@
 // After that each shard has its own hand, and a miss starts at the shard that its page's number picks, so groups that miss
 // at the same time touch different words and one group alone still uses all shards. A step of the hand looks at one frame:
 // a free frame is taken; a frame whose page is pinned or loading is passed over; a page with its use bit set loses the
-// bit and is passed over, unless its file is closed; any other page is evicted by one compare-and-swap on its page word.
+// bit and is passed over, unless its file is closed; a dirty page is passed over, but the first one is remembered: when the hand has met
+// many dirty pages and none that is clean, the caller is told to write that one back (engine/write_back.hpp). Any other page is
+// evicted by one compare-and-swap on its page word.
 //
 // Invariants
 //  (1) A frame is free, or busy (in the hands of one group), or owned by the page that its frame word names.
@@ -38,7 +40,7 @@ PENSTOCK_HD PENSTOCK_INLINE void set_frame_word(const Pool& pool, std::uint32_t 
     else store_hint(&pool.frame_words[frame], value);
 }
 
-enum class frame_step { taken, skipped, busy };
+enum class frame_step { taken, skipped, busy, dirty };
 
 // What becomes of a page that is about to be evicted: begin(owner) comes before the eviction, undo() if that did not happen.
 struct keep_nothing {
@@ -63,6 +65,7 @@ PENSTOCK_HD inline frame_step try_take_frame(const Group& g, const cache_view& c
         age(word);
         return frame_step::skipped;
     }
+    if (is_dirty(seen)) return frame_step::dirty;
     keep.begin(owner);
     if (!try_evict(word, seen)) {
         keep.undo();
@@ -93,24 +96,33 @@ PENSTOCK_HD inline bool take_fresh(const Pool& c, std::uint64_t start, std::uint
     return false;
 }
 
-// Leader only: one search of at most `budget` steps, from the shard that `start` picks on. `saw_busy`: some frame was in the
-// hands of a loader, so that it may be had later.
+// What a search met: a frame in the hands of a loader, which may be had later; pages that are dirty, and the frame of the first.
+struct sweep_notes {
+    bool saw_busy = false;
+    std::uint32_t dirty_pages = 0, dirty_frame = 0;
+};
+
+// A search that has met so many dirty pages ends: most of the rest will be dirty too, and writing takes longer than looking.
+inline constexpr std::uint32_t enough_dirty_pages = 128;
+
+// Leader only: one search of at most `budget` steps, from the shard that `start` picks on.
 template <typename Group, typename Pool, typename Keep>
 PENSTOCK_HD inline bool sweep_clock(const Group& g, const cache_view& c, const Pool& pool, std::uint64_t start, std::uint64_t budget,
-                                    std::uint32_t& frame, bool& saw_busy, Keep& keep) {
+                                    std::uint32_t& frame, sweep_notes& notes, Keep& keep) {
     const std::uint32_t per_shard = pool.frame_count / pool.clock_shards;
     // Two rounds of a shard: the first clears use bits, the second evicts. Then the next shard.
     const std::uint64_t per_visit = 2 * std::uint64_t{per_shard};
     std::uint32_t shard = static_cast<std::uint32_t>(start) & (pool.clock_shards - 1);
     bool taken = false;
     std::uint64_t step = 0;
-    while (step < budget && !taken) {
+    while (step < budget && !taken && notes.dirty_pages < enough_dirty_pages) {
         std::uint32_t* const hand = &pool.clock_hands[std::size_t{shard} * clock_hand_stride];
-        for (std::uint64_t i = 0; i < per_visit && step < budget && !taken; ++i, ++step) {
+        for (std::uint64_t i = 0; i < per_visit && step < budget && !taken && notes.dirty_pages < enough_dirty_pages; ++i, ++step) {
             frame = shard * per_shard + atomic_fetch_add<order::relaxed>(hand, std::uint32_t{1}) % per_shard;
             const frame_step outcome = try_take_frame(g, c, pool, frame, keep);
             taken = outcome == frame_step::taken;
-            saw_busy = saw_busy || outcome == frame_step::busy;
+            notes.saw_busy = notes.saw_busy || outcome == frame_step::busy;
+            if (outcome == frame_step::dirty && notes.dirty_pages++ == 0) notes.dirty_frame = frame;
         }
         shard = (shard + 1) & (pool.clock_shards - 1);
     }
@@ -122,11 +134,14 @@ PENSTOCK_HD inline bool sweep_clock(const Group& g, const cache_view& c, const P
 template <typename Group, typename Pool, typename Keep>
 PENSTOCK_HD inline bool try_take(const Group& g, const cache_view& c, const Pool& pool, std::uint64_t spread, std::uint32_t& frame, Keep& keep) {
     const std::uint64_t start = mix64(spread), all = 2 * std::uint64_t{pool.frame_count};
-    bool saw_busy = false;
-    return take_fresh(pool, start, frame) || sweep_clock(g, c, pool, start, all < 64 ? all : 64, frame, saw_busy, keep);
+    sweep_notes notes;
+    return take_fresh(pool, start, frame) || sweep_clock(g, c, pool, start, all < 64 ? all : 64, frame, notes, keep);
 }
 
-// Leader only: a frame for the caller, in state busy; `spread` picks the shard to start at. 0, -ENOBUFS, or the abort code. `deadline` started when the verb
+// Of a search: no page could be evicted, but the one in `frame` could be written back, and then there would be one.
+inline constexpr std::int64_t must_write_back = 2;
+
+// Leader only: a frame for the caller, in state busy; `spread` picks the shard to start at. 0, must_write_back, -ENOBUFS, or the abort code. `deadline` started when the verb
 // first missed, so that groups which fail one after the other on the same page do not add up their waits. While loads
 // hold frames the search goes on for request_wait_ns: a slow disk is no reason to fail. Without may_wait: one search of a
 // few steps, -ENOBUFS if it finds nothing.
@@ -139,12 +154,16 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t take_frame(const Group& g, const cach
     // Two rounds over all frames clear every use bit and then look again; more would only repeat that before the pause.
     const std::uint64_t all = 2 * std::uint64_t{c.frame_count}, slice = all < 1024 ? all : 1024;
     for (std::uint32_t round = 0;; ++round) {
-        bool saw_busy = false;
-        if (sweep_clock(g, c, c, start + round, slice, frame, saw_busy, keep)) return 0;
+        sweep_notes notes;
+        if (sweep_clock(g, c, c, start + round, slice, frame, notes, keep)) return 0;
+        if (notes.dirty_pages != 0) {
+            frame = notes.dirty_frame;
+            return must_write_back;
+        }
         if (round == 0) count(g, c, count_frame_waits);
         const std::int64_t code = deadline.check(g, c);
         if (code != 0 && code != -ETIME) return code;
-        if (code == -ETIME && !(saw_busy && g.now_ns() - deadline.start_ns() < c.request_wait_ns)) return -ENOBUFS;
+        if (code == -ETIME && !(notes.saw_busy && g.now_ns() - deadline.start_ns() < c.request_wait_ns)) return -ENOBUFS;
         g.pause(round);
     }
 }

@@ -4,7 +4,8 @@
 //        else own the name slot, ask the host, and tie the name to the file slot the host says. The host compares device,
 //        inode, size and times: an unchanged file gets its old slot, whose pages are still cached; a changed one gets a
 //        fresh slot with a fresh table, so that no stale page can be reached through it.
-// close: drop the reference. No host call; the pages stay.
+//        An open for writing asks the host too, unless the file is being written already.
+// close: drop the reference. No host call; the pages stay. Of a file that was written: engine/write.hpp.
 // When the host has no slot (-ENFILE) or no table space (-ENOSPC) left, the opener takes down a closed file: its pages are
 // evicted, its slot and table go back to the host, and the opener asks again.
 //
@@ -36,6 +37,13 @@ PENSTOCK_HD inline std::int64_t ask_to_open(const Group& g, const cache_view& c,
     ring_request request{};
     request.operation = op::open;
     request.bytes = key.bytes;
+    request.file_slot = key.flags;
+    // A file that is open stays the one that it was when it was opened, for those too that now open it for writing.
+    const std::uint32_t open_slot = atomic_load<order::relaxed>(&name.file_slot), generation = atomic_load<order::relaxed>(&name.generation);
+    if (open_slot < c.file_slots && is_open(look(&c.file_words[open_slot]), generation)) {
+        request.open_slot = std::uint64_t{open_slot} + 1;
+        request.generation = generation;
+    }
     request.offset = name.path_bytes == 0 ? 0 : std::uint64_t{name.path_at} + 1;
     request.argument = (name.path_bytes + 7) / 8;
     atomic_store<order::relaxed>(&name.path_bytes, std::uint32_t{0});
@@ -48,6 +56,18 @@ PENSTOCK_HD inline std::int64_t ask_to_open(const Group& g, const cache_view& c,
     out = answer_of(r.replies[slot]);
     recycle_slot(c, at);
     return 0;
+}
+
+// Of an open: whoever gets this with his descriptor has to cut the file to nothing before others may use it.
+inline constexpr std::int64_t yours_to_cut = std::int64_t{1} << 32;
+
+// Leader only, with a reference to a file that the host opened with these flags. Which of the two the caller returns with it.
+PENSTOCK_HD inline std::int64_t join_writers(const cache_view& c, std::uint32_t slot, std::uint32_t flags) {
+    if ((flags & access_mask) == may_read) return 0;
+    grant(c, slot);
+    if (count_writers(c, slot, 1) != 0 || (flags & flag_truncate) == 0) return 0;
+    begin_cut(c, slot);
+    return yours_to_cut;
 }
 
 // Leader only. Takes a reference to the file the host named, writing its record if nobody has yet. 0; -EAGAIN if the
@@ -115,14 +135,26 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t open_owned_name(const Group& g, const
         }
         g.pause(round);
     }
+    std::int64_t result = code;
+    if (code == 0) {
+        if (c.writes != nullptr) raise_epoch(c, answer.file_slot, answer.epoch);
+        result = join_writers(c, answer.file_slot, key.flags) | make_descriptor(answer.file_slot, answer.generation, key.flags);
+    }
     atomic_store<order::relaxed>(&slot.file_slot, answer.file_slot);
     atomic_store<order::relaxed>(&slot.generation, answer.generation);
     atomic_store<order::relaxed>(&slot.error, code);
+    atomic_store<order::relaxed>(&slot.flags, std::uint64_t{key.flags});
     settle_name(&slot.word, code == 0 ? name_ready : name_failed);
-    return code == 0 ? make_descriptor(answer.file_slot, answer.generation) : code;
+    return result;
 }
 
-// Leader only. A descriptor or a negative errno.
+// Leader only. May a name whose file is open be opened once more with these flags, without asking? For writing, if others write it.
+PENSTOCK_HD inline bool needs_no_host(const cache_view& c, std::uint32_t slot, std::uint32_t flags) {
+    if ((flags & access_mask) == may_read) return true;
+    return (flags & flag_exclusive) == 0 && is_granted(c, slot) && writers_of(c, slot) != 0;
+}
+
+// Leader only. A descriptor, maybe with yours_to_cut, or a negative errno.
 template <typename Group>
 PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t open_name(const Group g, const cache_view& c, const name_key key) {
     patience deadline(g, c.request_wait_ns);
@@ -135,13 +167,16 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t open_name(const Group g, const cache_
         if (find_name(c, key, found)) {
             slot = found.slot;
             const name_word state = name_state(found.word);
-            if (state == name_ready && try_reference(&c.file_words[found.file_slot], found.generation))
-                return make_descriptor(found.file_slot, found.generation);
+            if (state == name_ready && needs_no_host(c, found.file_slot, key.flags) &&
+                try_reference(&c.file_words[found.file_slot], found.generation)) {
+                if ((key.flags & access_mask) != may_read) count_writers(c, found.file_slot, 1);
+                return make_descriptor(found.file_slot, found.generation, key.flags);
+            }
             if (state == name_busy) {
                 waited_for = found.word;
                 waited_at = slot;
             } else if (state == name_failed && waited_for != 0 && waited_at == slot &&
-                       found.word == next_name_word(waited_for, name_failed)) {
+                       found.word == next_name_word(waited_for, name_failed) && found.flags == key.flags) {
                 return found.error;  // what the group we waited for was told
             } else {
                 mine = try_own_name(&c.names[slot].word, found.word);
@@ -158,13 +193,24 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t open_name(const Group g, const cache_
     }
 }
 
-// Whole group.
+// Leader only, with a reference. Waits until the file was cut by whom it is to be cut. 0, or why the wait ended.
 template <typename Group>
-PENSTOCK_HD inline std::int64_t open_file(const Group& g, const cache_view& c, const char* path) {
+PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t wait_for_cut(const Group& g, const cache_view& c, std::uint32_t slot) {
+    patience waiting(g, 3 * c.request_wait_ns);
+    for (std::uint32_t round = 0; is_being_cut(c, slot); ++round) {
+        if (const std::int64_t code = round % 16 == 15 ? waiting.check(g, c) : 0; code != 0) return code == -ETIME ? -ETIMEDOUT : code;
+        g.pause(round);
+    }
+    return 0;
+}
+
+// Whole group. A descriptor, maybe with yours_to_cut, or a negative errno.
+template <typename Group>
+PENSTOCK_HD inline std::int64_t open_file(const Group& g, const cache_view& c, const char* path, std::uint32_t flags = 0) {
     if (path == nullptr) return -EFAULT;
     std::int64_t result = 0;
     if (g.is_leader()) {
-        name_key key{path, 0, 0};
+        name_key key{path, 0, 0, flags};
         while (key.bytes <= max_path_bytes && path[key.bytes] != '\0') ++key.bytes;
         if (key.bytes == 0) {
             result = -ENOENT;

@@ -18,7 +18,7 @@
 //   end_adopt      busy            live, 0 refs    release   after begin_fill, for a file that nobody waits for any more
 //
 // Invariants: (1) the file record changes only while the word is busy; (2) each life of a slot
-// has the next generation (modulo 2048);
+// has the next generation (modulo 1024);
 // (3) busy is left by the group that entered it, after a bounded number of host answers.
 //
 // Name word, one per name slot: state in bits 1..0 (0 never used, 1 busy, 2 ready, 3 failed), a sequence number above it
@@ -35,7 +35,7 @@ using file_word = std::uint64_t;
 
 inline constexpr file_word file_state_mask = file_word{3} << 62, file_vacant = 0, file_busy = file_word{1} << 62,
                            file_live = file_word{2} << 62;
-inline constexpr std::uint32_t file_generation_bits = 11;  // as many as a descriptor carries
+inline constexpr std::uint32_t file_generation_bits = 10;  // as many as a descriptor carries
 inline constexpr std::uint32_t file_generation_mask = (1u << file_generation_bits) - 1;
 
 constexpr PENSTOCK_HD file_word make_file_word(file_word state, std::uint32_t generation, std::uint32_t references) {
@@ -86,14 +86,19 @@ PENSTOCK_HD PENSTOCK_INLINE bool try_reopen(file_word* word, std::uint32_t gener
     return try_add_reference(word, generation, 0);
 }
 
-// Gives one reference back. False: the descriptor was not open. Release: pairs with begin_retire.
-PENSTOCK_HD inline bool try_release(file_word* word, std::uint32_t generation) {
+// Gives one reference back; `last`: it was the last one. False: the descriptor was not open. Release: pairs with begin_retire.
+PENSTOCK_HD inline bool try_release(file_word* word, std::uint32_t generation, bool& last) {
     file_word seen = look(word);
     while (is_open(seen, generation)) {
+        last = references_of(seen) == 1;
         if (atomic_compare_swap<order::release>(word, seen, seen - 1)) return true;
         seen = look(word);
     }
     return false;
+}
+PENSTOCK_HD inline bool try_release(file_word* word, std::uint32_t generation) {
+    bool last = false;
+    return try_release(word, generation, last);
 }
 
 PENSTOCK_HD PENSTOCK_INLINE bool begin_retire(file_word* word, file_word seen) {

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 
+#include "penstock/engine/dirty.hpp"
 #include "penstock/engine/layout.hpp"
 #include "penstock/engine/ring.hpp"
 
@@ -30,11 +31,15 @@ inline std::uint32_t file_of_word(const cache_view& c, std::uint64_t word_index)
     for (std::uint32_t slot = 0; slot < c.file_slots; ++slot) {
         const file_record& record = c.file_records[slot];
         if (file_state(c.file_words[slot]) != file_live) continue;
+        const std::uint64_t leaf_words = std::uint64_t{1} << c.leaf_shift;
+        for (std::uint64_t i = 0; record.growth >= growth_first && i < c.growth_entries; ++i) {
+            const page_word entry = c.words[record.growth - growth_first + i];
+            if (entry != 0 && word_index - (entry - 1) < leaf_words) return slot;
+        }
         if (record.two_level == 0) {
             if (word_index - record.table < record.page_count) return slot;
             continue;
         }
-        const std::uint64_t leaf_words = std::uint64_t{1} << c.leaf_shift;
         const std::uint64_t leaves = (record.page_count + leaf_words - 1) >> c.leaf_shift;
         for (std::uint64_t i = 0; i < leaves; ++i) {
             const page_word entry = c.words[record.table + i];
@@ -52,12 +57,36 @@ inline invariant_report check_words(const cache_view& c, std::uint64_t mappings)
         if (is_loading(word)) return {"no page is loading", i};
         if (!is_valid(word)) continue;
         if (frame_of(word) >= c.frame_count) return {"a valid page names a frame", i};
-        if ((word & dirty_bit) != 0) return {"no page of a read-only file is dirty", i};
+        if (is_dirty(word) && c.writes == nullptr) return {"no page of a runtime that does not write is dirty", i};
         const std::uint32_t owner = file_of_word(c, i);
         if (owner == c.file_slots) return {"a valid page belongs to a live file", i};
         if (c.frame_words[frame_of(word)] != make_owned(owner, i)) return {"the frame of a valid page names that page", i};
     }
     if (pins != mappings) return {"only mappings hold pins", pins};
+    return {nullptr, 0};
+}
+
+// Marks, dirty bits and counts agree.
+inline invariant_report check_writes(const cache_view& c) {
+    if (c.writes == nullptr) return {nullptr, 0};
+    for (std::uint32_t frame = 0; frame < c.frame_count; ++frame) {
+        bool marked = false;
+        for (std::uint64_t i = 0; i < mark_words(c); ++i) marked = marked || marks_of(c, frame)[i] != 0;
+        if (c.write_locks[frame] == lock_held) return {"no frame is locked", frame};
+        const frame_word owner = c.frame_words[frame];
+        const bool owned = (owner & frame_state_mask) == frame_owned;
+        const page_word word = owned ? c.words[owner_word_index(owner)] : 0;
+        const bool dirty = is_valid(word) && frame_of(word) == frame && is_dirty(word);
+        if (marked && !dirty) return {"a page with marks is dirty", frame};
+        if (!marked && dirty) return {"a dirty page has marks", frame};
+    }
+    for (std::uint32_t slot = 0; slot < c.file_slots; ++slot) {
+        if (file_state(c.file_words[slot]) != file_live) continue;
+        std::uint64_t dirty = 0;
+        for (std::uint64_t i = 0; i < c.word_count; ++i)
+            if (is_valid(c.words[i]) && is_dirty(c.words[i]) && owner_file_slot(c.frame_words[frame_of(c.words[i])]) == slot) ++dirty;
+        if (c.writes[slot].dirty_pages != dirty) return {"a file's dirty pages are counted", slot};
+    }
     return {nullptr, 0};
 }
 
@@ -141,6 +170,7 @@ inline invariant_report check_names(const cache_view& c) {
 inline invariant_report check_invariants(const cache_view& c, const quiescent_state& held = {}) {
     invariant_report found = detail::check_words(c, held.mappings);
     if (found.rule == nullptr) found = detail::check_frames(c, c);
+    if (found.rule == nullptr) found = detail::check_writes(c);
     if (found.rule == nullptr) found = detail::check_tier(c);
     if (found.rule == nullptr && c.tier.words != nullptr) found = detail::check_frames(c, c.tier);
     for (std::uint32_t i = 0; i < c.ring_count && found.rule == nullptr; ++i) found = detail::check_ring(c.rings[i], i);

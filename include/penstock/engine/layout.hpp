@@ -28,7 +28,8 @@ using frame_word = std::uint64_t;
 inline constexpr frame_word frame_state_mask = frame_word{3} << 62, frame_free = 0, frame_busy = frame_word{1} << 62,
                             frame_owned = frame_word{2} << 62;
 inline constexpr std::uint32_t word_index_bits = 40;
-inline constexpr std::uint32_t max_file_slots = 1u << 20;  // a descriptor has 20 bits for the slot
+inline constexpr std::uint32_t descriptor_slot_bits = 19;
+inline constexpr std::uint32_t max_file_slots = 1u << descriptor_slot_bits;
 
 constexpr PENSTOCK_HD frame_word make_owned(std::uint32_t file_slot, std::uint64_t word_index) {
     return frame_owned | frame_word{file_slot} << word_index_bits | word_index;
@@ -40,19 +41,35 @@ constexpr PENSTOCK_HD std::uint32_t owner_file_slot(frame_word w) {
     return static_cast<std::uint32_t>((w & ~frame_state_mask) >> word_index_bits);
 }
 
-// What a descriptor stands for. Written while the file word is busy, read only by holders of a reference.
+// What a descriptor stands for. Written while the file word is busy, read only by holders of a reference; in a runtime that writes,
+// size_bytes and growth change while the file is open (engine/write.hpp, engine/page_table.hpp).
 struct alignas(64) file_record {
-    std::uint64_t size_bytes;   // when it was opened
-    std::uint64_t page_count;
+    std::uint64_t size_bytes;   // when it was opened, and as far as it was written since
+    std::uint64_t page_count;   // pages that `table` has words for: those it had when it was opened
     std::uint64_t table;        // arena index of the first page word, or of the directory
     std::uint64_t inode;
     std::uint64_t device;
     std::int64_t modified_ns;   // modification time, nanoseconds since 1970
     std::uint32_t generation;   // repeats the file word's, so that a verb checks its descriptor without the hot word
     std::uint32_t two_level;    // 0: table holds page words; 1: table holds directory entries, each leaf index + 1 or 0
-    std::uint64_t reserved;
+    std::uint64_t growth;       // directory of the pages from page_count on: growth_none, growth_busy, or arena index + growth_first
 };
 static_assert(sizeof(file_record) == 64);
+
+inline constexpr std::uint64_t growth_none = 0, growth_busy = 1, growth_first = 2;
+
+// What a file that is written has besides, one per file slot; only in a runtime that writes. Device memory.
+struct alignas(64) write_record {
+    std::uint64_t granted;      // 1: some open was for writing, so the host has a handle that writes. Stays until the slot's next life
+    std::uint64_t writers;      // descriptors open for writing
+    std::uint64_t dirty_pages;  // of the file: how often a page turned dirty, less how often one turned clean
+    std::uint64_t epoch;        // the last answer to an open of the file, as the host counts them
+    std::int64_t error;         // 0, or why a page could not be written back since somebody was told
+    std::uint64_t error_offset;
+    std::uint64_t cutting;      // 1: the opener that is to cut the file to nothing has not done it yet; other openers wait
+    std::uint64_t reserved;
+};
+static_assert(sizeof(write_record) == 64);
 
 // One opened name. `word` guards the rest (engine/file_word.hpp).
 struct alignas(64) name_slot {
@@ -62,24 +79,36 @@ struct alignas(64) name_slot {
     std::uint32_t generation;
     std::uint32_t path_at;     // index into the path arena, in 8-byte units
     std::uint32_t path_bytes;
-    std::int64_t error;        // failed: what the last opener was told
-    std::uint64_t reserved[3];
+    std::int64_t error;        // failed: what the last opener was told,
+    std::uint64_t flags;       // who asked with these flags
+    std::uint64_t reserved[2];
 };
 static_assert(sizeof(name_slot) == 64);
 
-enum class op : std::uint32_t { none = 0, open = 1, read = 2, retire = 3, leaf = 4, ping = 5, fill = 6 };
+enum class op : std::uint32_t {
+    none = 0, open = 1, read = 2, retire = 3, leaf = 4, ping = 5, fill = 6,
+    write = 7,     // the marked bytes of one page (engine/write_back.hpp)
+    sync = 8,      // to storage what was written
+    truncate = 9,  // offset: the new size
+    settle = 10    // the last descriptor of a written file was closed; argument: the epoch
+};
+
+// Which leaf a request asks for.
+enum leaf_kind : std::uint64_t { leaf_of_table = 0, leaf_of_growth = 1, growth_directory = 2 };
 
 // A request, written by one group and then read by one service thread. 64 bytes: one write burst over the bus.
 struct alignas(64) ring_request {
     std::uint64_t published;   // ticket + 1, stored last
     op operation;
     std::uint32_t bytes;       // read, fill: wanted bytes; open: length of the name in the staging area
-    std::uint32_t file_slot;
-    std::uint32_t generation;
-    std::uint64_t offset;      // read, fill: byte offset; leaf: leaf number; open: path extent to give back + 1, or 0
-    std::uint64_t argument;    // open: length of that extent in 8-byte units; fill: the stamp (engine/fill.hpp)
+    std::uint32_t file_slot;   // open: the flags
+    std::uint32_t generation;  // open: see open_slot
+    std::uint64_t offset;      // read, fill, write: byte offset; leaf: leaf number; open: path extent to give back + 1, or 0
+    std::uint64_t argument;    // open: length of that extent in 8-byte units; fill: the stamp (engine/fill.hpp); leaf: leaf_kind;
+                               // read: 1 if what the file does not have yet reads as zeros; write: 1 if the whole page is marked
     std::uint64_t lost_extent; // any: what the slot's last owner did not take (engine/lost_open.hpp), or 0
-    std::uint64_t reserved[2];
+    std::uint64_t open_slot;   // open: slot + 1 of the file that is open by this name now, and `generation`; 0: none
+    std::uint64_t reserved;
 };
 static_assert(sizeof(ring_request) == 64);
 
@@ -92,7 +121,7 @@ struct alignas(64) ring_reply {
 static_assert(sizeof(ring_reply) == 64);
 
 // Words of the reply to open. slot_and_generation: slot in the low half, generation in the high half.
-// path_and_flags: path extent + 1 in the low half, 0 for none; bit 32: two-level table.
+// path_and_flags: path extent + 1 in the low half, 0 for none; bit 32: two-level table; from bit 33 on: the epoch.
 enum reply_index : std::uint32_t {
     reply_slot_and_generation = 0,
     reply_size_bytes = 1,
@@ -124,6 +153,10 @@ enum counter : std::uint32_t {
     count_open_requests,    // of these, those that asked the host
     count_errors,           // verbs that returned a negative errno
     count_retries,          // copies rejected because the frame changed hands
+    count_bytes_written,    // bytes taken by write
+    count_write_backs,      // pages of which marked bytes were written to the file
+    count_write_back_errors,// of these, those that the host could not write
+    count_dirty_victims,    // of these, those that had to be written because their frame was needed
     count_kinds
 };
 inline constexpr std::uint32_t latency_buckets = 32;  // bucket i: 2^i to 2^(i+1) ns from posting a request to its answer
@@ -197,6 +230,10 @@ struct cache_view {
     std::uint64_t* window_chunks;
     std::uint64_t* advice;         // per file slot: how it will be read (engine/read_ahead.hpp); null: nobody says
     fault_record* fault;           // null: errors of views are dropped
+    write_record* writes;          // per file slot; null: this runtime does not write, and the next three are null too
+    std::uint64_t* dirty_bits;     // a bit per byte of every frame (engine/dirty.hpp)
+    std::uint64_t* frame_pages;    // per frame: the number of the dirty page in it
+    std::uint64_t* write_locks;    // per frame (engine/write_back.hpp)
     counter_shard* counters;
     const control_block* control;
     ring_view* rings;              // device memory
@@ -216,6 +253,7 @@ struct cache_view {
     std::uint32_t counter_shards;  // a power of two
     std::uint32_t leaf_shift;      // a leaf of a two-level table has 2^leaf_shift page words
     std::uint32_t read_ahead_pages;  // most pages read ahead of a reader; 0: none
+    std::uint32_t growth_entries;  // leaves by which a file may grow while it is open
 
     constexpr PENSTOCK_HD std::uint64_t page_bytes() const { return std::uint64_t{1} << page_shift; }
     PENSTOCK_HD std::byte* frame_address(std::uint32_t frame) const {
@@ -230,8 +268,9 @@ constexpr PENSTOCK_HD std::uint64_t pages_of(const cache_view& c, std::uint64_t 
     return (size_bytes >> c.page_shift) + ((size_bytes & (c.page_bytes() - 1)) != 0 ? 1 : 0);
 }
 
-constexpr PENSTOCK_HD std::uint64_t directory_entries(const cache_view& c, std::uint64_t size_bytes) {
-    return (pages_of(c, size_bytes) + (std::uint64_t{1} << c.leaf_shift) - 1) >> c.leaf_shift;
+// Of a two-level table for so many pages.
+constexpr PENSTOCK_HD std::uint64_t directory_entries(const cache_view& c, std::uint64_t pages) {
+    return (pages + (std::uint64_t{1} << c.leaf_shift) - 1) >> c.leaf_shift;
 }
 
 // A window is cut into pieces of this size, a multiple of every page size; each is there or not.
@@ -240,11 +279,26 @@ inline constexpr std::uint64_t window_chunk_bytes = std::uint64_t{1} << window_c
 
 inline constexpr std::uint32_t clock_hand_stride = 8;  // in 4-byte words: a sector each, so that shards do not share one
 
-// Descriptors: slot in bits 19..0, generation in bits 30..20; never negative.
-constexpr PENSTOCK_HD int make_descriptor(std::uint32_t slot, std::uint32_t generation) {
-    return static_cast<int>((generation & file_generation_mask) << 20 | slot);
+// What a descriptor may be used for; the access mode of the flags it was opened with.
+inline constexpr std::uint32_t may_read = 0, may_write = 1, may_read_write = 2, access_mask = 3;
+
+// The other flags of an open. The values are Linux's.
+inline constexpr std::uint32_t flag_create = 0100, flag_exclusive = 0200, flag_truncate = 01000;
+
+// Do these flags say what can be done?
+constexpr PENSTOCK_HD bool sound_flags(std::uint32_t flags) {
+    const std::uint32_t access = flags & access_mask;
+    if ((flags & ~(access_mask | flag_create | flag_exclusive | flag_truncate)) != 0 || access == 3) return false;
+    if ((flags & flag_exclusive) != 0 && (flags & flag_create) == 0) return false;
+    return access != may_read || (flags & (flag_create | flag_truncate)) == 0;
+}
+
+// Descriptors: slot in bits 18..0, access in bits 20..19, generation in bits 30..21; never negative.
+constexpr PENSTOCK_HD int make_descriptor(std::uint32_t slot, std::uint32_t generation, std::uint32_t access = may_read) {
+    return static_cast<int>((generation & file_generation_mask) << (descriptor_slot_bits + 2) | (access & access_mask) << descriptor_slot_bits | slot);
 }
 constexpr PENSTOCK_HD std::uint32_t descriptor_slot(int fd) { return static_cast<std::uint32_t>(fd) & (max_file_slots - 1); }
-constexpr PENSTOCK_HD std::uint32_t descriptor_generation(int fd) { return static_cast<std::uint32_t>(fd) >> 20; }
+constexpr PENSTOCK_HD std::uint32_t descriptor_access(int fd) { return static_cast<std::uint32_t>(fd) >> descriptor_slot_bits & access_mask; }
+constexpr PENSTOCK_HD std::uint32_t descriptor_generation(int fd) { return static_cast<std::uint32_t>(fd) >> (descriptor_slot_bits + 2); }
 
 }  // namespace penstock::engine

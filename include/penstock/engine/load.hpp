@@ -2,11 +2,12 @@
 //
 // A load goes through these steps, and each has its way back:
 //   1. try_claim the page word (absent -> loading, our pin)   lost: another group loads it
-//   2. a frame from the clock                                 none: abandon
+//   2. a frame from the clock                                 none: abandon. Only dirty pages left: abandon, write one back, again from 1
 //   3. a ring slot                                            none: free the frame, abandon
 //   4. post, await                                            error: orphan or recycle the slot, free the frame, abandon
 //      3 and 4 fall away for a page that lies in a window, or in the host tier: pinned there, its bytes awaited if they are
-//      on their way. A page that could not be read ahead: all given back, load_again, and the next attempt asks for itself
+//      on their way. A page that could not be read ahead: all given back, load_again, and the next attempt asks for itself.
+//      Nor does a page ask whose bytes the file does not have, or the caller will store all of (blank): it is cleared
 //   5. copy staging, window or tier -> frame, clear the tail  (cannot fail)
 //   6. consume; name the page in the frame word; publish, and unpin unless the caller wants the page pinned; recycle the slot
 //
@@ -23,6 +24,7 @@
 #include "penstock/engine/ring.hpp"
 #include "penstock/engine/tier.hpp"
 #include "penstock/engine/window.hpp"
+#include "penstock/engine/write_back.hpp"
 
 namespace penstock::engine {
 
@@ -32,7 +34,7 @@ struct pending_load {
     std::uint64_t page;
     std::uint32_t frame;
     std::uint32_t wanted_bytes;  // of the page, up to the end of the file
-    enum class source : std::uint32_t { request, window, tier, tier_pending } from;
+    enum class source : std::uint32_t { request, window, tier, tier_pending, blank } from;
     const std::byte* bytes;      // where they are or will be, unless they come by request: to the staging area of ring slot `at`
     ring_ticket at;
     tier_save save;              // the frame's last page
@@ -40,17 +42,22 @@ struct pending_load {
 
 inline constexpr std::uint32_t max_pending_loads = 8;
 
+// The bytes of a page that the caller is going to store, once he has it.
+struct page_cover {
+    std::uint32_t begin = 0, end = 0;
+};
+
 // Leader only.
 PENSTOCK_HD inline void give_back(const cache_view& c, const pending_load& load) {
     set_frame_word(c, load.frame, frame_free);
     abandon(&c.words[load.word_index]);
 }
 
-// Leader only. 1: started, `load` is filled in. 0: not absent, somebody else has it. Negative errno otherwise.
+// Leader only. 1: started, `load` is filled in. 0: not absent, somebody else has it. must_write_back: load.frame. Negative errno otherwise.
 template <typename Group>
 PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t start_load(const Group& g, const cache_view& c, const file_handle& f,
                                                       std::uint64_t page, bool may_wait, patience& deadline,
-                                                      pending_load& load) {
+                                                      pending_load& load, page_cover cover) {
     load.page = page;
     load.word_index = find_word(c, f, page);
     if (load.word_index == no_word) {
@@ -68,15 +75,26 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t start_load(const Group& g, const cach
     }
     if (load.save.wanted) find_frame(g, c, load.save);
     const std::uint64_t begin = page << c.page_shift;
-    const std::uint64_t left = f.size_bytes - begin;
+    // Now that nobody else can load the page: what was written to it and evicted since the caller looked counts.
+    const std::uint64_t size = c.writes == nullptr ? f.size_bytes : size_of(c, f.slot);
+    const std::uint64_t left = begin < size ? size - begin : 0;
     load.wanted_bytes = static_cast<std::uint32_t>(left < c.page_bytes() ? left : c.page_bytes());
-    load.from = pending_load::source::window;
-    load.bytes = find_in_window(c, f.slot, f.generation, begin);
-    if (load.bytes != nullptr) return 1;
-    bool pending = false;
-    load.bytes = pin_in_tier(g, c, load.word_index, pending);
-    load.from = pending ? pending_load::source::tier_pending : pending_load::source::tier;
-    if (load.bytes != nullptr) return 1;
+    const bool written = is_granted(c, f.slot);
+    if (c.writes != nullptr && (load.wanted_bytes == 0 || (cover.begin == 0 && cover.end >= load.wanted_bytes))) {
+        load.from = pending_load::source::blank;
+        load.bytes = nullptr;
+        return 1;
+    }
+    // Windows and tier show a file as it was when it was opened.
+    if (!written) {
+        load.from = pending_load::source::window;
+        load.bytes = find_in_window(c, f.slot, f.generation, begin);
+        if (load.bytes != nullptr) return 1;
+        bool pending = false;
+        load.bytes = pin_in_tier(g, c, load.word_index, pending);
+        load.from = pending ? pending_load::source::tier_pending : pending_load::source::tier;
+        if (load.bytes != nullptr) return 1;
+    }
     load.from = pending_load::source::request;
     if (const std::int64_t code = claim_slot(g, c, may_wait, load.at); code != 0) {
         cancel_save(c, load.save);
@@ -89,6 +107,7 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t start_load(const Group& g, const cach
     request.file_slot = f.slot;
     request.generation = f.generation;
     request.offset = begin;
+    request.argument = written ? 1 : 0;
     post(g, c, load.at, request);
     return 1;
 }
@@ -117,6 +136,7 @@ PENSTOCK_HD inline void settle_load(const Group& g, const cache_view& c, const p
     switch (load.from) {
         case pending_load::source::request: recycle_slot(c, load.at); break;
         case pending_load::source::window: count(g, c, count_window_loads); break;
+        case pending_load::source::blank: return;
         default:
             unpin(&c.tier.words[load.word_index]);
             count(g, c, count_tier_loads);
@@ -139,6 +159,12 @@ PENSTOCK_HD PENSTOCK_INLINE std::int64_t fetch_load(const Group& g, const cache_
     code = static_cast<std::int64_t>(g.broadcast(static_cast<std::uint64_t>(code)));
     g.sync();  // the leader's eviction of the frame and its acquire of the reply come before everybody's copying
     if (code != 0) return code;
+    if (load.from == pending_load::source::blank) {
+        begin_overwrite();
+        g.zero(to, c.page_bytes());
+        g.sync();
+        return 0;
+    }
     const std::byte* from = load.bytes;
     if (load.from == pending_load::source::request) {
         const ring_view& r = c.rings[load.at.ring];
@@ -169,12 +195,12 @@ PENSTOCK_HD PENSTOCK_INLINE void publish_load(const Group& g, const cache_view& 
 // Whole group. start_load by the leader, and what it found told to everybody: what it returned and, if that is 1, `load`.
 template <typename Group>
 PENSTOCK_HD PENSTOCK_INLINE std::int64_t begin_load(const Group& g, const cache_view& c, const file_handle& f, std::uint64_t page,
-                                                    bool may_wait, patience& deadline, pending_load& load) {
+                                                    bool may_wait, patience& deadline, pending_load& load, page_cover cover = {}) {
     // Only the leader has the whole; the others take part in what is broadcast and keep nothing of it in memory.
     std::uint64_t code = 0, word_index = 0, place = 0, flags = 0, bytes = 0, saved_index = 0, saved_place = 0;
     if (g.is_leader()) {
         pending_load mine{};
-        code = static_cast<std::uint64_t>(start_load(g, c, f, page, may_wait, deadline, mine));
+        code = static_cast<std::uint64_t>(start_load(g, c, f, page, may_wait, deadline, mine, cover));
         word_index = mine.word_index;
         place = std::uint64_t{mine.frame} << 32 | mine.wanted_bytes;
         flags = std::uint64_t{mine.at.ring} << 8 | (mine.save.wanted ? 128u : 0u) | static_cast<std::uint64_t>(mine.from);
@@ -183,6 +209,8 @@ PENSTOCK_HD PENSTOCK_INLINE std::int64_t begin_load(const Group& g, const cache_
         saved_place = std::uint64_t{mine.save.file_slot} << 32 | mine.save.frame;
     }
     code = g.broadcast(code);
+    if (code == must_write_back)
+        return clean_victim(g, c, static_cast<std::uint32_t>(g.broadcast(place) >> 32), deadline);
     if (code != 1) return static_cast<std::int64_t>(code);
     load.page = page;
     load.word_index = g.broadcast(word_index);
@@ -289,10 +317,10 @@ PENSTOCK_HD PENSTOCK_INLINE bool try_pin(page_word* word, page_word& seen) {
     return false;
 }
 
-// Whole group. Pins the page, loading it if need be. 0 or a negative errno.
+// Whole group. Pins the page, loading it if need be; for who is going to store the bytes of `cover`. 0 or a negative errno.
 template <typename Group>
 PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t pin_page(const Group& g, const cache_view& c, const file_handle& f,
-                                                    std::uint64_t page, patience& deadline, pinned_page& out) {
+                                                    std::uint64_t page, patience& deadline, pinned_page& out, page_cover cover = {}) {
     // The other group may wait for a frame, for a ring slot and for the answer, as long for each.
     patience waiting(g, 3 * c.request_wait_ns);
     bool waited = false;
@@ -331,7 +359,7 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t pin_page(const Group& g, const cache_
             continue;
         }
         pending_load load;
-        std::int64_t code = begin_load(g, c, f, page, true, deadline, load);
+        std::int64_t code = begin_load(g, c, f, page, true, deadline, load, cover);
         if (code < 0) return code;
         if (code == 0) continue;
         code = fetch_load(g, c, load);

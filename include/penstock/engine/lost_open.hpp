@@ -22,6 +22,7 @@ struct open_answer {
     std::uint64_t table;
     std::uint32_t path_extent;  // where the name may be stored, + 1; 0: no room, the name is not remembered
     bool two_level;
+    std::uint64_t epoch;
     std::uint64_t inode;
     std::int64_t modified_ns;
 };
@@ -34,7 +35,8 @@ PENSTOCK_HD inline open_answer answer_of(const ring_reply& reply) {
     out.size_bytes = reply.words[reply_size_bytes];
     out.table = reply.words[reply_table];
     out.path_extent = static_cast<std::uint32_t>(reply.words[reply_path_and_flags]);
-    out.two_level = (reply.words[reply_path_and_flags] >> 32) != 0;
+    out.two_level = (reply.words[reply_path_and_flags] >> 32 & 1) != 0;
+    out.epoch = reply.words[reply_path_and_flags] >> 33;
     out.inode = reply.words[reply_inode];
     out.modified_ns = static_cast<std::int64_t>(reply.words[reply_modified_ns]);
     return out;
@@ -43,10 +45,11 @@ PENSTOCK_HD inline open_answer answer_of(const ring_reply& reply) {
 // Leader only, between begin_fill and the word that makes the file live.
 PENSTOCK_HD inline void fill_record(const cache_view& c, const open_answer& answer) {
     if (answer.two_level)
-        for (std::uint64_t i = 0; i < directory_entries(c, answer.size_bytes); ++i)
+        for (std::uint64_t i = 0; i < directory_entries(c, pages_of(c, answer.size_bytes)); ++i)
             reset(&c.words[answer.table + i]);
     c.file_records[answer.file_slot] = {answer.size_bytes, pages_of(c, answer.size_bytes), answer.table, answer.inode, 0,
-                                        answer.modified_ns, answer.generation, answer.two_level ? 1u : 0u, 0};
+                                        answer.modified_ns, answer.generation, answer.two_level ? 1u : 0u, growth_none};
+    if (c.writes != nullptr) c.writes[answer.file_slot] = {};
 }
 
 // A path extent + 1 in the low half, its length in 8-byte units in the high half; 0: none.

@@ -17,11 +17,12 @@ namespace penstock::engine {
 inline constexpr std::uint32_t max_name_probes = 64;
 inline constexpr std::uint32_t max_path_bytes = 4095;  // as Linux: PATH_MAX with its terminating zero
 
-// A name as the caller gave it, with its hash.
+// A name as the caller gave it, with its hash, and the flags he opens it with; those are no part of the name.
 struct name_key {
     const char* text;
     std::uint32_t bytes;
     std::uint64_t hash;
+    std::uint32_t flags = 0;
 };
 
 struct name_match {
@@ -30,6 +31,7 @@ struct name_match {
     std::uint32_t file_slot;
     std::uint32_t generation;
     std::int64_t error;
+    std::uint64_t flags;
 };
 
 PENSTOCK_HD inline std::uint32_t probe_slot(const cache_view& c, std::uint64_t hash, std::uint32_t probe) {
@@ -73,6 +75,7 @@ PENSTOCK_HD inline bool find_name(const cache_view& c, const name_key& key, name
             out.file_slot = atomic_load<order::relaxed>(&slot.file_slot);
             out.generation = atomic_load<order::relaxed>(&slot.generation);
             out.error = atomic_load<order::relaxed>(&slot.error);
+            out.flags = atomic_load<order::relaxed>(&slot.flags);
             if (!name_unchanged(&slot.word, out.word)) continue;  // rewritten under us; each time somebody settled a name
             if (same) return true;
             break;

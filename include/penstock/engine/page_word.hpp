@@ -2,7 +2,7 @@
 //
 //   bits   63..62  state       0 absent, 1 loading, 2 valid
 //          61      use         the page was touched since the clock last passed
-//          60      dirty       reserved for write-back; always 0 while files are read only
+//          60      dirty       valid only: bytes of the page were written and the file does not have them yet (engine/dirty.hpp)
 //          59..40  pins        holders of a pointer to the frame, the loader included
 //          39..28  generation  counts evictions of this page, so that a copy can tell that its frame changed hands
 //          27..0   frame       valid only: which frame holds the bytes
@@ -14,11 +14,13 @@
 //   publish     loading  valid    add            release   the loader; its pin stays
 //   publish_and_unpin  loading  valid  add       release   the loader; its pin goes
 //   abandon     loading  absent   CAS loop       release   the loader, after an error; drops its pin, generation + 1
-//   try_evict   valid    absent   CAS            acq_rel   a group that needs a frame; only with no pins; generation + 1
+//   try_evict   valid    absent   CAS            acq_rel   a group that needs a frame; only with no pins and not dirty; generation + 1
 //   pin         any      same     add            acquire   a reader; if the state was not valid it unpins again
 //   unpin       any      same     subtract       release   the holder of a pin
 //   touch       any      same     or             relaxed   a reader: sets use
 //   age         any      same     and            relaxed   the clock: clears use
+//   soil        valid    same     or             acq_rel   a writer, pinned, after it marked what it wrote: sets dirty
+//   clean       valid    same     and            acq_rel   who wrote the marked bytes back, pinned: clears dirty
 //
 // Invariants
 //  (1) A word that can carry a pin is changed only by compare-and-swap, add, or, and. A plain store would lose a pin that
@@ -69,6 +71,7 @@ constexpr PENSTOCK_HD page_word state_of(page_word w) { return w & state_mask; }
 constexpr PENSTOCK_HD bool is_valid(page_word w) { return state_of(w) == state_valid; }
 constexpr PENSTOCK_HD bool is_absent(page_word w) { return state_of(w) == state_absent; }
 constexpr PENSTOCK_HD bool is_loading(page_word w) { return state_of(w) == state_loading; }
+constexpr PENSTOCK_HD bool is_dirty(page_word w) { return (w & dirty_bit) != 0; }
 constexpr PENSTOCK_HD std::uint32_t frame_of(page_word w) { return static_cast<std::uint32_t>(w & frame_mask); }
 constexpr PENSTOCK_HD std::uint32_t pins_of(page_word w) {
     return static_cast<std::uint32_t>((w & pin_mask) >> (frame_bits + generation_bits));
@@ -133,7 +136,7 @@ PENSTOCK_HD inline void abandon(page_word* word) {
 // valid and unpinned -> absent; true if this call did it, and then the caller owns the frame. Acquire: pairs with unpin,
 // so the reads of the last holder are over. Release: who finds the page absent finds the new generation.
 PENSTOCK_HD PENSTOCK_INLINE bool try_evict(page_word* word, page_word seen) {
-    PENSTOCK_ASSERT(is_valid(seen) && pins_of(seen) == 0);
+    PENSTOCK_ASSERT(is_valid(seen) && pins_of(seen) == 0 && !is_dirty(seen));
     return atomic_compare_swap<order::acq_rel>(word, seen, next_generation(seen));
 }
 
@@ -155,6 +158,16 @@ PENSTOCK_HD PENSTOCK_INLINE void age(page_word* word) { atomic_and_relaxed(word,
 
 // After a frame was taken from an earlier page and before its bytes are overwritten; by every thread that writes some.
 PENSTOCK_HD PENSTOCK_INLINE void begin_overwrite() { atomic_fence(); }
+
+// A pinned page has marked bytes (engine/dirty.hpp). True if it had none before. Release: pairs with the acquire of clean, so that who
+// clears the bit after it sees every mark made before it; and if the bit is set after it was cleared, it stays.
+PENSTOCK_HD PENSTOCK_INLINE bool soil(page_word* word) {
+    return (atomic_fetch_or<order::acq_rel>(word, dirty_bit) & dirty_bit) == 0;
+}
+// True if it was set. The caller has a pin, and looks at the marks afterwards: those it sees call for soil again.
+PENSTOCK_HD PENSTOCK_INLINE bool clean(page_word* word) {
+    return (atomic_fetch_and<order::acq_rel>(word, ~dirty_bit) & dirty_bit) != 0;
+}
 
 constexpr PENSTOCK_HD bool same_frame(page_word now, page_word seen) {
     return ((now ^ seen) & (state_mask | generation_mask | frame_mask)) == 0;

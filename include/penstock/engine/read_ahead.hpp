@@ -127,6 +127,7 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::uint64_t ask_for_fill(const Group& g, const c
     fill_plan plan;
     {
         const file_handle f = handle_of(c, file_slot);
+        if (is_granted(c, file_slot)) return 0;  // what the tier has of a file that is written is not looked at
         plan.index = find_word(c, f, first);
         if (plan.index == no_word) return 0;
         // The words of one request follow each other: of one leaf, in a huge file.
@@ -157,7 +158,7 @@ PENSTOCK_HD PENSTOCK_NOINLINE void read_ahead(const Group g, const cache_view& c
     const file_handle f = handle_of(c, slot);
     const advice_kind advice = advice_of(c, f);
     const std::uint64_t first = begin >> c.page_shift, last = (begin + static_cast<std::uint64_t>(bytes) - 1) >> c.page_shift;
-    if (advice == advice_kind::random || find_in_window(c, f.slot, f.generation, first << c.page_shift) != nullptr) return;
+    if (advice == advice_kind::random || is_granted(c, slot) || find_in_window(c, f.slot, f.generation, first << c.page_shift) != nullptr) return;
     const std::uint64_t run = run_before(c, f, first, advice == advice_kind::sequential);
     if (run == 0) return;
     const std::uint64_t end = pages_of(c, f.size_bytes), next = last + 1;

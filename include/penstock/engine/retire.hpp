@@ -15,11 +15,11 @@
 
 namespace penstock::engine {
 
-// Leader only. Evicts the page if it is there; false if it is pinned or loading.
+// Leader only. Evicts the page if it is there; false if it is pinned, loading, or has bytes that the file does not have yet.
 template <typename Pool>
 PENSTOCK_HD inline bool sweep_word(const Pool& c, page_word* word, page_word seen) {
     while (!is_absent(seen) || pins_of(seen) != 0) {
-        if (!is_valid(seen) || pins_of(seen) != 0) return false;
+        if (!is_valid(seen) || pins_of(seen) != 0 || is_dirty(seen)) return false;
         if (try_evict(word, seen)) {
             set_frame_word(c, frame_of(seen), frame_free);
             return true;
@@ -58,18 +58,26 @@ PENSTOCK_HD PENSTOCK_NOINLINE inline bool sweep_both(const cache_view& c, std::u
     return sweep_words(c, first, count_words) && (c.tier.words == nullptr || sweep_tier(c, first, first + count_words));
 }
 
-PENSTOCK_HD inline bool sweep_table(const cache_view& c, const file_record& record) {
-    if (record.two_level == 0) return sweep_both(c, record.table, record.page_count);
-    const std::uint64_t leaf_words = std::uint64_t{1} << c.leaf_shift;
+PENSTOCK_HD inline bool sweep_leaves(const cache_view& c, std::uint64_t directory, std::uint64_t entries) {
     bool clean = true;
-    for (std::uint64_t i = 0; i < directory_entries(c, record.size_bytes); ++i) {
-        const page_word entry = glance(&c.words[record.table + i]);
-        if (entry != 0) clean = sweep_both(c, entry - 1, leaf_words) && clean;
+    for (std::uint64_t i = 0; i < entries; ++i) {
+        const page_word entry = glance(&c.words[directory + i]);
+        if (entry != 0) clean = sweep_both(c, entry - 1, std::uint64_t{1} << c.leaf_shift) && clean;
     }
-    // The entries become page words of another file, whose state must be absent.
-    for (std::uint64_t i = 0; clean && i < directory_entries(c, record.size_bytes); ++i)
-        reset(&c.words[record.table + i]);
     return clean;
+}
+
+PENSTOCK_HD inline bool sweep_table(const cache_view& c, const file_record& record) {
+    const std::uint64_t growth = c.writes != nullptr ? glance(&record.growth) : growth_none;
+    const std::uint64_t entries = record.two_level != 0 ? directory_entries(c, record.page_count) : 0;
+    const std::uint64_t grown_entries = growth >= growth_first ? c.growth_entries : 0;
+    bool clean = record.two_level == 0 ? sweep_both(c, record.table, record.page_count) : sweep_leaves(c, record.table, entries);
+    clean = sweep_leaves(c, growth - growth_first, grown_entries) && clean;
+    if (!clean) return false;
+    // The entries become page words of another file, whose state must be absent.
+    for (std::uint64_t i = 0; i < entries; ++i) reset(&c.words[record.table + i]);
+    for (std::uint64_t i = 0; i < grown_entries; ++i) reset(&c.words[growth - growth_first + i]);
+    return true;
 }
 
 // Leader only. Takes down one closed file, the first from the hand on. 0 if one was; -ENFILE if none was found. That may

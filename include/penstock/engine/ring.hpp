@@ -90,6 +90,7 @@ PENSTOCK_HD inline void post(const Group& g, const cache_view& c, const ring_tic
     slot.generation = what.generation;
     slot.offset = what.offset;
     slot.argument = what.argument;
+    slot.open_slot = what.open_slot;
     atomic_store<order::release, scope::system>(&slot.published, at.ticket + 1);
     g.wake(r.doorbell);
     count(g, c, count_requests);

@@ -41,6 +41,12 @@ public:
     PENSTOCK_D PENSTOCK_INLINE void zero(std::byte* to, std::size_t bytes) const {
         detail::zero_bytes(to, bytes, rank(), size());
     }
+    PENSTOCK_D PENSTOCK_INLINE void copy_store(std::byte* to, const std::byte* from, std::size_t bytes) const {
+        detail::copy_to_frame(to, from, bytes, rank(), size());
+    }
+    PENSTOCK_D PENSTOCK_INLINE void copy_written(std::byte* to, const std::byte* from, std::size_t bytes) const {
+        detail::copy_from_frame(to, from, bytes, rank(), size());
+    }
 };
 
 static_assert(group<block>);

@@ -38,6 +38,12 @@ public:
     PENSTOCK_D PENSTOCK_INLINE void zero(std::byte* to, std::size_t bytes) const {
         detail::zero_bytes(to, bytes, rank(), size());
     }
+    PENSTOCK_D PENSTOCK_INLINE void copy_store(std::byte* to, const std::byte* from, std::size_t bytes) const {
+        detail::copy_to_frame(to, from, bytes, rank(), size());
+    }
+    PENSTOCK_D PENSTOCK_INLINE void copy_written(std::byte* to, const std::byte* from, std::size_t bytes) const {
+        detail::copy_from_frame(to, from, bytes, rank(), size());
+    }
 
     // What only this group has: which lanes, by their numbers in the warp.
     PENSTOCK_D PENSTOCK_INLINE std::uint32_t lane_number() const { return detail::device_thread_in_block() % 32u; }

@@ -19,6 +19,9 @@
 //   copy_out(to, from, n)   from a frame to the caller's memory (any alignment)
 //   copy_in(to, from, n)    from host memory that the service filled to a frame (16-byte aligned, n a multiple of 16)
 //   zero(to, n)             clears part of a frame (any alignment)
+//   copy_store(to, from, n)    from the caller's memory to part of a frame that others read and write beside it (any alignment);
+//                              touches no byte outside of [to, to + n)
+//   copy_written(to, from, n)  as copy_out, of a frame that others may write to meanwhile (16-byte aligned)
 #pragma once
 
 #include <concepts>
@@ -48,6 +51,8 @@ concept group = requires(const Group g, std::uint64_t value, bool flag, std::byt
     { g.copy_out(to, from, bytes) };
     { g.copy_in(to, from, bytes) };
     { g.zero(to, bytes) };
+    { g.copy_store(to, from, bytes) };
+    { g.copy_written(to, from, bytes) };
 };
 
 }  // namespace penstock

@@ -73,6 +73,10 @@ PENSTOCK_D PENSTOCK_INLINE void store_frame_16(std::byte* to, uint4 v) {
                  : "memory");
 }
 
+PENSTOCK_D PENSTOCK_INLINE void store_frame_4(std::byte* to, std::uint32_t v) {
+    asm volatile("st.relaxed.gpu.global.u32 [%0], %1;" ::"l"(to), "r"(v) : "memory");
+}
+
 PENSTOCK_D PENSTOCK_INLINE void store_frame_1(std::byte* to, std::uint32_t v) {
     asm volatile("st.relaxed.gpu.global.u8 [%0], %1;" ::"l"(to), "r"(v) : "memory");
 }
@@ -137,8 +141,38 @@ PENSTOCK_D PENSTOCK_NOINLINE inline void copy_from_host(std::byte* to, const std
 
 PENSTOCK_D PENSTOCK_NOINLINE inline void zero_bytes(std::byte* to, std::size_t bytes, std::uint32_t rank,
                                                     std::uint32_t size) {
+    std::size_t head = (16 - (reinterpret_cast<std::uintptr_t>(to) & 15)) & 15;
+    if (head > bytes) head = bytes;
+    const std::size_t body = (bytes - head) & ~std::size_t{15};
 #pragma unroll 1
-    for (std::size_t i = rank; i < bytes; i += size) store_frame_1(to + i, 0);
+    for (std::size_t i = rank; i < head; i += size) store_frame_1(to + i, 0);
+#pragma unroll 1
+    for (std::size_t i = std::size_t{rank} * 16; i < body; i += std::size_t{size} * 16) store_frame_16(to + head + i, uint4{});
+#pragma unroll 1
+    for (std::size_t i = head + body + rank; i < bytes; i += size) store_frame_1(to + i, 0);
+}
+
+PENSTOCK_D PENSTOCK_INLINE uint4 load_plain_16(const std::byte* from) { return *reinterpret_cast<const uint4*>(from); }
+
+// Caller to frame, any alignment: 16 or 4 bytes at a time where both sides could be aligned, else single bytes. Not one byte
+// outside of the range is stored to, for it may be another writer's.
+PENSTOCK_D PENSTOCK_NOINLINE inline void copy_to_frame(std::byte* to, const std::byte* from, std::size_t bytes,
+                                                       std::uint32_t rank, std::uint32_t size) {
+    const auto t = reinterpret_cast<std::uintptr_t>(to), f = reinterpret_cast<std::uintptr_t>(from);
+    const std::uint32_t unit = ((t ^ f) & 15) == 0 ? 16 : ((t ^ f) & 3) == 0 ? 4 : 1;
+    std::size_t head = unit == 1 ? bytes : (unit - (t & (unit - 1))) & (unit - 1);
+    if (head > bytes) head = bytes;
+#pragma unroll 1
+    for (std::size_t i = rank; i < head; i += size) store_frame_1(to + i, static_cast<std::uint32_t>(from[i]));
+    const std::size_t body = (bytes - head) & ~std::size_t{unit - 1};
+    if (unit == 16) copy_aligned_16<load_plain_16, store_frame_16>(to + head, from + head, body, rank, size);
+    if (unit == 4) {
+#pragma unroll 4
+        for (std::size_t i = std::size_t{rank} * 4; i < body; i += std::size_t{size} * 4)
+            store_frame_4(to + head + i, *reinterpret_cast<const std::uint32_t*>(from + head + i));
+    }
+#pragma unroll 1
+    for (std::size_t i = head + body + rank; i < bytes; i += size) store_frame_1(to + i, static_cast<std::uint32_t>(from[i]));
 }
 
 }  // namespace penstock::detail

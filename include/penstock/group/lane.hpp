@@ -50,6 +50,20 @@ inline void host_pause(std::uint32_t round) {
     }
 }
 
+// Copies of single bytes and words, each atomic in itself, for hosts where copies must not race: one side is a frame that other
+// threads use at the same time.
+inline void store_atomically(std::byte* to, const std::byte* from, std::size_t bytes) {
+    for (std::size_t i = 0; i < bytes; ++i)
+        std::atomic_ref<std::uint8_t>(*reinterpret_cast<std::uint8_t*>(to + i)).store(static_cast<std::uint8_t>(from[i]), std::memory_order_relaxed);
+}
+inline void load_atomically(std::byte* to, const std::byte* from, std::size_t bytes) {
+    for (std::size_t i = 0; i < bytes; i += 8) {
+        auto* const word = const_cast<std::uint64_t*>(reinterpret_cast<const std::uint64_t*>(from + i));
+        const std::uint64_t value = std::atomic_ref<std::uint64_t>(*word).load(std::memory_order_relaxed);
+        std::memcpy(to + i, &value, 8);
+    }
+}
+
 }  // namespace detail
 
 struct lane {
@@ -127,6 +141,26 @@ struct lane {
             std::atomic_ref<std::uint8_t>(*reinterpret_cast<std::uint8_t*>(to + i)).store(0, std::memory_order_relaxed);
 #else
         std::memset(to, 0, bytes);
+#endif
+    }
+
+    PENSTOCK_HD void copy_store(std::byte* to, const std::byte* from, std::size_t bytes) const {
+#if PENSTOCK_ON_DEVICE
+        detail::copy_to_frame(to, from, bytes, 0, 1);
+#elif PENSTOCK_HOST_COPIES_RACE
+        detail::copy_while_racing(to, from, bytes);
+#else
+        detail::store_atomically(to, from, bytes);
+#endif
+    }
+
+    PENSTOCK_HD void copy_written(std::byte* to, const std::byte* from, std::size_t bytes) const {
+#if PENSTOCK_ON_DEVICE
+        detail::copy_from_frame(to, from, bytes, 0, 1);
+#elif PENSTOCK_HOST_COPIES_RACE
+        detail::copy_while_racing(to, from, bytes);
+#else
+        detail::load_atomically(to, from, bytes);
 #endif
     }
 };

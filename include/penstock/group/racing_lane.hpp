@@ -39,6 +39,20 @@ struct racing_lane : lane {
         }
     }
 
+    void copy_store(std::byte* to, const std::byte* from, std::size_t bytes) const {
+        while (bytes > 0) {
+            if (reinterpret_cast<std::uintptr_t>(to) % 8 == 0 && bytes >= 8) {
+                copy_in(to, from, 8);
+                to += 8, from += 8, bytes -= 8;
+            } else {
+                detail::store_atomically(to++, from++, 1);
+                --bytes;
+            }
+        }
+    }
+
+    void copy_written(std::byte* to, const std::byte* from, std::size_t bytes) const { copy_out(to, from, bytes); }
+
     // Callers round the range to whole words: only the tail of a page past the end of the file is cleared.
     void zero(std::byte* to, std::size_t bytes) const {
         for (; bytes > 0 && reinterpret_cast<std::uintptr_t>(to) % 8 != 0; --bytes)

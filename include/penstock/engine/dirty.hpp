@@ -1,0 +1,164 @@
+// Which bytes of a cached page the file does not have yet: a bit for every byte of every frame, and the words around it.
+//
+//   word                    where           steps (order)
+//   dirty_bits[...]         64 bytes each   mark (relaxed or, after a fence), take (acquire exchange), put_back (relaxed or)
+//   page word, dirty bit    per page        soil, clean (engine/page_word.hpp)
+//   write_locks[frame]      per frame       try_lock_frame (acquire), unlock_frame (release), leave_lock (release)
+//   size_bytes              per file        size_of (relaxed), grow_to (release), cut_to (release)
+//
+// A write stores its bytes, fences, marks them, and soils the page, all under a pin. Who writes a page back locks its frame, takes the
+// marks, fences, copies the page, sends it, and when the host has written it: cleans the page, looks at the marks again, and
+// soils it if it finds any.
+//
+// Invariants
+//  (1) Bytes come before their marks. So whoever takes a mark copies bytes at least as new; a byte that is stored again afterwards
+//      is marked again afterwards. Nothing is lost, and no writer ever waits for a write-back.
+//  (2) Only the holder of a frame's lock takes marks, so copies of one page reach the file one after the other, in their order. The
+//      lock of a copy whose fate is unknown (the host did not answer in time) is left to that request: it comes free with its answer.
+//  (3) A page with a mark is dirty, or pinned by somebody who soils it before he unpins. So a page without pins that is not dirty
+//      has no marks, and its frame may be given to another.
+//  (4) Marks name bytes that were written, no others: what a write-back sends to the file is only that. So writers of
+//      different bytes of one page do not overwrite each other, wherever they are.
+//
+// Tests: tests/unit/write_test.cpp, tests/explore/write_test.cpp (every schedule of a writer, a write-back and an eviction), tests/model.
+#pragma once
+
+#include <cstdint>
+
+#include "penstock/engine/layout.hpp"
+
+namespace penstock::engine {
+
+PENSTOCK_HD PENSTOCK_INLINE std::uint64_t mark_words(const cache_view& c) { return c.page_bytes() / 64; }
+PENSTOCK_HD PENSTOCK_INLINE std::uint64_t* marks_of(const cache_view& c, std::uint32_t frame) { return c.dirty_bits + frame * mark_words(c); }
+
+// The marks of word `number` for the bytes [begin, end) of a page.
+constexpr PENSTOCK_HD std::uint64_t marks_within(std::uint64_t number, std::uint64_t begin, std::uint64_t end) {
+    const std::uint64_t first = number * 64;
+    if (end <= first || begin >= first + 64) return 0;
+    const std::uint64_t low = begin > first ? begin - first : 0, high = end < first + 64 ? end - first : 64;
+    return (~std::uint64_t{0} >> (64 - (high - low))) << low;
+}
+
+// Whole group, pinned, after the bytes [begin, end) of the page were stored. Relaxed, since a fence of every thread comes before.
+template <typename Group>
+PENSTOCK_HD inline void mark(const Group& g, const cache_view& c, std::uint32_t frame, std::uint64_t begin, std::uint64_t end) {
+    atomic_fence();
+    g.sync();  // everybody's bytes come before anybody's marks
+    for (std::uint64_t i = begin / 64 + g.rank(); i <= (end - 1) / 64; i += g.size())
+        atomic_or_relaxed(&marks_of(c, frame)[i], marks_within(i, begin, end));
+    g.sync();  // everybody's marks come before the leader soils the page
+}
+
+// By the holder of the frame's lock; a fence of the caller follows before anything is copied.
+PENSTOCK_HD PENSTOCK_INLINE std::uint64_t take(std::uint64_t* marks) { return atomic_exchange<order::acquire>(marks, std::uint64_t{0}); }
+PENSTOCK_HD PENSTOCK_INLINE void put_back(std::uint64_t* marks, std::uint64_t bits) { if (bits != 0) atomic_or_relaxed(marks, bits); }
+PENSTOCK_HD PENSTOCK_INLINE std::uint64_t look_at_marks(const std::uint64_t* marks) { return atomic_load<order::relaxed>(marks); }
+
+// Frame locks: 0 free, 1 held, or what became of a request that was given up: ring in bits 63..56, ticket + 2 below.
+inline constexpr std::uint64_t lock_free = 0, lock_held = 1;
+inline constexpr std::uint32_t lock_ring_shift = 56;
+
+// Leader only, pinned. Acquire: pairs with unlock_frame, and with the service thread's answer to a request that was given up.
+PENSTOCK_HD inline bool try_lock_frame(const cache_view& c, std::uint32_t frame) {
+    std::uint64_t* const lock = &c.write_locks[frame];
+    const std::uint64_t seen = atomic_load<order::relaxed>(lock);
+    if (seen == lock_held) return false;
+    if (seen != lock_free) {
+        const ring_view& r = c.rings[seen >> lock_ring_shift];
+        const std::uint64_t ticket = (seen & ((std::uint64_t{1} << lock_ring_shift) - 1)) - 2;
+        const std::uint64_t* const completed = &r.replies[ticket & (r.slots - 1)].completed;
+        if (atomic_load<order::acquire, scope::system>(completed) < ticket + 1) return false;
+    }
+    return atomic_compare_swap<order::acquire>(lock, seen, lock_held);
+}
+PENSTOCK_HD PENSTOCK_INLINE void unlock_frame(const cache_view& c, std::uint32_t frame) {
+    atomic_store<order::release>(&c.write_locks[frame], lock_free);
+}
+// In place of unlock_frame: the host may still carry the request out.
+PENSTOCK_HD PENSTOCK_INLINE void leave_lock(const cache_view& c, std::uint32_t frame, std::uint32_t ring, std::uint64_t ticket) {
+    atomic_store<order::release>(&c.write_locks[frame], std::uint64_t{ring} << lock_ring_shift | (ticket + 2));
+}
+
+// Which page the frame holds. Stored by whoever marks bytes in it, and read by the holder of its lock, with a pin each.
+PENSTOCK_HD PENSTOCK_INLINE void name_page(const cache_view& c, std::uint32_t frame, std::uint64_t page) {
+    atomic_store<order::relaxed>(&c.frame_pages[frame], page);
+}
+PENSTOCK_HD PENSTOCK_INLINE std::uint64_t page_in_frame(const cache_view& c, std::uint32_t frame) {
+    return atomic_load<order::relaxed>(&c.frame_pages[frame]);
+}
+// A hint unless the caller has a pin on the frame's page.
+PENSTOCK_HD PENSTOCK_INLINE frame_word look_at_frame(const cache_view& c, std::uint32_t frame) {
+    return atomic_load<order::relaxed>(&c.frame_words[frame]);
+}
+
+// How large the file is. Relaxed: who must see what another group wrote follows it by other means, as with the bytes themselves.
+PENSTOCK_HD PENSTOCK_INLINE std::uint64_t size_of(const cache_view& c, std::uint32_t slot) {
+    return atomic_load<order::relaxed>(&c.file_records[slot].size_bytes);
+}
+// Release: the bytes up to there come first.
+PENSTOCK_HD PENSTOCK_INLINE void grow_to(const cache_view& c, std::uint32_t slot, std::uint64_t size_bytes) {
+    if (size_of(c, slot) < size_bytes) atomic_raise<order::release>(&c.file_records[slot].size_bytes, size_bytes);
+}
+PENSTOCK_HD PENSTOCK_INLINE void cut_to(const cache_view& c, std::uint32_t slot, std::uint64_t size_bytes) {
+    atomic_store<order::release>(&c.file_records[slot].size_bytes, size_bytes);
+}
+// Room for an appended record, at the place that is returned. Acquire and release: it comes after the records before it.
+PENSTOCK_HD PENSTOCK_INLINE std::uint64_t take_room(const cache_view& c, std::uint32_t slot, std::uint64_t bytes) {
+    return atomic_fetch_add<order::acq_rel>(&c.file_records[slot].size_bytes, bytes);
+}
+
+// Words of the write record. Counting is relaxed; `granted` is set before the descriptor is handed out that may write, and who
+// loads a page that was written back follows that (the page word's eviction comes in between), so it is relaxed as well.
+PENSTOCK_HD PENSTOCK_INLINE bool is_granted(const cache_view& c, std::uint32_t slot) {
+    return c.writes != nullptr && atomic_load<order::relaxed>(&c.writes[slot].granted) != 0;
+}
+PENSTOCK_HD PENSTOCK_INLINE void grant(const cache_view& c, std::uint32_t slot) { atomic_store<order::relaxed>(&c.writes[slot].granted, std::uint64_t{1}); }
+PENSTOCK_HD PENSTOCK_INLINE std::uint64_t dirty_pages_of(const cache_view& c, std::uint32_t slot) {
+    return atomic_load<order::relaxed>(&c.writes[slot].dirty_pages);
+}
+PENSTOCK_HD PENSTOCK_INLINE void count_dirty(const cache_view& c, std::uint32_t slot, std::uint64_t change) {
+    atomic_add_relaxed(&c.writes[slot].dirty_pages, change);
+}
+PENSTOCK_HD PENSTOCK_INLINE std::uint64_t count_writers(const cache_view& c, std::uint32_t slot, std::uint64_t change) {
+    return atomic_fetch_add<order::relaxed>(&c.writes[slot].writers, change);
+}
+PENSTOCK_HD PENSTOCK_INLINE std::uint64_t writers_of(const cache_view& c, std::uint32_t slot) {
+    return atomic_load<order::relaxed>(&c.writes[slot].writers);
+}
+PENSTOCK_HD PENSTOCK_INLINE void raise_epoch(const cache_view& c, std::uint32_t slot, std::uint64_t epoch) {
+    atomic_raise<order::relaxed>(&c.writes[slot].epoch, epoch);
+}
+PENSTOCK_HD PENSTOCK_INLINE std::uint64_t epoch_of(const cache_view& c, std::uint32_t slot) {
+    return atomic_load<order::relaxed>(&c.writes[slot].epoch);
+}
+
+// Has the opener who is to cut the file done it? Acquire: pairs with end_cut.
+PENSTOCK_HD PENSTOCK_INLINE void begin_cut(const cache_view& c, std::uint32_t slot) { atomic_store<order::relaxed>(&c.writes[slot].cutting, std::uint64_t{1}); }
+PENSTOCK_HD PENSTOCK_INLINE void end_cut(const cache_view& c, std::uint32_t slot) { atomic_store<order::release>(&c.writes[slot].cutting, std::uint64_t{0}); }
+PENSTOCK_HD PENSTOCK_INLINE bool is_being_cut(const cache_view& c, std::uint32_t slot) { return atomic_load<order::acquire>(&c.writes[slot].cutting) != 0; }
+
+// The first error since somebody was told. Acquire and release, so that the offset belongs to the code.
+PENSTOCK_HD inline void note_write_error(const cache_view& c, std::uint32_t slot, std::int64_t code, std::uint64_t offset) {
+    write_record& w = c.writes[slot];
+    if (atomic_compare_swap<order::acq_rel>(&w.error, std::int64_t{0}, code)) atomic_store<order::relaxed>(&w.error_offset, offset);
+}
+PENSTOCK_HD inline std::int64_t take_write_error(const cache_view& c, std::uint32_t slot) {
+    write_record& w = c.writes[slot];
+    if (atomic_load<order::relaxed>(&w.error) == 0) return 0;
+    return atomic_exchange<order::acq_rel>(&w.error, std::int64_t{0});
+}
+
+// The directory of what the file grows by: who turns none into busy asks the host, clears it and enters it (release); the others
+// see its entries cleared (acquire).
+PENSTOCK_HD PENSTOCK_INLINE std::uint64_t growth_of(const cache_view& c, std::uint32_t slot) {
+    return atomic_load<order::acquire>(&c.file_records[slot].growth);
+}
+PENSTOCK_HD PENSTOCK_INLINE bool begin_growth(const cache_view& c, std::uint32_t slot) {
+    return atomic_compare_swap<order::acquire>(&c.file_records[slot].growth, growth_none, growth_busy);
+}
+PENSTOCK_HD PENSTOCK_INLINE void end_growth(const cache_view& c, std::uint32_t slot, std::uint64_t value) {
+    atomic_store<order::release>(&c.file_records[slot].growth, value);
+}
+
+}  // namespace penstock::engine

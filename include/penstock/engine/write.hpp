@@ -1,0 +1,139 @@
+// Writing: bytes into cached pages, marked as the file's to have.
+//
+// A write pins each page it touches, stores its bytes, marks them and soils the page (engine/dirty.hpp), raises the file's size and
+// unpins. It waits for nothing but a page that has to be read first: one of which it stores only a part, and which the file has bytes
+// of. Whole pages, and pages past the end of the file, are never read.
+#pragma once
+
+#include <cerrno>
+#include <cstdint>
+
+#include "penstock/base/by_address.hpp"
+#include "penstock/engine/read.hpp"
+#include "penstock/engine/write_back.hpp"
+
+namespace penstock::engine {
+
+// Whole group. The part of one page. 0 or a negative errno; on error nothing of it was stored.
+template <typename Group>
+PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t write_part(const Group& g, const cache_view& c, const file_handle& f, const page_part& part,
+                                                      const std::byte* from) {
+    patience deadline(g, c.frame_wait_ns);
+    const std::uint32_t begin = part.in_page, end = part.in_page + part.bytes;
+    pinned_page page{};
+    if (const std::int64_t code = pin_page(g, c, f, part.page, deadline, page, {begin, end}); code != 0) return code;
+    g.copy_store(c.frame_address(page.frame) + begin, from, part.bytes);
+    mark(g, c, page.frame, begin, end);
+    if (!g.is_leader()) return 0;
+    page_word* const word = &c.words[page.word_index];
+    name_page(c, page.frame, part.page);
+    if (soil(word)) count_dirty(c, f.slot, 1);
+    grow_to(c, f.slot, (part.page << c.page_shift) + end);
+    touch(word, glance(word));
+    unpin(word);
+    return 0;
+}
+
+// Whole group. `bytes` bytes, more than 0, to `offset`. The count, or a negative errno if not one byte was stored.
+template <typename Group>
+PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t write_file(const Group g, const cache_view& c, std::uint32_t slot, const std::byte* from,
+                                                      std::uint64_t bytes, std::uint64_t offset) {
+    const file_handle f = handle_of(c, slot);
+    std::uint64_t done = 0;
+    while (done < bytes) {
+        const page_part part = part_at(c, offset + done, bytes - done);
+        const std::int64_t code = write_part(g, c, f, part, from + done);
+        if (code != 0) return done > 0 ? static_cast<std::int64_t>(done) : code;
+        done += part.bytes;
+    }
+    g.sync();  // every thread's part was taken: the caller may use the buffer again
+    return static_cast<std::int64_t>(done);
+}
+
+// Leader only. One request about a written file, and its result.
+template <typename Group>
+PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t ask_about_generation(const Group& g, const cache_view& c, op operation, std::uint32_t slot, std::uint32_t generation,
+                                                                std::uint64_t offset, std::uint64_t argument) {
+    ring_ticket at{};
+    if (const std::int64_t code = claim_slot(g, c, true, at); code != 0) return code;
+    ring_request request{};
+    request.operation = operation;
+    request.file_slot = slot;
+    request.generation = generation;
+    request.offset = offset;
+    request.argument = argument;
+    post(g, c, at, request);
+    if (const std::int64_t code = await(g, c, at); code != 0) {
+        orphan_slot(c, at);
+        return code;
+    }
+    const ring_view& r = c.rings[at.ring];
+    const std::int64_t result = r.replies[slot_of(r, at.ticket)].result;
+    recycle_slot(c, at);
+    return result;
+}
+
+// The same of a file that is open.
+template <typename Group>
+PENSTOCK_HD inline std::int64_t ask_about_file(const Group& g, const cache_view& c, op operation, std::uint32_t slot, std::uint64_t offset, std::uint64_t argument) {
+    return ask_about_generation(g, c, operation, slot, c.file_records[slot].generation, offset, argument);
+}
+
+// Whole group. Has the file pages to write back?
+template <typename Group>
+PENSTOCK_HD inline bool has_dirty_pages(const Group& g, const cache_view& c, std::uint32_t slot) {
+    return g.broadcast(g.is_leader() && dirty_pages_of(c, slot) != 0 ? 1 : 0) != 0;
+}
+
+// Whole group. All that was written to the file so far, to storage. 0, or the first thing that went wrong: now, or in a write-back
+// that nobody was told of yet.
+template <typename Group>
+PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t sync_file(const Group g, const cache_view& c, std::uint32_t slot) {
+    std::int64_t code = 0;
+    if (has_dirty_pages(g, c, slot)) code = flush_pages(g, c, slot, 0, ~std::uint64_t{0});
+    if (g.is_leader()) {
+        const std::int64_t synced = ask_about_file(g, c, op::sync, slot, 0, 0);
+        const std::int64_t earlier = take_write_error(c, slot);
+        if (code == 0) code = synced != 0 ? synced : earlier;
+    }
+    return static_cast<std::int64_t>(g.broadcast(static_cast<std::uint64_t>(code)));
+}
+
+// Leader only, after everything was written back. Gives the reference back.
+template <typename Group>
+PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t release_written(const Group& g, const cache_view& c, int fd) {
+    const std::uint32_t slot = descriptor_slot(fd);
+    const bool writes = descriptor_access(fd) != may_read;
+    const std::uint64_t epoch = epoch_of(c, slot);
+    // Before the reference goes: afterwards the slot may be another file's.
+    const std::int64_t earlier = writes ? take_write_error(c, slot) : 0;
+    if (writes && is_open(look(&c.file_words[slot]), descriptor_generation(fd))) count_writers(c, slot, ~std::uint64_t{0});
+    const bool is_clean = dirty_pages_of(c, slot) == 0;
+    bool last = false;
+    if (!try_release(&c.file_words[slot], descriptor_generation(fd), last)) return -EBADF;
+    // The host keeps a file in its slot as long as somebody may have it open for writing. It counts its answers to opens, so that it
+    // knows of one that was on its way.
+    if (last && is_clean) ask_about_generation(g, c, op::settle, slot, descriptor_generation(fd), 0, epoch);
+    return earlier;
+}
+
+// Whole group, with a reference to the file. Writes back before the last reference goes, and then gives the reference back. 0, -EBADF, or
+// what could not be written; the reference is gone then too, and the pages stay.
+template <typename Group>
+PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t close_written(const Group g, const cache_view& c, int fd) {
+    const std::uint32_t slot = descriptor_slot(fd);
+    std::int64_t code = 0;
+    // The second round is for who wrote through another descriptor meanwhile; more would wait for writers for good.
+    for (int round = 0; round < 2 && code == 0; ++round) {
+        const file_word seen = g.broadcast(look(&c.file_words[slot]));
+        if (!is_open(seen, descriptor_generation(fd)) || references_of(seen) != 1 || !has_dirty_pages(g, c, slot)) break;
+        code = flush_pages(g, c, slot, 0, ~std::uint64_t{0});
+    }
+    if (g.is_leader()) {
+        const std::int64_t released = release_written(g, c, fd);
+        if (code == 0 || released == -EBADF) code = released;
+    }
+    return static_cast<std::int64_t>(g.broadcast(static_cast<std::uint64_t>(code)));
+}
+
+}  // namespace penstock::engine

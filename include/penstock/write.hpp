@@ -1,0 +1,92 @@
+// Writing files, the same on GPU and CPU: write, append, msync, fsync, truncate. For runtimes with options::writable.
+//
+// Groups, results and thread safety are those of penstock/file.hpp; the descriptor has to be open for writing (open_write,
+// open_read_write), except for fsync and msync. Bytes go to cached pages and from there to the file: when their frame is needed, with
+// msync, with fsync, and with the last close. Then exactly the bytes that were written go there and no others, so programs, runtimes
+// and groups that write different bytes of a file, even of one page, do not disturb each other. Of bytes that several write
+// between two synchronisations, the file has what was written back last.
+#pragma once
+
+#include <cerrno>
+#include <cstdint>
+
+#include "penstock/file.hpp"
+
+namespace penstock {
+
+// Copies `bytes` bytes from `buffer` (any alignment; 16 bytes is fastest; memory that every thread of the group can read) to byte
+// `offset` of the file, which grows if need be; bytes in between that nobody wrote read as zeros. Returns the count; when it returns the
+// buffer may be used again, and every later read of the device sees the bytes. Fewer than asked if a page could not be had after some.
+// Errors, if nothing was written: -EBADF, -EINVAL (null buffer, negative offset or count, sum past 2^63), -EFBIG (further than a
+// file may grow while it is open: docs/writing.md), -ENOBUFS, -ENOMEM, the file system's, those of a wait.
+// Cost: a page in the cache, the copy, two atomics of its word and one for every 64 bytes; a page that is not in the cache and is
+// not written whole is read first. A full cache of dirty pages makes the caller write one back.
+template <group Group>
+PENSTOCK_HD std::int64_t write(const Group& g, const runtime_ref& fs, int fd, const void* buffer, std::int64_t bytes, std::int64_t offset) {
+    engine::file_handle file{};
+    g.sync();  // every thread's part of the buffer is there before any of them copies it
+    if (fs.view.writes == nullptr || !engine::find_file(g, fs.view, fd, file, engine::may_read)) return detail::counted(g, fs, -EBADF);
+    if (bytes < 0 || offset < 0 || offset + static_cast<std::uint64_t>(bytes) > INT64_MAX || (buffer == nullptr && bytes > 0))
+        return detail::counted(g, fs, -EINVAL);
+    if (bytes == 0) return 0;
+    const std::int64_t done = by_address(&engine::write_file<Group>)(g, fs.view, file.slot, static_cast<const std::byte*>(buffer),
+                                                                     static_cast<std::uint64_t>(bytes), static_cast<std::uint64_t>(offset));
+    if (g.is_leader() && done > 0) engine::count(g, fs.view, engine::count_bytes_written, static_cast<std::uint64_t>(done));
+    return detail::counted(g, fs, done);
+}
+
+// The same at the end of the file, which all groups of the device share: the record gets a place of its own, and no record
+// is lost or torn by another. Returns the offset where it begins. Groups that read the file meanwhile may find zeros there until append
+// returns. Records of other runtimes and programs that append at the same time are not known to this one: give each its file.
+// Errors: as write; a record of which only a part could be written is an error, -EIO, and its place stays.
+template <group Group>
+PENSTOCK_HD std::int64_t append(const Group& g, const runtime_ref& fs, int fd, const void* buffer, std::int64_t bytes) {
+    engine::file_handle file{};
+    g.sync();  // every thread's part of the buffer is there before any of them copies it
+    if (fs.view.writes == nullptr || !engine::find_file(g, fs.view, fd, file, engine::may_read)) return detail::counted(g, fs, -EBADF);
+    if (bytes < 0 || file.size_bytes + static_cast<std::uint64_t>(bytes) > INT64_MAX || (buffer == nullptr && bytes > 0))
+        return detail::counted(g, fs, -EINVAL);
+    std::uint64_t at = 0;
+    if (g.is_leader()) at = engine::take_room(fs.view, file.slot, static_cast<std::uint64_t>(bytes));
+    at = g.broadcast(at);
+    const std::int64_t done = bytes == 0 ? 0 : write(g, fs, fd, buffer, bytes, static_cast<std::int64_t>(at));
+    if (done == bytes) return static_cast<std::int64_t>(at);
+    return done < 0 ? done : detail::counted(g, fs, -EIO);
+}
+
+// Writes back what was written to the pages that [offset, offset + bytes) touches. Other programs see it when this returns; on
+// storage it is after fsync only. 0 or a negative errno: -EBADF, -EINVAL, the file system's, those of a wait. Up to eight pages are
+// under way at a time; clean pages cost a look at their word.
+template <group Group>
+PENSTOCK_HD int msync(const Group& g, const runtime_ref& fs, int fd, std::int64_t offset, std::int64_t bytes) {
+    engine::file_handle file{};
+    if (!engine::find_file(g, fs.view, fd, file, engine::access_mask)) return static_cast<int>(detail::counted(g, fs, -EBADF));
+    if (bytes < 0 || offset < 0 || offset + static_cast<std::uint64_t>(bytes) > INT64_MAX) return static_cast<int>(detail::counted(g, fs, -EINVAL));
+    if (fs.view.writes == nullptr || bytes == 0) return 0;
+    const std::uint64_t first = static_cast<std::uint64_t>(offset) >> fs.view.page_shift;
+    const std::uint64_t end = engine::pages_of(fs.view, static_cast<std::uint64_t>(offset) + static_cast<std::uint64_t>(bytes));
+    return static_cast<int>(detail::counted(g, fs, by_address(&engine::flush_pages<Group>)(g, fs.view, file.slot, first, end)));
+}
+
+// Returns after everything that was written to the file before is on storage (fdatasync). 0; or -EBADF, those of a wait, or what
+// could not be written, now or in a write-back since somebody was last told; such pages stay dirty, and the next fsync tries again.
+template <group Group>
+PENSTOCK_HD int fsync(const Group& g, const runtime_ref& fs, int fd) {
+    engine::file_handle file{};
+    if (!engine::find_file(g, fs.view, fd, file, engine::access_mask)) return static_cast<int>(detail::counted(g, fs, -EBADF));
+    if (fs.view.writes == nullptr || g.broadcast(engine::is_granted(fs.view, file.slot) ? 1 : 0) == 0) return 0;
+    return static_cast<int>(detail::counted(g, fs, by_address(&engine::sync_file<Group>)(g, fs.view, file.slot)));
+}
+
+// Gives the file another size. What is cut off is gone; what is new reads as zeros. 0 or a negative errno: -EBADF, -EINVAL, the file
+// system's, those of a wait; if the host refuses, the file is as it was. A read or write of other groups behind the cut at the same
+// time comes before or after it.
+template <group Group>
+PENSTOCK_HD int truncate(const Group& g, const runtime_ref& fs, int fd, std::int64_t size_bytes) {
+    engine::file_handle file{};
+    if (fs.view.writes == nullptr || !engine::find_file(g, fs.view, fd, file, engine::may_read)) return static_cast<int>(detail::counted(g, fs, -EBADF));
+    if (size_bytes < 0) return static_cast<int>(detail::counted(g, fs, -EINVAL));
+    return static_cast<int>(detail::counted(g, fs, by_address(&engine::truncate_file<Group>)(g, fs.view, file.slot, static_cast<std::uint64_t>(size_bytes))));
+}
+
+}  // namespace penstock
