@@ -37,7 +37,7 @@ public:
     std::function<plan(const engine::ring_request&)> decide = [](const auto&) { return plan{}; };
 
     struct counts {
-        std::uint32_t opens, reads, retires, leaves, fills;
+        std::uint32_t opens, reads, retires, leaves, fills, writes;
     };
     counts asked{};
 
@@ -114,6 +114,7 @@ private:
     }
 
     void answer(std::uint64_t ticket, const plan& how);
+    std::int64_t write_page(const engine::ring_request& what, const std::byte* staging, const plan& how);
     std::int64_t read_page(const engine::ring_request& what, std::byte* staging, const plan& how);
     void fill_pages(const engine::ring_request& what, const std::byte* staging, const plan& how);
     std::int64_t open_name(const engine::ring_request& what, const std::byte* staging, engine::ring_reply& reply);
@@ -150,6 +151,11 @@ inline void host::answer(std::uint64_t ticket, const plan& how) {
     if (what.operation == engine::op::read) {
         ++asked.reads;
         reply.result = read_page(what, staging, how);
+    } else if (what.operation == engine::op::write) {
+        ++asked.writes;
+        reply.result = write_page(what, staging, how);
+    } else if (what.operation == engine::op::sync || what.operation == engine::op::settle) {
+        reply.result = how.error;
     } else if (what.operation == engine::op::fill) {
         ++asked.fills;
         fill_pages(what, staging, how);
@@ -172,13 +178,32 @@ inline void host::answer(std::uint64_t ticket, const plan& how) {
 inline std::int64_t host::read_page(const engine::ring_request& what, std::byte* staging, const plan& how) {
     if (how.error != 0) return how.error;
     for (std::uint64_t i = 0; i < words_per_page; ++i) {
-        const std::uint64_t value = content(slots_[what.file_slot].inode, what.offset >> page_shift, i);
+        std::uint64_t value = content(slots_[what.file_slot].inode, what.offset >> page_shift, i);
+        if (what.argument == 1) {
+            explore::point(&world_.memory.disk[what.offset / 8 + i], false);
+            value = world_.memory.disk[what.offset / 8 + i];
+        }
         const std::uint64_t from = i * 8, left = from < what.bytes ? what.bytes - from : 0;
         explore::point(staging + from, true);
         std::memset(staging + from, 0xee, 8);  // leftovers behind the end of the file
         std::memcpy(staging + from, &value, left < 8 ? left : 8);
     }
     return static_cast<std::int64_t>(what.bytes) - (how.twist ? 1 : 0);
+}
+
+// Only the marked bytes.
+inline std::int64_t host::write_page(const engine::ring_request& what, const std::byte* staging, const plan& how) {
+    if (how.error != 0) return how.error;
+    std::uint64_t marks = 0;
+    std::memcpy(&marks, staging + page_bytes, 8);
+    for (std::uint64_t i = 0; i < words_per_page; ++i) {
+        if ((marks >> (8 * i) & 0xff) == 0) continue;
+        explore::point(staging + i * 8, false);
+        explore::point(&world_.memory.disk[what.offset / 8 + i], true);
+        for (std::uint64_t k = 0; k < 8; ++k)
+            if ((marks >> (8 * i + k) & 1) != 0) reinterpret_cast<std::byte*>(&world_.memory.disk[what.offset / 8 + i])[k] = staging[i * 8 + k];
+    }
+    return 0;
 }
 
 inline void host::fill_pages(const engine::ring_request& what, const std::byte* staging, const plan& how) {

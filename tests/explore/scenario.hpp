@@ -5,6 +5,7 @@
 
 #include "explore/host.hpp"
 #include "penstock/view.hpp"
+#include "penstock/write.hpp"
 
 namespace penstock::explore_kit {
 
@@ -52,6 +53,11 @@ public:
                     out.complete ? "complete" : out.violation.empty() ? "NOT complete" : out.violation.c_str(),
                     bound.c_str());
         return out;
+    }
+
+    // `more` is checked as well.
+    void also(std::function<void()> more) {
+        check = [before = check, more] { before(), more(); };
     }
 
 private:
@@ -201,9 +207,6 @@ struct names : scenario {
         if (fd < 0) return fd;
         explore::require(close(g, w.fs(), fd) == 0, "a close failed");
         return 0;
-    }
-    void also(std::function<void()> more) {
-        check = [before = check, more] { before(), more(); };
     }
 };
 

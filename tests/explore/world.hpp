@@ -19,6 +19,7 @@ inline constexpr std::uint32_t tier_words_count = 8;  // scenarios with a tier u
 
 struct shape {
     std::uint32_t frames = 1, files = 1, ring_slots = 2, names = 4, leaf_shift = 1, tier_frames = 0;
+    bool writes = false;
 };
 
 // Everything that fibers share. The counters are outside: nobody reads them, so their order does not matter.
@@ -46,6 +47,10 @@ struct shared_memory {
     engine::window_word windows[max_files];
     std::uint64_t window_chunks[2 * max_files];  // 0 is nobody's, so that a chunk that is not there shows
     alignas(16) std::byte window_bytes[max_files * 2 * page_bytes];
+    // Writing; what the file on disk has (one file, four pages).
+    engine::write_record writes[max_files];
+    std::uint64_t dirty_bits[max_frames], frame_pages[max_frames], write_locks[max_frames];
+    std::uint64_t disk[4 * words_per_page];
 };
 
 class world {
@@ -84,6 +89,13 @@ public:
                       memory.fill_marks,  memory.done_marks,       memory.tier_hand,
                       reinterpret_cast<std::uint32_t*>(&memory.tier_fill_done), what.tier_frames, 1};
         if (what.tier_frames != 0) c.word_count = tier_words_count;
+        if (what.writes) {
+            c.writes = memory.writes;
+            c.dirty_bits = memory.dirty_bits;
+            c.frame_pages = memory.frame_pages;
+            c.write_locks = memory.write_locks;
+            c.growth_entries = 1;
+        }
         reset();
     }
 
@@ -183,6 +195,11 @@ inline std::string world::name_of(std::size_t offset) const {
                           {"window word", memory.windows, sizeof memory.windows, 8},
                           {"chunk word", memory.window_chunks, sizeof memory.window_chunks, 8},
                           {"window bytes", memory.window_bytes, sizeof memory.window_bytes, page_bytes},
+                          {"write record", memory.writes, sizeof memory.writes, sizeof memory.writes[0]},
+                          {"dirty bits", memory.dirty_bits, sizeof memory.dirty_bits, 8},
+                          {"page of frame", memory.frame_pages, sizeof memory.frame_pages, 8},
+                          {"frame lock", memory.write_locks, sizeof memory.write_locks, 8},
+                          {"disk", memory.disk, sizeof memory.disk, 8},
                           {"free mark", memory.free_ticket, sizeof memory.free_ticket, 8}};
     const auto* at = reinterpret_cast<const std::byte*>(&memory) + offset;
     for (const part& p : parts) {

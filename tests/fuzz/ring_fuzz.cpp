@@ -96,7 +96,7 @@ private:
 
     void hostile(std::uint8_t kind) {
         ring_request request{};
-        request.operation = static_cast<op>(in_.byte() % 8 < 7 ? in_.byte() % 7 : in_.number());
+        request.operation = static_cast<op>(in_.byte() % 8 < 7 ? in_.byte() % 11 : in_.number());
         request.bytes = static_cast<std::uint32_t>(in_.number());
         request.file_slot = (kind & 16) != 0 ? slot_ : static_cast<std::uint32_t>(in_.number());
         request.generation = (kind & 32) != 0 ? generation_ : static_cast<std::uint32_t>(in_.number());
@@ -136,7 +136,7 @@ private:
             else if (got[0] != byte_of('a', request.offset) && got[0] != byte_of('b', request.offset))
                 complain("a read delivered bytes of no file");
         }
-        const bool known = request.operation >= op::open && request.operation <= op::fill;
+        const bool known = request.operation >= op::open && request.operation <= op::settle;
         if (!known && result != -EINVAL) complain("an unknown operation was answered with " + std::to_string(result));
         if (request.operation == op::leaf && result == 0 && ring_.reply(ticket).words[0] + 64 > ring_harness::word_count)
             complain("a leaf outside the arena");

@@ -227,7 +227,7 @@ private:
     template <typename Group>
     PENSTOCK_HD void be_silly(const Group& g, const runtime_ref& fs, const memory& m, const held_file& f,
                               const operation& op) const {
-        const int good = f.fd, bad = good < 0 ? -1 : good ^ (1 << (20 + op.where % 11));
+        const int good = f.fd, bad = good < 0 ? -1 : good ^ (1 << (21 + op.where % 10));
         std::int64_t expected = -EBADF, got = 0;
         switch (op.which % 9) {
             case 0: got = read(g, fs, bad, m.buffer, 8, 0); break;

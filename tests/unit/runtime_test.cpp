@@ -111,13 +111,14 @@ TEST(runtime, wrong_arguments_are_refused) {
     EXPECT_EQ(open(g, fs, ""), -ENOENT);
     EXPECT_EQ(open(g, fs, "absent"), -ENOENT);
     EXPECT_EQ(open(g, fs, "directory"), -EISDIR);
-    EXPECT_EQ(open(g, fs, "data", 1), -EINVAL);
+    EXPECT_EQ(open(g, fs, "data", 3), -EINVAL);
+    EXPECT_EQ(open(g, fs, "data", open_write), -EROFS);
     EXPECT_EQ(open(g, fs, std::string(5000, 'a').c_str()), -ENAMETOOLONG);
     EXPECT_EQ(open(g, fs, "/etc/hostname"), -EACCES);
     EXPECT_EQ(open(g, fs, "../../etc/hostname"), -EACCES);
     const int fd = open(g, fs, "data");
     ASSERT_GE(fd, 0);
-    for (const int bad : {-1, fd + 1, 0x7fffffff, fd ^ (1 << 20)}) {
+    for (const int bad : {-1, fd + 1, 0x7fffffff, fd ^ (1 << 21)}) {
         EXPECT_EQ(read(g, fs, bad, buffer, 1, 0), -EBADF) << bad;
         EXPECT_EQ(map(g, fs, bad, 0, 1).bytes, -EBADF) << bad;
         EXPECT_EQ(prefetch(g, fs, bad, 0, 1), -EBADF) << bad;

@@ -2,7 +2,7 @@
 //
 //   word                    where           steps (order)
 //   dirty_bits[...]         64 bytes each   mark (relaxed or, after a fence), take (acquire exchange), put_back (relaxed or)
-//   page word, dirty bit    per page        soil, clean (engine/page_word.hpp)
+//   page word, dirty bit    per page        join_dirty, soil, clean (engine/page_word.hpp)
 //   write_locks[frame]      per frame       try_lock_frame (acquire), unlock_frame (release), leave_lock (release)
 //   size_bytes              per file        size_of (relaxed), grow_to (release), cut_to (release)
 //
@@ -16,8 +16,9 @@
 //  (2) Only the holder of a frame's lock takes marks, so copies of one page reach the file one after the other, in their order. The
 //      lock of a copy whose fate is unknown (the host did not answer in time) is left to that request: it comes free with its answer.
 //  (3) A page with a mark is dirty, or pinned by somebody who soils it before he unpins. So a page without pins that is not dirty
-//      has no marks, and its frame may be given to another.
-//  (4) Marks name bytes that were written, no others: what a write-back sends to the file is only that. So writers of
+//      has no marks, and its frame may be given to another. (A dirty page may have no marks.)
+//  (4) A file's count of dirty pages is never less than it has. It is raised before a page turns dirty, and lowered after.
+//  (5) Marks name bytes that were written, no others: what a write-back sends to the file is only that. So writers of
 //      different bytes of one page do not overwrite each other, wherever they are.
 //
 // Tests: tests/unit/write_test.cpp, tests/explore/write_test.cpp (every schedule of a writer, a write-back and an eviction), tests/model.
@@ -29,7 +30,7 @@
 
 namespace penstock::engine {
 
-PENSTOCK_HD PENSTOCK_INLINE std::uint64_t mark_words(const cache_view& c) { return c.page_bytes() / 64; }
+PENSTOCK_HD PENSTOCK_INLINE std::uint64_t mark_words(const cache_view& c) { return (c.page_bytes() + 63) / 64; }  // only tests have pages so small
 PENSTOCK_HD PENSTOCK_INLINE std::uint64_t* marks_of(const cache_view& c, std::uint32_t frame) { return c.dirty_bits + frame * mark_words(c); }
 
 // The marks of word `number` for the bytes [begin, end) of a page.
@@ -119,6 +120,13 @@ PENSTOCK_HD PENSTOCK_INLINE std::uint64_t dirty_pages_of(const cache_view& c, st
 }
 PENSTOCK_HD PENSTOCK_INLINE void count_dirty(const cache_view& c, std::uint32_t slot, std::uint64_t change) {
     atomic_add_relaxed(&c.writes[slot].dirty_pages, change);
+}
+// Leader only; the page is pinned and has new marks. The file's count goes up before the page turns dirty, for others may rely on the
+// dirty bit at once: who finds the count 0 knows that what was written before is in the file.
+PENSTOCK_HD PENSTOCK_INLINE void soil_page(const cache_view& c, std::uint32_t slot, page_word* word) {
+    if (is_dirty(glance(word)) && join_dirty(word)) return;
+    count_dirty(c, slot, 1);
+    if (!soil(word)) count_dirty(c, slot, ~std::uint64_t{0});
 }
 PENSTOCK_HD PENSTOCK_INLINE std::uint64_t count_writers(const cache_view& c, std::uint32_t slot, std::uint64_t change) {
     return atomic_fetch_add<order::relaxed>(&c.writes[slot].writers, change);

@@ -86,19 +86,19 @@ PENSTOCK_HD PENSTOCK_INLINE bool try_reopen(file_word* word, std::uint32_t gener
     return try_add_reference(word, generation, 0);
 }
 
-// Gives one reference back; `last`: it was the last one. False: the descriptor was not open. Release: pairs with begin_retire.
-PENSTOCK_HD inline bool try_release(file_word* word, std::uint32_t generation, bool& last) {
+// Gives one reference back, if the word is still `seen`, that of an open file. Release: pairs with begin_retire, and with the look of
+// who closes after.
+PENSTOCK_HD PENSTOCK_INLINE bool try_release_from(file_word* word, file_word seen) {
+    return atomic_compare_swap<order::release>(word, seen, seen - 1);
+}
+// The same whatever the word. False: the descriptor was not open.
+PENSTOCK_HD inline bool try_release(file_word* word, std::uint32_t generation) {
     file_word seen = look(word);
     while (is_open(seen, generation)) {
-        last = references_of(seen) == 1;
-        if (atomic_compare_swap<order::release>(word, seen, seen - 1)) return true;
+        if (try_release_from(word, seen)) return true;
         seen = look(word);
     }
     return false;
-}
-PENSTOCK_HD inline bool try_release(file_word* word, std::uint32_t generation) {
-    bool last = false;
-    return try_release(word, generation, last);
 }
 
 PENSTOCK_HD PENSTOCK_INLINE bool begin_retire(file_word* word, file_word seen) {

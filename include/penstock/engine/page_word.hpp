@@ -19,7 +19,8 @@
 //   unpin       any      same     subtract       release   the holder of a pin
 //   touch       any      same     or             relaxed   a reader: sets use
 //   age         any      same     and            relaxed   the clock: clears use
-//   soil        valid    same     or             acq_rel   a writer, pinned, after it marked what it wrote: sets dirty
+//   join_dirty  valid    same     or 0           acq_rel   a writer, pinned, after it marked what it wrote: is the page dirty?
+//   soil        valid    same     or             acq_rel   the same, if it is not: sets dirty
 //   clean       valid    same     and            acq_rel   who wrote the marked bytes back, pinned: clears dirty
 //
 // Invariants
@@ -163,6 +164,10 @@ PENSTOCK_HD PENSTOCK_INLINE void begin_overwrite() { atomic_fence(); }
 // clears the bit after it sees every mark made before it; and if the bit is set after it was cleared, it stays.
 PENSTOCK_HD PENSTOCK_INLINE bool soil(page_word* word) {
     return (atomic_fetch_or<order::acq_rel>(word, dirty_bit) & dirty_bit) == 0;
+}
+// True if the page is dirty already, and stays so with the caller's marks seen by whoever cleans it after this.
+PENSTOCK_HD PENSTOCK_INLINE bool join_dirty(page_word* word) {
+    return (atomic_fetch_or<order::acq_rel>(word, page_word{0}) & dirty_bit) != 0;
 }
 // True if it was set. The caller has a pin, and looks at the marks afterwards: those it sees call for soil again.
 PENSTOCK_HD PENSTOCK_INLINE bool clean(page_word* word) {

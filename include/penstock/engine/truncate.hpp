@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cstdint>
 
+#include "penstock/engine/file_table.hpp"
 #include "penstock/engine/write.hpp"
 #include "penstock/group/lane.hpp"
 

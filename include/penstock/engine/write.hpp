@@ -27,7 +27,7 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t write_part(const Group& g, const cach
     if (!g.is_leader()) return 0;
     page_word* const word = &c.words[page.word_index];
     name_page(c, page.frame, part.page);
-    if (soil(word)) count_dirty(c, f.slot, 1);
+    soil_page(c, f.slot, word);
     grow_to(c, f.slot, (part.page << c.page_shift) + end);
     touch(word, glance(word));
     unpin(word);
@@ -99,41 +99,47 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t sync_file(const Group g, const cache_
     return static_cast<std::int64_t>(g.broadcast(static_cast<std::uint64_t>(code)));
 }
 
-// Leader only, after everything was written back. Gives the reference back.
+// Leader only. Gives the reference back if the file word is still `seen`: true, and `error` is what nobody was told of yet.
 template <typename Group>
-PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t release_written(const Group& g, const cache_view& c, int fd) {
+PENSTOCK_HD PENSTOCK_NOINLINE bool release_written(const Group& g, const cache_view& c, int fd, file_word seen, std::int64_t& error) {
     const std::uint32_t slot = descriptor_slot(fd);
-    const bool writes = descriptor_access(fd) != may_read;
+    const bool writes = descriptor_access(fd) != may_read, last = references_of(seen) == 1;
+    // All of it before the reference goes: afterwards the slot may be another file's.
     const std::uint64_t epoch = epoch_of(c, slot);
-    // Before the reference goes: afterwards the slot may be another file's.
-    const std::int64_t earlier = writes ? take_write_error(c, slot) : 0;
-    if (writes && is_open(look(&c.file_words[slot]), descriptor_generation(fd))) count_writers(c, slot, ~std::uint64_t{0});
-    const bool is_clean = dirty_pages_of(c, slot) == 0;
-    bool last = false;
-    if (!try_release(&c.file_words[slot], descriptor_generation(fd), last)) return -EBADF;
+    const bool settles = last && dirty_pages_of(c, slot) == 0;
+    if (writes) {
+        if (const std::int64_t earlier = take_write_error(c, slot); error == 0) error = earlier;
+        count_writers(c, slot, ~std::uint64_t{0});
+    }
+    if (!try_release_from(&c.file_words[slot], seen)) {
+        if (writes) count_writers(c, slot, 1);
+        return false;
+    }
     // The host keeps a file in its slot as long as somebody may have it open for writing. It counts its answers to opens, so that it
     // knows of one that was on its way.
-    if (last && is_clean) ask_about_generation(g, c, op::settle, slot, descriptor_generation(fd), 0, epoch);
-    return earlier;
+    if (settles) ask_about_generation(g, c, op::settle, slot, descriptor_generation(fd), 0, epoch);
+    return true;
 }
 
-// Whole group, with a reference to the file. Writes back before the last reference goes, and then gives the reference back. 0, -EBADF, or
-// what could not be written; the reference is gone then too, and the pages stay.
+// Whole group. Writes back before the last reference to a written file goes, and then gives the caller's back. 0, -EBADF, or what could
+// not be written; the reference is gone then too, and the pages stay. Whether it is the last is decided by the same word that the
+// reference is taken from: of two that close at once, the later one sees that.
 template <typename Group>
 PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t close_written(const Group g, const cache_view& c, int fd) {
     const std::uint32_t slot = descriptor_slot(fd);
     std::int64_t code = 0;
-    // The second round is for who wrote through another descriptor meanwhile; more would wait for writers for good.
-    for (int round = 0; round < 2 && code == 0; ++round) {
+    for (int flushes = 0;;) {
         const file_word seen = g.broadcast(look(&c.file_words[slot]));
-        if (!is_open(seen, descriptor_generation(fd)) || references_of(seen) != 1 || !has_dirty_pages(g, c, slot)) break;
-        code = flush_pages(g, c, slot, 0, ~std::uint64_t{0});
+        if (!is_open(seen, descriptor_generation(fd))) return -EBADF;
+        // A second time for who wrote through another descriptor meanwhile; more would wait for writers for good.
+        if (references_of(seen) == 1 && flushes < 2 && has_dirty_pages(g, c, slot)) {
+            code = flush_pages(g, c, slot, 0, ~std::uint64_t{0});
+            flushes = code == 0 ? flushes + 1 : 2;
+            continue;
+        }
+        const bool released = g.is_leader() && release_written(g, c, fd, seen, code);
+        if (g.broadcast(released ? 1 : 0) != 0) return static_cast<std::int64_t>(g.broadcast(static_cast<std::uint64_t>(code)));
     }
-    if (g.is_leader()) {
-        const std::int64_t released = release_written(g, c, fd);
-        if (code == 0 || released == -EBADF) code = released;
-    }
-    return static_cast<std::int64_t>(g.broadcast(static_cast<std::uint64_t>(code)));
 }
 
 }  // namespace penstock::engine

@@ -67,7 +67,7 @@ PENSTOCK_HD inline void settle_page(const Group& g, const cache_view& c, const p
     for (std::uint64_t i = g.rank(); i < mark_words(c); i += g.size()) none = none && look_at_marks(&marks_of(c, w.frame)[i]) == 0;
     none = g.all(none);
     if (!g.is_leader()) return;
-    if (!none && soil(word)) count_dirty(c, w.file_slot, 1);
+    if (!none) soil_page(c, w.file_slot, word);
     let_go(c, w);
 }
 

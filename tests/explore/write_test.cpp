@@ -1,0 +1,126 @@
+// Writers, write-backs and evictions of the same pages: nothing that was written is lost, and nothing else goes to the file.
+#include "explore/written_file.hpp"
+
+namespace penstock::explore_kit {
+namespace {
+
+TEST(write, a_writer_against_a_write_back) {
+    written_file s({.frames = 1});
+    s.warm(0, 0);
+    s.expect(0, 0, 70);
+    s.expect(0, 1, 71);
+    s.lane([&](auto g) {
+        s.store(g, 0, 0, 70);
+        s.store(g, 0, 1, 71);
+    });
+    s.lane(s.flusher());
+    expect_sound(s.run({.preemptions = 3}));
+}
+
+TEST(write, the_same_word_again_while_it_is_written_back) {
+    written_file s({.frames = 1});
+    s.warm(0, 0);
+    s.expect(0, 0, 72);
+    s.lane([&](auto g) {
+        s.store(g, 0, 0, 70);
+        s.store(g, 0, 0, 72);
+    });
+    s.lane(s.flusher());
+    expect_sound(s.run({.preemptions = 3}));
+}
+
+TEST(write, two_writers_of_one_page_and_a_write_back) {
+    written_file s({.frames = 1});
+    s.warm(0, 0);
+    s.expect(0, 0, 70);
+    s.expect(0, 1, 71);
+    s.lane(s.writer(0, 0, 70));
+    s.lane(s.writer(0, 1, 71));
+    s.lane(s.flusher());
+    expect_sound(s.run({.preemptions = 2}));
+}
+
+TEST(write, two_write_backs_of_one_page) {
+    written_file s({.frames = 1});
+    s.warm(0, 0);
+    s.expect(0, 0, 70);
+    s.lane([&](auto g) {
+        s.store(g, 0, 0, 70);
+        s.flusher()(g);
+    });
+    s.lane(s.flusher());
+    expect_sound(s.run({.preemptions = 3}));
+}
+
+// The second lane needs the only frame, whose page is dirty.
+TEST(write, a_reader_takes_the_frame_of_a_dirty_page) {
+    written_file s({.frames = 1});
+    s.warm(0, 0);
+    s.expect(0, 0, 70);
+    s.lane(s.writer(0, 0, 70));
+    s.lane([&](auto g) { read_and_compare(g, s.w.fs(), s.fd, 1, 1); });
+    expect_sound(s.run({.preemptions = 3}));
+}
+
+TEST(write, writers_of_two_pages_share_one_frame) {
+    written_file s({.frames = 1});
+    s.warm(0, 0);
+    s.expect(0, 0, 70);
+    s.expect(1, 1, 71);
+    s.lane(s.writer(0, 0, 70));
+    s.lane(s.writer(1, 1, 71));
+    expect_sound(s.run({.preemptions = 2}));
+}
+
+TEST(write, what_cannot_be_written_stays_dirty) {
+    written_file s({.frames = 1});
+    s.warm(0, 0);
+    s.expect(0, 0, 70);
+    s.server.decide = [](const engine::ring_request& what) { return plan{.error = what.operation == engine::op::write ? -ENOSPC : 0}; };
+    s.lane([&](auto g) {
+        s.store(g, 0, 0, 70);
+        explore::require(fsync(g, s.w.fs(), s.fd) == -ENOSPC, "an error of the disk was not told");
+    });
+    s.lane(s.writer(0, 0, 70));
+    expect_sound(s.run({.preemptions = 2}));
+}
+
+// The first write-back gives up waiting; the host carries it out later, with what the word was then.
+TEST(write, a_write_back_that_comes_late_does_not_undo_a_later_one) {
+    written_file s({.frames = 1});
+    s.warm(0, 0);
+    s.expect(0, 0, 72);
+    s.server.decide = [&](const engine::ring_request& what) {
+        return plan{.when = what.operation == engine::op::write && what.published == 1 ? timing::late : timing::at_once};
+    };
+    s.lane([&](auto g) {
+        s.store(g, 0, 0, 70);
+        static_cast<void>(msync(g, s.w.fs(), s.fd, 0, page_bytes));
+        s.store(g, 0, 0, 72);
+        static_cast<void>(msync(g, s.w.fs(), s.fd, 0, page_bytes));
+    });
+    s.lane([&](auto g) { static_cast<void>(msync(g, s.w.fs(), s.fd, 0, page_bytes)); });
+    expect_sound(s.run({.preemptions = 2}));
+}
+
+TEST(write, two_close_a_file_that_one_has_written) {
+    written_file s({.frames = 1});
+    s.warm(0, 0);
+    s.expect(0, 0, 70);
+    s.held.references = 0;
+    s.prepare = [&s, before = s.prepare] {
+        before();
+        ++s.w.memory.file_words[0];
+        ++s.w.memory.writes[0].writers;
+    };
+    s.also([&] { explore::require(s.w.memory.disk[0] == 70, "closed by all, and the file does not have it"); });
+    s.lane([&](auto g) {
+        s.store(g, 0, 0, 70);
+        explore::require(close(g, s.w.fs(), s.fd) == 0, "a close failed");
+    });
+    s.lane([&](auto g) { explore::require(close(g, s.w.fs(), s.fd) == 0, "a close failed"); });
+    expect_sound(s.run({.preemptions = 3}));
+}
+
+}  // namespace
+}  // namespace penstock::explore_kit

@@ -1,0 +1,81 @@
+// One file that is being written, under every schedule: what the scenarios about writing have in common.
+#pragma once
+
+#include "explore/scenario.hpp"
+#include "penstock/write.hpp"
+
+namespace penstock::explore_kit {
+
+// Slot 0, inode 1, two pages or more, open for reading and writing. Whatever happens, at the end every word is as `expect` says, in the
+// cache or, if its page is not there, on disk; and where a byte is not marked, cache and disk agree.
+struct written_file : scenario {
+    explicit written_file(const shape& what, std::uint64_t pages = 2) : scenario(with_writes(what)), pages_(pages) {
+        prepare = [this] {
+            server.given_already(0, 1);
+            w.open_now(0, pages_ * page_bytes, 0);
+            w.memory.writes[0].granted = 1;
+            w.memory.writes[0].writers = 1;
+            for (std::uint64_t i = 0; i < pages_ * words_per_page; ++i) w.memory.disk[i] = content(1, i / words_per_page, i % words_per_page);
+        };
+        check = [this] { compare(); };
+        held.references = 1;
+    }
+
+    // `page` lies in `frame`, and is clean.
+    void warm(std::uint64_t page, std::uint32_t frame, bool used = false) {
+        prepare = [this, before = prepare, page, frame, used] {
+            before();
+            w.load_now(0, page, frame, content(1, page, 0), used);
+        };
+    }
+    // A lane that stores a word.
+    auto writer(std::uint64_t page, std::uint64_t word, std::uint64_t value) {
+        return [this, page, word, value](auto g) { store(g, page, word, value); };
+    }
+    template <typename Lane>
+    void store(const Lane& g, std::uint64_t page, std::uint64_t word, std::uint64_t value) {
+        const auto done = write(g, w.fs(), fd, &value, 8, static_cast<std::int64_t>(page * page_bytes + word * 8));
+        explore::require(done == 8, "a write failed");
+    }
+    auto flusher() {
+        return [this](auto g) { explore::require(msync(g, w.fs(), fd, 0, static_cast<std::int64_t>(pages_ * page_bytes)) == 0, "an msync failed"); };
+    }
+    void expect(std::uint64_t page, std::uint64_t word, std::uint64_t value) { expected_.push_back({page * words_per_page + word, value}); }
+
+    // What the file is, for whoever reads it through the cache.
+    std::uint64_t word_now(std::uint64_t number) const {
+        const engine::page_word word = w.memory.words[number / words_per_page];
+        if (!engine::is_valid(word)) return w.memory.disk[number];
+        return reinterpret_cast<const std::uint64_t*>(w.memory.frames + engine::frame_of(word) * page_bytes)[number % words_per_page];
+    }
+
+    const int fd = engine::make_descriptor(0, 1, engine::may_read_write);
+
+private:
+    struct word_value {
+        std::uint64_t number, value;
+    };
+
+    static shape with_writes(shape what) {
+        what.writes = true;
+        return what;
+    }
+
+    void compare() const {
+        for (std::uint64_t i = 0; i < pages_ * words_per_page; ++i) {
+            std::uint64_t wanted = content(1, i / words_per_page, i % words_per_page);
+            for (const word_value& one : expected_)
+                if (one.number == i) wanted = one.value;
+            explore::require(word_now(i) == wanted, "a written word was lost");
+            const engine::page_word word = w.memory.words[i / words_per_page];
+            if (!engine::is_valid(word)) continue;
+            const std::uint64_t marks = w.memory.dirty_bits[engine::frame_of(word)] >> (8 * (i % words_per_page)) & 0xff;
+            explore::require(marks != 0 || w.memory.disk[i] == wanted, "a page is clean, and the file does not have its bytes");
+        }
+    }
+
+    std::uint64_t pages_;
+    std::vector<word_value> expected_;
+};
+
+}  // namespace penstock::explore_kit
