@@ -35,7 +35,9 @@ TEST(canary, no_frame_lock) {
     });
     s.lane([&](auto g) { static_cast<void>(msync(g, s.w.fs(), s.fd, 0, page_bytes)); });
     const auto out = s.run({.preemptions = 2});
-    EXPECT_TRUE(out.violation == "a page is clean, and the file does not have its bytes" || out.violation == "a written word was lost") << out.violation;
+    EXPECT_TRUE(out.violation == "a page is clean, and the file does not have its bytes" || out.violation == "a written word was lost" ||
+                out.violation == "a page with marks is dirty")
+        << out.violation;
 }
 
 }  // namespace penstock::explore_kit
