@@ -23,7 +23,8 @@ enum call : std::uint32_t {
     call_open_direct = 64,
     call_direct_read = 128,  // those of call_read are the others
     every_call = 255,
-    call_close = 256  // can be stalled; never fails
+    call_close = 256,    // can be stalled; never fails
+    call_register = 512  // whose failing is nobody's error
 };
 
 struct fault_plan {
