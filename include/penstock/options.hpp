@@ -74,6 +74,11 @@ struct options {
     // once in the log. PENSTOCK_DIRECT_IO: auto, off, on.
     direct_mode direct_io = direct_mode::automatic;
 
+    // Whether memory that is read into past the page cache is registered with io_uring once as much has been read so: such reads
+    // then cost less processor time. Counted as locked memory (RLIMIT_MEMLOCK) for users without CAP_IPC_LOCK; where the kernel
+    // refuses, reads go on without. PENSTOCK_REGISTERED_BUFFERS: on, off.
+    bool registered_buffers = true;
+
     // How long a group looks for a frame while all are pinned or loading, before -ENOBUFS, and for a file slot while all
     // files are open, before -ENFILE. 1 to 600000 ms. PENSTOCK_FRAME_WAIT_MS.
     std::uint32_t frame_wait_ms = 400;
@@ -112,6 +117,7 @@ std::string format_size(std::uint64_t bytes);
 status parse_backend(const std::string& what, const std::string& text, backend& out);
 status parse_io_method(const std::string& what, const std::string& text, io_method& out);
 status parse_direct_mode(const std::string& what, const std::string& text, direct_mode& out);
+status parse_switch(const std::string& what, const std::string& text, bool& out);
 const char* name_of(backend where);
 const char* name_of(io_method io);
 const char* name_of(direct_mode direct);

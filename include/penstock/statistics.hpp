@@ -42,6 +42,7 @@ struct statistics {
     std::uint64_t file_read_bytes = 0;
     std::uint64_t file_read_errors = 0;
     std::uint64_t direct_reads = 0;     // of file_reads, those past the page cache
+    std::uint64_t registered_reads = 0; // of file_reads, those past the page cache into memory registered with io_uring
     std::uint64_t bad_requests = 0;     // requests the host refused as malformed
     std::uint64_t batches = 0;          // rounds in which a service thread found requests
     std::array<std::uint64_t, 16> batch_size{};  // bucket i: 2^i to 2^(i+1)-1 requests taken together

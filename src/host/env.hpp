@@ -40,6 +40,11 @@ struct file_facts {
     std::int64_t now_ns = 0;   // the file clock when the facts were read
 };
 
+struct memory_area {
+    std::byte* begin = nullptr;
+    std::uint64_t bytes = 0;
+};
+
 // One read of a file into memory. `tag` comes back with the result.
 struct read_operation {
     int fd = -1;
@@ -48,6 +53,8 @@ struct read_operation {
     std::uint64_t offset = 0;
     std::uint64_t tag = 0;
     bool at_once = false;  // take what the page cache has, and give -EAGAIN rather than wait; see io_engine::reads_at_once
+    bool direct = false;   // past the page cache
+    std::int32_t area = -1;  // all of its place is in this one of the areas registered; -1: in none
 };
 
 struct read_result {
@@ -67,6 +74,9 @@ public:
     [[nodiscard]] virtual bool reads_at_once() const { return false; }
     // Are there results that reap hands over without asking the kernel?
     [[nodiscard]] virtual bool has_finished() const { return false; }
+    // Tells the kernel, once, of all memory that direct reads will go to, so that it need not pin and let go of it for each. All the
+    // areas or, with a negative errno, none; reads go on without.
+    virtual int register_memory(const std::vector<memory_area>&) { return -EOPNOTSUPP; }
     // Appends what has finished. Waits up to `wait_ns` for the first if none has; 0 only looks.
     virtual void reap(std::vector<read_result>& out, std::uint64_t wait_ns) = 0;
 };

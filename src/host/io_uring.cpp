@@ -17,7 +17,11 @@ class uring_engine final : public io_engine {
 public:
     explicit uring_engine(std::uint32_t depth) : depth_(depth) {}
     ~uring_engine() override {
-        if (ready_) io_uring_queue_exit(&ring_);
+        if (!ready_) return;
+        // The kernel takes a ring apart some time later. Until then the user would be charged for the memory, and the next runtime be
+        // refused it. But it may wait here for a disk that never answers.
+        if (registered_ && in_flight_ == 0) io_uring_unregister_buffers(&ring_);
+        io_uring_queue_exit(&ring_);
     }
 
     int init() {
@@ -31,6 +35,17 @@ public:
 
     [[nodiscard]] bool reads_at_once() const override { return true; }
     [[nodiscard]] bool has_finished() const override { return !finished_.empty(); }
+
+    // Kernels before 5.13 stop the ring to register and to take it back, and some of them let fork() part a process from pages
+    // that it has registered: the disk would go on writing to those, and the process read others.
+    int register_memory(const std::vector<memory_area>& areas) override {
+        if (registered_ || (ring_.features & IORING_FEAT_RSRC_TAGS) == 0) return -EOPNOTSUPP;
+        std::vector<iovec> places;
+        for (const memory_area& one : areas) places.push_back({one.begin, one.bytes});
+        const int code = io_uring_register_buffers(&ring_, places.data(), static_cast<unsigned>(places.size()));
+        registered_ = code == 0;
+        return code;
+    }
 
     // The caller keeps no more than capacity() in flight, so a submission entry is always free after a submit.
     void start(const read_operation& operation) override {
@@ -49,8 +64,11 @@ public:
             finished_.push_back({operation.tag, -EAGAIN});
             return;
         }
-        io_uring_prep_read(entry, operation.fd, operation.to, operation.bytes, operation.offset);
+        if (operation.area >= 0 && registered_)
+            io_uring_prep_read_fixed(entry, operation.fd, operation.to, operation.bytes, operation.offset, operation.area);
+        else io_uring_prep_read(entry, operation.fd, operation.to, operation.bytes, operation.offset);
         io_uring_sqe_set_data64(entry, operation.tag);
+        ++in_flight_;
     }
 
     // A refused submission (out of memory, interrupted) leaves its entries in the ring: they go with the next one.
@@ -69,13 +87,14 @@ public:
         while (io_uring_peek_cqe(&ring_, &entry) == 0) {
             out.push_back({io_uring_cqe_get_data64(entry), entry->res});
             io_uring_cqe_seen(&ring_, entry);
+            --in_flight_;
         }
     }
 
 private:
     io_uring ring_{};
-    std::uint32_t depth_;
-    bool ready_ = false;
+    std::uint32_t depth_, in_flight_ = 0;
+    bool ready_ = false, registered_ = false;
     std::vector<read_result> finished_;  // without the ring: read at once, or refused
 };
 

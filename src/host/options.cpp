@@ -43,6 +43,9 @@ public:
     void choice(const char* name, direct_mode& out) {
         if (const char* text = value_of(name)) result_ = parse_direct_mode(name, text, out);
     }
+    void choice(const char* name, bool& out) {
+        if (const char* text = value_of(name)) result_ = parse_switch(name, text, out);
+    }
 
     void list(const char* name, std::vector<std::string>& out) {
         const char* text = value_of(name);
@@ -103,6 +106,7 @@ status options::from_environment(options& out) {
     reader.number("PENSTOCK_WORKERS", out.worker_threads);
     reader.choice("PENSTOCK_IO", out.io);
     reader.choice("PENSTOCK_DIRECT_IO", out.direct_io);
+    reader.choice("PENSTOCK_REGISTERED_BUFFERS", out.registered_buffers);
     reader.number("PENSTOCK_FRAME_WAIT_MS", out.frame_wait_ms);
     reader.number("PENSTOCK_REQUEST_WAIT_MS", out.request_wait_ms);
     reader.number("PENSTOCK_HOST_WAIT_MS", out.host_wait_ms);

@@ -79,6 +79,11 @@ status parse_direct_mode(const std::string& what, const std::string& text, direc
     return {-EINVAL, what + ": '" + text + "' does not say when to read past the page cache; use auto, off or on"};
 }
 
+status parse_switch(const std::string& what, const std::string& text, bool& out) {
+    if (text == "on" || text == "off") return out = text == "on", status{};
+    return {-EINVAL, what + ": '" + text + "' is neither; use on or off"};
+}
+
 const char* name_of(backend where) {
     return where == backend::gpu ? "gpu" : where == backend::cpu ? "cpu" : "auto";
 }

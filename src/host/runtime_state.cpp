@@ -224,6 +224,24 @@ status runtime_state::build_rings() {
     return build_services(of_thread);
 }
 
+// Refusal costs speed only, so it is said where there is a cure.
+void runtime_state::let_register(service_settings& of_service, const std::vector<host_ring>& rings) {
+    if (!settings.registered_buffers || settings.direct_io == direct_mode::off) return;
+    std::vector<memory_area> staging;
+    for (const host_ring& one : rings) staging.push_back({one.staging, one.slots * one.staging_stride});
+    // Pages are read into the tier in order, and in order nothing goes past the page cache unless told so.
+    memory_area tier;
+    if (settings.direct_io == direct_mode::on) tier = {of_service.tier.frames, std::uint64_t{of_service.tier.frame_count} * settings.page_bytes};
+    rlimit locked{};
+    if (::getrlimit(RLIMIT_MEMLOCK, &locked) != 0) return;
+    of_service.to_register = areas_to_register(staging, tier, settings.service_threads, locked.rlim_cur);
+    of_service.register_refused = [this, limit = std::uint64_t{locked.rlim_cur}](std::uint64_t bytes, int code) {
+        if (code != -ENOMEM || limit == RLIM_INFINITY || register_refusal_said.exchange(true)) return;
+        say("io_uring: the kernel pins no " + format_size(bytes) + " for direct reads, which go on at more cost; raise RLIMIT_MEMLOCK (ulimit -l), now " +
+            format_size(limit) + ", or set PENSTOCK_REGISTERED_BUFFERS=off");
+    };
+}
+
 status runtime_state::build_services(const std::vector<std::vector<host_ring>>& rings_of_thread) {
     const engine::cache_view& c = ref.view;
     const auto watch = std::make_shared<idle_watch>();
@@ -241,6 +259,7 @@ status runtime_state::build_services(const std::vector<std::vector<host_ring>>& 
         settings_of_service.page_shift = c.page_shift;
         settings_of_service.watch = watch;
         if (c.tier.frames != nullptr) settings_of_service.tier = {c.tier.frames, tier_done_marks, c.tier.frame_count};
+        if (std::string(io->name()) == "io_uring") let_register(settings_of_service, rings);
         services.push_back(std::make_unique<service>(rings, *files, *hooks.env, std::move(io), doorbells[i].get(), settings_of_service));
     }
     settings.io = std::string(services[0]->io_name()) == "io_uring" ? io_method::uring : io_method::pread;

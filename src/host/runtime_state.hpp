@@ -33,6 +33,7 @@ struct runtime_state {
     std::unique_ptr<file_registry> files;
     std::unique_ptr<window_set> windows;  // null: the cpu back end reads its files itself
     std::vector<std::unique_ptr<service>> services;
+    std::atomic<bool> register_refusal_said{false};
 
     mutable std::mutex say_mutex;  // one line at a time
     std::mutex health_mutex;
@@ -53,6 +54,8 @@ struct runtime_state {
     status build_tier();
     [[nodiscard]] ring_shape shape_of_rings(std::uint64_t stride) const;
     status build_rings();
+    // What a service thread is to know in order to register memory with io_uring.
+    void let_register(service_settings& of_service, const std::vector<host_ring>& rings);
     status build_services(const std::vector<std::vector<host_ring>>& rings_of_thread);
     status start_services();
 

@@ -20,11 +20,18 @@ using engine::ring_ticket;
 
 namespace {
 constexpr unsigned long timer_slack_ns = 1000;
+
+std::unique_ptr<io_engine> with_registered_memory(std::unique_ptr<io_engine> io, const service_settings& settings,
+                                                  std::atomic<std::uint64_t>& reads) {
+    if (settings.to_register.empty()) return io;
+    return std::make_unique<registering_engine>(std::move(io), settings.to_register, reads, settings.register_refused);
+}
 }
 
 service::service(const std::vector<host_ring>& rings, file_registry& files, environment& env, std::unique_ptr<io_engine> io, host_doorbell* doorbell,
                  const service_settings& settings)
-    : rings_(rings), slots_(rings.front().slots), files_(files), env_(env), io_(std::move(io)),
+    : rings_(rings), slots_(rings.front().slots), files_(files), env_(env),
+      io_(with_registered_memory(std::move(io), settings, counters_.registered_reads)),
       doorbell_(doorbell != nullptr ? doorbell : &own_doorbell_), settings_(settings), next_ticket_(rings.size()),
       flights_(rings.size() * slots_), fills_(settings.tier, settings.page_shift), handles_(files) {}
 

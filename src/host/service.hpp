@@ -24,6 +24,7 @@
 #include "host/fills.hpp"
 #include "host/handle_cache.hpp"
 #include "host/idle_watch.hpp"
+#include "host/registering_engine.hpp"
 #include "penstock/engine/layout.hpp"
 #include "penstock/engine/ring.hpp"
 #include "penstock/group/doorbell.hpp"
@@ -42,7 +43,8 @@ struct host_ring {
 // Written by the service thread, read by anybody.
 struct service_counters {
     std::atomic<std::uint64_t> file_writes{0}, file_write_bytes{0}, file_write_errors{0}, file_syncs{0};
-    std::atomic<std::uint64_t> file_reads{0}, file_read_bytes{0}, file_read_errors{0}, direct_reads{0}, bad_requests{0}, batches{0};
+    std::atomic<std::uint64_t> file_reads{0}, file_read_bytes{0}, file_read_errors{0}, direct_reads{0}, registered_reads{0}, bad_requests{0},
+        batches{0};
     std::array<std::atomic<std::uint64_t>, 16> batch_size{};
 };
 
@@ -52,6 +54,8 @@ struct service_settings {
     idle_watch::limits idle;
     std::shared_ptr<idle_watch> watch = std::make_shared<idle_watch>();  // the threads of a runtime share one
     host_tier tier;
+    std::vector<memory_area> to_register;  // empty: none
+    registering_engine::refusal register_refused;
 };
 
 class service {
@@ -113,6 +117,7 @@ private:
     const std::uint32_t slots_;  // of each ring
     file_registry& files_;
     environment& env_;
+    service_counters counters_;
     const std::unique_ptr<io_engine> io_;
     host_doorbell own_doorbell_;
     host_doorbell* const doorbell_;
@@ -124,7 +129,6 @@ private:
     fill_set fills_;
     handle_cache handles_;
     std::vector<read_result> finished_;
-    service_counters counters_;
     std::atomic<bool> stop_{false}, killed_{false}, alive_{false};
     std::thread thread_;
 };

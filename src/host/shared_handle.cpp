@@ -29,7 +29,7 @@ read_way shared_handle::choose(read_operation& operation, const io_engine& io) {
 
 read_way shared_handle::choose_other(read_operation& operation) const {
     operation.fd = fd_;
-    operation.at_once = false;
+    operation.at_once = operation.direct = false;
     return read_way::queued;
 }
 
@@ -62,6 +62,7 @@ bool shared_handle::make_direct(read_operation& operation) {
     if (((operation.offset | reinterpret_cast<std::uintptr_t>(operation.to)) & in_grain) != 0) return false;
     operation.bytes = static_cast<std::uint32_t>((operation.bytes + in_grain) & ~in_grain);
     operation.fd = direct;
+    operation.direct = true;
     return true;
 }
 

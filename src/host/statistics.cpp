@@ -53,6 +53,7 @@ std::string statistics::to_json() const {
     number("file_read_bytes", file_read_bytes);
     number("file_read_errors", file_read_errors);
     number("direct_reads", direct_reads);
+    number("registered_reads", registered_reads);
     number("bad_requests", bad_requests);
     number("batches", batches);
     add("batch_size", list_of(batch_size));

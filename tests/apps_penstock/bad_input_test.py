@@ -39,6 +39,7 @@ VARIABLES = [
     ("PENSTOCK_CACHE", "3 GiBs", ["PENSTOCK_CACHE", "'3 GiBs'", "such as"]),
     ("PENSTOCK_BACKEND", "tpu", ["PENSTOCK_BACKEND", "'tpu'", "auto, gpu or cpu"]),
     ("PENSTOCK_DIRECT_IO", "yes", ["PENSTOCK_DIRECT_IO", "'yes'", "auto, off or on"]),
+    ("PENSTOCK_REGISTERED_BUFFERS", "1", ["PENSTOCK_REGISTERED_BUFFERS", "'1'", "on or off"]),
     ("PENSTOCK_IO", "mmap", ["PENSTOCK_IO", "'mmap'", "auto, uring or pread"]),
     ("PENSTOCK_MAX_FILES", "3", ["max_files", "3", "16"]),
     ("PENSTOCK_FRAME_WAIT_MS", "soon", ["PENSTOCK_FRAME_WAIT_MS", "'soon'", "such as"]),

@@ -55,6 +55,7 @@ public:
         constexpr std::uint64_t tier_pages[] = {0, 64, 700};
         o_.tier_bytes = tier_pages[seed % 3] * o_.page_bytes;
         o_.window_bytes += o_.tier_bytes;
+        o_.direct_io = reads_directly(seed) ? direct_mode::on : direct_mode::automatic;
         o_.service_threads = 1 + mix64(seed ^ 8) % 3;
         o_.staging_bytes = std::uint64_t{1} << (20 + mix64(seed ^ 11) % 4);
         o_.frame_wait_ms = o_.request_wait_ms = 60000;
@@ -66,6 +67,7 @@ public:
         max_maps_ = frame_count / 4;
         states_.resize(w_.files());
         files_ = std::make_unique<host_files>(w_, folder_, states_.data());
+        met_.no_direct_reads = !files_->can_be_read_directly();
         files_->before_shrink = [this](const std::string& path, std::uint64_t size_bytes) { pins_.before_shrink(path, size_bytes); };
         host::runtime_hooks hooks;
         hooks.env = &pins_;
@@ -99,6 +101,8 @@ public:
         }
         if (good_) finish();
         std::cout << "model: seed " << seed_ << ", gpu, page " << o_.page_bytes << ", frames " << o_.cache_bytes / o_.page_bytes
+                  << ", direct_io " << name_of(o_.direct_io)
+                  << (o_.direct_io == direct_mode::on && met_.no_direct_reads ? ", which the file system refuses for these pages" : "")
                   << ", " << last_.steps << " operations, " << last_.checks << " judged, " << files_->changes()
                   << " host changes: " << (good_ ? "passed" : "FAILED") << "\n " << met_.text() << "\n  " << rt_->stats().to_json() << std::endl;
         cudaFree(report_), cudaFree(device_states_), cudaFree(scratch_);
@@ -184,6 +188,7 @@ private:
         met_.tier_loads = s.tier_loads;
         met_.tier_saves = s.tier_saves;
         met_.pages_read_ahead = s.read_ahead_pages;
+        met_.direct_reads = s.direct_reads;
         met_.orphan_pages = pins_.orphans();
         met_.view_elements = last_.view_elements;
         met_.view_visits = last_.view_visits;

@@ -1,5 +1,5 @@
 // The host tier: pages that the cache drops, pages that the host reads ahead, and what happens to either when frames are scarce.
-#include "explore/scenario.hpp"
+#include "explore/tier_scenario.hpp"
 #include "penstock/advise.hpp"
 
 namespace penstock::explore_kit {
@@ -123,6 +123,13 @@ TEST(tier, taken_down_with_pages_on_their_way) {
         };
         expect_sound(s.run(bounded(3)));
     }
+}
+
+TEST(tier, dropped_while_its_file_is_taken_down) {
+    dropped_while_taken_down s;
+    expect_sound(s.run_bounded());
+    EXPECT_GT(s.kept, 0u);
+    EXPECT_GT(s.taken_down, 0u);
 }
 
 }  // namespace

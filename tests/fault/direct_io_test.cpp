@@ -1,6 +1,9 @@
 // Reads past the page cache, of real files: the right bytes, whatever refuses or fails.
 #include <fcntl.h>
+#include <sys/resource.h>
 #include <unistd.h>
+
+#include <algorithm>
 
 #include "fault/scenario.hpp"
 
@@ -17,6 +20,8 @@ protected:
     std::unique_ptr<runtime> rt;
 
     void SetUp() override {
+        made_with = test::small_options(folder);
+        made_with.service_threads = 1;
         test::write_file(folder / "probe", test::pattern(1, 4096));
         const int fd = ::open((folder / "probe").c_str(), O_RDONLY | O_CLOEXEC);
         std::uint32_t grain = 0;
@@ -25,8 +30,20 @@ protected:
         if (direct < 0) GTEST_SKIP() << "the file system of " << folder.path() << " has no O_DIRECT: " << error_text(direct);
         ::close(direct);
     }
+    // Other programs of this user may have used up what it may lock meanwhile.
+    [[nodiscard]] bool was_refused() const {
+        return std::any_of(lines.begin(), lines.end(), [](const std::string& line) { return line.find("RLIMIT_MEMLOCK") != std::string::npos; });
+    }
+    // Does this kernel register a mebibyte for this user?
+    static bool kernel_registers() {
+        std::string why;
+        const auto io = host::linux_environment().make_io_engine(true, 4, why);
+        std::vector<std::byte> memory(1 << 20);
+        return io != nullptr && io->register_memory({{memory.data(), memory.size()}}) == 0;
+    }
+    options made_with;
     void make(direct_mode mode, io_method io = io_method::automatic) {
-        options o = test::small_options(folder);
+        options o = made_with;
         o.direct_io = mode;
         o.io = io;
         o.table_bytes = 64 << 20;
@@ -175,6 +192,75 @@ TEST_F(direct_io, short_reads_go_on_where_they_stopped) {
         make(direct_mode::on);
         expect_file("a", bytes);
         EXPECT_GE(rt->stats().direct_reads, 6u);
+    }
+}
+
+// The staging area is a mebibyte, so the first 256 pages are read without.
+TEST_F(direct_io, staging_memory_is_registered_once_as_much_was_read) {
+    const auto bytes = test::pattern(10, 700 * page + 513);
+    test::write_file(folder / "a", bytes);
+    test::let_files_settle();
+    if (!kernel_registers()) GTEST_SKIP() << "this kernel registers no memory for this user; see ulimit -l";
+    make(direct_mode::on);
+    expect_file("a", bytes);
+    if (was_refused()) GTEST_SKIP() << lines.back();
+    EXPECT_EQ(rt->stats().direct_reads, 701u);
+    EXPECT_EQ(rt->stats().registered_reads, 701u - 256);
+    EXPECT_EQ(rt->stats().file_read_errors, 0u);
+    made_with.registered_buffers = false;
+    make(direct_mode::on);
+    expect_file("a", bytes);
+    EXPECT_EQ(rt->stats().direct_reads, 701u);
+    EXPECT_EQ(rt->stats().registered_reads, 0u);
+}
+
+TEST_F(direct_io, pages_read_ahead_go_into_a_registered_tier) {
+    const auto bytes = test::pattern(11, 2500 * page + 77);
+    test::write_file(folder / "a", bytes);
+    test::let_files_settle();
+    if (!kernel_registers()) GTEST_SKIP() << "this kernel registers no memory for this user; see ulimit -l";
+    made_with.tier_bytes = 1 << 20;
+    make(direct_mode::on);
+    const int fd = rt->open(folder / "a");
+    for (std::uint64_t i = 0; i < 2501; ++i) {
+        std::vector<std::uint8_t> got(page);
+        const auto wanted = static_cast<std::int64_t>(std::min<std::uint64_t>(page, bytes.size() - i * page));
+        ASSERT_EQ(rt->read(fd, got.data(), page, static_cast<std::int64_t>(i * page)), wanted);
+        EXPECT_TRUE(std::equal(got.begin(), got.begin() + wanted, bytes.begin() + static_cast<std::int64_t>(i * page))) << i;
+    }
+    EXPECT_EQ(rt->close(fd), 0);
+    if (was_refused()) GTEST_SKIP() << lines.back();
+    // Two mebibytes, 512 pages, are read without; hardly anything of the rest goes through the staging area.
+    EXPECT_GT(rt->stats().read_ahead_pages, 2000u);
+    EXPECT_GT(rt->stats().registered_reads, 0u);
+    EXPECT_EQ(rt->stats().file_read_errors, 0u);
+}
+
+TEST_F(direct_io, a_kernel_that_registers_nothing_costs_one_line_where_there_is_a_cure) {
+    const auto bytes = test::pattern(12, 600 * page + 1);
+    test::write_file(folder / "a", bytes);
+    test::let_files_settle();
+    for (const int refusal : {-ENOMEM, -EOPNOTSUPP, -EFAULT}) {
+        fault_plan plan;
+        plan.calls = call_register;
+        plan.nth = 1;
+        plan.for_ever = true;
+        plan.error = refusal;
+        disk.set(plan);
+        lines.clear();
+        make(direct_mode::on);
+        if (rt->settings().io != io_method::uring) GTEST_SKIP() << "no io_uring here";
+        expect_file("a", bytes);
+        EXPECT_EQ(rt->stats().direct_reads, 601u);
+        EXPECT_EQ(rt->stats().registered_reads, 0u);
+        EXPECT_EQ(rt->stats().file_read_errors, 0u);
+        EXPECT_EQ(disk.calls(), 1u) << "tried once";
+        const auto said = std::count_if(lines.begin(), lines.end(), [](const std::string& line) {
+            return line.find("RLIMIT_MEMLOCK") != std::string::npos && line.find("PENSTOCK_REGISTERED_BUFFERS") != std::string::npos;
+        });
+        rlimit locked{};
+        ASSERT_EQ(::getrlimit(RLIMIT_MEMLOCK, &locked), 0);
+        EXPECT_EQ(said, refusal == -ENOMEM && locked.rlim_cur != RLIM_INFINITY ? 1 : 0);
     }
 }
 

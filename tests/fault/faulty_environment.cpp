@@ -162,6 +162,11 @@ public:
     [[nodiscard]] bool reads_at_once() const override { return real_->reads_at_once(); }
     [[nodiscard]] bool has_finished() const override { return real_->has_finished(); }
 
+    int register_memory(const std::vector<host::memory_area>& areas) override {
+        int error = 0;
+        return env_.fails(call_register, error) ? error : real_->register_memory(areas);
+    }
+
     void start(const host::read_operation& wanted) override {
         const fault_plan plan = env_.plan();
         flight f{wanted, clock::now() + std::chrono::nanoseconds(plan.read_delay_ns), 0, true};

@@ -29,7 +29,8 @@ enum call : std::uint32_t {
     call_write = 2048,
     call_sync = 4096,
     call_truncate = 8192,
-    every_write_call = 512 + 1024 + 2048 + 4096 + 8192
+    every_write_call = 512 + 1024 + 2048 + 4096 + 8192,
+    call_register = 16384  // whose failing is nobody's error
 };
 
 struct fault_plan {

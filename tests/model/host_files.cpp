@@ -5,6 +5,10 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
+
+#include "host/env.hpp"
+
 namespace penstock::model {
 
 namespace {
@@ -28,6 +32,20 @@ host_files::host_files(const world& w, const std::string& folder, file_state* st
 }
 
 std::string host_files::path_of(std::uint32_t file) const { return folder_ + "/f" + std::to_string(file); }
+
+bool host_files::can_be_read_directly() const {
+    host::environment& system = host::linux_environment();
+    const int fd = ::open(path_of(0).c_str(), O_RDONLY | O_CLOEXEC);
+    require(fd >= 0, "open " + path_of(0));
+    std::uint32_t grain_bytes = 0;
+    const int direct = system.open_direct(fd, grain_bytes);
+    ::close(fd);
+    if (direct < 0) return false;
+    alignas(4096) static std::byte place[65536];
+    const bool good = grain_bytes <= std::min<std::uint64_t>(w_.page_bytes, sizeof place) && system.read(direct, place, grain_bytes, 0) >= 0;
+    system.close(direct);
+    return good;
+}
 
 void host_files::write_range(int fd, std::uint32_t file, std::uint64_t version, std::uint64_t begin, std::uint64_t end) {
     buffer_.resize(end - begin);

@@ -9,6 +9,9 @@
 
 namespace penstock::model {
 
+// Does the run of this seed read past the page cache where it can? Every third or so; of the first five the first and the last.
+inline bool reads_directly(std::uint64_t seed) { return mix64(seed ^ 23) % 3 == 0; }
+
 // One thread at a time changes a file; any number may read it through Penstock meanwhile. Ends the program if the
 // operating system refuses, since a test that cannot change its files proves nothing.
 class host_files {
@@ -21,6 +24,9 @@ public:
 
     // Called with path and new size before a file that exists is cut off.
     std::function<void(const std::string&, std::uint64_t)> before_shrink = [](const std::string&, std::uint64_t) {};
+
+    // Can these files be read past the page cache, in pieces as small as a page of the world?
+    [[nodiscard]] bool can_be_read_directly() const;
 
     [[nodiscard]] std::uint64_t changes() const { return changes_; }
 

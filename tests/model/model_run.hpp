@@ -60,6 +60,7 @@ struct tiny_shape {
         o.service_threads = 1 + mix64(s.seed ^ 8) % 2;
         o.staging_bytes = std::uint64_t{1} << 20;
         o.worker_threads = s.threads;
+        o.direct_io = reads_directly(s.seed) ? direct_mode::on : direct_mode::automatic;
         o.io = mix64(s.seed ^ 9) % 3 == 0 ? io_method::pread : io_method::automatic;
         // Long enough that a busy machine is not taken for a full cache or a dead host.
         o.frame_wait_ms = o.request_wait_ms = o.host_wait_ms = 60000;
@@ -99,6 +100,7 @@ public:
             disk_.set(plan);
         }
         shape_.hooks.env = &pins_;
+        met_.no_direct_reads = !files_.can_be_read_directly();
         files_.before_shrink = [this](const std::string& path, std::uint64_t size_bytes) { pins_.before_shrink(path, size_bytes); };
         const status created = runtime::create(shape_.o, shape_.hooks, rt_);
         if (!created) complain(created.message);
@@ -263,6 +265,9 @@ private:
         met_.tier_loads = s.tier_loads;
         met_.tier_saves = s.tier_saves;
         met_.pages_read_ahead = s.read_ahead_pages;
+        met_.direct_reads = s.direct_reads;
+        if (shape_.o.direct_io == direct_mode::on && !met_.no_direct_reads && s.direct_reads == 0)
+            complain("statistics: no direct read, though direct_io is on and the file system has them");
         met_.orphan_pages = pins_.orphans();
         met_.view_elements = report_.view_elements;
         met_.view_visits = report_.view_visits;
@@ -304,7 +309,8 @@ private:
              << settings_.operations << " operations, " << settings_.threads << " threads, page " << shape_.w.page_bytes
              << ", frames " << rt_->ref().view.frame_count << ", file slots " << shape_.o.max_files << ", rings "
              << rt_->settings().service_threads << " x " << shape_.hooks.rings_per_thread << " x " << shape_.hooks.ring_slots << ", handles "
-             << shape_.hooks.max_handles << ", " << rt_->io_name() << "\n";
+             << shape_.hooks.max_handles << ", " << rt_->io_name() << ", direct_io " << name_of(shape_.o.direct_io)
+             << (shape_.o.direct_io == direct_mode::on && met_.no_direct_reads ? ", which the file system refuses for these pages" : "") << "\n";
         return text.str();
     }
 

@@ -49,6 +49,8 @@ public:
     std::int64_t read(int fd, std::byte* to, std::uint64_t bytes, std::uint64_t offset) override {
         return below_.read(fd, to, bytes, offset);
     }
+    int open_direct(int fd, std::uint32_t& grain_bytes) override { return below_.open_direct(fd, grain_bytes); }
+    int in_page_cache(int fd, std::uint64_t offset, std::uint64_t bytes) override { return below_.in_page_cache(fd, offset, bytes); }
     int map_file(int fd, std::uint64_t offset, std::uint64_t bytes, void*& address) override;
     void unmap_file(void* address, std::uint64_t bytes) override;
     int resident(void* address, std::uint64_t bytes, std::uint64_t piece_bytes, std::vector<bool>& out) override;

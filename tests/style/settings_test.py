@@ -6,7 +6,7 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 MEMBER = re.compile(r"^    (?:[\w:]+(?:<.*>)?) (\w+)(?: = ([^;]+))?;", re.MULTILINE)
-DEFAULTS = {"std::uint64_t{256} << 20": "256MiB", "65536": None, "backend::automatic": "auto", "io_method::automatic": "auto", "direct_mode::automatic": "auto", "0": None}
+DEFAULTS = {"std::uint64_t{256} << 20": "256MiB", "65536": None, "backend::automatic": "auto", "io_method::automatic": "auto", "direct_mode::automatic": "auto", "true": "on", "0": None}
 
 
 def options_of(header):

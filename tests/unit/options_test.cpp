@@ -148,7 +148,8 @@ TEST(environment, every_variable_is_read) {
                             {"PENSTOCK_PAGE", "4KiB"},        {"PENSTOCK_TABLE", "1MiB"},        {"PENSTOCK_MAX_FILES", "99"},
                             {"PENSTOCK_SERVICE_THREADS", "5"}, {"PENSTOCK_STAGING", "8MiB"},     {"PENSTOCK_WORKERS", "6"},
                             {"PENSTOCK_IO", "pread"},         {"PENSTOCK_FRAME_WAIT_MS", "11"},  {"PENSTOCK_REQUEST_WAIT_MS", "12"},
-                            {"PENSTOCK_HOST_WAIT_MS", "130"}, {"PENSTOCK_ROOTS", "/a:/b c::/d"}, {"PENSTOCK_DIRECT_IO", "off"}};
+                            {"PENSTOCK_HOST_WAIT_MS", "130"}, {"PENSTOCK_ROOTS", "/a:/b c::/d"}, {"PENSTOCK_DIRECT_IO", "off"},
+                            {"PENSTOCK_REGISTERED_BUFFERS", "off"}};
     options o;
     const status s = options::from_environment(o);
     ASSERT_TRUE(s.ok()) << s.message;
@@ -163,6 +164,7 @@ TEST(environment, every_variable_is_read) {
     EXPECT_EQ(o.worker_threads, 6u);
     EXPECT_EQ(o.io, io_method::pread);
     EXPECT_EQ(o.direct_io, direct_mode::off);
+    EXPECT_FALSE(o.registered_buffers);
     EXPECT_EQ(o.frame_wait_ms, 11u);
     EXPECT_EQ(o.request_wait_ms, 12u);
     EXPECT_EQ(o.host_wait_ms, 130u);
@@ -180,7 +182,8 @@ TEST(environment, a_wrong_value_names_its_variable) {
     const std::pair<const char*, const char*> wrong[] = {
         {"PENSTOCK_BACKEND", "tpu"},  {"PENSTOCK_DEVICE", "x"},      {"PENSTOCK_CACHE", "lots"},
         {"PENSTOCK_MAX_FILES", "-1"}, {"PENSTOCK_WORKERS", "1.5"},   {"PENSTOCK_IO", "mmap"},
-        {"PENSTOCK_PAGE", "4 KiBs"},  {"PENSTOCK_FRAME_WAIT_MS", "99999999999"}, {"PENSTOCK_SERVICE_THREADS", "2 "}};
+        {"PENSTOCK_PAGE", "4 KiBs"},  {"PENSTOCK_FRAME_WAIT_MS", "99999999999"}, {"PENSTOCK_SERVICE_THREADS", "2 "},
+        {"PENSTOCK_REGISTERED_BUFFERS", "yes"}};
     for (const auto& [name, value] : wrong) {
         const variable one(name, value);
         options o;

@@ -109,7 +109,7 @@ TEST(statistics, json_has_every_field_once_and_balances) {
     EXPECT_EQ(json.back(), '}');
     for (const char* key : {"hits", "misses", "load_waits", "evictions", "clock_steps", "frame_waits", "ring_waits", "copy_retries",
                             "requests", "opens", "open_requests", "errors", "bytes_loaded", "bytes_read", "file_reads",
-                            "file_read_bytes", "file_read_errors", "direct_reads", "bad_requests", "batches", "batch_size", "latency_ns"}) {
+                            "file_read_bytes", "file_read_errors", "direct_reads", "registered_reads", "bad_requests", "batches", "batch_size", "latency_ns"}) {
         const std::string quoted = "\"" + std::string(key) + "\":";
         const std::size_t at = json.find(quoted);
         EXPECT_NE(at, std::string::npos) << key;

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "collage_view.hpp"
+#include "common/typed_memory.hpp"
 #include "methods.hpp"
 #include "penstock/error.hpp"
 #include "picture.hpp"
@@ -13,8 +14,9 @@
 namespace penstock::collage {
 
 // Owns what it allocates until it is destroyed: device memory of a GPU, or ordinary memory. Not thread-safe.
-class collage_memory {
+class collage_memory : public apps::typed_memory<collage_memory> {
 public:
+    using typed_memory::allocate;
     static constexpr int no_gpu = -1;
     explicit collage_memory(int device) : device_(device) {}
     ~collage_memory();
@@ -29,20 +31,6 @@ public:
     bool download(void* to, const void* from, std::uint64_t bytes) const;
     // Makes copies to and from this piece of host memory as fast as the bus; where that is refused they are only slower.
     void pin(const void* address, std::uint64_t bytes);
-
-    template <typename T>
-    bool allocate(T*& out, std::uint64_t count) {
-        out = static_cast<T*>(allocate(count * sizeof(T)));
-        return out != nullptr;
-    }
-    template <typename T>
-    bool place(const T*& out, const std::vector<T>& from) {
-        T* to = nullptr;
-        out = nullptr;
-        if (!allocate(to, from.size()) || !upload(to, from.data(), from.size() * sizeof(T))) return false;
-        out = to;
-        return true;
-    }
 
 private:
     int device_;

@@ -5,31 +5,20 @@
 #include <memory>
 #include <vector>
 
+#include "common/typed_memory.hpp"
+
 namespace penstock::grep {
 
 // Owns what it allocates until it is destroyed. Not thread-safe.
-class device_memory {
+class device_memory : public apps::typed_memory<device_memory> {
 public:
+    using typed_memory::allocate;
     virtual ~device_memory() = default;
     // Zeroed and aligned to at least 64 bytes; null if there is not enough. 0 bytes give a pointer too.
     virtual void* allocate(std::uint64_t bytes) = 0;
     virtual bool upload(void* to, const void* from, std::uint64_t bytes) = 0;
     virtual bool download(void* to, const void* from, std::uint64_t bytes) = 0;
     [[nodiscard]] virtual std::uint64_t free_bytes() const = 0;
-
-    template <typename T>
-    bool allocate(T*& out, std::uint64_t count) {
-        out = static_cast<T*>(allocate(count * sizeof(T)));
-        return out != nullptr;
-    }
-    template <typename T>
-    bool place(const T*& out, const std::vector<T>& from) {
-        T* to = nullptr;
-        out = nullptr;
-        if (!allocate(to, from.size()) || !upload(to, from.data(), from.size() * sizeof(T))) return false;
-        out = to;
-        return true;
-    }
 };
 
 std::unique_ptr<device_memory> make_host_memory();

@@ -65,6 +65,7 @@ std::vector<option_row> option_table(const apps::common_flags& flags, const opti
     add.number("worker_threads", "PENSTOCK_WORKERS", o.worker_threads, flags.workers, asked.worker_threads == 0);
     add.text("io", "PENSTOCK_IO", name_of(o.io), "", asked.io == io_method::automatic);
     add.text("direct_io", "PENSTOCK_DIRECT_IO", name_of(o.direct_io), "", false);
+    add.text("registered_buffers", "PENSTOCK_REGISTERED_BUFFERS", o.registered_buffers ? "on" : "off", "", false);
     add.milliseconds("frame_wait_ms", "PENSTOCK_FRAME_WAIT_MS", o.frame_wait_ms);
     add.milliseconds("request_wait_ms", "PENSTOCK_REQUEST_WAIT_MS", o.request_wait_ms);
     add.milliseconds("host_wait_ms", "PENSTOCK_HOST_WAIT_MS", o.host_wait_ms);
