@@ -67,7 +67,7 @@ PENSTOCK_HD PENSTOCK_INLINE std::uint64_t find_in_leaf(const cache_view& c, std:
 }
 
 // The same for a page that the file did not have when it was opened, `beyond` the first such.
-PENSTOCK_HD PENSTOCK_NOINLINE inline std::uint64_t find_grown_word(const cache_view& c, std::uint32_t slot, std::uint64_t beyond) {
+PENSTOCK_HD PENSTOCK_INLINE std::uint64_t find_grown_word(const cache_view& c, std::uint32_t slot, std::uint64_t beyond) {
     const std::uint64_t growth = growth_of(c, slot);
     if (growth < growth_first || beyond >> c.leaf_shift >= c.growth_entries) return no_word;
     return find_in_leaf(c, growth - growth_first, beyond);
