@@ -1,10 +1,10 @@
-#include "memory.hpp"
+#include "common/device_memory.hpp"
 
 #include <cstring>
 #include <sys/mman.h>
 #include <unistd.h>
 
-namespace penstock::grep {
+namespace penstock::apps {
 
 namespace {
 
@@ -83,4 +83,4 @@ std::unique_ptr<device_memory> make_gpu_memory([[maybe_unused]] int device) {
 #endif
 }
 
-}  // namespace penstock::grep
+}  // namespace penstock::apps

@@ -1,11 +1,11 @@
-// Memory of the device that searches: ordinary memory for CPU threads, device memory for a GPU.
+// Memory of the device that computes: ordinary memory for CPU threads, device memory for a GPU.
 #pragma once
 
 #include <cstdint>
 #include <memory>
 #include <vector>
 
-namespace penstock::grep {
+namespace penstock::apps {
 
 // Owns what it allocates until it is destroyed. Not thread-safe.
 class device_memory {
@@ -37,4 +37,4 @@ std::unique_ptr<device_memory> make_host_memory();
 // Null where the program was built without CUDA.
 std::unique_ptr<device_memory> make_gpu_memory(int device);
 
-}  // namespace penstock::grep
+}  // namespace penstock::apps
