@@ -53,8 +53,10 @@ public:
         pieces_.push_back(address);
         return cudaMemset(address, 0, length) == cudaSuccess ? address : nullptr;
     }
+    // From memory that is not pinned, the copy may return before the last bytes are there, and kernels on streams of their own do
+    // not wait for it.
     bool upload(void* to, const void* from, std::uint64_t bytes) override {
-        return bytes == 0 || cudaMemcpy(to, from, bytes, cudaMemcpyHostToDevice) == cudaSuccess;
+        return bytes == 0 || (cudaMemcpy(to, from, bytes, cudaMemcpyHostToDevice) == cudaSuccess && cudaStreamSynchronize(nullptr) == cudaSuccess);
     }
     bool download(void* to, const void* from, std::uint64_t bytes) override {
         return bytes == 0 || cudaMemcpy(to, from, bytes, cudaMemcpyDeviceToHost) == cudaSuccess;
