@@ -80,9 +80,13 @@ PENSTOCK_HD PENSTOCK_INLINE tile_place place_in(const match_view& v, const datab
 
 PENSTOCK_HD PENSTOCK_INLINE tile_place place_of(const match_view& v, std::uint64_t item) {
     const std::uint64_t tile = item / v.group_count;
-    std::uint32_t database = 0;
-    // Of databases that begin with one tile all but the last are empty.
-    while (database + 1 < v.database_count && v.databases[database + 1].first_tile <= tile) ++database;
+    // The last database that does not begin behind the tile; of those that begin with one tile, all others are empty.
+    std::uint32_t database = 0, end = v.database_count;
+    while (end - database > 1) {
+        const std::uint32_t middle = database + (end - database) / 2;
+        if (v.databases[middle].first_tile <= tile) database = middle;
+        else end = middle;
+    }
     const database_view& from = v.databases[database];
     tile_place out = place_in(v, from, tile - from.first_tile, static_cast<std::uint32_t>(item % v.group_count));
     out.database = database;

@@ -51,7 +51,9 @@ struct match_items {
         if constexpr (std::is_same_v<Group, block>) {
             block_state& state = shared_state();
             while (true) {
-                if (g.is_leader()) state.item = take_item(view);
+                // What waits is ended by an interrupt; what finds all pages in the cache has to look.
+                if (g.is_leader())
+                    state.item = atomic_load<order::relaxed, scope::system>(&fs.view.control->abort_code) == 0 ? take_item(view) : view.item_count();
                 g.sync();
                 const std::uint64_t item = state.item;
                 if (item >= view.item_count()) return;
@@ -102,10 +104,12 @@ status plan_for([[maybe_unused]] const runtime& rt, [[maybe_unused]] const match
     if (rt.where() != backend::gpu) return {};
     const std::uint64_t page = rt.settings().page_bytes, frames = rt.settings().cache_bytes / page;
     const std::uint64_t image_bytes = std::uint64_t{job.floats()} * sizeof(float);
+    std::uint64_t stride_bytes = image_bytes;
+    for (const image_file& file : job.databases) stride_bytes = std::max(stride_bytes, file.header.stride_bytes());
     // One page fewer than there is room for, because a slab need not begin with a page. What is compared to the end is best held
     // whole; else most images are given up within their first page.
     const std::uint64_t slab = std::min({image_bytes, (row_pages - 1) * page, job.whole ? image_bytes : std::max<std::uint64_t>(page, 4096)});
-    const std::uint64_t held = std::min(block_images * ((slab + page - 1) / page + 1), (block_images * image_bytes + page - 1) / page + 1);
+    const std::uint64_t held = std::min(block_images * ((slab + page - 1) / page + 1), (block_images * stride_bytes + page - 1) / page + 1);
     if (frames < 2 * held)
         return {-EINVAL, "--cache: " + format_size(rt.settings().cache_bytes) + " is too small to hold " + std::to_string(block_images) +
                              " images twice; give " + format_size(2 * held * page) + " or more"};
