@@ -11,7 +11,7 @@
 #include <numeric>
 
 #include "lsh.hpp"
-#include "threads.hpp"
+#include "common/threads.hpp"
 #include "tile.hpp"
 
 namespace penstock::collage {
@@ -188,7 +188,7 @@ std::vector<std::uint32_t> block_order(const picture& of, std::uint32_t threads)
     std::vector<block_point> points(out.size());
     split_queue queue({0, points.size(), {}, {}, false, false});
     std::atomic<std::uint32_t> next_row{0}, rows_left{rows};
-    on_threads(threads, [&](std::uint32_t) {
+    apps::on_threads(threads, [&](std::uint32_t) {
         for (std::uint32_t row = next_row++; row < rows; row = next_row++) {
             for (std::uint32_t b = row * columns; b < (row + 1) * columns; ++b) points[b] = look_at(of, b, columns);
             if (--rows_left == 0) rows_left.notify_all();

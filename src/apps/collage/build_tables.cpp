@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "threads.hpp"
+#include "common/threads.hpp"
 
 namespace penstock::collage {
 
@@ -63,7 +63,7 @@ public:
     table_builder(const staged_file& tile_features, const library_header& h, const lsh_family& family)
         : features_(tile_features), h_(h), family_(family), entries_(h.tile_count), read_(tiles_per_read * features) {}
 
-    status build(std::uint32_t table, const std::string& path, std::uint64_t& kept, const first_error& errors) {
+    status build(std::uint32_t table, const std::string& path, std::uint64_t& kept, const apps::first_error& errors) {
         for (std::uint64_t first = 0; first < h_.tile_count; first += tiles_per_read) {
             if (errors.stop()) return {};
             const std::uint64_t count = std::min(tiles_per_read, h_.tile_count - first);
@@ -178,8 +178,8 @@ status build_tables(const staged_file& tile_features, const staging_folder& fold
     const std::uint64_t each = header.tile_count * (sizeof(keyed_tile) + 2 * sizeof(table_entry)) + 1;
     const auto at_once = static_cast<std::uint32_t>(std::clamp<std::uint64_t>(most_sorting_bytes / each, 1, std::min(threads, tables)));
     std::atomic<std::uint32_t> next{0};
-    first_error errors;
-    on_threads(at_once, [&](std::uint32_t) {
+    apps::first_error errors;
+    apps::on_threads(at_once, [&](std::uint32_t) {
         table_builder builder(tile_features, header, family);
         for (std::uint32_t t = next++; t < tables && !errors.stop(); t = next++) {
             errors.note(builder.build(t, folder.file(table_name(t)), header.table_entries[t], errors));

@@ -9,7 +9,7 @@
 #include "common/message.hpp"
 #include "common/progress.hpp"
 #include "common/stopwatch.hpp"
-#include "threads.hpp"
+#include "common/threads.hpp"
 
 namespace penstock::collage {
 
@@ -30,7 +30,7 @@ status make_with_cpu(const collage_job& job, picture& out, method_report& report
     collage_memory memory(collage_memory::no_gpu);
     collage_view view{};
     if (status s = place_collage(memory, false, h, job.in, out, view); !s) return s;
-    const std::uint32_t threads = thread_count(job.settings.worker_threads);
+    const std::uint32_t threads = apps::thread_count(job.settings.worker_threads);
     report.note = std::to_string(threads) + " threads, vectors of " + vector_name();
     report.blocks = view.blocks();
     report.start_seconds = watch.lap();
@@ -42,7 +42,7 @@ status make_with_cpu(const collage_job& job, picture& out, method_report& report
     std::atomic<std::uint64_t> next{0};
     {
         const apps::progress bar("blocks", view.blocks(), [&] { return next.load(); }, !job.quiet);
-        on_threads(threads, [&](std::uint32_t) {
+        apps::on_threads(threads, [&](std::uint32_t) {
             state_of<lane> state;
             for (std::uint64_t block = next++; block < view.blocks() && !was_interrupted(); block = next++) {
                 state.block = view.order[block];

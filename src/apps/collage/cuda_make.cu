@@ -102,7 +102,7 @@ status broken() {
 // The winners' pixels, by all cores.
 void place_tiles(const mapped_library& library, const std::vector<std::uint64_t>& best, picture& out, const collage_view& v, std::uint32_t threads) {
     std::atomic<std::uint64_t> next{0};
-    on_threads(threads, [&](std::uint32_t) {
+    apps::on_threads(threads, [&](std::uint32_t) {
         for (std::uint64_t b = next++; b < v.blocks(); b = next++) {
             const std::uint8_t* pixels = nullptr;
             library.tile(lane{}, static_cast<std::uint32_t>(best[b]), nullptr, pixels);
@@ -132,7 +132,7 @@ struct cuda_collage {
     status prepare(const collage_job& job, picture& out) {
         if (status s = library.open(job.from); !s) return s;
         if (status s = place_collage(memory, true, job.from.header, job.in, out, view); !s) return s;
-        threads = thread_count(job.settings.worker_threads);
+        threads = apps::thread_count(job.settings.worker_threads);
         const batch_room room = room_for(threads);
         if (!memory.allocate(histograms, view.blocks() * bins) || !memory.allocate(keys, view.blocks() * tables) ||
             !memory.allocate(best, view.blocks()) || !batches[0].allocate(room) || !batches[1].allocate(room))

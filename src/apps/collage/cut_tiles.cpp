@@ -11,7 +11,7 @@
 #include "library.hpp"
 #include "picture_reader.hpp"
 #include "pyramid.hpp"
-#include "threads.hpp"
+#include "common/threads.hpp"
 
 namespace penstock::collage {
 
@@ -151,7 +151,7 @@ private:
     const tiling& plan_;
     const tile_files& files_;
     std::atomic<std::uint64_t>& done_;
-    first_error errors_;
+    apps::first_error errors_;
     std::mutex mutex_;
     std::condition_variable wake_;
     std::deque<band> bands_;              // guarded by mutex_, as are those below
@@ -166,7 +166,7 @@ private:
 status cut_tiles(const tiling& plan, const tile_files& files, std::uint32_t threads, std::atomic<std::uint64_t>& done,
                  std::vector<damaged_picture>& damaged) {
     cutter all(plan, files, done);
-    on_threads(threads, [&](std::uint32_t) { all.work(); });
+    apps::on_threads(threads, [&](std::uint32_t) { all.work(); });
     return all.end(damaged);
 }
 

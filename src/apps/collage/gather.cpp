@@ -82,7 +82,7 @@ status gatherer::gather(std::uint64_t first_block, staged_batch& out) {
     std::uint32_t references = 0;
     std::atomic<std::uint64_t> next{first_block};
     std::atomic<int> code{0};
-    on_threads(threads_, [&](std::uint32_t) {
+    apps::on_threads(threads_, [&](std::uint32_t) {
         while (code == 0 && !was_interrupted()) {
             if (used_records_ >= batch_records || std::atomic_ref(references).load() >= batch_references) return;
             std::uint64_t block = next;

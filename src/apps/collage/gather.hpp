@@ -8,7 +8,7 @@
 
 #include "collage_view.hpp"
 #include "mapped_library.hpp"
-#include "threads.hpp"
+#include "common/threads.hpp"
 
 namespace penstock::collage {
 

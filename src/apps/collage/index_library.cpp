@@ -10,7 +10,7 @@
 #include "cut_tiles.hpp"
 #include "find_pictures.hpp"
 #include "staging_folder.hpp"
-#include "threads.hpp"
+#include "common/threads.hpp"
 
 namespace penstock::collage {
 
@@ -90,7 +90,7 @@ status build(const request& asked, const tiling& plan, const staging_folder& fol
 status index_library(const request& asked, index_report& out) {
     apps::stopwatch all, watch;
     const double cpu_before = apps::cpu_seconds();
-    out.threads = thread_count(asked.settings.worker_threads);
+    out.threads = apps::thread_count(asked.settings.worker_threads);
     staging_folder folder;
     if (status s = folder.create(asked.index.out); !s) return s;
     found_pictures found;

@@ -12,7 +12,7 @@
 #include "common/message.hpp"
 #include "common/progress.hpp"
 #include "common/stopwatch.hpp"
-#include "threads.hpp"
+#include "common/threads.hpp"
 
 namespace penstock::collage {
 
@@ -121,7 +121,7 @@ status make_with_penstock(const collage_job& job, picture& out, method_report& r
     collage_memory memory(on_gpu ? rt->settings().device : collage_memory::no_gpu);
     if (status s = place_collage(memory, on_gpu, job.from.header, job.in, out, function.view); !s) return s;
     report.blocks = function.view.blocks();
-    const std::uint32_t threads = thread_count(job.settings.worker_threads);
+    const std::uint32_t threads = apps::thread_count(job.settings.worker_threads);
     const launch_shape shape = shape_for(*rt, report.blocks);
     const std::uint64_t groups = on_gpu ? std::min<std::uint64_t>(shape.blocks, report.blocks) : threads;
     // A launch that makes no block, so that the kernel and its stack are on the device before the clock runs.

@@ -35,7 +35,7 @@ void work(const search_view& view, std::uint64_t number) {
 
 class cpu_search final : public search_method {
 public:
-    cpu_search() : search_method(make_host_memory()) {}
+    cpu_search() : search_method(apps::make_host_memory()) {}
 
 private:
     status launch(const search_view& view, const std::vector<job>&, std::uint64_t groups) override {

@@ -92,7 +92,7 @@ struct batch {
 
 class cuda_search final : public search_method {
 public:
-    cuda_search(int device, std::uint32_t threads) : search_method(make_gpu_memory(device)), device_(device), threads_(threads) {}
+    cuda_search(int device, std::uint32_t threads) : search_method(apps::make_gpu_memory(device)), device_(device), threads_(threads) {}
 
     ~cuda_search() override {
         cudaSetDevice(device_);

@@ -14,7 +14,7 @@ constexpr std::uint64_t pages_ahead = 8;  // what one call keeps in flight
 class penstock_search final : public search_method {
 public:
     explicit penstock_search(runtime& rt)
-        : search_method(rt.where() == backend::gpu ? make_gpu_memory(rt.settings().device) : make_host_memory()), rt_(rt) {}
+        : search_method(rt.where() == backend::gpu ? apps::make_gpu_memory(rt.settings().device) : apps::make_host_memory()), rt_(rt) {}
 
 private:
     status launch(const search_view& view, const std::vector<job>&, std::uint64_t groups) override {

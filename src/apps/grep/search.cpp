@@ -19,7 +19,7 @@ bool may_pass(std::int32_t code) {
 
 bool concerns_runtime(std::int32_t code) { return code == -ECANCELED || code == -ESHUTDOWN || code == -ETIMEDOUT; }
 
-bool place_tables(device_memory& memory, const dictionary_tables& from, dictionary_ref& out) {
+bool place_tables(apps::device_memory& memory, const dictionary_tables& from, dictionary_ref& out) {
     out = from.ref();
     return memory.place(out.keys.slots, from.keys.slots) && memory.place(out.keys.entries, from.keys.entries) &&
            memory.place(out.longer.slots, from.longer.slots) && memory.place(out.longer.entries, from.longer.entries) &&

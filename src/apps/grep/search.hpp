@@ -10,7 +10,7 @@
 #include "common/stopwatch.hpp"
 #include "dictionary.hpp"
 #include "files.hpp"
-#include "memory.hpp"
+#include "common/device_memory.hpp"
 #include "penstock/error.hpp"
 #include "search_view.hpp"
 
@@ -47,7 +47,7 @@ public:
     [[nodiscard]] std::uint64_t groups() const { return groups_; }
 
 protected:
-    explicit search_method(std::unique_ptr<device_memory> memory) : memory_(std::move(memory)) {}
+    explicit search_method(std::unique_ptr<apps::device_memory> memory) : memory_(std::move(memory)) {}
 
     // Runs the view's jobs, of which `jobs` is a copy, on up to `groups` groups and waits. A job that fails for want of
     // something that fewer groups would leave (frames, file slots) is run again by fewer.
@@ -58,7 +58,7 @@ private:
     status place_jobs(const std::vector<job>& jobs);
     status collect(const std::vector<std::uint32_t>& pending, search_output& out, std::vector<std::int32_t>& status_now);
 
-    std::unique_ptr<device_memory> memory_;
+    std::unique_ptr<apps::device_memory> memory_;
     search_view view_{};
     job* jobs_ = nullptr;
     std::uint64_t job_room_ = 0;

@@ -25,11 +25,13 @@ __global__ void __launch_bounds__(256) plain_pages(const std::byte* host, std::b
     }
 }
 
+// By groups of Lanes lanes, one page each at a time.
+template <std::uint32_t Lanes>
 __global__ void __launch_bounds__(256, 4) missing_pages(const __grid_constant__ runtime_ref fs, int fd, std::byte* device,
                                                         std::uint64_t pages, std::uint32_t page_bytes, std::uint32_t rounds,
                                                         std::uint64_t seed, unsigned long long* wrong) {
-    const warp g;
-    const std::uint64_t number = std::uint64_t{blockIdx.x} * 8 + threadIdx.x / 32;
+    const tile<Lanes> g;
+    const std::uint64_t number = std::uint64_t{blockIdx.x} * (256 / Lanes) + threadIdx.x / Lanes;
     std::byte* const mine = device + number * page_bytes;
     for (std::uint32_t i = 0; i < rounds; ++i) {
         const std::uint64_t page = mix64(number * rounds + i + seed * 0x9e3779b97f4a7c15ull) % pages;
@@ -44,19 +46,22 @@ struct rate {
     series gb_a_second, cores;
 };
 
-// How many warps run, and how many pages each takes.
+// How many groups run, and how many pages each takes.
 struct miss_shape {
     std::uint64_t pages, page_bytes;
-    std::uint32_t blocks, rounds;
-    [[nodiscard]] std::uint64_t moved_bytes() const { return std::uint64_t{blocks} * 8 * rounds * page_bytes; }
+    std::uint32_t blocks, groups_a_block, rounds;
+    [[nodiscard]] std::uint64_t groups() const { return std::uint64_t{blocks} * groups_a_block; }
+    [[nodiscard]] std::uint64_t moved_bytes() const { return groups() * rounds * page_bytes; }
 };
 
-// No more warps than leave each of them a few frames and a buffer.
-miss_shape shape_for(std::uint64_t file_bytes, std::uint64_t page, std::uint64_t cache) {
+// No more groups of so many lanes than leave each of them a few frames and a buffer.
+miss_shape shape_for(std::uint64_t file_bytes, std::uint64_t page, std::uint64_t cache, std::uint32_t lanes) {
+    const std::uint32_t groups = 256 / lanes;
     const auto most = static_cast<std::uint64_t>(multiprocessors()) * 4;
-    const std::uint64_t blocks = std::max<std::uint64_t>(std::min({most, 512 * mib / page / 8, cache / page / 32}), 1);
+    const std::uint64_t blocks = std::max<std::uint64_t>(std::min({most, 512 * mib / page / groups, cache / page / 4 / groups}), 1);
     const std::uint64_t moved = std::min(4 * gib, 32 * file_bytes);
-    return {file_bytes / page, page, static_cast<std::uint32_t>(blocks), static_cast<std::uint32_t>(std::max<std::uint64_t>(moved / page / (blocks * 8), 1))};
+    return {file_bytes / page, page, static_cast<std::uint32_t>(blocks), groups,
+            static_cast<std::uint32_t>(std::max<std::uint64_t>(moved / page / (blocks * groups), 1))};
 }
 
 // Runs `kernel` once to warm up and then `repeats` times.
@@ -120,6 +125,7 @@ status measure_limits(context& here, const miss_shape& shape, const std::byte* p
                      out.plain.gb_a_second, out.scattered.cores, ""});
 }
 
+template <std::uint32_t Lanes>
 status through_windows(context& here, const miss_shape& shape, std::uint64_t cache, std::byte* device, const bus_limit& limit) {
     const std::uint64_t file_bytes = here.file().bytes(), page = shape.page_bytes;
     std::unique_ptr<runtime> rt;
@@ -134,7 +140,7 @@ status through_windows(context& here, const miss_shape& shape, std::uint64_t cac
     const statistics before = rt->stats();
     rate windows;
     if (status s = timed(shape, here.repeats(5), windows, [&](std::uint64_t seed) {
-            missing_pages<<<shape.blocks, 256>>>(rt->ref(), fd, device, shape.pages, static_cast<std::uint32_t>(page), shape.rounds, seed,
+            missing_pages<Lanes><<<shape.blocks, 256>>>(rt->ref(), fd, device, shape.pages, static_cast<std::uint32_t>(page), shape.rounds, seed,
                                                  wrong.as<unsigned long long>());
         }); !s)
         return s;
@@ -144,11 +150,27 @@ status through_windows(context& here, const miss_shape& shape, std::uint64_t cac
     const double runs = static_cast<double>(windows.gb_a_second.size() + 1);
     const double missed = static_cast<double>(after.misses - before.misses) * static_cast<double>(page) / (runs * static_cast<double>(shape.moved_bytes()));
     const series loaded = windows.gb_a_second.times(missed);
+    const std::string by_whom = Lanes == 32 ? "" : "by tiles of " + std::to_string(Lanes) + " lanes, ";
     char note[200];
     std::snprintf(note, sizeof note, "%.1f million misses/s; %.3f of the pages missed, %.1f GB/s delivered; opening %.1f GB of windows took %.2f s",
                   1e3 * loaded.median() / static_cast<double>(page), missed, windows.gb_a_second.median(), 1e-9 * static_cast<double>(file_bytes), opening);
-    return here.add({page == 512 ? "S5" : "S4", "loads of random pages through windows, " + cache_label(cache, file_bytes), "", page, loaded, "GB/s",
+    return here.add({page == 512 ? "S5" : "S4", "loads of random pages through windows, " + by_whom + cache_label(cache, file_bytes), "", page, loaded, "GB/s",
                      "warps copying random pages of registered host memory", limit.plain.gb_a_second, windows.cores, note});
+}
+
+// A page of 512 bytes gives the 32 lanes of a warp 16 bytes each, and the misses of a group come one after the other: smaller groups
+// have more of them on their way at once.
+template <std::uint32_t Lanes>
+status tiles_through_windows(context& here, const bus_limit& limit) {
+    constexpr std::uint64_t page = 512;
+    const std::uint64_t file_bytes = here.file().bytes();
+    for (const std::uint64_t cache : here.caches(file_bytes, page)) {
+        const miss_shape shape = shape_for(file_bytes, page, cache, Lanes);
+        gpu_memory device;
+        if (status s = device.on_device(shape.groups() * page); !s) return s;
+        if (status s = through_windows<Lanes>(here, shape, cache, device.as<std::byte>(), limit); !s) return s;
+    }
+    return {};
 }
 
 }  // namespace
@@ -161,13 +183,17 @@ status miss_on_gpu(context& here) {
     std::memset(plain.as<void>(), 1, file_bytes);
     for (const std::uint64_t page : here.pages({4 * kib, 512, 64 * kib})) {
         const std::vector<std::uint64_t> caches = here.caches(file_bytes, page);
-        const miss_shape shape = shape_for(file_bytes, page, caches.front());
+        const miss_shape shape = shape_for(file_bytes, page, caches.front(), 32);
         gpu_memory device;
-        if (status s = device.on_device(std::uint64_t{shape.blocks} * 8 * page); !s) return s;
+        if (status s = device.on_device(shape.groups() * page); !s) return s;
         bus_limit limit;
         if (status s = measure_limits(here, shape, plain.as<std::byte>(), device.as<std::byte>(), limit); !s) return s;
         for (const std::uint64_t cache : caches)
-            if (status s = through_windows(here, shape, cache, device.as<std::byte>(), limit); !s) return s;
+            if (status s = through_windows<32>(here, shape, cache, device.as<std::byte>(), limit); !s) return s;
+        if (page == 512) {
+            if (status s = tiles_through_windows<8>(here, limit); !s) return s;
+            if (status s = tiles_through_windows<4>(here, limit); !s) return s;
+        }
         if (status s = random_records(here, file_bytes, page); !s) return s;
     }
     return here.asked().sweep ? fewer_shards(here, file_bytes, 4 * kib) : status{};

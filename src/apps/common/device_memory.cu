@@ -1,10 +1,10 @@
-#include "memory.hpp"
+#include "common/device_memory.hpp"
 
 #include <cstring>
 #include <sys/mman.h>
 #include <unistd.h>
 
-namespace penstock::grep {
+namespace penstock::apps {
 
 namespace {
 
@@ -53,8 +53,10 @@ public:
         pieces_.push_back(address);
         return cudaMemset(address, 0, length) == cudaSuccess ? address : nullptr;
     }
+    // From memory that is not pinned, the copy may return before the last bytes are there, and kernels on streams of their own do
+    // not wait for it.
     bool upload(void* to, const void* from, std::uint64_t bytes) override {
-        return bytes == 0 || cudaMemcpy(to, from, bytes, cudaMemcpyHostToDevice) == cudaSuccess;
+        return bytes == 0 || (cudaMemcpy(to, from, bytes, cudaMemcpyHostToDevice) == cudaSuccess && cudaStreamSynchronize(nullptr) == cudaSuccess);
     }
     bool download(void* to, const void* from, std::uint64_t bytes) override {
         return bytes == 0 || cudaMemcpy(to, from, bytes, cudaMemcpyDeviceToHost) == cudaSuccess;
@@ -83,4 +85,4 @@ std::unique_ptr<device_memory> make_gpu_memory([[maybe_unused]] int device) {
 #endif
 }
 
-}  // namespace penstock::grep
+}  // namespace penstock::apps

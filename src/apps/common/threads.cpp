@@ -1,4 +1,4 @@
-#include "threads.hpp"
+#include "common/threads.hpp"
 
 #include <algorithm>
 #include <cerrno>
@@ -7,7 +7,7 @@
 
 #include "penstock/runtime.hpp"
 
-namespace penstock::collage {
+namespace penstock::apps {
 
 void on_threads(std::uint32_t count, const std::function<void(std::uint32_t)>& body) {
     std::vector<std::thread> threads;
@@ -35,4 +35,4 @@ status first_error::get() const {
     return status_;
 }
 
-}  // namespace penstock::collage
+}  // namespace penstock::apps

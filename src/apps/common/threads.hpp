@@ -8,7 +8,7 @@
 
 #include "penstock/error.hpp"
 
-namespace penstock::collage {
+namespace penstock::apps {
 
 // Calls body(number) on `count` threads, this one among them, and waits for all.
 void on_threads(std::uint32_t count, const std::function<void(std::uint32_t)>& body);
@@ -30,4 +30,4 @@ private:
     std::atomic<bool> failed_{false};
 };
 
-}  // namespace penstock::collage
+}  // namespace penstock::apps

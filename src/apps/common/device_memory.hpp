@@ -1,4 +1,4 @@
-// Memory of the device that searches: ordinary memory for CPU threads, device memory for a GPU.
+// Memory of the device that computes: ordinary memory for CPU threads, device memory for a GPU.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@
 
 #include "common/typed_memory.hpp"
 
-namespace penstock::grep {
+namespace penstock::apps {
 
 // Owns what it allocates until it is destroyed. Not thread-safe.
 class device_memory : public apps::typed_memory<device_memory> {
@@ -26,4 +26,4 @@ std::unique_ptr<device_memory> make_host_memory();
 // Null where the program was built without CUDA.
 std::unique_ptr<device_memory> make_gpu_memory(int device);
 
-}  // namespace penstock::grep
+}  // namespace penstock::apps

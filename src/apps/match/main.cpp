@@ -1,0 +1,71 @@
+// penstock-match: finds the first image like each query in databases of images. See request.cpp for what it promises.
+#include <new>
+
+#include "common/message.hpp"
+#include "common/stopwatch.hpp"
+#include "report.hpp"
+
+namespace {
+
+using namespace penstock::match;
+using penstock::status;
+namespace apps = penstock::apps;
+
+status print_json(const std::string& text) {
+    apps::output_file standard_output;
+    if (status failed = standard_output.open(""); !failed) return failed;
+    return standard_output.write(text.data(), text.size());
+}
+
+int failed_with(const status& why) {
+    apps::say(why.message);
+    return apps::exit_failed;
+}
+
+// Everything that can be wrong with what was named is found before any work is done.
+status search(session& s) {
+    apps::output_file lines;
+    if (status failed = open_files(s); !failed) return failed;
+    if (status failed = lines.open(s.asked.search.out); !failed) return failed;
+    if (status failed = apps::watch_signals(); !failed) return failed;
+    if (status failed = s.asked.search.compare ? compare_methods(s) : run_method(s, s.asked.search.method); !failed) return failed;
+    apps::stopwatch watch;
+    if (!s.asked.search.out.empty() || !s.asked.common.json) {
+        if (status failed = write_lines(s, lines); !failed) return failed;
+        if (status failed = lines.commit(); !failed) return failed;
+    }
+    s.output_seconds = watch.lap();
+    return s.asked.common.json ? print_json(json_of(s)) : status{};
+}
+
+int run_search(request& asked) {
+    session s;
+    s.asked = asked;
+    if (status failed = search(s); !failed) return failed_with(failed);
+    if (!asked.common.quiet) say_summary(s);
+    return apps::exit_done;
+}
+
+int run_make(const request& asked) {
+    make_report report;
+    if (status failed = apps::watch_signals(); !failed) return failed_with(failed);
+    if (status failed = make_images(asked, report); !failed) return failed_with(failed);
+    if (asked.common.json)
+        if (status failed = print_json(json_of(asked, report)); !failed) return failed_with(failed);
+    if (!asked.common.quiet) say_summary(asked, report);
+    return apps::exit_done;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    apps::set_program_name("penstock-match");
+    request asked;
+    if (const auto ended = read_request(argc, argv, asked)) return *ended;
+    try {
+        return asked.is_make ? run_make(asked) : run_search(asked);
+    } catch (const std::bad_alloc&) {
+        apps::say("out of memory; search for fewer images at a time, or free some memory");
+        return apps::exit_failed;
+    }
+}
