@@ -166,7 +166,10 @@ public:
         d->sheet->flags = flags;
         return static_cast<int>(run(fs, *d, call::open, 1));
     }
+    // As with fsync, so that one warp does not have to write a whole file back.
     int close(const runtime_ref& fs, int fd) override {
+        file_stat facts;
+        if (fs.view.writes != nullptr && engine::descriptor_access(fd) != engine::may_read && stat(fs, fd, &facts) == 0) flush(fs, engine::descriptor_slot(fd));
         const borrowed d(*this);
         d->sheet->fd = fd;
         return static_cast<int>(run(fs, *d, call::close, 1));

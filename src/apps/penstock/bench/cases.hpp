@@ -21,6 +21,7 @@ status sequential_on_gpu(context& here);
 // The same body on both back ends.
 status cold(context& here);
 status request_path(context& here);
+status write_path(context& here);
 status policy_case(context& here);  // a simulation, on the CPU in both
 
 }  // namespace penstock::bench

@@ -22,6 +22,7 @@ struct runtime_shape {
     std::uint64_t file_bytes = 0;  // of the file that will be read: its table has one level
     std::uint64_t service_threads = 0;
     std::uint64_t worker_threads = 0;
+    bool writable = false;
 };
 
 class context {
