@@ -81,6 +81,11 @@ public:
     virtual void reap(std::vector<read_result>& out, std::uint64_t wait_ns) = 0;
 };
 
+struct memory_piece {
+    const std::byte* from = nullptr;
+    std::uint64_t bytes = 0;
+};
+
 class environment {
 public:
     virtual ~environment() = default;
@@ -108,7 +113,8 @@ public:
     // Makes an empty regular file of that name, which has no slash in it, in the directory of a find handle. -EEXIST: there is
     // something of that name, a link too.
     virtual int create(int, const std::string&) { return -EOPNOTSUPP; }
-    virtual std::int64_t write(int, const std::byte*, std::uint64_t, std::uint64_t) { return -EOPNOTSUPP; }
+    // Pieces of memory, at least one and at most 1024, to places of the file that follow each other from `offset` on.
+    virtual std::int64_t write(int, const memory_piece*, std::size_t, std::uint64_t) { return -EOPNOTSUPP; }
     // Returns after all that was written to the file is on storage.
     virtual int sync(int) { return -EOPNOTSUPP; }
     virtual int truncate(int, std::uint64_t) { return -EOPNOTSUPP; }

@@ -1,5 +1,6 @@
 // The real operating system behind the seam.
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <climits>
 #include <csignal>
@@ -10,6 +11,7 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/uio.h>
 #include <sys/sysmacros.h>
 #include <sys/utsname.h>
 #include <sys/vfs.h>
@@ -74,6 +76,8 @@ int grain_of(int fd, std::uint32_t& grain_bytes) {
 #endif
     return 0;
 }
+
+constexpr std::size_t most_vectors = 1024;  // IOV_MAX
 
 std::string proc_name(int handle) { return "/proc/self/fd/" + std::to_string(handle); }
 
@@ -156,8 +160,11 @@ public:
         return 0;
     }
 
-    std::int64_t write(int fd, const std::byte* from, std::uint64_t bytes, std::uint64_t offset) override {
-        const ssize_t done = ::pwrite(fd, from, bytes, static_cast<off_t>(offset));
+    std::int64_t write(int fd, const memory_piece* pieces, std::size_t count, std::uint64_t offset) override {
+        std::array<iovec, most_vectors> places;
+        const std::size_t most = std::min(count, places.size());
+        for (std::size_t i = 0; i < most; ++i) places[i] = {const_cast<std::byte*>(pieces[i].from), pieces[i].bytes};
+        const ssize_t done = ::pwritev(fd, places.data(), static_cast<int>(most), static_cast<off_t>(offset));
         return done >= 0 ? done : -errno;
     }
 

@@ -236,7 +236,7 @@ open_reply file_registry::enter(const found_file& file, const slot_life& open_no
 
 open_reply file_registry::join(entry& e, std::uint32_t slot, const found_file& file) {
     if (file.writer != nullptr && e.writer == nullptr) {
-        e.writer = file.writer;
+        e.writer = std::make_shared<file_writer>(env_, file.writer, std::uint64_t{1} << limits_.page_shift);
         handle_changes_.fetch_add(1, std::memory_order_release);  // its size is no longer what was given out with its handle
     }
     ++e.epoch;
@@ -274,7 +274,8 @@ file_registry::entry* file_registry::live_entry(std::uint32_t slot, std::uint32_
 }
 
 std::int64_t file_registry::retire(std::uint32_t slot, std::uint32_t generation) {
-    std::shared_ptr<shared_handle> closed, written;  // without the lock
+    std::shared_ptr<shared_handle> closed;  // without the lock, and so is what was written to
+    std::shared_ptr<file_writer> written;
     std::lock_guard lock(mutex_);
     entry* const e = live_entry(slot, generation);
     if (e == nullptr) return -EBADF;
@@ -297,7 +298,7 @@ std::int64_t file_registry::retire(std::uint32_t slot, std::uint32_t generation)
 }
 
 void file_registry::settle(std::uint32_t slot, std::uint32_t generation, std::uint64_t epoch) {
-    std::shared_ptr<shared_handle> written;  // closed without the lock
+    std::shared_ptr<file_writer> written;  // closed without the lock
     std::lock_guard lock(mutex_);
     entry* const e = live_entry(slot, generation);
     if (e == nullptr || e->writer == nullptr || e->epoch != epoch) return;
@@ -306,7 +307,7 @@ void file_registry::settle(std::uint32_t slot, std::uint32_t generation, std::ui
     handle_changes_.fetch_add(1, std::memory_order_release);
 }
 
-int file_registry::writer_of(std::uint32_t slot, std::uint32_t generation, std::shared_ptr<shared_handle>& out) {
+int file_registry::writer_of(std::uint32_t slot, std::uint32_t generation, std::shared_ptr<file_writer>& out) {
     std::lock_guard lock(mutex_);
     const entry* const e = live_entry(slot, generation);
     if (e == nullptr || e->writer == nullptr) return -EBADF;

@@ -25,6 +25,7 @@
 
 #include "host/env.hpp"
 #include "host/extent_allocator.hpp"
+#include "host/file_writer.hpp"
 #include "host/shared_handle.hpp"
 #include "penstock/base/hash.hpp"
 #include "penstock/engine/layout.hpp"
@@ -84,8 +85,8 @@ public:
     // The device closed a written file, and all of it is written back: what the cache has of it counts as old from now on, since
     // nobody can tell its own changes from others'. Unless an open was answered since, which `epoch` tells.
     void settle(std::uint32_t slot, std::uint32_t generation, std::uint64_t epoch);
-    // The handle to write to. -EBADF: the file was not opened for writing.
-    int writer_of(std::uint32_t slot, std::uint32_t generation, std::shared_ptr<shared_handle>& out);
+    // Who writes to the file. -EBADF: it was not opened for writing.
+    int writer_of(std::uint32_t slot, std::uint32_t generation, std::shared_ptr<file_writer>& out);
     // Takes back what nobody took of an answer to open; packed as in engine/lost_open.hpp. What is not out is ignored.
     void give_back_path(std::uint64_t lost_extent);
     std::int64_t retire(std::uint32_t slot, std::uint32_t generation);
@@ -123,7 +124,7 @@ private:
         std::unordered_map<std::uint64_t, std::uint64_t> growth_leaves;
         std::uint64_t growth = 0;  // its directory; no growth: 0, and growth_words is 0 too
         std::uint64_t growth_words = 0;
-        std::shared_ptr<shared_handle> writer;  // null: not being written
+        std::shared_ptr<file_writer> writer;  // null: not being written
         std::uint32_t epoch = 0;
         bool used_lately = false;  // read since the parking hand last came by
     };

@@ -189,9 +189,9 @@ statistics runtime::stats() const {
     out.dirty_victims = sum[engine::count_dirty_victims];
     for (const auto& one : state_->services) {
         const host::service_counters& from = one->counters();
-        out.file_writes += from.file_writes.load(std::memory_order_relaxed);
-        out.file_write_bytes += from.file_write_bytes.load(std::memory_order_relaxed);
-        out.file_write_errors += from.file_write_errors.load(std::memory_order_relaxed);
+        out.file_writes += from.file_writes.writes.load(std::memory_order_relaxed);
+        out.file_write_bytes += from.file_writes.bytes.load(std::memory_order_relaxed);
+        out.file_write_errors += from.file_writes.errors.load(std::memory_order_relaxed);
         out.file_syncs += from.file_syncs.load(std::memory_order_relaxed);
         out.file_reads += from.file_reads.load(std::memory_order_relaxed);
         out.file_read_bytes += from.file_read_bytes.load(std::memory_order_relaxed);

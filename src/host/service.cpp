@@ -6,7 +6,6 @@
 #include <pthread.h>
 #include <sys/prctl.h>
 
-#include "host/marked_runs.hpp"
 #include "host/trace.hpp"
 #include "penstock/base/atomic.hpp"
 #include "penstock/engine/name_table.hpp"
@@ -64,6 +63,7 @@ void service::run() {
             const trace_range range("batch");
             taken = take_requests();
             io_->submit();
+            run_writers();
         }
         if (taken == 0 && in_flight_ > 0) io_->submit();  // what finish() started again after a short read
         // With reads in flight and nothing new, wait a moment for one to finish; new requests wait no longer than that.
@@ -221,42 +221,29 @@ void service::serve_read(const ring_request& request, const ring_ticket& at) {
     start_flight(flight_of(at));
 }
 
-// The marked bytes of a page, run by run, and no others: those in between may be somebody else's by now.
+// The marked bytes of a page, run by run, and no others: those in between may be somebody else's by now. Written when all requests
+// of this look were taken (host/file_writer.hpp).
 void service::serve_write(const ring_request& request, const ring_ticket& at) {
-    const trace_range range("write");
     const std::uint64_t page_bytes = std::uint64_t{1} << settings_.page_shift;
-    std::shared_ptr<shared_handle> file;
-    if (const int code = files_.writer_of(request.file_slot, request.generation, file); code != 0) return refuse(at, code);
+    std::shared_ptr<file_writer> writer;
+    if (const int code = files_.writer_of(request.file_slot, request.generation, writer); code != 0) return refuse(at, code);
     if (request.bytes != page_bytes || (request.offset & (page_bytes - 1)) != 0 || request.offset > INT64_MAX - page_bytes ||
         rings_[at.ring].staging_stride < page_bytes + page_bytes / 8)
         return refuse(at, -EINVAL);
-    const std::byte* const page = staging_of(at);
-    const marked_runs runs(page + page_bytes, page_bytes, request.argument == 1);
-    std::uint64_t begin = 0, end = 0;
-    std::int64_t code = 0;
-    while (code == 0 && runs.next(end, begin, end)) code = write_all(*file, page + begin, end - begin, request.offset + begin);
-    if (code != 0) counters_.file_write_errors.fetch_add(1, std::memory_order_relaxed);
-    answer(at, code);
+    writer->put({staging_of(at), request.offset, request.argument == 1, &reply_of(at), at.ticket});
+    if (std::find(writers_.begin(), writers_.end(), writer) == writers_.end()) writers_.push_back(std::move(writer));
 }
 
-// Short writes go on where they stopped; one of nothing at all is a device that is full in a way of its own.
-std::int64_t service::write_all(const shared_handle& file, const std::byte* from, std::uint64_t bytes, std::uint64_t offset) {
-    while (bytes > 0) {
-        const std::int64_t done = env_.write(file.fd(), from, bytes, offset);
-        if (done == -EINTR || done == -EAGAIN) continue;
-        if (done <= 0) return done < 0 ? done : -EIO;
-        counters_.file_writes.fetch_add(1, std::memory_order_relaxed);
-        counters_.file_write_bytes.fetch_add(static_cast<std::uint64_t>(done), std::memory_order_relaxed);
-        from += done;
-        offset += static_cast<std::uint64_t>(done);
-        bytes -= static_cast<std::uint64_t>(done);
-    }
-    return 0;
+void service::run_writers() {
+    if (writers_.empty()) return;
+    const trace_range range("write");
+    for (const auto& writer : writers_) writer->run(counters_.file_writes);
+    writers_.clear();
 }
 
 void service::serve_change(const ring_request& request, const ring_ticket& at) {
     const trace_range range(request.operation == op::sync ? "sync" : "truncate");
-    std::shared_ptr<shared_handle> file;
+    std::shared_ptr<file_writer> file;
     if (const int code = files_.writer_of(request.file_slot, request.generation, file); code != 0) return refuse(at, code);
     if (request.operation == op::truncate) {
         if (request.offset > INT64_MAX) return refuse(at, -EINVAL);

@@ -42,7 +42,8 @@ struct host_ring {
 
 // Written by the service thread, read by anybody.
 struct service_counters {
-    std::atomic<std::uint64_t> file_writes{0}, file_write_bytes{0}, file_write_errors{0}, file_syncs{0};
+    write_counters file_writes;
+    std::atomic<std::uint64_t> file_syncs{0};
     std::atomic<std::uint64_t> file_reads{0}, file_read_bytes{0}, file_read_errors{0}, direct_reads{0}, registered_reads{0}, bad_requests{0},
         batches{0};
     std::array<std::atomic<std::uint64_t>, 16> batch_size{};
@@ -100,7 +101,7 @@ private:
     void serve_read(const engine::ring_request& request, const engine::ring_ticket& at);
     void serve_fill(const engine::ring_request& request, const engine::ring_ticket& at);
     void serve_write(const engine::ring_request& request, const engine::ring_ticket& at);
-    std::int64_t write_all(const shared_handle& file, const std::byte* from, std::uint64_t bytes, std::uint64_t offset);
+    void run_writers();
     void serve_change(const engine::ring_request& request, const engine::ring_ticket& at);
     void start_flight(std::uint32_t number);
     [[nodiscard]] read_operation rest_of(std::uint32_t number) const;
@@ -128,6 +129,7 @@ private:
     std::vector<flight> flights_;
     fill_set fills_;
     handle_cache handles_;
+    std::vector<std::shared_ptr<file_writer>> writers_;  // of what was taken and not written yet
     std::vector<read_result> finished_;
     std::atomic<bool> stop_{false}, killed_{false}, alive_{false};
     std::thread thread_;

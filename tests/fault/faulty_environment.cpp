@@ -131,12 +131,19 @@ int faulty_environment::create(int directory, const std::string& name) {
     return fails(call_create, error) ? error : real_.create(directory, name);
 }
 
-std::int64_t faulty_environment::write(int fd, const std::byte* from, std::uint64_t bytes, std::uint64_t offset) {
+std::int64_t faulty_environment::write(int fd, const host::memory_piece* pieces, std::size_t count, std::uint64_t offset) {
     int error = 0;
     wait_while_stalled(call_write);
     if (fails(call_write, error)) return error;
-    const std::uint64_t most = plan().longest_write;
-    return real_.write(fd, from, most != 0 && bytes > most ? most : bytes, offset);
+    std::uint64_t most = plan().longest_write;
+    if (most == 0) return real_.write(fd, pieces, count, offset);
+    // The first pieces, and of the last one as much as is left.
+    std::vector<host::memory_piece> some;
+    for (std::size_t i = 0; i < count && most > 0; ++i) {
+        some.push_back({pieces[i].from, std::min(pieces[i].bytes, most)});
+        most -= some.back().bytes;
+    }
+    return real_.write(fd, some.data(), some.size(), offset);
 }
 
 int faulty_environment::sync(int fd) {

@@ -74,7 +74,7 @@ public:
     std::int64_t read(int fd, std::byte* to, std::uint64_t bytes, std::uint64_t offset) override;
     int open_writing(int handle) override;
     int create(int directory, const std::string& name) override;
-    std::int64_t write(int fd, const std::byte* from, std::uint64_t bytes, std::uint64_t offset) override;
+    std::int64_t write(int fd, const host::memory_piece* pieces, std::size_t count, std::uint64_t offset) override;
     int sync(int fd) override;
     int truncate(int fd, std::uint64_t size_bytes) override;
     int open_direct(int fd, std::uint32_t& grain_bytes) override;
