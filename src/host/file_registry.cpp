@@ -220,7 +220,7 @@ open_reply file_registry::enter(const found_file& file, const slot_life& open_no
     const std::uint32_t slot = free_slots_.back();
     entry& e = entries_[slot];
     e.identity = file.facts.identity;
-    if (!take_table(e)) return {-ENOSPC, 0, 0, {}, 0, false, 0, 0};
+    if (!take_table(e)) return {engine::no_table_room, 0, 0, {}, 0, false, 0, 0};
     free_slots_.pop_back();
     // Generation 0 is the mark of a slot that was never filled, so it is left out.
     e.generation = (e.generation + 1) & engine::file_generation_mask;

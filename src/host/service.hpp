@@ -25,6 +25,7 @@
 #include "host/handle_cache.hpp"
 #include "host/idle_watch.hpp"
 #include "host/registering_engine.hpp"
+#include "host/write_troubles.hpp"
 #include "penstock/engine/layout.hpp"
 #include "penstock/engine/ring.hpp"
 #include "penstock/group/doorbell.hpp"
@@ -56,6 +57,7 @@ struct service_settings {
     host_tier tier;
     std::vector<memory_area> to_register;  // empty: none
     registering_engine::refusal register_refused;
+    std::shared_ptr<write_troubles> troubles = std::make_shared<write_troubles>([](const std::string&) {});  // the threads of a runtime share one
 };
 
 class service {
@@ -100,7 +102,7 @@ private:
     void serve_read(const engine::ring_request& request, const engine::ring_ticket& at);
     void serve_fill(const engine::ring_request& request, const engine::ring_ticket& at);
     void serve_write(const engine::ring_request& request, const engine::ring_ticket& at);
-    std::int64_t write_all(const shared_handle& file, const std::byte* from, std::uint64_t bytes, std::uint64_t offset);
+    std::int64_t write_all(const shared_handle& file, const std::byte* from, std::uint64_t end, std::uint64_t& offset);
     void serve_change(const engine::ring_request& request, const engine::ring_ticket& at);
     void start_flight(std::uint32_t number);
     [[nodiscard]] read_operation rest_of(std::uint32_t number) const;

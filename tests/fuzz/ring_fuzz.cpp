@@ -152,7 +152,7 @@ private:
         std::uint32_t slot = 0, generation = 0;
         const std::int64_t code = ring_.open("b", slot, generation);
         // The hostile device may hold every slot or the whole arena; it only hurts itself.
-        if (code == -ENFILE || code == -ENOSPC) return;
+        if (code == -ENFILE || code == engine::no_table_room) return;
         if (code != 0) return complain("an honest open got " + std::to_string(code));
         ring_.restore_guards();
         ring_request read{};
