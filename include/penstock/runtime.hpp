@@ -101,6 +101,12 @@ public:
     [[nodiscard]] status view_status() const;
     void clear_view_status();
 
+    // 0, or the first failure to write to any file (a write-back, an fsync) since the last clear_write_status, with file, range of
+    // bytes, and cause: what fsync, msync and close tell as a code only. The log has a line with the cure as well, one for each file
+    // until it could be written again. Bytes that could not be written stay in the cache, and the next fsync tries again.
+    [[nodiscard]] status write_status() const;
+    void clear_write_status();
+
     [[nodiscard]] statistics stats() const;
 
     // cpu back end: runs body(worker, workers) once on each worker thread and waits. launch() is the usual way to it.

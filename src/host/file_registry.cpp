@@ -220,7 +220,7 @@ open_reply file_registry::enter(const found_file& file, const slot_life& open_no
     const std::uint32_t slot = free_slots_.back();
     entry& e = entries_[slot];
     e.identity = file.facts.identity;
-    if (!take_table(e)) return {-ENOSPC, 0, 0, {}, 0, false, 0, 0};
+    if (!take_table(e)) return {engine::no_table_room, 0, 0, {}, 0, false, 0, 0};
     free_slots_.pop_back();
     // Generation 0 is the mark of a slot that was never filled, so it is left out.
     e.generation = (e.generation + 1) & engine::file_generation_mask;
@@ -236,7 +236,7 @@ open_reply file_registry::enter(const found_file& file, const slot_life& open_no
 
 open_reply file_registry::join(entry& e, std::uint32_t slot, const found_file& file) {
     if (file.writer != nullptr && e.writer == nullptr) {
-        e.writer = std::make_shared<file_writer>(env_, file.writer, std::uint64_t{1} << limits_.page_shift);
+        e.writer = std::make_shared<file_writer>(env_, file.writer, std::uint64_t{1} << limits_.page_shift, write_troubles::file_key{slot, e.generation}, e.path);
         handle_changes_.fetch_add(1, std::memory_order_release);  // its size is no longer what was given out with its handle
     }
     ++e.epoch;

@@ -76,7 +76,7 @@ public:
     // be written as well; with engine::flag_create it is made if it is not there.
     int allow(const std::string& path, std::uint32_t flags = 0);
 
-    // Serves the device's requests. -ENFILE: no slot left; -ENOSPC: no room for the table; taking down a closed file may help.
+    // Serves the device's requests. -ENFILE: no slot left; engine::no_table_room; taking down a closed file may help.
     // `old_extent` is a path extent + 1 of `old_units` to take back first, or 0.
     // A file that is opened for writing keeps its slot, whatever its size and times say, until it is settled.
     // `open_now` is what the device has open by this name: if the name still leads to that file, it is that version.

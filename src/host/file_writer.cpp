@@ -13,6 +13,7 @@ namespace {
 // As many pieces as the operating system takes in one call, and no more bytes than it copies in a moment.
 constexpr std::size_t most_pieces = 1024;
 constexpr std::uint64_t most_bytes = 8u << 20;
+constexpr int most_attempts = 1000;
 
 }  // namespace
 
@@ -31,13 +32,13 @@ bool file_writer::take_list() {
     return writing_;
 }
 
-void file_writer::run(write_counters& counters) {
+void file_writer::run(write_counters& counters, write_troubles& troubles) {
     {
         std::lock_guard lock(list_mutex_);
         if (writing_ || list_.empty()) return;
         writing_ = true;
     }
-    while (take_list()) write_list(counters);
+    while (take_list()) write_list(counters, troubles);
 }
 
 void file_writer::list_pieces() {
@@ -50,7 +51,7 @@ void file_writer::list_pieces() {
     std::sort(pieces_.begin(), pieces_.end(), [](const piece& a, const piece& b) { return a.offset < b.offset; });
 }
 
-void file_writer::write_list(write_counters& counters) {
+void file_writer::write_list(write_counters& counters, write_troubles& troubles) {
     list_pieces();
     results_.assign(taken_.size(), 0);
     for (std::size_t first = 0; first < pieces_.size();) {
@@ -58,7 +59,7 @@ void file_writer::write_list(write_counters& counters) {
         std::uint64_t bytes = pieces_[first].bytes;
         while (end < pieces_.size() && end - first < most_pieces && bytes < most_bytes && pieces_[end].offset == pieces_[end - 1].offset + pieces_[end - 1].bytes)
             bytes += pieces_[end++].bytes;
-        write_neighbours(first, end, counters);
+        write_neighbours(first, end, counters, troubles);
         first = end;
     }
     for (std::size_t i = 0; i < taken_.size(); ++i) {
@@ -70,19 +71,22 @@ void file_writer::write_list(write_counters& counters) {
 }
 
 // Pieces that follow each other in the file. Short writes go on where they stopped; after an error the orders of what is left have it.
-void file_writer::write_neighbours(std::size_t first, std::size_t end, write_counters& counters) {
+void file_writer::write_neighbours(std::size_t first, std::size_t end, write_counters& counters, write_troubles& troubles) {
     std::uint64_t skip = 0;  // of the first piece
+    int again = 0;
     while (first < end) {
         call_.clear();
         for (std::size_t i = first; i < end; ++i) call_.push_back({pieces_[i].from, pieces_[i].bytes});
         call_[0].from += skip;
         call_[0].bytes -= skip;
-        std::int64_t done = env_.write(file_->fd(), call_.data(), call_.size(), pieces_[first].offset + skip);
-        if (done == -EINTR || done == -EAGAIN) continue;
+        const std::int64_t done = env_.write(file_->fd(), call_.data(), call_.size(), pieces_[first].offset + skip);
+        // Not for ever: a thread that serves others must not hang in it.
+        if ((done == -EINTR || done == -EAGAIN) && ++again < most_attempts) continue;
         if (done <= 0) {
             // A write of nothing at all is a device that is full in a way of its own.
             for (std::size_t i = first; i < end; ++i)
                 if (results_[pieces_[i].order] == 0) results_[pieces_[i].order] = done < 0 ? done : -EIO;
+            troubles.write_failed(key_, path_, pieces_[first].offset + skip, pieces_[end - 1].offset + pieces_[end - 1].bytes, done < 0 ? done : -EIO);
             return;
         }
         counters.writes.fetch_add(1, std::memory_order_relaxed);

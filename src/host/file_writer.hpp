@@ -11,10 +11,12 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <vector>
 
 #include "host/env.hpp"
 #include "host/shared_handle.hpp"
+#include "host/write_troubles.hpp"
 #include "penstock/engine/layout.hpp"
 
 namespace penstock::host {
@@ -34,13 +36,14 @@ struct write_counters {
 
 class file_writer {
 public:
-    file_writer(environment& env, std::shared_ptr<shared_handle> file, std::uint64_t page_bytes)
-        : env_(env), file_(std::move(file)), page_bytes_(page_bytes) {}
+    // `key` and `path` say in messages which file it is.
+    file_writer(environment& env, std::shared_ptr<shared_handle> file, std::uint64_t page_bytes, const write_troubles::file_key& key, std::string path)
+        : env_(env), file_(std::move(file)), page_bytes_(page_bytes), key_(key), path_(std::move(path)) {}
 
     [[nodiscard]] int fd() const { return file_->fd(); }
     void put(const write_order& order);
     // Writes what was put, unless another thread is at it: then that one does.
-    void run(write_counters& counters);
+    void run(write_counters& counters, write_troubles& troubles);
 
 private:
     // A piece of memory for a place of the file.
@@ -51,13 +54,15 @@ private:
     };
 
     bool take_list();
-    void write_list(write_counters& counters);
+    void write_list(write_counters& counters, write_troubles& troubles);
     void list_pieces();
-    void write_neighbours(std::size_t first, std::size_t end, write_counters& counters);
+    void write_neighbours(std::size_t first, std::size_t end, write_counters& counters, write_troubles& troubles);
 
     environment& env_;
     const std::shared_ptr<shared_handle> file_;
     const std::uint64_t page_bytes_;
+    const write_troubles::file_key key_;
+    const std::string path_;
 
     std::mutex list_mutex_;  // guards list_ and writing_
     std::vector<write_order> list_;

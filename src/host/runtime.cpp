@@ -152,6 +152,9 @@ void runtime::clear_view_status() {
     state_->device->upload(state_->ref.view.fault, &none, sizeof none);
 }
 
+status runtime::write_status() const { return state_->troubles->first(); }
+void runtime::clear_write_status() { state_->troubles->clear(); }
+
 statistics runtime::stats() const {
     statistics out;
     const engine::cache_view& c = state_->ref.view;

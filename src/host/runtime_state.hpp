@@ -32,6 +32,7 @@ struct runtime_state {
     std::vector<std::unique_ptr<host_doorbell>> doorbells;
     std::unique_ptr<file_registry> files;
     std::unique_ptr<window_set> windows;  // null: the cpu back end reads its files itself
+    std::shared_ptr<write_troubles> troubles;
     std::vector<std::unique_ptr<service>> services;
     std::atomic<bool> register_refusal_said{false};
 

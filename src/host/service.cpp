@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <csignal>
 #include <cstring>
 #include <pthread.h>
 #include <sys/prctl.h>
@@ -19,6 +20,22 @@ using engine::ring_ticket;
 
 namespace {
 constexpr unsigned long timer_slack_ns = 1000;
+
+// A write past the process's limit on file sizes fails with EFBIG, but also sends its thread a signal that would end the program.
+void ignore_size_limit_signal() {
+    sigset_t signals;
+    ::sigemptyset(&signals);
+    ::sigaddset(&signals, SIGXFSZ);
+    ::pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+}
+
+// Once more, but not for ever, what the operating system says to try again: a thread that serves others must not hang in it.
+template <typename Call>
+auto tried_again(const Call& call) {
+    auto result = call();
+    for (int i = 0; i < 1000 && (result == -EINTR || result == -EAGAIN); ++i) result = call();
+    return result;
+}
 
 std::unique_ptr<io_engine> with_registered_memory(std::unique_ptr<io_engine> io, const service_settings& settings,
                                                   std::atomic<std::uint64_t>& reads) {
@@ -45,6 +62,7 @@ void service::start() {
     alive_.store(true, std::memory_order_release);
     thread_ = std::thread([this] {
         pthread_setname_np(pthread_self(), "penstock-serve");
+        ignore_size_limit_signal();
         // Naps are as short as 20 us; the kernel would add up to 50 us to each so as to save wake-ups.
         ::prctl(PR_SET_TIMERSLACK, timer_slack_ns, 0, 0, 0);
         try {
@@ -161,11 +179,14 @@ void service::serve(const ring_request& request, const ring_ticket& at) {
         case op::read: return serve_read(request, at);
         case op::fill: return serve_fill(request, at);
         case op::open: return serve_open(request, at);
-        case op::retire: return answer(at, files_.retire(request.file_slot, request.generation));
+        case op::retire:
+            settings_.troubles->forget({request.file_slot, request.generation});
+            return answer(at, files_.retire(request.file_slot, request.generation));
         case op::write: return serve_write(request, at);
         case op::sync:
         case op::truncate: return serve_change(request, at);
         case op::settle:
+            settings_.troubles->forget({request.file_slot, request.generation});
             files_.settle(request.file_slot, request.generation, request.argument);
             return answer(at, 0);
         case op::leaf: {
@@ -237,7 +258,7 @@ void service::serve_write(const ring_request& request, const ring_ticket& at) {
 void service::run_writers() {
     if (writers_.empty()) return;
     const trace_range range("write");
-    for (const auto& writer : writers_) writer->run(counters_.file_writes);
+    for (const auto& writer : writers_) writer->run(counters_.file_writes, *settings_.troubles);
     writers_.clear();
 }
 
@@ -247,10 +268,14 @@ void service::serve_change(const ring_request& request, const ring_ticket& at) {
     if (const int code = files_.writer_of(request.file_slot, request.generation, file); code != 0) return refuse(at, code);
     if (request.operation == op::truncate) {
         if (request.offset > INT64_MAX) return refuse(at, -EINVAL);
-        return answer(at, env_.truncate(file->fd(), request.offset));
+        return answer(at, tried_again([&] { return env_.truncate(file->fd(), request.offset); }));
     }
     counters_.file_syncs.fetch_add(1, std::memory_order_relaxed);
-    answer(at, env_.sync(file->fd()));
+    const int code = tried_again([&] { return env_.sync(file->fd()); });
+    const write_troubles::file_key key{request.file_slot, request.generation};
+    if (code != 0) settings_.troubles->sync_failed(key, files_.path_of(request.file_slot, request.generation), code);
+    else settings_.troubles->synced(key);
+    answer(at, code);
 }
 
 // Nobody waits for the answer, only for the marks; it says that the ring slot can be used again.

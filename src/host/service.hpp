@@ -25,6 +25,7 @@
 #include "host/handle_cache.hpp"
 #include "host/idle_watch.hpp"
 #include "host/registering_engine.hpp"
+#include "host/write_troubles.hpp"
 #include "penstock/engine/layout.hpp"
 #include "penstock/engine/ring.hpp"
 #include "penstock/group/doorbell.hpp"
@@ -57,6 +58,7 @@ struct service_settings {
     host_tier tier;
     std::vector<memory_area> to_register;  // empty: none
     registering_engine::refusal register_refused;
+    std::shared_ptr<write_troubles> troubles = std::make_shared<write_troubles>([](const std::string&) {});  // the threads of a runtime share one
 };
 
 class service {

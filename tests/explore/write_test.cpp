@@ -52,6 +52,26 @@ TEST(write, two_write_backs_of_one_page) {
     expect_sound(s.run({.preemptions = 3}));
 }
 
+// A flush that has returned without an error has brought its caller's bytes to the file, whoever else is writing the page back: also while
+// that one has cleared the dirty bit and not yet looked whether there are new marks.
+TEST(write, what_a_flush_acknowledges_is_in_the_file) {
+    written_file s({.frames = 1});
+    s.warm(0, 0);
+    s.expect(0, 0, 70);
+    s.expect(0, 1, 71);
+    s.lane([&](auto g) {
+        s.store(g, 0, 0, 70);
+        explore::require(msync(g, s.w.fs(), s.fd, 0, page_bytes) == 0, "an msync failed");
+        explore::require(s.w.memory.disk[0] == 70, "an msync returned before the bytes were in the file");
+    });
+    s.lane([&](auto g) {
+        s.store(g, 0, 1, 71);
+        explore::require(fsync(g, s.w.fs(), s.fd) == 0, "an fsync failed");
+        explore::require(s.w.memory.disk[1] == 71, "an fsync returned before the bytes were in the file");
+    });
+    expect_sound(s.run({.preemptions = 2}));
+}
+
 // The second lane needs the only frame, whose page is dirty.
 TEST(write, a_reader_takes_the_frame_of_a_dirty_page) {
     written_file s({.frames = 1});

@@ -15,7 +15,7 @@ using clock = std::chrono::steady_clock;
 void faulty_environment::set(const fault_plan& plan) {
     std::lock_guard lock(mutex_);
     plan_ = plan;
-    count_ = 0;
+    count_ = failures_ = 0;
 }
 
 fault_plan faulty_environment::plan() const {
@@ -45,6 +45,7 @@ bool faulty_environment::fails(call kind, int& error) {
     const std::uint64_t number = ++count_;
     if (now.nth == 0 || number < now.nth || (number > now.nth && !now.for_ever)) return false;
     error = now.error;
+    ++failures_;
     return true;
 }
 

@@ -54,6 +54,8 @@ public:
     void clear() { set({}); }
     // Calls of the planned kinds since then.
     [[nodiscard]] std::uint64_t calls() const { return count_.load(); }
+    // How many of them failed.
+    [[nodiscard]] std::uint64_t failures() const { return failures_.load(); }
 
     // Calls of these kinds wait until release(). Reads wait as the disk would, the others hold up their thread.
     void stall(std::uint32_t kinds);
@@ -112,7 +114,7 @@ private:
     std::atomic<int> said_cached_{ask};
     std::condition_variable released_;
     std::atomic<std::uint32_t> stalled_kinds_{0};
-    std::atomic<std::uint64_t> count_{0}, reads_{0};
+    std::atomic<std::uint64_t> count_{0}, failures_{0}, reads_{0};
     std::atomic<int> stalled_{0}, handles_{0};
 };
 

@@ -1,4 +1,7 @@
 // Attacks on the ring that a fuzzer would have to be lucky to find, one a test.
+#include <fstream>
+#include <iterator>
+
 #include <gtest/gtest.h>
 
 #include "fuzz/ring_fuzz.hpp"
@@ -122,6 +125,61 @@ TEST(hostile_ring, names_stay_inside_their_slot) {
             EXPECT_EQ(ring.reply(ticket).result, bytes == 4095 ? -ENAMETOOLONG : -EINVAL) << bytes;
         }
     }
+}
+
+// A file that was not opened for writing is not written; one that was, only by whole pages, as marked.
+TEST(hostile_ring, writes_that_are_not_permitted_are_refused) {
+    const auto text_of = [](const char* name) {
+        std::ifstream in(fuzz_root() + "/" + name, std::ios::binary);
+        return std::string((std::istreambuf_iterator<char>(in)), {});
+    };
+    const std::string before = text_of("a");
+    std::ofstream(fuzz_root() + "/c", std::ios::binary | std::ios::trunc) << "old";
+    ring_harness ring(fuzz_root(), {}, true);
+    std::uint32_t a = 0, of_a = 0, c = 0, of_c = 0;
+    ASSERT_EQ(ring.open("a", a, of_a), 0);
+    ASSERT_EQ(ring.open("c", c, of_c, engine::may_read_write), 0);
+    const auto result_of = [&](op operation, std::uint32_t slot, std::uint32_t generation, std::uint64_t offset, std::uint32_t bytes, std::uint64_t argument) {
+        ring_request request{};
+        request.operation = operation;
+        request.file_slot = slot;
+        request.generation = generation;
+        request.offset = offset;
+        request.bytes = bytes;
+        request.argument = argument;
+        const std::uint64_t ticket = ring.post(request);
+        return ring.await(ticket) ? ring.reply(ticket).result : std::int64_t{-ETIMEDOUT};
+    };
+    for (const op one : {op::write, op::sync, op::truncate}) {
+        EXPECT_EQ(result_of(one, a, of_a, 0, 512, 1), -EBADF);
+        EXPECT_EQ(result_of(one, c, of_c + 1, 0, 512, 1), -EBADF);
+        EXPECT_EQ(result_of(one, 0xffffffff, of_c, 0, 512, 1), -EBADF);
+    }
+    EXPECT_EQ(result_of(op::write, c, of_c, 0, 511, 1), -EINVAL);
+    EXPECT_EQ(result_of(op::write, c, of_c, 0, 0, 1), -EINVAL);
+    EXPECT_EQ(result_of(op::write, c, of_c, 0, 0xfffffe00, 1), -EINVAL);
+    EXPECT_EQ(result_of(op::write, c, of_c, 1, 512, 1), -EINVAL);
+    EXPECT_EQ(result_of(op::write, c, of_c, ~0ull << 9, 512, 1), -EINVAL);
+    EXPECT_EQ(result_of(op::write, c, of_c, 1ull << 63, 512, 1), -EINVAL);
+    EXPECT_EQ(result_of(op::write, c, of_c, INT64_MAX & ~511ull, 512, 1), -EINVAL);
+    EXPECT_EQ(result_of(op::truncate, c, of_c, 1ull << 63, 0, 0), -EINVAL);
+    EXPECT_LT(result_of(op::truncate, c, of_c, INT64_MAX, 0, 0), 0);
+    EXPECT_EQ(text_of("c"), "old");
+    EXPECT_EQ(text_of("a"), before);
+    // No mark, no byte; two marks, two bytes.
+    std::memset(ring.staging(ring.next), 0, ring_harness::stride);
+    EXPECT_EQ(result_of(op::write, c, of_c, 0, 512, 0), 0);
+    EXPECT_EQ(text_of("c"), "old");
+    std::memset(ring.staging(ring.next), 'x', 512);
+    std::memset(ring.staging(ring.next) + 512, 0, 64);
+    ring.staging(ring.next)[512] = std::byte{0b1010};
+    EXPECT_EQ(result_of(op::write, c, of_c, 0, 512, 0), 0);
+    EXPECT_EQ(text_of("c"), "oxdx");
+    // Settled: it is not ours to write any more.
+    const std::uint64_t epoch = 1;
+    EXPECT_EQ(result_of(op::settle, c, of_c, 0, 0, epoch), 0);
+    EXPECT_EQ(result_of(op::write, c, of_c, 0, 512, 1), -EBADF);
+    EXPECT_EQ(text_of("c"), "oxdx");
 }
 
 TEST(hostile_ring, extents_that_were_never_given_are_not_taken_back) {

@@ -2,6 +2,9 @@
 
 #include <filesystem>
 #include <fstream>
+#include <iterator>
+#include <set>
+#include <utility>
 
 #include "fuzz/ring_harness.hpp"
 
@@ -41,7 +44,10 @@ private:
 
 class session {
 public:
-    session(const std::string& root, input& in) : in_(in), ring_(root, plan_of(in.byte())) {}
+    session(const std::string& root, input& in, std::uint8_t bits)
+        : in_(in), root_(root), writable_((bits & 8) != 0), ring_(root, plan_of(bits), writable_) {
+        if (writable_) std::ofstream(root + "/c", std::ios::binary | std::ios::trunc) << std::string(700, 'c');
+    }
 
     std::string run() {
         for (int step = 0; step < 200 && !in_.empty() && wrong_.empty(); ++step) {
@@ -51,6 +57,7 @@ public:
             else hostile(kind);
         }
         if (wrong_.empty()) honest();
+        if (writable_) others_are_intact();
         return wrong_;
     }
 
@@ -67,6 +74,10 @@ private:
     void open_some(std::uint8_t kind) {
         constexpr const char* names[] = {"a", "b", "./a", "../../../../../../etc/passwd", "/proc/self/mem", ".", "a/", "absent"};
         std::string name = names[(kind >> 3) % 8];
+        // In a session that writes, half of the opens are of its own file, for writing.
+        const bool own = writable_ && kind >= 96 && kind < 192;
+        constexpr std::uint32_t ways[] = {engine::may_write, engine::may_read_write, engine::may_read_write | engine::flag_create, engine::may_write | engine::flag_truncate};
+        if (own) name = "c";
         if (kind >= 192) {
             name.clear();
             for (int i = in_.byte(); i > 0; --i) name += static_cast<char>(in_.byte());
@@ -74,10 +85,11 @@ private:
         if (name.empty()) return;
         std::uint32_t slot = 0, generation = 0;
         const std::uint64_t ticket = ring_.next;
-        const std::int64_t code = ring_.open(name, slot, generation);
+        const std::int64_t code = ring_.open(name, slot, generation, own ? ways[kind / 8 % 4] : engine::may_read);
         if (!ring_.answered(ticket)) return complain("an open was not answered");
         if (code == 0 && (name[0] == '/' || name[0] == '.') && name != "./a" && name.find("/a") == std::string::npos)
             complain("opened " + name);
+        if (code == 0 && own) written_.insert({slot, generation});
         if (code == 0) {
             slot_ = slot;
             generation_ = generation;
@@ -103,6 +115,8 @@ private:
         request.offset = in_.number();
         request.argument = in_.number();
         if ((kind & 64) != 0) request.lost_extent = in_.number() << 32 | in_.number();
+        // Names of one byte could be those of the files that have to stay as they are.
+        if (writable_ && request.operation == op::open && request.bytes == 1) request.bytes = 2;
         const std::uint64_t ticket = ring_.next;
         if (request.operation == op::fill) list_frames(ticket);
         if (request.operation == op::open) {
@@ -133,9 +147,12 @@ private:
             const auto* got = reinterpret_cast<const std::uint8_t*>(ring_.staging(ticket));
             if (result > static_cast<std::int64_t>(request.bytes) || request.offset % ring_harness::page_bytes != 0)
                 complain("a read answered more than was asked for");
-            else if (got[0] != byte_of('a', request.offset) && got[0] != byte_of('b', request.offset))
+            else if (written_.count({request.file_slot, request.generation}) == 0 && got[0] != byte_of('a', request.offset) &&
+                     got[0] != byte_of('b', request.offset))
                 complain("a read delivered bytes of no file");
         }
+        const bool writes = request.operation == op::write || request.operation == op::truncate || request.operation == op::sync;
+        if (writes && result >= 0 && written_.count({request.file_slot, request.generation}) == 0) complain("wrote to a file that was not opened for writing");
         const bool known = request.operation >= op::open && request.operation <= op::settle;
         if (!known && result != -EINVAL) complain("an unknown operation was answered with " + std::to_string(result));
         if (request.operation == op::leaf && result == 0 && ring_.reply(ticket).words[0] + 64 > ring_harness::word_count)
@@ -152,7 +169,7 @@ private:
         std::uint32_t slot = 0, generation = 0;
         const std::int64_t code = ring_.open("b", slot, generation);
         // The hostile device may hold every slot or the whole arena; it only hurts itself.
-        if (code == -ENFILE || code == -ENOSPC) return;
+        if (code == -ENFILE || code == engine::no_table_room) return;
         if (code != 0) return complain("an honest open got " + std::to_string(code));
         ring_.restore_guards();
         ring_request read{};
@@ -183,6 +200,17 @@ private:
             if (static_cast<std::uint8_t>(ring_.tier_frame(frame)[i]) != byte_of('b', i)) return complain("an honest fill got wrong bytes");
     }
 
+    // Whatever was asked for, only the file that was opened for writing has changed.
+    void others_are_intact() {
+        for (const char letter : {'a', 'b'}) {
+            std::ifstream in(root_ + "/" + letter, std::ios::binary);
+            const std::string bytes((std::istreambuf_iterator<char>(in)), {});
+            bool same = bytes.size() == (letter == 'a' ? size_of_a : size_of_b);
+            for (std::uint64_t i = 0; same && i < bytes.size(); ++i) same = static_cast<std::uint8_t>(bytes[i]) == byte_of(letter, i);
+            if (!same) complain(std::string("file ") + letter + " was changed");
+        }
+    }
+
     void complain(const std::string& what) {
         if (wrong_.empty()) wrong_ = what;
     }
@@ -190,7 +218,10 @@ private:
     static constexpr std::uint32_t listed_bytes = 4 * engine::max_fill_pages;
 
     input& in_;
+    const std::string root_;
+    const bool writable_;
     ring_harness ring_;
+    std::set<std::pair<std::uint32_t, std::uint32_t>> written_;  // slot and generation
     std::uint32_t slot_ = 0, generation_ = 1;
     std::string wrong_;
 };
@@ -216,7 +247,8 @@ struct folder {
 
 std::string fuzz_ring(const std::string& root, const std::uint8_t* data, std::size_t size) {
     input in(data, size);
-    return session(root, in).run();
+    const std::uint8_t bits = in.byte();
+    return session(root, in, bits).run();
 }
 
 const std::string& fuzz_root() {

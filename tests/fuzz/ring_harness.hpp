@@ -47,9 +47,10 @@ public:
     static constexpr std::uint64_t word_count = 4096;
     static constexpr std::byte guard{0xc3};
 
-    explicit ring_harness(const std::string& root, const fault::fault_plan& plan = {}) {
+    // `writable`: files may be opened for writing.
+    explicit ring_harness(const std::string& root, const fault::fault_plan& plan = {}, bool writable = false) {
         disk.set(plan);
-        files = std::make_unique<host::file_registry>(disk, host::registry_limits{file_slots, page_shift, 6, word_count, 256, 8});
+        files = std::make_unique<host::file_registry>(disk, host::registry_limits{file_slots, page_shift, 6, word_count, 256, 8, direct_mode::off, writable, 4});
         if (!files->set_roots({root})) std::abort();
         std::memset(staging(), static_cast<int>(guard), std::size_t{slots} * stride);
         host::service_settings settings;
@@ -107,11 +108,12 @@ public:
     [[nodiscard]] const ring_reply& reply(std::uint64_t ticket) const { return replies()[ticket % slots]; }
 
     // Opens as an honest group would. Negative: the service did not answer.
-    std::int64_t open(const std::string& name, std::uint32_t& slot, std::uint32_t& generation) {
+    std::int64_t open(const std::string& name, std::uint32_t& slot, std::uint32_t& generation, std::uint32_t flags = 0) {
         std::memcpy(staging(next), name.data(), name.size());
         ring_request request{};
         request.operation = op::open;
         request.bytes = static_cast<std::uint32_t>(name.size());
+        request.file_slot = flags;
         const std::uint64_t ticket = post(request);
         if (!await(ticket)) return -ETIMEDOUT;
         slot = static_cast<std::uint32_t>(reply(ticket).words[engine::reply_slot_and_generation]);

@@ -17,7 +17,9 @@
 //      lock of a copy whose fate is unknown (the host did not answer in time) is left to that request: it comes free with its answer.
 //  (3) A page with a mark is dirty, or pinned by somebody who soils it before he unpins. So a page without pins that is not dirty
 //      has no marks, and its frame may be given to another. (A dirty page may have no marks.)
-//  (4) A file's count of dirty pages is never less than it has. It is raised before a page turns dirty, and lowered after.
+//  (4) A file's count of dirty pages is never less than it has. It is raised before a page turns dirty, and lowered after the page is
+//      known to stay clean. While a write-back has cleaned a page and not yet looked at the marks again, the count still has the page and
+//      the page its pin: so who flushes does not pass it by, but waits for the lock and looks then.
 //  (5) Marks name bytes that were written, no others: what a write-back sends to the file is only that. So writers of
 //      different bytes of one page do not overwrite each other, wherever they are.
 //
@@ -55,6 +57,10 @@ PENSTOCK_HD inline void mark(const Group& g, const cache_view& c, std::uint32_t 
 PENSTOCK_HD PENSTOCK_INLINE std::uint64_t take(std::uint64_t* marks) { return atomic_exchange<order::acquire>(marks, std::uint64_t{0}); }
 PENSTOCK_HD PENSTOCK_INLINE void put_back(std::uint64_t* marks, std::uint64_t bits) { if (bits != 0) atomic_or_relaxed(marks, bits); }
 PENSTOCK_HD PENSTOCK_INLINE std::uint64_t look_at_marks(const std::uint64_t* marks) { return atomic_load<order::relaxed>(marks); }
+
+// May the page have marks? One that is clean and pinned may be in the hands of a write-back that has cleaned it and not looked yet
+// whether there are new ones (settle_page); who flushes has to wait for what that one finds.
+PENSTOCK_HD PENSTOCK_INLINE bool may_have_marks(page_word seen) { return is_valid(seen) && (is_dirty(seen) || pins_of(seen) != 0); }
 
 // Frame locks: 0 free, 1 held, or what became of a request that was given up: ring in bits 63..56, ticket + 2 below.
 inline constexpr std::uint64_t lock_free = 0, lock_held = 1;

@@ -6,7 +6,7 @@
 //        fresh slot with a fresh table, so that no stale page can be reached through it.
 //        An open for writing asks the host too, unless the file is being written already.
 // close: drop the reference. No host call; the pages stay. Of a file that was written: engine/write.hpp.
-// When the host has no slot (-ENFILE) or no table space (-ENOSPC) left, the opener takes down a closed file: its pages are
+// When the host has no slot (-ENFILE) or no table space (no_table_room) left, the opener takes down a closed file: its pages are
 // evicted, its slot and table go back to the host, and the opener asks again.
 //
 // Progress: every loop is bounded by a deadline (`patience`). An opener that finds the name busy waits for the group that
@@ -120,10 +120,10 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t open_owned_name(const Group& g, const
         remember_path(c, slot, key, answer.path_extent);
         code = answer.result;
         if (code == 0) code = attach_file(g, c, answer, deadline);
-        if (code == -ENFILE || code == -ENOSPC) {
+        if (code == -ENFILE || code == no_table_room) {
             const std::int64_t retired = retire_one(g, c);
             if (retired == -ENFILE && room.check(g, c) == -ETIME) {
-                if (code == -ENOSPC) code = -ENOMEM;
+                if (code == no_table_room) code = -ENOMEM;
                 break;
             }
             code = retired == 0 || retired == -ENFILE ? -EAGAIN : retired;

@@ -9,6 +9,7 @@
 // On the cpu back end "device memory" is ordinary memory and nothing else differs.
 #pragma once
 
+#include <cerrno>
 #include <cstddef>
 #include <cstdint>
 
@@ -92,6 +93,9 @@ enum class op : std::uint32_t {
     truncate = 9,  // offset: the new size
     settle = 10    // the last descriptor of a written file was closed; argument: the epoch
 };
+// The answer to an open for whose page table the arena has no room: taking down a closed file may help. A code that no file system has,
+// for -ENOSPC is what opening says that makes a file on a full disk.
+inline constexpr int no_table_room = -EXFULL;
 
 // Which leaf a request asks for.
 enum leaf_kind : std::uint64_t { leaf_of_table = 0, leaf_of_growth = 1, growth_directory = 2 };

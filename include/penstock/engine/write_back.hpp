@@ -1,7 +1,7 @@
 // Write-back: the marked bytes of dirty pages go to their file, in copies that the group makes.
 //
 // One page, in steps (engine/dirty.hpp has the words and their invariants):
-//   1. pin the page, lock its frame                        not valid or not dirty: nothing to do
+//   1. pin the page, lock its frame, look if it is dirty   not valid or not dirty: nothing to do
 //   2. a ring slot                                         none: unlock, unpin
 //   3. take the marks, copy page and marks to staging      no marks: clean the page, nothing is sent
 //   4. post, await                                         error: put the marks back; the page stays dirty, the file's error is noted
@@ -34,14 +34,19 @@ struct pending_write {
 };
 
 // Leader only. Pins and locks the page of `word_index` if it is dirty. 1: done; 0: nothing to write; -EAGAIN: somebody has the lock.
+// Whether it is dirty is decided under the lock: before, another's write-back may be between its two looks.
 PENSTOCK_HD inline std::int64_t hold_dirty(const cache_view& c, std::uint64_t word_index, pending_write& out) {
     page_word* const word = &c.words[word_index];
-    if (!is_valid(glance(word)) || !is_dirty(glance(word))) return 0;
+    if (!may_have_marks(glance(word))) return 0;
     const page_word seen = pin(word);
-    std::int64_t outcome = is_valid(seen) && is_dirty(seen) && pins_of(seen) < pin_limit ? 1 : 0;
+    std::int64_t outcome = is_valid(seen) ? 1 : 0;
     out.word_index = word_index;
     out.frame = frame_of(seen);
-    if (outcome == 1 && !try_lock_frame(c, out.frame)) outcome = -EAGAIN;
+    if (outcome == 1 && (pins_of(seen) >= pin_limit || !try_lock_frame(c, out.frame))) outcome = -EAGAIN;
+    if (outcome == 1 && !is_dirty(glance(word))) {
+        unlock_frame(c, out.frame);
+        outcome = 0;
+    }
     if (outcome != 1) {
         unpin(word);
         return outcome;
@@ -57,17 +62,18 @@ PENSTOCK_HD inline void let_go(const cache_view& c, const pending_write& w) {
     unpin(&c.words[w.word_index]);
 }
 
-// Whole group; the marks that were there were written or are none. Step 5.
+// Whole group; the marks that were there were written or are none. Step 5. The file's count goes down last, and only if the page stays
+// clean: who finds it 0 does not look at the pages at all.
 template <typename Group>
 PENSTOCK_HD inline void settle_page(const Group& g, const cache_view& c, const pending_write& w) {
     page_word* const word = &c.words[w.word_index];
-    if (g.is_leader() && clean(word)) count_dirty(c, w.file_slot, ~std::uint64_t{0});
+    const bool cleaned = g.is_leader() && clean(word);
     g.sync();  // marks made before the bit was cleared are seen below; who marks later soils the page himself
     bool none = true;
     for (std::uint64_t i = g.rank(); i < mark_words(c); i += g.size()) none = none && look_at_marks(&marks_of(c, w.frame)[i]) == 0;
     none = g.all(none);
     if (!g.is_leader()) return;
-    if (!none) soil_page(c, w.file_slot, word);
+    if (cleaned && (none || !soil(word))) count_dirty(c, w.file_slot, ~std::uint64_t{0});
     let_go(c, w);
 }
 
@@ -287,7 +293,7 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t flush_pages(const Group g, const cach
         if (run.pages > end - page) run.pages = end - page;
         for (std::uint64_t i = 0; run.index != no_words && i < run.pages; i += g.size()) {
             const std::uint64_t mine = i + g.rank();
-            if (g.all(mine >= run.pages || !is_dirty(glance(&c.words[run.index + mine])))) continue;
+            if (g.all(mine >= run.pages || !may_have_marks(glance(&c.words[run.index + mine])))) continue;
             for (std::uint64_t k = i; k < i + g.size() && k < run.pages; ++k) queue.write(g, c, run.index + k);
         }
         page += run.pages;

@@ -1,0 +1,213 @@
+// Writing what may not be written, where it may not be written, and files that change their names or go away meanwhile. Nothing of this
+// touches another file.
+#include <climits>
+#include <fcntl.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "unit/support.hpp"
+
+namespace penstock::test {
+
+namespace {
+
+constexpr std::uint64_t page = 4096;
+
+std::vector<std::uint8_t> file_bytes(const std::string& path) {
+    std::ifstream in(path, std::ios::binary);
+    return {std::istreambuf_iterator<char>(in), {}};
+}
+
+class bad_writing : public testing::Test {
+protected:
+    temporary_folder folder, outside;
+    std::unique_ptr<runtime> rt;
+    const std::string path = folder / "file";
+
+    void SetUp() override {
+        options o = small_options(folder);
+        o.writable = true;
+        rt = make_runtime(o);
+    }
+    // As a kernel opens: only below the roots.
+    int open_as_kernel(const std::string& name, int flags) { return open(lane{}, rt->ref(), name.c_str(), flags); }
+    std::int64_t write_some(int fd, std::uint64_t seed, std::uint64_t bytes, std::int64_t offset) {
+        const auto what = pattern(seed, bytes);
+        return rt->write(fd, what.data(), static_cast<std::int64_t>(bytes), offset);
+    }
+    std::vector<std::uint8_t> read_back(int fd, std::uint64_t bytes) {
+        std::vector<std::uint8_t> out(bytes);
+        EXPECT_EQ(rt->read(fd, out.data(), static_cast<std::int64_t>(bytes), 0), static_cast<std::int64_t>(bytes));
+        return out;
+    }
+};
+
+}  // namespace
+
+TEST_F(bad_writing, ranges_that_overflow_or_are_too_far) {
+    const int fd = rt->open(path, open_read_write | open_create);
+    char byte = 1;
+    for (const std::int64_t offset : {std::int64_t{-1}, std::int64_t{INT64_MIN}, std::int64_t{INT64_MAX}}) {
+        EXPECT_EQ(rt->write(fd, &byte, 1, offset), -EINVAL) << offset;
+        EXPECT_EQ(rt->msync(fd, offset, 1), -EINVAL) << offset;
+    }
+    EXPECT_EQ(rt->write(fd, &byte, INT64_MAX, 1), -EINVAL);
+    EXPECT_EQ(rt->write(fd, &byte, INT64_MIN, 0), -EINVAL);
+    EXPECT_EQ(rt->msync(fd, 0, -1), -EINVAL);
+    EXPECT_EQ(rt->append(fd, &byte, -1), -EINVAL);
+    EXPECT_EQ(rt->append(fd, nullptr, 1), -EINVAL);
+    EXPECT_EQ(rt->truncate(fd, INT64_MIN), -EINVAL);
+    for (const std::int64_t offset : {INT64_MAX - 1, std::int64_t{1} << 62, std::int64_t{1} << 45}) EXPECT_EQ(rt->write(fd, &byte, 1, offset), -EFBIG) << offset;
+    EXPECT_LT(rt->truncate(fd, INT64_MAX), 0) << "no file system has such a file";
+    file_stat facts;
+    EXPECT_EQ(rt->stat(fd, &facts), 0);
+    EXPECT_EQ(facts.size_bytes, 0u) << "what failed changed nothing";
+    EXPECT_EQ(rt->close(fd), 0);
+    EXPECT_EQ(std::filesystem::file_size(path), 0u);
+}
+
+TEST_F(bad_writing, descriptors_that_are_none) {
+    char byte = 1;
+    const int fd = rt->open(path, open_write | open_create);
+    ASSERT_EQ(rt->close(fd), 0);
+    for (const int wrong : {fd, -1, INT_MAX, INT_MIN, fd + 1, fd ^ (1 << 20)}) {
+        EXPECT_EQ(rt->write(wrong, &byte, 1, 0), -EBADF) << wrong;
+        EXPECT_EQ(rt->append(wrong, &byte, 1), -EBADF) << wrong;
+        EXPECT_EQ(rt->fsync(wrong), -EBADF) << wrong;
+        EXPECT_EQ(rt->msync(wrong, 0, 1), -EBADF) << wrong;
+        EXPECT_EQ(rt->truncate(wrong, 0), -EBADF) << wrong;
+        EXPECT_EQ(rt->close(wrong), -EBADF) << wrong;
+    }
+}
+
+TEST_F(bad_writing, what_is_no_file_or_not_ours) {
+    ASSERT_EQ(::mkdir((folder / "directory").c_str(), 0755), 0);
+    ASSERT_EQ(::mkfifo((folder / "pipe").c_str(), 0644), 0);
+    write_file(outside / "secret", pattern(1, 100));
+    ASSERT_EQ(::symlink((outside / "secret").c_str(), (folder / "link").c_str()), 0);
+    ASSERT_EQ(::symlink((outside / "new").c_str(), (folder / "link to nothing").c_str()), 0);
+    ASSERT_EQ(::symlink(outside.path().c_str(), (folder / "link to directory").c_str()), 0);
+    constexpr int make = open_write | open_create | open_truncate;
+    EXPECT_EQ(open_as_kernel("directory", open_write), -EISDIR);
+    EXPECT_EQ(open_as_kernel("directory", make), -EISDIR);
+    EXPECT_EQ(open_as_kernel("directory/", make), -EISDIR);
+    EXPECT_EQ(open_as_kernel(".", make), -EACCES);
+    EXPECT_EQ(open_as_kernel("..", make), -EACCES);
+    EXPECT_EQ(open_as_kernel("pipe", open_write), -EOPNOTSUPP);
+    EXPECT_EQ(open_as_kernel("missing/file", make), -ENOENT);
+    EXPECT_EQ(open_as_kernel("", make), -ENOENT);
+    EXPECT_EQ(open_as_kernel(std::string(300, 'x'), make), -ENAMETOOLONG);
+    EXPECT_EQ(open_as_kernel("link", make), -EACCES);
+    EXPECT_LT(open_as_kernel("link to nothing", make), 0);
+    EXPECT_EQ(open_as_kernel("link to directory/new", make), -EACCES);
+    EXPECT_EQ(open_as_kernel("link to directory/secret", make), -EACCES);
+    EXPECT_EQ(open_as_kernel(outside / "secret", make), -EACCES);
+    EXPECT_EQ(open_as_kernel(outside / "new", make), -EACCES);
+    EXPECT_EQ(open_as_kernel("/dev/null", open_write), -EACCES);
+    EXPECT_EQ(file_bytes(outside / "secret"), pattern(1, 100));
+    EXPECT_FALSE(std::filesystem::exists(outside / "new"));
+}
+
+TEST_F(bad_writing, a_file_that_may_only_be_read) {
+    write_file(path, pattern(2, 100));
+    write_file(folder / "ours", pattern(2, 100));
+    ASSERT_EQ(::chmod(path.c_str(), 0444), 0);
+    ASSERT_EQ(::chmod((folder / "ours").c_str(), 0666), 0);
+    ASSERT_EQ(::chmod(folder.path().c_str(), 0755), 0);
+    // Root may write to every file; all threads are somebody else for a while, who may still look into /proc/self.
+    const bool is_root = ::geteuid() == 0;
+    if (is_root) {
+        ASSERT_EQ(::seteuid(65534), 0);
+        ::prctl(PR_SET_DUMPABLE, 1, 0, 0, 0);
+    }
+    EXPECT_EQ(rt->open(path, open_write), -EACCES);
+    if (is_root) {
+        EXPECT_EQ(rt->open(folder / "new", open_write | open_create), -EACCES) << "the folder is another's";
+    }
+    const int fd = rt->open(path), ours = rt->open(folder / "ours", open_write);
+    if (is_root) {
+        EXPECT_EQ(::seteuid(0), 0);
+    }
+    EXPECT_GE(fd, 0);
+    EXPECT_GE(ours, 0);
+    EXPECT_EQ(rt->write(fd, "x", 1, 0), -EBADF);
+    EXPECT_EQ(rt->write(ours, "x", 1, 0), 1);
+    EXPECT_EQ(rt->close(fd), 0);
+    EXPECT_EQ(rt->close(ours), 0);
+    EXPECT_EQ(file_bytes(path), pattern(2, 100));
+}
+
+TEST_F(bad_writing, a_file_system_that_may_only_be_read) {
+    const std::string place = folder / "mounted";
+    ASSERT_EQ(::mkdir(place.c_str(), 0755), 0);
+    if (::mount("tmpfs", place.c_str(), "tmpfs", 0, "size=1m") != 0) GTEST_SKIP() << "mounting a tmpfs needs root (CAP_SYS_ADMIN)";
+    write_file(place + "/file", pattern(3, 100));
+    const bool locked = ::mount(nullptr, place.c_str(), nullptr, MS_REMOUNT | MS_RDONLY, nullptr) == 0;
+    EXPECT_TRUE(locked);
+    EXPECT_EQ(open_as_kernel("mounted/file", open_write), -EROFS);
+    EXPECT_EQ(open_as_kernel("mounted/file", open_read_write | open_truncate), -EROFS);
+    EXPECT_EQ(open_as_kernel("mounted/new", open_write | open_create), -EROFS);
+    const int fd = rt->open(place + "/file");
+    EXPECT_EQ(read_back(fd, 100), pattern(3, 100));
+    EXPECT_EQ(rt->close(fd), 0);
+    EXPECT_EQ(file_bytes(place + "/file"), pattern(3, 100));
+    rt.reset();
+    EXPECT_EQ(::umount2(place.c_str(), MNT_DETACH), 0);
+}
+
+TEST_F(bad_writing, a_file_deleted_while_it_is_dirty) {
+    const int fd = rt->open(path, open_read_write | open_create);
+    ASSERT_EQ(write_some(fd, 4, 3 * page, 0), static_cast<std::int64_t>(3 * page));
+    std::filesystem::remove(path);
+    EXPECT_EQ(rt->fsync(fd), 0) << "the file is there as long as somebody has it open";
+    EXPECT_EQ(read_back(fd, 3 * page), pattern(4, 3 * page));
+    ASSERT_EQ(write_some(fd, 5, page, page), static_cast<std::int64_t>(page));
+    EXPECT_EQ(rt->close(fd), 0);
+    EXPECT_FALSE(std::filesystem::exists(path));
+    EXPECT_EQ(rt->open(path), -ENOENT);
+    const int again = rt->open(path, open_read_write | open_create);
+    ASSERT_GE(again, 0);
+    file_stat facts;
+    EXPECT_EQ(rt->stat(again, &facts), 0);
+    EXPECT_EQ(facts.size_bytes, 0u) << "another file of that name";
+    EXPECT_EQ(rt->close(again), 0);
+}
+
+// The bytes go to the file that was opened, and not to the one that has its name by now.
+TEST_F(bad_writing, a_file_replaced_by_rename_while_it_is_dirty) {
+    write_file(path, pattern(6, 2 * page));
+    const int fd = rt->open(path, open_read_write);
+    ASSERT_EQ(write_some(fd, 7, 100, 50), 100);
+    write_file(folder / "other", pattern(8, page));
+    ASSERT_EQ(::rename(path.c_str(), (folder / "kept").c_str()), 0);
+    ASSERT_EQ(::rename((folder / "other").c_str(), path.c_str()), 0);
+    auto wanted = pattern(6, 2 * page);
+    const auto changed = pattern(7, 100);
+    std::copy(changed.begin(), changed.end(), wanted.begin() + 50);
+    EXPECT_EQ(read_back(fd, 2 * page), wanted);
+    EXPECT_EQ(rt->fsync(fd), 0);
+    EXPECT_EQ(rt->close(fd), 0);
+    EXPECT_EQ(file_bytes(folder / "kept"), wanted);
+    EXPECT_EQ(file_bytes(path), pattern(8, page));
+    const int again = rt->open(path);
+    EXPECT_EQ(read_back(again, page), pattern(8, page));
+    EXPECT_EQ(rt->close(again), 0);
+}
+
+// Others cut the file that we have dirty pages of: what we wrote comes where we wrote it, the rest is zeros.
+TEST_F(bad_writing, a_file_cut_by_others_while_it_is_dirty) {
+    write_file(path, pattern(9, 4 * page));
+    const int fd = rt->open(path, open_read_write);
+    ASSERT_EQ(write_some(fd, 10, 100, 2 * page + 8), 100);
+    ASSERT_EQ(::truncate(path.c_str(), 10), 0);
+    EXPECT_EQ(rt->close(fd), 0);
+    auto wanted = pattern(9, 10);
+    wanted.resize(2 * page + 108);
+    const auto changed = pattern(10, 100);
+    std::copy(changed.begin(), changed.end(), wanted.begin() + 2 * page + 8);
+    EXPECT_EQ(file_bytes(path), wanted);
+}
+
+}  // namespace penstock::test
