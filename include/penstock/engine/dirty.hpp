@@ -17,8 +17,11 @@
 //      lock of a copy whose fate is unknown (the host did not answer in time) is left to that request: it comes free with its answer.
 //  (3) A page with a mark is dirty, or pinned by somebody who soils it before he unpins. So a page without pins that is not dirty
 //      has no marks, and its frame may be given to another. (A dirty page may have no marks.)
-//  (4) A file's count of dirty pages is never less than it has. It is raised before a page turns dirty, and lowered after.
-//  (5) Marks name bytes that were written, no others: what a write-back sends to the file is only that. So writers of
+//  (4) A page that turns clean may turn dirty again, for marks made meanwhile, as long as its frame is locked. So who has to know that
+//      its bytes are in the file waits for the lock too (is_settled).
+//  (5) A file's count of dirty pages is never less than it has. It is raised before a page turns dirty, and lowered
+//      when it is known that the page stays clean.
+//  (6) Marks name bytes that were written, no others: what a write-back sends to the file is only that. So writers of
 //      different bytes of one page do not overwrite each other, wherever they are.
 //
 // Tests: tests/unit/write_test.cpp, tests/explore/write_test.cpp (every schedule of a writer, a write-back and an eviction), tests/model.
@@ -75,6 +78,10 @@ PENSTOCK_HD inline bool try_lock_frame(const cache_view& c, std::uint32_t frame)
 }
 PENSTOCK_HD PENSTOCK_INLINE void unlock_frame(const cache_view& c, std::uint32_t frame) {
     atomic_store<order::release>(&c.write_locks[frame], lock_free);
+}
+// Acquire: who finds the lock free sees what its holder made of the page.
+PENSTOCK_HD PENSTOCK_INLINE bool is_frame_locked(const cache_view& c, std::uint32_t frame) {
+    return atomic_load<order::acquire>(&c.write_locks[frame]) == lock_held;
 }
 // In place of unlock_frame: the host may still carry the request out.
 PENSTOCK_HD PENSTOCK_INLINE void leave_lock(const cache_view& c, std::uint32_t frame, std::uint32_t ring, std::uint64_t ticket) {

@@ -33,15 +33,30 @@ struct pending_write {
     ring_ticket at;
 };
 
+// Does the file have everything that was written to the page before this call? Not if the page is dirty, nor while a write-back is at
+// its last step, in which the page is clean for a moment although it has new marks. The order of the three looks matters: clean,
+// then not locked, then still clean. The fence pairs with clean, which its caller makes with the lock held.
+PENSTOCK_HD inline bool is_settled(const cache_view& c, const page_word* word) {
+    const page_word seen = glance(word);
+    if (!is_valid(seen)) return true;
+    if (is_dirty(seen)) return false;
+    atomic_fence();
+    return !is_frame_locked(c, frame_of(seen)) && !is_dirty(glance(word));
+}
+
 // Leader only. Pins and locks the page of `word_index` if it is dirty. 1: done; 0: nothing to write; -EAGAIN: somebody has the lock.
 PENSTOCK_HD inline std::int64_t hold_dirty(const cache_view& c, std::uint64_t word_index, pending_write& out) {
     page_word* const word = &c.words[word_index];
-    if (!is_valid(glance(word)) || !is_dirty(glance(word))) return 0;
+    if (is_settled(c, word)) return 0;
     const page_word seen = pin(word);
-    std::int64_t outcome = is_valid(seen) && is_dirty(seen) && pins_of(seen) < pin_limit ? 1 : 0;
+    std::int64_t outcome = is_valid(seen) && pins_of(seen) < pin_limit ? 1 : 0;
     out.word_index = word_index;
     out.frame = frame_of(seen);
     if (outcome == 1 && !try_lock_frame(c, out.frame)) outcome = -EAGAIN;
+    if (outcome == 1 && !is_dirty(glance(word))) {
+        unlock_frame(c, out.frame);
+        outcome = 0;
+    }
     if (outcome != 1) {
         unpin(word);
         return outcome;
@@ -61,13 +76,15 @@ PENSTOCK_HD inline void let_go(const cache_view& c, const pending_write& w) {
 template <typename Group>
 PENSTOCK_HD inline void settle_page(const Group& g, const cache_view& c, const pending_write& w) {
     page_word* const word = &c.words[w.word_index];
-    if (g.is_leader() && clean(word)) count_dirty(c, w.file_slot, ~std::uint64_t{0});
+    const bool was_dirty = g.is_leader() && clean(word);
     g.sync();  // marks made before the bit was cleared are seen below; who marks later soils the page himself
     bool none = true;
     for (std::uint64_t i = g.rank(); i < mark_words(c); i += g.size()) none = none && look_at_marks(&marks_of(c, w.frame)[i]) == 0;
     none = g.all(none);
     if (!g.is_leader()) return;
-    if (!none) soil_page(c, w.file_slot, word);
+    // The page is counted as dirty until here, so that nobody finds the file without dirty pages in between.
+    if (!none && !was_dirty) soil_page(c, w.file_slot, word);
+    else if (was_dirty && (none || !soil(word))) count_dirty(c, w.file_slot, ~std::uint64_t{0});
     let_go(c, w);
 }
 
@@ -287,7 +304,7 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t flush_pages(const Group g, const cach
         if (run.pages > end - page) run.pages = end - page;
         for (std::uint64_t i = 0; run.index != no_words && i < run.pages; i += g.size()) {
             const std::uint64_t mine = i + g.rank();
-            if (g.all(mine >= run.pages || !is_dirty(glance(&c.words[run.index + mine])))) continue;
+            if (g.all(mine >= run.pages || is_settled(c, &c.words[run.index + mine]))) continue;
             for (std::uint64_t k = i; k < i + g.size() && k < run.pages; ++k) queue.write(g, c, run.index + k);
         }
         page += run.pages;
