@@ -60,8 +60,9 @@ public:
     // The ordinary program's share of a file that others write at the same time: one write of it. Bytes written.
     std::uint64_t write_own(std::uint32_t file, std::uint64_t h) {
         const file_plan& plan = plans_[file];
+        if (plan.ordinary == 0) return 0;  // its size may be changing
         const std::uint64_t units = size_of(file) / plan.stride;
-        if (plan.ordinary == 0 || units == 0) return 0;
+        if (units == 0) return 0;
         const std::uint64_t unit = h % units / plan.owners() * plan.owners() + plan.owners() - 1;
         if (unit >= units) return 0;
         const std::uint64_t at = unit * plan.stride, bytes = std::min(plan.stride, longest_write(shape_.page_bytes));
