@@ -52,6 +52,45 @@ TEST(write, two_write_backs_of_one_page) {
     expect_sound(s.run({.preemptions = 3}));
 }
 
+// Another's write-back may be at its end while this lane writes: what msync says is about this lane's bytes all the same.
+TEST(write, after_msync_the_file_has_it_whoever_else_writes_back) {
+    written_file s({.frames = 1});
+    s.warm(0, 0);
+    s.expect(0, 0, 70);
+    s.expect(0, 1, 71);
+    s.lane([&](auto g) {
+        s.store(g, 0, 0, 70);
+        s.store(g, 0, 1, 71);
+        s.flusher()(g);
+        explore::require(s.w.memory.disk[1] == 71, "msync returned, and the file does not have it");
+    });
+    s.lane(s.flusher());
+    expect_sound(s.run({.preemptions = 3}));
+}
+
+// The same of the whole file, whose count of dirty pages must not be 0 for a moment. The page is dirty at the beginning.
+TEST(write, after_fsync_the_file_has_it_whoever_else_writes_back) {
+    written_file s({.frames = 1});
+    s.warm(0, 0);
+    s.expect(0, 0, 70);
+    s.expect(0, 1, 71);
+    s.prepare = [&s, before = s.prepare] {
+        before();
+        reinterpret_cast<std::uint64_t*>(s.w.memory.frames)[0] = 70;
+        s.w.memory.dirty_bits[0] = 0xff;
+        s.w.memory.frame_pages[0] = 0;
+        s.w.memory.words[0] |= engine::dirty_bit;
+        s.w.memory.writes[0].dirty_pages = 1;
+    };
+    s.lane([&](auto g) {
+        s.store(g, 0, 1, 71);
+        explore::require(fsync(g, s.w.fs(), s.fd) == 0, "an fsync failed");
+        explore::require(s.w.memory.disk[1] == 71, "fsync returned, and the file does not have it");
+    });
+    s.lane(s.flusher());
+    expect_sound(s.run({.preemptions = 2}));
+}
+
 // A flush that has returned without an error has brought its caller's bytes to the file, whoever else is writing the page back: also while
 // that one has cleared the dirty bit and not yet looked whether there are new marks.
 TEST(write, what_a_flush_acknowledges_is_in_the_file) {

@@ -57,6 +57,9 @@ PENSTOCK_HD PENSTOCK_INLINE bool find_file(const Group& g, const cache_view& c, 
     return found;
 }
 
+// May some page of the file have no word yet? Then threads of a group may find different things, and the leader's counts.
+PENSTOCK_HD PENSTOCK_INLINE bool has_leaves(const cache_view& c, const file_handle& f) { return f.two_level || c.writes != nullptr; }
+
 inline constexpr std::uint64_t no_word = ~std::uint64_t{0};
 
 // By way of the directory at `directory`.

@@ -105,7 +105,7 @@ template <typename Group>
 PENSTOCK_HD PENSTOCK_INLINE bool try_read_part(const Group& g, const cache_view& c, const file_handle& f,
                                                const page_part& part, std::byte* to) {
     std::uint64_t word_index = find_word(c, f, part.page);
-    if (f.two_level) word_index = g.broadcast(word_index);  // a leaf may appear between two threads' loads
+    if (has_leaves(c, f)) word_index = g.broadcast(word_index);  // a leaf may appear between two threads' loads
     return word_index != no_word && try_copy_page(g, c, word_index, part.in_page, to, part.bytes);
 }
 
@@ -223,7 +223,7 @@ template <typename Group>
 PENSTOCK_HD PENSTOCK_INLINE std::int64_t map_page(const Group& g, const cache_view& c, const file_handle& f,
                                                   std::uint64_t page, pinned_page& out) {
     std::uint64_t word_index = find_word(c, f, page);
-    if (f.two_level) word_index = g.broadcast(word_index);  // a leaf may appear between two threads' loads
+    if (has_leaves(c, f)) word_index = g.broadcast(word_index);  // a leaf may appear between two threads' loads
     page_word pinned = 0;  // 0: not pinned; a valid word is never 0
     if (g.is_leader() && word_index != no_word) {
         page_word seen = 0;
@@ -241,7 +241,7 @@ PENSTOCK_HD PENSTOCK_INLINE std::int64_t map_page(const Group& g, const cache_vi
     const std::int64_t frame = by_address(&pin_missing<Group>)(g, c, f.slot, page);
     if (frame < 0) return frame;
     if (c.read_ahead_pages != 0) by_address(&read_ahead<Group>)(g, c, f.slot, page << c.page_shift, 1);
-    if (f.two_level) word_index = g.broadcast(find_word(c, f, page));  // its leaf may be new
+    if (word_index == no_word) word_index = g.broadcast(find_word(c, f, page));  // its leaf is new
     out = {word_index, static_cast<std::uint32_t>(frame)};
     return 0;
 }

@@ -113,6 +113,10 @@ struct lane {
         detail::copy_from_frame(to, from, bytes, 0, 1);
 #elif PENSTOCK_HOST_COPIES_RACE
         detail::copy_while_racing(to, from, bytes);
+#elif defined(__SANITIZE_THREAD__)
+        // Others may write these bytes meanwhile; who reads them then gets old or new ones. A plain copy would be told as a race.
+        for (std::size_t i = 0; i < bytes; ++i)
+            to[i] = std::byte{std::atomic_ref<std::uint8_t>(*const_cast<std::uint8_t*>(reinterpret_cast<const std::uint8_t*>(from + i))).load(std::memory_order_relaxed)};
 #else
         std::memcpy(to, from, bytes);
 #endif

@@ -1,0 +1,39 @@
+// penstock_write_model_canary: the model test of writes with a lane that marks the bytes of a write before it stores them. A write-back
+// in between takes the marks and sends the old bytes; it must be found out.
+#include <thread>
+
+#include "model/write_main.hpp"
+#include "penstock/group/racing_lane.hpp"
+
+namespace {
+
+// The engine stores, syncs, marks, and syncs again (engine/dirty.hpp). Here the bytes are kept back until the second sync, with a
+// break before it, as a thread may make anywhere.
+struct late_lane : penstock::racing_lane {
+    struct kept {
+        std::byte* to = nullptr;
+        const std::byte* from = nullptr;
+        std::size_t bytes = 0;
+        int syncs = 0;
+    };
+    static kept& mine() {
+        thread_local kept one;
+        return one;
+    }
+    void copy_store(std::byte* to, const std::byte* from, std::size_t bytes) const { mine() = {to, from, bytes, 0}; }
+    void sync() const {
+        kept& one = mine();
+        if (one.to == nullptr || ++one.syncs < 2) return;
+        std::this_thread::yield();
+        penstock::racing_lane::copy_store(one.to, one.from, one.bytes);
+        one.to = nullptr;
+    }
+};
+
+}  // namespace
+
+int main(int count, char** words) {
+    const penstock::model::write_command_line line(count, words);
+    if (line.wrong) return penstock::model::write_usage(words[0]);
+    return penstock::model::write_run<late_lane>(line.settings).run() ? 0 : 1;
+}
