@@ -26,6 +26,11 @@ public:
             fetch(view_.rings[i].free_ticket, view_.rings[i].slots);
             fetch(view_.rings[i].tail, 1);
         }
+        if (view_.writes != nullptr) {
+            fetch(view_.writes, view_.file_slots);
+            fetch(view_.dirty_bits, view_.frame_count * engine::mark_words(view_));
+            fetch(view_.write_locks, view_.frame_count);
+        }
         if (view_.tier.words == nullptr) return;
         fetch(view_.tier.words, view_.word_count);
         fetch(view_.tier.frame_words, view_.tier.frame_count);
