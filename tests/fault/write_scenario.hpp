@@ -154,7 +154,7 @@ private:
     void write_own() {
         shadow_file file{name("own"), -1, {}};
         if (!open_it(file, open_read_write | open_create | open_truncate)) return;
-        for (std::uint64_t at = 0; at < 7 * page; at += 3001) write_at(file, at, 3001);
+        for (std::uint64_t at = 0; at < 18 * page; at += 3001) write_at(file, at, 3001);
         read_at(file, 2 * page - 10, page);
         for (int i = 0; i < 3; ++i) append_to(file, 37);
         if (!tell("msync", msync(lane{}, fs_, file.fd, 0, 3 * page)) && file.known) {
@@ -162,9 +162,9 @@ private:
             const bool same = there.size() >= 3 * page && file.bytes.size() >= 3 * page && std::equal(there.begin(), there.begin() + 3 * page, file.bytes.begin());
             if (!same && file.bytes.size() >= 3 * page) complain("msync left something out");
         }
-        write_at(file, 10 * page + 5, 100);
+        write_at(file, 21 * page + 5, 100);
         fsync_it(file);
-        read_at(file, 6 * page, 5 * page);
+        read_at(file, 16 * page, 6 * page);
         write_at(file, page - 1, 2);
         truncate_it(file, 2 * page + 100);
         write_at(file, 3 * page, page);
