@@ -37,16 +37,17 @@ public:
         files_[static_cast<std::size_t>(fd)] = name == std::string::npos ? 0 : std::strtoul(path.c_str() + name + 2, nullptr, 10) + 1;
         return fd;
     }
-    std::int64_t write(int fd, const std::byte* from, std::uint64_t bytes, std::uint64_t offset) override {
+    // Neighbouring pages come in one call; the first one is watched.
+    std::int64_t write(int fd, const host::memory_piece* pieces, std::size_t count, std::uint64_t offset) override {
         const std::uint64_t number = ++writes_;
-        if (drop_every_ != 0 && number % drop_every_ == 0) return static_cast<std::int64_t>(bytes);
+        if (drop_every_ != 0 && number % drop_every_ == 0) return static_cast<std::int64_t>(pieces[0].bytes);
         const std::uint64_t file = fd >= 0 && fd < static_cast<int>(most_handles) ? files_[static_cast<std::size_t>(fd)].load() : 0;
-        if (file == 0 || file > touched_.size() || touched_[file - 1] == nullptr) return below_.write(fd, from, bytes, offset);
+        if (file == 0 || file > touched_.size() || touched_[file - 1] == nullptr) return below_.write(fd, pieces, count, offset);
         const std::uint32_t* const touched = touched_[file - 1] + offset / page_bytes_ % touched_pages * 2;
         const std::uint32_t begun = atomic_load<order::relaxed>(touched);
         // Now and then it takes as long as a disk might.
         if (mix64(seed_ + number) % 64 == 0) std::this_thread::sleep_for(std::chrono::microseconds(200));
-        const std::int64_t got = below_.write(fd, from, bytes, offset);
+        const std::int64_t got = below_.write(fd, pieces, count, offset);
         if (atomic_load<order::relaxed>(touched + 1) - begun - 1 < begun_limit) ++overlaps_;
         return got;
     }

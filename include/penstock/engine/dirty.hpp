@@ -143,6 +143,11 @@ PENSTOCK_HD PENSTOCK_INLINE std::uint64_t writers_of(const cache_view& c, std::u
 PENSTOCK_HD PENSTOCK_INLINE void raise_epoch(const cache_view& c, std::uint32_t slot, std::uint64_t epoch) {
     atomic_raise<order::relaxed>(&c.writes[slot].epoch, epoch);
 }
+// Between two lives of a slot. Openers that still have the name of its last file look here before they find that it is gone.
+PENSTOCK_HD inline void reset_writes(const cache_view& c, std::uint32_t slot) {
+    auto* const words = reinterpret_cast<std::uint64_t*>(&c.writes[slot]);
+    for (std::size_t i = 0; i < sizeof(write_record) / 8; ++i) atomic_store<order::relaxed>(&words[i], std::uint64_t{0});
+}
 PENSTOCK_HD PENSTOCK_INLINE std::uint64_t epoch_of(const cache_view& c, std::uint32_t slot) {
     return atomic_load<order::relaxed>(&c.writes[slot].epoch);
 }
