@@ -181,5 +181,22 @@ TEST(write, two_close_a_file_that_one_has_written) {
     expect_sound(s.run({.preemptions = 3}));
 }
 
+// Between its write-back and the last step of its close, another opens the file, writes and closes: the word has one reference again.
+TEST(write, one_opens_writes_and_closes_while_another_closes) {
+    written_file s({.frames = 1});
+    s.warm(0, 0);
+    s.held.references = 0;
+    s.also([&] { explore::require(s.word_now(0) == s.w.memory.disk[0], "closed by all, and the file does not have it"); });
+    s.anything_goes(0, 0);
+    s.lane([&](auto g) { explore::require(close(g, s.w.fs(), s.fd) == 0, "a close failed"); });
+    s.lane([&](auto g) {
+        if (engine::add_reference(g, s.w.view, s.fd) != s.fd) return;
+        engine::count_writers(s.w.view, 0, 1);
+        s.store(g, 0, 0, 70);
+        explore::require(close(g, s.w.fs(), s.fd) == 0, "a close failed");
+    });
+    expect_sound(s.run({.preemptions = 3}));
+}
+
 }  // namespace
 }  // namespace penstock::explore_kit

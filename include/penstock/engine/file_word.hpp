@@ -3,6 +3,7 @@
 // File word, one per file slot:
 //   bits 63..62  state       0 vacant, 1 busy (being filled in or taken down), 2 live
 //        47..32  generation  of the slot; the host gives a slot out again with the next one
+//        61..48  changes     of the references, modulo 16384: so that who looked at the word knows that nobody opened and closed since
 //        31..0   references  live only: 0 means closed, the pages stay
 //
 //   step           from            to              order     who
@@ -50,6 +51,11 @@ constexpr PENSTOCK_HD bool is_later_generation(std::uint32_t generation, std::ui
     const std::uint32_t ahead = (generation - than) & file_generation_mask;
     return ahead != 0 && ahead <= file_generation_mask / 2;
 }
+// The word with so many references more, and one change.
+constexpr PENSTOCK_HD file_word with_references(file_word w, std::uint64_t more) {
+    constexpr file_word one_change = file_word{1} << 48, changes = ((file_word{1} << 14) - 1) << 48;
+    return (w & ~changes & ~file_word{0xffffffff}) | ((w + one_change) & changes) | ((w + more) & 0xffffffff);
+}
 constexpr PENSTOCK_HD std::uint32_t references_of(file_word w) { return static_cast<std::uint32_t>(w); }
 constexpr PENSTOCK_HD bool is_closed(file_word w) { return file_state(w) == file_live && references_of(w) == 0; }
 constexpr PENSTOCK_HD bool is_open(file_word w, std::uint32_t generation) {
@@ -74,7 +80,7 @@ PENSTOCK_HD PENSTOCK_INLINE void end_fill(file_word* word, std::uint32_t generat
 PENSTOCK_HD inline bool try_add_reference(file_word* word, std::uint32_t generation, std::uint32_t least) {
     file_word seen = look(word);
     while (file_state(seen) == file_live && file_generation(seen) == generation && references_of(seen) >= least) {
-        if (atomic_compare_swap<order::acquire>(word, seen, seen + 1)) return true;
+        if (atomic_compare_swap<order::acquire>(word, seen, with_references(seen, 1))) return true;
         seen = look(word);  // another opener or closer won; each round someone makes progress
     }
     return false;
@@ -86,10 +92,10 @@ PENSTOCK_HD PENSTOCK_INLINE bool try_reopen(file_word* word, std::uint32_t gener
     return try_add_reference(word, generation, 0);
 }
 
-// Gives one reference back, if the word is still `seen`, that of an open file. Release: pairs with begin_retire, and with the look of
+// Gives one reference back, if the word is still `seen`, that of an open file, and nobody opened or closed it meanwhile. Release: pairs with begin_retire, and with the look of
 // who closes after.
 PENSTOCK_HD PENSTOCK_INLINE bool try_release_from(file_word* word, file_word seen) {
-    return atomic_compare_swap<order::release>(word, seen, seen - 1);
+    return atomic_compare_swap<order::release>(word, seen, with_references(seen, ~std::uint64_t{0}));
 }
 // The same whatever the word. False: the descriptor was not open.
 PENSTOCK_HD inline bool try_release(file_word* word, std::uint32_t generation) {
