@@ -97,7 +97,7 @@ PENSTOCK_HD int close(const Group& g, const runtime_ref& fs, int fd) {
     g.sync();  // no thread of the group is still using the descriptor
     const std::uint32_t slot = engine::descriptor_slot(fd);
     const bool known = fd >= 0 && slot < fs.view.file_slots;
-    if (known && fs.view.writes != nullptr && g.broadcast(engine::is_granted(fs.view, slot) ? 1 : 0) != 0)
+    if (known && fs.view.writes != nullptr)
         return static_cast<int>(detail::counted(g, fs, by_address(&engine::close_written<Group>)(g, fs.view, fd)));
     if (g.is_leader()) {
         if (!known || !engine::try_release(&fs.view.file_words[slot], engine::descriptor_generation(fd))) {

@@ -198,5 +198,28 @@ TEST(write, one_opens_writes_and_closes_while_another_closes) {
     expect_sound(s.run({.preemptions = 3}));
 }
 
+// The first has it open for reading, and nobody has written it when he begins to close.
+TEST(write, one_opens_for_writing_while_a_reader_closes) {
+    written_file s({.frames = 1});
+    s.warm(0, 0);
+    s.held.references = 0;
+    s.prepare = [&s, before = s.prepare] {
+        before();
+        s.w.memory.writes[0] = {};
+    };
+    s.also([&] { explore::require(s.word_now(0) == s.w.memory.disk[0], "closed by all, and the file does not have it"); });
+    s.anything_goes(0, 0);
+    const int reading = engine::make_descriptor(0, 1);
+    s.lane([&](auto g) { explore::require(close(g, s.w.fs(), reading) == 0, "a close failed"); });
+    s.lane([&](auto g) {
+        if (engine::add_reference(g, s.w.view, s.fd) != s.fd) return;
+        engine::grant(s.w.view, 0);
+        engine::count_writers(s.w.view, 0, 1);
+        s.store(g, 0, 0, 70);
+        explore::require(close(g, s.w.fs(), s.fd) == 0, "a close failed");
+    });
+    expect_sound(s.run({.preemptions = 3}));
+}
+
 }  // namespace
 }  // namespace penstock::explore_kit

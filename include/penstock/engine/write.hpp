@@ -121,7 +121,7 @@ PENSTOCK_HD PENSTOCK_NOINLINE bool release_written(const Group& g, const cache_v
     return true;
 }
 
-// Whole group. Writes back before the last reference to a written file goes, and then gives the caller's back. 0, -EBADF, or what could
+// Whole group, in a runtime that writes. Writes back before the last reference to a written file goes, and then gives the caller's back. 0, -EBADF, or what could
 // not be written; the reference is gone then too, and the pages stay. Whether it is the last is decided by the same word that the
 // reference is taken from: of two that close at once, the later one sees that.
 template <typename Group>
@@ -131,6 +131,11 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t close_written(const Group g, const ca
     for (int flushes = 0;;) {
         const file_word seen = g.broadcast(look(&c.file_words[slot]));
         if (!is_open(seen, descriptor_generation(fd))) return -EBADF;
+        // A file that nobody has written: so it is when the reference goes, or the word has changed.
+        if (g.broadcast(g.is_leader() && is_granted(c, slot) ? 1 : 0) == 0) {
+            if (g.broadcast(g.is_leader() && try_release_from(&c.file_words[slot], seen) ? 1 : 0) != 0) return 0;
+            continue;
+        }
         // A second time for who wrote through another descriptor meanwhile; more would wait for writers for good.
         if (references_of(seen) == 1 && flushes < 2 && has_dirty_pages(g, c, slot)) {
             code = flush_pages(g, c, slot, 0, ~std::uint64_t{0});
