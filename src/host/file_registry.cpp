@@ -181,9 +181,16 @@ int file_registry::allow(const std::string& path, std::uint32_t flags) {
 bool file_registry::take_table(entry& e) {
     const std::uint64_t page_bytes = std::uint64_t{1} << limits_.page_shift;
     const std::uint64_t pages = std::max<std::uint64_t>(1, (e.identity.size_bytes + page_bytes - 1) >> limits_.page_shift);
+    const std::uint64_t leaf_words = std::uint64_t{1} << limits_.leaf_shift, directory_words = ((pages - 1) >> limits_.leaf_shift) + 1;
     e.two_level = pages > limits_.word_count / 4;
-    e.table_words = e.two_level ? ((pages - 1) >> limits_.leaf_shift) + 1 : pages;
-    const auto start = words_.take(e.table_words);
+    e.table_words = e.two_level ? directory_words : pages;
+    auto start = words_.take(e.table_words);
+    // Room enough, and only none in one piece: files that come and go leave the arena so.
+    if (!start && !e.two_level && pages > leaf_words && words_.free_units() >= directory_words * (leaf_words + 1)) {
+        e.two_level = true;
+        e.table_words = directory_words;
+        start = words_.take(e.table_words);
+    }
     if (start) e.table = *start;
     return start.has_value();
 }

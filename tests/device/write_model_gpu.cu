@@ -53,7 +53,7 @@ write_shape shape_of(std::uint64_t seed) {
     constexpr std::uint64_t pages[] = {512, 4096, 1024, 65536, 16384};
     constexpr std::uint64_t frames[] = {256, 1024, 96, 600, 192};
     const std::uint64_t page_bytes = pages[seed % 5], frame_count = page_bytes > 16384 ? 64 : page_bytes < 4096 ? 256 : frames[mix64(seed) % 5];
-    return {mix64(seed + 1), page_bytes, frame_count * page_bytes, page_bytes <= 1024 ? 8400ull : 0, actors, 16};
+    return {mix64(seed + 1), page_bytes, frame_count * page_bytes, page_bytes <= 1024 ? 16800ull : 0, actors, 16};
 }
 
 options options_for(std::uint64_t seed, const write_shape& s, const std::string& folder) {
@@ -62,8 +62,7 @@ options options_for(std::uint64_t seed, const write_shape& s, const std::string&
     o.writable = true;
     o.page_bytes = s.page_bytes;
     o.cache_bytes = s.cache_bytes;
-    o.table_bytes = 512 * 1024;  // room for every file at once; more than 16384 pages take two levels
-    if (s.wide_pages != 0) o.table_bytes = 256 * 1024;
+    o.table_bytes = 512 * 1024;  // 65536 words: room for every file at once, and for what is left of their last lives; more than 16384 pages take two levels
     o.max_files = 40;
     o.service_threads = 1 + mix64(seed ^ 8) % 3;
     o.staging_bytes = std::uint64_t{1} << (20 + mix64(seed ^ 11) % 4);
@@ -169,7 +168,9 @@ private:
             const failure& f = seen.kept[i];
             std::cout << "  actor " << f.actor << " step " << f.step << " " << name_of(static_cast<write_verb>(f.what)) << " file " << f.file << " offset "
                       << f.offset << " length " << f.length << ": got " << f.got << ", expected " << f.expected << "; versions " << f.floor << " to "
-                      << f.newest << "; use " << static_cast<int>(files_.plans()[f.file].how) << std::endl;
+                      << f.newest << "; use " << static_cast<int>(files_.plans()[f.file].how) << ", owner " << (files_.plans()[f.file].how == use::shared ? files_.plans()[f.file].owner_of(f.offset) : 0) << " of "
+                      << files_.plans()[f.file].actors << "+" << files_.plans()[f.file].second << "+" << files_.plans()[f.file].ordinary << ", stride "
+                      << files_.plans()[f.file].stride << ", size " << files_.size_of(f.file) << std::endl;
         }
     }
 
@@ -193,6 +194,7 @@ private:
         second.join(), ordinary.join();
         if (code != 0) return complain("launch gave " + error_text(code) + "; " + rt_->health().message);
         download();
+        if (!good_) std::cout << "  " << rt_->stats().to_json() << std::endl;
         for (const int fd : holds)
             if (const int closed = rt_->close(fd); closed != 0) complain("close gave " + error_text(closed));
         check();
@@ -219,7 +221,8 @@ private:
             if (c.file_records[slot].growth >= engine::growth_first) ++met_.grown_tables;
             if (c.file_records[slot].two_level != 0) ++met_.two_level_tables;
         }
-        for (std::uint32_t file = 0; good_ && file < shape_.files(); ++file) {
+        // Also after wrong bytes in the kernel: whether the file has them tells where they were lost.
+        for (std::uint32_t file = 0; file < shape_.files(); ++file) {
             const file_plan& plan = files_.plans()[file];
             if (plan.how == use::log) complain(files_.compare_log(file, round_, &records_[std::size_t{file} * actors], actors, met_.records));
             else if (plan.how != use::idle) complain(files_.compare(file, "after close"));

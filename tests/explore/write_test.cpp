@@ -111,6 +111,23 @@ TEST(write, what_a_flush_acknowledges_is_in_the_file) {
     expect_sound(s.run({.preemptions = 2}));
 }
 
+// A page that is written whole is not read first. Who reads it meanwhile gets what it was or what it becomes, and never the frame before
+// its bytes are there.
+TEST(write, who_reads_a_page_that_is_written_whole_sees_old_or_new) {
+    written_file s({.frames = 1});
+    const std::uint64_t all[] = {70, 71};
+    s.expect(0, 0, all[0]);
+    s.expect(0, 1, all[1]);
+    s.lane([&](auto g) { explore::require(write(g, s.w.fs(), s.fd, all, page_bytes, 0) == page_bytes, "a write failed"); });
+    s.lane([&](auto g) {
+        std::uint64_t seen[words_per_page] = {};
+        explore::require(read(g, s.w.fs(), s.fd, seen, page_bytes, 0) == page_bytes, "a read failed");
+        for (std::uint64_t i = 0; i < words_per_page; ++i)
+            explore::require(seen[i] == all[i] || seen[i] == content(1, 0, i), "a reader saw neither what was there nor what was written");
+    });
+    expect_sound(s.run({.preemptions = 3}));
+}
+
 // The second lane needs the only frame, whose page is dirty.
 TEST(write, a_reader_takes_the_frame_of_a_dirty_page) {
     written_file s({.frames = 1});

@@ -319,6 +319,30 @@ TEST_F(registry, leaves) {
     }
 }
 
+// Room there is, but in pieces: the table is a directory and leaves then. Where there is no room at all it is said at once.
+TEST_F(registry, a_table_in_an_arena_of_many_pieces) {
+    registry_limits limits = small_limits;
+    limits.word_count = 512;
+    make(limits);
+    std::vector<open_reply> small;
+    for (std::uint64_t i = 0; i < 5; ++i) {
+        const std::string name = "f" + std::to_string(i);
+        write_file(root / name, {});
+        std::filesystem::resize_file(root / name, 4096ull * 100);
+        small.push_back(must_open(name));
+        ASSERT_FALSE(small.back().two_level);
+    }
+    for (const std::size_t i : {1u, 3u}) ASSERT_EQ(files->retire(small[i].slot, small[i].generation), 0);
+    std::filesystem::resize_file(root / "a", 4096ull * 120);  // a hundred words twice, and twelve
+    const open_reply a = must_open("a");
+    ASSERT_EQ(a.result, 0);
+    EXPECT_TRUE(a.two_level);
+    std::uint64_t word = 0;
+    for (std::uint64_t i = 0; i < 8; ++i) EXPECT_EQ(files->leaf(a.slot, a.generation, engine::leaf_of_table, i, word), 0) << i;
+    EXPECT_EQ(files->leaf(a.slot, a.generation, engine::leaf_of_table, 8, word), -EINVAL);
+    EXPECT_EQ(code_of("f1"), engine::no_table_room);
+}
+
 TEST_F(registry, a_hundred_files_through_eight_handles) {
     registry_limits limits = small_limits;
     limits.file_slots = 128;

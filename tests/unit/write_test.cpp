@@ -194,6 +194,25 @@ TEST_F(writing, who_has_it_open_for_reading_sees_it_grow) {
     EXPECT_EQ(file_bytes(path).size(), 100 + 3 * page);
 }
 
+// An open that fails must not forget that the name leads to a file which is open: the next writer would get a version of its own.
+TEST_F(writing, who_has_it_open_sees_what_is_written_after_a_refused_open) {
+    write_file(path, pattern(30, page));
+    const int reading = rt->open(path);
+    ASSERT_GE(reading, 0);
+    EXPECT_EQ(read_back(reading, 1), pattern(30, 1));
+    write_file(path, pattern(31, 2 * page));  // another program: by its looks the file is another one now
+    // As a kernel does: runtime::open would look at the file itself first.
+    EXPECT_EQ(penstock::open(lane{}, rt->ref(), path.c_str(), open_write | open_create | open_exclusive), -EEXIST);
+    const int fd = rt->open(path, open_write);
+    ASSERT_GE(fd, 0);
+    const std::uint8_t one = 0x5a;
+    ASSERT_EQ(rt->write(fd, &one, 1, 7), 1);
+    EXPECT_EQ(read_back(reading, 1, 7)[0], one) << "a write that has returned is seen by every later read";
+    EXPECT_EQ(rt->close(fd), 0);
+    EXPECT_EQ(rt->close(reading), 0);
+    EXPECT_EQ(file_bytes(path)[7], one);
+}
+
 TEST_F(writing, truncate_both_ways) {
     auto bytes = pattern(11, 10 * page);
     write_file(path, bytes);

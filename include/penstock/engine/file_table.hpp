@@ -139,9 +139,9 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t open_owned_name(const Group& g, const
     if (code == 0) {
         if (c.writes != nullptr) raise_epoch(c, answer.file_slot, answer.epoch);
         result = join_writers(c, answer.file_slot, key.flags) | make_descriptor(answer.file_slot, answer.generation, key.flags);
+        atomic_store<order::relaxed>(&slot.file_slot, answer.file_slot);
+        atomic_store<order::relaxed>(&slot.generation, answer.generation);
     }
-    atomic_store<order::relaxed>(&slot.file_slot, answer.file_slot);
-    atomic_store<order::relaxed>(&slot.generation, answer.generation);
     atomic_store<order::relaxed>(&slot.error, code);
     atomic_store<order::relaxed>(&slot.flags, std::uint64_t{key.flags});
     settle_name(&slot.word, code == 0 ? name_ready : name_failed);

@@ -146,6 +146,8 @@ PENSTOCK_HD PENSTOCK_INLINE void settle_name(name_word* word, name_word state) {
     PENSTOCK_ASSERT(name_state(busy) == name_busy);
     atomic_store<order::release>(word, next_name_word(busy, state));
 }
+// The slot is ours and busy. No file has generation 0, so the name leads nowhere. Relaxed: settle_name publishes it.
+PENSTOCK_HD PENSTOCK_INLINE void forget_target(std::uint32_t* generation) { atomic_store<order::relaxed>(generation, std::uint32_t{0}); }
 PENSTOCK_HD PENSTOCK_INLINE bool name_unchanged(const name_word* word, name_word seen) {
     atomic_fence();
     return atomic_load<order::relaxed>(word) == seen;

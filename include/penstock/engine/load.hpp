@@ -7,7 +7,7 @@
 //   4. post, await                                            error: orphan or recycle the slot, free the frame, abandon
 //      3 and 4 fall away for a page that lies in a window, or in the host tier: pinned there, its bytes awaited if they are
 //      on their way. A page that could not be read ahead: all given back, load_again, and the next attempt asks for itself.
-//      Nor does a page ask whose bytes the file does not have, or the caller will store all of (blank): it is cleared
+//      Nor does a page ask whose bytes the file does not have, or the caller stores all of (blank): it is filled with those and zeros
 //   5. copy staging, window or tier -> frame, clear the tail  (cannot fail)
 //   6. consume; name the page in the frame word; publish, and unpin unless the caller wants the page pinned; recycle the slot
 //
@@ -42,9 +42,10 @@ struct pending_load {
 
 inline constexpr std::uint32_t max_pending_loads = 8;
 
-// The bytes of a page that the caller is going to store, once he has it.
+// The bytes [begin, end) of a page that the caller is going to store, and where they are. Whole group, equal.
 struct page_cover {
     std::uint32_t begin = 0, end = 0;
+    const std::byte* bytes = nullptr;
 };
 
 // Leader only.
@@ -145,10 +146,21 @@ PENSTOCK_HD inline void settle_load(const Group& g, const cache_view& c, const p
     count(g, c, count_bytes_loaded, load.wanted_bytes);
 }
 
+// Whole group. A page that is not read: cleared, but for what the caller stores in it. Before it is published: a page that the file has
+// bytes of must not be seen without them.
+template <typename Group>
+PENSTOCK_HD PENSTOCK_NOINLINE void fill_blank(const Group& g, const cache_view& c, std::byte* to, const page_cover& cover) {
+    begin_overwrite();
+    g.zero(to, cover.begin);
+    if (cover.end > cover.begin) g.copy_store(to + cover.begin, cover.bytes, cover.end - cover.begin);
+    g.zero(to + cover.end, c.page_bytes() - cover.end);
+    g.sync();
+}
+
 // Whole group, with a load that the leader's start_load filled in: the bytes into its frame. 0 or a negative errno; on error the
 // page is absent again and nothing is held. load_again: it could not be read ahead; try again.
 template <typename Group>
-PENSTOCK_HD PENSTOCK_INLINE std::int64_t fetch_load(const Group& g, const cache_view& c, const pending_load& load) {
+PENSTOCK_HD PENSTOCK_INLINE std::int64_t fetch_load(const Group& g, const cache_view& c, const pending_load& load, const page_cover& cover = {}) {
     std::byte* const to = c.frame_address(load.frame);
     if (load.save.wanted) finish_save(g, c, load.save, to);  // while the bytes are on their way
     std::int64_t code = 0;
@@ -160,9 +172,7 @@ PENSTOCK_HD PENSTOCK_INLINE std::int64_t fetch_load(const Group& g, const cache_
     g.sync();  // the leader's eviction of the frame and its acquire of the reply come before everybody's copying
     if (code != 0) return code;
     if (load.from == pending_load::source::blank) {
-        begin_overwrite();
-        g.zero(to, c.page_bytes());
-        g.sync();
+        fill_blank(g, c, to, cover);
         return 0;
     }
     const std::byte* from = load.bytes;
@@ -302,6 +312,7 @@ PENSTOCK_HD PENSTOCK_INLINE std::int64_t load_pages(const Group& g, const cache_
 struct pinned_page {
     std::uint64_t word_index;
     std::uint32_t frame;
+    bool stored;  // the bytes of the page_cover that was asked for are in it already
 };
 
 // Leader only. One attempt to pin a page that is valid: true, and `seen` is its word; else `seen` says what it is instead.
@@ -317,7 +328,7 @@ PENSTOCK_HD PENSTOCK_INLINE bool try_pin(page_word* word, page_word& seen) {
     return false;
 }
 
-// Whole group. Pins the page, loading it if need be; for who is going to store the bytes of `cover`. 0 or a negative errno.
+// Whole group. Pins the page, loading it if need be; for who is going to store the bytes of `cover` unless it comes with them. 0 or a negative errno.
 template <typename Group>
 PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t pin_page(const Group& g, const cache_view& c, const file_handle& f,
                                                     std::uint64_t page, patience& deadline, pinned_page& out, page_cover cover = {}) {
@@ -362,11 +373,11 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t pin_page(const Group& g, const cache_
         std::int64_t code = begin_load(g, c, f, page, true, deadline, load, cover);
         if (code < 0) return code;
         if (code == 0) continue;
-        code = fetch_load(g, c, load);
+        code = fetch_load(g, c, load, cover);
         if (code == load_again) continue;
         if (code != 0) return code;
         publish_load(g, c, f, load, true);
-        out = {load.word_index, load.frame};
+        out = {load.word_index, load.frame, load.from == pending_load::source::blank};
         return 0;
     }
 }

@@ -84,9 +84,10 @@ PENSTOCK_HD inline bool find_name(const cache_view& c, const name_key& key, name
     return false;
 }
 
-// May this slot be given to another name?
+// May this slot be given to another name? Not while the file that the name leads to is open, also if the last open failed: who opens
+// it next has to say which one is open (ask_to_open).
 PENSTOCK_HD inline bool reusable_name(const cache_view& c, const name_slot& slot, name_word word) {
-    if (name_state(word) == name_unused || name_state(word) == name_failed) return true;
+    if (name_state(word) == name_unused) return true;
     if (name_state(word) == name_busy) return false;
     const std::uint32_t file_slot = atomic_load<order::relaxed>(&slot.file_slot);
     return !is_open(look(&c.file_words[file_slot]), atomic_load<order::relaxed>(&slot.generation));
@@ -109,7 +110,10 @@ PENSTOCK_HD inline std::int64_t try_enter_name(const cache_view& c, const name_k
             outcome = try_own_name(&c.names[slot].word, word) ? 1 : 0;
             break;
         }
-        if (outcome == 1) atomic_store<order::relaxed>(&c.names[slot].hash, key.hash);
+        if (outcome == 1) {
+            atomic_store<order::relaxed>(&c.names[slot].hash, key.hash);
+            forget_target(&c.names[slot].generation);  // the last name's file is not this one's
+        }
     }
     unlock(lock);
     return outcome;

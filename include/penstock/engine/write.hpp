@@ -2,7 +2,7 @@
 //
 // A write pins each page it touches, stores its bytes, marks them and soils the page (engine/dirty.hpp), raises the file's size and
 // unpins. It waits for nothing but a page that has to be read first: one of which it stores only a part, and which the file has bytes
-// of. Whole pages, and pages past the end of the file, are never read.
+// of. Whole pages, and pages past the end of the file, are never read: their bytes are stored before anybody else can see the page.
 #pragma once
 
 #include <cerrno>
@@ -21,8 +21,8 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t write_part(const Group& g, const cach
     patience deadline(g, c.frame_wait_ns);
     const std::uint32_t begin = part.in_page, end = part.in_page + part.bytes;
     pinned_page page{};
-    if (const std::int64_t code = pin_page(g, c, f, part.page, deadline, page, {begin, end}); code != 0) return code;
-    g.copy_store(c.frame_address(page.frame) + begin, from, part.bytes);
+    if (const std::int64_t code = pin_page(g, c, f, part.page, deadline, page, {begin, end, from}); code != 0) return code;
+    if (!page.stored) g.copy_store(c.frame_address(page.frame) + begin, from, part.bytes);
     mark(g, c, page.frame, begin, end);
     if (!g.is_leader()) return 0;
     page_word* const word = &c.words[page.word_index];

@@ -122,7 +122,8 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t begin_write(const Group& g, const cac
     request.operation = op::write;
     request.bytes = static_cast<std::uint32_t>(c.page_bytes());
     request.file_slot = w.file_slot;
-    request.generation = c.file_records[w.file_slot].generation;
+    // Of the word, since a group that needs a frame may never have opened this file. The pinned page keeps the slot in its life.
+    request.generation = file_generation(glance_file(&c.file_words[w.file_slot]));
     request.offset = page_in_frame(c, w.frame) << c.page_shift;
     request.argument = whole ? 1 : 0;
     post(g, c, w.at, request);
@@ -299,6 +300,8 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t flush_pages(const Group g, const cach
         page += run.pages;
     }
     queue.finish_all(g, c);
+    atomic_fence();  // pages that were seen clean: what their last write-back did, to the file's count too, comes before what follows
+    g.sync();
     return queue.error();
 }
 
