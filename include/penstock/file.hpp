@@ -34,6 +34,8 @@ enum open_flags : int {
     open_read = 0,
     open_write = 1,
     open_read_write = 2,
+    open_write_once = 3,                      // for new files: mappings of it need no copy of the page, and zeros that are stored
+                                              // through them are not written. Otherwise as open_read_write
     open_create = engine::flag_create,        // a file that is not there is made, with mode 0666 less the umask
     open_exclusive = engine::flag_exclusive,  // with open_create: -EEXIST if it is there
     open_truncate = engine::flag_truncate,    // cut to nothing, unless this runtime has it open for writing already: so the groups of a
@@ -197,7 +199,7 @@ PENSTOCK_HD int unmap(const Group& g, const runtime_ref& fs, const mapping& what
 template <group Group>
 PENSTOCK_HD int stat(const Group& g, const runtime_ref& fs, int fd, file_stat* out) {
     engine::file_handle file{};
-    if (!engine::find_file(g, fs.view, fd, file, engine::access_mask)) return static_cast<int>(detail::counted(g, fs, -EBADF));
+    if (!engine::find_file(g, fs.view, fd, file, engine::nothing_unwanted)) return static_cast<int>(detail::counted(g, fs, -EBADF));
     if (out == nullptr) return static_cast<int>(detail::counted(g, fs, -EFAULT));
     const engine::file_record& record = fs.view.file_records[file.slot];
     if (g.is_leader()) *out = {file.size_bytes, record.inode, record.modified_ns, fs.view.page_bytes()};

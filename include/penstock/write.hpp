@@ -10,9 +10,20 @@
 #include <cerrno>
 #include <cstdint>
 
+#include "penstock/engine/map_write.hpp"
 #include "penstock/file.hpp"
 
 namespace penstock {
+
+// A pinned piece of one page that may be changed. `data` may be read and written until unmap, by plain stores of every thread that the
+// group's synchronisation reaches.
+struct writable_mapping {
+    std::byte* data;
+    std::int64_t bytes;  // how many, or a negative errno, and then data is null
+    std::uint64_t word_index;
+    std::uint32_t frame;
+    std::uint32_t in_page;
+};
 
 // Copies `bytes` bytes from `buffer` (any alignment; 16 bytes is fastest; memory that every thread of the group can read) to byte
 // `offset` of the file, which grows if need be; bytes in between that nobody wrote read as zeros. Returns the count; when it returns the
@@ -60,12 +71,78 @@ PENSTOCK_HD std::int64_t append(const Group& g, const runtime_ref& fs, int fd, c
 template <group Group>
 PENSTOCK_HD int msync(const Group& g, const runtime_ref& fs, int fd, std::int64_t offset, std::int64_t bytes) {
     engine::file_handle file{};
-    if (!engine::find_file(g, fs.view, fd, file, engine::access_mask)) return static_cast<int>(detail::counted(g, fs, -EBADF));
+    if (!engine::find_file(g, fs.view, fd, file, engine::nothing_unwanted)) return static_cast<int>(detail::counted(g, fs, -EBADF));
     if (bytes < 0 || offset < 0 || offset + static_cast<std::uint64_t>(bytes) > INT64_MAX) return static_cast<int>(detail::counted(g, fs, -EINVAL));
     if (fs.view.writes == nullptr || bytes == 0) return 0;
     const std::uint64_t first = static_cast<std::uint64_t>(offset) >> fs.view.page_shift;
     const std::uint64_t end = engine::pages_of(fs.view, static_cast<std::uint64_t>(offset) + static_cast<std::uint64_t>(bytes));
     return static_cast<int>(detail::counted(g, fs, by_address(&engine::flush_pages<Group>)(g, fs.view, file.slot, first, end)));
+}
+
+// Pins the page that holds byte `offset`, to be read and changed through the pointer. As map, but the mapping may begin behind the end of
+// the file and reach beyond it: then the file grows to the end of the mapping when it is unmapped. What was changed counts as
+// written from unmap, or from msync of the mapping, on: bytes that differ from what they were when the page was first mapped so, and
+// no others. Of a page that two change at once, each byte comes from whoever changed it.
+// Errors (in `bytes`): as write; -EBUSY if the same page is mapped through open_write_once and otherwise at the same time.
+// Cost: as map, and a copy of the page in a second frame of the cache, which all mappings of the page share (none with open_write_once);
+// unmap compares the two at memory speed. Hold few at a time.
+template <group Group>
+PENSTOCK_HD writable_mapping map_write(const Group& g, const runtime_ref& fs, int fd, std::int64_t offset, std::int64_t bytes) {
+    writable_mapping out{nullptr, 0, engine::no_word, 0, 0};
+    engine::file_handle file{};
+    std::int64_t code = 0;
+    if (fs.view.writes == nullptr || !engine::find_file(g, fs.view, fd, file, engine::may_read) || engine::descriptor_access(fd) == engine::may_write) code = -EBADF;
+    else if (bytes < 0 || offset < 0 || offset + static_cast<std::uint64_t>(bytes) > INT64_MAX) code = -EINVAL;
+    const auto at = static_cast<std::uint64_t>(offset);
+    engine::pinned_page page{};
+    if (code == 0 && bytes > 0)
+        code = by_address(&engine::map_to_change<Group>)(g, fs.view, file.slot, at >> fs.view.page_shift,
+                                                         engine::descriptor_access(fd) == engine::may_write_once, page);
+    if (code != 0) out.bytes = detail::counted(g, fs, code);
+    if (code != 0 || bytes == 0) return out;
+    const auto in_page = static_cast<std::uint32_t>(at & (fs.view.page_bytes() - 1));
+    const auto room = static_cast<std::int64_t>(fs.view.page_bytes() - in_page);
+    return {fs.view.frame_address(page.frame) + in_page, bytes < room ? bytes : room, page.word_index, page.frame, in_page};
+}
+
+namespace detail {
+
+// Is the mapping one that is held? A pin keeps the word valid and its frame, and a holder keeps the pristine word.
+template <typename Group>
+PENSTOCK_HD inline bool is_held(const Group& g, const runtime_ref& fs, const writable_mapping& what) {
+    const engine::cache_view& c = fs.view;
+    bool good = c.writes != nullptr && what.word_index < c.word_count && what.frame < c.frame_count && what.bytes > 0 &&
+                what.in_page + static_cast<std::uint64_t>(what.bytes) <= c.page_bytes();
+    if (good && g.is_leader()) {
+        const engine::page_word seen = engine::glance(&c.words[what.word_index]);
+        const engine::pristine_word held = engine::glance_pristine(&c.pristine[what.frame]);
+        good = engine::is_valid(seen) && engine::pins_of(seen) > 0 && engine::frame_of(seen) == what.frame && held != engine::pristine_none;
+    }
+    return g.broadcast(good ? 1 : 0) != 0;
+}
+
+}  // namespace detail
+
+// Gives a writable mapping back; what was changed counts as written. 0, or -EINVAL if it is not held (an empty or failed one may be
+// unmapped: 0).
+template <group Group>
+PENSTOCK_HD int unmap(const Group& g, const runtime_ref& fs, const writable_mapping& what) {
+    if (what.data == nullptr) return 0;
+    if (!detail::is_held(g, fs, what)) return static_cast<int>(detail::counted(g, fs, -EINVAL));
+    by_address(&engine::unmap_changed<Group>)(g, fs.view, engine::pinned_page{what.word_index, what.frame, false}, what.in_page,
+                                              what.in_page + static_cast<std::uint32_t>(what.bytes));
+    g.sync();  // what the leader did comes before the group's next call
+    return 0;
+}
+
+// Writes back what was changed through the mapping so far, which stays. 0, or a negative errno as the other msync. What is written
+// back of a page while it is mapped so is written once more after the last of its mappings is gone.
+template <group Group>
+PENSTOCK_HD int msync(const Group& g, const runtime_ref& fs, const writable_mapping& what) {
+    if (what.data == nullptr) return 0;
+    if (!detail::is_held(g, fs, what)) return static_cast<int>(detail::counted(g, fs, -EINVAL));
+    return static_cast<int>(detail::counted(g, fs, by_address(&engine::flush_changed<Group>)(g, fs.view, engine::pinned_page{what.word_index, what.frame, false},
+                                                                                            what.in_page, what.in_page + static_cast<std::uint32_t>(what.bytes))));
 }
 
 // Returns after everything that was written to the file before is on storage (fdatasync). 0; or -EBADF, those of a wait, or what
@@ -75,7 +152,7 @@ PENSTOCK_HD int msync(const Group& g, const runtime_ref& fs, int fd, std::int64_
 template <group Group>
 PENSTOCK_HD int fsync(const Group& g, const runtime_ref& fs, int fd) {
     engine::file_handle file{};
-    if (!engine::find_file(g, fs.view, fd, file, engine::access_mask)) return static_cast<int>(detail::counted(g, fs, -EBADF));
+    if (!engine::find_file(g, fs.view, fd, file, engine::nothing_unwanted)) return static_cast<int>(detail::counted(g, fs, -EBADF));
     if (fs.view.writes == nullptr || g.broadcast(engine::is_granted(fs.view, file.slot) ? 1 : 0) == 0) return 0;
     return static_cast<int>(detail::counted(g, fs, by_address(&engine::sync_file<Group>)(g, fs.view, file.slot)));
 }

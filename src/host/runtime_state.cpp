@@ -123,7 +123,8 @@ status runtime_state::build_cache() {
                      allocate(*device, c.advice, c.file_slots) &&
                      (!settings.writable ||
                       (allocate(*device, c.writes, c.file_slots) && allocate(*device, c.frame_pages, c.frame_count) &&
-                       allocate(*device, c.write_locks, c.frame_count) && allocate(*device, c.dirty_bits, (std::uint64_t{c.frame_count} << c.page_shift) / 64))) &&
+                       allocate(*device, c.write_locks, c.frame_count) && allocate(*device, c.pristine, c.frame_count) &&
+                       allocate(*device, c.dirty_bits, (std::uint64_t{c.frame_count} << c.page_shift) / 64))) &&
                      (!has_windows || (allocate(*device, c.windows, c.file_slots) && allocate(*device, c.window_chunks, window_chunk_words)));
     if (!all)
         return {-ENOMEM, "cache_bytes: " + format_size(settings.cache_bytes) + " could not be allocated on " +

@@ -30,6 +30,7 @@ public:
             fetch(view_.writes, view_.file_slots);
             fetch(view_.dirty_bits, view_.frame_count * engine::mark_words(view_));
             fetch(view_.write_locks, view_.frame_count);
+            fetch(view_.pristine, view_.frame_count);
         }
         if (view_.tier.words == nullptr) return;
         fetch(view_.tier.words, view_.word_count);

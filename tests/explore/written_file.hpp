@@ -15,6 +15,7 @@ struct written_file : scenario {
             w.open_now(0, pages_ * page_bytes, 0);
             w.memory.writes[0].granted = 1;
             w.memory.writes[0].writers = 1;
+            w.memory.writes[0].stored_bytes = pages_ * page_bytes;
             for (std::uint64_t i = 0; i < pages_ * words_per_page; ++i) w.memory.disk[i] = content(1, i / words_per_page, i % words_per_page);
         };
         check = [this] { compare(); };
@@ -36,6 +37,17 @@ struct written_file : scenario {
     void store(const Lane& g, std::uint64_t page, std::uint64_t word, std::uint64_t value) {
         const auto done = write(g, w.fs(), fd, &value, 8, static_cast<std::int64_t>(page * page_bytes + word * 8));
         explore::require(done == 8, "a write failed");
+    }
+    // The same through a pointer. The store is a plain one of the caller's; here it is a step as well.
+    template <typename Lane>
+    void change(const Lane& g, std::uint64_t page, std::uint64_t word, std::uint64_t value) {
+        const writable_mapping mapped = map_write(g, w.fs(), fd, static_cast<std::int64_t>(page * page_bytes), page_bytes);
+        explore::require(mapped.bytes == page_bytes, "a map failed");
+        g.copy_store(mapped.data + word * 8, reinterpret_cast<const std::byte*>(&value), 8);
+        explore::require(unmap(g, w.fs(), mapped) == 0, "an unmap failed");
+    }
+    auto changer(std::uint64_t page, std::uint64_t word, std::uint64_t value) {
+        return [this, page, word, value](auto g) { change(g, page, word, value); };
     }
     auto flusher() {
         return [this](auto g) { explore::require(msync(g, w.fs(), fd, 0, static_cast<std::int64_t>(pages_ * page_bytes)) == 0, "an msync failed"); };

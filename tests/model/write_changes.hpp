@@ -64,8 +64,9 @@ struct write_changes : write_verbs {
 
     template <typename Group>
     PENSTOCK_HD PENSTOCK_NOINLINE void put(const Group& g, const runtime_ref& fs, write_memory& m, const held_written& f, std::uint64_t h) const {
-        const byte_range r = own_range(m, f.file, h);
+        byte_range r = own_range(m, f.file, h);
         if (r.bytes == 0) return fetch(g, fs, m, f, h);
+        if (f.access == open_read_write && (h >> 40) % 4 == 0) return change(g, fs, m, f, r);
         const auto at = static_cast<std::int64_t>(r.at), bytes = static_cast<std::int64_t>(r.bytes);
         if (f.access == open_read) {
             expect(g, m, write_verb::refused, f.file, r.at, r.bytes, write(g, fs, f.fd, m.buffer, bytes, at), -EBADF);
@@ -74,6 +75,20 @@ struct write_changes : write_verbs {
         prepare(g, m, f.file, r);
         if (expect(g, m, write_verb::write, f.file, r.at, r.bytes, write(g, fs, f.fd, m.buffer, bytes, at), bytes)) settle(g, m, f.file, r);
         count(g, &write_report::writes);
+    }
+
+    // Through a pointer. Others may read the bytes meanwhile, so each is stored at once.
+    template <typename Group>
+    PENSTOCK_HD PENSTOCK_NOINLINE void change(const Group& g, const runtime_ref& fs, write_memory& m, const held_written& f, byte_range r) const {
+        const std::uint64_t room = w.page_bytes - r.at % w.page_bytes;
+        if (r.bytes > room) r.bytes = room;
+        prepare(g, m, f.file, r);
+        const writable_mapping mapped = map_write(g, fs, f.fd, static_cast<std::int64_t>(r.at), static_cast<std::int64_t>(r.bytes));
+        if (!expect(g, m, write_verb::change, f.file, r.at, r.bytes, mapped.bytes, static_cast<std::int64_t>(r.bytes))) return;
+        auto* const to = reinterpret_cast<std::uint8_t*>(mapped.data);
+        for (std::uint64_t i = g.rank(); i < r.bytes; i += g.size()) atomic_store<order::relaxed>(to + i, static_cast<std::uint8_t>(m.buffer[i]));
+        if (expect(g, m, write_verb::change, f.file, r.at, r.bytes, unmap(g, fs, mapped), 0)) settle(g, m, f.file, r);
+        count(g, &write_report::changes);
     }
 
     // To a file that nobody else has.

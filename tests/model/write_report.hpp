@@ -9,9 +9,9 @@
 
 namespace penstock::model {
 
-enum class write_verb : std::uint32_t { open, close, write, read, map, append, look_back, truncate, msync, fsync, stat, refused };
+enum class write_verb : std::uint32_t { open, close, write, read, map, append, look_back, truncate, msync, fsync, stat, refused, change };
 inline const char* name_of(write_verb what) {
-    constexpr const char* names[] = {"open", "close", "write", "read", "map", "append", "look back at a record", "truncate", "msync", "fsync", "stat", "a call that must be refused"};
+    constexpr const char* names[] = {"open", "close", "write", "read", "map", "append", "look back at a record", "truncate", "msync", "fsync", "stat", "a call that must be refused", "change through a mapping"};
     return names[static_cast<std::uint32_t>(what)];
 }
 
@@ -20,7 +20,7 @@ struct write_report {
     std::uint64_t wrong_bytes, wrong_results, failures;
     failure kept[kept_failures];
 
-    std::uint64_t steps, writes, reads, maps, appends, cuts, growths, msyncs, fsyncs, creates, reopens, refusals;
+    std::uint64_t steps, writes, changes, reads, maps, appends, cuts, growths, msyncs, fsyncs, creates, reopens, refusals;
     std::uint64_t exact_bytes, judged_bytes;  // own ones, and all
     std::uint64_t short_tails;     // writes into the last page of a file that does not end with its page
     std::uint64_t cut_written;     // cuts in front of bytes that were written since the last synchronisation
@@ -39,7 +39,7 @@ struct write_coverage {
 
     template <typename Visit>
     void visit(const Visit& each) {
-        each("steps", found.steps), each("writes", found.writes), each("reads", found.reads), each("maps", found.maps);
+        each("steps", found.steps), each("writes", found.writes), each("changes", found.changes), each("reads", found.reads), each("maps", found.maps);
         each("appends", found.appends), each("cuts", found.cuts), each("growths", found.growths), each("msyncs", found.msyncs);
         each("fsyncs", found.fsyncs), each("creates", found.creates), each("reopens", found.reopens), each("refusals", found.refusals);
         each("exact_bytes", found.exact_bytes), each("judged_bytes", found.judged_bytes), each("short_tails", found.short_tails);

@@ -111,7 +111,7 @@ TEST(runtime, wrong_arguments_are_refused) {
     EXPECT_EQ(open(g, fs, ""), -ENOENT);
     EXPECT_EQ(open(g, fs, "absent"), -ENOENT);
     EXPECT_EQ(open(g, fs, "directory"), -EISDIR);
-    EXPECT_EQ(open(g, fs, "data", 3), -EINVAL);
+    EXPECT_EQ(open(g, fs, "data", 4), -EINVAL);
     EXPECT_EQ(open(g, fs, "data", open_write), -EROFS);
     EXPECT_EQ(open(g, fs, std::string(5000, 'a').c_str()), -ENAMETOOLONG);
     EXPECT_EQ(open(g, fs, "/etc/hostname"), -EACCES);

@@ -154,7 +154,7 @@ TEST_F(writing, access_and_flags_are_checked) {
     EXPECT_EQ(rt->write(writing_only, &byte, 1, INT64_MAX), -EINVAL);
     EXPECT_EQ(rt->truncate(writing_only, -1), -EINVAL);
     EXPECT_EQ(rt->write(writing_only, &byte, 0, 5), 0);
-    EXPECT_EQ(rt->open(path, 3), -EINVAL);
+    EXPECT_EQ(rt->open(path, 4), -EINVAL);
     EXPECT_EQ(rt->open(path, open_create), -EINVAL) << "only who may write makes files";
     EXPECT_EQ(rt->open(path, open_write | open_exclusive), -EINVAL);
     EXPECT_EQ(rt->open(path, open_write | 0x4000000), -EINVAL);
@@ -211,6 +211,153 @@ TEST_F(writing, who_has_it_open_sees_what_is_written_after_a_refused_open) {
     EXPECT_EQ(rt->close(fd), 0);
     EXPECT_EQ(rt->close(reading), 0);
     EXPECT_EQ(file_bytes(path)[7], one);
+}
+
+// Through a pointer, as kernels do: exactly the bytes that changed go to the file, whatever else is in the page.
+TEST_F(writing, what_is_changed_through_a_mapping) {
+    auto bytes = pattern(40, 3 * page);
+    write_file(path, bytes);
+    const int fd = rt->open(path, open_read_write);
+    ASSERT_GE(fd, 0);
+    const runtime_ref fs = rt->ref();
+    const writable_mapping one = map_write(lane{}, fs, fd, page + 100, 1000), other = map_write(lane{}, fs, fd, page, page);
+    ASSERT_EQ(one.bytes, 1000);
+    ASSERT_EQ(other.bytes, static_cast<std::int64_t>(page));
+    EXPECT_EQ(std::memcmp(one.data, &bytes[page + 100], 1000), 0);
+    EXPECT_EQ(other.data + 100, one.data) << "one page, one copy";
+    for (const std::uint64_t i : {0u, 63u, 999u}) one.data[i] = ~one.data[i];
+    EXPECT_EQ(unmap(lane{}, fs, one), 0);
+    other.data[4095] = std::byte{1};
+    // Meanwhile another program changes other bytes of the page. They stay its own.
+    auto expected = bytes;
+    for (const std::uint64_t i : {0u, 63u, 999u}) expected[page + 100 + i] = static_cast<std::uint8_t>(~expected[page + 100 + i]);
+    {
+        std::fstream beside(path, std::ios::in | std::ios::out | std::ios::binary);
+        beside.seekp(page + 50);
+        beside.put('!');
+        expected[page + 50] = '!';
+    }
+    ASSERT_EQ(rt->fsync(fd), 0);
+    EXPECT_EQ(file_bytes(path), expected) << "what is still mapped by the other one only is not written yet";
+    expected[2 * page - 1] = 1;
+    EXPECT_EQ(unmap(lane{}, fs, other), 0);
+    EXPECT_EQ(rt->close(fd), 0);
+    EXPECT_EQ(file_bytes(path), expected);
+    EXPECT_EQ(unmap(lane{}, fs, other), -EINVAL) << "given back twice";
+    expect_sound(*rt);
+}
+
+TEST_F(writing, a_mapping_grows_the_file_and_can_be_synchronised) {
+    const int fd = rt->open(path, open_read_write | open_create);
+    ASSERT_GE(fd, 0);
+    const runtime_ref fs = rt->ref();
+    const writable_mapping far = map_write(lane{}, fs, fd, 5 * page + 10, 2 * page);
+    ASSERT_EQ(far.bytes, static_cast<std::int64_t>(page - 10)) << "to the end of the page";
+    far.data[0] = std::byte{7};
+    EXPECT_EQ(msync(lane{}, fs, far), 0);
+    auto now = file_bytes(path);
+    ASSERT_EQ(now.size(), 5 * page + 11) << "what changed is in the file";
+    EXPECT_EQ(now.back(), 7);
+    far.data[1] = std::byte{8};
+    EXPECT_EQ(unmap(lane{}, fs, far), 0);
+    EXPECT_EQ(rt->close(fd), 0);
+    now = file_bytes(path);
+    ASSERT_GE(now.size(), 5 * page + 12);
+    EXPECT_EQ(now[5 * page + 11], 8);
+    EXPECT_EQ(rt->stats().file_reads, 0u) << "there was nothing to read";
+    expect_sound(*rt);
+}
+
+TEST_F(writing, mappings_that_write_once_need_no_copy) {
+    options o = writing_options(folder);
+    o.cache_bytes = 8 * page;
+    rt.reset();
+    rt = make_runtime(o);
+    const int fd = rt->open(path, open_write_once | open_create | open_truncate), usual = rt->open(path, open_read_write);
+    ASSERT_GE(fd, 0);
+    ASSERT_GE(usual, 0);
+    const runtime_ref fs = rt->ref();
+    std::vector<writable_mapping> all;
+    for (std::int64_t i = 0; i < 7; ++i) {
+        all.push_back(map_write(lane{}, fs, fd, i * static_cast<std::int64_t>(page), page));
+        ASSERT_EQ(all.back().bytes, static_cast<std::int64_t>(page)) << "a frame each, of eight";
+        all.back().data[i] = static_cast<std::byte>(i + 1);
+    }
+    EXPECT_EQ(map_write(lane{}, fs, usual, 0, 10).bytes, -EBUSY);
+    for (const writable_mapping& one : all) EXPECT_EQ(unmap(lane{}, fs, one), 0);
+    EXPECT_EQ(rt->close(fd), 0);
+    EXPECT_EQ(rt->close(usual), 0);
+    std::vector<std::uint8_t> expected(7 * page);
+    for (std::uint64_t i = 0; i < 7; ++i) expected[i * page + i] = static_cast<std::uint8_t>(i + 1);
+    auto now = file_bytes(path);
+    now.resize(expected.size());
+    EXPECT_EQ(now, expected);
+    EXPECT_EQ(rt->stats().file_reads, 0u);
+    expect_sound(*rt);
+}
+
+TEST_F(writing, a_mapping_says_what_it_cannot) {
+    write_file(path, pattern(41, page));
+    const runtime_ref fs = rt->ref();
+    const int reading = rt->open(path), writing_only = rt->open(path, open_write), fd = rt->open(path, open_read_write);
+    EXPECT_EQ(map_write(lane{}, fs, reading, 0, 10).bytes, -EBADF);
+    EXPECT_EQ(map_write(lane{}, fs, writing_only, 0, 10).bytes, -EBADF) << "a pointer can be read through";
+    EXPECT_EQ(map_write(lane{}, fs, 12345, 0, 10).bytes, -EBADF);
+    EXPECT_EQ(map_write(lane{}, fs, fd, -1, 10).bytes, -EINVAL);
+    EXPECT_EQ(map_write(lane{}, fs, fd, 0, -10).bytes, -EINVAL);
+    EXPECT_EQ(map_write(lane{}, fs, fd, INT64_MAX, 10).bytes, -EINVAL);
+    const writable_mapping nothing = map_write(lane{}, fs, fd, 0, 0);
+    EXPECT_EQ(nothing.bytes, 0);
+    EXPECT_EQ(unmap(lane{}, fs, nothing), 0);
+    writable_mapping made_up{reinterpret_cast<std::byte*>(1), 10, 3, 2, 0};
+    EXPECT_EQ(unmap(lane{}, fs, made_up), -EINVAL);
+    EXPECT_EQ(msync(lane{}, fs, made_up), -EINVAL);
+    made_up.word_index = ~std::uint64_t{0};
+    EXPECT_EQ(unmap(lane{}, fs, made_up), -EINVAL);
+    for (const int one : {reading, writing_only, fd}) EXPECT_EQ(rt->close(one), 0);
+    expect_sound(*rt);
+}
+
+// Every other page is dirty: one of them is written back for the frame of the copy, and not the page itself given away for it.
+TEST_F(writing, a_mapping_in_a_cache_full_of_dirty_pages) {
+    options o = writing_options(folder);
+    o.cache_bytes = 8 * page;
+    rt.reset();
+    rt = make_runtime(o);
+    write_file(path, pattern(43, 9 * page));
+    const int fd = rt->open(path, open_read_write);
+    const auto bytes = pattern(44, 8 * page);
+    ASSERT_EQ(rt->write(fd, bytes.data(), 8 * page, 0), static_cast<std::int64_t>(8 * page));
+    const writable_mapping one = map_write(lane{}, rt->ref(), fd, 8 * page, page);
+    ASSERT_EQ(one.bytes, static_cast<std::int64_t>(page));
+    EXPECT_EQ(unmap(lane{}, rt->ref(), one), 0);
+    EXPECT_EQ(rt->close(fd), 0);
+    expect_sound(*rt);
+}
+
+// Four mapped pages and their copies take all eight frames. There is none for a fifth, and it is said.
+TEST_F(writing, copies_come_from_the_cache_and_go_back) {
+    options o = writing_options(folder);
+    o.cache_bytes = 8 * page;
+    o.frame_wait_ms = 50;
+    rt.reset();
+    rt = make_runtime(o);
+    write_file(path, pattern(42, 8 * page));
+    const int fd = rt->open(path, open_read_write);
+    const runtime_ref fs = rt->ref();
+    std::vector<writable_mapping> all;
+    for (std::int64_t i = 0; i < 4; ++i) {
+        all.push_back(map_write(lane{}, fs, fd, i * static_cast<std::int64_t>(page), 1));
+        ASSERT_EQ(all.back().bytes, 1);
+    }
+    EXPECT_EQ(map_write(lane{}, fs, fd, 4 * page, 1).bytes, -ENOBUFS);
+    EXPECT_EQ(unmap(lane{}, fs, all[0]), 0);
+    all[0] = map_write(lane{}, fs, fd, 4 * page, 1);
+    EXPECT_EQ(all[0].bytes, 1);
+    for (const writable_mapping& one : all) EXPECT_EQ(unmap(lane{}, fs, one), 0);
+    EXPECT_EQ(rt->stats().write_backs, 0u) << "nothing was changed";
+    EXPECT_EQ(rt->close(fd), 0);
+    expect_sound(*rt);
 }
 
 TEST_F(writing, truncate_both_ways) {

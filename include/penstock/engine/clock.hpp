@@ -10,7 +10,7 @@
 // evicted by one compare-and-swap on its page word.
 //
 // Invariants
-//  (1) A frame is free, or busy (in the hands of one group), or owned by the page that its frame word names.
+//  (1) A frame is free, or busy (in the hands of one group), or owned by the page that its frame word names, or a copy of a page.
 //  (2) Only the group that took a frame by compare-and-swap (from free, or by try_evict of its page) writes its frame
 //      word, and only as long as no page can be evicted from the frame: the frame word names the page before its page word
 //      is published, or while the group has a pin on it. A slow writer could overwrite the word of the next owner, and the frame
@@ -55,6 +55,7 @@ PENSTOCK_HD inline frame_step try_take_frame(const Group& g, const cache_view& c
     const frame_word owner = atomic_load<order::acquire>(own);
     const frame_word state = owner & frame_state_mask;
     if (state == frame_busy) return frame_step::busy;
+    if (state == frame_copy) return frame_step::skipped;
     if (state == frame_free)
         return atomic_compare_swap<order::acquire>(own, owner, frame_busy) ? frame_step::taken : frame_step::skipped;
     settle(pool, owner);

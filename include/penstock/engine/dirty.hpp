@@ -87,6 +87,19 @@ PENSTOCK_HD PENSTOCK_INLINE void leave_lock(const cache_view& c, std::uint32_t f
     atomic_store<order::release>(&c.write_locks[frame], std::uint64_t{ring} << lock_ring_shift | (ticket + 2));
 }
 
+// Steps of the pristine words (engine/pristine.hpp has their states). Acquire where a holder comes, release where one goes.
+inline constexpr pristine_word pristine_none = 0;
+constexpr PENSTOCK_HD bool is_copy(pristine_word w) { return w >> 32 != 0; }
+PENSTOCK_HD PENSTOCK_INLINE pristine_word glance_pristine(const pristine_word* word) { return atomic_load<order::relaxed>(word); }
+PENSTOCK_HD PENSTOCK_INLINE void make_pristine(pristine_word* word, pristine_word copy) { atomic_store<order::release>(word, copy); }
+PENSTOCK_HD PENSTOCK_INLINE bool join_pristine(pristine_word* word, pristine_word seen) { return atomic_compare_swap<order::acquire>(word, seen, seen + 1); }
+// Acquire too: the last holder, who gives the frame away, comes after the comparisons of the others.
+PENSTOCK_HD PENSTOCK_INLINE bool leave_pristine_from(pristine_word* word, pristine_word seen, pristine_word next) {
+    return atomic_compare_swap<order::acq_rel>(word, seen, next);
+}
+// By the holder of the frame's lock. Acquire: pairs with leave_pristine_from, so who finds no copy sees all marks made by comparison with it.
+PENSTOCK_HD PENSTOCK_INLINE bool has_copy(const cache_view& c, std::uint32_t frame) { return is_copy(atomic_load<order::acquire>(&c.pristine[frame])); }
+
 // Which page the frame holds. Stored by whoever marks bytes in it, and read by the holder of its lock, with a pin each.
 PENSTOCK_HD PENSTOCK_INLINE void name_page(const cache_view& c, std::uint32_t frame, std::uint64_t page) {
     atomic_store<order::relaxed>(&c.frame_pages[frame], page);
@@ -143,10 +156,21 @@ PENSTOCK_HD PENSTOCK_INLINE std::uint64_t writers_of(const cache_view& c, std::u
 PENSTOCK_HD PENSTOCK_INLINE void raise_epoch(const cache_view& c, std::uint32_t slot, std::uint64_t epoch) {
     atomic_raise<order::relaxed>(&c.writes[slot].epoch, epoch);
 }
+// How far the file itself goes, as far as this runtime knows; raised before a write-back is sent, so a page that was evicted is read again.
+PENSTOCK_HD PENSTOCK_INLINE std::uint64_t stored_bytes_of(const cache_view& c, std::uint32_t slot) {
+    return atomic_load<order::relaxed>(&c.writes[slot].stored_bytes);
+}
+PENSTOCK_HD PENSTOCK_INLINE void raise_stored(const cache_view& c, std::uint32_t slot, std::uint64_t bytes) {
+    if (stored_bytes_of(c, slot) < bytes) atomic_raise<order::relaxed>(&c.writes[slot].stored_bytes, bytes);
+}
+PENSTOCK_HD PENSTOCK_INLINE void cut_stored(const cache_view& c, std::uint32_t slot, std::uint64_t bytes) {
+    if (bytes < stored_bytes_of(c, slot)) atomic_store<order::relaxed>(&c.writes[slot].stored_bytes, bytes);
+}
 // Between two lives of a slot. Openers that still have the name of its last file look here before they find that it is gone.
-PENSTOCK_HD inline void reset_writes(const cache_view& c, std::uint32_t slot) {
+PENSTOCK_HD inline void reset_writes(const cache_view& c, std::uint32_t slot, std::uint64_t size_bytes) {
     auto* const words = reinterpret_cast<std::uint64_t*>(&c.writes[slot]);
     for (std::size_t i = 0; i < sizeof(write_record) / 8; ++i) atomic_store<order::relaxed>(&words[i], std::uint64_t{0});
+    raise_stored(c, slot, size_bytes);
 }
 PENSTOCK_HD PENSTOCK_INLINE std::uint64_t epoch_of(const cache_view& c, std::uint32_t slot) {
     return atomic_load<order::relaxed>(&c.writes[slot].epoch);

@@ -27,7 +27,8 @@ namespace penstock::engine {
 // group that owns the frame: from try_evict (or from free) until its page's last loader pin goes.
 using frame_word = std::uint64_t;
 inline constexpr frame_word frame_state_mask = frame_word{3} << 62, frame_free = 0, frame_busy = frame_word{1} << 62,
-                            frame_owned = frame_word{2} << 62;
+                            frame_owned = frame_word{2} << 62,
+                            frame_copy = frame_word{3} << 62;  // of a page that is mapped to be changed (engine/pristine.hpp)
 inline constexpr std::uint32_t word_index_bits = 40;
 inline constexpr std::uint32_t descriptor_slot_bits = 19;
 inline constexpr std::uint32_t max_file_slots = 1u << descriptor_slot_bits;
@@ -59,6 +60,9 @@ static_assert(sizeof(file_record) == 64);
 
 inline constexpr std::uint64_t growth_none = 0, growth_busy = 1, growth_first = 2;
 
+// Who may change a page through a pointer, and the copy that shows what was changed (engine/pristine.hpp).
+using pristine_word = std::uint64_t;
+
 // What a file that is written has besides, one per file slot; only in a runtime that writes. Device memory.
 struct alignas(64) write_record {
     std::uint64_t granted;      // 1: some open was for writing, so the host has a handle that writes. Stays until the slot's next life
@@ -68,7 +72,7 @@ struct alignas(64) write_record {
     std::int64_t error;         // 0, or why a page could not be written back since somebody was told
     std::uint64_t error_offset;
     std::uint64_t cutting;      // 1: the opener that is to cut the file to nothing has not done it yet; other openers wait
-    std::uint64_t reserved;
+    std::uint64_t stored_bytes; // the file itself has no bytes behind it that this runtime knows of, so pages from there on need not be read
 };
 static_assert(sizeof(write_record) == 64);
 
@@ -234,10 +238,11 @@ struct cache_view {
     std::uint64_t* window_chunks;
     std::uint64_t* advice;         // per file slot: how it will be read (engine/read_ahead.hpp); null: nobody says
     fault_record* fault;           // null: errors of views are dropped
-    write_record* writes;          // per file slot; null: this runtime does not write, and the next three are null too
+    write_record* writes;          // per file slot; null: this runtime does not write, and the next four are null too
     std::uint64_t* dirty_bits;     // a bit per byte of every frame (engine/dirty.hpp)
     std::uint64_t* frame_pages;    // per frame: the number of the dirty page in it
     std::uint64_t* write_locks;    // per frame (engine/write_back.hpp)
+    pristine_word* pristine;       // per frame (engine/pristine.hpp)
     counter_shard* counters;
     const control_block* control;
     ring_view* rings;              // device memory
@@ -284,7 +289,8 @@ inline constexpr std::uint64_t window_chunk_bytes = std::uint64_t{1} << window_c
 inline constexpr std::uint32_t clock_hand_stride = 8;  // in 4-byte words: a sector each, so that shards do not share one
 
 // What a descriptor may be used for; the access mode of the flags it was opened with.
-inline constexpr std::uint32_t may_read = 0, may_write = 1, may_read_write = 2, access_mask = 3;
+inline constexpr std::uint32_t may_read = 0, may_write = 1, may_read_write = 2, may_write_once = 3, access_mask = 3;
+inline constexpr std::uint32_t nothing_unwanted = access_mask + 1;  // of find_file: whatever access
 
 // The other flags of an open. The values are Linux's.
 inline constexpr std::uint32_t flag_create = 0100, flag_exclusive = 0200, flag_truncate = 01000;
@@ -292,7 +298,7 @@ inline constexpr std::uint32_t flag_create = 0100, flag_exclusive = 0200, flag_t
 // Do these flags say what can be done?
 constexpr PENSTOCK_HD bool sound_flags(std::uint32_t flags) {
     const std::uint32_t access = flags & access_mask;
-    if ((flags & ~(access_mask | flag_create | flag_exclusive | flag_truncate)) != 0 || access == 3) return false;
+    if ((flags & ~(access_mask | flag_create | flag_exclusive | flag_truncate)) != 0) return false;
     if ((flags & flag_exclusive) != 0 && (flags & flag_create) == 0) return false;
     return access != may_read || (flags & (flag_create | flag_truncate)) == 0;
 }

@@ -76,8 +76,13 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t start_load(const Group& g, const cach
     }
     if (load.save.wanted) find_frame(g, c, load.save);
     const std::uint64_t begin = page << c.page_shift;
-    // Now that nobody else can load the page: what was written to it and evicted since the caller looked counts.
-    const std::uint64_t size = c.writes == nullptr ? f.size_bytes : size_of(c, f.slot);
+    // Now that nobody else can load the page: what was written to it and evicted since the caller looked counts. And no more is asked for
+    // than the file has: what it grew by and never got is zeros.
+    std::uint64_t size = f.size_bytes;
+    if (c.writes != nullptr) {
+        const std::uint64_t known = size_of(c, f.slot), stored = stored_bytes_of(c, f.slot);
+        size = known < stored ? known : stored;
+    }
     const std::uint64_t left = begin < size ? size - begin : 0;
     load.wanted_bytes = static_cast<std::uint32_t>(left < c.page_bytes() ? left : c.page_bytes());
     const bool written = is_granted(c, f.slot);
@@ -149,7 +154,8 @@ PENSTOCK_HD inline void settle_load(const Group& g, const cache_view& c, const p
 // Whole group. A page that is not read: cleared, but for what the caller stores in it. Before it is published: a page that the file has
 // bytes of must not be seen without them.
 template <typename Group>
-PENSTOCK_HD PENSTOCK_NOINLINE void fill_blank(const Group& g, const cache_view& c, std::byte* to, const page_cover& cover) {
+PENSTOCK_HD PENSTOCK_NOINLINE void fill_blank(const Group& g, const cache_view& c, const pending_load& load, const page_cover& cover) {
+    std::byte* const to = c.frame_address(load.frame);
     begin_overwrite();
     g.zero(to, cover.begin);
     if (cover.end > cover.begin) g.copy_store(to + cover.begin, cover.bytes, cover.end - cover.begin);
@@ -172,7 +178,7 @@ PENSTOCK_HD PENSTOCK_INLINE std::int64_t fetch_load(const Group& g, const cache_
     g.sync();  // the leader's eviction of the frame and its acquire of the reply come before everybody's copying
     if (code != 0) return code;
     if (load.from == pending_load::source::blank) {
-        fill_blank(g, c, to, cover);
+        fill_blank(g, c, load, cover);
         return 0;
     }
     const std::byte* from = load.bytes;

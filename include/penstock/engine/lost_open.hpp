@@ -50,7 +50,7 @@ PENSTOCK_HD inline void fill_record(const cache_view& c, const open_answer& answ
             reset(&c.words[answer.table + i]);
     c.file_records[answer.file_slot] = {answer.size_bytes, pages_of(c, answer.size_bytes), answer.table, answer.inode, 0,
                                         answer.modified_ns, answer.generation, answer.two_level ? 1u : 0u, growth_none};
-    if (c.writes != nullptr) reset_writes(c, answer.file_slot);
+    if (c.writes != nullptr) reset_writes(c, answer.file_slot, answer.size_bytes);
 }
 
 // A path extent + 1 in the low half, its length in 8-byte units in the high half; 0: none.

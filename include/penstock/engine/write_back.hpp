@@ -5,7 +5,8 @@
 //   2. a ring slot                                         none: unlock, unpin
 //   3. take the marks, copy page and marks to staging      no marks: clean the page, nothing is sent
 //   4. post, await                                         error: put the marks back; the page stays dirty, the file's error is noted
-//   5. clean the page; look at the marks again, and soil it if there are new ones; unlock, unpin
+//   5. clean the page; look at the marks again, and soil it if there are new ones; unlock, unpin. Of a page that is mapped to be
+//      changed the marks are put back first (engine/pristine.hpp)
 //
 // The service thread writes each run of marked bytes by itself and no others, so bytes of the page that other programs wrote
 // meanwhile stay theirs. Pages are written back when their frame is needed and no clean page was found (clean_victim), and when the file
@@ -31,6 +32,7 @@ struct pending_write {
     std::uint32_t frame;
     std::uint32_t file_slot;
     ring_ticket at;
+    bool keeps_marks;  // the page has a pristine copy
 };
 
 // Leader only. Pins and locks the page of `word_index` if it is dirty. 1: done; 0: nothing to write; -EAGAIN: somebody has the lock.
@@ -115,6 +117,7 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t begin_write(const Group& g, const cac
     if (code != 0) return code;
     w.at.ring = static_cast<std::uint32_t>(g.broadcast(w.at.ring));
     w.at.ticket = g.broadcast(w.at.ticket);
+    w.keeps_marks = g.broadcast(g.is_leader() && has_copy(c, w.frame) ? 1 : 0) != 0;
     const ring_view& r = c.rings[w.at.ring];
     const bool whole = copy_marked(g, c, w, r.staging + r.staging_stride * slot_of(r, w.at.ticket));
     if (!g.is_leader()) return 1;
@@ -126,6 +129,7 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t begin_write(const Group& g, const cac
     request.generation = file_generation(glance_file(&c.file_words[w.file_slot]));
     request.offset = page_in_frame(c, w.frame) << c.page_shift;
     request.argument = whole ? 1 : 0;
+    raise_stored(c, w.file_slot, request.offset + c.page_bytes());
     post(g, c, w.at, request);
     count(g, c, count_write_backs);
     return 1;
@@ -143,14 +147,16 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t finish_write(const Group& g, const ca
     }
     code = static_cast<std::int64_t>(g.broadcast(static_cast<std::uint64_t>(code)));
     g.sync();  // the leader's acquire of the answer comes before what follows
+    if (code != 0 || w.keeps_marks) {
+        const auto* const marks = reinterpret_cast<const std::uint64_t*>(r.staging + r.staging_stride * slot + c.page_bytes());
+        for (std::uint64_t i = g.rank(); i < mark_words(c); i += g.size()) put_back(&marks_of(c, w.frame)[i], marks[i]);
+        g.sync();  // all are back before the slot or the lock can be another's
+    }
     if (code == 0) {
         if (g.is_leader()) recycle_slot(c, w.at);
         settle_page(g, c, w);
         return 0;
     }
-    const auto* const marks = reinterpret_cast<const std::uint64_t*>(r.staging + r.staging_stride * slot + c.page_bytes());
-    for (std::uint64_t i = g.rank(); i < mark_words(c); i += g.size()) put_back(&marks_of(c, w.frame)[i], marks[i]);
-    g.sync();  // all are back before the slot or the lock can be another's
     if (!g.is_leader()) return code;
     count(g, c, count_write_back_errors);
     note_write_error(c, w.file_slot, code, page_in_frame(c, w.frame) << c.page_shift);

@@ -47,6 +47,9 @@ public:
     PENSTOCK_D PENSTOCK_INLINE void copy_written(std::byte* to, const std::byte* from, std::size_t bytes) const {
         detail::copy_from_frame(to, from, bytes, rank(), size());
     }
+    PENSTOCK_D PENSTOCK_INLINE void copy_frame(std::byte* to, const std::byte* from, std::size_t bytes) const {
+        detail::copy_between_frames(to, from, bytes, rank(), size());
+    }
 };
 
 static_assert(group<block>);

@@ -44,6 +44,9 @@ public:
     PENSTOCK_D PENSTOCK_INLINE void copy_written(std::byte* to, const std::byte* from, std::size_t bytes) const {
         detail::copy_from_frame(to, from, bytes, rank(), size());
     }
+    PENSTOCK_D PENSTOCK_INLINE void copy_frame(std::byte* to, const std::byte* from, std::size_t bytes) const {
+        detail::copy_between_frames(to, from, bytes, rank(), size());
+    }
 
     // What only this group has: which lanes, by their numbers in the warp.
     PENSTOCK_D PENSTOCK_INLINE std::uint32_t lane_number() const { return detail::device_thread_in_block() % 32u; }

@@ -22,6 +22,7 @@
 //   copy_store(to, from, n)    from the caller's memory to part of a frame that others read and write beside it (any alignment);
 //                              touches no byte outside of [to, to + n)
 //   copy_written(to, from, n)  as copy_out, of a frame that others may write to meanwhile (16-byte aligned)
+//   copy_frame(to, from, n)    from frame to frame, both of which others may use meanwhile (16-byte aligned, n a multiple of 16)
 #pragma once
 
 #include <concepts>
@@ -53,6 +54,7 @@ concept group = requires(const Group g, std::uint64_t value, bool flag, std::byt
     { g.zero(to, bytes) };
     { g.copy_store(to, from, bytes) };
     { g.copy_written(to, from, bytes) };
+    { g.copy_frame(to, from, bytes) };
 };
 
 }  // namespace penstock

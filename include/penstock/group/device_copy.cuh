@@ -139,6 +139,11 @@ PENSTOCK_D PENSTOCK_NOINLINE inline void copy_from_host(std::byte* to, const std
     copy_aligned_16<load_host_16, store_frame_16>(to, from, bytes, rank, size);
 }
 
+PENSTOCK_D PENSTOCK_NOINLINE inline void copy_between_frames(std::byte* to, const std::byte* from, std::size_t bytes,
+                                                             std::uint32_t rank, std::uint32_t size) {
+    copy_aligned_16<load_frame_16, store_frame_16>(to, from, bytes, rank, size);
+}
+
 PENSTOCK_D PENSTOCK_NOINLINE inline void zero_bytes(std::byte* to, std::size_t bytes, std::uint32_t rank,
                                                     std::uint32_t size) {
     std::size_t head = (16 - (reinterpret_cast<std::uintptr_t>(to) & 15)) & 15;

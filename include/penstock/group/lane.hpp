@@ -64,6 +64,14 @@ inline void load_atomically(std::byte* to, const std::byte* from, std::size_t by
     }
 }
 
+inline void copy_atomically(std::byte* to, const std::byte* from, std::size_t bytes) {
+    for (std::size_t i = 0; i < bytes; i += 8) {
+        std::uint64_t value = 0;
+        load_atomically(reinterpret_cast<std::byte*>(&value), from + i, 8);
+        std::atomic_ref<std::uint64_t>(*reinterpret_cast<std::uint64_t*>(to + i)).store(value, std::memory_order_relaxed);
+    }
+}
+
 }  // namespace detail
 
 struct lane {
@@ -165,6 +173,16 @@ struct lane {
         detail::copy_while_racing(to, from, bytes);
 #else
         detail::load_atomically(to, from, bytes);
+#endif
+    }
+
+    PENSTOCK_HD void copy_frame(std::byte* to, const std::byte* from, std::size_t bytes) const {
+#if PENSTOCK_ON_DEVICE
+        detail::copy_between_frames(to, from, bytes, 0, 1);
+#elif PENSTOCK_HOST_COPIES_RACE
+        detail::copy_while_racing(to, from, bytes);
+#else
+        detail::copy_atomically(to, from, bytes);
 #endif
     }
 };

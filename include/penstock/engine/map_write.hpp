@@ -1,0 +1,95 @@
+// Pages that groups change through a pointer: map, mark what changed, unmap.
+#pragma once
+
+#include <cerrno>
+#include <cstdint>
+
+#include "penstock/engine/pristine.hpp"
+#include "penstock/engine/write.hpp"
+
+namespace penstock::engine {
+
+// Whole group. Pins the page if it is in the cache.
+template <typename Group>
+PENSTOCK_HD inline bool pin_if_there(const Group& g, const cache_view& c, const file_handle& f, std::uint64_t page_number, pinned_page& page) {
+    page_word seen = 0;
+    std::uint64_t word_index = no_word;
+    if (g.is_leader()) {
+        word_index = find_word(c, f, page_number);
+        if (word_index != no_word && !try_pin(&c.words[word_index], seen)) word_index = no_word;
+    }
+    page = {g.broadcast(word_index), frame_of(g.broadcast(seen)), false};
+    return page.word_index != no_word;
+}
+
+// Whole group. Pins a page for its bytes to be changed. 0 or a negative errno. A group that has the page may write others back for the
+// frame of the copy; but while it waits for pins of others to go it holds nothing: groups that each held a page would wait for
+// each other.
+template <typename Group>
+PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t map_to_change(const Group g, const cache_view& c, std::uint32_t slot, std::uint64_t page_number, bool once,
+                                                         pinned_page& page) {
+    const file_handle f = handle_of(c, slot);
+    patience for_page(g, c.frame_wait_ns), for_copy(g, c.frame_wait_ns);
+    std::uint32_t spare = no_frame;
+    std::int64_t code = 0;
+    for (bool pinned = false;;) {
+        if (!pinned && spare == no_frame) {
+            code = pin_page(g, c, f, page_number, for_page, page);
+            if (code != 0) return code;
+        } else if (!pinned && !pin_if_there(g, c, f, page_number, page)) {
+            if (g.is_leader()) give_back_copy(c, spare);
+            spare = no_frame;
+            code = 0;
+            if (g.is_leader()) code = for_copy.check(g, c);
+            code = static_cast<std::int64_t>(g.broadcast(static_cast<std::uint64_t>(code)));
+            if (code == 0) continue;
+            return code == -ETIME ? -ENOBUFS : code;
+        }
+        pinned = true;
+        code = hold_pristine(g, c, page, once, spare);
+        if (code == 0) break;
+        if (code == needs_copy_frame) code = take_copy_frame(g, c, page.word_index + 1, false, for_copy, spare);
+        if (code == 0) continue;
+        pinned = false;
+        if (g.is_leader()) unpin(&c.words[page.word_index]);
+        if (code == -ENOBUFS) code = take_copy_frame(g, c, page.word_index + 1, true, for_copy, spare);
+        if (code != 0) break;
+    }
+    if (!g.is_leader()) return code;
+    give_back_copy(c, spare);
+    if (code == 0) name_page(c, page.frame, page_number);  // before anything in it can be marked by comparison
+    return code;
+}
+
+// Whole group, with such a page. What changed in [begin, end) counts as written from now on.
+template <typename Group>
+PENSTOCK_HD PENSTOCK_NOINLINE void write_changes(const Group& g, const cache_view& c, const pinned_page& page, std::uint32_t begin, std::uint32_t end) {
+    g.sync();  // every thread's changes are made
+    const bool any = mark_changes(g, c, page.frame, begin, end);
+    if (!g.is_leader()) return;
+    page_word* const word = &c.words[page.word_index];
+    const std::uint32_t slot = owner_file_slot(look_at_frame(c, page.frame));
+    if (any) soil_page(c, slot, word);
+    grow_to(c, slot, (page_in_frame(c, page.frame) << c.page_shift) + end);
+}
+
+// Whole group. Ends map_to_change.
+template <typename Group>
+PENSTOCK_HD PENSTOCK_NOINLINE void unmap_changed(const Group g, const cache_view& c, const pinned_page page, std::uint32_t begin, std::uint32_t end) {
+    write_changes(g, c, page, begin, end);
+    if (!g.is_leader()) return;
+    leave_pristine(c, &c.pristine[page.frame]);
+    unpin(&c.words[page.word_index]);
+}
+
+// Whole group. What changed so far, to the file; the page stays mapped. 0, or what went wrong.
+template <typename Group>
+PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t flush_changed(const Group g, const cache_view& c, const pinned_page page, std::uint32_t begin, std::uint32_t end) {
+    write_changes(g, c, page, begin, end);
+    g.sync();  // the leader has soiled the page before anybody looks whether it is dirty
+    const std::uint32_t slot = static_cast<std::uint32_t>(g.broadcast(owner_file_slot(look_at_frame(c, page.frame))));
+    const std::uint64_t number = g.broadcast(page_in_frame(c, page.frame));
+    return flush_pages(g, c, slot, number, number + 1);
+}
+
+}  // namespace penstock::engine

@@ -1,0 +1,167 @@
+// Writable mappings: which bytes of a page its holders changed, when the engine cannot see their stores.
+//
+// The first writable mapping of a page takes a frame for a copy of it as it is then, its pristine copy; the others share it; the last
+// gives the frame back. Who unmaps marks every byte that differs from the copy. So a byte that one holder changed may be marked by
+// another first, or twice, but no byte is marked that nobody changed since the copy was made. Mappings that write once need no copy:
+// theirs is a page of zeros.
+//
+// A byte may be changed, written back, and changed back to what it was: it equals the copy then, and the file has something else. So while
+// a page has a copy, a write-back leaves its marks where they were (finish_write): what was once marked since the copy was made
+// is written once more after the copy is gone. For that no write-back may be under way when the copy is made: it is made under the
+// frame's lock.
+//
+// Pristine word, one per frame:
+//   step              from              to                   order     who
+//   make_pristine     none              copy or zeros, 1     release   the first holder, with a pin on the page and its frame's lock
+//   join_pristine     copy, n holders   copy, n + 1          acquire   a further holder: the copy is there
+//   leave_pristine    copy, n holders   copy, n - 1; or none acq_rel   after its comparison; the last then frees the frame of the copy
+//   bits 63..32 frame of the copy + 1, or 0: zeros; 31..0 holders. none: 0.
+//
+// Invariants: (1) a page with holders is pinned by each. (2) A copy does not change while it has holders.
+//
+// (Twins and diffs: Keleher et al., "TreadMarks", USENIX 1994; GPUfs designed them for its pages and left them out.)
+#pragma once
+
+#include <cerrno>
+#include <cstdint>
+
+#include "penstock/engine/load.hpp"
+#include "penstock/group/changed_bytes.hpp"
+
+namespace penstock::engine {
+
+constexpr PENSTOCK_HD pristine_word pristine_of(std::uint32_t copy_frame) { return (pristine_word{copy_frame} + 1) << 32 | 1; }
+inline constexpr pristine_word pristine_zeros = 1;
+constexpr PENSTOCK_HD std::uint32_t copy_frame_of(pristine_word w) { return static_cast<std::uint32_t>(w >> 32) - 1; }
+constexpr PENSTOCK_HD std::uint32_t holders_of(pristine_word w) { return static_cast<std::uint32_t>(w); }
+
+// Leader only, with a pin on the page. Shares what is there: 0; 1 if there is nothing yet; -EAGAIN, it has just changed; -EBUSY, others
+// hold the page to write once, against zeros, or the other way round.
+PENSTOCK_HD inline std::int64_t share_pristine(pristine_word* word, bool once) {
+    const pristine_word seen = glance_pristine(word);
+    if (seen == pristine_none) return 1;
+    if (is_copy(seen) == once) return -EBUSY;
+    return join_pristine(word, seen) ? 0 : -EAGAIN;
+}
+
+// Leader only, a holder. The last one gives the frame of the copy back.
+PENSTOCK_HD inline void leave_pristine(const cache_view& c, pristine_word* word) {
+    for (;;) {
+        const pristine_word seen = glance_pristine(word);
+        PENSTOCK_ASSERT(holders_of(seen) > 0);
+        const bool last = holders_of(seen) == 1;
+        if (!leave_pristine_from(word, seen, last ? pristine_none : seen - 1)) continue;
+        if (last && is_copy(seen)) set_frame_word(c, copy_frame_of(seen), frame_free);
+        return;
+    }
+}
+
+inline constexpr std::uint32_t no_frame = ~0u;
+
+// Leader only.
+PENSTOCK_HD inline void give_back_copy(const cache_view& c, std::uint32_t frame) {
+    if (frame != no_frame) set_frame_word(c, frame, frame_free);
+}
+
+// Whole group, with no more than a pin on one page. A frame for a copy, taken from a clean page, or from a dirty one that is written back
+// first; 0. Or why there was none: without `may_wait` -ENOBUFS where every page is pinned just now.
+template <typename Group>
+PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t take_copy_frame(const Group& g, const cache_view& c, std::uint64_t spread, bool may_wait, patience& deadline,
+                                                           std::uint32_t& frame) {
+    for (std::uint64_t round = 0;; ++round) {
+        std::int64_t code = 0;
+        keep_nothing nothing;
+        if (g.is_leader()) {
+            sweep_notes notes;
+            if (may_wait) code = take_frame(g, c, spread, true, deadline, frame, nothing);
+            else if (!take_fresh(c, mix64(spread), frame) &&
+                     !sweep_clock(g, c, c, mix64(spread) + round, 2 * std::uint64_t{c.frame_count} < 1024 ? 2 * c.frame_count : 1024, frame, notes, nothing)) {
+                code = notes.dirty_pages != 0 ? must_write_back : -ENOBUFS;
+                frame = notes.dirty_frame;
+            }
+            if (code == 0) set_frame_word(c, frame, frame_copy);
+        }
+        code = static_cast<std::int64_t>(g.broadcast(static_cast<std::uint64_t>(code)));
+        frame = static_cast<std::uint32_t>(g.broadcast(frame));
+        if (code == 0) return 0;
+        if (code == must_write_back) code = clean_victim(g, c, frame, deadline);
+        if (code == 0) continue;
+        frame = no_frame;
+        return code;
+    }
+}
+
+// Whole group, with the lock of the page's frame. Its copy.
+template <typename Group>
+PENSTOCK_HD PENSTOCK_NOINLINE void copy_page(const Group& g, const cache_view& c, std::uint32_t to, std::uint32_t from) {
+    g.sync();        // the leader's eviction of the frame comes before everybody's stores to it
+    atomic_fence();  // as begin_overwrite: readers of its last page, without a pin, see that it is gone before they see these bytes
+    g.copy_frame(c.frame_address(to), c.frame_address(from), c.page_bytes());
+    g.sync();        // everybody's part is there before others may compare with it
+}
+
+// Of hold_pristine: there is no copy yet, and no frame for one.
+inline constexpr std::int64_t needs_copy_frame = 2;
+
+// Leader only, with a pin on the page. One attempt to share the copy or to get the frame's lock so as to make it, with the frame `spare`.
+// 0, shared; 1, locked; -EAGAIN; needs_copy_frame; -EBUSY.
+PENSTOCK_HD inline std::int64_t begin_pristine(const cache_view& c, const pinned_page& page, bool once, std::uint32_t spare) {
+    pristine_word* const word = &c.pristine[page.frame];
+    const std::int64_t code = share_pristine(word, once);
+    if (code != 1) return code;
+    if (!once && spare == no_frame) return needs_copy_frame;
+    if (!try_lock_frame(c, page.frame)) return -EAGAIN;
+    if (glance_pristine(word) == pristine_none) return 1;
+    unlock_frame(c, page.frame);  // another made one before this group had the lock
+    return -EAGAIN;
+}
+
+// Whole group, with a pin on the page and maybe a spare frame. Until leave_pristine, what is changed in the page can be found. 0; then the
+// spare is used, or given back by the caller. needs_copy_frame: a spare is needed. Or a negative errno.
+template <typename Group>
+PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t hold_pristine(const Group& g, const cache_view& c, const pinned_page& page, bool once, std::uint32_t& spare) {
+    patience waiting(g, 2 * c.request_wait_ns);  // another group may wait for a ring slot and for the answer to a write-back
+    for (std::uint32_t round = 0;; ++round) {
+        std::int64_t code = 0;
+        if (g.is_leader()) {
+            code = begin_pristine(c, page, once, spare);
+            const std::int64_t late = code == -EAGAIN && round % 16 == 15 ? waiting.check(g, c) : 0;
+            if (late != 0) code = late == -ETIME ? -ETIMEDOUT : late;
+        }
+        code = static_cast<std::int64_t>(g.broadcast(static_cast<std::uint64_t>(code)));
+        if (code == -EAGAIN) {
+            g.pause(round);
+            continue;
+        }
+        if (code != 1) return code;
+        if (!once) copy_page(g, c, spare, page.frame);
+        if (g.is_leader()) {
+            make_pristine(&c.pristine[page.frame], once ? pristine_zeros : pristine_of(spare));
+            unlock_frame(c, page.frame);
+        }
+        spare = no_frame;
+        return 0;
+    }
+}
+
+// Whole group, a holder. Marks the bytes of [begin, end) that differ from the copy; true if there are any. The page is to be soiled then.
+template <typename Group>
+PENSTOCK_HD PENSTOCK_NOINLINE bool mark_changes(const Group& g, const cache_view& c, std::uint32_t frame, std::uint32_t begin, std::uint32_t end) {
+    const pristine_word held = g.broadcast(glance_pristine(&c.pristine[frame]));  // a holder's copy stays
+    const std::byte* const before = is_copy(held) ? c.frame_address(copy_frame_of(held)) : nullptr;
+    const std::byte* const now = c.frame_address(frame);
+    const std::uint32_t unit = c.page_bytes() < 64 ? static_cast<std::uint32_t>(c.page_bytes()) : 64;
+    atomic_fence();
+    g.sync();  // everybody's bytes come before anybody's marks
+    bool same = true;
+    for (std::uint32_t i = begin / 64 + g.rank(); i <= (end - 1) / 64; i += g.size()) {
+        const std::uint64_t changed = changed_bytes(now + i * 64, before == nullptr ? nullptr : before + i * 64, unit) & marks_within(i, begin, end);
+        put_back(&marks_of(c, frame)[i], changed);
+        same = same && changed == 0;
+    }
+    same = g.all(same);
+    g.sync();  // everybody's marks come before the leader soils the page
+    return !same;
+}
+
+}  // namespace penstock::engine
