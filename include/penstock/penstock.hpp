@@ -12,3 +12,4 @@
 #include "penstock/version.hpp"
 #include "penstock/view.hpp"
 #include "penstock/write.hpp"
+#include "penstock/write_view.hpp"

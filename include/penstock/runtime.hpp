@@ -56,6 +56,10 @@ public:
     int msync(int fd, std::int64_t offset, std::int64_t bytes);
     int fsync(int fd);
     int truncate(int fd, std::int64_t size_bytes);
+    // Take a name away, or give a file another one (which it takes from a file that has it, as rename(2)). Wherever the files lie, as with
+    // open. Descriptors that are open stay with their files. 0 or a negative errno; -EROFS without options::writable.
+    int unlink(const std::string& path);
+    int rename(const std::string& from, const std::string& to);
     int stat(int fd, file_stat* out);
     std::int64_t prefetch(int fd, std::int64_t offset, std::int64_t bytes);
     std::int64_t advise(int fd, advice what, std::int64_t offset = 0, std::int64_t bytes = INT64_MAX);  // penstock/advise.hpp

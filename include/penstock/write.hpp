@@ -11,6 +11,7 @@
 #include <cstdint>
 
 #include "penstock/engine/map_write.hpp"
+#include "penstock/engine/unlink.hpp"
 #include "penstock/file.hpp"
 
 namespace penstock {
@@ -129,8 +130,8 @@ template <group Group>
 PENSTOCK_HD int unmap(const Group& g, const runtime_ref& fs, const writable_mapping& what) {
     if (what.data == nullptr) return 0;
     if (!detail::is_held(g, fs, what)) return static_cast<int>(detail::counted(g, fs, -EINVAL));
-    by_address(&engine::unmap_changed<Group>)(g, fs.view, engine::pinned_page{what.word_index, what.frame, false}, what.in_page,
-                                              what.in_page + static_cast<std::uint32_t>(what.bytes));
+    const engine::changed_part part{what.in_page, what.in_page + static_cast<std::uint32_t>(what.bytes), true};
+    by_address(&engine::unmap_changed<Group>)(g, fs.view, engine::pinned_page{what.word_index, what.frame, false}, part);
     g.sync();  // what the leader did comes before the group's next call
     return 0;
 }
@@ -141,8 +142,9 @@ template <group Group>
 PENSTOCK_HD int msync(const Group& g, const runtime_ref& fs, const writable_mapping& what) {
     if (what.data == nullptr) return 0;
     if (!detail::is_held(g, fs, what)) return static_cast<int>(detail::counted(g, fs, -EINVAL));
-    return static_cast<int>(detail::counted(g, fs, by_address(&engine::flush_changed<Group>)(g, fs.view, engine::pinned_page{what.word_index, what.frame, false},
-                                                                                            what.in_page, what.in_page + static_cast<std::uint32_t>(what.bytes))));
+    const engine::changed_part part{what.in_page, what.in_page + static_cast<std::uint32_t>(what.bytes), true};
+    const engine::pinned_page page{what.word_index, what.frame, false};
+    return static_cast<int>(detail::counted(g, fs, by_address(&engine::flush_changed<Group>)(g, fs.view, page, part)));
 }
 
 // Returns after everything that was written to the file before is on storage (fdatasync). 0; or -EBADF, those of a wait, or what
@@ -166,6 +168,15 @@ PENSTOCK_HD int truncate(const Group& g, const runtime_ref& fs, int fd, std::int
     if (fs.view.writes == nullptr || !engine::find_file(g, fs.view, fd, file, engine::may_read)) return static_cast<int>(detail::counted(g, fs, -EBADF));
     if (size_bytes < 0) return static_cast<int>(detail::counted(g, fs, -EINVAL));
     return static_cast<int>(detail::counted(g, fs, by_address(&engine::truncate_file<Group>)(g, fs.view, file.slot, static_cast<std::uint64_t>(size_bytes))));
+}
+
+// Removes a name; `path` as in open. The file itself goes with its last descriptor, here and in other programs; until then those that
+// are open go on. An open of the name that begins when this has returned does not find the file. 0 or a negative errno: as open for
+// writing, -EISDIR for a directory. Cost: one round trip to the host. Waits for an open of the same name that is under way.
+template <group Group>
+PENSTOCK_HD int unlink(const Group& g, const runtime_ref& fs, const char* path) {
+    if (fs.view.writes == nullptr) return static_cast<int>(detail::counted(g, fs, -EROFS));
+    return static_cast<int>(detail::counted(g, fs, by_address(&engine::unlink_file<Group>)(g, fs.view, path, true)));
 }
 
 }  // namespace penstock

@@ -77,6 +77,7 @@ public:
         return static_cast<int>(engine::flush_pages(lane{}, fs.view, slot, 0, ~std::uint64_t{0}));
     }
     int truncate(const runtime_ref& fs, int fd, std::int64_t size_bytes) override { return penstock::truncate(lane{}, fs, fd, size_bytes); }
+    int forget(const runtime_ref& fs, const char* path) override { return static_cast<int>(engine::unlink_file(lane{}, fs.view, path, false)); }
     int stat(const runtime_ref& fs, int fd, file_stat* out) override { return penstock::stat(lane{}, fs, fd, out); }
     std::int64_t prefetch(const runtime_ref& fs, int fd, std::int64_t offset, std::int64_t bytes) override {
         return penstock::prefetch(lane{}, fs, fd, offset, bytes);

@@ -45,6 +45,8 @@ public:
     virtual int msync(const runtime_ref& fs, int fd, std::int64_t offset, std::int64_t bytes) = 0;
     virtual int fsync(const runtime_ref& fs, int fd) = 0;
     virtual int truncate(const runtime_ref& fs, int fd, std::int64_t size_bytes) = 0;
+    // The next open of the name asks the host.
+    virtual int forget(const runtime_ref& fs, const char* path) = 0;
     // Writes back the dirty pages of a file slot. 0, or the first error.
     virtual int flush(const runtime_ref& fs, std::uint32_t slot) = 0;
     virtual int stat(const runtime_ref& fs, int fd, file_stat* out) = 0;

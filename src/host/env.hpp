@@ -113,6 +113,9 @@ public:
     // Makes an empty regular file of that name, which has no slash in it, in the directory of a find handle. -EEXIST: there is
     // something of that name, a link too.
     virtual int create(int, const std::string&) { return -EOPNOTSUPP; }
+    // Takes the name away, of anything but a directory; gives a file another. The names have no slash in them.
+    virtual int unlink(int, const std::string&) { return -EOPNOTSUPP; }
+    virtual int rename(int, const std::string&, int, const std::string&) { return -EOPNOTSUPP; }
     // Pieces of memory, at least one and at most 1024, to places of the file that follow each other from `offset` on.
     virtual std::int64_t write(int, const memory_piece*, std::size_t, std::uint64_t) { return -EOPNOTSUPP; }
     // Returns after all that was written to the file is on storage.

@@ -153,6 +153,10 @@ public:
         return writing >= 0 ? writing : -errno;
     }
 
+    int unlink(int directory, const std::string& name) override { return ::unlinkat(directory, name.c_str(), 0) == 0 ? 0 : -errno; }
+    int rename(int from, const std::string& name, int to, const std::string& new_name) override {
+        return ::renameat(from, name.c_str(), to, new_name.c_str()) == 0 ? 0 : -errno;
+    }
     int create(int directory, const std::string& name) override {
         const int fd = ::openat(directory, name.c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
         if (fd < 0) return -errno;

@@ -76,6 +76,10 @@ public:
     // be written as well; with engine::flag_create it is made if it is not there.
     int allow(const std::string& path, std::uint32_t flags = 0);
 
+    // Take names away, or give a file another. With `check_roots` only below the roots, and what the host allowed to be written.
+    int unlink(const std::string& name, bool check_roots);
+    int rename(const std::string& from, const std::string& to, bool check_roots);
+
     // Serves the device's requests. -ENFILE: no slot left; engine::no_table_room; taking down a closed file may help.
     // `old_extent` is a path extent + 1 of `old_units` to take back first, or 0.
     // A file that is opened for writing keeps its slot, whatever its size and times say, until it is settled.
@@ -140,7 +144,14 @@ private:
 
     int look_up(const std::string& name, bool check_roots, found_file& out);
     int look_up_to_write(const std::string& name, bool check_roots, std::uint32_t flags, found_file& out);
+    // Where a name is, or is to be: a find handle for its directory, to be closed, and the rest of the name.
+    struct place {
+        int directory = -1;
+        std::string base, path;
+    };
+    int find_place(const std::string& name, bool check_roots, place& out);
     int create(const std::string& name, bool check_roots);
+    void note_rename(const file_identity& before, const file_identity& after, const std::string& path);
     bool look_up_plain(const std::string& name, bool check_roots, found_file& out);
     int look_up_thoroughly(const std::string& name, bool check_roots, found_file& out);
     [[nodiscard]] bool permitted(const std::string& real_path, bool for_writing = false);

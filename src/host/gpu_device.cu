@@ -23,7 +23,7 @@ constexpr std::uint64_t bounce_bytes = 16u << 20;
 constexpr std::uint32_t max_pieces = 4096;
 constexpr std::uint32_t desk_count = 4;
 
-enum class call : std::uint32_t { nothing, open, close, duplicate, stat, read, prefetch, advise, write, append, msync, fsync, truncate, flush };
+enum class call : std::uint32_t { nothing, open, close, duplicate, stat, read, prefetch, advise, write, append, msync, fsync, truncate, forget, flush };
 
 // Pinned: written by the host before the launch and by the kernel before it ends.
 struct call_sheet {
@@ -80,6 +80,7 @@ __global__ void serve_call(const __grid_constant__ runtime_ref fs, call_sheet* s
                 break;
             case call::fsync: result = fsync(g, fs, sheet->fd); break;
             case call::truncate: result = truncate(g, fs, sheet->fd, static_cast<std::int64_t>(sheet->offset)); break;
+            case call::forget: result = engine::unlink_file(g, fs.view, sheet->path, false); break;
             case call::flush: result = flush_share(g, fs, static_cast<std::uint32_t>(sheet->fd), piece, pieces); break;
             default: break;
         }
@@ -158,14 +159,8 @@ public:
         return 0;
     }
 
-    int open(const runtime_ref& fs, const char* path, int flags) override {
-        const std::size_t length = std::strlen(path);
-        if (length > 4095) return -ENAMETOOLONG;
-        const borrowed d(*this);
-        std::memcpy(d->sheet->path, path, length + 1);
-        d->sheet->flags = flags;
-        return static_cast<int>(run(fs, *d, call::open, 1));
-    }
+    int open(const runtime_ref& fs, const char* path, int flags) override { return run_named(fs, call::open, path, flags); }
+    int forget(const runtime_ref& fs, const char* path) override { return run_named(fs, call::forget, path, 0); }
     // As with fsync, so that one warp does not have to write a whole file back.
     int close(const runtime_ref& fs, int fd) override {
         file_stat facts;
@@ -295,6 +290,15 @@ public:
     }
 
 private:
+    int run_named(const runtime_ref& fs, call what, const char* path, int flags) {
+        const std::size_t length = std::strlen(path);
+        if (length > engine::max_path_bytes) return -ENAMETOOLONG;
+        const borrowed d(*this);
+        std::memcpy(d->sheet->path, path, length + 1);
+        d->sheet->flags = flags;
+        return static_cast<int>(run(fs, *d, what, 1));
+    }
+
     // A desk for the time of one call; waits while all are in use.
     class borrowed {
     public:

@@ -61,6 +61,16 @@ std::int64_t runtime::append(int fd, const void* buffer, std::int64_t bytes) { r
 int runtime::msync(int fd, std::int64_t offset, std::int64_t bytes) { return state_->device->msync(state_->ref, fd, offset, bytes); }
 int runtime::fsync(int fd) { return state_->device->fsync(state_->ref, fd); }
 int runtime::truncate(int fd, std::int64_t size_bytes) { return state_->device->truncate(state_->ref, fd, size_bytes); }
+int runtime::unlink(const std::string& path) {
+    if (const int code = state_->files->unlink(path, false); code != 0) return code;
+    return state_->device->forget(state_->ref, path.c_str());
+}
+int runtime::rename(const std::string& from, const std::string& to) {
+    if (const int code = state_->files->rename(from, to, false); code != 0) return code;
+    const int forgotten = state_->device->forget(state_->ref, from.c_str());
+    const int also = state_->device->forget(state_->ref, to.c_str());
+    return forgotten != 0 ? forgotten : also;
+}
 int runtime::stat(int fd, file_stat* out) { return state_->device->stat(state_->ref, fd, out); }
 std::int64_t runtime::prefetch(int fd, std::int64_t offset, std::int64_t bytes) {
     return state_->device->prefetch(state_->ref, fd, offset, bytes);

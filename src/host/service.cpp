@@ -185,6 +185,7 @@ void service::serve(const ring_request& request, const ring_ticket& at) {
         case op::write: return serve_write(request, at);
         case op::sync:
         case op::truncate: return serve_change(request, at);
+        case op::unlink: return serve_unlink(request, at);
         case op::settle:
             settings_.troubles->forget({request.file_slot, request.generation});
             files_.settle(request.file_slot, request.generation, request.argument);
@@ -200,13 +201,25 @@ void service::serve(const ring_request& request, const ring_ticket& at) {
     }
 }
 
-void service::serve_open(const ring_request& request, const ring_ticket& at) {
-    const trace_range range("open");
-    if (request.bytes == 0 || request.bytes > engine::max_path_bytes) return refuse(at, -EINVAL);
-    // Copied first: the device could change it while it is looked up.
+// The name of a request, or an empty string for none that can be one. A copy: the device could change it while it is looked up.
+std::string service::name_in(const ring_request& request, const ring_ticket& at) const {
+    if (request.bytes == 0 || request.bytes > engine::max_path_bytes) return {};
     std::string name(request.bytes, '\0');
     std::memcpy(name.data(), staging_of(at), request.bytes);
-    if (name.find('\0') != std::string::npos) return refuse(at, -EINVAL);
+    return name.find('\0') == std::string::npos ? name : std::string();
+}
+
+void service::serve_unlink(const ring_request& request, const ring_ticket& at) {
+    const trace_range range("unlink");
+    const std::string name = name_in(request, at);
+    if (name.empty()) return refuse(at, -EINVAL);
+    answer(at, files_.unlink(name, true));
+}
+
+void service::serve_open(const ring_request& request, const ring_ticket& at) {
+    const trace_range range("open");
+    const std::string name = name_in(request, at);
+    if (name.empty()) return refuse(at, -EINVAL);
     const bool is_open = request.open_slot != 0 && request.open_slot <= engine::max_file_slots;
     const slot_life open_now = is_open ? slot_life{static_cast<std::uint32_t>(request.open_slot - 1), request.generation} : slot_life{};
     const open_reply opened = files_.open(name, request.offset, request.argument, request.file_slot, open_now);

@@ -99,6 +99,8 @@ private:
     std::uint32_t take_requests();
     std::uint32_t take_from(std::uint32_t ring);
     void serve(const engine::ring_request& request, const engine::ring_ticket& at);
+    [[nodiscard]] std::string name_in(const engine::ring_request& request, const engine::ring_ticket& at) const;
+    void serve_unlink(const engine::ring_request& request, const engine::ring_ticket& at);
     void serve_open(const engine::ring_request& request, const engine::ring_ticket& at);
     void serve_read(const engine::ring_request& request, const engine::ring_ticket& at);
     void serve_fill(const engine::ring_request& request, const engine::ring_ticket& at);

@@ -52,7 +52,84 @@ __global__ void sum_with_gmmap_warp(const char* source, unsigned long long* sum)
     gclose(fd);
 }
 
+// A block doubles each byte of its pages through a mapping, and adds a line of its own with gwrite.
+__global__ void change_with_gmmap(const char* name, std::size_t bytes, int* bad) {
+    __shared__ uchar line[64];
+    const int fd = gopen(name, O_GRDWR);
+    if (fd < 0 && threadIdx.x == 0) atomicAdd(bad, 1);
+    for (std::size_t at = std::size_t{blockIdx.x} * FS_BLOCKSIZE; fd >= 0 && at < bytes; at += std::size_t{FS_BLOCKSIZE} * gridDim.x) {
+        volatile uchar* page = static_cast<volatile uchar*>(gmmap(nullptr, FS_BLOCKSIZE, PROT_READ | PROT_WRITE, O_GRDWR, fd, at));
+        if (page == GMAP_FAILED) {
+            if (threadIdx.x == 0) atomicAdd(bad, 1);
+            continue;
+        }
+        for (std::size_t i = threadIdx.x; i < FS_BLOCKSIZE && at + i < bytes; i += blockDim.x) page[i] = static_cast<uchar>(page[i] * 2);
+        const int synced = at == 0 ? gmsync(page, FS_BLOCKSIZE, 0) : 0, unmapped = gmunmap(page, FS_BLOCKSIZE);
+        if ((synced != 0 || unmapped != 0) && threadIdx.x == 0) atomicAdd(bad, 1);
+    }
+    for (std::size_t i = threadIdx.x; i < 64; i += blockDim.x) line[i] = static_cast<uchar>(blockIdx.x + i);
+    if (gwrite(fd, bytes + blockIdx.x * 64, 64, line) != 64 && threadIdx.x == 0) atomicAdd(bad, 1);
+    if (gfsync(fd) != 0 && threadIdx.x == 0) atomicAdd(bad, 1);
+    if (gclose(fd) != 0 && threadIdx.x == 0) atomicAdd(bad, 1);
+}
+
+// A new file, by warps that store each byte once.
+__global__ void fill_with_gmmap_warp(const char* name, std::size_t bytes, int* bad) {
+    const int fd = gopen(name, O_GWRONCE | O_GCREAT);
+    const unsigned number = blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32, warps = gridDim.x * (blockDim.x / 32);
+    for (std::size_t at = std::size_t{number} * FS_BLOCKSIZE; fd >= 0 && at < bytes; at += std::size_t{FS_BLOCKSIZE} * warps) {
+        volatile uchar* page = static_cast<volatile uchar*>(gmmap_warp(nullptr, FS_BLOCKSIZE, PROT_WRITE, O_GWRONCE, fd, at, 2));
+        if (page == GMAP_FAILED) {
+            if (threadIdx.x % 32 == 0) atomicAdd(bad, 1);
+            continue;
+        }
+        for (std::size_t i = threadIdx.x % 32; i < FS_BLOCKSIZE && at + i < bytes; i += 32) page[i] = static_cast<uchar>((at + i) % 251 + 1);
+        if (gmunmap_warp(page, FS_BLOCKSIZE) + gmunmap_warp(page, FS_BLOCKSIZE) != 0 && threadIdx.x % 32 == 0) atomicAdd(bad, 1);
+    }
+    __syncthreads();
+    if (gclose(fd) != 0 && threadIdx.x == 0) atomicAdd(bad, 1);
+}
+
+__global__ void cut_and_remove(const char* kept, const char* removed, int* bad) {
+    const int fd = gopen(kept, O_GRDWR);
+    const int cut = gftruncate(fd, 1000), gone = gunlink(removed), absent = gopen(removed, O_GRDONLY);
+    if (threadIdx.x == 0 && (cut != 0 || gone != 0 || absent != -ENOENT)) atomicAdd(bad, 1);
+    gclose(fd);
+}
+
 }  // namespace
+
+TEST(device_gpufs, original_calls_write) {
+    PENSTOCK_NEEDS_GPU();
+    const temporary_folder folder;
+    const std::uint64_t bytes = 300 * 1000 + 13;
+    auto data = pattern(9, bytes);
+    write_file(folder / "data", data);
+    options o = gpu_options(folder);
+    o.writable = true;
+    o.cache_bytes = 48 * o.page_bytes;
+    const auto rt = make_runtime(o);
+    ASSERT_EQ(gpufs_attach(*rt), 0);
+    const device_text name("data"), fresh("fresh");
+    const shared_array<int> bad(1);
+    change_with_gmmap<<<16, 256>>>(name.get(), bytes, bad.get());
+    fill_with_gmmap_warp<<<4, 256>>>(fresh.get(), bytes, bad.get());
+    ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+    EXPECT_EQ(bad[0], 0);
+    for (std::uint8_t& b : data) b = static_cast<std::uint8_t>(b * 2);
+    for (std::uint64_t block = 0; block < 16; ++block)
+        for (std::uint64_t i = 0; i < 64; ++i) data.push_back(static_cast<std::uint8_t>(block + i));
+    std::ifstream changed(folder / "data", std::ios::binary), filled(folder / "fresh", std::ios::binary);
+    EXPECT_TRUE((std::vector<std::uint8_t>{std::istreambuf_iterator<char>(changed), {}}) == data);
+    const std::vector<std::uint8_t> got{std::istreambuf_iterator<char>(filled), {}};
+    ASSERT_EQ(got.size(), bytes) << "as far as something was stored";
+    for (std::uint64_t i = 0; i < bytes; ++i) ASSERT_EQ(got[i], i % 251 + 1) << i;
+    cut_and_remove<<<1, 64>>>(name.get(), fresh.get(), bad.get());
+    ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+    EXPECT_EQ(bad[0], 0);
+    EXPECT_EQ(std::filesystem::file_size(folder / "data"), 1000u);
+    EXPECT_FALSE(std::filesystem::exists(folder / "fresh"));
+}
 
 TEST(device_gpufs, original_calls_read_and_map) {
     PENSTOCK_NEEDS_GPU();

@@ -132,6 +132,16 @@ int faulty_environment::create(int directory, const std::string& name) {
     return fails(call_create, error) ? error : real_.create(directory, name);
 }
 
+int faulty_environment::unlink(int directory, const std::string& name) {
+    int error = 0;
+    return fails(call_unlink, error) ? error : real_.unlink(directory, name);
+}
+
+int faulty_environment::rename(int from, const std::string& name, int to, const std::string& new_name) {
+    int error = 0;
+    return fails(call_rename, error) ? error : real_.rename(from, name, to, new_name);
+}
+
 std::int64_t faulty_environment::write(int fd, const host::memory_piece* pieces, std::size_t count, std::uint64_t offset) {
     int error = 0;
     wait_while_stalled(call_write);

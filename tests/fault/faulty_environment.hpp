@@ -30,6 +30,8 @@ enum call : std::uint32_t {
     call_sync = 4096,
     call_truncate = 8192,
     every_write_call = 512 + 1024 + 2048 + 4096 + 8192,
+    call_unlink = 32768,
+    call_rename = 65536,
     call_register = 16384  // whose failing is nobody's error
 };
 
@@ -76,6 +78,8 @@ public:
     std::int64_t read(int fd, std::byte* to, std::uint64_t bytes, std::uint64_t offset) override;
     int open_writing(int handle) override;
     int create(int directory, const std::string& name) override;
+    int unlink(int directory, const std::string& name) override;
+    int rename(int from, const std::string& name, int to, const std::string& new_name) override;
     std::int64_t write(int fd, const host::memory_piece* pieces, std::size_t count, std::uint64_t offset) override;
     int sync(int fd) override;
     int truncate(int fd, std::uint64_t size_bytes) override;

@@ -108,7 +108,7 @@ private:
 
     void hostile(std::uint8_t kind) {
         ring_request request{};
-        request.operation = static_cast<op>(in_.byte() % 8 < 7 ? in_.byte() % 11 : in_.number());
+        request.operation = static_cast<op>(in_.byte() % 8 < 7 ? in_.byte() % 12 : in_.number());
         request.bytes = static_cast<std::uint32_t>(in_.number());
         request.file_slot = (kind & 16) != 0 ? slot_ : static_cast<std::uint32_t>(in_.number());
         request.generation = (kind & 32) != 0 ? generation_ : static_cast<std::uint32_t>(in_.number());
@@ -116,7 +116,7 @@ private:
         request.argument = in_.number();
         if ((kind & 64) != 0) request.lost_extent = in_.number() << 32 | in_.number();
         // Names of one byte could be those of the files that have to stay as they are.
-        if (writable_ && request.operation == op::open && request.bytes == 1) request.bytes = 2;
+        if (writable_ && (request.operation == op::open || request.operation == op::unlink) && request.bytes == 1) request.bytes = 2;
         const std::uint64_t ticket = ring_.next;
         if (request.operation == op::fill) list_frames(ticket);
         if (request.operation == op::open) {
@@ -153,7 +153,7 @@ private:
         }
         const bool writes = request.operation == op::write || request.operation == op::truncate || request.operation == op::sync;
         if (writes && result >= 0 && written_.count({request.file_slot, request.generation}) == 0) complain("wrote to a file that was not opened for writing");
-        const bool known = request.operation >= op::open && request.operation <= op::settle;
+        const bool known = request.operation >= op::open && request.operation <= op::unlink;
         if (!known && result != -EINVAL) complain("an unknown operation was answered with " + std::to_string(result));
         if (request.operation == op::leaf && result == 0 && ring_.reply(ticket).words[0] + 64 > ring_harness::word_count)
             complain("a leaf outside the arena");

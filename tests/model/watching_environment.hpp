@@ -60,6 +60,8 @@ public:
     void close(int handle) override { below_.close(handle); }
     std::int64_t read(int fd, std::byte* to, std::uint64_t bytes, std::uint64_t offset) override { return below_.read(fd, to, bytes, offset); }
     int create(int directory, const std::string& name) override { return below_.create(directory, name); }
+    int unlink(int directory, const std::string& name) override { return below_.unlink(directory, name); }
+    int rename(int from, const std::string& name, int to, const std::string& new_name) override { return below_.rename(from, name, to, new_name); }
     int sync(int fd) override { return below_.sync(fd); }
     int truncate(int fd, std::uint64_t size_bytes) override { return below_.truncate(fd, size_bytes); }
     int open_direct(int fd, std::uint32_t& grain_bytes) override { return below_.open_direct(fd, grain_bytes); }

@@ -166,6 +166,12 @@ PENSTOCK_HD PENSTOCK_INLINE void atomic_add_relaxed(T* address, T value) {
 #endif
 }
 
+// A number of any kind; the value before.
+template <typename T>
+PENSTOCK_HD PENSTOCK_INLINE T fetch_add_relaxed(T* address, T value) {
+    return atomic_fetch_add<order::relaxed>(address, value);
+}
+
 PENSTOCK_HD PENSTOCK_INLINE void atomic_or_relaxed(std::uint64_t* address, std::uint64_t bits) {
 #if PENSTOCK_ON_DEVICE
     ::atomicOr(reinterpret_cast<unsigned long long*>(address), static_cast<unsigned long long>(bits));

@@ -32,8 +32,7 @@ PENSTOCK_HD inline std::int64_t ask_to_open(const Group& g, const cache_view& c,
     if (const std::int64_t code = claim_slot(g, c, true, at); code != 0) return code;
     const ring_view& r = c.rings[at.ring];
     const std::uint32_t slot = slot_of(r, at.ticket);
-    auto* staging = reinterpret_cast<std::uint64_t*>(r.staging + r.staging_stride * slot);
-    for (std::uint32_t i = 0; i < key.bytes; i += 8) staging[i / 8] = path_chunk(key, i);
+    put_name(r.staging + r.staging_stride * slot, key);
     ring_request request{};
     request.operation = op::open;
     request.bytes = key.bytes;
@@ -207,19 +206,11 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t wait_for_cut(const Group& g, const ca
 // Whole group. A descriptor, maybe with yours_to_cut, or a negative errno.
 template <typename Group>
 PENSTOCK_HD inline std::int64_t open_file(const Group& g, const cache_view& c, const char* path, std::uint32_t flags = 0) {
-    if (path == nullptr) return -EFAULT;
     std::int64_t result = 0;
     if (g.is_leader()) {
-        name_key key{path, 0, 0, flags};
-        while (key.bytes <= max_path_bytes && path[key.bytes] != '\0') ++key.bytes;
-        if (key.bytes == 0) {
-            result = -ENOENT;
-        } else if (key.bytes > max_path_bytes) {
-            result = -ENAMETOOLONG;
-        } else {
-            key.hash = hash_name(path, key.bytes);
-            result = by_address(&open_name<Group>)(g, c, key);
-        }
+        name_key key{};
+        result = make_key(path, flags, key);
+        if (result == 0) result = by_address(&open_name<Group>)(g, c, key);
         count(g, c, count_opens);
         if (result < 0) count(g, c, count_errors);
     }

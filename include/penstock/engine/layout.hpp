@@ -95,7 +95,8 @@ enum class op : std::uint32_t {
     write = 7,     // the marked bytes of one page (engine/write_back.hpp)
     sync = 8,      // to storage what was written
     truncate = 9,  // offset: the new size
-    settle = 10    // the last descriptor of a written file was closed; argument: the epoch
+    settle = 10,   // the last descriptor of a written file was closed; argument: the epoch
+    unlink = 11    // bytes: length of the name in the staging area
 };
 // The answer to an open for whose page table the arena has no room: taking down a closed file may help. A code that no file system has,
 // for -ENOSPC is what opening says that makes a file on a full disk.

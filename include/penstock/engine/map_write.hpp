@@ -61,22 +61,31 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t map_to_change(const Group g, const ca
     return code;
 }
 
-// Whole group, with such a page. What changed in [begin, end) counts as written from now on.
+// What of a mapped page its holder gives back or writes back: bytes [begin, end). The file grows to the end of them, or only as far as
+// something changed.
+struct changed_part {
+    std::uint32_t begin, end;
+    bool grows_to_end;
+};
+
+// Whole group, with such a page. What changed in the part counts as written from now on.
 template <typename Group>
-PENSTOCK_HD PENSTOCK_NOINLINE void write_changes(const Group& g, const cache_view& c, const pinned_page& page, std::uint32_t begin, std::uint32_t end) {
+PENSTOCK_HD PENSTOCK_NOINLINE void write_changes(const Group& g, const cache_view& c, const pinned_page& page, const changed_part& part) {
     g.sync();  // every thread's changes are made
-    const bool any = mark_changes(g, c, page.frame, begin, end);
-    if (!g.is_leader()) return;
-    page_word* const word = &c.words[page.word_index];
     const std::uint32_t slot = owner_file_slot(look_at_frame(c, page.frame));
-    if (any) soil_page(c, slot, word);
-    grow_to(c, slot, (page_in_frame(c, page.frame) << c.page_shift) + end);
+    const std::uint64_t page_begin = page_in_frame(c, page.frame) << c.page_shift;
+    std::uint32_t last = 0;
+    const bool any = mark_changes(g, c, page.frame, part.begin, part.end, last);
+    if (part.grows_to_end) last = part.end;
+    if (last != 0) grow_to(c, slot, page_begin + last);
+    if (g.is_leader() && any) soil_page(c, slot, &c.words[page.word_index]);
 }
 
 // Whole group. Ends map_to_change.
 template <typename Group>
-PENSTOCK_HD PENSTOCK_NOINLINE void unmap_changed(const Group g, const cache_view& c, const pinned_page page, std::uint32_t begin, std::uint32_t end) {
-    write_changes(g, c, page, begin, end);
+PENSTOCK_HD PENSTOCK_NOINLINE void unmap_changed(const Group g, const cache_view& c, const pinned_page page, const changed_part part) {
+    write_changes(g, c, page, part);
+    g.sync();  // every thread is done with the page before the leader lets it go
     if (!g.is_leader()) return;
     leave_pristine(c, &c.pristine[page.frame]);
     unpin(&c.words[page.word_index]);
@@ -84,8 +93,8 @@ PENSTOCK_HD PENSTOCK_NOINLINE void unmap_changed(const Group g, const cache_view
 
 // Whole group. What changed so far, to the file; the page stays mapped. 0, or what went wrong.
 template <typename Group>
-PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t flush_changed(const Group g, const cache_view& c, const pinned_page page, std::uint32_t begin, std::uint32_t end) {
-    write_changes(g, c, page, begin, end);
+PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t flush_changed(const Group g, const cache_view& c, const pinned_page page, const changed_part part) {
+    write_changes(g, c, page, part);
     g.sync();  // the leader has soiled the page before anybody looks whether it is dirty
     const std::uint32_t slot = static_cast<std::uint32_t>(g.broadcast(owner_file_slot(look_at_frame(c, page.frame))));
     const std::uint64_t number = g.broadcast(page_in_frame(c, page.frame));

@@ -25,6 +25,17 @@ struct name_key {
     std::uint32_t flags = 0;
 };
 
+// The key of a name that ends with a zero byte. 0, -EFAULT, -ENOENT or -ENAMETOOLONG.
+PENSTOCK_HD inline std::int64_t make_key(const char* path, std::uint32_t flags, name_key& out) {
+    if (path == nullptr) return -EFAULT;
+    out = {path, 0, 0, flags};
+    while (out.bytes <= max_path_bytes && path[out.bytes] != '\0') ++out.bytes;
+    if (out.bytes == 0) return -ENOENT;
+    if (out.bytes > max_path_bytes) return -ENAMETOOLONG;
+    out.hash = hash_name(path, out.bytes);
+    return 0;
+}
+
 struct name_match {
     std::uint32_t slot;
     name_word word;
@@ -48,6 +59,11 @@ PENSTOCK_HD inline std::uint64_t path_chunk(const name_key& key, std::uint32_t a
     for (std::uint32_t i = at; i < key.bytes && i < at + 8; ++i)
         chunk |= std::uint64_t{static_cast<unsigned char>(key.text[i])} << (8 * (i - at));
     return chunk;
+}
+
+// To a ring slot's staging area.
+PENSTOCK_HD inline void put_name(std::byte* staging, const name_key& key) {
+    for (std::uint32_t i = 0; i < key.bytes; i += 8) reinterpret_cast<std::uint64_t*>(staging)[i / 8] = path_chunk(key, i);
 }
 
 // The slot may be rewritten meanwhile, so its fields are read with relaxed atomics and believed only if the slot's word

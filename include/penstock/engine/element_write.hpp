@@ -1,0 +1,118 @@
+// Elements that are written one by one, each by a lane: the lanes of a warp that write together share the pins of the pages they meet.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+
+#include "penstock/engine/element.hpp"
+#include "penstock/engine/write.hpp"
+#include "penstock/group/lane.hpp"
+
+namespace penstock::engine {
+
+#if defined(__CUDACC__)
+// Relaxed at device scope, as all writes of frames. `to` is aligned to the element's size.
+template <typename T>
+PENSTOCK_D PENSTOCK_INLINE void store_element(std::byte* to, const T& value) {
+    if constexpr (sizeof(T) == 16) {
+        uint4 v;
+        std::memcpy(&v, &value, 16);
+        penstock::detail::store_frame_16(to, v);
+    } else if constexpr (sizeof(T) == 8) {
+        std::uint64_t v;
+        std::memcpy(&v, &value, 8);
+        asm volatile("st.relaxed.gpu.global.u64 [%0], %1;" ::"l"(to), "l"(v) : "memory");
+    } else if constexpr (sizeof(T) == 4) {
+        std::uint32_t v;
+        std::memcpy(&v, &value, 4);
+        penstock::detail::store_frame_4(to, v);
+    } else if constexpr (sizeof(T) == 2) {
+        std::uint16_t v;
+        std::memcpy(&v, &value, 2);
+        asm volatile("st.relaxed.gpu.global.u16 [%0], %1;" ::"l"(to), "h"(v) : "memory");
+    } else {
+        std::uint8_t v;
+        std::memcpy(&v, &value, 1);
+        penstock::detail::store_frame_1(to, v);
+    }
+}
+#endif
+
+// What is done to an element in its frame, by one lane; what was there before, if it is asked for.
+template <typename T>
+struct put_element {
+    T value;
+    PENSTOCK_HD T operator()(std::byte* place) const {
+#if PENSTOCK_ON_DEVICE
+        store_element(place, value);
+#else
+        lane{}.copy_store(place, reinterpret_cast<const std::byte*>(&value), sizeof value);
+#endif
+        return value;
+    }
+};
+template <typename T>
+struct add_to_element {
+    T value;
+    PENSTOCK_HD T operator()(std::byte* place) const { return fetch_add_relaxed(reinterpret_cast<T*>(place), value); }
+};
+
+// Whole group, each thread that has `mine` with an element of this page. Changes them and marks them; 0, or why the page could not be had.
+template <typename T, typename Group, typename Change>
+PENSTOCK_HD PENSTOCK_INLINE std::int64_t change_in_page(const Group& g, const cache_view& c, const file_handle& f, std::uint64_t page_number, bool mine,
+                                                        std::uint64_t at, const Change& change, T& before) {
+    patience deadline(g, c.frame_wait_ns);
+    pinned_page page{};
+    if (const std::int64_t code = pin_page(g, c, f, page_number, deadline, page); code != 0) return code;
+    const std::uint64_t in_page = at & (c.page_bytes() - 1);
+    if (mine) before = change(c.frame_address(page.frame) + in_page);
+    atomic_fence();
+    g.sync();  // everybody's elements come before anybody's marks
+    if (mine) {
+        put_back(&marks_of(c, page.frame)[in_page / 64], marks_within(in_page / 64, in_page, in_page + sizeof(T)));
+        grow_to(c, f.slot, at + sizeof(T));
+    }
+    g.sync();  // everybody's marks come before the leader soils the page
+    if (!g.is_leader()) return 0;
+    page_word* const word = &c.words[page.word_index];
+    name_page(c, page.frame, page_number);
+    soil_page(c, f.slot, word);
+    unpin(word);
+    return 0;
+}
+
+#if defined(__CUDACC__)
+// The lanes that call together, each with an element of its own, page by page. Ends: each round is done with the page of its first lane.
+template <typename T, typename Change>
+PENSTOCK_D PENSTOCK_NOINLINE T change_element(const cache_view& c, std::uint32_t slot, std::uint64_t at, Change change) {
+    const coalesced g(__match_any_sync(__activemask(), slot));
+    const file_handle f = handle_of(c, slot);
+    const std::uint64_t page = at >> c.page_shift;
+    T before{};
+    bool done = false;
+    for (std::uint32_t left = g.ballot(true); left != 0; left = g.ballot(!done)) {
+        const auto first = static_cast<std::uint32_t>(__ffs(static_cast<int>(left))) - 1u;
+        const std::uint64_t now = g.shuffle(page, first), wanted = g.shuffle(at, first);
+        const bool mine = !done && page == now;
+        const std::int64_t code = change_in_page(g, c, f, now, mine, at, change, before);
+        if (code != 0 && g.is_leader()) {
+            note_fault(c, code, slot, f.generation, wanted);
+            count(g, c, count_errors);
+        }
+        done = done || mine;
+    }
+    return before;
+}
+#endif
+
+// The same by a host thread.
+template <typename T, typename Change>
+T change_element_here(const cache_view& c, std::uint32_t slot, std::uint64_t at, const Change& change) {
+    const file_handle f = handle_of(c, slot);
+    T before{};
+    if (const std::int64_t code = change_in_page(lane{}, c, f, at >> c.page_shift, true, at, change, before); code != 0)
+        note_fault(c, code, slot, f.generation, at);
+    return before;
+}
+
+}  // namespace penstock::engine

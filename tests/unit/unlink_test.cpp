@@ -1,0 +1,149 @@
+// Names taken away and given: what the next open finds, and what those who have the file open go on with.
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "fault/faulty_environment.hpp"
+#include "host/hooks.hpp"
+#include "penstock/engine/invariants.hpp"
+#include "unit/support.hpp"
+
+namespace penstock::test {
+
+namespace {
+
+std::vector<std::uint8_t> file_bytes(const std::string& path) {
+    std::ifstream in(path, std::ios::binary);
+    return {std::istreambuf_iterator<char>(in), {}};
+}
+
+}  // namespace
+
+class unlinking : public testing::Test {
+protected:
+    static options writing_options(const temporary_folder& folder) {
+        options o = small_options(folder);
+        o.writable = true;
+        return o;
+    }
+    // As a kernel does.
+    int open_here(const char* name, int flags = open_read) { return penstock::open(lane{}, rt->ref(), name, flags); }
+    int unlink_here(const char* name) { return penstock::unlink(lane{}, rt->ref(), name); }
+    std::vector<std::uint8_t> read_all(int fd, std::size_t bytes) {
+        std::vector<std::uint8_t> out(bytes);
+        const std::int64_t got = rt->read(fd, out.data(), static_cast<std::int64_t>(bytes), 0);
+        out.resize(got < 0 ? 0 : static_cast<std::size_t>(got));
+        return out;
+    }
+
+    temporary_folder folder, outside;
+    std::unique_ptr<runtime> rt = make_runtime(writing_options(folder));
+};
+
+TEST_F(unlinking, the_name_is_gone_and_the_file_stays_open) {
+    write_file(folder / "a", pattern(1, 5000));
+    const int fd = open_here("a", open_read_write);
+    ASSERT_GE(fd, 0);
+    EXPECT_EQ(unlink_here("a"), 0);
+    EXPECT_NE(::access((folder / "a").c_str(), F_OK), 0);
+    EXPECT_EQ(open_here("a"), -ENOENT) << "though a descriptor of it is open";
+    EXPECT_EQ(read_all(fd, 6000), pattern(1, 5000));
+    EXPECT_EQ(rt->write(fd, "x", 1, 10), 1);
+    EXPECT_EQ(rt->fsync(fd), 0);
+    // A new file of that name is another file.
+    const int next = open_here("a", open_read_write | open_create);
+    ASSERT_GE(next, 0);
+    EXPECT_EQ(rt->write(next, "new", 3, 0), 3);
+    EXPECT_EQ(rt->close(fd), 0);
+    EXPECT_EQ(rt->close(next), 0);
+    EXPECT_EQ(file_bytes(folder / "a"), (std::vector<std::uint8_t>{'n', 'e', 'w'}));
+    const engine::invariant_report found = engine::check_invariants(rt->ref().view, {});
+    EXPECT_EQ(found.rule, nullptr) << found.rule;
+}
+
+TEST_F(unlinking, says_what_it_cannot) {
+    write_file(outside / "secret", pattern(2, 10));
+    std::filesystem::create_directory(folder / "sub");
+    EXPECT_EQ(unlink_here("missing"), -ENOENT);
+    EXPECT_EQ(unlink_here(""), -ENOENT);
+    EXPECT_EQ(unlink_here(nullptr), -EFAULT);
+    EXPECT_EQ(unlink_here(std::string(5000, 'a').c_str()), -ENAMETOOLONG);
+    EXPECT_EQ(unlink_here("sub"), -EISDIR);
+    EXPECT_EQ(unlink_here("sub/.."), -EISDIR);
+    EXPECT_EQ(unlink_here((outside / "secret").c_str()), -EACCES);
+    EXPECT_EQ(file_bytes(outside / "secret"), pattern(2, 10));
+    EXPECT_EQ(rt->unlink(outside / "secret"), 0) << "the host may, as it may open it";
+    EXPECT_EQ(rt->unlink(outside / "secret"), -ENOENT);
+    rt = make_runtime(small_options(folder));
+    write_file(folder / "kept", pattern(3, 10));
+    EXPECT_EQ(unlink_here("kept"), -EROFS);
+    EXPECT_EQ(rt->unlink(folder / "kept"), -EROFS);
+    EXPECT_EQ(rt->rename(folder / "kept", folder / "other"), -EROFS);
+    EXPECT_EQ(file_bytes(folder / "kept"), pattern(3, 10));
+}
+
+TEST_F(unlinking, a_link_is_removed_and_not_what_it_leads_to) {
+    write_file(outside / "secret", pattern(4, 10));
+    std::filesystem::create_symlink(outside / "secret", folder / "link");
+    EXPECT_EQ(unlink_here("link"), 0);
+    EXPECT_EQ(file_bytes(outside / "secret"), pattern(4, 10));
+}
+
+TEST_F(unlinking, a_renamed_file_is_found_by_its_new_name_only) {
+    write_file(folder / "a", pattern(5, 5000));
+    write_file(folder / "b", pattern(6, 4000));
+    let_files_settle();
+    const int a = rt->open(folder / "a", open_read_write), b = rt->open(folder / "b");
+    EXPECT_EQ(read_all(b, 5000), pattern(6, 4000));
+    ASSERT_EQ(rt->rename(folder / "a", folder / "b"), 0);
+    EXPECT_EQ(open_here((folder / "a").c_str()), -ENOENT);
+    const int renamed = open_here((folder / "b").c_str());
+    ASSERT_GE(renamed, 0);
+    EXPECT_EQ(read_all(renamed, 6000), pattern(5, 5000));
+    EXPECT_EQ(read_all(b, 6000), pattern(6, 4000)) << "who had the old b open goes on with it";
+    // It is the same file to the cache: what is written by the old descriptor is seen at once.
+    EXPECT_EQ(rt->write(a, "changed", 7, 0), 7);
+    EXPECT_EQ(read_all(renamed, 7), (std::vector<std::uint8_t>{'c', 'h', 'a', 'n', 'g', 'e', 'd'}));
+    for (const int fd : {a, b, renamed}) EXPECT_EQ(rt->close(fd), 0);
+    EXPECT_EQ(file_bytes(folder / "b")[0], 'c');
+    EXPECT_EQ(rt->rename(folder / "missing", folder / "c"), -ENOENT);
+    EXPECT_EQ(rt->rename(folder / "b", folder / "missing/c"), -ENOENT);
+    EXPECT_EQ(file_bytes(folder / "b")[0], 'c');
+}
+
+// Read only, so nothing but the host's memory of its times says that it is the same version.
+TEST_F(unlinking, a_renamed_file_keeps_its_pages) {
+    write_file(folder / "a", pattern(7, 5000));
+    let_files_settle();
+    const int fd = rt->open(folder / "a");
+    EXPECT_EQ(read_all(fd, 5000), pattern(7, 5000));
+    ASSERT_EQ(rt->rename(folder / "a", folder / "b"), 0);
+    const std::uint64_t reads = rt->stats().file_reads;
+    const int again = rt->open(folder / "b");
+    EXPECT_EQ(again, fd) << "one file, one descriptor";
+    EXPECT_EQ(read_all(again, 5000), pattern(7, 5000));
+    EXPECT_EQ(rt->stats().file_reads, reads);
+    EXPECT_EQ(rt->close(fd), 0);
+    EXPECT_EQ(rt->close(again), 0);
+}
+
+TEST_F(unlinking, an_error_of_the_file_system_leaves_everything_as_it_was) {
+    fault::faulty_environment env;
+    host::runtime_hooks hooks;
+    hooks.env = &env;
+    rt.reset();
+    ASSERT_TRUE(runtime::create(writing_options(folder), hooks, rt).ok());
+    write_file(folder / "a", pattern(8, 100));
+    for (const auto call : {fault::call_unlink, fault::call_rename}) {
+        env.set({.calls = call, .nth = 1, .for_ever = true, .error = -EIO});
+        const int code = call == fault::call_unlink ? unlink_here("a") : rt->rename(folder / "a", folder / "b");
+        EXPECT_EQ(code, -EIO);
+        env.clear();
+        const int fd = open_here("a");
+        ASSERT_GE(fd, 0);
+        EXPECT_EQ(read_all(fd, 200), pattern(8, 100));
+        EXPECT_EQ(rt->close(fd), 0);
+    }
+    rt.reset();
+}
+
+}  // namespace penstock::test
