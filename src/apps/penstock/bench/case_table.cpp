@@ -21,6 +21,7 @@ const std::vector<bench_case>& case_table() {
         {"cold", "a file that is not in memory, against the best of O_DIRECT and buffered pread", cold, cold},
         {"request", "pages served by the service threads from the page cache, against pread; one round trip", request_path, request_path},
         {"write", "a kernel's output to a file and records appended, against copies back and pwrite by all cores", write_path, write_path},
+        {"merge", "merging what two wrote to one page, against copying the page", merge_on_cpu, PENSTOCK_BENCH_GPU(merge_on_gpu)},
         {"policy", "replacement policies over traces, by simulation, against the optimum", policy_case, policy_case},
     };
     return table;

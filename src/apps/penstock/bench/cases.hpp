@@ -17,6 +17,8 @@ status miss_on_cpu(context& here);
 status miss_on_gpu(context& here);
 status sequential_on_cpu(context& here);
 status sequential_on_gpu(context& here);
+status merge_on_cpu(context& here);
+status merge_on_gpu(context& here);
 
 // The same body on both back ends.
 status cold(context& here);
