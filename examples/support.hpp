@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <string>
 
 #include <penstock/penstock.hpp>
 
@@ -14,10 +15,11 @@
 #endif
 
 // The options are the PENSTOCK_* variables. Null after a message if there can be no runtime.
-inline std::unique_ptr<penstock::runtime> make_runtime() {
+inline std::unique_ptr<penstock::runtime> make_runtime(bool writable = false) {
     penstock::options settings;
     std::unique_ptr<penstock::runtime> rt;
     penstock::status made = penstock::options::from_environment(settings);
+    settings.writable = settings.writable || writable;
     if (made.ok()) made = penstock::runtime::create(settings, rt);
     if (!made.ok()) std::fprintf(stderr, "%s\n", made.message.c_str());
     return rt;
