@@ -35,10 +35,11 @@ struct change_pages {
     std::uint64_t pages, page_bytes, warps;
     unsigned long long* failed;
 
-    __device__ void operator()(const warp& g, const runtime_ref& fs, std::uint64_t index) const {
+    template <typename Group>
+    __device__ void operator()(const Group& g, const runtime_ref& fs, std::uint64_t index) const {
         for (std::uint64_t page = index; page < pages; page += warps) {
             const writable_mapping m = map_write(g, fs, fd, static_cast<std::int64_t>(page * page_bytes), static_cast<std::int64_t>(page_bytes));
-            for (std::uint64_t i = g.rank() * 8; m.data != nullptr && i < page_bytes; i += 32 * 8) m.data[i] ^= std::byte{0x55};
+            for (std::uint64_t i = g.rank() * 8; m.data != nullptr && i < page_bytes; i += g.size() * 8) m.data[i] ^= std::byte{0x55};
             if ((m.bytes != static_cast<std::int64_t>(page_bytes) || unmap(g, fs, m) != 0) && g.is_leader()) atomicAdd(failed, 1ull);
         }
     }
