@@ -1,6 +1,7 @@
 // For every processor: one number at a time. Where it has no fused multiply and add, the C library computes it.
 #include <cmath>
 
+#include "common/processor.hpp"
 #include "micro_loop.hpp"
 
 namespace penstock::match {
@@ -19,8 +20,8 @@ struct one_number {
 
 const micro_kernel& choose() {
 #if defined(__x86_64__)
-    if (__builtin_cpu_supports("avx512f") != 0) return avx512_kernel;
-    if (__builtin_cpu_supports("avx2") != 0 && __builtin_cpu_supports("fma") != 0) return avx2_kernel;
+    if (apps::vectors_here() == apps::vectors::avx512) return avx512_kernel;
+    if (apps::vectors_here() == apps::vectors::avx2) return avx2_kernel;
 #endif
     return plain_kernel;
 }

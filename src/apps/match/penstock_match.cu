@@ -129,11 +129,6 @@ status plan_for([[maybe_unused]] const runtime& rt, [[maybe_unused]] const match
     return {};
 }
 
-status failed_launch(runtime& rt, int code) {
-    const status health = rt.health();
-    return {code, health.ok() ? error_text(code) : health.message};
-}
-
 }  // namespace
 
 status match_with_penstock(const match_job& job, method_report& report, std::vector<std::string>& notes) {
@@ -159,8 +154,8 @@ status match_with_penstock(const match_job& job, method_report& report, std::vec
     const read_query reader{view, memory.queries(), queries, h.data_offset, h.stride_bytes()};
     match_items items{view, scratch.pointers(), true};
     // Launches that do nothing, so that the kernels and their stacks are on the device before the clock runs.
-    if (const int code = penstock::launch<width::warp>(rt, 0, reader); code != 0) return failed_launch(rt, code);
-    if (const int code = penstock::launch<width::block>(rt, plan.groups, items, plan.shape); code != 0) return failed_launch(rt, code);
+    if (const int code = penstock::launch<width::warp>(rt, 0, reader); code != 0) return apps::launch_error(rt, code);
+    if (const int code = penstock::launch<width::block>(rt, plan.groups, items, plan.shape); code != 0) return apps::launch_error(rt, code);
     items.rehearsal = false;
     report.start_seconds = watch.lap();
     if (on_gpu && job.windows) open_windows(rt, fds, report.window_bytes);
@@ -176,7 +171,7 @@ status match_with_penstock(const match_job& job, method_report& report, std::vec
     report.match_seconds = watch.lap();
     report.cpu_seconds = apps::cpu_seconds() - cpu_before;
     report.bytes_read = (rt.stats().misses - misses_before) * rt.settings().page_bytes;
-    return code != 0 ? failed_launch(rt, code) : copied;
+    return code != 0 ? apps::launch_error(rt, code) : copied;
 }
 
 }  // namespace penstock::match
