@@ -1,0 +1,51 @@
+// The ways to multiply. All write the same results, bit by bit.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "common/number_file.hpp"
+#include "common/output_file.hpp"
+#include "penstock/runtime.hpp"
+
+namespace penstock::matvec {
+
+struct matvec_job {
+    apps::number_file matrix;
+    apps::number_file vector;
+    const apps::output_file* result = nullptr;  // open, and has a passing name
+    std::uint64_t rows = 0;
+    std::uint64_t columns = 0;
+    std::uint32_t repeats = 1;
+    bool windows = true;  // penstock on a GPU
+    bool quiet = false;
+    options settings;
+};
+
+// What one method did. Times are of this process's wall clock.
+struct method_report {
+    std::string name;
+    std::string backend = "cpu";
+    std::string note;              // how it computed, in a few words
+    double start_seconds = 0;      // runtime, threads, memory
+    double window_seconds = 0;     // opening windows onto the matrix
+    std::vector<double> seconds;   // of each repetition: from the files of matrix and vector to the result in its own
+    double cpu_seconds = 0;        // of all processors, in all repetitions
+    std::uint64_t window_bytes = 0;
+    std::uint64_t bytes_read = 0;  // brought into the cache (penstock), staged (cuda); cpu: 0, for maps do not tell
+    std::unique_ptr<runtime> rt;   // null if the method needed none
+};
+
+// One kernel that reads the matrix and writes the result through Penstock.
+status multiply_with_penstock(const matvec_job& job, method_report& report, std::vector<std::string>& notes);
+
+// Baseline: the same sums on CPU threads, from a memory map of the matrix.
+status multiply_with_cpu(const matvec_job& job, method_report& report);
+
+// Baseline: CPU threads read the matrix into pinned memory, chunk by chunk, and copies and sums overlap. -ENODEV and a message
+// without a GPU.
+status multiply_with_cuda(const matvec_job& job, method_report& report);
+
+}  // namespace penstock::matvec

@@ -1,0 +1,189 @@
+// One kernel that reads the matrix as it goes and writes the result, through Penstock.
+#include <algorithm>
+#include <cerrno>
+#include <type_traits>
+
+#include "common/command_line.hpp"
+#include "common/message.hpp"
+#include "common/stopwatch.hpp"
+#include "common/threads.hpp"
+#include "matvec_memory.hpp"
+#include "methods.hpp"
+#include "penstock/launch.hpp"
+#include "penstock/write.hpp"
+#include "sum_items.hpp"
+
+namespace penstock::matvec {
+
+namespace {
+
+constexpr std::uint64_t vector_piece_bytes = 64u << 10;
+
+// A piece of the vector by each group, into memory of the device.
+struct read_vector {
+    matvec_view view;
+    float* to;
+    int fd;
+
+    template <typename Group>
+    PENSTOCK_HD void operator()(const Group& g, const runtime_ref& fs, std::uint64_t piece) const {
+        const std::uint64_t first = piece * vector_piece_bytes, bytes = lesser(vector_piece_bytes, view.columns * sizeof(float) - first);
+        const std::int64_t got = read(g, fs, fd, reinterpret_cast<char*>(to) + first, static_cast<std::int64_t>(bytes), static_cast<std::int64_t>(first));
+        if (got != static_cast<std::int64_t>(bytes) && g.is_leader()) note_error(view, bad_file::vector, got < 0 ? got : -ESTALE);
+    }
+};
+
+// Numbers of the matrix through the page cache: a page at a time, pinned while it is added.
+struct page_source {
+    struct piece {
+        const float* data;
+        std::int64_t count;
+        mapping page;
+    };
+    const runtime_ref& fs;
+    int fd;
+
+    template <typename Group>
+    PENSTOCK_HD PENSTOCK_INLINE piece take(const Group& g, std::uint64_t first, std::uint64_t count) const {
+        const mapping page = map(g, fs, fd, static_cast<std::int64_t>(first * sizeof(float)), static_cast<std::int64_t>(count * sizeof(float)));
+        const auto size = static_cast<std::int64_t>(sizeof(float));
+        // A part of a number, or nothing: the file is shorter than it was.
+        return {reinterpret_cast<const float*>(page.data), page.bytes < 0 ? page.bytes : page.bytes < size ? -ESTALE : page.bytes / size, page};
+    }
+    template <typename Group>
+    PENSTOCK_HD PENSTOCK_INLINE void give_back(const Group& g, const piece& what) const {
+        unmap(g, fs, what.page);
+    }
+};
+
+// All items, by every group until none is left.
+struct multiply {
+    matvec_view view;
+    int matrix, result;
+
+    template <typename Group>
+    PENSTOCK_HD void work(const Group& g, const runtime_ref& fs) const {
+        // What waits is ended by an interrupt; what finds all pages in the cache has to look.
+        const auto stop = [&] { return atomic_load<order::relaxed, scope::system>(&fs.view.control->abort_code) != 0; };
+        const auto write_rows = [&](const stretch& rows) -> std::int64_t {
+            const auto bytes = static_cast<std::int64_t>(rows.count() * sizeof(float));
+            const std::int64_t done = write(g, fs, result, view.y + rows.begin, bytes, static_cast<std::int64_t>(rows.begin * sizeof(float)));
+            return done == bytes ? 0 : done < 0 ? done : -EIO;
+        };
+        sum_items(g, page_source{fs, matrix}, view, stop, write_rows);
+    }
+
+    template <typename Group>
+    PENSTOCK_HD void operator()([[maybe_unused]] const Group& g, [[maybe_unused]] const runtime_ref& fs, std::uint64_t) const {
+#if PENSTOCK_ON_DEVICE
+        if constexpr (std::is_same_v<Group, warp>) work(g, fs);
+#else
+        if constexpr (std::is_same_v<Group, lane>) work(g, fs);
+#endif
+    }
+};
+
+status open_input(runtime& rt, const apps::number_file& file, int& fd) {
+    fd = rt.open(file.path);
+    if (fd < 0) return {fd, apps::shown(file.path) + ": " + error_text(fd) + "; name a file of numbers that can be read"};
+    file_stat now{};
+    if (const int code = rt.stat(fd, &now); code != 0) return {code, apps::shown(file.path) + ": " + error_text(code)};
+    if (now.size_bytes == file.bytes) return {};
+    return {-ESTALE, apps::shown(file.path) + ": changed its size from " + apps::with_commas(file.bytes) + " to " + apps::with_commas(now.size_bytes) +
+                         " bytes; run again when nobody writes to it"};
+}
+
+// How many groups the kernel has. A warp holds a page and waits for another; the rest of the frames are for the result and for pages that
+// stay.
+std::uint64_t group_count([[maybe_unused]] const runtime& rt, std::uint32_t threads) {
+#if defined(__CUDACC__)
+    if (rt.where() == backend::gpu) {
+        constexpr int block_threads = 256;
+        int multiprocessors = 1, resident = 1, current = 0;
+        cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, rt.settings().device);
+        cudaGetDevice(&current);
+        cudaSetDevice(rt.settings().device);
+        cudaOccupancyMaxActiveBlocksPerMultiprocessor(&resident, penstock::detail::run_groups<width::warp, multiply>, block_threads, 0);
+        cudaSetDevice(current);
+        const std::uint64_t warps = static_cast<std::uint64_t>(multiprocessors) * static_cast<std::uint64_t>(std::max(resident, 1)) * (block_threads / 32);
+        return std::clamp<std::uint64_t>(rt.settings().cache_bytes / rt.settings().page_bytes / 4, 1, warps);
+    }
+#endif
+    return threads;
+}
+
+// Windows let the GPU fetch pages without a request. What has none, for want of budget or because the driver refuses, comes by request
+// as ever.
+std::uint64_t open_windows(runtime& rt, int matrix, int vector) {
+    const std::int64_t of_matrix = rt.open_windows(matrix), of_vector = rt.open_windows(vector);
+    return static_cast<std::uint64_t>(std::max<std::int64_t>(of_matrix, 0) + std::max<std::int64_t>(of_vector, 0));
+}
+
+struct product {
+    runtime& rt;
+    matvec_memory& memory;
+    int matrix = -1, vector = -1;
+    std::uint64_t groups = 1;
+
+    // Launches that do nothing, so that the kernels and their stacks are on the device before the clock runs.
+    int rehearse() {
+        matvec_view none = memory.view();
+        none.rows = 0;
+        const int code = launch<width::warp>(rt, 0, read_vector{none, memory.x(), vector});
+        return code != 0 ? code : launch<width::warp>(rt, groups, multiply{none, matrix, -1});
+    }
+    // From the files of matrix and vector to the result in its own, where other programs see it.
+    status run(const matvec_job& job) {
+        if (status s = memory.reset(); !s) return s;
+        const std::string& path = job.result->passing_path();
+        const int result = rt.open(path, open_write | open_truncate);
+        if (result < 0) return {result, "output file " + apps::shown(path) + ": " + error_text(result) + "; give another name"};
+        const matvec_view& view = memory.view();
+        int code = launch<width::warp>(rt, pieces_of(view.columns * sizeof(float), vector_piece_bytes), read_vector{view, memory.x(), vector});
+        if (code == 0) code = launch<width::warp>(rt, groups, multiply{view, matrix, result});
+        const int closed = rt.close(result);
+        if (code != 0) return apps::launch_error(rt, code);
+        if (status s = memory.outcome(job); !s) return s;
+        if (closed == 0) return {};
+        const status why = rt.write_status();
+        return {closed, "writing the result: " + (why.ok() ? error_text(closed) : why.message) + "; make room, or give another name"};
+    }
+};
+
+}  // namespace
+
+status multiply_with_penstock(const matvec_job& job, method_report& report, std::vector<std::string>& notes) {
+    apps::stopwatch watch;
+    options settings = job.settings;
+    settings.writable = true;
+    if (status s = apps::create_runtime(settings, notes, report.rt); !s) return s;
+    runtime& rt = *report.rt;
+    const bool on_gpu = rt.where() == backend::gpu;
+    const std::uint32_t threads = apps::thread_count(settings.worker_threads);
+    report.backend = on_gpu ? "gpu" : "cpu";
+    matvec_memory memory(on_gpu ? apps::make_gpu_memory(rt.settings().device) : apps::make_host_memory());
+    product all{rt, memory};
+    if (status s = open_input(rt, job.matrix, all.matrix); !s) return s;
+    if (status s = open_input(rt, job.vector, all.vector); !s) return s;
+    if (status s = memory.place(job); !s) return s;
+    if (status s = memory.reset(); !s) return s;
+    all.groups = group_count(rt, threads);
+    report.note = on_gpu ? std::to_string(all.groups) + " warps" : std::to_string(threads) + " threads, " + chosen_products().name;
+    if (const int code = all.rehearse(); code != 0) return apps::launch_error(rt, code);
+    report.start_seconds = watch.lap();
+    if (on_gpu && job.windows) report.window_bytes = open_windows(rt, all.matrix, all.vector);
+    report.window_seconds = watch.lap();
+
+    const std::uint64_t misses_before = rt.stats().misses;
+    const double cpu_before = apps::cpu_seconds();
+    for (std::uint32_t i = 0; i < job.repeats; ++i) {
+        watch.lap();
+        if (status s = all.run(job); !s) return s;
+        report.seconds.push_back(watch.lap());
+    }
+    report.cpu_seconds = apps::cpu_seconds() - cpu_before;
+    report.bytes_read = (rt.stats().misses - misses_before) * rt.settings().page_bytes;
+    return {};
+}
+
+}  // namespace penstock::matvec
