@@ -23,28 +23,7 @@ program=$1/penstock-matvec data=$2 out=$3
 cache=${MATVEC_CACHE:-16GiB} sizes=${MATVEC_SIZES:-0.25 1 1.5} columns=${MATVEC_COLUMNS:-32768} runs=${MATVEC_RUNS:-3} repeat=${MATVEC_REPEAT:-3}
 limit=${MATVEC_TIMEOUT:-200} backend=${MATVEC_BACKEND:-gpu} page=${MATVEC_PAGE:-64KiB}
 export MATVEC_COMMIT=${MATVEC_COMMIT:-$(git -C "$here" rev-parse --short HEAD 2>/dev/null || echo unknown)}
-[ -x "$program" ] || { echo "matvec-bench: $program is no program; build penstock-matvec and name its folder" >&2; exit 2; }
-mkdir -p "$data" "$out/runs" || exit 1
-rm -f "$out"/runs/*
-scratch=$(mktemp -d "$out/scratch-XXXXXX") || exit 1
-trap 'rm -rf "$scratch"' EXIT
-failed=0
-
-# one CASE NAME RUN FLAG...: some products, their report, and a comparison of the result with the first one of that case.
-one() {
-  local case=$1 name=$2 run=$3 y=$scratch/y
-  shift 3
-  if ! timeout "$limit" "$program" run "$data/$case.A" "$data/$case.x" -o "$y" --repeat "$repeat" "$@" --quiet --json >"$out/runs/$case.$name.$run.json" \
-    2>"$out/runs/$case.$name.$run.log"; then
-    echo "FAILED: $case $name $run: $(tail -n 1 "$out/runs/$case.$name.$run.log")"
-    rm -f "$out/runs/$case.$name.$run.json"
-    failed=1
-  elif [ ! -f "$scratch/$case" ]; then mv "$y" "$scratch/$case"
-  elif ! cmp -s "$y" "$scratch/$case"; then
-    echo "DIFFERENT: $case by $name"
-    failed=1
-  fi
-}
+. "$here/product_bench.sh"
 
 for size in $sizes; do
   rows=$(python3 -c '
@@ -53,24 +32,16 @@ number, unit = re.fullmatch(r"([0-9.]+)([KMGT]i)?B?", sys.argv[1]).groups()
 print(max(1, round(float(number) * {None: 1, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}[unit] * float(sys.argv[2]) / 4 / int(sys.argv[3]))))' \
     "$cache" "$size" "$columns") || { echo "matvec-bench: MATVEC_CACHE '$cache' or a size of MATVEC_SIZES '$sizes' cannot be used; give sizes such as 16GiB and 0.25" >&2; exit 2; }
   case=x${size/./_}
-  if [ "$(stat -c %s "$data/$case.A" 2>/dev/null)" = $((rows * columns * 4)) ] && [ "$(stat -c %s "$data/$case.x" 2>/dev/null)" = $((columns * 4)) ]; then
+  inputs=("$data/$case.A" "$data/$case.x")
+  if has "${inputs[0]}" $((rows * columns)) && has "${inputs[1]}" "$columns"; then
     echo "data: $data has a matrix of $rows rows of $columns columns"
   else
     echo "data: making a matrix of $rows rows of $columns columns"
-    timeout 600 "$program" make --rows "$rows" --cols "$columns" -o "$data/$case.A" -x "$data/$case.x" --quiet || { echo "FAILED: make"; exit 1; }
+    timeout 600 "$program" make --rows "$rows" --cols "$columns" -o "${inputs[0]}" -x "${inputs[1]}" --quiet || { echo "FAILED: make"; exit 1; }
   fi
-  cat "$data/$case.A" "$data/$case.x" >/dev/null  # into the operating system's page cache: the disk is not what is measured
-  for run in $(seq "$runs"); do
-    if [ "$run" = 1 ]; then one "$case" cpu "$run" --method cpu --check
-    else one "$case" cpu "$run" --method cpu; fi
-    one "$case" penstock "$run" --backend "$backend" --page "$page" --cache "$cache"
-    [ "$backend" = gpu ] || continue
-    one "$case" requests "$run" --backend gpu --no-windows --page "$page" --cache "$cache"
-    one "$case" cuda "$run" --method cuda
-  done
-  [ -n "${MATVEC_KEEP:-}" ] || rm -f "$data/$case.A" "$data/$case.x"
+  cat "${inputs[@]}" >/dev/null  # into the operating system's page cache: the disk is not what is measured
+  all_methods "$case" "$runs" "$repeat"
+  [ -n "${MATVEC_KEEP:-}" ] || rm -f "${inputs[@]}"
 done
 
-python3 "$here/matvec_report.py" "$out" || failed=1
-[ "$failed" -eq 0 ] && echo "all results are equal"
-exit $failed
+finish matvec_report.py

@@ -5,11 +5,17 @@ import fractions
 import math
 import os
 import random
+import resource
+import signal
 import struct
 import subprocess
 import sys
+import time
 
 SEGMENT, PARTS = 65536, 128
+
+# Where more is built and tested than there are processors, a thread may stand still for longer than the default allows.
+os.environ.setdefault("PENSTOCK_HOST_WAIT_MS", "20000")
 
 
 def backend_flags():
@@ -44,6 +50,72 @@ def fail(message):
 def require(condition, message):
     if not condition:
         fail(message)
+
+
+def refuse(program, arguments, names, status=1, lines=1, **more):
+    """The program ends so, with so many lines (None: any) that have all the names, and nothing else."""
+    done = run_program(program, *arguments, **more)
+    shown = f"{arguments}: exit status {done.returncode}, said {done.stderr.decode(errors='replace')!r}"
+    require(done.returncode == status, f"expected exit status {status}: {shown}")
+    begin = os.path.basename(program).encode() + b": "
+    require(done.stderr.startswith(begin) and (lines is None or done.stderr.count(b"\n") == lines), f"expected one line: {shown}")
+    require(all(name.encode() in done.stderr for name in names), f"expected {names}: {shown}")
+    require(done.stdout == b"", f"something on standard output: {shown}")
+
+
+def limit_files():
+    """In a child: no file may grow past 64 KiB, and the signal that says so is ignored. A disk that is full."""
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (65536, 65536))
+
+
+def method_flags(method, *for_penstock):
+    return ["--method", method, *([*backend_flags(), *for_penstock] if method == "penstock" else [])]
+
+
+def check_interrupt(program, folder, run, out):
+    """Ctrl-C ends what would take very long, which leaves nothing, and keeps the result that was there."""
+    with open(out, "w", encoding="utf-8") as file:
+        file.write("as it was")
+    before = sorted(os.listdir(folder))
+    for method in methods():
+        child = subprocess.Popen([program, *map(str, run), "-o", out, "--repeat", "1000", *method_flags(method, "--page", "4KiB", "--cache", "1MiB", "--no-windows")],
+                                 stderr=subprocess.PIPE)
+        # It has begun when its result is there under a passing name.
+        deadline = time.monotonic() + 20
+        while not any(name.startswith(".penstock.") for name in os.listdir(folder)) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        time.sleep(0.2)
+        child.send_signal(signal.SIGINT)
+        begun = time.monotonic()
+        _, said = child.communicate(timeout=60)
+        require(child.returncode == 1 and b"interrupted" in said, f"{method} interrupted: {child.returncode}, {said!r}")
+        require(time.monotonic() - begun < 20, f"{method}: an interrupt took {time.monotonic() - begun:.1f} s")
+        with open(out, encoding="utf-8") as file:
+            require(file.read() == "as it was", f"{method}: an interrupted product wrote its result")
+        require(sorted(os.listdir(folder)) == before, f"{method}: left {os.listdir(folder)}")
+
+
+def mix(x):
+    """The finaliser of SplitMix64, as penstock/base/hash.hpp has it."""
+    mask = 2 ** 64 - 1
+    x ^= x >> 30
+    x = x * 0xbf58476d1ce4e5b9 & mask
+    x ^= x >> 27
+    x = x * 0x94d049bb133111eb & mask
+    return x ^ x >> 31
+
+
+def made_number(seed, part, place):
+    """What `make` puts there."""
+    return 2 * ((mix(mix(seed + part) + place & 2 ** 64 - 1) >> 40) * 2.0 ** -24) - 1
+
+
+def check_made(path, seed, part, count):
+    numbers = read_numbers(path)
+    require(len(numbers) == count, f"{path}: {len(numbers)} numbers")
+    for place in {0, 1 % count, count // 2, 1048575 % count, 1048576 % count, count - 1}:
+        require(numbers[place] == made_number(seed, part, place), f"{path}: number {place} is {numbers[place]}")
 
 
 def write_numbers(path, numbers):
@@ -85,6 +157,10 @@ def tree(sums):
     return sums[0]
 
 
+def fused(a, b, c):
+    return rounded(fractions.Fraction(a) * fractions.Fraction(b) + fractions.Fraction(c))
+
+
 def ordered_sum(matrix_row, vector, first_place):
     """A row's sum as every method must find it, bit by bit. `first_place`: of its first number in the file."""
     segments = []
@@ -92,7 +168,7 @@ def ordered_sum(matrix_row, vector, first_place):
         parts = [0.0] * PARTS
         for i in range(begin, min(begin + SEGMENT, len(vector))):
             part = (first_place + i) % PARTS
-            parts[part] = rounded(fractions.Fraction(matrix_row[i]) * fractions.Fraction(vector[i]) + fractions.Fraction(parts[part]))
+            parts[part] = fused(matrix_row[i], vector[i], parts[part])
         segments.append(tree([plus(plus(parts[4 * i], parts[4 * i + 1]), plus(parts[4 * i + 2], parts[4 * i + 3])) for i in range(PARTS // 4)]))
     if len(segments) == 1:
         return segments[0]

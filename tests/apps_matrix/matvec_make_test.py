@@ -6,20 +6,6 @@ import tempfile
 
 import matrix_support as support
 
-MASK = 2 ** 64 - 1
-
-
-def mix(x):
-    x ^= x >> 30
-    x = x * 0xbf58476d1ce4e5b9 & MASK
-    x ^= x >> 27
-    x = x * 0x94d049bb133111eb & MASK
-    return x ^ x >> 31
-
-
-def number(seed, part, place):
-    return 2 * ((mix(mix(seed + part) + place & MASK) >> 40) * 2.0 ** -24) - 1
-
 
 def make(program, folder, name, rows, columns, *flags):
     paths = [os.path.join(folder, f"{name}.{what}") for what in ("A", "x")]
@@ -36,9 +22,8 @@ def main():
         support.require([os.path.getsize(path) for path in paths] == [rows * columns * 4, columns * 4], "sizes")
         support.require(report["bytes"] == (rows + 1) * columns * 4 and (report["rows"], report["columns"]) == (rows, columns), str(report))
         for part, path in enumerate(paths):
+            support.check_made(path, 9, part, (rows * columns, columns)[part])
             numbers = support.read_numbers(path)
-            for place in {0, 1, len(numbers) // 2, 1048575 % len(numbers), 1048576 % len(numbers), len(numbers) - 1}:
-                support.require(numbers[place] == number(9, part, place), f"{path}: number {place} is {numbers[place]}")
             support.require(-1 <= min(numbers) < -0.99 and 0.99 < max(numbers) <= 1, f"{path}: from {min(numbers)} to {max(numbers)}")
         again, _ = make(program, folder, "again", rows, columns, "--seed", 9, "--workers", 1)
         other, _ = make(program, folder, "other", rows, columns, "--seed", 10)

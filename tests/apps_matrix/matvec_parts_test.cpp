@@ -70,7 +70,7 @@ TEST(matvec_items, are_all_of_the_matrix_once_and_follow_each_other) {
         ASSERT_EQ(place, rows * columns);
         for (std::uint64_t band = 0; band < v.band_count(); ++band) {
             const stretch of = rows_of_band(v, band);
-            items_of_bands += v.segments == 1 ? matvec_view::pieces(of.count(), v.item_rows) : of.count() * v.segments;
+            items_of_bands += v.segments == 1 ? pieces_of(of.count(), v.item_rows) : of.count() * v.segments;
         }
         ASSERT_EQ(items_of_bands, v.item_count()) << "or a band would never end";
     }
@@ -94,7 +94,7 @@ struct small_product {
     static constexpr std::uint64_t rows = 50, columns = 333;
     std::vector<float> matrix = random_numbers(rows * columns, 4), vector = random_numbers(columns, 5), y = std::vector<float>(rows, NAN);
     std::uint64_t ended = 0;
-    matvec_totals totals{};
+    apps::work_totals totals{};
     std::vector<stretch> written;
 
     void run(const source_in_pieces& source, int write_code = 0) {
@@ -123,11 +123,11 @@ TEST(matvec_items, write_no_band_of_which_a_number_could_not_be_had) {
     broken.run({broken.matrix.data(), 1024, 40 * small_product::columns});
     EXPECT_TRUE(broken.written.empty());
     EXPECT_EQ(broken.totals.code, -EIO);
-    EXPECT_EQ(broken.totals.failed, bad_file::matrix);
+    EXPECT_EQ(static_cast<bad_file>(broken.totals.failed), bad_file::matrix);
     small_product full;
     full.run({full.matrix.data(), 1024}, -ENOSPC);
     EXPECT_EQ(full.totals.code, -ENOSPC);
-    EXPECT_EQ(full.totals.failed, bad_file::result);
+    EXPECT_EQ(static_cast<bad_file>(full.totals.failed), bad_file::result);
 }
 
 // --check on files of its own.

@@ -3,13 +3,13 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
-#include <cfloat>
 #include <cmath>
 #include <fcntl.h>
 #include <mutex>
 #include <unistd.h>
 #include <vector>
 
+#include "common/float_judge.hpp"
 #include "common/message.hpp"
 #include "common/report_text.hpp"
 #include "common/stopwatch.hpp"
@@ -21,13 +21,8 @@ namespace penstock::matvec {
 
 namespace {
 
-struct exact_sum {
-    double value = 0;
-    double size = 0;  // of the products without their signs
-};
-
 // Sixteen sums side by side, for the vectors of the processor.
-exact_sum sum_exactly(const float* a, const float* x, std::uint64_t count) {
+apps::exact_sum sum_exactly(const float* a, const float* x, std::uint64_t count) {
     constexpr std::uint64_t side = 16;
     double value[side] = {}, size[side] = {};
     std::uint64_t i = 0;
@@ -42,50 +37,21 @@ exact_sum sum_exactly(const float* a, const float* x, std::uint64_t count) {
         value[k] += product;
         size[k] += std::fabs(product);
     }
-    exact_sum out;
+    apps::exact_sum out;
     for (std::uint64_t k = 0; k < side; ++k) out.value += value[k], out.size += size[k];
     return out;
 }
 
-// Judges rows; each thread has one of its own.
-class judge {
-public:
-    explicit judge(const matvec_job& job) : least_(static_cast<double>(job.columns) * FLT_TRUE_MIN), limit_(tolerance_of(job.columns)) {}
-
-    void look(std::uint64_t row, float y, const exact_sum& reference) {
-        // Past the largest number sums may be infinite, or not, by their order; with what is no number there is nothing to compare.
-        if (!(reference.size < FLT_MAX)) {
-            ++not_judged_;
-            return;
-        }
-        // Products below the smallest number lose up to that much each, however small they are.
-        const double off = std::max(std::fabs(static_cast<double>(y) - reference.value) - least_, 0.0);
-        const double deviation = off == 0 ? 0 : reference.size > 0 ? off / reference.size : INFINITY;
-        // What is no number is as wrong as can be.
-        const double judged = std::isnan(y) ? INFINITY : deviation;
-        if (judged > worst_) worst_ = judged, row_ = row, y_ = y, reference_ = reference.value;
-    }
-    void add(const judge& other) {
-        not_judged_ += other.not_judged_;
-        if (other.worst_ > worst_) worst_ = other.worst_, row_ = other.row_, y_ = other.y_, reference_ = other.reference_;
-    }
-    status verdict(check_report& out) const {
-        out.greatest_deviation = worst_;
-        out.worst_row = row_;
-        out.tolerance = limit_;
-        out.not_judged = not_judged_;
-        if (worst_ <= limit_) return {};
-        return {-EILSEQ, "--check: row " + std::to_string(row_) + " is " + apps::text_of("%.9g", y_) + " and should be " + apps::text_of("%.9g", reference_) +
-                             ", a deviation of " + apps::text_of("%.3g", worst_) + " of its products, more than " + apps::text_of("%.3g", limit_) +
-                             "; nothing was written, please report this"};
-    }
-
-private:
-    double least_, limit_;
-    double worst_ = 0, reference_ = 0;
-    float y_ = 0;
-    std::uint64_t row_ = 0, not_judged_ = 0;
-};
+status verdict(const apps::float_judge& judge, check_report& out) {
+    out.greatest_deviation = judge.worst();
+    out.worst_row = judge.place();
+    out.tolerance = judge.limit();
+    out.not_judged = judge.not_judged();
+    if (judge.passes()) return {};
+    return {-EILSEQ, "--check: row " + std::to_string(judge.place()) + " is " + apps::text_of("%.9g", judge.found()) + " and should be " +
+                         apps::text_of("%.9g", judge.expected()) + ", a deviation of " + apps::text_of("%.3g", judge.worst()) + " of its products, more than " +
+                         apps::text_of("%.3g", judge.limit()) + "; nothing was written, please report this"};
+}
 
 status read_result(const matvec_job& job, std::vector<float>& y) {
     y.resize(job.rows);
@@ -121,13 +87,13 @@ status check_result(const matvec_job& job, check_report& out) {
     const auto* const x = reinterpret_cast<const float*>(vector.data());
     const std::uint64_t segments = pieces_of(job.columns, segment_columns), rows_at_once = rows_of_item(job.columns);
     // All threads for a row that is long, a thread for several that are short.
-    std::vector<exact_sum> parts(segments == 1 ? 0 : job.rows * segments);
+    std::vector<apps::exact_sum> parts(segments == 1 ? 0 : job.rows * segments);
     std::atomic<std::uint64_t> next{0};
     std::mutex mutex;
-    judge all(job);
+    apps::float_judge all(tolerance_of(job.columns), job.columns);
     const std::uint64_t items = segments == 1 ? pieces_of(job.rows, rows_at_once) : parts.size();
     apps::on_threads(apps::thread_count(job.settings.worker_threads), [&](std::uint32_t) {
-        judge mine(job);
+        apps::float_judge mine(all.limit(), job.columns);
         for (std::uint64_t item = next.fetch_add(1); item < items && !was_interrupted(); item = next.fetch_add(1)) {
             if (segments != 1) {
                 const std::uint64_t row = item / segments, first = item % segments * segment_columns;
@@ -142,12 +108,12 @@ status check_result(const matvec_job& job, check_report& out) {
     });
     if (was_interrupted()) return {-ECANCELED, "interrupted; nothing was written"};
     for (std::uint64_t row = 0; row < job.rows && segments != 1; ++row) {
-        exact_sum sum;
+        apps::exact_sum sum;
         for (std::uint64_t i = row * segments; i < (row + 1) * segments; ++i) sum.value += parts[i].value, sum.size += parts[i].size;
         all.look(row, y[row], sum);
     }
     out.seconds = watch.lap();
-    return all.verdict(out);
+    return verdict(all, out);
 }
 
 }  // namespace penstock::matvec

@@ -2,6 +2,7 @@
 
 #include <cerrno>
 
+#include "common/kernel_files.hpp"
 #include "common/message.hpp"
 #include "penstock/options.hpp"
 
@@ -10,14 +11,6 @@ namespace penstock::matvec {
 namespace {
 
 status copy_failed() { return {-EIO, "vector or result could not be copied to or from the device; is the GPU in order?"}; }
-
-status explained(const matvec_job& job, bad_file failed, int code) {
-    if (failed == bad_file::result) return {code, "writing the result: " + error_text(code) + "; make room, or give another name"};
-    const std::string name = apps::shown((failed == bad_file::vector ? job.vector : job.matrix).path) + ": ";
-    if (code == -ESTALE) return {code, name + "changed while it was read; run again when nobody writes to it"};
-    if (code == -ENOBUFS) return {code, name + "all pages of the cache are in use; use a larger --cache"};
-    return {code, name + error_text(code)};
-}
 
 }  // namespace
 
@@ -41,14 +34,16 @@ status matvec_memory::place(const matvec_job& job) {
 }
 
 status matvec_memory::reset() {
-    const matvec_totals zero{};
+    const apps::work_totals zero{};
     return memory_->upload(view_.totals, &zero, sizeof zero) ? status{} : copy_failed();
 }
 
 status matvec_memory::outcome(const matvec_job& job) {
-    matvec_totals totals{};
+    apps::work_totals totals{};
     if (!memory_->download(&totals, view_.totals, sizeof totals)) return copy_failed();
-    return totals.code == 0 ? status{} : explained(job, totals.failed, totals.code);
+    if (totals.code == 0) return {};
+    const auto failed = static_cast<bad_file>(totals.failed);
+    return failed == bad_file::result ? apps::write_error(totals.code) : apps::read_error(failed == bad_file::vector ? job.vector : job.matrix, totals.code);
 }
 
 status matvec_memory::upload_vector(const float* from) {

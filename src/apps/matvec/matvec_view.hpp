@@ -6,7 +6,8 @@
 
 #include <cstdint>
 
-#include "penstock/base/atomic.hpp"
+#include "common/pieces.hpp"
+#include "common/work_items.hpp"
 #include "products.hpp"
 
 namespace penstock::matvec {
@@ -15,7 +16,8 @@ inline constexpr std::uint64_t segment_columns = 65536;  // part of the order of
 inline constexpr std::uint64_t band_rows = 4096;         // 16 KiB of results
 inline constexpr std::uint64_t item_bytes = 128u << 10;  // of rows that are shorter
 
-constexpr std::uint64_t pieces_of(std::uint64_t whole, std::uint64_t piece) { return whole / piece + (whole % piece != 0 ? 1 : 0); }
+using apps::lesser;
+using apps::pieces_of;
 
 // Rows of an item of whole rows: a power of two, so that bands are made of whole items.
 constexpr std::uint64_t rows_of_item(std::uint64_t columns) {
@@ -26,12 +28,6 @@ constexpr std::uint64_t rows_of_item(std::uint64_t columns) {
 
 enum class bad_file : std::uint32_t { matrix, vector, result };
 
-struct matvec_totals {
-    std::uint64_t items_taken;
-    std::int32_t code;  // 0, or the first error
-    bad_file failed;
-};
-
 struct matvec_view {
     std::uint64_t rows;
     std::uint64_t columns;
@@ -41,12 +37,11 @@ struct matvec_view {
     float* sums;              // of each segment of each row
     float* y;                 // the same memory, if rows have one segment
     std::uint64_t* ended;     // of each band: items that were summed
-    matvec_totals* totals;
+    apps::work_totals* totals;
     add_products_function add_products;  // of CPU threads
 
-    PENSTOCK_HD std::uint64_t item_count() const { return segments == 1 ? pieces(rows, item_rows) : rows * segments; }
-    PENSTOCK_HD std::uint64_t band_count() const { return pieces(rows, band_rows); }
-    PENSTOCK_HD static std::uint64_t pieces(std::uint64_t whole, std::uint64_t piece) { return (whole + piece - 1) / piece; }
+    PENSTOCK_HD std::uint64_t item_count() const { return segments == 1 ? pieces_of(rows, item_rows) : rows * segments; }
+    PENSTOCK_HD std::uint64_t band_count() const { return pieces_of(rows, band_rows); }
 };
 
 // Rows or elements of a row, from begin to before end.
@@ -67,8 +62,6 @@ struct item_place {
     }
 };
 
-PENSTOCK_HD PENSTOCK_INLINE std::uint64_t lesser(std::uint64_t a, std::uint64_t b) { return a < b ? a : b; }
-
 PENSTOCK_HD PENSTOCK_INLINE item_place place_of(const matvec_view& v, std::uint64_t item) {
     if (v.segments == 1) {
         const std::uint64_t first = item * v.item_rows;
@@ -83,17 +76,7 @@ PENSTOCK_HD PENSTOCK_INLINE stretch rows_of_band(const matvec_view& v, std::uint
 }
 
 PENSTOCK_HD PENSTOCK_INLINE void note_error(const matvec_view& v, bad_file which, std::int64_t code) {
-    if (atomic_compare_swap<order::relaxed>(&v.totals->code, 0, static_cast<std::int32_t>(code))) v.totals->failed = which;
-}
-
-// Whole group. The next item, or item_count() when no more is to be done. Items are taken in the order of the file.
-// `stop()`: the user interrupted.
-template <typename Group, typename Stop>
-PENSTOCK_HD PENSTOCK_INLINE std::uint64_t take_item(const Group& g, const matvec_view& v, const Stop& stop) {
-    std::uint64_t item = v.item_count();
-    if (g.is_leader() && !stop() && atomic_load<order::relaxed>(&v.totals->code) == 0)
-        item = atomic_fetch_add<order::relaxed>(&v.totals->items_taken, std::uint64_t{1});
-    return g.broadcast(item);
+    apps::note_error(v.totals, static_cast<std::uint32_t>(which), code);
 }
 
 // Whole group, which has stored the sums of the item. True for the one group that ended the last item of the band: then every thread

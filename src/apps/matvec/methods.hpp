@@ -2,13 +2,12 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <string>
 #include <vector>
 
+#include "common/method_report.hpp"
 #include "common/number_file.hpp"
 #include "common/output_file.hpp"
-#include "penstock/runtime.hpp"
 
 namespace penstock::matvec {
 
@@ -24,19 +23,7 @@ struct matvec_job {
     options settings;
 };
 
-// What one method did. Times are of this process's wall clock.
-struct method_report {
-    std::string name;
-    std::string backend = "cpu";
-    std::string note;              // how it computed, in a few words
-    double start_seconds = 0;      // runtime, threads, memory
-    double window_seconds = 0;     // opening windows onto the matrix
-    std::vector<double> seconds;   // of each repetition: from the files of matrix and vector to the result in its own
-    double cpu_seconds = 0;        // of all processors, in all repetitions
-    std::uint64_t window_bytes = 0;
-    std::uint64_t bytes_read = 0;  // brought into the cache (penstock), staged (cuda); cpu: 0, for maps do not tell
-    std::unique_ptr<runtime> rt;   // null if the method needed none
-};
+using apps::method_report;
 
 // One kernel that reads the matrix and writes the result through Penstock.
 status multiply_with_penstock(const matvec_job& job, method_report& report, std::vector<std::string>& notes);

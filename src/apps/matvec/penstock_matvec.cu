@@ -4,7 +4,7 @@
 #include <type_traits>
 
 #include "common/command_line.hpp"
-#include "common/message.hpp"
+#include "common/kernel_files.hpp"
 #include "common/stopwatch.hpp"
 #include "common/threads.hpp"
 #include "matvec_memory.hpp"
@@ -63,14 +63,12 @@ struct multiply {
 
     template <typename Group>
     PENSTOCK_HD void work(const Group& g, const runtime_ref& fs) const {
-        // What waits is ended by an interrupt; what finds all pages in the cache has to look.
-        const auto stop = [&] { return atomic_load<order::relaxed, scope::system>(&fs.view.control->abort_code) != 0; };
         const auto write_rows = [&](const stretch& rows) -> std::int64_t {
             const auto bytes = static_cast<std::int64_t>(rows.count() * sizeof(float));
             const std::int64_t done = write(g, fs, result, view.y + rows.begin, bytes, static_cast<std::int64_t>(rows.begin * sizeof(float)));
             return done == bytes ? 0 : done < 0 ? done : -EIO;
         };
-        sum_items(g, page_source{fs, matrix}, view, stop, write_rows);
+        sum_items(g, page_source{fs, matrix}, view, apps::user_interrupt{fs}, write_rows);
     }
 
     template <typename Group>
@@ -82,16 +80,6 @@ struct multiply {
 #endif
     }
 };
-
-status open_input(runtime& rt, const apps::number_file& file, int& fd) {
-    fd = rt.open(file.path);
-    if (fd < 0) return {fd, apps::shown(file.path) + ": " + error_text(fd) + "; name a file of numbers that can be read"};
-    file_stat now{};
-    if (const int code = rt.stat(fd, &now); code != 0) return {code, apps::shown(file.path) + ": " + error_text(code)};
-    if (now.size_bytes == file.bytes) return {};
-    return {-ESTALE, apps::shown(file.path) + ": changed its size from " + apps::with_commas(file.bytes) + " to " + apps::with_commas(now.size_bytes) +
-                         " bytes; run again when nobody writes to it"};
-}
 
 // How many groups the kernel has. A warp holds a page and waits for another; the rest of the frames are for the result and for pages that
 // stay.
@@ -112,13 +100,6 @@ std::uint64_t group_count([[maybe_unused]] const runtime& rt, std::uint32_t thre
     return threads;
 }
 
-// Windows let the GPU fetch pages without a request. What has none, for want of budget or because the driver refuses, comes by request
-// as ever.
-std::uint64_t open_windows(runtime& rt, int matrix, int vector) {
-    const std::int64_t of_matrix = rt.open_windows(matrix), of_vector = rt.open_windows(vector);
-    return static_cast<std::uint64_t>(std::max<std::int64_t>(of_matrix, 0) + std::max<std::int64_t>(of_vector, 0));
-}
-
 struct product {
     runtime& rt;
     matvec_memory& memory;
@@ -135,18 +116,12 @@ struct product {
     // From the files of matrix and vector to the result in its own, where other programs see it.
     status run(const matvec_job& job) {
         if (status s = memory.reset(); !s) return s;
-        const std::string& path = job.result->passing_path();
-        const int result = rt.open(path, open_write | open_truncate);
-        if (result < 0) return {result, "output file " + apps::shown(path) + ": " + error_text(result) + "; give another name"};
+        int result = -1;
+        if (status s = apps::open_result(rt, *job.result, result); !s) return s;
         const matvec_view& view = memory.view();
         int code = launch<width::warp>(rt, pieces_of(view.columns * sizeof(float), vector_piece_bytes), read_vector{view, memory.x(), vector});
         if (code == 0) code = launch<width::warp>(rt, groups, multiply{view, matrix, result});
-        const int closed = rt.close(result);
-        if (code != 0) return apps::launch_error(rt, code);
-        if (status s = memory.outcome(job); !s) return s;
-        if (closed == 0) return {};
-        const status why = rt.write_status();
-        return {closed, "writing the result: " + (why.ok() ? error_text(closed) : why.message) + "; make room, or give another name"};
+        return apps::close_result(rt, result, code != 0 ? apps::launch_error(rt, code) : memory.outcome(job));
     }
 };
 
@@ -163,15 +138,15 @@ status multiply_with_penstock(const matvec_job& job, method_report& report, std:
     report.backend = on_gpu ? "gpu" : "cpu";
     matvec_memory memory(on_gpu ? apps::make_gpu_memory(rt.settings().device) : apps::make_host_memory());
     product all{rt, memory};
-    if (status s = open_input(rt, job.matrix, all.matrix); !s) return s;
-    if (status s = open_input(rt, job.vector, all.vector); !s) return s;
+    if (status s = apps::open_input(rt, job.matrix, all.matrix); !s) return s;
+    if (status s = apps::open_input(rt, job.vector, all.vector); !s) return s;
     if (status s = memory.place(job); !s) return s;
     if (status s = memory.reset(); !s) return s;
     all.groups = group_count(rt, threads);
     report.note = on_gpu ? std::to_string(all.groups) + " warps" : std::to_string(threads) + " threads, " + chosen_products().name;
     if (const int code = all.rehearse(); code != 0) return apps::launch_error(rt, code);
     report.start_seconds = watch.lap();
-    if (on_gpu && job.windows) report.window_bytes = open_windows(rt, all.matrix, all.vector);
+    if (on_gpu && job.windows) report.window_bytes = apps::open_windows(rt, {all.matrix, all.vector});
     report.window_seconds = watch.lap();
 
     const std::uint64_t misses_before = rt.stats().misses;

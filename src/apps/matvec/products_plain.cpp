@@ -1,18 +1,11 @@
-// For every processor: one number at a time. Where it has no fused multiply and add, the C library computes it.
+// For every processor: one number at a time.
+#include "common/one_number.hpp"
 #include "common/processor.hpp"
 #include "products_loop.hpp"
 
 namespace penstock::matvec {
 
 namespace {
-
-struct one_number {
-    using type = float;
-    static constexpr std::uint32_t lanes = 1;
-    static type load(const float* from) { return *from; }
-    static void store(float* to, type value) { *to = value; }
-    static type add_product(type sum, type a, type x) { return std::fma(a, x, sum); }
-};
 
 const product_kernel& choose() {
 #if defined(__x86_64__)
@@ -24,7 +17,7 @@ const product_kernel& choose() {
 
 }  // namespace
 
-const product_kernel plain_products{add_products_with<one_number, 4>, "single numbers"};
+const product_kernel plain_products{add_products_with<apps::one_number, 4>, "single numbers"};
 
 const product_kernel& chosen_products() {
     static const product_kernel& one = choose();

@@ -1,6 +1,7 @@
 #include "request.hpp"
 
 #include "common/message.hpp"
+#include "common/method_report.hpp"
 #include "common/number.hpp"
 #include "penstock/version.hpp"
 
@@ -61,8 +62,7 @@ CLI::App* add_make(CLI::App& app, request& out, numbers_given& given) {
 
 status check_run(request& out, const numbers_given& given) {
     run_request& r = out.run;
-    if (r.method != "penstock" && r.method != "cpu" && r.method != "cuda")
-        return {-EINVAL, "--method: " + apps::shown(r.method) + " is no method; give penstock, cpu or cuda"};
+    if (status s = apps::check_method(r.method); !s) return s;
     if (status s = apps::parse_number<std::uint32_t>("--repeat", given.repeats, 1, 1000, "from 1 to 1000", r.repeats); !s) return s;
     return apps::settle_options(out.common, out.settings);
 }

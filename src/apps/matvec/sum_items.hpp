@@ -68,7 +68,8 @@ PENSTOCK_HD PENSTOCK_INLINE void add_segments(const Group& g, const matvec_view&
 // Whole group. `stop` as in take_item. `write(rows)`: brings results to their file; 0 or a negative errno.
 template <typename Group, typename Source, typename Stop, typename Write>
 PENSTOCK_HD PENSTOCK_INLINE void sum_items(const Group& g, const Source& source, const matvec_view& v, const Stop& stop, const Write& write) {
-    for (std::uint64_t item = take_item(g, v, stop); item < v.item_count(); item = take_item(g, v, stop)) {
+    const std::uint64_t count = v.item_count();
+    for (std::uint64_t item = apps::take_item(g, v.totals, count, stop); item < count; item = apps::take_item(g, v.totals, count, stop)) {
         const item_place at = place_of(v, item);
         if (const std::int64_t code = sum_item(g, source, v, at); code != 0) {
             if (g.is_leader()) note_error(v, bad_file::matrix, code);
@@ -76,7 +77,7 @@ PENSTOCK_HD PENSTOCK_INLINE void sum_items(const Group& g, const Source& source,
         }
         const std::uint64_t band = at.rows.begin / band_rows;
         const stretch rows = rows_of_band(v, band);
-        if (!ends_band(g, v, band, v.segments == 1 ? matvec_view::pieces(rows.count(), v.item_rows) : rows.count() * v.segments)) continue;
+        if (!ends_band(g, v, band, v.segments == 1 ? pieces_of(rows.count(), v.item_rows) : rows.count() * v.segments)) continue;
         add_segments(g, v, rows);
         if (const std::int64_t code = write(rows); code != 0 && g.is_leader()) note_error(v, bad_file::result, code);
     }
