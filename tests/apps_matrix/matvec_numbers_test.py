@@ -117,10 +117,22 @@ def check_repeats(program, folder, dice):
     support.require(sorted(os.listdir(folder)) == ["A", "long", "x", "y"] or sorted(os.listdir(folder)) == ["A", "long", "x"], f"left {os.listdir(folder)}")
 
 
+def check_loads(program, folder, dice):
+    """A page is loaded once, in a cache far smaller than the matrix too: what is asked for ahead is not dropped before it is used."""
+    rows, columns = 3000, 1000
+    names = [os.path.join(folder, name) for name in ("A", "x", "y")]
+    support.must_run(program, "make", "--rows", rows, "--cols", columns, "--seed", dice.randrange(1000), "-o", names[0], "-x", names[1], "--quiet")
+    for page, cache in ((512, "128KiB"), (4096, "1MiB"), (65536, "8MiB")):
+        report = multiply(program, "penstock", *names, "--workers", "2", "--page", page, "--cache", cache, "--check")
+        # A page that two items share may have to come twice.
+        most = (rows + 1) * columns * 4 + (rows * columns * 4 // 65536 + 4) * page
+        support.require(report["bytes_read"] <= most, f"pages of {page}: {report['bytes_read']} bytes were loaded, {most} at most are needed")
+
+
 def main():
     program = sys.argv[1]
     dice = support.dice_from(int(sys.argv[2]) if len(sys.argv) > 2 else 11)
-    for check in (check_shapes, check_order, check_whole_numbers, check_not_numbers, check_repeats):
+    for check in (check_shapes, check_order, check_whole_numbers, check_not_numbers, check_repeats, check_loads):
         with tempfile.TemporaryDirectory() as folder:
             check(program, folder, dice)
     print(f"products by {', '.join(support.methods())} are the reference's, with the same bits")

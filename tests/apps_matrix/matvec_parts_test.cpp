@@ -83,6 +83,7 @@ struct source_in_pieces {
     std::uint64_t fails_at = ~0ull;
     using piece = numbers_in_memory::piece;
 
+    void expect(const lane&, std::uint64_t, std::uint64_t) const {}
     piece take(const lane&, std::uint64_t first, std::uint64_t count) const {
         if (first >= fails_at) return {nullptr, -EIO};
         return {data + first, static_cast<std::int64_t>(lesser(count, most - first % most))};

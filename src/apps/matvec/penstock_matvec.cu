@@ -18,6 +18,7 @@ namespace penstock::matvec {
 namespace {
 
 constexpr std::uint64_t vector_piece_bytes = 64u << 10;
+constexpr std::uint64_t pages_ahead = 4;
 
 // A piece of the vector by each group, into memory of the device.
 struct read_vector {
@@ -33,7 +34,7 @@ struct read_vector {
     }
 };
 
-// Numbers of the matrix through the page cache: a page at a time, pinned while it is added.
+// Numbers of the matrix through the page cache: each page pinned while it is added.
 struct page_source {
     struct piece {
         const float* data;
@@ -43,8 +44,15 @@ struct page_source {
     const runtime_ref& fs;
     int fd;
 
+    // Four pages of an item are loaded together. What cannot be had is met again by take, which says so.
+    template <typename Group>
+    PENSTOCK_HD PENSTOCK_INLINE void expect(const Group& g, std::uint64_t first, std::uint64_t count) const {
+        const std::uint64_t ahead = pages_ahead * fs.view.page_bytes(), byte = first * sizeof(float);
+        prefetch(g, fs, fd, static_cast<std::int64_t>(byte), static_cast<std::int64_t>(lesser(count * sizeof(float), ahead - byte % ahead)));
+    }
     template <typename Group>
     PENSTOCK_HD PENSTOCK_INLINE piece take(const Group& g, std::uint64_t first, std::uint64_t count) const {
+        if (first * sizeof(float) % (pages_ahead * fs.view.page_bytes()) == 0) expect(g, first, count);
         const mapping page = map(g, fs, fd, static_cast<std::int64_t>(first * sizeof(float)), static_cast<std::int64_t>(count * sizeof(float)));
         const auto size = static_cast<std::int64_t>(sizeof(float));
         // A part of a number, or nothing: the file is shorter than it was.
@@ -81,8 +89,8 @@ struct multiply {
     }
 };
 
-// How many groups the kernel has. A warp holds a page and waits for another; the rest of the frames are for the result and for pages that
-// stay.
+// How many groups the kernel has. The pages that all of them have under way take no more than a quarter of the frames, so that none is
+// dropped before it is used.
 std::uint64_t group_count([[maybe_unused]] const runtime& rt, std::uint32_t threads) {
 #if defined(__CUDACC__)
     if (rt.where() == backend::gpu) {
@@ -94,7 +102,7 @@ std::uint64_t group_count([[maybe_unused]] const runtime& rt, std::uint32_t thre
         cudaOccupancyMaxActiveBlocksPerMultiprocessor(&resident, penstock::detail::run_groups<width::warp, multiply>, block_threads, 0);
         cudaSetDevice(current);
         const std::uint64_t warps = static_cast<std::uint64_t>(multiprocessors) * static_cast<std::uint64_t>(std::max(resident, 1)) * (block_threads / 32);
-        return std::clamp<std::uint64_t>(rt.settings().cache_bytes / rt.settings().page_bytes / 4, 1, warps);
+        return std::clamp<std::uint64_t>(rt.settings().cache_bytes / rt.settings().page_bytes / (4 * pages_ahead), 1, warps);
     }
 #endif
     return threads;

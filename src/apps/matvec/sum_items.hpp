@@ -1,6 +1,6 @@
 // The work of a group, the same for every method: items one after the other, and the bands that it ends.
 //
-// A source has `piece take(g, first, count)`, which gives numbers of the matrix from place `first` on, as many as it has side by
+// A source has `expect(g, first, count)`, which says what is wanted next; `piece take(g, first, count)`, which gives numbers of the matrix from place `first` on, as many as it has side by
 // side and at least one, or a negative errno as their count; and `give_back(g, piece)`.
 #pragma once
 
@@ -21,6 +21,8 @@ struct numbers_in_memory {
     std::uint64_t first;
 
     template <typename Group>
+    PENSTOCK_HD void expect(const Group&, std::uint64_t, std::uint64_t) const {}
+    template <typename Group>
     PENSTOCK_HD piece take(const Group&, std::uint64_t from, std::uint64_t count) const {
         return {data + (from - first), static_cast<std::int64_t>(count)};
     }
@@ -34,6 +36,7 @@ PENSTOCK_HD PENSTOCK_INLINE std::int64_t sum_item(const Group& g, const Source& 
     row_sum<Group> sum;
     sum.clear();
     const stretch all = at.elements(v.columns);
+    source.expect(g, all.begin, all.count());
     std::uint64_t row = at.rows.begin;
     for (std::uint64_t place = all.begin; place < all.end;) {
         const auto piece = source.take(g, place, all.end - place);
