@@ -106,6 +106,11 @@ status create_runtime(options settings, bool quiet, std::unique_ptr<runtime>& ou
     return {};
 }
 
+status launch_error(const runtime& rt, int code) {
+    const status health = rt.health();
+    return {code, health.ok() ? error_text(code) : health.message};
+}
+
 status watch_signals() {
     const int code = interrupt_on_signals();
     if (code == 0) return {};

@@ -42,6 +42,9 @@ status create_runtime(options settings, std::vector<std::string>& notes, std::un
 // The same; the notes go to standard error as soon as the runtime stands, unless `quiet`.
 status create_runtime(options settings, bool quiet, std::unique_ptr<runtime>& out);
 
+// Why penstock::launch returned `code`, which is not 0.
+status launch_error(const runtime& rt, int code);
+
 // Makes Ctrl-C and SIGTERM end the search in order. -errno and a message if that cannot be set up.
 status watch_signals();
 

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "common/message.hpp"
+#include "common/whole_file.hpp"
 
 namespace penstock::apps {
 
@@ -63,20 +64,34 @@ status output_file::open(const std::string& path) {
         fd_ = ::open(path.c_str(), O_WRONLY | O_CLOEXEC | O_NOCTTY);
         return fd_ >= 0 ? status{} : failed(-errno, "give another name");
     }
+    return open_regular(exists, there.st_mode);
+}
+
+status output_file::open_named(const std::string& path) {
+    path_ = target_ = path;
+    wants_name_ = true;
+    struct stat there {};
+    const bool exists = ::stat(path.c_str(), &there) == 0;
+    if (exists && S_ISDIR(there.st_mode)) return failed(-EISDIR, "give the name of a file");
+    if (exists && !S_ISREG(there.st_mode)) return failed(-EINVAL, "it is no regular file, so give another name");
+    return open_regular(exists, there.st_mode);
+}
+
+status output_file::open_regular(bool exists, unsigned mode) {
     if (const int code = follow_links(target_); code != 0) return failed(code, "give another name");
     if (exists && ::faccessat(AT_FDCWD, target_.c_str(), W_OK, AT_EACCESS) != 0)
         return failed(-errno, "give another name or change its permissions");
     replaces_ = true;
-    return open_new(directory_of(target_), exists ? there.st_mode & 07777 : mode_of_new_files());
+    return open_new(directory_of(target_), exists ? mode & 07777 : mode_of_new_files());
 }
 
 // A file without a name vanishes by itself however the program ends. Where the file system has no such thing, it gets a
 // passing name that the destructor removes.
 status output_file::open_new(const std::string& directory, unsigned mode) {
-    fd_ = ::open(directory.c_str(), O_TMPFILE | O_WRONLY | O_CLOEXEC, 0600);
+    if (!wants_name_) fd_ = ::open(directory.c_str(), O_TMPFILE | O_WRONLY | O_CLOEXEC, 0600);
     unnamed_ = fd_ >= 0;
     if (!unnamed_) {
-        if (errno == ENOENT || errno == ENOTDIR || errno == EACCES || errno == EROFS)
+        if (!wants_name_ && (errno == ENOENT || errno == ENOTDIR || errno == EACCES || errno == EROFS))
             return failed(-errno, "name a directory that exists and can be written");
         std::string name = directory + "/.penstock.XXXXXX";
         fd_ = ::mkostemp(name.data(), O_CLOEXEC);
@@ -96,6 +111,8 @@ status output_file::write(const char* data, std::size_t bytes) {
     }
     return {};
 }
+
+status output_file::write_at(const void* data, std::uint64_t bytes, std::uint64_t offset) const { return write_exactly(path_, fd_, data, bytes, offset); }
 
 // A name cannot be given over an existing one in one step, so it first gets a passing one.
 status output_file::name_it() {

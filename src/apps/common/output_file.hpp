@@ -1,6 +1,7 @@
 // A file that appears whole or not at all: written without a name, or under a passing one, and put in place at the end.
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "penstock/error.hpp"
@@ -18,7 +19,15 @@ public:
     // written to directly; a link is followed; an existing file stays as it is until commit().
     status open(const std::string& path);
 
+    // The same for what is written by its name, as by a kernel: until commit() it stands beside its place under passing_path(). Only
+    // a regular file can be.
+    status open_named(const std::string& path);
+    [[nodiscard]] const std::string& passing_path() const { return passing_; }
+
     status write(const char* data, std::size_t bytes);
+
+    // Of a regular file: bytes that lie at `offset`. Thread-safe.
+    status write_at(const void* data, std::uint64_t bytes, std::uint64_t offset) const;
 
     // Puts the file in its place. Without it, nothing is left behind.
     status commit();
@@ -26,6 +35,7 @@ public:
 private:
     status failed(int code, const std::string& cure) const;
     status open_new(const std::string& directory, unsigned mode);
+    status open_regular(bool exists, unsigned mode);
     status name_it();
 
     std::string path_;       // as given, for messages
@@ -34,6 +44,7 @@ private:
     int fd_ = -1;
     bool replaces_ = false;  // a regular file, put in place at the end
     bool unnamed_ = false;
+    bool wants_name_ = false;
 };
 
 }  // namespace penstock::apps

@@ -3,9 +3,9 @@
 
 #include "common/progress.hpp"
 #include "common/stopwatch.hpp"
+#include "common/thread_scratch.hpp"
 #include "common/threads.hpp"
 #include "lane_compare.hpp"
-#include "lane_scratch.hpp"
 #include "mapped_images.hpp"
 #include "match_memory.hpp"
 #include "methods.hpp"
@@ -21,8 +21,8 @@ status match_with_cpu(const match_job& job, method_report& report) {
     const match_cut cut{lane_images, lane_queries, std::uint64_t{16} * threads, job.floats()};
     if (status s = memory.place(job, cut, {}); !s) return s;
     if (status s = memory.reset(); !s) return s;
-    lane_scratch scratch;
-    if (!scratch.allocate(threads, job.floats())) return no_scratch(threads, job.floats());
+    apps::thread_scratch scratch;
+    if (status s = scratch.allocate(threads, lane_scratch_floats(job.floats())); !s) return s;
     report.note = std::to_string(threads) + " threads, " + chosen_kernel().name;
     report.start_seconds = watch.lap();
 

@@ -8,6 +8,7 @@
 #include "common/message.hpp"
 #include "common/stopwatch.hpp"
 #include "common/threads.hpp"
+#include "common/whole_file.hpp"
 #include "match_memory.hpp"
 #include "methods.hpp"
 #if defined(__CUDACC__)
@@ -77,7 +78,7 @@ status read_chunk(const image_file& file, int fd, std::byte* to, std::uint64_t b
     const std::uint64_t part = (bytes / threads + 4095) / 4096 * 4096;
     apps::on_threads(threads, [&](std::uint32_t i) {
         const std::uint64_t begin = std::min(bytes, i * part), end = std::min(bytes, begin + part);
-        if (begin < end) errors.note(read_exactly(file, fd, to + begin, end - begin, offset + begin));
+        if (begin < end) errors.note(apps::read_exactly(file.path, fd, to + begin, end - begin, offset + begin));
     });
     return errors.get();
 }

@@ -2,6 +2,7 @@
 #include <new>
 
 #include "common/message.hpp"
+#include "common/report_text.hpp"
 #include "common/stopwatch.hpp"
 #include "report.hpp"
 
@@ -10,12 +11,6 @@ namespace {
 using namespace penstock::match;
 using penstock::status;
 namespace apps = penstock::apps;
-
-status print_json(const std::string& text) {
-    apps::output_file standard_output;
-    if (status failed = standard_output.open(""); !failed) return failed;
-    return standard_output.write(text.data(), text.size());
-}
 
 int failed_with(const status& why) {
     apps::say(why.message);
@@ -35,7 +30,7 @@ status search(session& s) {
         if (status failed = lines.commit(); !failed) return failed;
     }
     s.output_seconds = watch.lap();
-    return s.asked.common.json ? print_json(json_of(s)) : status{};
+    return s.asked.common.json ? apps::print_json(json_of(s)) : status{};
 }
 
 int run_search(request& asked) {
@@ -51,7 +46,7 @@ int run_make(const request& asked) {
     if (status failed = apps::watch_signals(); !failed) return failed_with(failed);
     if (status failed = make_images(asked, report); !failed) return failed_with(failed);
     if (asked.common.json)
-        if (status failed = print_json(json_of(asked, report)); !failed) return failed_with(failed);
+        if (status failed = apps::print_json(json_of(asked, report)); !failed) return failed_with(failed);
     if (!asked.common.quiet) say_summary(asked, report);
     return apps::exit_done;
 }

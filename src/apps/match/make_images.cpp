@@ -8,6 +8,7 @@
 
 #include "common/message.hpp"
 #include "common/output_file.hpp"
+#include "common/random_numbers.hpp"
 #include "common/stopwatch.hpp"
 #include "common/threads.hpp"
 #include "image_file.hpp"
@@ -28,20 +29,16 @@ struct image_maker {
     std::uint64_t stride;
 
     // Where the random numbers of an image begin. Database 0 are the queries.
-    [[nodiscard]] std::uint64_t start(std::uint64_t database, std::uint64_t image) const { return mix64(mix64(asked.seed + database) + image); }
-    // From 0 to 1.
-    static float even(std::uint64_t start, std::uint64_t place) {
-        return static_cast<float>(mix64(start + place) >> 40) * (1.0f / (1u << 24));
-    }
+    [[nodiscard]] std::uint64_t start(std::uint64_t database, std::uint64_t image) const { return mix64(apps::random_start(asked.seed, database) + image); }
     void fill(std::uint64_t database, std::uint64_t image, float* to) const {
         const std::uint64_t from = start(database, image);
-        for (std::uint64_t k = 0; k < floats; ++k) to[k] = even(from, k);
+        for (std::uint64_t k = 0; k < floats; ++k) to[k] = apps::even_number(from, k);
     }
     // Adds noise to what is there.
     void blur(std::uint64_t database, std::uint64_t image, float* to) const {
         const std::uint64_t from = start(database, image);
         const auto noise = static_cast<float>(asked.noise);
-        for (std::uint64_t k = 0; k < floats; ++k) to[k] += noise * (2 * even(from, k) - 1);
+        for (std::uint64_t k = 0; k < floats; ++k) to[k] += noise * (2 * apps::even_number(from, k) - 1);
     }
 };
 

@@ -1,10 +1,10 @@
-// Databases in this process's address space, for the baseline: plain memory maps of the operating system's page cache.
-// A file that is cut short while it is mapped ends the program by SIGBUS, as with every memory map.
+// Databases in this process's address space, for the baseline.
 #pragma once
 
 #include <cstdint>
 #include <vector>
 
+#include "common/whole_file.hpp"
 #include "image_file.hpp"
 #include "match_view.hpp"
 
@@ -12,26 +12,21 @@ namespace penstock::match {
 
 class mapped_images {
 public:
-    mapped_images() = default;
-    ~mapped_images();
-    mapped_images(const mapped_images&) = delete;
-    mapped_images& operator=(const mapped_images&) = delete;
-
-    status open(const std::vector<image_file>& files);
+    status open(const std::vector<image_file>& files) {
+        for (const image_file& file : files)
+            if (status s = maps_.emplace_back().open(file.path, file.header.data_offset + file.header.data_bytes()); !s) return s;
+        return {};
+    }
 
     // A source for compare_on_lane.
     template <typename Visit>
     int visit(const tile_place& at, std::uint64_t first_byte, std::uint64_t bytes, const Visit& visit) const {
-        visit(reinterpret_cast<const float*>(maps_[at.database].data + first_byte), 0, bytes / sizeof(float));
+        visit(reinterpret_cast<const float*>(maps_[at.database].data() + first_byte), 0, bytes / sizeof(float));
         return 0;
     }
 
 private:
-    struct one_map {
-        char* data;
-        std::uint64_t bytes;
-    };
-    std::vector<one_map> maps_;
+    std::vector<apps::mapped_file> maps_;
 };
 
 }  // namespace penstock::match

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "common/message.hpp"
+#include "common/whole_file.hpp"
 #include "penstock/options.hpp"
 
 namespace penstock::match {
@@ -78,19 +79,6 @@ status match_memory::download(method_report& report) {
     return copied ? status{} : copy_failed();
 }
 
-status read_exactly(const image_file& file, int fd, void* to, std::uint64_t bytes, std::uint64_t offset) {
-    for (std::uint64_t done = 0; done < bytes;) {
-        const ssize_t got = ::pread(fd, static_cast<char*>(to) + done, bytes - done, static_cast<off_t>(offset + done));
-        if (got < 0 && errno == EINTR) continue;
-        if (got <= 0) {
-            const int code = got < 0 ? -errno : -ESTALE;
-            return {code, apps::shown(file.path) + ": " + (got < 0 ? error_text(code) : "became shorter while it was read; run again when nobody writes to it")};
-        }
-        done += static_cast<std::uint64_t>(got);
-    }
-    return {};
-}
-
 status read_queries(const match_job& job, std::vector<float>& out) {
     const image_header& h = job.queries.header;
     const std::uint32_t floats = job.floats();
@@ -98,10 +86,10 @@ status read_queries(const match_job& job, std::vector<float>& out) {
     const int fd = ::open(job.queries.path.c_str(), O_RDONLY | O_CLOEXEC);
     if (fd < 0) return {-errno, apps::shown(job.queries.path) + ": " + error_text(-errno) + "; name a file of images that can be read"};
     status ended;
-    if (h.stride_floats == floats) ended = read_exactly(job.queries, fd, out.data(), h.data_bytes(), h.data_offset);
+    if (h.stride_floats == floats) ended = apps::read_exactly(job.queries.path, fd, out.data(), h.data_bytes(), h.data_offset);
     else
         for (std::uint64_t i = 0; i < h.image_count && ended.ok(); ++i)
-            ended = read_exactly(job.queries, fd, out.data() + i * floats, floats * sizeof(float), h.data_offset + i * h.stride_bytes());
+            ended = apps::read_exactly(job.queries.path, fd, out.data() + i * floats, floats * sizeof(float), h.data_offset + i * h.stride_bytes());
     ::close(fd);
     return ended;
 }

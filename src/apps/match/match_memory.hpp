@@ -45,7 +45,4 @@ private:
 // The queries, padded and without gaps.
 status read_queries(const match_job& job, std::vector<float>& out);
 
-// pread of all of it. -ESTALE and a message if the file is shorter.
-status read_exactly(const image_file& file, int fd, void* to, std::uint64_t bytes, std::uint64_t offset);
-
 }  // namespace penstock::match

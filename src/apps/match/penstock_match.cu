@@ -4,11 +4,12 @@
 #include <type_traits>
 
 #include "common/command_line.hpp"
+#include "common/kernel_files.hpp"
 #include "common/message.hpp"
 #include "common/stopwatch.hpp"
+#include "common/thread_scratch.hpp"
 #include "common/threads.hpp"
 #include "lane_compare.hpp"
-#include "lane_scratch.hpp"
 #include "match_memory.hpp"
 #include "methods.hpp"
 #include "page_source.hpp"
@@ -80,16 +81,6 @@ status open_all(runtime& rt, const match_job& job, std::vector<int>& databases, 
     return {};
 }
 
-// Windows let the GPU fetch pages without a request. What has none, for want of budget or because the driver refuses, comes
-// by request as ever.
-void open_windows(runtime& rt, const std::vector<int>& fds, std::uint64_t& window_bytes) {
-    for (const int fd : fds) {
-        const std::int64_t got = rt.open_windows(fd);
-        if (got == -EOPNOTSUPP) return;
-        if (got > 0) window_bytes += static_cast<std::uint64_t>(got);
-    }
-}
-
 // How the work is cut, and by how many groups it is done.
 struct match_plan {
     match_cut cut;
@@ -129,11 +120,6 @@ status plan_for([[maybe_unused]] const runtime& rt, [[maybe_unused]] const match
     return {};
 }
 
-status failed_launch(runtime& rt, int code) {
-    const status health = rt.health();
-    return {code, health.ok() ? error_text(code) : health.message};
-}
-
 }  // namespace
 
 status match_with_penstock(const match_job& job, method_report& report, std::vector<std::string>& notes) {
@@ -152,18 +138,19 @@ status match_with_penstock(const match_job& job, method_report& report, std::vec
     match_memory memory(on_gpu ? apps::make_gpu_memory(rt.settings().device) : apps::make_host_memory());
     if (status s = memory.place(job, plan.cut, fds); !s) return s;
     if (status s = memory.reset(); !s) return s;
-    lane_scratch scratch;
-    if (!on_gpu && !scratch.allocate(threads, job.floats())) return no_scratch(threads, job.floats());
+    apps::thread_scratch scratch;
+    if (!on_gpu)
+        if (status s = scratch.allocate(threads, lane_scratch_floats(job.floats())); !s) return s;
     const match_view& view = memory.view();
     const image_header& h = job.queries.header;
     const read_query reader{view, memory.queries(), queries, h.data_offset, h.stride_bytes()};
     match_items items{view, scratch.pointers(), true};
     // Launches that do nothing, so that the kernels and their stacks are on the device before the clock runs.
-    if (const int code = penstock::launch<width::warp>(rt, 0, reader); code != 0) return failed_launch(rt, code);
-    if (const int code = penstock::launch<width::block>(rt, plan.groups, items, plan.shape); code != 0) return failed_launch(rt, code);
+    if (const int code = penstock::launch<width::warp>(rt, 0, reader); code != 0) return apps::launch_error(rt, code);
+    if (const int code = penstock::launch<width::block>(rt, plan.groups, items, plan.shape); code != 0) return apps::launch_error(rt, code);
     items.rehearsal = false;
     report.start_seconds = watch.lap();
-    if (on_gpu && job.windows) open_windows(rt, fds, report.window_bytes);
+    if (on_gpu && job.windows) report.window_bytes = apps::open_windows(rt, fds);
     report.window_seconds = watch.lap();
 
     const std::uint64_t misses_before = rt.stats().misses;
@@ -176,7 +163,7 @@ status match_with_penstock(const match_job& job, method_report& report, std::vec
     report.match_seconds = watch.lap();
     report.cpu_seconds = apps::cpu_seconds() - cpu_before;
     report.bytes_read = (rt.stats().misses - misses_before) * rt.settings().page_bytes;
-    return code != 0 ? failed_launch(rt, code) : copied;
+    return code != 0 ? apps::launch_error(rt, code) : copied;
 }
 
 }  // namespace penstock::match

@@ -1,28 +1,20 @@
 #include "report.hpp"
 
 #include <bit>
-#include <cstdio>
-#include <nlohmann/json.hpp>
 
 #include "common/message.hpp"
+#include "common/report_text.hpp"
 #include "penstock/version.hpp"
 
 namespace penstock::match {
 
 namespace {
 
+using apps::line_of;
+using apps::text_of;
 using nlohmann::json;
 
-std::string text_of(const char* form, double number) {
-    char text[64];
-    std::snprintf(text, sizeof text, form, number);
-    return text;
-}
-
 float distance_of(std::uint64_t key) { return std::bit_cast<float>(static_cast<std::uint32_t>(key)); }
-
-// Names of files need not be UTF-8; JSON must be.
-std::string line_of(const json& what) { return what.dump(-1, ' ', false, json::error_handler_t::replace) + "\n"; }
 
 // A squared difference and its sum: a subtraction, and a multiplication and addition in one.
 double gflops(const method_report& r) { return r.match_seconds > 0 ? 3e-9 * static_cast<double>(r.totals.numbers) / r.match_seconds : 0.0; }
@@ -32,12 +24,6 @@ json json_of(const method_report& r) {
             {"numbers_compared", r.totals.numbers}, {"gflops", gflops(r)}, {"bytes_read", r.bytes_read}, {"window_bytes", r.window_bytes},
             {"cpu_seconds", r.cpu_seconds}, {"cpu_cores_used", r.match_seconds > 0 ? r.cpu_seconds / r.match_seconds : 0.0},
             {"seconds", {{"start", r.start_seconds}, {"windows", r.window_seconds}, {"match", r.match_seconds}}}};
-}
-
-json json_of(const runtime& rt) {
-    const options& o = rt.settings();
-    return {{"backend", name_of(rt.where())}, {"device", rt.device_name()}, {"io", rt.io_name()},
-            {"cache_bytes", o.cache_bytes}, {"page_bytes", o.page_bytes}, {"statistics", json::parse(rt.stats().to_json())}};
 }
 
 json matches_json(const session& s) {
@@ -94,7 +80,7 @@ std::string json_of(const session& s) {
         for (const method_report& one : s.runs) out["compared"].push_back(json_of(one));
     if (s.asked.search.out.empty()) out["matches"] = matches_json(s);
     else out["output"] = s.asked.search.out;
-    out["runtime"] = last.rt != nullptr ? json_of(*last.rt) : json(nullptr);
+    out["runtime"] = last.rt != nullptr ? apps::json_of(*last.rt) : json(nullptr);
     return line_of(out);
 }
 

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "common/message.hpp"
+#include "common/number.hpp"
 #include "image_file.hpp"
 
 namespace penstock::match {
@@ -30,22 +31,6 @@ constexpr const char* make_about =
     "Makes files of random images to search in: DIR/queries.images and DIR/database-1.images to DIR/database-N.images. Numbers are\n"
     "even between 0 and 1 and depend on the seed alone. Some queries have a match: it is the query with a little noise, at a random\n"
     "place of a random database, and, for every other one, again in the database after it.\n";
-
-status bad_number(const char* flag, const std::string& text, const std::string& range) {
-    return {-EINVAL, std::string(flag) + ": " + apps::shown(text) + " is no number " + range};
-}
-
-template <typename Number>
-status number(const char* flag, const std::string& text, Number least, Number most, const std::string& range, Number& out) {
-    if (text.empty()) return {};
-    Number value{};
-    const char* const end = text.data() + text.size();
-    const auto parsed = std::from_chars(text.data(), end, value);
-    // Not a number is neither.
-    if (parsed.ec != std::errc() || parsed.ptr != end || !(value >= least && value <= most)) return bad_number(flag, text, range);
-    out = value;
-    return {};
-}
 
 // "64x64" or "64x64x3".
 status shape(const std::string& text, make_request& out) {
@@ -74,7 +59,7 @@ status check_search(request& r, const std::string& threshold) {
     search_request& s = r.search;
     if (s.method != "penstock" && s.method != "cpu" && s.method != "cuda")
         return {-EINVAL, "--method: " + apps::shown(s.method) + " is no method; give penstock, cpu or cuda"};
-    if (status bad = number<float>("--threshold", threshold, 1e-37f, 3e38f, "between 1e-37 and 3e38; give a squared distance, such as 0.5", s.threshold); !bad)
+    if (status bad = apps::parse_number<float>("--threshold", threshold, 1e-37f, 3e38f, "between 1e-37 and 3e38; give a squared distance, such as 0.5", s.threshold); !bad)
         return bad;
     return apps::settle_options(r.common, r.settings);
 }
@@ -122,12 +107,12 @@ std::optional<int> read_make(int argc, char** argv, request& out) {
     if (const std::optional<int> ended = apps::parse_command_line(app, argc, argv)) return ended;
     const auto check = [&]() -> status {
         const std::string count = "from 0 to " + apps::with_commas(most_images);
-        if (status s = number<std::uint64_t>("--queries", queries, 0, most_images, count, m.queries); !s) return s;
-        if (status s = number<std::uint64_t>("--images", images, 0, most_images, count, m.images); !s) return s;
-        if (status s = number<std::uint32_t>("--databases", databases, 1, 1000, "from 1 to 1000", m.databases); !s) return s;
-        if (status s = number<double>("--matches", matches, 0, 1, "from 0 to 1", m.matches); !s) return s;
-        if (status s = number<double>("--noise", noise, 0, 1, "from 0 to 1", m.noise); !s) return s;
-        if (status s = number<std::uint64_t>("--seed", seed, 0, UINT64_MAX, "that fits 64 bits and is not negative", m.seed); !s) return s;
+        if (status s = apps::parse_number<std::uint64_t>("--queries", queries, 0, most_images, count, m.queries); !s) return s;
+        if (status s = apps::parse_number<std::uint64_t>("--images", images, 0, most_images, count, m.images); !s) return s;
+        if (status s = apps::parse_number<std::uint32_t>("--databases", databases, 1, 1000, "from 1 to 1000", m.databases); !s) return s;
+        if (status s = apps::parse_number<double>("--matches", matches, 0, 1, "from 0 to 1", m.matches); !s) return s;
+        if (status s = apps::parse_number<double>("--noise", noise, 0, 1, "from 0 to 1", m.noise); !s) return s;
+        if (status s = apps::parse_number<std::uint64_t>("--seed", seed, 0, UINT64_MAX, "that fits 64 bits and is not negative", m.seed); !s) return s;
         if (status s = shape(size, m); !s) return s;
         return apps::settle_options(out.common, out.settings);
     };

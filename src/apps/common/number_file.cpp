@@ -1,0 +1,40 @@
+#include "common/number_file.hpp"
+
+#include <cerrno>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/message.hpp"
+
+namespace penstock::apps {
+
+status open_numbers(const std::string& path, const std::string& what, number_file& out) {
+    out.path = path;
+    // A pipe that nobody writes to must not hold up the program.
+    const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    struct stat info {};
+    int code = fd < 0 || ::fstat(fd, &info) != 0 ? -errno : 0;
+    if (fd >= 0) ::close(fd);
+    if (code == 0 && S_ISDIR(info.st_mode)) code = -EISDIR;
+    if (code != 0) return {code, shown(path) + ": " + error_text(code) + "; name a file of numbers that can be read"};
+    if (!S_ISREG(info.st_mode)) return {-EINVAL, shown(path) + ": is no regular file; copy the " + what + " to one"};
+    out.bytes = static_cast<std::uint64_t>(info.st_size);
+    out.device = info.st_dev;
+    out.inode = info.st_ino;
+    if (out.bytes == 0) return {-EINVAL, shown(path) + ": is empty; name a " + what + " of at least one number"};
+    if (out.bytes % sizeof(float) != 0)
+        return {-EINVAL, shown(path) + ": has " + with_commas(out.bytes) + " bytes, which are no whole number of numbers of 4 bytes; copy it again or make it again"};
+    return {};
+}
+
+status check_not_input(const std::string& output, const std::vector<const number_file*>& inputs) {
+    struct stat there {};
+    if (::stat(output.c_str(), &there) != 0) return {};
+    for (const number_file* one : inputs)
+        if (there.st_dev == one->device && there.st_ino == one->inode)
+            return {-EINVAL, "output file " + shown(output) + ": is the input " + shown(one->path) + "; give another name"};
+    return {};
+}
+
+}  // namespace penstock::apps

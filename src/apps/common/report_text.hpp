@@ -1,0 +1,23 @@
+// What the programs' reports have in common: the JSON object on standard output, and numbers in text.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "penstock/runtime.hpp"
+
+namespace penstock::apps {
+
+// A number by a form of printf, such as "%.3f s".
+std::string text_of(const char* form, double number);
+
+// One line. Names of files need not be UTF-8; JSON must be.
+std::string line_of(const nlohmann::json& what);
+
+// Where the runtime runs, how large its cache is, and what it did.
+nlohmann::json json_of(const runtime& rt);
+
+// On standard output. A message if it cannot be written.
+status print_json(const std::string& text);
+
+}  // namespace penstock::apps

@@ -1,0 +1,40 @@
+// Items of work that groups of a kernel, or CPU threads, take from one counter, and the first error that any of them met.
+#pragma once
+
+#include <cstdint>
+
+#include "penstock/base/atomic.hpp"
+#include "penstock/file.hpp"
+
+namespace penstock::apps {
+
+struct work_totals {
+    std::uint64_t items_taken;
+    std::int32_t code;     // 0, or the first error
+    std::uint32_t failed;  // what it was about, in the program's own numbers
+};
+
+// By one thread.
+PENSTOCK_HD PENSTOCK_INLINE void note_error(work_totals* totals, std::uint32_t about, std::int64_t code) {
+    if (atomic_compare_swap<order::relaxed>(&totals->code, 0, static_cast<std::int32_t>(code))) totals->failed = about;
+}
+
+// Whole group. The next item in order, or `count` when no more is to be done: after the last, after an error, or when `stop()` says that
+// the user interrupted.
+template <typename Group, typename Stop>
+PENSTOCK_HD PENSTOCK_INLINE std::uint64_t take_item(const Group& g, work_totals* totals, std::uint64_t count, const Stop& stop) {
+    std::uint64_t item = count;
+    if (g.is_leader() && !stop() && atomic_load<order::relaxed>(&totals->code) == 0)
+        item = atomic_fetch_add<order::relaxed>(&totals->items_taken, std::uint64_t{1});
+    item = g.broadcast(item);
+    return item < count ? item : count;
+}
+
+// For a kernel. What waits is ended by an interrupt; what finds all pages in the cache has to look.
+struct user_interrupt {
+    const runtime_ref& fs;
+
+    PENSTOCK_HD bool operator()() const { return atomic_load<order::relaxed, scope::system>(&fs.view.control->abort_code) != 0; }
+};
+
+}  // namespace penstock::apps

@@ -1,0 +1,52 @@
+// What the methods place in the memory of the device that computes.
+#pragma once
+
+#include <algorithm>
+#include <cerrno>
+#include <memory>
+#include <numeric>
+#include <utility>
+#include <vector>
+
+#include "common/device_memory.hpp"
+#include "common/kernel_files.hpp"
+#include "matmul_view.hpp"
+#include "methods.hpp"
+
+namespace penstock::matmul {
+
+class matmul_memory {
+public:
+    // `memory` may be null: there is none of that kind, as in a program without CUDA.
+    explicit matmul_memory(std::unique_ptr<apps::device_memory> memory) : memory_(std::move(memory)) {}
+
+    status place(const matmul_job& job) {
+        view_ = {job.m, job.n, job.k, nullptr, nullptr};
+        std::vector<std::uint64_t> numbers(std::max(job.m, job.k));
+        std::iota(numbers.begin(), numbers.end(), std::uint64_t{0});
+        if (memory_ != nullptr && memory_->place(view_.numbers, numbers) && memory_->allocate(view_.totals, 1)) return {};
+        return {-ENOMEM, "numbers of rows need " + format_size(numbers.size() * sizeof(std::uint64_t)) + " of memory that is not free; use a smaller --cache"};
+    }
+    // Before each product, so that one may follow another.
+    status reset() {
+        const apps::work_totals zero{};
+        return memory_->upload(view_.totals, &zero, sizeof zero) ? status{} : copy_failed();
+    }
+    // What went wrong in the product, with a message that names the file.
+    status outcome(const matmul_job& job) {
+        apps::work_totals totals{};
+        if (!memory_->download(&totals, view_.totals, sizeof totals)) return copy_failed();
+        if (totals.code == 0) return {};
+        const auto failed = static_cast<bad_file>(totals.failed);
+        return failed == bad_file::result ? apps::write_error(totals.code) : apps::read_error(failed == bad_file::a ? job.a : job.b, totals.code);
+    }
+    [[nodiscard]] const matmul_view& view() const { return view_; }
+
+private:
+    static status copy_failed() { return {-EIO, "the state of the product could not be copied to or from the device; is the GPU in order?"}; }
+
+    std::unique_ptr<apps::device_memory> memory_;
+    matmul_view view_{};
+};
+
+}  // namespace penstock::matmul

@@ -1,0 +1,178 @@
+// The parts of penstock-matmul that have a simple truth to be compared with.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <random>
+#include <vector>
+
+#include "check.hpp"
+#include "common/processor.hpp"
+#include "lane_multiply.hpp"
+
+namespace penstock::matmul {
+namespace {
+
+std::vector<const tile_kernel*> kernels_here() {
+    std::vector<const tile_kernel*> out{&plain_tiles};
+#if defined(__x86_64__)
+    if (apps::vectors_here() != apps::vectors::none) out.push_back(&avx2_tiles);
+    if (apps::vectors_here() == apps::vectors::avx512) out.push_back(&avx512_tiles);
+#endif
+    return out;
+}
+
+// Numbers of every size, so that the order of the additions shows in the bits.
+std::vector<float> random_numbers(std::size_t count, unsigned seed) {
+    std::mt19937 dice(seed);
+    std::vector<float> out(count);
+    for (float& one : out) one = std::ldexp(static_cast<float>(dice() % 65536), -static_cast<int>(dice() % 24)) * (dice() % 2 == 0 ? 1.0f : -1.0f);
+    return out;
+}
+
+TEST(matmul_kernels, add_products_of_packed_columns_one_after_the_other) {
+    for (const std::uint32_t depth : {1u, 7u, 512u})
+        for (const std::uint32_t width : {1u, 15u, 64u, 100u, 200u})
+            for (const tile_kernel* kernel : kernels_here()) {
+                const std::vector<float> a = random_numbers(kernel_rows * depth, depth), b = random_numbers(depth * width, width);
+                const auto room = std::make_unique<lane_room>();
+                for (std::uint32_t first = 0; first < width; first += kernel_columns) {
+                    pack_columns(b.data(), width, depth, first, kernel->panel_columns, room->packed);
+                    const float* rows[kernel_rows];
+                    for (std::uint32_t i = 0; i < kernel_rows; ++i) rows[i] = &a[i * depth];
+                    std::fill(std::begin(room->sums), std::end(room->sums), 0.0f);
+                    kernel->add_products(rows, room->packed, depth, room->sums);
+                    for (std::uint32_t i = 0; i < kernel_rows; ++i)
+                        for (std::uint32_t j = 0; j < kernel_columns; ++j) {
+                            float expected = 0;
+                            for (std::uint32_t k = 0; k < depth && first + j < width; ++k) expected = std::fma(a[i * depth + k], b[k * width + first + j], expected);
+                            ASSERT_EQ(room->sums[i * kernel_columns + j], expected) << kernel->name << ", depth " << depth << ", width " << width << ", " << i << " " << first + j;
+                        }
+                }
+            }
+}
+
+TEST(matmul_tiles, cover_the_result_once) {
+    for (const tile_shape shape : {tile_shape{128, 128}, lane_tile})
+        for (const auto& [m, n] : {std::pair<std::uint64_t, std::uint64_t>{1, 1}, {130, 1}, {1, 1025}, {3000, 700}, {2500, 4100}}) {
+            const matmul_view v{m, n, 1, nullptr, nullptr};
+            std::vector<int> covered(m * n, 0);
+            for (std::uint64_t tile = 0; tile < v.tile_count(shape); ++tile) {
+                const tile_place at = place_of(v, shape, tile);
+                ASSERT_LE(at.row + at.rows, m);
+                ASSERT_LE(at.column + at.columns, n);
+                for (std::uint64_t i = at.row; i < at.row + at.rows; ++i)
+                    for (std::uint64_t j = at.column; j < at.column + at.columns; ++j) ++covered[i * n + j];
+            }
+            for (const int times : covered) ASSERT_EQ(times, 1) << m << " x " << n;
+        }
+}
+
+// Ones, of which a part may be missing.
+struct ones {
+    bad_file missing = bad_file::result;
+
+    std::int64_t fetch(const lane&, bad_file which, std::uint64_t, std::uint64_t rows, std::uint64_t, std::uint64_t columns, float* to) const {
+        if (which == missing) return -EIO;
+        std::fill(to, to + rows * columns, 1.0f);
+        return 0;
+    }
+};
+
+TEST(matmul_tiles, are_not_written_if_a_part_could_not_be_had) {
+    const auto room = std::make_unique<lane_room>();
+    for (const bad_file which : {bad_file::a, bad_file::b}) {
+        apps::work_totals totals{};
+        const matmul_view v{200, 600, 700, nullptr, &totals};
+        int written = 0;
+        multiply_tiles_on_lane(ones{which}, v, *room, [] { return false; }, [&](const tile_place&, const float*) { return ++written, std::int64_t{0}; });
+        EXPECT_EQ(written, 0);
+        EXPECT_EQ(totals.code, -EIO);
+        EXPECT_EQ(static_cast<bad_file>(totals.failed), which);
+    }
+    apps::work_totals totals{};
+    const matmul_view v{200, 600, 700, nullptr, &totals};
+    multiply_tiles_on_lane(ones{}, v, *room, [] { return false; }, [&](const tile_place& at, const float* tile) -> std::int64_t {
+        EXPECT_EQ(tile[0], 700);
+        EXPECT_EQ(tile[at.rows * at.columns - 1], 700);
+        return -ENOSPC;
+    });
+    EXPECT_EQ(totals.code, -ENOSPC);
+    EXPECT_EQ(static_cast<bad_file>(totals.failed), bad_file::result);
+    EXPECT_EQ(totals.items_taken, 1u) << "after an error no tile is taken";
+}
+
+// --check on files of its own, all ones: each number of the result is k, and so is the sum of the sizes.
+class matmul_check : public testing::Test {
+protected:
+    static constexpr std::uint64_t m = 300, n = 150, k = 20;
+
+    void SetUp() override {
+        folder_ = std::filesystem::temp_directory_path() / ("penstock-matmul-" + std::to_string(::getpid()));
+        std::filesystem::create_directory(folder_);
+        put("A", std::vector<float>(m * k, 1.0f));
+        put("B", std::vector<float>(k * n, 1.0f));
+    }
+    void TearDown() override { std::filesystem::remove_all(folder_); }
+
+    void put(const std::string& name, const std::vector<float>& numbers) {
+        std::ofstream(folder_ / name, std::ios::binary).write(reinterpret_cast<const char*>(numbers.data()), static_cast<std::streamsize>(numbers.size() * sizeof(float)));
+    }
+    status check(const std::vector<float>& c, check_report& out, double most_products = 1e9) {
+        matmul_job job;
+        job.m = m, job.n = n, job.k = k;
+        apps::output_file result;
+        for (const status& s : {apps::open_numbers(folder_ / "A", "matrix", job.a), apps::open_numbers(folder_ / "B", "matrix", job.b), result.open_named(folder_ / "C"),
+                                result.write_at(c.data(), c.size() * sizeof(float), 0)})
+            if (!s.ok()) return s;
+        job.result = &result;
+        return check_result(job, out, most_products);
+    }
+
+private:
+    std::filesystem::path folder_;
+};
+
+TEST_F(matmul_check, passes_the_right_result_and_fails_for_one_wrong_number) {
+    check_report report;
+    std::vector<float> c(m * n, static_cast<float>(k));
+    ASSERT_TRUE(check(c, report).ok());
+    EXPECT_EQ(report.rows, m);
+    EXPECT_EQ(report.greatest_deviation, 0);
+    for (const std::uint64_t wrong : {std::uint64_t{0}, 131 * n + 149, m * n - 1})
+        for (const float bad : {static_cast<float>(k * (1 + 2 * tolerance_of(k))), 0.0f, NAN, INFINITY}) {
+            std::vector<float> broken = c;
+            broken[wrong] = static_cast<float>(k * (1 + tolerance_of(k) / 2));
+            ASSERT_TRUE(check(broken, report).ok()) << "half of what is allowed";
+            broken[wrong] = bad;
+            const status s = check(broken, report);
+            EXPECT_EQ(s.code, -EILSEQ) << bad;
+            EXPECT_NE(s.message.find("row " + std::to_string(wrong / n) + ", column " + std::to_string(wrong % n) + " "), std::string::npos) << s.message;
+        }
+}
+
+TEST_F(matmul_check, of_a_large_product_sees_a_row_of_every_tile) {
+    check_report report;
+    for (std::uint64_t row = 0; row < m; row += 128)
+        for (std::uint64_t column = 0; column < n; column += 128) {
+            std::vector<float> c(m * n, static_cast<float>(k));
+            // A whole tile that was never written.
+            for (std::uint64_t i = row; i < std::min(row + 128, m); ++i)
+                for (std::uint64_t j = column; j < std::min(column + 128, n); ++j) c[i * n + j] = 0;
+            EXPECT_EQ(check(c, report, 1).code, -EILSEQ) << row << " " << column;
+            EXPECT_EQ(report.rows, 3u);
+        }
+}
+
+TEST_F(matmul_check, fails_for_a_result_of_another_size) {
+    check_report report;
+    EXPECT_EQ(check(std::vector<float>(m * n + 1, static_cast<float>(k)), report).code, -EILSEQ);
+    EXPECT_EQ(check(std::vector<float>(m * n - 1, static_cast<float>(k)), report).code, -EILSEQ);
+}
+
+}  // namespace
+}  // namespace penstock::matmul

@@ -1,0 +1,198 @@
+"""What the tests of the matrix programs share: files of numbers without any package, sums in the order that docs/matrix.md gives, and
+running a program."""
+import array
+import fractions
+import math
+import os
+import random
+import resource
+import signal
+import struct
+import subprocess
+import sys
+import time
+
+SEGMENT, PARTS = 65536, 128
+
+# Where more is built and tested than there are processors, a thread may stand still for longer than the default allows.
+os.environ.setdefault("PENSTOCK_HOST_WAIT_MS", "20000")
+
+
+def backend_flags():
+    """Flags for the method penstock, so that the same tests run on a GPU: PENSTOCK_TEST_FLAGS="--backend gpu"."""
+    return os.environ.get("PENSTOCK_TEST_FLAGS", "--backend cpu").split()
+
+
+def on_gpu():
+    return "gpu" in backend_flags()
+
+
+def methods():
+    """The methods to test; on a GPU also PENSTOCK_TEST_METHODS="penstock cpu cuda"."""
+    return os.environ.get("PENSTOCK_TEST_METHODS", "penstock cpu").split()
+
+
+def run_program(program, *arguments, **more):
+    return subprocess.run([program, *map(str, arguments)], capture_output=True, check=False, **more)
+
+
+def must_run(program, *arguments, **more):
+    done = run_program(program, *arguments, **more)
+    require(done.returncode == 0, f"{arguments}: exit status {done.returncode}, {done.stderr.decode(errors='replace')}")
+    return done
+
+
+def fail(message):
+    print("FAILED: " + message)
+    sys.exit(1)
+
+
+def require(condition, message):
+    if not condition:
+        fail(message)
+
+
+def refuse(program, arguments, names, status=1, lines=1, **more):
+    """The program ends so, with so many lines (None: any) that have all the names, and nothing else."""
+    done = run_program(program, *arguments, **more)
+    shown = f"{arguments}: exit status {done.returncode}, said {done.stderr.decode(errors='replace')!r}"
+    require(done.returncode == status, f"expected exit status {status}: {shown}")
+    begin = os.path.basename(program).encode() + b": "
+    require(done.stderr.startswith(begin) and (lines is None or done.stderr.count(b"\n") == lines), f"expected one line: {shown}")
+    require(all(name.encode() in done.stderr for name in names), f"expected {names}: {shown}")
+    require(done.stdout == b"", f"something on standard output: {shown}")
+
+
+def limit_files():
+    """In a child: no file may grow past 64 KiB, and the signal that says so is ignored. A disk that is full."""
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (65536, 65536))
+
+
+def method_flags(method, *for_penstock):
+    return ["--method", method, *([*backend_flags(), *for_penstock] if method == "penstock" else [])]
+
+
+def check_interrupt(program, folder, run, out):
+    """Ctrl-C ends what would take very long, which leaves nothing, and keeps the result that was there."""
+    with open(out, "w", encoding="utf-8") as file:
+        file.write("as it was")
+    before = sorted(os.listdir(folder))
+    for method in methods():
+        child = subprocess.Popen([program, *map(str, run), "-o", out, "--repeat", "1000", *method_flags(method, "--page", "4KiB", "--cache", "1MiB", "--no-windows")],
+                                 stderr=subprocess.PIPE)
+        # It has begun when its result is there under a passing name.
+        deadline = time.monotonic() + 20
+        while not any(name.startswith(".penstock.") for name in os.listdir(folder)) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        time.sleep(0.2)
+        child.send_signal(signal.SIGINT)
+        begun = time.monotonic()
+        _, said = child.communicate(timeout=60)
+        require(child.returncode == 1 and b"interrupted" in said, f"{method} interrupted: {child.returncode}, {said!r}")
+        require(time.monotonic() - begun < 20, f"{method}: an interrupt took {time.monotonic() - begun:.1f} s")
+        with open(out, encoding="utf-8") as file:
+            require(file.read() == "as it was", f"{method}: an interrupted product wrote its result")
+        require(sorted(os.listdir(folder)) == before, f"{method}: left {os.listdir(folder)}")
+
+
+def mix(x):
+    """The finaliser of SplitMix64, as penstock/base/hash.hpp has it."""
+    mask = 2 ** 64 - 1
+    x ^= x >> 30
+    x = x * 0xbf58476d1ce4e5b9 & mask
+    x ^= x >> 27
+    x = x * 0x94d049bb133111eb & mask
+    return x ^ x >> 31
+
+
+def made_number(seed, part, place):
+    """What `make` puts there."""
+    return 2 * ((mix(mix(seed + part) + place & 2 ** 64 - 1) >> 40) * 2.0 ** -24) - 1
+
+
+def check_made(path, seed, part, count):
+    numbers = read_numbers(path)
+    require(len(numbers) == count, f"{path}: {len(numbers)} numbers")
+    for place in {0, 1 % count, count // 2, 1048575 % count, 1048576 % count, count - 1}:
+        require(numbers[place] == made_number(seed, part, place), f"{path}: number {place} is {numbers[place]}")
+
+
+def write_numbers(path, numbers):
+    with open(path, "wb") as file:
+        array.array("f", numbers).tofile(file)
+    return path
+
+
+def read_numbers(path):
+    numbers = array.array("f")
+    with open(path, "rb") as file:
+        numbers.frombytes(file.read())
+    return numbers
+
+
+def random_numbers(dice, count):
+    """Even from -1 to 1, as single precision has them."""
+    return array.array("f", [2 * dice.random() - 1 for _ in range(count)])
+
+
+def rounded(exact):
+    """The single-precision number next to a fraction, ties to the even one."""
+    near = struct.unpack("<f", struct.pack("<f", float(exact)))[0]
+    bits = struct.unpack("<i", struct.pack("<f", near))[0]
+    around = [(struct.unpack("<f", struct.pack("<i", bits + step))[0], (bits + step) % 2) for step in (-1, 0, 1) if bits + step >= 0 or bits < 0]
+    return min(((abs(fractions.Fraction(value) - exact), odd, value) for value, odd in around if math.isfinite(value)))[2]
+
+
+def plus(a, b):
+    return rounded(fractions.Fraction(a) + fractions.Fraction(b))
+
+
+def tree(sums):
+    """Those that lie 16 apart, 8, 4, 2, 1."""
+    apart = len(sums) // 2
+    while apart:
+        sums = [plus(sums[i], sums[i + apart]) for i in range(apart)]
+        apart //= 2
+    return sums[0]
+
+
+def fused(a, b, c):
+    return rounded(fractions.Fraction(a) * fractions.Fraction(b) + fractions.Fraction(c))
+
+
+def ordered_sum(matrix_row, vector, first_place):
+    """A row's sum as every method must find it, bit by bit. `first_place`: of its first number in the file."""
+    segments = []
+    for begin in range(0, len(vector), SEGMENT):
+        parts = [0.0] * PARTS
+        for i in range(begin, min(begin + SEGMENT, len(vector))):
+            part = (first_place + i) % PARTS
+            parts[part] = fused(matrix_row[i], vector[i], parts[part])
+        segments.append(tree([plus(plus(parts[4 * i], parts[4 * i + 1]), plus(parts[4 * i + 2], parts[4 * i + 3])) for i in range(PARTS // 4)]))
+    if len(segments) == 1:
+        return segments[0]
+    sums = [0.0] * (PARTS // 4)
+    for i, one in enumerate(segments):
+        sums[i % len(sums)] = plus(sums[i % len(sums)], one)
+    return tree(sums)
+
+
+def tolerance_of(columns):
+    segments = -(-columns // SEGMENT)
+    return (-(-min(columns, SEGMENT) // PARTS) + 1 + 7 + (0 if segments == 1 else -(-segments // 32) + 5) + 1) * 2.0 ** -24
+
+
+def wrong_rows(y, matrix, vector):
+    """Rows that are further from the exact sum than roundings can bring them. Every row is judged."""
+    columns, limit, wrong = len(vector), tolerance_of(len(vector)), []
+    for row in range(len(matrix) // columns):
+        products = [a * x for a, x in zip(matrix[row * columns:(row + 1) * columns], vector)]
+        if not abs(y[row] - math.fsum(products)) <= limit * math.fsum(map(abs, products)) + columns * 2.0 ** -149:
+            wrong.append(row)
+    return wrong
+
+
+def dice_from(seed):
+    print(f"seed {seed}")
+    return random.Random(seed)
