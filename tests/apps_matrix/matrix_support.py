@@ -32,6 +32,15 @@ def methods():
     return os.environ.get("PENSTOCK_TEST_METHODS", "penstock cpu").split()
 
 
+def without_payloads(numbers):
+    """float32 values as bytes, with every NaN the same: what its other bits are, a processor chooses."""
+    found = array.array("f", numbers)
+    for i, number in enumerate(found):
+        if math.isnan(number):
+            found[i] = math.nan
+    return found.tobytes()
+
+
 def run_program(program, *arguments, **more):
     return subprocess.run([program, *map(str, arguments)], capture_output=True, check=False, **more)
 
