@@ -43,7 +43,9 @@ PENSTOCK_HD void merge(const Group& g, void* into, const void* changed, const vo
     auto* const to = static_cast<detail::merge_words*>(into);
     const auto* const now = static_cast<const detail::merge_words*>(changed);
     const auto* const before = static_cast<const detail::merge_words*>(pristine);
+#if PENSTOCK_ON_DEVICE
 #pragma unroll 4
+#endif
     for (std::uint64_t i = g.rank(); i < bytes / 16; i += g.size()) {
         const detail::merge_words a = now[i], b = before[i];
         if (((a.low ^ b.low) | (a.high ^ b.high)) == 0) continue;

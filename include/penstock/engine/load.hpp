@@ -318,7 +318,7 @@ PENSTOCK_HD PENSTOCK_INLINE std::int64_t load_pages(const Group& g, const cache_
 struct pinned_page {
     std::uint64_t word_index;
     std::uint32_t frame;
-    bool stored;  // the bytes of the page_cover that was asked for are in it already
+    bool stored = false;  // the bytes of the page_cover that was asked for are in it already
 };
 
 // Leader only. One attempt to pin a page that is valid: true, and `seen` is its word; else `seen` says what it is instead.
