@@ -7,7 +7,7 @@
 # --prebuilt DIR   run what --build made, instead of building; for a GPU machine without the development packages
 # --out DIR        where full logs and results go (default: build/gpu-results)
 # --words FILE     dictionary for the word count (default: the words of the tree that is searched)
-# PART             device canary examples apps model grep cat hit miss element gather request cold write sanitize; default: all of these;
+# PART             device canary examples apps model write_model grep cat hit miss element gather request cold write sanitize; default: all of these;
 #                  sweep: reports for tools/plots.py, which take long
 #
 # Every program runs under a time limit. Exit status 0 only if every part passed.
@@ -31,7 +31,7 @@ build() {  # DIR
   cmake -S . -B "$1" -G Ninja -DCMAKE_BUILD_TYPE=Release -DPENSTOCK_CUDA=ON -DPENSTOCK_PORTABLE=ON -DPENSTOCK_BUILD_EXAMPLES=ON \
     -DCMAKE_CUDA_ARCHITECTURES="${PENSTOCK_GPU_ARCH:-90-real}" >/dev/null &&
     ninja -C "$1" device_test penstock_model_gpu bin/penstock bin/penstock-grep bin/penstock-collage bin/penstock-match bin/penstock-matvec \
-      bin/penstock-matmul       example_01_read example_02_kernel example_03_map
+      bin/penstock-matmul penstock_write_model_gpu example_04_write example_01_read example_02_kernel example_03_map
 }
 if [ -n "$build_only" ]; then build "$build_only"; exit; fi
 dir=${prebuilt:-build/gpu}
@@ -54,6 +54,7 @@ part() {
 
 run_device() { part device 300 device_test.log "$dir/tests/device_test"; }
 
+run_write_model() { part write_model 580 write_model.log "$dir/tests/penstock_write_model_gpu" --seeds 5 --operations "${PENSTOCK_MODEL_OPERATIONS:-1000000}"; }
 run_model() { part model 580 model.log "$dir/tests/penstock_model_gpu" --seeds 5 --operations "${PENSTOCK_MODEL_OPERATIONS:-1000000}"; }
 
 run_examples() { in_shell 200 examples.log examples; }
@@ -63,6 +64,7 @@ examples() {
     python3 tests/examples/run_example.py "$dir/examples/$program" || return 1
     echo "$program printed what it should for every file"
   done
+  "$dir/examples/04_write" "$scratch/example"
 }
 
 # The tests of the programs, as ctest runs them, on the GPU.
