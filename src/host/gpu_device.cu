@@ -41,8 +41,8 @@ struct call_sheet {
 
 // This warp's share of the pages of a file slot, written back.
 __device__ std::int64_t flush_share(const warp& g, const runtime_ref& fs, std::uint32_t slot, std::uint32_t piece, std::uint32_t pieces) {
-    const std::uint64_t pages = g.broadcast(engine::pages_of(fs.view, engine::size_of(fs.view, slot))), share = (pages + pieces - 1) / pieces;
-    return engine::flush_pages(g, fs.view, slot, min(piece * share, pages), min((piece + 1) * share, pages));
+    const std::uint64_t pages = g.broadcast(engine::pages_of(fs.view, engine::size_of(fs.view, slot)));
+    return engine::flush_share(g, fs.view, slot, pages, piece, pieces);
 }
 
 // One warp per piece of the range, `results[piece]` each; calls without a range have one piece.
@@ -243,7 +243,8 @@ public:
     }
 
     int flush(const runtime_ref& fs, std::uint32_t slot) override {
-        constexpr std::uint32_t shares = 512;
+        // So many that copying to host memory is not what they wait for, and so few that the host meets many pages of each piece at a time.
+        constexpr std::uint32_t shares = 64;
         const borrowed d(*this);
         d->sheet->fd = static_cast<int>(slot);
         d->sheet->piece_bytes = d->sheet->bytes = 0;

@@ -81,14 +81,15 @@ void service::run() {
             const trace_range range("batch");
             taken = take_requests();
             io_->submit();
-            run_writers();
         }
+        run_writers();
         if (taken == 0 && in_flight_ > 0) io_->submit();  // what finish() started again after a short read
         // With reads in flight and nothing new, wait a moment for one to finish; new requests wait no longer than that.
         finish_all(in_flight_ > 0 && taken == 0 ? 20'000 : 0);
-        if (taken == 0 && in_flight_ == 0) rest(++idle_rounds);
+        if (taken == 0 && in_flight_ == 0 && writers_.empty()) rest(++idle_rounds);
         else idle_rounds = 0;
     }
+    while (!writers_.empty() && !killed_.load(std::memory_order_relaxed)) run_writers();
     // The kernel still writes to the staging area: it must not be freed before the last read came back.
     for (std::uint32_t round = 0; in_flight_ > 0 && round < 100'000; ++round) {
         io_->submit();
@@ -259,20 +260,27 @@ void service::serve_read(const ring_request& request, const ring_ticket& at) {
 // of this look were taken (host/file_writer.hpp).
 void service::serve_write(const ring_request& request, const ring_ticket& at) {
     const std::uint64_t page_bytes = std::uint64_t{1} << settings_.page_shift;
-    std::shared_ptr<file_writer> writer;
-    if (const int code = files_.writer_of(request.file_slot, request.generation, writer); code != 0) return refuse(at, code);
+    auto batch = std::find_if(batches_.begin(), batches_.end(), [&](const write_batch& b) { return b.slot == request.file_slot && b.generation == request.generation; });
+    if (batch == batches_.end()) {
+        std::shared_ptr<file_writer> writer;
+        if (const int code = files_.writer_of(request.file_slot, request.generation, writer); code != 0) return refuse(at, code);
+        batch = batches_.insert(batch, {request.file_slot, request.generation, std::move(writer), {}});
+    }
     if (request.bytes != page_bytes || (request.offset & (page_bytes - 1)) != 0 || request.offset > INT64_MAX - page_bytes ||
         rings_[at.ring].staging_stride < page_bytes + page_bytes / 8)
         return refuse(at, -EINVAL);
-    writer->put({staging_of(at), request.offset, request.argument == 1, &reply_of(at), at.ticket});
-    if (std::find(writers_.begin(), writers_.end(), writer) == writers_.end()) writers_.push_back(std::move(writer));
+    batch->orders.push_back({staging_of(at), request.offset, request.argument == 1, &reply_of(at), at.ticket});
 }
 
 void service::run_writers() {
+    for (write_batch& one : batches_) {
+        one.writer->put(one.orders);
+        if (std::find(writers_.begin(), writers_.end(), one.writer) == writers_.end()) writers_.push_back(std::move(one.writer));
+    }
+    batches_.clear();
     if (writers_.empty()) return;
     const trace_range range("write");
-    for (const auto& writer : writers_) writer->run(counters_.file_writes, *settings_.troubles);
-    writers_.clear();
+    std::erase_if(writers_, [this](const auto& one) { return !one->run(scratch_, counters_.file_writes, *settings_.troubles); });
 }
 
 void service::serve_change(const ring_request& request, const ring_ticket& at) {

@@ -133,7 +133,15 @@ private:
     std::vector<flight> flights_;
     fill_set fills_;
     handle_cache handles_;
-    std::vector<std::shared_ptr<file_writer>> writers_;  // of what was taken and not written yet
+    // What was taken for a file and not written yet.
+    struct write_batch {
+        std::uint32_t slot, generation;
+        std::shared_ptr<file_writer> writer;
+        std::vector<write_order> orders;
+    };
+    std::vector<write_batch> batches_;
+    std::vector<std::shared_ptr<file_writer>> writers_;  // that this thread has to run
+    write_scratch scratch_;
     std::vector<read_result> finished_;
     std::atomic<bool> stop_{false}, killed_{false}, alive_{false};
     std::thread thread_;

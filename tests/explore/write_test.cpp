@@ -148,6 +148,23 @@ TEST(write, writers_of_two_pages_share_one_frame) {
     expect_sound(s.run({.preemptions = 2}));
 }
 
+// Both frames are dirty when the second lane needs one: it writes a page back, and the other with it if that is in nobody's hands.
+TEST(write, neighbours_are_written_back_with_the_page_whose_frame_is_needed) {
+    written_file s({.frames = 2}, 3);
+    s.warm(0, 0);
+    s.warm(1, 1);
+    s.expect(0, 0, 70);
+    s.expect(0, 1, 72);
+    s.expect(1, 1, 71);
+    s.lane([&](auto g) {
+        s.store(g, 0, 0, 70);
+        s.store(g, 1, 1, 71);
+        s.store(g, 0, 1, 72);
+    });
+    s.lane([&](auto g) { read_and_compare(g, s.w.fs(), s.fd, 1, 2); });
+    expect_sound(s.run({.preemptions = 2}));
+}
+
 TEST(write, what_cannot_be_written_stays_dirty) {
     written_file s({.frames = 1});
     s.warm(0, 0);

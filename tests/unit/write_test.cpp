@@ -124,6 +124,23 @@ TEST_F(writing, more_than_the_cache_holds) {
     expect_sound(*rt);
 }
 
+// One frame is needed when every page is dirty: the pages beside the one that has to go are written with it, and stay in the cache.
+TEST_F(writing, neighbours_go_with_the_page_whose_frame_is_needed) {
+    const auto bytes = pattern(7, 65 * page);
+    const int fd = rt->open(path, open_read_write | open_create);
+    ASSERT_EQ(rt->write(fd, bytes.data(), 64 * page, 0), static_cast<std::int64_t>(64 * page));
+    ASSERT_EQ(rt->stats().write_backs, 0u);
+    ASSERT_EQ(rt->write(fd, bytes.data() + 64 * page, page, 64 * page), static_cast<std::int64_t>(page));
+    const statistics after = rt->stats();
+    EXPECT_GT(after.write_backs, 8u) << "the next searches would each have to wait for a write of one page";
+    EXPECT_EQ(after.dirty_victims, after.write_backs);
+    EXPECT_EQ(after.evictions, 1u);
+    EXPECT_EQ(read_back(fd, bytes.size()), bytes);
+    EXPECT_EQ(rt->close(fd), 0);
+    EXPECT_EQ(file_bytes(path), bytes);
+    expect_sound(*rt);
+}
+
 TEST_F(writing, far_behind_the_end_leaves_zeros) {
     const int fd = rt->open(path, open_read_write | open_create);
     ASSERT_GE(fd, 0);

@@ -3,7 +3,7 @@
 //   word                    where           steps (order)
 //   dirty_bits[...]         64 bytes each   mark (relaxed or, after a fence), take (acquire exchange), put_back (relaxed or)
 //   page word, dirty bit    per page        join_dirty, soil, clean (engine/page_word.hpp)
-//   write_locks[frame]      per frame       try_lock_frame (acquire), unlock_frame (release), leave_lock (release)
+//   write_locks[frame]      per frame       try_lock_frame (acquire), unlock_frame, leave_lock (release), note_request (relaxed, by the holder)
 //   size_bytes              per file        size_of (relaxed), grow_to (release), cut_to (release)
 //
 // A write stores its bytes, fences, marks them, and soils the page, all under a pin. Who writes a page back locks its frame, takes the
@@ -62,29 +62,54 @@ PENSTOCK_HD PENSTOCK_INLINE std::uint64_t look_at_marks(const std::uint64_t* mar
 // whether there are new ones (settle_page); who flushes has to wait for what that one finds.
 PENSTOCK_HD PENSTOCK_INLINE bool may_have_marks(page_word seen) { return is_valid(seen) && (is_dirty(seen) || pins_of(seen) != 0); }
 
-// Frame locks: 0 free, 1 held, or what became of a request that was given up: ring in bits 63..56, ticket + 2 below.
-inline constexpr std::uint64_t lock_free = 0, lock_held = 1;
+// Frame locks: 0 free; lock_held, and from when the page's copy is posted also its request; or a request alone, which was given up. A
+// request: ring in bits 63..56, ticket + 2 below bit 54, and bit 54 if the page's marks have to be put back after it.
+inline constexpr std::uint64_t lock_free = 0, lock_held = std::uint64_t{1} << 55, lock_keeps_marks = std::uint64_t{1} << 54;
 inline constexpr std::uint32_t lock_ring_shift = 56;
+
+constexpr PENSTOCK_HD std::uint64_t lock_request(std::uint32_t ring, std::uint64_t ticket) { return std::uint64_t{ring} << lock_ring_shift | (ticket + 2); }
+constexpr PENSTOCK_HD std::uint32_t lock_ring(std::uint64_t lock) { return static_cast<std::uint32_t>(lock >> lock_ring_shift); }
+constexpr PENSTOCK_HD std::uint64_t lock_ticket(std::uint64_t lock) { return (lock & (lock_keeps_marks - 1)) - 2; }
 
 // Leader only, pinned. Acquire: pairs with unlock_frame, and with the service thread's answer to a request that was given up.
 PENSTOCK_HD inline bool try_lock_frame(const cache_view& c, std::uint32_t frame) {
     std::uint64_t* const lock = &c.write_locks[frame];
     const std::uint64_t seen = atomic_load<order::relaxed>(lock);
-    if (seen == lock_held) return false;
+    if ((seen & lock_held) != 0) return false;
     if (seen != lock_free) {
-        const ring_view& r = c.rings[seen >> lock_ring_shift];
-        const std::uint64_t ticket = (seen & ((std::uint64_t{1} << lock_ring_shift) - 1)) - 2;
-        const std::uint64_t* const completed = &r.replies[ticket & (r.slots - 1)].completed;
-        if (atomic_load<order::acquire, scope::system>(completed) < ticket + 1) return false;
+        const ring_view& r = c.rings[lock_ring(seen)];
+        const std::uint64_t* const completed = &r.replies[lock_ticket(seen) & (r.slots - 1)].completed;
+        if (atomic_load<order::acquire, scope::system>(completed) < lock_ticket(seen) + 1) return false;
     }
     return atomic_compare_swap<order::acquire>(lock, seen, lock_held);
 }
 PENSTOCK_HD PENSTOCK_INLINE void unlock_frame(const cache_view& c, std::uint32_t frame) {
     atomic_store<order::release>(&c.write_locks[frame], lock_free);
 }
+// By the holder, whose notes they are; others only see that it is held.
+PENSTOCK_HD PENSTOCK_INLINE void note_request(const cache_view& c, std::uint32_t frame, std::uint32_t ring, std::uint64_t ticket, bool keeps_marks) {
+    atomic_store<order::relaxed>(&c.write_locks[frame], lock_held | (keeps_marks ? lock_keeps_marks : 0) | lock_request(ring, ticket));
+}
+PENSTOCK_HD PENSTOCK_INLINE std::uint64_t noted_request(const cache_view& c, std::uint32_t frame) {
+    return atomic_load<order::relaxed>(&c.write_locks[frame]);
+}
 // In place of unlock_frame: the host may still carry the request out.
 PENSTOCK_HD PENSTOCK_INLINE void leave_lock(const cache_view& c, std::uint32_t frame, std::uint32_t ring, std::uint64_t ticket) {
-    atomic_store<order::release>(&c.write_locks[frame], std::uint64_t{ring} << lock_ring_shift | (ticket + 2));
+    atomic_store<order::release>(&c.write_locks[frame], lock_request(ring, ticket));
+}
+
+// How many groups are writing pages back for a frame: no more than the rings can carry full stretches of.
+PENSTOCK_HD PENSTOCK_INLINE std::uint32_t write_behind_groups(const cache_view& c) {
+    return atomic_load<order::relaxed>(&c.clock_hands[write_behind_place]);
+}
+PENSTOCK_HD PENSTOCK_INLINE void end_write_behind(const cache_view& c) {
+    atomic_fetch_add<order::relaxed>(&c.clock_hands[write_behind_place], ~std::uint32_t{0});
+}
+PENSTOCK_HD inline bool begin_write_behind(const cache_view& c, std::uint32_t most) {
+    if (write_behind_groups(c) >= most) return false;
+    if (atomic_fetch_add<order::relaxed>(&c.clock_hands[write_behind_place], std::uint32_t{1}) < most) return true;
+    end_write_behind(c);
+    return false;
 }
 
 // Steps of the pristine words (engine/pristine.hpp has their states). Acquire where a holder comes, release where one goes.

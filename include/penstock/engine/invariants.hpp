@@ -72,7 +72,7 @@ inline invariant_report check_writes(const cache_view& c) {
     for (std::uint32_t frame = 0; frame < c.frame_count; ++frame) {
         bool marked = false;
         for (std::uint64_t i = 0; i < mark_words(c); ++i) marked = marked || marks_of(c, frame)[i] != 0;
-        if (c.write_locks[frame] == lock_held) return {"no frame is locked", frame};
+        if ((c.write_locks[frame] & lock_held) != 0) return {"no frame is locked", frame};
         if (c.pristine[frame] != 0) return {"no page is held to be changed", frame};
         const frame_word owner = c.frame_words[frame];
         const bool owned = (owner & frame_state_mask) == frame_owned;

@@ -20,11 +20,11 @@
 #include <cstdint>
 
 #include "penstock/engine/clock.hpp"
+#include "penstock/engine/flush.hpp"
 #include "penstock/engine/page_table.hpp"
 #include "penstock/engine/ring.hpp"
 #include "penstock/engine/tier.hpp"
 #include "penstock/engine/window.hpp"
-#include "penstock/engine/write_back.hpp"
 
 namespace penstock::engine {
 

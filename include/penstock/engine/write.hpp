@@ -9,8 +9,8 @@
 #include <cstdint>
 
 #include "penstock/base/by_address.hpp"
+#include "penstock/engine/flush.hpp"
 #include "penstock/engine/read.hpp"
-#include "penstock/engine/write_back.hpp"
 
 namespace penstock::engine {
 

@@ -9,11 +9,7 @@
 //      changed the marks are put back first (engine/pristine.hpp)
 //
 // The service thread writes each run of marked bytes by itself and no others, so bytes of the page that other programs wrote
-// meanwhile stay theirs. Pages are written back when their frame is needed and no clean page was found (clean_victim), and when the file
-// is to be up to date (flush_pages: fsync, msync, the last close).
-//
-// A group that has locks or ring slots waits for neither another lock nor another slot: it first ends what it has under way. So groups
-// never wait for each other in a circle.
+// meanwhile stay theirs. Which pages are written back, and when: engine/flush.hpp.
 #pragma once
 
 #include <cerrno>
@@ -26,13 +22,12 @@
 
 namespace penstock::engine {
 
-// A page on its way to its file: pinned, its frame locked. Equal in all threads of the group.
+// A page on its way to its file: pinned, its frame locked. Equal in all threads of the group. Once its copy is posted the frame alone
+// says it all (posted_write): a group that has many under way keeps no more of each.
 struct pending_write {
     std::uint64_t word_index;
     std::uint32_t frame;
     std::uint32_t file_slot;
-    ring_ticket at;
-    bool keeps_marks;  // the page has a pristine copy
 };
 
 // Leader only. Pins and locks the page of `word_index` if it is dirty. 1: done; 0: nothing to write; -EAGAIN: somebody has the lock.
@@ -101,7 +96,7 @@ PENSTOCK_HD inline bool copy_marked(const Group& g, const cache_view& c, const p
 // Whole group; `w` was held by the leader and is known to all. 1: sent, finish_write has to follow. 0: there was nothing to send, and it
 // is let go. Negative errno: no slot, and it is let go.
 template <typename Group>
-PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t begin_write(const Group& g, const cache_view& c, bool may_wait, pending_write& w) {
+PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t begin_write(const Group& g, const cache_view& c, bool may_wait, const pending_write& w) {
     bool none = true;
     for (std::uint64_t i = g.rank(); i < mark_words(c); i += g.size()) none = none && look_at_marks(&marks_of(c, w.frame)[i]) == 0;
     if (g.all(none)) {
@@ -109,17 +104,17 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t begin_write(const Group& g, const cac
         return 0;
     }
     std::int64_t code = 0;
+    ring_ticket at{};
     if (g.is_leader()) {
-        code = claim_slot(g, c, may_wait, w.at);
+        code = claim_slot(g, c, may_wait, at);
         if (code != 0) let_go(c, w);
+        else note_request(c, w.frame, at.ring, at.ticket, has_copy(c, w.frame));
     }
     code = static_cast<std::int64_t>(g.broadcast(static_cast<std::uint64_t>(code)));
     if (code != 0) return code;
-    w.at.ring = static_cast<std::uint32_t>(g.broadcast(w.at.ring));
-    w.at.ticket = g.broadcast(w.at.ticket);
-    w.keeps_marks = g.broadcast(g.is_leader() && has_copy(c, w.frame) ? 1 : 0) != 0;
-    const ring_view& r = c.rings[w.at.ring];
-    const bool whole = copy_marked(g, c, w, r.staging + r.staging_stride * slot_of(r, w.at.ticket));
+    at = {static_cast<std::uint32_t>(g.broadcast(at.ring)), g.broadcast(at.ticket)};
+    const ring_view& r = c.rings[at.ring];
+    const bool whole = copy_marked(g, c, w, r.staging + r.staging_stride * slot_of(r, at.ticket));
     if (!g.is_leader()) return 1;
     ring_request request{};
     request.operation = op::write;
@@ -130,30 +125,46 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t begin_write(const Group& g, const cac
     request.offset = page_in_frame(c, w.frame) << c.page_shift;
     request.argument = whole ? 1 : 0;
     raise_stored(c, w.file_slot, request.offset + c.page_bytes());
-    post(g, c, w.at, request);
+    post(g, c, at, request);
     count(g, c, count_write_backs);
     return 1;
 }
 
+// Whole group, which has posted the page in the frame: what it is, and its request.
+template <typename Group>
+PENSTOCK_HD inline pending_write posted_write(const Group& g, const cache_view& c, std::uint32_t frame, std::uint64_t& noted) {
+    frame_word owner = 0;
+    if (g.is_leader()) {
+        owner = look_at_frame(c, frame);  // the page is pinned, so the frame stays its own
+        noted = noted_request(c, frame);
+    }
+    owner = g.broadcast(owner);
+    noted = g.broadcast(noted);
+    return {owner_word_index(owner), frame, owner_file_slot(owner)};
+}
+
 // Whole group. 0, or why the page could not be written; then it is dirty as before.
 template <typename Group>
-PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t finish_write(const Group& g, const cache_view& c, const pending_write& w) {
-    const ring_view& r = c.rings[w.at.ring];
-    const std::uint32_t slot = slot_of(r, w.at.ticket);
+PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t finish_write(const Group& g, const cache_view& c, std::uint32_t frame) {
+    std::uint64_t noted = 0;
+    const pending_write w = posted_write(g, c, frame, noted);
+    const ring_ticket at{lock_ring(noted), lock_ticket(noted)};
+    const ring_view& r = c.rings[at.ring];
+    const std::uint32_t slot = slot_of(r, at.ticket);
     std::int64_t waited = 0, code = 0;
     if (g.is_leader()) {
-        waited = await(g, c, w.at);
+        waited = await(g, c, at);
         code = waited != 0 ? waited : r.replies[slot].result;
     }
     code = static_cast<std::int64_t>(g.broadcast(static_cast<std::uint64_t>(code)));
     g.sync();  // the leader's acquire of the answer comes before what follows
-    if (code != 0 || w.keeps_marks) {
+    if (code != 0 || (noted & lock_keeps_marks) != 0) {
         const auto* const marks = reinterpret_cast<const std::uint64_t*>(r.staging + r.staging_stride * slot + c.page_bytes());
         for (std::uint64_t i = g.rank(); i < mark_words(c); i += g.size()) put_back(&marks_of(c, w.frame)[i], marks[i]);
         g.sync();  // all are back before the slot or the lock can be another's
     }
     if (code == 0) {
-        if (g.is_leader()) recycle_slot(c, w.at);
+        if (g.is_leader()) recycle_slot(c, at);
         settle_page(g, c, w);
         return 0;
     }
@@ -161,11 +172,11 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t finish_write(const Group& g, const ca
     count(g, c, count_write_back_errors);
     note_write_error(c, w.file_slot, code, page_in_frame(c, w.frame) << c.page_shift);
     if (waited == 0) {
-        recycle_slot(c, w.at);
+        recycle_slot(c, at);
         let_go(c, w);
     } else {
-        leave_lock(c, w.frame, w.at.ring, w.at.ticket);
-        orphan_slot(c, w.at);
+        leave_lock(c, w.frame, at.ring, at.ticket);
+        orphan_slot(c, at);
         unpin(&c.words[w.word_index]);
     }
     return code;
@@ -185,130 +196,6 @@ PENSTOCK_HD inline std::int64_t hold_together(const Group& g, const cache_view& 
     w.file_slot = static_cast<std::uint32_t>(where >> 32);
     g.sync();  // the leader's acquire of pin and lock comes before everybody's reads of the frame
     return 1;
-}
-
-// Whole group, which holds nothing; needs a frame, and the clock found dirty pages only, one of them in `frame`. 0: try again; a page may
-// have been written back. -ENOBUFS: no page could be, for as long as a group looks for a frame; or what a wait ended with.
-template <typename Group>
-PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t clean_victim(const Group& g, const cache_view& c, std::uint32_t frame, patience& deadline) {
-    const std::uint64_t word_index = g.broadcast(g.is_leader() ? owner_word_index(look_at_frame(c, frame)) : 0);
-    pending_write w;
-    std::int64_t code = hold_together(g, c, word_index, w);
-    const bool locked = code == -EAGAIN;
-    if (code == 1) {
-        if (g.is_leader()) count(g, c, count_dirty_victims);
-        code = begin_write(g, c, true, w);
-        if (code == 1) code = finish_write(g, c, w);
-        if (code >= 0) return 0;
-    }
-    if (code == 0) return 0;
-    if (g.is_leader()) {
-        // Passed over for a round, so that others are tried.
-        if (!locked) touch(&c.words[word_index], 0);
-        else g.pause(6);
-        const std::int64_t late = deadline.check(g, c);
-        code = late != 0 && late != -ETIME ? late : 0;
-        // While others write pages back it is their speed that counts, not that of a group that looks for a frame.
-        if (late == -ETIME && (!locked || g.now_ns() - deadline.start_ns() > c.request_wait_ns)) code = -ENOBUFS;
-    }
-    return static_cast<std::int64_t>(g.broadcast(static_cast<std::uint64_t>(code)));
-}
-
-// Page words that follow each other in the arena, for pages that do. `index` is no_words where the file has none yet.
-struct word_run {
-    std::uint64_t index, pages;
-};
-inline constexpr std::uint64_t no_words = ~std::uint64_t{0};
-
-// Leader only. The words of page `page` of the file and of what follows it.
-PENSTOCK_HD PENSTOCK_NOINLINE inline word_run words_from(const cache_view& c, std::uint32_t file_slot, std::uint64_t page) {
-    const file_record& record = c.file_records[file_slot];
-    const std::uint64_t leaf_pages = std::uint64_t{1} << c.leaf_shift;
-    if (page < record.page_count && record.two_level == 0) return {record.table + page, record.page_count - page};
-    const bool grown = page >= record.page_count;
-    const std::uint64_t number = grown ? page - record.page_count : page, growth = growth_of(c, file_slot);
-    const std::uint64_t rest = leaf_pages - (number & (leaf_pages - 1));
-    if (grown && (growth < growth_first || number >> c.leaf_shift >= c.growth_entries)) return {no_words, no_words};
-    const std::uint64_t directory = grown ? growth - growth_first : record.table;
-    const std::uint64_t entry = glance(&c.words[directory + (number >> c.leaf_shift)]);
-    const std::uint64_t pages = grown || rest < record.page_count - page ? rest : record.page_count - page;
-    return {entry == 0 ? no_words : entry - 1 + (number & (leaf_pages - 1)), pages};
-}
-
-// Several writes under way at a time; the whole group has equal copies.
-class write_queue {
-public:
-    static constexpr std::uint32_t depth = 8;
-
-    template <typename Group>
-    PENSTOCK_HD void finish_oldest(const Group& g, const cache_view& c) {
-        const std::int64_t code = finish_write(g, c, pending_[first_ % depth]);
-        ++first_;
-        if (code != 0 && error_ == 0) error_ = code;
-    }
-    template <typename Group>
-    PENSTOCK_HD void finish_all(const Group& g, const cache_view& c) {
-        while (first_ != end_) finish_oldest(g, c);
-    }
-    template <typename Group>
-    PENSTOCK_HD PENSTOCK_NOINLINE void write(const Group& g, const cache_view& c, std::uint64_t word_index) {
-        patience waiting(g, 2 * c.request_wait_ns);  // another group may wait for a slot and for the answer
-        for (std::uint32_t round = 0;; ++round) {
-            if (end_ - first_ == depth) finish_oldest(g, c);
-            pending_write& w = pending_[end_ % depth];
-            std::int64_t code = hold_together(g, c, word_index, w);
-            if (code == 0) return;
-            if (code == 1) code = begin_write(g, c, first_ == end_, w);
-            if (code == 0) return;
-            if (code == 1) {
-                ++end_;
-                return;
-            }
-            if (first_ != end_) {
-                finish_all(g, c);
-                continue;
-            }
-            if (code == -EAGAIN) {
-                std::int64_t late = 0;
-                if (g.is_leader()) late = waiting.check(g, c);
-                late = static_cast<std::int64_t>(g.broadcast(static_cast<std::uint64_t>(late)));
-                code = late == -ETIME ? -ETIMEDOUT : late;
-                g.pause(round);
-            }
-            if (code == 0) continue;
-            if (error_ == 0) error_ = code;
-            return;
-        }
-    }
-    PENSTOCK_HD std::int64_t error() const { return error_; }
-
-private:
-    pending_write pending_[depth];
-    std::uint32_t first_ = 0, end_ = 0;
-    std::int64_t error_ = 0;
-};
-
-// Whole group. Writes back the dirty ones of the pages [first, end) of an open file, and waits for those that others are writing. 0, or
-// the first error; all the others were tried all the same.
-template <typename Group>
-PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t flush_pages(const Group g, const cache_view& c, std::uint32_t file_slot, std::uint64_t first, std::uint64_t end) {
-    write_queue queue;
-    for (std::uint64_t page = first; page < end;) {
-        word_run run{};
-        if (g.is_leader()) run = words_from(c, file_slot, page);
-        run = {g.broadcast(run.index), g.broadcast(run.pages)};
-        if (run.pages > end - page) run.pages = end - page;
-        for (std::uint64_t i = 0; run.index != no_words && i < run.pages; i += g.size()) {
-            const std::uint64_t mine = i + g.rank();
-            if (g.all(mine >= run.pages || !may_have_marks(glance(&c.words[run.index + mine])))) continue;
-            for (std::uint64_t k = i; k < i + g.size() && k < run.pages; ++k) queue.write(g, c, run.index + k);
-        }
-        page += run.pages;
-    }
-    queue.finish_all(g, c);
-    atomic_fence();  // pages that were seen clean: what their last write-back did, to the file's count too, comes before what follows
-    g.sync();
-    return queue.error();
 }
 
 }  // namespace penstock::engine

@@ -1,0 +1,167 @@
+// Orders to write pages of one file, from several threads: which calls they become, and what each is answered.
+#include "host/file_writer.hpp"
+
+#include <cerrno>
+#include <cstring>
+#include <deque>
+#include <thread>
+
+#include <gtest/gtest.h>
+
+namespace penstock::host {
+
+namespace {
+
+constexpr std::uint64_t page = 4096;
+
+// A file in memory that counts how many threads write to it at a time.
+class memory_file : public environment {
+public:
+    std::vector<std::byte> bytes = std::vector<std::byte>(64 * page);
+    std::vector<std::uint64_t> offsets;  // of the calls, as they came
+    std::uint64_t fails_at = ~std::uint64_t{0};  // the call that reaches this offset has no room
+    std::uint64_t longest = ~std::uint64_t{0};   // a call writes no more
+    std::atomic<int> inside{0}, most_inside{0};
+
+    std::int64_t write(int, const memory_piece* pieces, std::size_t count, std::uint64_t offset) override {
+        const int now = ++inside;
+        for (int seen = most_inside; seen < now && !most_inside.compare_exchange_weak(seen, now);) {}
+        std::uint64_t done = 0;
+        {
+            std::lock_guard lock(mutex_);
+            offsets.push_back(offset);
+            for (std::size_t i = 0; i < count && done < longest; ++i) {
+                const std::uint64_t part = std::min(pieces[i].bytes, longest - done);
+                if (offset + done + part > fails_at) break;
+                std::memcpy(bytes.data() + offset + done, pieces[i].from, part);
+                done += part;
+            }
+        }
+        --inside;
+        return done == 0 ? -ENOSPC : static_cast<std::int64_t>(done);
+    }
+
+    int find(int, const std::string&) override { return -ENOENT; }
+    int real_path(int, std::string&) override { return -ENOENT; }
+    int facts(int, file_facts&) override { return -ENOENT; }
+    int open_found(int) override { return -ENOENT; }
+    void close(int) override {}
+    std::int64_t read(int, std::byte*, std::uint64_t, std::uint64_t) override { return -EBADF; }
+    std::unique_ptr<io_engine> make_io_engine(bool, std::uint32_t, std::string&) override { return nullptr; }
+
+private:
+    std::mutex mutex_;
+};
+
+// A page as it lies in the staging area of a slot: its bytes, and a mark for each.
+struct staged_page {
+    std::vector<std::byte> memory = std::vector<std::byte>(page + page / 8);
+    engine::ring_reply reply{};
+    std::uint64_t number;
+
+    staged_page(std::uint64_t n, std::byte value) : number(n) { std::memset(memory.data(), static_cast<int>(value), page); }
+    void mark(std::uint64_t begin, std::uint64_t end) {
+        for (std::uint64_t i = begin; i < end; ++i) memory[page + i / 8] |= std::byte{1} << (i % 8);
+    }
+    write_order order(bool whole) { return {memory.data(), number * page, whole, &reply, number}; }
+    [[nodiscard]] bool answered() const { return reply.completed == number + 1; }
+};
+
+}  // namespace
+
+class file_writing : public testing::Test {
+protected:
+    memory_file file;
+    file_writer writer{file, std::make_shared<shared_handle>(file, 5), page, {0, 1}, "somewhere/file"};
+    write_counters counters;
+    std::string said;
+    write_troubles troubles{[this](const std::string& line) { said = line; }};
+    write_scratch scratch;
+    std::deque<staged_page> pages;
+
+    void put(std::uint64_t number, char value) {
+        pages.emplace_back(number, std::byte{static_cast<unsigned char>(value)});
+        writer.put({pages.back().order(true)});
+    }
+    [[nodiscard]] char at(std::uint64_t offset) const { return static_cast<char>(file.bytes[offset]); }
+};
+
+TEST_F(file_writing, neighbours_go_in_one_call_whatever_order_they_came_in) {
+    for (const std::uint64_t number : {5, 3, 9, 4, 10}) put(number, static_cast<char>('a' + number));
+    EXPECT_FALSE(writer.run(scratch, counters, troubles)) << "nothing is left";
+    EXPECT_EQ(file.offsets, (std::vector<std::uint64_t>{3 * page, 9 * page}));
+    for (const staged_page& one : pages) {
+        EXPECT_TRUE(one.answered());
+        EXPECT_EQ(one.reply.result, 0);
+        EXPECT_EQ(at(one.number * page + page - 1), static_cast<char>('a' + one.number));
+    }
+    EXPECT_EQ(counters.bytes, 5 * page);
+    EXPECT_FALSE(writer.run(scratch, counters, troubles)) << "nothing is left";
+    EXPECT_EQ(counters.writes, 2u) << "there was nothing left";
+}
+
+TEST_F(file_writing, marked_bytes_and_no_others) {
+    pages.emplace_back(2, std::byte{'x'});
+    pages.back().mark(0, 3);
+    pages.back().mark(100, 200);
+    pages.emplace_back(3, std::byte{'y'});  // no marks at all: nothing to write, and an answer
+    writer.put({pages[0].order(false), pages[1].order(false)});
+    EXPECT_FALSE(writer.run(scratch, counters, troubles)) << "nothing is left";
+    EXPECT_EQ(file.offsets, (std::vector<std::uint64_t>{2 * page, 2 * page + 100}));
+    EXPECT_EQ(counters.bytes, 103u);
+    EXPECT_TRUE(pages[0].answered());
+    EXPECT_TRUE(pages[1].answered());
+    EXPECT_EQ(at(2 * page + 3), 0);
+    EXPECT_EQ(at(2 * page + 199), 'x');
+}
+
+TEST_F(file_writing, short_writes_go_on_where_they_stopped) {
+    file.longest = page + 100;
+    for (std::uint64_t number = 0; number < 4; ++number) put(number, static_cast<char>('a' + number));
+    EXPECT_FALSE(writer.run(scratch, counters, troubles)) << "nothing is left";
+    for (std::uint64_t number = 0; number < 4; ++number) {
+        EXPECT_EQ(pages[number].reply.result, 0);
+        EXPECT_EQ(at(number * page), static_cast<char>('a' + number));
+        EXPECT_EQ(at(number * page + page - 1), static_cast<char>('a' + number));
+    }
+    EXPECT_EQ(counters.bytes, 4 * page);
+}
+
+// What was written before the file was full is answered so; the rest has the error, which names the file and the bytes.
+TEST_F(file_writing, a_full_file_fails_what_did_not_fit) {
+    file.fails_at = 6 * page;
+    for (std::uint64_t number = 4; number < 8; ++number) put(number, 'z');
+    EXPECT_FALSE(writer.run(scratch, counters, troubles)) << "nothing is left";
+    for (const staged_page& one : pages) {
+        EXPECT_TRUE(one.answered());
+        EXPECT_EQ(one.reply.result, one.number < 6 ? 0 : -ENOSPC) << one.number;
+    }
+    EXPECT_EQ(counters.errors, 2u);
+    EXPECT_NE(said.find("somewhere/file"), std::string::npos) << said;
+    EXPECT_NE(said.find(std::to_string(6 * page)), std::string::npos) << said;
+}
+
+// Threads that put pages and write: every page is written and answered once, and no more of them write at a time than may.
+TEST_F(file_writing, many_threads) {
+    constexpr std::uint64_t threads = 6, each = 10;
+    for (std::uint64_t number = 0; number < threads * each; ++number)
+        pages.emplace_back(number, std::byte{static_cast<unsigned char>('A' + number % 26)});
+    std::vector<std::thread> all;
+    for (std::uint64_t t = 0; t < threads; ++t)
+        all.emplace_back([&, t] {
+            write_scratch mine;
+            for (std::uint64_t i = 0; i < each; ++i) {
+                writer.put({pages[i * threads + t].order(true)});
+                while (writer.run(mine, counters, troubles)) {}
+            }
+        });
+    for (std::thread& one : all) one.join();
+    for (const staged_page& one : pages) {
+        EXPECT_TRUE(one.answered());
+        EXPECT_EQ(at(one.number * page), static_cast<char>('A' + one.number % 26));
+    }
+    EXPECT_EQ(counters.bytes, threads * each * page) << "nothing is written twice";
+    EXPECT_LE(file.most_inside.load(), static_cast<int>(file_writer::most_threads));
+}
+
+}  // namespace penstock::host
