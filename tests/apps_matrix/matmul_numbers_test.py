@@ -11,9 +11,9 @@ import matrix_support as support
 SLAB = 512
 
 # m, n, k: one number; tiles of every kind of group that are full and begun; rows that no multiple of anything fits; slabs that are begun and
-# full; long and flat ones.
+# full; long and flat ones; rows of multiples of 4 numbers that pages cut, and such that they do not.
 SHAPES = [(1, 1, 1), (1, 3, 2), (5, 1, 33), (7, 9, 1), (128, 128, 32), (129, 130, 65), (97, 513, 40), (3, 5, 1025), (250, 257, 512), (2, 4000, 31), (2050, 3, 70),
-          (17, 64, 513)]
+          (17, 64, 513), (140, 264, 1036), (130, 140, 1024)]
 
 FLAGS = {"cpu": [[], ["--workers", "3"]],
          "cuda": [[], ["--workers", "1", "--cache", "1MiB"]],
