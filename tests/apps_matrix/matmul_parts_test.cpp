@@ -2,12 +2,14 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <memory>
 #include <random>
+#include <thread>
 #include <vector>
 
 #include "check.hpp"
@@ -107,6 +109,28 @@ TEST(matmul_tiles, are_not_written_if_a_part_could_not_be_had) {
     EXPECT_EQ(totals.code, -ENOSPC);
     EXPECT_EQ(static_cast<bad_file>(totals.failed), bad_file::result);
     EXPECT_EQ(totals.items_taken, 1u) << "after an error no tile is taken";
+}
+
+TEST(work_items, tell_one_group_that_it_ended_the_last_part) {
+    constexpr std::uint64_t parts = 4, rounds = 3000;
+    std::uint64_t ended = 0;
+    std::vector<std::uint64_t> done(parts, 0);
+    std::atomic<std::uint64_t> last_seen{0}, wrong{0};
+    std::vector<std::thread> threads;
+    for (std::uint64_t part = 0; part < parts; ++part)
+        threads.emplace_back([&, part] {
+            for (std::uint64_t round = 1; round <= rounds; ++round) {
+                while (last_seen.load() + 1 < round) std::this_thread::yield();
+                done[part] = round;
+                if (!apps::ends_last(lane{}, &ended, parts)) continue;
+                for (const std::uint64_t other : done) wrong += other == round ? 0 : 1;
+                ++last_seen;
+            }
+        });
+    for (std::thread& thread : threads) thread.join();
+    EXPECT_EQ(last_seen, rounds) << "one of each round";
+    EXPECT_EQ(wrong, 0u) << "what the others did was not seen";
+    EXPECT_EQ(ended, 0u);
 }
 
 // A file of numbers, each its own place, in a runtime with pages of a size.

@@ -7,13 +7,14 @@
 #include <unistd.h>
 
 #include "common/message.hpp"
-#include "common/stopwatch.hpp"
+#include "common/repetitions.hpp"
 #include "common/threads.hpp"
 #include "common/whole_file.hpp"
 #include "matmul_memory.hpp"
 #include "methods.hpp"
 #if defined(__CUDACC__)
 #include "block_multiply.cuh"
+#include "common/resident_blocks.cuh"
 #include "common/staged_pipeline.cuh"
 #endif
 
@@ -190,11 +191,7 @@ public:
         bool fits = memory_->allocate(b_, job_.k * panel_columns_);
         for (result_room& room : rooms_) fits = fits && room.allocate(chunk_rows_ * panel_columns_ * sizeof(float));
         if (!fits) return {-ENOMEM, std::string("--method cuda: ") + cudaGetErrorString(cudaGetLastError()) + "; free some memory of the GPU, or give a smaller --cache"};
-        int multiprocessors = 1, resident = 1;
-        cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device_);
-        // Asking how many fit also loads the kernel, before the clock runs.
-        cudaOccupancyMaxActiveBlocksPerMultiprocessor(&resident, multiply_chunk, block_threads, 0);
-        blocks_ = static_cast<unsigned>(multiprocessors * std::max(1, resident));
+        blocks_ = static_cast<unsigned>(apps::resident_blocks(device_, multiply_chunk, block_threads));
         if (status s = a_file_.open(job_.a); !s) return s;
         return b_file_.open(job_.b);
     }
@@ -239,15 +236,8 @@ status multiply_with_cuda(const matmul_job& job, method_report& report) {
     report.backend = "gpu";
     report.note = all.note();
     report.start_seconds = watch.lap();
-    const double cpu_before = apps::cpu_seconds();
-    for (std::uint32_t i = 0; i < job.repeats; ++i) {
-        watch.lap();
-        if (status s = all.run(); !s) return s;
-        report.seconds.push_back(watch.lap());
-        report.bytes_read += job.b.bytes + all.panels() * job.a.bytes;
-    }
-    report.cpu_seconds = apps::cpu_seconds() - cpu_before;
-    return {};
+    report.bytes_read = job.repeats * (job.b.bytes + all.panels() * job.a.bytes);
+    return apps::repeat_timed(job.repeats, report, [&] { return all.run(); });
 }
 
 #else

@@ -5,7 +5,7 @@
 
 #include "common/command_line.hpp"
 #include "common/kernel_files.hpp"
-#include "common/stopwatch.hpp"
+#include "common/repetitions.hpp"
 #include "common/thread_scratch.hpp"
 #include "common/threads.hpp"
 #include "cached_matrices.hpp"
@@ -16,6 +16,7 @@
 #include "penstock/write.hpp"
 #if defined(__CUDACC__)
 #include "block_multiply.cuh"
+#include "common/resident_blocks.cuh"
 #include "page_rows.cuh"
 #endif
 
@@ -107,13 +108,7 @@ struct group_plan {
 group_plan plan_groups([[maybe_unused]] const runtime& rt, [[maybe_unused]] const matmul_view& view, std::uint32_t threads) {
 #if defined(__CUDACC__)
     if (rt.where() == backend::gpu) {
-        int multiprocessors = 1, resident = 1, current = 0;
-        cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, rt.settings().device);
-        cudaGetDevice(&current);
-        cudaSetDevice(rt.settings().device);
-        cudaOccupancyMaxActiveBlocksPerMultiprocessor(&resident, penstock::detail::run_groups<width::block, multiply>, block_threads, 0);
-        cudaSetDevice(current);
-        const std::uint64_t room = static_cast<std::uint64_t>(multiprocessors) * static_cast<std::uint64_t>(std::max(resident, 1));
+        const std::uint64_t room = apps::resident_blocks(rt.settings().device, penstock::detail::run_groups<width::block, multiply>, block_threads);
         const std::uint64_t blocks = std::min(room, view.tile_count(block_tile));
         const std::uint64_t frames = rt.settings().cache_bytes / rt.settings().page_bytes;
         // Pinned pages leave a quarter of the frames to those that are loaded and written, so nobody waits for a frame that others
@@ -188,16 +183,7 @@ status multiply_with_penstock(const matmul_job& job, method_report& report, std:
     if (on_gpu && job.windows) report.window_bytes = apps::open_windows(rt, {all.a, all.b});
     report.window_seconds = watch.lap();
 
-    const std::uint64_t misses_before = rt.stats().misses;
-    const double cpu_before = apps::cpu_seconds();
-    for (std::uint32_t i = 0; i < job.repeats; ++i) {
-        watch.lap();
-        if (status s = all.run(job); !s) return s;
-        report.seconds.push_back(watch.lap());
-    }
-    report.cpu_seconds = apps::cpu_seconds() - cpu_before;
-    report.bytes_read = (rt.stats().misses - misses_before) * rt.settings().page_bytes;
-    return {};
+    return apps::repeat_timed(job.repeats, rt, report, [&] { return all.run(job); });
 }
 
 }  // namespace penstock::matmul
