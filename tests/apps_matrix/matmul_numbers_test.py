@@ -142,10 +142,21 @@ def check_repeats(program, folder, dice):
     support.require(sorted(os.listdir(folder)) == ["A", "B", "C"], f"left {os.listdir(folder)}")
 
 
+def check_rows_go_home(program, folder, dice):
+    """A result of twice the cache: rows of tiles go to the file as they are complete, so no frame has to be won from pages that are dirty."""
+    shape = m, n, k = 3840, 128, 16
+    a, b = support.random_numbers(dice, m * k), support.random_numbers(dice, k * n)
+    support.write_numbers(os.path.join(folder, "A"), a)
+    support.write_numbers(os.path.join(folder, "B"), b)
+    counts = multiply(program, "penstock", folder, ["--m", m, "--n", n, "--k", k], "--page", "4KiB", "--cache", "1MiB")["runtime"]["statistics"]
+    support.require(counts["write_backs"] >= m * n * 4 // 4096 and counts["dirty_victims"] == 0, f"rows that were not written when they were complete: {counts}")
+    support.require(not wrong_places(support.read_numbers(os.path.join(folder, "C")), a, b, shape, [0, 2000, m - 1]), "a result that is larger than the cache is wrong")
+
+
 def main():
     program = sys.argv[1]
     dice = support.dice_from(int(sys.argv[2]) if len(sys.argv) > 2 else 12)
-    for check in (check_shapes, check_order, check_whole_numbers, check_not_numbers, check_repeats):
+    for check in (check_shapes, check_order, check_whole_numbers, check_not_numbers, check_repeats, check_rows_go_home):
         with tempfile.TemporaryDirectory() as folder:
             check(program, folder, dice)
     print(f"products by {', '.join(support.methods())} are the reference's, with the same bits")
