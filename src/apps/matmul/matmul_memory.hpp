@@ -48,6 +48,8 @@ public:
         return failed == bad_file::result ? apps::write_error(totals.code) : apps::read_error(failed == bad_file::a ? job.a : job.b, totals.code);
     }
     [[nodiscard]] const matmul_view& view() const { return view_; }
+    // How many rows of tiles are made at the same time.
+    void make_together(std::uint64_t rows) { view_.together = rows; }
     // Of each row of tiles, however high they are: how many were written.
     [[nodiscard]] std::uint64_t* ended() const { return ended_; }
 

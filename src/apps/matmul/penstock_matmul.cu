@@ -122,6 +122,10 @@ group_plan plan_groups([[maybe_unused]] const runtime& rt, [[maybe_unused]] cons
     return {threads};
 }
 
+// Few rows of tiles at a time, so that they go to the file one after the other while others are made, and little is left at the end; but where B has to be
+// read anew each time, many.
+std::uint64_t rows_together(const runtime& rt, const matmul_job& job) { return job.b.bytes <= rt.settings().cache_bytes / 2 ? 4 : 16; }
+
 struct product {
     runtime& rt;
     matmul_memory& memory;
@@ -171,6 +175,7 @@ status multiply_with_penstock(const matmul_job& job, method_report& report, std:
     if (status s = apps::open_input(rt, job.b, all.b); !s) return s;
     if (status s = memory.place(job); !s) return s;
     if (status s = memory.reset(); !s) return s;
+    memory.make_together(rows_together(rt, job));
     const group_plan plan = plan_groups(rt, memory.view(), threads);
     all.groups = plan.groups;
 #if defined(__CUDACC__)
