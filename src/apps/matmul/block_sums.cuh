@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
 #include "held_row.hpp"
 #include "matmul_view.hpp"
@@ -60,15 +61,24 @@ struct slab_size {
     std::uint32_t rows, depth, columns;
 };
 
-// Copies from device to shared memory, without registers; wait_for_copies waits for those that this thread began. Shared memory by its own
-// 32-bit address: made from a pointer it would cost several instructions each time.
+// Copies from device to shared memory, which go on while the thread does; wait_for_copies waits for those that it began. Shared memory by its
+// own 32-bit address: made from a pointer it would cost several instructions each time. GPUs before Ampere copy at once.
 template <std::uint32_t Floats>
 PENSTOCK_D PENSTOCK_INLINE void begin_copy(std::uint32_t to, const float* from) {
     static_assert(Floats == 4 || Floats == 1);
+#if __CUDA_ARCH__ >= 800
     if constexpr (Floats == 4) asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from) : "memory");
     else asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(to), "l"(from) : "memory");
+#else
+    using unit = std::conditional_t<Floats == 4, float4, float>;
+    *static_cast<unit*>(__cvta_shared_to_generic(to)) = *reinterpret_cast<const unit*>(from);
+#endif
 }
-PENSTOCK_D PENSTOCK_INLINE void wait_for_copies() { asm volatile("cp.async.wait_all;" ::: "memory"); }
+PENSTOCK_D PENSTOCK_INLINE void wait_for_copies() {
+#if __CUDA_ARCH__ >= 800
+    asm volatile("cp.async.wait_all;" ::: "memory");
+#endif
+}
 PENSTOCK_D PENSTOCK_INLINE std::uint32_t shared_address(const void* at) { return static_cast<std::uint32_t>(__cvta_generic_to_shared(at)); }
 
 // A thread's share of a panel of Rows rows and Columns columns, Floats numbers at a time. The places are looked up together, and then the copies
