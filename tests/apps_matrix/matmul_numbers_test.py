@@ -11,9 +11,9 @@ import matrix_support as support
 SLAB = 512
 
 # m, n, k: one number; tiles of every kind of group that are full and begun; rows that no multiple of anything fits; slabs that are begun and
-# full; long and flat ones.
+# full; long and flat ones; rows of multiples of 4 numbers that pages cut, and such that they do not.
 SHAPES = [(1, 1, 1), (1, 3, 2), (5, 1, 33), (7, 9, 1), (128, 128, 32), (129, 130, 65), (97, 513, 40), (3, 5, 1025), (250, 257, 512), (2, 4000, 31), (2050, 3, 70),
-          (17, 64, 513)]
+          (17, 64, 513), (140, 264, 1036), (130, 140, 1024)]
 
 FLAGS = {"cpu": [[], ["--workers", "3"]],
          "cuda": [[], ["--workers", "1", "--cache", "1MiB"]],
@@ -142,10 +142,21 @@ def check_repeats(program, folder, dice):
     support.require(sorted(os.listdir(folder)) == ["A", "B", "C"], f"left {os.listdir(folder)}")
 
 
+def check_rows_go_home(program, folder, dice):
+    """A result of twice the cache: rows of tiles go to the file as they are complete, so no frame has to be won from pages that are dirty."""
+    shape = m, n, k = 3840, 128, 16
+    a, b = support.random_numbers(dice, m * k), support.random_numbers(dice, k * n)
+    support.write_numbers(os.path.join(folder, "A"), a)
+    support.write_numbers(os.path.join(folder, "B"), b)
+    counts = multiply(program, "penstock", folder, ["--m", m, "--n", n, "--k", k], "--page", "4KiB", "--cache", "1MiB")["runtime"]["statistics"]
+    support.require(counts["write_backs"] >= m * n * 4 // 4096 and counts["dirty_victims"] == 0, f"rows that were not written when they were complete: {counts}")
+    support.require(not wrong_places(support.read_numbers(os.path.join(folder, "C")), a, b, shape, [0, 2000, m - 1]), "a result that is larger than the cache is wrong")
+
+
 def main():
     program = sys.argv[1]
     dice = support.dice_from(int(sys.argv[2]) if len(sys.argv) > 2 else 12)
-    for check in (check_shapes, check_order, check_whole_numbers, check_not_numbers, check_repeats):
+    for check in (check_shapes, check_order, check_whole_numbers, check_not_numbers, check_repeats, check_rows_go_home):
         with tempfile.TemporaryDirectory() as folder:
             check(program, folder, dice)
     print(f"products by {', '.join(support.methods())} are the reference's, with the same bits")

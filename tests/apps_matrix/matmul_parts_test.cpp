@@ -2,17 +2,22 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <memory>
 #include <random>
+#include <thread>
 #include <vector>
 
 #include "check.hpp"
 #include "common/processor.hpp"
+#include "held_row.hpp"
 #include "lane_multiply.hpp"
+#include "penstock/engine/invariants.hpp"
+#include "penstock/runtime.hpp"
 
 namespace penstock::matmul {
 namespace {
@@ -59,7 +64,8 @@ TEST(matmul_kernels, add_products_of_packed_columns_one_after_the_other) {
 TEST(matmul_tiles, cover_the_result_once) {
     for (const tile_shape shape : {tile_shape{128, 128}, lane_tile})
         for (const auto& [m, n] : {std::pair<std::uint64_t, std::uint64_t>{1, 1}, {130, 1}, {1, 1025}, {3000, 700}, {2500, 4100}}) {
-            const matmul_view v{m, n, 1, nullptr, nullptr};
+            matmul_view v{m, n, 1, nullptr, nullptr};
+            v.together = 1 + m % 7;
             std::vector<int> covered(m * n, 0);
             for (std::uint64_t tile = 0; tile < v.tile_count(shape); ++tile) {
                 const tile_place at = place_of(v, shape, tile);
@@ -105,6 +111,105 @@ TEST(matmul_tiles, are_not_written_if_a_part_could_not_be_had) {
     EXPECT_EQ(static_cast<bad_file>(totals.failed), bad_file::result);
     EXPECT_EQ(totals.items_taken, 1u) << "after an error no tile is taken";
 }
+
+TEST(work_items, tell_one_group_that_it_ended_the_last_part) {
+    constexpr std::uint64_t parts = 4, rounds = 3000;
+    std::uint64_t ended = 0;
+    std::vector<std::uint64_t> done(parts, 0);
+    std::atomic<std::uint64_t> last_seen{0}, wrong{0};
+    std::vector<std::thread> threads;
+    for (std::uint64_t part = 0; part < parts; ++part)
+        threads.emplace_back([&, part] {
+            for (std::uint64_t round = 1; round <= rounds; ++round) {
+                while (last_seen.load() + 1 < round) std::this_thread::yield();
+                done[part] = round;
+                if (!apps::ends_last(lane{}, &ended, parts)) continue;
+                for (const std::uint64_t other : done) wrong += other == round ? 0 : 1;
+                ++last_seen;
+            }
+        });
+    for (std::thread& thread : threads) thread.join();
+    EXPECT_EQ(last_seen, rounds) << "one of each round";
+    EXPECT_EQ(wrong, 0u) << "what the others did was not seen";
+    EXPECT_EQ(ended, 0u);
+}
+
+// A file of numbers, each its own place, in a runtime with pages of a size.
+class held_rows : public testing::TestWithParam<std::uint64_t> {
+protected:
+    static constexpr std::uint64_t numbers = 40000;
+
+    void SetUp() override {
+        path_ = std::filesystem::temp_directory_path() / ("penstock-held-rows-" + std::to_string(::getpid()));
+        std::vector<float> all(numbers);
+        for (std::uint64_t i = 0; i < numbers; ++i) all[i] = static_cast<float>(i);
+        std::ofstream(path_, std::ios::binary).write(reinterpret_cast<const char*>(all.data()), numbers * sizeof(float));
+        options o;
+        o.where = backend::cpu;
+        o.page_bytes = GetParam();
+        o.cache_bytes = 64 * o.page_bytes;
+        o.table_bytes = 1 << 20;  // every word of it is looked at, again and again
+        o.max_files = 16;
+        ASSERT_TRUE(runtime::create(o, rt).ok());
+        fd = rt->open(path_.string());
+        ASSERT_GE(fd, 0);
+    }
+    void TearDown() override {
+        rt.reset();
+        std::filesystem::remove(path_);
+    }
+    // Are so many pages pinned, and nothing else wrong?
+    void expect_pinned(std::uint64_t pages) { EXPECT_EQ(engine::check_invariants(rt->ref().view, {pages, 1}).rule, nullptr) << pages << " pages pinned"; }
+
+    // Goes along a row from `begin` to before `end`, so many numbers at a time.
+    void go(held_row& row, std::uint64_t begin, std::uint64_t end, std::uint64_t step) {
+        const std::uint64_t page = GetParam() / sizeof(float);
+        for (std::uint64_t first = begin; first < end; first += step) {
+            const std::uint64_t count = std::min(step, end - first);
+            row_run run{};
+            ASSERT_EQ(row.move(lane{}, rt->ref(), fd, first, count, end, run), 0);
+            for (std::uint64_t i = 0; i < count; ++i) ASSERT_EQ((i < run.split ? run.front : run.back)[i], static_cast<float>(first + i)) << first << " " << i;
+            expect_pinned(first / page == (first + count - 1) / page ? 1 : 2);
+        }
+    }
+
+    std::unique_ptr<runtime> rt;
+    int fd = -1;
+
+private:
+    std::filesystem::path path_;
+};
+
+TEST_P(held_rows, lie_where_their_numbers_are_and_pin_no_more_than_two_pages) {
+    for (const auto& [columns, row_number] : {std::pair<std::uint64_t, std::uint64_t>{2048, 3}, {1000, 7}, {777, 11}, {512, 0}, {13, 100}}) {
+        held_row row;
+        go(row, row_number * columns, (row_number + 1) * columns, 512);
+        row.release(lane{}, rt->ref());
+        expect_pinned(0);
+        row.release(lane{}, rt->ref());
+        expect_pinned(0);
+    }
+}
+
+TEST_P(held_rows, keep_a_page_for_all_its_numbers) {
+    const std::uint64_t page = GetParam() / sizeof(float);
+    held_row row;
+    go(row, page, 2 * page, 128);
+    row.release(lane{}, rt->ref());
+    const statistics all = rt->stats();
+    EXPECT_EQ(all.hits + all.misses, 1u) << "the page was looked for once";
+}
+
+TEST_P(held_rows, hold_nothing_after_an_error) {
+    held_row row;
+    row_run run{};
+    EXPECT_EQ(row.move(lane{}, rt->ref(), fd, numbers - 10, 20, numbers + 10, run), -ESTALE);
+    expect_pinned(0);
+    EXPECT_EQ(row.move(lane{}, rt->ref(), fd + 1, 0, 1, 1, run), -EBADF);
+    expect_pinned(0);
+}
+
+INSTANTIATE_TEST_SUITE_P(pages, held_rows, testing::Values(2048, 4096, 65536));
 
 // --check on files of its own, all ones: each number of the result is k, and so is the sum of the sizes.
 class matmul_check : public testing::Test {

@@ -30,6 +30,23 @@ PENSTOCK_HD PENSTOCK_INLINE std::uint64_t take_item(const Group& g, work_totals*
     return item < count ? item : count;
 }
 
+// Whole group, which has done its part of something that `parts` make together. True for the one group that was the last to end: then every
+// thread of it sees what the others did, and `ended` counts from 0 again.
+template <typename Group>
+PENSTOCK_HD PENSTOCK_INLINE bool ends_last(const Group& g, std::uint64_t* ended, std::uint64_t parts) {
+    bool last = false;
+    g.sync();  // what any thread did comes before the leader's release
+    if (g.is_leader()) {
+        // Release: with what this group did. Acquire: of every group that added before; their releases are its partners. Without it
+        // the last group could use what is still on its way.
+        last = atomic_fetch_add<order::acq_rel>(ended, std::uint64_t{1}) + 1 == parts;
+        if (last) *ended = 0;  // nobody else looks before the next product with the same memory
+    }
+    last = g.broadcast(last ? 1 : 0) != 0;
+    g.sync();  // the leader's acquire comes before what everybody reads now
+    return last;
+}
+
 // For a kernel. What waits is ended by an interrupt; what finds all pages in the cache has to look.
 struct user_interrupt {
     const runtime_ref& fs;

@@ -2,7 +2,7 @@
 #include <cerrno>
 
 #include "common/progress.hpp"
-#include "common/stopwatch.hpp"
+#include "common/repetitions.hpp"
 #include "common/thread_scratch.hpp"
 #include "common/threads.hpp"
 #include "common/whole_file.hpp"
@@ -59,15 +59,10 @@ status multiply_with_cpu(const matmul_job& job, method_report& report) {
     report.note = std::to_string(threads) + " threads, " + chosen_tiles().name;
     report.start_seconds = watch.lap();
     const mapped_matrices matrices{reinterpret_cast<const float*>(a.data()), reinterpret_cast<const float*>(b.data()), job.k, job.n};
-    const double cpu_before = apps::cpu_seconds();
-    for (std::uint32_t i = 0; i < job.repeats; ++i) {
-        watch.lap();
+    return apps::repeat_timed(job.repeats, report, [&]() -> status {
         if (status s = memory.reset(); !s) return s;
-        if (status s = multiply_once(job, memory.view(), matrices, rooms.pointers(), threads); !s) return s;
-        report.seconds.push_back(watch.lap());
-    }
-    report.cpu_seconds = apps::cpu_seconds() - cpu_before;
-    return {};
+        return multiply_once(job, memory.view(), matrices, rooms.pointers(), threads);
+    });
 }
 
 }  // namespace penstock::matmul

@@ -7,13 +7,14 @@
 #include <unistd.h>
 
 #include "common/message.hpp"
-#include "common/stopwatch.hpp"
+#include "common/repetitions.hpp"
 #include "common/threads.hpp"
 #include "common/whole_file.hpp"
 #include "matmul_memory.hpp"
 #include "methods.hpp"
 #if defined(__CUDACC__)
 #include "block_multiply.cuh"
+#include "common/resident_blocks.cuh"
 #include "common/staged_pipeline.cuh"
 #endif
 
@@ -31,25 +32,23 @@ struct staged_matrices {
     const float* b;
     std::uint64_t a_columns, b_columns;
 
-    PENSTOCK_D PENSTOCK_INLINE std::int64_t fetch(const warp& w, bad_file which, std::uint64_t row, std::uint64_t rows, std::uint64_t column, std::uint64_t columns,
-                                                  float* to) const {
-        const std::uint64_t stride = which == bad_file::a ? a_columns : b_columns;
-        const float* const from = (which == bad_file::a ? a : b) + row * stride + column;
-        const auto width = static_cast<std::uint32_t>(columns);
-        if (((stride | column | columns) & 3) == 0) {
-            for (std::uint32_t i = w.rank() * 4; i < rows * width; i += 128)
-                *reinterpret_cast<float4*>(to + i) = __ldg(reinterpret_cast<const float4*>(from + i / width * stride + i % width));
-        } else {
-            for (std::uint32_t i = w.rank(); i < rows * width; i += 32) to[i] = __ldg(from + i / width * stride + i % width);
+    struct held {};
+
+    PENSTOCK_D PENSTOCK_INLINE bool find(const block& g, const tile_place& at, std::uint64_t first, std::uint32_t, held&) const {
+        for (std::uint32_t i = threadIdx.x; i < table_rows; i += block_threads) {
+            const float* const row = i < block_tile.rows ? a + (at.row + i) * a_columns + first : b + (first + (i - block_tile.rows)) * b_columns + at.column;
+            shared_state().set(i, {row, nullptr, row_run::no_split});
         }
-        return 0;
+        g.sync();  // the table is there
+        return true;
     }
+    PENSTOCK_D PENSTOCK_INLINE void release(held&) const {}
 };
 
 __global__ void multiply_chunk(const __grid_constant__ matmul_view view, staged_matrices matrices, float* to) {
     const auto write = [&](const tile_place& at, const float* totals) {
         for (std::uint32_t i = 0; i < 64; ++i) {
-            const std::uint32_t row = place_of_sum(threadIdx.x / 16, i / 8), column = place_of_sum(threadIdx.x % 16, i % 8);
+            const std::uint32_t row = place_of_sum(thread_down(), i / 8), column = place_of_sum(thread_across(), i % 8);
             if (row < at.rows && column < at.columns) to[(at.row + row) * view.n + at.column + column] = totals[i];
         }
     };
@@ -192,11 +191,7 @@ public:
         bool fits = memory_->allocate(b_, job_.k * panel_columns_);
         for (result_room& room : rooms_) fits = fits && room.allocate(chunk_rows_ * panel_columns_ * sizeof(float));
         if (!fits) return {-ENOMEM, std::string("--method cuda: ") + cudaGetErrorString(cudaGetLastError()) + "; free some memory of the GPU, or give a smaller --cache"};
-        int multiprocessors = 1, resident = 1;
-        cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device_);
-        // Asking how many fit also loads the kernel, before the clock runs.
-        cudaOccupancyMaxActiveBlocksPerMultiprocessor(&resident, multiply_chunk, block_threads, 0);
-        blocks_ = static_cast<unsigned>(multiprocessors * std::max(1, resident));
+        blocks_ = static_cast<unsigned>(apps::resident_blocks(device_, multiply_chunk, block_threads));
         if (status s = a_file_.open(job_.a); !s) return s;
         return b_file_.open(job_.b);
     }
@@ -241,15 +236,8 @@ status multiply_with_cuda(const matmul_job& job, method_report& report) {
     report.backend = "gpu";
     report.note = all.note();
     report.start_seconds = watch.lap();
-    const double cpu_before = apps::cpu_seconds();
-    for (std::uint32_t i = 0; i < job.repeats; ++i) {
-        watch.lap();
-        if (status s = all.run(); !s) return s;
-        report.seconds.push_back(watch.lap());
-        report.bytes_read += job.b.bytes + all.panels() * job.a.bytes;
-    }
-    report.cpu_seconds = apps::cpu_seconds() - cpu_before;
-    return {};
+    report.bytes_read = job.repeats * (job.b.bytes + all.panels() * job.a.bytes);
+    return apps::repeat_timed(job.repeats, report, [&] { return all.run(); });
 }
 
 #else

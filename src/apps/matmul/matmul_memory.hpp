@@ -24,13 +24,20 @@ public:
         view_ = {job.m, job.n, job.k, nullptr, nullptr};
         std::vector<std::uint64_t> numbers(std::max(job.m, job.k));
         std::iota(numbers.begin(), numbers.end(), std::uint64_t{0});
-        if (memory_ != nullptr && memory_->place(view_.numbers, numbers) && memory_->allocate(view_.totals, 1)) return {};
+        if (memory_ != nullptr && memory_->place(view_.numbers, numbers) && memory_->allocate(view_.totals, 1) && memory_->allocate(ended_, row_count())) return {};
         return {-ENOMEM, "numbers of rows need " + format_size(numbers.size() * sizeof(std::uint64_t)) + " of memory that is not free; use a smaller --cache"};
+    }
+    // For thread blocks that copy what they multiply.
+    status allocate_copies(std::uint64_t floats, float*& out) {
+        if (memory_->allocate(out, floats)) return {};
+        return {-ENOMEM, "copies of parts of the matrices need " + format_size(floats * sizeof(float)) + " of memory that is not free; use a smaller --cache"};
     }
     // Before each product, so that one may follow another.
     status reset() {
         const apps::work_totals zero{};
-        return memory_->upload(view_.totals, &zero, sizeof zero) ? status{} : copy_failed();
+        const std::vector<std::uint64_t> none(row_count());
+        const bool done = memory_->upload(view_.totals, &zero, sizeof zero) && memory_->upload(ended_, none.data(), none.size() * sizeof none[0]);
+        return done ? status{} : copy_failed();
     }
     // What went wrong in the product, with a message that names the file.
     status outcome(const matmul_job& job) {
@@ -41,12 +48,19 @@ public:
         return failed == bad_file::result ? apps::write_error(totals.code) : apps::read_error(failed == bad_file::a ? job.a : job.b, totals.code);
     }
     [[nodiscard]] const matmul_view& view() const { return view_; }
+    // How many rows of tiles are made at the same time.
+    void make_together(std::uint64_t rows) { view_.together = rows; }
+    // Of each row of tiles, however high they are: how many were written.
+    [[nodiscard]] std::uint64_t* ended() const { return ended_; }
 
 private:
+    // Rows of tiles are never more.
+    [[nodiscard]] std::uint64_t row_count() const { return pieces_of(view_.m, 64); }
     static status copy_failed() { return {-EIO, "the state of the product could not be copied to or from the device; is the GPU in order?"}; }
 
     std::unique_ptr<apps::device_memory> memory_;
     matmul_view view_{};
+    std::uint64_t* ended_ = nullptr;
 };
 
 }  // namespace penstock::matmul

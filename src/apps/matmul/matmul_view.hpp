@@ -34,15 +34,15 @@ struct matmul_view {
     std::uint64_t m, n, k;         // A is m by k, B k by n
     const std::uint64_t* numbers;  // 0, 1, 2, ... up to the most rows of A or B: which to gather
     apps::work_totals* totals;
+    std::uint64_t together = 16;   // rows of tiles
 
     PENSTOCK_HD std::uint64_t tile_count(tile_shape shape) const { return pieces_of(m, shape.rows) * pieces_of(n, shape.columns); }
 };
 
-// Tiles are numbered so that those which are made at the same time lie in a square: 16 rows of tiles, column by column, then the next 16.
-// So they need the same rows of A and columns of B.
+// Tiles are numbered so that those which are made at the same time need the same rows of A and columns of B: some rows of tiles, column by
+// column, then the next ones. B is read once for each time, and the rows are complete at its end.
 PENSTOCK_HD PENSTOCK_INLINE tile_place place_of(const matmul_view& v, tile_shape shape, std::uint64_t tile) {
-    constexpr std::uint64_t together = 16;
-    const std::uint64_t down = pieces_of(v.m, shape.rows), across = pieces_of(v.n, shape.columns);
+    const std::uint64_t together = v.together, down = pieces_of(v.m, shape.rows), across = pieces_of(v.n, shape.columns);
     const std::uint64_t first = tile / (together * across) * together, height = lesser(together, down - first), in = tile % (together * across);
     const std::uint64_t row = (first + in % height) * shape.rows, column = in / height * shape.columns;
     return {row, column, static_cast<std::uint32_t>(lesser<std::uint64_t>(shape.rows, v.m - row)),

@@ -2,7 +2,7 @@
 #include <cerrno>
 
 #include "common/progress.hpp"
-#include "common/stopwatch.hpp"
+#include "common/repetitions.hpp"
 #include "common/threads.hpp"
 #include "common/whole_file.hpp"
 #include "matvec_memory.hpp"
@@ -41,15 +41,10 @@ status multiply_with_cpu(const matvec_job& job, method_report& report) {
     matvec_view view = memory.view();
     view.x = reinterpret_cast<const float*>(vector.data());
     report.start_seconds = watch.lap();
-    const double cpu_before = apps::cpu_seconds();
-    for (std::uint32_t i = 0; i < job.repeats; ++i) {
-        watch.lap();
+    return apps::repeat_timed(job.repeats, report, [&]() -> status {
         if (status s = memory.reset(); !s) return s;
-        if (status s = multiply_once(job, view, {reinterpret_cast<const float*>(matrix.data()), 0}, threads); !s) return s;
-        report.seconds.push_back(watch.lap());
-    }
-    report.cpu_seconds = apps::cpu_seconds() - cpu_before;
-    return {};
+        return multiply_once(job, view, {reinterpret_cast<const float*>(matrix.data()), 0}, threads);
+    });
 }
 
 }  // namespace penstock::matvec

@@ -7,13 +7,14 @@
 #include <vector>
 
 #include "common/message.hpp"
-#include "common/stopwatch.hpp"
+#include "common/repetitions.hpp"
 #include "common/threads.hpp"
 #include "common/whole_file.hpp"
 #include "matvec_memory.hpp"
 #include "methods.hpp"
 #include "sum_items.hpp"
 #if defined(__CUDACC__)
+#include "common/resident_blocks.cuh"
 #include "common/staged_pipeline.cuh"
 #endif
 
@@ -54,11 +55,7 @@ public:
         // Numbers lie in a room as in the file, modulo 512 bytes.
         const std::uint64_t room_bytes = std::min(chunk_items_ * item, v.rows * v.columns) * sizeof(float) + phase_bytes;
         if (status s = pipeline_.allocate(room_bytes, apps::thread_count(job_.settings.worker_threads)); !s) return s;
-        int multiprocessors = 1, resident = 1;
-        cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device_);
-        // Asking how many fit also loads the kernel, before the clock runs.
-        cudaOccupancyMaxActiveBlocksPerMultiprocessor(&resident, sum_chunk, block_threads, 0);
-        most_blocks_ = static_cast<std::uint64_t>(multiprocessors * std::max(1, resident));
+        most_blocks_ = apps::resident_blocks(device_, sum_chunk, block_threads);
         x_.resize(v.columns);
         y_.resize(v.rows);
         file_ = ::open(job_.matrix.path.c_str(), O_RDONLY | O_CLOEXEC);
@@ -152,15 +149,8 @@ status multiply_with_cuda(const matvec_job& job, method_report& report) {
     report.backend = "gpu";
     report.note = all.note();
     report.start_seconds = watch.lap();
-    const double cpu_before = apps::cpu_seconds();
-    for (std::uint32_t i = 0; i < job.repeats; ++i) {
-        watch.lap();
-        if (status s = all.run(); !s) return s;
-        report.seconds.push_back(watch.lap());
-        report.bytes_read += job.matrix.bytes;
-    }
-    report.cpu_seconds = apps::cpu_seconds() - cpu_before;
-    return {};
+    report.bytes_read = job.repeats * job.matrix.bytes;
+    return apps::repeat_timed(job.repeats, report, [&] { return all.run(); });
 }
 
 #else

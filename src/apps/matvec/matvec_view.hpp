@@ -79,21 +79,4 @@ PENSTOCK_HD PENSTOCK_INLINE void note_error(const matvec_view& v, bad_file which
     apps::note_error(v.totals, static_cast<std::uint32_t>(which), code);
 }
 
-// Whole group, which has stored the sums of the item. True for the one group that ended the last item of the band: then every thread
-// of it sees the sums of all.
-template <typename Group>
-PENSTOCK_HD PENSTOCK_INLINE bool ends_band(const Group& g, const matvec_view& v, std::uint64_t band, std::uint64_t items) {
-    bool last = false;
-    g.sync();  // sums by any thread come before the leader's release
-    if (g.is_leader()) {
-        // Release: with the sums of this group. Acquire: of every group that added before; their releases are its partners. Without
-        // it the last group could write sums that are still on their way.
-        last = atomic_fetch_add<order::acq_rel>(&v.ended[band], std::uint64_t{1}) + 1 == items;
-        if (last) v.ended[band] = 0;  // for the next product with the same memory; nobody else looks before that
-    }
-    last = g.broadcast(last ? 1 : 0) != 0;
-    g.sync();  // the leader's acquire comes before everybody's reads of the sums
-    return last;
-}
-
 }  // namespace penstock::matvec

@@ -5,13 +5,16 @@
 
 #include "common/command_line.hpp"
 #include "common/kernel_files.hpp"
-#include "common/stopwatch.hpp"
+#include "common/repetitions.hpp"
 #include "common/threads.hpp"
 #include "matvec_memory.hpp"
 #include "methods.hpp"
 #include "penstock/launch.hpp"
 #include "penstock/write.hpp"
 #include "sum_items.hpp"
+#if defined(__CUDACC__)
+#include "common/resident_blocks.cuh"
+#endif
 
 namespace penstock::matvec {
 
@@ -94,14 +97,8 @@ struct multiply {
 std::uint64_t group_count([[maybe_unused]] const runtime& rt, std::uint32_t threads) {
 #if defined(__CUDACC__)
     if (rt.where() == backend::gpu) {
-        constexpr int block_threads = 256;
-        int multiprocessors = 1, resident = 1, current = 0;
-        cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, rt.settings().device);
-        cudaGetDevice(&current);
-        cudaSetDevice(rt.settings().device);
-        cudaOccupancyMaxActiveBlocksPerMultiprocessor(&resident, penstock::detail::run_groups<width::warp, multiply>, block_threads, 0);
-        cudaSetDevice(current);
-        const std::uint64_t warps = static_cast<std::uint64_t>(multiprocessors) * static_cast<std::uint64_t>(std::max(resident, 1)) * (block_threads / 32);
+        const std::uint32_t block_threads = launch_shape{}.threads_per_block;
+        const std::uint64_t warps = apps::resident_blocks(rt.settings().device, penstock::detail::run_groups<width::warp, multiply>, block_threads) * (block_threads / 32);
         return std::clamp<std::uint64_t>(rt.settings().cache_bytes / rt.settings().page_bytes / (4 * pages_ahead), 1, warps);
     }
 #endif
@@ -157,16 +154,7 @@ status multiply_with_penstock(const matvec_job& job, method_report& report, std:
     if (on_gpu && job.windows) report.window_bytes = apps::open_windows(rt, {all.matrix, all.vector});
     report.window_seconds = watch.lap();
 
-    const std::uint64_t misses_before = rt.stats().misses;
-    const double cpu_before = apps::cpu_seconds();
-    for (std::uint32_t i = 0; i < job.repeats; ++i) {
-        watch.lap();
-        if (status s = all.run(job); !s) return s;
-        report.seconds.push_back(watch.lap());
-    }
-    report.cpu_seconds = apps::cpu_seconds() - cpu_before;
-    report.bytes_read = (rt.stats().misses - misses_before) * rt.settings().page_bytes;
-    return {};
+    return apps::repeat_timed(job.repeats, rt, report, [&] { return all.run(job); });
 }
 
 }  // namespace penstock::matvec

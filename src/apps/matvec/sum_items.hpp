@@ -80,7 +80,8 @@ PENSTOCK_HD PENSTOCK_INLINE void sum_items(const Group& g, const Source& source,
         }
         const std::uint64_t band = at.rows.begin / band_rows;
         const stretch rows = rows_of_band(v, band);
-        if (!ends_band(g, v, band, v.segments == 1 ? pieces_of(rows.count(), v.item_rows) : rows.count() * v.segments)) continue;
+        const std::uint64_t parts = v.segments == 1 ? pieces_of(rows.count(), v.item_rows) : rows.count() * v.segments;
+        if (!apps::ends_last(g, &v.ended[band], parts)) continue;
         add_segments(g, v, rows);
         if (const std::int64_t code = write(rows); code != 0 && g.is_leader()) note_error(v, bad_file::result, code);
     }
