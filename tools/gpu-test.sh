@@ -83,7 +83,7 @@ apps() {
   for name in search order make bad_input; do each python3 tests/apps_match/${name}_test.py "$dir/bin/penstock-match"; done
   for name in numbers make bad_input; do each python3 tests/apps_matrix/matvec_${name}_test.py "$dir/bin/penstock-matvec"; done
   for name in numbers bad_input; do each python3 tests/apps_matrix/matmul_${name}_test.py "$dir/bin/penstock-matmul"; done
-  for name in cat info bad_input bench; do each python3 tests/apps_penstock/${name}_test.py "$dir/bin/penstock"; done
+  for name in cat cp info bad_input bench; do each python3 tests/apps_penstock/${name}_test.py "$dir/bin/penstock"; done
   echo "$count programs' tests passed on the GPU"
 }
 

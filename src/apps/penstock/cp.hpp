@@ -1,0 +1,22 @@
+// penstock cp: files copied by a kernel, or by CPU threads, through the cache.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "common/command_line.hpp"
+
+namespace penstock::cp {
+
+struct request {
+    apps::common_flags common;
+    std::vector<std::string> names;  // of the files, and last where they go
+    bool fsync = false;
+    bool verify = false;
+    bool windows = true;
+};
+
+// The exit status; what went wrong has been said.
+int run(const request& wanted);
+
+}  // namespace penstock::cp
