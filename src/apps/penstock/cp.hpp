@@ -5,15 +5,14 @@
 #include <vector>
 
 #include "common/command_line.hpp"
+#include "copy_batch.hpp"
 
 namespace penstock::cp {
 
 struct request {
     apps::common_flags common;
     std::vector<std::string> names;  // of the files, and last where they go
-    bool fsync = false;
-    bool verify = false;
-    bool windows = true;
+    copy_settings how;
 };
 
 // The exit status; what went wrong has been said.
