@@ -7,7 +7,8 @@
 # --prebuilt DIR   run what --build made, instead of building; for a GPU machine without the development packages
 # --out DIR        where full logs and results go (default: build/gpu-results)
 # --words FILE     dictionary for the word count (default: the words of the tree that is searched)
-# PART             device canary examples apps model write_model grep cat hit miss element gather request cold write sanitize; default: all of these;
+# PART             device canary examples apps model write_model grep cat hit miss element gather request cold write append fsync merge
+#                  sanitize; default: all of these but write_model;
 #                  sweep: reports for tools/plots.py, which take long
 #
 # Every program runs under a time limit. Exit status 0 only if every part passed.
@@ -25,7 +26,7 @@ while [ $# -gt 0 ]; do
     *) parts+=("$1"); shift ;;
   esac
 done
-[ ${#parts[@]} -gt 0 ] || parts=(device canary examples apps model grep cat hit element gather miss request cold write sanitize)
+[ ${#parts[@]} -gt 0 ] || parts=(device canary examples apps model grep cat hit element gather miss request cold write append fsync merge sanitize)
 
 build() {  # DIR
   cmake -S . -B "$1" -G Ninja -DCMAKE_BUILD_TYPE=Release -DPENSTOCK_CUDA=ON -DPENSTOCK_PORTABLE=ON -DPENSTOCK_BUILD_EXAMPLES=ON \
@@ -83,7 +84,7 @@ apps() {
   for name in search order make bad_input; do each python3 tests/apps_match/${name}_test.py "$dir/bin/penstock-match"; done
   for name in numbers make bad_input; do each python3 tests/apps_matrix/matvec_${name}_test.py "$dir/bin/penstock-matvec"; done
   for name in numbers bad_input; do each python3 tests/apps_matrix/matmul_${name}_test.py "$dir/bin/penstock-matmul"; done
-  for name in cat info bad_input bench; do each python3 tests/apps_penstock/${name}_test.py "$dir/bin/penstock"; done
+  for name in cat cp info bad_input bench; do each python3 tests/apps_penstock/${name}_test.py "$dir/bin/penstock"; done
   echo "$count programs' tests passed on the GPU"
 }
 
@@ -181,6 +182,9 @@ run_gather() { bench gather 400 gather; }
 run_miss() { bench miss 400 miss sequential; }
 run_request() { bench request 200 request; }
 run_write() { bench write 300 write; }
+run_append() { bench append 200 append; }
+run_fsync() { bench fsync 300 fsync; }
+run_merge() { bench merge 200 merge; }
 run_cold() { bench cold 300 cold; }
 run_sweep() {
   bench sweep 590 hit map miss sequential policy --sweep --repeats 3

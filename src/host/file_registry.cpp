@@ -161,6 +161,7 @@ int file_registry::create(const std::string& name, bool check_roots) {
 int file_registry::unlink(const std::string& name, bool check_roots) {
     place at;
     if (const int code = find_place(name, check_roots, at); code != 0) return code;
+    keep_without_name(name);
     const int code = env_.unlink(at.directory, at.base);
     env_.close(at.directory);
     return code;
@@ -174,6 +175,7 @@ int file_registry::rename(const std::string& from, const std::string& to, bool c
         file_facts before, after;
         const int file = env_.find(first_root_, from);
         const bool known = file >= 0 && env_.facts(file, before) == 0;
+        keep_without_name(to);
         code = env_.rename(old_place.directory, old_place.base, new_place.directory, new_place.base);
         if (code == 0 && known && env_.facts(file, after) == 0) note_rename(before.identity, after.identity, new_place.path);
         if (file >= 0) env_.close(file);
@@ -181,6 +183,34 @@ int file_registry::rename(const std::string& from, const std::string& to, bool c
     }
     env_.close(old_place.directory);
     return code;
+}
+
+// Before a file loses its name: who has it open reads on, so its handle has to be there and is not parked. If it keeps the name after all, or
+// has another, that costs a handle. What goes wrong here shows when it is read.
+void file_registry::keep_without_name(const std::string& name) {
+    file_facts facts;
+    const int found = env_.find(first_root_, name);
+    if (found < 0) return;
+    const bool known = env_.facts(found, facts) == 0;
+    env_.close(found);
+    if (!known) return;
+    const auto key = key_of(facts.identity);
+    found_file again;  // opened without the lock, if the handle was parked
+    handles parked;
+    for (int attempt = 0; attempt < 2; ++attempt) {
+        {
+            std::lock_guard lock(mutex_);
+            const auto entry_of = current_.find(key);
+            if (entry_of == current_.end()) return;
+            entry& e = entries_[entry_of->second];
+            if (e.handle == nullptr && again.handle != nullptr) keep_handle(e, again.handle, parked);
+            if (e.handle != nullptr) {
+                if (!std::exchange(e.nameless, true)) ++nameless_;
+                return;
+            }
+        }
+        if (look_up(name, false, again) != 0 || key_of(again.facts.identity) != key) return;
+    }
 }
 
 // Its times tell of the new name only, so it is the same version as before.
@@ -247,6 +277,9 @@ void file_registry::keep_handle(entry& e, std::shared_ptr<shared_handle> handle,
         park_hand_ = (park_hand_ + 1) % entries_.size();
         if (other.handle == nullptr || &other == &e) continue;
         if (std::exchange(other.used_lately, false)) continue;
+        // Each of them is out of reach without its handle. Too many would leave none for others.
+        if (other.nameless && nameless_ <= limits_.max_handles / 2) continue;
+        if (std::exchange(other.nameless, false)) --nameless_;
         parked.push_back(std::move(other.handle));
         handle_changes_.fetch_add(1, std::memory_order_release);
         --handles_;
@@ -304,7 +337,8 @@ open_reply file_registry::open(const std::string& name, std::uint64_t old_extent
     if (old_extent != 0) paths_.give(old_extent - 1, old_units);
     open_reply reply;
     if (code == 0) reply = enter(file, open_now, parked);
-    else reply.result = code;
+    // -ENFILE tells the asker that the file is there and only a slot is wanting. The machine's own may come before the file was made.
+    else reply.result = code == -ENFILE && (flags & engine::flag_exclusive) != 0 ? -EMFILE : code;
     const auto extent = paths_.take((name.size() + 7) / 8);
     if (extent && *extent < UINT32_MAX) reply.path_extent = static_cast<std::uint32_t>(*extent) + 1;
     return reply;
@@ -340,6 +374,7 @@ std::int64_t file_registry::retire(std::uint32_t slot, std::uint32_t generation)
     const auto known = current_.find(key_of(e->identity));
     if (known != current_.end() && known->second == slot) current_.erase(known);
     if (e->handle != nullptr) --handles_;
+    if (std::exchange(e->nameless, false)) --nameless_;
     closed = std::move(e->handle);
     handle_changes_.fetch_add(1, std::memory_order_release);
     e->live = false;

@@ -5,7 +5,8 @@
 // when the device takes a closed file down (retire), since only the device knows its references.
 //
 // File handles are few and files may be many: the registry keeps at most `max_handles` open and opens the others again by
-// path when they are read; if that path leads elsewhere by then, the read fails with -ESTALE.
+// path when they are read; if that path leads elsewhere by then, the read fails with -ESTALE. Of a file whose name was taken away here the
+// handle is kept, for up to half of `max_handles` such files.
 //
 // A name without links and without ".." is its own real path: whether it may be opened is judged by its letters, and the file is
 // opened with the kernel's word that no link was in the way. Every other name, and every error, goes the long way (look_up).
@@ -131,6 +132,7 @@ private:
         std::shared_ptr<file_writer> writer;  // null: not being written
         std::uint32_t epoch = 0;
         bool used_lately = false;  // read since the parking hand last came by
+        bool nameless = false;     // its handle could not be opened again by path
     };
 
     struct found_file {
@@ -151,6 +153,7 @@ private:
     };
     int find_place(const std::string& name, bool check_roots, place& out);
     int create(const std::string& name, bool check_roots);
+    void keep_without_name(const std::string& name);
     void note_rename(const file_identity& before, const file_identity& after, const std::string& path);
     bool look_up_plain(const std::string& name, bool check_roots, found_file& out);
     int look_up_thoroughly(const std::string& name, bool check_roots, found_file& out);
@@ -181,6 +184,7 @@ private:
     extent_allocator words_;
     extent_allocator paths_;
     std::size_t handles_ = 0;
+    std::size_t nameless_ = 0;  // entries that are, which have handles
     std::size_t park_hand_ = 0;
 };
 

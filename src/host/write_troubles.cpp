@@ -10,7 +10,7 @@ std::string cure_of(std::int64_t code) {
     switch (code) {
         case -ENOSPC: return "free space on its file system, then call fsync again";
         case -EDQUOT: return "free space within the quota, then call fsync again";
-        case -EFBIG: return "raise the limit on file sizes (ulimit -f), or truncate the file, then call fsync again";
+        case -EFBIG: return "raise the limit on file sizes (ulimit -f), then call fsync again";
         default: return "remove the cause, then call fsync again";
     }
 }

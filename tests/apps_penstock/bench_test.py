@@ -14,7 +14,7 @@ import unittest
 from support import FLAGS, PROGRAM, InFolder, clean_environment, penstock
 
 PLOTS = pathlib.Path(__file__).resolve().parents[2] / "tools" / "plots.py"
-CASES = ["hit", "map", "element", "gather", "miss", "sequential", "cold", "request", "policy"]
+CASES = ["hit", "map", "element", "gather", "miss", "sequential", "cold", "request", "write", "append", "fsync", "merge", "policy"]
 TINY = ["--file", "2MiB", "--repeats", "1", "--threads", "2", "--page", "4KiB"]
 KEYS = {"goal", "case", "backend", "page_bytes", "value", "unit", "baseline", "baseline_value", "ratio", "cpu_cores_used", "note"}
 MACHINE = {"device", "driver", "cpu", "cores", "kernel", "file_system", "commit"}
@@ -110,6 +110,22 @@ class Bench(InFolder):
             self.assertIn("median of 2, spread ", row["note"])
             self.assertIn("all rows compared; misses 0" if "cpu" in FLAGS else "all compared", row["note"])
 
+    def test_append_counts_records_and_says_that_all_were_found(self):
+        rows = self.bench("append", "--file", "8MiB", "--repeats", "2", "--threads", "2", "--page", "4KiB,64KiB")
+        self.assertEqual([(row["goal"], row["unit"], row["page_bytes"]) for row in rows], [("append", "million/s", 4096), ("append", "million/s", 65536)])
+        for row in rows:
+            self.assertIn("each record found in the file", row["note"])
+
+    def test_fsync_measures_few_and_many_pages_beside_another_file(self):
+        rows = self.bench("fsync", "--file", "8MiB", "--repeats", "1", "--threads", "2", "--page", "4KiB")
+        self.assertEqual([row["case"] for row in rows],
+                         [f"fsync of a file of 2048 pages, {count} of them dirty; another file has {others}"
+                          for others in ("no dirty page", "2048 dirty pages") for count in (1, 1000, 2048)])
+        self.assertEqual({row["unit"] for row in rows}, {"us"})
+
+    def test_a_case_after_one_that_changed_the_file_gets_a_new_one(self):
+        self.bench("fsync", "map", "write", "hit", *TINY)
+
     def test_cold_says_how_cold_it_was_and_which_pread_was_better(self):
         for row in self.bench("cold", *TINY):
             self.assertRegex(row["note"], r"[0-9.]+ % of the file stayed in the page cache when it was dropped")
@@ -168,8 +184,9 @@ class Bench(InFolder):
         self.assertEqual(os.listdir(self.folder), [])
 
     def test_a_signal_leaves_no_file(self):
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            running = subprocess.Popen([PROGRAM, "bench", "map", *FLAGS, "--file", "8MiB", "--repeats", "1000", "--dir", str(self.folder)],
+        # The case fsync has two files at a time.
+        for number, case in ((signal.SIGINT, "map"), (signal.SIGTERM, "fsync"), (signal.SIGHUP, "append")):
+            running = subprocess.Popen([PROGRAM, "bench", case, *FLAGS, "--file", "8MiB", "--repeats", "1000", "--dir", str(self.folder)],
                                        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=clean_environment())
             deadline = time.monotonic() + 60
             while not os.listdir(self.folder) and running.poll() is None and time.monotonic() < deadline:

@@ -32,6 +32,7 @@ enum call : std::uint32_t {
     every_write_call = 512 + 1024 + 2048 + 4096 + 8192,
     call_unlink = 32768,
     call_rename = 65536,
+    every_name_call = 32768 + 65536,
     call_register = 16384  // whose failing is nobody's error
 };
 

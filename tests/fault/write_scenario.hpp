@@ -3,6 +3,7 @@
 #pragma once
 
 #include <thread>
+#include <unistd.h>
 
 #include "fault/scenario.hpp"
 #include "penstock/write.hpp"
@@ -43,14 +44,17 @@ struct shadow_file {
 // One thread's part. `excused` says which errors may come.
 class write_scenario {
 public:
-    write_scenario(const runtime_ref& fs, const written_folder& from, std::uint32_t number, std::uint32_t threads,
-                   std::function<bool(std::int64_t)> excused)
-        : fs_(fs), from_(from), number_(number), threads_(threads), excused_(std::move(excused)) {}
+    write_scenario(runtime& rt, const written_folder& from, std::uint32_t number, std::uint32_t threads, std::function<bool(std::int64_t)> excused)
+        : rt_(rt), fs_(rt.ref()), from_(from), number_(number), threads_(threads), excused_(std::move(excused)) {}
 
     void run() {
         write_own();
         write_stripes();
         change_old();
+        for (std::uint32_t i = 0; i < 2; ++i) {
+            rename_written(i);
+            unlink_written(i);
+        }
         for (std::uint32_t i = 0; i < 3; ++i) {
             shadow_file small{name("small" + std::to_string(i) + "-"), -1, {}};
             if (!open_it(small, open_write | open_create | open_exclusive)) continue;
@@ -222,6 +226,59 @@ private:
         close_it(file);
     }
 
+    [[nodiscard]] bool is_there(const std::string& file) const { return ::access((from_.folder / file).c_str(), F_OK) == 0; }
+
+    // By the host, as kernels cannot. An error leaves both names as they were.
+    bool rename_it(shadow_file& file, const std::string& to) {
+        const int code = rt_.rename(file.name, to);
+        const bool left = is_there(file.name);
+        if (left == (code == 0)) complain("rename of " + file.name + " gave " + error_text(code) + ", and the name is " + (left ? "there" : "gone"));
+        if (tell("rename", code)) return false;
+        file.name = to;
+        return true;
+    }
+
+    // Another name while bytes wait in the cache; and a closed file whose bytes may wait there too takes the name from it.
+    void rename_written(std::uint32_t round) {
+        const std::string kind = std::to_string(round) + "-";
+        shadow_file file{name("before" + kind), -1, {}};
+        if (!open_it(file, open_read_write | open_create | open_exclusive)) return;
+        write_at(file, 0, 2 * page + 9);
+        rename_it(file, name("after" + kind));
+        write_at(file, page - 3, 10);
+        read_at(file, 0, 3 * page);
+        if (round == 0) fsync_it(file);
+        close_it(file);
+        shadow_file other{name("other" + kind), -1, {}};
+        if (!open_it(other, open_write | open_create | open_exclusive)) return;
+        write_at(other, 0, page + 100);
+        close_it(other);
+        if (!rename_it(left_.back(), file.name)) return;
+        left_.erase(left_.end() - 2);
+    }
+
+    // The name goes while bytes wait in the cache. Who has it open goes on, and a new file of that name is another.
+    void unlink_written(std::uint32_t round) {
+        shadow_file file{name("gone" + std::to_string(round) + "-"), -1, {}};
+        if (!open_it(file, open_read_write | open_create | open_exclusive)) return;
+        write_at(file, 0, 2 * page + 9);
+        const int code = unlink(lane{}, fs_, file.name.c_str());
+        if (is_there(file.name) == (code == 0)) complain("unlink gave " + error_text(code) + ", and the name is " + (code == 0 ? "there" : "gone"));
+        if (tell("unlink", code)) return close_it(file);
+        const int found = open(lane{}, fs_, file.name.c_str());
+        if (found >= 0) complain(file.name + " was opened after unlink");
+        if (found >= 0 || (found != -ENOENT && tell("open after unlink", found))) close(lane{}, fs_, found);
+        write_at(file, page, 50);
+        read_at(file, 0, 3 * page);
+        if (round == 0) tell("fsync after unlink", fsync(lane{}, fs_, file.fd));
+        tell("close after unlink", close(lane{}, fs_, file.fd));
+        shadow_file next{file.name, -1, {}};
+        if (!open_it(next, open_write | open_create | open_exclusive)) return;
+        write_at(next, 5, 70);
+        close_it(next);
+    }
+
+    runtime& rt_;
     const runtime_ref fs_;
     const written_folder& from_;
     const std::uint32_t number_, threads_;
@@ -266,7 +323,7 @@ inline std::string run_writers(std::vector<write_scenario>& writers) {
 
 inline std::vector<write_scenario> make_writers(runtime& rt, const written_folder& from, std::uint32_t threads, const std::function<bool(std::int64_t)>& excused) {
     std::vector<write_scenario> out;
-    for (std::uint32_t i = 0; i < threads; ++i) out.emplace_back(rt.ref(), from, i, threads, excused);
+    for (std::uint32_t i = 0; i < threads; ++i) out.emplace_back(rt, from, i, threads, excused);
     return out;
 }
 

@@ -126,6 +126,53 @@ TEST_F(unlinking, a_renamed_file_keeps_its_pages) {
     EXPECT_EQ(rt->close(again), 0);
 }
 
+// The host makes the file and then has no slot for it, until a closed one is taken down. The second time it is there.
+TEST_F(unlinking, many_new_files_with_few_slots) {
+    options o = writing_options(folder);
+    o.max_files = 16;
+    rt = make_runtime(o);
+    for (int i = 0; i < 64; ++i) {
+        const std::string name = "new" + std::to_string(i);
+        const int fd = open_here(name.c_str(), open_write | open_create | open_exclusive);
+        ASSERT_GE(fd, 0) << name << ": " << error_text(fd);
+        EXPECT_EQ(rt->write(fd, "x", 1, 0), 1);
+        EXPECT_EQ(rt->close(fd), 0);
+        EXPECT_EQ(open_here(name.c_str(), open_write | open_create | open_exclusive), -EEXIST);
+    }
+}
+
+// The host closes handles of files that are not used, and opens them again by name. These files have none, or another.
+TEST_F(unlinking, files_without_a_name_can_be_read_whatever_else_is_open) {
+    host::runtime_hooks hooks;
+    hooks.max_handles = 6;
+    rt.reset();
+    ASSERT_TRUE(runtime::create(writing_options(folder), hooks, rt).ok());
+    const auto others = [&] {
+        for (int i = 0; i < 12; ++i) {
+            const std::string name = "other" + std::to_string(i);
+            write_file(folder / name, pattern(50, 5000));
+            const int fd = open_here(name.c_str());
+            EXPECT_EQ(read_all(fd, 5000), pattern(50, 5000));
+            EXPECT_EQ(rt->close(fd), 0);
+        }
+    };
+    for (const int flags : {open_read, open_read_write}) {
+        for (const char* name : {"removed", "replaced", "renamed"}) write_file(folder / name, pattern(9, 50000));
+        write_file(folder / "new", pattern(10, 100));
+        int fds[3] = {open_here("removed", flags), open_here("replaced", flags), open_here("renamed", flags)};
+        for (const int fd : fds) EXPECT_EQ(read_all(fd, 100), pattern(9, 100));  // the rest is not in the cache
+        if (flags == open_read) others();  // they have no handle when their names go
+        EXPECT_EQ(unlink_here("removed"), 0);
+        EXPECT_EQ(rt->rename(folder / "new", folder / "replaced"), 0);
+        EXPECT_EQ(rt->rename(folder / "renamed", folder / "again"), 0);
+        others();
+        for (const int fd : fds) {
+            EXPECT_EQ(read_all(fd, 50000), pattern(9, 50000));
+            EXPECT_EQ(rt->close(fd), 0);
+        }
+    }
+}
+
 TEST_F(unlinking, an_error_of_the_file_system_leaves_everything_as_it_was) {
     fault::faulty_environment env;
     host::runtime_hooks hooks;

@@ -113,11 +113,14 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t open_owned_name(const Group& g, const
     open_answer answer{};
     patience room(g, c.frame_wait_ns);  // for a slot or a table, as for a frame
     std::int64_t code = 0;
+    name_key asked = key;
     for (std::uint32_t round = 0;; ++round) {
-        code = ask_to_open(g, c, key, slot, answer);
+        code = ask_to_open(g, c, asked, slot, answer);
         if (code != 0) break;
         remember_path(c, slot, key, answer.path_extent);
         code = answer.result;
+        // The host came as far as to a slot, so a file that may not have been there has been made, and is ours: it is there the next time.
+        if (code == 0 || code == -ENFILE || code == no_table_room) asked.flags &= ~flag_exclusive;
         if (code == 0) code = attach_file(g, c, answer, deadline);
         if (code == -ENFILE || code == no_table_room) {
             const std::int64_t retired = retire_one(g, c);

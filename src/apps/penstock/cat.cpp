@@ -4,16 +4,16 @@
 #include <atomic>
 #include <cerrno>
 #include <chrono>
-#include <fcntl.h>
-#include <nlohmann/json.hpp>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "common/message.hpp"
 #include "common/output_file.hpp"
 #include "common/progress.hpp"
+#include "common/report_text.hpp"
 #include "ordered_reader.hpp"
 #include "penstock/version.hpp"
+#include "source_file.hpp"
 
 namespace penstock::cat {
 
@@ -21,44 +21,9 @@ namespace {
 
 constexpr std::uint64_t piece_bytes = 4 << 20;
 
-const char* cure_of(std::int64_t code) {
-    switch (-code) {
-        case ENOENT: return "name a file that exists";
-        case ENOTDIR: return "a part of the name is a file and not a directory; correct it";
-        case EACCES:
-        case EPERM: return "change its permissions, or run as somebody who may read it";
-        case EISDIR: return "name a file in it";
-        case EOPNOTSUPP: return "use cat for this one";
-        case ESTALE: return "it changed while it was read; run again";
-        case ENFILE: return "give fewer files, or set PENSTOCK_MAX_FILES higher";
-        case ENOMEM: return "set PENSTOCK_TABLE higher";
-        case ENOBUFS: return "give a larger --cache";
-        case EMFILE: return "raise the limit on open files (ulimit -n)";
-        default: return "nothing more is known; run penstock info";
-    }
-}
+constexpr const char* instead = "cat";  // for what is no regular file
 
-status about_file(const std::string& name, std::int64_t code) {
-    return {static_cast<int>(code), apps::shown(name) + ": " + error_text(code) + "; " + cure_of(code)};
-}
-
-// Looks at a file before there is a runtime, so that a wrong name costs no time and one line. 0 or a negative errno.
-//
-// Files of /proc and the like say that they are empty and give bytes all the same. Through a cache of what the size
-// promises they would look empty, so they are refused.
-status look_at(const std::string& name) {
-    struct stat facts {};
-    if (::stat(name.c_str(), &facts) != 0) return about_file(name, -errno);
-    if (S_ISDIR(facts.st_mode)) return about_file(name, -EISDIR);
-    if (!S_ISREG(facts.st_mode)) return about_file(name, -EOPNOTSUPP);
-    const int fd = ::open(name.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-    if (fd < 0) return about_file(name, -errno);
-    char one = 0;
-    const bool lies = facts.st_size == 0 && ::pread(fd, &one, 1, 0) == 1 && ::fstat(fd, &facts) == 0 && facts.st_size == 0;
-    ::close(fd);
-    if (!lies) return {};
-    return {-EOPNOTSUPP, apps::shown(name) + ": it says that it is empty but is not, as files of /proc do; use cat for this one"};
-}
+status about_file(const std::string& name, std::int64_t code) { return apps::about_source(name, code, instead); }
 
 status open_all(runtime& rt, const std::vector<std::string>& names, std::vector<open_file>& out) {
     for (const std::string& name : names) {
@@ -85,30 +50,21 @@ status copy_all(runtime& rt, const request& wanted, const std::vector<open_file>
     return {};
 }
 
-std::string json_of(const runtime& rt, const request& wanted, std::uint64_t bytes, double seconds) {
-    using nlohmann::json;
-    const options& o = rt.settings();
-    const json out = {{"program", "penstock cat"},
-                      {"version", version()},
-                      {"files", wanted.files.size()},
-                      {"bytes", bytes},
-                      {"seconds", seconds},
-                      {"bytes_per_second", seconds > 0 ? static_cast<double>(bytes) / seconds : 0.0},
-                      {"runtime",
-                       {{"backend", name_of(rt.where())},
-                        {"device", rt.device_name()},
-                        {"io", rt.io_name()},
-                        {"cache_bytes", o.cache_bytes},
-                        {"page_bytes", o.page_bytes},
-                        {"statistics", json::parse(rt.stats().to_json())}}}};
-    return out.dump() + "\n";
+std::string report_of(const runtime& rt, const request& wanted, std::uint64_t bytes, double seconds) {
+    return apps::line_of({{"program", "penstock cat"},
+                          {"version", version()},
+                          {"files", wanted.files.size()},
+                          {"bytes", bytes},
+                          {"seconds", seconds},
+                          {"bytes_per_second", seconds > 0 ? static_cast<double>(bytes) / seconds : 0.0},
+                          {"runtime", apps::json_of(rt)}});
 }
 
-status write_all(int fd, const std::string& text) {
+status print_to_standard_error(const std::string& text) {
     for (std::size_t done = 0; done < text.size();) {
-        const ssize_t got = ::write(fd, text.data() + done, text.size() - done);
+        const ssize_t got = ::write(STDERR_FILENO, text.data() + done, text.size() - done);
         if (got < 0 && errno == EINTR) continue;
-        if (got <= 0) return {-errno, "standard output: " + error_text(-errno) + "; the report is incomplete"};
+        if (got <= 0) return {-errno, "standard error: " + error_text(-errno) + "; the report is incomplete"};
         done += static_cast<std::size_t>(got);
     }
     return {};
@@ -126,8 +82,9 @@ status cat_files(const request& wanted, const options& settings) {
     // Without --out the usual effect of Ctrl-C is the right one, also while a write waits for a full pipe.
     if (!wanted.out.empty())
         if (status failed = apps::watch_signals(); !failed) return failed;
+    struct stat facts {};
     for (const std::string& name : wanted.files)
-        if (status failed = look_at(name); !failed) return failed;
+        if (status failed = apps::look_at_source(name, instead, facts); !failed) return failed;
     apps::output_file to;
     if (status failed = to.open(wanted.out); !failed) return failed;
     std::unique_ptr<runtime> rt;
@@ -147,10 +104,10 @@ status cat_files(const request& wanted, const options& settings) {
     if (status failed = to.commit(); !failed) return failed;
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     for (const open_file& file : files) rt->close(file.fd);
-    const std::string report = json_of(*rt, wanted, written, seconds);
+    const std::string report = report_of(*rt, wanted, written, seconds);
     if (wanted.stats)
-        if (status failed = write_all(STDERR_FILENO, report); !failed) return failed;
-    return wanted.common.json ? write_all(STDOUT_FILENO, report) : status{};
+        if (status failed = print_to_standard_error(report); !failed) return failed;
+    return wanted.common.json ? apps::print_json(report) : status{};
 }
 
 }  // namespace

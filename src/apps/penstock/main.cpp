@@ -1,8 +1,9 @@
-// penstock: looks at what Penstock can do here (info), reads files through it (cat) and measures it (bench).
+// penstock: looks at what Penstock can do here (info), reads files through it (cat), copies them (cp) and measures it (bench).
 #include "bench/bench.hpp"
 #include "cat.hpp"
 #include "common/command_line.hpp"
 #include "common/message.hpp"
+#include "cp.hpp"
 #include "info.hpp"
 #include "penstock/version.hpp"
 
@@ -25,12 +26,34 @@ constexpr const char* details_cat =
     "With --out, the file appears whole or not at all. --json needs --out, since standard output can hold only one thing.\n"
     "\nExit status: 0 done; 1 failed; 2 wrong usage.\n";
 
+constexpr const char* about_cp =
+    "Copies files through the page cache, by a kernel on the GPU or by CPU threads.\n";
+
+constexpr const char* details_cp =
+    "\nOne file to another name, or files into a directory that exists. A copy that is there is overwritten and keeps its\n"
+    "permissions; a new one gets its source's, less the umask. Links are followed, and holes stay holes. All names are looked at\n"
+    "before the first byte is written; one that is wrong ends the program with nothing changed. If a file cannot be copied\n"
+    "to its end, it is said how far it came, the copy ends there, and the other files are still copied.\n"
+    "Without --fsync the copy is what other programs read, but may be lost if the machine fails.\n"
+    "\nExit status: 0 done; 1 failed; 2 wrong usage.\n";
+
 constexpr const char* about_bench =
     "Measures Penstock and what it is compared with in one run, again and again, and prints medians as one JSON object.\n";
 
 constexpr const char* details_bench =
     "\nThe file that is read is made in --dir and removed at the end, also after an error or Ctrl-C.\n"
     "\nExit status: 0 done; 1 failed; 2 wrong usage.\n";
+
+CLI::App* add_cp(CLI::App& app, penstock::cp::request& wanted) {
+    CLI::App* const cp = app.add_subcommand("cp", about_cp);
+    cp->footer(details_cp);
+    cp->add_option("SOURCE DEST", wanted.names, "Files to copy, and last the name of the copy or a directory to copy into")->required()->option_text("...");
+    cp->add_flag("--fsync", wanted.how.fsync, "End only when the copies and their names are on storage");
+    cp->add_flag("--verify", wanted.how.verify, "Read every copy back and compare it with its source");
+    cp->add_flag("!--no-windows", wanted.how.windows, "Read every page by a request to the host, even what the OS page cache has. GPU only; for measuring");
+    apps::add_common_flags(*cp, wanted.common);
+    return cp;
+}
 
 CLI::App* add_bench(CLI::App& app, penstock::bench::request& wanted) {
     CLI::App* const bench = app.add_subcommand("bench", about_bench);
@@ -71,13 +94,17 @@ int main(int argc, char** argv) {
     cat->add_flag("--stats", wanted.stats, "Say in one JSON object on standard error what was done");
     apps::add_common_flags(*cat, wanted.common);
 
+    penstock::cp::request copied;
+    const CLI::App* const cp = add_cp(app, copied);
+
     penstock::bench::request measured;
     const CLI::App* const bench = add_bench(app, measured);
 
     if (const auto ended = apps::parse_command_line(app, argc, argv)) return *ended;
     if (info->parsed()) return penstock::info::run(info_flags);
     if (cat->parsed()) return penstock::cat::run(wanted);
+    if (cp->parsed()) return penstock::cp::run(copied);
     if (bench->parsed()) return penstock::bench::run(measured);
-    apps::say("no command given; give info, cat or bench, see --help");
+    apps::say("no command given; give info, cat, cp or bench, see --help");
     return apps::exit_usage;
 }

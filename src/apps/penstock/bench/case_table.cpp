@@ -20,7 +20,9 @@ const std::vector<bench_case>& case_table() {
         {"sequential", "a whole file into the cache in order, against a pipeline by hand or pread", sequential_on_cpu, PENSTOCK_BENCH_GPU(sequential_on_gpu)},
         {"cold", "a file that is not in memory, against the best of O_DIRECT and buffered pread", cold, cold},
         {"request", "pages served by the service threads from the page cache, against pread; one round trip", request_path, request_path},
-        {"write", "a kernel's output to a file and records appended, against copies back and pwrite by all cores", write_path, write_path},
+        {"write", "a kernel's output to a file, against copies back and pwrite by all cores", write_path, write_path},
+        {"append", "records of all groups to the shared end of one file, against writes with O_APPEND by all cores", append_path, append_path},
+        {"fsync", "fsync of few and many dirty pages while another file has none or many, against pwrite and fdatasync", fsync_path, fsync_path},
         {"merge", "merging what two wrote to one page, against copying the page", merge_on_cpu, PENSTOCK_BENCH_GPU(merge_on_gpu)},
         {"policy", "replacement policies over traces, by simulation, against the optimum", policy_case, policy_case},
     };

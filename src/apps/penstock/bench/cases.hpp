@@ -24,6 +24,8 @@ status merge_on_gpu(context& here);
 status cold(context& here);
 status request_path(context& here);
 status write_path(context& here);
+status append_path(context& here);
+status fsync_path(context& here);
 status policy_case(context& here);  // a simulation, on the CPU in both
 
 }  // namespace penstock::bench

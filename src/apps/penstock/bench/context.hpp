@@ -45,6 +45,8 @@ public:
     // The file of that size, in the page cache; the one before is kept if it has it.
     status use_file(std::uint64_t bytes);
     [[nodiscard]] const scratch_file& file() const { return file_; }
+    // By a case that changed it: the next one gets a new file.
+    void forget_file() { file_.remove(); }
 
     // `out` holds no runtime when this is called: two would share the device's memory.
     status make_runtime(const runtime_shape& shape, std::unique_ptr<runtime>& out);

@@ -26,12 +26,16 @@ namespace penstock::bench {
 namespace {
 
 // What the handler removes. It may run at any moment, so the name is whole before the flag says that it is there.
-char name_to_remove[PATH_MAX];
-std::atomic<bool> must_remove{false};
+struct doomed_file {
+    char name[PATH_MAX];
+    std::atomic<bool> there{false};
+};
+doomed_file doomed[2];
 static_assert(std::atomic<bool>::is_always_lock_free, "the handler may only touch lock-free atomics");
 
 void on_signal(int number) {
-    if (must_remove.load()) ::unlink(name_to_remove);
+    for (const doomed_file& one : doomed)
+        if (one.there.load()) ::unlink(one.name);
     ::raise(number);  // SA_RESETHAND: the usual effect now
 }
 
@@ -54,12 +58,29 @@ status scratch_file::failed(int code, const std::string& cure) const {
 void scratch_file::remove() {
     if (path_.empty()) return;
     ::unlink(path_.c_str());
-    must_remove.store(false);
+    for (doomed_file& one : doomed)
+        if (one.there.load() && path_ == one.name) one.there.store(false);
     path_.clear();
     bytes_ = 0;
 }
 
 status scratch_file::make(const std::string& directory, std::uint64_t bytes) {
+    int fd = -1;
+    if (status s = make_empty(directory, bytes, fd); !s) return s;
+    const status written = write_words(fd);
+    ::close(fd);
+    return written;
+}
+
+status scratch_file::make_empty(const std::string& directory, std::uint64_t bytes) {
+    int fd = -1;
+    if (status s = make_empty(directory, bytes, fd); !s) return s;
+    ::close(fd);
+    bytes_ = 0;
+    return {};
+}
+
+status scratch_file::make_empty(const std::string& directory, std::uint64_t bytes, int& fd) {
     remove();
     struct statvfs room {};
     if (::statvfs(directory.c_str(), &room) != 0) return {-errno, "--dir: " + apps::shown(directory) + ": " + error_text(-errno) + "; name another"};
@@ -68,24 +89,26 @@ status scratch_file::make(const std::string& directory, std::uint64_t bytes) {
         return {-ENOSPC, "--dir: " + apps::shown(directory) + " has " + format_size(free_bytes) + " free and the file takes " +
                              format_size(bytes) + "; give another --dir or a smaller --file"};
     std::string name = directory + "/penstock-bench-XXXXXX";
-    if (name.size() >= sizeof name_to_remove) return {-ENAMETOOLONG, "--dir: " + apps::shown(directory) + " is too long; give a shorter one"};
+    doomed_file* place = nullptr;
+    for (doomed_file& one : doomed)
+        if (!one.there.load()) place = &one;
+    if (place == nullptr) return {-EMFILE, "a case may have " + std::to_string(std::size(doomed)) + " files at a time"};
+    if (name.size() >= sizeof place->name) return {-ENAMETOOLONG, "--dir: " + apps::shown(directory) + " is too long; give a shorter one"};
     // A signal between the making of the file and the note of its name would leave an empty file.
     sigset_t all, before;
     sigfillset(&all);
     ::pthread_sigmask(SIG_BLOCK, &all, &before);
-    const int fd = ::mkostemp(name.data(), O_CLOEXEC);
+    fd = ::mkostemp(name.data(), O_CLOEXEC);
     const int code = errno;
     if (fd >= 0) {
-        std::memcpy(name_to_remove, name.c_str(), name.size() + 1);
-        must_remove.store(true);
+        std::memcpy(place->name, name.c_str(), name.size() + 1);
+        place->there.store(true);
         path_ = name;
         bytes_ = bytes;
     }
     ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
     if (fd < 0) return {-code, "--dir: " + apps::shown(directory) + ": " + error_text(-code) + "; name a directory that can be written to"};
-    const status written = write_words(fd);
-    ::close(fd);
-    return written;
+    return {};
 }
 
 status scratch_file::write_words(int fd) const {

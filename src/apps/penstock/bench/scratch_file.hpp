@@ -18,6 +18,8 @@ public:
     // Makes a file whose i-th 8-byte word is mix64(i), in place of the one before; written pages stay in the operating system's
     // page cache as far as it has room. -ENOSPC before anything is written if there is no room.
     status make(const std::string& directory, std::uint64_t bytes);
+    // The same without content, for a file that will grow to about `bytes`. Two scratch files may be there at a time.
+    status make_empty(const std::string& directory, std::uint64_t bytes);
     void remove();
 
     [[nodiscard]] const std::string& path() const { return path_; }
@@ -31,6 +33,7 @@ public:
     status resident_share(double& share) const;
 
 private:
+    status make_empty(const std::string& directory, std::uint64_t bytes, int& fd);
     status failed(int code, const std::string& cure) const;
     status write_words(int fd) const;
     std::string path_;

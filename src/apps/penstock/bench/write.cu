@@ -1,5 +1,5 @@
 // Writes: what a kernel made goes to a file in the operating system's page cache, by write from the kernel and a close; against what
-// one would do by hand: copy it back to pinned memory in pieces and pwrite from all processors. And records appended by all groups.
+// one would do by hand: copy it back to pinned memory in pieces and pwrite from all processors.
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "cases.hpp"
+#include "kernel_output.hpp"
 #include "memory.hpp"
 #include "penstock/write.hpp"
 #include "together.hpp"
@@ -17,17 +18,6 @@
 namespace penstock::bench {
 
 namespace {
-
-// The i-th word of the output, as of the scratch file.
-struct fill_words {
-    std::uint64_t* words;
-    std::uint64_t count, groups;
-
-    template <typename Group>
-    PENSTOCK_HD void operator()(const Group& g, const runtime_ref&, std::uint64_t index) const {
-        for (std::uint64_t i = index * g.size() + g.rank(); i < count; i += groups * g.size()) words[i] = mix64(i);
-    }
-};
 
 struct write_blocks {
     int fd;
@@ -41,21 +31,6 @@ struct write_blocks {
             const auto length = static_cast<std::int64_t>(block_bytes < bytes - at ? block_bytes : bytes - at);
             if (write(g, fs, fd, output + at, length, static_cast<std::int64_t>(at)) != length && g.is_leader()) atomic_add_relaxed(failures, std::uint64_t{1});
         }
-    }
-};
-
-constexpr std::uint64_t record_bytes = 128;
-
-struct append_records {
-    int fd;
-    const std::byte* records;  // one for each group
-    std::uint64_t* failures;
-    std::uint64_t rounds;
-
-    template <typename Group>
-    PENSTOCK_HD void operator()(const Group& g, const runtime_ref& fs, std::uint64_t index) const {
-        for (std::uint64_t i = 0; i < rounds; ++i)
-            if (append(g, fs, fd, records + index * record_bytes, record_bytes) < 0 && g.is_leader()) atomic_add_relaxed(failures, std::uint64_t{1});
     }
 };
 
@@ -127,38 +102,6 @@ status write_once(context& here, const runtime_shape& shape, write_run& out) {
     return check_file(here);
 }
 
-status append_all(context& here, std::uint64_t page) {
-    std::unique_ptr<runtime> rt;
-    if (status s = here.make_runtime({.page_bytes = page, .cache_bytes = 256 * mib, .file_bytes = mib, .writable = true}, rt); !s) return s;
-    const std::uint64_t groups = group_count(here, *rt, page), rounds = std::max<std::uint64_t>(here.file().bytes() / 8 / record_bytes / groups, 1);
-    memory records, failures;
-    if (status s = records.make(rt->where(), groups * record_bytes); !s) return s;
-    if (status s = failures.make(rt->where(), 8); !s) return s;
-    const std::string path = here.file().path() + ".log";
-    series rate, cores, baseline;
-    status result;
-    for (std::uint64_t repeat = 0; repeat < here.repeats(5) && result.ok(); ++repeat) {
-        const int fd = rt->open(path, open_write | open_create | open_truncate);
-        if (fd < 0) result = {fd, "opening " + path + ": " + error_text(fd)};
-        if (!result.ok()) break;
-        const stopwatch watch;
-        int code = launch<width::warp>(*rt, groups, append_records{fd, records.as<std::byte>(), failures.as<std::uint64_t>(), rounds});
-        if (const int closed = rt->close(fd); code == 0) code = closed;
-        const double seconds = watch.seconds();
-        if (code != 0) result = {code, "appending: " + error_text(code)};
-        rate.add(1e-6 * static_cast<double>(groups * rounds) / seconds);
-        cores.add(watch.cores(seconds));
-        if (result.ok()) result = append_by_hand(here, path, record_bytes, groups * rounds, baseline);
-    }
-    ::unlink(path.c_str());
-    std::uint64_t failed = 0;
-    if (result.ok()) result = failures.copy_out(&failed, sizeof failed);
-    if (result.ok() && failed != 0) result = {-EIO, std::to_string(failed) + " appends failed"};
-    if (!result.ok()) return result;
-    return here.add({"append", "records of 128 bytes appended to one file by all groups, and close", "", page, rate, "million/s",
-                     "all cores: write of each record with O_APPEND", baseline, cores, groups_label(here, groups)});
-}
-
 }  // namespace
 
 status write_path(context& here) {
@@ -175,7 +118,7 @@ status write_path(context& here) {
                 !s)
                 return s;
         }
-    return append_all(here, here.pages({64 * kib}).front());
+    return {};
 }
 
 }  // namespace penstock::bench

@@ -107,21 +107,4 @@ status write_by_hand(const context& here, backend where, const std::byte* output
     return {};
 }
 
-status append_by_hand(const context& here, const std::string& path, std::uint64_t record_bytes, std::uint64_t records, series& rate) {
-    const int file = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0666);
-    if (file < 0) return {-errno, path + ": " + error_text(-errno)};
-    // Fewer than the groups append: each costs a system call, and a rate is a rate.
-    const std::uint64_t threads = host_threads(here), each = std::max<std::uint64_t>(std::min<std::uint64_t>(records, 4'000'000) / threads, 1);
-    std::atomic<int> code{0};
-    const double seconds = seconds_together(threads, [&](std::uint64_t) {
-        const std::vector<std::byte> record(record_bytes);
-        for (std::uint64_t i = 0; i < each; ++i)
-            if (::write(file, record.data(), record_bytes) != static_cast<ssize_t>(record_bytes)) code = errno != 0 ? -errno : -EIO;
-    });
-    ::close(file);
-    if (code != 0) return {code, "appending by hand: " + error_text(code)};
-    rate.add(1e-6 * static_cast<double>(each * threads) / seconds);
-    return {};
-}
-
 }  // namespace penstock::bench

@@ -15,7 +15,4 @@ std::string write_by_hand_name(const context& here);
 // and writes one while the next is on its way.
 status write_by_hand(const context& here, backend where, const std::byte* output, series& rate);
 
-// `records` records by all threads, a write(2) each. Million a second.
-status append_by_hand(const context& here, const std::string& path, std::uint64_t record_bytes, std::uint64_t records, series& rate);
-
 }  // namespace penstock::bench

@@ -1,0 +1,104 @@
+#include "cp.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <memory>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/message.hpp"
+#include "common/progress.hpp"
+#include "common/report_text.hpp"
+#include "copy_plan.hpp"
+#include "penstock/version.hpp"
+
+namespace penstock::cp {
+
+namespace {
+
+constexpr std::size_t most_files_at_once = 128;
+
+status report(const runtime& rt, const request& wanted, const copy_totals& sum) {
+    const double rate = sum.seconds > 0 ? static_cast<double>(sum.bytes - sum.hole_bytes) / sum.seconds : 0;
+    if (wanted.common.json)
+        return apps::print_json(apps::line_of({{"program", "penstock cp"},
+                                               {"version", version()},
+                                               {"files", sum.files},
+                                               {"bytes", sum.bytes},
+                                               {"hole_bytes", sum.hole_bytes},
+                                               {"seconds", sum.seconds},
+                                               {"bytes_per_second", rate},
+                                               {"fsync", wanted.how.fsync},
+                                               {"verified", wanted.how.verify},
+                                               {"verify_seconds", sum.verify_seconds},
+                                               {"runtime", apps::json_of(rt)}}));
+    if (wanted.common.quiet) return {};
+    std::string text = apps::with_commas(sum.files) + (sum.files == 1 ? " file, " : " files, ") + bytes_text(sum.bytes) +
+                       (sum.hole_bytes > 0 ? " (" + apps::with_commas(sum.hole_bytes) + " of them holes)" : "") + " copied in " +
+                       apps::text_of("%.3f s", sum.seconds) + ", " + apps::text_of("%.2f GB/s", 1e-9 * rate);
+    if (wanted.how.verify) text += "; read back and compared in " + apps::text_of("%.3f s", sum.verify_seconds);
+    return apps::print_json(text + "\n");
+}
+
+// On CPU threads a cache beyond what is in flight costs the first touch of its memory.
+void choose_cache(options& o) {
+    constexpr std::uint64_t enough = std::uint64_t{64} << 20;
+    if (o.where == backend::cpu && o.cache_bytes == 0) o.cache_bytes = std::max(enough, 64 * o.page_bytes);
+}
+
+// What failed has been said and is counted, except what is returned.
+status copy_all(runtime& rt, const request& wanted, const std::vector<planned_copy>& plans, std::vector<cut>& cuts, copy_totals& sum) {
+    std::uint64_t bytes = 0;
+    struct stat facts {};
+    for (const planned_copy& plan : plans) bytes += ::stat(plan.from.c_str(), &facts) == 0 ? static_cast<std::uint64_t>(facts.st_size) : 0;
+    const apps::progress bar("copying", bytes, [&] { return rt.stats().bytes_written; }, !wanted.common.quiet);
+    const std::size_t at_once = std::clamp<std::size_t>(rt.settings().max_files / 4, 1, most_files_at_once);
+    for (std::size_t first = 0; first < plans.size() && !was_interrupted(); first += at_once) {
+        batch some(rt, wanted.how, cuts);
+        for (std::size_t i = first; i < std::min(plans.size(), first + at_once); ++i)
+            if (const status failed = some.add(plans[i]); !failed) {
+                apps::say(failed.message);
+                ++sum.failed;
+            }
+        if (status failed = some.copy(sum); !failed) return failed;
+    }
+    return {};
+}
+
+status copy_files(const request& wanted, options settings) {
+    if (status failed = apps::watch_signals(); !failed) return failed;
+    std::vector<planned_copy> plans;
+    if (status failed = plan_copies({wanted.names.begin(), wanted.names.end() - 1}, wanted.names.back(), plans); !failed) return failed;
+    choose_cache(settings);
+    std::unique_ptr<runtime> rt;
+    if (status failed = apps::create_runtime(settings, wanted.common.quiet, rt); !failed) return failed;
+    std::vector<cut> cuts;
+    copy_totals sum;
+    const status ended = copy_all(*rt, wanted, plans, cuts, sum);
+    if (!cuts.empty()) rt.reset();
+    for (const cut& one : cuts)
+        if (::ftruncate(one.file.fd, static_cast<off_t>(one.bytes)) != 0) apps::say(error_text(-errno) + "; a copy that failed has bytes behind its end");
+    if (!ended) return ended;
+    if (was_interrupted()) return {-ECANCELED, "interrupted; " + apps::with_commas(sum.files) + " of " + apps::with_commas(plans.size()) + " files were copied"};
+    return sum.failed == 0 ? report(*rt, wanted, sum) : status{-EIO, ""};  // it has been said
+}
+
+}  // namespace
+
+int run(const request& wanted) {
+    options settings;
+    status failed = apps::settle_options(wanted.common, settings);
+    if (failed.ok() && wanted.names.size() < 2) failed = {-EINVAL, "only " + apps::shown(wanted.names.back()) + " was given; name a file and where its copy goes, see penstock cp --help"};
+    if (!failed.ok()) {
+        apps::say(failed.message);
+        return apps::exit_usage;
+    }
+    settings.roots = {"."};  // names on a command line start at the working directory, whatever kernels may open
+    settings.writable = true;
+    const status ended = copy_files(wanted, settings);
+    if (!ended.ok() && !ended.message.empty()) apps::say(ended.message);
+    return ended.ok() ? apps::exit_done : apps::exit_failed;
+}
+
+}  // namespace penstock::cp

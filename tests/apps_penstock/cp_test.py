@@ -1,0 +1,310 @@
+#!/usr/bin/env python3
+"""penstock cp copies what cp copies, and says what it could not: cp_test.py PROGRAM."""
+import json
+import os
+import pathlib
+import pwd
+import resource
+import shutil
+import signal
+import stat
+import subprocess
+import tempfile
+import time
+import unittest
+
+from support import FLAGS, SMALL, PROGRAM, InFolder, clean_environment, pattern, penstock
+
+PAGE = 65536
+MIB = 1 << 20
+
+
+def at_most(size_bytes):
+    """For a program whose files may not grow further."""
+    return lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (size_bytes, size_bytes))
+
+
+class Cp(InFolder):
+    def cp(self, *arguments, flags=SMALL, **more):
+        return penstock("cp", *FLAGS, *flags, *arguments, **more)
+
+    def same(self, copy, source):
+        # Not assertEqual: it would print both.
+        self.assertTrue(copy.read_bytes() == source.read_bytes(), f"{copy} has {copy.stat().st_size} bytes, {source} {source.stat().st_size}")
+
+    def copies(self, source, copy, *arguments, flags=SMALL):
+        ran = self.cp("--quiet", *arguments, source, copy, flags=flags)
+        self.assertEqual((ran.returncode, ran.stdout, ran.stderr), (0, b"", b""))
+        self.same(copy, source)
+
+    def fails(self, *arguments, parts, flags=SMALL, **more):
+        """One line, with all these parts."""
+        ran = self.cp(*arguments, flags=flags, **more)
+        self.assertEqual((ran.returncode, ran.stdout), (1, b""), ran.stderr)
+        self.assert_one_line(ran.stderr, *parts)
+
+    def test_sizes_around_pages_and_pieces(self):
+        for size in (0, 1, PAGE - 1, PAGE, PAGE + 1, 8 * PAGE - 1, 8 * PAGE, 8 * PAGE + 1, 30_000_001):
+            with self.subTest(size=size):
+                self.copies(self.make(f"of {size}", pattern(size, size + 1)), self.folder / f"copy of {size}", "--verify")
+
+    def test_page_sizes(self):
+        source = self.make("data", pattern(3_000_001))
+        for page in ("512", "4KiB", "2MiB"):
+            with self.subTest(page=page):
+                self.copies(source, self.folder / page, "--verify", flags=("--page", page, "--cache", "32MiB"))
+
+    def test_a_cache_of_a_few_pages(self):
+        self.copies(self.make("data", pattern(5_000_001)), self.folder / "copy", flags=("--page", "64KiB", "--cache", "512KiB"))
+
+    def test_a_larger_file_with_all_settings_by_themselves(self):
+        self.copies(self.make("data", pattern(100_000_001)), self.folder / "copy", "--verify", "--fsync", flags=())
+
+    def test_holes_stay_holes(self):
+        source = self.folder / "sparse"
+        with open(source, "wb") as file:
+            for at in (0, 3 * PAGE - 2, 60_000_000):
+                file.seek(at)
+                file.write(b"data in a sea of holes")
+            file.truncate(120_000_000)
+        copy = self.folder / "copy"
+        ran = self.cp("--verify", "--json", source, copy)
+        self.assertEqual(ran.returncode, 0, ran.stderr)
+        self.same(copy, source)
+        report = json.loads(ran.stdout)
+        self.assertEqual((report["program"], report["files"], report["bytes"]), ("penstock cp", 1, 120_000_000))
+        if source.stat().st_blocks * 512 < 10 * MIB:  # the file system has holes
+            self.assertLess(copy.stat().st_blocks * 512, 10 * MIB)
+            self.assertGreater(report["hole_bytes"], 110_000_000)
+
+    def test_nothing_but_a_hole(self):
+        source = self.folder / "hole"
+        with open(source, "wb") as file:
+            file.truncate(1_000_001)
+        self.copies(source, self.folder / "copy", "--verify")
+
+    def test_an_existing_copy_is_overwritten_and_keeps_its_permissions(self):
+        for old in (10, PAGE, 5_000_000):
+            for new in (0, 1, PAGE + 1, 1_000_000):
+                with self.subTest(old=old, new=new):
+                    copy = self.make("copy", b"x" * old)
+                    copy.chmod(0o604)
+                    self.copies(self.make("source", pattern(new, 3)), copy)
+                    self.assertEqual(stat.S_IMODE(copy.stat().st_mode), 0o604)
+
+    def test_nothing_of_an_existing_copy_is_read(self):
+        source, copy = self.make("source", pattern(3_000_001, 3)), self.make("copy", b"x" * 5_000_000)
+        ran = self.cp("--json", "--no-windows", source, copy)
+        self.assertEqual(json.loads(ran.stdout)["runtime"]["statistics"]["bytes_loaded"], 3_000_001)
+
+    def test_a_new_copy_has_its_sources_permissions(self):
+        before = os.umask(0o027)
+        self.addCleanup(os.umask, before)
+        for mode in (0o644, 0o600, 0o755, 0o444, 0o4777):
+            with self.subTest(mode=oct(mode)):
+                source = self.make(f"source {mode}", b"#!/bin/sh\n")
+                source.chmod(mode)
+                self.copies(source, self.folder / f"copy {mode}")
+                self.assertEqual(stat.S_IMODE((self.folder / f"copy {mode}").stat().st_mode), mode & 0o777 & ~0o027)
+
+    def test_files_into_a_directory(self):
+        there = self.folder / "there"
+        there.mkdir()
+        sources = [self.make(f"file {i}", pattern(i * 40_000, i + 1)) for i in range(20)]
+        for directory in (there, f"{there}/"):
+            ran = self.cp("--json", "--verify", *sources, directory)
+            self.assertEqual(ran.returncode, 0, ran.stderr)
+            report = json.loads(ran.stdout)
+            self.assertEqual((report["files"], report["bytes"]), (20, 190 * 40_000))
+            self.assertTrue(report["verified"])
+            for source in sources:
+                self.same(there / source.name, source)
+        self.assertEqual(len(os.listdir(there)), 20)
+
+    def test_more_files_than_can_be_open_at_once(self):
+        there = self.folder / "there"
+        there.mkdir()
+        sources = [self.make(f"{i}", pattern(1000 + i, i + 1)) for i in range(50)]
+        ran = self.cp(*sources, there, environment=clean_environment(PENSTOCK_MAX_FILES="16"))
+        self.assertEqual(ran.returncode, 0, ran.stderr)
+        self.assertIn(b"50 files, 51,225 bytes copied", ran.stdout)
+        for source in sources:
+            self.same(there / source.name, source)
+
+    def test_links_are_followed(self):
+        source, real = self.make("source", pattern(100_000)), self.make("real", b"old")
+        (self.folder / "to source").symlink_to(source)
+        (self.folder / "to real").symlink_to("real")
+        self.copies(self.folder / "to source", self.folder / "copy")
+        self.assertFalse((self.folder / "copy").is_symlink())
+        self.copies(source, self.folder / "to real")
+        self.assertTrue((self.folder / "to real").is_symlink())
+        self.same(real, source)
+
+    def test_relative_names_whatever_the_roots(self):
+        source = self.make("data", b"here")
+        ran = self.cp("data", "copy", cwd=self.folder, environment=clean_environment(PENSTOCK_ROOTS="/usr"))
+        self.assertEqual(ran.returncode, 0, ran.stderr)
+        self.same(self.folder / "copy", source)
+
+    def test_a_file_onto_itself(self):
+        source = self.make("source", b"precious")
+        os.link(source, self.folder / "hard")
+        (self.folder / "soft").symlink_to("source")
+        for name in ("source", "./source", "hard", "soft", "."):
+            with self.subTest(name=name):
+                self.fails(source, self.folder / name, parts=["source", "same file", "give another name"])
+        self.assertEqual(source.read_bytes(), b"precious")
+
+    def test_a_copy_that_would_destroy_another_source_or_copy(self):
+        there, other = self.folder / "there", self.folder / "other"
+        there.mkdir()
+        other.mkdir()
+        a, b = self.make("a", b"of a"), self.make("b", b"of b")
+        os.link(b, there / "a")
+        self.fails(a, b, there, parts=["there/a", "same file", "copied too"])
+        (other / "a").write_bytes(b"another a")
+        (there / "a").unlink()
+        self.fails(a, other / "a", there, parts=["there/a", "both", "two directories"])
+        self.assertEqual((b.read_bytes(), os.listdir(there)), (b"of b", []))
+
+    def test_names_that_cannot_be(self):
+        source, fifo = self.make("source", b"x"), self.folder / "fifo"
+        os.mkfifo(fifo)
+        (self.folder / "directory").mkdir()
+        (self.folder / "directory" / "source").mkdir()
+        (self.folder / "dangling").symlink_to("gone")
+        gone, copy = self.folder / "gone", self.folder / "copy"
+        for arguments, parts in (([self.folder, copy], ["EISDIR", "file in it"]),
+                                 ([gone, copy], ["gone", "ENOENT", "exists"]),
+                                 ([fifo, copy], ["fifo", "use cp"]),
+                                 (["/proc/self/status", copy], ["/proc/self/status", "use cp"]),
+                                 ([source, fifo], ["fifo", "use cp"]),
+                                 ([source, "/dev/null"], ["/dev/null", "use cp"]),
+                                 ([source, gone / "copy"], ["gone/copy", "ENOENT", "make its directory"]),
+                                 ([source, source / "below"], ["below", "ENOTDIR"]),
+                                 ([source, f"{gone}/"], ["gone/", "ENOENT", "directory that exists"]),
+                                 ([source, source, gone], ["gone", "ENOENT", "directory that exists"]),
+                                 ([source, source, source], ["source", "ENOTDIR", "directory that exists"]),
+                                 ([source, self.folder / "directory"], ["directory/source", "EISDIR", "another name"]),
+                                 ([source, self.folder / "dangling"], ["dangling", "leads nowhere"]),
+                                 ([source, self.folder / ("x" * 300)], ["ENAMETOOLONG"]),
+                                 ([source, ""], ["''", "ENOENT", "name"])):
+            with self.subTest(arguments=arguments):
+                self.fails(*arguments, parts=parts)
+        self.assertEqual(sorted(os.listdir(self.folder)), ["dangling", "directory", "fifo", "source"])
+
+    def test_one_wrong_name_and_nothing_is_changed(self):
+        there = self.folder / "there"
+        there.mkdir()
+        good, old = self.make("good", b"new"), there / "good"
+        old.write_bytes(b"precious")
+        self.fails(good, self.folder / "absent", there, parts=["absent", "ENOENT"])
+        self.assertEqual(old.read_bytes(), b"precious")
+
+    def test_wrong_usage(self):
+        for arguments, parts in ((["cp"], ["SOURCE", "--help"]), (["cp", "alone"], ["'alone'", "its copy"]), (["cp", "a", "b", "--page", "1000"], ["page_bytes", "1000"])):
+            with self.subTest(arguments=arguments):
+                ran = penstock(*arguments)
+                self.assertEqual((ran.returncode, ran.stdout), (2, b""))
+                self.assert_one_line(ran.stderr, *parts)
+
+    def test_a_destination_that_may_not_be_written(self):
+        with tempfile.TemporaryDirectory() as place:
+            os.chmod(place, 0o755)
+            source, old = pathlib.Path(place) / "source", pathlib.Path(place) / "old"
+            source.write_bytes(b"new")
+            old.write_bytes(b"precious")
+            source.chmod(0o444)
+            old.chmod(0o444)
+            more = {}
+            if os.geteuid() == 0:  # Root may write everything, so somebody else has to try, with a copy of the program that he can reach.
+                nobody = pwd.getpwnam("nobody")
+                program = pathlib.Path(shutil.copy(PROGRAM, place))
+                program.chmod(0o755)
+                more = {"program": program, "user": nobody.pw_uid, "group": nobody.pw_gid, "extra_groups": [], "cwd": place}
+            else:
+                os.chmod(place, 0o555)
+            self.fails(source, old, parts=["old", "EACCES", "permissions"], **more)
+            self.fails(source, pathlib.Path(place) / "new", parts=["new", "EACCES", "can be written"], **more)
+            self.assertEqual(old.read_bytes(), b"precious")
+            os.chmod(place, 0o777)
+            if os.geteuid() == 0:  # a source that its owner may only read gives such a copy
+                os.chown(source, nobody.pw_uid, nobody.pw_gid)
+            self.assertEqual(self.cp(source, pathlib.Path(place) / "new", **more).returncode, 0)
+            self.assertEqual(stat.S_IMODE((pathlib.Path(place) / "new").stat().st_mode), 0o444)
+
+    def judge_full(self, ran, source, copy, name):
+        """What an error of writing leaves: a line with file, bytes and how far it came, and a copy that ends there."""
+        self.assertEqual((ran.returncode, ran.stdout), (1, b""), ran.stderr)
+        said = [line for line in ran.stderr.decode().splitlines() if " are in " in line]
+        self.assertEqual(len(said), 1, ran.stderr)
+        for part in (copy.name, name, "could not be written", "bytes ", "make room"):
+            self.assertIn(part, said[0])
+        there = copy.read_bytes()
+        self.assertIn(f"the first {len(there):,} of {source.stat().st_size:,} bytes are in", said[0])
+        self.assertTrue(source.read_bytes().startswith(there))
+
+    def test_a_full_file_system(self):
+        place = self.folder / "full"
+        place.mkdir()
+        mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "none", place], capture_output=True, check=False)
+        if mounted.returncode != 0:
+            self.skipTest("no file system may be mounted here")
+        self.addCleanup(subprocess.run, ["umount", place], check=True)
+        source = self.make("source", pattern(20_000_000))
+        self.judge_full(self.cp(source, place / "copy"), source, place / "copy", "ENOSPC")
+
+    def test_a_limit_on_file_sizes(self):
+        source, copy = self.make("source", pattern(20_000_000)), self.folder / "copy"
+        self.judge_full(self.cp(source, copy, preexec_fn=at_most(2 * MIB + 5)), source, copy, "EFBIG")
+
+    def test_of_several_files_only_those_fail_that_do(self):
+        there = self.folder / "there"
+        there.mkdir()
+        sources = [self.make(f"{i}", pattern(i * 1_000_000, i + 1)) for i in range(6)]
+        ran = self.cp(*sources, there, preexec_fn=at_most(3 * MIB))
+        self.assertEqual((ran.returncode, ran.stdout), (1, b""))
+        said = [line for line in ran.stderr.decode().splitlines() if " are in " in line]
+        self.assertEqual([line.count("there/4") + 2 * line.count("there/5") > 0 for line in said], [True, True], ran.stderr)
+        for source in sources[:4]:
+            self.same(there / source.name, source)
+
+    def running(self, source, copy):
+        """cp in the middle of its work, stopped."""
+        ran = subprocess.Popen([PROGRAM, "cp", "--quiet", *FLAGS, *SMALL, str(source), str(copy)], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                               env=clean_environment())
+        deadline = time.monotonic() + 60
+        while (not copy.exists() or copy.stat().st_size == 0) and ran.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.001)
+        ran.send_signal(signal.SIGSTOP)
+        self.assertIsNone(ran.poll(), "it was done too soon")
+        return ran
+
+    def test_a_source_that_shrinks_is_an_error(self):
+        source, copy = self.make("shrinks", pattern(400_000_000)), self.folder / "copy"
+        ran = self.running(source, copy)
+        os.truncate(source, 1_000_000)
+        ran.send_signal(signal.SIGCONT)
+        out, errors = ran.communicate(timeout=60)
+        self.assertEqual((ran.returncode, out), (1, b""), errors)
+        self.assert_one_line(errors, "shrinks", "ESTALE", f"the first {copy.stat().st_size:,} of 400,000,000 bytes are in", "run again")
+        self.assertLess(copy.stat().st_size, 400_000_000)
+
+    def test_an_interrupt_says_how_far_it_came(self):
+        source, copy = self.make("source", pattern(400_000_000)), self.folder / "copy"
+        ran = self.running(source, copy)
+        ran.send_signal(signal.SIGINT)
+        ran.send_signal(signal.SIGCONT)
+        out, errors = ran.communicate(timeout=60)
+        self.assertEqual((ran.returncode, out), (1, b""), errors)
+        lines = errors.decode().splitlines()
+        self.assertEqual(len(lines), 2, errors)
+        self.assertIn(f"interrupted; the first {copy.stat().st_size:,} of 400,000,000 bytes are in", lines[0])
+        self.assertIn("0 of 1 files were copied", lines[1])
+        with open(source, "rb") as file:
+            self.assertTrue(file.read(copy.stat().st_size) == copy.read_bytes())
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2, argv=["cp_test.py"])
