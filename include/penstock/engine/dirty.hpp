@@ -111,6 +111,21 @@ PENSTOCK_HD inline bool begin_write_behind(const cache_view& c, std::uint32_t mo
     end_write_behind(c);
     return false;
 }
+// Who waits for a clean page draws a ticket, and is let in when more pages have become clean than tickets were drawn before. Numbers that
+// wrap round; hints, for the frame itself is found by the clock.
+PENSTOCK_HD PENSTOCK_INLINE std::uint32_t draw_frame_ticket(const cache_view& c) {
+    return atomic_fetch_add<order::relaxed>(&c.clock_hands[frame_tickets_place], std::uint32_t{1});
+}
+// No more than wait: pages that are clean with nobody waiting are found by whoever searches, and must not let a crowd in later.
+PENSTOCK_HD inline void admit_waiters(const cache_view& c, std::uint32_t clean_pages) {
+    const std::uint32_t admitted = atomic_load<order::relaxed>(&c.clock_hands[let_in_place]);
+    const std::uint32_t waiting = atomic_load<order::relaxed>(&c.clock_hands[frame_tickets_place]) - admitted;
+    if (static_cast<std::int32_t>(waiting) <= 0) return;
+    atomic_fetch_add<order::relaxed>(&c.clock_hands[let_in_place], clean_pages < waiting ? clean_pages : waiting);
+}
+PENSTOCK_HD PENSTOCK_INLINE bool is_admitted(const cache_view& c, std::uint32_t ticket) {
+    return static_cast<std::int32_t>(atomic_load<order::relaxed>(&c.clock_hands[let_in_place]) - ticket) > 0;
+}
 
 // Steps of the pristine words (engine/pristine.hpp has their states). Acquire where a holder comes, release where one goes.
 inline constexpr pristine_word pristine_none = 0;

@@ -123,17 +123,22 @@ PENSTOCK_HD inline std::uint32_t most_write_behind_groups(const cache_view& c) {
     return static_cast<std::uint32_t>(fitting < 1 ? 1 : fitting < enough_write_behind_groups ? fitting : enough_write_behind_groups);
 }
 
-// Leader only: -EAGAIN as soon as one of those that write is done, for then there are clean pages; or why the wait ended.
+// Leader only: 1: the group is one of those that write. -EAGAIN: others have made a page clean for it. Or why the wait ended. In the order in
+// which they came: groups that write one file side by side then stay side by side, and so do the dirty pages of the file; and no more of
+// them search at a time than there are clean pages.
 template <typename Group>
 PENSTOCK_HD inline std::int64_t await_write_behind(const Group& g, const cache_view& c, patience& deadline) {
     const std::uint32_t most = most_write_behind_groups(c);
-    std::int64_t late = 0;
-    for (std::uint32_t round = 0; late == 0 && write_behind_groups(c) >= most; ++round) {
+    if (begin_write_behind(c, most)) return 1;
+    const std::uint32_t ticket = draw_frame_ticket(c);
+    for (std::uint32_t round = 0; !is_admitted(c, ticket); ++round) {
         g.pause(round);
-        late = deadline.check(g, c);
-        if (late == -ETIME && g.now_ns() - deadline.start_ns() <= c.request_wait_ns) late = 0;
+        if (begin_write_behind(c, most)) return 1;
+        const std::int64_t late = deadline.check(g, c);
+        if (late != 0 && late != -ETIME) return late;
+        if (late == -ETIME && g.now_ns() - deadline.start_ns() > c.request_wait_ns) break;
     }
-    return late != 0 && late != -ETIME ? late : -EAGAIN;
+    return -EAGAIN;
 }
 
 // Whole group, which has begun to write `w` back: that page and its neighbours. 0: some page was written back; or why none was.
@@ -156,7 +161,10 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t write_with_neighbours(const Group& g,
     for (std::uint64_t i = 0; has_slots && i < run.pages && i < most; ++i)
         has_slots = run.index + i == w.word_index || queue.try_write(g, c, run.index + i);
     queue.finish_all(g, c);
-    if (g.is_leader()) count(g, c, count_dirty_victims, queue.sent());
+    if (g.is_leader()) {
+        count(g, c, count_dirty_victims, queue.sent());
+        admit_waiters(c, static_cast<std::uint32_t>(queue.written()));
+    }
     return queue.written() != 0 ? 0 : queue.error();
 }
 
@@ -165,11 +173,10 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t write_with_neighbours(const Group& g,
 template <typename Group>
 PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t clean_victim(const Group& g, const cache_view& c, std::uint32_t frame, patience& deadline) {
     const std::uint64_t word_index = g.broadcast(g.is_leader() ? owner_word_index(look_at_frame(c, frame)) : 0);
-    const bool permitted = g.broadcast(g.is_leader() && begin_write_behind(c, most_write_behind_groups(c)) ? 1 : 0) != 0;
+    std::int64_t code = static_cast<std::int64_t>(g.broadcast(static_cast<std::uint64_t>(g.is_leader() ? await_write_behind(g, c, deadline) : 0)));
+    const bool permitted = code == 1;
     pending_write w;
-    std::int64_t code = -EAGAIN;
     if (permitted) code = hold_together(g, c, word_index, w);
-    else if (g.is_leader()) code = await_write_behind(g, c, deadline);
     const bool others_write = code == -EAGAIN;
     if (code == 1) code = begin_write(g, c, true, w);
     if (code == 1) code = write_with_neighbours(g, c, w);

@@ -288,7 +288,8 @@ inline constexpr std::uint32_t window_chunk_shift = 21;
 inline constexpr std::uint64_t window_chunk_bytes = std::uint64_t{1} << window_chunk_shift;
 
 inline constexpr std::uint32_t clock_hand_stride = 8;  // in 4-byte words: a sector each, so that shards do not share one
-inline constexpr std::uint32_t write_behind_place = 2;  // in the first sector: groups that write pages back for a frame (engine/flush.hpp)
+// In the first sector, of writing back for a frame (engine/flush.hpp): groups that do it, tickets drawn by who waits, tickets let in.
+inline constexpr std::uint32_t write_behind_place = 2, frame_tickets_place = 3, let_in_place = 4;
 
 // What a descriptor may be used for; the access mode of the flags it was opened with.
 inline constexpr std::uint32_t may_read = 0, may_write = 1, may_read_write = 2, may_write_once = 3, access_mask = 3;
