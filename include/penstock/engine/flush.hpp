@@ -124,8 +124,7 @@ PENSTOCK_HD inline std::uint32_t most_write_behind_groups(const cache_view& c) {
 }
 
 // Leader only: 1: the group is one of those that write. -EAGAIN: others have made a page clean for it. Or why the wait ended. In the order in
-// which they came: groups that write one file side by side then stay side by side, and so do the dirty pages of the file; and no more of
-// them search at a time than there are clean pages.
+// which they came, so that none waits for good; and no more of them search at a time than there are clean pages.
 template <typename Group>
 PENSTOCK_HD inline std::int64_t await_write_behind(const Group& g, const cache_view& c, patience& deadline) {
     const std::uint32_t most = most_write_behind_groups(c);

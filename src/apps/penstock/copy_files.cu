@@ -32,10 +32,11 @@ struct job_shape {
     std::uint64_t piece_bytes, groups;
 };
 
-// A piece is as long as a group can have pages under way at once, but short enough that all groups get some. The pages that all have under way,
-// of both files, take no more than half of the frames, so that none is dropped before it is used and none waits for a frame that others hold.
+// So few groups that each has the slots to send its piece to the host together: many that send a page now and then make a system call of
+// each. A piece is short enough that all groups get some. The pages that all have under way, of both files, take no more than half of the
+// frames, so that none is dropped before it is used and none waits for a frame that others hold.
 job_shape shape_of(const runtime& rt, std::uint64_t bytes) {
-    constexpr std::uint64_t most_pages = 8, most_warps = 8192;
+    constexpr std::uint64_t most_pages = 16, most_warps = 96;
     const options& o = rt.settings();
     const std::uint64_t frames = o.cache_bytes / o.page_bytes, pages = bytes / o.page_bytes + 1;
     const std::uint64_t workers = rt.where() == backend::gpu ? most_warps : apps::thread_count(o.worker_threads);
