@@ -1,4 +1,5 @@
-// Canary: two copies of one page are on their way to the file at once, and the older may come last.
+// Canary: two copies of one page are on their way to the file at once, and the older may come last. The lock also says which request
+// carries the copy: who takes it from its holder makes that one forget his, and a ring slot is never given back.
 #define penstock penstock_no_frame_lock
 
 #include "explore/canary/standard.hpp"
@@ -36,7 +37,7 @@ TEST(canary, no_frame_lock) {
     s.lane([&](auto g) { static_cast<void>(msync(g, s.w.fs(), s.fd, 0, page_bytes)); });
     const auto out = s.run({.preemptions = 2});
     EXPECT_TRUE(out.violation == "a page is clean, and the file does not have its bytes" || out.violation == "a written word was lost" ||
-                out.violation == "a page with marks is dirty")
+                out.violation == "a page with marks is dirty" || out.violation == "every ring slot was given back")
         << out.violation;
 }
 
