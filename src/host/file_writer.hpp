@@ -68,8 +68,8 @@ public:
 
     [[nodiscard]] int fd() const { return file_->fd(); }
     void put(const std::vector<write_order>& orders);
-    // Writes what was put so far, unless others are at it and it is no work for one more. True: there is more by now and nobody at it;
-    // the caller has to come again.
+    // Writes what was put so far, unless others are at it and it is no work for one more. True: there is more by now than is left to
+    // others, and the caller has to come again.
     [[nodiscard]] bool run(write_scratch& scratch, write_counters& counters, write_troubles& troubles);
 
 private:

@@ -2,6 +2,7 @@
 #include "host/file_writer.hpp"
 
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <deque>
 #include <thread>
@@ -17,15 +18,18 @@ constexpr std::uint64_t page = 4096;
 // A file in memory that counts how many threads write to it at a time.
 class memory_file : public environment {
 public:
-    std::vector<std::byte> bytes = std::vector<std::byte>(64 * page);
+    std::vector<std::byte> bytes = std::vector<std::byte>(640 * page);
     std::vector<std::uint64_t> offsets;  // of the calls, as they came
     std::uint64_t fails_at = ~std::uint64_t{0};  // the call that reaches this offset has no room
     std::uint64_t longest = ~std::uint64_t{0};   // a call writes no more
     std::atomic<int> inside{0}, most_inside{0};
+    std::atomic<bool> first_waits{false};  // the first call stays inside until there is another, for a second at most
 
     std::int64_t write(int, const memory_piece* pieces, std::size_t count, std::uint64_t offset) override {
         const int now = ++inside;
         for (int seen = most_inside; seen < now && !most_inside.compare_exchange_weak(seen, now);) {}
+        if (first_waits.exchange(false))
+            for (int round = 0; round < 1000 && most_inside < 2; ++round) std::this_thread::sleep_for(std::chrono::milliseconds(1));
         std::uint64_t done = 0;
         {
             std::lock_guard lock(mutex_);
@@ -162,6 +166,27 @@ TEST_F(file_writing, many_threads) {
     }
     EXPECT_EQ(counters.bytes, threads * each * page) << "nothing is written twice";
     EXPECT_LE(file.most_inside.load(), static_cast<int>(file_writer::most_threads));
+}
+
+// While one thread writes, another leaves a short list to grow, and takes a long one.
+TEST_F(file_writing, a_second_thread_takes_a_long_list_only) {
+    constexpr std::uint64_t enough = file_writer::long_list_bytes / page;
+    file.first_waits = true;
+    put(0, 'a');
+    std::thread first([&] {
+        write_scratch mine;
+        while (writer.run(mine, counters, troubles)) {}
+    });
+    while (file.inside == 0) std::this_thread::yield();
+    put(2, 'b');
+    EXPECT_FALSE(writer.run(scratch, counters, troubles));
+    EXPECT_FALSE(pages.back().answered()) << "a short list is left to the thread that writes";
+    for (std::uint64_t number = 3; number < 3 + enough; ++number) put(number, 'c');
+    while (writer.run(scratch, counters, troubles)) {}
+    first.join();
+    EXPECT_EQ(file.most_inside, 2) << "the long list waited for the thread that wrote";
+    for (const staged_page& one : pages) EXPECT_TRUE(one.answered()) << one.number;
+    EXPECT_EQ(counters.bytes, pages.size() * page);
 }
 
 }  // namespace penstock::host

@@ -114,7 +114,7 @@ status write_path(context& here) {
                 if (status s = write_once(here, {.page_bytes = page, .cache_bytes = cache, .file_bytes = bytes, .writable = true}, all); !s) return s;
             const std::string where = cache > bytes ? "the cache holds it all" : cache_label(cache, bytes);
             if (status s = here.add({"S9", "output of a kernel to a file, written and closed, " + where, "", page, all.rate, "GB/s", write_by_hand_name(here), all.hand,
-                                     all.cores, std::to_string(all.victims) + " searches for a frame wrote pages in the last run, " + std::to_string(all.bytes_a_call) + " bytes a system call"});
+                                     all.cores, std::to_string(all.victims) + " pages written for their frame in the last run, " + std::to_string(all.bytes_a_call) + " bytes a system call"});
                 !s)
                 return s;
         }
