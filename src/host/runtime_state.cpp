@@ -101,6 +101,7 @@ status runtime_state::build_cache() {
     c.growth_entries = static_cast<std::uint32_t>(
         std::clamp<std::uint64_t>((std::uint64_t{1} << 40 >> c.page_shift) >> c.leaf_shift, 1, std::max<std::uint64_t>(c.word_count / 256, 1)));
     c.file_slots = settings.max_files;
+    c.frame_turn_words = 1024;
     c.name_slots = std::bit_ceil(settings.max_files * 2);
     c.name_lock_count = 1024;
     c.counter_shards = device->is_gpu() ? 1024 : 64;
@@ -123,7 +124,7 @@ status runtime_state::build_cache() {
                      allocate(*device, c.advice, c.file_slots) &&
                      (!settings.writable ||
                       (allocate(*device, c.writes, c.file_slots) && allocate(*device, c.frame_pages, c.frame_count) &&
-                       allocate(*device, c.write_locks, c.frame_count) && allocate(*device, c.pristine, c.frame_count) &&
+                       allocate(*device, c.write_locks, c.frame_count) && allocate(*device, c.frame_turns, c.frame_turn_words) && allocate(*device, c.pristine, c.frame_count) &&
                        allocate(*device, c.dirty_bits, (std::uint64_t{c.frame_count} << c.page_shift) / 64))) &&
                      (!has_windows || (allocate(*device, c.windows, c.file_slots) && allocate(*device, c.window_chunks, window_chunk_words)));
     if (!all)

@@ -49,7 +49,7 @@ struct shared_memory {
     alignas(16) std::byte window_bytes[max_files * 2 * page_bytes];
     // Writing; what the file on disk has (one file, four pages).
     engine::write_record writes[max_files];
-    std::uint64_t dirty_bits[max_frames], frame_pages[max_frames], write_locks[max_frames], pristine[max_frames];
+    std::uint64_t dirty_bits[max_frames], frame_pages[max_frames], write_locks[max_frames], pristine[max_frames], frame_turns[4];
     std::uint64_t disk[4 * words_per_page];
 };
 
@@ -94,6 +94,8 @@ public:
             c.dirty_bits = memory.dirty_bits;
             c.frame_pages = memory.frame_pages;
             c.write_locks = memory.write_locks;
+            c.frame_turns = memory.frame_turns;
+            c.frame_turn_words = 4;
             c.pristine = memory.pristine;
             c.growth_entries = 1;
         }
@@ -201,6 +203,7 @@ inline std::string world::name_of(std::size_t offset) const {
                           {"page of frame", memory.frame_pages, sizeof memory.frame_pages, 8},
                           {"frame lock", memory.write_locks, sizeof memory.write_locks, 8},
                           {"pristine word", memory.pristine, sizeof memory.pristine, 8},
+                          {"frame turn", memory.frame_turns, sizeof memory.frame_turns, 8},
                           {"disk", memory.disk, sizeof memory.disk, 8},
                           {"free mark", memory.free_ticket, sizeof memory.free_ticket, 8}};
     const auto* at = reinterpret_cast<const std::byte*>(&memory) + offset;

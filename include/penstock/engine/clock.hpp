@@ -25,6 +25,7 @@
 
 #include "penstock/base/hash.hpp"
 #include "penstock/engine/counters.hpp"
+#include "penstock/engine/dirty.hpp"
 #include "penstock/engine/fill.hpp"
 #include "penstock/engine/layout.hpp"
 #include "penstock/engine/ring.hpp"
@@ -100,7 +101,7 @@ PENSTOCK_HD inline bool take_fresh(const Pool& c, std::uint64_t start, std::uint
 // What a search met: a frame in the hands of a loader, which may be had later; pages that are dirty, and the frame of the first.
 struct sweep_notes {
     bool saw_busy = false;
-    std::uint32_t dirty_pages = 0, dirty_frame = 0;
+    std::uint32_t dirty_pages = 0, dirty_frame = no_frame;
 };
 
 // A search that has met so many dirty pages ends: most of the rest will be dirty too, and writing takes longer than looking.
@@ -142,7 +143,19 @@ PENSTOCK_HD inline bool try_take(const Group& g, const cache_view& c, const Pool
 // Of a search: no page could be evicted, but the one in `frame` could be written back, and then there would be one.
 inline constexpr std::int64_t must_write_back = 2;
 
-// Leader only: a frame for the caller, in state busy; `spread` picks the shard to start at. 0, must_write_back, -ENOBUFS, or the abort code. `deadline` started when the verb
+// While groups wait for write-backs, who comes new looks at so few frames before it waits too. So clean pages among dirty ones are found, and
+// the groups that write a file keep step: those whose turn comes go first. A group that runs ahead leaves dirty pages without neighbours.
+inline constexpr std::uint64_t crowded_steps = 32;
+
+// Leader only: the frame that a wait ended with, if it is still free.
+PENSTOCK_HD inline bool take_offered(const cache_view& c, patience& deadline, std::uint32_t& frame) {
+    frame = deadline.offered_frame;
+    deadline.offered_frame = no_frame;
+    return frame != no_frame && take_given_frame(c, frame);
+}
+
+// Leader only: a frame for the caller, in state busy; `spread` picks the shard to start at. 0, must_write_back (and `frame` is a dirty page's, or
+// no_frame if none was met), -ENOBUFS, or the abort code. `deadline` started when the verb
 // first missed, so that groups which fail one after the other on the same page do not add up their waits. While loads
 // hold frames the search goes on for request_wait_ns: a slow disk is no reason to fail. Without may_wait: one search of a
 // few steps, -ENOBUFS if it finds nothing.
@@ -151,13 +164,14 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t take_frame(const Group& g, const cach
                                            patience& deadline, std::uint32_t& frame, Keep& keep) {
     if (!may_wait) return try_take(g, c, c, spread, frame, keep) ? 0 : -ENOBUFS;
     const std::uint64_t start = mix64(spread);
-    if (take_fresh(c, start, frame)) return 0;
+    if (take_offered(c, deadline, frame) || take_fresh(c, start, frame)) return 0;
+    const bool crowded = c.writes != nullptr && awaited_frames(c) != 0;
     // Two rounds over all frames clear every use bit and then look again; more would only repeat that before the pause.
     const std::uint64_t all = 2 * std::uint64_t{c.frame_count}, slice = all < 1024 ? all : 1024;
     for (std::uint32_t round = 0;; ++round) {
         sweep_notes notes;
-        if (sweep_clock(g, c, c, start + round, slice, frame, notes, keep)) return 0;
-        if (notes.dirty_pages != 0) {
+        if (sweep_clock(g, c, c, start + round, crowded && slice > crowded_steps ? crowded_steps : slice, frame, notes, keep)) return 0;
+        if (crowded || notes.dirty_pages != 0) {
             frame = notes.dirty_frame;
             return must_write_back;
         }

@@ -13,7 +13,7 @@ PENSTOCK_HD PENSTOCK_INLINE counter_shard& shard_of(const Group& g, const cache_
     return c.counters[g.home() & (c.counter_shards - 1)];
 }
 
-// Call from the leader only.
+// Call from the leader only, or from one thread for each of several things that the group does at once.
 template <typename Group>
 PENSTOCK_HD PENSTOCK_INLINE void count(const Group& g, const cache_view& c, counter what, std::uint64_t amount = 1) {
     atomic_add_relaxed(&shard_of(g, c).count[what], amount);

@@ -62,14 +62,15 @@ PENSTOCK_HD PENSTOCK_INLINE std::uint64_t look_at_marks(const std::uint64_t* mar
 // whether there are new ones (settle_page); who flushes has to wait for what that one finds.
 PENSTOCK_HD PENSTOCK_INLINE bool may_have_marks(page_word seen) { return is_valid(seen) && (is_dirty(seen) || pins_of(seen) != 0); }
 
-// Frame locks: 0 free; lock_held, and from when the page's copy is posted also its request; or a request alone, which was given up. A
-// request: ring in bits 63..56, ticket + 2 below bit 54, and bit 54 if the page's marks have to be put back after it.
+// Frame locks: 0 free; lock_held, and from when the page is copied also its request; or a request alone, which was given up. A request: ring
+// in bits 63..56, ticket + 2 below bit 53; bit 54 if the page's marks have to be put back after it, bit 53 if every byte of the copy is marked.
 inline constexpr std::uint64_t lock_free = 0, lock_held = std::uint64_t{1} << 55, lock_keeps_marks = std::uint64_t{1} << 54;
+inline constexpr std::uint64_t lock_sends_all = std::uint64_t{1} << 53;
 inline constexpr std::uint32_t lock_ring_shift = 56;
 
 constexpr PENSTOCK_HD std::uint64_t lock_request(std::uint32_t ring, std::uint64_t ticket) { return std::uint64_t{ring} << lock_ring_shift | (ticket + 2); }
 constexpr PENSTOCK_HD std::uint32_t lock_ring(std::uint64_t lock) { return static_cast<std::uint32_t>(lock >> lock_ring_shift); }
-constexpr PENSTOCK_HD std::uint64_t lock_ticket(std::uint64_t lock) { return (lock & (lock_keeps_marks - 1)) - 2; }
+constexpr PENSTOCK_HD std::uint64_t lock_ticket(std::uint64_t lock) { return (lock & (lock_sends_all - 1)) - 2; }
 
 // Leader only, pinned. Acquire: pairs with unlock_frame, and with the service thread's answer to a request that was given up.
 PENSTOCK_HD inline bool try_lock_frame(const cache_view& c, std::uint32_t frame) {
@@ -87,8 +88,9 @@ PENSTOCK_HD PENSTOCK_INLINE void unlock_frame(const cache_view& c, std::uint32_t
     atomic_store<order::release>(&c.write_locks[frame], lock_free);
 }
 // By the holder, whose notes they are; others only see that it is held.
-PENSTOCK_HD PENSTOCK_INLINE void note_request(const cache_view& c, std::uint32_t frame, std::uint32_t ring, std::uint64_t ticket, bool keeps_marks) {
-    atomic_store<order::relaxed>(&c.write_locks[frame], lock_held | (keeps_marks ? lock_keeps_marks : 0) | lock_request(ring, ticket));
+PENSTOCK_HD PENSTOCK_INLINE void note_request(const cache_view& c, std::uint32_t frame, std::uint32_t ring, std::uint64_t ticket, bool keeps_marks, bool sends_all) {
+    atomic_store<order::relaxed>(&c.write_locks[frame],
+                                 lock_held | (keeps_marks ? lock_keeps_marks : 0) | (sends_all ? lock_sends_all : 0) | lock_request(ring, ticket));
 }
 PENSTOCK_HD PENSTOCK_INLINE std::uint64_t noted_request(const cache_view& c, std::uint32_t frame) {
     return atomic_load<order::relaxed>(&c.write_locks[frame]);
@@ -111,20 +113,38 @@ PENSTOCK_HD inline bool begin_write_behind(const cache_view& c, std::uint32_t mo
     end_write_behind(c);
     return false;
 }
-// Who waits for a clean page draws a ticket, and is let in when more pages have become clean than tickets were drawn before. Numbers that
-// wrap round; hints, for the frame itself is found by the clock.
+// Who waits for a frame draws a ticket. Who has written pages back takes the next tickets' turns and stores for each which frame it may have.
+// Tickets begin at 1 and wrap round. All of it hints: the frame is free, and is taken by compare-and-swap, by whoever comes first; who finds it
+// gone, or its turn passed, searches.
 PENSTOCK_HD PENSTOCK_INLINE std::uint32_t draw_frame_ticket(const cache_view& c) {
-    return atomic_fetch_add<order::relaxed>(&c.clock_hands[frame_tickets_place], std::uint32_t{1});
+    return atomic_fetch_add<order::relaxed>(&c.clock_hands[frame_tickets_place], std::uint32_t{1}) + 1;
 }
-// No more than wait: pages that are clean with nobody waiting are found by whoever searches, and must not let a crowd in later.
-PENSTOCK_HD inline void admit_waiters(const cache_view& c, std::uint32_t clean_pages) {
-    const std::uint32_t admitted = atomic_load<order::relaxed>(&c.clock_hands[let_in_place]);
-    const std::uint32_t waiting = atomic_load<order::relaxed>(&c.clock_hands[frame_tickets_place]) - admitted;
-    if (static_cast<std::int32_t>(waiting) <= 0) return;
-    atomic_fetch_add<order::relaxed>(&c.clock_hands[let_in_place], clean_pages < waiting ? clean_pages : waiting);
+// How many drew tickets whose turn has not come. Some of them may have gone.
+PENSTOCK_HD PENSTOCK_INLINE std::uint32_t awaited_frames(const cache_view& c) {
+    const std::uint32_t turns = atomic_load<order::relaxed>(&c.clock_hands[frame_turns_place]);
+    const auto waiting = static_cast<std::int32_t>(atomic_load<order::relaxed>(&c.clock_hands[frame_tickets_place]) - turns);
+    return waiting > 0 ? static_cast<std::uint32_t>(waiting) : 0;
 }
-PENSTOCK_HD PENSTOCK_INLINE bool is_admitted(const cache_view& c, std::uint32_t ticket) {
-    return static_cast<std::int32_t>(atomic_load<order::relaxed>(&c.clock_hands[let_in_place]) - ticket) > 0;
+// The next turn, if anybody waits. Of two that take the last at a time one may have a turn that comes before its ticket: whoever draws that
+// finds what he was given.
+PENSTOCK_HD inline bool take_turn(const cache_view& c, std::uint32_t& ticket) {
+    if (awaited_frames(c) == 0) return false;
+    ticket = atomic_fetch_add<order::relaxed>(&c.clock_hands[frame_turns_place], std::uint32_t{1}) + 1;
+    return true;
+}
+PENSTOCK_HD PENSTOCK_INLINE void give_turn(const cache_view& c, std::uint32_t ticket, std::uint32_t frame) {
+    atomic_store<order::relaxed>(&c.frame_turns[ticket & (c.frame_turn_words - 1)], std::uint64_t{ticket} << 32 | frame);
+}
+// Has the turn of the ticket come? Then `frame` is what it was given, or no_frame.
+PENSTOCK_HD PENSTOCK_INLINE bool turn_came(const cache_view& c, std::uint32_t ticket, std::uint32_t& frame) {
+    const std::uint64_t turn = atomic_load<order::relaxed>(&c.frame_turns[ticket & (c.frame_turn_words - 1)]);
+    const auto ahead = static_cast<std::int32_t>(static_cast<std::uint32_t>(turn >> 32) - ticket);
+    frame = ahead == 0 ? static_cast<std::uint32_t>(turn) : no_frame;
+    return ahead >= 0 && turn != 0;
+}
+// Acquire: pairs with the release that made the frame free.
+PENSTOCK_HD PENSTOCK_INLINE bool take_given_frame(const cache_view& c, std::uint32_t frame) {
+    return atomic_compare_swap<order::acquire>(&c.frame_words[frame], frame_free, frame_busy);
 }
 
 // Steps of the pristine words (engine/pristine.hpp has their states). Acquire where a holder comes, release where one goes.

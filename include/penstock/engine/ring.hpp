@@ -78,7 +78,7 @@ PENSTOCK_HD inline bool try_claim_slot(const ring_view& r, std::uint64_t& ticket
     }
 }
 
-// Leader only: makes the request visible to the service thread. The group must have synchronised after its other
+// One thread: makes the request visible to the service thread. The group must have synchronised after its other
 // threads wrote to the staging area.
 template <typename Group>
 PENSTOCK_HD inline void post(const Group& g, const cache_view& c, const ring_ticket& at, const ring_request& what) {
@@ -128,6 +128,9 @@ public:
     }
 
     PENSTOCK_HD std::uint64_t start_ns() const { return start_ns_; }
+
+    // A free frame that the wait ended with, for the next search (engine/flush.hpp); somebody else may take it first.
+    std::uint32_t offered_frame = no_frame;
 
 private:
     std::uint64_t start_ns_, limit_ns_, looked_ns_, beat_ns_, beat_ = 0;

@@ -29,7 +29,6 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t write_part(const Group& g, const cach
     name_page(c, page.frame, part.page);
     soil_page(c, f.slot, word);
     grow_to(c, f.slot, (part.page << c.page_shift) + end);
-    touch(word, glance(word));
     unpin(word);
     return 0;
 }

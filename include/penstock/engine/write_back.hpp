@@ -93,8 +93,8 @@ PENSTOCK_HD inline bool copy_marked(const Group& g, const cache_view& c, const p
     return whole;
 }
 
-// Whole group; `w` was held by the leader and is known to all. 1: sent, finish_write has to follow. 0: there was nothing to send, and it
-// is let go. Negative errno: no slot, and it is let go.
+// Whole group; `w` was held by the leader and is known to all. 1: copied, post_write and finish_write have to follow. 0: there was nothing to send,
+// and it is let go. Negative errno: no slot, and it is let go.
 template <typename Group>
 PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t begin_write(const Group& g, const cache_view& c, bool may_wait, const pending_write& w) {
     bool none = true;
@@ -105,29 +105,37 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t begin_write(const Group& g, const cac
     }
     std::int64_t code = 0;
     ring_ticket at{};
+    bool keeps_marks = false;
     if (g.is_leader()) {
         code = claim_slot(g, c, may_wait, at);
         if (code != 0) let_go(c, w);
-        else note_request(c, w.frame, at.ring, at.ticket, has_copy(c, w.frame));
+        else keeps_marks = has_copy(c, w.frame);
     }
     code = static_cast<std::int64_t>(g.broadcast(static_cast<std::uint64_t>(code)));
     if (code != 0) return code;
     at = {static_cast<std::uint32_t>(g.broadcast(at.ring)), g.broadcast(at.ticket)};
     const ring_view& r = c.rings[at.ring];
     const bool whole = copy_marked(g, c, w, r.staging + r.staging_stride * slot_of(r, at.ticket));
-    if (!g.is_leader()) return 1;
+    if (g.is_leader()) note_request(c, w.frame, at.ring, at.ticket, keeps_marks, whole);
+    return 1;
+}
+
+// Any one thread, after the group has synchronised. Sends the copy of the page in the frame. The group waits for nothing between begin_write and
+// this: those whose requests come after it in the ring wait for it.
+template <typename Group>
+PENSTOCK_HD PENSTOCK_NOINLINE void post_write(const Group& g, const cache_view& c, std::uint32_t frame) {
+    const std::uint64_t noted = noted_request(c, frame);
     ring_request request{};
     request.operation = op::write;
     request.bytes = static_cast<std::uint32_t>(c.page_bytes());
-    request.file_slot = w.file_slot;
+    request.file_slot = owner_file_slot(look_at_frame(c, frame));
     // Of the word, since a group that needs a frame may never have opened this file. The pinned page keeps the slot in its life.
-    request.generation = file_generation(glance_file(&c.file_words[w.file_slot]));
-    request.offset = page_in_frame(c, w.frame) << c.page_shift;
-    request.argument = whole ? 1 : 0;
-    raise_stored(c, w.file_slot, request.offset + c.page_bytes());
-    post(g, c, at, request);
+    request.generation = file_generation(glance_file(&c.file_words[request.file_slot]));
+    request.offset = page_in_frame(c, frame) << c.page_shift;
+    request.argument = (noted & lock_sends_all) != 0 ? 1 : 0;
+    raise_stored(c, request.file_slot, request.offset + c.page_bytes());
+    post(g, c, {lock_ring(noted), lock_ticket(noted)}, request);
     count(g, c, count_write_backs);
-    return 1;
 }
 
 // Whole group, which has posted the page in the frame: what it is, and its request.

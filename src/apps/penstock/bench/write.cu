@@ -19,18 +19,17 @@ namespace penstock::bench {
 
 namespace {
 
-struct write_blocks {
+struct write_block {
     int fd;
     const std::byte* output;
     std::uint64_t* failures;
-    std::uint64_t bytes, block_bytes, groups;
+    std::uint64_t bytes, block_bytes;
 
     template <typename Group>
     PENSTOCK_HD void operator()(const Group& g, const runtime_ref& fs, std::uint64_t index) const {
-        for (std::uint64_t at = index * block_bytes; at < bytes; at += groups * block_bytes) {
-            const auto length = static_cast<std::int64_t>(block_bytes < bytes - at ? block_bytes : bytes - at);
-            if (write(g, fs, fd, output + at, length, static_cast<std::int64_t>(at)) != length && g.is_leader()) atomic_add_relaxed(failures, std::uint64_t{1});
-        }
+        const std::uint64_t at = index * block_bytes;
+        const auto length = static_cast<std::int64_t>(block_bytes < bytes - at ? block_bytes : bytes - at);
+        if (write(g, fs, fd, output + at, length, static_cast<std::int64_t>(at)) != length && g.is_leader()) atomic_add_relaxed(failures, std::uint64_t{1});
     }
 };
 
@@ -84,7 +83,10 @@ status write_once(context& here, const runtime_shape& shape, write_run& out) {
     const int fd = rt->open(here.file().path(), open_write);
     if (fd < 0) return {fd, "opening the file for writing: " + error_text(fd)};
     const stopwatch watch;
-    int code = launch<width::warp>(*rt, groups, write_blocks{fd, output.as<std::byte>(), failures.as<std::uint64_t>(), bytes, shape.page_bytes, groups});
+    // Blocks of 8 warps, all of them resident: so the file is written in order, a stretch at a time.
+    const launch_shape resident{.blocks = static_cast<std::uint32_t>((groups + 15) / 16)};
+    int code = launch<width::warp>(*rt, (bytes + shape.page_bytes - 1) / shape.page_bytes,
+                                   write_block{fd, output.as<std::byte>(), failures.as<std::uint64_t>(), bytes, shape.page_bytes}, resident);
     if (code == 0) code = rt->close(fd);
     const double seconds = watch.seconds();
     if (code != 0) return {code, "writing: " + error_text(code)};
