@@ -6,8 +6,8 @@
 // at the same time touch different words and one group alone still uses all shards. A step of the hand looks at one frame:
 // a free frame is taken; a frame whose page is pinned or loading is passed over; a page with its use bit set loses the
 // bit and is passed over, unless its file is closed; a dirty page is passed over, but the first one is remembered: when the hand has met
-// many dirty pages and none that is clean, the caller is told to write that one back (engine/flush.hpp). Any other page is
-// evicted by one compare-and-swap on its page word.
+// many dirty pages and none that is clean, the caller is told to write that one back, or to wait for others who do, who leave it a frame
+// (engine/flush.hpp). Any other page is evicted by one compare-and-swap on its page word.
 //
 // Invariants
 //  (1) A frame is free, or busy (in the hands of one group), or owned by the page that its frame word names, or a copy of a page.

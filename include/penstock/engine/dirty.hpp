@@ -5,6 +5,7 @@
 //   page word, dirty bit    per page        join_dirty, soil, clean (engine/page_word.hpp)
 //   write_locks[frame]      per frame       try_lock_frame (acquire), unlock_frame, leave_lock (release), note_request (relaxed, by the holder)
 //   size_bytes              per file        size_of (relaxed), grow_to (release), cut_to (release)
+//   frame_turns[...]        per ticket      give_turn, turn_came (relaxed: hints; take_given_frame is what decides, acquire)
 //
 // A write stores its bytes, fences, marks them, and soils the page, all under a pin. Who writes a page back locks its frame, takes the
 // marks, fences, copies the page, sends it, and when the host has written it: cleans the page, looks at the marks again, and
