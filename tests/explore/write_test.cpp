@@ -165,19 +165,8 @@ TEST(write, neighbours_are_written_back_with_the_page_whose_frame_is_needed) {
     expect_sound(s.run({.preemptions = 2}));
 }
 
-// Two frames, both dirty, and two that need one more each: who finds the other writing back waits for its turn, and is given the frame of the
-// neighbour, unless the other, who needs a third, comes first.
 TEST(write, who_waits_has_the_frame_of_a_page_that_was_written_back) {
-    written_file s({.frames = 2, .ring_slots = 4}, 4);
-    s.warm(0, 0);
-    s.warm(1, 1);
-    for (std::uint64_t page = 0; page < 4; ++page) s.expect(page, 0, 70 + page);
-    s.expect(0, 1, 74);
-    s.lane([&](auto g) {
-        for (std::uint64_t page = 0; page < 3; ++page) s.store(g, page, 0, 70 + page);
-        s.store(g, 0, 1, 74);
-    });
-    s.lane(s.writer(3, 0, 73));
+    short_of_frames s;
     expect_sound(s.run({.preemptions = 1}));
 }
 

@@ -94,4 +94,20 @@ private:
     std::vector<word_value> expected_;
 };
 
+// Two frames, both dirty, and two that need one more each: who finds the other writing back waits for its turn, and is given the frame of the
+// neighbour, unless the other, who needs a third, comes first.
+struct short_of_frames : written_file {
+    short_of_frames() : written_file({.frames = 2, .ring_slots = 4}, 4) {
+        warm(0, 0);
+        warm(1, 1);
+        for (std::uint64_t page = 0; page < 4; ++page) expect(page, 0, 70 + page);
+        expect(0, 1, 74);
+        lane([this](auto g) {
+            for (std::uint64_t page = 0; page < 3; ++page) store(g, page, 0, 70 + page);
+            store(g, 0, 1, 74);
+        });
+        lane(writer(3, 0, 73));
+    }
+};
+
 }  // namespace penstock::explore_kit

@@ -21,16 +21,7 @@ inline bool broken_take(const cache_view& c, std::uint32_t frame) {
 namespace penstock::explore_kit {
 
 TEST(canary, frame_given_to_two) {
-    written_file s({.frames = 2, .ring_slots = 4}, 4);
-    s.warm(0, 0);
-    s.warm(1, 1);
-    for (std::uint64_t page = 0; page < 4; ++page) s.expect(page, 0, 70 + page);
-    s.expect(0, 1, 74);
-    s.lane([&](auto g) {
-        for (std::uint64_t page = 0; page < 3; ++page) s.store(g, page, 0, 70 + page);
-        s.store(g, 0, 1, 74);
-    });
-    s.lane(s.writer(3, 0, 73));
+    short_of_frames s;
     expect_caught(s.run({.preemptions = 1}), "the frame of a valid page names that page");
 }
 

@@ -109,8 +109,10 @@ status write_once(context& here, const runtime_shape& shape, write_run& out) {
 status write_path(context& here) {
     const std::uint64_t bytes = here.file_bytes(here.on_gpu() ? 4 * gib : 256 * mib);
     if (status s = here.use_file(bytes); !s) return s;
-    for (const std::uint64_t page : here.pages({64 * kib, 4 * kib}))
-        for (const std::uint64_t cache : {bytes + bytes / 8, std::max(bytes / 16, 64 * page)}) {
+    for (const std::uint64_t page : here.pages({64 * kib, 4 * kib})) {
+        std::vector<std::uint64_t> caches{bytes + bytes / 8};
+        for (const std::uint64_t cache : here.caches(bytes, page)) caches.push_back(std::max(cache, 64 * page));
+        for (const std::uint64_t cache : caches) {
             write_run all;
             for (std::uint64_t repeat = 0; repeat < here.repeats(5); ++repeat)
                 if (status s = write_once(here, {.page_bytes = page, .cache_bytes = cache, .file_bytes = bytes, .writable = true}, all); !s) return s;
@@ -120,6 +122,7 @@ status write_path(context& here) {
                 !s)
                 return s;
         }
+    }
     return {};
 }
 
