@@ -140,7 +140,7 @@ PENSTOCK_HD inline bool try_take(const Group& g, const cache_view& c, const Pool
     return take_fresh(pool, start, frame) || sweep_clock(g, c, pool, start, all < 64 ? all : 64, frame, notes, keep);
 }
 
-// Of a search: no page could be evicted, but the one in `frame` could be written back, and then there would be one.
+// Of a search: no page could be evicted, but the one in `frame` could be written back, or others write some back already.
 inline constexpr std::int64_t must_write_back = 2;
 
 // While groups wait for write-backs, who comes new looks at so few frames before it waits too. So clean pages among dirty ones are found, and

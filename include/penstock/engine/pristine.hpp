@@ -56,7 +56,6 @@ PENSTOCK_HD inline void leave_pristine(const cache_view& c, pristine_word* word)
     }
 }
 
-
 // Leader only.
 PENSTOCK_HD inline void give_back_copy(const cache_view& c, std::uint32_t frame) {
     if (frame != no_frame) set_frame_word(c, frame, frame_free);
