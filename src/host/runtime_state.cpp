@@ -38,6 +38,15 @@ std::uint32_t shards_for(std::uint64_t frames) {
     return static_cast<std::uint32_t>(std::clamp<std::uint64_t>(std::bit_floor(frames / 256), 1, 1024));
 }
 
+// Pages that are written back together: 2 MiB of a file, since the operating system takes long for each call, but no large part of the cache. 512 KiB
+// and 1 MiB were slower, 4 MiB no faster (bench/results/h200-2026-11-22-write-offers.txt).
+std::uint32_t write_behind_shift_for(std::uint32_t page_shift, std::uint64_t frames) {
+    constexpr std::uint64_t most_bytes = 2u << 20, most_pages = 512;
+    static_assert(most_pages <= engine::most_run_pages);
+    const std::uint64_t pages = std::min({most_bytes >> page_shift, most_pages, frames / 4});
+    return static_cast<std::uint32_t>(std::bit_width(std::max<std::uint64_t>(pages, 1)) - 1);
+}
+
 template <typename T>
 bool allocate(cache_device& device, T*& out, std::uint64_t count) {
     out = static_cast<T*>(device.allocate_device(count * sizeof(T)));
@@ -101,7 +110,7 @@ status runtime_state::build_cache() {
     c.growth_entries = static_cast<std::uint32_t>(
         std::clamp<std::uint64_t>((std::uint64_t{1} << 40 >> c.page_shift) >> c.leaf_shift, 1, std::max<std::uint64_t>(c.word_count / 256, 1)));
     c.file_slots = settings.max_files;
-    c.frame_turn_words = 1024;
+    c.write_behind_shift = write_behind_shift_for(c.page_shift, frames);
     c.name_slots = std::bit_ceil(settings.max_files * 2);
     c.name_lock_count = 1024;
     c.counter_shards = device->is_gpu() ? 1024 : 64;
@@ -117,14 +126,14 @@ status runtime_state::build_cache() {
     const bool all = allocate(*device, c.frames, std::uint64_t{c.frame_count} << c.page_shift) &&
                      allocate(*device, c.words, c.word_count) && allocate(*device, c.frame_words, c.frame_count) &&
                      allocate(*device, c.clock_hands, std::uint64_t{c.clock_shards} * engine::clock_hand_stride) &&
-                     allocate(*device, c.fill_done, 1) && allocate(*device, c.file_words, c.file_slots) && allocate(*device, c.file_records, c.file_slots) &&
+                     allocate(*device, c.fill_done, 1) && allocate(*device, c.launch_numbers, engine::max_launches) && allocate(*device, c.file_words, c.file_slots) && allocate(*device, c.file_records, c.file_slots) &&
                      allocate(*device, c.names, c.name_slots) && allocate(*device, c.name_locks, c.name_lock_count) &&
                      allocate(*device, c.paths, path_units + path_slack) && allocate(*device, c.retire_hand, 1) &&
                      allocate(*device, c.counters, c.counter_shards) && allocate(*device, c.fault, 1) &&
                      allocate(*device, c.advice, c.file_slots) &&
                      (!settings.writable ||
                       (allocate(*device, c.writes, c.file_slots) && allocate(*device, c.frame_pages, c.frame_count) &&
-                       allocate(*device, c.write_locks, c.frame_count) && allocate(*device, c.frame_turns, c.frame_turn_words) && allocate(*device, c.pristine, c.frame_count) &&
+                       allocate(*device, c.write_locks, c.frame_count) && allocate(*device, c.offered_run, 1) && allocate(*device, c.pristine, c.frame_count) &&
                        allocate(*device, c.dirty_bits, (std::uint64_t{c.frame_count} << c.page_shift) / 64))) &&
                      (!has_windows || (allocate(*device, c.windows, c.file_slots) && allocate(*device, c.window_chunks, window_chunk_words)));
     if (!all)
@@ -192,6 +201,7 @@ status runtime_state::build_rings() {
     const std::uint64_t slots = shape.slots, all_slots = slots * shape.rings;
     constexpr std::uint64_t tail_stride = 32;  // words: no two tails in one line of the second-level cache
     c.ring_count = shape.rings;
+    c.ring_threads = settings.service_threads;
     std::vector<std::uint64_t> first_tickets(all_slots);
     for (std::uint64_t i = 0; i < all_slots; ++i) first_tickets[i] = i % slots;
     auto* const requests = static_cast<engine::ring_request*>(device->allocate_shared(all_slots * sizeof(engine::ring_request)));

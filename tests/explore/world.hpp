@@ -49,7 +49,7 @@ struct shared_memory {
     alignas(16) std::byte window_bytes[max_files * 2 * page_bytes];
     // Writing; what the file on disk has (one file, four pages).
     engine::write_record writes[max_files];
-    std::uint64_t dirty_bits[max_frames], frame_pages[max_frames], write_locks[max_frames], pristine[max_frames], frame_turns[4];
+    std::uint64_t dirty_bits[max_frames], frame_pages[max_frames], write_locks[max_frames], pristine[max_frames], offered_run;
     std::uint64_t disk[4 * words_per_page];
 };
 
@@ -83,7 +83,7 @@ public:
         c.file_slots = what.files;
         c.name_slots = what.names;
         c.leaf_shift = what.leaf_shift;
-        c.clock_shards = c.name_lock_count = c.ring_count = c.counter_shards = 1;
+        c.clock_shards = c.name_lock_count = c.ring_count = c.ring_threads = c.counter_shards = 1;
         if (what.tier_frames != 0)
             c.tier = {memory.tier_words,  memory.tier_frame_words, memory.tier_frames,
                       memory.fill_marks,  memory.done_marks,       memory.tier_hand,
@@ -94,10 +94,10 @@ public:
             c.dirty_bits = memory.dirty_bits;
             c.frame_pages = memory.frame_pages;
             c.write_locks = memory.write_locks;
-            c.frame_turns = memory.frame_turns;
-            c.frame_turn_words = 4;
+            c.offered_run = &memory.offered_run;
             c.pristine = memory.pristine;
             c.growth_entries = 1;
+            c.write_behind_shift = 2;
         }
         reset();
     }
@@ -203,7 +203,7 @@ inline std::string world::name_of(std::size_t offset) const {
                           {"page of frame", memory.frame_pages, sizeof memory.frame_pages, 8},
                           {"frame lock", memory.write_locks, sizeof memory.write_locks, 8},
                           {"pristine word", memory.pristine, sizeof memory.pristine, 8},
-                          {"frame turn", memory.frame_turns, sizeof memory.frame_turns, 8},
+                          {"offered run", &memory.offered_run, 8, 8},
                           {"disk", memory.disk, sizeof memory.disk, 8},
                           {"free mark", memory.free_ticket, sizeof memory.free_ticket, 8}};
     const auto* at = reinterpret_cast<const std::byte*>(&memory) + offset;

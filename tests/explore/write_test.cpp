@@ -165,9 +165,14 @@ TEST(write, neighbours_are_written_back_with_the_page_whose_frame_is_needed) {
     expect_sound(s.run({.preemptions = 2}));
 }
 
-TEST(write, who_waits_has_the_frame_of_a_page_that_was_written_back) {
+TEST(write, who_needs_a_frame_takes_over_a_page_that_another_offers) {
     short_of_frames s;
     expect_sound(s.run({.preemptions = 1}));
+}
+
+TEST(write, a_page_that_is_offered_is_written_by_one) {
+    offered_neighbour s;
+    expect_sound(s.run({.preemptions = 2}));
 }
 
 TEST(write, what_cannot_be_written_stays_dirty) {

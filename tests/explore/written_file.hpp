@@ -29,6 +29,19 @@ struct written_file : scenario {
             w.load_now(0, page, frame, content(1, page, 0), used);
         };
     }
+    // As if that word had been written before: the page is in `frame`, and dirty.
+    void soiled(std::uint64_t page, std::uint32_t frame, std::uint64_t word, std::uint64_t value) {
+        warm(page, frame);
+        prepare = [this, before = prepare, page, frame, word, value] {
+            before();
+            reinterpret_cast<std::uint64_t*>(w.memory.frames + frame * page_bytes)[word] = value;
+            w.memory.dirty_bits[frame] = std::uint64_t{0xff} << (8 * word);
+            w.memory.frame_pages[frame] = page;
+            w.memory.words[page] |= engine::dirty_bit;
+            ++w.memory.writes[0].dirty_pages;
+        };
+        expect(page, word, value);
+    }
     // A lane that stores a word.
     auto writer(std::uint64_t page, std::uint64_t word, std::uint64_t value) {
         return [this, page, word, value](auto g) { store(g, page, word, value); };
@@ -94,8 +107,8 @@ private:
     std::vector<word_value> expected_;
 };
 
-// Two frames, both dirty, and two that need one more each: who finds the other writing back waits for its turn, and is given the frame of the
-// neighbour, unless the other, who needs a third, comes first.
+// Two frames, both dirty, and two that need one more each: the first offers the neighbour of the page that it writes back, and the second takes it
+// over, unless the first, who helps himself and needs a third, comes first.
 struct short_of_frames : written_file {
     short_of_frames() : written_file({.frames = 2, .ring_slots = 4}, 4) {
         warm(0, 0);
@@ -107,6 +120,25 @@ struct short_of_frames : written_file {
             store(g, 0, 1, 74);
         });
         lane(writer(3, 0, 73));
+    }
+};
+
+// Two dirty pages: the first lane writes one back and offers the other, and the second lane takes that over if it is there in time.
+struct offered_neighbour : written_file {
+    offered_neighbour() : written_file({.frames = 2, .ring_slots = 4}) {
+        soiled(0, 0, 0, 70);
+        soiled(1, 1, 0, 71);
+        lane([this](auto g) {
+            engine::pending_write one{};
+            explore::require(engine::begin_offering(w.view) && engine::hold_dirty(w.view, 0, one) == 1, "a dirty page could not be held");
+            explore::require(engine::write_offering(g, w.view, one) == 0, "a write-back failed");
+        });
+        lane([this](auto g) {
+            engine::pending_write one{};
+            if (engine::take_next_offered(w.view, one)) explore::require(engine::write_alone(g, w.view, one) == 0, "a write-back failed");
+        });
+        // The other may be dirty still: drawn by the second lane, who then came too late.
+        also([this] { explore::require(!engine::is_dirty(w.memory.words[0]), "a page that was held to be written was not"); });
     }
 };
 

@@ -66,7 +66,7 @@ struct hand_cache {
         view.file_slots = files;
         view.name_slots = names;
         view.name_lock_count = 4;
-        view.ring_count = 1;
+        view.ring_count = view.ring_threads = 1;
         view.counter_shards = 1;
         view.leaf_shift = 2;
     }

@@ -6,8 +6,7 @@
 // at the same time touch different words and one group alone still uses all shards. A step of the hand looks at one frame:
 // a free frame is taken; a frame whose page is pinned or loading is passed over; a page with its use bit set loses the
 // bit and is passed over, unless its file is closed; a dirty page is passed over, but the first one is remembered: when the hand has met
-// many dirty pages and none that is clean, the caller is told to write that one back, or to wait for others who do, who leave it a frame
-// (engine/flush.hpp). Any other page is evicted by one compare-and-swap on its page word.
+// many dirty pages and none that is clean, the caller is told to write one back (engine/victim.hpp). Any other page is evicted by one compare-and-swap on its page word.
 //
 // Invariants
 //  (1) A frame is free, or busy (in the hands of one group), or owned by the page that its frame word names, or a copy of a page.
@@ -102,10 +101,8 @@ PENSTOCK_HD inline bool take_fresh(const Pool& c, std::uint64_t start, std::uint
 struct sweep_notes {
     bool saw_busy = false;
     std::uint32_t dirty_pages = 0, dirty_frame = no_frame;
+    std::uint32_t enough_dirty_pages = 128;  // with so many the search ends: most of the rest will be dirty too, and writing takes longer than looking
 };
-
-// A search that has met so many dirty pages ends: most of the rest will be dirty too, and writing takes longer than looking.
-inline constexpr std::uint32_t enough_dirty_pages = 128;
 
 // Leader only: one search of at most `budget` steps, from the shard that `start` picks on.
 template <typename Group, typename Pool, typename Keep>
@@ -117,9 +114,9 @@ PENSTOCK_HD inline bool sweep_clock(const Group& g, const cache_view& c, const P
     std::uint32_t shard = static_cast<std::uint32_t>(start) & (pool.clock_shards - 1);
     bool taken = false;
     std::uint64_t step = 0;
-    while (step < budget && !taken && notes.dirty_pages < enough_dirty_pages) {
+    while (step < budget && !taken && notes.dirty_pages < notes.enough_dirty_pages) {
         std::uint32_t* const hand = &pool.clock_hands[std::size_t{shard} * clock_hand_stride];
-        for (std::uint64_t i = 0; i < per_visit && step < budget && !taken && notes.dirty_pages < enough_dirty_pages; ++i, ++step) {
+        for (std::uint64_t i = 0; i < per_visit && step < budget && !taken && notes.dirty_pages < notes.enough_dirty_pages; ++i, ++step) {
             frame = shard * per_shard + atomic_fetch_add<order::relaxed>(hand, std::uint32_t{1}) % per_shard;
             const frame_step outcome = try_take_frame(g, c, pool, frame, keep);
             taken = outcome == frame_step::taken;
@@ -140,11 +137,11 @@ PENSTOCK_HD inline bool try_take(const Group& g, const cache_view& c, const Pool
     return take_fresh(pool, start, frame) || sweep_clock(g, c, pool, start, all < 64 ? all : 64, frame, notes, keep);
 }
 
-// Of a search: no page could be evicted, but the one in `frame` could be written back, or others write some back already.
+// Of a search: no page could be evicted, but the one in `frame` or another could be written back.
 inline constexpr std::int64_t must_write_back = 2;
 
-// While groups wait for write-backs, who comes new looks at so few frames before it waits too. So clean pages among dirty ones are found, and
-// the groups that write a file keep step: those whose turn comes go first. A group that runs ahead leaves dirty pages without neighbours.
+// While groups write pages back for their frames, who comes new looks at so few before it does so too. So clean pages among dirty ones are found,
+// and the groups that write a file keep step; one that runs ahead leaves dirty pages without neighbours.
 inline constexpr std::uint64_t crowded_steps = 32;
 
 // Leader only: the frame that a wait ended with, if it is still free.
@@ -165,7 +162,7 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t take_frame(const Group& g, const cach
     if (!may_wait) return try_take(g, c, c, spread, frame, keep) ? 0 : -ENOBUFS;
     const std::uint64_t start = mix64(spread);
     if (take_offered(c, deadline, frame) || take_fresh(c, start, frame)) return 0;
-    const bool crowded = c.writes != nullptr && awaited_frames(c) != 0;
+    const bool crowded = c.writes != nullptr && write_behind_groups(c) != 0;
     // Two rounds over all frames clear every use bit and then look again; more would only repeat that before the pause.
     const std::uint64_t all = 2 * std::uint64_t{c.frame_count}, slice = all < 1024 ? all : 1024;
     for (std::uint32_t round = 0;; ++round) {

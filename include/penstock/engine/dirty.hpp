@@ -3,9 +3,10 @@
 //   word                    where           steps (order)
 //   dirty_bits[...]         64 bytes each   mark (relaxed or, after a fence), take (acquire exchange), put_back (relaxed or)
 //   page word, dirty bit    per page        join_dirty, soil, clean (engine/page_word.hpp)
-//   write_locks[frame]      per frame       try_lock_frame (acquire), unlock_frame, leave_lock (release), note_request (relaxed, by the holder)
+//   write_locks[frame]      per frame       try_lock_frame, take_over (acquire), unlock_frame, leave_lock, offer_page (release), note_request
+//                                           (relaxed, by the holder)
 //   size_bytes              per file        size_of (relaxed), grow_to (release), cut_to (release)
-//   frame_turns[...]        per ticket      give_turn, turn_came (relaxed: hints; take_given_frame is what decides, acquire)
+//   offered_run             one             show_run, next_offered (relaxed: a hint; take_over is what decides)
 //
 // A write stores its bytes, fences, marks them, and soils the page, all under a pin. Who writes a page back locks its frame, takes the
 // marks, fences, copies the page, sends it, and when the host has written it: cleans the page, looks at the marks again, and
@@ -16,6 +17,7 @@
 //      is marked again afterwards. Nothing is lost, and no writer ever waits for a write-back.
 //  (2) Only the holder of a frame's lock takes marks, so copies of one page reach the file one after the other, in their order. The
 //      lock of a copy whose fate is unknown (the host did not answer in time) is left to that request: it comes free with its answer.
+//      Who offers a page sees to it that it is taken over, if need be by himself.
 //  (3) A page with a mark is dirty, or pinned by somebody who soils it before he unpins. So a page without pins that is not dirty
 //      has no marks, and its frame may be given to another. (A dirty page may have no marks.)
 //  (4) A file's count of dirty pages is never less than it has. It is raised before a page turns dirty, and lowered after the page is
@@ -64,9 +66,10 @@ PENSTOCK_HD PENSTOCK_INLINE std::uint64_t look_at_marks(const std::uint64_t* mar
 PENSTOCK_HD PENSTOCK_INLINE bool may_have_marks(page_word seen) { return is_valid(seen) && (is_dirty(seen) || pins_of(seen) != 0); }
 
 // Frame locks: 0 free; lock_held, and from when the page is copied also its request; or a request alone, which was given up. A request: ring
-// in bits 63..56, ticket + 2 below bit 53; bit 54 if the page's marks have to be put back after it, bit 53 if every byte of the copy is marked.
+// in bits 63..56, ticket + 2 below bit 53; bit 54 if the page's marks have to be put back after it, bit 53 if every byte of the copy is marked. 1 in
+// place of a request: held, and whoever wants to may take it over.
 inline constexpr std::uint64_t lock_free = 0, lock_held = std::uint64_t{1} << 55, lock_keeps_marks = std::uint64_t{1} << 54;
-inline constexpr std::uint64_t lock_sends_all = std::uint64_t{1} << 53;
+inline constexpr std::uint64_t lock_sends_all = std::uint64_t{1} << 53, lock_offered = lock_held | 1;
 inline constexpr std::uint32_t lock_ring_shift = 56;
 
 constexpr PENSTOCK_HD std::uint64_t lock_request(std::uint32_t ring, std::uint64_t ticket) { return std::uint64_t{ring} << lock_ring_shift | (ticket + 2); }
@@ -101,47 +104,44 @@ PENSTOCK_HD PENSTOCK_INLINE void leave_lock(const cache_view& c, std::uint32_t f
     atomic_store<order::release>(&c.write_locks[frame], lock_request(ring, ticket));
 }
 
-// How many groups are writing pages back for a frame: no more than the rings can carry full stretches of.
+// How many groups are writing pages back for a frame. A hint.
 PENSTOCK_HD PENSTOCK_INLINE std::uint32_t write_behind_groups(const cache_view& c) {
     return atomic_load<order::relaxed>(&c.clock_hands[write_behind_place]);
 }
-PENSTOCK_HD PENSTOCK_INLINE void end_write_behind(const cache_view& c) {
-    atomic_fetch_add<order::relaxed>(&c.clock_hands[write_behind_place], ~std::uint32_t{0});
+PENSTOCK_HD PENSTOCK_INLINE void count_write_behind(const cache_view& c, std::uint32_t change) {
+    atomic_fetch_add<order::relaxed>(&c.clock_hands[write_behind_place], change);
 }
-PENSTOCK_HD inline bool begin_write_behind(const cache_view& c, std::uint32_t most) {
-    if (write_behind_groups(c) >= most) return false;
-    if (atomic_fetch_add<order::relaxed>(&c.clock_hands[write_behind_place], std::uint32_t{1}) < most) return true;
-    end_write_behind(c);
-    return false;
+
+// Pages offered: a group holds neighbours (pin and lock) and lets others write them back, each one. The lock word says which are offered, and who
+// turns that into held has taken the page over, pin and lock. Release and acquire: the holder's pin and lock are the taker's.
+PENSTOCK_HD PENSTOCK_INLINE void offer_page(const cache_view& c, std::uint32_t frame) {
+    atomic_store<order::release>(&c.write_locks[frame], lock_offered);
 }
-// Who waits for a frame draws a ticket. Who has written pages back takes the next tickets' turns and stores for each which frame it may have.
-// Tickets begin at 1 and wrap round. All of it hints: the frame is free, and is taken by compare-and-swap, by whoever comes first; who finds it
-// gone, or its turn passed, searches.
-PENSTOCK_HD PENSTOCK_INLINE std::uint32_t draw_frame_ticket(const cache_view& c) {
-    return atomic_fetch_add<order::relaxed>(&c.clock_hands[frame_tickets_place], std::uint32_t{1}) + 1;
+PENSTOCK_HD PENSTOCK_INLINE bool take_over(const cache_view& c, std::uint32_t frame) {
+    std::uint64_t* const lock = &c.write_locks[frame];
+    return atomic_load<order::relaxed>(lock) == lock_offered && atomic_compare_swap<order::acquire>(lock, lock_offered, lock_held);
 }
-// How many drew tickets whose turn has not come. Some of them may have gone.
-PENSTOCK_HD PENSTOCK_INLINE std::uint32_t awaited_frames(const cache_view& c) {
-    const std::uint32_t turns = atomic_load<order::relaxed>(&c.clock_hands[frame_turns_place]);
-    const auto waiting = static_cast<std::int32_t>(atomic_load<order::relaxed>(&c.clock_hands[frame_tickets_place]) - turns);
-    return waiting > 0 ? static_cast<std::uint32_t>(waiting) : 0;
+// One group at a time offers; it waits for nothing until it has. Acquire and release, so that the next one sees what is offered already.
+PENSTOCK_HD PENSTOCK_INLINE bool begin_offering(const cache_view& c) {
+    std::uint32_t* const lock = &c.clock_hands[offering_place];
+    return atomic_load<order::relaxed>(lock) == 0 && atomic_compare_swap<order::acquire>(lock, std::uint32_t{0}, std::uint32_t{1});
 }
-// The next turn, if anybody waits. Of two that take the last at a time one may have a turn that comes before its ticket: whoever draws that
-// finds what he was given.
-PENSTOCK_HD inline bool take_turn(const cache_view& c, std::uint32_t& ticket) {
-    if (awaited_frames(c) == 0) return false;
-    ticket = atomic_fetch_add<order::relaxed>(&c.clock_hands[frame_turns_place], std::uint32_t{1}) + 1;
-    return true;
+PENSTOCK_HD PENSTOCK_INLINE void end_offering(const cache_view& c) { atomic_store<order::release>(&c.clock_hands[offering_place], std::uint32_t{0}); }
+
+// Where they are: bits 63..50 how many of the run were given out, 49..40 how many it has, 39..0 the first page word. A hint that spreads the groups
+// over the pages: not all of a run are offered, and one that is given out late may be gone. So it may wrap round, and nothing follows from it.
+inline constexpr std::uint32_t given_out_shift = 50;
+inline constexpr std::uint64_t most_run_pages = (1u << (given_out_shift - word_index_bits)) - 1;
+PENSTOCK_HD PENSTOCK_INLINE void show_run(const cache_view& c, std::uint64_t word_index, std::uint64_t pages) {
+    atomic_store<order::relaxed>(c.offered_run, pages << word_index_bits | word_index);
 }
-PENSTOCK_HD PENSTOCK_INLINE void give_turn(const cache_view& c, std::uint32_t ticket, std::uint32_t frame) {
-    atomic_store<order::relaxed>(&c.frame_turns[ticket & (c.frame_turn_words - 1)], std::uint64_t{ticket} << 32 | frame);
-}
-// Has the turn of the ticket come? Then `frame` is what it was given, or no_frame.
-PENSTOCK_HD PENSTOCK_INLINE bool turn_came(const cache_view& c, std::uint32_t ticket, std::uint32_t& frame) {
-    const std::uint64_t turn = atomic_load<order::relaxed>(&c.frame_turns[ticket & (c.frame_turn_words - 1)]);
-    const auto ahead = static_cast<std::int32_t>(static_cast<std::uint32_t>(turn >> 32) - ticket);
-    frame = ahead == 0 ? static_cast<std::uint32_t>(turn) : no_frame;
-    return ahead >= 0 && turn != 0;
+constexpr PENSTOCK_HD bool is_given_out(std::uint64_t run) { return run >> given_out_shift >= (run >> word_index_bits & most_run_pages); }
+PENSTOCK_HD PENSTOCK_INLINE bool all_given_out(const cache_view& c) { return is_given_out(atomic_load<order::relaxed>(c.offered_run)); }
+PENSTOCK_HD inline bool next_offered(const cache_view& c, std::uint64_t& word_index) {
+    if (all_given_out(c)) return false;
+    const std::uint64_t run = atomic_fetch_add<order::relaxed>(c.offered_run, std::uint64_t{1} << given_out_shift);
+    word_index = (run & ((std::uint64_t{1} << word_index_bits) - 1)) + (run >> given_out_shift);
+    return !is_given_out(run);
 }
 // Acquire: pairs with the release that made the frame free.
 PENSTOCK_HD PENSTOCK_INLINE bool take_given_frame(const cache_view& c, std::uint32_t frame) {

@@ -244,7 +244,8 @@ struct cache_view {
     std::uint64_t* frame_pages;    // per frame: the number of the dirty page in it
     std::uint64_t* write_locks;    // per frame (engine/write_back.hpp)
     pristine_word* pristine;       // per frame (engine/pristine.hpp)
-    std::uint64_t* frame_turns;    // which frame whose turn came may take (engine/dirty.hpp)
+    std::uint64_t* offered_run;    // which pages to write back next; a hint (engine/dirty.hpp)
+    std::uint64_t* launch_numbers; // one a launch (penstock/launch.hpp): how many of its groups have begun; max_launches in turn
     counter_shard* counters;
     const control_block* control;
     ring_view* rings;              // device memory
@@ -261,11 +262,12 @@ struct cache_view {
     std::uint32_t name_slots;      // a power of two
     std::uint32_t name_lock_count; // a power of two
     std::uint32_t ring_count;
+    std::uint32_t write_behind_shift;  // 2^this pages, an aligned part of a file, are written back together (engine/victim.hpp)
+    std::uint32_t ring_threads;    // service threads; ring r is thread r % ring_threads's, so ring_count is a multiple of it
     std::uint32_t counter_shards;  // a power of two
     std::uint32_t leaf_shift;      // a leaf of a two-level table has 2^leaf_shift page words
     std::uint32_t read_ahead_pages;  // most pages read ahead of a reader; 0: none
     std::uint32_t growth_entries;  // leaves by which a file may grow while it is open
-    std::uint32_t frame_turn_words;  // a power of two; a turn is seen long before as many others come
 
     constexpr PENSTOCK_HD std::uint64_t page_bytes() const { return std::uint64_t{1} << page_shift; }
     PENSTOCK_HD std::byte* frame_address(std::uint32_t frame) const {
@@ -290,9 +292,10 @@ inline constexpr std::uint32_t window_chunk_shift = 21;
 inline constexpr std::uint64_t window_chunk_bytes = std::uint64_t{1} << window_chunk_shift;
 
 inline constexpr std::uint32_t clock_hand_stride = 8;  // in 4-byte words: a sector each, so that shards do not share one
-// In the first sector, of writing back for a frame (engine/flush.hpp): groups that do it, tickets drawn by who waits, tickets whose turn came.
-inline constexpr std::uint32_t write_behind_place = 2, frame_tickets_place = 3, frame_turns_place = 4;
+// In the first sector, of writing back for a frame (engine/victim.hpp): groups that do it, and a lock for the one that offers pages.
+inline constexpr std::uint32_t write_behind_place = 2, offering_place = 3;
 inline constexpr std::uint32_t no_frame = ~0u;
+inline constexpr std::uint32_t max_launches = 1024;  // at a time
 
 // What a descriptor may be used for; the access mode of the flags it was opened with.
 inline constexpr std::uint32_t may_read = 0, may_write = 1, may_read_write = 2, may_write_once = 3, access_mask = 3;

@@ -20,7 +20,7 @@
 #include <cstdint>
 
 #include "penstock/engine/clock.hpp"
-#include "penstock/engine/flush.hpp"
+#include "penstock/engine/victim.hpp"
 #include "penstock/engine/page_table.hpp"
 #include "penstock/engine/ring.hpp"
 #include "penstock/engine/tier.hpp"

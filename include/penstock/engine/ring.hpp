@@ -129,7 +129,7 @@ public:
 
     PENSTOCK_HD std::uint64_t start_ns() const { return start_ns_; }
 
-    // A free frame that the wait ended with, for the next search (engine/flush.hpp); somebody else may take it first.
+    // A free frame that the wait ended with, for the next search (engine/victim.hpp); somebody else may take it first.
     std::uint32_t offered_frame = no_frame;
 
 private:
@@ -146,13 +146,14 @@ PENSTOCK_HD inline bool try_take_slot(const cache_view& c, ring_ticket& out) {
     return true;
 }
 
-// Leader only: claims a slot, waiting for one if `may_wait`. 0, or -EAGAIN, or why the wait ended.
+// Leader only: claims a slot of ring `first`, or of the one `step` on, waiting for one if `may_wait`. 0, or -EAGAIN, or why the wait ended.
 template <typename Group>
-PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t claim_slot(const Group& g, const cache_view& c, bool may_wait, ring_ticket& out) {
-    out.ring = static_cast<std::uint32_t>(mix64(g.home()) % c.ring_count);
+PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t claim_slot_of(const Group& g, const cache_view& c, bool may_wait, std::uint32_t first, std::uint32_t step,
+                                                         ring_ticket& out) {
+    out.ring = first;
     if (try_take_slot(c, out)) return 0;
-    if (c.ring_count > 1) {
-        out.ring = (out.ring + 1) % c.ring_count;  // full: another thread's ring may not be
+    if (c.ring_count > step) {
+        out.ring = (first + step) % c.ring_count;
         if (try_take_slot(c, out)) return 0;
     }
     if (!may_wait) return -EAGAIN;
@@ -166,6 +167,12 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t claim_slot(const Group& g, const cach
             if (code != 0) return code == -ETIME ? -EAGAIN : code;
         }
     }
+}
+
+// The same of the group's own ring; if that is full, another thread's may not be.
+template <typename Group>
+PENSTOCK_HD PENSTOCK_INLINE std::int64_t claim_slot(const Group& g, const cache_view& c, bool may_wait, ring_ticket& out) {
+    return claim_slot_of(g, c, may_wait, static_cast<std::uint32_t>(mix64(g.home()) % c.ring_count), 1, out);
 }
 
 // Leader only: has the service thread answered? Acquire: pairs with its release; the group may read reply and staging. On a GPU

@@ -9,7 +9,7 @@
 //      changed the marks are put back first (engine/pristine.hpp)
 //
 // The service thread writes each run of marked bytes by itself and no others, so bytes of the page that other programs wrote
-// meanwhile stay theirs. Which pages are written back, and when: engine/flush.hpp.
+// meanwhile stay theirs. Which pages are written back, and when: engine/flush.hpp, engine/victim.hpp.
 #pragma once
 
 #include <cerrno>
@@ -30,7 +30,7 @@ struct pending_write {
     std::uint32_t file_slot;
 };
 
-// Leader only. Pins and locks the page of `word_index` if it is dirty. 1: done; 0: nothing to write; -EAGAIN: somebody has the lock.
+// Any one thread. Pins and locks the page of `word_index` if it is dirty. 1: done; 0: nothing to write; -EAGAIN: somebody has the lock.
 // Whether it is dirty is decided under the lock: before, another's write-back may be between its two looks.
 PENSTOCK_HD inline std::int64_t hold_dirty(const cache_view& c, std::uint64_t word_index, pending_write& out) {
     page_word* const word = &c.words[word_index];
@@ -53,7 +53,7 @@ PENSTOCK_HD inline std::int64_t hold_dirty(const cache_view& c, std::uint64_t wo
     return 1;
 }
 
-// Leader only. The page is as it was.
+// Any one thread. The page is as it was.
 PENSTOCK_HD inline void let_go(const cache_view& c, const pending_write& w) {
     unlock_frame(c, w.frame);
     unpin(&c.words[w.word_index]);
@@ -93,6 +93,15 @@ PENSTOCK_HD inline bool copy_marked(const Group& g, const cache_view& c, const p
     return whole;
 }
 
+// Leader only, `w` is held. A slot for it, in a ring of the thread to which all pages of this part of the file go: it finds them at one look, and writes
+// them in one call. Which of its rings is the group's own affair: many groups at one tail get in each other's way.
+template <typename Group>
+PENSTOCK_HD inline std::int64_t claim_write_slot(const Group& g, const cache_view& c, bool may_wait, const pending_write& w, ring_ticket& out) {
+    const std::uint64_t part = page_in_frame(c, w.frame) >> c.write_behind_shift;
+    const std::uint64_t thread = mix64(part ^ std::uint64_t{w.file_slot} << 40) % c.ring_threads, own = mix64(g.home()) % (c.ring_count / c.ring_threads);
+    return claim_slot_of(g, c, may_wait, static_cast<std::uint32_t>(own * c.ring_threads + thread), c.ring_threads, out);
+}
+
 // Whole group; `w` was held by the leader and is known to all. 1: copied, post_write and finish_write have to follow. 0: there was nothing to send,
 // and it is let go. Negative errno: no slot, and it is let go.
 template <typename Group>
@@ -107,7 +116,7 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t begin_write(const Group& g, const cac
     ring_ticket at{};
     bool keeps_marks = false;
     if (g.is_leader()) {
-        code = claim_slot(g, c, may_wait, at);
+        code = claim_write_slot(g, c, may_wait, w, at);
         if (code != 0) let_go(c, w);
         else keeps_marks = has_copy(c, w.frame);
     }
@@ -190,20 +199,25 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t finish_write(const Group& g, const ca
     return code;
 }
 
-// Whole group; what the leader's hold_dirty found told to everybody. As hold_dirty.
+// Whole group. What the leader holds, told to everybody.
+template <typename Group>
+PENSTOCK_HD inline void share_write(const Group& g, pending_write& w) {
+    w.word_index = g.broadcast(w.word_index);
+    const std::uint64_t where = g.broadcast(std::uint64_t{w.file_slot} << 32 | w.frame);
+    w.frame = static_cast<std::uint32_t>(where);
+    w.file_slot = static_cast<std::uint32_t>(where >> 32);
+    g.sync();  // the leader's acquire of pin and lock comes before everybody's reads of the frame
+}
+
+// Whole group. As hold_dirty by the leader, told to everybody.
 template <typename Group>
 PENSTOCK_HD inline std::int64_t hold_together(const Group& g, const cache_view& c, std::uint64_t word_index, pending_write& w) {
     std::int64_t outcome = 0;
     w = {};
     if (g.is_leader()) outcome = hold_dirty(c, word_index, w);
     outcome = static_cast<std::int64_t>(g.broadcast(static_cast<std::uint64_t>(outcome)));
-    if (outcome != 1) return outcome;
-    w.word_index = word_index;
-    const std::uint64_t where = g.broadcast(std::uint64_t{w.file_slot} << 32 | w.frame);
-    w.frame = static_cast<std::uint32_t>(where);
-    w.file_slot = static_cast<std::uint32_t>(where >> 32);
-    g.sync();  // the leader's acquire of pin and lock comes before everybody's reads of the frame
-    return 1;
+    if (outcome == 1) share_write(g, w);
+    return outcome;
 }
 
 }  // namespace penstock::engine

@@ -1,0 +1,185 @@
+// When a frame is needed and the clock met dirty pages only: one of them is written back, together with its neighbours in the file, for the host
+// writes many neighbours in little more time than one.
+//
+// Many groups come here at a time, often all that there are. One of them holds the neighbours of a dirty page (pin and frame lock) and offers
+// them; every other takes one over, writes it back and has its frame. So neighbours come to the host at about the same time, by as many
+// groups as want frames, and all groups go on at one pace: whoever needs a frame writes a page. (When a few groups wrote and the others took
+// what became clean, some groups ran far ahead, and most neighbours of a dirty page were not there: docs/writing.md.)
+//
+//   lock word of a frame   free -> held -> offered   the group that offers, of pages that are dirty and in nobody's hands
+//                          offered -> held           whoever takes it over, by compare-and-swap; then as any write-back
+//   offered_run            where they are; a hint    shown by the one that offers, counted up by who wants one
+//   offering lock          0 -> 1 -> 0               held while a group holds neighbours, never while it waits
+//
+// A page that was offered is taken over by somebody before the group that offered it leaves: it takes those that are left itself, and at the
+// end looks for any that a hint was drawn for and nobody came. Tests: tests/explore/write_test.cpp, canary page_taken_over_by_two.
+#pragma once
+
+#include <cerrno>
+#include <cstdint>
+
+#include "penstock/engine/clock.hpp"
+#include "penstock/engine/flush.hpp"
+
+namespace penstock::engine {
+
+// Any one thread. Takes over the page of that word if it is offered. Nothing is stored unless it is, whatever the word is by now.
+PENSTOCK_HD inline bool take_over_page(const cache_view& c, std::uint64_t word_index, pending_write& w) {
+    const page_word seen = glance(&c.words[word_index]);
+    if (!is_valid(seen) || frame_of(seen) >= c.frame_count || !take_over(c, frame_of(seen))) return false;
+    const frame_word owner = look_at_frame(c, frame_of(seen));  // pinned, so it stays
+    w = {owner_word_index(owner), frame_of(seen), owner_file_slot(owner)};
+    return true;
+}
+
+// Leader only. One of the pages that are offered.
+PENSTOCK_HD inline bool take_next_offered(const cache_view& c, pending_write& w) {
+    for (std::uint64_t word_index = 0; next_offered(c, word_index);)
+        if (take_over_page(c, word_index, w)) return true;
+    return false;
+}
+
+// Leader only. The frame of a dirty page; no_frame if none was met, but the deadline may offer a free one then.
+template <typename Group>
+PENSTOCK_HD inline std::uint32_t find_victim(const Group& g, const cache_view& c, patience& deadline) {
+    const std::uint64_t all = 2 * std::uint64_t{c.frame_count};
+    std::uint32_t frame = no_frame;
+    sweep_notes notes;
+    notes.enough_dirty_pages = 1;
+    keep_nothing nothing;
+    if (!sweep_clock(g, c, c, mix64(g.now_ns()), all < 1024 ? all : 1024, frame, notes, nothing)) return notes.dirty_frame;
+    set_frame_word(c, frame, frame_free);
+    deadline.offered_frame = frame;
+    return no_frame;
+}
+
+// Leader only. 1: `w` is held; `offers`: its neighbours are to be offered, by this group only. 0: none just now, search again; -EAGAIN: the same, and
+// somebody is writing. Or why the wait for another group that offers ended.
+template <typename Group>
+PENSTOCK_HD inline std::int64_t find_write(const Group& g, const cache_view& c, std::uint32_t frame, patience& deadline, pending_write& w, bool& offers) {
+    for (std::uint32_t round = 0;; ++round) {
+        if (take_next_offered(c, w)) return 1;
+        if (begin_offering(c)) {
+            if (all_given_out(c)) break;
+            end_offering(c);  // another was there in between, and most of what it offers would be found by nobody
+            continue;
+        }
+        g.pause(round);
+        if (const std::int64_t late = deadline.check(g, c); late != 0) return late == -ETIME ? -EAGAIN : late;
+    }
+    if (frame == no_frame) frame = find_victim(g, c, deadline);
+    const std::int64_t code = frame == no_frame ? 0 : hold_dirty(c, owner_word_index(look_at_frame(c, frame)), w);
+    offers = code == 1;
+    if (!offers) end_offering(c);
+    return code;
+}
+
+// Leader only; `w` is held. The page words around it.
+PENSTOCK_HD inline word_run run_around(const cache_view& c, const pending_write& w) {
+    const std::uint64_t most = std::uint64_t{1} << c.write_behind_shift, page = page_in_frame(c, w.frame), first = page & ~(most - 1);
+    const word_run run = words_from(c, w.file_slot, first);
+    const bool together = run.index != no_words && page - first < run.pages && run.index + (page - first) == w.word_index;
+    return together ? word_run{run.index, run.pages < most ? run.pages : most} : word_run{w.word_index, 1};
+}
+
+// Whole group, which has begun to offer. Those of the run that are dirty and in nobody's hands are offered. Waits for nothing.
+template <typename Group>
+PENSTOCK_HD inline void offer_pages(const Group& g, const cache_view& c, const word_run& run) {
+    for (std::uint64_t i = g.rank(); i < run.pages; i += g.size()) {
+        const page_word seen = glance(&c.words[run.index + i]);
+        pending_write w{};
+        if (is_valid(seen) && is_dirty(seen) && pins_of(seen) == 0 && hold_dirty(c, run.index + i, w) == 1) offer_page(c, w.frame);
+    }
+    g.sync();
+    if (!g.is_leader()) return;
+    show_run(c, run.index, run.pages);
+    end_offering(c);
+}
+
+// With so many groups about, a page is sent as soon as it is copied: others send its neighbours, and they stand behind it in the ring.
+inline constexpr std::uint32_t many_write_behind_groups = 8;
+
+// Whole group, which has begun to offer and holds `w`. 0: some page was written back; or why none was.
+template <typename Group>
+PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t write_offering(const Group& g, const cache_view& c, pending_write w) {
+    word_run run{};
+    if (g.is_leader()) run = run_around(c, w);
+    run = {g.broadcast(run.index), g.broadcast(run.pages)};
+    offer_pages(g, c, run);
+    write_queue queue;
+    for (bool more = queue.write_held(g, c, w); more;) {
+        bool found = false, at_once = false;
+        if (g.is_leader()) {
+            at_once = write_behind_groups(c) >= many_write_behind_groups;
+            found = take_next_offered(c, w);
+        }
+        const std::uint64_t told = g.broadcast((found ? 1u : 0u) | (at_once ? 2u : 0u));
+        if ((told & 2) != 0) queue.post_all(g, c);
+        if ((told & 1) == 0) break;
+        share_write(g, w);
+        more = queue.write_held(g, c, w);
+    }
+    queue.finish_all(g, c);
+    for (std::uint64_t i = g.rank(); i < run.pages; i += g.size())
+        if (pending_write left{}; take_over_page(c, run.index + i, left)) let_go(c, left);
+    g.sync();
+    if (g.is_leader()) count(g, c, count_dirty_victims, queue.sent());
+    return queue.written() != 0 ? 0 : queue.error();
+}
+
+// Whole group, which holds `w` and nothing else. 0, or why it was not written.
+template <typename Group>
+PENSTOCK_HD inline std::int64_t write_alone(const Group& g, const cache_view& c, const pending_write& w) {
+    const std::int64_t code = begin_write(g, c, true, w);
+    if (code != 1) return code;
+    if (g.is_leader()) {
+        post_write(g, c, w.frame);
+        count(g, c, count_dirty_victims);
+    }
+    return finish_write(g, c, w.frame);
+}
+
+// Leader only. The page in the frame was written back: its frame is the group's, unless somebody has the page again or comes first.
+template <typename Group>
+PENSTOCK_HD inline void free_written(const Group& g, const cache_view& c, std::uint32_t frame, patience& deadline) {
+    keep_nothing nothing;
+    if (try_take_frame(g, c, c, frame, nothing) != frame_step::taken) return;
+    set_frame_word(c, frame, frame_free);
+    deadline.offered_frame = frame;
+}
+
+// Whole group, which holds nothing, or a pin on one page; needs a frame, and the clock found dirty pages only, one of them in `frame`, or
+// looked at few (no_frame). 0: try again; a page may have been written back. -ENOBUFS: no page could be, for as long as a group looks for a
+// frame; or what a wait ended with.
+template <typename Group>
+PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t clean_victim(const Group& g, const cache_view& c, std::uint32_t frame, patience& deadline) {
+    std::int64_t code = 0;
+    bool offers = false;
+    pending_write w{};
+    if (g.is_leader()) {
+        code = find_write(g, c, frame, deadline, w, offers);
+        if (code == 1) count_write_behind(c, 1);
+    }
+    code = static_cast<std::int64_t>(g.broadcast(static_cast<std::uint64_t>(code)));
+    offers = g.broadcast(offers ? 1 : 0) != 0;
+    const bool held = code == 1;
+    if (held) {
+        share_write(g, w);
+        code = offers ? write_offering(g, c, w) : write_alone(g, c, w);
+    }
+    if (g.is_leader()) {
+        if (held) count_write_behind(c, ~std::uint32_t{0});
+        if (held && code == 0) free_written(g, c, w.frame, deadline);
+        else if (held) touch(&c.words[w.word_index], 0);  // passed over for a round, so that others are tried
+        const bool others_write = !held && (write_behind_groups(c) != 0 || code == -EAGAIN);
+        const bool gained = deadline.offered_frame != no_frame || (held && code == 0);
+        if (!gained) g.pause(6);
+        const std::int64_t late = gained ? 0 : deadline.check(g, c);
+        code = late != 0 && late != -ETIME ? late : 0;
+        // While others write pages back it is their speed that counts, not that of a group that looks for a frame; unless its own write failed.
+        if (late == -ETIME && (!others_write || g.now_ns() - deadline.start_ns() > c.request_wait_ns)) code = -ENOBUFS;
+    }
+    return static_cast<std::int64_t>(g.broadcast(static_cast<std::uint64_t>(code)));
+}
+
+}  // namespace penstock::engine
