@@ -7,7 +7,7 @@
 //   penstock::launch<penstock::width::warp>(rt, 1000, sum_bytes{...});
 //
 // gpu: a kernel of groups of that width, as many at a time as fit. cpu: one logical group at a time per worker thread,
-// each a single lane. On both they begin in the order of their numbers, a new one when one has ended. Files compiled by a plain C++ compiler can launch on cpu only.
+// each a single lane. Files compiled by a plain C++ compiler can launch on cpu only.
 //
 // Blocks until all groups are done. Returns 0, also if calls inside it failed (they say so themselves); -EOPNOTSUPP; -EIO if
 // the kernel faulted (runtime.health() says how). After an interrupt the calls inside fail with -ECANCELED.
@@ -76,19 +76,15 @@ constexpr PENSTOCK_HD std::uint32_t groups_per_block(std::uint32_t threads_per_b
     return group_for<Width>::threads == 0 ? 1 : threads_per_block / group_for<Width>::threads;
 }
 
-// Groups draw their numbers one by one. So one that waits long for a file does not fall behind others with all that was meant for it, and those that
-// work at a time have neighbouring numbers: the pages that they write are neighbours too, and go to the file together (docs/writing.md).
 template <width Width, typename Function>
-__global__ void run_groups(const __grid_constant__ runtime_ref fs, std::uint64_t groups, unsigned long long* next,
+__global__ void run_groups(const __grid_constant__ runtime_ref fs, std::uint64_t groups,
                            const __grid_constant__ Function function) {
     const typename group_for<Width>::type g{};
-    for (;;) {
-        std::uint64_t i = 0;
-        if (g.is_leader()) i = atomicAdd(next, 1ull);
-        i = g.broadcast(i);
-        if (i >= groups) return;
+    const std::uint32_t per_block = groups_per_block<Width>(blockDim.x);
+    const std::uint32_t in_block = Width == width::block ? 0 : threadIdx.x * per_block / blockDim.x;
+    for (std::uint64_t i = std::uint64_t{blockIdx.x} * per_block + in_block; i < groups;
+         i += std::uint64_t{gridDim.x} * per_block)
         function(g, fs, i);
-    }
 }
 
 template <width Width, typename Function>
@@ -105,16 +101,15 @@ int launch_on_gpu(runtime& rt, std::uint64_t groups, const Function& function, c
     cudaError_t code = cudaSuccess;
     if (blocks > 0) {
         cudaStream_t stream = nullptr;
-        auto* const next = reinterpret_cast<unsigned long long*>(rt.launch_number());
         code = cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking);
-        if (code == cudaSuccess) code = cudaMemsetAsync(next, 0, sizeof *next, stream);
         if (code == cudaSuccess) {
-            run_groups<Width><<<static_cast<unsigned>(blocks), shape.threads_per_block, 0, stream>>>(rt.ref(), groups, next, function);
+            run_groups<Width><<<static_cast<unsigned>(blocks), shape.threads_per_block, 0, stream>>>(rt.ref(), groups,
+                                                                                                    function);
             code = cudaGetLastError();
             const cudaError_t ran = cudaStreamSynchronize(stream);
             if (code == cudaSuccess) code = ran;
+            cudaStreamDestroy(stream);
         }
-        if (stream != nullptr) cudaStreamDestroy(stream);
     }
     cudaSetDevice(device);
     return code == cudaSuccess ? 0 : -EIO;

@@ -116,9 +116,6 @@ public:
     // cpu back end: runs body(worker, workers) once on each worker thread and waits. launch() is the usual way to it.
     void run_on_workers(const std::function<void(std::uint32_t, std::uint32_t)>& body);
 
-    // For launch(): a word of device memory that no other launch uses, as long as no more than engine::max_launches run.
-    [[nodiscard]] std::uint64_t* launch_number();
-
     [[nodiscard]] host::runtime_state& state() const { return *state_; }
 
 private:

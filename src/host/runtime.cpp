@@ -219,10 +219,6 @@ statistics runtime::stats() const {
     return out;
 }
 
-std::uint64_t* runtime::launch_number() {
-    return state_->ref.view.launch_numbers + state_->launches.fetch_add(1, std::memory_order_relaxed) % engine::max_launches;
-}
-
 void runtime::run_on_workers(const std::function<void(std::uint32_t, std::uint32_t)>& body) {
     const std::uint32_t workers = state_->settings.worker_threads;
     std::vector<std::thread> threads;

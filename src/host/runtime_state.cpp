@@ -126,7 +126,7 @@ status runtime_state::build_cache() {
     const bool all = allocate(*device, c.frames, std::uint64_t{c.frame_count} << c.page_shift) &&
                      allocate(*device, c.words, c.word_count) && allocate(*device, c.frame_words, c.frame_count) &&
                      allocate(*device, c.clock_hands, std::uint64_t{c.clock_shards} * engine::clock_hand_stride) &&
-                     allocate(*device, c.fill_done, 1) && allocate(*device, c.launch_numbers, engine::max_launches) && allocate(*device, c.file_words, c.file_slots) && allocate(*device, c.file_records, c.file_slots) &&
+                     allocate(*device, c.fill_done, 1) && allocate(*device, c.file_words, c.file_slots) && allocate(*device, c.file_records, c.file_slots) &&
                      allocate(*device, c.names, c.name_slots) && allocate(*device, c.name_locks, c.name_lock_count) &&
                      allocate(*device, c.paths, path_units + path_slack) && allocate(*device, c.retire_hand, 1) &&
                      allocate(*device, c.counters, c.counter_shards) && allocate(*device, c.fault, 1) &&

@@ -70,7 +70,6 @@ struct runtime_state {
     // Every wait on the device ends with this code from now on; 0 lets waits go on.
     void set_abort(std::int64_t code);
     std::atomic<bool> interrupted{false};
-    std::atomic<std::uint32_t> launches{0};
 };
 
 }  // namespace penstock::host

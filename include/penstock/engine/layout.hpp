@@ -245,7 +245,6 @@ struct cache_view {
     std::uint64_t* write_locks;    // per frame (engine/write_back.hpp)
     pristine_word* pristine;       // per frame (engine/pristine.hpp)
     std::uint64_t* offered_run;    // which pages to write back next; a hint (engine/dirty.hpp)
-    std::uint64_t* launch_numbers; // one a launch (penstock/launch.hpp): how many of its groups have begun; max_launches in turn
     counter_shard* counters;
     const control_block* control;
     ring_view* rings;              // device memory
@@ -295,7 +294,6 @@ inline constexpr std::uint32_t clock_hand_stride = 8;  // in 4-byte words: a sec
 // In the first sector, of writing back for a frame (engine/victim.hpp): groups that do it, and a lock for the one that offers pages.
 inline constexpr std::uint32_t write_behind_place = 2, offering_place = 3;
 inline constexpr std::uint32_t no_frame = ~0u;
-inline constexpr std::uint32_t max_launches = 1024;  // at a time
 
 // What a descriptor may be used for; the access mode of the flags it was opened with.
 inline constexpr std::uint32_t may_read = 0, may_write = 1, may_read_write = 2, may_write_once = 3, access_mask = 3;

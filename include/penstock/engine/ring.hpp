@@ -148,7 +148,7 @@ PENSTOCK_HD inline bool try_take_slot(const cache_view& c, ring_ticket& out) {
 
 // Leader only: claims a slot of ring `first`, or of the one `step` on, waiting for one if `may_wait`. 0, or -EAGAIN, or why the wait ended.
 template <typename Group>
-PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t claim_slot_of(const Group& g, const cache_view& c, bool may_wait, std::uint32_t first, std::uint32_t step,
+PENSTOCK_HD PENSTOCK_INLINE std::int64_t claim_slot_of(const Group& g, const cache_view& c, bool may_wait, std::uint32_t first, std::uint32_t step,
                                                          ring_ticket& out) {
     out.ring = first;
     if (try_take_slot(c, out)) return 0;
@@ -171,7 +171,7 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t claim_slot_of(const Group& g, const c
 
 // The same of the group's own ring; if that is full, another thread's may not be.
 template <typename Group>
-PENSTOCK_HD PENSTOCK_INLINE std::int64_t claim_slot(const Group& g, const cache_view& c, bool may_wait, ring_ticket& out) {
+PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t claim_slot(const Group& g, const cache_view& c, bool may_wait, ring_ticket& out) {
     return claim_slot_of(g, c, may_wait, static_cast<std::uint32_t>(mix64(g.home()) % c.ring_count), 1, out);
 }
 

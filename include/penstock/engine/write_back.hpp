@@ -96,7 +96,7 @@ PENSTOCK_HD inline bool copy_marked(const Group& g, const cache_view& c, const p
 // Leader only, `w` is held. A slot for it, in a ring of the thread to which all pages of this part of the file go: it finds them at one look, and writes
 // them in one call. Which of its rings is the group's own affair: many groups at one tail get in each other's way.
 template <typename Group>
-PENSTOCK_HD inline std::int64_t claim_write_slot(const Group& g, const cache_view& c, bool may_wait, const pending_write& w, ring_ticket& out) {
+PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t claim_write_slot(const Group& g, const cache_view& c, bool may_wait, const pending_write& w, ring_ticket& out) {
     const std::uint64_t part = page_in_frame(c, w.frame) >> c.write_behind_shift;
     const std::uint64_t thread = mix64(part ^ std::uint64_t{w.file_slot} << 40) % c.ring_threads, own = mix64(g.home()) % (c.ring_count / c.ring_threads);
     return claim_slot_of(g, c, may_wait, static_cast<std::uint32_t>(own * c.ring_threads + thread), c.ring_threads, out);

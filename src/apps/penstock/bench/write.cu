@@ -19,17 +19,32 @@ namespace penstock::bench {
 
 namespace {
 
-struct write_block {
+// Of how many writes failed, and how many pages were begun.
+struct write_counts {
+    std::uint64_t failures, begun;
+};
+
+template <typename Group>
+PENSTOCK_HD PENSTOCK_NOINLINE std::uint64_t next_page(const Group g, write_counts* counts) {
+    std::uint64_t page = 0;
+    if (g.is_leader()) page = atomic_fetch_add<order::relaxed>(&counts->begun, std::uint64_t{1});
+    return g.broadcast(page);
+}
+
+// Each group writes a page and then the next that nobody has begun, so that those which are written at a time are neighbours.
+struct write_pages {
     int fd;
     const std::byte* output;
-    std::uint64_t* failures;
-    std::uint64_t bytes, block_bytes;
+    write_counts* counts;
+    std::uint64_t bytes, page_bytes;
 
     template <typename Group>
-    PENSTOCK_HD void operator()(const Group& g, const runtime_ref& fs, std::uint64_t index) const {
-        const std::uint64_t at = index * block_bytes;
-        const auto length = static_cast<std::int64_t>(block_bytes < bytes - at ? block_bytes : bytes - at);
-        if (write(g, fs, fd, output + at, length, static_cast<std::int64_t>(at)) != length && g.is_leader()) atomic_add_relaxed(failures, std::uint64_t{1});
+    PENSTOCK_HD void operator()(const Group& g, const runtime_ref& fs, std::uint64_t) const {
+        for (std::uint64_t at = next_page(g, counts) * page_bytes; at < bytes; at = next_page(g, counts) * page_bytes) {
+            const auto length = static_cast<std::int64_t>(page_bytes < bytes - at ? page_bytes : bytes - at);
+            if (write(g, fs, fd, output + at, length, static_cast<std::int64_t>(at)) != length && g.is_leader())
+                atomic_add_relaxed(&counts->failures, std::uint64_t{1});
+        }
     }
 };
 
@@ -75,18 +90,18 @@ status write_once(context& here, const runtime_shape& shape, write_run& out) {
     if (status s = clear_file(here); !s) return s;
     std::unique_ptr<runtime> rt;
     if (status s = here.make_runtime(shape, rt); !s) return s;
-    memory output, failures;
+    memory output, counts;
     if (status s = output.make(rt->where(), bytes); !s) return s;
-    if (status s = failures.make(rt->where(), 8); !s) return s;
+    if (status s = counts.make(rt->where(), sizeof(write_counts)); !s) return s;
     const std::uint64_t groups = group_count(here, *rt, shape.page_bytes);
     if (const int code = launch<width::warp>(*rt, groups, fill_words{output.as<std::uint64_t>(), bytes / 8, groups}); code != 0) return {code, "kernel: " + error_text(code)};
     const int fd = rt->open(here.file().path(), open_write);
     if (fd < 0) return {fd, "opening the file for writing: " + error_text(fd)};
     const stopwatch watch;
-    // Blocks of 8 warps, all of them resident: so the file is written in order, a stretch at a time.
+    // Blocks of 8 warps, all of them resident.
     const launch_shape resident{.blocks = static_cast<std::uint32_t>((groups + 15) / 16)};
-    int code = launch<width::warp>(*rt, (bytes + shape.page_bytes - 1) / shape.page_bytes,
-                                   write_block{fd, output.as<std::byte>(), failures.as<std::uint64_t>(), bytes, shape.page_bytes}, resident);
+    int code = launch<width::warp>(*rt, std::uint64_t{resident.blocks} * 8, write_pages{fd, output.as<std::byte>(), counts.as<write_counts>(), bytes, shape.page_bytes},
+                                   resident);
     if (code == 0) code = rt->close(fd);
     const double seconds = watch.seconds();
     if (code != 0) return {code, "writing: " + error_text(code)};
@@ -95,9 +110,9 @@ status write_once(context& here, const runtime_shape& shape, write_run& out) {
     const statistics counted = rt->stats();
     out.victims = counted.dirty_victims;
     out.bytes_a_call = counted.file_write_bytes / std::max<std::uint64_t>(counted.file_writes, 1);
-    std::uint64_t failed = 0;
-    if (status s = failures.copy_out(&failed, sizeof failed); !s) return s;
-    if (failed != 0) return {-EIO, std::to_string(failed) + " writes failed"};
+    write_counts counted_here{};
+    if (status s = counts.copy_out(&counted_here, sizeof counted_here); !s) return s;
+    if (counted_here.failures != 0) return {-EIO, std::to_string(counted_here.failures) + " writes failed"};
     if (status s = check_file(here); !s) return s;
     if (status s = clear_file(here); !s) return s;
     if (status s = write_by_hand(here, rt->where(), output.as<std::byte>(), out.hand); !s) return s;
