@@ -141,7 +141,7 @@ PENSTOCK_HD inline bool try_take(const Group& g, const cache_view& c, const Pool
 inline constexpr std::int64_t must_write_back = 2;
 
 // While groups write pages back for their frames, who comes new looks at so few before it does so too. So clean pages among dirty ones are found,
-// and the groups that write a file keep step; one that runs ahead leaves dirty pages without neighbours.
+// and nobody searches long where there are few.
 inline constexpr std::uint64_t crowded_steps = 32;
 
 // Leader only: the frame that a wait ended with, if it is still free.

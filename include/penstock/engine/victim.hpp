@@ -2,9 +2,9 @@
 // writes many neighbours in little more time than one.
 //
 // Many groups come here at a time, often all that there are. One of them holds the neighbours of a dirty page (pin and frame lock) and offers
-// them; every other takes one over, writes it back and has its frame. So neighbours come to the host at about the same time, by as many
-// groups as want frames, and all groups go on at one pace: whoever needs a frame writes a page. (When a few groups wrote and the others took
-// what became clean, some groups ran far ahead, and most neighbours of a dirty page were not there: docs/writing.md.)
+// them; every other takes one over, writes it back and has its frame. So neighbours come to the host at about the same time, copied by as
+// many groups as want frames, and none lives on what others have written: then some ran far ahead, and most neighbours of a dirty page were
+// not there (docs/writing.md).
 //
 //   lock word of a frame   free -> held -> offered   the group that offers, of pages that are dirty and in nobody's hands
 //                          offered -> held           whoever takes it over, by compare-and-swap; then as any write-back
