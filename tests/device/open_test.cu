@@ -18,14 +18,14 @@ struct open_and_close {
 };
 
 struct open_each {
-    const char* names;  // 16 bytes each
-    std::uint32_t files;
+    const char* names;  // `stride` bytes each
+    std::uint32_t stride, files;
     unsigned long long* counters;
 
     template <typename Group>
     __device__ void operator()(const Group& g, const runtime_ref& fs, std::uint64_t index) const {
         const std::uint64_t which = mix64(index) % files;
-        const int fd = open(g, fs, names + 16 * which);
+        const int fd = open(g, fs, names + std::uint64_t{stride} * which);
         std::byte bytes[64];
         __shared__ std::byte shared[8][64];
         std::byte* const to = g.size() == 1 ? bytes : shared[(threadIdx.x / 32) % 8];
@@ -114,8 +114,30 @@ TEST(device_open, more_files_than_slots) {
     const auto rt = make_runtime(o);
     const device_counters failures(1);
     const launch_shape shape{128, 64};
-    EXPECT_EQ(launch<width::warp>(*rt, 20000, open_each{names.get(), files, failures.get()}, shape), 0);
+    EXPECT_EQ(launch<width::warp>(*rt, 20000, open_each{names.get(), 16, files, failures.get()}, shape), 0);
     EXPECT_EQ(failures.read()[0], 0u);
+}
+
+// Names are compared and sent by words; a compiler that got the last, shorter one wrong did so for some lengths and not for others.
+TEST(device_open, names_of_every_length) {
+    PENSTOCK_NEEDS_GPU();
+    const temporary_folder folder;
+    constexpr std::uint32_t longest = 40, stride = 48;
+    shared_array<char> names(std::size_t{stride} * longest);
+    for (std::uint32_t i = 0; i < longest; ++i) {
+        for (std::uint32_t k = 0; k <= i; ++k) names[std::size_t{stride} * i + k] = static_cast<char>('a' + (i + k) % 26);
+        write_file(folder / &names[std::size_t{stride} * i], pattern(i, 200));
+    }
+    const auto rt = make_runtime(gpu_options(folder));
+    const device_counters failures(1);
+    std::vector<int> held;
+    // At first each name is sent to the host, and then found in the table.
+    for (int round = 0; round < 2; ++round) {
+        EXPECT_EQ(launch<width::warp>(*rt, 2000, open_each{names.get(), stride, longest, failures.get()}, {128, 64}), 0);
+        EXPECT_EQ(failures.read()[0], 0u) << "round " << round;
+        for (std::uint32_t i = 0; round == 0 && i < longest; ++i) held.push_back(rt->open(folder / &names[std::size_t{stride} * i]));
+    }
+    for (const int fd : held) EXPECT_EQ(rt->close(fd), 0);
 }
 
 TEST(device_open, a_change_on_the_host_is_seen_after_reopen_and_pages_outlive_kernels) {

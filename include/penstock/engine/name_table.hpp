@@ -54,12 +54,7 @@ PENSTOCK_HD inline std::uint32_t probe_count(const cache_view& c) {
     return c.name_slots < max_name_probes ? c.name_slots : max_name_probes;
 }
 
-PENSTOCK_HD inline std::uint64_t path_chunk(const name_key& key, std::uint32_t at) {
-    std::uint64_t chunk = 0;
-    for (std::uint32_t i = at; i < key.bytes && i < at + 8; ++i)
-        chunk |= std::uint64_t{static_cast<unsigned char>(key.text[i])} << (8 * (i - at));
-    return chunk;
-}
+PENSTOCK_HD inline std::uint64_t path_chunk(const name_key& key, std::uint32_t at) { return name_chunk(key.text, key.bytes, at); }
 
 // To a ring slot's staging area.
 PENSTOCK_HD inline void put_name(std::byte* staging, const name_key& key) {
