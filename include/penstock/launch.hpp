@@ -7,10 +7,13 @@
 //   penstock::launch<penstock::width::warp>(rt, 1000, sum_bytes{...});
 //
 // gpu: a kernel of groups of that width, as many at a time as fit. cpu: one logical group at a time per worker thread,
-// each a single lane. Files compiled by a plain C++ compiler can launch on cpu only.
+// each a single lane. On both they begin in the order of their numbers, a new one whenever one has ended (of width::lane on a gpu: as many as a
+// warp has lanes, whenever those have ended). So no group waits behind a slow one, and those that run at a time have neighbouring numbers: if they
+// are numbers of pages, what they read or write is neighbours in the file too, and goes over together (docs/writing.md).
+// Files compiled by a plain C++ compiler can launch on cpu only.
 //
-// Blocks until all groups are done. Returns 0, also if calls inside it failed (they say so themselves); -EOPNOTSUPP; -EIO if
-// the kernel faulted (runtime.health() says how). After an interrupt the calls inside fail with -ECANCELED.
+// Blocks until all groups are done. Returns 0, also if calls inside it failed (they say so themselves); -EOPNOTSUPP; -EAGAIN if a
+// thousand launches of this runtime are under way; -EIO if the kernel faulted (runtime.health() says how). After an interrupt the calls inside fail with -ECANCELED.
 #pragma once
 
 #include <atomic>
@@ -76,15 +79,43 @@ constexpr PENSTOCK_HD std::uint32_t groups_per_block(std::uint32_t threads_per_b
     return group_for<Width>::threads == 0 ? 1 : threads_per_block / group_for<Width>::threads;
 }
 
+// The number of the group that the caller is next. Whole group; of lanes the whole warp, or what the block has of it, and it is the first lane's: they
+// are together again after each, for lanes that drew one by one would go on one after the other.
+template <width Width, typename Group>
+PENSTOCK_D PENSTOCK_INLINE std::uint64_t draw_number(const Group& g, unsigned long long* begun) {
+    unsigned long long first = 0;
+    if constexpr (Width == width::lane) {
+        const std::uint32_t lane = threadIdx.x % 32, left = blockDim.x - (threadIdx.x - lane), lanes = left < 32 ? left : 32;
+        const std::uint32_t mask = ~0u >> (32 - lanes);
+        __syncwarp(mask);
+        if (lane == 0) first = atomicAdd(begun, static_cast<unsigned long long>(lanes));
+        return __shfl_sync(mask, first, 0);
+    } else {
+        if (g.is_leader()) first = atomicAdd(begun, 1ull);
+        return g.broadcast(first);
+    }
+}
+
+// Of those that draw numbers, one thread each, after its last: the last of them leaves the words as they were, for the next launch. All others
+// have their last numbers by then.
+inline PENSTOCK_D void end_drawing(launch_count* count, std::uint32_t drawers) {
+    if (atomicInc(&count->done, drawers - 1) == drawers - 1) count->begun = 0;
+}
+
 template <width Width, typename Function>
-__global__ void run_groups(const __grid_constant__ runtime_ref fs, std::uint64_t groups,
-                           const __grid_constant__ Function function) {
+__global__ void run_groups(const __grid_constant__ runtime_ref fs, std::uint64_t groups, launch_count* count, const __grid_constant__ Function function) {
     const typename group_for<Width>::type g{};
-    const std::uint32_t per_block = groups_per_block<Width>(blockDim.x);
-    const std::uint32_t in_block = Width == width::block ? 0 : threadIdx.x * per_block / blockDim.x;
-    for (std::uint64_t i = std::uint64_t{blockIdx.x} * per_block + in_block; i < groups;
-         i += std::uint64_t{gridDim.x} * per_block)
-        function(g, fs, i);
+    // Those who draw, of each block, and the threads of each; threads that are no whole group have nothing to do.
+    const std::uint32_t drawers = Width == width::lane ? (blockDim.x + 31) / 32 : groups_per_block<Width>(blockDim.x);
+    const std::uint32_t threads = Width == width::lane ? 32 : Width == width::block ? blockDim.x : group_for<Width>::threads;
+    if (threadIdx.x / threads >= drawers) return;
+    static_assert(sizeof(unsigned long long) == sizeof count->begun);
+    auto* const begun = reinterpret_cast<unsigned long long*>(&count->begun);
+    const std::uint32_t place = Width == width::lane ? threadIdx.x % 32 : 0;
+    // Lanes leave the loop together: those that left alone would wait behind it for the others, who wait for them in draw_number.
+    for (std::uint64_t first = draw_number<Width>(g, begun); first < groups; first = draw_number<Width>(g, begun))
+        if (Width != width::lane || first + place < groups) function(g, fs, first + place);
+    if (threadIdx.x % threads == 0) end_drawing(count, gridDim.x * drawers);
 }
 
 template <width Width, typename Function>
@@ -99,19 +130,21 @@ int launch_on_gpu(runtime& rt, std::uint64_t groups, const Function& function, c
     std::uint64_t blocks = shape.blocks != 0 ? shape.blocks : std::uint64_t(multiprocessors) * (resident > 0 ? resident : 1);
     if (blocks > (groups + per_block - 1) / per_block) blocks = (groups + per_block - 1) / per_block;
     cudaError_t code = cudaSuccess;
-    if (blocks > 0) {
+    launch_count* const count = blocks > 0 ? rt.take_launch_count() : nullptr;
+    if (count != nullptr) {
         cudaStream_t stream = nullptr;
         code = cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking);
         if (code == cudaSuccess) {
-            run_groups<Width><<<static_cast<unsigned>(blocks), shape.threads_per_block, 0, stream>>>(rt.ref(), groups,
-                                                                                                    function);
+            run_groups<Width><<<static_cast<unsigned>(blocks), shape.threads_per_block, 0, stream>>>(rt.ref(), groups, count, function);
             code = cudaGetLastError();
             const cudaError_t ran = cudaStreamSynchronize(stream);
             if (code == cudaSuccess) code = ran;
             cudaStreamDestroy(stream);
         }
+        rt.give_back(count);  // after a fault its words are not zero, and nothing runs on the device any more
     }
     cudaSetDevice(device);
+    if (blocks > 0 && count == nullptr) return -EAGAIN;
     return code == cudaSuccess ? 0 : -EIO;
 }
 

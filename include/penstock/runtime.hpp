@@ -23,6 +23,12 @@ struct runtime_hooks;
 struct runtime_state;
 }
 
+// Of one launch on a gpu: how many of its groups have begun, and how many of those that draw numbers are done (penstock/launch.hpp).
+struct launch_count {
+    std::uint64_t begun;
+    std::uint32_t done;
+};
+
 class runtime {
 public:
     // Allocates the cache and starts the service threads. On failure `out` stays null and the status names the option or
@@ -115,6 +121,11 @@ public:
 
     // cpu back end: runs body(worker, workers) once on each worker thread and waits. launch() is the usual way to it.
     void run_on_workers(const std::function<void(std::uint32_t, std::uint32_t)>& body);
+
+    // For launch() on a gpu: words in device memory, all zero, which are the caller's until it gives them back, all zero again. Null if as many
+    // launches are under way as there are (a thousand). Thread-safe.
+    [[nodiscard]] launch_count* take_launch_count();
+    void give_back(launch_count* words);
 
     [[nodiscard]] host::runtime_state& state() const { return *state_; }
 

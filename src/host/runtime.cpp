@@ -219,6 +219,19 @@ statistics runtime::stats() const {
     return out;
 }
 
+launch_count* runtime::take_launch_count() {
+    const std::lock_guard lock(state_->launch_mutex);
+    if (state_->free_launch_counts.empty()) return nullptr;
+    launch_count* const words = state_->free_launch_counts.back();
+    state_->free_launch_counts.pop_back();
+    return words;
+}
+
+void runtime::give_back(launch_count* words) {
+    const std::lock_guard lock(state_->launch_mutex);
+    state_->free_launch_counts.push_back(words);
+}
+
 void runtime::run_on_workers(const std::function<void(std::uint32_t, std::uint32_t)>& body) {
     const std::uint32_t workers = state_->settings.worker_threads;
     std::vector<std::thread> threads;

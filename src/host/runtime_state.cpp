@@ -150,7 +150,17 @@ status runtime_state::build_cache() {
     if (has_windows)
         windows = std::make_unique<window_set>(*hooks.env, *device, c, window_chunk_words, settings.window_bytes - settings.tier_bytes);
     if (const status s = build_tier(); !s) return s;
+    if (device->is_gpu())
+        if (const status s = build_launch_counts(); !s) return s;
     return files->set_roots(settings.roots);
+}
+
+status runtime_state::build_launch_counts() {
+    constexpr std::size_t most_launches = 1024;
+    launch_count* words = nullptr;
+    if (!allocate(*device, words, most_launches)) return {-ENOMEM, "no device memory for 1024 counters of launches on " + device->name() + "; give less cache_bytes"};
+    for (std::size_t i = most_launches; i > 0; --i) free_launch_counts.push_back(words + i - 1);
+    return {};
 }
 
 // Fewer than 8 pages are no tier.

@@ -70,6 +70,11 @@ struct runtime_state {
     // Every wait on the device ends with this code from now on; 0 lets waits go on.
     void set_abort(std::int64_t code);
     std::atomic<bool> interrupted{false};
+
+    // Of a gpu: for each launch under way, how many of its groups have begun (penstock/launch.hpp).
+    status build_launch_counts();
+    std::mutex launch_mutex;
+    std::vector<launch_count*> free_launch_counts;  // guarded by launch_mutex
 };
 
 }  // namespace penstock::host

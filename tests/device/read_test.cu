@@ -6,7 +6,7 @@ namespace penstock::test {
 
 namespace {
 
-constexpr std::uint32_t file_count = 3;
+constexpr std::uint32_t file_count = 4;
 constexpr std::uint64_t file_bytes = 3 * 1024 * 1024 + 777;
 
 enum counter_index { wrong_bytes, bad_results, calls, counter_count };
@@ -35,7 +35,7 @@ struct random_ranges {
             if (g.is_leader()) atomicAdd(&counters[bad_results], 1ull);
             return;
         }
-        std::byte* const mine = scratch + (index % 4096) * scratch_bytes;
+        std::byte* const mine = scratch + index * scratch_bytes;
         for (int round = 0; round < 4; ++round) {
             const std::uint64_t random = mix64(seed * 31 + index * 4 + round);
             const std::uint64_t offset = random % (file_bytes + 1000);
@@ -65,7 +65,8 @@ void run_random(std::uint64_t page_bytes, std::uint64_t frames, std::uint64_t gr
     const temporary_folder folder;
     shared_array<char> names(8 * file_count);
     for (std::uint32_t i = 0; i < file_count; ++i) {
-        std::snprintf(&names[8 * i], 8, "f%u", i);
+        constexpr const char* of_all_lengths[file_count] = {"f0", "f1.long", "f2.to", "f3.i"};  // a word is eight characters, compilers unroll by four
+        std::snprintf(&names[8 * i], 8, "%s", of_all_lengths[i]);
         write_file(folder / &names[8 * i], pattern(i, file_bytes));
     }
     options o = gpu_options(folder);
@@ -79,9 +80,8 @@ void run_random(std::uint64_t page_bytes, std::uint64_t frames, std::uint64_t gr
     }
     constexpr std::uint64_t scratch_bytes = 12000;
     std::byte* scratch = nullptr;
-    ASSERT_EQ(cudaMalloc(&scratch, 4096 * scratch_bytes), cudaSuccess);
+    ASSERT_EQ(cudaMalloc(&scratch, groups * scratch_bytes), cudaSuccess);
     const device_counters counters(counter_count);
-    // No more groups at a time than scratch areas: blocks * groups per block <= 4096 and indices that collide are apart.
     const launch_shape shape{128, Width == width::lane ? 32u : 64u};
     EXPECT_EQ(launch<Width>(*rt, groups, random_ranges{names.get(), scratch, scratch_bytes, counters.get(), page_bytes + frames}, shape), 0);
     const auto count = counters.read();
