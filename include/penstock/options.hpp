@@ -61,6 +61,11 @@ struct options {
     // costs device memory besides the cache: an eighth of cache_bytes, for the marks of written bytes. PENSTOCK_WRITABLE: 0, 1.
     bool writable = false;
 
+    // How much of one file may be dirty in the cache before groups that write it begin to write back what lies as far behind; the rest goes when it
+    // is synced, when the file is closed, or when a frame is needed. 0: a quarter of the cache. As much as cache_bytes, or more: not before.
+    // PENSTOCK_WRITE_BEHIND.
+    std::uint64_t write_behind_bytes = 0;
+
     // cpu back end: threads that run kernels. 0: one per processor; at most 1024. PENSTOCK_WORKERS.
     std::uint32_t worker_threads = 0;
 

@@ -34,6 +34,7 @@ struct statistics {
     std::uint64_t write_backs = 0;      // pages of which written bytes were sent to the host
     std::uint64_t write_back_errors = 0;  // of these, those that did not come to the file; they stay dirty
     std::uint64_t dirty_victims = 0;    // of these, those that went because their frame was needed
+    std::uint64_t written_behind = 0;   // of these, those that went because much of their file was dirty
     std::uint64_t file_writes = 0;      // write operations of the operating system
     std::uint64_t file_write_bytes = 0;
     std::uint64_t file_write_errors = 0;

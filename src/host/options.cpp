@@ -103,6 +103,7 @@ status options::from_environment(options& out) {
     reader.size("PENSTOCK_WINDOW", out.window_bytes);
     reader.size("PENSTOCK_TIER", out.tier_bytes);
     reader.flag("PENSTOCK_WRITABLE", out.writable);
+    reader.size("PENSTOCK_WRITE_BEHIND", out.write_behind_bytes);
     reader.number("PENSTOCK_WORKERS", out.worker_threads);
     reader.choice("PENSTOCK_IO", out.io);
     reader.choice("PENSTOCK_DIRECT_IO", out.direct_io);
@@ -131,6 +132,7 @@ status options::check() const {
     if (window_bytes != 0)
         if (status s = check_size("window_bytes", window_bytes, 2 * mib, 1024 * gib); !s) return s;
     if (status s = check_size("tier_bytes", tier_bytes, 0, 1024 * gib); !s) return s;
+    if (status s = check_size("write_behind_bytes", write_behind_bytes, 0, 1024 * gib); !s) return s;
     if (status s = check_number("worker_threads", worker_threads, 0, 1024); !s) return s;
     if (status s = check_number("frame_wait_ms", frame_wait_ms, 1, 600000); !s) return s;
     if (status s = check_number("request_wait_ms", request_wait_ms, 1, 600000); !s) return s;

@@ -200,6 +200,7 @@ statistics runtime::stats() const {
     out.write_backs = sum[engine::count_write_backs];
     out.write_back_errors = sum[engine::count_write_back_errors];
     out.dirty_victims = sum[engine::count_dirty_victims];
+    out.written_behind = sum[engine::count_written_behind];
     for (const auto& one : state_->services) {
         const host::service_counters& from = one->counters();
         out.file_writes += from.file_writes.writes.load(std::memory_order_relaxed);

@@ -47,6 +47,12 @@ std::uint32_t write_behind_shift_for(std::uint32_t page_shift, std::uint64_t fra
     return static_cast<std::uint32_t>(std::bit_width(std::max<std::uint64_t>(pages, 1)) - 1);
 }
 
+// 0: all frames may be dirty before anything is written behind.
+std::uint32_t write_behind_pages_for(std::uint64_t bytes, std::uint32_t page_shift, std::uint32_t frames) {
+    const std::uint64_t pages = bytes == 0 ? frames / 4 : std::max<std::uint64_t>(bytes >> page_shift, 1);
+    return pages >= frames ? 0 : static_cast<std::uint32_t>(pages);
+}
+
 template <typename T>
 bool allocate(cache_device& device, T*& out, std::uint64_t count) {
     out = static_cast<T*>(device.allocate_device(count * sizeof(T)));
@@ -111,6 +117,7 @@ status runtime_state::build_cache() {
         std::clamp<std::uint64_t>((std::uint64_t{1} << 40 >> c.page_shift) >> c.leaf_shift, 1, std::max<std::uint64_t>(c.word_count / 256, 1)));
     c.file_slots = settings.max_files;
     c.write_behind_shift = write_behind_shift_for(c.page_shift, frames);
+    if (settings.writable) c.write_behind_pages = write_behind_pages_for(settings.write_behind_bytes, c.page_shift, c.frame_count);
     c.name_slots = std::bit_ceil(settings.max_files * 2);
     c.name_lock_count = 1024;
     c.counter_shards = device->is_gpu() ? 1024 : 64;

@@ -45,6 +45,7 @@ std::string statistics::to_json() const {
     number("write_backs", write_backs);
     number("write_back_errors", write_back_errors);
     number("dirty_victims", dirty_victims);
+    number("written_behind", written_behind);
     number("file_writes", file_writes);
     number("file_write_bytes", file_write_bytes);
     number("file_write_errors", file_write_errors);

@@ -62,6 +62,8 @@ options options_for(std::uint64_t seed, const write_shape& s, const std::string&
     o.writable = true;
     o.page_bytes = s.page_bytes;
     o.cache_bytes = s.cache_bytes;
+    const std::uint64_t behind[] = {0, 2 * s.page_bytes, s.cache_bytes};
+    o.write_behind_bytes = behind[mix64(seed ^ 13) % 3];
     o.table_bytes = 512 * 1024;  // 65536 words: room for every file at once, and for what is left of their last lives; more than 16384 pages take two levels
     o.max_files = 40;
     o.service_threads = 1 + mix64(seed ^ 8) % 3;
@@ -232,6 +234,7 @@ private:
     void finish() {
         const statistics s = rt_->stats();
         met_.dirty_victims = s.dirty_victims;
+        met_.written_behind = s.written_behind;
         met_.write_backs = s.write_backs;
         met_.tier_loads = s.tier_loads;
         met_.tier_saves = s.tier_saves;

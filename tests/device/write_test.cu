@@ -1,5 +1,6 @@
 // Writing by every width of group, in a cache smaller than the data: what the file has afterwards is what was written.
 #include <algorithm>
+#include <thread>
 
 #include "device/support.cuh"
 #include "penstock/write.hpp"
@@ -79,6 +80,22 @@ void run_pieces(std::uint64_t page_bytes, std::uint64_t frames, std::uint64_t by
 
 constexpr std::uint64_t record_bytes = 52;
 
+// Every second stripe of a file, from `half` on; what is written follows from where it is.
+struct write_stripes {
+    int fd;
+    std::uint64_t stripe, half;
+
+    template <typename Group>
+    __device__ void operator()(const Group& g, const runtime_ref& fs, std::uint64_t index) const {
+        __shared__ std::uint8_t stripes[8][4100];  // a warp each
+        std::uint8_t* const mine = stripes[threadIdx.x / 32];
+        const std::uint64_t at = (2 * index + half) * stripe;
+        for (std::uint64_t i = g.rank(); i < stripe; i += g.size()) mine[i] = pattern_byte(9, at + i);
+        g.sync();
+        write(g, fs, fd, mine, static_cast<std::int64_t>(stripe), static_cast<std::int64_t>(at));
+    }
+};
+
 struct append_records {
     const char* name;
     unsigned long long* counters;
@@ -130,6 +147,35 @@ TEST(device_write, appended_records_are_whole_and_all_there) {
     std::sort(got.begin(), got.end());
     std::sort(wanted.begin(), wanted.end());
     EXPECT_TRUE(got == wanted);
+}
+
+// Every second stripe each, of one file, at the same time; on two GPUs where there are two, on one else.
+TEST(device_write, two_runtimes_write_between_each_other) {
+    PENSTOCK_NEEDS_GPU();
+    int devices = 0;
+    ASSERT_EQ(cudaGetDeviceCount(&devices), cudaSuccess);
+    std::printf("on %d GPUs\n", devices > 1 ? 2 : 1);
+    for (const std::uint64_t stripe : {1, 7, 64, 4095, 4097}) {
+        const temporary_folder folder;
+        options o = writing_options(folder, 4096, 256);
+        const auto first = make_runtime(o);
+        o.device = devices > 1 ? 1 : 0;
+        const auto second = make_runtime(o);
+        ASSERT_TRUE(first != nullptr && second != nullptr);
+        constexpr std::uint64_t stripes = 1000;
+        const auto write_half = [&](runtime& rt, std::uint64_t half) {
+            const int fd = rt.open(folder / "file", open_write | open_create);
+            EXPECT_GE(fd, 0) << error_text(fd);
+            EXPECT_EQ(launch<width::warp>(rt, stripes, write_stripes{fd, stripe, half}), 0);
+            EXPECT_EQ(rt.close(fd), 0);
+        };
+        std::thread other([&] { write_half(*second, 1); });
+        write_half(*first, 0);
+        other.join();
+        EXPECT_TRUE(file_bytes(folder / "file") == pattern(9, 2 * stripes * stripe)) << "stripes of " << stripe;
+        EXPECT_EQ(first->stats().errors + second->stats().errors, 0u);
+        EXPECT_TRUE(first->write_status().ok() && second->write_status().ok());
+    }
 }
 
 TEST(device_write, host_calls) {

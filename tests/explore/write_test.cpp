@@ -175,6 +175,11 @@ TEST(write, a_page_that_is_offered_is_written_by_one) {
     expect_sound(s.run({.preemptions = 2}));
 }
 
+TEST(write, pages_are_written_behind_while_others_write_them) {
+    written_behind s;
+    expect_sound(s.run({.preemptions = 2}));
+}
+
 TEST(write, what_cannot_be_written_stays_dirty) {
     written_file s({.frames = 1});
     s.warm(0, 0);

@@ -142,4 +142,21 @@ struct offered_neighbour : written_file {
     }
 };
 
+// A lane that goes through a file, and writes behind as soon as it has made a second page dirty; another changes a page that goes meanwhile.
+struct written_behind : written_file {
+    written_behind() : written_file({.frames = 4, .ring_slots = 4}, 3) {
+        w.view.write_behind_pages = 1;
+        for (std::uint64_t page = 0; page < 3; ++page) {
+            warm(page, static_cast<std::uint32_t>(page));
+            expect(page, 0, 70 + page);
+        }
+        expect(0, 1, 74);
+        lane([this](auto g) {
+            for (std::uint64_t page = 0; page < 3; ++page) store(g, page, 0, 70 + page);
+        });
+        lane(writer(0, 1, 74));
+        also([this] { explore::require(w.memory.disk[0] == 70, "nothing was written behind"); });
+    }
+};
+
 }  // namespace penstock::explore_kit

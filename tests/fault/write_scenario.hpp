@@ -294,6 +294,7 @@ inline options writing_options(const written_folder& from, io_method io, std::ui
     options o = test::small_options(from.folder);
     o.writable = true;
     o.cache_bytes = 16 * page;
+    if (io == io_method::pread) o.write_behind_bytes = o.cache_bytes;  // in these pages go when their frames are needed, in the others before
     o.table_bytes = 128 * 1024;
     o.max_files = 32;
     o.service_threads = 2;

@@ -44,7 +44,7 @@ std::uint64_t count_calls(const write_sweep_case& c) {
         EXPECT_EQ(one.complaints(), "");
         EXPECT_EQ(one.errors(), 0u);
     }
-    EXPECT_GT(rt->stats().dirty_victims, 0u) << "no page was written back because its frame was needed";
+    EXPECT_GT(rt->stats().dirty_victims + rt->stats().written_behind, 0u) << "no page was written back before its file was closed";
     return disk.calls();
 }
 

@@ -29,7 +29,7 @@ struct write_report {
 
 struct write_coverage {
     write_report found{};
-    std::uint64_t dirty_victims = 0, write_backs = 0;  // of the runtime
+    std::uint64_t dirty_victims = 0, written_behind = 0, write_backs = 0;  // of the runtime
     std::uint64_t overlaps = 0;       // pages written from begin to end while an older state of them was on its way to the file
     std::uint64_t grown_tables = 0, two_level_tables = 0;  // of files that were written
     std::uint64_t tier_loads = 0, tier_saves = 0;
@@ -44,7 +44,7 @@ struct write_coverage {
         each("fsyncs", found.fsyncs), each("creates", found.creates), each("reopens", found.reopens), each("refusals", found.refusals);
         each("exact_bytes", found.exact_bytes), each("judged_bytes", found.judged_bytes), each("short_tails", found.short_tails);
         each("cut_written", found.cut_written), each("seen_in_file", found.seen_in_file);
-        each("dirty_victims", dirty_victims), each("write_backs", write_backs), each("overlaps", overlaps);
+        each("dirty_victims", dirty_victims), each("written_behind", written_behind), each("write_backs", write_backs), each("overlaps", overlaps);
         each("grown_tables", grown_tables), each("two_level_tables", two_level_tables), each("tier_loads", tier_loads);
         each("tier_saves", tier_saves), each("ordinary_bytes", ordinary_bytes), each("second_bytes", second_bytes), each("records", records);
     }

@@ -40,6 +40,8 @@ struct write_run_shape {
         o.page_bytes = pages[s.seed % 5];
         const std::uint64_t frame_count = o.page_bytes > 16384 ? 16 : frames[mix64(s.seed) % 5];
         o.cache_bytes = frame_count * o.page_bytes;
+        const std::uint64_t behind[] = {0, 2 * o.page_bytes, o.cache_bytes};
+        o.write_behind_bytes = behind[mix64(s.seed ^ 13) % 3];
         o.table_bytes = 128 * 1024;  // 16384 words, leaves of 256: more than 4096 pages take two levels
         o.max_files = 24;
         o.service_threads = 1 + mix64(s.seed ^ 8) % 3;
@@ -229,6 +231,7 @@ private:
         const statistics s = rt_->stats();
         met_.found = report_;
         met_.dirty_victims = s.dirty_victims;
+        met_.written_behind = s.written_behind;
         met_.write_backs = s.write_backs;
         met_.tier_loads = s.tier_loads;
         met_.tier_saves = s.tier_saves;

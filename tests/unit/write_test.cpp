@@ -24,6 +24,7 @@ std::vector<std::uint8_t> file_bytes(const std::string& path) {
 options writing_options(const temporary_folder& folder) {
     options o = small_options(folder);
     o.writable = true;
+    o.write_behind_bytes = o.cache_bytes;  // the tests say when something is written; tests/unit/write_behind_test.cpp has the rest
     return o;
 }
 

@@ -238,4 +238,12 @@ PENSTOCK_HD PENSTOCK_INLINE void system_fence() {
 #endif
 }
 
+// Before a compare-and-swap that somebody else won is tried again: the longer, the more often it was lost. Thousands of groups of a GPU that try for one
+// word at once keep each other from it (a million opens of one file: bench/results/h200-2026-11-22-tests-5.txt); the few threads of a processor do not.
+PENSTOCK_HD PENSTOCK_INLINE void let_others_first([[maybe_unused]] std::uint32_t round) {
+#if PENSTOCK_ON_DEVICE
+    __nanosleep(32u << (round < 10 ? round : 10));
+#endif
+}
+
 }  // namespace penstock

@@ -112,6 +112,12 @@ PENSTOCK_HD PENSTOCK_INLINE void count_write_behind(const cache_view& c, std::ui
     atomic_fetch_add<order::relaxed>(&c.clock_hands[write_behind_place], change);
 }
 
+// How many groups write behind. A hint, that keeps them few.
+PENSTOCK_HD PENSTOCK_INLINE std::uint32_t early_groups(const cache_view& c) { return atomic_load<order::relaxed>(&c.clock_hands[early_place]); }
+PENSTOCK_HD PENSTOCK_INLINE void count_early(const cache_view& c, std::uint32_t change) {
+    atomic_fetch_add<order::relaxed>(&c.clock_hands[early_place], change);
+}
+
 // Pages offered: a group holds neighbours (pin and lock) and lets others write them back, each one. The lock word says which are offered, and who
 // turns that into held has taken the page over, pin and lock. Release and acquire: the holder's pin and lock are the taker's.
 PENSTOCK_HD PENSTOCK_INLINE void offer_page(const cache_view& c, std::uint32_t frame) {
@@ -202,11 +208,13 @@ PENSTOCK_HD PENSTOCK_INLINE void count_dirty(const cache_view& c, std::uint32_t 
     atomic_add_relaxed(&c.writes[slot].dirty_pages, change);
 }
 // Leader only; the page is pinned and has new marks. The file's count goes up before the page turns dirty, for others may rely on the
-// dirty bit at once: who finds the count 0 knows that what was written before is in the file.
-PENSTOCK_HD PENSTOCK_INLINE void soil_page(const cache_view& c, std::uint32_t slot, page_word* word) {
-    if (is_dirty(glance(word)) && join_dirty(word)) return;
+// dirty bit at once: who finds the count 0 knows that what was written before is in the file. True if the page was clean.
+PENSTOCK_HD PENSTOCK_INLINE bool soil_page(const cache_view& c, std::uint32_t slot, page_word* word) {
+    if (is_dirty(glance(word)) && join_dirty(word)) return false;
     count_dirty(c, slot, 1);
-    if (!soil(word)) count_dirty(c, slot, ~std::uint64_t{0});
+    if (soil(word)) return true;
+    count_dirty(c, slot, ~std::uint64_t{0});
+    return false;
 }
 PENSTOCK_HD PENSTOCK_INLINE std::uint64_t count_writers(const cache_view& c, std::uint32_t slot, std::uint64_t change) {
     return atomic_fetch_add<order::relaxed>(&c.writes[slot].writers, change);

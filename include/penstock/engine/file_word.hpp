@@ -79,9 +79,10 @@ PENSTOCK_HD PENSTOCK_INLINE void end_fill(file_word* word, std::uint32_t generat
 // Takes one more reference if the file is live with this generation and has at least `least` references.
 PENSTOCK_HD inline bool try_add_reference(file_word* word, std::uint32_t generation, std::uint32_t least) {
     file_word seen = look(word);
-    while (file_state(seen) == file_live && file_generation(seen) == generation && references_of(seen) >= least) {
+    for (std::uint32_t round = 0; file_state(seen) == file_live && file_generation(seen) == generation && references_of(seen) >= least; ++round) {
         if (atomic_compare_swap<order::acquire>(word, seen, with_references(seen, 1))) return true;
-        seen = look(word);  // another opener or closer won; each round someone makes progress
+        let_others_first(round);  // another opener or closer won; each round someone makes progress
+        seen = look(word);
     }
     return false;
 }
@@ -100,8 +101,9 @@ PENSTOCK_HD PENSTOCK_INLINE bool try_release_from(file_word* word, file_word see
 // The same whatever the word. False: the descriptor was not open.
 PENSTOCK_HD inline bool try_release(file_word* word, std::uint32_t generation) {
     file_word seen = look(word);
-    while (is_open(seen, generation)) {
+    for (std::uint32_t round = 0; is_open(seen, generation); ++round) {
         if (try_release_from(word, seen)) return true;
+        let_others_first(round);
         seen = look(word);
     }
     return false;

@@ -156,12 +156,11 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t flush_pages(const Group g, const cach
     return finish_flush(g, c, queue);
 }
 
-// Whole group, one of `shares` that do the same at a time: every shares-th piece of the pages [0, end). Each has a piece of neighbours under
-// way, which come to the host together.
+// Whole group, one of `shares` that do the same at a time: every shares-th piece of the pages [0, end). Each has up to write_queue::depth pages under
+// way, and pieces that follow each other are different groups', so that what comes to the host at about the same time is neighbours in the file.
 template <typename Group>
 PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t flush_share(const Group g, const cache_view& c, std::uint32_t file_slot, std::uint64_t end, std::uint64_t share,
-                                                       std::uint64_t shares) {
-    constexpr std::uint64_t piece = write_queue::depth;
+                                                       std::uint64_t shares, std::uint64_t piece) {
     write_queue queue;
     for (std::uint64_t first = share * piece; first < end; first += shares * piece)
         queue_pages(g, c, file_slot, first, end - first < piece ? end : first + piece, queue);

@@ -166,6 +166,7 @@ enum counter : std::uint32_t {
     count_write_backs,      // pages of which marked bytes were written to the file
     count_write_back_errors,// of these, those that the host could not write
     count_dirty_victims,    // of these, those that had to be written because their frame was needed
+    count_written_behind,   // of these, those that went because much of their file was dirty
     count_kinds
 };
 inline constexpr std::uint32_t latency_buckets = 32;  // bucket i: 2^i to 2^(i+1) ns from posting a request to its answer
@@ -262,6 +263,7 @@ struct cache_view {
     std::uint32_t name_lock_count; // a power of two
     std::uint32_t ring_count;
     std::uint32_t write_behind_shift;  // 2^this pages, an aligned part of a file, are written back together (engine/victim.hpp)
+    std::uint32_t write_behind_pages;  // of a file, dirty, before groups that write it write back what lies as far behind; 0: they do not
     std::uint32_t ring_threads;    // service threads; ring r is thread r % ring_threads's, so ring_count is a multiple of it
     std::uint32_t counter_shards;  // a power of two
     std::uint32_t leaf_shift;      // a leaf of a two-level table has 2^leaf_shift page words
@@ -291,8 +293,8 @@ inline constexpr std::uint32_t window_chunk_shift = 21;
 inline constexpr std::uint64_t window_chunk_bytes = std::uint64_t{1} << window_chunk_shift;
 
 inline constexpr std::uint32_t clock_hand_stride = 8;  // in 4-byte words: a sector each, so that shards do not share one
-// In the first sector, of writing back for a frame (engine/victim.hpp): groups that do it, and a lock for the one that offers pages.
-inline constexpr std::uint32_t write_behind_place = 2, offering_place = 3;
+// In the first sector: groups that write back for a frame, a lock for the one that offers pages (engine/victim.hpp), and groups that write behind.
+inline constexpr std::uint32_t write_behind_place = 2, offering_place = 3, early_place = 4;
 inline constexpr std::uint32_t no_frame = ~0u;
 
 // What a descriptor may be used for; the access mode of the flags it was opened with.

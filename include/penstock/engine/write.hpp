@@ -11,13 +11,14 @@
 #include "penstock/base/by_address.hpp"
 #include "penstock/engine/flush.hpp"
 #include "penstock/engine/read.hpp"
+#include "penstock/engine/write_behind.hpp"
 
 namespace penstock::engine {
 
-// Whole group. The part of one page. 0 or a negative errno; on error nothing of it was stored.
+// Whole group. The part of one page. 0 or a negative errno; on error nothing of it was stored. `soiled`, of the leader: the page was clean.
 template <typename Group>
 PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t write_part(const Group& g, const cache_view& c, const file_handle& f, const page_part& part,
-                                                      const std::byte* from) {
+                                                      const std::byte* from, bool& soiled) {
     patience deadline(g, c.frame_wait_ns);
     const std::uint32_t begin = part.in_page, end = part.in_page + part.bytes;
     pinned_page page{};
@@ -27,7 +28,7 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t write_part(const Group& g, const cach
     if (!g.is_leader()) return 0;
     page_word* const word = &c.words[page.word_index];
     name_page(c, page.frame, part.page);
-    soil_page(c, f.slot, word);
+    soiled = soil_page(c, f.slot, word);
     grow_to(c, f.slot, (part.page << c.page_shift) + end);
     unpin(word);
     return 0;
@@ -41,9 +42,11 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t write_file(const Group g, const cache
     std::uint64_t done = 0;
     while (done < bytes) {
         const page_part part = part_at(c, offset + done, bytes - done);
-        const std::int64_t code = write_part(g, c, f, part, from + done);
+        bool soiled = false;
+        const std::int64_t code = write_part(g, c, f, part, from + done, soiled);
         if (code != 0) return done > 0 ? static_cast<std::int64_t>(done) : code;
         done += part.bytes;
+        if (c.write_behind_pages != 0 && g.broadcast(g.is_leader() && soiled && dirty_pages_of(c, f.slot) > c.write_behind_pages ? 1 : 0) != 0) write_behind(g, c, f.slot, part.page);
     }
     g.sync();  // every thread's part was taken: the caller may use the buffer again
     return static_cast<std::int64_t>(done);
@@ -127,7 +130,8 @@ template <typename Group>
 PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t close_written(const Group g, const cache_view& c, int fd) {
     const std::uint32_t slot = descriptor_slot(fd);
     std::int64_t code = 0;
-    for (int flushes = 0;;) {
+    std::uint32_t round = 0;
+    for (int flushes = 0;; let_others_first(round++)) {
         const file_word seen = g.broadcast(look(&c.file_words[slot]));
         if (!is_open(seen, descriptor_generation(fd))) return -EBADF;
         // A file that nobody has written: so it is when the reference goes, or the word has changed.

@@ -62,6 +62,7 @@ std::vector<option_row> option_table(const apps::common_flags& flags, const opti
     add.size("window_bytes", "PENSTOCK_WINDOW", o.window_bytes, "", asked.window_bytes == 0);
     add.size("tier_bytes", "PENSTOCK_TIER", o.tier_bytes, "", false);
     add.text("writable", "PENSTOCK_WRITABLE", o.writable ? "1" : "0", "", false);
+    add.size("write_behind_bytes", "PENSTOCK_WRITE_BEHIND", o.write_behind_bytes, "", asked.write_behind_bytes == 0);
     add.number("worker_threads", "PENSTOCK_WORKERS", o.worker_threads, flags.workers, asked.worker_threads == 0);
     add.text("io", "PENSTOCK_IO", name_of(o.io), "", asked.io == io_method::automatic);
     add.text("direct_io", "PENSTOCK_DIRECT_IO", name_of(o.direct_io), "", false);

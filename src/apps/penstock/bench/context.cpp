@@ -54,6 +54,7 @@ status context::make_runtime(const runtime_shape& shape, std::unique_ptr<runtime
     o.page_bytes = shape.page_bytes;
     o.cache_bytes = shape.cache_bytes;
     o.writable = o.writable || shape.writable;
+    if (shape.write_behind_bytes != 0) o.write_behind_bytes = shape.write_behind_bytes;
     // A table of more than a quarter would have two levels.
     o.table_bytes = std::max<std::uint64_t>(mib, shape.file_bytes / shape.page_bytes * 8 * 4 + 64 * kib);
     if (shape.service_threads != 0) o.service_threads = static_cast<std::uint32_t>(shape.service_threads);

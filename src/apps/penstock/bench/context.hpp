@@ -23,6 +23,7 @@ struct runtime_shape {
     std::uint64_t service_threads = 0;
     std::uint64_t worker_threads = 0;
     bool writable = false;
+    std::uint64_t write_behind_bytes = 0;
 };
 
 class context {

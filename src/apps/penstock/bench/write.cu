@@ -19,32 +19,19 @@ namespace penstock::bench {
 
 namespace {
 
-// Of how many writes failed, and how many pages were begun.
-struct write_counts {
-    std::uint64_t failures, begun;
-};
-
-template <typename Group>
-PENSTOCK_HD PENSTOCK_NOINLINE std::uint64_t next_page(const Group g, write_counts* counts) {
-    std::uint64_t page = 0;
-    if (g.is_leader()) page = atomic_fetch_add<order::relaxed>(&counts->begun, std::uint64_t{1});
-    return g.broadcast(page);
-}
-
-// Each group writes a page and then the next that nobody has begun, so that those which are written at a time are neighbours.
-struct write_pages {
+// Each group computes for a while and writes its page. `launch` gives out its groups in order, so pages that are written at a time are neighbours.
+struct write_page {
     int fd;
     const std::byte* output;
-    write_counts* counts;
-    std::uint64_t bytes, page_bytes;
+    std::uint64_t* failures;
+    std::uint64_t bytes, page_bytes, compute_ns;
 
     template <typename Group>
-    PENSTOCK_HD void operator()(const Group& g, const runtime_ref& fs, std::uint64_t) const {
-        for (std::uint64_t at = next_page(g, counts) * page_bytes; at < bytes; at = next_page(g, counts) * page_bytes) {
-            const auto length = static_cast<std::int64_t>(page_bytes < bytes - at ? page_bytes : bytes - at);
-            if (write(g, fs, fd, output + at, length, static_cast<std::int64_t>(at)) != length && g.is_leader())
-                atomic_add_relaxed(&counts->failures, std::uint64_t{1});
-        }
+    PENSTOCK_HD void operator()(const Group& g, const runtime_ref& fs, std::uint64_t page) const {
+        for (const std::uint64_t start = g.now_ns(); g.now_ns() - start < compute_ns;) {}
+        const std::uint64_t at = page * page_bytes;
+        const auto length = static_cast<std::int64_t>(page_bytes < bytes - at ? page_bytes : bytes - at);
+        if (write(g, fs, fd, output + at, length, static_cast<std::int64_t>(at)) != length && g.is_leader()) atomic_add_relaxed(failures, std::uint64_t{1});
     }
 };
 
@@ -80,43 +67,78 @@ status clear_file(const context& here) {
     return code == 0 ? status{} : status{code, "clearing the file: " + error_text(code)};
 }
 
-struct write_run {
-    series rate, cores, hand;
-    std::uint64_t victims = 0, bytes_a_call = 0;
+struct written {
+    double seconds = 0, cores = 0;
+    statistics counted{};
 };
 
-status write_once(context& here, const runtime_shape& shape, write_run& out) {
-    const std::uint64_t bytes = here.file().bytes();
+// Writes the file once, each group at work for `busy_seconds` in all, and closes it. `by_hand`: afterwards the same output by hand.
+status write_output(context& here, const runtime_shape& shape, double busy_seconds, written& out, series* by_hand) {
+    const std::uint64_t bytes = here.file().bytes(), pages = (bytes + shape.page_bytes - 1) / shape.page_bytes;
     if (status s = clear_file(here); !s) return s;
     std::unique_ptr<runtime> rt;
     if (status s = here.make_runtime(shape, rt); !s) return s;
-    memory output, counts;
+    memory output, failures;
     if (status s = output.make(rt->where(), bytes); !s) return s;
-    if (status s = counts.make(rt->where(), sizeof(write_counts)); !s) return s;
+    if (status s = failures.make(rt->where(), 8); !s) return s;
     const std::uint64_t groups = group_count(here, *rt, shape.page_bytes);
     if (const int code = launch<width::warp>(*rt, groups, fill_words{output.as<std::uint64_t>(), bytes / 8, groups}); code != 0) return {code, "kernel: " + error_text(code)};
     const int fd = rt->open(here.file().path(), open_write);
     if (fd < 0) return {fd, "opening the file for writing: " + error_text(fd)};
-    const stopwatch watch;
     // Blocks of 8 warps, all of them resident.
     const launch_shape resident{.blocks = static_cast<std::uint32_t>((groups + 15) / 16)};
-    int code = launch<width::warp>(*rt, std::uint64_t{resident.blocks} * 8, write_pages{fd, output.as<std::byte>(), counts.as<write_counts>(), bytes, shape.page_bytes},
-                                   resident);
+    const std::uint64_t at_a_time = std::min(pages, here.on_gpu() ? resident.blocks * std::uint64_t{8} : rt->settings().worker_threads);
+    const auto compute_ns = static_cast<std::uint64_t>(busy_seconds * 1e9 * static_cast<double>(at_a_time) / static_cast<double>(pages));
+    const stopwatch watch;
+    int code = launch<width::warp>(*rt, pages, write_page{fd, output.as<std::byte>(), failures.as<std::uint64_t>(), bytes, shape.page_bytes, compute_ns}, resident);
     if (code == 0) code = rt->close(fd);
-    const double seconds = watch.seconds();
+    out.seconds = watch.seconds();
     if (code != 0) return {code, "writing: " + error_text(code)};
-    out.rate.add(gigabytes_a_second(bytes, seconds));
-    out.cores.add(watch.cores(seconds));
-    const statistics counted = rt->stats();
-    out.victims = counted.dirty_victims;
-    out.bytes_a_call = counted.file_write_bytes / std::max<std::uint64_t>(counted.file_writes, 1);
-    write_counts counted_here{};
-    if (status s = counts.copy_out(&counted_here, sizeof counted_here); !s) return s;
-    if (counted_here.failures != 0) return {-EIO, std::to_string(counted_here.failures) + " writes failed"};
+    out.cores = watch.cores(out.seconds);
+    out.counted = rt->stats();
+    std::uint64_t failed = 0;
+    if (status s = failures.copy_out(&failed, sizeof failed); !s) return s;
+    if (failed != 0) return {-EIO, std::to_string(failed) + " writes failed"};
     if (status s = check_file(here); !s) return s;
+    if (by_hand == nullptr) return {};
     if (status s = clear_file(here); !s) return s;
-    if (status s = write_by_hand(here, rt->where(), output.as<std::byte>(), out.hand); !s) return s;
+    if (status s = write_by_hand(here, rt->where(), output.as<std::byte>(), *by_hand); !s) return s;
     return check_file(here);
+}
+
+// The output of a kernel that does nothing else, by a cache of that size; against writing it by hand.
+status write_only(context& here, const runtime_shape& shape, series& by_hand) {
+    const std::uint64_t bytes = here.file().bytes();
+    series rate, cores;
+    written last;
+    for (std::uint64_t repeat = 0; repeat < here.repeats(5); ++repeat) {
+        if (status s = write_output(here, shape, 0, last, &by_hand); !s) return s;
+        rate.add(gigabytes_a_second(bytes, last.seconds));
+        cores.add(last.cores);
+    }
+    const std::string where = shape.cache_bytes > bytes ? "the cache holds it all" : cache_label(shape.cache_bytes, bytes);
+    return here.add({"S9", "output of a kernel to a file, written and closed, " + where, "", shape.page_bytes, rate, "GB/s", write_by_hand_name(here), by_hand, cores,
+                     std::to_string(last.counted.dirty_victims) + " pages written for their frame and " + std::to_string(last.counted.written_behind) + " behind in the last run, " +
+                         std::to_string(last.counted.file_write_bytes / std::max<std::uint64_t>(last.counted.file_writes, 1)) + " bytes a system call"});
+}
+
+// A kernel that computes between its writes, as long in all as writing by hand takes; against the same with nothing written behind.
+status write_and_compute(context& here, runtime_shape shape, double busy_seconds) {
+    const std::uint64_t bytes = here.file().bytes();
+    series rate, cores, without;
+    written behind, last;
+    for (std::uint64_t repeat = 0; repeat < here.repeats(5); ++repeat) {
+        shape.write_behind_bytes = 0;
+        if (status s = write_output(here, shape, busy_seconds, behind, nullptr); !s) return s;
+        rate.add(gigabytes_a_second(bytes, behind.seconds));
+        cores.add(behind.cores);
+        shape.write_behind_bytes = shape.cache_bytes;
+        if (status s = write_output(here, shape, busy_seconds, last, nullptr); !s) return s;
+        without.add(gigabytes_a_second(bytes, last.seconds));
+    }
+    return here.add({"S9", "output of a kernel that computes as long as writing by hand takes, the cache holds it all", "", shape.page_bytes, rate, "GB/s",
+                     "the same, nothing written behind", without, cores,
+                     std::to_string(behind.counted.written_behind) + " of " + std::to_string(behind.counted.write_backs) + " pages written behind in the last run"});
 }
 
 }  // namespace
@@ -128,14 +150,11 @@ status write_path(context& here) {
         std::vector<std::uint64_t> caches{bytes + bytes / 8};
         for (const std::uint64_t cache : here.caches(bytes, page)) caches.push_back(std::max(cache, 64 * page));
         for (const std::uint64_t cache : caches) {
-            write_run all;
-            for (std::uint64_t repeat = 0; repeat < here.repeats(5); ++repeat)
-                if (status s = write_once(here, {.page_bytes = page, .cache_bytes = cache, .file_bytes = bytes, .writable = true}, all); !s) return s;
-            const std::string where = cache > bytes ? "the cache holds it all" : cache_label(cache, bytes);
-            if (status s = here.add({"S9", "output of a kernel to a file, written and closed, " + where, "", page, all.rate, "GB/s", write_by_hand_name(here), all.hand,
-                                     all.cores, std::to_string(all.victims) + " pages written for their frame in the last run, " + std::to_string(all.bytes_a_call) + " bytes a system call"});
-                !s)
-                return s;
+            const runtime_shape shape{.page_bytes = page, .cache_bytes = cache, .file_bytes = bytes, .writable = true};
+            series by_hand;
+            if (status s = write_only(here, shape, by_hand); !s) return s;
+            if (cache <= bytes) continue;
+            if (status s = write_and_compute(here, shape, static_cast<double>(bytes) / 1e9 / by_hand.median()); !s) return s;
         }
     }
     return {};
