@@ -14,7 +14,7 @@ import unittest
 from support import FLAGS, PROGRAM, InFolder, clean_environment, penstock
 
 PLOTS = pathlib.Path(__file__).resolve().parents[2] / "tools" / "plots.py"
-CASES = ["hit", "map", "element", "gather", "miss", "sequential", "cold", "request", "write", "append", "fsync", "merge", "policy"]
+CASES = ["hit", "map", "element", "gather", "miss", "sequential", "cold", "request", "write", "append", "fsync", "evict", "merge", "policy"]
 TINY = ["--file", "2MiB", "--repeats", "1", "--threads", "2", "--page", "4KiB"]
 KEYS = {"goal", "case", "backend", "page_bytes", "value", "unit", "baseline", "baseline_value", "ratio", "cpu_cores_used", "note"}
 MACHINE = {"device", "driver", "cpu", "cores", "kernel", "file_system", "commit"}
@@ -122,6 +122,17 @@ class Bench(InFolder):
                          [f"fsync of a file of 2048 pages, {count} of them dirty; another file has {others}"
                           for others in ("no dirty page", "2048 dirty pages") for count in (1, 1000, 2048)])
         self.assertEqual({row["unit"] for row in rows}, {"us"})
+
+    @unittest.skipUnless("cpu" in FLAGS, "the case is of the cpu")
+    def test_closed_pages_go_before_clean_ones_and_dirty_ones_last(self):
+        rows = self.bench("evict", "--file", "8MiB", "--repeats", "1", "--page", "512")
+        kinds = ["pages of a closed file", "clean pages", "dirty pages"]
+        self.assertEqual([row["case"] for row in rows], [f"{kind} left, with {times} times as many pages as fit" for times in ("1.25", "1.5", 2, 4, 8, 16, 32, 64) for kind in kinds])
+        for closed, clean, dirty in zip(rows[0::3], rows[1::3], rows[2::3]):
+            self.assertLessEqual(closed["value"], clean["value"])
+            self.assertLessEqual(clean["value"], dirty["value"])
+            self.assertLess(closed["value"], closed["baseline_value"])
+            self.assertGreater(dirty["value"], dirty["baseline_value"])
 
     def test_a_case_after_one_that_changed_the_file_gets_a_new_one(self):
         self.bench("fsync", "map", "write", "hit", *TINY)
