@@ -62,7 +62,8 @@ suite() {
 # sanitized NAME SANITIZERS LABELS PROGRAMS: a build of its own, and the tests with one of these labels.
 sanitized() {
     local name=$1 sanitizers=$2 labels=$3 programs=$4 folder=$build_dir/$1
-    step "$name: configure" configure "$folder" -DCMAKE_BUILD_TYPE=RelWithDebInfo -DPENSTOCK_CUDA=OFF \
+    # -O1 and lines without variables: what sanitizers see is the same, and compiling takes half as long.
+    step "$name: configure" configure "$folder" -DCMAKE_BUILD_TYPE=RelWithDebInfo -DCMAKE_CXX_FLAGS_RELWITHDEBINFO="-O1 -g1 -DNDEBUG" -DPENSTOCK_CUDA=OFF \
         -DPENSTOCK_SANITIZE="$sanitizers" -DPENSTOCK_BUILD_APPS="$programs" -DPENSTOCK_BUILD_EXAMPLES=OFF || return
     step "$name: build" build "$folder" || return
     suite "$name: tests" "$folder" --label-regex "^($labels)$" --parallel "$jobs"
