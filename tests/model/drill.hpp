@@ -7,7 +7,6 @@
 
 #include <cerrno>
 #include <cstdint>
-#include <cstring>
 #include <string>
 
 #include "model/far_drill.hpp"
@@ -104,7 +103,9 @@ private:
         const std::int64_t wanted = expected ? static_cast<std::int64_t>(length) : -ESTALE;
         if (got != wanted) return complain(std::string(call) + " gave " + std::to_string(got) + " and not " + std::to_string(wanted), at);
         if (!expected || bytes == nullptr) return;
-        if (std::memcmp(bytes, expected->data() + (at - begin), length) != 0) complain(std::string(call) + " delivered wrong bytes", at);
+        const std::uint64_t wrong = different_bytes(*expected, at - begin, bytes, length);
+        tally_.wrong_bytes += wrong;
+        if (wrong != 0) complain(std::string(call) + " delivered wrong bytes", at);
     }
 
     void by_read(const image& expected, std::uint64_t begin, std::uint64_t at, std::uint64_t length) {

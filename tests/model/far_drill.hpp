@@ -8,7 +8,6 @@
 
 #include <cerrno>
 #include <cstdint>
-#include <cstring>
 #include <string>
 #include <vector>
 
@@ -19,10 +18,19 @@
 
 namespace penstock::model {
 
-// To be compared with the runtime's statistics.
+// To be compared with the runtime's statistics; and what the drills themselves found wrong.
 struct drill_counts {
     std::uint64_t opens = 0, bytes_read = 0, errors = 0;
+    std::uint64_t wrong_bytes = 0;
 };
+
+// How many of the bytes from `got` differ from those of `expected` from `at`.
+inline std::uint64_t different_bytes(const std::vector<std::uint8_t>& expected, std::uint64_t at, const void* got, std::uint64_t length) {
+    const auto* const bytes = static_cast<const std::uint8_t*>(got);
+    std::uint64_t different = 0;
+    for (std::uint64_t i = 0; i < length; ++i) different += bytes[i] != expected[at + i] ? 1 : 0;
+    return different;
+}
 
 class far_drill {
 public:
@@ -74,6 +82,11 @@ private:
                  std::to_string(floor_) + " to " + std::to_string(states_[file_].done) + ", from byte " + std::to_string(at) + ": " + what;
     }
 
+    void judge(std::uint64_t wrong, std::uint64_t at) {
+        tally_.wrong_bytes += wrong;
+        if (wrong != 0) complain("wrong bytes", at);
+    }
+
     void read_page(drilled_file& model, std::uint64_t page, bool first_time) {
         const std::uint64_t begin = page * w_.page_bytes, bytes = model.end_of(page) - begin;
         std::vector<std::uint8_t> got(bytes);
@@ -88,11 +101,12 @@ private:
         if (count != wanted) return complain("read gave " + std::to_string(count) + " and not " + std::to_string(wanted), begin);
         if (wanted < 0) return;
         if (!has_window_) {
-            if (*known != got) complain("wrong bytes", begin);
+            judge(different_bytes(*known, 0, got.data(), bytes), begin);
             return;
         }
         std::uint64_t first_bad = ~std::uint64_t{0};
-        if (wrong_bytes(w_, file_, {floor_, model.newest()}, begin, got.data(), bytes, 0, 1, first_bad) != 0) complain("wrong bytes", first_bad);
+        const std::uint64_t wrong = wrong_bytes(w_, file_, {floor_, model.newest()}, begin, got.data(), bytes, 0, 1, first_bad);
+        judge(wrong, first_bad);
     }
 
     runtime& rt_;

@@ -202,6 +202,7 @@ private:
         int windowed = -1;
         if (const std::string wrong = other.run(mix64(h ^ 77), windowed); !wrong.empty()) complain(wrong);
         if (windowed >= 0) windows_->has_window_too(windowed);
+        if (drilled_.wrong_bytes > 0) list_failures();
         if (const std::string wrong = windows_->between_rounds(h); !wrong.empty()) complain(wrong);
         rt_->clear_view_status();
         check_quiescent();
@@ -228,8 +229,9 @@ private:
                 std::uint64_t first_bad = ~std::uint64_t{0};
                 if (got != static_cast<std::int64_t>(std::min<std::uint64_t>(bytes.size(), size - at)))
                     complain(std::string(name) + ": read gave " + std::to_string(got));
-                else if (wrong_bytes(shape_.w, file, {version, version}, at, bytes.data(), static_cast<std::uint64_t>(got), 0, 1, first_bad) != 0)
-                    complain(std::string(name) + ": wrong byte at " + std::to_string(first_bad));
+                else if (const std::uint64_t wrong = wrong_bytes(shape_.w, file, {version, version}, at, bytes.data(), static_cast<std::uint64_t>(got), 0, 1, first_bad);
+                         wrong != 0)
+                    complain("FAILED: " + std::to_string(wrong) + " wrong bytes in " + name + ", the first at " + std::to_string(first_bad));
                 bytes_read_ += static_cast<std::uint64_t>(got > 0 ? got : 0);
             }
             if (penstock::close(Group{}, rt_->ref(), fd) != 0) complain("close failed");
@@ -292,7 +294,7 @@ private:
 
     void list_failures() {
         std::ostringstream text;
-        text << "FAILED: " << report_.wrong_bytes << " wrong bytes, " << report_.wrong_results << " wrong results, "
+        text << "FAILED: " << report_.wrong_bytes + drilled_.wrong_bytes << " wrong bytes, " << report_.wrong_results << " wrong results, "
              << report_.written_outside << " bytes written outside, " << report_.changed_mappings << " changed mappings";
         for (std::uint64_t i = 0; i < report_.failures && i < kept_failures; ++i) {
             const failure& f = report_.kept[i];
