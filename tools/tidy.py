@@ -20,8 +20,11 @@ TEXT = CODE + (".py", ".sh", ".md", ".cmake", ".txt", ".in", ".json")
 SKIPPED_FOLDERS = {"build", "__pycache__", ".git", ".ccache", ".inputs"}
 
 # Includes go from a layer to its own or a lower one.
-LAYERS = [("include/penstock/base/", 0), ("include/penstock/group/", 1), ("include/penstock/engine/", 2), ("include/penstock/", 3),
+LAYERS = [("include/penstock/base/", 0), ("include/penstock/group/", 1), ("include/penstock/engine/", 2), ("include/penstock/consistency/", 2),
+          ("include/penstock/", 3),
           ("src/host/", 4), ("src/apps/", 5)]
+# Of one layer, and they do not know each other.
+STRANGERS = [("include/penstock/engine/", "penstock/consistency/"), ("include/penstock/consistency/", "penstock/engine/")]
 # What the three lowest layers may take from the standard library: nothing that allocates, throws or calls the system.
 PURE = {"atomic", "bit", "cassert", "cerrno", "concepts", "cstddef", "cstdint", "cstring", "limits", "type_traits", "utility",
         "cuda/atomic"}
@@ -102,6 +105,8 @@ def include_direction(tree):
             target = target_of(path, name) if mark == '"' or name.startswith("penstock/") else None
             if target is not None and target > level:
                 yield path, number, f"includes {name}, which lies in a layer above"
+            if any(path.startswith(mine) and name.startswith(other) for mine, other in STRANGERS):
+                yield path, number, f"includes {name}: engine and consistency do not know each other"
             if path.startswith("src/apps/common/") and target == 5 and not name.startswith("common/"):
                 yield path, number, f"includes {name}: what programs share may not know one of them"
 

@@ -27,6 +27,7 @@ PLANTED = [
     ("include_direction", "include/penstock/base/bad.hpp", '// B.\n#include "penstock/engine/clock.hpp"\n'),
     ("include_direction", "include/penstock/engine/bad.hpp", '// B.\n#include "penstock/file.hpp"\n'),
     ("include_direction", "include/penstock/engine/bad.hpp", "// B.\n#include <penstock/file.hpp>\n"),
+    ("include_direction", "include/penstock/engine/bad.hpp", '// B.\n#include "penstock/consistency/page_versions.hpp"\n'),
     ("include_direction", "include/penstock/bad.hpp", '// B.\n#include "host/env.hpp"\n'),
     ("include_direction", "src/host/bad.cpp", '#include "common/message.hpp"\n'),
     ("include_direction", "src/apps/common/bad.cpp", '#include "request.hpp"\n'),

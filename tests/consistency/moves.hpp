@@ -1,0 +1,256 @@
+// What can happen next in a world: programs, devices and the kernel may act at any time; a request goes step by step, and each step begins, moves bytes and ends.
+#pragma once
+
+#include <algorithm>
+#include <iterator>
+#include <string>
+
+#include "consistency/world.hpp"
+
+namespace penstock::consistency::model {
+
+// The protocol as it is; broken ones hide a part of it.
+struct rules {
+    static constexpr bool base_moves = true, fill_keeps_own = true, view_is_written_back = true;
+    static constexpr bool looks_inside = true;  // not only at what programs read
+    template <unsigned D> static void acquire(page_versions<D>& p, place who, stamp now) { consistency::acquire(p, who, now); }
+    template <unsigned D> static step for_release(const page_versions<D>& p) { return next_for_release(p); }
+    template <unsigned D> static step for_access(const page_versions<D>& p, place who) { return next_for_access(p, who); }
+    template <unsigned D> static step for_eviction(const page_versions<D>& p, place who) { return next_for_eviction(p, who); }
+    template <unsigned D> static step for_sync(const page_versions<D>& p) { return next_for_sync(p); }
+    template <unsigned D> static void begin(page_versions<D>& p, const step& s) { consistency::begin(p, s); }
+    template <unsigned D> static void finish(page_versions<D>& p, const step& s, bool done) { consistency::finish(p, s, done); }
+};
+
+template <unsigned Devices, typename Rules>
+class moves {
+public:
+    using state = world<Devices>;
+
+    // `most` writes of the byte that is looked at; with `trouble` steps fail and syncs come too.
+    moves(value most, bool trouble) : most_(most), trouble_(trouble) {}
+
+    template <typename Emit>
+    void each(const state& s, Emit&& emit) const {
+        programs(s, emit);
+        synchronisation(s, emit);
+        if (s.asked == wish::none) requests(s, emit);
+        else within_step(s, emit);
+    }
+
+    [[nodiscard]] const char* wrong(const state& s) const {
+        for (place d = 1; d <= Devices; ++d)
+            if (s.may_use(d) && !s.is_right(s.replica[d], s.known[d])) return "a device reads what was replaced before it acquired";
+        if (s.p.view && !s.is_right(s.view, s.known[cpu])) return "the CPU reads what was replaced before a release returned";
+        return Rules::looks_inside ? wrong_inside(s) : nullptr;
+    }
+
+private:
+    static const char* wrong_inside(const state& s) {
+        for (place d = 1; d <= Devices; ++d)
+            if (has(s.p.present, d) && is_outdated(s.p, d) != s.vector_says_outdated(d)) return "the stamps do not decide as version vectors";
+        if ((s.p.pending & ~s.p.present) != 0 || (s.p.stale & ~s.p.present) != 0) return "a mark of a replica that is not there";
+        if (s.p.view && !has(s.p.present, cpu)) return "a view of a home that is not there";
+        if (!has(s.p.present, cpu) && s.p.newer) return "the home was dropped and is newer than storage";
+        if (s.asked == wish::none && !sources_are_equal(s)) return "two places that are said to have the home's bytes differ";
+        return nullptr;
+    }
+    static value bytes_of(const state& s, place where) {
+        return where == cpu ? s.home : where == state::page::storage ? s.stored : s.base[where];
+    }
+    static bool sources_are_equal(const state& s) {
+        const place_set all = sources(s.p);
+        if (all == 0) return false;
+        for (place w = 0; w <= state::page::storage; ++w)
+            if (has(all, w) && bytes_of(s, w) != bytes_of(s, first_of(all))) return false;
+        return true;
+    }
+    static std::string numbered(const char* what, place who) { return std::string(what) + " " + std::to_string(who); }
+
+    template <typename Emit>
+    void programs(const state& s, Emit&& emit) const {
+        for (place d = 1; d <= Devices; ++d) {
+            if (!s.may_use(d)) continue;
+            state n = s;
+            n.others_changed[d] = true;
+            emit(n, [d] { return numbered("a write of other bytes by device", d); }, nullptr);
+            if (s.writes == most_) continue;
+            n = s;
+            n.write(n.replica[d], d);
+            emit(n, [d] { return numbered("a write by device", d); }, nullptr);
+        }
+        if (s.view_is_there()) {
+            state n = s;
+            n.view_changed = true;
+            emit(n, [] { return std::string("a write of other bytes by the CPU"); }, nullptr);
+            if (s.writes < most_) {
+                n.write(n.view, cpu);
+                emit(n, [] { return std::string("a write by the CPU"); }, nullptr);
+            }
+        }
+        if (!s.view_changed) return;
+        state n = s;
+        write_view_back(n);
+        emit(n, [] { return std::string("the kernel writes the view back"); }, nullptr);
+    }
+
+    // Whole, as a kernel does.
+    static void write_view_back(state& n) {
+        if (!n.view_changed) return;
+        n.home = n.view;
+        n.view_changed = false;
+        wrote_by_cpu(n.p);
+    }
+
+    static void give_stamp(state& n, place d) {
+        release(n.p, d, n.later());
+        ++n.count[d];
+    }
+
+    template <typename Emit>
+    void synchronisation(const state& s, Emit&& emit) const {
+        for (place d = 1; d <= Devices; ++d) {
+            if (!s.at_boundary(d)) continue;
+            state n = s;
+            if (Rules::view_is_written_back) write_view_back(n);
+            n.published |= n.known[cpu];
+            n.known[d] |= n.published;
+            if (n.p.wrote) n.has_home[cpu] = ++n.count[cpu];
+            Rules::acquire(n.p, d, n.later());
+            emit(n, [d] { return numbered("an acquire of device", d); }, nullptr);
+
+            n = s;
+            n.published |= n.known[d];
+            n.returning = true;
+            if (has(n.p.present, d) && n.is_changed(d)) give_stamp(n, d);
+            emit(n, [d] { return numbered("a release of device", d); }, nullptr);
+        }
+        if (!s.returning || Rules::for_release(s.p).what != work::nothing || s.doing.what == work::invalidate_view) return;
+        state n = s;
+        n.returning = false;
+        n.known[cpu] |= n.published;
+        emit(n, [] { return std::string("a release returns"); }, nullptr);
+    }
+
+    template <typename How, typename Emit>
+    void ask(state n, wish what, place who, const How& how, Emit&& emit) const {
+        n.asked = what;
+        n.by = who;
+        next_step(n, how, emit);
+    }
+
+    template <typename Emit>
+    void requests(const state& s, Emit&& emit) const {
+        if (s.returning && Rules::for_release(s.p).what != work::nothing) ask(s, wish::release_end, cpu, [] { return std::string("that release goes on"); }, emit);
+        if (!s.p.view) ask(s, wish::access, cpu, [] { return std::string("the CPU wants the page"); }, emit);
+        if (has(s.p.present, cpu)) ask(s, wish::evict, cpu, [] { return std::string("the home is to be dropped"); }, emit);
+        for (place d = 1; d <= Devices; ++d) {
+            if (!has(s.p.present & ~s.p.stale, d)) ask(s, wish::access, d, [d] { return numbered("the page is wanted by device", d); }, emit);
+            if (!has(s.p.present, d)) continue;
+            state n = s;
+            if (n.is_changed(d)) give_stamp(n, d);  // what it changed goes home before its time: nobody may rely on not seeing it
+            ask(n, wish::evict, d, [d] { return numbered("the replica is to be dropped of device", d); }, emit);
+        }
+        if (!trouble_) return;
+        state n = s;
+        write_view_back(n);
+        n.wanted = n.published | n.known[cpu];
+        ask(n, wish::sync, cpu, [] { return std::string("a sync"); }, emit);
+    }
+
+    static step next_for(const state& s) {
+        switch (s.asked) {
+            case wish::release_end: return Rules::for_release(s.p);
+            case wish::access: return Rules::for_access(s.p, s.by);
+            case wish::evict: return Rules::for_eviction(s.p, s.by);
+            default: return Rules::for_sync(s.p);
+        }
+    }
+
+    // The request has its next step begun at once, or ends: the step before, the choice and the beginning are under one lock.
+    template <typename How, typename Emit>
+    void next_step(const state& s, const How& how, Emit&& emit) const {
+        const step next = next_for(s);
+        if (next.what == work::nothing) return end_request(s, how, emit);
+        static constexpr const char* name[] = {"", "take the view away", "load the home", "collect", "fill", "write back", "drop"};
+        for (place from = 0; from <= state::page::storage; ++from) {
+            if (next.from != 0 ? !has(next.from, from) : from != 0) continue;
+            state n = s;
+            n.doing = next;
+            n.source = from;
+            n.moved = false;
+            Rules::begin(n.p, next);
+            if (next.what == work::collect) n.has_home[next.who] = n.count[next.who];
+            if (next.what == work::fill) std::copy(std::begin(n.has_home), std::end(n.has_home), n.has_filled);
+            const auto told = [&] {
+                return how() + "; begins: " + numbered(name[static_cast<int>(next.what)], next.who) + (next.from != 0 ? numbered(" from", from) : std::string());
+            };
+            emit(n, told, nullptr);
+        }
+    }
+
+    template <typename How, typename Emit>
+    void end_request(state n, const How& how, Emit&& emit) const {
+        const char* wrong = nullptr;
+        if (n.asked == wish::access && n.by == cpu) {
+            admit_cpu(n.p);
+            n.view = n.home;
+        }
+        if (n.asked == wish::sync && !n.is_right(n.stored, n.wanted)) wrong = "a sync ended, and storage lacks what was written before it";
+        n.asked = wish::none;
+        n.doing = {};
+        emit(n, [&] { return how() + "; that request ends"; }, wrong);
+    }
+
+    static void move_bytes(state& n) {
+        const place d = n.doing.who;
+        n.moved = true;
+        switch (n.doing.what) {
+            case work::load_home: n.home = bytes_of(n, n.source); break;
+            case work::collect:
+                if (n.replica[d] != n.base[d]) n.home = n.replica[d];
+                if (!Rules::base_moves) break;
+                n.base[d] = n.replica[d];
+                n.others_changed[d] = false;
+                break;
+            case work::fill: {
+                const value now = bytes_of(n, n.source);
+                const bool own = has(n.p.present, d) && n.replica[d] != n.base[d];
+                if (!own || !Rules::fill_keeps_own) n.replica[d] = now;
+                n.base[d] = now;
+                break;
+            }
+            case work::write_back: n.stored = n.home; break;
+            default: break;
+        }
+    }
+
+    template <typename Emit>
+    void within_step(const state& s, Emit&& emit) const {
+        const bool has_bytes = s.doing.what != work::invalidate_view && s.doing.what != work::drop;
+        if (trouble_ && s.doing.what != work::drop) {
+            state n = s;
+            Rules::finish(n.p, n.doing, false);
+            n.doing = {};
+            n.asked = wish::none;
+            emit(n, [] { return std::string("that fails"); }, nullptr);
+        }
+        if (has_bytes && !s.moved) {
+            state n = s;
+            move_bytes(n);
+            return emit(n, [] { return std::string("the bytes of that"); }, nullptr);
+        }
+        if (s.doing.what == work::invalidate_view && s.view_changed && Rules::view_is_written_back) return;  // what was changed in it goes home first
+        state n = s;
+        if (n.doing.what == work::fill)
+            for (place w = 0; w < state::places; ++w) n.has_replica[n.doing.who][w] = n.has_filled[w];
+        Rules::finish(n.p, n.doing, true);
+        n.doing = {};
+        next_step(n, [] { return std::string("finished"); }, emit);
+    }
+
+    value most_;
+    bool trouble_;
+};
+
+}  // namespace penstock::consistency::model
