@@ -1,27 +1,33 @@
 #!/usr/bin/env bash
 # Everything that needs a GPU, in one command: builds, runs the GPU tests and benchmarks, prints a short table.
 #
-#   tools/gpu-test.sh [--build DIR] [--prebuilt DIR] [--out DIR] [--words FILE] [PART...]
+#   tools/gpu-test.sh [--build DIR] [--prebuilt DIR] [--out DIR] [--words FILE] [--pictures DIR] [PART...]
 #
 # --build DIR      only build, into DIR, programs that run on another machine with a GPU (libraries linked in)
 # --prebuilt DIR   run what --build made, instead of building; for a GPU machine without the development packages
 # --out DIR        where full logs and results go (default: build/gpu-results)
 # --words FILE     dictionary for the word count (default: the words of the tree that is searched)
-# PART             device canary examples apps model write_model grep cat hit miss element gather request cold write append fsync merge
-#                  sanitize; default: all of these but write_model;
+# --pictures DIR   photographs for the collage's library
+# PART             device canary examples apps model grep cat hit miss element gather request cold write append fsync merge sanitize: the default;
+#                  write_model, write_canary: the model test of writing, and that it catches a broken run;
+#                  collage wordcount match matvec matmul cp: the programs beside their baselines, by tools/*-bench.sh and their variables;
 #                  sweep: reports for tools/plots.py, which take long
+#
+# PENSTOCK_BENCH_REPEATS: of each case of penstock bench (default: the case's own). PENSTOCK_MODEL_OPERATIONS: a seed (1000000).
+# PENSTOCK_COMMIT: what the reports name (asked of git). PENSTOCK_TEST_BACKEND=cpu: benchmarks and programs on CPU threads, to try the script itself. CP_BYTES: what cp copies (4G).
 #
 # Every program runs under a time limit. Exit status 0 only if every part passed.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 
-prebuilt='' build_only='' out=build/gpu-results words='' parts=()
+prebuilt='' build_only='' out=build/gpu-results words='' pictures='' parts=()
 while [ $# -gt 0 ]; do
   case "$1" in
     --build) build_only=$2; shift 2 ;;
     --prebuilt) prebuilt=$2; shift 2 ;;
     --out) out=$2; shift 2 ;;
     --words) words=$2; shift 2 ;;
+    --pictures) pictures=$2; shift 2 ;;
     -*) echo "gpu-test: unknown option '$1'; see the head of this file" >&2; exit 2 ;;
     *) parts+=("$1"); shift ;;
   esac
@@ -40,6 +46,9 @@ dir=${prebuilt:-build/gpu}
 mkdir -p "$out" || exit 1
 out=$(realpath "$out") dir=$(realpath "$dir")
 [ -z "$words" ] || words=$(realpath "$words") || exit 2
+[ -z "$pictures" ] || pictures=$(realpath "$pictures") || exit 2
+backend=${PENSTOCK_TEST_BACKEND:-gpu}
+commit=${PENSTOCK_COMMIT:-$(git rev-parse --short HEAD 2>/dev/null || echo unknown)}
 scratch=$(mktemp -d) || exit 1
 trap 'rm -rf "$scratch"' EXIT
 table=() failed=0
@@ -92,6 +101,12 @@ run_canary() {
   timeout 60 "$dir/tests/penstock_model_gpu" --canary --operations 100000 >"$out/canary.log" 2>&1
   if grep -q 'FAILED: [1-9][0-9]* wrong bytes' "$out/canary.log"; then note canary ok 'the broken run was caught'
   else note canary FAILED 'a kernel that expects other bytes was not caught'; fi
+}
+
+run_write_canary() {
+  timeout 60 "$dir/tests/penstock_write_model_gpu" --drop --operations 100000 >"$out/write_canary.log" 2>&1
+  if grep -q 'FAILED: ' "$out/write_canary.log"; then note write_canary ok 'the broken run was caught'
+  else note write_canary FAILED 'a lost pwrite was not caught'; fi
 }
 
 # A tree of source files from whatever this machine has, at least 30,000 if it can be had.
@@ -162,7 +177,7 @@ compare_cat() {
 # Functions under `timeout` need a shell of their own.
 in_shell() {  # LIMIT LOG FUNCTION
   local start=$SECONDS
-  export dir out scratch words
+  export dir out scratch words backend
   export -f "$3" make_tree
   if timeout "$1" bash -c "$3" >"$out/$2" 2>&1; then note "${3#compare_}" ok "$((SECONDS - start)) s: $(tail -n 1 "$out/$2")"
   else note "${3#compare_}" FAILED "$((SECONDS - start)) s: $(tail -n 1 "$out/$2" | cut -c1-100)"; fi
@@ -173,8 +188,8 @@ run_cat() { in_shell 300 cat.log compare_cat; }
 # Each leaves one JSON object, as bench/results keeps them; tools/plots.py draws from it.
 bench() {  # NAME SECONDS CASE...
   local name=$1 limit=$2; shift 2
-  part "$name" "$limit" "$name.json" "$dir/bin/penstock" bench "$@" --backend gpu --quiet --dir "$scratch" \
-    --commit "$(git rev-parse --short HEAD 2>/dev/null || echo unknown)"
+  part "$name" "$limit" "$name.json" "$dir/bin/penstock" bench "$@" --backend "$backend" --quiet --dir "$scratch" \
+    --commit "$commit" ${PENSTOCK_BENCH_REPEATS:+--repeats "$PENSTOCK_BENCH_REPEATS"}
 }
 run_hit() { bench hit 200 hit map; }
 run_element() { bench element 200 element; }
@@ -191,9 +206,41 @@ run_sweep() {
   bench sweep_request 590 request --sweep --page 4KiB,64KiB --repeats 3
 }
 
+# The programs beside their baselines; each leaves a folder with its report and table.
+program() {  # NAME SECONDS SCRIPT ARGUMENT...
+  local name=$1 limit=$2 upper; upper=$(echo "${3%-bench.sh}" | tr '[:lower:]' '[:upper:]'); shift 2
+  export "${upper}_COMMIT=$commit" "${upper}_BACKEND=$backend"
+  part "$name" "$limit" "$name.log" bash "tools/$@"
+}
+run_collage() {
+  [ -n "$pictures" ] || { note collage FAILED 'needs --pictures DIR'; return; }
+  program collage 580 collage-bench.sh "$dir/bin" "$pictures" "$scratch/library" "$out/collage"
+}
+run_wordcount() { program wordcount 580 grep-bench.sh "$dir/bin" "$scratch/sources" "${words:-$scratch/their-words}" "$out/wordcount"; }
+run_match() { program match 580 match-bench.sh "$dir/bin" "$scratch/match" "$out/match"; }
+run_matvec() { program matvec 580 matvec-bench.sh "$dir/bin" "$scratch/matvec" "$out/matvec"; }
+run_matmul() { program matmul 580 matmul-bench.sh "$dir/bin" "$scratch/matmul" "$out/matmul"; }
+run_cp() { in_shell 120 cp.log compare_cp; }
+# A file of 4 GiB in the page cache to a new one, twice each; GNU cp may not share blocks.
+compare_cp() {
+  local from=$scratch/cp-from to=$scratch/cp-to i start
+  head -c "${CP_BYTES:-4G}" /dev/urandom >"$from" || return 1
+  for i in 1 2; do
+    rm -f "$to"; start=$(date +%s%N)
+    cp --reflink=never "$from" "$to" || return 1
+    echo "cp: $((($(date +%s%N) - start) / 1000000)) ms"
+    rm -f "$to"; start=$(date +%s%N)
+    "$dir/bin/penstock" cp --backend "$backend" "$from" "$to" || return 1
+    echo "penstock cp: $((($(date +%s%N) - start) / 1000000)) ms"
+    cmp "$from" "$to" || return 1
+  done
+  rm -f "$from" "$to"
+  echo "copies by penstock cp equal the file"
+}
+
 run_sanitize() {
   command -v compute-sanitizer >/dev/null || { note sanitize FAILED 'no compute-sanitizer on PATH'; return; }
-  local tool small='device_open.wrong*:device_open.a_change*:device_gpufs*:device_bounded_wait.all_frames*:device_windows.warps_of_4096*:device_windows.changes*'
+  local tool small='device_open.wrong*:device_open.a_change*:device_gpufs*:device_bounded_wait.all_frames*:device_windows.warps_of_4096*:device_windows.changes*:device_write.host_calls'
   for tool in memcheck racecheck initcheck synccheck; do
     part "$tool" 280 "$tool.log" compute-sanitizer --tool $tool --error-exitcode 9 "$dir/tests/device_test" --gtest_filter="$small"
     [ $tool = initcheck ] || part "$tool-m" 280 "$tool-model.log" compute-sanitizer --tool $tool --error-exitcode 9 \
