@@ -3,7 +3,7 @@
 # CUDA is not among them: it is used if it is there. Further packages may be named: tools/install_packages.sh [PACKAGE...]
 set -euo pipefail
 
-packages=(g++ cmake ninja-build pkg-config liburing-dev libcli11-dev nlohmann-json3-dev libgtest-dev libjpeg-dev libpng-dev python3 "$@")
+packages=(g++ cmake ninja-build pkg-config liburing-dev libfuse3-dev fuse3 libcli11-dev nlohmann-json3-dev libgtest-dev libjpeg-dev libpng-dev python3 "$@")
 
 # Elsewhere than on Debian and its relatives, say what is needed and let the build find out what is missing.
 if ! command -v dpkg-query >/dev/null || ! command -v apt-get >/dev/null; then

@@ -1,10 +1,14 @@
-// penstock: looks at what Penstock can do here (info), reads files through it (cat), copies them (cp) and measures it (bench).
+// penstock: looks at what Penstock can do here (info), reads files through it (cat), copies them (cp), measures it (bench), and serves a directory at
+// another place (mount).
+#include <unistd.h>
+
 #include "bench/bench.hpp"
 #include "cat.hpp"
 #include "common/command_line.hpp"
 #include "common/message.hpp"
 #include "cp.hpp"
 #include "info.hpp"
+#include "mount_command.hpp"
 #include "penstock/version.hpp"
 
 namespace {
@@ -43,6 +47,29 @@ constexpr const char* about_bench =
 constexpr const char* details_bench =
     "\nThe file that is read is made in --dir and removed at the end, also after an error or Ctrl-C.\n"
     "\nExit status: 0 done; 1 failed; 2 wrong usage.\n";
+
+constexpr const char* about_mount =
+    "Serves a directory at another place (FUSE), for programs that know nothing of Penstock.\n";
+
+constexpr const char* details_mount =
+    "\nEvery operation of files and directories goes through to SOURCE. Runs until the mount is taken away (fusermount3 -u MOUNTPOINT)\n"
+    "or Ctrl-C. If this process is killed the source is as it was, and the mount point answers ENOTCONN until it is taken away.\n"
+    "As root other users may use the mount too, each with its own rights.\n"
+    "\nExit status: 0 done; 1 failed; 2 wrong usage.\n";
+
+CLI::App* add_mount(CLI::App& app, penstock::mount_command::request& wanted) {
+    CLI::App* const mount = app.add_subcommand("mount", about_mount);
+    mount->footer(details_mount);
+    mount->add_option("SOURCE", wanted.how.source, "The directory to serve")->required();
+    mount->add_option("MOUNTPOINT", wanted.how.point, "An empty directory outside it")->required();
+    mount->add_flag("--read-only", wanted.how.read_only, "Refuse every change");
+    mount->add_flag("--allow-other,!--only-me", wanted.how.allow_other, "Other users may use the mount, or not (default: as root they may)");
+    mount->add_flag("--background", wanted.how.background, "Return once the mount is there");
+    apps::add_value(*mount, "--threads", wanted.threads, "Threads that serve requests (default: one for each processor, at least 4)", "N");
+    mount->add_flag("--json", wanted.json, "When the mount is gone, print exactly one JSON object on standard output");
+    mount->add_flag("--quiet", wanted.quiet, "Do not say when the mount is there");
+    return mount;
+}
 
 CLI::App* add_cp(CLI::App& app, penstock::cp::request& wanted) {
     CLI::App* const cp = app.add_subcommand("cp", about_cp);
@@ -97,6 +124,10 @@ int main(int argc, char** argv) {
     penstock::cp::request copied;
     const CLI::App* const cp = add_cp(app, copied);
 
+    penstock::mount_command::request served;
+    served.how.allow_other = ::geteuid() == 0;
+    const CLI::App* const mount = add_mount(app, served);
+
     penstock::bench::request measured;
     const CLI::App* const bench = add_bench(app, measured);
 
@@ -105,6 +136,7 @@ int main(int argc, char** argv) {
     if (cat->parsed()) return penstock::cat::run(wanted);
     if (cp->parsed()) return penstock::cp::run(copied);
     if (bench->parsed()) return penstock::bench::run(measured);
-    apps::say("no command given; give info, cat, cp or bench, see --help");
+    if (mount->parsed()) return penstock::mount_command::run(served);
+    apps::say("no command given; give info, cat, cp, mount or bench, see --help");
     return apps::exit_usage;
 }

@@ -1,0 +1,17 @@
+// penstock mount: a directory at another place, for programs that know nothing of Penstock.
+#pragma once
+
+#include "mount/mount.hpp"
+
+namespace penstock::mount_command {
+
+struct request {
+    mount::mount_options how;
+    std::string threads;  // as given; empty: not given
+    bool json = false, quiet = false;
+};
+
+// Serves until the mount is taken away. The exit status; what went wrong has been said.
+int run(const request& wanted);
+
+}  // namespace penstock::mount_command

@@ -1,0 +1,103 @@
+// Attributes: what stat tells and chmod, chown, truncate and utimens change; extended attributes; the file system's sizes.
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <sys/xattr.h>
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <vector>
+
+#include "mount/tree.hpp"
+
+namespace penstock::mount {
+
+namespace {
+
+void reply_attributes(fuse_req_t request, const node& what) {
+    struct stat facts {};
+    if (::fstatat(what.fd, "", &facts, AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW) != 0) return reply(request, errno);
+    fuse_reply_attr(request, &facts, tree_of(request).attribute_seconds);
+}
+
+void get_attributes(fuse_req_t request, fuse_ino_t number, fuse_file_info*) { reply_attributes(request, begin(request, number)); }
+
+int change_owner(const node& what, const struct stat& to, int which) {
+    const uid_t user = which & FUSE_SET_ATTR_UID ? to.st_uid : static_cast<uid_t>(-1);
+    const gid_t group = which & FUSE_SET_ATTR_GID ? to.st_gid : static_cast<gid_t>(-1);
+    return ::fchownat(what.fd, "", user, group, AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW);
+}
+
+int change_times(const node& what, const struct stat& to, int which) {
+    timespec times[2] = {{0, UTIME_OMIT}, {0, UTIME_OMIT}};
+    if (which & FUSE_SET_ATTR_ATIME) times[0] = to.st_atim;
+    if (which & FUSE_SET_ATTR_MTIME) times[1] = to.st_mtim;
+    if (which & FUSE_SET_ATTR_ATIME_NOW) times[0].tv_nsec = UTIME_NOW;
+    if (which & FUSE_SET_ATTR_MTIME_NOW) times[1].tv_nsec = UTIME_NOW;
+    return ::utimensat(AT_FDCWD, path_of(what.fd).c_str(), times, 0);
+}
+
+void set_attributes(fuse_req_t request, fuse_ino_t number, struct stat* to, int which, fuse_file_info* open) {
+    const node& what = begin(request, number);
+    const std::string path = path_of(what.fd);
+    const auto failed = [&](int result) {
+        if (result < 0) reply(request, errno);
+        return result < 0;
+    };
+    if (which & FUSE_SET_ATTR_MODE && failed(::chmod(path.c_str(), to->st_mode & 07777))) return;
+    if (which & (FUSE_SET_ATTR_UID | FUSE_SET_ATTR_GID) && failed(change_owner(what, *to, which))) return;
+    if (which & FUSE_SET_ATTR_SIZE)
+        if (failed(open != nullptr ? ::ftruncate(static_cast<int>(open->fh), to->st_size) : ::truncate(path.c_str(), to->st_size))) return;
+    if (which & (FUSE_SET_ATTR_ATIME | FUSE_SET_ATTR_MTIME | FUSE_SET_ATTR_ATIME_NOW | FUSE_SET_ATTR_MTIME_NOW) && failed(change_times(what, *to, which))) return;
+    reply_attributes(request, what);
+}
+
+// The size alone if no room is given, as the system calls have it.
+template <typename Call>
+void reply_xattr(fuse_req_t request, std::size_t room, const Call& call) {
+    std::vector<char> text(room);
+    const ssize_t length = call(room == 0 ? nullptr : text.data(), room);
+    if (length < 0) return reply(request, errno);
+    if (room == 0) fuse_reply_xattr(request, static_cast<std::size_t>(length));
+    else fuse_reply_buf(request, text.data(), static_cast<std::size_t>(length));
+}
+
+void get_xattr(fuse_req_t request, fuse_ino_t number, const char* name, std::size_t room) {
+    const std::string path = path_of(begin(request, number).fd);
+    reply_xattr(request, room, [&](char* to, std::size_t bytes) { return ::getxattr(path.c_str(), name, to, bytes); });
+}
+
+void list_xattr(fuse_req_t request, fuse_ino_t number, std::size_t room) {
+    const std::string path = path_of(begin(request, number).fd);
+    reply_xattr(request, room, [&](char* to, std::size_t bytes) { return ::listxattr(path.c_str(), to, bytes); });
+}
+
+void set_xattr(fuse_req_t request, fuse_ino_t number, const char* name, const char* value, std::size_t bytes, int flags) {
+    const std::string path = path_of(begin(request, number).fd);
+    reply(request, ::setxattr(path.c_str(), name, value, bytes, flags) < 0 ? errno : 0);
+}
+
+void remove_xattr(fuse_req_t request, fuse_ino_t number, const char* name) {
+    const std::string path = path_of(begin(request, number).fd);
+    reply(request, ::removexattr(path.c_str(), name) < 0 ? errno : 0);
+}
+
+void stat_file_system(fuse_req_t request, fuse_ino_t number) {
+    struct statvfs facts {};
+    if (::fstatvfs(begin(request, number).fd, &facts) != 0) return reply(request, errno);
+    fuse_reply_statfs(request, &facts);
+}
+
+}  // namespace
+
+void add_attributes(fuse_lowlevel_ops& table) {
+    table.getattr = get_attributes;
+    table.setattr = set_attributes;
+    table.getxattr = get_xattr;
+    table.listxattr = list_xattr;
+    table.setxattr = set_xattr;
+    table.removexattr = remove_xattr;
+    table.statfs = stat_file_system;
+}
+
+}  // namespace penstock::mount

@@ -1,0 +1,89 @@
+// What must be so before anything is mounted.
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "mount/mount.hpp"
+
+namespace penstock::mount {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+status wrong(int code, const std::string& text) { return {-code, text}; }
+
+std::string quoted(const std::string& path) { return "'" + path + "'"; }
+
+// As /proc has it: blanks and such as \040.
+std::string unescaped(const std::string& text) {
+    std::string out;
+    for (std::size_t i = 0; i < text.size(); ++i) {
+        if (text[i] == '\\' && i + 3 < text.size()) {
+            out.push_back(static_cast<char>((text[i + 1] - '0') * 64 + (text[i + 2] - '0') * 8 + (text[i + 3] - '0')));
+            i += 3;
+        } else {
+            out.push_back(text[i]);
+        }
+    }
+    return out;
+}
+
+// What kind of FUSE file system is mounted at this very path, or nothing.
+std::string fuse_mounted_at(const std::string& path) {
+    std::ifstream table("/proc/self/mountinfo");
+    std::string found;
+    for (std::string line; std::getline(table, line);) {
+        std::istringstream words(line);
+        std::string word, point, type;
+        for (int i = 0; i < 5 && words >> word; ++i) point = word;
+        while (words >> word && word != "-") {}
+        words >> type;
+        if (unescaped(point) == path) found = type.rfind("fuse", 0) == 0 ? type : "";
+    }
+    return found;
+}
+
+status check_directory(const std::string& path, const char* what) {
+    struct stat facts {};
+    if (::stat(path.c_str(), &facts) != 0) {
+        if (errno == ENOTCONN) return wrong(ENOTCONN, quoted(path) + " is a mount whose service is gone; take it away with: fusermount3 -u " + path);
+        return wrong(errno, std::string(what) + " " + quoted(path) + ": " + error_text(-errno) + "; name a directory that is there");
+    }
+    if (!S_ISDIR(facts.st_mode)) return wrong(ENOTDIR, std::string(what) + " " + quoted(path) + " is not a directory");
+    return {};
+}
+
+bool is_inside(const fs::path& inner, const fs::path& outer) {
+    auto a = inner.begin();
+    for (auto b = outer.begin(); b != outer.end(); ++a, ++b)
+        if (a == inner.end() || *a != *b) return false;
+    return true;
+}
+
+}  // namespace
+
+status check(const mount_options& wanted) {
+    if (status s = check_directory(wanted.source, "the source"); !s) return s;
+    if (status s = check_directory(wanted.point, "the mount point"); !s) return s;
+    std::error_code failed;
+    const fs::path source = fs::canonical(wanted.source, failed), point = fs::canonical(wanted.point, failed);
+    if (failed) return wrong(failed.value(), quoted(wanted.point) + ": " + failed.message());
+    if (const std::string type = fuse_mounted_at(point.string()); !type.empty())
+        return wrong(EBUSY, quoted(wanted.point) + " is mounted already (" + type + "); take that away with: fusermount3 -u " + point.string());
+    if (is_inside(point, source))
+        return wrong(EINVAL, "the mount point " + quoted(wanted.point) + " lies in the source " + quoted(wanted.source) + ", which would contain itself; name a directory elsewhere");
+    if (!fs::is_empty(point, failed) || failed) {
+        if (failed) return wrong(failed.value(), "the mount point " + quoted(wanted.point) + ": " + failed.message());
+        return wrong(ENOTEMPTY, "the mount point " + quoted(wanted.point) + " is not empty, and what is in it would be hidden; name an empty directory");
+    }
+    if (::access(wanted.source.c_str(), R_OK | X_OK) != 0) return wrong(errno, "the source " + quoted(wanted.source) + ": " + error_text(-errno));
+    return can_mount();
+}
+
+}  // namespace penstock::mount

@@ -1,0 +1,165 @@
+// Open files: their bytes, holes, and when they are on storage.
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <vector>
+
+#include "mount/caller.hpp"
+#include "mount/tree.hpp"
+
+namespace penstock::mount {
+
+namespace {
+
+int handle_of(const fuse_file_info* open) { return static_cast<int>(open->fh); }
+
+// Direct access is the kernel's between the program and us; our own reads and writes may have any address and length. Nor may the descriptor append: the
+// kernel writes pages back through it that the program changed in a mapping, and those have their places.
+int our_flags(int flags) { return (flags & ~(O_DIRECT | O_APPEND | O_NOFOLLOW)) | O_CLOEXEC; }
+
+// The kernel keeps the pages it has of a file that did not change since they came.
+void keep_cache_if_unchanged(node& what, int fd, fuse_file_info* open) {
+    struct stat facts {};
+    if (::fstat(fd, &facts) != 0) return;
+    const std::lock_guard hold(what.lock);
+    open->keep_cache = what.cached == mark_of(facts);
+    what.cached = mark_of(facts);
+}
+
+void open_file(fuse_req_t request, fuse_ino_t number, fuse_file_info* open) {
+    node& what = begin(request, number);
+    const int fd = ::open(path_of(what.fd).c_str(), our_flags(open->flags));
+    if (fd < 0) return reply(request, errno);
+    open->fh = static_cast<std::uint64_t>(fd);
+    keep_cache_if_unchanged(what, fd, open);
+    if (fuse_reply_open(request, open) == -ENOENT) ::close(fd);  // the program was interrupted and heard nothing
+}
+
+void create_file(fuse_req_t request, fuse_ino_t parent, const char* name, mode_t mode, fuse_file_info* open) {
+    node& at = begin(request, parent);
+    int fd = -1;
+    int code = 0;
+    {
+        const as_caller caller(request);
+        fd = ::openat(at.fd, name, our_flags(open->flags) | O_CREAT | O_NOFOLLOW, mode);
+        if (fd < 0) code = errno;
+    }
+    tree& t = tree_of(request);  // the request is gone with its answer
+    fuse_entry_param entry{};
+    if (code == 0) code = look_up(t, at, name, entry);
+    if (code != 0) {
+        if (fd >= 0) ::close(fd);
+        return reply(request, code);
+    }
+    open->fh = static_cast<std::uint64_t>(fd);
+    const int answer = fuse_reply_create(request, &entry, open);
+    if (answer == -ENOENT) ::close(fd);
+    forget_unheard(t, entry, answer);
+}
+
+void read_file(fuse_req_t request, fuse_ino_t number, std::size_t bytes, off_t offset, fuse_file_info* open) {
+    begin(request, number);
+    counters& counted = tree_of(request).counted;
+    counted.reads.fetch_add(1, std::memory_order_relaxed);
+    counted.bytes_asked.fetch_add(bytes, std::memory_order_relaxed);
+    fuse_bufvec from = FUSE_BUFVEC_INIT(bytes);
+    from.buf[0].flags = static_cast<fuse_buf_flags>(FUSE_BUF_IS_FD | FUSE_BUF_FD_SEEK);
+    from.buf[0].fd = handle_of(open);
+    from.buf[0].pos = offset;
+    fuse_reply_data(request, &from, FUSE_BUF_SPLICE_MOVE);
+}
+
+// How much of it was written, or a negative errno.
+ssize_t write_at(int fd, fuse_bufvec& from, off_t offset) {
+    fuse_bufvec to = FUSE_BUFVEC_INIT(fuse_buf_size(&from));
+    to.buf[0].flags = static_cast<fuse_buf_flags>(FUSE_BUF_IS_FD | FUSE_BUF_FD_SEEK);
+    to.buf[0].fd = fd;
+    to.buf[0].pos = offset;
+    return fuse_buf_copy(&to, &from, static_cast<fuse_buf_copy_flags>(0));
+}
+
+// Behind what is there now, which may be more than the kernel knows of: what others appended in the source is not written over.
+ssize_t append(int fd, fuse_bufvec& from) {
+    std::vector<char> bytes(fuse_buf_size(&from));
+    fuse_bufvec to = FUSE_BUFVEC_INIT(bytes.size());
+    to.buf[0].mem = bytes.data();
+    const ssize_t got = fuse_buf_copy(&to, &from, static_cast<fuse_buf_copy_flags>(0));
+    if (got < 0) return got;
+    const iovec all{bytes.data(), static_cast<std::size_t>(got)};
+    const ssize_t written = ::pwritev2(fd, &all, 1, 0, RWF_APPEND);
+    return written < 0 ? -errno : written;
+}
+
+void write_file(fuse_req_t request, fuse_ino_t number, fuse_bufvec* from, off_t offset, fuse_file_info* open) {
+    begin(request, number);
+    const bool appends = (open->flags & O_APPEND) != 0 && open->writepage == 0;
+    const ssize_t written = appends ? append(handle_of(open), *from) : write_at(handle_of(open), *from, offset);
+    if (written < 0) return reply(request, static_cast<int>(-written));
+    counters& counted = tree_of(request).counted;
+    counted.writes.fetch_add(1, std::memory_order_relaxed);
+    counted.bytes_written.fetch_add(static_cast<std::uint64_t>(written), std::memory_order_relaxed);
+    fuse_reply_write(request, static_cast<std::size_t>(written));
+}
+
+// Each close of a descriptor: file systems that report errors then do so for a copy of ours too.
+void flush_file(fuse_req_t request, fuse_ino_t number, fuse_file_info* open) {
+    begin(request, number);
+    const int copy = ::dup(handle_of(open));
+    reply(request, copy < 0 || ::close(copy) != 0 ? errno : 0);
+}
+
+// The last one. Whether somebody else wrote between our writes cannot be told, so after them the next open has the kernel read again.
+void release_file(fuse_req_t request, fuse_ino_t number, fuse_file_info* open) {
+    node& what = begin(request, number);
+    if ((open->flags & O_ACCMODE) != O_RDONLY) {
+        const std::lock_guard hold(what.lock);
+        what.cached = {};
+    }
+    ::close(handle_of(open));
+    reply(request, 0);
+}
+
+void sync_file(fuse_req_t request, fuse_ino_t number, int data_only, fuse_file_info* open) {
+    begin(request, number);
+    reply(request, (data_only ? ::fdatasync(handle_of(open)) : ::fsync(handle_of(open))) != 0 ? errno : 0);
+}
+
+void allocate(fuse_req_t request, fuse_ino_t number, int mode, off_t offset, off_t bytes, fuse_file_info* open) {
+    begin(request, number);
+    reply(request, ::fallocate(handle_of(open), mode, offset, bytes) != 0 ? errno : 0);
+}
+
+void seek(fuse_req_t request, fuse_ino_t number, off_t offset, int whence, fuse_file_info* open) {
+    begin(request, number);
+    const off_t at = ::lseek(handle_of(open), offset, whence);
+    if (at < 0) return reply(request, errno);
+    fuse_reply_lseek(request, at);
+}
+
+void copy_range(fuse_req_t request, fuse_ino_t number, off_t from_offset, fuse_file_info* from, fuse_ino_t, off_t to_offset, fuse_file_info* to, std::size_t bytes,
+                int flags) {
+    begin(request, number);
+    const ssize_t copied = ::copy_file_range(handle_of(from), &from_offset, handle_of(to), &to_offset, bytes, static_cast<unsigned>(flags));
+    if (copied < 0) return reply(request, errno);
+    fuse_reply_write(request, static_cast<std::size_t>(copied));
+}
+
+}  // namespace
+
+void add_files(fuse_lowlevel_ops& table) {
+    table.open = open_file;
+    table.create = create_file;
+    table.read = read_file;
+    table.write_buf = write_file;
+    table.flush = flush_file;
+    table.release = release_file;
+    table.fsync = sync_file;
+    table.fallocate = allocate;
+    table.lseek = seek;
+    table.copy_file_range = copy_range;
+}
+
+}  // namespace penstock::mount

@@ -1,0 +1,64 @@
+// What the kernel knows of the source directory: one node for each inode, as long as the kernel refers to it.
+//
+// A node holds its inode open (O_PATH), so that it is found again whatever its name becomes, and its number is not given to another meanwhile.
+#pragma once
+
+#include <sys/stat.h>
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <unordered_map>
+
+namespace penstock::mount {
+
+// When a file's bytes changed, as far as the file system says.
+struct change_mark {
+    std::int64_t size_bytes = -1, seconds = 0, nanoseconds = 0;
+    bool operator==(const change_mark& other) const {
+        return size_bytes == other.size_bytes && seconds == other.seconds && nanoseconds == other.nanoseconds;
+    }
+};
+change_mark mark_of(const struct stat& facts);
+
+struct node {
+    int fd = -1;
+    dev_t device = 0;
+    ino_t inode = 0;
+    std::uint64_t lookups = 0;  // that the kernel has not forgotten; guarded by the table's lock
+    std::mutex lock;
+    change_mark cached;  // what the kernel's pages of it are; guarded by lock
+
+    ~node();
+};
+
+// Thread-safe.
+class inode_table {
+public:
+    // Takes `root_fd`, whose node is never forgotten.
+    explicit inode_table(int root_fd);
+
+    // The kernel's number for a node, which is its address; 1 is the root.
+    [[nodiscard]] node& at(std::uint64_t number);
+    [[nodiscard]] std::uint64_t number_of(const node& one) const;
+
+    // The node of the inode that `path_fd` (O_PATH) leads to, with one lookup more; takes the descriptor in any case. Null: no memory.
+    node* remember(int path_fd, const struct stat& facts);
+    void forget(std::uint64_t number, std::uint64_t lookups);
+
+private:
+    struct key {
+        dev_t device;
+        ino_t inode;
+        bool operator==(const key& other) const { return device == other.device && inode == other.inode; }
+    };
+    struct key_hash {
+        std::size_t operator()(const key& k) const { return (k.device * 0x9e3779b97f4a7c15ull) ^ (k.inode * 0xff51afd7ed558ccdull); }
+    };
+
+    node root_;
+    std::mutex lock_;
+    std::unordered_map<key, std::unique_ptr<node>, key_hash> nodes_;
+};
+
+}  // namespace penstock::mount

@@ -1,0 +1,145 @@
+// Names: looking up, making, linking, removing, renaming.
+#include <fcntl.h>
+#include <limits.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <vector>
+
+#include "mount/caller.hpp"
+#include "mount/tree.hpp"
+
+namespace penstock::mount {
+
+int look_up(tree& t, node& parent, const char* name, fuse_entry_param& out) {
+    out = {};
+    out.attr_timeout = t.attribute_seconds;
+    out.entry_timeout = t.entry_seconds;
+    const int fd = ::openat(parent.fd, name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0) return errno;
+    if (::fstatat(fd, "", &out.attr, AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW) != 0) {
+        const int code = errno;
+        ::close(fd);
+        return code;
+    }
+    const node* const found = t.nodes.remember(fd, out.attr);
+    if (found == nullptr) return ENOMEM;
+    out.ino = t.nodes.number_of(*found);
+    return 0;
+}
+
+void forget_unheard(tree& t, const fuse_entry_param& told, int answer) {
+    if (answer == -ENOENT && told.ino != 0) t.nodes.forget(told.ino, 1);
+}
+
+namespace {
+
+// What was made, or why it was not; `code` is what the making gave.
+void reply_entry(fuse_req_t request, node& parent, const char* name, int code) {
+    tree& t = tree_of(request);  // the request is gone with its answer
+    fuse_entry_param entry{};
+    if (code == 0) code = look_up(t, parent, name, entry);
+    if (code != 0) return reply(request, code);
+    forget_unheard(t, entry, fuse_reply_entry(request, &entry));
+}
+
+int code_of(int result) { return result < 0 ? errno : 0; }
+
+void lookup(fuse_req_t request, fuse_ino_t parent, const char* name) {
+    node& at = begin(request, parent);
+    tree& t = tree_of(request);
+    fuse_entry_param entry{};
+    const int code = look_up(t, at, name, entry);
+    if (code == ENOENT) entry.ino = 0;  // that there is none is believed for a while too
+    else if (code != 0) return reply(request, code);
+    forget_unheard(t, entry, fuse_reply_entry(request, &entry));
+}
+
+void forget(fuse_req_t request, fuse_ino_t number, std::uint64_t lookups) {
+    tree_of(request).nodes.forget(number, lookups);
+    fuse_reply_none(request);
+}
+
+void forget_many(fuse_req_t request, std::size_t count, fuse_forget_data* which) {
+    for (std::size_t i = 0; i < count; ++i) tree_of(request).nodes.forget(which[i].ino, which[i].nlookup);
+    fuse_reply_none(request);
+}
+
+void make_node(fuse_req_t request, fuse_ino_t parent, const char* name, mode_t mode, dev_t device) {
+    node& at = begin(request, parent);
+    int code = 0;
+    {
+        const as_caller caller(request);
+        code = code_of(::mknodat(at.fd, name, mode, device));
+    }
+    reply_entry(request, at, name, code);
+}
+
+void make_directory(fuse_req_t request, fuse_ino_t parent, const char* name, mode_t mode) {
+    node& at = begin(request, parent);
+    int code = 0;
+    {
+        const as_caller caller(request);
+        code = code_of(::mkdirat(at.fd, name, mode));
+    }
+    reply_entry(request, at, name, code);
+}
+
+void make_symlink(fuse_req_t request, const char* target, fuse_ino_t parent, const char* name) {
+    node& at = begin(request, parent);
+    int code = 0;
+    {
+        const as_caller caller(request);
+        code = code_of(::symlinkat(target, at.fd, name));
+    }
+    reply_entry(request, at, name, code);
+}
+
+void make_link(fuse_req_t request, fuse_ino_t number, fuse_ino_t parent, const char* name) {
+    node& what = begin(request, number);
+    node& at = tree_of(request).nodes.at(parent);
+    int code = code_of(::linkat(what.fd, "", at.fd, name, AT_EMPTY_PATH));
+    if (code == ENOENT || code == EPERM)  // that way is for the privileged
+        code = code_of(::linkat(AT_FDCWD, path_of(what.fd).c_str(), at.fd, name, AT_SYMLINK_FOLLOW));
+    reply_entry(request, at, name, code);
+}
+
+void read_link(fuse_req_t request, fuse_ino_t number) {
+    node& what = begin(request, number);
+    std::vector<char> target(PATH_MAX + 1);
+    const ssize_t length = ::readlinkat(what.fd, "", target.data(), target.size() - 1);
+    if (length < 0) return reply(request, errno);
+    target[static_cast<std::size_t>(length)] = 0;
+    fuse_reply_readlink(request, target.data());
+}
+
+void remove_name(fuse_req_t request, fuse_ino_t parent, const char* name) { reply(request, code_of(::unlinkat(begin(request, parent).fd, name, 0))); }
+
+void remove_directory(fuse_req_t request, fuse_ino_t parent, const char* name) {
+    reply(request, code_of(::unlinkat(begin(request, parent).fd, name, AT_REMOVEDIR)));
+}
+
+void rename_name(fuse_req_t request, fuse_ino_t parent, const char* name, fuse_ino_t new_parent, const char* new_name, unsigned flags) {
+    node& from = begin(request, parent);
+    reply(request, code_of(::renameat2(from.fd, name, tree_of(request).nodes.at(new_parent).fd, new_name, flags)));
+}
+
+}  // namespace
+
+void add_names(fuse_lowlevel_ops& table) {
+    table.lookup = lookup;
+    table.forget = forget;
+    table.forget_multi = forget_many;
+    table.mknod = make_node;
+    table.mkdir = make_directory;
+    table.symlink = make_symlink;
+    table.link = make_link;
+    table.readlink = read_link;
+    table.unlink = remove_name;
+    table.rmdir = remove_directory;
+    table.rename = rename_name;
+}
+
+}  // namespace penstock::mount

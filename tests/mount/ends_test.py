@@ -1,0 +1,176 @@
+#!/usr/bin/env python3
+"""What is wrong is said before anything is mounted, and a mount ends clean: ends_test.py PROGRAM."""
+import errno
+import os
+import signal
+import subprocess
+import threading
+import time
+import unittest
+
+import mounted
+
+
+def penstock(*arguments, **more):
+    return subprocess.run([mounted.PROGRAM, "mount", *map(str, arguments)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, check=False, timeout=60, **more)
+
+
+class Ends(unittest.TestCase):
+    def setUp(self):
+        self.source, self.point, self.plain = mounted.folders()
+
+    def refused(self, *arguments, status=1, parts=()):
+        done = penstock(*arguments)
+        text = done.stderr.decode()
+        self.assertEqual((done.returncode, done.stdout), (status, b""), text)
+        for part in parts:
+            self.assertIn(str(part), text)
+        self.assertEqual(text.count("\n"), 1, text)
+        self.assertFalse(mounted.is_mounted(self.point))
+
+    def test_bad_sources_and_mount_points(self):
+        file = self.plain / "file"
+        file.write_text("x")
+        inside = self.source / "deep" / "inside"
+        inside.mkdir(parents=True)
+        link = self.plain / "link"
+        link.symlink_to(inside)
+        self.refused(self.plain / "absent", self.point, parts=["source", "absent", "No such file", "name a directory"])
+        self.refused(file, self.point, parts=["source", file, "not a directory"])
+        self.refused(self.source, self.plain / "absent", parts=["mount point", "absent", "No such file"])
+        self.refused(self.source, file, parts=["mount point", file, "not a directory"])
+        self.refused(self.source, self.plain, parts=["mount point", self.plain, "not empty"])
+        self.refused(self.source, self.source, parts=["lies in the source"])
+        self.refused(self.source, inside, parts=["lies in the source", inside])
+        self.refused(self.source, link, parts=["lies in the source"])
+        self.refused(self.source, self.point, "--threads", "0", parts=["--threads", "from 1 to 1024"])
+        self.refused(self.source, self.point, "--json", "--background", parts=["--json", "--background"])
+        self.refused(self.source, status=2, parts=["MOUNTPOINT"])
+
+    def test_mounted_already(self):
+        with mounted.Mount(self.source, self.point):
+            done = penstock(self.plain, self.point)
+            self.assertEqual(done.returncode, 1)
+            self.assertIn("mounted already (fuse.penstock)", done.stderr.decode())
+            self.assertIn(f"fusermount3 -u {self.point}", done.stderr.decode())
+
+    def test_ends_by_signals_and_by_unmounting(self):
+        for how in (None, signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            mount = mounted.Mount(self.source, self.point)
+            with mount:
+                (mount.point / "file").write_text("abc")
+                done = mount.end(None if how is None else lambda process: process.send_signal(how))
+            self.assertEqual(done["bytes_written"], 3)
+            self.assertEqual((self.source / "file").read_text(), "abc")
+            self.assertEqual(os.listdir(self.point), [])
+
+    def test_a_killed_service_leaves_the_source_and_says_how_to_go_on(self):
+        with mounted.Mount(self.source, self.point) as mount:
+            (mount.point / "file").write_text("abc")
+            mount.process.kill()
+            mount.process.wait()
+            with self.assertRaises(OSError) as caught:
+                os.listdir(mount.point)
+            self.assertEqual(caught.exception.errno, errno.ENOTCONN)
+            self.assertEqual((self.source / "file").read_text(), "abc")
+            done = penstock(self.source, self.point)
+            self.assertEqual(done.returncode, 1)
+            self.assertIn(f"fusermount3 -u {self.point}", done.stderr.decode())
+            subprocess.run(["fusermount3", "-u", str(self.point)], check=True)
+            mount.process.communicate()
+        with mounted.Mount(self.source, self.point) as again:
+            self.assertEqual((again.point / "file").read_text(), "abc")
+
+    def test_read_only(self):
+        (self.source / "file").write_text("abc")
+        with mounted.Mount(self.source, self.point, "--read-only"):
+            self.assertEqual((self.point / "file").read_text(), "abc")
+            for call in (lambda: (self.point / "file").write_text("x"), lambda: (self.point / "d").mkdir(), lambda: os.unlink(self.point / "file")):
+                with self.assertRaises(OSError) as caught:
+                    call()
+                self.assertEqual(caught.exception.errno, errno.EROFS)
+
+    def test_background(self):
+        done = penstock("--background", self.source, self.point)
+        try:
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertTrue(mounted.wait_until(lambda: mounted.is_mounted(self.point)))
+            (self.point / "file").write_text("abc")
+            self.assertEqual((self.source / "file").read_text(), "abc")
+        finally:
+            subprocess.run(["fusermount3", "-u", str(self.point)], check=True)
+
+    def test_names_of_all_kinds(self):
+        names = ["with blank", "comma,and\\backslash", "line\nend", "ä" * 100, "x" * 255]
+        source, point = self.source / "so, me", self.point / "a b"
+        source.mkdir()
+        point.mkdir()
+        with mounted.Mount(source, point):
+            for name in names:
+                (point / name).write_text(name)
+            self.assertEqual(sorted(os.listdir(point)), sorted(names))
+            self.assertEqual([(source / name).read_text() for name in names], names)
+            with self.assertRaises(OSError) as caught:
+                (point / ("x" * 256)).write_text("")
+            self.assertEqual(caught.exception.errno, errno.ENAMETOOLONG)
+
+    def test_what_others_change_in_the_source_is_seen(self):
+        (self.source / "file").write_bytes(b"a" * 100000)
+        with mounted.Mount(self.source, self.point):
+            self.assertEqual((self.point / "file").read_bytes(), b"a" * 100000)
+            (self.source / "file").write_bytes(b"b" * 100000)
+            self.assertEqual((self.point / "file").read_bytes(), b"b" * 100000)
+            (self.source / "other").write_bytes(b"c" * 5000)
+            os.rename(self.source / "other", self.source / "file")
+            time.sleep(1.2)  # how long names are believed
+            self.assertEqual((self.point / "file").read_bytes(), b"c" * 5000)
+            os.unlink(self.source / "file")
+            time.sleep(1.2)
+            self.assertFalse((self.point / "file").exists())
+
+    def test_appended_records_of_many_and_of_others_in_the_source_are_all_there(self):
+        def append(folder, who):
+            with open(folder / "log", "ab", buffering=0) as out:
+                for i in range(300):
+                    out.write(f"{who:02} {i:05}\n".encode())
+        with mounted.Mount(self.source, self.point):
+            threads = [threading.Thread(target=append, args=(self.source if who == 0 else self.point, who)) for who in range(5)]
+            for one in threads:
+                one.start()
+            for one in threads:
+                one.join()
+        lines = (self.source / "log").read_text().splitlines()
+        self.assertEqual(sorted(lines), sorted(f"{who:02} {i:05}" for who in range(5) for i in range(300)))
+
+    def test_a_removed_file_that_is_open_lives_on(self):
+        with mounted.Mount(self.source, self.point):
+            with open(self.point / "file", "w+b") as held:
+                held.write(b"abc")
+                held.flush()
+                os.unlink(self.point / "file")
+                (self.point / "file").write_text("another")
+                held.write(b"def")
+                held.seek(0)
+                self.assertEqual(held.read(), b"abcdef")
+                self.assertEqual(os.fstat(held.fileno()).st_size, 6)
+            self.assertEqual((self.source / "file").read_text(), "another")
+
+    def test_many_files_in_one_directory(self):
+        folder = self.source / "many"
+        folder.mkdir()
+        for i in range(3000):
+            (folder / f"f{i}").touch()
+        with mounted.Mount(self.source, self.point):
+            here = self.point / "many"
+            self.assertEqual(len(os.listdir(here)), 3000)
+            self.assertEqual(sum(1 for one in os.scandir(here) if one.is_file() and one.stat().st_size == 0), 3000)
+            with os.scandir(here) as entries:  # removing while reading, as rm -r does
+                for entry in entries:
+                    os.unlink(entry.path)
+            os.rmdir(here)
+        self.assertFalse(folder.exists())
+
+
+if __name__ == "__main__":
+    mounted.need_fuse()
+    unittest.main(verbosity=1)

@@ -1,0 +1,105 @@
+"""A mount of a directory for a test, and its end. Exit status 77 where mounting is impossible, with the reason."""
+import atexit
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+
+PROGRAM = sys.argv.pop(1) if len(sys.argv) > 1 else "penstock"
+
+
+def is_mounted(point):
+    escaped = "".join(f"\\{ord(c):03o}" if c in " \t\n\\" else c for c in str(point))  # as the kernel writes it
+    with open("/proc/self/mountinfo") as table:
+        return any(line.split()[4] == escaped for line in table)
+
+
+def wait_until(condition, seconds=20):
+    end = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.01)
+    return True
+
+
+class Mount:
+    """penstock mount of `source`; as a context it is there at `point`."""
+
+    def __init__(self, source, point, *flags):
+        self.source, self.point = pathlib.Path(source), pathlib.Path(point)
+        self.process = subprocess.Popen([PROGRAM, "mount", "--json", *flags, str(source), str(point)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL)
+        atexit.register(self.clear)
+
+    def __enter__(self):
+        if not wait_until(lambda: is_mounted(self.point) or self.process.poll() is not None):
+            raise AssertionError("the mount did not come")
+        if self.process.poll() is not None:
+            raise AssertionError(f"penstock mount ended: {self.process.communicate()}")
+        return self
+
+    def __exit__(self, failed, *_):
+        if failed:
+            self.clear()
+        elif self.process.poll() is None:
+            self.end()
+
+    def end(self, how=None):
+        """Takes the mount away, or does `how` for that; the report that the program printed."""
+        if how is None:
+            subprocess.run(["fusermount3", "-u", str(self.point)], check=True)
+        else:
+            how(self.process)
+        out, err = self.process.communicate(timeout=30)
+        if self.process.returncode != 0 or is_mounted(self.point):
+            raise AssertionError(f"ended with {self.process.returncode}, mounted: {is_mounted(self.point)}: {err.decode()}")
+        return json.loads(out)
+
+    def clear(self):
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.communicate()
+        if is_mounted(self.point):
+            subprocess.run(["umount", "-l", str(self.point)], check=False)
+
+
+def skip(why):
+    print(f"SKIPPED: {why}")
+    sys.exit(77)
+
+
+def need_fuse():
+    """Mounts once for a look; a build without libfuse and a machine without /dev/fuse are no failures."""
+    folder = pathlib.Path(tempfile.mkdtemp(prefix="penstock-mount-"))
+    try:
+        (folder / "from").mkdir()
+        (folder / "to").mkdir()
+        probe = subprocess.Popen([PROGRAM, "mount", "--quiet", str(folder / "from"), str(folder / "to")], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        wait_until(lambda: is_mounted(folder / "to") or probe.poll() is not None)
+        if probe.poll() is not None:
+            why = probe.communicate()[1].decode().strip()
+            known = "without libfuse" in why or "/dev/fuse" in why or "cannot be mounted" in why
+            skip(why) if known else sys.exit(f"penstock mount: {why}")
+        subprocess.run(["fusermount3", "-u", str(folder / "to")], check=True)
+        probe.communicate(timeout=30)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def need_program(name, package):
+    found = shutil.which(name)
+    return found or skip(f"{name} is not there (Debian: {package})")
+
+
+def folders():
+    """A source, a mount point and a plain directory beside them, which go when the test ends."""
+    folder = pathlib.Path(os.path.realpath(tempfile.mkdtemp(prefix="penstock-mount-")))
+    os.chmod(folder, 0o755)
+    atexit.register(shutil.rmtree, folder, True)
+    for name in ("source", "point", "plain"):
+        (folder / name).mkdir()
+    return folder / "source", folder / "point", folder / "plain"

@@ -1,0 +1,145 @@
+#!/usr/bin/env python3
+"""Measures penstock mount beside libfuse's own example of a pass-through file system, in turns, and prints one JSON object.
+
+  tools/mount_bench.py PENSTOCK [--dir DIR] [--size MIB] [--repeats N]
+
+MOUNT_COMMIT says what was built, for the report.
+
+The example is passthrough_ll.c as the package libfuse3-dev has it, compiled here, with the same checks of permissions. Source and mount points are made
+in DIR (default: /dev/shm, so that no disk is measured) and go again. Rates are medians; a mount is made anew for each figure, and what the source has
+is in the operating system's page cache. Exit status 1 if something failed or the bytes were not what was written.
+"""
+import argparse
+import gzip
+import json
+import os
+import pathlib
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+import bench_machine
+
+EXAMPLES = pathlib.Path("/usr/share/doc/libfuse3-dev/examples")
+BLOCK = 1 << 20
+
+
+def build_sample(work):
+    for name in ("passthrough_ll.c", "passthrough_helpers.h"):
+        plain, packed = EXAMPLES / name, EXAMPLES / f"{name}.gz"
+        if not plain.exists() and not packed.exists():
+            sys.exit(f"{plain} is not there; it comes with the package libfuse3-dev, unless documentation is left out when packages are installed")
+        (work / name).write_bytes(plain.read_bytes() if plain.exists() else gzip.decompress(packed.read_bytes()))
+    (work / "config.h").write_text("")
+    flags = subprocess.run(["pkg-config", "--cflags", "--libs", "fuse3"], stdout=subprocess.PIPE, text=True, check=True).stdout.split()
+    subprocess.run(["gcc", "-O2", "-w", "-D_GNU_SOURCE", "-DHAVE_UTIMENSAT", "-DHAVE_POSIX_FALLOCATE", "-DHAVE_FSTATAT", "-DHAVE_OPENAT", "-DHAVE_COPY_FILE_RANGE", f"-I{work}", work / "passthrough_ll.c",
+                    *flags, "-o", work / "sample"], check=True)
+    return work / "sample"
+
+
+class Mounted:
+    def __init__(self, command, point):
+        self.command, self.point = [str(c) for c in command], point
+
+    def __enter__(self):
+        subprocess.run(self.command, check=True, stderr=subprocess.DEVNULL)
+        while not os.path.ismount(self.point):
+            time.sleep(0.01)
+        return self.point
+
+    def __exit__(self, *_):
+        subprocess.run(["fusermount3", "-u", str(self.point)], check=True)
+
+
+def timed(act):
+    start = time.perf_counter()
+    act()
+    return time.perf_counter() - start
+
+
+def write_file(path, bytes_):
+    body = bytes(range(256)) * (BLOCK // 256)
+    with open(path, "wb", buffering=0) as out:
+        for _ in range(bytes_ // BLOCK):
+            out.write(body)
+        os.fsync(out.fileno())
+
+
+def read_file(path, bytes_):
+    buffer = bytearray(BLOCK)
+    with open(path, "rb", buffering=0) as source:
+        for _ in range(bytes_ // BLOCK):
+            if source.readinto(buffer) != BLOCK or buffer[:256] != bytes(range(256)):
+                sys.exit(f"{path}: what was read is not what was written")
+
+
+def read_pages(path, bytes_, count):
+    fd = os.open(path, os.O_RDONLY)
+    os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_RANDOM)
+    for i in range(count):
+        os.pread(fd, 4096, i * 2654435761 % (bytes_ // 4096) * 4096)
+    os.close(fd)
+
+
+def small_files(folder, count):
+    for i in range(count):
+        (folder / f"f{i}").write_bytes(b"x")
+    for i in range(count):
+        os.stat(folder / f"f{i}")
+    for i in range(count):
+        os.unlink(folder / f"f{i}")
+
+
+def figures(mount, source, bytes_):
+    """One value of each figure; higher is better."""
+    file, pages, files = source / "file", 20000, 3000
+    out = {}
+    file.unlink(missing_ok=True)
+    with mount() as point:
+        out["sequential write, and fsync", "GB/s"] = bytes_ / 1e9 / timed(lambda: write_file(point / "file", bytes_))
+    with mount() as point:
+        out["sequential read", "GB/s"] = bytes_ / 1e9 / timed(lambda: read_file(point / "file", bytes_))
+        out["the same again, opened again", "GB/s"] = bytes_ / 1e9 / timed(lambda: read_file(point / "file", bytes_))
+    with mount() as point:
+        out["random pages of 4 KiB, one thread", "1000/s"] = pages / 1e3 / timed(lambda: read_pages(point / "file", bytes_, pages))
+    with mount() as point:
+        out["small files made, looked at, removed", "1000/s"] = files / 1e3 / timed(lambda: small_files(point, files))
+    return out
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("penstock")
+    parser.add_argument("--dir", default="/dev/shm")
+    parser.add_argument("--size", type=int, default=1024)
+    parser.add_argument("--repeats", type=int, default=5)
+    wanted = parser.parse_args()
+    work = pathlib.Path(tempfile.mkdtemp(prefix="penstock-mount-bench-", dir=wanted.dir))
+    try:
+        sample = build_sample(work)
+        source, point = work / "source", work / "point"
+        source.mkdir()
+        point.mkdir()
+        ways = {"penstock": [wanted.penstock, "mount", "--background", "--quiet", source, point],
+                "sample": [sample, "-o", f"source={source},default_permissions", point]}
+        series = {name: {} for name in ways}
+        for _ in range(wanted.repeats):
+            for name, command in ways.items():
+                for figure, value in figures(lambda command=command: Mounted(command, point), source, wanted.size * BLOCK).items():
+                    series[name].setdefault(figure, []).append(value)
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+    results = []
+    for figure, values in series["penstock"].items():
+        base = series["sample"][figure]
+        ours, theirs = statistics.median(values), statistics.median(base)
+        results.append({"goal": "T6", "case": f"mount: {figure[0]}", "backend": "cpu", "page_bytes": 0, "value": round(ours, 4), "unit": figure[1], "baseline": "libfuse's passthrough_ll, default_permissions",
+                        "baseline_value": round(theirs, 4), "ratio": round(ours / theirs, 4), "cpu_cores_used": None,
+                        "note": f"median of {wanted.repeats}, {min(values):.3g} to {max(values):.3g}; baseline {min(base):.3g} to {max(base):.3g}; {wanted.size} MiB"})
+    print(json.dumps({"machine": bench_machine.machine_of(wanted.dir, "MOUNT_COMMIT"), "results": results}, indent=1))
+
+
+main()
