@@ -17,8 +17,9 @@ namespace penstock::mount {
 
 namespace {
 
-// Clearing set-id bits when a file is written is left to the kernel: written by us as root, they would stay.
-void agree(void*, fuse_conn_info* kernel) { kernel->want &= ~static_cast<unsigned>(FUSE_CAP_HANDLE_KILLPRIV); }
+// Clearing set-id bits when a file is written or cut is left to the kernel: done by us as root, they would stay. So it cuts a file in a request of its own, not
+// with the opening.
+void agree(void*, fuse_conn_info* kernel) { kernel->want &= ~static_cast<unsigned>(FUSE_CAP_HANDLE_KILLPRIV | FUSE_CAP_ATOMIC_O_TRUNC); }
 
 fuse_lowlevel_ops operations() {
     fuse_lowlevel_ops table{};
@@ -113,8 +114,8 @@ status serve(const mount_options& wanted, void (*ready)(const mount_options&), m
         fuse_remove_signal_handlers(session.get());
         return {-EPERM, "'" + wanted.point + "' cannot be mounted; libfuse said why above" + (wanted.allow_other && ::geteuid() != 0 ? " (allow_other needs user_allow_other in /etc/fuse.conf)" : "")};
     }
-    if (wanted.background) fuse_daemonize(0);
     ready(wanted);
+    if (wanted.background) fuse_daemonize(0);
     const int ended = run_loop(session.get(), wanted.threads);  // 0: unmounted by others; a signal's number
     fuse_session_unmount(session.get());
     fuse_remove_signal_handlers(session.get());

@@ -94,6 +94,7 @@ class Ends(unittest.TestCase):
         done = penstock("--background", self.source, self.point)
         try:
             self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertIn(f"fusermount3 -u {self.point}", done.stderr.decode())
             self.assertTrue(mounted.wait_until(lambda: mounted.is_mounted(self.point)))
             (self.point / "file").write_text("abc")
             self.assertEqual((self.source / "file").read_text(), "abc")

@@ -144,7 +144,11 @@ def test_users(mount):
     (mount.point / "group").mkdir()
     os.chown(mount.point / "group", 0, 1234)
     os.chmod(mount.point / "group", 0o2777)
+    for name in ("cut", "written", "cut by name"):
+        (mount.point / "open" / name).write_text("x")
+        os.chmod(mount.point / "open" / name, 0o6777)
     script = f"""cd {mount.point}
+: >open/cut && printf x >>open/written && truncate -s 0 'open/cut by name' || exit 6
 cat secret 2>/dev/null && exit 1
 touch new 2>/dev/null && exit 2
 touch open/file && mkdir open/dir && ln -s x open/link && mkfifo open/pipe && ln open/file open/other || exit 3
@@ -164,6 +168,9 @@ exit 0"""
         raise AssertionError("the umask was not applied, or twice")
     if os.stat(mount.source / "open" / "file").st_mode & 0o7777 != 0o755:
         raise AssertionError("a file that another wrote to keeps its set-id bit")
+    for name in ("cut", "written", "cut by name"):
+        if os.stat(mount.source / "open" / name).st_mode & 0o7777 != 0o777:
+            raise AssertionError(f"open/{name} keeps its set-id bits")
     print("users: rights, owners, groups, umask and set-id bits are as elsewhere")
 
 
