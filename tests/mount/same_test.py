@@ -6,6 +6,7 @@ import errno
 import fcntl
 import mmap
 import os
+import pwd
 import random
 import stat
 import sys
@@ -13,10 +14,13 @@ import sys
 import mounted
 
 libc = ctypes.CDLL(None, use_errno=True)
+NOBODY = pwd.getpwnam("nobody")
 
 
 # A mount that is not root's clears set-id bits also when pages of a mapping are written back, for which there is no need elsewhere.
-MODES = [0o644, 0o600, 0o400, 0o755] + ([0o4755, 0o2755] if os.geteuid() == 0 else [])
+MODES = [0o644, 0o600, 0o400, 0o755, 0o666, 0o777] + ([0o4755, 0o2755, 0o6777] if os.geteuid() == 0 else [])
+# Who does the steps, in turns; root, if that is who we are, and one who is nobody special.
+USERS = [(0, 0), (0, 0), (NOBODY.pw_uid, NOBODY.pw_gid)] if os.geteuid() == 0 else [(os.geteuid(), os.getegid())]
 
 
 def renameat2(a, b, flags):
@@ -67,6 +71,7 @@ class Operations:
         make = r.choice([0, os.O_CREAT, os.O_CREAT | os.O_EXCL])
         mode, slot = r.choice(MODES), r.choice(open_slots) if open_slots and r.random() < 0.8 else r.randrange(6)
         body = random.Random(seed).randbytes(length)
+        r_mode, owner = r.choice([0o755, 0o777, 0o1777, 0o2777, 0o700]), r.choice(USERS)
         second = 1_000_000_000 + r.randrange(10**9)
         c, d = self.a_directory(), self.a_directory()
         told = f"slot {slot}, a {a}, b {b}, c {c}, d {d}, at {at}, length {length}, flags {flags | make:#o}, mode {mode:o}"
@@ -83,6 +88,8 @@ class Operations:
             ("symlink", lambda p: os.symlink(b, p.path(a))), ("readlink", lambda p: os.readlink(p.path(a))), ("link", lambda p: os.link(p.path(a), p.path(b))),
             ("rename", lambda p: os.rename(p.path(a), p.path(b))), ("rename, not over", lambda p: renameat2(p.path(a), p.path(b), 1)),
             ("exchange", lambda p: renameat2(p.path(a), p.path(b), 2)), ("truncate", lambda p: os.truncate(p.path(a), at)), ("chmod", lambda p: os.chmod(p.path(a), mode)),
+            ("chmod of a directory", lambda p: os.chmod(p.path(c), r_mode)), ("chown", lambda p: os.chown(p.path(a), *owner, follow_symlinks=False)),
+            ("chown of a directory", lambda p: os.chown(p.path(c), *owner)),
             ("utime", lambda p: os.utime(p.path(a), (second, second + 1))), ("lstat", lambda p: facts(p.path(a))), ("stat", lambda p: facts(p.path(a), True)),
             ("mtime", lambda p: os.stat(p.path(a)).st_mtime == second + 1), ("listdir", lambda p: sorted(os.listdir(p.path(c)))), ("listdir", lambda p: sorted(os.listdir(p.root))),
             ("mkfifo", lambda p: os.mkfifo(p.path(a))), ("setxattr", lambda p: os.setxattr(p.path(a), f"user.x{slot}", body[:50])),
@@ -134,13 +141,23 @@ class Operations:
         return os.copy_file_range(place.files[slot], place.files[other], length, at, at + 50000)
 
 
-def result_of(call, place):
+def become(user, group):
+    if os.getuid() == 0:
+        os.seteuid(0)
+        os.setegid(group)
+        os.seteuid(user)
+
+
+def result_of(call, place, who):
     try:
+        become(*who)
         return call(place)
     except OSError as e:
         return f"error {errno.errorcode.get(e.errno, e.errno)}"
     except (KeyError, ValueError) as e:  # nothing open there; a file that cannot be mapped
         return type(e).__name__
+    finally:
+        become(0, 0)
 
 
 def tree_of(root):
@@ -164,12 +181,16 @@ def run(seed, steps, broken):
     rng = random.Random(seed)
     operations = Operations(rng)
     met, history = {}, []
+    if os.geteuid() == 0:
+        for root in (source, plain):
+            os.chmod(root, 0o777)
     with mounted.Mount(source, point) as mount:
         here, there = Place(point), Place(plain)
         for step in range(steps):
             told, call = operations.choose(sorted(here.files))
-            a, b = result_of(call, here), result_of(call, there)
-            history.append(f"{step} {told} -> {str(a)[:60]}")
+            who = rng.choice(USERS)
+            a, b = result_of(call, here, who), result_of(call, there, who)
+            history.append(f"{step} {who} {told} -> {str(a)[:60]}")
             if broken and step == steps // 2:
                 (point / "only here").write_bytes(b"")
             if a != b:
