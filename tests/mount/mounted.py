@@ -27,6 +27,13 @@ def wait_until(condition, seconds=20):
     return True
 
 
+def unmount(point):
+    """What programs leave behind that have just ended may keep it busy for a moment."""
+    command = ["fusermount3", "-u", str(point)]
+    if not wait_until(lambda: subprocess.run(command, stderr=subprocess.DEVNULL, check=False).returncode == 0, 10):
+        subprocess.run(command, check=True)
+
+
 class Mount:
     """penstock mount of `source`; as a context it is there at `point`."""
 
@@ -51,7 +58,7 @@ class Mount:
     def end(self, how=None):
         """Takes the mount away, or does `how` for that; the report that the program printed."""
         if how is None:
-            subprocess.run(["fusermount3", "-u", str(self.point)], check=True)
+            unmount(self.point)
         else:
             how(self.process)
         out, err = self.process.communicate(timeout=30)
@@ -84,7 +91,7 @@ def need_fuse():
             why = probe.communicate()[1].decode().strip()
             known = "without libfuse" in why or "/dev/fuse" in why or "cannot be mounted" in why
             skip(why) if known else sys.exit(f"penstock mount: {why}")
-        subprocess.run(["fusermount3", "-u", str(folder / "to")], check=True)
+        unmount(folder / "to")
         probe.communicate(timeout=30)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
