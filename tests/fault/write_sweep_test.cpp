@@ -138,7 +138,7 @@ INSTANTIATE_TEST_SUITE_P(
                     write_sweep_case{"rename_for_ever", call_rename, true, -EXDEV, 2},
                     write_sweep_case{"any_writing_call_once", every_write_call, false, -EIO, 31 * coarse},
                     write_sweep_case{"any_writing_call_for_ever", every_write_call, true, -EIO, 43 * coarse},
-                    write_sweep_case{"any_call_once", every_call | every_write_call | every_name_call, false, -EIO, 37 * coarse},
+                    write_sweep_case{"any_call_once", every_call | every_write_call | every_name_call, false, -EIO, 7 * coarse},
                     write_sweep_case{"any_call_once_by_pread", every_call | every_write_call | every_name_call, false, -ENOMEM, 23 * coarse, 2, 0, io_method::pread},
                     write_sweep_case{"any_call_for_ever", every_call | every_write_call | every_name_call, true, -EIO, 83 * coarse},
                     write_sweep_case{"read_for_ever", call_read, true, -EIO, 3}),
