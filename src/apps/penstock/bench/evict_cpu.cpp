@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "cases.hpp"
+#include "clock.hpp"
 #include "penstock/group/lane.hpp"
 #include "penstock/write.hpp"
 
@@ -92,10 +93,11 @@ private:
         series closed, clean, dirty, alike, cores;
         for (std::uint64_t repeat = 0; repeat < here_.repeats(3); ++repeat) {
             shares left;
+            const stopwatch watch;
             if (status s = measure(times, left); !s) return s;
+            cores.add(watch.cores(watch.seconds()));
             closed.add(left.closed), clean.add(left.clean), dirty.add(left.dirty);
             alike.add(1 / times);
-            cores.add(0);
         }
         std::ostringstream when;
         when << " left, with " << times << " times as many pages as fit";
