@@ -15,6 +15,14 @@ bool asked(const idle_watch::place& one) {
                        [](const auto& each) { return atomic_load<order::acquire, scope::system>(each.word) == each.wanted; });
 }
 
+// A nap is twice as long after this many.
+constexpr std::uint32_t naps_of_a_length = 16;
+
+std::uint64_t nap_of(std::uint32_t naps_before, const idle_watch::limits& at_most) {
+    const std::uint64_t grown_ns = at_most.first_look_ns << std::min<std::uint32_t>(naps_before / naps_of_a_length, 20);
+    return std::min({grown_ns, at_most.look_ns, at_most.sleep_ns});
+}
+
 }  // namespace
 
 bool idle_watch::enter(const place& mine) {
@@ -39,15 +47,16 @@ void idle_watch::wake_asked(const place& mine) {
         if (one.bell != mine.bell && asked(one)) one.bell->ring();
 }
 
-void idle_watch::rest(const place& mine, const limits& at_most, const std::atomic<bool>& stop, const std::atomic<bool>& killed) {
+bool idle_watch::rest(const place& mine, const limits& at_most, const std::atomic<bool>& stop, const std::atomic<bool>& killed) {
     mine.bell->sleeping.store(true, std::memory_order_seq_cst);
     const bool watches = enter(mine);
     const auto ends = [&] { return stop.load(std::memory_order_seq_cst) || killed.load(std::memory_order_seq_cst); };
     // Since the one before looked for the last time, requests may have come for others.
     if (watches) wake_asked(mine);
     bool work = asked(mine) || ends();
+    std::uint32_t naps = 0;
     for (std::uint64_t rested_ns = 0; !work && rested_ns < at_most.sleep_ns;) {
-        const std::uint64_t nap_ns = watches ? std::min(at_most.look_ns, at_most.sleep_ns) : at_most.sleep_ns;
+        const std::uint64_t nap_ns = watches ? nap_of(naps++, at_most) : at_most.sleep_ns;
         const bool rung = mine.bell->wait(std::chrono::nanoseconds(nap_ns));
         rested_ns += nap_ns;
         work = rung || asked(mine) || ends();
@@ -55,6 +64,7 @@ void idle_watch::rest(const place& mine, const limits& at_most, const std::atomi
     }
     leave(mine, watches, work);
     mine.bell->sleeping.store(false, std::memory_order_relaxed);
+    return work;
 }
 
 }  // namespace penstock::host

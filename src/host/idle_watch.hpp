@@ -4,7 +4,8 @@
 // would wake four thousand times a second for nothing.
 //
 // Invariants
-//  (1) At most one thread watches. It naps no longer than `look_ns` between two looks at all rings of resting threads.
+//  (1) At most one thread watches. It naps no longer than `look_ns` between two looks at all rings of resting threads; at
+//      first `first_look_ns`, and the longer the more often it found nothing.
 //  (2) A thread rests only with its doorbell's `sleeping` set and its place on the list, so that the watcher can wake it.
 //  (3) A watcher that leaves because there is work, or because it ends, wakes another thread, which watches next.
 //  (4) Nobody sleeps longer than `sleep_ns`: should a watcher die on the way, the next to wake takes its place.
@@ -34,11 +35,12 @@ public:
     struct limits {
         std::uint64_t look_ns = 2'000'000;
         std::uint64_t sleep_ns = 100'000'000;
+        std::uint64_t first_look_ns = 160'000;
     };
 
-    // Rests until a request is there, the bell rings, or `sleep_ns` have passed; may return early. Whoever sets one of the
-    // two flags rings afterwards.
-    void rest(const place& mine, const limits& at_most, const std::atomic<bool>& stop, const std::atomic<bool>& killed);
+    // Rests until a request is there, the bell rings, or `sleep_ns` have passed: then false. May return early. Whoever sets one
+    // of the two flags rings afterwards.
+    bool rest(const place& mine, const limits& at_most, const std::atomic<bool>& stop, const std::atomic<bool>& killed);
 
 private:
     [[nodiscard]] bool enter(const place& mine);

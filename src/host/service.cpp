@@ -86,8 +86,7 @@ void service::run() {
         if (taken == 0 && in_flight_ > 0) io_->submit();  // what finish() started again after a short read
         // With reads in flight and nothing new, wait a moment for one to finish; new requests wait no longer than that.
         finish_all(in_flight_ > 0 && taken == 0 ? 20'000 : 0);
-        if (taken == 0 && in_flight_ == 0 && writers_.empty()) rest(++idle_rounds);
-        else idle_rounds = 0;
+        idle_rounds = taken == 0 && in_flight_ == 0 && writers_.empty() ? rest(idle_rounds + 1) : 0;
     }
     while (!writers_.empty() && !killed_.load(std::memory_order_relaxed)) run_writers();
     // The kernel still writes to the staging area: it must not be freed before the last read came back.
@@ -98,23 +97,29 @@ void service::run() {
     alive_.store(false, std::memory_order_release);
 }
 
-// Idle: look again at once for a while, then sleep longer and longer, and in the end let one thread look for all. Whoever
-// can ring does so.
-void service::rest(std::uint32_t idle_rounds) {
+// Idle: look again at once for a while, then take longer and longer naps, and soon let one thread look for all: on its own
+// each of them would take hundreds of naps until it may sleep, which was most of the processor time of a kernel that asks
+// once. Whoever can ring does so. Returns how many rounds there were, for the next.
+std::uint32_t service::rest(std::uint32_t idle_rounds) {
+    constexpr std::uint32_t yields = 200, naps_of_a_length = 16, lengths = 3, long_asleep = yields + naps_of_a_length * lengths;
     handles_.forget_stale();
-    if (idle_rounds < 200) {
+    if (idle_rounds < yields) {
         std::this_thread::yield();
-        return;
+        return idle_rounds;
     }
-    const std::uint64_t nap_ns = 20'000ull << std::min<std::uint32_t>((idle_rounds - 200) / 32, 10);
-    if (nap_ns >= settings_.idle.look_ns) {
-        settings_.watch->rest({doorbell_, awaited_words()}, settings_.idle, stop_, killed_);
-        return;
+    if (idle_rounds >= long_asleep) {
+        idle_watch::limits limits = settings_.idle;
+        if (idle_rounds > long_asleep) limits.first_look_ns = limits.look_ns;
+        const bool woken = settings_.watch->rest({doorbell_, awaited_words()}, limits, stop_, killed_);
+        // Woken to look for all although it has nothing to do: work has come to another.
+        return woken ? long_asleep - 1 : long_asleep;
     }
+    const std::uint64_t nap_ns = 20'000ull << ((idle_rounds - yields) / naps_of_a_length);
     doorbell_->sleeping.store(true, std::memory_order_seq_cst);
     if (!any_is_posted() && !stop_.load(std::memory_order_relaxed))
         doorbell_->wait(std::chrono::nanoseconds(nap_ns));
     doorbell_->sleeping.store(false, std::memory_order_relaxed);
+    return idle_rounds;
 }
 
 // Acquire: pairs with post; the request and the name in the staging area are there.

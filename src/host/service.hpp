@@ -116,7 +116,7 @@ private:
     void count_read(const read_result& result);
     void answer(const engine::ring_ticket& at, std::int64_t result);
     void refuse(const engine::ring_ticket& at, std::int64_t code);
-    void rest(std::uint32_t idle_rounds);
+    std::uint32_t rest(std::uint32_t idle_rounds);
 
     const std::vector<host_ring> rings_;
     const std::uint32_t slots_;  // of each ring

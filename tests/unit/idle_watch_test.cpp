@@ -180,6 +180,18 @@ TEST(idle_watch, an_idle_runtime_wakes_little_more_than_one_thread) {
     for (std::thread& one : readers) one.join();
 }
 
+// Short naps at first are for requests that follow each other; once a kernel has asked, one thread takes them for all.
+TEST(idle_watch, threads_fall_asleep_with_few_naps) {
+    const temporary_folder folder;
+    options o = small_options(folder);
+    o.service_threads = 8;
+    const auto rt = make_runtime(o);
+    const std::int64_t before = switches();
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    // 48 naps of each, 64 of the one that watches and 100 more of it, the monitor's. Each for itself, until it sleeps: over 1000.
+    EXPECT_LT(switches() - before, 800);
+}
+
 // With the 50 us that the kernel adds by itself, a nap of 20 us would take 70 and more.
 TEST(idle_watch, naps_are_not_stretched_by_the_kernel) {
     const temporary_folder folder;
