@@ -17,6 +17,16 @@ struct open_and_close {
     }
 };
 
+struct only_close {
+    int fd;
+    unsigned long long* counters;  // 0: how many were told that it is not open
+
+    template <typename Group>
+    __device__ void operator()(const Group& g, const runtime_ref& fs, std::uint64_t) const {
+        if (close(g, fs, fd) == -EBADF) atomicAdd(&counters[0], 1ull);
+    }
+};
+
 struct open_each {
     const char* names;  // `stride` bytes each
     std::uint32_t stride, files;
@@ -80,10 +90,32 @@ TEST(device_open, a_million_opens_of_one_name_ask_the_host_once) {
     const int held = rt->open(folder / "data");
     const device_text name(folder / "data");
     const device_counters failures(1);
+    const auto start = std::chrono::steady_clock::now();
     EXPECT_EQ(launch<width::lane>(*rt, 1000000, open_and_close{name.get(), failures.get()}), 0);
+    const double took_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    std::printf("a million opens and closes took %.2f s\n", took_s);
+    EXPECT_LT(took_s, 20);  // 40 to 50 when each lane took its reference by itself
     EXPECT_EQ(failures.read()[0], 0u);
     EXPECT_EQ(rt->stats().open_requests, 1u);
     EXPECT_EQ(rt->close(held), 0);
+}
+
+// Lanes of a warp take and give references together: as many as there are, and no more.
+TEST(device_open, lanes_close_no_more_than_was_opened) {
+    PENSTOCK_NEEDS_GPU();
+    for (const bool writable : {false, true}) {
+        const temporary_folder folder;
+        write_file(folder / "data", pattern(1, 100));
+        options o = gpu_options(folder);
+        o.writable = writable;
+        const auto rt = make_runtime(o);
+        const int fd = rt->open(folder / "data");
+        for (int i = 1; i < 1037; ++i) ASSERT_EQ(rt->open(folder / "data"), fd);
+        const device_counters refused(1);
+        EXPECT_EQ(launch<width::lane>(*rt, 5000, only_close{fd, refused.get()}), 0);
+        EXPECT_EQ(refused.read()[0], 5000u - 1037u);
+        EXPECT_EQ(rt->close(fd), -EBADF);
+    }
 }
 
 TEST(device_open, an_open_storm_without_a_holder_shares_host_calls) {

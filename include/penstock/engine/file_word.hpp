@@ -29,6 +29,7 @@
 #include <cstdint>
 
 #include "penstock/base/atomic.hpp"
+#include "penstock/base/company.hpp"
 
 namespace penstock::engine {
 
@@ -76,15 +77,29 @@ PENSTOCK_HD PENSTOCK_INLINE void end_fill(file_word* word, std::uint32_t generat
     atomic_store<order::release>(word, make_file_word(file_live, generation, 1));
 }
 
-// Takes one more reference if the file is live with this generation and has at least `least` references.
+// What lanes that may act together agree in: the word (an address has no more than 56 bits), the generation, and one thing more.
+PENSTOCK_HD PENSTOCK_INLINE company company_at(const file_word* word, std::uint32_t generation, std::uint32_t least) {
+    const auto place = static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(word)) / sizeof(file_word);
+    return company((place << file_generation_bits | (generation & file_generation_mask)) << 1 | least);
+}
+
+// Takes one more reference if the file is live with this generation and has at least `least` references, 0 or 1. Lanes of a warp that
+// want the same take theirs by one step.
 PENSTOCK_HD inline bool try_add_reference(file_word* word, std::uint32_t generation, std::uint32_t least) {
-    file_word seen = look(word);
-    for (std::uint32_t round = 0; file_state(seen) == file_live && file_generation(seen) == generation && references_of(seen) >= least; ++round) {
-        if (atomic_compare_swap<order::acquire>(word, seen, with_references(seen, 1))) return true;
-        let_others_first(round);  // another opener or closer won; each round someone makes progress
-        seen = look(word);
+    const company us = company_at(word, generation, least);
+    std::uint32_t taken = 0;
+    if (us.acts()) {
+        file_word seen = look(word);
+        for (std::uint32_t round = 0; file_state(seen) == file_live && file_generation(seen) == generation && references_of(seen) >= least; ++round) {
+            if (atomic_compare_swap<order::acquire>(word, seen, with_references(seen, us.size()))) {
+                taken = us.size();
+                break;
+            }
+            let_others_first(round);  // another opener or closer won; each round someone makes progress
+            seen = look(word);
+        }
     }
-    return false;
+    return us.share(taken);
 }
 PENSTOCK_HD PENSTOCK_INLINE bool try_reference(file_word* word, std::uint32_t generation) {
     return try_add_reference(word, generation, 1);
@@ -98,15 +113,29 @@ PENSTOCK_HD PENSTOCK_INLINE bool try_reopen(file_word* word, std::uint32_t gener
 PENSTOCK_HD PENSTOCK_INLINE bool try_release_from(file_word* word, file_word seen) {
     return atomic_compare_swap<order::release>(word, seen, with_references(seen, ~std::uint64_t{0}));
 }
+// The same by all lanes of a warp that saw the same and are together, of which there may be more than references. False: try again.
+PENSTOCK_HD inline bool try_release_together(file_word* word, file_word seen) {
+    const company same_word(reinterpret_cast<std::uintptr_t>(word));
+    const company us = same_word.those_with(seen);
+    std::uint32_t given_back = us.size() < references_of(seen) ? us.size() : references_of(seen);
+    if (us.acts() && !atomic_compare_swap<order::release>(word, seen, with_references(seen, -std::uint64_t{given_back}))) given_back = 0;
+    return us.share(given_back);
+}
 // The same whatever the word. False: the descriptor was not open.
 PENSTOCK_HD inline bool try_release(file_word* word, std::uint32_t generation) {
-    file_word seen = look(word);
-    for (std::uint32_t round = 0; is_open(seen, generation); ++round) {
-        if (try_release_from(word, seen)) return true;
-        let_others_first(round);
-        seen = look(word);
+    const company us = company_at(word, generation, 0);
+    std::uint32_t given_back = 0;
+    if (us.acts()) {
+        file_word seen = look(word);
+        for (std::uint32_t round = 0; is_open(seen, generation); ++round) {
+            given_back = us.size() < references_of(seen) ? us.size() : references_of(seen);
+            if (atomic_compare_swap<order::release>(word, seen, with_references(seen, -std::uint64_t{given_back}))) break;
+            given_back = 0;
+            let_others_first(round);
+            seen = look(word);
+        }
     }
-    return false;
+    return us.share(given_back);
 }
 
 PENSTOCK_HD PENSTOCK_INLINE bool begin_retire(file_word* word, file_word seen) {

@@ -136,7 +136,7 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t close_written(const Group g, const ca
         if (!is_open(seen, descriptor_generation(fd))) return -EBADF;
         // A file that nobody has written: so it is when the reference goes, or the word has changed.
         if (g.broadcast(g.is_leader() && is_granted(c, slot) ? 1 : 0) == 0) {
-            if (g.broadcast(g.is_leader() && try_release_from(&c.file_words[slot], seen) ? 1 : 0) != 0) return 0;
+            if (g.broadcast(g.is_leader() && try_release_together(&c.file_words[slot], seen) ? 1 : 0) != 0) return 0;
             continue;
         }
         // A second time for who wrote through another descriptor meanwhile; more would wait for writers for good.
