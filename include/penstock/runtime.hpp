@@ -14,6 +14,7 @@
 #include "penstock/file.hpp"
 #include "penstock/gather.hpp"
 #include "penstock/options.hpp"
+#include "penstock/region.hpp"
 #include "penstock/statistics.hpp"
 
 namespace penstock {
@@ -79,6 +80,13 @@ public:
     // cpu only; on gpu `data` would be device memory and `bytes` is -EOPNOTSUPP.
     mapping map(int fd, std::int64_t offset, std::int64_t bytes);
     int unmap(const mapping& what);
+
+    // A part of a file, wherever it lies, as a plain pointer for kernels that know nothing of Penstock (penstock/region.hpp): `bytes` from `offset` on, a multiple
+    // of 4096, which must be in the file; 0 bytes: all up to its end. The first acquire is done when it returns. The region may outlive the runtime.
+    // -EINVAL; -EROFS without options::writable; -ENOMEM; -EMFILE, more than 6 regions of one file; those of opening and reading the file. The message names the cure.
+    // Costs the memory, and reading that part of the file. Between kernels: it allocates device memory.
+    status map_region(const std::string& path, std::uint64_t offset, std::uint64_t bytes, protection access, const region_options& how,
+                      std::unique_ptr<file_region>& out);
 
     // Lets the GPU fetch missing pages of an open file straight from the operating system's page cache, with no request to the
     // host and no copy by a CPU. Takes in the parts of the range that are in memory now, in pieces of 2 MiB, up to

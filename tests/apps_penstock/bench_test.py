@@ -14,7 +14,7 @@ import unittest
 from support import FLAGS, PROGRAM, InFolder, clean_environment, penstock
 
 PLOTS = pathlib.Path(__file__).resolve().parents[2] / "tools" / "plots.py"
-CASES = ["hit", "map", "element", "gather", "miss", "sequential", "cold", "request", "write", "append", "fsync", "evict", "merge", "policy"]
+CASES = ["hit", "map", "element", "gather", "miss", "sequential", "cold", "request", "write", "append", "fsync", "acquire", "evict", "merge", "policy"]
 TINY = ["--file", "2MiB", "--repeats", "1", "--threads", "2", "--page", "4KiB"]
 KEYS = {"goal", "case", "backend", "page_bytes", "value", "unit", "baseline", "baseline_value", "ratio", "cpu_cores_used", "note"}
 MACHINE = {"device", "driver", "cpu", "cores", "kernel", "file_system", "commit"}
@@ -122,6 +122,13 @@ class Bench(InFolder):
                          [f"fsync of a file of 2048 pages, {count} of them dirty; another file has {others}"
                           for others in ("no dirty page", "2048 dirty pages") for count in (1, 1000, 2048)])
         self.assertEqual({row["unit"] for row in rows}, {"us"})
+
+    def test_acquire_fetches_what_was_changed_and_no_more(self):
+        rows = self.bench("acquire", "--file", "8MiB", "--repeats", "2", "--threads", "2")
+        self.assertEqual([row["case"] for row in rows], [f"acquire of a region of which {part} % of the pages changed" for part in (0, 0.1, 1, 10, 50, 75, 100)]
+                         + ["release of a region of which nothing changed"])
+        for row, pages in zip(rows, (0, 2, 20, 204, 1024, 1536, 2048)):
+            self.assertIn(f"{pages} of 2048 pages, each found as released", row["note"])
 
     @unittest.skipUnless("cpu" in FLAGS, "the case is of the cpu")
     def test_closed_pages_go_before_clean_ones_and_dirty_ones_last(self):

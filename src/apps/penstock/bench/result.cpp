@@ -28,7 +28,7 @@ std::string series::spread() const {
     return text;
 }
 
-bool smaller_is_better(const std::string& unit) { return unit == "us" || unit == "s" || unit == "bytes loaded per byte asked for"; }
+bool smaller_is_better(const std::string& unit) { return unit == "us" || unit == "ms" || unit == "s" || unit == "bytes loaded per byte asked for"; }
 
 double ratio_of(const figure& one) {
     const double ours = one.value.median(), theirs = one.baseline_value.median();

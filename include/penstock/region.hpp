@@ -1,0 +1,82 @@
+// A part of a file as a plain pointer, for kernels and libraries that know nothing of Penstock.
+//
+// The whole part lies at one range of addresses that the device may read and, if asked for, write. What others changed comes in by acquire(), what
+// kernels changed goes out by release(), both between kernels (docs/regions.md). Any number of regions, of several runtimes of a process, may
+// share a file; writers of different bytes do not disturb each other.
+//
+// On gpu pages that do not fit in device memory lie in host memory, at the same range of addresses. A region that is written has twice its
+// size: what it was filled with is kept, so that release finds by comparing which bytes changed.
+//
+// (Lazy release consistency: Keleher, Cox and Zwaenepoel, ISCA 1992; for files mapped by GPUs: Brokhman, Lifshits and Silberstein, GAIA, 2019.)
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "penstock/error.hpp"
+
+namespace penstock {
+
+namespace region {
+class mapped_region;
+}
+
+enum class protection : std::uint8_t { read, read_write };
+
+struct region_options {
+    // Programs may write the file, other than through regions of this process, at any time. Then an acquire after a release that wrote to the file
+    // fetches all of it anew, for who wrote what can no longer be told apart. False: nobody else does, and only pages that were changed are fetched.
+    bool outside_writers = true;
+    // gpu: at most so much device memory; the rest lies in host memory. By default what is free, less 1 GiB.
+    std::uint64_t device_bytes = UINT64_MAX;
+};
+
+struct region_traffic {
+    std::uint64_t pages_fetched = 0;   // of 4 KiB, from the file
+    std::uint64_t pages_released = 0;  // found changed
+    std::uint64_t bytes_written = 0;   // to the file
+    std::uint64_t bytes_on_device = 0; // of the range of addresses
+};
+
+// A stream of the device (cudaStream_t); null is the default stream. Of no meaning on cpu.
+using device_stream = void*;
+
+class file_region {
+public:
+    explicit file_region(std::unique_ptr<region::mapped_region> mapped);
+    // As close(), but who wants to know whether that went well calls close(). Kernels that use the region must have ended.
+    ~file_region();
+    file_region(const file_region&) = delete;
+    file_region& operator=(const file_region&) = delete;
+
+    // The first byte; size_bytes() follow each other. On gpu device addresses. Stays until close().
+    [[nodiscard]] void* data() const;
+    [[nodiscard]] std::uint64_t size_bytes() const;
+
+    // What was released before, by other regions of the file, and what programs wrote to it, is there for kernels that come after this on the
+    // stream, or that are launched after it returned. Own changes stay. Returns how many pages were fetched, or a negative errno: -EBADF, closed; -ESTALE,
+    // the file is now shorter than the region; -EIO and such, of a read: the pages that are missing are tried again by the next acquire.
+    // Waits for what is on the stream if there are pages to fetch, and for nothing else. Costs some microseconds for each 2 MiB where nothing changed;
+    // else reads of the changed pages from the file, by several threads, and their way to the device.
+    std::int64_t acquire(device_stream stream = nullptr);
+
+    // What kernels before this on the stream changed is in the file when it returns, for any program that reads it (on storage: sync), and byte by byte: bytes that
+    // the region did not change stay as others wrote them. Returns how many pages had changed, or a negative errno: -EBADF; -ESTALE; -ENOSPC and such, of a write:
+    // what could not be written stays changed and goes with the next release. 0 for a region that is only read.
+    // Waits for what is on the stream. Costs the reading of the region and of its copy in device memory, and the writing of what changed.
+    std::int64_t release(device_stream stream = nullptr);
+
+    // What was released is on storage. 0 or a negative errno.
+    int sync();
+
+    // Releases, and gives all memory back. 0, or why the release failed: then what it could not write is lost. -EBADF: closed already.
+    int close(device_stream stream = nullptr);
+
+    [[nodiscard]] region_traffic traffic() const;
+
+private:
+    std::unique_ptr<region::mapped_region> mapped_;
+};
+
+}  // namespace penstock

@@ -1,0 +1,50 @@
+// Pages in batches, by as many threads as the memory has workers for.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <system_error>
+#include <thread>
+#include <vector>
+
+#include "region/region_memory.hpp"
+
+namespace penstock::region {
+
+// action(worker, pages): 0 or a negative errno, for each batch of up to batch_pages of `pages`, in any order; a worker's memory is at rest
+// when it is given a batch, and all are when this returns. The first error, after which no batch is begun. A thread has two workers, so that one can be
+// filled while the other is copied from.
+template <typename Action>
+int for_batches(region_memory& memory, const std::vector<std::uint64_t>& pages, Action&& action) {
+    const std::uint64_t count = (pages.size() + batch_pages - 1) / batch_pages;
+    std::atomic<std::uint64_t> next{0};
+    std::atomic<int> failed{0};
+    const auto fail = [&](int code) {
+        int none = 0;
+        if (code != 0) failed.compare_exchange_strong(none, code);
+    };
+    const auto work = [&](unsigned thread) {
+        for (unsigned turn = 0;; turn ^= 1) {
+            const std::uint64_t batch = next.fetch_add(1);
+            if (batch >= count || failed.load() != 0) break;
+            const unsigned worker = 2 * thread + turn;
+            fail(memory.wait(worker));
+            const auto begin = pages.begin() + static_cast<std::ptrdiff_t>(batch * batch_pages);
+            const auto end = pages.begin() + static_cast<std::ptrdiff_t>(std::min<std::uint64_t>(pages.size(), (batch + 1) * batch_pages));
+            fail(action(worker, std::vector<std::uint64_t>(begin, end)));
+        }
+        fail(memory.wait(2 * thread));
+        fail(memory.wait(2 * thread + 1));
+    };
+    const auto threads = static_cast<unsigned>(std::min<std::uint64_t>(memory.workers() / 2, count));
+    std::vector<std::thread> others;
+    try {
+        for (unsigned i = 1; i < threads; ++i) others.emplace_back(work, i);
+    } catch (const std::system_error&) {  // no more threads are to be had: those that are there do it
+    }
+    work(0);
+    for (std::thread& one : others) one.join();
+    return failed.load();
+}
+
+}  // namespace penstock::region

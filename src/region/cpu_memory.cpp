@@ -1,0 +1,95 @@
+// A region on the cpu back end: ordinary memory; each worker is the thread that calls.
+#include <sys/mman.h>
+
+#include <cerrno>
+
+#include "penstock/group/lane.hpp"
+#include "region/region_memory.hpp"
+
+namespace penstock::region {
+
+namespace {
+
+constexpr unsigned worker_count = 2;
+constexpr std::uint64_t worker_bytes = batch_pages * (page_bytes + mark_bytes);
+
+// Fresh pages of the kernel: zero, and no cost until they are touched.
+class anonymous_memory {
+public:
+    ~anonymous_memory() {
+        if (begin_ != nullptr) ::munmap(begin_, bytes_);
+    }
+    anonymous_memory() = default;
+    anonymous_memory(const anonymous_memory&) = delete;
+    anonymous_memory& operator=(const anonymous_memory&) = delete;
+
+    bool take(std::uint64_t bytes) {
+        void* const at = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        if (at == MAP_FAILED) return false;
+        begin_ = static_cast<std::byte*>(at);
+        bytes_ = bytes;
+        return true;
+    }
+    [[nodiscard]] std::byte* at(std::uint64_t offset) const { return begin_ == nullptr ? nullptr : begin_ + offset; }
+
+private:
+    std::byte* begin_ = nullptr;
+    std::uint64_t bytes_ = 0;
+};
+
+class cpu_memory final : public region_memory {
+public:
+    bool take(const memory_shape& shape) {
+        pages_ = shape.pages;
+        return replica_.take(pages_ * page_bytes) && (!shape.writable || base_.take(pages_ * page_bytes)) &&
+               staging_.take(worker_count * worker_bytes);
+    }
+
+    [[nodiscard]] std::byte* data() const override { return replica_.at(0); }
+    [[nodiscard]] std::uint64_t bytes_on_device() const override { return pages_ * page_bytes; }
+    [[nodiscard]] unsigned workers() const override { return worker_count; }
+    [[nodiscard]] std::byte* staging(unsigned worker) const override { return staging_.at(worker * worker_bytes); }
+    [[nodiscard]] std::byte* marks(unsigned worker) const override { return staging(worker) + batch_pages * page_bytes; }
+
+    int begin(void*) override { return 0; }
+    int wait(unsigned) override { return 0; }
+
+    int fill(unsigned worker, const std::vector<std::uint64_t>& numbers) override {
+        for (std::size_t i = 0; i < numbers.size(); ++i)
+            fill_page(lane{}, replica_.at(numbers[i] * page_bytes), base_.at(numbers[i] * page_bytes), staging(worker) + i * page_bytes);
+        return 0;
+    }
+    int collect(unsigned worker, const std::vector<std::uint64_t>& numbers) override {
+        for (std::size_t i = 0; i < numbers.size(); ++i)
+            collect_page(lane{}, replica_.at(numbers[i] * page_bytes), base_.at(numbers[i] * page_bytes), staging(worker) + i * page_bytes,
+                         marks(worker) + i * mark_bytes);
+        return 0;
+    }
+    int adopt(unsigned worker, const std::vector<std::uint64_t>& numbers, std::uint64_t bytes) override {
+        for (std::size_t i = 0; i < numbers.size(); ++i)
+            adopt_page(lane{}, base_.at(numbers[i] * page_bytes), staging(worker) + i * page_bytes, part_of_page(bytes, i));
+        return 0;
+    }
+    int changed_pages(void*, std::vector<std::uint64_t>& out) override {
+        out.clear();
+        if (base_.at(0) == nullptr) return 0;
+        for (std::uint64_t page = 0; page < pages_; ++page)
+            if (is_changed(lane{}, replica_.at(page * page_bytes), base_.at(page * page_bytes))) out.push_back(page);
+        return 0;
+    }
+
+private:
+    std::uint64_t pages_ = 0;
+    anonymous_memory replica_, base_, staging_;
+};
+
+}  // namespace
+
+std::unique_ptr<region_memory> make_cpu_memory(const memory_shape& shape, std::string& why) {
+    auto memory = std::make_unique<cpu_memory>();
+    if (memory->take(shape)) return memory;
+    why = "the system gives no " + std::to_string(shape.pages * page_bytes) + " bytes of address space";
+    return nullptr;
+}
+
+}  // namespace penstock::region

@@ -1,0 +1,149 @@
+#include "region/mapped_region.hpp"
+
+#include <cerrno>
+#include <cstdio>
+#include <new>
+
+#include "host/runtime_state.hpp"
+
+namespace penstock::region {
+
+mapped_region::~mapped_region() {
+    if (open_) close(nullptr);
+}
+
+int mapped_region::join(const page_range& pages, std::uint64_t end_bytes, bool outside_writers, bool writable) {
+    const int code = home_->join({memory_.get(), pages, end_bytes, outside_writers}, place_);
+    if (code != 0) return code;
+    open_ = true;
+    writable_ = writable;
+    first_page_ = pages.begin;
+    size_bytes_ = end_bytes - pages.begin * page_bytes;
+    traffic_.bytes_on_device = memory_->bytes_on_device();
+    return 0;
+}
+
+// An error is said in the log once it has happened, for the caller has the code only.
+std::int64_t mapped_region::told(std::int64_t code, const char* what) const {
+    if (code >= 0) return code;
+    std::string cure = "the file is shorter than the region now; close the region and map what is left";
+    if (code != -ESTALE) cure = error_text(code) + "; nothing is lost, and the next " + what + " tries again";
+    if (std::string(what) == "close") cure = error_text(code) + "; changes that did not come to the file are lost, release() first to keep them";
+    say_("region of '" + path_ + "', " + what + ": " + cure);
+    return code;
+}
+
+std::int64_t mapped_region::acquire(void* stream) try {
+    std::lock_guard lock(mutex_);
+    if (!open_) return -EBADF;
+    if (const int code = home_->acquire(place_); code != 0) return told(code, "acquire");
+    const std::int64_t pages = home_->fetch(place_, stream);
+    if (pages > 0) traffic_.pages_fetched += static_cast<std::uint64_t>(pages);
+    return told(pages, "acquire");
+} catch (const std::bad_alloc&) {
+    return -ENOMEM;
+}
+
+std::int64_t mapped_region::release_locked(void* stream, const char* what) {
+    if (!writable_) return 0;
+    page_list changed;
+    if (const int code = memory_->changed_pages(stream, changed); code != 0) return told(code, what);
+    for (std::uint64_t& page : changed) page += first_page_;
+    const std::int64_t written = home_->release(place_, changed);
+    if (written < 0) return told(written, what);
+    traffic_.pages_released += changed.size();
+    traffic_.bytes_written += static_cast<std::uint64_t>(written);
+    return static_cast<std::int64_t>(changed.size());
+}
+
+std::int64_t mapped_region::release(void* stream) try {
+    std::lock_guard lock(mutex_);
+    return open_ ? release_locked(stream, "release") : -EBADF;
+} catch (const std::bad_alloc&) {
+    return -ENOMEM;
+}
+
+int mapped_region::sync() {
+    std::lock_guard lock(mutex_);
+    return open_ ? static_cast<int>(told(home_->sync(), "sync")) : -EBADF;
+}
+
+int mapped_region::close(void* stream) try {
+    std::lock_guard lock(mutex_);
+    if (!open_) return -EBADF;
+    const std::int64_t released = release_locked(stream, "close");
+    open_ = false;
+    home_->leave(place_);
+    memory_.reset();
+    return released < 0 ? static_cast<int>(released) : 0;
+} catch (const std::bad_alloc&) {
+    return -ENOMEM;
+}
+
+region_traffic mapped_region::traffic() const {
+    std::lock_guard lock(mutex_);
+    return traffic_;
+}
+
+}  // namespace penstock::region
+
+namespace penstock {
+
+namespace {
+
+using region::page_bytes;
+
+status refused(int code, const std::string& path, const std::string& what) { return {code, "region of '" + path + "': " + what}; }
+
+// The part of the file that is meant: `bytes` 0 for all up to its end.
+status settle_range(const std::string& path, std::uint64_t size, std::uint64_t offset, std::uint64_t& bytes) {
+    if (offset % page_bytes != 0)
+        return refused(-EINVAL, path, "offset " + std::to_string(offset) + " is no multiple of " + std::to_string(page_bytes));
+    if (size == 0) return refused(-EINVAL, path, "the file is empty; a region needs bytes that are there, so make it as long as it is to be (truncate)");
+    if (bytes == 0 && offset < size) bytes = size - offset;
+    if (offset < size && bytes <= size - offset) return {};
+    return refused(-EINVAL, path, std::to_string(bytes) + " bytes from " + std::to_string(offset) + " on do not lie in a file of " + std::to_string(size) +
+                                      " bytes; map what is there, or make the file longer first (truncate)");
+}
+
+}  // namespace
+
+file_region::file_region(std::unique_ptr<region::mapped_region> mapped) : mapped_(std::move(mapped)) {}
+file_region::~file_region() = default;
+void* file_region::data() const { return mapped_->data(); }
+std::uint64_t file_region::size_bytes() const { return mapped_->size_bytes(); }
+std::int64_t file_region::acquire(device_stream stream) { return mapped_->acquire(stream); }
+std::int64_t file_region::release(device_stream stream) { return mapped_->release(stream); }
+int file_region::sync() { return mapped_->sync(); }
+int file_region::close(device_stream stream) { return mapped_->close(stream); }
+region_traffic file_region::traffic() const { return mapped_->traffic(); }
+
+status runtime::map_region(const std::string& path, std::uint64_t offset, std::uint64_t bytes, protection access, const region_options& how,
+                           std::unique_ptr<file_region>& out) try {
+    out.reset();
+    const bool writable = access == protection::read_write;
+    if (writable && !state_->settings.writable)
+        return refused(-EROFS, path, "the runtime only reads; set options::writable (PENSTOCK_WRITABLE) to change files");
+    std::shared_ptr<region::shared_home> home;
+    if (const int code = region::shared_home::open(*state_->hooks.env, path, writable, home); code != 0)
+        return refused(code, path, error_text(code) + (writable ? "; name a file that you may read and write" : "; name a file that you may read"));
+    const std::int64_t size = home->size_bytes();
+    if (size < 0) return refused(static_cast<int>(size), path, error_text(size));
+    if (status s = settle_range(path, static_cast<std::uint64_t>(size), offset, bytes); !s) return s;
+    const region::page_range pages{offset / page_bytes, (offset + bytes + page_bytes - 1) / page_bytes};
+    const region::memory_shape shape{pages.end - pages.begin, writable, how.device_bytes};
+    std::string why;
+    auto memory = state_->device->is_gpu() ? region::make_gpu_memory(state_->settings.device, shape, why) : region::make_cpu_memory(shape, why);
+    if (memory == nullptr) return refused(-ENOMEM, path, why + "; map a smaller part of the file");
+    const auto say = state_->settings.log ? state_->settings.log : [](const std::string& line) { std::fprintf(stderr, "penstock: %s\n", line.c_str()); };
+    auto mapped = std::make_unique<region::mapped_region>(home, std::move(memory), path, say);
+    if (const int code = mapped->join(pages, offset + bytes, how.outside_writers, writable); code != 0)
+        return refused(code, path, "as many regions share the file as can, " + std::to_string(region::most_devices) + "; close one");
+    if (const std::int64_t code = mapped->acquire(nullptr); code < 0) return refused(static_cast<int>(code), path, error_text(code));
+    out = std::make_unique<file_region>(std::move(mapped));
+    return {};
+} catch (const std::bad_alloc&) {
+    return {-ENOMEM, "region of '" + path + "': the host has no memory left"};
+}
+
+}  // namespace penstock

@@ -1,0 +1,48 @@
+// A region: its memory, and its part in the file's home.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "penstock/region.hpp"
+#include "region/shared_home.hpp"
+
+namespace penstock::region {
+
+class mapped_region {
+public:
+    mapped_region(std::shared_ptr<shared_home> home, std::unique_ptr<region_memory> memory, std::string path, std::function<void(const std::string&)> say)
+        : home_(std::move(home)), memory_(std::move(memory)), path_(std::move(path)), say_(std::move(say)) {}
+    ~mapped_region();
+    mapped_region(const mapped_region&) = delete;
+    mapped_region& operator=(const mapped_region&) = delete;
+
+    // Before anything else: its place among those that share the file.
+    int join(const page_range& pages, std::uint64_t end_bytes, bool outside_writers, bool writable);
+
+    [[nodiscard]] void* data() const { return memory_ == nullptr ? nullptr : memory_->data(); }
+    [[nodiscard]] std::uint64_t size_bytes() const { return size_bytes_; }
+    std::int64_t acquire(void* stream);
+    std::int64_t release(void* stream);
+    int sync();
+    int close(void* stream);
+    [[nodiscard]] region_traffic traffic() const;
+
+private:
+    std::int64_t release_locked(void* stream, const char* what);
+    std::int64_t told(std::int64_t code, const char* what) const;
+
+    const std::shared_ptr<shared_home> home_;
+    std::unique_ptr<region_memory> memory_;
+    const std::string path_;
+    const std::function<void(const std::string&)> say_;
+    mutable std::mutex mutex_;  // one call at a time; guards all below and the memory
+    bool open_ = false, writable_ = false;
+    consistency::place place_ = 0;
+    std::uint64_t first_page_ = 0, size_bytes_ = 0;
+    region_traffic traffic_;
+};
+
+}  // namespace penstock::region

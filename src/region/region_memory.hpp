@@ -1,0 +1,58 @@
+// Where the pages of a region lie, and who moves and compares their bytes: the GPU, or CPU threads on the cpu back end.
+//
+// A few workers, each with room for a batch of pages that host and device reach (staging), move pages at a time. What they do comes after
+// what the caller's stream had been given at begin().
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "region/page_steps.hpp"
+
+namespace penstock::region {
+
+inline constexpr std::uint64_t batch_pages = 512;
+inline constexpr std::uint64_t chunk_bytes = 2u << 20;
+
+struct memory_shape {
+    std::uint64_t pages = 0;
+    bool writable = false;
+    std::uint64_t device_bytes = 0;  // at most, for the pages and their bases; the rest lies in host memory at the same addresses
+};
+
+class region_memory {
+public:
+    virtual ~region_memory() = default;
+    [[nodiscard]] virtual std::byte* data() const = 0;
+    [[nodiscard]] virtual std::uint64_t bytes_on_device() const = 0;
+    [[nodiscard]] virtual unsigned workers() const = 0;
+    // Of a worker: room for batch_pages pages one after the other, and for as many pages' marks.
+    [[nodiscard]] virtual std::byte* staging(unsigned worker) const = 0;
+    [[nodiscard]] virtual std::byte* marks(unsigned worker) const = 0;
+
+    virtual int begin(void* stream) = 0;
+    // From staging, page i of it to page numbers[i] (fill_page). May return before it is done; then the staging is in use until wait().
+    virtual int fill(unsigned worker, const std::vector<std::uint64_t>& numbers) = 0;
+    // To staging (collect_page); and, when those bytes are at home, to the bases (adopt_page): the first `bytes` of what was collected, the pages one
+    // after the other. They return when done.
+    virtual int collect(unsigned worker, const std::vector<std::uint64_t>& numbers) = 0;
+    virtual int adopt(unsigned worker, const std::vector<std::uint64_t>& numbers, std::uint64_t bytes) = 0;
+    virtual int wait(unsigned worker) = 0;
+    // The pages that differ from their bases when the stream has come so far, in order; waits for the stream only.
+    virtual int changed_pages(void* stream, std::vector<std::uint64_t>& out) = 0;
+};
+
+// How many of the first `bytes` of staged pages are of page i.
+constexpr PENSTOCK_HD std::uint64_t part_of_page(std::uint64_t bytes, std::uint64_t i) {
+    const std::uint64_t before = i * page_bytes;
+    return bytes <= before ? 0 : bytes - before < page_bytes ? bytes - before : page_bytes;
+}
+
+// Null, and why.
+std::unique_ptr<region_memory> make_cpu_memory(const memory_shape& shape, std::string& why);
+std::unique_ptr<region_memory> make_gpu_memory(int device, const memory_shape& shape, std::string& why);
+
+}  // namespace penstock::region

@@ -1,0 +1,298 @@
+#include "region/shared_home.hpp"
+
+#include <fcntl.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <map>
+#include <tuple>
+
+#include "host/may_change.hpp"
+#include "region/batches.hpp"
+#include "region/home_writer.hpp"
+
+namespace penstock::region {
+
+namespace {
+
+using consistency::has;
+using consistency::only;
+using consistency::place;
+
+// The file is there for whoever asks; no program has a view that it would have to ask for.
+page_state at_first() {
+    page_state out;
+    out.present = only(consistency::cpu);
+    return out;
+}
+
+std::uint64_t pages_for(std::uint64_t bytes) { return (bytes + page_bytes - 1) / page_bytes; }
+
+// action(range) for each run of neighbours.
+template <typename Action>
+void for_runs(const page_list& pages, Action&& action) {
+    for (std::size_t i = 0, end = 0; i < pages.size(); i = end) {
+        for (end = i + 1; end < pages.size() && pages[end] == pages[end - 1] + 1;) ++end;
+        action(page_range{pages[i], pages[end - 1] + 1});
+    }
+}
+
+// The homes of the process, by environment and file.
+struct directory {
+    std::mutex mutex;
+    std::map<std::tuple<host::environment*, std::uint64_t, std::uint64_t>, std::weak_ptr<shared_home>> homes;
+};
+directory& all_homes() {
+    static directory one;
+    return one;
+}
+
+}  // namespace
+
+int shared_home::open(host::environment& env, const std::string& path, bool writable, std::shared_ptr<shared_home>& out) {
+    const int found = env.find(AT_FDCWD, path);
+    if (found < 0) return found;
+    host::file_facts facts;
+    int fd = env.facts(found, facts);
+    if (fd == 0) fd = facts.is_directory ? -EISDIR : !facts.is_regular ? -EOPNOTSUPP : env.open_found(found);
+    env.close(found);
+    if (fd < 0) return fd;
+    int code = env.facts(fd, facts);
+    if (code == 0 && writable) {
+        code = env.open_writing(fd);
+        if (code >= 0) {
+            env.close(code);
+            code = 0;
+        }
+    }
+    if (code != 0) {
+        env.close(fd);
+        return code;
+    }
+    directory& all = all_homes();
+    std::lock_guard lock(all.mutex);
+    auto& known = all.homes[{&env, facts.identity.device, facts.identity.inode}];
+    out = known.lock();
+    if (out != nullptr) env.close(fd);
+    else known = out = std::make_shared<shared_home>(env, fd, facts);
+    std::erase_if(all.homes, [](const auto& one) { return one.second.expired(); });
+    return 0;
+}
+
+shared_home::shared_home(host::environment& env, int fd, const host::file_facts& facts)
+    : env_(env), fd_(fd), versions_(std::max<std::uint64_t>(pages_for(facts.identity.size_bytes), 1), at_first()), known_(facts.identity) {}
+
+shared_home::~shared_home() { env_.close(fd_); }
+
+std::int64_t shared_home::size_bytes() const {
+    host::file_facts facts;
+    const int code = env_.facts(fd_, facts);
+    return code != 0 ? code : static_cast<std::int64_t>(facts.identity.size_bytes);
+}
+
+int shared_home::join(const member& who, place& out) {
+    std::lock_guard lock(state_);
+    if (who.pages.end > versions_.pages()) versions_.grow(who.pages.end, at_first());
+    for (place p = 1; p <= most_devices; ++p) {
+        if (members_[p].memory != nullptr) continue;
+        members_[p] = who;
+        out = p;
+        return 0;
+    }
+    return -EMFILE;
+}
+
+void shared_home::leave(place who) {
+    std::lock_guard request(requests_);
+    std::lock_guard lock(state_);
+    const auto gone = [&](page_state& p) {
+        p.present &= ~only(who);
+        p.stale &= ~only(who);
+        p.pending &= ~only(who);
+    };
+    versions_.change(members_[who].pages, gone);
+    members_[who] = {};
+}
+
+bool shared_home::others_may_write() const {
+    return std::any_of(members_.begin(), members_.end(), [](const member& one) { return one.memory != nullptr && one.outside_writers; });
+}
+
+// Has somebody else written to the file? That can be told of a file, not of its pages.
+int shared_home::look() {
+    host::file_facts facts;
+    if (const int code = env_.facts(fd_, facts); code != 0) return code;
+    if (others_may_write() && (doubtful_ || !(facts.identity == known_)))
+        versions_.change({0, versions_.pages()}, [](page_state& p) { consistency::wrote_by_cpu(p); });
+    known_ = facts.identity;
+    doubtful_ = host::may_change_unseen(facts);
+    return 0;
+}
+
+int shared_home::check_size(const member& who) const {
+    const std::int64_t size = size_bytes();
+    if (size < 0) return static_cast<int>(size);
+    return static_cast<std::uint64_t>(size) < who.end_bytes ? -ESTALE : 0;
+}
+
+int shared_home::acquire(place who) {
+    std::lock_guard lock(state_);
+    if (const int code = check_size(members_[who]); code != 0) return code;
+    if (const int code = look(); code != 0) return code;
+    const consistency::stamp now = ++clock_;
+    versions_.change(members_[who].pages, [&](page_state& p) { consistency::acquire(p, who, now); });
+    return 0;
+}
+
+page_list shared_home::pages_where(const page_range& range, const std::function<bool(const page_state&)>& is_so) {
+    page_list out;
+    versions_.visit(range, [&](const page_state& p, const page_range& part) {
+        if (!is_so(p)) return;
+        for (std::uint64_t page = part.begin; page < part.end; ++page) out.push_back(page);
+    });
+    return out;
+}
+
+std::int64_t shared_home::fetch(place who, void* stream) {
+    std::lock_guard request(requests_);
+    consistency::step filling{consistency::work::fill, who, only(consistency::cpu), 0};
+    page_list wanted;
+    member mine;
+    {
+        std::lock_guard lock(state_);
+        mine = members_[who];
+        // Whatever is released after this has a later stamp, and is for the next acquire, whether it is among the bytes or not.
+        filling.seen = clock_;
+        wanted = pages_where(mine.pages, [&](const page_state& p) { return next_for_access(p, who).what != consistency::work::nothing; });
+    }
+    if (wanted.empty()) return 0;
+    std::uint64_t written = 0;
+    int code = bring_home(wanted, written);
+    if (code == 0) code = mine.memory->begin(stream);
+    if (code == 0) code = fill(mine, wanted);
+    if (code != 0) return code;
+    std::lock_guard lock(state_);
+    for_runs(wanted, [&](const page_range& run) { versions_.change(run, [&](page_state& p) { finish(p, filling, true); }); });
+    return static_cast<std::int64_t>(wanted.size());
+}
+
+int shared_home::read_run(std::byte* to, std::uint64_t page, std::uint64_t pages) const {
+    std::uint64_t got = 0;
+    while (got < pages * page_bytes) {
+        const std::int64_t more = env_.read(fd_, to + got, pages * page_bytes - got, page * page_bytes + got);
+        if (more < 0) return static_cast<int>(more);
+        if (more == 0) break;
+        got += static_cast<std::uint64_t>(more);
+    }
+    std::fill(to + got, to + pages * page_bytes, std::byte{0});  // behind the end of the file
+    return 0;
+}
+
+int shared_home::fill(const member& who, const page_list& pages) {
+    return for_batches(*who.memory, pages, [&](unsigned worker, page_list batch) {
+        std::byte* to = who.memory->staging(worker);
+        int code = 0;
+        for_runs(batch, [&](const page_range& run) {
+            if (code == 0) code = read_run(to, run.begin, run.end - run.begin);
+            to += (run.end - run.begin) * page_bytes;
+        });
+        if (code != 0) return code;
+        for (std::uint64_t& page : batch) page -= who.pages.begin;
+        return who.memory->fill(worker, batch);
+    });
+}
+
+// All that was released of these pages, in the order of the devices.
+int shared_home::bring_home(const page_list& pages, std::uint64_t& written) {
+    for (place who = 1; who <= most_devices; ++who) {
+        page_list his;
+        {
+            std::lock_guard lock(state_);
+            if (members_[who].memory == nullptr) continue;
+            for (const std::uint64_t page : pages)
+                if (has(versions_.at(page).pending, who)) his.push_back(page);
+        }
+        if (his.empty()) continue;
+        if (const int code = collect(who, his, written); code != 0) return code;
+    }
+    return 0;
+}
+
+int shared_home::collect(place who, const page_list& pages, std::uint64_t& written) {
+    member from;
+    bool exactly = false;
+    {
+        std::lock_guard lock(state_);
+        from = members_[who];
+        exactly = others_may_write();
+    }
+    const consistency::step collecting{consistency::work::collect, who, 0, 0};
+    std::atomic<std::uint64_t> all_written{0};
+    // Opened anew each time: while it is open nobody can tell whether somebody else writes (host/may_change.hpp).
+    const int fd = env_.open_writing(fd_);
+    if (fd < 0) return fd;
+    const auto each = [&](const page_list& batch, auto&& change) {
+        std::lock_guard lock(state_);
+        for_runs(batch, [&](const page_range& run) { versions_.change(run, change); });
+    };
+    const int code = for_batches(*from.memory, pages, [&](unsigned worker, const page_list& batch) {
+        page_list own = batch;
+        for (std::uint64_t& page : own) page -= from.pages.begin;
+        each(batch, [&](page_state& p) { begin(p, collecting); });
+        int failed = from.memory->collect(worker, own);
+        if (failed == 0) {
+            // What came to the file must be in the bases, also if the rest did not: put back to what it was, it would else look unchanged.
+            const written_pages out =
+                write_marked(env_, fd, {batch, from.memory->staging(worker), from.memory->marks(worker), from.end_bytes, exactly});
+            all_written += out.bytes;
+            failed = from.memory->adopt(worker, own, out.settled);
+            if (out.code != 0) failed = out.code;
+        }
+        each(batch, [&](page_state& p) { finish(p, collecting, failed == 0); });
+        return failed;
+    });
+    env_.close(fd);
+    written += all_written;
+    std::lock_guard lock(state_);
+    doubtful_ = true;  // who else wrote meanwhile looks as we do
+    return code;
+}
+
+std::int64_t shared_home::release(place who, const page_list& changed) {
+    std::lock_guard request(requests_);
+    page_list pending;
+    {
+        std::lock_guard lock(state_);
+        if (const int code = check_size(members_[who]); code != 0) return code;
+        const consistency::stamp now = ++clock_;
+        const auto stamped = [&](page_state& p) {
+            if (has(p.present, who)) consistency::release(p, who, now);
+        };
+        for_runs(changed, [&](const page_range& run) { versions_.change(run, stamped); });
+        // Also what an earlier release could not bring home.
+        pending = pages_where(members_[who].pages, [&](const page_state& p) { return has(p.pending, who); });
+    }
+    std::uint64_t written = 0;
+    const int code = bring_home(pending, written);
+    return code != 0 ? code : static_cast<std::int64_t>(written);
+}
+
+int shared_home::sync() {
+    std::lock_guard request(requests_);
+    {
+        std::lock_guard lock(state_);
+        versions_.change({0, versions_.pages()}, [](page_state& p) { p.newer = false; });
+    }
+    const int code = env_.sync(fd_);
+    if (code == 0) return 0;
+    std::lock_guard lock(state_);
+    versions_.change({0, versions_.pages()}, [](page_state& p) { p.newer = true; });
+    return code;
+}
+
+std::uint64_t shared_home::split_chunks() {
+    std::lock_guard lock(state_);
+    return versions_.split_chunks();
+}
+
+}  // namespace penstock::region

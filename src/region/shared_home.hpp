@@ -1,0 +1,83 @@
+// A file that regions of this process share. The file itself, as the operating system has it, is the home of its pages: there the changes of
+// all devices come together, byte by byte, and there every program sees them.
+//
+// What is decided about a page is decided by penstock/consistency/page_versions.hpp; this moves the bytes. A release brings its changes home before it
+// returns, since programs read the file without asking anybody; so the CPU has no view that would have to be taken away.
+//
+// Locks, in this order: `requests_` for as long as a request moves pages, one at a time for each file; `state_` for looks at the versions and
+// changes of them, never while bytes are moved.
+#pragma once
+
+#include <array>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "host/env.hpp"
+#include "region/region_memory.hpp"
+#include "region/version_map.hpp"
+
+namespace penstock::region {
+
+using page_list = std::vector<std::uint64_t>;  // numbers of pages of the file, in order
+
+// A device's part in a file: its pages [first, end), of which the file is to have `end_bytes`.
+struct member {
+    region_memory* memory = nullptr;
+    page_range pages;
+    std::uint64_t end_bytes = 0;
+    bool outside_writers = true;
+};
+
+class shared_home {
+public:
+    // The one of this file in this process, made if there is none. 0 or a negative errno.
+    static int open(host::environment& env, const std::string& path, bool writable, std::shared_ptr<shared_home>& out);
+    shared_home(host::environment& env, int fd, const host::file_facts& facts);
+    ~shared_home();
+    shared_home(const shared_home&) = delete;
+    shared_home& operator=(const shared_home&) = delete;
+
+    // Of the file now, or a negative errno.
+    [[nodiscard]] std::int64_t size_bytes() const;
+
+    // -EMFILE: as many regions share the file as can.
+    int join(const member& who, consistency::place& place);
+    // Its pages are given up; what it has not released is lost.
+    void leave(consistency::place place);
+
+    // 0 or a negative errno. Moves nothing.
+    int acquire(consistency::place place);
+    // Brings in what is missing, after what is on the stream: how many pages, or a negative errno.
+    std::int64_t fetch(consistency::place place, void* stream);
+    // `changed`: pages of the file that differ from their bases. How many bytes were written to the file, or a negative errno.
+    std::int64_t release(consistency::place place, const page_list& changed);
+    int sync();
+
+    [[nodiscard]] std::uint64_t split_chunks();
+
+private:
+    [[nodiscard]] bool others_may_write() const;
+    int look();
+    [[nodiscard]] int check_size(const member& who) const;
+    page_list pages_where(const page_range& range, const std::function<bool(const page_state&)>& is_so);
+    int bring_home(const page_list& pages, std::uint64_t& written);
+    int collect(consistency::place place, const page_list& pages, std::uint64_t& written);
+    int fill(const member& who, const page_list& pages);
+    int read_run(std::byte* to, std::uint64_t page, std::uint64_t pages) const;
+
+    host::environment& env_;
+    const int fd_;
+    std::mutex requests_;
+    mutable std::mutex state_;
+    // Guarded by state_:
+    version_map versions_;
+    consistency::stamp clock_ = 0;
+    std::array<member, most_devices + 1> members_{};  // by place; free where there is no memory
+    host::file_identity known_;  // as the file was when it was looked at last
+    bool doubtful_ = true;       // it may have changed since though it looks the same
+};
+
+}  // namespace penstock::region

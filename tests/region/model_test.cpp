@@ -1,0 +1,190 @@
+// Random writes, acquires and releases of several regions, and of a program that knows nothing of them, against what each must see.
+//
+// Each byte has one writer, by its number, so what everybody must see is known: a region its own bytes as it wrote them, and the others' as they
+// were in the file when it last acquired. Files are compared after releases. (Two that write one byte: region_test.cpp.)
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "region/support.hpp"
+
+namespace penstock::test {
+
+namespace {
+
+constexpr std::uint64_t size = (2 << 20) + 312345;
+
+struct actor {
+    std::unique_ptr<file_region> region;
+    std::vector<std::uint8_t> sees;
+};
+
+struct outcome {
+    std::uint64_t wrong = 0, checked = 0, pages_fetched = 0, pages_released = 0;
+};
+
+class region_model {
+public:
+    // `outside`: a program writes the file too, each fourth byte of it.
+    region_model(std::uint64_t seed, backend where, bool outside, host::environment* env = nullptr) : random_(seed), where_(where), outside_(outside) {
+        write_file(path_, file_ = pattern(seed, size));
+        let_files_settle();
+        host::runtime_hooks hooks;
+        hooks.env = env;
+        for (auto& one : runtimes_) one = make_runtime(region_runtime(folder_, where), hooks);
+        for (std::size_t i = 0; i < actors_.size(); ++i) map(i);
+    }
+
+    outcome run(int steps) {
+        for (int i = 0; i < steps && out_.wrong == 0; ++i) step();
+        for (std::size_t i = 0; i < actors_.size(); ++i) release(i);
+        check_file();
+        for (std::size_t i = 0; i < actors_.size(); ++i) {
+            acquire(i);
+            check(i, 0, size);
+        }
+        return out_;
+    }
+
+private:
+    void map(std::size_t who) {
+        actors_[who].region = map_whole(*runtimes_[who % 2], path_, protection::read_write, {.outside_writers = outside_});
+        actors_[who].sees = file_;
+    }
+    void step() {
+        const std::size_t who = random_() % actors_.size();
+        switch (random_() % 16) {
+            case 0: acquire(who); check(who, 0, size); return;
+            case 1: release(who); return;
+            case 2: release(who); acquire(who); return;
+            case 3: check_file(); return;
+            case 4:
+                if (random_() % 4 != 0) return;
+                note(*actors_[who].region);
+                EXPECT_EQ(actors_[who].region->close(), 0);
+                put(who);
+                map(who);
+                return;
+            case 5: case 6:
+                if (outside_) write_outside();
+                return;
+            case 7: check(who, random_() % (size - 5000), 5000); return;
+            default: write(who);
+        }
+    }
+    // Some of its bytes, from single ones to many pages.
+    void write(std::size_t who) {
+        const std::uint64_t length = std::min<std::uint64_t>(random_() % 3 == 0 ? random_() % 60000 + 1 : random_() % 64 + 1, size);
+        const std::uint64_t at = random_() % (size - length + 1);
+        actor& a = actors_[who];
+        for (std::uint64_t i = at; i < at + length; ++i)
+            if (owner(i) == who && random_() % 2 == 0) a.sees[i] = static_cast<std::uint8_t>(random_());
+        poke(*a.region, where_, at, {a.sees.begin() + static_cast<std::ptrdiff_t>(at), a.sees.begin() + static_cast<std::ptrdiff_t>(at + length)});
+    }
+    void write_outside() {
+        std::uint64_t at = random_() % size / 4 * 4 + 3;
+        for (int i = 0; i < 20 && at < size; ++i, at += random_() % 3000 / 4 * 4 + 4) {
+            file_[at] = static_cast<std::uint8_t>(random_());
+            patch_file(path_, at, {file_[at]});
+        }
+    }
+    void acquire(std::size_t who) {
+        actor& a = actors_[who];
+        EXPECT_GE(a.region->acquire(), 0);
+        for (std::uint64_t i = 0; i < size; ++i)
+            if (owner(i) != who) a.sees[i] = file_[i];
+    }
+    void release(std::size_t who) {
+        EXPECT_GE(actors_[who].region->release(), 0);
+        put(who);
+    }
+    void put(std::size_t who) {
+        for (std::uint64_t i = 0; i < size; ++i)
+            if (owner(i) == who) file_[i] = actors_[who].sees[i];
+    }
+    void check(std::size_t who, std::uint64_t at, std::uint64_t length) {
+        const std::vector<std::uint8_t> now = peek(*actors_[who].region, where_, at, length);
+        for (std::uint64_t i = 0; i < length; ++i) out_.wrong += now[i] != actors_[who].sees[at + i] ? 1 : 0;
+        out_.checked += length;
+    }
+    void check_file() {
+        const std::vector<std::uint8_t> now = read_file(path_);
+        out_.wrong += now.size() != size ? 1 : 0;
+        for (std::uint64_t i = 0; i < std::min<std::uint64_t>(size, now.size()); ++i) out_.wrong += now[i] != file_[i] ? 1 : 0;
+        out_.checked += now.size();
+    }
+    void note(const file_region& r) {
+        out_.pages_fetched += r.traffic().pages_fetched;
+        out_.pages_released += r.traffic().pages_released;
+    }
+    // 0 to 2: a region; 3: the program, or nobody.
+    static std::size_t owner(std::uint64_t byte) { return byte % 4; }
+
+    std::mt19937_64 random_;
+    const backend where_;
+    const bool outside_;
+    const temporary_folder folder_;
+    const std::string path_ = folder_ / "f";
+    std::vector<std::uint8_t> file_;  // as it must be
+    std::array<std::unique_ptr<runtime>, 2> runtimes_;
+    std::array<actor, 3> actors_;
+    outcome out_;
+};
+
+// Says that it wrote, and did not, each 50th time.
+class losing_environment final : public host::environment {
+public:
+    int find(int start, const std::string& path) override { return real_.find(start, path); }
+    int real_path(int handle, std::string& out) override { return real_.real_path(handle, out); }
+    int facts(int handle, host::file_facts& out) override { return real_.facts(handle, out); }
+    int open_found(int handle) override { return real_.open_found(handle); }
+    void close(int handle) override { real_.close(handle); }
+    int open_writing(int handle) override { return real_.open_writing(handle); }
+    std::int64_t read(int fd, std::byte* to, std::uint64_t bytes, std::uint64_t offset) override { return real_.read(fd, to, bytes, offset); }
+    std::int64_t write(int fd, const host::memory_piece* pieces, std::size_t count, std::uint64_t offset) override {
+        if (++writes_ % 50 == 0) return static_cast<std::int64_t>(pieces->bytes);
+        return real_.write(fd, pieces, count, offset);
+    }
+    std::unique_ptr<host::io_engine> make_io_engine(bool want_uring, std::uint32_t depth, std::string& why) override {
+        return real_.make_io_engine(want_uring, depth, why);
+    }
+
+private:
+    host::environment& real_ = host::linux_environment();
+    std::atomic<std::uint64_t> writes_{0};
+};
+
+class region_models : public testing::TestWithParam<backend> {
+protected:
+    void SetUp() override {
+        if (GetParam() == backend::gpu && !gpu_is_there()) GTEST_SKIP() << "no GPU in this machine";
+    }
+};
+
+}  // namespace
+
+TEST_P(region_models, regions_and_a_program_that_writes) {
+    for (std::uint64_t seed = 1; seed <= 3; ++seed) {
+        const outcome o = region_model(seed, GetParam(), true).run(300);
+        EXPECT_EQ(o.wrong, 0u) << "seed " << seed;
+        EXPECT_GT(o.checked, 10 * size);
+    }
+}
+
+TEST_P(region_models, regions_alone_move_only_what_changed) {
+    for (std::uint64_t seed = 11; seed <= 13; ++seed) {
+        const outcome o = region_model(seed, GetParam(), false).run(300);
+        EXPECT_EQ(o.wrong, 0u) << "seed " << seed;
+        EXPECT_GT(o.checked, 10 * size);
+    }
+}
+
+TEST(region_model, a_lost_write_is_found) {
+    losing_environment env;
+    EXPECT_GT(region_model(21, backend::cpu, false, &env).run(300).wrong, 0u);
+}
+
+INSTANTIATE_TEST_SUITE_P(on, region_models, testing::Values(backend::cpu, backend::gpu),
+                         [](const auto& one) { return std::string(one.param == backend::gpu ? "gpu" : "cpu"); });
+
+}  // namespace penstock::test

@@ -1,0 +1,137 @@
+// The pieces that regions are made of, against plain versions of themselves.
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "penstock/group/lane.hpp"
+#include "region/home_writer.hpp"
+#include "region/page_steps.hpp"
+#include "region/version_map.hpp"
+#include "unit/support.hpp"
+
+namespace penstock::region {
+
+namespace {
+
+struct alignas(16) page {
+    std::byte bytes[page_bytes];
+    bool operator==(const page& other) const { return std::equal(std::begin(bytes), std::end(bytes), std::begin(other.bytes)); }
+};
+
+page random_page(std::mt19937_64& random) {
+    page out;
+    for (std::byte& one : out.bytes) one = static_cast<std::byte>(random());
+    return out;
+}
+
+// Some bytes of it other ones; few, many or all.
+page changed_page(const page& of, std::mt19937_64& random) {
+    page out = of;
+    const std::uint64_t one_in = random() % 3 == 0 ? 1 : random() % 200 + 1;
+    for (std::byte& one : out.bytes)
+        if (random() % one_in == 0) one = static_cast<std::byte>(random() % 4);
+    return out;
+}
+
+}  // namespace
+
+TEST(page_steps, filling_keeps_what_is_the_replicas_own) {
+    std::mt19937_64 random(1);
+    for (int round = 0; round < 300; ++round) {
+        const page before = random_page(random), fresh = changed_page(before, random);
+        page base = before, replica = changed_page(before, random), expected = replica;
+        for (std::size_t i = 0; i < page_bytes; ++i)
+            if (replica.bytes[i] == before.bytes[i]) expected.bytes[i] = fresh.bytes[i];
+        fill_page(lane{}, replica.bytes, base.bytes, fresh.bytes);
+        ASSERT_TRUE(replica == expected && base == fresh) << round;
+        fill_page(lane{}, replica.bytes, nullptr, before.bytes);
+        ASSERT_TRUE(replica == before) << round;
+    }
+}
+
+TEST(page_steps, every_changed_byte_is_marked_and_no_other) {
+    std::mt19937_64 random(2);
+    for (int round = 0; round < 300; ++round) {
+        const page before = random_page(random), now = round % 7 == 0 ? before : changed_page(before, random);
+        EXPECT_EQ(is_changed(lane{}, now.bytes, before.bytes), !(now == before));
+        page staged;
+        alignas(16) std::byte marks[mark_bytes];
+        collect_page(lane{}, now.bytes, before.bytes, staged.bytes, marks);
+        ASSERT_TRUE(staged == now);
+        for (std::size_t i = 0; i < page_bytes; ++i)
+            ASSERT_EQ((static_cast<unsigned>(marks[i / 8]) >> (i % 8) & 1) != 0, now.bytes[i] != before.bytes[i]) << round << " byte " << i;
+        page base = before, expected = before;
+        const std::uint64_t part = random() % (page_bytes + 1);
+        std::copy_n(now.bytes, part, expected.bytes);
+        adopt_page(lane{}, base.bytes, staged.bytes, part);
+        ASSERT_TRUE(base == expected);
+    }
+}
+
+// Single changes of pages anywhere, in ranges of all kinds: as if each page had a state of its own all the time.
+TEST(version_map, is_as_a_state_for_each_page) {
+    std::mt19937_64 random(3);
+    std::uint64_t pages = 3 * version_map::chunk_pages + 77;
+    const page_state first{};
+    version_map map(pages, first);
+    std::vector<page_state> plain(pages, first);
+    for (int round = 0; round < 3000; ++round) {
+        page_range which{random() % pages, 0};
+        which.end = which.begin + 1 + random() % (pages - which.begin);
+        if (random() % 2 == 0) which = {which.begin / version_map::chunk_pages * version_map::chunk_pages, pages};
+        if (random() % 3 == 0) which.end = which.begin + 1;
+        const consistency::stamp stamp = random() % 3;
+        map.change(which, [&](page_state& p) { p.released[1] = stamp; });
+        for (std::uint64_t page = which.begin; page < which.end; ++page) plain[page].released[1] = stamp;
+        if (round % 500 == 499) {
+            map.grow(pages + 100, first);
+            plain.resize(pages += 100, first);
+        }
+        if (round % 10 != 0) continue;
+        std::uint64_t next = 0;
+        map.visit({0, pages}, [&](const page_state& p, const page_range& part) {
+            ASSERT_EQ(part.begin, next);
+            for (next = part.begin; next < part.end; ++next) ASSERT_TRUE(p == plain[next]) << "page " << next;
+        });
+        ASSERT_EQ(next, pages);
+    }
+    map.change({0, pages}, [](page_state& p) { p.released[1] = 5; });
+    map.visit({0, pages}, [](const page_state&, const page_range&) {});
+    EXPECT_EQ(map.split_chunks(), 0u);
+}
+
+// The file has each marked byte, nothing behind its end, and, exactly, no byte that was not marked.
+TEST(home_writer, writes_what_is_marked) {
+    std::mt19937_64 random(4);
+    const test::temporary_folder folder;
+    host::environment& env = host::linux_environment();
+    for (int round = 0; round < 60; ++round) {
+        const std::uint64_t end_bytes = 5 * page_bytes - (round % 3 == 0 ? 0 : random() % page_bytes);
+        std::vector<std::uint8_t> expected = test::pattern(round, end_bytes);
+        test::write_file(folder / "home", expected);
+        const std::vector<std::uint64_t> numbers{0, 1, 3, 4};
+        std::vector<std::byte> bytes(numbers.size() * page_bytes), marks(numbers.size() * mark_bytes);
+        for (std::byte& one : bytes) one = static_cast<std::byte>(random());
+        const std::uint64_t run = round % 4 == 0 ? 1 : random() % 6000 + 1;
+        for (std::uint64_t i = 0, marked = 0; i < bytes.size(); ++i) {
+            if (i % run == 0) marked = random() % 2;
+            if (marked == 0) continue;
+            marks[i / 8] |= static_cast<std::byte>(1u << (i % 8));
+            const std::uint64_t at = numbers[i / page_bytes] * page_bytes + i % page_bytes;
+            if (at < end_bytes) expected[at] = static_cast<std::uint8_t>(bytes[i]);
+        }
+        const int found = env.find(-100, folder / "home");
+        const int fd = env.open_writing(found);
+        ASSERT_GE(fd, 0);
+        const written_pages out = write_marked(env, fd, {numbers, bytes.data(), marks.data(), end_bytes, round % 2 == 0});
+        EXPECT_EQ(out.code, 0);
+        EXPECT_EQ(out.settled, bytes.size());
+        env.close(fd);
+        env.close(found);
+        std::ifstream in(folder / "home", std::ios::binary);
+        const std::vector<std::uint8_t> now{std::istreambuf_iterator<char>(in), {}};
+        ASSERT_TRUE(now == expected) << "round " << round;
+    }
+}
+
+}  // namespace penstock::region

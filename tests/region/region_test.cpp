@@ -1,0 +1,243 @@
+// Regions in single situations, on CPU threads and on the GPU.
+#include <gtest/gtest.h>
+
+#include <unistd.h>
+
+#include "region/support.hpp"
+
+namespace penstock::test {
+
+namespace {
+
+using bytes = std::vector<std::uint8_t>;
+
+class regions : public testing::TestWithParam<backend> {
+protected:
+    void SetUp() override {
+        if (GetParam() == backend::gpu && !gpu_is_there()) GTEST_SKIP() << "no GPU in this machine";
+        runtime_ = make_runtime(region_runtime(folder_, GetParam()));
+    }
+    std::string file(std::uint64_t size) {
+        const std::string path = folder_ / "f";
+        write_file(path, pattern(7, size));
+        let_files_settle();
+        return path;
+    }
+    status refusal(const std::string& path, std::uint64_t offset, std::uint64_t size, protection access = protection::read) {
+        std::unique_ptr<file_region> out;
+        status s = runtime_->map_region(path, offset, size, access, {}, out);
+        EXPECT_EQ(out, nullptr);
+        return s;
+    }
+    const temporary_folder folder_;
+    std::unique_ptr<runtime> runtime_;
+};
+
+constexpr region_options alone{.outside_writers = false};
+
+}  // namespace
+
+TEST_P(regions, a_region_has_the_bytes_of_the_file_and_zeros_behind_it) {
+    const std::uint64_t size = (5 << 20) + 123;
+    const std::string path = file(size);
+    const auto r = map_whole(*runtime_, path, protection::read);
+    ASSERT_EQ(r->size_bytes(), size);
+    EXPECT_EQ(peek(*r, GetParam(), 0, size), pattern(7, size));
+    EXPECT_EQ(peek(*r, GetParam(), size, 4096 - size % 4096), bytes(4096 - size % 4096, 0));
+    EXPECT_EQ(r->release(), 0);
+    EXPECT_EQ(r->close(), 0);
+}
+
+TEST_P(regions, a_part_of_a_file) {
+    const std::string path = file(3 << 20);
+    std::unique_ptr<file_region> r;
+    ASSERT_TRUE(runtime_->map_region(path, 8192, 10000, protection::read_write, {}, r).ok());
+    EXPECT_EQ(r->size_bytes(), 10000u);
+    bytes expected = pattern(7, 3 << 20);
+    EXPECT_EQ(peek(*r, GetParam(), 0, 10000), bytes(expected.begin() + 8192, expected.begin() + 18192));
+    poke(*r, GetParam(), 9990, bytes(20, 9));  // ten of them behind the end of the region
+    EXPECT_EQ(r->release(), 1);
+    std::fill_n(expected.begin() + 8192 + 9990, 10, 9);
+    EXPECT_EQ(read_file(path), expected);
+}
+
+TEST_P(regions, a_release_writes_the_bytes_that_were_changed_and_no_others) {
+    const std::string path = file(1 << 20);
+    const auto r = map_whole(*runtime_, path, protection::read_write);
+    poke(*r, GetParam(), 4000, {1, 2, 3});
+    patch_file(path, 4001, {0xee});  // another program, a byte between
+    patch_file(path, 4005, {0xdd});
+    poke(*r, GetParam(), 4001, {pattern_byte(7, 4001)});  // back to what it was: no change
+    EXPECT_EQ(r->release(), 1);
+    bytes expected = pattern(7, 1 << 20);
+    expected[4000] = 1;
+    expected[4001] = 0xee;
+    expected[4002] = 3;
+    expected[4005] = 0xdd;
+    EXPECT_EQ(read_file(path), expected);
+    EXPECT_EQ(r->traffic().bytes_written, 2u);
+    EXPECT_EQ(r->release(), 0);  // nothing more to bring
+    EXPECT_GE(r->acquire(), 0);
+    EXPECT_EQ(peek(*r, GetParam(), 0, 1 << 20), expected);
+}
+
+TEST_P(regions, an_acquire_brings_what_programs_wrote_and_keeps_what_is_not_released) {
+    const std::string path = file(1 << 20);
+    const auto r = map_whole(*runtime_, path, protection::read_write);
+    poke(*r, GetParam(), 100, {1});
+    patch_file(path, 101, {2});
+    EXPECT_GT(r->acquire(), 0);
+    EXPECT_EQ(peek(*r, GetParam(), 100, 2), (bytes{1, 2}));
+    EXPECT_EQ(read_file(path)[100], pattern_byte(7, 100));
+    EXPECT_EQ(r->release(), 1);
+    EXPECT_EQ(read_file(path)[100], 1);
+    EXPECT_EQ(read_file(path)[101], 2);
+}
+
+TEST_P(regions, nothing_moves_where_nothing_changed) {
+    const std::string path = file(4 << 20);
+    const auto r = map_whole(*runtime_, path, protection::read);
+    let_files_settle();
+    const std::uint64_t before = r->traffic().pages_fetched;
+    EXPECT_EQ(before, 1024u);
+    EXPECT_EQ(r->acquire(), 0);
+    EXPECT_EQ(r->acquire(), 0);
+    EXPECT_EQ(r->traffic().pages_fetched, before);
+}
+
+TEST_P(regions, two_regions_fetch_each_others_pages_and_only_those) {
+    const std::string path = file(8 << 20);
+    const auto other = make_runtime(region_runtime(folder_, GetParam()));
+    const auto a = map_whole(*runtime_, path, protection::read_write, alone), b = map_whole(*other, path, protection::read_write, alone);
+    for (std::uint64_t page : {0u, 3u, 4u, 1000u, 2047u}) poke(*a, GetParam(), page * 4096 + 17, {0x55});
+    poke(*b, GetParam(), 3 * 4096 + 18, {0x66});
+    EXPECT_EQ(a->release(), 5);
+    EXPECT_EQ(b->release(), 1);
+    EXPECT_EQ(b->acquire(), 5);
+    EXPECT_EQ(b->acquire(), 0);
+    EXPECT_EQ(a->acquire(), 1);
+    EXPECT_EQ(peek(*a, GetParam(), 0, 8 << 20), peek(*b, GetParam(), 0, 8 << 20));
+    EXPECT_EQ(peek(*a, GetParam(), 3 * 4096 + 17, 2), (bytes{0x55, 0x66}));
+    EXPECT_EQ(read_file(path), peek(*a, GetParam(), 0, 8 << 20));
+}
+
+// What was released is part of the base: it must not be brought again over what others changed since, knowing it.
+TEST_P(regions, a_released_change_is_not_released_again) {
+    const std::string path = file(8192);
+    const auto a = map_whole(*runtime_, path, protection::read_write, alone), b = map_whole(*runtime_, path, protection::read_write, alone);
+    poke(*a, GetParam(), 5, {1});
+    EXPECT_EQ(a->release(), 1);
+    EXPECT_EQ(b->acquire(), 1);
+    poke(*b, GetParam(), 5, {2});
+    EXPECT_EQ(b->release(), 1);
+    poke(*a, GetParam(), 6, {3});
+    EXPECT_EQ(a->release(), 1);
+    EXPECT_EQ(read_file(path)[5], 2);
+    EXPECT_EQ(a->acquire(), 1);
+    EXPECT_EQ(peek(*a, GetParam(), 5, 2), (bytes{2, 3}));
+}
+
+TEST_P(regions, regions_that_go_and_come_see_what_was_released) {
+    const std::string path = file(8192);
+    for (std::uint8_t round = 0; round < 20; ++round) {
+        const auto r = map_whole(*runtime_, path, protection::read_write, alone);
+        EXPECT_EQ(peek(*r, GetParam(), round, 1)[0], pattern_byte(7, round));
+        if (round > 0) { EXPECT_EQ(peek(*r, GetParam(), round - 1u, 1)[0], static_cast<std::uint8_t>(200 + round - 1)); }
+        poke(*r, GetParam(), round, {static_cast<std::uint8_t>(200 + round)});
+        EXPECT_EQ(r->close(), 0);  // releases
+        EXPECT_EQ(r->acquire(), -EBADF);
+        EXPECT_EQ(r->release(), -EBADF);
+        EXPECT_EQ(r->sync(), -EBADF);
+        EXPECT_EQ(r->close(), -EBADF);
+        EXPECT_EQ(r->data(), nullptr);
+    }
+}
+
+TEST_P(regions, many_short_changes_of_a_page) {
+    const std::string path = file(64 << 10);
+    for (const bool outside : {false, true}) {
+        const auto r = map_whole(*runtime_, path, protection::read_write, {.outside_writers = outside});
+        bytes now = peek(*r, GetParam(), 0, 64 << 10);
+        for (std::size_t i = outside ? 1 : 0; i < now.size(); i += 3) now[i] = static_cast<std::uint8_t>(now[i] + 1);
+        poke(*r, GetParam(), 0, now);
+        EXPECT_EQ(r->release(), 16);
+        EXPECT_EQ(r->sync(), 0);
+        EXPECT_EQ(read_file(path), now);
+    }
+}
+
+TEST_P(regions, a_file_that_shrinks_is_an_error_and_keeps_its_new_size) {
+    const std::string path = file(1 << 20);
+    const auto r = map_whole(*runtime_, path, protection::read_write);
+    poke(*r, GetParam(), (1 << 20) - 10, {1});
+    poke(*r, GetParam(), 10, {2});
+    ASSERT_EQ(::truncate(path.c_str(), 8192), 0);
+    EXPECT_EQ(r->acquire(), -ESTALE);
+    EXPECT_EQ(r->release(), -ESTALE);
+    EXPECT_EQ(read_file(path).size(), 8192u);
+    EXPECT_EQ(r->close(), -ESTALE);
+    EXPECT_EQ(read_file(path).size(), 8192u);
+}
+
+TEST_P(regions, a_file_that_grew_can_be_mapped_anew_beside_the_old_region) {
+    const std::string path = file(3 * 4096 + 5);
+    const auto small = map_whole(*runtime_, path, protection::read_write, alone);
+    ASSERT_EQ(::truncate(path.c_str(), 6 << 20), 0);
+    const auto large = map_whole(*runtime_, path, protection::read_write, alone);
+    poke(*large, GetParam(), 3 * 4096 + 4, {1, 2});
+    poke(*large, GetParam(), (6 << 20) - 1, {3});
+    EXPECT_EQ(large->release(), 2);
+    EXPECT_EQ(small->acquire(), 1);
+    EXPECT_EQ(peek(*small, GetParam(), 3 * 4096 + 4, 1)[0], 1);
+    EXPECT_EQ(read_file(path).back(), 3);
+}
+
+TEST_P(regions, bad_input) {
+    const std::string path = file(10000);
+    write_file(folder_ / "empty", {});
+    EXPECT_EQ(refusal(folder_ / "none", 0, 0).code, -ENOENT);
+    EXPECT_EQ(refusal(folder_.path(), 0, 0).code, -EISDIR);
+    EXPECT_EQ(refusal(path, 100, 0).code, -EINVAL);
+    EXPECT_NE(refusal(path, 100, 0).message.find("multiple of 4096"), std::string::npos);
+    EXPECT_EQ(refusal(path, 0, 10001).code, -EINVAL);
+    EXPECT_EQ(refusal(path, 12288, 0).code, -EINVAL);
+    EXPECT_EQ(refusal(path, 4096, UINT64_MAX).code, -EINVAL);
+    EXPECT_EQ(refusal(folder_ / "empty", 0, 0).code, -EINVAL);
+    EXPECT_NE(refusal(folder_ / "empty", 0, 0).message.find("empty"), std::string::npos);
+    std::vector<std::unique_ptr<file_region>> all;
+    for (int i = 0; i < 6; ++i) all.push_back(map_whole(*runtime_, path, protection::read));
+    EXPECT_EQ(refusal(path, 0, 0).code, -EMFILE);
+    all.pop_back();
+    EXPECT_NE(map_whole(*runtime_, path, protection::read), nullptr);
+    options reads = region_runtime(folder_, GetParam());
+    reads.writable = false;
+    const auto reader = make_runtime(reads);
+    std::unique_ptr<file_region> out;
+    EXPECT_EQ(reader->map_region(path, 0, 0, protection::read_write, {}, out).code, -EROFS);
+}
+
+#if defined(PENSTOCK_WITH_CUDA)
+// More than the device may have: the rest lies in host memory, at addresses that follow.
+TEST(gpu_regions, one_range_over_device_and_host_memory) {
+    if (!gpu_is_there()) GTEST_SKIP() << "no GPU in this machine";
+    const temporary_folder folder;
+    const std::uint64_t size = 37 << 20;
+    write_file(folder / "f", pattern(3, size));
+    const auto rt = make_runtime(region_runtime(folder, backend::gpu));
+    const auto r = map_whole(*rt, folder / "f", protection::read_write, {.outside_writers = false, .device_bytes = 16 << 20});
+    EXPECT_EQ(r->traffic().bytes_on_device, 16u << 20);
+    EXPECT_EQ(peek(*r, backend::gpu, 0, size), pattern(3, size));
+    bytes expected = pattern(3, size);
+    for (std::uint64_t at = 5; at < size; at += 100000) {
+        poke(*r, backend::gpu, at, {0xaa});
+        expected[at] = 0xaa;
+    }
+    EXPECT_EQ(r->release(), static_cast<std::int64_t>((size - 5 + 99999) / 100000));
+    EXPECT_EQ(read_file(folder / "f"), expected);
+}
+#endif
+
+INSTANTIATE_TEST_SUITE_P(on, regions, testing::Values(backend::cpu, backend::gpu),
+                         [](const auto& one) { return std::string(one.param == backend::gpu ? "gpu" : "cpu"); });
+
+}  // namespace penstock::test
