@@ -2,8 +2,8 @@
 # Builds Penstock and runs every test that this machine can run: ./test.sh [--all]
 #
 #   1. the optimised build, with the gpu back end where nvcc is there (compiling needs no GPU), and all tests in it;
-#   2. AddressSanitizer and UndefinedBehaviorSanitizer, over the tests labelled unit, model, fault and fuzz;
-#   3. ThreadSanitizer, over the tests labelled unit, model and fault.
+#   2. AddressSanitizer and UndefinedBehaviorSanitizer, over the tests labelled unit, region, model, fault and fuzz;
+#   3. ThreadSanitizer, over the tests labelled unit, region, model and fault.
 #
 # --all: step 2 includes the programs and their tests, which takes some minutes more.
 #
@@ -13,8 +13,8 @@ set -uo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 cd "$root" || exit 1
 case "$*" in
-    "") with_programs=OFF asan_labels='unit|model|fault|fuzz' ;;
-    --all) with_programs=ON asan_labels='unit|model|fault|fuzz|apps' ;;
+    "") with_programs=OFF asan_labels='unit|region|model|fault|fuzz' ;;
+    --all) with_programs=ON asan_labels='unit|region|model|fault|fuzz|apps' ;;
     *)
         echo "usage: ./test.sh [--all]" >&2
         exit 2
@@ -75,7 +75,7 @@ sanitized() {
 if step "release: configure" configure_main && step "release: build" build "$build_dir"; then
     suite "release: tests" "$build_dir" --parallel "$jobs"
     sanitized asan address,undefined "$asan_labels" "$with_programs"
-    sanitized tsan thread 'unit|model|fault' OFF
+    sanitized tsan thread 'unit|region|model|fault' OFF
 fi
 
 say "test.sh took $((SECONDS - began)) s"

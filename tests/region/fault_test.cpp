@@ -12,9 +12,9 @@ struct faulty_region {
     temporary_folder folder;
     fault::faulty_environment env;
     std::unique_ptr<runtime> rt;
-    std::vector<std::uint8_t> expected = pattern(9, 6 << 20);
+    std::vector<std::uint8_t> expected;
 
-    faulty_region() {
+    explicit faulty_region(std::uint64_t size = 6 << 20) : expected(pattern(9, size)) {
         write_file(folder / "f", expected);
         let_files_settle();
         runtime_hooks_with(env);
@@ -54,7 +54,7 @@ TEST(region_faults, a_release_that_cannot_write_is_made_good_by_the_next) {
 }
 
 TEST(region_faults, each_call_of_a_release_fails_once) {
-    faulty_region f;
+    faulty_region f(300 * 4096);
     const auto r = f.map();
     constexpr std::uint32_t kinds = fault::call_write | fault::call_open_writing | fault::call_facts | fault::call_read;
     std::uint64_t tried = 0;

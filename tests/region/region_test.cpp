@@ -1,7 +1,10 @@
 // Regions in single situations, on CPU threads and on the GPU.
 #include <gtest/gtest.h>
 
+#include <fcntl.h>
 #include <unistd.h>
+
+#include <thread>
 
 #include "region/support.hpp"
 
@@ -192,6 +195,57 @@ TEST_P(regions, a_file_that_grew_can_be_mapped_anew_beside_the_old_region) {
     EXPECT_EQ(read_file(path).back(), 3);
 }
 
+// Each thread has a region and bytes of its own, all in the same pages.
+TEST_P(regions, threads_with_a_region_each_at_once) {
+    constexpr std::uint64_t size = 40 * 4096 + 99;
+    const std::string path = file(size);
+    bytes expected = pattern(7, size);
+    std::vector<std::unique_ptr<file_region>> all;
+    for (int i = 0; i < 3; ++i) all.push_back(map_whole(*runtime_, path, protection::read_write, alone));
+    std::vector<std::thread> threads;
+    for (std::uint64_t t = 0; t < all.size(); ++t)
+        threads.emplace_back([&, t] {
+            for (std::uint64_t round = 1; round <= 60; ++round) {
+                for (std::uint64_t at = t + round % 5 * 4096; at < size; at += 3 * 701) poke(*all[t], GetParam(), at / 3 * 3 + t, {static_cast<std::uint8_t>(round)});
+                EXPECT_GE(all[t]->release(), 0);
+                EXPECT_GE(all[t]->acquire(), 0);
+            }
+        });
+    for (std::thread& one : threads) one.join();
+    for (std::uint64_t t = 0; t < all.size(); ++t)
+        for (std::uint64_t round = 1; round <= 60; ++round)
+            for (std::uint64_t at = t + round % 5 * 4096; at < size; at += 3 * 701)
+                if (at / 3 * 3 + t < size) expected[at / 3 * 3 + t] = static_cast<std::uint8_t>(round);
+    EXPECT_TRUE(read_file(path) == expected);
+    for (auto& one : all) {
+        EXPECT_GE(one->acquire(), 0);
+        EXPECT_TRUE(peek(*one, GetParam(), 0, size) == expected);
+    }
+}
+
+// A program and a region answer each other through one page; neither may see an older number than it was promised.
+TEST_P(regions, ping_pong_with_a_program) {
+    const std::string path = folder_ / "table";
+    write_file(path, bytes(4096, 0));
+    const auto r = map_whole(*runtime_, path, protection::read_write);
+    const int fd = ::open(path.c_str(), O_RDWR);
+    ASSERT_GE(fd, 0);
+    const std::uint64_t rounds = GetParam() == backend::gpu ? 500 : 5000;
+    for (std::uint64_t round = 1; round <= rounds; ++round) {
+        ASSERT_EQ(::pwrite(fd, &round, sizeof round, 64), static_cast<ssize_t>(sizeof round));
+        ASSERT_GE(r->acquire(), 0);
+        std::uint64_t ball = 0;
+        const bytes seen = peek(*r, GetParam(), 64, 8);
+        std::memcpy(&ball, seen.data(), 8);
+        ASSERT_EQ(ball, round) << "the region reads what was replaced before it acquired";
+        poke(*r, GetParam(), 72, seen);
+        ASSERT_EQ(r->release(), 1);
+        ASSERT_EQ(::pread(fd, &ball, sizeof ball, 72), static_cast<ssize_t>(sizeof ball));
+        ASSERT_EQ(ball, round) << "the program reads what was replaced before the release returned";
+    }
+    ::close(fd);
+}
+
 TEST_P(regions, bad_input) {
     const std::string path = file(10000);
     write_file(folder_ / "empty", {});
@@ -229,8 +283,8 @@ TEST(gpu_regions, one_range_over_device_and_host_memory) {
     EXPECT_EQ(peek(*r, backend::gpu, 0, size), pattern(3, size));
     bytes expected = pattern(3, size);
     for (std::uint64_t at = 5; at < size; at += 100000) {
-        poke(*r, backend::gpu, at, {0xaa});
-        expected[at] = 0xaa;
+        expected[at] ^= 0xff;
+        poke(*r, backend::gpu, at, {expected[at]});
     }
     EXPECT_EQ(r->release(), static_cast<std::int64_t>((size - 5 + 99999) / 100000));
     EXPECT_EQ(read_file(folder / "f"), expected);

@@ -123,7 +123,7 @@ private:
         const auto count = static_cast<std::uint64_t>(percent / 100 * static_cast<double>(pages_));
         if (percent != 0 && count == 0) return {};
         series took, again, cores;
-        for (std::uint64_t repeat = 0; repeat < here_.repeats(5); ++repeat) {
+        for (std::uint64_t repeat = 0; repeat < here_.repeats(3); ++repeat) {
             if (status s = change(count); !s) return s;
             if (const std::int64_t released = writer_->release(); released != static_cast<std::int64_t>(count)) return unexpected("release", released);
             const stopwatch watch;
@@ -143,7 +143,7 @@ private:
 
     status release_rows() {
         series rate, copied, cores;
-        for (std::uint64_t repeat = 0; repeat < here_.repeats(5); ++repeat) {
+        for (std::uint64_t repeat = 0; repeat < here_.repeats(3); ++repeat) {
             const stopwatch watch;
             if (const std::int64_t released = writer_->release(); released != 0) return unexpected("release", released);
             const double seconds = watch.seconds();
@@ -190,7 +190,7 @@ status acquire_path(context& here) {
     status ended;
     {
         acquire_case one(here);
-        ended = one.run(here.file_bytes(here.on_gpu() ? 10 * gib : 256 * mib));
+        ended = one.run(here.file_bytes(here.on_gpu() ? 5 * gib : 256 * mib));
     }
     here.forget_file();  // it has no longer the words that the other cases expect
     return ended;
