@@ -4,7 +4,11 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <functional>
+#include <thread>
+
 #include "fault/scenario.hpp"
+#include "penstock/write.hpp"
 
 namespace penstock::fault {
 
@@ -107,6 +111,68 @@ TEST(write_in_progress, a_file_that_rested_keeps_its_pages) {
     files.changed_ns = dated_files::now_ns() - 1'000'000'000;
     for (int i = 0; i < 3; ++i) read_whole(*rt, "data", 9000);
     EXPECT_EQ(rt->stats().misses, 3u);
+}
+
+namespace {
+
+// While the first writes to the file are under way, somebody else opens it, writes another page, and closes it again.
+class visited_files final : public host::environment {
+public:
+    std::function<void(std::uint64_t)> visit;  // which write it is, from 0
+    std::uint64_t visits = 0;
+
+    int find(int start, const std::string& path) override { return real_.find(start, path); }
+    int real_path(int handle, std::string& out) override { return real_.real_path(handle, out); }
+    int facts(int handle, host::file_facts& out) override { return real_.facts(handle, out); }
+    int open_found(int handle) override { return real_.open_found(handle); }
+    void close(int handle) override { real_.close(handle); }
+    int open_writing(int handle) override { return real_.open_writing(handle); }
+    int sync(int fd) override { return real_.sync(fd); }
+    std::int64_t read(int fd, std::byte* to, std::uint64_t bytes, std::uint64_t offset) override { return real_.read(fd, to, bytes, offset); }
+    std::int64_t write(int fd, const host::memory_piece* pieces, std::size_t count, std::uint64_t offset) override {
+        const std::uint64_t number = writes_++;
+        if (number < visits) std::thread([&] { visit(number); }).join();
+        return real_.write(fd, pieces, count, offset);
+    }
+    std::unique_ptr<host::io_engine> make_io_engine(bool want_uring, std::uint32_t depth, std::string& why) override {
+        return real_.make_io_engine(want_uring, depth, why);
+    }
+
+private:
+    host::environment& real_ = host::linux_environment();
+    std::atomic<std::uint64_t> writes_{0};
+};
+
+}  // namespace
+
+// Whoever writes and closes while the last close writes back leaves it to that close. It must not end before their bytes are in the file.
+TEST(write_in_progress, the_last_close_leaves_nothing_of_those_who_came_and_went_meanwhile) {
+    for (const std::uint64_t visits : {1u, 2u, 3u, 7u}) {
+        const temporary_folder folder;
+        test::write_file(folder / "data", std::vector<std::uint8_t>(10 * 4096, 0));
+        visited_files files;
+        host::runtime_hooks hooks;
+        hooks.env = &files;
+        options o = test::small_options(folder);
+        o.writable = true;
+        const auto rt = test::make_runtime(o, hooks);
+        std::vector<std::uint8_t> expected(10 * 4096, 0);
+        const auto write_page = [&](std::uint64_t page) {
+            const std::vector<std::uint8_t> bytes(4096, static_cast<std::uint8_t>(page + 1));
+            const int fd = open(lane{}, rt->ref(), "data", open_write);
+            ASSERT_GE(fd, 0);
+            EXPECT_EQ(write(lane{}, rt->ref(), fd, bytes.data(), 4096, static_cast<std::int64_t>(page * 4096)), 4096);
+            std::copy(bytes.begin(), bytes.end(), expected.begin() + static_cast<std::ptrdiff_t>(page * 4096));
+            EXPECT_EQ(close(lane{}, rt->ref(), fd), 0);
+        };
+        files.visit = [&](std::uint64_t number) { write_page(number + 1); };
+        files.visits = visits;
+        write_page(0);
+        std::vector<std::uint8_t> now(expected.size());
+        std::ifstream(folder / "data", std::ios::binary).read(reinterpret_cast<char*>(now.data()), static_cast<std::streamsize>(now.size()));
+        EXPECT_TRUE(now == expected) << visits << " others";
+        if (testing::Test::HasFailure()) break;
+    }
 }
 
 }  // namespace penstock::fault

@@ -129,9 +129,10 @@ PENSTOCK_HD PENSTOCK_NOINLINE bool release_written(const Group& g, const cache_v
 template <typename Group>
 PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t close_written(const Group g, const cache_view& c, int fd) {
     const std::uint32_t slot = descriptor_slot(fd);
+    constexpr int most_flushes = 1000;
     std::int64_t code = 0;
-    std::uint32_t round = 0;
-    for (int flushes = 0;; let_others_first(round++)) {
+    int flushes = 0;  // equal in all threads of the group, as what flush_pages gives; `code` need not be, the leader's counts
+    for (std::uint32_t round = 0;; let_others_first(round++)) {
         const file_word seen = g.broadcast(look(&c.file_words[slot]));
         if (!is_open(seen, descriptor_generation(fd))) return -EBADF;
         // A file that nobody has written: so it is when the reference goes, or the word has changed.
@@ -139,10 +140,12 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t close_written(const Group g, const ca
             if (g.broadcast(g.is_leader() && try_release_together(&c.file_words[slot], seen) ? 1 : 0) != 0) return 0;
             continue;
         }
-        // A second time for who wrote through another descriptor meanwhile; more would wait for writers for good.
-        if (references_of(seen) == 1 && flushes < 2 && has_dirty_pages(g, c, slot)) {
-            code = flush_pages(g, c, slot, 0, ~std::uint64_t{0});
-            flushes = code == 0 ? flushes + 1 : 2;
+        // Again for those who opened, wrote and closed meanwhile: they have left it to this close. Should others come and go for ever, it
+        // fails, for then not all is in the file.
+        if (references_of(seen) == 1 && flushes <= most_flushes && has_dirty_pages(g, c, slot)) {
+            const std::int64_t flushed = flushes < most_flushes ? flush_pages(g, c, slot, 0, ~std::uint64_t{0}) : -ETIMEDOUT;
+            flushes = flushed == 0 ? flushes + 1 : most_flushes + 1;
+            if (code == 0) code = flushed;
             continue;
         }
         const bool released = g.is_leader() && release_written(g, c, fd, seen, code);
