@@ -290,9 +290,4 @@ int shared_home::sync() {
     return code;
 }
 
-std::uint64_t shared_home::split_chunks() {
-    std::lock_guard lock(state_);
-    return versions_.split_chunks();
-}
-
 }  // namespace penstock::region

@@ -56,8 +56,6 @@ public:
     std::int64_t release(consistency::place place, const page_list& changed);
     int sync();
 
-    [[nodiscard]] std::uint64_t split_chunks();
-
 private:
     [[nodiscard]] bool others_may_write() const;
     int look();

@@ -18,6 +18,7 @@ struct rules {
     template <unsigned D> static step for_access(const page_versions<D>& p, place who) { return next_for_access(p, who); }
     template <unsigned D> static step for_eviction(const page_versions<D>& p, place who) { return next_for_eviction(p, who); }
     template <unsigned D> static step for_sync(const page_versions<D>& p) { return next_for_sync(p); }
+    template <unsigned D> static void forget(page_versions<D>& p) { forget_stamps(p); }
     template <unsigned D> static void begin(page_versions<D>& p, const step& s) { consistency::begin(p, s); }
     template <unsigned D> static void finish(page_versions<D>& p, const step& s, bool done) { consistency::finish(p, s, done); }
 };
@@ -34,7 +35,7 @@ public:
     void each(const state& s, Emit&& emit) const {
         programs(s, emit);
         synchronisation(s, emit);
-        if (s.asked == wish::none) requests(s, emit);
+        if (s.asked == wish::none) requests(s, emit), records(s, emit);
         else within_step(s, emit);
     }
 
@@ -137,6 +138,14 @@ private:
         n.asked = what;
         n.by = who;
         next_step(n, how, emit);
+    }
+
+    // Whoever keeps the records forgets stamps that tell nothing. That must lead to no state that would not be there without.
+    template <typename Emit>
+    void records(const state& s, Emit&& emit) const {
+        state n = s;
+        Rules::forget(n.p);
+        if (!(n.p == s.p)) emit(n, [] { return std::string("stamps are forgotten"); }, nullptr);
     }
 
     template <typename Emit>

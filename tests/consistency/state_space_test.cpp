@@ -53,6 +53,15 @@ void expect_caught(const std::string& promise) {
 const char* const device_reads_old = "a device reads what was replaced before it acquired";
 const char* const cpu_reads_old = "the CPU reads what was replaced before a release returned";
 
+// Forgotten although a replica lacks a change.
+struct forgets_early : broken {
+    template <unsigned D> static void forget(page_versions<D>& p) {
+        if (p.pending != 0) return;
+        for (place w = 0; w <= D; ++w) p.released[w] = p.seen[w] = 0;
+    }
+};
+TEST(consistency_canary, stamps_are_forgotten_that_a_replica_needs) { expect_caught<forgets_early>(device_reads_old); }
+
 struct base_stays : broken {
     static constexpr bool base_moves = false;
 };

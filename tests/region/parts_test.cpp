@@ -68,36 +68,55 @@ TEST(page_steps, every_changed_byte_is_marked_and_no_other) {
     }
 }
 
-// Single changes of pages anywhere, in ranges of all kinds: as if each page had a state of its own all the time.
+// Changes of single pages and of ranges of all kinds: as if each page had a state of its own all the time, but for stamps that tell nothing.
 TEST(version_map, is_as_a_state_for_each_page) {
     std::mt19937_64 random(3);
     std::uint64_t pages = 3 * version_map::chunk_pages + 77;
-    const page_state first{};
+    page_state first{};
+    first.present = 7;  // the host's, and two replicas
     version_map map(pages, first);
     std::vector<page_state> plain(pages, first);
-    for (int round = 0; round < 3000; ++round) {
+    std::uint64_t listed = 0, split = 0;
+    for (int round = 0; round < 6000; ++round) {
         page_range which{random() % pages, 0};
         which.end = which.begin + 1 + random() % (pages - which.begin);
-        if (random() % 2 == 0) which = {which.begin / version_map::chunk_pages * version_map::chunk_pages, pages};
-        if (random() % 3 == 0) which.end = which.begin + 1;
-        const consistency::stamp stamp = random() % 3;
-        map.change(which, [&](page_state& p) { p.released[1] = stamp; });
-        for (std::uint64_t page = which.begin; page < which.end; ++page) plain[page].released[1] = stamp;
+        if (random() % 4 == 0) which = {which.begin / version_map::chunk_pages * version_map::chunk_pages, pages};
+        if (random() % 4 != 0) which.end = std::min(pages, which.begin + 1 + random() % 3);
+        const auto who = static_cast<consistency::place>(random() % 3);
+        const bool catches_up = random() % 2 == 0, stale = random() % 40 == 0;
+        const auto now = static_cast<consistency::stamp>(round + 1);
+        const auto change = [&](page_state& p) {
+            if (catches_up) p.seen[1] = p.seen[2] = now;
+            else p.released[who] = now;
+            p.stale = stale ? 2 : 0;
+        };
+        map.change(which, change);
+        for (std::uint64_t page = which.begin; page < which.end; ++page) change(plain[page]);
         if (round % 500 == 499) {
             map.grow(pages + 100, first);
             plain.resize(pages += 100, first);
         }
+        const std::uint64_t looked = random() % pages;
+        page_state one = map.at(looked), other = plain[looked];
+        consistency::forget_stamps(one), consistency::forget_stamps(other);
+        ASSERT_TRUE(one == other) << "round " << round << " page " << looked;
         if (round % 10 != 0) continue;
+        listed += map.listed_pages(), split += map.split_chunks();
         std::uint64_t next = 0;
         map.visit({0, pages}, [&](const page_state& p, const page_range& part) {
             ASSERT_EQ(part.begin, next);
-            for (next = part.begin; next < part.end; ++next) ASSERT_TRUE(p == plain[next]) << "page " << next;
+            for (next = part.begin; next < part.end; ++next) {
+                consistency::forget_stamps(plain[next]);
+                ASSERT_TRUE(p == plain[next]) << "round " << round << " page " << next;
+            }
         });
         ASSERT_EQ(next, pages);
     }
-    map.change({0, pages}, [](page_state& p) { p.released[1] = 5; });
+    EXPECT_GT(listed, 0u);
+    EXPECT_GT(split, 0u);
+    map.change({0, pages}, [](page_state& p) { p.stale = 0, p.seen[1] = p.seen[2] = 1u << 30; });
     map.visit({0, pages}, [](const page_state&, const page_range&) {});
-    EXPECT_EQ(map.split_chunks(), 0u);
+    EXPECT_EQ(map.split_chunks() + map.listed_pages(), 0u);
 }
 
 // The file has each marked byte, nothing behind its end, and, exactly, no byte that was not marked.

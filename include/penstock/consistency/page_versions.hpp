@@ -136,6 +136,16 @@ constexpr void admit_cpu(page_versions<D>& p) {
     p.view = true;
 }
 
+// Where every replica has all that was released and nothing is to be done, the stamps tell nothing that matters later, for a new one is later than
+// all. Without them pages that have seen different things are alike, and one record can stand for many. Only while no step of the page is under way.
+template <unsigned D>
+constexpr void forget_stamps(page_versions<D>& p) {
+    if (p.pending != 0 || p.stale != 0 || p.wrote) return;
+    for (place d = 1; d <= D; ++d)
+        if (has(p.present, d) && is_outdated(p, d)) return;
+    for (place w = 0; w <= D; ++w) p.released[w] = p.seen[w] = 0;
+}
+
 // ---- what to do next; `nothing` when the page is as it must be
 
 namespace detail {
