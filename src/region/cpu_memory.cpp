@@ -1,7 +1,8 @@
 // A region on the cpu back end: ordinary memory; each worker is the thread that calls.
 #include <sys/mman.h>
 
-#include <cerrno>
+#include <algorithm>
+#include <thread>
 
 #include "penstock/group/lane.hpp"
 #include "region/region_memory.hpp"
@@ -10,7 +11,7 @@ namespace penstock::region {
 
 namespace {
 
-constexpr unsigned worker_count = 2;
+constexpr unsigned most_threads = 8;
 constexpr std::uint64_t worker_bytes = batch_pages * (page_bytes + mark_bytes);
 
 // Fresh pages of the kernel: zero, and no cost until they are touched.
@@ -42,12 +43,12 @@ public:
     bool take(const memory_shape& shape) {
         pages_ = shape.pages;
         return replica_.take(pages_ * page_bytes) && (!shape.writable || base_.take(pages_ * page_bytes)) &&
-               staging_.take(worker_count * worker_bytes);
+               staging_.take(workers_ * worker_bytes);
     }
 
     [[nodiscard]] std::byte* data() const override { return replica_.at(0); }
     [[nodiscard]] std::uint64_t bytes_on_device() const override { return pages_ * page_bytes; }
-    [[nodiscard]] unsigned workers() const override { return worker_count; }
+    [[nodiscard]] unsigned workers() const override { return workers_; }
     [[nodiscard]] std::byte* staging(unsigned worker) const override { return staging_.at(worker * worker_bytes); }
     [[nodiscard]] std::byte* marks(unsigned worker) const override { return staging(worker) + batch_pages * page_bytes; }
 
@@ -79,6 +80,7 @@ public:
     }
 
 private:
+    const unsigned workers_ = 2 * std::clamp(std::thread::hardware_concurrency(), 1u, most_threads);
     std::uint64_t pages_ = 0;
     anonymous_memory replica_, base_, staging_;
 };
