@@ -18,7 +18,7 @@ CASES = ["hit", "map", "element", "gather", "miss", "sequential", "cold", "reque
 TINY = ["--file", "2MiB", "--repeats", "1", "--threads", "2", "--page", "4KiB"]
 KEYS = {"goal", "case", "backend", "page_bytes", "value", "unit", "baseline", "baseline_value", "ratio", "cpu_cores_used", "note"}
 MACHINE = {"device", "driver", "cpu", "cores", "kernel", "file_system", "commit"}
-SMALLER_IS_BETTER = {"us", "s", "bytes loaded per byte asked for"}
+SMALLER_IS_BETTER = {"us", "ms", "s", "bytes loaded per byte asked for"}
 
 # Arguments after "penstock bench"; what the line must contain.
 WRONG_USAGE = [
