@@ -11,8 +11,8 @@ namespace penstock::region {
 
 namespace {
 
-constexpr unsigned most_threads = 8;
-constexpr std::uint64_t worker_bytes = batch_pages * (page_bytes + mark_bytes);
+constexpr unsigned most_threads = 16;
+constexpr std::uint64_t worker_bytes = staging_pages * page_bytes + batch_pages * mark_bytes;
 
 // Fresh pages of the kernel: zero, and no cost until they are touched.
 class anonymous_memory {
@@ -42,6 +42,7 @@ class cpu_memory final : public region_memory {
 public:
     bool take(const memory_shape& shape) {
         pages_ = shape.pages;
+        workers_ = workers_for(pages_, std::clamp(std::thread::hardware_concurrency(), 1u, most_threads));
         return replica_.take(pages_ * page_bytes) && (!shape.writable || base_.take(pages_ * page_bytes)) &&
                staging_.take(workers_ * worker_bytes);
     }
@@ -50,14 +51,14 @@ public:
     [[nodiscard]] std::uint64_t bytes_on_device() const override { return pages_ * page_bytes; }
     [[nodiscard]] unsigned workers() const override { return workers_; }
     [[nodiscard]] std::byte* staging(unsigned worker) const override { return staging_.at(worker * worker_bytes); }
-    [[nodiscard]] std::byte* marks(unsigned worker) const override { return staging(worker) + batch_pages * page_bytes; }
+    [[nodiscard]] std::byte* marks(unsigned worker) const override { return staging(worker) + staging_pages * page_bytes; }
 
     int begin(void*) override { return 0; }
     int wait(unsigned) override { return 0; }
 
-    int fill(unsigned worker, const std::vector<std::uint64_t>& numbers) override {
-        for (std::size_t i = 0; i < numbers.size(); ++i)
-            fill_page(lane{}, replica_.at(numbers[i] * page_bytes), base_.at(numbers[i] * page_bytes), staging(worker) + i * page_bytes);
+    int fill(unsigned worker, const std::vector<staged_page>& pages) override {
+        for (const staged_page& one : pages)
+            fill_page(lane{}, replica_.at(one.number * page_bytes), base_.at(one.number * page_bytes), staging(worker) + one.slot * page_bytes);
         return 0;
     }
     int collect(unsigned worker, const std::vector<std::uint64_t>& numbers) override {
@@ -80,7 +81,7 @@ public:
     }
 
 private:
-    const unsigned workers_ = 2 * std::clamp(std::thread::hardware_concurrency(), 1u, most_threads);
+    unsigned workers_ = 2;
     std::uint64_t pages_ = 0;
     anonymous_memory replica_, base_, staging_;
 };

@@ -1,8 +1,9 @@
 // A region on a GPU: a warp for each page moves and compares its bytes. Each worker has a stream, memory of the host that kernels read pages
 // from, and memory of the device where changed pages wait until they are at home.
 #include <algorithm>
-#include <array>
 #include <cerrno>
+#include <iterator>
+#include <thread>
 
 #include "host/gpu_memory.cuh"
 #include "penstock/group/warp.cuh"
@@ -13,9 +14,11 @@ namespace penstock::region {
 
 namespace {
 
-constexpr unsigned worker_count = 16;
+constexpr unsigned most_threads = 16;
 constexpr unsigned warps_of_block = 8;
-constexpr std::uint64_t staged_bytes = batch_pages * (page_bytes + mark_bytes);
+constexpr std::uint64_t marked_bytes = batch_pages * mark_bytes;
+constexpr std::uint64_t host_bytes = staging_pages * page_bytes + marked_bytes;
+constexpr std::uint64_t collected_bytes = batch_pages * page_bytes + marked_bytes;
 constexpr std::uint64_t spare_bytes = 1ull << 30;
 
 struct pages_of_region {
@@ -27,11 +30,11 @@ struct pages_of_region {
 
 __device__ std::uint64_t number_of_warp() { return std::uint64_t{blockIdx.x} * warps_of_block + threadIdx.x / 32; }
 
-__global__ void fill_pages(pages_of_region r, const std::byte* staged) {
+__global__ void fill_pages(pages_of_region r, const staged_page* pages, const std::byte* staged) {
     const std::uint64_t i = number_of_warp();
     if (i >= r.count) return;
-    const std::uint64_t at = r.numbers[i] * page_bytes;
-    fill_page(warp{}, r.replica + at, r.base == nullptr ? nullptr : r.base + at, staged + i * page_bytes);
+    const std::uint64_t at = pages[i].number * page_bytes;
+    fill_page(warp{}, r.replica + at, r.base == nullptr ? nullptr : r.base + at, staged + pages[i].slot * page_bytes);
 }
 
 __global__ void collect_pages(pages_of_region r, std::byte* staged, std::byte* marks) {
@@ -55,6 +58,16 @@ __global__ void find_changed(const std::byte* replica, const std::byte* base, st
 
 unsigned blocks_for(std::uint64_t pages) { return static_cast<unsigned>((pages + warps_of_block - 1) / warps_of_block); }
 
+// A kernel's code is loaded at its first launch, which would wait for kernels that run; one of those may wait for this one.
+bool load_kernels() {
+    const void* const kernels[] = {reinterpret_cast<const void*>(fill_pages), reinterpret_cast<const void*>(collect_pages),
+                                   reinterpret_cast<const void*>(adopt_pages), reinterpret_cast<const void*>(find_changed)};
+    return std::all_of(std::begin(kernels), std::end(kernels), [](const void* one) {
+        cudaFuncAttributes attributes;
+        return cudaFuncGetAttributes(&attributes, one) == cudaSuccess;
+    });
+}
+
 int code_of(cudaError_t code) {
     if (code == cudaSuccess) return 0;
     cudaGetLastError();
@@ -64,8 +77,9 @@ int code_of(cudaError_t code) {
 struct worker_room {
     cudaStream_t stream = nullptr;
     std::byte* host = nullptr;
-    std::byte* device = nullptr;  // only where something may be changed
-    std::uint64_t* numbers = nullptr;
+    std::byte* device = nullptr;    // only where something may be changed
+    staged_page* pages = nullptr;   // that a fill is about
+    std::uint64_t* numbers = nullptr;  // of the others
 };
 
 class gpu_region_memory final : public region_memory {
@@ -84,15 +98,19 @@ public:
     bool take(const memory_shape& shape, std::string& why) {
         const host::device_guard guard(device_);
         pages_ = shape.pages;
+        why = "the device has no code of regions";
+        if (!load_kernels()) return false;
         why = "the device has no memory left for moving pages";
+        rooms_.resize(workers_for(pages_, std::clamp(std::thread::hardware_concurrency(), 2u, most_threads)));
         if (cudaEventCreateWithFlags(&begun_, cudaEventDisableTiming) != cudaSuccess) return false;
         for (worker_room& one : rooms_) {
             if (cudaStreamCreateWithFlags(&one.stream, cudaStreamNonBlocking) != cudaSuccess) return false;
-            one.host = static_cast<std::byte*>(small_.shared_bytes(staged_bytes));
+            one.host = static_cast<std::byte*>(small_.shared_bytes(host_bytes));
+            one.pages = static_cast<staged_page*>(small_.shared_bytes(batch_pages * sizeof(staged_page)));
             one.numbers = static_cast<std::uint64_t*>(small_.shared_bytes(batch_pages * sizeof(std::uint64_t)));
-            if (one.host == nullptr || one.numbers == nullptr) return false;
+            if (one.host == nullptr || one.pages == nullptr || one.numbers == nullptr) return false;
             if (!shape.writable) continue;
-            one.device = static_cast<std::byte*>(small_.device_bytes(staged_bytes));
+            one.device = static_cast<std::byte*>(small_.device_bytes(collected_bytes));
             if (one.device == nullptr) return false;
         }
         if (shape.writable) {
@@ -109,9 +127,9 @@ public:
 
     [[nodiscard]] std::byte* data() const override { return replica_.data(); }
     [[nodiscard]] std::uint64_t bytes_on_device() const override { return replica_.bytes_on_device(); }
-    [[nodiscard]] unsigned workers() const override { return worker_count; }
+    [[nodiscard]] unsigned workers() const override { return static_cast<unsigned>(rooms_.size()); }
     [[nodiscard]] std::byte* staging(unsigned worker) const override { return rooms_[worker].host; }
-    [[nodiscard]] std::byte* marks(unsigned worker) const override { return rooms_[worker].host + batch_pages * page_bytes; }
+    [[nodiscard]] std::byte* marks(unsigned worker) const override { return rooms_[worker].host + staging_pages * page_bytes; }
 
     int begin(void* stream) override {
         const host::device_guard guard(device_);
@@ -121,10 +139,12 @@ public:
         return code_of(code);
     }
 
-    int fill(unsigned worker, const std::vector<std::uint64_t>& numbers) override {
+    int fill(unsigned worker, const std::vector<staged_page>& pages) override {
         const host::device_guard guard(device_);
         const worker_room& room = rooms_[worker];
-        fill_pages<<<blocks_for(numbers.size()), warps_of_block * 32, 0, room.stream>>>(listed(room, numbers), room.host);
+        std::copy(pages.begin(), pages.end(), room.pages);
+        const pages_of_region all{replica_.data(), base_.data(), nullptr, pages.size()};
+        fill_pages<<<blocks_for(pages.size()), warps_of_block * 32, 0, room.stream>>>(all, room.pages, room.host);
         return code_of(cudaGetLastError());
     }
 
@@ -179,7 +199,7 @@ private:
     std::uint64_t pages_ = 0;
     host::gpu_memory small_;
     gpu_range replica_, base_;
-    std::array<worker_room, worker_count> rooms_{};
+    std::vector<worker_room> rooms_;
     std::uint64_t* changed_ = nullptr;  // how many, then which
     cudaEvent_t begun_ = nullptr;
 };

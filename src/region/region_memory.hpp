@@ -1,9 +1,10 @@
 // Where the pages of a region lie, and who moves and compares their bytes: the GPU, or CPU threads on the cpu back end.
 //
-// A few workers, each with room for a batch of pages that host and device reach (staging), move pages at a time. What they do comes after
+// A few workers, fewer for a small region, each with room for a batch of pages that host and device reach (staging), move pages at a time. What they do comes after
 // what the caller's stream had been given at begin().
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -14,7 +15,10 @@
 
 namespace penstock::region {
 
-inline constexpr std::uint64_t batch_pages = 512;
+inline constexpr std::uint64_t batch_pages = 256;
+// Of one page between two that are wanted the read goes on over it: a call costs more than its bytes.
+inline constexpr std::uint64_t longest_gap = 1;
+inline constexpr std::uint64_t staging_pages = batch_pages * (1 + longest_gap);
 inline constexpr std::uint64_t chunk_bytes = 2u << 20;
 
 struct memory_shape {
@@ -23,19 +27,30 @@ struct memory_shape {
     std::uint64_t device_bytes = 0;  // at most, for the pages and their bases; the rest lies in host memory at the same addresses
 };
 
+// A page of the region, and where in staging it lies.
+struct staged_page {
+    std::uint64_t number, slot;
+};
+
+// How many batches are moved at a time. A thread has two, one to be filled and one on its way.
+inline unsigned workers_for(std::uint64_t pages, unsigned threads) {
+    const std::uint64_t batches = (pages + batch_pages - 1) / batch_pages;
+    return 2 * static_cast<unsigned>(std::clamp<std::uint64_t>(batches, 1, threads));
+}
+
 class region_memory {
 public:
     virtual ~region_memory() = default;
     [[nodiscard]] virtual std::byte* data() const = 0;
     [[nodiscard]] virtual std::uint64_t bytes_on_device() const = 0;
     [[nodiscard]] virtual unsigned workers() const = 0;
-    // Of a worker: room for batch_pages pages one after the other, and for as many pages' marks.
+    // Of a worker: room for staging_pages pages one after the other, and for the marks of batch_pages.
     [[nodiscard]] virtual std::byte* staging(unsigned worker) const = 0;
     [[nodiscard]] virtual std::byte* marks(unsigned worker) const = 0;
 
     virtual int begin(void* stream) = 0;
-    // From staging, page i of it to page numbers[i] (fill_page). May return before it is done; then the staging is in use until wait().
-    virtual int fill(unsigned worker, const std::vector<std::uint64_t>& numbers) = 0;
+    // From staging to the pages (fill_page). May return before it is done; then the staging is in use until wait().
+    virtual int fill(unsigned worker, const std::vector<staged_page>& pages) = 0;
     // To staging (collect_page); and, when those bytes are at home, to the bases (adopt_page): the first `bytes` of what was collected, the pages one
     // after the other. They return when done.
     virtual int collect(unsigned worker, const std::vector<std::uint64_t>& numbers) = 0;

@@ -28,13 +28,19 @@ page_state at_first() {
 
 std::uint64_t pages_for(std::uint64_t bytes) { return (bytes + page_bytes - 1) / page_bytes; }
 
+// action(range, first, last) for each run of pages[first] to pages[last] with no more than `gap` others between two of them.
+template <typename Action>
+void for_runs(const page_list& pages, std::uint64_t gap, Action&& action) {
+    for (std::size_t i = 0, end = 0; i < pages.size(); i = end) {
+        for (end = i + 1; end < pages.size() && pages[end] <= pages[end - 1] + 1 + gap;) ++end;
+        action(page_range{pages[i], pages[end - 1] + 1}, i, end - 1);
+    }
+}
+
 // action(range) for each run of neighbours.
 template <typename Action>
 void for_runs(const page_list& pages, Action&& action) {
-    for (std::size_t i = 0, end = 0; i < pages.size(); i = end) {
-        for (end = i + 1; end < pages.size() && pages[end] == pages[end - 1] + 1;) ++end;
-        action(page_range{pages[i], pages[end - 1] + 1});
-    }
+    for_runs(pages, 0, [&](const page_range& run, std::size_t, std::size_t) { action(run); });
 }
 
 // The homes of the process, by environment and file.
@@ -189,16 +195,17 @@ int shared_home::read_run(std::byte* to, std::uint64_t page, std::uint64_t pages
 }
 
 int shared_home::fill(const member& who, const page_list& pages) {
-    return for_batches(*who.memory, pages, [&](unsigned worker, page_list batch) {
-        std::byte* to = who.memory->staging(worker);
+    return for_batches(*who.memory, pages, [&](unsigned worker, const page_list& batch) {
+        std::vector<staged_page> staged;
+        staged.reserve(batch.size());
+        std::uint64_t slot = 0;
         int code = 0;
-        for_runs(batch, [&](const page_range& run) {
-            if (code == 0) code = read_run(to, run.begin, run.end - run.begin);
-            to += (run.end - run.begin) * page_bytes;
+        for_runs(batch, longest_gap, [&](const page_range& run, std::size_t first, std::size_t last) {
+            for (std::size_t i = first; i <= last; ++i) staged.push_back({batch[i] - who.pages.begin, slot + batch[i] - run.begin});
+            if (code == 0) code = read_run(who.memory->staging(worker) + slot * page_bytes, run.begin, run.end - run.begin);
+            slot += run.end - run.begin;
         });
-        if (code != 0) return code;
-        for (std::uint64_t& page : batch) page -= who.pages.begin;
-        return who.memory->fill(worker, batch);
+        return code != 0 ? code : who.memory->fill(worker, staged);
     });
 }
 

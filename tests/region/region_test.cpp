@@ -124,6 +124,23 @@ TEST_P(regions, two_regions_fetch_each_others_pages_and_only_those) {
     EXPECT_EQ(read_file(path), peek(*a, GetParam(), 0, 8 << 20));
 }
 
+// Reads go on over single pages between those that are wanted; those stay as they are.
+TEST_P(regions, pages_between_those_that_are_fetched_stay) {
+    constexpr std::uint64_t pages = 2048;
+    const std::string path = file(pages * 4096);
+    const auto a = map_whole(*runtime_, path, protection::read_write, alone), b = map_whole(*runtime_, path, protection::read_write, alone);
+    bytes a_has = peek(*a, GetParam(), 0, pages * 4096), b_has = a_has;
+    std::int64_t changed = 0;
+    for (std::uint64_t page = 0; page < pages; page += 2 + page % 3, ++changed) b_has[page * 4096 + 5] = a_has[page * 4096 + 5] ^= 0x55;
+    for (std::uint64_t page = 1; page < pages; page += 2) b_has[page * 4096 + 6] = 0x66;  // not released
+    poke(*a, GetParam(), 0, a_has);
+    for (std::uint64_t page = 1; page < pages; page += 2) poke(*b, GetParam(), page * 4096 + 6, {0x66});
+    EXPECT_EQ(a->release(), changed);
+    EXPECT_EQ(b->acquire(), changed);
+    EXPECT_EQ(peek(*b, GetParam(), 0, pages * 4096), b_has);
+    EXPECT_EQ(read_file(path), a_has);
+}
+
 // What was released is part of the base: it must not be brought again over what others changed since, knowing it.
 TEST_P(regions, a_released_change_is_not_released_again) {
     const std::string path = file(8192);
