@@ -68,7 +68,7 @@ bool is_inside(const fs::path& inner, const fs::path& outer) {
 
 }  // namespace
 
-status check(const mount_options& wanted) {
+status check(const serve_options& wanted) {
     if (status s = check_directory(wanted.source, "the source"); !s) return s;
     if (status s = check_directory(wanted.point, "the mount point"); !s) return s;
     std::error_code failed;

@@ -4,6 +4,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <vector>
 
@@ -14,7 +15,7 @@ namespace penstock::mount {
 
 namespace {
 
-int handle_of(const fuse_file_info* open) { return static_cast<int>(open->fh); }
+bool may_store(const fuse_file_info* open) { return (open->flags & O_ACCMODE) == O_RDWR; }
 
 // Direct access is the kernel's between the program and us; our own reads and writes may have any address and length. Nor may the descriptor append: the
 // kernel writes pages back through it that the program changed in a mapping, and those have their places.
@@ -34,8 +35,17 @@ void open_file(fuse_req_t request, fuse_ino_t number, fuse_file_info* open) {
     const int fd = ::open(path_of(what.fd).c_str(), our_flags(open->flags));
     if (fd < 0) return reply(request, errno);
     open->fh = static_cast<std::uint64_t>(fd);
-    keep_cache_if_unchanged(what, fd, open);
-    if (fuse_reply_open(request, open) == -ENOENT) ::close(fd);  // the program was interrupted and heard nothing
+    if (fuse_req_ctx(request)->pid == tree_of(request).own_opener) {
+        open->fh |= is_ours;
+        open->keep_cache = 1;
+    } else {
+        keep_cache_if_unchanged(what, fd, open);
+    }
+    const bool stores = may_store(open);
+    if (stores) ++what.storers;
+    if (fuse_reply_open(request, open) != -ENOENT) return;
+    ::close(fd);  // the program was interrupted and heard nothing
+    if (stores) --what.storers;
 }
 
 void create_file(fuse_req_t request, fuse_ino_t parent, const char* name, mode_t mode, fuse_file_info* open) {
@@ -55,13 +65,19 @@ void create_file(fuse_req_t request, fuse_ino_t parent, const char* name, mode_t
         return reply(request, code);
     }
     open->fh = static_cast<std::uint64_t>(fd);
+    const bool stores = may_store(open);
+    node& made = t.nodes.at(entry.ino);
+    if (stores) ++made.storers;
     const int answer = fuse_reply_create(request, &entry, open);
-    if (answer == -ENOENT) ::close(fd);
+    if (answer == -ENOENT) {
+        ::close(fd);
+        if (stores) --made.storers;
+    }
     forget_unheard(t, entry, answer);
 }
 
 void read_file(fuse_req_t request, fuse_ino_t number, std::size_t bytes, off_t offset, fuse_file_info* open) {
-    begin(request, number);
+    const node& what = begin(request, number);
     counters& counted = tree_of(request).counted;
     counted.reads.fetch_add(1, std::memory_order_relaxed);
     counted.bytes_asked.fetch_add(bytes, std::memory_order_relaxed);
@@ -69,6 +85,7 @@ void read_file(fuse_req_t request, fuse_ino_t number, std::size_t bytes, off_t o
     from.buf[0].flags = static_cast<fuse_buf_flags>(FUSE_BUF_IS_FD | FUSE_BUF_FD_SEEK);
     from.buf[0].fd = handle_of(open);
     from.buf[0].pos = offset;
+    const region::program_access access(key_of(what), static_cast<std::uint64_t>(offset), bytes);
     fuse_reply_data(request, &from, FUSE_BUF_SPLICE_MOVE);
 }
 
@@ -93,10 +110,29 @@ ssize_t append(int fd, fuse_bufvec& from) {
     return written < 0 ? -errno : written;
 }
 
+// Somewhere behind the end that the file has, or had when the kernel heard of it last.
+ssize_t append_told(const node& what, int fd, fuse_bufvec& from, off_t offset) {
+    struct stat facts {};
+    if (::fstat(fd, &facts) != 0) return -errno;
+    const auto first = static_cast<std::uint64_t>(std::min<off_t>(offset, facts.st_size));
+    region::program_access access(key_of(what), first, UINT64_MAX);
+    const ssize_t written = append(fd, from);
+    access.wrote(first, UINT64_MAX);
+    return written;
+}
+
+ssize_t write_told(const node& what, int fd, fuse_bufvec& from, off_t offset) {
+    const std::size_t bytes = fuse_buf_size(&from);
+    region::program_access access(key_of(what), static_cast<std::uint64_t>(offset), bytes);
+    const ssize_t written = write_at(fd, from, offset);
+    access.wrote(static_cast<std::uint64_t>(offset), bytes);
+    return written;
+}
+
 void write_file(fuse_req_t request, fuse_ino_t number, fuse_bufvec* from, off_t offset, fuse_file_info* open) {
-    begin(request, number);
+    const node& what = begin(request, number);
     const bool appends = (open->flags & O_APPEND) != 0 && open->writepage == 0;
-    const ssize_t written = appends ? append(handle_of(open), *from) : write_at(handle_of(open), *from, offset);
+    const ssize_t written = appends ? append_told(what, handle_of(open), *from, offset) : write_told(what, handle_of(open), *from, offset);
     if (written < 0) return reply(request, static_cast<int>(-written));
     counters& counted = tree_of(request).counted;
     counted.writes.fetch_add(1, std::memory_order_relaxed);
@@ -118,18 +154,26 @@ void release_file(fuse_req_t request, fuse_ino_t number, fuse_file_info* open) {
         const std::lock_guard hold(what.lock);
         what.cached = {};
     }
+    if (may_store(open)) --what.storers;  // the kernel has sent all that was stored
     ::close(handle_of(open));
     reply(request, 0);
 }
 
 void sync_file(fuse_req_t request, fuse_ino_t number, int data_only, fuse_file_info* open) {
     begin(request, number);
+    if (open->fh & is_ours) return reply(request, 0);
     reply(request, (data_only ? ::fdatasync(handle_of(open)) : ::fsync(handle_of(open))) != 0 ? errno : 0);
 }
 
 void allocate(fuse_req_t request, fuse_ino_t number, int mode, off_t offset, off_t bytes, fuse_file_info* open) {
-    begin(request, number);
-    reply(request, ::fallocate(handle_of(open), mode, offset, bytes) != 0 ? errno : 0);
+    const node& what = begin(request, number);
+    // Other modes move what lies behind.
+    constexpr int in_place = FALLOC_FL_KEEP_SIZE | FALLOC_FL_PUNCH_HOLE | FALLOC_FL_ZERO_RANGE | FALLOC_FL_UNSHARE_RANGE;
+    const auto first = static_cast<std::uint64_t>(offset), count = (mode & ~in_place) == 0 ? static_cast<std::uint64_t>(bytes) : UINT64_MAX;
+    region::program_access access(key_of(what), first, count);
+    const int code = ::fallocate(handle_of(open), mode, offset, bytes) != 0 ? errno : 0;
+    access.wrote(first, count);
+    reply(request, code);
 }
 
 void seek(fuse_req_t request, fuse_ino_t number, off_t offset, int whence, fuse_file_info* open) {
@@ -139,10 +183,13 @@ void seek(fuse_req_t request, fuse_ino_t number, off_t offset, int whence, fuse_
     fuse_reply_lseek(request, at);
 }
 
-void copy_range(fuse_req_t request, fuse_ino_t number, off_t from_offset, fuse_file_info* from, fuse_ino_t, off_t to_offset, fuse_file_info* to, std::size_t bytes,
+void copy_range(fuse_req_t request, fuse_ino_t number, off_t from_offset, fuse_file_info* from, fuse_ino_t into, off_t to_offset, fuse_file_info* to, std::size_t bytes,
                 int flags) {
     begin(request, number);
+    const auto first = static_cast<std::uint64_t>(to_offset);
+    region::program_access access(key_of(tree_of(request).nodes.at(into)), first, bytes);
     const ssize_t copied = ::copy_file_range(handle_of(from), &from_offset, handle_of(to), &to_offset, bytes, static_cast<unsigned>(flags));
+    access.wrote(first, bytes);
     if (copied < 0) return reply(request, errno);
     fuse_reply_write(request, static_cast<std::size_t>(copied));
 }

@@ -1,5 +1,6 @@
 #include "mount/inode_table.hpp"
 
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <new>
@@ -12,6 +13,34 @@ change_mark mark_of(const struct stat& facts) { return {facts.st_size, facts.st_
 node::~node() {
     if (fd >= 0) ::close(fd);
 }
+
+known_file::~known_file() {
+    if (fd >= 0) ::close(fd);
+}
+
+known_file::known_file(known_file&& other) noexcept
+    : number(other.number), fd(std::exchange(other.fd, -1)), inode(other.inode), may_be_stored_to(other.may_be_stored_to) {}
+
+known_file& known_file::operator=(known_file&& other) noexcept {
+    std::swap(fd, other.fd);
+    number = other.number;
+    inode = other.inode;
+    may_be_stored_to = other.may_be_stored_to;
+    return *this;
+}
+
+namespace {
+
+known_file known(std::uint64_t number, const node& one) {
+    known_file out;
+    out.number = number;
+    out.inode = one.inode;
+    out.may_be_stored_to = one.storers != 0;
+    if (out.may_be_stored_to) out.fd = ::fcntl(one.fd, F_DUPFD_CLOEXEC, 0);
+    return out;
+}
+
+}  // namespace
 
 inode_table::inode_table(int root_fd) {
     root_.fd = root_fd;
@@ -38,6 +67,22 @@ node* inode_table::remember(int path_fd, const struct stat& facts) {
         if (!made) ::close(path_fd);
         return nullptr;
     }
+}
+
+bool inode_table::find(dev_t device, ino_t inode, known_file& out) {
+    const std::lock_guard hold(lock_);
+    const auto found = nodes_.find({device, inode});
+    if (found == nodes_.end()) return false;
+    out = known(number_of(*found->second), *found->second);
+    return true;
+}
+
+std::vector<known_file> inode_table::stored_to() {
+    const std::lock_guard hold(lock_);
+    std::vector<known_file> out;
+    for (const auto& [key, one] : nodes_)
+        if (one->storers != 0) out.push_back(known(number_of(*one), *one));
+    return out;
 }
 
 void inode_table::forget(std::uint64_t number, std::uint64_t lookups) {

@@ -5,10 +5,12 @@
 
 #include <sys/stat.h>
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <mutex>
 #include <unordered_map>
+#include <vector>
 
 namespace penstock::mount {
 
@@ -28,8 +30,22 @@ struct node {
     std::uint64_t lookups = 0;  // that the kernel has not forgotten; guarded by the table's lock
     std::mutex lock;
     change_mark cached;  // what the kernel's pages of it are; guarded by lock
+    std::atomic<std::uint64_t> storers{0};  // that have it open to read and write, so may have mapped it to store
 
     ~node();
+};
+
+// Found by what it is, and kept by its descriptor while the kernel may forget it.
+struct known_file {
+    known_file() = default;
+    ~known_file();
+    known_file(known_file&& other) noexcept;
+    known_file& operator=(known_file&& other) noexcept;
+
+    std::uint64_t number = 0;
+    int fd = -1;
+    ino_t inode = 0;
+    bool may_be_stored_to = false;
 };
 
 // Thread-safe.
@@ -45,6 +61,11 @@ public:
     // The node of the inode that `path_fd` (O_PATH) leads to, with one lookup more; takes the descriptor in any case. Null: no memory.
     node* remember(int path_fd, const struct stat& facts);
     void forget(std::uint64_t number, std::uint64_t lookups);
+
+    // Does the kernel know the file?
+    bool find(dev_t device, ino_t inode, known_file& out);
+    // Those that somebody may store to.
+    std::vector<known_file> stored_to();
 
 private:
     struct key {

@@ -6,33 +6,25 @@
 // attributes after a second at most. Access control lists are not passed on.
 #pragma once
 
-#include <cstdint>
 #include <string>
 
-#include "penstock/error.hpp"
+#include "penstock/mount.hpp"
 
 namespace penstock::mount {
 
-struct mount_options {
+struct serve_options : mount_options {
     std::string source, point;
-    bool read_only = false;
-    bool allow_other = false;      // other users too; who is not root needs user_allow_other in /etc/fuse.conf
-    std::uint32_t threads = 0;     // that serve requests; 0: one for each processor, at least 4
     bool background = false;       // returns to the shell once the mount is there; the process goes on
-};
-
-struct mount_report {
-    std::uint64_t requests = 0, errors = 0, reads = 0, bytes_asked = 0, writes = 0, bytes_written = 0;
 };
 
 // Is this built with libfuse, and may this process use it? Else why not.
 status can_mount();
 
 // Are source and mount point what they must be? Nothing is changed. The message names the path and the cure.
-status check(const mount_options& wanted);
+status check(const serve_options& wanted);
 
 // Serves until the mount is taken away (fusermount3 -u, umount) or the process gets SIGINT, SIGTERM or SIGHUP; then it is unmounted, and what was done is in
-// `done`. `ready` is called when it is there. Not thread-safe: one at a time in a process. Raises the process's limit on open files and clears its umask.
-status serve(const mount_options& wanted, void (*ready)(const mount_options&), mount_report& done);
+// `done`. `ready` is called when it is there. For a program of one thread: it takes the signals. Raises the process's limit on open files.
+status serve(const serve_options& wanted, void (*ready)(const serve_options&), mount_report& done);
 
 }  // namespace penstock::mount

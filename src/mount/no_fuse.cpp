@@ -1,10 +1,29 @@
-// In place of session.cpp where libfuse was not there when this was built.
+// In place of the rest where libfuse was not there when this was built.
 #include "mount/mount.hpp"
+#include "penstock/runtime.hpp"
 
-namespace penstock::mount {
+namespace penstock {
+
+namespace mount {
 
 status can_mount() { return {-ENOSYS, "this program was built without libfuse; install libfuse3-dev and fuse3, and build again"}; }
 
-status serve(const mount_options&, void (*)(const mount_options&), mount_report&) { return can_mount(); }
+status serve(const serve_options&, void (*)(const serve_options&), mount_report&) { return can_mount(); }
 
-}  // namespace penstock::mount
+class background_session {};
+
+}  // namespace mount
+
+file_mount::file_mount(std::unique_ptr<mount::background_session> session) : session_(std::move(session)) {}
+file_mount::~file_mount() = default;
+int file_mount::unmount() { return 0; }
+bool file_mount::is_mounted() const { return false; }
+mount_report file_mount::report() const { return {}; }
+
+status runtime::mount(const std::string& source, const std::string& point, const mount_options& how, std::unique_ptr<file_mount>& out) {
+    out.reset();
+    const status s = mount::check({how, source, point});
+    return s ? mount::can_mount() : s;
+}
+
+}  // namespace penstock

@@ -1,12 +1,15 @@
 // What all operations of a mount share.
 #pragma once
 
+#include <sys/types.h>
+
 #include <atomic>
 #include <cstdint>
 #include <string>
 
 #include "mount/fuse_api.hpp"
 #include "mount/inode_table.hpp"
+#include "region/programs.hpp"
 
 namespace penstock::mount {
 
@@ -20,6 +23,7 @@ struct tree {
 
     inode_table nodes;
     counters counted;
+    std::atomic<pid_t> own_opener{0};  // the thread of ours that opens a file of the mount now (mounted_views); 0: none
     double attribute_seconds = 1, entry_seconds = 1;  // how long the kernel believes attributes and names without asking again
 };
 
@@ -32,11 +36,17 @@ inline node& begin(fuse_req_t request, fuse_ino_t number) {
     return t.nodes.at(number);
 }
 
+inline region::file_key key_of(const node& what) { return {what.device, what.inode}; }
+
 // 0 or an errno.
 inline void reply(fuse_req_t request, int code) {
     if (code != 0) tree_of(request).counted.errors.fetch_add(1, std::memory_order_relaxed);
     fuse_reply_err(request, code);
 }
+
+// In the handle of an open file, beside the descriptor: opened by this process to bring stores home, which is all that its fsync is to do.
+constexpr std::uint64_t is_ours = 1ull << 32;
+inline int handle_of(const fuse_file_info* open) { return static_cast<int>(open->fh & (is_ours - 1)); }
 
 // A name by which the kernel finds what a descriptor leads to, also if that is O_PATH.
 inline std::string path_of(int fd) { return "/proc/self/fd/" + std::to_string(fd); }

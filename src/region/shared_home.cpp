@@ -4,8 +4,9 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <iterator>
 #include <map>
-#include <tuple>
+#include <utility>
 
 #include "host/may_change.hpp"
 #include "region/batches.hpp"
@@ -19,10 +20,15 @@ using consistency::has;
 using consistency::only;
 using consistency::place;
 
-// The file is there for whoever asks; no program has a view that it would have to ask for.
+// Where the file's programs have a view, the pages of a slice come home at a time, and programs wait so long.
+constexpr std::uint64_t slice_pages = 4096;
+constexpr int most_tries = 1000;
+
+// The file is there for whoever asks. What the kernel keeps for programs of a mount is not known.
 page_state at_first() {
     page_state out;
     out.present = only(consistency::cpu);
+    out.view = !all_views().empty();
     return out;
 }
 
@@ -43,10 +49,11 @@ void for_runs(const page_list& pages, Action&& action) {
     for_runs(pages, 0, [&](const page_range& run, std::size_t, std::size_t) { action(run); });
 }
 
-// The homes of the process, by environment and file.
+// The homes of the process, by file and environment.
 struct directory {
     std::mutex mutex;
-    std::map<std::tuple<host::environment*, std::uint64_t, std::uint64_t>, std::weak_ptr<shared_home>> homes;
+    std::map<std::pair<file_key, host::environment*>, std::weak_ptr<shared_home>> homes;
+    std::atomic<std::uint64_t> made{0}, gone{0};
 };
 directory& all_homes() {
     static directory one;
@@ -77,7 +84,7 @@ int shared_home::open(host::environment& env, const std::string& path, bool writ
     }
     directory& all = all_homes();
     std::lock_guard lock(all.mutex);
-    auto& known = all.homes[{&env, facts.identity.device, facts.identity.inode}];
+    auto& known = all.homes[{file_key{facts.identity.device, facts.identity.inode}, &env}];
     out = known.lock();
     if (out != nullptr) env.close(fd);
     else known = out = std::make_shared<shared_home>(env, fd, facts);
@@ -85,10 +92,25 @@ int shared_home::open(host::environment& env, const std::string& path, bool writ
     return 0;
 }
 
-shared_home::shared_home(host::environment& env, int fd, const host::file_facts& facts)
-    : env_(env), fd_(fd), versions_(std::max<std::uint64_t>(pages_for(facts.identity.size_bytes), 1), at_first()), known_(facts.identity) {}
+std::shared_ptr<shared_home> shared_home::find(const file_key& file) {
+    directory& all = all_homes();
+    // A home that is being made now is found by whoever looks again after it wrote (program_access::wrote).
+    if (all.made.load() == all.gone.load()) return nullptr;
+    std::lock_guard lock(all.mutex);
+    const auto found = all.homes.lower_bound({file, nullptr});
+    return found == all.homes.end() || found->first.first != file ? nullptr : found->second.lock();
+}
 
-shared_home::~shared_home() { env_.close(fd_); }
+shared_home::shared_home(host::environment& env, int fd, const host::file_facts& facts)
+    : env_(env), fd_(fd), key_{facts.identity.device, facts.identity.inode}, versions_(std::max<std::uint64_t>(pages_for(facts.identity.size_bytes), 1), at_first()),
+      known_(facts.identity) {
+    ++all_homes().made;
+}
+
+shared_home::~shared_home() {
+    env_.close(fd_);
+    ++all_homes().gone;
+}
 
 std::int64_t shared_home::size_bytes() const {
     host::file_facts facts;
@@ -129,7 +151,7 @@ int shared_home::look() {
     host::file_facts facts;
     if (const int code = env_.facts(fd_, facts); code != 0) return code;
     if (others_may_write() && (doubtful_ || !(facts.identity == known_)))
-        versions_.change({0, versions_.pages()}, [](page_state& p) { consistency::wrote_by_cpu(p); });
+        versions_.change(page_range{0, versions_.pages()}, [](page_state& p) { consistency::wrote_by_cpu(p); });
     known_ = facts.identity;
     doubtful_ = host::may_change_unseen(facts);
     return 0;
@@ -142,21 +164,14 @@ int shared_home::check_size(const member& who) const {
 }
 
 int shared_home::acquire(place who) {
+    for (const auto& mount : all_views())
+        if (const int code = mount->collect(key_); code != 0) return code;
     std::lock_guard lock(state_);
     if (const int code = check_size(members_[who]); code != 0) return code;
     if (const int code = look(); code != 0) return code;
     const consistency::stamp now = ++clock_;
     versions_.change(members_[who].pages, [&](page_state& p) { consistency::acquire(p, who, now); });
     return 0;
-}
-
-page_list shared_home::pages_where(const page_range& range, const std::function<bool(const page_state&)>& is_so) {
-    page_list out;
-    versions_.visit(range, [&](const page_state& p, const page_range& part) {
-        if (!is_so(p)) return;
-        for (std::uint64_t page = part.begin; page < part.end; ++page) out.push_back(page);
-    });
-    return out;
 }
 
 std::int64_t shared_home::fetch(place who, void* stream) {
@@ -169,7 +184,7 @@ std::int64_t shared_home::fetch(place who, void* stream) {
         mine = members_[who];
         // Whatever is released after this has a later stamp, and is for the next acquire, whether it is among the bytes or not.
         filling.seen = clock_;
-        wanted = pages_where(mine.pages, [&](const page_state& p) { return next_for_access(p, who).what != consistency::work::nothing; });
+        wanted = versions_.pages_where(mine.pages, [&](const page_state& p) { return next_for_access(p, who).what != consistency::work::nothing; });
     }
     if (wanted.empty()) return 0;
     std::uint64_t written = 0;
@@ -178,7 +193,7 @@ std::int64_t shared_home::fetch(place who, void* stream) {
     if (code == 0) code = fill(mine, wanted);
     if (code != 0) return code;
     std::lock_guard lock(state_);
-    for_runs(wanted, [&](const page_range& run) { versions_.change(run, [&](page_state& p) { finish(p, filling, true); }); });
+    versions_.change(wanted, [&](page_state& p) { finish(p, filling, true); });
     return static_cast<std::int64_t>(wanted.size());
 }
 
@@ -215,9 +230,9 @@ int shared_home::bring_home(const page_list& pages, std::uint64_t& written) {
         page_list his;
         {
             std::lock_guard lock(state_);
-            if (members_[who].memory == nullptr) continue;
-            for (const std::uint64_t page : pages)
-                if (has(versions_.at(page).pending, who)) his.push_back(page);
+            const auto is_pending = [&](const page_state& p) { return has(p.pending, who); };
+            if (members_[who].memory == nullptr || pages.empty() || !versions_.any({pages.front(), pages.back() + 1}, is_pending)) continue;
+            std::copy_if(pages.begin(), pages.end(), std::back_inserter(his), [&](std::uint64_t page) { return is_pending(versions_.at(page)); });
         }
         if (his.empty()) continue;
         if (const int code = collect(who, his, written); code != 0) return code;
@@ -225,7 +240,65 @@ int shared_home::bring_home(const page_list& pages, std::uint64_t& written) {
     return 0;
 }
 
+page_range shared_home::clipped(std::uint64_t offset, std::uint64_t bytes) const {
+    const std::uint64_t end = bytes > UINT64_MAX - offset ? UINT64_MAX : offset + bytes;
+    return {offset / page_bytes, std::min(versions_.pages(), end / page_bytes + (end % page_bytes != 0))};
+}
+
+void shared_home::enter(std::uint64_t offset, std::uint64_t bytes) {
+    gate_.enter();
+    std::lock_guard lock(state_);
+    const page_range range = clipped(offset, bytes);
+    bool all_seen = true;
+    for (std::uint64_t page = range.begin; page < range.end && all_seen; ++page) all_seen = versions_.at(page).view;
+    if (!all_seen) versions_.change(range, [](page_state& p) { p.view = true; });
+}
+
+void shared_home::wrote_by_program(std::uint64_t offset, std::uint64_t bytes) {
+    std::lock_guard lock(state_);
+    if (const page_range range = clipped(offset, bytes); !range.empty()) versions_.change(range, [](page_state& p) { consistency::wrote_by_cpu(p); });
+}
+
+// The gate is closed and no program keeps any of the pages, or the gate is open and an error came.
+int shared_home::take_views_and_close(const views& mounts, const page_list& pages) {
+    for (int tries = 0; tries < most_tries; ++tries) {
+        page_list seen;
+        gate_.close();
+        {
+            std::lock_guard lock(state_);
+            std::copy_if(pages.begin(), pages.end(), std::back_inserter(seen), [&](std::uint64_t page) { return versions_.at(page).view; });
+            versions_.change(seen, [](page_state& p) { p.view = false; });
+        }
+        if (seen.empty()) return 0;
+        gate_.open();
+        int code = 0;
+        for_runs(seen, [&](const page_range& run) {
+            for (const auto& mount : mounts)
+                if (code == 0) code = mount->take_away(key_, run.begin * page_bytes, (run.end - run.begin) * page_bytes);
+        });
+        if (code == 0) continue;
+        std::lock_guard lock(state_);
+        versions_.change(seen, [](page_state& p) { p.view = true; });
+        return code;
+    }
+    return -EBUSY;
+}
+
 int shared_home::collect(place who, const page_list& pages, std::uint64_t& written) {
+    const views mounts = all_views();
+    if (mounts.empty()) return collect_slice(who, pages, written);
+    for (std::uint64_t first = 0; first < pages.size(); first += slice_pages) {
+        const std::uint64_t end = std::min<std::uint64_t>(pages.size(), first + slice_pages);
+        const page_list slice(pages.begin() + static_cast<std::ptrdiff_t>(first), pages.begin() + static_cast<std::ptrdiff_t>(end));
+        if (const int code = take_views_and_close(mounts, slice); code != 0) return code;
+        const int code = collect_slice(who, slice, written);
+        gate_.open();
+        if (code != 0) return code;
+    }
+    return 0;
+}
+
+int shared_home::collect_slice(place who, const page_list& pages, std::uint64_t& written) {
     member from;
     bool exactly = false;
     {
@@ -240,7 +313,7 @@ int shared_home::collect(place who, const page_list& pages, std::uint64_t& writt
     if (fd < 0) return fd;
     const auto each = [&](const page_list& batch, auto&& change) {
         std::lock_guard lock(state_);
-        for_runs(batch, [&](const page_range& run) { versions_.change(run, change); });
+        versions_.change(batch, change);
     };
     const int code = for_batches(*from.memory, pages, [&](unsigned worker, const page_list& batch) {
         page_list own = batch;
@@ -275,9 +348,9 @@ std::int64_t shared_home::release(place who, const page_list& changed) {
         const auto stamped = [&](page_state& p) {
             if (has(p.present, who)) consistency::release(p, who, now);
         };
-        for_runs(changed, [&](const page_range& run) { versions_.change(run, stamped); });
+        versions_.change(changed, stamped);
         // Also what an earlier release could not bring home.
-        pending = pages_where(members_[who].pages, [&](const page_state& p) { return has(p.pending, who); });
+        pending = versions_.pages_where(members_[who].pages, [&](const page_state& p) { return has(p.pending, who); });
     }
     std::uint64_t written = 0;
     const int code = bring_home(pending, written);
@@ -288,12 +361,12 @@ int shared_home::sync() {
     std::lock_guard request(requests_);
     {
         std::lock_guard lock(state_);
-        versions_.change({0, versions_.pages()}, [](page_state& p) { p.newer = false; });
+        versions_.change(page_range{0, versions_.pages()}, [](page_state& p) { p.newer = false; });
     }
     const int code = env_.sync(fd_);
     if (code == 0) return 0;
     std::lock_guard lock(state_);
-    versions_.change({0, versions_.pages()}, [](page_state& p) { p.newer = true; });
+    versions_.change(page_range{0, versions_.pages()}, [](page_state& p) { p.newer = true; });
     return code;
 }
 

@@ -2,26 +2,25 @@
 // all devices come together, byte by byte, and there every program sees them.
 //
 // What is decided about a page is decided by penstock/consistency/page_versions.hpp; this moves the bytes. A release brings its changes home before it
-// returns, since programs read the file without asking anybody; so the CPU has no view that would have to be taken away.
+// returns, since programs read the file without asking anybody. Those that use a mount of this process have a view, which is taken away first (region/programs.hpp).
 //
-// Locks, in this order: `requests_` for as long as a request moves pages, one at a time for each file; `state_` for looks at the versions and
-// changes of them, never while bytes are moved.
+// Locks, in this order: `requests_` for as long as a request moves pages, one at a time for each file; `gate_`, closed while changes come home, or entered
+// by an operation of a program, which takes no request; `state_` for looks at the versions and changes of them, never while bytes are moved.
 #pragma once
 
 #include <array>
-#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
 #include <vector>
 
 #include "host/env.hpp"
+#include "region/program_gate.hpp"
+#include "region/programs.hpp"
 #include "region/region_memory.hpp"
 #include "region/version_map.hpp"
 
 namespace penstock::region {
-
-using page_list = std::vector<std::uint64_t>;  // numbers of pages of the file, in order
 
 // A device's part in a file: its pages [first, end), of which the file is to have `end_bytes`.
 struct member {
@@ -35,6 +34,8 @@ class shared_home {
 public:
     // The one of this file in this process, made if there is none. 0 or a negative errno.
     static int open(host::environment& env, const std::string& path, bool writable, std::shared_ptr<shared_home>& out);
+    // Null: no region of this process is of the file.
+    static std::shared_ptr<shared_home> find(const file_key& file);
     shared_home(host::environment& env, int fd, const host::file_facts& facts);
     ~shared_home();
     shared_home(const shared_home&) = delete;
@@ -56,19 +57,29 @@ public:
     std::int64_t release(consistency::place place, const page_list& changed);
     int sync();
 
+    // An operation of a program begins and ends, which may keep pages of the range from then on.
+    void enter(std::uint64_t offset, std::uint64_t bytes);
+    void leave_program() { gate_.leave(); }
+    void wrote_by_program(std::uint64_t offset, std::uint64_t bytes);
+
 private:
+    using views = std::vector<std::shared_ptr<program_views>>;
     [[nodiscard]] bool others_may_write() const;
     int look();
     [[nodiscard]] int check_size(const member& who) const;
-    page_list pages_where(const page_range& range, const std::function<bool(const page_state&)>& is_so);
+    [[nodiscard]] page_range clipped(std::uint64_t offset, std::uint64_t bytes) const;
+    int take_views_and_close(const views& mounts, const page_list& pages);
     int bring_home(const page_list& pages, std::uint64_t& written);
     int collect(consistency::place place, const page_list& pages, std::uint64_t& written);
+    int collect_slice(consistency::place place, const page_list& pages, std::uint64_t& written);
     int fill(const member& who, const page_list& pages);
     int read_run(std::byte* to, std::uint64_t page, std::uint64_t pages) const;
 
     host::environment& env_;
     const int fd_;
+    const file_key key_;
     std::mutex requests_;
+    program_gate gate_;
     mutable std::mutex state_;
     // Guarded by state_:
     version_map versions_;

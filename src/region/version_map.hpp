@@ -1,5 +1,5 @@
-// What is known of every page of a file that regions share: penstock/consistency/page_versions.hpp for each. Where the pages of a chunk of 2 MiB are
-// alike one state stands for all, where a few are not, they are listed, and only chunks with many different pages have a state for each.
+// What is known of every page of a file that regions share: penstock/consistency/page_versions.hpp for each. The pages of a chunk of 2 MiB have few different
+// states at a time, so a chunk has a list of these, and for each page which of them; not even that where all pages are alike.
 //
 // One thread at a time (the home's lock).
 #pragma once
@@ -15,6 +15,7 @@ namespace penstock::region {
 
 inline constexpr unsigned most_devices = 6;
 using page_state = consistency::page_versions<most_devices>;
+using page_list = std::vector<std::uint64_t>;  // numbers of pages of the file, in order
 
 struct page_range {
     std::uint64_t begin = 0, end = 0;
@@ -24,130 +25,142 @@ struct page_range {
 class version_map {
 public:
     static constexpr std::uint64_t chunk_pages = chunk_bytes / page_bytes;
-    static constexpr std::uint64_t most_others = 32;  // listed in a chunk
 
     // All pages as `first`.
-    version_map(std::uint64_t pages, const page_state& first) : pages_(pages), chunks_((pages + chunk_pages - 1) / chunk_pages) {
-        for (chunk& one : chunks_) one.alike = first;
-    }
+    version_map(std::uint64_t pages, const page_state& first) : pages_(pages), chunks_((pages + chunk_pages - 1) / chunk_pages, chunk{{first}, {}}) {}
 
     // The file has more pages; the new ones as `first`.
     void grow(std::uint64_t pages, const page_state& first) {
         const page_range fresh{pages_, pages};
-        chunks_.resize((pages + chunk_pages - 1) / chunk_pages);
+        chunks_.resize((pages + chunk_pages - 1) / chunk_pages, chunk{{first}, {}});
         pages_ = pages;
         change(fresh, [&](page_state& one) { one = first; });
     }
 
     [[nodiscard]] std::uint64_t pages() const { return pages_; }
-    [[nodiscard]] const page_state& at(std::uint64_t page) const {
-        const chunk& of = chunks_[page / chunk_pages];
-        const std::uint64_t number = page % chunk_pages;
-        if (!of.each.empty()) return of.each[number];
-        const auto found = place_of(of, number);
-        return found != of.others.end() && found->number == number ? found->state : of.alike;
-    }
+    [[nodiscard]] const page_state& at(std::uint64_t page) const { return state_in(chunks_[page / chunk_pages], page % chunk_pages); }
 
-    // change(state) for the pages of the range: once for all pages of a chunk that are alike, if the range has the whole chunk.
+    // change(state), which does the same to equal states, for the pages of the range.
     template <typename Change>
-    void change(const page_range& which, Change&& change) {
+    void change(const page_range& which, const Change& change) {
         for_chunks(which, [&](chunk& of, const page_range& part) {
             const bool whole = part.begin % chunk_pages == 0 && (part.end % chunk_pages == 0 || part.end == pages_);
-            if (of.each.empty() && whole) {
-                change(of.alike);
-                for (other& one : of.others) change(one.state);
+            if (whole) {
+                for (page_state& one : of.states) change(one);
                 return;
             }
-            if (of.each.empty() && of.others.size() + (part.end - part.begin) > most_others) spread(of);
-            for (std::uint64_t page = part.begin; page < part.end; ++page) change(own_state(of, page % chunk_pages));
+            changer<Change> changing(of, change);
+            for (std::uint64_t page = part.begin; page < part.end; ++page) changing.apply(page % chunk_pages);
         });
     }
 
-    // visit(state, range) for the range in pieces that have one state. Before, stamps that tell nothing any more are forgotten, and pages that are alike
-    // are put together. Only while no step of these pages is under way.
-    template <typename Visit>
-    void visit(const page_range& which, Visit&& visit) {
-        for_chunks(which, [&](chunk& of, const page_range& part) {
+    // For these pages.
+    template <typename Change>
+    void change(const page_list& which, const Change& change) {
+        for (std::size_t i = 0; i < which.size();) {
+            const std::uint64_t number = which[i] / chunk_pages;
+            changer<Change> changing(chunks_[number], change);
+            for (; i < which.size() && which[i] / chunk_pages == number; ++i) changing.apply(which[i] % chunk_pages);
+        }
+    }
+
+    // Is it so of any page of the range's chunks?
+    template <typename Is>
+    [[nodiscard]] bool any(const page_range& which, const Is& is_so) const {
+        if (which.empty()) return false;
+        const auto first = chunks_.begin() + static_cast<std::ptrdiff_t>(which.begin / chunk_pages), last = chunks_.begin() + static_cast<std::ptrdiff_t>((which.end - 1) / chunk_pages);
+        return std::any_of(first, last + 1, [&](const chunk& of) { return std::any_of(of.states.begin(), of.states.end(), is_so); });
+    }
+
+    // The pages of the range of which it is so. Before, stamps that tell nothing any more are forgotten, and states that are equal become one. Only while no step of
+    // these pages is under way.
+    template <typename Is>
+    [[nodiscard]] page_list pages_where(const page_range& range, const Is& is_so) {
+        page_list out;
+        std::vector<char> so;
+        for_chunks(range, [&](chunk& of, const page_range& part) {
             const std::uint64_t first = part.begin / chunk_pages * chunk_pages;
-            gather(of, std::min(chunk_pages, pages_ - first));
-            if (!of.each.empty()) {
-                for (std::uint64_t page = part.begin; page < part.end; ++page) visit(of.each[page - first], page_range{page, page + 1});
-                return;
-            }
-            std::uint64_t next = part.begin;
-            for (const other& one : of.others) {
-                const std::uint64_t page = first + one.number;
-                if (page < part.begin || page >= part.end) continue;
-                if (next < page) visit(of.alike, page_range{next, page});
-                visit(one.state, page_range{page, page + 1});
-                next = page + 1;
-            }
-            if (next < part.end) visit(of.alike, page_range{next, part.end});
+            for (page_state& one : of.states) consistency::forget_stamps(one);
+            if (!of.which.empty()) std::fill(of.which.begin() + static_cast<std::ptrdiff_t>(std::min(chunk_pages, pages_ - first)), of.which.end(), of.which[0]);
+            put_together(of);
+            so.clear();
+            for (const page_state& one : of.states) so.push_back(is_so(one));
+            if (std::find(so.begin(), so.end(), char{1}) == so.end()) return;
+            for (std::uint64_t page = part.begin; page < part.end; ++page)
+                if (so[of.which.empty() ? 0 : of.which[page - first]]) out.push_back(page);
         });
+        return out;
     }
 
-    // How many chunks have a state for each page, and how many pages are listed in others.
-    [[nodiscard]] std::uint64_t split_chunks() const {
-        return static_cast<std::uint64_t>(std::count_if(chunks_.begin(), chunks_.end(), [](const chunk& one) { return !one.each.empty(); }));
-    }
-    [[nodiscard]] std::uint64_t listed_pages() const {
+    // Of all chunks together: 1 a chunk where all pages are alike.
+    [[nodiscard]] std::uint64_t states() const {
         std::uint64_t sum = 0;
-        for (const chunk& one : chunks_) sum += one.others.size();
+        for (const chunk& one : chunks_) sum += one.states.size();
         return sum;
     }
 
 private:
-    struct other {
-        std::uint64_t number;  // in the chunk
-        page_state state;
-    };
-    // At most one of the two is not empty.
     struct chunk {
-        page_state alike;
-        std::vector<other> others;     // by number; the pages that are not as `alike`
-        std::vector<page_state> each;  // all of them
+        std::vector<page_state> states;    // at least one
+        std::vector<std::uint16_t> which;  // state of each page; empty: all have the first
+    };
+    static constexpr std::uint16_t none = UINT16_MAX;
+
+    // Pages of a chunk get a changed state instead of theirs, equal ones the same. Each page once.
+    template <typename Change>
+    class changer {
+    public:
+        changer(chunk& of, const Change& change) : of_(of), change_(change) {
+            if (of.states.size() > most_states) put_together(of);
+            if (of.which.empty()) of.which.assign(chunk_pages, 0);
+            changed_.assign(of.states.size(), none);
+        }
+        void apply(std::uint64_t number) {
+            std::uint16_t& which = of_.which[number];
+            std::uint16_t& changed = changed_[which];
+            if (changed == none) {
+                page_state fresh = of_.states[which];
+                change_(fresh);
+                changed = static_cast<std::uint16_t>(of_.states.size());
+                of_.states.push_back(fresh);
+            }
+            which = changed;
+        }
+
+    private:
+        // A call adds one for each page at most; so there are never more than a number of 16 bits tells apart.
+        static constexpr std::size_t most_states = 2 * chunk_pages;
+        chunk& of_;
+        const Change& change_;
+        std::vector<std::uint16_t> changed_;  // by the state before
     };
 
     template <typename Do>
-    void for_chunks(const page_range& which, Do&& action) {
+    void for_chunks(const page_range& which, const Do& action) {
         for (std::uint64_t at = which.begin; at < which.end;) {
             const std::uint64_t end = std::min(which.end, (at / chunk_pages + 1) * chunk_pages);
             action(chunks_[at / chunk_pages], page_range{at, end});
             at = end;
         }
     }
-    static std::vector<other>::const_iterator place_of(const chunk& of, std::uint64_t number) {
-        return std::lower_bound(of.others.begin(), of.others.end(), number, [](const other& one, std::uint64_t wanted) { return one.number < wanted; });
-    }
-    // To be changed by itself.
-    static page_state& own_state(chunk& of, std::uint64_t number) {
-        if (!of.each.empty()) return of.each[number];
-        const auto found = place_of(of, number);
-        const auto at = of.others.begin() + (found - of.others.cbegin());
-        return found != of.others.end() && found->number == number ? at->state : of.others.insert(at, {number, of.alike})->state;
-    }
-    static void spread(chunk& of) {
-        of.each.assign(chunk_pages, of.alike);
-        for (const other& one : of.others) of.each[one.number] = one.state;
-        of.others = {};
-    }
-    // The first `count` places are pages of the file; what is behind does not count.
-    static void gather(chunk& of, std::uint64_t count) {
-        consistency::forget_stamps(of.alike);
-        for (other& one : of.others) consistency::forget_stamps(one.state);
-        std::erase_if(of.others, [&](const other& one) { return one.number >= count || one.state == of.alike; });
-        if (of.each.empty()) return;
-        for (page_state& one : of.each) consistency::forget_stamps(one);
-        // As most are likely to be: as the first, or as the last.
-        for (const page_state& common : {of.each.front(), of.each[count - 1]}) {
-            const auto differ = std::count_if(of.each.begin(), of.each.begin() + static_cast<std::ptrdiff_t>(count), [&](const page_state& one) { return !(one == common); });
-            if (static_cast<std::uint64_t>(differ) > most_others) continue;
-            of.alike = common;
-            for (std::uint64_t i = 0; i < count; ++i)
-                if (!(of.each[i] == common)) of.others.push_back({i, of.each[i]});
-            of.each = {};
-            return;
+    static const page_state& state_in(const chunk& of, std::uint64_t number) { return of.states[of.which.empty() ? 0 : of.which[number]]; }
+
+    // States that no page has go, and of equal ones all but the first.
+    static void put_together(chunk& of) {
+        if (of.which.empty()) return;
+        std::vector<std::uint16_t> becomes(of.states.size(), none);
+        std::vector<page_state> kept;
+        for (std::uint16_t& which : of.which) {
+            std::uint16_t& to = becomes[which];
+            if (to == none) {
+                const auto same = std::find(kept.begin(), kept.end(), of.states[which]);
+                to = static_cast<std::uint16_t>(same - kept.begin());
+                if (same == kept.end()) kept.push_back(of.states[which]);
+            }
+            which = to;
         }
+        of.states = std::move(kept);
+        if (of.states.size() == 1) of.which = {};
     }
 
     std::uint64_t pages_;

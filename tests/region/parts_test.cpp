@@ -76,7 +76,7 @@ TEST(version_map, is_as_a_state_for_each_page) {
     first.present = 7;  // the host's, and two replicas
     version_map map(pages, first);
     std::vector<page_state> plain(pages, first);
-    std::uint64_t listed = 0, split = 0;
+    std::uint64_t most = 0;
     for (int round = 0; round < 6000; ++round) {
         page_range which{random() % pages, 0};
         which.end = which.begin + 1 + random() % (pages - which.begin);
@@ -90,8 +90,15 @@ TEST(version_map, is_as_a_state_for_each_page) {
             else p.released[who] = now;
             p.stale = stale ? 2 : 0;
         };
-        map.change(which, change);
-        for (std::uint64_t page = which.begin; page < which.end; ++page) change(plain[page]);
+        if (random() % 3 == 0) {
+            page_list some;
+            for (std::uint64_t page = which.begin; page < which.end; page += 1 + random() % 5) some.push_back(page);
+            map.change(some, change);
+            for (const std::uint64_t page : some) change(plain[page]);
+        } else {
+            map.change(which, change);
+            for (std::uint64_t page = which.begin; page < which.end; ++page) change(plain[page]);
+        }
         if (round % 500 == 499) {
             map.grow(pages + 100, first);
             plain.resize(pages += 100, first);
@@ -101,22 +108,32 @@ TEST(version_map, is_as_a_state_for_each_page) {
         consistency::forget_stamps(one), consistency::forget_stamps(other);
         ASSERT_TRUE(one == other) << "round " << round << " page " << looked;
         if (round % 10 != 0) continue;
-        listed += map.listed_pages(), split += map.split_chunks();
-        std::uint64_t next = 0;
-        map.visit({0, pages}, [&](const page_state& p, const page_range& part) {
-            ASSERT_EQ(part.begin, next);
-            for (next = part.begin; next < part.end; ++next) {
-                consistency::forget_stamps(plain[next]);
-                ASSERT_TRUE(p == plain[next]) << "round " << round << " page " << next;
-            }
-        });
-        ASSERT_EQ(next, pages);
+        most = std::max(most, map.states());
+        const auto is_stale = [](const page_state& p) { return p.stale != 0; };
+        const page_list found = map.pages_where({0, pages}, is_stale);
+        page_list expected;
+        for (std::uint64_t page = 0; page < pages; ++page) {
+            consistency::forget_stamps(plain[page]);
+            ASSERT_TRUE(map.at(page) == plain[page]) << "round " << round << " page " << page;
+            if (is_stale(plain[page])) expected.push_back(page);
+        }
+        ASSERT_EQ(found, expected);
+        ASSERT_EQ(map.any({0, pages}, is_stale), !expected.empty());
     }
-    EXPECT_GT(listed, 0u);
-    EXPECT_GT(split, 0u);
-    map.change({0, pages}, [](page_state& p) { p.stale = 0, p.seen[1] = p.seen[2] = 1u << 30; });
-    map.visit({0, pages}, [](const page_state&, const page_range&) {});
-    EXPECT_EQ(map.split_chunks() + map.listed_pages(), 0u);
+    EXPECT_GT(most, 100u);
+    map.change(page_range{0, pages}, [](page_state& p) { p.stale = 0, p.seen[1] = p.seen[2] = 1u << 30; });
+    EXPECT_TRUE(map.pages_where({0, pages}, [](const page_state& p) { return p.stale != 0; }).empty());
+    EXPECT_EQ(map.states(), (pages + version_map::chunk_pages - 1) / version_map::chunk_pages);
+}
+
+// As many different states as there are pages, many times: what no page has any more does not stay.
+TEST(version_map, states_of_pages_do_not_pile_up) {
+    page_state first{};
+    first.present = 3;
+    version_map map(2 * version_map::chunk_pages, first);
+    for (consistency::stamp now = 1; now < 40000; ++now) map.change(page_list{now * 7 % 1024}, [&](page_state& p) { p.released[0] = now; });
+    EXPECT_LE(map.states(), 4 * version_map::chunk_pages + 2);
+    for (std::uint64_t page = 0; page < 1024; ++page) EXPECT_GT(map.at(page).released[0], 40000u - 1025u);
 }
 
 // The file has each marked byte, nothing behind its end, and, exactly, no byte that was not marked.

@@ -13,18 +13,18 @@ namespace {
 
 bool quiet = false;
 
-void say_ready(const mount::mount_options& wanted) {
+void say_ready(const mount::serve_options& wanted) {
     if (!quiet) apps::say(apps::shown(wanted.source) + " is at " + apps::shown(wanted.point) + "; it goes with: fusermount3 -u " + wanted.point + ", or Ctrl-C");
 }
 
-status settle(const request& wanted, mount::mount_options& out) {
+status settle(const request& wanted, mount::serve_options& out) {
     out = wanted.how;
     if (status s = apps::parse_number<std::uint32_t>("--threads", wanted.threads, 1, 1024, "from 1 to 1024", out.threads); !s) return s;
     if (wanted.json && out.background) return {-EINVAL, "--json reports when the mount is gone, and --background ends before; give one of them"};
     return mount::check(out);
 }
 
-status report(const request& wanted, const mount::mount_report& done) {
+status report(const request& wanted, const mount_report& done) {
     if (!wanted.json) return {};
     return apps::print_json(apps::line_of({{"program", "penstock mount"},
                                            {"version", version()},
@@ -42,8 +42,8 @@ status report(const request& wanted, const mount::mount_report& done) {
 
 int run(const request& wanted) {
     quiet = wanted.quiet;
-    mount::mount_options how;
-    mount::mount_report done;
+    mount::serve_options how;
+    mount_report done;
     status s = settle(wanted, how);
     if (s) s = mount::serve(how, say_ready, done);
     if (s) s = report(wanted, done);

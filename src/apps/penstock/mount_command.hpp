@@ -6,7 +6,7 @@
 namespace penstock::mount_command {
 
 struct request {
-    mount::mount_options how;
+    mount::serve_options how;
     std::string threads;  // as given; empty: not given
     bool json = false, quiet = false;
 };

@@ -1,0 +1,49 @@
+// A directory served at another place by this process, through FUSE, so that programs that know nothing of Penstock share its files with the regions of this
+// process, page by page (docs/mount.md): what they write is known to the next acquire of a region, also what they store to a mapping, and what a region
+// releases is what they read next.
+//
+// In the library Penstock::mount (CMake), apart from Penstock::penstock, since it needs libfuse 3.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "penstock/error.hpp"
+
+namespace penstock {
+
+namespace mount {
+class background_session;
+}
+
+struct mount_options {
+    bool read_only = false;
+    bool allow_other = false;   // other users too; who is not root needs user_allow_other in /etc/fuse.conf
+    std::uint32_t threads = 0;  // that serve requests; 0: one for each processor, at least 4
+};
+
+struct mount_report {
+    std::uint64_t requests = 0, errors = 0, reads = 0, bytes_asked = 0, writes = 0, bytes_written = 0;
+};
+
+class file_mount {
+public:
+    explicit file_mount(std::unique_ptr<mount::background_session> session);
+    // As unmount().
+    ~file_mount();
+    file_mount(const file_mount&) = delete;
+    file_mount& operator=(const file_mount&) = delete;
+
+    // Brings home what programs have stored to mapped pages, and takes the mount away, also from under programs that still use it: they get ENOTCONN.
+    // 0 or a negative errno; 0 too if somebody else took it away before. Regions stay.
+    int unmount();
+
+    [[nodiscard]] bool is_mounted() const;
+    [[nodiscard]] mount_report report() const;
+
+private:
+    std::unique_ptr<mount::background_session> session_;
+};
+
+}  // namespace penstock

@@ -1,0 +1,220 @@
+// The session with the kernel: from opening the source to taking the mount away.
+#include "mount/background_session.hpp"
+
+#include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <condition_variable>
+#include <filesystem>
+#include <mutex>
+#include <system_error>
+#include <thread>
+
+#include "mount/mounted_views.hpp"
+#include "mount/tree.hpp"
+
+namespace penstock::mount {
+
+namespace {
+
+constexpr std::chrono::seconds longest_end{5};
+
+// Clearing set-id bits when a file is written or cut is left to the kernel: done by us as root, they would stay. So it cuts a file in a request of its own, not
+// with the opening.
+void agree(void*, fuse_conn_info* kernel) { kernel->want &= ~static_cast<unsigned>(FUSE_CAP_HANDLE_KILLPRIV | FUSE_CAP_ATOMIC_O_TRUNC); }
+
+fuse_lowlevel_ops operations() {
+    fuse_lowlevel_ops table{};
+    table.init = agree;
+    add_names(table);
+    add_attributes(table);
+    add_files(table);
+    add_directories(table);
+    return table;
+}
+
+// Every inode that the kernel knows is held open.
+void raise_file_limit() {
+    rlimit limit{};
+    if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+    limit.rlim_cur = limit.rlim_max;
+    if (::geteuid() == 0) limit.rlim_cur = limit.rlim_max = std::max<rlim_t>(limit.rlim_max, 1u << 20);
+    ::setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+struct arguments {
+    explicit arguments(const std::string& options) : all(FUSE_ARGS_INIT(0, nullptr)) {
+        fuse_opt_add_arg(&all, "penstock");
+        fuse_opt_add_arg(&all, "-o");
+        fuse_opt_add_arg(&all, options.c_str());
+    }
+    ~arguments() { fuse_opt_free_args(&all); }
+    arguments(const arguments&) = delete;
+    arguments& operator=(const arguments&) = delete;
+    fuse_args all;
+};
+
+// A comma would begin another option.
+std::string escaped(const std::string& path) {
+    std::string out;
+    for (const char c : path) {
+        if (c == ',' || c == '\\') out.push_back('\\');
+        out.push_back(c);
+    }
+    return out;
+}
+
+std::string absolute(const std::string& path) { return std::filesystem::absolute(path).lexically_normal().string(); }
+
+struct end_session {
+    void operator()(fuse_session* session) const { fuse_session_destroy(session); }
+};
+struct end_config {
+    void operator()(fuse_loop_config* config) const { fuse_loop_cfg_destroy(config); }
+};
+
+int run_loop(fuse_session* session, std::uint32_t threads) {
+    const std::unique_ptr<fuse_loop_config, end_config> config(fuse_loop_cfg_create());
+    if (threads == 0) threads = std::max(4u, std::thread::hardware_concurrency());
+    fuse_loop_cfg_set_max_threads(config.get(), threads);
+    fuse_loop_cfg_set_idle_threads(config.get(), threads);
+    fuse_loop_cfg_set_clone_fd(config.get(), 1);
+    return fuse_session_loop_mt(session, config.get());
+}
+
+// Threads of libfuse are made by the one that this is called by, and take from it: no signals, which are the program's, and a mask of permissions of
+// their own, since the kernel has applied the caller's.
+void keep_to_itself() {
+    sigset_t all;
+    ::sigfillset(&all);
+    ::pthread_sigmask(SIG_SETMASK, &all, nullptr);
+    if (::unshare(CLONE_FS) == 0) ::umask(0);
+}
+
+}  // namespace
+
+struct session_parts {
+    explicit session_parts(int root_fd) : files(root_fd) {}
+
+    tree files;
+    std::string point;
+    std::uint32_t threads = 0;
+    std::unique_ptr<fuse_session, end_session> session;
+    std::shared_ptr<mounted_views> views;
+    std::thread loop;
+    std::mutex lock;
+    std::condition_variable changed;
+    bool running = false;  // guarded by lock, as the next
+    int ended = 0;
+};
+
+background_session::background_session() = default;
+
+status background_session::open(const serve_options& wanted, std::unique_ptr<background_session>& out) {
+    out.reset();
+    const int root = ::open(wanted.source.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (root < 0) return {-errno, "the source '" + wanted.source + "': " + error_text(-errno)};
+    auto parts = std::make_shared<session_parts>(root);
+    raise_file_limit();
+    std::string options = "default_permissions,subtype=penstock,fsname=" + escaped(absolute(wanted.source));
+    if (wanted.read_only) options += ",ro";
+    if (wanted.allow_other) options += ",allow_other";
+    arguments given(options);
+    const fuse_lowlevel_ops table = operations();
+    parts->session.reset(fuse_session_new(&given.all, &table, sizeof table, &parts->files));
+    if (!parts->session) return {-EINVAL, "libfuse refused the options " + options};
+    if (fuse_session_mount(parts->session.get(), wanted.point.c_str()) != 0)
+        return {-EPERM, "'" + wanted.point + "' cannot be mounted; libfuse said why above" + (wanted.allow_other && ::geteuid() != 0 ? " (allow_other needs user_allow_other in /etc/fuse.conf)" : "")};
+    parts->point = absolute(wanted.point);
+    parts->threads = wanted.threads;
+    parts->views = std::make_shared<mounted_views>(parts->files, parts->session.get(), parts->point);
+    out.reset(new background_session);
+    out->parts_ = std::move(parts);
+    return {};
+}
+
+void background_session::start(std::function<void()> ended) {
+    parts_->running = true;
+    region::add_views(parts_->views);
+    parts_->loop = std::thread([parts = parts_, ended = std::move(ended)] {
+        keep_to_itself();
+        const int code = run_loop(parts->session.get(), parts->threads);  // 0, or a signal's number: unmounted by others, or stopped
+        region::remove_views(*parts->views);
+        {
+            const std::lock_guard hold(parts->lock);
+            parts->running = false;
+            parts->ended = std::min(code, 0);
+        }
+        parts->changed.notify_all();
+        if (ended) ended();
+    });
+}
+
+int background_session::stop() {
+    if (!parts_) return 0;
+    session_parts& parts = *parts_;
+    int code = 0;
+    if (parts.loop.joinable()) {
+        region::remove_views(*parts.views);
+        if (is_running()) code = parts.views->collect_all();
+        parts.views->end();
+        fuse_session_exit(parts.session.get());
+        // The threads look whether it is over after each request. This one may be answered by none any more, until the session is gone.
+        std::thread waker([point = parts.point] {
+            struct statvfs facts {};
+            ::statvfs(point.c_str(), &facts);
+        });
+        bool over = false;
+        {
+            std::unique_lock hold(parts.lock);
+            over = parts.changed.wait_for(hold, longest_end, [&] { return !parts.running; });
+        }
+        if (!over) {  // mounted no more, but in use: its threads wait for requests that do not come
+            waker.detach();
+            parts.loop.detach();
+            last_ = report();
+            parts_.reset();
+            return -EBUSY;
+        }
+        parts.loop.join();
+        fuse_session_unmount(parts.session.get());
+        last_ = report();
+        parts.session.reset();
+        waker.join();
+    } else {
+        fuse_session_unmount(parts.session.get());
+    }
+    parts_.reset();
+    return code;
+}
+
+background_session::~background_session() { stop(); }
+
+bool background_session::is_running() const {
+    if (!parts_) return false;
+    const std::lock_guard hold(parts_->lock);
+    return parts_->running;
+}
+
+int background_session::how_it_ended() const {
+    if (!parts_) return 0;
+    const std::lock_guard hold(parts_->lock);
+    return parts_->ended;
+}
+
+mount_report background_session::report() const {
+    if (!parts_) return last_;
+    const counters& from = parts_->files.counted;
+    const auto now = [](const std::atomic<std::uint64_t>& x) { return x.load(std::memory_order_relaxed); };
+    return {now(from.requests), now(from.errors), now(from.reads), now(from.bytes_asked), now(from.writes), now(from.bytes_written)};
+}
+
+}  // namespace penstock::mount

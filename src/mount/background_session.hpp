@@ -1,0 +1,37 @@
+// A mount while it is served: by threads of libfuse, beside whatever else the process does.
+#pragma once
+
+#include <functional>
+#include <memory>
+
+#include "mount/mount.hpp"
+
+namespace penstock::mount {
+
+struct session_parts;
+
+class background_session {
+public:
+    // Mounted when it returns, and not served yet: the kernel keeps programs waiting.
+    static status open(const serve_options& wanted, std::unique_ptr<background_session>& out);
+    ~background_session();
+    background_session(const background_session&) = delete;
+    background_session& operator=(const background_session&) = delete;
+
+    // Once. `ended` is called by a thread of its own when nothing is served any more.
+    void start(std::function<void()> ended);
+    // Programs' stores come home, nothing is served any more, the mount is taken away. 0 or a negative errno: of the stores, or -EBUSY: some thread that serves did
+    // not end within seconds; then it and its memory are left behind. At most one thread at a time.
+    int stop();
+
+    [[nodiscard]] bool is_running() const;
+    [[nodiscard]] int how_it_ended() const;  // 0, or a negative errno; after it ended
+    [[nodiscard]] mount_report report() const;
+
+private:
+    background_session();
+    std::shared_ptr<session_parts> parts_;  // also the serving thread's
+    mount_report last_;
+};
+
+}  // namespace penstock::mount

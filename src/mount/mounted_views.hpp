@@ -1,0 +1,40 @@
+// What the kernel keeps for programs that use a mount, given up for the regions of this process (region/programs.hpp).
+//
+// A mapping of a program that stores is known by nothing but that the program has the file open for reading and writing. So the kernel is asked to write back
+// while somebody has, by fsync of a descriptor of our own on the mount: that also waits for what the kernel is about to write already, of which older kernels
+// (before 6.16) keep a copy apart from the page, and which a page that is taken away does not wait for.
+#pragma once
+
+#include <shared_mutex>
+#include <string>
+
+#include "mount/tree.hpp"
+#include "region/programs.hpp"
+
+namespace penstock::mount {
+
+class mounted_views final : public region::program_views {
+public:
+    mounted_views(tree& files, fuse_session* session, std::string point) : files_(files), point_(std::move(point)), session_(session) {}
+
+    int collect(const region::file_key& file) override;
+    int take_away(const region::file_key& file, std::uint64_t offset, std::uint64_t bytes) override;
+
+    // Of every file: 0, or the first error.
+    int collect_all();
+    // Waits for calls that are under way; later ones find nothing to do.
+    void end();
+
+private:
+    int write_back(const known_file& file);
+    int invalidate(std::uint64_t number, std::uint64_t offset, std::uint64_t bytes) const;
+    int open_own(const known_file& file);
+
+    tree& files_;
+    const std::string point_;
+    std::mutex opening_;  // one at a time is known to be ours
+    std::shared_mutex alive_;
+    fuse_session* session_;  // null: ended; guarded by alive_
+};
+
+}  // namespace penstock::mount
