@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <cstdint>
 #include <cstdlib>
@@ -90,10 +91,13 @@ private:
         std::byte* bytes = nullptr;
         std::uint64_t mapped = 0;
     };
+    static std::atomic_ref<std::uint64_t> word_at(const state& s, std::uint64_t offset) {
+        return std::atomic_ref<std::uint64_t>(*reinterpret_cast<std::uint64_t*>(s.bytes + offset));
+    }
     static std::int64_t coded(std::int64_t result) { return result < 0 ? -errno : result; }
     static std::int64_t put(const state& s, std::uint64_t offset, std::uint64_t value) {
         if (s.bytes == nullptr) return coded(::pwrite(s.fd, &value, sizeof value, static_cast<off_t>(offset)));
-        *reinterpret_cast<volatile std::uint64_t*>(s.bytes + offset) = value;  // one store, which nothing may leave out
+        word_at(s, offset) = value;
         return 0;
     }
     static answer obey(state& s, const order& o) {
@@ -111,8 +115,8 @@ private:
             }
             case act::read: out.code = coded(::pread(s.fd, &out.value, sizeof out.value, static_cast<off_t>(o.offset))); break;
             case act::write: out.code = coded(::pwrite(s.fd, &o.value, sizeof o.value, static_cast<off_t>(o.offset))); break;
-            case act::load: out.value = *reinterpret_cast<const volatile std::uint64_t*>(s.bytes + o.offset); break;
-            case act::store: *reinterpret_cast<volatile std::uint64_t*>(s.bytes + o.offset) = o.value; break;
+            case act::load: out.value = word_at(s, o.offset); break;
+            case act::store: word_at(s, o.offset) = o.value; break;
             case act::hammer:
                 for (std::uint64_t round = 1; round <= o.count; ++round)
                     for (std::uint64_t word = o.offset & 0xffffffffu; word < o.value / 8; word += o.offset >> 32)

@@ -1,0 +1,216 @@
+// What regions and a mount promise each other (region/programs.hpp), with a kernel that is played here: it keeps pages for programs, holds a page locked while it
+// waits for an answer about it, and writes back whole pages that were stored to. So it runs without FUSE, and under the sanitizers.
+#include <gtest/gtest.h>
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+#include <thread>
+
+#include "fault/faulty_environment.hpp"
+#include "region/programs.hpp"
+#include "region/support.hpp"
+
+namespace penstock::test {
+
+namespace {
+
+constexpr std::uint64_t page_count = 12, file_bytes = page_count * 4096, file_words = file_bytes / 8, words_of_page = 512;
+
+class played_kernel final : public region::program_views {
+public:
+    explicit played_kernel(const std::string& path) : fd_(::open(path.c_str(), O_RDWR)) {
+        struct stat facts {};
+        EXPECT_EQ(::fstat(fd_, &facts), 0);
+        key_ = {facts.st_dev, facts.st_ino};
+    }
+    ~played_kernel() override { ::close(fd_); }
+
+    // A program stores to its mapping, loads from it, or writes.
+    void store(std::uint64_t word, std::uint64_t value) {
+        page& p = pages_[word / words_of_page];
+        std::lock_guard lock(p.lock);
+        fetch(p, word / words_of_page);
+        p.words[word % words_of_page] = value;
+        p.dirty = true;
+    }
+    std::uint64_t load(std::uint64_t word) {
+        page& p = pages_[word / words_of_page];
+        std::lock_guard lock(p.lock);
+        fetch(p, word / words_of_page);
+        return p.words[word % words_of_page];
+    }
+    void write(std::uint64_t word, std::uint64_t value) {
+        page& p = pages_[word / words_of_page];
+        std::lock_guard lock(p.lock);
+        region::program_access access(key_, word * 8, 8);
+        EXPECT_EQ(::pwrite(fd_, &value, 8, static_cast<off_t>(word * 8)), 8);
+        access.wrote(word * 8, 8);
+        if (p.cached) p.words[word % words_of_page] = value;
+    }
+
+    int collect(const region::file_key& file) override {
+        if (file != key_ || broken_) return 0;
+        for (std::uint64_t i = 0; i < page_count; ++i) {
+            std::lock_guard lock(pages_[i].lock);
+            write_back(pages_[i], i);
+        }
+        return 0;
+    }
+    int take_away(const region::file_key& file, std::uint64_t offset, std::uint64_t bytes) override {
+        if (file != key_ || broken_) return 0;
+        ++taken_;
+        for (std::uint64_t i = offset / 4096; i < std::min(page_count, (offset + bytes + 4095) / 4096); ++i) {
+            std::lock_guard lock(pages_[i].lock);
+            write_back(pages_[i], i);
+            pages_[i].cached = false;
+        }
+        return refusing_ ? -EIO : 0;
+    }
+    void break_it() { broken_ = true; }
+    void refuse(bool now) { refusing_ = now; }
+    [[nodiscard]] int taken() const { return taken_; }
+
+private:
+    struct page {
+        std::mutex lock;
+        bool cached = false, dirty = false;
+        std::array<std::uint64_t, words_of_page> words{};
+    };
+    void fetch(page& p, std::uint64_t number) {
+        if (p.cached) return;
+        const region::program_access access(key_, number * 4096, 4096);
+        EXPECT_EQ(::pread(fd_, p.words.data(), 4096, static_cast<off_t>(number * 4096)), 4096);
+        p.cached = true;
+    }
+    void write_back(page& p, std::uint64_t number) {
+        if (!p.dirty) return;
+        region::program_access access(key_, number * 4096, 4096);
+        EXPECT_EQ(::pwrite(fd_, p.words.data(), 4096, static_cast<off_t>(number * 4096)), 4096);
+        access.wrote(number * 4096, 4096);
+        p.dirty = false;
+    }
+
+    const int fd_;
+    region::file_key key_;
+    std::array<page, page_count> pages_;
+    std::atomic<bool> broken_{false}, refusing_{false};
+    std::atomic<int> taken_{0};
+};
+
+class region_views : public testing::Test {
+protected:
+    void SetUp() override {
+        write_file(folder_ / "f", std::vector<std::uint8_t>(file_bytes, 0));
+        kernel_ = std::make_shared<played_kernel>(folder_ / "f");
+        region::add_views(kernel_);
+        host::runtime_hooks hooks;
+        hooks.env = &env_;
+        runtime_ = make_runtime(region_runtime(folder_, backend::cpu), hooks);
+        for (auto& one : regions_) one = map_whole(*runtime_, folder_ / "f", protection::read_write, {.outside_writers = false});
+    }
+    void TearDown() override { region::remove_views(*kernel_); }
+
+    static std::uint64_t* words_of(file_region& r) { return static_cast<std::uint64_t*>(r.data()); }
+
+    // Word w is of writer w % 4: a program that stores, one that writes, and two regions. How many words are lost at the end.
+    std::uint64_t lost_words(std::uint64_t rounds) {
+        const auto program = [&](std::uint64_t who, std::uint64_t step) {
+            for (std::uint64_t round = 1; round <= rounds; ++round)
+                for (std::uint64_t word = who; word < file_words; word += step)
+                    if (who == 0) kernel_->store(word, round);
+                    else kernel_->write(word, round);
+        };
+        const auto device = [&](std::uint64_t who, file_region& r) {
+            for (std::uint64_t round = 1; round <= rounds; ++round) {
+                for (std::uint64_t word = who; word < file_words; word += 4) words_of(r)[word] = round;
+                EXPECT_GE(r.release(), 0);
+                EXPECT_GE(r.acquire(), 0);
+            }
+        };
+        std::vector<std::thread> all;
+        all.emplace_back(program, 0, 4);
+        all.emplace_back(program, 1, 4 * 64);
+        all.emplace_back(device, 2, std::ref(*regions_[0]));
+        device(3, *regions_[1]);
+        for (std::thread& one : all) one.join();
+        std::uint64_t lost = 0;
+        for (auto& one : regions_) EXPECT_GE(one->acquire(), 0);
+        for (std::uint64_t word = 0; word < file_words; ++word) {
+            if (word % 4 == 1 && word % 256 != 1) continue;
+            lost += words_of(*regions_[0])[word] != rounds;
+            lost += words_of(*regions_[1])[word] != rounds;
+            lost += kernel_->load(word) != rounds;
+        }
+        return lost;
+    }
+
+    const temporary_folder folder_;
+    fault::faulty_environment env_;
+    std::shared_ptr<played_kernel> kernel_;
+    std::unique_ptr<runtime> runtime_;
+    std::array<std::unique_ptr<file_region>, 2> regions_;
+};
+
+}  // namespace
+
+TEST_F(region_views, nothing_is_lost_of_pages_that_all_change) {
+    fault::fault_plan plan;
+    plan.longest_write = 128;  // a page comes home in many pieces, between which a program might look
+    env_.set(plan);
+    EXPECT_EQ(lost_words(60), 0u);
+    EXPECT_GT(kernel_->taken(), 0);
+}
+
+TEST_F(region_views, a_kernel_that_keeps_its_pages_is_found_out) {
+    kernel_->break_it();
+    EXPECT_GT(lost_words(10), 0u);
+}
+
+TEST_F(region_views, what_a_program_cached_is_new_after_a_release) {
+    for (std::uint64_t round = 1; round <= 200; ++round) {
+        kernel_->store(5, round);
+        ASSERT_GE(regions_[0]->acquire(), 0);
+        ASSERT_EQ(words_of(*regions_[0])[5], round);
+        words_of(*regions_[0])[6] = round;
+        ASSERT_EQ(regions_[0]->release(), 1);
+        ASSERT_EQ(kernel_->load(6), round);
+        ASSERT_EQ(kernel_->load(5), round);
+    }
+}
+
+// Pages that no program has are not asked for again.
+TEST_F(region_views, views_are_taken_where_there_are_any) {
+    words_of(*regions_[0])[0] = 1;
+    EXPECT_EQ(regions_[0]->release(), 1);
+    const int first = kernel_->taken();
+    EXPECT_GT(first, 0);  // what the kernel had before the region was mapped is not known
+    for (std::uint64_t round = 2; round < 10; ++round) {
+        words_of(*regions_[0])[0] = round;
+        EXPECT_EQ(regions_[0]->release(), 1);
+    }
+    EXPECT_EQ(kernel_->taken(), first);
+    EXPECT_EQ(kernel_->load(words_of_page), 0u);  // another page
+    words_of(*regions_[0])[0] = 77;
+    EXPECT_EQ(regions_[0]->release(), 1);
+    EXPECT_EQ(kernel_->taken(), first);
+    EXPECT_EQ(kernel_->load(0), 77u);
+}
+
+TEST_F(region_views, a_view_that_is_not_given_up_keeps_changes_for_the_next_release) {
+    kernel_->store(1, 10);
+    kernel_->refuse(true);
+    words_of(*regions_[0])[2] = 20;
+    EXPECT_EQ(regions_[0]->release(), -EIO);
+    kernel_->refuse(false);
+    EXPECT_GE(regions_[0]->release(), 0);
+    EXPECT_EQ(kernel_->load(2), 20u);
+    EXPECT_EQ(kernel_->load(1), 10u);
+    EXPECT_EQ(regions_[1]->acquire(), 1);
+    EXPECT_EQ(words_of(*regions_[1])[1], 10u);
+    EXPECT_EQ(words_of(*regions_[1])[2], 20u);
+}
+
+}  // namespace penstock::test
