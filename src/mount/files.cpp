@@ -15,6 +15,10 @@ namespace penstock::mount {
 
 namespace {
 
+region::program_access::kind kind_of(const fuse_file_info* open) {
+    return (open->flags & O_DIRECT) != 0 ? region::program_access::kind::direct : region::program_access::kind::fetch;
+}
+
 bool may_store(const fuse_file_info* open) { return (open->flags & O_ACCMODE) == O_RDWR; }
 
 // Direct access is the kernel's between the program and us; our own reads and writes may have any address and length. Nor may the descriptor append: the
@@ -85,7 +89,7 @@ void read_file(fuse_req_t request, fuse_ino_t number, std::size_t bytes, off_t o
     from.buf[0].flags = static_cast<fuse_buf_flags>(FUSE_BUF_IS_FD | FUSE_BUF_FD_SEEK);
     from.buf[0].fd = handle_of(open);
     from.buf[0].pos = offset;
-    const region::program_access access(key_of(what), static_cast<std::uint64_t>(offset), bytes);
+    const region::program_access access(key_of(what), kind_of(open), static_cast<std::uint64_t>(offset), bytes);
     fuse_reply_data(request, &from, FUSE_BUF_SPLICE_MOVE);
 }
 
@@ -98,12 +102,18 @@ ssize_t write_at(int fd, fuse_bufvec& from, off_t offset) {
     return fuse_buf_copy(&to, &from, static_cast<fuse_buf_copy_flags>(0));
 }
 
-// Behind what is there now, which may be more than the kernel knows of: what others appended in the source is not written over.
-ssize_t append(int fd, fuse_bufvec& from) {
-    std::vector<char> bytes(fuse_buf_size(&from));
+// How many bytes, or a negative errno.
+ssize_t into_memory(fuse_bufvec& from, std::vector<char>& bytes) {
+    bytes.resize(fuse_buf_size(&from));
     fuse_bufvec to = FUSE_BUFVEC_INIT(bytes.size());
     to.buf[0].mem = bytes.data();
-    const ssize_t got = fuse_buf_copy(&to, &from, static_cast<fuse_buf_copy_flags>(0));
+    return fuse_buf_copy(&to, &from, static_cast<fuse_buf_copy_flags>(0));
+}
+
+// Behind what is there now, which may be more than the kernel knows of: what others appended in the source is not written over.
+ssize_t append(int fd, fuse_bufvec& from) {
+    std::vector<char> bytes;
+    const ssize_t got = into_memory(from, bytes);
     if (got < 0) return got;
     const iovec all{bytes.data(), static_cast<std::size_t>(got)};
     const ssize_t written = ::pwritev2(fd, &all, 1, 0, RWF_APPEND);
@@ -115,24 +125,38 @@ ssize_t append_told(const node& what, int fd, fuse_bufvec& from, off_t offset) {
     struct stat facts {};
     if (::fstat(fd, &facts) != 0) return -errno;
     const auto first = static_cast<std::uint64_t>(std::min<off_t>(offset, facts.st_size));
-    region::program_access access(key_of(what), first, UINT64_MAX);
+    region::program_access access(key_of(what), region::program_access::kind::direct, first, UINT64_MAX);
     const ssize_t written = append(fd, from);
     access.wrote(first, UINT64_MAX);
     return written;
 }
 
-ssize_t write_told(const node& what, int fd, fuse_bufvec& from, off_t offset) {
+ssize_t write_told(const node& what, fuse_file_info* open, fuse_bufvec& from, off_t offset) {
     const std::size_t bytes = fuse_buf_size(&from);
-    region::program_access access(key_of(what), static_cast<std::uint64_t>(offset), bytes);
-    const ssize_t written = write_at(fd, from, offset);
+    region::program_access access(key_of(what), kind_of(open), static_cast<std::uint64_t>(offset), bytes);
+    const ssize_t written = write_at(handle_of(open), from, offset);
     access.wrote(static_cast<std::uint64_t>(offset), bytes);
     return written;
 }
 
+// What a program stored to a mapping.
+ssize_t write_back(const node& what, int fd, fuse_bufvec& from, off_t offset) {
+    std::vector<char> bytes;
+    const ssize_t got = into_memory(from, bytes);
+    if (got < 0) return got;
+    const auto* const first = reinterpret_cast<const std::byte*>(bytes.data());
+    return region::program_access::write_back(key_of(what), fd, first, static_cast<std::uint64_t>(got), static_cast<std::uint64_t>(offset));
+}
+
+ssize_t write_somehow(const node& what, fuse_file_info* open, fuse_bufvec& from, off_t offset) {
+    if (open->writepage != 0) return write_back(what, handle_of(open), from, offset);
+    if ((open->flags & O_APPEND) != 0) return append_told(what, handle_of(open), from, offset);
+    return write_told(what, open, from, offset);
+}
+
 void write_file(fuse_req_t request, fuse_ino_t number, fuse_bufvec* from, off_t offset, fuse_file_info* open) {
     const node& what = begin(request, number);
-    const bool appends = (open->flags & O_APPEND) != 0 && open->writepage == 0;
-    const ssize_t written = appends ? append_told(what, handle_of(open), *from, offset) : write_told(what, handle_of(open), *from, offset);
+    const ssize_t written = write_somehow(what, open, *from, offset);
     if (written < 0) return reply(request, static_cast<int>(-written));
     counters& counted = tree_of(request).counted;
     counted.writes.fetch_add(1, std::memory_order_relaxed);
@@ -170,7 +194,7 @@ void allocate(fuse_req_t request, fuse_ino_t number, int mode, off_t offset, off
     // Other modes move what lies behind.
     constexpr int in_place = FALLOC_FL_KEEP_SIZE | FALLOC_FL_PUNCH_HOLE | FALLOC_FL_ZERO_RANGE | FALLOC_FL_UNSHARE_RANGE;
     const auto first = static_cast<std::uint64_t>(offset), count = (mode & ~in_place) == 0 ? static_cast<std::uint64_t>(bytes) : UINT64_MAX;
-    region::program_access access(key_of(what), first, count);
+    region::program_access access(key_of(what), region::program_access::kind::direct, first, count);
     const int code = ::fallocate(handle_of(open), mode, offset, bytes) != 0 ? errno : 0;
     access.wrote(first, count);
     reply(request, code);
@@ -187,7 +211,7 @@ void copy_range(fuse_req_t request, fuse_ino_t number, off_t from_offset, fuse_f
                 int flags) {
     begin(request, number);
     const auto first = static_cast<std::uint64_t>(to_offset);
-    region::program_access access(key_of(tree_of(request).nodes.at(into)), first, bytes);
+    region::program_access access(key_of(tree_of(request).nodes.at(into)), region::program_access::kind::direct, first, bytes);
     const ssize_t copied = ::copy_file_range(handle_of(from), &from_offset, handle_of(to), &to_offset, bytes, static_cast<unsigned>(flags));
     access.wrote(first, bytes);
     if (copied < 0) return reply(request, errno);

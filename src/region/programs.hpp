@@ -1,14 +1,18 @@
 // Programs that use files of regions through a mount of this process: how mounts and regions find each other.
 //
-// The kernel keeps pages for programs (their view), and writes back whole pages that they changed in a mapping. So changes of regions come to the file only
-// while the kernel has none of those pages (rule 1 of penstock/consistency/page_versions.hpp), in three steps:
-//   1. the mount takes the view away (program_views::take_away), which brings home what programs stored there, while operations of programs go on;
-//   2. the gate is closed: no operation is under way, and none begins. If one was admitted to a page since step 1, the gate is opened again, and step 1 is next;
-//   3. the changes are written, and the gate is opened.
-// In step 1 nobody may wait at the gate: the kernel holds a page locked as long as it waits for an answer about it, and step 1 waits for that lock.
+// The kernel keeps pages for programs (their view), and writes back whole pages of which they changed something in a mapping: over what came to the file since it had
+// the page. To keep programs from their pages while changes of regions come home would not do: the kernel holds a page locked while it waits for an answer
+// about it, and taking the page away waits for that lock. So programs go on, and what came home is kept from what is written back:
+//   1. which bytes of a page a region changed is noted (its mask) before they are written to the file;
+//   2. a page that is written back goes to the file without the bytes of its mask: of two that changed a byte at once the region wins;
+//   3. when the changes are in the file, the mount takes the view of these pages away (program_views::take_away), which writes back what was changed there;
+//   4. then the masks go. That of a page goes earlier, once its changes are in the file, if the kernel asks for the page, or a program writes all of it: what the kernel has
+//      from then on is newer, and a store to it is a later one. (The kernel lets what it is writing back of a page come to its end before it does either.)
+// This stands for rule 1 of penstock/consistency/page_versions.hpp.
 #pragma once
 
 #include <compare>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -22,13 +26,14 @@ struct file_key {
     auto operator<=>(const file_key&) const = default;
 };
 
-// What a mount does for regions. Thread-safe. 0 or a negative errno; a file that its programs do not use is no error.
+// What a mount does for regions. Thread-safe, and called with no lock that an operation of a program takes. 0 or a negative errno; a file that its programs do
+// not use is no error.
 class program_views {
 public:
     virtual ~program_views() = default;
     // What programs have stored to mapped pages of the file is in the file, and told by program_access::wrote, when it returns.
     virtual int collect(const file_key& file) = 0;
-    // The same for a range, and the kernel has none of these pages any more.
+    // The same for a range, and the pages that the kernel had when this was called it has no more, nor is anything of them under way to the file.
     virtual int take_away(const file_key& file, std::uint64_t offset, std::uint64_t bytes) = 0;
 };
 
@@ -36,18 +41,21 @@ void add_views(std::shared_ptr<program_views> views);
 void remove_views(const program_views& views);
 std::vector<std::shared_ptr<program_views>> all_views();
 
-// An operation of a program on a file, while it lasts: made before the file is read or written, wrote() after it was written, gone before or after the answer.
-// Costs next to nothing where no region is of any file.
+// An operation of a program on a file: made before the file is read or written, wrote() after it was written. Costs next to nothing where no region is of any file.
 class program_access {
 public:
-    // The program may keep these pages. Waits while changes of regions come home.
-    program_access(const file_key& file, std::uint64_t offset, std::uint64_t bytes);
-    ~program_access();
-    program_access(const program_access&) = delete;
-    program_access& operator=(const program_access&) = delete;
+    enum class kind : std::uint8_t {
+        fetch,   // the kernel gets these pages for its cache, or those of them that the program writes whole
+        direct,  // past the kernel's cache, or we do not know
+    };
+    // The kernel may keep these pages from now on.
+    program_access(const file_key& file, kind how, std::uint64_t offset, std::uint64_t bytes);
 
     // These bytes of the file are others now.
     void wrote(std::uint64_t offset, std::uint64_t bytes);
+
+    // Writes pages back that were changed in mappings, as above, to the file of `fd`, and tells. The count of bytes, or a negative errno.
+    static std::int64_t write_back(const file_key& file, int fd, const std::byte* from, std::uint64_t bytes, std::uint64_t offset);
 
 private:
     const file_key file_;

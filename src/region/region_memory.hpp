@@ -15,7 +15,7 @@
 
 namespace penstock::region {
 
-inline constexpr std::uint64_t batch_pages = 256;
+inline constexpr std::uint64_t batch_pages = 512;
 // Of one page between two that are wanted the read goes on over it: a call costs more than its bytes.
 inline constexpr std::uint64_t longest_gap = 1;
 inline constexpr std::uint64_t staging_pages = batch_pages * (1 + longest_gap);

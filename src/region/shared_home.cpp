@@ -20,9 +20,8 @@ using consistency::has;
 using consistency::only;
 using consistency::place;
 
-// Where the file's programs have a view, the pages of a slice come home at a time, and programs wait so long.
-constexpr std::uint64_t slice_pages = 4096;
-constexpr int most_tries = 1000;
+// Where programs of a mount may have a view, so many pages come home at a time, and have masks meanwhile.
+constexpr std::uint64_t slice_pages = 8192;
 
 // The file is there for whoever asks. What the kernel keeps for programs of a mount is not known.
 page_state at_first() {
@@ -245,13 +244,15 @@ page_range shared_home::clipped(std::uint64_t offset, std::uint64_t bytes) const
     return {offset / page_bytes, std::min(versions_.pages(), end / page_bytes + (end % page_bytes != 0))};
 }
 
-void shared_home::enter(std::uint64_t offset, std::uint64_t bytes) {
-    gate_.enter();
+void shared_home::admit_program(bool fetches, std::uint64_t offset, std::uint64_t bytes) {
     std::lock_guard lock(state_);
     const page_range range = clipped(offset, bytes);
     bool all_seen = true;
     for (std::uint64_t page = range.begin; page < range.end && all_seen; ++page) all_seen = versions_.at(page).view;
     if (!all_seen) versions_.change(range, [](page_state& p) { p.view = true; });
+    if (!fetches) return;
+    const page_range whole{(offset + page_bytes - 1) / page_bytes, (offset + bytes) / page_bytes};
+    if (!whole.empty()) masks_.forget_settled(whole);
 }
 
 void shared_home::wrote_by_program(std::uint64_t offset, std::uint64_t bytes) {
@@ -259,52 +260,53 @@ void shared_home::wrote_by_program(std::uint64_t offset, std::uint64_t bytes) {
     if (const page_range range = clipped(offset, bytes); !range.empty()) versions_.change(range, [](page_state& p) { consistency::wrote_by_cpu(p); });
 }
 
-// The gate is closed and no program keeps any of the pages, or the gate is open and an error came.
-int shared_home::take_views_and_close(const views& mounts, const page_list& pages) {
-    for (int tries = 0; tries < most_tries; ++tries) {
-        page_list seen;
-        gate_.close();
-        {
-            std::lock_guard lock(state_);
-            std::copy_if(pages.begin(), pages.end(), std::back_inserter(seen), [&](std::uint64_t page) { return versions_.at(page).view; });
-            versions_.change(seen, [](page_state& p) { p.view = false; });
-        }
-        if (seen.empty()) return 0;
-        gate_.open();
-        int code = 0;
-        for_runs(seen, [&](const page_range& run) {
-            for (const auto& mount : mounts)
-                if (code == 0) code = mount->take_away(key_, run.begin * page_bytes, (run.end - run.begin) * page_bytes);
-        });
-        if (code == 0) continue;
+// What the kernel has had of these pages until now it has no more.
+int shared_home::take_views(const views& mounts, const page_list& pages) {
+    page_list seen;
+    {
         std::lock_guard lock(state_);
-        versions_.change(seen, [](page_state& p) { p.view = true; });
-        return code;
+        std::copy_if(pages.begin(), pages.end(), std::back_inserter(seen), [&](std::uint64_t page) { return versions_.at(page).view; });
+        versions_.change(seen, [](page_state& p) { p.view = false; });
     }
-    return -EBUSY;
+    int code = 0;
+    for_runs(seen, [&](const page_range& run) {
+        for (const auto& mount : mounts)
+            if (code == 0) code = mount->take_away(key_, run.begin * page_bytes, (run.end - run.begin) * page_bytes);
+    });
+    if (code == 0) return 0;
+    std::lock_guard lock(state_);
+    versions_.change(seen, [](page_state& p) { p.view = true; });
+    return code;
 }
 
 int shared_home::collect(place who, const page_list& pages, std::uint64_t& written) {
     const views mounts = all_views();
-    if (mounts.empty()) return collect_slice(who, pages, written);
-    for (std::uint64_t first = 0; first < pages.size(); first += slice_pages) {
+    if (mounts.empty()) return collect_slice(who, pages, false, written);
+    int code = 0;
+    for (std::uint64_t first = 0; code == 0 && first < pages.size(); first += slice_pages) {
         const std::uint64_t end = std::min<std::uint64_t>(pages.size(), first + slice_pages);
         const page_list slice(pages.begin() + static_cast<std::ptrdiff_t>(first), pages.begin() + static_cast<std::ptrdiff_t>(end));
-        if (const int code = take_views_and_close(mounts, slice); code != 0) return code;
-        const int code = collect_slice(who, slice, written);
-        gate_.open();
-        if (code != 0) return code;
+        code = collect_slice(who, slice, true, written);
+        const int failed = take_views(mounts, slice);
+        if (failed == 0) {
+            masks_.remove(slice);
+            continue;
+        }
+        // Masks stay until the kernel asks for the pages anew, and the next release tries again.
+        if (code == 0) code = failed;
+        std::lock_guard lock(state_);
+        versions_.change(slice, [&](page_state& p) { p.pending |= only(who); });
     }
-    return 0;
+    return code;
 }
 
-int shared_home::collect_slice(place who, const page_list& pages, std::uint64_t& written) {
+int shared_home::collect_slice(place who, const page_list& pages, bool masked, std::uint64_t& written) {
     member from;
     bool exactly = false;
     {
         std::lock_guard lock(state_);
         from = members_[who];
-        exactly = others_may_write();
+        exactly = others_may_write() || masked;
     }
     const consistency::step collecting{consistency::work::collect, who, 0, 0};
     std::atomic<std::uint64_t> all_written{0};
@@ -321,9 +323,11 @@ int shared_home::collect_slice(place who, const page_list& pages, std::uint64_t&
         each(batch, [&](page_state& p) { begin(p, collecting); });
         int failed = from.memory->collect(worker, own);
         if (failed == 0) {
+            if (masked) masks_.add(batch, from.memory->marks(worker));
             // What came to the file must be in the bases, also if the rest did not: put back to what it was, it would else look unchanged.
             const written_pages out =
                 write_marked(env_, fd, {batch, from.memory->staging(worker), from.memory->marks(worker), from.end_bytes, exactly});
+            if (masked) masks_.settle(batch);
             all_written += out.bytes;
             failed = from.memory->adopt(worker, own, out.settled);
             if (out.code != 0) failed = out.code;

@@ -4,8 +4,8 @@
 // What is decided about a page is decided by penstock/consistency/page_versions.hpp; this moves the bytes. A release brings its changes home before it
 // returns, since programs read the file without asking anybody. Those that use a mount of this process have a view, which is taken away first (region/programs.hpp).
 //
-// Locks, in this order: `requests_` for as long as a request moves pages, one at a time for each file; `gate_`, closed while changes come home, or entered
-// by an operation of a program, which takes no request; `state_` for looks at the versions and changes of them, never while bytes are moved.
+// Locks, in this order: `requests_` for as long as a request moves pages, one at a time for each file; `state_` for looks at the versions and changes of them,
+// never while bytes are moved. Operations of programs take the second only, and that of the masks.
 #pragma once
 
 #include <array>
@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "host/env.hpp"
-#include "region/program_gate.hpp"
+#include "region/page_masks.hpp"
 #include "region/programs.hpp"
 #include "region/region_memory.hpp"
 #include "region/version_map.hpp"
@@ -57,9 +57,9 @@ public:
     std::int64_t release(consistency::place place, const page_list& changed);
     int sync();
 
-    // An operation of a program begins and ends, which may keep pages of the range from then on.
-    void enter(std::uint64_t offset, std::uint64_t bytes);
-    void leave_program() { gate_.leave(); }
+    // The kernel may keep pages of the range for programs from now on; `fetches`: and has none of them from before, if the range has the whole page.
+    void admit_program(bool fetches, std::uint64_t offset, std::uint64_t bytes);
+    page_masks& masks() { return masks_; }
     void wrote_by_program(std::uint64_t offset, std::uint64_t bytes);
 
 private:
@@ -68,10 +68,10 @@ private:
     int look();
     [[nodiscard]] int check_size(const member& who) const;
     [[nodiscard]] page_range clipped(std::uint64_t offset, std::uint64_t bytes) const;
-    int take_views_and_close(const views& mounts, const page_list& pages);
+    int take_views(const views& mounts, const page_list& pages);
     int bring_home(const page_list& pages, std::uint64_t& written);
     int collect(consistency::place place, const page_list& pages, std::uint64_t& written);
-    int collect_slice(consistency::place place, const page_list& pages, std::uint64_t& written);
+    int collect_slice(consistency::place place, const page_list& pages, bool masked, std::uint64_t& written);
     int fill(const member& who, const page_list& pages);
     int read_run(std::byte* to, std::uint64_t page, std::uint64_t pages) const;
 
@@ -79,7 +79,7 @@ private:
     const int fd_;
     const file_key key_;
     std::mutex requests_;
-    program_gate gate_;
+    page_masks masks_;
     mutable std::mutex state_;
     // Guarded by state_:
     version_map versions_;

@@ -1,10 +1,14 @@
 // The pieces that regions are made of, against plain versions of themselves.
 #include <gtest/gtest.h>
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <random>
 
 #include "penstock/group/lane.hpp"
 #include "region/home_writer.hpp"
+#include "region/page_masks.hpp"
 #include "region/page_steps.hpp"
 #include "region/version_map.hpp"
 #include "unit/support.hpp"
@@ -134,6 +138,41 @@ TEST(version_map, states_of_pages_do_not_pile_up) {
     for (consistency::stamp now = 1; now < 40000; ++now) map.change(page_list{now * 7 % 1024}, [&](page_state& p) { p.released[0] = now; });
     EXPECT_LE(map.states(), 4 * version_map::chunk_pages + 2);
     for (std::uint64_t page = 0; page < 1024; ++page) EXPECT_GT(map.at(page).released[0], 40000u - 1025u);
+}
+
+// What is written back goes around the bytes that came home, from when they are noted until the kernel has the page anew.
+TEST(page_masks, what_is_written_back_goes_around_them) {
+    const test::temporary_folder folder;
+    const std::string path = folder / "f";
+    test::write_file(path, std::vector<std::uint8_t>(4 * page_bytes, 1));
+    const int fd = ::open(path.c_str(), O_RDWR);
+    ASSERT_GE(fd, 0);
+    std::vector<std::byte> marks(2 * mark_bytes), fresh(3 * page_bytes, std::byte{2});
+    const auto mark = [&](std::size_t page, std::size_t byte) { marks[page * mark_bytes + byte / 8] |= static_cast<std::byte>(1u << byte % 8); };
+    for (const std::size_t byte : {0u, 1u, 7u, 4095u}) mark(0, byte);
+    mark(1, 300);
+    page_masks masks;
+    masks.add({1, 3}, marks.data());
+    const auto bytes_now = [&] {
+        EXPECT_EQ(masks.write_around(fd, fresh.data(), fresh.size(), page_bytes - 10), static_cast<std::int64_t>(fresh.size()));
+        std::vector<std::uint8_t> out(4 * page_bytes);
+        EXPECT_EQ(::pread(fd, out.data(), out.size(), 0), static_cast<ssize_t>(out.size()));
+        return out;
+    };
+    std::vector<std::uint8_t> expected(4 * page_bytes, 1);
+    std::fill_n(expected.begin() + page_bytes - 10, fresh.size(), 2);
+    for (const std::size_t at : {page_bytes, page_bytes + 1, page_bytes + 7, 2 * page_bytes - 1, 3 * page_bytes + 300}) expected[at] = 1;
+    EXPECT_EQ(bytes_now(), expected);
+    masks.forget_settled({0, 4});
+    EXPECT_EQ(bytes_now(), expected) << "the changes are not in the file yet";
+    masks.settle({1});
+    masks.forget_settled({0, 4});
+    for (const std::size_t at : {page_bytes, page_bytes + 1, page_bytes + 7, 2 * page_bytes - 1}) expected[at] = 2;
+    EXPECT_EQ(bytes_now(), expected);
+    masks.remove({3});
+    expected[3 * page_bytes + 300] = 2;
+    EXPECT_EQ(bytes_now(), expected);
+    ::close(fd);
 }
 
 // The file has each marked byte, nothing behind its end, and, exactly, no byte that was not marked.

@@ -1,0 +1,72 @@
+#include "region/page_masks.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+
+namespace penstock::region {
+
+namespace {
+
+bool is_marked(const std::array<std::byte, mark_bytes>& marks, std::uint64_t byte) { return (std::to_integer<unsigned>(marks[byte / 8]) >> byte % 8 & 1) != 0; }
+
+// All of it, or a negative errno.
+std::int64_t write_all(int fd, const std::byte* from, std::uint64_t bytes, std::uint64_t offset) {
+    for (std::uint64_t done = 0; done < bytes;) {
+        const ssize_t count = ::pwrite(fd, from + done, bytes - done, static_cast<off_t>(offset + done));
+        if (count < 0 && errno == EINTR) continue;
+        if (count <= 0) return count < 0 ? -errno : -EIO;
+        done += static_cast<std::uint64_t>(count);
+    }
+    return static_cast<std::int64_t>(bytes);
+}
+
+}  // namespace
+
+void page_masks::add(const page_list& pages, const std::byte* marks) {
+    const std::lock_guard hold(lock_);
+    for (std::size_t i = 0; i < pages.size(); ++i) {
+        mask& one = masks_[pages[i]];
+        for (std::size_t b = 0; b < mark_bytes; ++b) one.marks[b] |= marks[i * mark_bytes + b];
+        one.settled = false;
+    }
+}
+
+void page_masks::settle(const page_list& pages) {
+    const std::lock_guard hold(lock_);
+    for (const std::uint64_t page : pages)
+        if (const auto found = masks_.find(page); found != masks_.end()) found->second.settled = true;
+}
+
+void page_masks::forget_settled(const page_range& pages) {
+    const std::lock_guard hold(lock_);
+    for (std::uint64_t page = pages.begin; page < pages.end && !masks_.empty(); ++page)
+        if (const auto found = masks_.find(page); found != masks_.end() && found->second.settled) masks_.erase(found);
+}
+
+void page_masks::remove(const page_list& pages) {
+    const std::lock_guard hold(lock_);
+    for (const std::uint64_t page : pages) masks_.erase(page);
+}
+
+std::int64_t page_masks::write_around(int fd, const std::byte* from, std::uint64_t bytes, std::uint64_t offset) {
+    const std::lock_guard hold(lock_);
+    std::uint64_t begin = 0;  // what lies before is written, or masked
+    const auto write_up_to = [&](std::uint64_t end) { return begin < end ? write_all(fd, from + begin, end - begin, offset + begin) : 0; };
+    if (!masks_.empty())
+        for (std::uint64_t at = 0; at < bytes;) {
+            const std::uint64_t page = (offset + at) / page_bytes, end = std::min(bytes, (page + 1) * page_bytes - offset);
+            const auto found = masks_.find(page);
+            for (; found != masks_.end() && at < end; ++at) {
+                if (!is_marked(found->second.marks, (offset + at) % page_bytes)) continue;
+                if (const std::int64_t code = write_up_to(at); code < 0) return code;
+                begin = at + 1;
+            }
+            at = end;
+        }
+    const std::int64_t code = write_up_to(bytes);
+    return code < 0 ? code : static_cast<std::int64_t>(bytes);
+}
+
+}  // namespace penstock::region

@@ -1,0 +1,38 @@
+// Of pages that changes of regions come home to: which bytes these are, so that a page that is written back meanwhile goes around them (region/programs.hpp).
+//
+// Thread-safe. What is written around the masks is written while none is added: either the mask is there before the page is written back, or the page is
+// in the file before the changes are.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+#include <unordered_map>
+
+#include "region/version_map.hpp"
+
+namespace penstock::region {
+
+class page_masks {
+public:
+    // `marks`: mark_bytes for each of the pages, one after the other. A page that has a mask already gets the bytes of both.
+    void add(const page_list& pages, const std::byte* marks);
+    // The changes are in the file, or will not come.
+    void settle(const page_list& pages);
+    // Those of these pages that are settled go: the kernel gets the page anew.
+    void forget_settled(const page_range& pages);
+    void remove(const page_list& pages);
+    // What is not masked. `bytes`, or a negative errno.
+    std::int64_t write_around(int fd, const std::byte* from, std::uint64_t bytes, std::uint64_t offset);
+
+private:
+    struct mask {
+        std::array<std::byte, mark_bytes> marks{};
+        bool settled = false;
+    };
+    std::mutex lock_;
+    std::unordered_map<std::uint64_t, mask> masks_;  // by page; guarded by lock_
+};
+
+}  // namespace penstock::region
