@@ -27,6 +27,7 @@ struct mount_report {
     std::uint64_t requests = 0, errors = 0, reads = 0, bytes_asked = 0, writes = 0, bytes_written = 0;
 };
 
+// Thread-safe, except that unmount() and the destructor are for one thread at a time, with nobody in another call.
 class file_mount {
 public:
     explicit file_mount(std::unique_ptr<mount::background_session> session);

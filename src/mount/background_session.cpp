@@ -142,9 +142,10 @@ status background_session::open(const serve_options& wanted, std::unique_ptr<bac
 }
 
 void background_session::start(std::function<void()> ended) {
-    parts_->running = true;
+    // Before anybody is answered: who maps a region from now on must know that the kernel may keep pages.
     region::add_views(parts_->views);
-    parts_->loop = std::thread([parts = parts_, ended = std::move(ended)] {
+    parts_->running = true;
+    const auto serve = [parts = parts_, ended = std::move(ended)] {
         keep_to_itself();
         const int code = run_loop(parts->session.get(), parts->threads);  // 0, or a signal's number: unmounted by others, or stopped
         region::remove_views(*parts->views);
@@ -155,8 +156,29 @@ void background_session::start(std::function<void()> ended) {
         }
         parts->changed.notify_all();
         if (ended) ended();
-    });
+    };
+    try {
+        parts_->loop = std::thread(serve);
+    } catch (...) {
+        region::remove_views(*parts_->views);
+        parts_->running = false;
+        throw;
+    }
 }
+
+namespace {
+
+// The threads that serve look whether it is over after each request. This one may be answered by none any more, until the session is gone.
+std::thread wake(const std::string& point) try {
+    return std::thread([point] {
+        struct statvfs facts {};
+        ::statvfs(point.c_str(), &facts);
+    });
+} catch (const std::system_error&) {
+    return {};  // some program's request wakes them
+}
+
+}  // namespace
 
 int background_session::stop() {
     if (!parts_) return 0;
@@ -167,18 +189,14 @@ int background_session::stop() {
         if (is_running()) code = parts.views->collect_all();
         parts.views->end();
         fuse_session_exit(parts.session.get());
-        // The threads look whether it is over after each request. This one may be answered by none any more, until the session is gone.
-        std::thread waker([point = parts.point] {
-            struct statvfs facts {};
-            ::statvfs(point.c_str(), &facts);
-        });
+        std::thread waker = wake(parts.point);
         bool over = false;
         {
             std::unique_lock hold(parts.lock);
             over = parts.changed.wait_for(hold, longest_end, [&] { return !parts.running; });
         }
         if (!over) {  // mounted no more, but in use: its threads wait for requests that do not come
-            waker.detach();
+            if (waker.joinable()) waker.detach();
             parts.loop.detach();
             last_ = report();
             parts_.reset();
@@ -188,7 +206,7 @@ int background_session::stop() {
         fuse_session_unmount(parts.session.get());
         last_ = report();
         parts.session.reset();
-        waker.join();
+        if (waker.joinable()) waker.join();
     } else {
         fuse_session_unmount(parts.session.get());
     }

@@ -19,6 +19,7 @@ public:
     background_session& operator=(const background_session&) = delete;
 
     // Once. `ended` is called by a thread of its own when nothing is served any more.
+    // Throws what std::thread throws; then there is nothing to stop.
     void start(std::function<void()> ended);
     // Programs' stores come home, nothing is served any more, the mount is taken away. 0 or a negative errno: of the stores, or -EBUSY: some thread that serves did
     // not end within seconds; then it and its memory are left behind. At most one thread at a time.

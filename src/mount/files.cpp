@@ -39,7 +39,8 @@ void open_file(fuse_req_t request, fuse_ino_t number, fuse_file_info* open) {
     const int fd = ::open(path_of(what.fd).c_str(), our_flags(open->flags));
     if (fd < 0) return reply(request, errno);
     open->fh = static_cast<std::uint64_t>(fd);
-    if (fuse_req_ctx(request)->pid == tree_of(request).own_opener) {
+    // A caller of another process namespace has the number 0 here.
+    if (const pid_t own = tree_of(request).own_opener; own != 0 && fuse_req_ctx(request)->pid == own) {
         open->fh |= is_ours;
         open->keep_cache = 1;
     } else {

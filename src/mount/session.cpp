@@ -4,6 +4,8 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <new>
+#include <system_error>
 
 #include "mount/background_session.hpp"
 #include "mount/tree.hpp"
@@ -52,7 +54,7 @@ int file_mount::unmount() { return session_->stop(); }
 bool file_mount::is_mounted() const { return session_->is_running(); }
 mount_report file_mount::report() const { return session_->report(); }
 
-status runtime::mount(const std::string& source, const std::string& point, const mount_options& how, std::unique_ptr<file_mount>& out) {
+status runtime::mount(const std::string& source, const std::string& point, const mount_options& how, std::unique_ptr<file_mount>& out) try {
     out.reset();
     mount::serve_options wanted{how, source, point};
     if (status s = mount::check(wanted); !s) return s;
@@ -61,6 +63,10 @@ status runtime::mount(const std::string& source, const std::string& point, const
     session->start({});
     out = std::make_unique<file_mount>(std::move(session));
     return {};
+} catch (const std::system_error&) {
+    return {-EAGAIN, "'" + point + "': the system gives no more threads, or has no current directory; end some, or give whole paths"};
+} catch (const std::bad_alloc&) {
+    return {-ENOMEM, "'" + point + "': the host has no memory left"};
 }
 
 }  // namespace penstock

@@ -39,7 +39,11 @@ public:
         let_files_settle();
         host::runtime_hooks hooks;
         hooks.env = env;
-        for (auto& one : runtimes_) one = make_runtime(region_runtime(folder_, where), hooks);
+        for (std::size_t i = 0; i < runtimes_.size(); ++i) {  // on two GPUs where there are two
+            options o = region_runtime(folder_, where);
+            o.device = where == backend::gpu && gpu_count() > 1 ? static_cast<int>(i) : 0;
+            runtimes_[i] = make_runtime(o, hooks);
+        }
         for (std::size_t i = 0; i < actors_.size(); ++i) map(i);
     }
 

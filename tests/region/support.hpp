@@ -11,14 +11,15 @@
 
 namespace penstock::test {
 
-inline bool gpu_is_there() {
+inline int gpu_count() {
 #if defined(PENSTOCK_WITH_CUDA)
     int count = 0;
-    if (cudaGetDeviceCount(&count) == cudaSuccess && count > 0) return true;
+    if (cudaGetDeviceCount(&count) == cudaSuccess) return count;
     cudaGetLastError();
 #endif
-    return false;
+    return 0;
 }
+inline bool gpu_is_there() { return gpu_count() > 0; }
 
 inline options region_runtime(const temporary_folder& folder, backend where) {
     options o = small_options(folder);
