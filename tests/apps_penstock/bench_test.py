@@ -14,7 +14,7 @@ import unittest
 from support import FLAGS, PROGRAM, InFolder, clean_environment, penstock
 
 PLOTS = pathlib.Path(__file__).resolve().parents[2] / "tools" / "plots.py"
-CASES = ["hit", "map", "element", "gather", "miss", "sequential", "cold", "request", "write", "append", "fsync", "acquire", "evict", "merge", "policy"]
+CASES = ["hit", "map", "element", "gather", "miss", "sequential", "cold", "request", "write", "append", "fsync", "acquire", "sharing", "evict", "merge", "policy"]
 TINY = ["--file", "2MiB", "--repeats", "1", "--threads", "2", "--page", "4KiB"]
 KEYS = {"goal", "case", "backend", "page_bytes", "value", "unit", "baseline", "baseline_value", "ratio", "cpu_cores_used", "note"}
 MACHINE = {"device", "driver", "cpu", "cores", "kernel", "file_system", "commit"}
@@ -129,6 +129,12 @@ class Bench(InFolder):
                          + ["release of a region of which nothing changed"])
         for row, pages in zip(rows, (0, 2, 20, 204, 1024, 1536, 2048)):
             self.assertIn(f"{pages} of 2048 pages, each found as released", row["note"])
+
+    def test_shared_pages_have_every_count(self):
+        rows = self.bench("sharing", "--repeats", "2", "--threads", "2")
+        self.assertEqual([row["case"] for row in rows], [f"16 pages that a kernel and a program change in turns of 64 bytes, {rounds} times each word" for rounds in (10, 100, 1000, 10000)])
+        for row in rows:
+            self.assertIn("every count is right", row["note"])
 
     @unittest.skipUnless("cpu" in FLAGS, "the case is of the cpu")
     def test_closed_pages_go_before_clean_ones_and_dirty_ones_last(self):
