@@ -20,11 +20,14 @@ class background_session;
 struct mount_options {
     bool read_only = false;
     bool allow_other = false;   // other users too; who is not root needs user_allow_other in /etc/fuse.conf
+    // How far the kernel reads ahead for a program that reads a file in order. Root may have more than the kernel's 128 KiB; for others this does nothing.
+    std::uint64_t read_ahead_bytes = 1u << 20;
     std::uint32_t threads = 0;  // that serve requests; 0: one for each processor, at least 4
 };
 
 struct mount_report {
     std::uint64_t requests = 0, errors = 0, reads = 0, bytes_asked = 0, writes = 0, bytes_written = 0;
+    std::uint64_t bytes_from_devices = 0;  // that regions had and the operating system did not
 };
 
 // Thread-safe, except that unmount() and the destructor are for one thread at a time, with nobody in another call.

@@ -19,6 +19,7 @@
 #include <thread>
 
 #include "mount/mounted_views.hpp"
+#include "mount/read_ahead.hpp"
 #include "mount/tree.hpp"
 
 namespace penstock::mount {
@@ -29,7 +30,13 @@ constexpr std::chrono::seconds longest_end{5};
 
 // Clearing set-id bits when a file is written or cut is left to the kernel: done by us as root, they would stay. So it cuts a file in a request of its own, not
 // with the opening.
-void agree(void*, fuse_conn_info* kernel) { kernel->want &= ~static_cast<unsigned>(FUSE_CAP_HANDLE_KILLPRIV | FUSE_CAP_ATOMIC_O_TRUNC); }
+void agree(void* files, fuse_conn_info* kernel) {
+    kernel->want &= ~static_cast<unsigned>(FUSE_CAP_HANDLE_KILLPRIV | FUSE_CAP_ATOMIC_O_TRUNC);
+    // The kernel takes the smaller of what it allows and what it is answered.
+    const tree& t = *static_cast<const tree*>(files);
+    allow_read_ahead(t.point, t.read_ahead_bytes);
+    kernel->max_readahead = static_cast<unsigned>(std::min<std::uint64_t>(t.read_ahead_bytes, UINT32_MAX));
+}
 
 fuse_lowlevel_ops operations() {
     fuse_lowlevel_ops table{};
@@ -123,6 +130,9 @@ status background_session::open(const serve_options& wanted, std::unique_ptr<bac
     const int root = ::open(wanted.source.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC);
     if (root < 0) return {-errno, "the source '" + wanted.source + "': " + error_text(-errno)};
     auto parts = std::make_shared<session_parts>(root);
+    std::error_code failed;
+    parts->files.point = std::filesystem::canonical(wanted.point, failed).string();
+    parts->files.read_ahead_bytes = wanted.read_ahead_bytes;
     raise_file_limit();
     std::string options = "default_permissions,subtype=penstock,fsname=" + escaped(absolute(wanted.source));
     if (wanted.read_only) options += ",ro";
@@ -232,7 +242,7 @@ mount_report background_session::report() const {
     if (!parts_) return last_;
     const counters& from = parts_->files.counted;
     const auto now = [](const std::atomic<std::uint64_t>& x) { return x.load(std::memory_order_relaxed); };
-    return {now(from.requests), now(from.errors), now(from.reads), now(from.bytes_asked), now(from.writes), now(from.bytes_written)};
+    return {now(from.requests), now(from.errors), now(from.reads), now(from.bytes_asked), now(from.writes), now(from.bytes_written), now(from.bytes_from_devices)};
 }
 
 }  // namespace penstock::mount

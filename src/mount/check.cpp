@@ -5,10 +5,9 @@
 
 #include <cerrno>
 #include <filesystem>
-#include <fstream>
-#include <sstream>
 
 #include "mount/mount.hpp"
+#include "mount/mount_table.hpp"
 
 namespace penstock::mount {
 
@@ -19,35 +18,6 @@ namespace fs = std::filesystem;
 status wrong(int code, const std::string& text) { return {-code, text}; }
 
 std::string quoted(const std::string& path) { return "'" + path + "'"; }
-
-// As /proc has it: blanks and such as \040.
-std::string unescaped(const std::string& text) {
-    std::string out;
-    for (std::size_t i = 0; i < text.size(); ++i) {
-        if (text[i] == '\\' && i + 3 < text.size()) {
-            out.push_back(static_cast<char>((text[i + 1] - '0') * 64 + (text[i + 2] - '0') * 8 + (text[i + 3] - '0')));
-            i += 3;
-        } else {
-            out.push_back(text[i]);
-        }
-    }
-    return out;
-}
-
-// What kind of FUSE file system is mounted at this very path, or nothing.
-std::string fuse_mounted_at(const std::string& path) {
-    std::ifstream table("/proc/self/mountinfo");
-    std::string found;
-    for (std::string line; std::getline(table, line);) {
-        std::istringstream words(line);
-        std::string word, point, type;
-        for (int i = 0; i < 5 && words >> word; ++i) point = word;
-        while (words >> word && word != "-") {}
-        words >> type;
-        if (unescaped(point) == path) found = type.rfind("fuse", 0) == 0 ? type : "";
-    }
-    return found;
-}
 
 status check_directory(const std::string& path, const char* what) {
     struct stat facts {};
@@ -74,8 +44,8 @@ status check(const serve_options& wanted) {
     std::error_code failed;
     const fs::path source = fs::canonical(wanted.source, failed), point = fs::canonical(wanted.point, failed);
     if (failed) return wrong(failed.value(), quoted(wanted.point) + ": " + failed.message());
-    if (const std::string type = fuse_mounted_at(point.string()); !type.empty())
-        return wrong(EBUSY, quoted(wanted.point) + " is mounted already (" + type + "); take that away with: fusermount3 -u " + point.string());
+    if (const mount_entry there = mounted_at(point.string()); there.type.rfind("fuse", 0) == 0)
+        return wrong(EBUSY, quoted(wanted.point) + " is mounted already (" + there.type + "); take that away with: fusermount3 -u " + point.string());
     if (is_inside(point, source))
         return wrong(EINVAL, "the mount point " + quoted(wanted.point) + " lies in the source " + quoted(wanted.source) + ", which would contain itself; name a directory elsewhere");
     if (!fs::is_empty(point, failed) || failed) {

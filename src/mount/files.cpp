@@ -86,11 +86,16 @@ void read_file(fuse_req_t request, fuse_ino_t number, std::size_t bytes, off_t o
     counters& counted = tree_of(request).counted;
     counted.reads.fetch_add(1, std::memory_order_relaxed);
     counted.bytes_asked.fetch_add(bytes, std::memory_order_relaxed);
+    const region::program_access access(key_of(what), kind_of(open), static_cast<std::uint64_t>(offset), bytes);
+    const auto answer = [&](const std::byte* first, std::uint64_t count) { fuse_reply_buf(request, reinterpret_cast<const char*>(first), count); };
+    if (const std::uint64_t got = access.read_devices(handle_of(open), static_cast<std::uint64_t>(offset), bytes, answer); got != 0) {
+        counted.bytes_from_devices.fetch_add(got, std::memory_order_relaxed);
+        return;
+    }
     fuse_bufvec from = FUSE_BUFVEC_INIT(bytes);
     from.buf[0].flags = static_cast<fuse_buf_flags>(FUSE_BUF_IS_FD | FUSE_BUF_FD_SEEK);
     from.buf[0].fd = handle_of(open);
     from.buf[0].pos = offset;
-    const region::program_access access(key_of(what), kind_of(open), static_cast<std::uint64_t>(offset), bytes);
     fuse_reply_data(request, &from, FUSE_BUF_SPLICE_MOVE);
 }
 
@@ -126,7 +131,7 @@ ssize_t append_told(const node& what, int fd, fuse_bufvec& from, off_t offset) {
     struct stat facts {};
     if (::fstat(fd, &facts) != 0) return -errno;
     const auto first = static_cast<std::uint64_t>(std::min<off_t>(offset, facts.st_size));
-    region::program_access access(key_of(what), region::program_access::kind::direct, first, UINT64_MAX);
+    region::program_write access(key_of(what), region::program_access::kind::direct, first, UINT64_MAX);
     const ssize_t written = append(fd, from);
     access.wrote(first, UINT64_MAX);
     return written;
@@ -134,7 +139,7 @@ ssize_t append_told(const node& what, int fd, fuse_bufvec& from, off_t offset) {
 
 ssize_t write_told(const node& what, fuse_file_info* open, fuse_bufvec& from, off_t offset) {
     const std::size_t bytes = fuse_buf_size(&from);
-    region::program_access access(key_of(what), kind_of(open), static_cast<std::uint64_t>(offset), bytes);
+    region::program_write access(key_of(what), kind_of(open), static_cast<std::uint64_t>(offset), bytes);
     const ssize_t written = write_at(handle_of(open), from, offset);
     access.wrote(static_cast<std::uint64_t>(offset), bytes);
     return written;
@@ -146,7 +151,7 @@ ssize_t write_back(const node& what, int fd, fuse_bufvec& from, off_t offset) {
     const ssize_t got = into_memory(from, bytes);
     if (got < 0) return got;
     const auto* const first = reinterpret_cast<const std::byte*>(bytes.data());
-    return region::program_access::write_back(key_of(what), fd, first, static_cast<std::uint64_t>(got), static_cast<std::uint64_t>(offset));
+    return region::program_write::write_back(key_of(what), fd, first, static_cast<std::uint64_t>(got), static_cast<std::uint64_t>(offset));
 }
 
 ssize_t write_somehow(const node& what, fuse_file_info* open, fuse_bufvec& from, off_t offset) {
@@ -195,7 +200,7 @@ void allocate(fuse_req_t request, fuse_ino_t number, int mode, off_t offset, off
     // Other modes move what lies behind.
     constexpr int in_place = FALLOC_FL_KEEP_SIZE | FALLOC_FL_PUNCH_HOLE | FALLOC_FL_ZERO_RANGE | FALLOC_FL_UNSHARE_RANGE;
     const auto first = static_cast<std::uint64_t>(offset), count = (mode & ~in_place) == 0 ? static_cast<std::uint64_t>(bytes) : UINT64_MAX;
-    region::program_access access(key_of(what), region::program_access::kind::direct, first, count);
+    region::program_write access(key_of(what), region::program_access::kind::direct, first, count);
     const int code = ::fallocate(handle_of(open), mode, offset, bytes) != 0 ? errno : 0;
     access.wrote(first, count);
     reply(request, code);
@@ -212,7 +217,7 @@ void copy_range(fuse_req_t request, fuse_ino_t number, off_t from_offset, fuse_f
                 int flags) {
     begin(request, number);
     const auto first = static_cast<std::uint64_t>(to_offset);
-    region::program_access access(key_of(tree_of(request).nodes.at(into)), region::program_access::kind::direct, first, bytes);
+    region::program_write access(key_of(tree_of(request).nodes.at(into)), region::program_access::kind::direct, first, bytes);
     const ssize_t copied = ::copy_file_range(handle_of(from), &from_offset, handle_of(to), &to_offset, bytes, static_cast<unsigned>(flags));
     access.wrote(first, bytes);
     if (copied < 0) return reply(request, errno);

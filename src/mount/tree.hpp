@@ -15,7 +15,7 @@ namespace penstock::mount {
 
 // What was done, for the report at the end. Hints, relaxed.
 struct counters {
-    std::atomic<std::uint64_t> requests{0}, reads{0}, bytes_asked{0}, writes{0}, bytes_written{0}, errors{0};
+    std::atomic<std::uint64_t> requests{0}, reads{0}, bytes_asked{0}, bytes_from_devices{0}, writes{0}, bytes_written{0}, errors{0};
 };
 
 struct tree {
@@ -23,6 +23,8 @@ struct tree {
 
     inode_table nodes;
     counters counted;
+    std::string point;  // without links in it
+    std::uint64_t read_ahead_bytes = 0;
     std::atomic<pid_t> own_opener{0};  // the thread of ours that opens a file of the mount now (mounted_views); 0: none
     double attribute_seconds = 1, entry_seconds = 1;  // how long the kernel believes attributes and names without asking again
 };

@@ -72,6 +72,11 @@ public:
             adopt_page(lane{}, base_.at(numbers[i] * page_bytes), staging(worker) + i * page_bytes, part_of_page(bytes, i));
         return 0;
     }
+    int read_back(unsigned worker, const std::vector<staged_run>& runs) override {
+        const anonymous_memory& from = base_.at(0) == nullptr ? replica_ : base_;
+        for (const staged_run& one : runs) std::copy_n(from.at(one.number * page_bytes), one.count * page_bytes, staging(worker) + one.slot * page_bytes);
+        return 0;
+    }
     int changed_pages(void*, std::vector<std::uint64_t>& out) override {
         out.clear();
         if (base_.at(0) == nullptr) return 0;

@@ -170,6 +170,18 @@ public:
         return code_of(cudaStreamSynchronize(rooms_[worker].stream));
     }
 
+    // By copies alone: a kernel of ours could wait long for room beside one of the user's.
+    int read_back(unsigned worker, const std::vector<staged_run>& runs) override {
+        const host::device_guard guard(device_);
+        const worker_room& room = rooms_[worker];
+        const std::byte* const from = base_.data() == nullptr ? replica_.data() : base_.data();
+        cudaError_t code = cudaSuccess;
+        for (const staged_run& one : runs)
+            if (code == cudaSuccess)
+                code = cudaMemcpyAsync(room.host + one.slot * page_bytes, from + one.number * page_bytes, one.count * page_bytes, cudaMemcpyDeviceToHost, room.stream);
+        return code_of(code);
+    }
+
     int changed_pages(void* stream, std::vector<std::uint64_t>& out) override {
         const host::device_guard guard(device_);
         const auto on = static_cast<cudaStream_t>(stream);

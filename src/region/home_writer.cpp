@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "host/marked_runs.hpp"
+#include "region/read_all.hpp"
 
 namespace penstock::region {
 
@@ -82,7 +83,7 @@ written_pages write_marked(host::environment& env, int fd, const staged_pages& p
         const bool as_a_whole = !pages.exactly && count_runs(runs, limit) > most_runs;
         if (as_a_whole) {
             if (!out.flush()) return out.so_far();
-            const std::int64_t there = env.read(fd, whole.data(), limit, start);
+            const std::int64_t there = read_all(env, fd, whole.data(), limit, start);
             if (there != static_cast<std::int64_t>(limit)) {
                 out.fail(there < 0 ? static_cast<int>(there) : -ESTALE);
                 return out.so_far();

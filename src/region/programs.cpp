@@ -1,8 +1,10 @@
 #include "region/programs.hpp"
 
 #include <algorithm>
+#include <array>
 #include <mutex>
 
+#include "penstock/base/hash.hpp"
 #include "region/shared_home.hpp"
 
 namespace penstock::region {
@@ -16,6 +18,12 @@ struct views_of_process {
 views_of_process& known() {
     static views_of_process one;
     return one;
+}
+
+// Also of files of which there is no region yet: one may come while they are written.
+std::atomic<std::uint32_t>& count_of(const file_key& file) {
+    static std::array<std::atomic<std::uint32_t>, 64> counts{};
+    return counts[mix64(file.inode ^ file.device << 32) % counts.size()];
 }
 
 }  // namespace
@@ -39,18 +47,29 @@ program_access::program_access(const file_key& file, kind how, std::uint64_t off
     if (home_ != nullptr) home_->admit_program(how == kind::fetch, offset, bytes);
 }
 
+std::uint64_t program_access::read_devices(int fd, std::uint64_t offset, std::uint64_t bytes, const byte_sink& use) const {
+    return home_ == nullptr ? 0 : home_->read_for_program(fd, offset, bytes, use);
+}
+
+write_count::write_count(const file_key& file) : count_(count_of(file)) { ++count_; }
+write_count::~write_count() { --count_; }
+bool write_count::is_zero(const file_key& file) { return count_of(file) == 0; }
+
+program_write::program_write(const file_key& file, kind how, std::uint64_t offset, std::uint64_t bytes) : program_access(file, how, offset, bytes), counted_(file) {}
+
 // A region that came meanwhile must be told: it may have read the file before it was written. One that comes after this reads what was written.
-void program_access::wrote(std::uint64_t offset, std::uint64_t bytes) {
+void program_write::wrote(std::uint64_t offset, std::uint64_t bytes) {
     const std::shared_ptr<shared_home> home = home_ != nullptr ? home_ : shared_home::find(file_);
     if (home != nullptr) home->wrote_by_program(offset, bytes);
 }
 
-std::int64_t program_access::write_back(const file_key& file, int fd, const std::byte* from, std::uint64_t bytes, std::uint64_t offset) {
+std::int64_t program_write::write_back(const file_key& file, int fd, const std::byte* from, std::uint64_t bytes, std::uint64_t offset) {
+    const write_count counted(file);
     const std::shared_ptr<shared_home> home = shared_home::find(file);
     page_masks none;
     const std::int64_t written = (home != nullptr ? home->masks() : none).write_around(fd, from, bytes, offset);
     if (home != nullptr) home->wrote_by_program(offset, bytes);
-    else program_access(file, kind::direct, offset, 0).wrote(offset, bytes);  // a region may have come meanwhile
+    else program_write(file, kind::direct, offset, 0).wrote(offset, bytes);  // a region may have come meanwhile
     return written;
 }
 

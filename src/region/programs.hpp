@@ -11,9 +11,11 @@
 // This stands for rule 1 of penstock/consistency/page_versions.hpp.
 #pragma once
 
+#include <atomic>
 #include <compare>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -41,7 +43,22 @@ void add_views(std::shared_ptr<program_views> views);
 void remove_views(const program_views& views);
 std::vector<std::shared_ptr<program_views>> all_views();
 
-// An operation of a program on a file: made before the file is read or written, wrote() after it was written. Costs next to nothing where no region is of any file.
+// How many programs write a file now.
+class write_count {
+public:
+    explicit write_count(const file_key& file);
+    ~write_count();
+    write_count(const write_count&) = delete;
+    write_count& operator=(const write_count&) = delete;
+    static bool is_zero(const file_key& file);  // false also for one of 64 others
+
+private:
+    std::atomic<std::uint32_t>& count_;
+};
+
+using byte_sink = std::function<void(const std::byte*, std::uint64_t)>;
+
+// An operation of a program on a file: made before the file is read. Costs next to nothing where no region is of any file.
 class program_access {
 public:
     enum class kind : std::uint8_t {
@@ -51,6 +68,20 @@ public:
     // The kernel may keep these pages from now on.
     program_access(const file_key& file, kind how, std::uint64_t offset, std::uint64_t bytes);
 
+    // What is meant may be with a device and not in memory: then use() gets it, and how much came from the device is returned. 0: read the file.
+    std::uint64_t read_devices(int fd, std::uint64_t offset, std::uint64_t bytes, const byte_sink& use) const;
+
+protected:
+    const file_key file_;
+    std::shared_ptr<shared_home> home_;  // null: there was no region of the file when it began
+};
+
+// One that writes: made before that, wrote() after it. As long as there is one of a file nothing of that file is read from devices; else who reads there could
+// see what was before, after others saw what was written.
+class program_write : public program_access {
+public:
+    program_write(const file_key& file, kind how, std::uint64_t offset, std::uint64_t bytes);
+
     // These bytes of the file are others now.
     void wrote(std::uint64_t offset, std::uint64_t bytes);
 
@@ -58,8 +89,7 @@ public:
     static std::int64_t write_back(const file_key& file, int fd, const std::byte* from, std::uint64_t bytes, std::uint64_t offset);
 
 private:
-    const file_key file_;
-    std::shared_ptr<shared_home> home_;  // null: there was no region of the file when it began
+    const write_count counted_;
 };
 
 }  // namespace penstock::region

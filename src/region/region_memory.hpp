@@ -31,6 +31,10 @@ struct memory_shape {
 struct staged_page {
     std::uint64_t number, slot;
 };
+// `count` pages that follow each other in both.
+struct staged_run {
+    std::uint64_t number, slot, count;
+};
 
 // How many batches are moved at a time. A thread has two, one to be filled and one on its way.
 inline unsigned workers_for(std::uint64_t pages, unsigned threads) {
@@ -56,6 +60,8 @@ public:
     virtual int collect(unsigned worker, const std::vector<std::uint64_t>& numbers) = 0;
     virtual int adopt(unsigned worker, const std::vector<std::uint64_t>& numbers, std::uint64_t bytes) = 0;
     virtual int wait(unsigned worker) = 0;
+    // What the pages were filled with or have brought home since, to staging; kernels of the user may run meanwhile, and none is waited for. May return before it is done, as fill.
+    virtual int read_back(unsigned worker, const std::vector<staged_run>& runs) = 0;
     // The pages that differ from their bases when the stream has come so far, in order; waits for the stream only.
     virtual int changed_pages(void* stream, std::vector<std::uint64_t>& out) = 0;
 };

@@ -11,6 +11,7 @@
 #include "host/may_change.hpp"
 #include "region/batches.hpp"
 #include "region/home_writer.hpp"
+#include "region/read_all.hpp"
 
 namespace penstock::region {
 
@@ -196,14 +197,9 @@ std::int64_t shared_home::fetch(place who, void* stream) {
     return static_cast<std::int64_t>(wanted.size());
 }
 
-int shared_home::read_run(std::byte* to, std::uint64_t page, std::uint64_t pages) const {
-    std::uint64_t got = 0;
-    while (got < pages * page_bytes) {
-        const std::int64_t more = env_.read(fd_, to + got, pages * page_bytes - got, page * page_bytes + got);
-        if (more < 0) return static_cast<int>(more);
-        if (more == 0) break;
-        got += static_cast<std::uint64_t>(more);
-    }
+int shared_home::read_run(int fd, std::byte* to, std::uint64_t page, std::uint64_t pages) const {
+    const std::int64_t got = read_all(env_, fd, to, pages * page_bytes, page * page_bytes);
+    if (got < 0) return static_cast<int>(got);
     std::fill(to + got, to + pages * page_bytes, std::byte{0});  // behind the end of the file
     return 0;
 }
@@ -216,7 +212,7 @@ int shared_home::fill(const member& who, const page_list& pages) {
         int code = 0;
         for_runs(batch, longest_gap, [&](const page_range& run, std::size_t first, std::size_t last) {
             for (std::size_t i = first; i <= last; ++i) staged.push_back({batch[i] - who.pages.begin, slot + batch[i] - run.begin});
-            if (code == 0) code = read_run(who.memory->staging(worker) + slot * page_bytes, run.begin, run.end - run.begin);
+            if (code == 0) code = read_run(fd_, who.memory->staging(worker) + slot * page_bytes, run.begin, run.end - run.begin);
             slot += run.end - run.begin;
         });
         return code != 0 ? code : who.memory->fill(worker, staged);

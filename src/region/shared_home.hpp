@@ -5,7 +5,7 @@
 // returns, since programs read the file without asking anybody. Those that use a mount of this process have a view, which is taken away first (region/programs.hpp).
 //
 // Locks, in this order: `requests_` for as long as a request moves pages, one at a time for each file; `state_` for looks at the versions and changes of them,
-// never while bytes are moved. Operations of programs take the second only, and that of the masks.
+// never while bytes are moved. Operations of programs never wait for the first; they take the second, and that of the masks.
 #pragma once
 
 #include <array>
@@ -18,6 +18,7 @@
 #include "region/page_masks.hpp"
 #include "region/programs.hpp"
 #include "region/region_memory.hpp"
+#include "region/request_turns.hpp"
 #include "region/version_map.hpp"
 
 namespace penstock::region {
@@ -61,8 +62,16 @@ public:
     void admit_program(bool fetches, std::uint64_t offset, std::uint64_t bytes);
     page_masks& masks() { return masks_; }
     void wrote_by_program(std::uint64_t offset, std::uint64_t bytes);
+    // A part of the file for a program, where the operating system would have to bring it from storage and a device has pages of it: these from the device, the others from `fd`
+    // at the same time (device_reads.cpp). use(bytes, count), once, with what there is of the part up to the file's end. How much of it came from the device; 0: use was not
+    // called, and the file has to be read.
+    std::uint64_t read_for_program(int fd, std::uint64_t offset, std::uint64_t bytes, const byte_sink& use);
 
 private:
+    struct held_pages;
+    [[nodiscard]] held_pages held_by_device(const page_range& range, const host::file_facts& facts);
+    [[nodiscard]] bool is_in_memory(const page_range& range) const;
+    [[nodiscard]] int read_held(const held_pages& held, int fd, const page_range& range) const;
     using views = std::vector<std::shared_ptr<program_views>>;
     [[nodiscard]] bool others_may_write() const;
     int look();
@@ -73,18 +82,19 @@ private:
     int collect(consistency::place place, const page_list& pages, std::uint64_t& written);
     int collect_slice(consistency::place place, const page_list& pages, bool masked, std::uint64_t& written);
     int fill(const member& who, const page_list& pages);
-    int read_run(std::byte* to, std::uint64_t page, std::uint64_t pages) const;
+    int read_run(int fd, std::byte* to, std::uint64_t page, std::uint64_t pages) const;
 
     host::environment& env_;
     const int fd_;
     const file_key key_;
-    std::mutex requests_;
+    request_turns requests_;
     page_masks masks_;
     mutable std::mutex state_;
     // Guarded by state_:
     version_map versions_;
     consistency::stamp clock_ = 0;
     std::array<member, most_devices + 1> members_{};  // by place; free where there is no memory
+    std::array<std::uint64_t, most_devices + 1> reading_{};  // workers of it that read for programs, a bit each
     host::file_identity known_;  // as the file was when it was looked at last
     bool doubtful_ = true;       // it may have changed since though it looks the same
 };

@@ -14,7 +14,8 @@ import unittest
 from support import FLAGS, PROGRAM, InFolder, clean_environment, penstock
 
 PLOTS = pathlib.Path(__file__).resolve().parents[2] / "tools" / "plots.py"
-CASES = ["hit", "map", "element", "gather", "miss", "sequential", "cold", "request", "write", "append", "fsync", "acquire", "sharing", "evict", "merge", "policy"]
+HAS_FUSE = os.access("/dev/fuse", os.R_OK | os.W_OK)
+CASES = ["hit", "map", "element", "gather", "miss", "sequential", "cold", "request", "write", "append", "fsync", "acquire", "sharing", *(["peer"] if HAS_FUSE else []), "evict", "merge", "policy"]
 TINY = ["--file", "2MiB", "--repeats", "1", "--threads", "2", "--page", "4KiB"]
 KEYS = {"goal", "case", "backend", "page_bytes", "value", "unit", "baseline", "baseline_value", "ratio", "cpu_cores_used", "note"}
 MACHINE = {"device", "driver", "cpu", "cores", "kernel", "file_system", "commit"}
@@ -129,6 +130,13 @@ class Bench(InFolder):
                          + ["release of a region of which nothing changed"])
         for row, pages in zip(rows, (0, 2, 20, 204, 1024, 1536, 2048)):
             self.assertIn(f"{pages} of 2048 pages, each found as released", row["note"])
+
+    @unittest.skipUnless(HAS_FUSE, "no FUSE here")
+    def test_reads_that_a_region_may_answer(self):
+        rows = self.bench("peer", "--file", "8MiB", "--repeats", "1", "--threads", "2")
+        self.assertEqual([row["case"] for row in rows], [f"a program reads {how}, {threads}, {part} % of the file with a region" for part in (0, 25, 50, 100)
+                                                         for how in ("4 KiB at random", "1 MiB in order") for threads in ("1 thread", "2 threads")])
+        self.assertTrue(all("0.0 % of what the kernel asked for came" in row["note"] for row in rows[:4]), rows[:4])
 
     def test_shared_pages_have_every_count(self):
         rows = self.bench("sharing", "--repeats", "2", "--threads", "2")

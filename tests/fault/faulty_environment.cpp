@@ -116,7 +116,10 @@ void faulty_environment::close(int handle) {
 }
 
 std::int64_t faulty_environment::read(int fd, std::byte* to, std::uint64_t bytes, std::uint64_t offset) {
-    return real_.read(fd, to, bytes, offset);
+    int error = 0;
+    if (fails(call_read, error)) return error;
+    const std::uint64_t most = plan().longest_read;
+    return real_.read(fd, to, most == 0 ? bytes : std::min<std::uint64_t>(bytes, most), offset);
 }
 
 int faulty_environment::open_writing(int handle) {

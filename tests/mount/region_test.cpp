@@ -57,6 +57,23 @@ protected:
     }
     std::string seen_as() const { return folder_ / "point/f"; }
 
+    struct own_handle {
+        explicit own_handle(const std::string& path) : fd(::open(path.c_str(), O_RDONLY)) {}
+        ~own_handle() { ::close(fd); }
+        int fd;
+    };
+    // Neither the source nor the mount has any of it in memory then, where the file system lets go of it.
+    bool drop_from_memory(const std::string& path) const {
+        const own_handle below(path), above(seen_as());
+        return ::fsync(below.fd) == 0 && ::posix_fadvise(above.fd, 0, 0, POSIX_FADV_DONTNEED) == 0 && ::posix_fadvise(below.fd, 0, 0, POSIX_FADV_DONTNEED) == 0;
+    }
+    static bool is_any_in_memory(const std::string& path, std::uint64_t end = UINT64_MAX) {
+        const own_handle file(path);
+        for (std::uint64_t at = 0; at < std::min(end, std::filesystem::file_size(path)); at += 4096)
+            if (host::linux_environment().in_page_cache(file.fd, at, 4096) != 0) return true;
+        return false;
+    }
+
     // A program and a region answer each other through one page; neither may see an older number than it was promised. The first wrong number, or 0.
     std::uint64_t ping_pong(bool mapped, std::uint64_t rounds) {
         const auto r = map_whole(*runtime_, make_file(bytes(8192, 0)), protection::read_write, by_page);
@@ -179,6 +196,38 @@ TEST_P(mounted_regions, a_mount_that_others_took_away) {
     set_word(*r, where(), 0, 5);
     EXPECT_EQ(r->release(), 1);
     EXPECT_EQ(read_file(folder_ / "source/f")[0], 5);
+}
+
+// Of a file that the operating system does not have in memory programs get from the region what it holds, and the rest from the disk.
+TEST_P(mounted_regions, programs_read_what_a_region_holds) {
+    constexpr std::uint64_t size = 8 << 20, held = 5 << 20;
+    bytes content = pattern(4, size);
+    const std::string path = make_file(content);
+    std::unique_ptr<file_region> r;
+    const status s = runtime_->map_region(path, 0, held, protection::read_write, by_page, r);
+    ASSERT_TRUE(s.ok()) << s.message;
+    ASSERT_TRUE(drop_from_memory(path));
+    if (is_any_in_memory(path)) GTEST_SKIP() << "this file system keeps files in memory";
+    EXPECT_TRUE(read_file(seen_as()) == content);
+    EXPECT_EQ(mount_->report().bytes_from_devices, held);
+    EXPECT_FALSE(is_any_in_memory(path, held)) << "the disk was read too";
+    // The newest of each: what the kernel released, and what a program wrote since.
+    set_word(*r, where(), 4096 * 10, 77);
+    EXPECT_EQ(r->release(), 1);
+    ASSERT_GE(one_.open(seen_as()), 0);
+    EXPECT_EQ(one_.write(4096 * 20 + 8, 99), 8);
+    for (const auto& [at, value] : {std::pair{4096 * 10, 77}, std::pair{4096 * 20 + 8, 99}}) {
+        std::fill_n(content.begin() + at, 8, 0);
+        content[static_cast<std::size_t>(at)] = static_cast<std::uint8_t>(value);
+    }
+    for (int round = 0; round < 2; ++round) {
+        ASSERT_TRUE(drop_from_memory(path));
+        const std::uint64_t before = mount_->report().bytes_from_devices;
+        EXPECT_TRUE(read_file(seen_as()) == content);
+        EXPECT_EQ(mount_->report().bytes_from_devices - before, round == 0 ? held - 4096 : held);
+        EXPECT_EQ(r->acquire(), round == 0 ? 1 : 0);
+    }
+    EXPECT_EQ(one_.close_file(), 0);
 }
 
 TEST_P(mounted_regions, bad_input) {

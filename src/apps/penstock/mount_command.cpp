@@ -5,6 +5,7 @@
 #include "common/message.hpp"
 #include "common/number.hpp"
 #include "common/report_text.hpp"
+#include "penstock/options.hpp"
 #include "penstock/version.hpp"
 
 namespace penstock::mount_command {
@@ -12,6 +13,7 @@ namespace penstock::mount_command {
 namespace {
 
 bool quiet = false;
+constexpr std::uint64_t most_read_ahead_bytes = 1u << 30;
 
 void say_ready(const mount::serve_options& wanted) {
     if (!quiet) apps::say(apps::shown(wanted.source) + " is at " + apps::shown(wanted.point) + "; it goes with: fusermount3 -u " + wanted.point + ", or Ctrl-C");
@@ -20,6 +22,10 @@ void say_ready(const mount::serve_options& wanted) {
 status settle(const request& wanted, mount::serve_options& out) {
     out = wanted.how;
     if (status s = apps::parse_number<std::uint32_t>("--threads", wanted.threads, 1, 1024, "from 1 to 1024", out.threads); !s) return s;
+    if (!wanted.read_ahead.empty())
+        if (status s = parse_size("--read-ahead", wanted.read_ahead, out.read_ahead_bytes); !s) return s;
+    if (out.read_ahead_bytes > most_read_ahead_bytes)
+        return {-EINVAL, "--read-ahead: " + wanted.read_ahead + " is more than " + format_size(most_read_ahead_bytes)};
     if (wanted.json && out.background) return {-EINVAL, "--json reports when the mount is gone, and --background ends before; give one of them"};
     return mount::check(out);
 }

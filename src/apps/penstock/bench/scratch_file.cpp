@@ -20,6 +20,7 @@
 #include "common/message.hpp"
 #include "penstock/base/hash.hpp"
 #include "penstock/options.hpp"
+#include "scratch_mount.hpp"
 
 namespace penstock::bench {
 
@@ -36,6 +37,7 @@ static_assert(std::atomic<bool>::is_always_lock_free, "the handler may only touc
 void on_signal(int number) {
     for (const doomed_file& one : doomed)
         if (one.there.load()) ::unlink(one.name);
+    undo_scratch_mount();
     ::raise(number);  // SA_RESETHAND: the usual effect now
 }
 

@@ -1,0 +1,13 @@
+// How far the kernel reads ahead for programs that read a file of the mount in order.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace penstock::mount {
+
+// Up to so much, of the mount at `point`, which has no links in it, and which is not asked, since nobody serves it yet. The kernel allows a new mount 128 KiB; who may not
+// write to /sys, which takes root, leaves it so.
+void allow_read_ahead(const std::string& point, std::uint64_t bytes);
+
+}  // namespace penstock::mount

@@ -1,0 +1,213 @@
+// Reads of programs that devices answer (region/device_reads.cpp), with an operating system that says it has nothing of the file in memory.
+#include <gtest/gtest.h>
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+#include <thread>
+
+#include "fault/faulty_environment.hpp"
+#include "region/programs.hpp"
+#include "region/support.hpp"
+
+namespace penstock::test {
+
+namespace {
+
+using bytes = std::vector<std::uint8_t>;
+using region::program_access;
+using region::program_write;
+
+constexpr std::uint64_t file_bytes = (1 << 20) + 100;
+constexpr region_options by_page{.outside_writers = false};
+
+class device_reads : public testing::Test {
+protected:
+    void SetUp() override {
+        write_file(path_, content_);
+        fd_ = ::open(path_.c_str(), O_RDWR);
+        struct stat facts {};
+        ASSERT_EQ(::fstat(fd_, &facts), 0);
+        key_ = {facts.st_dev, facts.st_ino};
+        host::runtime_hooks hooks;
+        hooks.env = &env_;
+        runtime_ = make_runtime(region_runtime(folder_, backend::cpu), hooks);
+        env_.say_cached(0);
+    }
+    void TearDown() override { ::close(fd_); }
+
+    std::unique_ptr<file_region> map(std::uint64_t offset, std::uint64_t count, protection access, const region_options& how = by_page) {
+        std::unique_ptr<file_region> out;
+        const status s = runtime_->map_region(path_, offset, count, access, how, out);
+        EXPECT_TRUE(s.ok()) << s.message;
+        return out;
+    }
+    // What a program reads, and how much of it a device gave.
+    bytes read(std::uint64_t offset, std::uint64_t count, std::uint64_t& from_devices) const {
+        bytes out;
+        const program_access access(key_, program_access::kind::direct, offset, count);
+        const auto take = [&](const std::byte* from, std::uint64_t got) {
+            const auto* const first = reinterpret_cast<const std::uint8_t*>(from);
+            out.assign(first, first + got);
+        };
+        from_devices = access.read_devices(fd_, offset, count, take);
+        if (from_devices != 0) return out;
+        EXPECT_TRUE(out.empty());
+        out.resize(count);
+        const ssize_t got = ::pread(fd_, out.data(), count, static_cast<off_t>(offset));
+        out.resize(got < 0 ? 0 : static_cast<std::size_t>(got));
+        return out;
+    }
+    std::uint64_t expect_read(const bytes& expected, std::uint64_t offset, std::uint64_t count) const {
+        std::uint64_t from_devices = 0;
+        const std::uint64_t end = std::min<std::uint64_t>(offset + count, expected.size());
+        EXPECT_EQ(read(offset, count, from_devices), bytes(expected.begin() + static_cast<std::ptrdiff_t>(offset), expected.begin() + static_cast<std::ptrdiff_t>(end)))
+            << "from " << offset << ", " << count;
+        return from_devices;
+    }
+    void write_as_program(std::uint64_t offset, const bytes& what) {
+        program_write access(key_, program_access::kind::direct, offset, what.size());
+        ASSERT_EQ(::pwrite(fd_, what.data(), what.size(), static_cast<off_t>(offset)), static_cast<ssize_t>(what.size()));
+        access.wrote(offset, what.size());
+        std::copy(what.begin(), what.end(), content_.begin() + static_cast<std::ptrdiff_t>(offset));
+    }
+
+    const temporary_folder folder_;
+    const std::string path_ = folder_ / "f";
+    bytes content_ = pattern(7, file_bytes);
+    fault::faulty_environment env_;
+    std::unique_ptr<runtime> runtime_;
+    region::file_key key_;
+    int fd_ = -1;
+};
+
+}  // namespace
+
+TEST_F(device_reads, what_a_device_holds_comes_from_it_and_the_rest_from_the_file) {
+    const auto first = map(0, 256 << 10, protection::read), last = map(512 << 10, 0, protection::read_write);
+    // Nobody is told of this, so it shows where bytes come from.
+    const bytes other = pattern(8, file_bytes);
+    ASSERT_EQ(::pwrite(fd_, other.data(), other.size(), 0), static_cast<ssize_t>(file_bytes));
+    bytes expected = content_;
+    std::copy(other.begin() + (256 << 10), other.begin() + (512 << 10), expected.begin() + (256 << 10));
+    EXPECT_EQ(expect_read(expected, 0, 4096), 4096u);
+    EXPECT_EQ(expect_read(expected, 100, 5000), 5000u);
+    EXPECT_EQ(expect_read(expected, 300 << 10, 4096), 0u);
+    EXPECT_EQ(expect_read(expected, (256 << 10) - 8000, 16384), 8000u);
+    EXPECT_EQ(expect_read(expected, (512 << 10) - 5000, 10000), 5000u);
+    EXPECT_EQ(expect_read(expected, file_bytes - 50, 4096), 50u);
+    EXPECT_EQ(expect_read(expected, file_bytes, 4096), 0u);
+    EXPECT_EQ(expect_read(expected, 1 << 20, 4096), 100u);
+}
+
+TEST_F(device_reads, what_is_in_memory_comes_from_the_file) {
+    const auto all = map(0, 0, protection::read);
+    for (const int said : {1, -ENOSYS}) {  // a file that was just written is in memory, where that has to be found out by a mapping
+        env_.say_cached(said);
+        EXPECT_EQ(expect_read(content_, 8192, 8192), 0u) << said;
+    }
+    env_.say_cached(0);
+    EXPECT_EQ(expect_read(content_, 8192, 8192), 8192u);
+}
+
+TEST_F(device_reads, pages_that_programs_wrote_are_not_the_devices_until_it_has_them) {
+    const auto all = map(0, 0, protection::read_write);
+    write_as_program(5 * 4096 + 10, bytes(20, 1));
+    EXPECT_EQ(expect_read(content_, 4 * 4096, 3 * 4096), 2 * 4096u);
+    EXPECT_EQ(all->acquire(), 1);
+    EXPECT_EQ(expect_read(content_, 4 * 4096, 3 * 4096), 3 * 4096u);
+    program_write open(key_, program_access::kind::direct, 100 * 4096, 1);
+    EXPECT_EQ(expect_read(content_, 0, 4096), 0u) << "while a program writes";
+}
+
+TEST_F(device_reads, what_was_not_released_is_not_read) {
+    const auto writer = map(0, 0, protection::read_write), reader = map(0, 0, protection::read);
+    const bytes fresh(100, 9);
+    poke(*writer, backend::cpu, 4096, fresh);
+    EXPECT_EQ(expect_read(content_, 0, 8192), 8192u);
+    EXPECT_EQ(writer->release(), 1);
+    std::copy(fresh.begin(), fresh.end(), content_.begin() + 4096);
+    EXPECT_EQ(expect_read(content_, 0, 8192), 8192u);
+    poke(*writer, backend::cpu, 4096, bytes(100, 10));
+    EXPECT_EQ(expect_read(content_, 0, 8192), 8192u);
+    EXPECT_EQ(writer->close(), 0);
+    std::fill_n(content_.begin() + 4096, 100, 10);
+    EXPECT_EQ(expect_read(content_, 4096, 4096), 0u) << "the other is outdated";
+    EXPECT_EQ(reader->acquire(), 1);
+    EXPECT_EQ(expect_read(content_, 4096, 4096), 4096u);
+    EXPECT_EQ(reader->close(), 0);
+    EXPECT_EQ(expect_read(content_, 0, 4096), 0u);
+}
+
+// Where others write that nobody tells of, the file's times decide.
+TEST_F(device_reads, a_file_that_others_may_have_changed_is_read_itself) {
+    const auto all = map(0, 0, protection::read, {});
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    ::close(fd_);
+    fd_ = ::open(path_.c_str(), O_RDONLY);
+    EXPECT_GE(all->acquire(), 0);
+    EXPECT_EQ(expect_read(content_, 0, 8192), 8192u);
+    std::fill_n(content_.begin() + 50, 3, 200);
+    patch_file(path_, 50, bytes(3, 200));
+    EXPECT_EQ(expect_read(content_, 0, 8192), 0u);
+}
+
+TEST_F(device_reads, a_read_that_fails_is_left_to_the_file) {
+    const auto half = map(0, 512 << 10, protection::read);
+    fault::fault_plan plan;
+    plan.calls = fault::call_read;
+    plan.nth = 1;
+    env_.set(plan);
+    EXPECT_EQ(expect_read(content_, (512 << 10) - 4096, 8192), 0u);
+    EXPECT_EQ(expect_read(content_, (512 << 10) - 4096, 8192), 4096u);
+    plan = {};
+    plan.longest_read = 100;
+    env_.set(plan);
+    EXPECT_EQ(expect_read(content_, (512 << 10) - 4096, 8192), 4096u);
+}
+
+// A number that one reader has seen no reader sees smaller again, while a program and two regions write and others come and go.
+TEST_F(device_reads, nobody_sees_what_was_before_after_somebody_saw_what_is) {
+    const auto one = map(0, 16384, protection::read_write);
+    std::atomic<std::uint64_t> seen[2]{};  // the largest that any reader has seen: a word of the program, one of the region
+    for (const std::uint64_t at : {0u, 8u}) ASSERT_EQ(::pwrite(fd_, bytes(8, 0).data(), 8, static_cast<off_t>(at)), 8);
+    program_write(key_, program_access::kind::direct, 0, 16).wrote(0, 16);
+    ASSERT_GE(one->acquire(), 0);
+    std::atomic<bool> over{false};
+    std::atomic<std::uint64_t> old{0}, given{0};
+    const auto reader = [&] {
+        while (!over) {
+            const std::uint64_t before[2] = {seen[0], seen[1]};
+            std::uint64_t words[2]{}, from_devices = 0;
+            std::memcpy(words, read(0, 4096, from_devices).data(), sizeof words);
+            given += from_devices != 0;
+            for (int i = 0; i < 2; ++i) {
+                old += words[i] < before[i];
+                for (std::uint64_t known = before[i]; known < words[i] && !seen[i].compare_exchange_weak(known, words[i]);) {}
+            }
+        }
+    };
+    std::vector<std::thread> all;
+    for (int i = 0; i < 2; ++i) all.emplace_back(reader);
+    all.emplace_back([&] {
+        for (std::uint64_t round = 1; round <= 3000; ++round) {
+            program_write access(key_, program_access::kind::direct, 0, 8);
+            EXPECT_EQ(::pwrite(fd_, &round, 8, 0), 8);
+            std::this_thread::yield();  // what was written is there for readers before it is told
+            access.wrote(0, 8);
+        }
+        over = true;
+    });
+    for (std::uint64_t round = 1; !over; ++round) {
+        std::memcpy(static_cast<std::byte*>(one->data()) + 8, &round, 8);
+        EXPECT_EQ(one->release(), 1);
+        EXPECT_GE(one->acquire(), 0);
+    }
+    for (std::thread& t : all) t.join();
+    EXPECT_EQ(old, 0u);
+    EXPECT_GT(given, 0u);
+}
+
+}  // namespace penstock::test
