@@ -38,7 +38,8 @@ build() {  # DIR
   cmake -S . -B "$1" -G Ninja -DCMAKE_BUILD_TYPE=Release -DPENSTOCK_CUDA=ON -DPENSTOCK_PORTABLE=ON -DPENSTOCK_BUILD_EXAMPLES=ON \
     -DCMAKE_CUDA_ARCHITECTURES="${PENSTOCK_GPU_ARCH:-90-real}" >/dev/null &&
     ninja -C "$1" device_test penstock_model_gpu bin/penstock bin/penstock-grep bin/penstock-collage bin/penstock-match bin/penstock-matvec \
-      bin/penstock-matmul penstock_write_model_gpu example_04_write example_01_read example_02_kernel example_03_map
+      bin/penstock-matmul penstock_write_model_gpu example_04_write example_01_read example_02_kernel example_03_map &&
+    { ! grep -q '^build examples/05_libraries:' "$1/build.ninja" || ninja -C "$1" examples/05_libraries; }  # where there is cuBLAS
 }
 if [ -n "$build_only" ]; then build "$build_only"; exit; fi
 dir=${prebuilt:-build/gpu}
@@ -74,7 +75,8 @@ examples() {
     python3 tests/examples/run_example.py "$dir/examples/$program" || return 1
     echo "$program printed what it should for every file"
   done
-  "$dir/examples/04_write" "$scratch/example"
+  "$dir/examples/04_write" "$scratch/example" || return 1
+  [ ! -x "$dir/examples/05_libraries" ] || "$dir/examples/05_libraries" "$scratch" 8192
 }
 
 # The tests of the programs, as ctest runs them, on the GPU.
