@@ -54,11 +54,16 @@ public:
         });
     }
 
-    // For these pages.
+    // For these pages, each once.
     template <typename Change>
     void change(const page_list& which, const Change& change) {
         for (std::size_t i = 0; i < which.size();) {
-            const std::uint64_t number = which[i] / chunk_pages;
+            const std::uint64_t number = which[i] / chunk_pages, first = number * chunk_pages, count = std::min(chunk_pages, pages_ - first);
+            if (which[i] == first && which.size() - i >= count && which[i + count - 1] == first + count - 1) {  // all of the chunk
+                for (page_state& one : chunks_[number].states) change(one);
+                i += count;
+                continue;
+            }
             changer<Change> changing(chunks_[number], change);
             for (; i < which.size() && which[i] / chunk_pages == number; ++i) changing.apply(which[i] % chunk_pages);
         }
