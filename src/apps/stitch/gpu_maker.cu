@@ -87,7 +87,7 @@ public:
         const auto shared = static_cast<std::size_t>(shared_bytes_for(side, work.convolutions));
         for (std::uint64_t first = 0; first < pieces.size() && code == cudaSuccess && !was_interrupted(); first += launch_pieces) {
             const auto count = static_cast<unsigned>(std::min<std::uint64_t>(launch_pieces, pieces.size() - first));
-            // What was launched before has been waited for up to here, and one launch more is under way.
+            // The event lies before the last launch, so this waits for the one before that: two are under way at most.
             if (first != 0) code = cudaEventSynchronize(launch_.done);
             if (code == cudaSuccess) code = cudaEventRecord(launch_.done, launch_.stream);
             if (code != cudaSuccess) break;
@@ -121,7 +121,7 @@ public:
     status bring(const std::string& path, std::uint64_t offset, std::uint64_t bytes, std::byte* to) override {
         const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
         if (fd < 0) return {-errno, apps::shown(path) + ": " + error_text(-errno) + "; name a file of tiles that can be read"};
-        const status ended = for_pieces(bytes, copy_bytes, [&](lane_of_copies& my, std::uint64_t at, std::uint64_t count) -> status {
+        const status ended = for_steps(bytes, copy_bytes, [&](lane_of_copies& my, std::uint64_t at, std::uint64_t count) -> status {
             if (status s = apps::read_exactly(path, fd, my.pinned, count, offset + at); !s) return s;
             cudaError_t code = cudaMemcpyAsync(to + at, my.pinned, count, cudaMemcpyHostToDevice, my.stream);
             if (code == cudaSuccess) code = my.wait();
@@ -133,7 +133,7 @@ public:
 
     status send(const rows_in_memory& rows, const image_file& to) override {
         const std::uint64_t row_bytes = 2 * std::uint64_t{rows.width}, at_once = std::max<std::uint64_t>(copy_bytes / row_bytes, 1);
-        return for_pieces(rows.height, at_once, [&](lane_of_copies& my, std::uint64_t first, std::uint64_t count) -> status {
+        return for_steps(rows.height, at_once, [&](lane_of_copies& my, std::uint64_t first, std::uint64_t count) -> status {
             cudaError_t code = cudaMemcpyAsync(my.pinned, rows.pixels + first * rows.width, count * row_bytes, cudaMemcpyDeviceToHost, my.stream);
             if (code == cudaSuccess) code = my.wait();
             if (code != cudaSuccess) return cuda_failed(code, "copying rows from the GPU");
@@ -155,13 +155,13 @@ private:
     }
 
     template <typename Action>
-    status for_pieces(std::uint64_t whole, std::uint64_t piece, const Action& action) {
+    status for_steps(std::uint64_t whole, std::uint64_t step, const Action& action) {
         apps::first_error errors;
         std::atomic<std::uint64_t> next{0};
         apps::on_threads(static_cast<std::uint32_t>(lanes_.size()), [&](std::uint32_t thread) {
             if (const cudaError_t code = cudaSetDevice(device_); code != cudaSuccess) errors.note(cuda_failed(code, "the GPU"));
-            for (std::uint64_t at = next.fetch_add(piece); at < whole && !errors.stop(); at = next.fetch_add(piece))
-                errors.note(action(lanes_[thread], at, std::min(piece, whole - at)));
+            for (std::uint64_t at = next.fetch_add(step); at < whole && !errors.stop(); at = next.fetch_add(step))
+                errors.note(action(lanes_[thread], at, std::min(step, whole - at)));
         });
         return errors.get();
     }

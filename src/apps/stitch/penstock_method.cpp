@@ -1,8 +1,5 @@
 // Tiles and image as regions: the left part is made from the one and into the other by plain pointers, while threads store the right part to a mapping of the same file.
 // Where the line cuts a page both change it at the same time, and the release brings together what each has made.
-#include <cerrno>
-
-#include "common/message.hpp"
 #include "common/stopwatch.hpp"
 #include "common/whole_file.hpp"
 #include "methods.hpp"

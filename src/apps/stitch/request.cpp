@@ -28,6 +28,7 @@ struct given_text {
     std::string methods, convolutions, repetitions, split, merge, rows, columns, tile, overlap, jitter, seed;
 };
 
+// The last name of the flag is the one that it is found by.
 void add_required(CLI::App& app, const std::string& flag, std::string& out, const std::string& text, const char* form) {
     apps::add_value(app, flag, out, text, form);
     app.get_option(flag.substr(flag.find(',') + 1))->required();
