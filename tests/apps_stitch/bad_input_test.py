@@ -70,29 +70,33 @@ def check_full_disk(program, folder, out):
         support.refuse(program, ["run", big, "-o", out, "--method", method, "--quiet", *support.backend_flags()], ["EFBIG", "make room"], preexec_fn=support.limit_files)
 
 
-def check_interrupt(program, folder, out):
-    """A signal ends what would take very long, which leaves nothing, and keeps the image that was there."""
+def interrupt(program, folder, arguments, which):
+    """The program is ended by a signal while its result is there under a passing name, and leaves the folder as it was."""
+    before = sorted(os.listdir(folder))
+    child = subprocess.Popen([program, *map(str, arguments)], stderr=subprocess.PIPE)
+    deadline = time.monotonic() + 20
+    while not any(name.startswith(".penstock.") for name in os.listdir(folder)) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    time.sleep(0.1)
+    child.send_signal(which)
+    begun = time.monotonic()
+    _, said = child.communicate(timeout=60)
+    support.require(child.returncode == 1 and b"interrupted" in said, f"{arguments} interrupted: {child.returncode}, {said!r}")
+    support.require(time.monotonic() - begun < 20, f"{arguments}: an interrupt took {time.monotonic() - begun:.1f} s")
+    support.require(sorted(os.listdir(folder)) == before, f"{arguments}: left {os.listdir(folder)}")
+
+
+def check_interrupts(program, folder, out):
+    """A signal ends what would take very long, and the image that was there stays."""
+    interrupt(program, folder, ["make", "-o", out, "--rows", 100, "--columns", 100, "--tile", "1392x1040"], signal.SIGTERM)
     big = os.path.join(folder, "big")
     support.must_run(program, "make", "-o", big, "--rows", 3, "--columns", 3, "--tile", "600x400", "--quiet")
     with open(out, "w", encoding="utf-8") as file:
         file.write("as it was")
-    before = sorted(os.listdir(folder))
     for method, which in zip(support.methods(), [signal.SIGTERM, signal.SIGINT, signal.SIGTERM, signal.SIGTERM]):
-        child = subprocess.Popen([program, "run", big, "-o", out, "--method", method, "--repetitions", "1000", "--convolutions", "32", *support.backend_flags()],
-                                 stderr=subprocess.PIPE)
-        # It has begun when its image is there under a passing name.
-        deadline = time.monotonic() + 20
-        while not any(name.startswith(".penstock.") for name in os.listdir(folder)) and time.monotonic() < deadline:
-            time.sleep(0.01)
-        time.sleep(0.2)
-        child.send_signal(which)
-        begun = time.monotonic()
-        _, said = child.communicate(timeout=60)
-        support.require(child.returncode == 1 and b"interrupted" in said, f"{method} interrupted: {child.returncode}, {said!r}")
-        support.require(time.monotonic() - begun < 20, f"{method}: an interrupt took {time.monotonic() - begun:.1f} s")
+        interrupt(program, folder, ["run", big, "-o", out, "--method", method, "--repetitions", 1000, "--convolutions", 32, *support.backend_flags()], which)
         with open(out, encoding="utf-8") as file:
             support.require(file.read() == "as it was", f"{method}: an interrupted run wrote its image")
-        support.require(sorted(os.listdir(folder)) == before, f"{method}: left {os.listdir(folder)}")
 
 
 def main():
@@ -105,7 +109,7 @@ def main():
         check_full_disk(program, folder, out)
         support.require(not os.path.exists(out) and not [name for name in os.listdir(folder) if name.startswith(".")], f"left {os.listdir(folder)}")
     with tempfile.TemporaryDirectory() as folder:
-        check_interrupt(program, folder, os.path.join(folder, "out"))
+        check_interrupts(program, folder, os.path.join(folder, "out"))
     print("bad input is named and leaves nothing behind")
 
 

@@ -1,5 +1,7 @@
 // penstock-stitch: puts tiles of a microscope together. See request.cpp for what it promises.
 #include <new>
+#include <string>
+#include <system_error>
 
 #include "common/command_line.hpp"
 #include "common/message.hpp"
@@ -48,6 +50,8 @@ int main(int argc, char** argv) {
         apps::say(ended.message);
     } catch (const std::bad_alloc&) {
         apps::say("out of memory; free some, or use fewer tiles");
+    } catch (const std::system_error& failed) {  // the only ones that throw it are threads that cannot be had
+        apps::say(std::string("threads: ") + failed.what() + "; use fewer --workers");
     }
     return apps::exit_failed;
 }

@@ -21,7 +21,7 @@ tiles_in_memory tiles_at(const stitch_job& job, const void* at, std::uint32_t fi
 
 status make_both(const stitch_job& job, const part_work& left, const part_work& right, phases& out) {
     apps::first_error errors;
-    std::thread other([&] {
+    std::jthread other([&] {
         apps::stopwatch watch;
         if (!left.pieces->empty()) errors.note(job.left_maker->make(left));
         out.left = watch.lap();
