@@ -1,0 +1,66 @@
+// CPU threads: blocks of pieces that fit a core's own cache, row by row.
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+
+#include "common/thread_scratch.hpp"
+#include "common/threads.hpp"
+#include "part_maker.hpp"
+#include "penstock/runtime.hpp"
+#include "sharpen_rows.hpp"
+
+namespace penstock::stitch {
+
+namespace {
+
+// With the margins of all convolutions two blocks lie in a cache of 1 MiB.
+constexpr std::uint32_t block_columns = 512, block_rows = 256;
+static_assert(block_columns + 2 * most_convolutions <= most_columns);
+
+struct rows_of {
+    const std::uint16_t* first;  // pixel 0, 0 of the tile would be here
+    std::uint64_t stride;
+    [[nodiscard]] const std::uint16_t* at(std::uint32_t x, std::uint32_t y) const { return first + static_cast<std::ptrdiff_t>(y * stride + x); }
+};
+
+// One convolution of an area, from pixels that go one further wherever the tile does.
+void sharpen_area(const row_kernel& rows, const rows_of& from, std::uint16_t* to, std::uint64_t stride, const area& a, const tiles_in_memory& t) {
+    for (std::uint32_t y = a.top; y < a.bottom; ++y) {
+        const std::uint32_t above = y == 0 ? 0 : y - 1, below = y + 1 == t.height ? y : y + 1;
+        rows.sharpen(from.at(a.left, above), from.at(a.left, y), from.at(a.left, below), to + (y - a.top) * stride, a.width(), a.left > 0, a.right < t.width);
+    }
+}
+
+// `one`, `other`: room for the block with its margins.
+void make_piece(const row_kernel& rows, const part_work& work, const piece& p, std::uint16_t* one, std::uint16_t* other) {
+    const tiles_in_memory& t = work.tiles;
+    rows_of source{t.pixels + (p.tile - t.first) * t.stride, t.width};
+    const std::uint64_t stride = area_of(p, work.convolutions, t.width, t.height).width();
+    for (std::uint32_t left = work.convolutions; left > 0; --left) {
+        const area a = area_of(p, left - 1, t.width, t.height);
+        sharpen_area(rows, source, one, stride, a, t);
+        source = {one - static_cast<std::ptrdiff_t>(a.top * stride + a.left), stride};
+        std::swap(one, other);
+    }
+    for (std::uint32_t row = 0; row < p.height; ++row)
+        rows.store(source.at(p.left, p.top + row), work.image.pixels + std::uint64_t{p.y + row} * work.image.stride + p.x, p.width);
+}
+
+}  // namespace
+
+status make_on_threads(const part_work& work, std::uint32_t threads) {
+    const std::vector<piece> blocks = cut(*work.pieces, block_columns, block_rows);
+    if (blocks.empty()) return {};
+    constexpr std::uint64_t room = (block_columns + 2 * most_convolutions) * (block_rows + 2 * most_convolutions);
+    apps::thread_scratch scratch;  // of 4 bytes a number: two pixels
+    if (status s = scratch.allocate(threads, room); !s) return s;
+    std::atomic<std::uint64_t> next{0};
+    const row_kernel& rows = chosen_rows();
+    apps::on_threads(threads, [&](std::uint32_t thread) {
+        auto* const mine = reinterpret_cast<std::uint16_t*>(scratch.pointers()[thread]);
+        for (std::uint64_t i = next.fetch_add(1); i < blocks.size() && !was_interrupted(); i = next.fetch_add(1)) make_piece(rows, work, blocks[i], mine, mine + room);
+    });
+    return was_interrupted() ? status{-ECANCELED, "interrupted; nothing was written"} : status{};
+}
+
+}  // namespace penstock::stitch
