@@ -67,6 +67,13 @@ public:
     // Waits for what is on the stream. Costs the reading of the region and of its copy in device memory, and the writing of what changed.
     std::int64_t release(device_stream stream = nullptr);
 
+    // Of a region that does not fit in device memory: brings `bytes` from `offset` on there, from the first on, as far as there is room, and as much of the rest to host memory, first what
+    // was preferred longest ago or never. For what the next kernels use most. Addresses and contents stay, in pieces of 64 MiB. Returns how many of the bytes lie in device memory then,
+    // or a negative errno: -EBADF; -EINVAL, no such part; -ENOMEM, the host has no room for a piece more; -EIO, the driver failed, and the region is to be closed.
+    // Waits for what is on the stream; kernels of other streams must not use the region meanwhile. Each piece that moves goes once over the bus in either direction. On cpu all of it is
+    // where it should be.
+    std::int64_t prefer(std::uint64_t offset, std::uint64_t bytes, device_stream stream = nullptr);
+
     // What was released is on storage. 0 or a negative errno.
     int sync();
 

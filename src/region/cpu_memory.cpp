@@ -77,6 +77,7 @@ public:
         for (const staged_run& one : runs) std::copy_n(from.at(one.number * page_bytes), one.count * page_bytes, staging(worker) + one.slot * page_bytes);
         return 0;
     }
+    std::int64_t prefer(std::uint64_t begin, std::uint64_t end, void*) override { return static_cast<std::int64_t>(end - begin); }
     int changed_pages(void*, std::vector<std::uint64_t>& out) override {
         out.clear();
         if (base_.at(0) == nullptr) return 0;

@@ -182,6 +182,14 @@ public:
         return code_of(code);
     }
 
+    std::int64_t prefer(std::uint64_t begin, std::uint64_t end, void* stream) override {
+        const host::device_guard guard(device_);
+        if (const int code = code_of(cudaStreamSynchronize(static_cast<cudaStream_t>(stream))); code != 0) return code;
+        const std::int64_t near = replica_.prefer(begin, end);
+        if (near < 0) cudaGetLastError();
+        return near;
+    }
+
     int changed_pages(void* stream, std::vector<std::uint64_t>& out) override {
         const host::device_guard guard(device_);
         const auto on = static_cast<cudaStream_t>(stream);

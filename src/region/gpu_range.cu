@@ -1,6 +1,8 @@
 #include "region/gpu_range.cuh"
 
 #include <algorithm>
+#include <cerrno>
+#include <utility>
 
 #include <cuda_runtime.h>
 
@@ -51,8 +53,8 @@ const driver& calls() {
     return one;
 }
 
-// Pieces of this size at most, so that what does not fit whole goes as far as there is memory.
-constexpr std::uint64_t piece_bytes = 1ull << 30;
+// Pieces of this size at most, so that what does not fit whole goes as far as there is memory; where some lie in host memory, of a size that changes places.
+constexpr std::uint64_t piece_bytes = 1ull << 30, exchanged_bytes = 64u << 20;
 
 }  // namespace
 
@@ -61,25 +63,92 @@ gpu_range::~gpu_range() {
         calls().unmap(address_ + one.at, one.bytes);
         calls().release(one.memory);
     }
+    if (spare_ != 0) {
+        calls().unmap(spare_address_, exchanged_bytes);
+        calls().release(spare_);
+    }
+    if (spare_address_ != 0) calls().free_addresses(spare_address_, exchanged_bytes);
     if (address_ != 0) calls().free_addresses(address_, bytes_);
 }
 
-bool gpu_range::back(std::uint64_t at, std::uint64_t bytes, bool on_device) {
+bool gpu_range::create(std::uint64_t bytes, bool on_device, CUmemGenericAllocationHandle& out) const {
     CUmemAllocationProp what{};
     what.type = CU_MEM_ALLOCATION_TYPE_PINNED;
     what.location.type = on_device ? CU_MEM_LOCATION_TYPE_DEVICE : CU_MEM_LOCATION_TYPE_HOST_NUMA;
     what.location.id = on_device ? device_ : 0;
-    CUmemGenericAllocationHandle memory{};
-    if (calls().create(&memory, bytes, &what, 0) != CUDA_SUCCESS) return false;
-    if (calls().map(address_ + at, bytes, 0, memory, 0) != CUDA_SUCCESS) {
-        calls().release(memory);
-        return false;
-    }
-    pieces_.push_back({memory, at, bytes});
+    return calls().create(&out, bytes, &what, 0) == CUDA_SUCCESS;
+}
+
+bool gpu_range::map(CUdeviceptr where, std::uint64_t bytes, CUmemGenericAllocationHandle memory) const {
+    if (calls().map(where, bytes, 0, memory, 0) != CUDA_SUCCESS) return false;
     CUmemAccessDesc access{};
     access.location = {CU_MEM_LOCATION_TYPE_DEVICE, device_};
     access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
-    return calls().set_access(address_ + at, bytes, &access, 1) == CUDA_SUCCESS;
+    if (calls().set_access(where, bytes, &access, 1) == CUDA_SUCCESS) return true;
+    calls().unmap(where, bytes);
+    return false;
+}
+
+bool gpu_range::back(std::uint64_t at, std::uint64_t bytes, bool on_device) {
+    CUmemGenericAllocationHandle memory{};
+    if (!create(bytes, on_device, memory)) return false;
+    if (!map(address_ + at, bytes, memory)) {
+        calls().release(memory);
+        return false;
+    }
+    pieces_.push_back({memory, at, bytes, on_device, 0});
+    return true;
+}
+
+bool gpu_range::make_spare() {
+    if (spare_ != 0) return true;
+    if (spare_address_ == 0 && calls().reserve(&spare_address_, exchanged_bytes, chunk_bytes, 0, 0) != CUDA_SUCCESS) {
+        spare_address_ = 0;
+        return false;
+    }
+    CUmemGenericAllocationHandle memory{};
+    if (!create(exchanged_bytes, false, memory)) return false;
+    if (!map(spare_address_, exchanged_bytes, memory)) {
+        calls().release(memory);
+        return false;
+    }
+    spare_ = memory;
+    return true;
+}
+
+// What is near goes to the spare, what is far to where that was; then addresses follow, and the far one's memory is the spare.
+bool gpu_range::exchange(piece& near, piece& far) {
+    const auto at = [](CUdeviceptr address) { return reinterpret_cast<void*>(address); };
+    const CUdeviceptr near_at = address_ + near.at, far_at = address_ + far.at;
+    const bool moved = cudaMemcpyAsync(at(spare_address_), at(near_at), exchanged_bytes, cudaMemcpyDefault) == cudaSuccess &&
+                       cudaMemcpyAsync(at(near_at), at(far_at), exchanged_bytes, cudaMemcpyDefault) == cudaSuccess && cudaStreamSynchronize(nullptr) == cudaSuccess;
+    if (!moved) return false;
+    for (const CUdeviceptr one : {near_at, far_at, spare_address_})
+        if (calls().unmap(one, exchanged_bytes) != CUDA_SUCCESS) return false;
+    std::swap(near.memory, spare_);
+    std::swap(far.memory, spare_);
+    std::swap(near.on_device, far.on_device);
+    return map(near_at, exchanged_bytes, near.memory) && map(far_at, exchanged_bytes, far.memory) && map(spare_address_, exchanged_bytes, spare_);
+}
+
+std::int64_t gpu_range::prefer(std::uint64_t begin, std::uint64_t end) {
+    ++preferences_;
+    std::vector<piece*> wanted, others;
+    for (piece& one : pieces_) {
+        const bool inside = one.at < end && one.at + one.bytes > begin;
+        if (inside) one.preferred = preferences_;
+        if (one.bytes != exchanged_bytes || one.on_device == inside) continue;
+        (inside ? wanted : others).push_back(&one);
+    }
+    std::stable_sort(others.begin(), others.end(), [](const piece* a, const piece* b) { return a->preferred < b->preferred; });
+    for (std::size_t i = 0; i < std::min(wanted.size(), others.size()); ++i) {
+        if (!make_spare()) return -ENOMEM;
+        if (!exchange(*others[i], *wanted[i])) return -EIO;
+    }
+    std::uint64_t out = 0;
+    for (const piece& one : pieces_)
+        if (one.on_device && one.at < end && one.at + one.bytes > begin) out += std::min(end, one.at + one.bytes) - std::max(begin, one.at);
+    return static_cast<std::int64_t>(out);
 }
 
 bool gpu_range::take(std::uint64_t bytes, std::uint64_t on_device, std::string& why) {
@@ -97,7 +166,7 @@ bool gpu_range::take(std::uint64_t bytes, std::uint64_t on_device, std::string& 
     bool device_has_room = true;
     for (std::uint64_t at = 0; at < bytes_;) {
         const std::uint64_t limit = device_has_room && at < most_on_device ? most_on_device : bytes_;
-        const std::uint64_t size = std::min(piece_bytes, limit - at);
+        const std::uint64_t size = std::min(most_on_device == bytes_ ? piece_bytes : exchanged_bytes, limit - at);
         const bool here = device_has_room && at < most_on_device;
         if (here && !back(at, size, true)) {
             device_has_room = false;

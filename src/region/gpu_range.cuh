@@ -1,4 +1,4 @@
-// One range of device addresses, the first part of it backed by device memory and the rest by host memory.
+// One range of device addresses, a part of it backed by device memory and the rest by host memory, in pieces that can change places.
 #pragma once
 
 #include <cuda.h>
@@ -22,17 +22,32 @@ public:
     [[nodiscard]] std::byte* data() const { return reinterpret_cast<std::byte*>(address_); }
     [[nodiscard]] std::uint64_t bytes_on_device() const { return on_device_; }
 
+    // Brings the part's pieces into device memory, in order, for others that go to host memory: of those outside of it what was preferred longest ago. Nothing may use the
+    // range meanwhile. How many bytes of the part lie in device memory then, or a negative errno: -ENOMEM, the host has no room for one piece more; -EIO, after which the range is
+    // not to be used any more.
+    std::int64_t prefer(std::uint64_t begin, std::uint64_t end);
+
 private:
     struct piece {
         CUmemGenericAllocationHandle memory;
         std::uint64_t at, bytes;
+        bool on_device;
+        std::uint64_t preferred;  // when, in the order of the calls; 0: never
     };
+    bool create(std::uint64_t bytes, bool on_device, CUmemGenericAllocationHandle& out) const;
+    bool map(CUdeviceptr where, std::uint64_t bytes, CUmemGenericAllocationHandle memory) const;
     bool back(std::uint64_t at, std::uint64_t bytes, bool on_device);
+    bool make_spare();
+    bool exchange(piece& near, piece& far);
 
     const int device_;
     CUdeviceptr address_ = 0;
     std::uint64_t bytes_ = 0, on_device_ = 0;
     std::vector<piece> pieces_;
+    // Host memory by which two pieces change places, of the largest size of a piece that does; at addresses of its own.
+    CUmemGenericAllocationHandle spare_ = 0;
+    CUdeviceptr spare_address_ = 0;
+    std::uint64_t preferences_ = 0;
 };
 
 }  // namespace penstock::region

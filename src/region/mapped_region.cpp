@@ -68,6 +68,17 @@ int mapped_region::sync() {
     return open_ ? static_cast<int>(told(home_->sync(), "sync")) : -EBADF;
 }
 
+std::int64_t mapped_region::prefer(std::uint64_t offset, std::uint64_t bytes, void* stream) try {
+    std::lock_guard lock(mutex_);
+    if (!open_) return -EBADF;
+    if (offset > size_bytes_ || bytes > size_bytes_ - offset) return -EINVAL;
+    const std::int64_t near = home_->prefer(place_, offset, offset + bytes, stream);
+    if (near < 0) say_("region of '" + path_ + "', prefer: " + error_text(near) + (near == -EIO ? "; its memory is not to be used any more, close the region" : "; all is where it was, or has been moved as far as that went"));
+    return near;
+} catch (const std::bad_alloc&) {
+    return -ENOMEM;
+}
+
 int mapped_region::close(void* stream) try {
     std::lock_guard lock(mutex_);
     if (!open_) return -EBADF;
@@ -115,6 +126,7 @@ std::uint64_t file_region::size_bytes() const { return mapped_->size_bytes(); }
 std::int64_t file_region::acquire(device_stream stream) { return mapped_->acquire(stream); }
 std::int64_t file_region::release(device_stream stream) { return mapped_->release(stream); }
 int file_region::sync() { return mapped_->sync(); }
+std::int64_t file_region::prefer(std::uint64_t offset, std::uint64_t bytes, device_stream stream) { return mapped_->prefer(offset, bytes, stream); }
 int file_region::close(device_stream stream) { return mapped_->close(stream); }
 region_traffic file_region::traffic() const { return mapped_->traffic(); }
 

@@ -27,6 +27,7 @@ public:
     std::int64_t acquire(void* stream);
     std::int64_t release(void* stream);
     int sync();
+    std::int64_t prefer(std::uint64_t offset, std::uint64_t bytes, void* stream);
     int close(void* stream);
     [[nodiscard]] region_traffic traffic() const;
 

@@ -62,6 +62,9 @@ public:
     virtual int wait(unsigned worker) = 0;
     // What the pages were filled with or have brought home since, to staging; kernels of the user may run meanwhile, and none is waited for. May return before it is done, as fill.
     virtual int read_back(unsigned worker, const std::vector<staged_run>& runs) = 0;
+    // Of bytes [begin, end) of the region as much as can be to device memory, for others, after what is on the stream; it waits for that. How many of them are there then, or a negative
+    // errno.
+    virtual std::int64_t prefer(std::uint64_t begin, std::uint64_t end, void* stream) = 0;
     // The pages that differ from their bases when the stream has come so far, in order; waits for the stream only.
     virtual int changed_pages(void* stream, std::vector<std::uint64_t>& out) = 0;
 };

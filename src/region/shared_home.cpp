@@ -357,6 +357,16 @@ std::int64_t shared_home::release(place who, const page_list& changed) {
     return code != 0 ? code : static_cast<std::int64_t>(written);
 }
 
+std::int64_t shared_home::prefer(place who, std::uint64_t begin, std::uint64_t end, void* stream) {
+    std::lock_guard request(requests_);
+    region_memory* memory = nullptr;
+    {
+        std::lock_guard lock(state_);
+        memory = members_[who].memory;
+    }
+    return memory->prefer(begin, end, stream);
+}
+
 int shared_home::sync() {
     std::lock_guard request(requests_);
     {

@@ -57,6 +57,8 @@ public:
     // `changed`: pages of the file that differ from their bases. How many bytes were written to the file, or a negative errno.
     std::int64_t release(consistency::place place, const page_list& changed);
     int sync();
+    // Bytes of the region (region_memory::prefer), while nothing uses its memory.
+    std::int64_t prefer(consistency::place place, std::uint64_t begin, std::uint64_t end, void* stream);
 
     // The kernel may keep pages of the range for programs from now on; `fetches`: and has none of them from before, if the range has the whole page.
     void admit_program(bool fetches, std::uint64_t offset, std::uint64_t bytes);

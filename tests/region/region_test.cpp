@@ -275,6 +275,9 @@ TEST_P(regions, bad_input) {
     EXPECT_EQ(refusal(path, 4096, UINT64_MAX).code, -EINVAL);
     EXPECT_EQ(refusal(folder_ / "empty", 0, 0).code, -EINVAL);
     EXPECT_NE(refusal(folder_ / "empty", 0, 0).message.find("empty"), std::string::npos);
+    EXPECT_EQ(map_whole(*runtime_, path, protection::read)->prefer(0, 10000), 10000);
+    EXPECT_EQ(map_whole(*runtime_, path, protection::read)->prefer(1, 10000), -EINVAL);
+    EXPECT_EQ(map_whole(*runtime_, path, protection::read)->prefer(UINT64_MAX, 2), -EINVAL);
     std::vector<std::unique_ptr<file_region>> all;
     for (int i = 0; i < 6; ++i) all.push_back(map_whole(*runtime_, path, protection::read));
     EXPECT_EQ(refusal(path, 0, 0).code, -EMFILE);
@@ -305,6 +308,35 @@ TEST(gpu_regions, one_range_over_device_and_host_memory) {
     }
     EXPECT_EQ(r->release(), static_cast<std::int64_t>((size - 5 + 99999) / 100000));
     EXPECT_EQ(read_file(folder / "f"), expected);
+}
+
+// Parts change places between device and host memory, with what kernels changed in them; addresses stay.
+TEST(gpu_regions, a_part_that_is_preferred_comes_to_the_device) {
+    if (!gpu_is_there()) GTEST_SKIP() << "no GPU in this machine";
+    const temporary_folder folder;
+    constexpr std::uint64_t mib = 1 << 20, size = 200 * mib;
+    bytes expected = pattern(3, size);
+    write_file(folder / "f", expected);
+    const auto rt = make_runtime(region_runtime(folder, backend::gpu));
+    const auto r = map_whole(*rt, folder / "f", protection::read_write, {.outside_writers = false, .device_bytes = 72 * mib});
+    EXPECT_EQ(r->traffic().bytes_on_device, 72 * mib);  // 64 and 8, then 64 twice in host memory
+    const auto change = [&](std::uint64_t at) {
+        ++expected[at];
+        poke(*r, backend::gpu, at, {expected[at]});
+    };
+    const void* const first = r->data();
+    for (const std::uint64_t part : {72 * mib, 136 * mib, 0 * mib, 100 * mib}) {
+        for (std::uint64_t at = 77; at < size; at += 9 * mib) change(at);
+        EXPECT_EQ(r->prefer(part, 30 * mib), static_cast<std::int64_t>(30 * mib)) << part / mib;
+        EXPECT_EQ(r->prefer(part, 30 * mib), static_cast<std::int64_t>(30 * mib)) << part / mib;
+        for (std::uint64_t at = 78; at < size; at += 9 * mib) change(at);
+        ASSERT_TRUE(peek(*r, backend::gpu, 0, size) == expected) << part / mib;
+    }
+    EXPECT_EQ(r->prefer(0, size), static_cast<std::int64_t>(72 * mib));
+    EXPECT_EQ(r->prefer(60 * mib, 80 * mib), static_cast<std::int64_t>((8 + 64) * mib)) << "one piece of 64 MiB is there at a time";
+    EXPECT_EQ(r->data(), first);
+    EXPECT_EQ(r->release(), 23);
+    EXPECT_TRUE(read_file(folder / "f") == expected);
 }
 #endif
 
