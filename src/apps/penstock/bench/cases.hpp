@@ -29,6 +29,7 @@ status fsync_path(context& here);
 status acquire_path(context& here);
 status sharing(context& here);
 status peer(context& here);
+status mount_case(context& here);
 status evict_on_cpu(context& here);
 status policy_case(context& here);  // a simulation, on the CPU in both
 
