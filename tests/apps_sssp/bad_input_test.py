@@ -19,7 +19,8 @@ def check_usage(program, graph, out):
             ([*run, "--source", "-1"], ["--source", "'-1'"]), ([*run, "--source", "4294967294"], ["--source", "4,294,967,293"]), ([*run, "--updates", "101"], ["--updates", "'101'", "100"]),
             ([*run, "--updates", "-1"], ["'-1'"]), ([*run, "--updates", "1,,2"], ["''"]), ([*run, "--updates", "1%"], ["'1%'"]), ([*run, "--updates", "nan"], ["'nan'"]),
             ([*run, "--rounds", "0"], ["--rounds", "'0'"]), ([*run, "--rounds", "1001"], ["'1001'"]), ([*run, "--update-by", "magic"], ["--update-by", "'magic'"]), ([*run, "--delta", "0"], ["--delta", "'0'"]),
-            ([*run, "--backend", "tpu"], ["'tpu'"]), ([*run, "--no-mount", "--mount", "x"], ["--no-mount", "'x'"]), ([*run, "--mount", ""], ["--mount"]), ([*run, "--workers", "two"], ["'two'"]),
+            ([*run, "--backend", "tpu"], ["'tpu'"]), ([*run, "--no-mount", "--mount", "x"], ["--no-mount", "'x'"]), ([*run, "--mount", ""], ["--mount"]), ([*run, "--mount", "x"], ["--mount", "'x'", "--updates"]),
+            ([*run, "--updates", "1", "--method", "copy,cpu", "--mount", "x"], ["--mount", "'x'", "penstock"]), ([*run, "--workers", "two"], ["'two'"]),
             (["make"], ["--out"]), (make[:5], ["--edges"]), ([*make[:4], "0", *make[5:]], ["--vertices", "'0'"]), ([*make[:6], "0"], ["--edges", "'0'"]), ([*make[:6], "1e9"], ["'1e9'"]),
             ([*make[:4], "4294967295", *make[5:]], ["4,294,967,294"]), ([*make, "--seed", "x"], ["--seed", "'x'"]), (["update", graph], ["--percent"])]:
         support.refuse(program, arguments, names, status=2)

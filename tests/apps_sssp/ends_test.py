@@ -41,11 +41,13 @@ def check_signal(program, folder, number, delay, flags):
     out = os.path.join(data, "dist")
     with open(out, "w", encoding="utf-8") as file:
         file.write("as it was")
-    before = sorted(os.listdir(data))
+    before, changed = sorted(os.listdir(data)), os.stat(os.path.join(data, "graph")).st_mtime_ns
     child = subprocess.Popen([program, "run", os.path.join(data, "graph"), "--updates", "30", "--rounds", "1000", "-o", out, *flags, *support.backend_flags()], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                              env={**os.environ, "TMPDIR": temporary})
     if "--no-mount" not in flags:
         wait_until(lambda: mounts_below(folder) or child.poll() is not None, "nothing was mounted")
+    else:
+        wait_until(lambda: os.stat(os.path.join(data, "graph")).st_mtime_ns != changed or child.poll() is not None, "nothing was updated")
     time.sleep(delay)
     child.send_signal(number)
     begun = time.monotonic()
@@ -70,7 +72,7 @@ def main():
             check_signal(program, folder, signal.SIGTERM, 0, [])
             check_signal(program, folder, signal.SIGTERM, 0.3, ["--mount", os.path.join(folder, "point")])
             check_signal(program, folder, signal.SIGINT, 0.37, ["--update-by", "store"])
-        check_signal(program, folder, signal.SIGINT, 0.4, ["--no-mount"])
+        check_signal(program, folder, signal.SIGINT, 0.1, ["--no-mount"])
         support.require(os.listdir(os.path.join(folder, "point")) == [], "something was left at the mount point")
     print("signals leave nothing behind")
 

@@ -24,9 +24,22 @@ namespace groups = cooperative_groups;
 constexpr std::uint32_t steps_of_a_stretch = 4096;
 constexpr unsigned block_threads = 512;
 
+// What the threads of a block put into a queue in a step, as far as there is room, goes there by one addition at the step's end: the threads of the whole GPU would wait for
+// each other at the one counter.
+struct kept_parts {
+    static constexpr std::uint32_t room = 4096;
+    part parts[room];
+    std::uint64_t first;
+    std::uint32_t wanted;  // of them; may be more than there is room for
+};
+
 class grid_team {
 public:
-    __device__ grid_team() : grid_(groups::this_grid()) {}
+    // Whole block.
+    explicit __device__ grid_team(kept_parts& kept) : grid_(groups::this_grid()), kept_(kept) {
+        if (threadIdx.x == 0) kept_.wanted = 0;
+        __syncthreads();
+    }
 
     __device__ void sync() const { grid_.sync(); }
     __device__ bool is_first() const { return thread() == 0; }
@@ -40,21 +53,30 @@ public:
         for (std::uint64_t i = thread() / 32; i < count; i += threads() / 32) f(i, threadIdx.x % 32, 32u);
     }
 
-    // Threads that are here together take their places by one addition.
     __device__ void put(const search_view& v, std::uint32_t queue, std::uint32_t vertex, std::uint32_t parts) const {
-        auto* const counter = reinterpret_cast<unsigned long long*>(&v.state->counts[queue]);
-        unsigned long long first = 0;
         if (parts == 1) {
-            const groups::coalesced_group here = groups::coalesced_threads();
-            if (here.thread_rank() == 0) first = atomicAdd(counter, static_cast<unsigned long long>(here.size()));
-            first = here.shfl(first, 0) + here.thread_rank();
-        } else {
-            first = atomicAdd(counter, static_cast<unsigned long long>(parts));
+            const std::uint32_t place = atomicAdd(&kept_.wanted, 1u);
+            if (place < kept_parts::room) {
+                kept_.parts[place] = {vertex, 0};
+                return;
+            }
         }
+        const std::uint64_t first = take_places(v, queue, parts);
         if (first + parts > v.room) return note(v, fault::damaged);
         for (std::uint32_t number = 0; number < parts; ++number) v.queues[queue][first + number] = {vertex, number};
     }
-    __device__ void flush(const search_view&, std::uint32_t) const {}
+    // Whole block, after each step in which parts were put.
+    __device__ void flush(const search_view& v, std::uint32_t queue) const {
+        __syncthreads();
+        const std::uint32_t count = kept_.wanted < kept_parts::room ? kept_.wanted : kept_parts::room;
+        if (threadIdx.x == 0 && count != 0) kept_.first = take_places(v, queue, count);
+        __syncthreads();
+        if (threadIdx.x == 0) kept_.wanted = 0;
+        if (count == 0) return;
+        const std::uint64_t first = kept_.first;
+        if (first + count > v.room) return note(v, fault::damaged);
+        for (std::uint32_t i = threadIdx.x; i < count; i += blockDim.x) v.queues[queue][first + i] = kept_.parts[i];
+    }
 
     // Whole warps come here, from behind a loop.
     __device__ void lower_for_all(std::uint32_t* word, std::uint32_t value) const {
@@ -70,13 +92,18 @@ public:
 
 private:
     static __device__ std::uint64_t thread() { return std::uint64_t{blockIdx.x} * blockDim.x + threadIdx.x; }
+    static __device__ std::uint64_t take_places(const search_view& v, std::uint32_t queue, std::uint32_t count) {
+        return atomicAdd(reinterpret_cast<unsigned long long*>(&v.state->counts[queue]), static_cast<unsigned long long>(count));
+    }
     static __device__ std::uint64_t threads() { return std::uint64_t{gridDim.x} * blockDim.x; }
 
     groups::grid_group grid_;
+    kept_parts& kept_;
 };
 
 __global__ void __launch_bounds__(block_threads) search_kernel(const __grid_constant__ search_view view, std::uint32_t most_steps) {
-    grid_team team;
+    __shared__ kept_parts kept;
+    grid_team team(kept);
     search(team, view, most_steps);
 }
 

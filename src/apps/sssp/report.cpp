@@ -66,7 +66,7 @@ json json_of(const session& s) {
     for (const update_run& u : s.updates) updates.push_back(json_of(s, u));
     return {{"program", "penstock-sssp"}, {"version", version()}, {"command", "run"}, {"graph", s.graph.path}, {"vertices", s.graph.shape.vertices}, {"edges", s.graph.shape.edges},
             {"file_bytes", s.graph.shape.file_bytes()}, {"source", r.source}, {"rounds", r.rounds}, {"seed", r.seed}, {"delta", s.delta}, {"threads", s.asked.threads},
-            {"update_by", r.percents.empty() ? json(nullptr) : json(r.by_store ? "store" : "write")}, {"mounted", s.mounted}, {"device", s.device_name}, {"methods", methods}, {"updates", updates},
+            {"update_by", r.percents.empty() ? json(nullptr) : json(r.by_store ? "store" : "write")}, {"mounted", s.mounted}, {"device", s.device_name.empty() ? json(nullptr) : json(s.device_name)}, {"methods", methods}, {"updates", updates},
             {"reached", s.reached}, {"farthest", s.farthest}, {"rounds_checked", r.check ? json(s.checked) : json(nullptr)}, {"result", r.out.empty() ? json(nullptr) : json(r.out)}};
 }
 
@@ -82,6 +82,7 @@ std::string line_of(const session& s, const update_run& u) {
 void say_summary(const session& s) {
     apps::say(apps::with_commas(s.graph.shape.vertices) + " vertices, " + apps::with_commas(s.graph.shape.edges) + " edges, " + format_size(s.graph.shape.file_bytes()) + "; " + apps::with_commas(s.reached) +
               " reached, the farthest at " + apps::with_commas(s.farthest));
+    for (const method_run& m : s.methods) apps::say(m.name + " on " + m.backend + ": " + m.place->note() + "; made in " + text_of("%.2f s", m.start_seconds));
     for (const update_run& u : s.updates) apps::say(line_of(s, u));
     if (!s.asked.run.percents.empty() && s.asked.run.has("penstock") && !s.mounted)
         apps::say("without a mount nobody tells which pages were changed, so each acquire brought the whole file");

@@ -47,7 +47,7 @@ void add_run(CLI::App& app, request& out, apps::common_flags& common, texts& giv
     apps::add_value(*run, "--seed", given.seed, "Of the weights and pages of updates; default: 1", "S");
     apps::add_value(*run, "--mount", r.point, "An empty folder for the mount; default: one of its own, among temporary files", "DIR");
     run->add_flag("--no-mount", given.no_mount, "Without FUSE: the updater writes the file itself, and every acquire brings all of it");
-    apps::add_value(*run, "--delta", given.delta, "Width of a bucket of distances; default: twice the greatest made weight for each edge that a vertex has", "D");
+    apps::add_value(*run, "--delta", given.delta, "Width of a bucket of distances; default: 200, divided by how many edges a vertex has on average", "D");
     apps::add_value(*run, "-o,--out", r.out, "File that gets the distances of the last computation", "DIST");
     run->add_flag("--check", r.check, "Compare the distances of each round with those that Dijkstra's algorithm finds on one core");
     apps::add_common_flags(*run, common);
@@ -121,6 +121,8 @@ status check_run(request& out, const texts& given) {
             if (status s = percent_of("--updates", one, r.percents.emplace_back()); !s) return s;
     r.mounts = !given.no_mount;
     if (given.no_mount && !r.point.empty()) return {-EINVAL, "--no-mount and --mount " + apps::shown(r.point) + " exclude each other; give one of them"};
+    if (!r.point.empty() && !r.wants_mount())
+        return {-EINVAL, "--mount: " + apps::shown(r.point) + " is not needed, for only updates beside the method penstock go through a mount; leave it out, or give --updates"};
     return parse_by("--update-by", given.by, r.by_store);
 }
 

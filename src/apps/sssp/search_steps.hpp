@@ -5,7 +5,7 @@
 // distances then, and the next one follows. There is no list of vertices farther away: the scan of plain numbers costs less than to keep one.
 //
 // A `Team` is all threads that search together: each(count, f) shares f(0) to f(count - 1) among threads, each_part among warps, whose threads are the lanes;
-// sync() is a barrier of all. Weights may be 0, for a distance that is stored always goes down, and so the search ends.
+// sync() is a barrier of all, and flush() is called by all, after each step, before anybody reads what put() put into a queue. Weights may be 0, for a distance that is stored always goes down, and so the search ends.
 #pragma once
 
 #include <cstdint>
