@@ -80,16 +80,23 @@ std::string line_of(const session& s, const update_run& u) {
 }
 
 void say_summary(const session& s) {
-    apps::say(apps::with_commas(s.graph.shape.vertices) + " vertices, " + apps::with_commas(s.graph.shape.edges) + " edges, " + format_size(s.graph.shape.file_bytes()) + "; " + apps::with_commas(s.reached) +
-              " reached, the farthest at " + apps::with_commas(s.farthest));
-    for (const method_run& m : s.methods) apps::say(m.name + " on " + m.backend + ": " + m.place->note() + "; made in " + text_of("%.2f s", m.start_seconds));
-    for (const update_run& u : s.updates) apps::say(line_of(s, u));
+    apps::say(apps::with_commas(s.reached) + " vertices reached, the farthest at " + apps::with_commas(s.farthest));
     if (!s.asked.run.percents.empty() && s.asked.run.has("penstock") && !s.mounted)
         apps::say("without a mount nobody tells which pages were changed, so each acquire brought the whole file");
     if (s.asked.run.check) apps::say("the distances of " + apps::with_commas(s.checked) + " rounds are those that Dijkstra's algorithm finds");
 }
 
 }  // namespace
+
+void say_methods(const session& s) {
+    if (s.asked.quiet) return;
+    apps::say(apps::with_commas(s.graph.shape.vertices) + " vertices, " + apps::with_commas(s.graph.shape.edges) + " edges, " + format_size(s.graph.shape.file_bytes()));
+    for (const method_run& m : s.methods) apps::say(m.name + " on " + m.backend + ": " + m.place->note() + "; made in " + text_of("%.2f s", m.start_seconds));
+}
+
+void say_update(const session& s, const update_run& u) {
+    if (!s.asked.quiet) apps::say(line_of(s, u));
+}
 
 status report(const session& s) {
     if (s.asked.json)

@@ -10,6 +10,7 @@
 #include "common/whole_file.hpp"
 #include "dijkstra.hpp"
 #include "made_numbers.hpp"
+#include "report.hpp"
 #include "session.hpp"
 
 namespace penstock::sssp {
@@ -92,6 +93,7 @@ private:
             for (std::size_t v = 0; v < before_.size(); ++v) changed += before_[v] != s_.distances[v] ? 1 : 0;
             u.changed.push_back(changed);
         }
+        say_update(s_, u);
         return {};
     }
     status update(update_run& u) {

@@ -7,6 +7,7 @@
 #include "common/random_file.hpp"
 #include "common/stopwatch.hpp"
 #include "made_numbers.hpp"
+#include "report.hpp"
 #include "rounds.hpp"
 
 namespace penstock::sssp {
@@ -86,7 +87,10 @@ status open_files(session& s) {
 
 status run_all(session& s) {
     status ended = prepare(s);
-    if (ended.ok()) ended = run_rounds(s);
+    if (ended.ok()) {
+        say_methods(s);
+        ended = run_rounds(s);
+    }
     const status closed = s.folder.close();
     if (was_interrupted()) return {-ECANCELED, "interrupted; nothing was written"};
     if (!ended.ok()) return ended;
