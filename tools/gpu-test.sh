@@ -38,7 +38,7 @@ build() {  # DIR
   cmake -S . -B "$1" -G Ninja -DCMAKE_BUILD_TYPE=Release -DPENSTOCK_CUDA=ON -DPENSTOCK_PORTABLE=ON -DPENSTOCK_BUILD_EXAMPLES=ON \
     -DCMAKE_CUDA_ARCHITECTURES="${PENSTOCK_GPU_ARCH:-90-real}" >/dev/null &&
     ninja -C "$1" device_test penstock_model_gpu bin/penstock bin/penstock-grep bin/penstock-collage bin/penstock-match bin/penstock-matvec \
-      bin/penstock-matmul bin/penstock-stitch penstock_write_model_gpu example_04_write example_01_read example_02_kernel example_03_map &&
+      bin/penstock-matmul bin/penstock-stitch bin/penstock-sssp penstock_write_model_gpu example_04_write example_01_read example_02_kernel example_03_map &&
     { ! grep -q '^build examples/05_libraries:' "$1/build.ninja" || ninja -C "$1" examples/05_libraries; }  # where there is cuBLAS
 }
 if [ -n "$build_only" ]; then build "$build_only"; exit; fi
@@ -96,6 +96,7 @@ apps() {
   for name in numbers make bad_input; do each python3 tests/apps_matrix/matvec_${name}_test.py "$dir/bin/penstock-matvec"; done
   for name in numbers bad_input; do each python3 tests/apps_matrix/matmul_${name}_test.py "$dir/bin/penstock-matmul"; done
   for name in image bad_input; do each python3 tests/apps_stitch/${name}_test.py "$dir/bin/penstock-stitch"; done
+  for name in numbers updates bad_input ends; do each python3 tests/apps_sssp/${name}_test.py "$dir/bin/penstock-sssp"; done
   for name in cat cp info bad_input bench; do each python3 tests/apps_penstock/${name}_test.py "$dir/bin/penstock"; done
   echo "$count programs' tests passed on the GPU"
 }
