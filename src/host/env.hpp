@@ -86,6 +86,12 @@ struct memory_piece {
     std::uint64_t bytes = 0;
 };
 
+struct placed_piece {
+    const std::byte* from = nullptr;
+    std::uint64_t bytes = 0;
+    std::uint64_t offset = 0;  // in the file
+};
+
 class environment {
 public:
     virtual ~environment() = default;
@@ -118,6 +124,9 @@ public:
     virtual int rename(int, const std::string&, int, const std::string&) { return -EOPNOTSUPP; }
     // Pieces of memory, at least one and at most 1024, to places of the file that follow each other from `offset` on.
     virtual std::int64_t write(int, const memory_piece*, std::size_t, std::uint64_t) { return -EOPNOTSUPP; }
+    // The same for pieces that lie anywhere before the file's end, in order: many in a call, and threads do not wait for each other. The count of bytes from the first on that are in the
+    // file, and no others; fewer than all, or a negative errno: this is no way to write the next, so use the one above.
+    virtual std::int64_t write_scattered(int, const placed_piece*, std::size_t) { return -EOPNOTSUPP; }
     // Returns after all that was written to the file is on storage.
     virtual int sync(int) { return -EOPNOTSUPP; }
     virtual int truncate(int, std::uint64_t) { return -EOPNOTSUPP; }

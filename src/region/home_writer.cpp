@@ -10,8 +10,10 @@ namespace penstock::region {
 
 namespace {
 
-// Of a page with more runs than this, each of which costs a call, the whole is written, where nobody else writes meanwhile.
+// Of a page with more runs than this the whole is written, where nobody else writes meanwhile.
 constexpr unsigned most_runs = 8;
+// So many runs are given to the environment at a time.
+constexpr std::size_t most_pieces = 16384;
 
 class run_writer {
 public:
@@ -44,6 +46,11 @@ public:
         }
         return true;
     }
+    // So many bytes are in the file already, and all that is marked before `staged`. Only where nothing is left of an earlier put.
+    void note_written(std::uint64_t bytes, std::uint64_t staged) {
+        out_.bytes += bytes;
+        out_.settled = staged;
+    }
     bool fail(int code) {
         out_.code = code;
         bytes_ = 0;
@@ -69,35 +76,100 @@ unsigned count_runs(const host::marked_runs& runs, std::uint64_t limit) {
     return count;
 }
 
-}  // namespace
+// Makes the runs of pages, and writes them a few thousand at a time.
+class page_writer {
+public:
+    page_writer(host::environment& env, int fd, const staged_pages& pages) : env_(env), fd_(fd), pages_(pages), out_(env, fd) {}
 
-written_pages write_marked(host::environment& env, int fd, const staged_pages& pages) {
-    run_writer out(env, fd);
-    std::vector<std::byte> whole(page_bytes);
-    for (std::size_t i = 0; i < pages.numbers.size(); ++i) {
-        const std::uint64_t start = pages.numbers[i] * page_bytes, staged = i * page_bytes;
-        if (start >= pages.end_bytes) break;
-        const std::uint64_t limit = std::min(page_bytes, pages.end_bytes - start);
-        const host::marked_runs runs(pages.marks + i * mark_bytes, page_bytes, false);
-        const std::byte* const from = pages.bytes + staged;
-        const bool as_a_whole = !pages.exactly && count_runs(runs, limit) > most_runs;
-        if (as_a_whole) {
-            if (!out.flush()) return out.so_far();
-            const std::int64_t there = read_all(env, fd, whole.data(), limit, start);
-            if (there != static_cast<std::int64_t>(limit)) {
-                out.fail(there < 0 ? static_cast<int>(there) : -ESTALE);
-                return out.so_far();
-            }
+    written_pages write() {
+        const std::size_t count = pages_.numbers.size();
+        for (std::size_t i = 0; i < count && start_of(i) < pages_.end_bytes;) {
+            std::size_t end = i;
+            while (end < count && (end == i || pages_.numbers[end] == pages_.numbers[end - 1] + 1) && is_whole(end)) ++end;
+            const bool done = end == i ? add_runs(i) : add_whole(i, end);
+            if (!done) return out_.so_far();
+            i = std::max(end, i + 1);
         }
+        if (!flush()) return out_.so_far();
+        return out_.all_done(count * page_bytes);
+    }
+
+private:
+    [[nodiscard]] std::uint64_t start_of(std::size_t i) const { return pages_.numbers[i] * page_bytes; }
+    [[nodiscard]] std::uint64_t limit_of(std::size_t i) const { return start_of(i) >= pages_.end_bytes ? 0 : std::min(page_bytes, pages_.end_bytes - start_of(i)); }
+    [[nodiscard]] host::marked_runs runs_of(std::size_t i) const { return {pages_.marks + i * mark_bytes, page_bytes, false}; }
+    [[nodiscard]] bool is_whole(std::size_t i) const { return !pages_.exactly && limit_of(i) != 0 && count_runs(runs_of(i), limit_of(i)) > most_runs; }
+
+    // each(begin, end) for each run of the page; false: it said so.
+    template <typename Each>
+    bool for_runs_of(std::size_t i, const Each& each) const {
+        const host::marked_runs runs = runs_of(i);
+        const std::uint64_t limit = limit_of(i);
         for (std::uint64_t at = 0, begin = 0, end = 0; runs.next(at, begin, end) && begin < limit; at = end) {
             end = std::min(end, limit);
-            if (as_a_whole) std::memcpy(whole.data() + begin, from + begin, end - begin);
-            else if (!out.put(from + begin, end - begin, start + begin, staged + begin)) return out.so_far();
+            if (!each(begin, end)) return false;
         }
-        if (as_a_whole && !(out.put(whole.data(), limit, start, staged) && out.flush())) return out.so_far();
+        return true;
     }
-    if (!out.flush()) return out.so_far();
-    return out.all_done(pages.numbers.size() * page_bytes);
-}
+    bool add_runs(std::size_t i) {
+        return for_runs_of(i, [&](std::uint64_t begin, std::uint64_t end) { return add(pages_.bytes + i * page_bytes + begin, end - begin, start_of(i) + begin, i * page_bytes + begin); });
+    }
+    // Pages that follow each other: what the file has, and the changes in it.
+    bool add_whole(std::size_t first, std::size_t end) {
+        static thread_local std::vector<std::byte> merged;
+        merged.resize(std::max<std::size_t>(merged.size(), pages_.numbers.size() * page_bytes));
+        std::byte* const room = merged.data() + first * page_bytes;
+        const std::uint64_t bytes = (end - 1 - first) * page_bytes + limit_of(end - 1);
+        const std::int64_t there = read_all(env_, fd_, room, bytes, start_of(first));
+        if (there != static_cast<std::int64_t>(bytes)) return flush() && out_.fail(there < 0 ? static_cast<int>(there) : -ESTALE);
+        for (std::size_t i = first; i < end; ++i)
+            for_runs_of(i, [&](std::uint64_t begin, std::uint64_t last) {
+                std::memcpy(room + (i - first) * page_bytes + begin, pages_.bytes + i * page_bytes + begin, last - begin);
+                return true;
+            });
+        return add(room, bytes, start_of(first), first * page_bytes);
+    }
+    bool add(const std::byte* from, std::uint64_t bytes, std::uint64_t offset, std::uint64_t staged) {
+        if (!runs_.empty()) {
+            host::placed_piece& last = runs_.back();
+            if (offset == last.offset + last.bytes && from == last.from + last.bytes) {
+                last.bytes += bytes;
+                return true;
+            }
+        }
+        if (runs_.size() == most_pieces && !flush()) return false;
+        runs_.push_back({from, bytes, offset});
+        staged_.push_back(staged);
+        return true;
+    }
+    // First by a mapping; what that does not write, by calls, which also tell why not.
+    bool flush() {
+        if (runs_.empty()) return true;
+        const std::int64_t scattered = env_.write_scattered(fd_, runs_.data(), runs_.size());
+        std::uint64_t left = scattered < 0 ? 0 : static_cast<std::uint64_t>(scattered);  // of what is written already
+        bool well = true;
+        for (std::size_t i = 0; well && i < runs_.size(); ++i) {
+            const auto& [from, bytes, offset] = runs_[i];
+            const std::uint64_t written = std::min(left, bytes);
+            left -= written;
+            if (written != 0) out_.note_written(written, staged_[i] + written);
+            if (written != bytes) well = out_.put(from + written, bytes - written, offset + written, staged_[i] + written);
+        }
+        runs_.clear();
+        staged_.clear();
+        return well && out_.flush();
+    }
+
+    host::environment& env_;
+    const int fd_;
+    const staged_pages& pages_;
+    run_writer out_;
+    std::vector<host::placed_piece> runs_;
+    std::vector<std::uint64_t> staged_;  // of each run: where in the staged pages the bytes lie, or the changes that they have
+};
+
+}  // namespace
+
+written_pages write_marked(host::environment& env, int fd, const staged_pages& pages) { return page_writer(env, fd, pages).write(); }
 
 }  // namespace penstock::region

@@ -160,6 +160,20 @@ std::int64_t faulty_environment::write(int fd, const host::memory_piece* pieces,
     return real_.write(fd, some.data(), some.size(), offset);
 }
 
+std::int64_t faulty_environment::write_scattered(int fd, const host::placed_piece* pieces, std::size_t count) {
+    std::uint64_t most = most_scattered_.load();
+    if (most == 0) return -EOPNOTSUPP;
+    std::vector<host::placed_piece> some(pieces, pieces + count);
+    for (host::placed_piece& one : some) {
+        one.bytes = std::min(one.bytes, most);
+        most -= one.bytes;
+    }
+    std::erase_if(some, [](const host::placed_piece& one) { return one.bytes == 0; });
+    const std::int64_t done = real_.write_scattered(fd, some.data(), some.size());
+    if (done > 0) scattered_ += static_cast<std::uint64_t>(done);
+    return done;
+}
+
 int faulty_environment::sync(int fd) {
     int error = 0;
     wait_while_stalled(call_sync);

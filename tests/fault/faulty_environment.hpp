@@ -82,6 +82,10 @@ public:
     int unlink(int directory, const std::string& name) override;
     int rename(int from, const std::string& name, int to, const std::string& new_name) override;
     std::int64_t write(int fd, const host::memory_piece* pieces, std::size_t count, std::uint64_t offset) override;
+    // Not there, unless said so: then of each call the first so many bytes.
+    std::int64_t write_scattered(int fd, const host::placed_piece* pieces, std::size_t count) override;
+    void write_scattered_up_to(std::uint64_t bytes) { most_scattered_ = bytes; }
+    [[nodiscard]] std::uint64_t scattered_bytes() const { return scattered_.load(); }
     int sync(int fd) override;
     int truncate(int fd, std::uint64_t size_bytes) override;
     int open_direct(int fd, std::uint32_t& grain_bytes) override;
@@ -117,6 +121,7 @@ private:
     fault_plan plan_;
     std::set<int> direct_;  // handles of open_direct
     std::atomic<int> said_cached_{ask};
+    std::atomic<std::uint64_t> most_scattered_{0}, scattered_{0};
     std::condition_variable released_;
     std::atomic<std::uint32_t> stalled_kinds_{0};
     std::atomic<std::uint64_t> count_{0}, failures_{0}, reads_{0};

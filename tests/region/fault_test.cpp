@@ -1,6 +1,8 @@
 // Regions over a disk that fails: the error is told, nothing is lost, and the next call brings it.
 #include <gtest/gtest.h>
 
+#include <fcntl.h>
+
 #include "fault/faulty_environment.hpp"
 #include "region/support.hpp"
 
@@ -100,6 +102,55 @@ TEST(region_faults, short_reads_and_writes) {
     std::copy(more.begin(), more.end(), f.expected.begin() + 5000);
     EXPECT_GT(r->release(), 0);
     EXPECT_TRUE(read_file(f.folder / "f") == f.expected);
+}
+
+// A part of what changed goes by a mapping, the rest by calls, and those fail: what is in the file and what is not is known to the byte.
+TEST(region_faults, a_release_that_gets_only_so_far) {
+    for (const bool others_write : {false, true}) {
+        faulty_region f(3 << 20);
+        const auto r = map_whole(*f.rt, f.folder / "f", protection::read_write, {.outside_writers = others_write});
+        std::uint64_t most = 1;
+        for (int round = 0; round < 60; ++round, most = most * 7 % 100003) {
+            const std::vector<std::uint8_t> before = f.expected;
+            // Pages with one run, pages with many, and whole ones that follow each other.
+            for (std::uint64_t at = 100 + round; at < f.expected.size(); at += 50000) f.change(*r, at);
+            for (std::uint64_t at = 200000; at < 230000; at += 100 + round) f.change(*r, at);
+            std::vector<std::uint8_t> all = pattern(static_cast<std::uint64_t>(round), 40000);
+            poke(*r, backend::cpu, 500000, all);
+            std::copy(all.begin(), all.end(), f.expected.begin() + 500000);
+            f.env.write_scattered_up_to(most);
+            if (round % 3 != 0) {
+                f.env.set({.calls = fault::call_write, .nth = round % 3 == 1 ? 1u : 9u, .for_ever = true, .error = -ENOSPC});
+                const std::int64_t code = r->release();
+                EXPECT_TRUE(code == -ENOSPC || f.env.failures() == 0) << code;
+                f.env.clear();
+                f.set(*r, 100 + round, before[100 + round]);  // back to what it was, whether it is in the file or not
+                f.set(*r, 200000, before[200000]);
+                f.set(*r, 500000, before[500000]);
+            }
+            EXPECT_GE(r->release(), 0);
+            ASSERT_TRUE(read_file(f.folder / "f") == f.expected) << "round " << round << ", up to " << most;
+        }
+        EXPECT_GT(f.env.scattered_bytes(), 1000u);
+    }
+}
+
+TEST(region_faults, what_a_mapping_cannot_write_is_left_to_calls) {
+    const temporary_folder folder;
+    write_file(folder / "f", std::vector<std::uint8_t>(10000, 1));
+    host::environment& real = host::linux_environment();
+    const int found = real.find(AT_FDCWD, folder / "f"), fd = real.open_found(found), writing = real.open_writing(fd);
+    ASSERT_GE(writing, 0);
+    const std::vector<std::byte> fresh(6000, std::byte{7});
+    const host::placed_piece inside[] = {{fresh.data(), 5, 4094}, {fresh.data(), 6000, 4000}};
+    EXPECT_EQ(real.write_scattered(writing, inside, 2), 6005);
+    const host::placed_piece behind{fresh.data(), 2, 9999};
+    EXPECT_LT(real.write_scattered(writing, &behind, 1), 0);
+    EXPECT_LT(real.write_scattered(fd, inside, 2), 0) << "it is open for reading only";
+    std::vector<std::uint8_t> expected(10000, 1);
+    std::fill_n(expected.begin() + 4000, 6000, 7);
+    EXPECT_EQ(read_file(folder / "f"), expected);
+    for (const int one : {writing, fd, found}) real.close(one);
 }
 
 TEST(region_faults, each_call_of_mapping_fails_once_and_nothing_is_left_open) {

@@ -49,10 +49,9 @@ public:
     }
     status read(void* to, std::uint64_t bytes, std::uint64_t offset) const { return apps::read_exactly(path_, fd_, to, bytes, offset); }
 
-    // Straight to where it belongs, in memory that the CPU reaches.
-    status read_all(std::byte* to) const {
-        return each_piece([&](std::uint32_t, std::uint64_t at, std::uint64_t bytes) { return read(to + at, bytes, at); }, [](std::uint32_t) { return status{}; });
-    }
+    // Straight to where it belongs, in memory that the CPU reaches. Not inline: g++ and nvcc do not agree on what a lambda in it that captures several things looks like, and the linker
+    // takes either's.
+    status read_all(std::byte* to) const;
 
     [[nodiscard]] std::uint64_t bytes() const { return bytes_; }
     [[nodiscard]] std::uint32_t threads() const { return threads_; }
