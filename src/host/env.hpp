@@ -137,6 +137,10 @@ public:
     // 1 if the page cache has all of a range of an open file, 0 if not; negative errno: that cannot be told.
     virtual int in_page_cache(int, std::uint64_t, std::uint64_t) { return -EOPNOTSUPP; }
 
+    // Where in an open file from `offset` on the next bytes are that were ever written, and where those end (which may be the file's end); all between are zeros. INT64_MAX: there are none.
+    virtual std::int64_t next_data(int, std::uint64_t) { return -EOPNOTSUPP; }
+    virtual std::int64_t next_hole(int, std::uint64_t) { return -EOPNOTSUPP; }
+
     // Maps a part of an open file for reading, shared with everybody; `offset` is a multiple of the page size. An environment
     // that only stands between others need not have it.
     virtual int map_file(int, std::uint64_t, std::uint64_t, void*&) { return -EOPNOTSUPP; }

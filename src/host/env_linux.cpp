@@ -102,6 +102,11 @@ std::int64_t copy_to_mapping(std::byte* mapped, std::uint64_t mapped_from, const
     return all;
 }
 
+std::int64_t seek(int fd, std::uint64_t offset, int what) {
+    const off_t at = ::lseek(fd, static_cast<off_t>(offset), what);
+    return at >= 0 ? at : errno == ENXIO ? INT64_MAX : -errno;
+}
+
 class linux_files final : public environment {
 public:
     int find(int start, const std::string& path) override {
@@ -238,6 +243,9 @@ public:
         const auto page = static_cast<std::uint64_t>(::sysconf(_SC_PAGE_SIZE));
         return pages.cached >= (offset + bytes + page - 1) / page - offset / page ? 1 : 0;
     }
+
+    std::int64_t next_data(int fd, std::uint64_t offset) override { return seek(fd, offset, SEEK_DATA); }
+    std::int64_t next_hole(int fd, std::uint64_t offset) override { return seek(fd, offset, SEEK_HOLE); }
 
     int map_file(int fd, std::uint64_t offset, std::uint64_t bytes, void*& address) override {
         address = ::mmap(nullptr, bytes, PROT_READ, MAP_SHARED, fd, static_cast<off_t>(offset));

@@ -182,6 +182,7 @@ std::int64_t shared_home::fetch(place who, void* stream) {
     {
         std::lock_guard lock(state_);
         mine = members_[who];
+        members_[who].untouched = false;
         // Whatever is released after this has a later stamp, and is for the next acquire, whether it is among the bytes or not.
         filling.seen = clock_;
         wanted = versions_.pages_where(mine.pages, [&](const page_state& p) { return next_for_access(p, who).what != consistency::work::nothing; });
@@ -190,7 +191,7 @@ std::int64_t shared_home::fetch(place who, void* stream) {
     std::uint64_t written = 0;
     int code = bring_home(wanted, written);
     if (code == 0) code = mine.memory->begin(stream);
-    if (code == 0) code = fill(mine, wanted);
+    if (code == 0) code = fill(mine, mine.untouched ? without_holes(wanted) : wanted);
     if (code != 0) return code;
     std::lock_guard lock(state_);
     versions_.change(wanted, [&](page_state& p) { finish(p, filling, true); });
@@ -202,6 +203,23 @@ int shared_home::read_run(int fd, std::byte* to, std::uint64_t page, std::uint64
     if (got < 0) return static_cast<int>(got);
     std::fill(to + got, to + pages * page_bytes, std::byte{0});  // behind the end of the file
     return 0;
+}
+
+// Those that have bytes which were ever written, or may have: of a file that is to be written as a whole, none.
+page_list shared_home::without_holes(const page_list& pages) const {
+    constexpr int most_extents = 1000;  // to ask for many costs more than to read
+    page_list out;
+    std::size_t i = 0;
+    for (int extents = 0; i < pages.size() && extents < most_extents; ++extents) {
+        const std::int64_t data = env_.next_data(fd_, pages[i] * page_bytes);
+        if (data == INT64_MAX) return out;
+        const std::int64_t end = data < 0 ? data : env_.next_hole(fd_, static_cast<std::uint64_t>(data));
+        if (end < 0) break;
+        while (i < pages.size() && (pages[i] + 1) * page_bytes <= static_cast<std::uint64_t>(data)) ++i;
+        for (; i < pages.size() && pages[i] * page_bytes < static_cast<std::uint64_t>(end); ++i) out.push_back(pages[i]);
+    }
+    out.insert(out.end(), pages.begin() + static_cast<std::ptrdiff_t>(i), pages.end());
+    return out;
 }
 
 int shared_home::fill(const member& who, const page_list& pages) {

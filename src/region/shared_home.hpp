@@ -29,6 +29,7 @@ struct member {
     page_range pages;
     std::uint64_t end_bytes = 0;
     bool outside_writers = true;
+    bool untouched = true;  // its memory is all zeros: nothing was filled, or tried to be
 };
 
 class shared_home {
@@ -84,6 +85,7 @@ private:
     int collect(consistency::place place, const page_list& pages, std::uint64_t& written);
     int collect_slice(consistency::place place, const page_list& pages, bool masked, std::uint64_t& written);
     int fill(const member& who, const page_list& pages);
+    [[nodiscard]] page_list without_holes(const page_list& pages) const;
     int read_run(int fd, std::byte* to, std::uint64_t page, std::uint64_t pages) const;
 
     host::environment& env_;

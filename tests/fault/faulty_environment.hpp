@@ -96,6 +96,8 @@ public:
     // What in_page_cache answers from now on; `ask`: the truth.
     static constexpr int ask = 2;
     void say_cached(int answer) { said_cached_ = answer; }
+    std::int64_t next_data(int fd, std::uint64_t offset) override { return real_.next_data(fd, offset); }
+    std::int64_t next_hole(int fd, std::uint64_t offset) override { return real_.next_hole(fd, offset); }
     int map_file(int fd, std::uint64_t offset, std::uint64_t bytes, void*& address) override {
         int error = 0;
         return fails(call_map, error) ? error : real_.map_file(fd, offset, bytes, address);

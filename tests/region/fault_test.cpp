@@ -135,6 +135,39 @@ TEST(region_faults, a_release_that_gets_only_so_far) {
     }
 }
 
+// What was never written is not read; what is written there later is.
+TEST(region_faults, holes_are_not_read) {
+    const temporary_folder folder;
+    const std::uint64_t size = 20 << 20;
+    std::vector<std::uint8_t> expected(size, 0);
+    write_file(folder / "f", {});
+    std::filesystem::resize_file(folder / "f", size);
+    for (const std::uint64_t at : {3u << 20, (7u << 20) + 100, (20u << 20) - 5000}) {
+        const std::vector<std::uint8_t> some = pattern(at, 5000);
+        patch_file(folder / "f", at, some);
+        std::copy(some.begin(), some.end(), expected.begin() + at);
+    }
+    let_files_settle();
+    fault::faulty_environment env;
+    host::runtime_hooks hooks;
+    hooks.env = &env;
+    const auto rt = make_runtime(region_runtime(folder, backend::cpu), hooks);
+    env.set({.calls = fault::call_read});
+    const auto r = map_whole(*rt, folder / "f", protection::read_write, {.outside_writers = false});
+    EXPECT_LE(env.calls(), 3 * 2u);
+    EXPECT_GE(env.calls(), 3u);
+    EXPECT_TRUE(peek(*r, backend::cpu, 0, size) == expected);
+    const auto other = map_whole(*rt, folder / "f", protection::read_write, {.outside_writers = false});
+    for (const std::uint64_t at : {std::uint64_t{10}, std::uint64_t{10} << 20, size - 1}) {
+        expected[at] = 9;
+        poke(*other, backend::cpu, at, {9});
+    }
+    EXPECT_EQ(other->release(), 3);
+    EXPECT_EQ(r->acquire(), 3);
+    EXPECT_TRUE(peek(*r, backend::cpu, 0, size) == expected);
+    EXPECT_TRUE(read_file(folder / "f") == expected);
+}
+
 TEST(region_faults, what_a_mapping_cannot_write_is_left_to_calls) {
     const temporary_folder folder;
     write_file(folder / "f", std::vector<std::uint8_t>(10000, 1));
