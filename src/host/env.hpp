@@ -102,6 +102,12 @@ public:
     // Where the handle's file really lies, without links; negative errno if that cannot be told.
     virtual int real_path(int handle, std::string& out) = 0;
     virtual int facts(int handle, file_facts& out) = 0;
+    // The size of an open file; the facts have it too, but take longer.
+    virtual std::int64_t size_bytes(int handle) {
+        file_facts out;
+        const int code = facts(handle, out);
+        return code != 0 ? code : static_cast<std::int64_t>(out.identity.size_bytes);
+    }
     // Opens for reading what a find handle stands for: the same file, whatever the path means by now.
     virtual int open_found(int handle) = 0;
     // The quick way for a name that is its own real path: opens the regular file that `path` names (from the directory handle

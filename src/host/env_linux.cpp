@@ -138,6 +138,11 @@ public:
         return 0;
     }
 
+    std::int64_t size_bytes(int handle) override {
+        struct stat info {};
+        return ::fstat(handle, &info) == 0 ? info.st_size : -errno;
+    }
+
     int open_found(int handle) override {
         const int fd = ::open(proc_name(handle).c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY);
         return fd >= 0 ? fd : -errno;

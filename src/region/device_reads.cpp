@@ -32,12 +32,11 @@ struct shared_home::held_pages {
     }
 };
 
-// No memory: nothing is held, or whoever holds it is busy.
-shared_home::held_pages shared_home::held_by_device(const page_range& range, const host::file_facts& facts) {
+// No memory: nothing is held, or whoever holds it is busy. `facts`: of the file now, where others may write it.
+shared_home::held_pages shared_home::held_by_device(const page_range& range, const host::file_facts* facts) {
     held_pages out;
     std::lock_guard lock(state_);
-    // What programs change that we do not hear of shows in the file's times only.
-    if (others_may_write() && (doubtful_ || !(facts.identity == known_) || host::may_change_unseen(facts))) return out;
+    if (facts != nullptr && (doubtful_ || !(facts->identity == known_) || host::may_change_unseen(*facts))) return out;
     for (std::uint64_t page = range.begin; page < std::min(range.end, versions_.pages()); ++page) {
         const consistency::place_set devices = sources(versions_.at(page)) & ~only(consistency::cpu) & ~only(page_state::storage);
         if (devices == 0 || (out.place != 0 && !has(devices, out.place))) continue;
@@ -52,6 +51,11 @@ shared_home::held_pages shared_home::held_by_device(const page_range& range, con
     reading_[out.place] |= std::uint64_t{1} << out.worker;
     out.memory = members_[out.place].memory;
     return out;
+}
+
+bool shared_home::outside_writers() const {
+    std::lock_guard lock(state_);
+    return others_may_write();
 }
 
 // Has the operating system all of it? Where that cannot be told it counts as so.
@@ -86,12 +90,17 @@ int shared_home::read_held(const held_pages& held, int fd, const page_range& ran
 
 std::uint64_t shared_home::read_for_program(int fd, std::uint64_t offset, std::uint64_t bytes, const byte_sink& use) {
     const std::shared_lock turn(requests_, std::try_to_lock);
-    host::file_facts facts;
-    if (!turn.owns_lock() || !write_count::is_zero(key_) || env_.facts(fd_, facts) != 0 || offset >= facts.identity.size_bytes) return 0;
-    const std::uint64_t end = offset + std::min(bytes, facts.identity.size_bytes - offset);
+    if (!turn.owns_lock() || !write_count::is_zero(key_)) return 0;
+    const std::int64_t size = env_.size_bytes(fd_);
+    if (size < 0 || offset >= static_cast<std::uint64_t>(size)) return 0;
+    const std::uint64_t end = offset + std::min(bytes, static_cast<std::uint64_t>(size) - offset);
     const page_range range{offset / page_bytes, (end + page_bytes - 1) / page_bytes};
     if (range.empty() || range.end - range.begin > staging_pages) return 0;
-    const held_pages held = held_by_device(range, facts);
+    // What programs change that we do not hear of shows in the file's times only.
+    host::file_facts facts;
+    const bool ask = outside_writers();
+    if (ask && env_.facts(fd_, facts) != 0) return 0;
+    const held_pages held = held_by_device(range, ask ? &facts : nullptr);
     if (held.memory == nullptr) return 0;
     const bool there = !is_in_memory(range) && read_held(held, fd, range) == 0;
     const std::uint64_t first = offset % page_bytes;

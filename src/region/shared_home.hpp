@@ -72,7 +72,8 @@ public:
 
 private:
     struct held_pages;
-    [[nodiscard]] held_pages held_by_device(const page_range& range, const host::file_facts& facts);
+    [[nodiscard]] held_pages held_by_device(const page_range& range, const host::file_facts* facts);
+    [[nodiscard]] bool outside_writers() const;
     [[nodiscard]] bool is_in_memory(const page_range& range) const;
     [[nodiscard]] int read_held(const held_pages& held, int fd, const page_range& range) const;
     using views = std::vector<std::shared_ptr<program_views>>;
