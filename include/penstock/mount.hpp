@@ -20,8 +20,9 @@ class background_session;
 struct mount_options {
     bool read_only = false;
     bool allow_other = false;   // other users too; who is not root needs user_allow_other in /etc/fuse.conf
-    // How far the kernel reads ahead for a program that reads a file in order. Root may have more than the kernel's 128 KiB; for others this does nothing.
-    std::uint64_t read_ahead_bytes = 1u << 20;
+    // How far the kernel reads ahead for a program that reads a file in order. Root may have more than the kernel's 128 KiB; others have no more than that. UINT64_MAX: 256 KiB for each
+    // processor, at least 1 MiB and at most 4.
+    std::uint64_t read_ahead_bytes = UINT64_MAX;
     std::uint32_t threads = 0;  // that serve requests; 0: one for each processor, at least 4
 };
 

@@ -132,7 +132,7 @@ status background_session::open(const serve_options& wanted, std::unique_ptr<bac
     auto parts = std::make_shared<session_parts>(root);
     std::error_code failed;
     parts->files.point = std::filesystem::canonical(wanted.point, failed).string();
-    parts->files.read_ahead_bytes = wanted.read_ahead_bytes;
+    parts->files.read_ahead_bytes = wanted.read_ahead_bytes != UINT64_MAX ? wanted.read_ahead_bytes : usual_read_ahead(std::thread::hardware_concurrency());
     raise_file_limit();
     std::string options = "default_permissions,subtype=penstock,fsname=" + escaped(absolute(wanted.source));
     if (wanted.read_only) options += ",ro";

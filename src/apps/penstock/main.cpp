@@ -66,7 +66,7 @@ CLI::App* add_mount(CLI::App& app, penstock::mount_command::request& wanted) {
     mount->add_flag("--allow-other,!--only-me", wanted.how.allow_other, "Other users may use the mount, or not (default: as root they may)");
     mount->add_flag("--background", wanted.how.background, "Return once the mount is there");
     apps::add_value(*mount, "--threads", wanted.threads, "Threads that serve requests (default: one for each processor, at least 4)", "N");
-    apps::add_value(*mount, "--read-ahead", wanted.read_ahead, "How far the kernel reads ahead, as root (default 1M)", "SIZE");
+    apps::add_value(*mount, "--read-ahead", wanted.read_ahead, "How far the kernel reads ahead, as root (default 1M to 4M, by processors)", "SIZE");
     mount->add_flag("--json", wanted.json, "When the mount is gone, print exactly one JSON object on standard output");
     mount->add_flag("--quiet", wanted.quiet, "Do not say when the mount is there");
     return mount;

@@ -24,7 +24,7 @@ status settle(const request& wanted, mount::serve_options& out) {
     if (status s = apps::parse_number<std::uint32_t>("--threads", wanted.threads, 1, 1024, "from 1 to 1024", out.threads); !s) return s;
     if (!wanted.read_ahead.empty())
         if (status s = parse_size("--read-ahead", wanted.read_ahead, out.read_ahead_bytes); !s) return s;
-    if (out.read_ahead_bytes > most_read_ahead_bytes)
+    if (!wanted.read_ahead.empty() && out.read_ahead_bytes > most_read_ahead_bytes)
         return {-EINVAL, "--read-ahead: " + wanted.read_ahead + " is more than " + format_size(most_read_ahead_bytes)};
     if (wanted.json && out.background) return {-EINVAL, "--json reports when the mount is gone, and --background ends before; give one of them"};
     return mount::check(out);
