@@ -143,10 +143,6 @@ public:
     int fill(unsigned worker, const std::vector<staged_page>& pages) override {
         const host::device_guard guard(device_);
         const worker_room& room = rooms_[worker];
-        // What follows each other in both places and has nothing to be merged with, the copy engine brings faster.
-        const bool in_one_piece = base_.data() == nullptr && pages.back().number - pages.front().number == pages.size() - 1 && pages.back().slot - pages.front().slot == pages.size() - 1;
-        if (in_one_piece)
-            return code_of(cudaMemcpyAsync(replica_.data() + pages.front().number * page_bytes, room.host + pages.front().slot * page_bytes, pages.size() * page_bytes, cudaMemcpyHostToDevice, room.stream));
         std::copy(pages.begin(), pages.end(), room.pages);
         const pages_of_region all{replica_.data(), base_.data(), nullptr, pages.size()};
         fill_pages<<<blocks_for(pages.size()), warps_of_block * 32, 0, room.stream>>>(all, room.pages, room.host);
