@@ -40,7 +40,9 @@ def main():
         rows = {row["baseline"]: row for row in rows_of(directory, "good")}
         support.require(set(rows) == {"baseline: all cores, same counting, plain reads", "GNU grep on all cores"}, str(rows))
         support.require(all("equal matches" in row["note"] and row["backend"] == "cpu" for row in rows.values()), str(rows))
-        support.require(said.count(str(matches)) == 3, f"{matches} in each row: {said}")
+        # The last column: a speed may have the same digits in it.
+        ends = [line.split()[-1] for line in said.splitlines() if line.split()]
+        support.require(ends.count(str(matches)) == 3, f"{matches} in each row: {said}")
 
         liar = os.path.join(directory, "rg")
         with open(liar, "w", encoding="utf-8") as file:
