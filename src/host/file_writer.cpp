@@ -4,6 +4,7 @@
 #include <cerrno>
 
 #include "host/marked_runs.hpp"
+#include "host/write_watch.hpp"
 #include "penstock/base/atomic.hpp"
 
 namespace penstock::host {
@@ -90,7 +91,8 @@ void file_writer::write_neighbours(write_scratch& s, std::size_t first, std::siz
         for (std::size_t i = first; i < end; ++i) s.call.push_back({s.pieces[i].from, s.pieces[i].bytes});
         s.call[0].from += skip;
         s.call[0].bytes -= skip;
-        const std::int64_t done = env_.write(file_->fd(), s.call.data(), s.call.size(), s.pieces[first].offset + skip);
+        const std::uint64_t offset = s.pieces[first].offset + skip, all = s.pieces[end - 1].offset + s.pieces[end - 1].bytes - offset;
+        const std::int64_t done = change_told(env_, file_->fd(), {offset, all}, [&] { return env_.write(file_->fd(), s.call.data(), s.call.size(), offset); });
         // Not for ever: a thread that serves others must not hang in it.
         if ((done == -EINTR || done == -EAGAIN) && ++again < most_attempts) continue;
         if (done <= 0) {

@@ -8,6 +8,7 @@
 #include <sys/prctl.h>
 
 #include "host/trace.hpp"
+#include "host/write_watch.hpp"
 #include "penstock/base/atomic.hpp"
 #include "penstock/engine/name_table.hpp"
 
@@ -294,7 +295,8 @@ void service::serve_change(const ring_request& request, const ring_ticket& at) {
     if (const int code = files_.writer_of(request.file_slot, request.generation, file); code != 0) return refuse(at, code);
     if (request.operation == op::truncate) {
         if (request.offset > INT64_MAX) return refuse(at, -EINVAL);
-        return answer(at, tried_again([&] { return env_.truncate(file->fd(), request.offset); }));
+        const auto cut = [&] { return tried_again([&] { return env_.truncate(file->fd(), request.offset); }); };
+        return answer(at, change_told(env_, file->fd(), {request.offset, 0, true}, cut));
     }
     counters_.file_syncs.fetch_add(1, std::memory_order_relaxed);
     const int code = tried_again([&] { return env_.sync(file->fd()); });

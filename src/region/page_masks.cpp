@@ -3,7 +3,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
+#include <map>
 
 namespace penstock::region {
 
@@ -22,7 +24,42 @@ std::int64_t write_all(int fd, const std::byte* from, std::uint64_t bytes, std::
     return static_cast<std::int64_t>(bytes);
 }
 
+// The masks of the process, by file.
+struct directory {
+    std::mutex mutex;
+    std::map<file_key, std::weak_ptr<page_masks>> files;
+    std::atomic<std::uint64_t> live{0};  // of them; nobody who finds none waits for the lock
+};
+directory& all_masks() {
+    static directory one;
+    return one;
+}
+
 }  // namespace
+
+std::shared_ptr<page_masks> masks_of(const file_key& file) {
+    directory& all = all_masks();
+    const std::lock_guard hold(all.mutex);
+    std::weak_ptr<page_masks>& known = all.files[file];
+    std::shared_ptr<page_masks> out = known.lock();
+    if (out != nullptr) return out;
+    out = std::shared_ptr<page_masks>(new page_masks, [](const page_masks* gone) {
+        delete gone;
+        --all_masks().live;
+    });
+    ++all.live;
+    known = out;
+    std::erase_if(all.files, [](const auto& one) { return one.second.expired(); });
+    return out;
+}
+
+std::shared_ptr<page_masks> masks_in_use(const file_key& file) {
+    directory& all = all_masks();
+    if (all.live == 0) return nullptr;
+    const std::lock_guard hold(all.mutex);
+    const auto found = all.files.find(file);
+    return found == all.files.end() ? nullptr : found->second.lock();
+}
 
 void page_masks::add(const page_list& pages, const std::byte* marks) {
     const std::lock_guard hold(lock_);

@@ -7,15 +7,19 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <mutex>
 #include <unordered_map>
 
+#include "region/file_key.hpp"
 #include "region/version_map.hpp"
 
 namespace penstock::region {
 
 class page_masks {
 public:
+    // Whoever adds masks has the turn until they are removed: of two at a time one would take the other's away. Who writes around them does not.
+    [[nodiscard]] std::unique_lock<std::mutex> turn() { return std::unique_lock(turn_); }
     // `marks`: mark_bytes for each of the pages, one after the other. A page that has a mask already gets the bytes of both.
     void add(const page_list& pages, const std::byte* marks);
     // The changes are in the file, or will not come.
@@ -31,8 +35,14 @@ private:
         std::array<std::byte, mark_bytes> marks{};
         bool settled = false;
     };
+    std::mutex turn_;
     std::mutex lock_;
     std::unordered_map<std::uint64_t, mask> masks_;  // by page; guarded by lock_
 };
+
+// Those of a file, for all regions, kernels and mounts of the process. Made if nobody has them.
+std::shared_ptr<page_masks> masks_of(const file_key& file);
+// Null if nobody has them.
+std::shared_ptr<page_masks> masks_in_use(const file_key& file);
 
 }  // namespace penstock::region

@@ -5,6 +5,7 @@
 #include <mutex>
 
 #include "penstock/base/hash.hpp"
+#include "region/kernel_writes.hpp"
 #include "region/shared_home.hpp"
 
 namespace penstock::region {
@@ -29,6 +30,7 @@ std::atomic<std::uint32_t>& count_of(const file_key& file) {
 }  // namespace
 
 void add_views(std::shared_ptr<program_views> views) {
+    watch_kernel_writes();
     std::lock_guard lock(known().mutex);
     known().all.push_back(std::move(views));
 }
@@ -44,7 +46,11 @@ std::vector<std::shared_ptr<program_views>> all_views() {
 }
 
 program_access::program_access(const file_key& file, kind how, std::uint64_t offset, std::uint64_t bytes) : file_(file), home_(shared_home::find(file)) {
-    if (home_ != nullptr) home_->admit_program(how == kind::fetch, offset, bytes);
+    if (home_ != nullptr) home_->admit_program(offset, bytes);
+    if (how != kind::fetch) return;
+    const page_range whole{(offset + page_bytes - 1) / page_bytes, (offset + bytes) / page_bytes};
+    if (whole.empty()) return;
+    if (const std::shared_ptr<page_masks> masks = masks_in_use(file); masks != nullptr) masks->forget_settled(whole);
 }
 
 std::uint64_t program_access::read_devices(int fd, std::uint64_t offset, std::uint64_t bytes, const byte_sink& use) const {
@@ -66,8 +72,8 @@ void program_write::wrote(std::uint64_t offset, std::uint64_t bytes) {
 std::int64_t program_write::write_back(const file_key& file, int fd, const std::byte* from, std::uint64_t bytes, std::uint64_t offset) {
     const write_count counted(file);
     const std::shared_ptr<shared_home> home = shared_home::find(file);
-    page_masks none;
-    const std::int64_t written = (home != nullptr ? home->masks() : none).write_around(fd, from, bytes, offset);
+    // Those that come while it is written wait for it: the same for all.
+    const std::int64_t written = masks_of(file)->write_around(fd, from, bytes, offset);
     if (home != nullptr) home->wrote_by_program(offset, bytes);
     else program_write(file, kind::direct, offset, 0).wrote(offset, bytes);  // a region may have come meanwhile
     return written;

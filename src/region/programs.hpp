@@ -12,21 +12,18 @@
 #pragma once
 
 #include <atomic>
-#include <compare>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <vector>
 
+#include "region/file_key.hpp"
+#include "region/page_masks.hpp"
+
 namespace penstock::region {
 
 class shared_home;
-
-struct file_key {
-    std::uint64_t device = 0, inode = 0;
-    auto operator<=>(const file_key&) const = default;
-};
 
 // What a mount does for regions. Thread-safe, and called with no lock that an operation of a program takes. 0 or a negative errno; a file that its programs do
 // not use is no error.

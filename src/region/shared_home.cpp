@@ -11,6 +11,7 @@
 #include "host/may_change.hpp"
 #include "region/batches.hpp"
 #include "region/home_writer.hpp"
+#include "region/kernel_writes.hpp"
 #include "region/read_all.hpp"
 
 namespace penstock::region {
@@ -102,9 +103,10 @@ std::shared_ptr<shared_home> shared_home::find(const file_key& file) {
 }
 
 shared_home::shared_home(host::environment& env, int fd, const host::file_facts& facts)
-    : env_(env), fd_(fd), key_{facts.identity.device, facts.identity.inode}, versions_(std::max<std::uint64_t>(pages_for(facts.identity.size_bytes), 1), at_first()),
+    : env_(env), fd_(fd), key_{facts.identity.device, facts.identity.inode}, masks_(masks_of(key_)), versions_(std::max<std::uint64_t>(pages_for(facts.identity.size_bytes), 1), at_first()),
       known_(facts.identity) {
     ++all_homes().made;
+    watch_kernel_writes();
 }
 
 shared_home::~shared_home() {
@@ -258,15 +260,12 @@ page_range shared_home::clipped(std::uint64_t offset, std::uint64_t bytes) const
     return {offset / page_bytes, std::min(versions_.pages(), end / page_bytes + (end % page_bytes != 0))};
 }
 
-void shared_home::admit_program(bool fetches, std::uint64_t offset, std::uint64_t bytes) {
+void shared_home::admit_program(std::uint64_t offset, std::uint64_t bytes) {
     std::lock_guard lock(state_);
     const page_range range = clipped(offset, bytes);
     bool all_seen = true;
     for (std::uint64_t page = range.begin; page < range.end && all_seen; ++page) all_seen = versions_.at(page).view;
     if (!all_seen) versions_.change(range, [](page_state& p) { p.view = true; });
-    if (!fetches) return;
-    const page_range whole{(offset + page_bytes - 1) / page_bytes, (offset + bytes) / page_bytes};
-    if (!whole.empty()) masks_.forget_settled(whole);
 }
 
 void shared_home::wrote_by_program(std::uint64_t offset, std::uint64_t bytes) {
@@ -300,10 +299,11 @@ int shared_home::collect(place who, const page_list& pages, std::uint64_t& writt
     for (std::uint64_t first = 0; code == 0 && first < pages.size(); first += slice_pages) {
         const std::uint64_t end = std::min<std::uint64_t>(pages.size(), first + slice_pages);
         const page_list slice(pages.begin() + static_cast<std::ptrdiff_t>(first), pages.begin() + static_cast<std::ptrdiff_t>(end));
+        const auto turn = masks_->turn();
         code = collect_slice(who, slice, true, written);
         const int failed = take_views(mounts, slice);
         if (failed == 0) {
-            masks_.remove(slice);
+            masks_->remove(slice);
             continue;
         }
         // Masks stay until the kernel asks for the pages anew, and the next release tries again.
@@ -337,11 +337,11 @@ int shared_home::collect_slice(place who, const page_list& pages, bool masked, s
         each(batch, [&](page_state& p) { begin(p, collecting); });
         int failed = from.memory->collect(worker, own);
         if (failed == 0) {
-            if (masked) masks_.add(batch, from.memory->marks(worker));
+            if (masked) masks_->add(batch, from.memory->marks(worker));
             // What came to the file must be in the bases, also if the rest did not: put back to what it was, it would else look unchanged.
             const written_pages out =
                 write_marked(env_, fd, {batch, from.memory->staging(worker), from.memory->marks(worker), from.end_bytes, exactly});
-            if (masked) masks_.settle(batch);
+            if (masked) masks_->settle(batch);
             all_written += out.bytes;
             failed = from.memory->adopt(worker, own, out.settled);
             if (out.code != 0) failed = out.code;

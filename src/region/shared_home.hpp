@@ -61,9 +61,8 @@ public:
     // Bytes of the region (region_memory::prefer), while nothing uses its memory.
     std::int64_t prefer(consistency::place place, std::uint64_t begin, std::uint64_t end, void* stream);
 
-    // The kernel may keep pages of the range for programs from now on; `fetches`: and has none of them from before, if the range has the whole page.
-    void admit_program(bool fetches, std::uint64_t offset, std::uint64_t bytes);
-    page_masks& masks() { return masks_; }
+    // The kernel may keep pages of the range for programs from now on.
+    void admit_program(std::uint64_t offset, std::uint64_t bytes);
     void wrote_by_program(std::uint64_t offset, std::uint64_t bytes);
     // A part of the file for a program, where the operating system would have to bring it from storage and a device has pages of it: these from the device, the others from `fd`
     // at the same time (device_reads.cpp). use(bytes, count), once, with what there is of the part up to the file's end. How much of it came from the device; 0: use was not
@@ -93,7 +92,7 @@ private:
     const int fd_;
     const file_key key_;
     request_turns requests_;
-    page_masks masks_;
+    const std::shared_ptr<page_masks> masks_;
     mutable std::mutex state_;
     // Guarded by state_:
     version_map versions_;

@@ -177,6 +177,47 @@ TEST_F(region_views, nothing_is_lost_where_devices_answer_programs) {
     EXPECT_GT(kernel_->from_devices(), 0);
 }
 
+// As above, and a quarter of the words is written by `write`, each once, a few between two fsyncs; the same words of two pages at a time.
+TEST_F(region_views, nothing_is_lost_of_what_kernels_write_by_write) {
+    fault::fault_plan plan;
+    plan.longest_write = 128;
+    env_.set(plan);
+    const int fd = runtime_->open(folder_ / "f", open_read_write);
+    ASSERT_GE(fd, 0);
+    constexpr std::uint64_t value = 7, rounds = words_of_page / 4;
+    std::atomic<bool> all_written{false};
+    const auto program = [&](std::uint64_t who) {
+        for (std::uint64_t word = who; word < file_words; word += 4) {
+            if (who == 0) kernel_->store(word, value);
+            else kernel_->write(word, value);
+            if (!all_written) std::this_thread::sleep_for(std::chrono::microseconds(100));
+        }
+    };
+    std::jthread one(program, 0), other(program, 1), region([&] {
+        for (std::uint64_t number = 1; !all_written; ++number) {
+            for (std::uint64_t word = 2; word < file_words; word += 4) words_of(*regions_[0])[word] = number;
+            EXPECT_GE(regions_[0]->release(), 0);
+            EXPECT_GE(regions_[0]->acquire(), 0);
+        }
+        for (std::uint64_t word = 2; word < file_words; word += 4) words_of(*regions_[0])[word] = value;
+        EXPECT_GE(regions_[0]->release(), 0);
+    });
+    for (std::uint64_t round = 0; round < rounds; ++round) {
+        for (std::uint64_t page = 0; page < page_count; ++page)
+            EXPECT_EQ(runtime_->write(fd, &value, 8, static_cast<std::int64_t>((page * words_of_page + 4 * round + 3) * 8)), 8);
+        EXPECT_EQ(runtime_->fsync(fd), 0);
+    }
+    all_written = true;
+    for (std::jthread* thread : {&one, &other, &region}) thread->join();
+    EXPECT_EQ(runtime_->close(fd), 0);
+    for (auto& r : regions_) EXPECT_GE(r->acquire(), 0);
+    for (std::uint64_t word = 0; word < file_words; ++word) {
+        ASSERT_EQ(words_of(*regions_[0])[word], value) << word;
+        ASSERT_EQ(words_of(*regions_[1])[word], value) << word;
+        ASSERT_EQ(kernel_->load(word), value) << word;
+    }
+}
+
 TEST_F(region_views, a_kernel_that_keeps_its_pages_is_found_out) {
     kernel_->break_it();
     EXPECT_GT(lost_words(10), 0u);

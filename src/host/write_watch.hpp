@@ -1,0 +1,37 @@
+// Who is told of what kernels change in files by write and truncate: regions of the same file and mounts of this process, which are above this layer
+// (region/kernel_writes.cpp).
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+
+#include "host/env.hpp"
+
+namespace penstock::host {
+
+struct file_change {
+    std::uint64_t offset = 0, bytes = 0;
+    bool cuts = false;  // or lengthens: the file is to end at `offset`
+};
+
+// Thread-safe.
+class write_watch {
+public:
+    virtual ~write_watch() = default;
+    // Does it, by `doing`, once, and returns what that returned, when everybody knows. Called with no lock that an operation of a program takes.
+    virtual std::int64_t change(environment& env, int fd, const file_change& what, const std::function<std::int64_t()>& doing) = 0;
+
+    // The one of the process, or null as long as there is nobody to tell. It lives as long as the process.
+    static std::atomic<write_watch*>& installed() {
+        static std::atomic<write_watch*> one{nullptr};
+        return one;
+    }
+};
+
+inline std::int64_t change_told(environment& env, int fd, const file_change& what, const std::function<std::int64_t()>& doing) {
+    write_watch* const watch = write_watch::installed();
+    return watch == nullptr ? doing() : watch->change(env, fd, what, doing);
+}
+
+}  // namespace penstock::host
