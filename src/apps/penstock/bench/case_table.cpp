@@ -29,6 +29,8 @@ const std::vector<bench_case>& case_table() {
         {"mount", "programs at a mount, against the same at the file itself", mount_case, mount_case},
         {"evict", "which pages go first: a closed file's, clean or dirty ones, with up to 64 times as many as fit", evict_on_cpu, nullptr},
         {"merge", "merging what two wrote to one page, against copying the page", merge_on_cpu, PENSTOCK_BENCH_GPU(merge_on_gpu)},
+        {"signature", "signatures of blocks of 4 KiB, against all cores and one", signature_speed, signature_speed},
+        {"exchange", "pages of a buffer that change places between host and device, against the bus", exchange_path, exchange_path},
         {"policy", "replacement policies over traces, by simulation, against the optimum", policy_case, policy_case},
     };
     return table;

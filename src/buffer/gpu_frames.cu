@@ -1,0 +1,110 @@
+// Frames in the memory of a GPU. Each queue has a stream, and a list of moves that the kernel reads from the host's memory.
+#include <algorithm>
+#include <cerrno>
+
+#include "buffer/device_frames.hpp"
+#include "host/gpu_memory.cuh"
+#include "penstock/group/warp.cuh"
+
+namespace penstock::buffer {
+
+namespace {
+
+constexpr unsigned threads_of_block = 64, warps_of_block = threads_of_block / 32;
+constexpr int most_looks = 400;  // for the end of a batch, some 0.4 ms; then the thread sleeps
+
+struct frames_on_device {
+    std::byte *host, *device;
+    std::uint64_t frame_bytes;
+    const frame_move* moves;
+    std::uint32_t count;
+};
+
+__global__ void __launch_bounds__(threads_of_block) move_pages(frames_on_device f) {
+    const std::uint32_t i = (blockIdx.x * threads_of_block + threadIdx.x) / 32;
+    if (i >= f.count) return;
+    const frame_move m = f.moves[i];
+    move_page(warp{}, f.host + m.host * f.frame_bytes, f.device + m.device * f.frame_bytes, f.frame_bytes, m.way);
+}
+
+struct queue_room {
+    cudaStream_t stream = nullptr;
+    frame_move* moves = nullptr;
+};
+
+class gpu_frames final : public device_frames {
+public:
+    gpu_frames(int device, const frames_shape& shape) : device_(device), shape_(shape), memory_(device) {}
+    ~gpu_frames() override {
+        const host::device_guard guard(device_);
+        for (const queue_room& one : rooms_)
+            if (one.stream != nullptr) {
+                cudaStreamSynchronize(one.stream);
+                cudaStreamDestroy(one.stream);
+            }
+    }
+
+    bool take(std::string& why) {
+        const host::device_guard guard(device_);
+        // A kernel's code is loaded at its first launch, which would wait for kernels that run.
+        cudaFuncAttributes attributes;
+        why = "the device has no code of the buffer";
+        if (cudaFuncGetAttributes(&attributes, move_pages) != cudaSuccess) return false;
+        why = "the host has no room for " + std::to_string(shape_.host_frames) + " pinned frames";
+        host_ = static_cast<std::byte*>(memory_.shared_bytes(shape_.host_frames * shape_.frame_bytes));
+        if (host_ == nullptr) return false;
+        why = "the device has no room for " + std::to_string(shape_.device_frames) + " frames";
+        device_frames_ = static_cast<std::byte*>(memory_.device_bytes(std::max<std::uint64_t>(shape_.device_frames, 1) * shape_.frame_bytes));
+        if (device_frames_ == nullptr) return false;
+        why = "the device has no room to move pages";
+        rooms_.resize(shape_.queues);
+        for (queue_room& one : rooms_) {
+            if (cudaStreamCreateWithFlags(&one.stream, cudaStreamNonBlocking) != cudaSuccess) return false;
+            one.moves = static_cast<frame_move*>(memory_.shared_bytes(shape_.most_moves * sizeof(frame_move)));
+            if (one.moves == nullptr) return false;
+        }
+        return true;
+    }
+
+    [[nodiscard]] std::byte* host_frames() const override { return host_; }
+
+    int move(unsigned queue, const std::vector<frame_move>& batch) override {
+        if (queue >= rooms_.size() || !are_frames_of(shape_, batch)) return -EINVAL;
+        if (batch.empty()) return 0;
+        const host::device_guard guard(device_);
+        const queue_room& room = rooms_[queue];
+        std::copy(batch.begin(), batch.end(), room.moves);
+        const auto count = static_cast<std::uint32_t>(batch.size());
+        move_pages<<<(count + warps_of_block - 1) / warps_of_block, threads_of_block, 0, room.stream>>>({host_, device_frames_, shape_.frame_bytes, room.moves, count});
+        cudaError_t code = cudaGetLastError();
+        // A thread that sleeps until it is told takes longer to wake up than a batch takes.
+        for (int looks = 0; code == cudaSuccess && looks < most_looks; ++looks) {
+            code = cudaStreamQuery(room.stream);
+            if (code != cudaErrorNotReady) break;
+            cudaGetLastError();  // that it was not ready is no error for whoever asks next
+            code = cudaSuccess;
+            if (looks + 1 == most_looks) code = cudaStreamSynchronize(room.stream);
+        }
+        if (code == cudaSuccess) return 0;
+        cudaGetLastError();
+        return -EIO;
+    }
+
+private:
+    const int device_;
+    const frames_shape shape_;
+    host::gpu_memory memory_;
+    std::byte *host_ = nullptr, *device_frames_ = nullptr;
+    std::vector<queue_room> rooms_;
+};
+
+}  // namespace
+
+std::unique_ptr<device_frames> make_gpu_frames(int device, const frames_shape& shape, std::string& why) {
+    auto out = std::make_unique<gpu_frames>(device, shape);
+    if (shape.host_frames != 0 && out->take(why)) return out;
+    cudaGetLastError();
+    return nullptr;
+}
+
+}  // namespace penstock::buffer
