@@ -22,7 +22,7 @@ SKIPPED_FOLDERS = {"build", "__pycache__", ".git", ".ccache", ".inputs"}
 # Includes go from a layer to its own or a lower one.
 LAYERS = [("include/penstock/base/", 0), ("include/penstock/group/", 1), ("include/penstock/engine/", 2), ("include/penstock/consistency/", 2),
           ("include/penstock/", 3),
-          ("src/host/", 4), ("src/mount/", 4), ("src/region/", 4), ("src/apps/", 5)]
+          ("src/buffer/", 4), ("src/host/", 4), ("src/mount/", 4), ("src/region/", 4), ("src/apps/", 5)]
 # Of one layer, and they do not know each other.
 STRANGERS = [("include/penstock/engine/", "penstock/consistency/"), ("include/penstock/consistency/", "penstock/engine/")]
 # What the three lowest layers may take from the standard library: nothing that allocates, throws or calls the system.
@@ -82,7 +82,7 @@ def target_of(path, name):
     """The layer that an include leads to, or None if it is none of ours."""
     if name.startswith("penstock/"):
         return layer_of("include/" + name)
-    if name.startswith(("host/", "mount/", "region/")):
+    if name.startswith(("buffer/", "host/", "mount/", "region/")):
         return layer_of("src/" + name)
     if path.startswith("src/apps/") and "/" not in name:
         return layer_of("src/apps/")

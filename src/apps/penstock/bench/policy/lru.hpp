@@ -1,9 +1,13 @@
 // LRU: the page that was not used for longest goes. A hit moves the page to the front of a list.
 #pragma once
 
-#include "list.hpp"
+#include "buffer/linked.hpp"
+#include "fifo.hpp"
 
 namespace penstock::bench::policy {
+
+using buffer::linked;
+using buffer::list_ends;
 
 class lru {
 public:

@@ -5,9 +5,13 @@
 
 #include <algorithm>
 
-#include "list.hpp"
+#include "buffer/linked.hpp"
+#include "fifo.hpp"
 
 namespace penstock::bench::policy {
+
+using buffer::linked;
+using buffer::list_ends;
 
 class s3_fifo {
 public:

@@ -3,9 +3,13 @@
 // a new one is put at the newest end, so the hand comes to new pages soon and to proven ones late. A hit sets one bit.
 #pragma once
 
-#include "list.hpp"
+#include "buffer/linked.hpp"
+#include "fifo.hpp"
 
 namespace penstock::bench::policy {
+
+using buffer::linked;
+using buffer::list_ends;
 
 class sieve {
 public:

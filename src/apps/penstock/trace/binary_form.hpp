@@ -1,0 +1,73 @@
+// The binary format: a head of 16 bytes, the header's lines, records of 32 bytes, and an end that counts and sums them. All numbers are little-endian.
+#pragma once
+
+#include <bit>
+#include <cstdint>
+#include <cstring>
+
+#include "penstock/base/hash.hpp"
+#include "trace.hpp"
+
+namespace penstock::trace {
+
+static_assert(std::endian::native == std::endian::little, "on another machine the words below have to be turned round");
+
+// No text begins with its first byte.
+inline constexpr unsigned char binary_magic[8] = {0x89, 'P', 'S', 'T', 'R', 'A', 'C', 'E'};
+inline constexpr std::uint32_t binary_version = 1;
+inline constexpr std::uint32_t most_header_bytes = 1u << 29;
+
+struct binary_head {
+    unsigned char magic[8];
+    std::uint32_t version, header_bytes;  // of the lines, without the zeros that follow them up to a multiple of 8
+};
+static_assert(sizeof(binary_head) == 16);
+
+constexpr std::size_t padded(std::size_t bytes) { return (bytes + 7) / 8 * 8; }
+
+struct binary_record {
+    std::uint64_t time_ns, page_and_kind, content;  // of the end: how many records, kind end, the sum
+    std::uint32_t file, pages;
+};
+static_assert(sizeof(binary_record) == 32);
+
+// The word page_and_kind: the page below, the kind of record in two bits, and a bit for "has a content number".
+inline constexpr unsigned kind_shift = 56, content_shift = 58;
+inline constexpr std::uint64_t kind_end = 3;
+static_assert(most_file_bytes / least_page_bytes <= std::uint64_t{1} << kind_shift);
+
+// A sum in which the order of the words counts.
+class word_sum {
+public:
+    void add(std::uint64_t word) { sum_ = mix64(sum_ + word + 0x9e3779b97f4a7c15ull); }
+    void add(const void* words, std::size_t bytes) {
+        for (std::size_t at = 0; at < bytes; at += sizeof(std::uint64_t)) {
+            std::uint64_t word;
+            std::memcpy(&word, static_cast<const char*>(words) + at, sizeof word);
+            add(word);
+        }
+    }
+    [[nodiscard]] std::uint64_t value() const { return sum_; }
+
+private:
+    std::uint64_t sum_ = 0;
+};
+
+inline binary_record packed(const record& r) {
+    return {r.time_ns, r.page | std::uint64_t{static_cast<std::uint8_t>(r.what)} << kind_shift | std::uint64_t{r.has_content} << content_shift, r.content, r.file, r.pages};
+}
+
+// False if it has bits that no record has.
+inline bool unpack(const binary_record& from, record& out) {
+    const std::uint64_t kind = from.page_and_kind >> kind_shift & 3;
+    out.time_ns = from.time_ns;
+    out.page = from.page_and_kind & ((std::uint64_t{1} << kind_shift) - 1);
+    out.content = from.content;
+    out.file = from.file;
+    out.pages = from.pages;
+    out.what = static_cast<operation>(kind);
+    out.has_content = (from.page_and_kind >> content_shift & 1) != 0;
+    return kind != kind_end && from.page_and_kind >> (content_shift + 1) == 0 && (out.has_content || from.content == 0);
+}
+
+}  // namespace penstock::trace

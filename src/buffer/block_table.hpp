@@ -1,0 +1,70 @@
+// The blocks that are in the buffer: where each lies, what it holds, and which places of pages point at it. A place is one block of one page of the
+// page table.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "buffer/number_index.hpp"
+#include "buffer/types.hpp"
+#include "penstock/base/hash.hpp"
+
+namespace penstock::buffer {
+
+struct block {
+    content_id content;
+    list_ends references;      // the places that point here; none: the block is not in use
+    std::uint32_t pins = 0;    // places among them whose page is pinned
+    std::uint32_t frame = 0;
+    side where = side::host;
+    bool own = false;          // of the page that is being handled, so no victim now
+};
+
+class block_table {
+public:
+    block_table() = default;
+    block_table(std::uint32_t blocks, std::uint32_t places) : blocks_(blocks), places_(places), by_content_(blocks) {
+        free_.reserve(blocks);
+        for (std::uint32_t number = blocks; number-- > 0;) free_.push_back(number);
+    }
+
+    block& operator[](std::uint32_t number) { return blocks_[number]; }
+    const block& operator[](std::uint32_t number) const { return blocks_[number]; }
+    [[nodiscard]] std::uint32_t limit() const { return static_cast<std::uint32_t>(blocks_.size()); }
+    [[nodiscard]] std::uint32_t in_use() const { return static_cast<std::uint32_t>(blocks_.size() - free_.size()); }
+
+    // The block with these bytes, or `nothing`.
+    [[nodiscard]] std::uint32_t find(content_id content) const {
+        if (content == content_id::alone()) return nothing;
+        return by_content_.find(hash(content), [&](std::uint32_t number) { return blocks_[number].content == content; });
+    }
+
+    // There are as many numbers as frames, so a block that has a frame has a number.
+    std::uint32_t make(content_id content, std::uint32_t host_frame) {
+        const std::uint32_t number = free_.back();
+        free_.pop_back();
+        blocks_[number] = {content, {}, 0, host_frame, side::host, false};
+        if (content != content_id::alone()) by_content_.add(hash(content), number);
+        return number;
+    }
+    // Nobody points at it any more.
+    void remove(std::uint32_t number) {
+        if (blocks_[number].content != content_id::alone()) by_content_.remove(hash(blocks_[number].content), number);
+        free_.push_back(number);
+    }
+
+    void add_reference(std::uint32_t number, std::uint32_t place) { places_.push_newest(blocks_[number].references, place); }
+    void take_reference(std::uint32_t number, std::uint32_t place) { places_.remove(blocks_[number].references, place); }
+    // From the newest on: the place that came to point at the same block before this one.
+    [[nodiscard]] std::uint32_t older_reference(std::uint32_t place) const { return places_.older(place); }
+
+private:
+    static std::uint64_t hash(content_id content) { return mix64(content.first + mix64(content.second + 0x9e3779b97f4a7c15ull)); }
+
+    std::vector<block> blocks_;
+    std::vector<std::uint32_t> free_;
+    linked places_;
+    number_index by_content_;
+};
+
+}  // namespace penstock::buffer

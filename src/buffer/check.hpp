@@ -1,0 +1,98 @@
+// Counts again what the core counts as it goes, for tests: takes time for everything there is.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "buffer/movement.hpp"
+
+namespace penstock::buffer {
+
+namespace detail {
+
+// What the places of all pages say of the blocks.
+struct recount {
+    std::vector<std::uint32_t> references, pins;
+    std::vector<std::uint32_t> dirty_of;
+    std::uint32_t pages = 0, unpinned = 0;
+};
+
+template <typename State>
+const char* check_pages(const State& s, recount& all) {
+    for (std::uint32_t slot = 0; slot < s.pages.limit(); ++slot) {
+        const page_slot& page = s.pages[slot];
+        for (std::uint32_t i = 0; i < s.most.blocks_per_page; ++i) {
+            const std::uint32_t number = s.pages.block_at(s.pages.place(slot, i));
+            if (page.in_use != (number != nothing)) return "a page in use lacks a block, or one that is free has one";
+            if (number == nothing) continue;
+            ++all.references[number];
+            if (page.pins != 0) ++all.pins[number];
+            if (page.pins != 0 && s.blocks[number].where != side::host) return "a pinned page has a block in the device";
+        }
+        if (!page.in_use) continue;
+        if (s.pages.find(page.id) != slot) return "a page is not found under its name";
+        ++all.pages;
+        all.unpinned += page.pins == 0;
+        all.dirty_of[page.id.file] += page.dirty;
+    }
+    if (all.pages != s.pages.in_use()) return "the pages in use are not as many as counted";
+    if (all.unpinned != s.pages.unpinned()) return "the list of unpinned pages has not all of them";
+    for (std::uint32_t file = 0; file < s.most.files; ++file)
+        if (all.dirty_of[file] != s.pages.dirty_pages(file)) return "a file's list of dirty pages has not all of them";
+    return nullptr;
+}
+
+template <typename State>
+const char* check_block(const State& s, const recount& all, std::uint32_t number) {
+    const block& one = s.blocks[number];
+    if (one.references.size != all.references[number]) return "a block has other references than counted";
+    if (one.pins != all.pins[number]) return "a block has other pins than counted";
+    if (one.references.size == 0) return nullptr;
+    if (one.own) return "a block is still kept for a page that was handled";
+    std::uint32_t listed = 0;
+    for (std::uint32_t at = one.references.newest; at != nothing; at = s.blocks.older_reference(at), ++listed)
+        if (s.pages.block_at(at) != number || listed > all.references[number]) return "a place in the list of a block points elsewhere";
+    if (listed != all.references[number]) return "the list of a block has not all places that point at it";
+    const frame_pool& pool = one.where == side::host ? s.host : s.device;
+    if (one.frame >= pool.size() || pool.block_in(one.frame) != number) return "a block is not in its frame";
+    if (one.content != content_id::alone() && s.blocks.find(one.content) != number) return "two blocks have the same content, or one is not found by it";
+    return nullptr;
+}
+
+}  // namespace detail
+
+// Null if pages, blocks, frames, lists and counts agree, or what does not.
+template <typename State>
+const char* check(const State& s) {
+    detail::recount all{std::vector<std::uint32_t>(s.blocks.limit()), std::vector<std::uint32_t>(s.blocks.limit()), std::vector<std::uint32_t>(s.most.files)};
+    if (const char* const wrong = detail::check_pages(s, all); wrong != nullptr) return wrong;
+    std::uint32_t in_host = 0, in_device = 0, pinned = 0;
+    for (std::uint32_t number = 0; number < s.blocks.limit(); ++number) {
+        if (const char* const wrong = detail::check_block(s, all, number); wrong != nullptr) return wrong;
+        if (all.references[number] == 0) continue;
+        ++(s.blocks[number].where == side::host ? in_host : in_device);
+        pinned += all.pins[number] != 0;
+    }
+    if (in_host + in_device != s.blocks.in_use()) return "the blocks in use are not as many as counted";
+    if (in_host != s.host.in_use() || in_device != s.device.in_use()) return "a frame without a block is not free";
+    if (pinned != s.pinned_blocks) return "other blocks are pinned than counted";
+    if (in_device != s.cache.listed()) return "the device's list has not all of its frames";
+    if constexpr (requires { s.order.listed(); })
+        if (in_host - pinned != s.order.listed()) return "the host's list has not all frames that are not pinned";
+    return nullptr;
+}
+
+// Pages in the table with a block at which another place points too.
+template <typename State>
+std::uint32_t pages_with_sharing(const State& s) {
+    std::uint32_t sharing = 0;
+    for (std::uint32_t slot = 0; slot < s.pages.limit(); ++slot) {
+        bool shares = false;
+        for (std::uint32_t i = 0; s.pages[slot].in_use && i < s.most.blocks_per_page; ++i)
+            shares = shares || s.blocks[s.pages.block_at(s.pages.place(slot, i))].references.size > 1;
+        sharing += shares;
+    }
+    return sharing;
+}
+
+}  // namespace penstock::buffer

@@ -1,0 +1,108 @@
+// Plays the accesses on standard input through the buffer's core and prints what came of each, for comparison with naive_buffer.py:
+//   player H G D TABLE lru|clock [tail]
+// Lines: r FILE PAGE CONTENT... (read), w (replace), m (write in place), p and u FILE PAGE (pin, unpin), f FILE (flush). A content of 0 is alone. With `tail`, a
+// demoted block enters the device's list at the tail: the canary.
+#include <cstdlib>
+#include <iostream>
+#include <string>
+#include <vector>
+
+#include "buffer/check.hpp"
+#include "buffer/clock_order.hpp"
+#include "buffer/core.hpp"
+#include "buffer/counts.hpp"
+#include "buffer/lru_order.hpp"
+
+namespace {
+
+using namespace penstock::buffer;
+
+// Wrong on purpose: what came last goes first.
+class tail_cache : public eviction_cache {
+public:
+    using eviction_cache::eviction_cache;
+    void enter(std::uint32_t frame) {
+        eviction_cache::enter(frame);
+        entered_.push_back(frame);
+    }
+    void leave(std::uint32_t frame) {
+        eviction_cache::leave(frame);
+        std::erase(entered_, frame);
+    }
+    template <typename MayGo>
+    [[nodiscard]] std::uint32_t tail(const MayGo& may_go) const {
+        for (std::size_t i = entered_.size(); i-- > 0;)
+            if (may_go(entered_[i])) return entered_[i];
+        return nothing;
+    }
+
+private:
+    std::vector<std::uint32_t> entered_;
+};
+
+template <typename Core>
+class player {
+public:
+    int play(const limits& most) {
+        if (core_.make(most) != 0) return 2;
+        contents_.resize(most.blocks_per_page);
+        char what = 0;
+        while (std::cin >> what) {
+            found at = found::nowhere;
+            const int result = step(what, at);
+            print(result, at);
+            if (const char* const wrong = check(core_.inside()); wrong != nullptr) {
+                std::cerr << wrong << "\n";
+                return 1;
+            }
+        }
+        return 0;
+    }
+
+private:
+    int step(char what, found& at) {
+        page_ = {};
+        std::cin >> page_.file;
+        if (what == 'f') return core_.flush(page_.file, moved_);
+        std::cin >> page_.page;
+        if (what == 'p') return core_.pin(page_), 0;
+        if (what == 'u') return core_.unpin(page_), 0;
+        for (content_id& one : contents_) {
+            std::cin >> one.first;
+            one = one.first == 0 ? content_id::alone() : content_id{one.first, 0};
+        }
+        if (what == 'w') return core_.replace(page_, contents_.data(), moved_, at);
+        const int touched = core_.touch(page_, moved_, at);
+        if (touched != 0) return touched;
+        found before;
+        if (at == found::nowhere) return what == 'm' ? core_.replace(page_, nullptr, moved_, before) : core_.load(page_, contents_.data(), moved_);
+        return what == 'm' ? core_.mark_dirty(page_) : 0;
+    }
+
+    void print(int result, found at) {
+        const auto& end = core_.inside();
+        std::cout << (result == -EBUSY ? "busy" : at == found::host ? "host" : at == found::device ? "device" : "nowhere") << ' ' << moved_.demoted << ' '
+                  << moved_.promoted << ' ' << moved_.filled << ' ' << moved_.written_pages << ' ' << moved_.written_from_device << ' ' << moved_.dropped_pages << ' '
+                  << end.pages.in_use() << ' ' << pages_with_sharing(end) << ' ' << end.blocks.in_use();
+        for (std::uint32_t i = 0; i < contents_.size(); ++i)
+            if (const block* const one = core_.block_of(page_, i); one != nullptr) std::cout << (one->where == side::host ? " h" : " d") << one->frame;
+        std::cout << "\n";
+    }
+
+    Core core_;
+    counts moved_;
+    page_id page_;
+    std::vector<content_id> contents_;
+};
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    if (argc < 6) return 2;
+    limits most;
+    std::uint32_t* const to[] = {&most.host_pages, &most.device_pages, &most.blocks_per_page, &most.pages};
+    for (int i = 0; i < 4; ++i) *to[i] = static_cast<std::uint32_t>(std::strtoul(argv[i + 1], nullptr, 10));
+    most.files = 4;
+    if (argc > 6) return player<core<lru_order, tail_cache>>().play(most);
+    return std::string(argv[5]) == "clock" ? player<core<clock_order>>().play(most) : player<core<lru_order>>().play(most);
+}
