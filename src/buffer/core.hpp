@@ -84,6 +84,27 @@ public:
         return 0;
     }
 
+    // The page is in its file as it is here: who drives the core has written it back. -ENOENT if it is not in the table.
+    int mark_clean(page_id id) {
+        const std::uint32_t slot = s_.pages.find(id);
+        if (slot == nothing) return -ENOENT;
+        s_.pages.set_dirty(slot, false);
+        return 0;
+    }
+    [[nodiscard]] bool is_dirty(page_id id) const {
+        const std::uint32_t slot = s_.pages.find(id);
+        return slot != nothing && s_.pages[slot].dirty;
+    }
+    [[nodiscard]] std::uint32_t dirty_pages(std::uint32_t file) const { return file < s_.most.files ? s_.pages.dirty_pages(file) : 0; }
+    // The page of the file that became dirty first; false if none is dirty.
+    bool first_dirty(std::uint32_t file, page_id& out) const {
+        const std::uint32_t slot = file < s_.most.files ? s_.pages.first_dirty(file) : nothing;
+        if (slot != nothing) out = s_.pages[slot].id;
+        return slot != nothing;
+    }
+    // How the order finds a victim may depend on whoever drives the core (lru_order.hpp says what an order is).
+    Order& order() { return s_.order; }
+
     // Between pin() and as many unpin() the page's blocks stay in their host frames, and the page in the table. -ENOENT if the page is not in the table, -EAGAIN
     // if a block of it is in the device: touch it first. Of unpin: -ENOENT if it is not pinned.
     int pin(page_id id) {

@@ -1,0 +1,88 @@
+// Who uses a frame of the host, and how a page that is in it is found and taken without a lock. Two words: the page's entry, which names the frame, and the frame's latch.
+//
+//   latch: closed --publish()--> free, shared or owned         by the manager, when the bytes are there
+//          free --withdraw()--> closed                         by the manager, under its lock; not while anybody uses it
+//          free or shared --take_page()--> shared,  free --take_page()--> owned, and back by end_share(), end_own(): by anybody
+//   entry: 0 --publish()--> the frame's number and one --withdraw()--> 0
+//
+// (1) An entry is not 0 only while its frame is not closed and holds the page's bytes; between withdraw() and publish() the manager alone uses the frame.
+// (2) Whoever finds a frame by an entry and takes it looks at the entry again: it may have been closed, filled with another page and opened in between. After that the frame stays, for it is only
+//     closed when it is free.
+// Orders: each step on a latch takes over what was done under the one before it (acquire, release; the manager's open() too), so whoever takes a frame that was closed in between sees the entry that was
+// cleared before, and the manager that closes it has the bytes that its last user left. An entry is published with release for whoever finds it by acquire.
+// Explored in tests/explore/buffer_test.cpp.
+#pragma once
+
+#include <cstdint>
+
+#include "penstock/base/atomic.hpp"
+
+namespace penstock::buffer {
+
+enum class use_kind : std::uint8_t { read, write };
+enum class found_by_entry : std::uint8_t { taken, busy, absent };
+
+class frame_latch {
+public:
+    // taken: until end_share() or end_own(). busy: somebody else uses it in a way that does not go together. absent: it is closed.
+    found_by_entry take(use_kind kind) {
+        for (;;) {
+            const std::uint64_t seen = load();
+            if ((seen & closed_bit) != 0) return found_by_entry::absent;
+            if (kind == use_kind::write ? seen != 0 : (seen & owned_bit) != 0) return found_by_entry::busy;
+            if (swap(seen, kind == use_kind::write ? owned_bit : seen + 1)) return found_by_entry::taken;
+        }
+    }
+    void end(use_kind kind) {
+        if (kind == use_kind::write) store(0);  // nobody else changes the word of a frame that is owned
+        else atomic_fetch_add<order::release>(&word_, ~std::uint64_t{0});
+    }
+
+    bool close() { return swap(0, closed_bit); }
+    void open() { store(0); }
+    void open_for(use_kind kind) { store(kind == use_kind::write ? owned_bit : 1); }
+    [[nodiscard]] bool is_idle() const { return load() == 0; }
+
+private:
+    static constexpr std::uint64_t closed_bit = 1ull << 63, owned_bit = 1ull << 62;
+
+    [[nodiscard]] std::uint64_t load() const { return atomic_load<order::acquire>(&word_); }
+    void store(std::uint64_t value) { atomic_store<order::release>(&word_, value); }
+    bool swap(std::uint64_t seen, std::uint64_t next) { return atomic_compare_swap<order::acq_rel>(&word_, seen, next); }
+
+    std::uint64_t word_ = closed_bit;
+};
+
+class page_entry {
+public:
+    [[nodiscard]] bool is_absent() const { return load() == 0; }
+    // Which frame it names, if any.
+    [[nodiscard]] bool names(std::uint32_t frame) const { return load() == frame + 1; }
+
+    // Takes the frame that the page is in, if it is in one.
+    template <bool LooksAgain = true>
+    found_by_entry take(frame_latch* latches, use_kind kind, std::uint32_t& frame) const {
+        const std::uint32_t seen = load();
+        if (seen == 0) return found_by_entry::absent;
+        frame = seen - 1;
+        const found_by_entry answer = latches[frame].take(kind);
+        if (answer != found_by_entry::taken || !LooksAgain || load() == seen) return answer;
+        latches[frame].end(kind);
+        return found_by_entry::absent;
+    }
+    // By the manager. False: somebody uses the frame.
+    bool withdraw(frame_latch& latch) {
+        if (!latch.close()) return false;
+        store(0);
+        return true;
+    }
+    void publish(std::uint32_t frame) { store(frame + 1); }
+
+private:
+    [[nodiscard]] std::uint32_t load() const { return atomic_load<order::acquire>(&frame_); }
+    void store(std::uint32_t value) { atomic_store<order::release>(&frame_, value); }
+
+    std::uint32_t frame_ = 0;
+};
+
+}  // namespace penstock::buffer

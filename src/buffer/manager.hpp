@@ -1,0 +1,86 @@
+// A buffer of pages of files, in frames of the host and of a device behind them (docs/buffer.md): pages are fixed while they are used, read and changed in place, and flushed.
+//
+// A page that is in the host is fixed by one look at its entry and one step on the word of its frame, without a lock; that it was used is told to the order later, all at once, before the same thread
+// next needs a frame. Everything else goes under one lock, which is not held while bytes move: what a miss has to do is decided under it, in the core, and takes a turn on each frame and on each
+// page that is written back. Turns come in the order in which they were taken, so that whoever moves bytes finds those that others, decided before, have put there.
+//
+// Nothing is lost where a write fails: a page that had to go and could not be written comes back, dirty, in place of the one that was asked for.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "buffer/device_frames.hpp"
+#include "buffer/frame_latch.hpp"
+#include "buffer/types.hpp"
+#include "host/env.hpp"
+#include "penstock/error.hpp"
+
+namespace penstock::buffer {
+
+enum class order_kind : std::uint8_t { lru, clock };
+
+struct manager_settings {
+    std::uint64_t page_bytes = 4096;
+    std::uint32_t host_pages = 0, device_pages = 0;
+    std::uint32_t sessions = 16;        // threads that use the buffer, at most
+    std::uint32_t fixed_pages = 8;      // that one of them has fixed at a time, at most
+    std::uint32_t files = 64;
+    std::uint32_t wait_ms = 30'000;     // for a page that others have fixed
+    order_kind order = order_kind::lru;
+};
+
+// Frames that this needs of a device: some of the host's are for bytes on their way to files.
+frames_shape frames_for(const manager_settings& settings);
+
+struct manager_counts {
+    std::uint64_t host_hits = 0, device_hits = 0, misses = 0, loads = 0, write_backs = 0, demotions = 0, promotions = 0;
+};
+
+struct fixed_page {
+    std::byte* data = nullptr;  // page_bytes, until unfix
+    page_id id;
+    std::uint32_t frame = 0;
+    use_kind kind = use_kind::read;
+};
+
+// What one thread does with the buffer. Not thread-safe itself. Ends before its manager, with nothing fixed.
+class session {
+public:
+    virtual ~session() = default;
+
+    // The page stays where it is until unfix: for reading with others that read, for writing alone. 0; -EINVAL, no such page; -EBUSY, too many fixed; -ETIMEDOUT, others have it; or the error of a read of
+    // its file, or of a write of another page that had to go. Cost where it is in the host: two atomic steps; else a move from the device or a read, and maybe a write.
+    virtual int fix(page_id id, use_kind kind, fixed_page& out) = 0;
+    // The same for writing, and what the page held is not wanted: it is not read from the file. All its bytes must be written.
+    virtual int fix_fresh(page_id id, fixed_page& out) = 0;
+    // `changed`: only of a page that was fixed for writing.
+    virtual void unfix(const fixed_page& page, bool changed) = 0;
+
+    // Bytes of a file, through fixed pages: the count, less at the end of the file, or a negative errno where nothing was done.
+    virtual std::int64_t read(std::uint32_t file, std::uint64_t offset, std::byte* to, std::uint64_t bytes) = 0;
+    virtual std::int64_t write(std::uint32_t file, std::uint64_t offset, const std::byte* from, std::uint64_t bytes) = 0;
+
+    // Every page that was unfixed as changed before is in its file, and on storage. 0 or the first error; then what was not written stays dirty, and the next flush tries again.
+    virtual int flush(std::uint32_t file) = 0;
+};
+
+class manager {
+public:
+    virtual ~manager() = default;
+    // `frames`: of the shape frames_for(settings). Both outlive it, and so do the files' descriptors.
+    static status make(const manager_settings& settings, device_frames& frames, host::environment& env, std::unique_ptr<manager>& out);
+
+    // The number of a file of so many bytes, which is read and written through `fd` by nobody else as long as this lives; or -EMFILE, -EINVAL. It does not grow.
+    virtual int add_file(int fd, std::uint64_t bytes) = 0;
+    // Null: there are as many as can be.
+    virtual std::unique_ptr<session> open_session() = 0;
+    [[nodiscard]] virtual manager_counts counts() const = 0;
+    // Null, or what does not agree (check.hpp), while nobody uses it.
+    [[nodiscard]] virtual const char* check() = 0;
+};
+
+}  // namespace penstock::buffer

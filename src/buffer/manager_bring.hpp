@@ -1,0 +1,224 @@
+// Pages that come to the host, and those that go for them (manager_state.hpp).
+#pragma once
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <thread>
+
+#include "buffer/manager_state.hpp"
+
+namespace penstock::buffer {
+
+// Not for ever: who serves others must not hang in a call that says "again".
+inline constexpr int most_attempts = 1000;
+
+// A short while without the processor, in which others can come to an end.
+inline void pause_between_looks(std::uint32_t round) {
+    if (round < 16) std::this_thread::yield();
+    else std::this_thread::sleep_for(std::chrono::microseconds(50));
+}
+
+template <typename Order>
+int manager_state<Order>::fix(session_room& s, page_id id, use_kind kind, bool fresh, fixed_page& out) {
+    if (id.file >= file_count_ || id.page >= files_[id.file].pages) return -EINVAL;
+    if (s.fixed == settings_.fixed_pages) return -EBUSY;
+    deadline until{};
+    for (std::uint32_t round = 0;; ++round) {
+        std::uint32_t frame = 0;
+        int code = -EAGAIN;
+        switch (entry(id).take(latches_.data(), kind, frame)) {
+            case found_by_entry::taken:
+                out = {data_of(frame), id, frame, kind};
+                s.hits.push_back(id);
+                code = 0;
+                break;
+            case found_by_entry::busy: pause_between_looks(round); break;
+            case found_by_entry::absent: code = bring(s, id, kind, fresh, out);
+        }
+        if (code == 0) ++s.fixed;
+        if (code != -EAGAIN) return code;
+        const deadline now = std::chrono::steady_clock::now();
+        if (round == 0) until = now + std::chrono::milliseconds(settings_.wait_ms);
+        if (now > until) return -ETIMEDOUT;
+    }
+}
+
+template <typename Order>
+void manager_state<Order>::unfix(session_room& s, const fixed_page& page, bool changed) {
+    if (changed && page.kind == use_kind::write) changed_[page.frame] = true;  // before anybody else can close the frame
+    latches_[page.frame].end(page.kind);
+    --s.fixed;
+    if (s.hits.size() < most_hits) return;
+    lock hold(mutex_, std::try_to_lock);
+    if (!hold.owns_lock()) {
+        if (s.hits.size() < most_untold_hits) return;
+        hold.lock();
+    }
+    tell_hits(s);
+}
+
+template <typename Order>
+void manager_state<Order>::tell_hits(session_room& s) {
+    const auto ignore = [](const action&) {};
+    counts_.host_hits += s.hits.size();
+    for (const page_id id : s.hits) {
+        const block* const known = core_.block_of(id, 0);
+        found at{};
+        if (known != nullptr && known->where == side::host) core_.touch(id, ignore, at);
+    }
+    s.hits.clear();
+}
+
+template <typename Order>
+bool manager_state<Order>::close_frame(std::uint32_t frame) {
+    const page_id id = page_in_[frame];
+    if (!entry(id).withdraw(latches_[frame])) return false;
+    if (changed_[frame].exchange(false)) core_.mark_dirty(id);
+    return true;
+}
+
+template <typename Order>
+void manager_state<Order>::open_for(std::uint32_t frame, page_id id, use_kind kind) {
+    page_in_[frame] = id;
+    latches_[frame].open_for(kind);
+    entry(id).publish(frame);
+}
+
+// What has to be done that the page is in the host. Nothing is pinned in the core, since those who use a frame keep it from being closed; so there is always room.
+template <typename Order>
+void manager_state<Order>::decide(session_room& s, page_id id) {
+    s.actions.clear();
+    const auto note = [&](const action& one) {
+        s.actions.push_back(one);
+        if (one.what == move::write_back) ++counts_.write_backs;
+        if (one.what == move::demote || one.what == move::exchange) ++counts_.demotions;
+        if (one.what == move::promote || one.what == move::exchange) ++counts_.promotions;
+    };
+    found at{};
+    core_.touch(id, note, at);
+    if (at == found::device) ++counts_.device_hits;
+    if (at != found::nowhere) return;
+    ++counts_.misses;
+    core_.load(id, nullptr, note);
+}
+
+template <typename Order>
+int manager_state<Order>::bring(session_room& s, page_id id, use_kind kind, bool fresh, fixed_page& out) {
+    lock hold(mutex_);
+    tell_hits(s);
+    if (broken_) return -EIO;
+    const block* const known = core_.block_of(id, 0);
+    if ((known != nullptr && known->where == side::host) || turns_.is_written(id)) {
+        // It is here by now, or somebody is at it: brings it, or writes to the file what the file does not have yet.
+        if (entry(id).is_absent()) news_.wait_for(hold, std::chrono::milliseconds(10));
+        return -EAGAIN;
+    }
+    decide(s, id);
+    const std::uint32_t frame = core_.block_of(id, 0)->frame;
+    page_in_[frame] = id;
+    turns_.take(s.actions, s.mine);
+    news_.wait(hold, [&] { return turns_.have_come(s.mine); });
+    hold.unlock();
+    const outcome ended = carry_out(s, fresh);
+    hold.lock();
+    turns_.end(s.mine);
+    counts_.loads += ended.loaded;
+    if (ended.code == 0 && ended.write_code == 0) {
+        open_for(frame, id, kind);
+        out = {data_of(frame), id, frame, kind};
+    } else {
+        core_.forget(id, [](const action&) {});
+        if (ended.write_code != 0) keep_unwritten(ended);
+    }
+    hold.unlock();
+    news_.notify_all();
+    return ended.code != 0 ? ended.code : ended.write_code;
+}
+
+template <typename Order>
+typename manager_state<Order>::outcome manager_state<Order>::carry_out(session_room& s, bool fresh) {
+    outcome out;
+    for (const action& one : s.actions) {
+        int code = 0;
+        switch (one.what) {
+            case move::drop: break;
+            case move::write_back:
+                if (one.device != nothing) code = move_bytes(s, {move::promote, nothing, nothing, own_frame(s), one.device});
+                out.bytes = data_of(one.device != nothing ? own_frame(s) : one.host);
+                if (code == 0) out.write_code = write_page(one.page, out.bytes);
+                out.unwritten = one.page;
+                break;
+            case move::fill:
+                // A page that could not be written stays in its place.
+                if (out.write_code == 0 && !fresh) code = read_page(one.page, one.host);
+                out.loaded = code == 0 && !fresh && out.write_code == 0;
+                break;
+            default: code = move_bytes(s, one);
+        }
+        if (code != 0) {
+            out.code = code;
+            return out;
+        }
+    }
+    return out;
+}
+
+template <typename Order>
+int manager_state<Order>::move_bytes(session_room& s, const action& one) {
+    const direction way = one.what == move::exchange ? direction::exchange : one.what == move::promote ? direction::to_host : direction::to_device;
+    s.batch.assign(1, {one.host, one.device, way});
+    const int code = frames_.move(s.number, s.batch);
+    if (code != 0) broken_ = true;
+    return code;
+}
+
+// The frame that the other page was to have is free, and the page that must not go has left one: it gets this one.
+template <typename Order>
+void manager_state<Order>::keep_unwritten(const outcome& ended) {
+    note_failure(ended.unwritten, ended.write_code);
+    std::uint32_t frame = nothing;
+    core_.load(ended.unwritten, nullptr, [&](const action& one) {
+        if (one.what == move::fill) frame = one.host;
+    });
+    core_.mark_dirty(ended.unwritten);
+    if (data_of(frame) != ended.bytes) std::memcpy(data_of(frame), ended.bytes, settings_.page_bytes);
+    page_in_[frame] = ended.unwritten;
+    latches_[frame].open();
+    entry(ended.unwritten).publish(frame);
+}
+
+template <typename Order>
+std::uint64_t manager_state<Order>::bytes_in_file(page_id id) const {
+    return std::min(settings_.page_bytes, files_[id.file].bytes - id.page * settings_.page_bytes);
+}
+
+template <typename Order>
+int manager_state<Order>::read_page(page_id id, std::uint32_t frame) {
+    const std::uint64_t wanted = bytes_in_file(id);
+    int again = 0;
+    for (std::uint64_t done = 0; done < wanted;) {
+        const std::int64_t count = env_.read(files_[id.file].fd, data_of(frame) + done, wanted - done, id.page * settings_.page_bytes + done);
+        if ((count == -EINTR || count == -EAGAIN) && ++again < most_attempts) continue;
+        if (count <= 0) return count < 0 ? static_cast<int>(count) : -ESTALE;  // the file has become shorter
+        done += static_cast<std::uint64_t>(count);
+    }
+    std::memset(data_of(frame) + wanted, 0, settings_.page_bytes - wanted);
+    return 0;
+}
+
+template <typename Order>
+int manager_state<Order>::write_page(page_id id, const std::byte* from) {
+    const std::uint64_t wanted = bytes_in_file(id);
+    int again = 0;
+    for (std::uint64_t done = 0; done < wanted;) {
+        const host::memory_piece piece{from + done, wanted - done};
+        const std::int64_t count = env_.write(files_[id.file].fd, &piece, 1, id.page * settings_.page_bytes + done);
+        if ((count == -EINTR || count == -EAGAIN) && ++again < most_attempts) continue;
+        if (count <= 0) return count < 0 ? static_cast<int>(count) : -EIO;
+        done += static_cast<std::uint64_t>(count);
+    }
+    return 0;
+}
+
+}  // namespace penstock::buffer

@@ -1,0 +1,363 @@
+// The buffer manager: what is read is what was written, wherever pages lie, by one thread and many, also where the disk fails; and it hits where the core alone would.
+#include "buffer/manager.hpp"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <array>
+#include <barrier>
+#include <cerrno>
+#include <cstring>
+#include <random>
+#include <thread>
+
+#include "buffer/clock_order.hpp"
+#include "buffer/core.hpp"
+#include "buffer/counts.hpp"
+#include "buffer/lru_order.hpp"
+#include "fault/faulty_environment.hpp"
+#include "region/support.hpp"
+
+namespace penstock::test {
+
+namespace {
+
+using buffer::fixed_page;
+using buffer::manager_settings;
+using buffer::order_kind;
+using buffer::use_kind;
+using bytes = std::vector<std::uint8_t>;
+
+std::byte* begin_of(bytes& some) { return reinterpret_cast<std::byte*>(some.data()); }
+
+// Frames that move nothing once in a while: the canary.
+class forgetful_frames final : public buffer::device_frames {
+public:
+    explicit forgetful_frames(std::unique_ptr<device_frames> real) : real_(std::move(real)) {}
+    [[nodiscard]] std::byte* host_frames() const override { return real_->host_frames(); }
+    int move(unsigned queue, const std::vector<buffer::frame_move>& batch) override { return ++calls_ % 100 == 0 ? 0 : real_->move(queue, batch); }
+
+private:
+    std::unique_ptr<device_frames> real_;
+    std::uint64_t calls_ = 0;
+};
+
+std::uint64_t word_of(const bytes& some, std::uint64_t number) {
+    std::uint64_t out = 0;
+    std::memcpy(&out, some.data() + 8 * number, 8);
+    return out;
+}
+
+// A file, and a buffer over it.
+struct buffered_file {
+    buffered_file(const manager_settings& how, const bytes& content, backend where = backend::cpu, bool forgetful = false) {
+        write_file(folder / "f", content);
+        fd = ::open((folder / "f").c_str(), O_RDWR | O_CLOEXEC);
+        EXPECT_GE(fd, 0);
+        std::string why;
+        frames = where == backend::gpu ? buffer::make_gpu_frames(0, buffer::frames_for(how), why) : buffer::make_cpu_frames(buffer::frames_for(how), why);
+        EXPECT_NE(frames, nullptr) << why;
+        if (forgetful) frames = std::make_unique<forgetful_frames>(std::move(frames));
+        const status made = buffer::manager::make(how, *frames, env, all);
+        EXPECT_TRUE(made.ok()) << made.message;
+        EXPECT_EQ(all->add_file(fd, content.size()), 0);
+    }
+    ~buffered_file() {
+        all.reset();
+        ::close(fd);
+    }
+    void expect_right() const {
+        const char* const wrong = all->check();
+        EXPECT_EQ(wrong, nullptr) << (wrong == nullptr ? "" : wrong);
+    }
+    [[nodiscard]] bytes on_disk() const { return read_file(folder / "f"); }
+
+    const temporary_folder folder;
+    fault::faulty_environment env;
+    int fd = -1;
+    std::unique_ptr<buffer::device_frames> frames;
+    std::unique_ptr<buffer::manager> all;
+};
+
+// Random reads, writes and flushes by one thread against a copy; how many bytes were wrong. `failing`: writes and reads fail now and then, and are tried again.
+std::uint64_t wrong_bytes(const manager_settings& how, std::uint64_t file_bytes, std::uint64_t seed, int operations, backend where, bool forgetful = false, bool failing = false) {
+    bytes expected = pattern(seed, file_bytes);
+    buffered_file f(how, expected, where, forgetful);
+    auto mine = f.all->open_session();
+    std::mt19937_64 random(seed);
+    std::uint64_t wrong = 0;
+    for (int i = 0; i < operations; ++i) {
+        if (failing && i % 50 == 0) {
+            fault::fault_plan plan;
+            plan.calls = random() % 2 == 0 ? fault::call_write : fault::call_read;
+            plan.nth = random() % 8 + 1;
+            plan.for_ever = random() % 4 == 0;
+            plan.error = random() % 2 == 0 ? -EIO : -ENOSPC;
+            plan.longest_write = random() % 3 == 0 ? 100 : 0;
+            f.env.set(plan);
+        }
+        const std::uint64_t at = random() % file_bytes, most = random() % 4 == 0 ? 3 * how.page_bytes : 200;
+        bytes some(random() % most + 1);
+        const std::uint64_t count = std::min<std::uint64_t>(some.size(), file_bytes - at);
+        const auto kind = random() % 100;
+        if (kind < 50) {
+            const std::int64_t got = mine->read(0, at, begin_of(some), some.size());
+            if (!failing) {
+                EXPECT_EQ(got, static_cast<std::int64_t>(count));
+            }
+            for (std::int64_t b = 0; b < got; ++b) wrong += some[static_cast<std::size_t>(b)] != expected[at + static_cast<std::uint64_t>(b)];
+        } else if (kind < 98) {
+            for (auto& one : some) one = static_cast<std::uint8_t>(random());
+            const std::int64_t put = mine->write(0, at, begin_of(some), some.size());
+            if (!failing) {
+                EXPECT_EQ(put, static_cast<std::int64_t>(count));
+            }
+            std::copy_n(some.begin(), std::max<std::int64_t>(put, 0), expected.begin() + static_cast<std::ptrdiff_t>(at));
+        } else if (mine->flush(0) == 0 && !forgetful) {
+            EXPECT_EQ(f.on_disk(), expected) << "seed " << seed << ", operation " << i;
+        }
+    }
+    f.env.clear();
+    EXPECT_EQ(mine->flush(0), 0);
+    const bytes now = f.on_disk();
+    for (std::size_t b = 0; b < file_bytes; ++b) wrong += now[b] != expected[b];
+    f.expect_right();
+    return wrong;
+}
+
+manager_settings small(std::uint32_t host_pages, std::uint32_t device_pages, order_kind order, std::uint64_t page_bytes = 512) {
+    return {.page_bytes = page_bytes, .host_pages = host_pages, .device_pages = device_pages, .sessions = 2, .fixed_pages = 1, .order = order};
+}
+
+class buffers : public testing::TestWithParam<backend> {
+protected:
+    void SetUp() override {
+        if (GetParam() == backend::gpu && !gpu_is_there()) GTEST_SKIP() << "no GPU in this machine";
+    }
+};
+
+// The core, driven as docs/buffer.md says, for the same accesses.
+template <typename Order>
+buffer::manager_counts played(const manager_settings& how, const std::vector<std::pair<std::uint64_t, bool>>& accesses) {
+    buffer::core<Order> core;
+    EXPECT_EQ(core.make({how.host_pages, how.device_pages, 1, how.host_pages + how.device_pages + 1, 1}), 0);
+    buffer::manager_counts out;
+    buffer::counts moved;
+    for (const auto& [page, writes] : accesses) {
+        const buffer::page_id id{page, 0};
+        buffer::found at{};
+        EXPECT_EQ(core.touch(id, moved, at), 0);
+        ++(at == buffer::found::host ? out.host_hits : at == buffer::found::device ? out.device_hits : out.misses);
+        int code = at == buffer::found::nowhere ? core.load(id, nullptr, moved) : 0;
+        if (writes && code == 0) code = core.mark_dirty(id);
+        EXPECT_EQ(code, 0);
+    }
+    out.write_backs = moved.written_pages;
+    out.demotions = moved.demoted;
+    out.promotions = moved.promoted;
+    return out;
+}
+
+}  // namespace
+
+TEST_P(buffers, hold_what_was_written) {
+    for (const order_kind order : {order_kind::lru, order_kind::clock})
+        for (const auto& [host, device] : {std::pair{5u, 0u}, {5u, 1u}, {6u, 9u}, {40u, 3u}, {5u, 200u}})
+            EXPECT_EQ(wrong_bytes(small(host, device, order), 40 * 512 - 77, host + device, 4000, GetParam()), 0u) << host << ' ' << device;
+    EXPECT_EQ(wrong_bytes(small(7, 9, order_kind::lru, 4096), 50 * 4096 + 1, 3, 2000, GetParam()), 0u);
+}
+
+TEST_P(buffers, lose_nothing_where_reads_and_writes_fail) {
+    for (std::uint64_t seed = 1; seed <= 4; ++seed)
+        for (const auto& [host, device] : {std::pair{5u, 0u}, {5u, 6u}}) EXPECT_EQ(wrong_bytes(small(host, device, order_kind::lru), 30 * 512, seed, 3000, GetParam(), false, true), 0u) << seed;
+}
+
+TEST_P(buffers, whose_frames_forget_a_move_are_found_out) { EXPECT_GT(wrong_bytes(small(5, 20, order_kind::lru), 40 * 512, 1, 3000, GetParam(), true), 0u); }
+
+// By one thread exactly; the pages are those that are fixed.
+TEST_P(buffers, hit_where_the_core_alone_does) {
+    for (const order_kind order : {order_kind::lru, order_kind::clock})
+        for (const auto& [host, device] : {std::pair{8u, 0u}, {8u, 5u}, {20u, 40u}}) {
+            const manager_settings how = small(host, device, order);
+            buffered_file f(how, bytes(100 * 512, 1), GetParam());
+            auto mine = f.all->open_session();
+            std::mt19937_64 random(host);
+            std::vector<std::pair<std::uint64_t, bool>> accesses;
+            for (int i = 0; i < 5000; ++i) accesses.emplace_back(random() % 10 < 7 ? random() % 12 : random() % 100, random() % 4 == 0);
+            for (const auto& [page, writes] : accesses) {
+                fixed_page fixed;
+                ASSERT_EQ(mine->fix({page, 0}, writes ? use_kind::write : use_kind::read, fixed), 0);
+                mine->unfix(fixed, writes);
+            }
+            mine.reset();
+            const buffer::manager_counts seen = f.all->counts(), expected = order == order_kind::lru ? played<buffer::lru_order>(how, accesses) : played<buffer::clock_order>(how, accesses);
+            EXPECT_EQ(seen.host_hits, expected.host_hits);
+            EXPECT_EQ(seen.device_hits, expected.device_hits);
+            EXPECT_EQ(seen.misses, expected.misses);
+            EXPECT_EQ(seen.loads, expected.misses);
+            EXPECT_EQ(seen.write_backs, expected.write_backs);
+            EXPECT_EQ(seen.demotions, expected.demotions);
+            EXPECT_EQ(seen.promotions, expected.promotions);
+            f.expect_right();
+        }
+}
+
+namespace {
+
+// Eight threads; each adds to numbers of its own in pages that all share, reads them back, and flushes now and then. `failing`: the disk does at times, and who gets an error goes on with something else.
+struct adding_threads {
+    static constexpr std::uint64_t threads = 8, pages = 60, page_words = 64;
+
+    adding_threads(std::uint32_t host, std::uint32_t device, order_kind order, backend where, bool failing)
+        : f({.page_bytes = 512, .host_pages = host, .device_pages = device, .sessions = threads, .fixed_pages = 2, .order = order}, bytes(pages * 512, 0), where),
+          added(threads, std::vector<std::uint64_t>(pages * page_words, 0)), failing(failing) {}
+
+    void step(buffer::session& mine, std::uint64_t t, std::mt19937_64& random) {
+        const std::uint64_t page = random() % 3 == 0 ? random() % pages : random() % 10, word = random() % (page_words / threads) * threads + t;
+        const bool writes = random() % 3 != 0;
+        fixed_page fixed;
+        const int code = mine.fix({page, 0}, writes ? use_kind::write : use_kind::read, fixed);
+        if (code != 0 && failing) return;
+        ASSERT_EQ(code, 0);
+        auto* const number = reinterpret_cast<std::uint64_t*>(fixed.data) + word;
+        ASSERT_EQ(*number, added[t][page * page_words + word]) << "page " << page << ", thread " << t;
+        if (writes) ++*number, ++added[t][page * page_words + word];
+        mine.unfix(fixed, writes);
+    }
+    // What we added is in the file after a flush, whoever wrote it.
+    void flush(buffer::session& mine, std::uint64_t t) {
+        const int code = mine.flush(0);
+        if (code != 0 && failing) return;
+        ASSERT_EQ(code, 0);
+        bytes now(pages * 512);
+        ASSERT_EQ(::pread(f.fd, now.data(), now.size(), 0), static_cast<ssize_t>(now.size()));
+        for (std::uint64_t own = t; own < pages * page_words; own += threads) ASSERT_EQ(word_of(now, own), added[t][own]) << own;
+    }
+    void run(std::uint64_t steps) {
+        std::vector<std::jthread> running;
+        for (std::uint64_t t = 0; t < threads; ++t)
+            running.emplace_back([&, t] {
+                auto mine = f.all->open_session();
+                ASSERT_NE(mine, nullptr);
+                std::mt19937_64 random(t);
+                for (std::uint64_t i = 0; i < steps && !testing::Test::HasFailure(); ++i) {
+                    step(*mine, t, random);
+                    if (random() % 300 == 0) flush(*mine, t);
+                    if (failing && t == 0 && i % 200 == 0) fail_somehow(random);
+                }
+            });
+        running.clear();
+        f.env.clear();
+        f.expect_right();
+        EXPECT_EQ(f.all->open_session()->flush(0), 0);
+        const bytes now = f.on_disk();
+        for (std::uint64_t word = 0; word < pages * page_words; ++word) ASSERT_EQ(word_of(now, word), added[word % threads][word]) << word;
+    }
+    void fail_somehow(std::mt19937_64& random) {
+        fault::fault_plan plan;
+        plan.calls = random() % 2 == 0 ? fault::call_write : fault::call_read;
+        plan.nth = random() % 20 + 1;
+        plan.for_ever = random() % 3 == 0;
+        f.env.set(plan);
+    }
+
+    buffered_file f;
+    std::vector<std::vector<std::uint64_t>> added;
+    const bool failing;
+};
+
+}  // namespace
+
+TEST_P(buffers, lose_no_update_of_many_threads) {
+    for (const order_kind order : {order_kind::lru, order_kind::clock})
+        for (const auto& [host, device] : {std::pair{30u, 0u}, {30u, 10u}, {30u, 100u}, {25u, 1u}}) {
+            adding_threads all(host, device, order, GetParam(), false);
+            all.run(6000);
+            const buffer::manager_counts counts = all.f.all->counts();
+            EXPECT_GT(counts.misses, 0u);
+            EXPECT_EQ(counts.device_hits != 0, device != 0);
+        }
+}
+
+TEST_P(buffers, lose_no_update_of_many_threads_where_the_disk_fails) {
+    for (const auto& [host, device] : {std::pair{30u, 0u}, {30u, 10u}, {25u, 1u}}) {
+        adding_threads all(host, device, order_kind::lru, GetParam(), true);
+        all.run(6000);
+    }
+}
+
+// Threads want pages whose frames are given to others all the time, also between a look at where the page is and the step on its frame.
+TEST_P(buffers, give_the_page_that_was_asked_for) {
+    constexpr std::uint64_t pages = 12;
+    manager_settings how = small(9, 3, order_kind::lru, 64);
+    how.sessions = 4;
+    buffered_file f(how, bytes(pages * 64, 0), GetParam());
+    {
+        auto first = f.all->open_session();
+        for (std::uint64_t page = 0; page < pages; ++page) {
+            fixed_page fixed;
+            ASSERT_EQ(first->fix_fresh({page, 0}, fixed), 0);
+            std::memset(fixed.data, static_cast<int>(page + 1), 64);
+            first->unfix(fixed, true);
+        }
+    }
+    std::atomic<bool> done{false};  // somebody has failed
+    std::vector<std::jthread> running;
+    for (std::uint64_t t = 0; t < 4; ++t)
+        running.emplace_back([&, t] {
+            auto mine = f.all->open_session();
+            std::mt19937_64 random(t);
+            for (std::uint64_t i = 0; i < 100'000 && !done; ++i) {
+                const std::uint64_t page = random() % pages;
+                fixed_page fixed;
+                ASSERT_EQ(mine->fix({page, 0}, use_kind::read, fixed), 0);
+                const auto seen = static_cast<std::uint64_t>(fixed.data[i % 64]);
+                mine->unfix(fixed, false);
+                if (seen != page + 1) done = true;
+                ASSERT_EQ(seen, page + 1);
+            }
+        });
+    running.clear();
+    f.expect_right();
+}
+
+TEST_P(buffers, refuse_what_cannot_be) {
+    std::unique_ptr<buffer::manager> none;
+    fault::faulty_environment env;
+    std::string why;
+    manager_settings how = small(5, 0, order_kind::lru);
+    how.wait_ms = 50;
+    const auto frames = buffer::make_cpu_frames(buffer::frames_for(how), why);
+    manager_settings tiny = how;
+    tiny.host_pages = 4;
+    const status refused = buffer::manager::make(tiny, *frames, env, none);
+    EXPECT_EQ(refused.code, -EINVAL);
+    EXPECT_NE(refused.message.find("give it 5"), std::string::npos) << refused.message;
+
+    buffered_file f(how, bytes(5000, 1), GetParam());
+    auto one = f.all->open_session(), other = f.all->open_session();
+    EXPECT_EQ(f.all->open_session(), nullptr);
+    fixed_page page, second;
+    EXPECT_EQ(one->fix({10, 0}, use_kind::read, page), -EINVAL);
+    EXPECT_EQ(one->fix({0, 1}, use_kind::read, page), -EINVAL);
+    EXPECT_EQ(one->flush(3), -EINVAL);
+    ASSERT_EQ(one->fix({3, 0}, use_kind::write, page), 0);
+    EXPECT_EQ(one->fix({4, 0}, use_kind::read, second), -EBUSY);
+    EXPECT_EQ(other->fix({3, 0}, use_kind::read, second), -ETIMEDOUT);
+    one->unfix(page, false);
+    ASSERT_EQ(one->fix({3, 0}, use_kind::read, page), 0);
+    ASSERT_EQ(other->fix({3, 0}, use_kind::read, second), 0);
+    other->unfix(second, false);
+    EXPECT_EQ(other->fix({3, 0}, use_kind::write, second), -ETIMEDOUT);
+    one->unfix(page, false);
+    bytes some(10);
+    EXPECT_EQ(one->read(0, 5000, begin_of(some), 10), 0);
+    EXPECT_EQ(one->read(0, 4995, begin_of(some), 10), 5);
+    EXPECT_EQ(one->read(1, 0, begin_of(some), 10), -EBADF);
+}
+
+INSTANTIATE_TEST_SUITE_P(on, buffers, testing::Values(backend::cpu, backend::gpu),
+                         [](const testing::TestParamInfo<backend>& info) { return info.param == backend::gpu ? "gpu" : "cpu"; });
+
+}  // namespace penstock::test

@@ -1,0 +1,97 @@
+// The entry of a page and the latch of a frame (buffer/frame_latch.hpp) under every schedule: who takes a page has that page, and has it as long as it likes.
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include "explore/explorer.hpp"
+// After it, so that its accesses are schedule points.
+#include "buffer/frame_latch.hpp"
+
+namespace {
+
+using namespace penstock;
+using buffer::found_by_entry;
+using buffer::use_kind;
+
+// One frame, for which two pages come in turns. `page` and `changes` stand for its bytes.
+struct shared_memory {
+    buffer::page_entry entries[2];
+    buffer::frame_latch latch;
+    std::uint64_t page, changes, users;
+};
+alignas(8) shared_memory memory;
+
+std::uint64_t load(const std::uint64_t& word) { return atomic_load<order::relaxed>(&word); }
+void store(std::uint64_t& word, std::uint64_t value) { atomic_store<order::relaxed>(&word, value); }
+
+// The frame has page 0 at first.
+explore::program program_of(std::vector<std::function<void()>> fibers) {
+    explore::program what;
+    what.fibers = std::move(fibers);
+    what.reset = [] {
+        memory = shared_memory{};
+        memory.latch.open();
+        memory.entries[0].publish(0);
+    };
+    what.check = [] {};
+    what.memory = reinterpret_cast<std::byte*>(&memory);
+    what.memory_bytes = sizeof memory;
+    return what;
+}
+
+// Page `which` is used if it is there; `times` looks.
+template <bool LooksAgain = true>
+std::function<void()> user(std::uint64_t which, use_kind kind, int times = 1) {
+    return [which, kind, times] {
+        for (int i = 0; i < times; ++i) {
+            std::uint32_t frame = 0;
+            if (memory.entries[which].take<LooksAgain>(&memory.latch, kind, frame) != found_by_entry::taken) continue;
+            explore::require(load(memory.page) == which, "the frame has another page");
+            if (kind == use_kind::write) {
+                const std::uint64_t before = load(memory.changes);
+                store(memory.changes, before + 1);
+                explore::require(load(memory.changes) == before + 1, "two changed the page at once");
+            } else {
+                const std::uint64_t before = load(memory.changes);
+                explore::require(load(memory.changes) == before, "the page was changed while it was read");
+            }
+            explore::require(load(memory.page) == which, "the page went while it was used");
+            memory.latch.end(kind);
+        }
+    };
+}
+
+// The manager: gives the frame from one page to the other, as often as nobody uses it.
+std::function<void()> replacer(int times, bool careful = true) {
+    return [times, careful] {
+        for (std::uint64_t now = 0, i = 0; i < static_cast<std::uint64_t>(times); ++i) {
+            if (careful ? !memory.entries[now].withdraw(memory.latch) : (memory.latch.open(), !memory.entries[now].withdraw(memory.latch))) continue;
+            now = 1 - now;
+            store(memory.page, now);
+            store(memory.changes, 0);
+            memory.latch.open();
+            memory.entries[now].publish(0);
+        }
+    };
+}
+
+explore::outcome run(std::vector<std::function<void()>> fibers) { return explore::explorer(program_of(std::move(fibers)), {}).run(); }
+
+void expect_sound(const explore::outcome& out) {
+    EXPECT_EQ(out.violation, "") << out.trace;
+    EXPECT_TRUE(out.complete);
+}
+
+TEST(frame_latch, readers_have_their_page) { expect_sound(run({user(0, use_kind::read), user(1, use_kind::read), replacer(2)})); }
+
+TEST(frame_latch, a_reader_that_looks_twice_has_its_page) { expect_sound(run({user(0, use_kind::read, 2), replacer(3)})); }
+
+TEST(frame_latch, a_writer_is_alone) { expect_sound(run({user(0, use_kind::write), user(0, use_kind::read), user(0, use_kind::write), replacer(1)})); }
+
+TEST(frame_latch, a_writer_of_the_next_page_is_alone) { expect_sound(run({user(1, use_kind::write), user(0, use_kind::write), replacer(2)})); }
+
+TEST(frame_latch, who_does_not_look_again_gets_another_page) { EXPECT_EQ(run({user<false>(0, use_kind::read), replacer(1)}).violation, "the frame has another page"); }
+
+TEST(frame_latch, a_manager_that_does_not_ask_takes_the_page_away) { EXPECT_NE(run({user(0, use_kind::read), replacer(1, false)}).violation, ""); }
+
+}  // namespace
