@@ -158,6 +158,20 @@ TEST(dedu, a_pin_keeps_the_blocks_that_other_pages_share) {
     EXPECT_EQ(w.wrong(), "");
 }
 
+// What other pages have pinned too does not become free by a write to this one: one frame is left, and it needs two.
+TEST(dedu, a_write_to_a_pinned_page_is_busy_if_others_have_pinned_its_blocks) {
+    dedu w(sizes(2, 1, 2, 20));
+    w.put_on_disk({0}, {1, 2});
+    w.put_on_disk({1}, {1, 3});
+    w.put_on_disk({2}, {1, 2});
+    for (const std::uint64_t page : {0, 1, 2}) w.read({page});
+    for (const std::uint64_t page : {0, 1, 2}) EXPECT_EQ(w.core.pin({page}), 0);
+    EXPECT_EQ(w.write({2}, {8, 9}), "busy");
+    EXPECT_EQ(w.core.unpin({1}), 0);
+    EXPECT_EQ(w.write({2}, {8, 9}), "host: fill h3, demote h2 d0, fill h2");
+    EXPECT_EQ(w.wrong(), "");
+}
+
 TEST(dedu, says_which_pages_a_block_belongs_to) {
     dedu w(sizes(2, 2, 2, 20));
     w.put_on_disk({3}, {4, 4});
