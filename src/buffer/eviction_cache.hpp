@@ -21,7 +21,7 @@ public:
         return at;
     }
 
-    // The tail, whatever may go.
+    // The tail, whether it may go or not.
     [[nodiscard]] std::uint32_t oldest() const { return ends_.oldest; }
     [[nodiscard]] std::uint32_t listed() const { return ends_.size; }
 

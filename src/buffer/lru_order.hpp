@@ -35,6 +35,8 @@ public:
         return at;
     }
 
+    // The block that was not used for longest, whether it may go or not.
+    [[nodiscard]] std::uint32_t oldest() const { return ends_.oldest; }
     // For the check: how many blocks can be found.
     [[nodiscard]] std::uint32_t listed() const { return ends_.size; }
 

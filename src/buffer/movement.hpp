@@ -94,11 +94,10 @@ std::uint32_t host_victim(State& s) {
     return s.order.victim(s.blocks, [&](std::uint32_t number) { return s.blocks[number].pins == 0 && !s.blocks[number].own; });
 }
 
-// Fetches from memory what evicting the next few blocks of the device's tail will look at, a step further for each each time. In a buffer that is larger than the
-// processor's caches a miss would wait for four such looks one after the other.
+// Fetches from memory what evicting the blocks from `first` on will look at, a step further for each every time. In a buffer that is larger than the processor's
+// caches a miss would wait for four such looks one after the other.
 template <typename State>
-PENSTOCK_FETCHING void expect_evictions(const State& s) {
-    const std::uint32_t first = s.cache.oldest();
+PENSTOCK_FETCHING void expect_evictions(const State& s, std::uint32_t first) {
     if (first == nothing) return;
     s.pages.expect_drop_soon(s.blocks[first].references.newest);
     const std::uint32_t second = s.blocks[first].order.newer;
@@ -113,12 +112,13 @@ std::uint32_t free_host_frame(State& s, Sink& sink) {
     while (s.host.full()) {
         if (s.device.size() != 0 && s.device.full()) {
             evict(s, s.cache.tail(s.blocks, [&](std::uint32_t number) { return !s.blocks[number].own; }), sink);
-            expect_evictions(s);
+            expect_evictions(s, s.cache.oldest());
             continue;
         }
         const std::uint32_t number = host_victim(s);
         if (s.device.size() == 0) {
             evict(s, number, sink);
+            if constexpr (requires { s.order.oldest(); }) expect_evictions(s, s.order.oldest());
             continue;
         }
         action tell{move::demote, number};
