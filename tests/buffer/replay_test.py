@@ -80,10 +80,12 @@ class Replay(InFolder):
         self.assertEqual(gram["host_hits"] + gram["device_hits"], native["host_hits"])
         self.assertGreater(gram["device_hits"], 50)
         self.assertEqual(native["bytes_to_device"], 0)
+        self.assertEqual([(got["ram_bytes"], got["gpu_bytes"]) for got in (gram, native)], [(16384, 32768), (49152, 0)])
+        self.assertEqual(self.replay(trace, "--policy", "native", "--ram", "48KiB", "--gpu", "1GiB")["gpu_bytes"], 0)
 
     def test_a_trace_without_records(self):
         got = self.replay(self.make("trace", HEADER), "--policy", "dedu", "--ram", "1KiB", "--gpu", "1KiB")
-        self.assertEqual((got["accesses"], got["host_hit_share"], got["pages"]), (0, 0, 0))
+        self.assertEqual((got["accesses"], got["host_hit_share"], got["pages"], got["blocks_per_page"]), (0, 0, 0, 4))
 
     def test_text_says_where_the_pages_were_found(self):
         trace = self.make("trace", HEADER + b"0 R 0 0 1\n1 R 0 0 1\n2 R 0 1 1\n3 R 0 2 1\n4 R 0 0 1\n")

@@ -35,8 +35,8 @@ status settle_words(const request& wanted, simulation& out) {
 }
 
 // How many pages a size is. `there` is how many the trace can ask for: what is larger is never full, so its tables need be no larger.
-status settle_size(const char* flag, const std::string& text, std::uint32_t page_bytes, std::uint64_t there, std::uint32_t& pages) {
-    std::uint64_t bytes = 0;
+status settle_size(const char* flag, const std::string& text, std::uint32_t page_bytes, std::uint64_t there, std::uint64_t& bytes,
+                   std::uint32_t& pages) {
     if (status s = parse_size(flag, text, bytes); !s) return s;
     if (bytes % page_bytes != 0)
         return {-EINVAL, std::string(flag) + ": " + apps::shown(text) + " is no whole number of the trace's pages of " + std::to_string(page_bytes) + " bytes; give a multiple of them"};
@@ -64,10 +64,10 @@ status settle_limits(const request& wanted, const trace::trace_header& header, s
     for (const trace::file_entry& file : header.files) there = std::min(there + std::min(file.pages, most_pages), most_pages);
     buffer::limits& limits = out.limits;
     limits.files = static_cast<std::uint32_t>(std::max<std::size_t>(header.files.size(), 1));
-    if (status s = settle_size("--ram", wanted.ram, header.page_bytes, there, limits.host_pages); !s) return s;
+    if (status s = settle_size("--ram", wanted.ram, header.page_bytes, there, out.ram_bytes, limits.host_pages); !s) return s;
     if (!wanted.gpu.empty())
-        if (status s = settle_size("--gpu", wanted.gpu, header.page_bytes, there, limits.device_pages); !s) return s;
-    if (out.what == policy::native) limits.device_pages = 0;
+        if (status s = settle_size("--gpu", wanted.gpu, header.page_bytes, there, out.gpu_bytes, limits.device_pages); !s) return s;
+    if (out.what == policy::native) out.gpu_bytes = limits.device_pages = 0;
     limits.pages = limits.host_pages + limits.device_pages + 1;
     if (out.what == policy::dedu)
         if (status s = settle_dedu(wanted, header.page_bytes, there, limits); !s) return s;
@@ -80,7 +80,8 @@ double share(std::uint64_t part, std::uint64_t all) { return all == 0 ? 0.0 : st
 nlohmann::json json_of(const request& wanted, const trace::trace_header& header, const simulation& how, const simulated& sum) {
     const std::uint64_t block_bytes = header.page_bytes / how.limits.blocks_per_page, all = sum.accesses();
     nlohmann::json out = {{"program", "penstock replay"}, {"version", version()}, {"trace", wanted.trace}, {"simulated", true}, {"policy", wanted.policy},
-                          {"order", wanted.order}, {"page_bytes", header.page_bytes}, {"blocks_per_page", how.limits.blocks_per_page},
+                          {"order", wanted.order}, {"ram_bytes", how.ram_bytes}, {"gpu_bytes", how.gpu_bytes},
+                          {"page_bytes", header.page_bytes}, {"blocks_per_page", how.limits.blocks_per_page},
                           {"accesses", all}, {"reads", sum.reads}, {"writes", sum.writes}, {"flushes", sum.flushes}, {"host_hits", sum.host_hits},
                           {"device_hits", sum.device_hits}, {"misses", sum.misses}, {"loads", sum.loads}, {"write_backs", sum.moved.written_pages},
                           {"dropped_pages", sum.moved.dropped_pages}, {"demotions", sum.moved.demoted}, {"promotions", sum.moved.promoted}, {"fills", sum.moved.filled},

@@ -16,7 +16,8 @@ enum class host_order : std::uint8_t { lru, clock };
 struct simulation {
     policy what = policy::gram;
     host_order order = host_order::lru;
-    buffer::limits limits;
+    std::uint64_t ram_bytes = 0, gpu_bytes = 0;  // as asked for, for the report
+    buffer::limits limits;                       // may be less: what the trace can fill
 };
 
 struct simulated {
