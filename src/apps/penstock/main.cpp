@@ -1,5 +1,5 @@
-// penstock: looks at what Penstock can do here (info), reads files through it (cat), copies them (cp), measures it (bench), and serves a directory at
-// another place (mount).
+// penstock: looks at what Penstock can do here (info), reads files through it (cat), copies them (cp), measures it (bench), serves a directory at
+// another place (mount), and makes traces (trace).
 #include <unistd.h>
 
 #include "bench/bench.hpp"
@@ -10,6 +10,7 @@
 #include "info.hpp"
 #include "mount_command.hpp"
 #include "penstock/version.hpp"
+#include "trace/trace_command.hpp"
 
 namespace {
 
@@ -132,12 +133,16 @@ int main(int argc, char** argv) {
     penstock::bench::request measured;
     const CLI::App* const bench = add_bench(app, measured);
 
+    penstock::trace_command::request traced;
+    const CLI::App* const trace = penstock::trace_command::add(app, traced);
+
     if (const auto ended = apps::parse_command_line(app, argc, argv)) return *ended;
     if (info->parsed()) return penstock::info::run(info_flags);
     if (cat->parsed()) return penstock::cat::run(wanted);
     if (cp->parsed()) return penstock::cp::run(copied);
     if (bench->parsed()) return penstock::bench::run(measured);
     if (mount->parsed()) return penstock::mount_command::run(served);
-    apps::say("no command given; give info, cat, cp, mount or bench, see --help");
+    if (trace->parsed()) return penstock::trace_command::run(traced);
+    apps::say("no command given; give info, cat, cp, mount, trace or bench, see --help");
     return apps::exit_usage;
 }
