@@ -104,7 +104,10 @@ class Blkparse(Traces):
                              ("8,0 1", "SEQUENCE ''"), ("8,0 1 2 0.000000123 7 Q", "ends before ACTION"), (event + "\0", "NUL")):
             (self.folder / "in").write_text(event + "\n" + line + "\n")
             self.refused(1, command, "'in' line 2: ", *parts, left=["in"])
+        (self.folder / "in").write_text(BLKPARSE + event + "\n")
+        self.refused(1, command, "'in' line 29: ", "behind the summary", left=["in"])
         (self.folder / "in").write_text(BLKPARSE)
+        self.refused(1, ["import", "--from", "blkparse", "in", "-o", "in", "--file", "disk"], "is the input", left=["in"])
         self.refused(1, [*command, "--action", "G", "--device", "8,1"], "no read, write or flush with the action G", left=["in"])
         self.refused(1, [*command, "--pages", 257], "--pages", "257", "at least 258", left=["in"])
         self.refused(1, [*command[:2], "blkparse", "/dev/null", *command[4:]], "/dev/null", "regular file", left=["in"])

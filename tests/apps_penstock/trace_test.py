@@ -116,18 +116,18 @@ class ConvertAndShow(Traces):
         self.assertEqual(*shown)
 
     def test_show_counts_what_python_counts(self):
-        lines = ["penstock-trace 1", "page 512", "file 0 300 a", "file 1 10 b", "", "7 R 0 0 300"]
+        lines = ["penstock-trace 1", "page 512", "file 0 3000 a", "file 1 10 b", "", "7 R 0 0 3000"]
         lines += [f"{8 + i} R 0 5 1" for i in range(97)] + ["200 W 1 9 1", "200 W 1 9 1 5", "300 F 1 0 0", ""]
         (self.folder / "t").write_text("\n".join(lines))
         found = self.trace("show", "t")
-        expected = {"records": 101, "reads": 98, "writes": 2, "flushes": 1, "writes_with_content": 1, "pages_read": 397, "pages_written": 2, "distinct_pages": 301, "first_ns": 7,
-                    "last_ns": 300, "duration_ns": 293, "page_bytes": 512, "contents": None, "files": [{"path": "a", "pages": 300}, {"path": "b", "pages": 10}]}
+        expected = {"records": 101, "reads": 98, "writes": 2, "flushes": 1, "writes_with_content": 1, "pages_read": 3097, "pages_written": 2, "distinct_pages": 3001, "first_ns": 7,
+                    "last_ns": 300, "duration_ns": 293, "page_bytes": 512, "contents": None, "files": [{"path": "a", "pages": 3000}, {"path": "b", "pages": 10}]}
         self.assertEqual({name: found[name] for name in expected}, expected)
-        # 3 pages are 1 % of 301: one of 98 accesses, one of 2, one of 1. 30 are 10 %.
-        self.assertAlmostEqual(found["hottest_1_percent_share"], 101 / 399)
-        self.assertAlmostEqual(found["hottest_10_percent_share"], 128 / 399)
+        # 30 pages are 1 % of 3001: one of 98 accesses, one of 2, the others of 1. 300 are 10 %.
+        self.assertAlmostEqual(found["hottest_1_percent_share"], 128 / 3099)
+        self.assertAlmostEqual(found["hottest_10_percent_share"], 398 / 3099)
         ran = penstock("trace", "show", "t", cwd=self.folder)
-        self.assertIn(b"301 distinct pages; the hottest 1 % take 25.3 %", ran.stdout)
+        self.assertIn(b"3,001 distinct pages; the hottest 1 % take 4.1 %", ran.stdout)
 
     def test_a_trace_is_read_from_a_pipe(self):
         self.trace("generate", "-o", "t", "--pages", 70, "--accesses", 50_000, "--binary")
@@ -149,6 +149,9 @@ class ConvertAndShow(Traces):
         self.refused(1, ["convert", "t", "-o", "b", "--text"], "cut short", left=["t", "b"])
         self.assertEqual((self.folder / "b").read_bytes(), whole)
         (self.folder / "b").unlink()
+        (self.folder / "t").write_text(text)
+        self.refused(1, ["convert", "t", "-o", "./t", "--binary"], "'./t': is the input 't'", left=["t"])
+        self.assertEqual((self.folder / "t").read_text(), text)
         self.refused(1, ["show", "."], "EISDIR", left=["t"])
         self.refused(1, ["show", "absent"], "absent", "ENOENT", left=["t"])
 

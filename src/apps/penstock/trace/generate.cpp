@@ -118,7 +118,7 @@ status generate(const generate_request& asked, generate_report& out) {
     out.header = made_header(asked);
     if (status s = check_paths(asked, out.header); !s) return s;
     writer to;
-    if (status s = to.open(asked.out, out.header, asked.binary); !s) return s;
+    if (status s = to.open(asked.out, {}, out.header, asked.binary); !s) return s;
     data_files data;
     if (!asked.data.empty()) {
         if (status s = data.make(out.header, asked.threads, asked.quiet); !s) return s;

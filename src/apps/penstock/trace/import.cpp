@@ -105,7 +105,7 @@ status import_trace(const import_request& asked, import_report& out) {
     if (status s = settle_files(asked, out); !s) return s;
 
     writer to;
-    if (status s = to.open(asked.out, out.header, asked.binary); !s) return s;
+    if (status s = to.open(asked.out, asked.input, out.header, asked.binary); !s) return s;
     import_report again;
     std::vector<file_entry> files;
     if (status s = read_all(asked, again, &to, files); !s) return s;

@@ -59,7 +59,8 @@ public:
         const std::string_view word = take_word(rest);
         if (word.empty()) return to.skip("empty lines"), std::string();
         if (!summary_ && !is_device(word) && !is_for_people(word, rest)) return apps::shown(std::string(line.substr(0, 80))) + " is no event" + form;
-        if (summary_ || !is_device(word)) return to.skip("lines for people"), std::string();
+        if (summary_ && is_device(word)) return "an event behind the summary; expected what blkparse printed once";
+        if (!is_device(word)) return to.skip("lines for people"), std::string();
         event e;
         if (std::string wrong = parse(line, e); !wrong.empty()) return wrong;
         if (given_ && e.device != device_) return to.skip("other devices"), std::string();

@@ -97,7 +97,7 @@ status convert(const std::string& from, const std::string& to, bool binary, std:
     reader in;
     if (status s = in.open(from); !s) return s;
     writer out;
-    if (status s = out.open(to, in.header(), binary); !s) return s;
+    if (status s = out.open(to, from, in.header(), binary); !s) return s;
     std::vector<record> some;
     do {
         if (status s = in.next(some, batch); !s) return s;
