@@ -20,7 +20,7 @@ using apps::parse_number;
 constexpr const char* about = "Makes, imports, converts and describes traces: which pages of which files were read, written and flushed, and when.\n";
 
 constexpr const char* details =
-    "\nA trace is text, or binary, which is smaller to read; every command takes both. Traces and files appear whole or not at all.\n"
+    "\nA trace is text, or binary, which shows when it was cut or changed; every command takes both. Traces and files appear whole or not at all.\n"
     "\nExit status: 0 done; 1 failed; 2 wrong usage.\n";
 
 constexpr std::uint64_t most_pages = std::uint64_t{1} << 40, most_accesses = 10000000000, most_rate = 1000000000;
@@ -42,11 +42,11 @@ void add_output(CLI::App& app, request& wanted, std::string& out) {
 void add_generate(CLI::App& app, request& wanted) {
     CLI::App* const make = app.add_subcommand("generate", "Make a trace that the seed alone decides, and the file that it is of");
     add_output(*make, wanted, wanted.generate.out);
-    add_value(*make, "--pages", wanted.pages, "Pages of the file, all of which are accessed: the working set; of every image, with --machines", "W");
+    add_value(*make, "--pages", wanted.pages, "Pages of the file, over which the accesses go: the working set; of every image, with --machines", "W");
     add_value(*make, "--accesses", wanted.accesses, "Reads and writes, of a page each", "N");
     for (const char* flag : {"--pages", "--accesses"}) make->get_option(flag)->required();
     add_value(*make, "--pattern", wanted.pattern, "Which page is next: uniform (the default), zipf (the n-th hottest as 1/n^S), or loop (one after the other)", "HOW");
-    add_value(*make, "--skew", wanted.skew, "S of zipf, above 0 and at most 5; default: 0.9", "S");
+    add_value(*make, "--skew", wanted.skew, "S of zipf, 0.001 to 5; default: 0.9", "S");
     add_value(*make, "--writes", wanted.writes, "Percent of the accesses that write; default: 0", "PERCENT");
     add_value(*make, "--shared-writes", wanted.shared_writes, "Percent of the writes that store what other pages hold; the others store what no page holds; default: 0", "PERCENT");
     add_value(*make, "--flush-every", wanted.flush_every, "Flush the file after so many writes; default: never", "N");
