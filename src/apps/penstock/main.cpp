@@ -1,5 +1,5 @@
 // penstock: looks at what Penstock can do here (info), reads files through it (cat), copies them (cp), measures it (bench), serves a directory at
-// another place (mount), and plays traces of page accesses through a buffer of host and device memory (replay).
+// another place (mount), makes traces of page accesses (trace), and plays them through a buffer of host and device memory (replay).
 #include <unistd.h>
 
 #include "bench/bench.hpp"
@@ -11,6 +11,7 @@
 #include "mount_command.hpp"
 #include "penstock/version.hpp"
 #include "replay.hpp"
+#include "trace/trace_command.hpp"
 
 namespace {
 
@@ -160,6 +161,9 @@ int main(int argc, char** argv) {
     penstock::replay::request replayed;
     const CLI::App* const replay = add_replay(app, replayed);
 
+    penstock::trace_command::request traced;
+    const CLI::App* const trace = penstock::trace_command::add(app, traced);
+
     if (const auto ended = apps::parse_command_line(app, argc, argv)) return *ended;
     if (info->parsed()) return penstock::info::run(info_flags);
     if (cat->parsed()) return penstock::cat::run(wanted);
@@ -167,6 +171,7 @@ int main(int argc, char** argv) {
     if (bench->parsed()) return penstock::bench::run(measured);
     if (mount->parsed()) return penstock::mount_command::run(served);
     if (replay->parsed()) return penstock::replay::run(replayed);
-    apps::say("no command given; give info, cat, cp, mount, bench or replay, see --help");
+    if (trace->parsed()) return penstock::trace_command::run(traced);
+    apps::say("no command given; give info, cat, cp, mount, trace, replay or bench, see --help");
     return apps::exit_usage;
 }
