@@ -52,6 +52,22 @@ class Trace:
                   for time, (what, file, page, pages, content) in enumerate(self.records)]
         return "\n".join(lines) + "\n"
 
+    @staticmethod
+    def read(text, seed):
+        """A trace that somebody else made. The seed decides what else a test draws."""
+        self = Trace(seed, 0, "none")
+        head, records = text.split("\n\n", 1)
+        lines = [line.split() for line in head.splitlines() if not line.startswith("#")]
+        words = {line[0]: [int(word) for word in line[1:]] for line in lines if line[0] in ("page", "contents", "common")}
+        self.page_bytes, self.pages = words["page"][0], [int(line[2]) for line in lines if line[0] == "file"]
+        self.distinct, self.seed = words.get("contents", (0, 0))
+        if "common" in words:
+            self.common, self.distinct, self.own = words["common"]
+        for _, what, *numbers in map(str.split, records.splitlines()):
+            file, page, pages, *content = map(int, numbers)
+            self.records.append((what, file, page, pages, *(content or [None])))
+        return self
+
     def first_content(self, file, page):
         if not self.own:
             return in_stretches(self.distinct, self.seed, file + 1, page) if self.distinct else None

@@ -67,6 +67,18 @@ class Replay(InFolder):
                     seen = {name: count + got[name] for name, count in seen.items()}
         self.assertTrue(all(count > 20 for count in seen.values()), seen)
 
+    def test_traces_that_penstock_makes(self):
+        for seed, how in enumerate(["--pages 90 --factor 3 --writes 20 --shared-writes 50 --flush-every 90", "--pages 60 --factor 2.5 --pattern zipf",
+                                    "--pages 40 --machines 4 --common 60 --writes 10 --shared-writes 40"]):
+            path = self.folder / "made"
+            made = penstock("trace", "generate", "--out", path, "--text", "--quiet", "--accesses", ACCESSES, "--seed", seed, *how.split())
+            self.assertEqual((made.returncode, made.stderr), (0, b""))
+            trace = Trace.read(path.read_text(), seed)
+            path.unlink()
+            for policy in ("native", "gram", "dedu"):
+                with self.subTest(how=how, policy=policy):
+                    self.assertEqual(self.compare(trace, policy, ["lru", "clock"][seed % 2], 10, 14)["accesses"], ACCESSES)
+
     def test_a_small_table_and_one_that_has_room_for_all(self):
         trace = Trace(77, ACCESSES, "plain")
         small = self.compare(trace, "dedu", "lru", 6, 6, "--table", 9)
