@@ -11,19 +11,21 @@
 
 namespace penstock::buffer {
 
-struct block {
+// All that is known of a block, in one line of the processor's cache: a step through a large buffer waits for memory, and for nothing else.
+struct alignas(64) block {
     content_id content;
-    list_ends references;      // the places that point here; none: the block is not in use
-    std::uint32_t pins = 0;    // places among them whose page is pinned
+    list_ends references;                 // the places that point here; none: the block is not in use
+    neighbours order;                     // in the list of its side
+    std::uint32_t pins = 0;               // places among them whose page is pinned
     std::uint32_t frame = 0;
     side where = side::host;
-    bool own = false;          // of the page that is being handled, so no victim now
+    bool own = false;                     // of the page that is being handled, so no victim now
+    bool used = false;                    // CLOCK's bit
 };
 
 class block_table {
 public:
-    block_table() = default;
-    block_table(std::uint32_t blocks, std::uint32_t places) : blocks_(blocks), places_(places), by_content_(blocks) {
+    explicit block_table(std::uint32_t blocks = 0) : blocks_(blocks), by_content_(blocks) {
         free_.reserve(blocks);
         for (std::uint32_t number = blocks; number-- > 0;) free_.push_back(number);
     }
@@ -40,10 +42,11 @@ public:
     }
 
     // There are as many numbers as frames, so a block that has a frame has a number.
-    std::uint32_t make(content_id content, std::uint32_t host_frame) {
+    std::uint32_t make(content_id content) {
         const std::uint32_t number = free_.back();
         free_.pop_back();
-        blocks_[number] = {content, {}, 0, host_frame, side::host, false};
+        blocks_[number] = {};
+        blocks_[number].content = content;
         if (content != content_id::alone()) by_content_.add(hash(content), number);
         return number;
     }
@@ -53,17 +56,16 @@ public:
         free_.push_back(number);
     }
 
-    void add_reference(std::uint32_t number, std::uint32_t place) { places_.push_newest(blocks_[number].references, place); }
-    void take_reference(std::uint32_t number, std::uint32_t place) { places_.remove(blocks_[number].references, place); }
-    // From the newest on: the place that came to point at the same block before this one.
-    [[nodiscard]] std::uint32_t older_reference(std::uint32_t place) const { return places_.older(place); }
+    // The links of the lists of both sides.
+    auto order() {
+        return [this](std::uint32_t number) -> neighbours& { return blocks_[number].order; };
+    }
 
 private:
     static std::uint64_t hash(content_id content) { return mix64(content.first + mix64(content.second + 0x9e3779b97f4a7c15ull)); }
 
     std::vector<block> blocks_;
     std::vector<std::uint32_t> free_;
-    linked places_;
     number_index by_content_;
 };
 

@@ -14,47 +14,48 @@ namespace detail {
 struct recount {
     std::vector<std::uint32_t> references, pins;
     std::vector<std::uint32_t> dirty_of;
+    std::vector<bool> host, device;  // frames with a block
     std::uint32_t pages = 0, unpinned = 0;
 };
 
 template <typename State>
 const char* check_pages(const State& s, recount& all) {
     for (std::uint32_t slot = 0; slot < s.pages.limit(); ++slot) {
-        const page_slot& page = s.pages[slot];
         for (std::uint32_t i = 0; i < s.most.blocks_per_page; ++i) {
             const std::uint32_t number = s.pages.block_at(s.pages.place(slot, i));
-            if (page.in_use != (number != nothing)) return "a page in use lacks a block, or one that is free has one";
+            if (s.pages.is_in_use(slot) != (number != nothing)) return "a page in use lacks a block, or one that is free has one";
             if (number == nothing) continue;
             ++all.references[number];
-            if (page.pins != 0) ++all.pins[number];
-            if (page.pins != 0 && s.blocks[number].where != side::host) return "a pinned page has a block in the device";
+            if (s.pages.pins(slot) != 0) ++all.pins[number];
+            if (s.pages.pins(slot) != 0 && s.blocks[number].where != side::host) return "a pinned page has a block in the device";
         }
-        if (!page.in_use) continue;
-        if (s.pages.find(page.id) != slot) return "a page is not found under its name";
+        if (!s.pages.is_in_use(slot)) continue;
+        if (s.pages.find(s.pages.id(slot)) != slot) return "a page is not found under its name";
         ++all.pages;
-        all.unpinned += page.pins == 0;
-        all.dirty_of[page.id.file] += page.dirty;
+        all.unpinned += s.pages.pins(slot) == 0;
+        all.dirty_of[s.pages.id(slot).file] += s.pages.is_dirty(slot);
     }
     if (all.pages != s.pages.in_use()) return "the pages in use are not as many as counted";
-    if (all.unpinned != s.pages.unpinned()) return "the list of unpinned pages has not all of them";
+    if (all.unpinned != s.pages.unpinned()) return "the queue of unpinned pages has not all of them";
     for (std::uint32_t file = 0; file < s.most.files; ++file)
         if (all.dirty_of[file] != s.pages.dirty_pages(file)) return "a file's list of dirty pages has not all of them";
     return nullptr;
 }
 
 template <typename State>
-const char* check_block(const State& s, const recount& all, std::uint32_t number) {
+const char* check_block(const State& s, recount& all, std::uint32_t number) {
     const block& one = s.blocks[number];
     if (one.references.size != all.references[number]) return "a block has other references than counted";
     if (one.pins != all.pins[number]) return "a block has other pins than counted";
     if (one.references.size == 0) return nullptr;
     if (one.own) return "a block is still kept for a page that was handled";
     std::uint32_t listed = 0;
-    for (std::uint32_t at = one.references.newest; at != nothing; at = s.blocks.older_reference(at), ++listed)
+    for (std::uint32_t at = one.references.newest; at != nothing; at = s.pages.older_reference(at), ++listed)
         if (s.pages.block_at(at) != number || listed > all.references[number]) return "a place in the list of a block points elsewhere";
     if (listed != all.references[number]) return "the list of a block has not all places that point at it";
-    const frame_pool& pool = one.where == side::host ? s.host : s.device;
-    if (one.frame >= pool.size() || pool.block_in(one.frame) != number) return "a block is not in its frame";
+    std::vector<bool>& frames = one.where == side::host ? all.host : all.device;
+    if (one.frame >= frames.size() || frames[one.frame]) return "a block is in a frame that does not exist or has another block";
+    frames[one.frame] = true;
     if (one.content != content_id::alone() && s.blocks.find(one.content) != number) return "two blocks have the same content, or one is not found by it";
     return nullptr;
 }
@@ -64,7 +65,8 @@ const char* check_block(const State& s, const recount& all, std::uint32_t number
 // Null if pages, blocks, frames, lists and counts agree, or what does not.
 template <typename State>
 const char* check(const State& s) {
-    detail::recount all{std::vector<std::uint32_t>(s.blocks.limit()), std::vector<std::uint32_t>(s.blocks.limit()), std::vector<std::uint32_t>(s.most.files)};
+    detail::recount all{std::vector<std::uint32_t>(s.blocks.limit()), std::vector<std::uint32_t>(s.blocks.limit()), std::vector<std::uint32_t>(s.most.files),
+                        std::vector<bool>(s.host.size()), std::vector<bool>(s.device.size())};
     if (const char* const wrong = detail::check_pages(s, all); wrong != nullptr) return wrong;
     std::uint32_t in_host = 0, in_device = 0, pinned = 0;
     for (std::uint32_t number = 0; number < s.blocks.limit(); ++number) {
@@ -88,7 +90,7 @@ std::uint32_t pages_with_sharing(const State& s) {
     std::uint32_t sharing = 0;
     for (std::uint32_t slot = 0; slot < s.pages.limit(); ++slot) {
         bool shares = false;
-        for (std::uint32_t i = 0; s.pages[slot].in_use && i < s.most.blocks_per_page; ++i)
+        for (std::uint32_t i = 0; s.pages.is_in_use(slot) && i < s.most.blocks_per_page; ++i)
             shares = shares || s.blocks[s.pages.block_at(s.pages.place(slot, i))].references.size > 1;
         sharing += shares;
     }

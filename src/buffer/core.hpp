@@ -66,7 +66,7 @@ public:
             slot = s_.pages.find(id);
         } else {
             if (!has_room(slot)) return -EBUSY;
-            const bool pinned = s_.pages[slot].pins != 0;
+            const bool pinned = s_.pages.pins(slot) != 0;
             for (std::uint32_t i = 0; pinned && i < s_.most.blocks_per_page; ++i) unpin_block(number_at(slot, i));
             for (std::uint32_t i = 0; i < s_.most.blocks_per_page; ++i) take_reference(s_, s_.pages.place(slot, i));
             fill(slot, contents, sink);
@@ -93,13 +93,13 @@ public:
     }
     [[nodiscard]] bool is_dirty(page_id id) const {
         const std::uint32_t slot = s_.pages.find(id);
-        return slot != nothing && s_.pages[slot].dirty;
+        return slot != nothing && s_.pages.is_dirty(slot);
     }
     [[nodiscard]] std::uint32_t dirty_pages(std::uint32_t file) const { return file < s_.most.files ? s_.pages.dirty_pages(file) : 0; }
     // The page of the file that became dirty first; false if none is dirty.
     bool first_dirty(std::uint32_t file, page_id& out) const {
         const std::uint32_t slot = file < s_.most.files ? s_.pages.first_dirty(file) : nothing;
-        if (slot != nothing) out = s_.pages[slot].id;
+        if (slot != nothing) out = s_.pages.id(slot);
         return slot != nothing;
     }
     // How the order finds a victim may depend on whoever drives the core (lru_order.hpp says what an order is).
@@ -117,7 +117,7 @@ public:
     }
     int unpin(page_id id) {
         const std::uint32_t slot = s_.pages.find(id);
-        if (slot == nothing || s_.pages[slot].pins == 0) return -ENOENT;
+        if (slot == nothing || s_.pages.pins(slot) == 0) return -ENOENT;
         if (s_.pages.unpin(slot))
             for (std::uint32_t i = 0; i < s_.most.blocks_per_page; ++i) unpin_block(number_at(slot, i));
         return 0;
@@ -136,22 +136,38 @@ public:
     int forget(page_id id, Sink&& sink) {
         const std::uint32_t slot = s_.pages.find(id);
         if (slot == nothing) return -ENOENT;
-        if (s_.pages[slot].pins != 0) return -EBUSY;
+        if (s_.pages.pins(slot) != 0) return -EBUSY;
         s_.pages.set_dirty(slot, false);
         drop_page(s_, slot, sink);
         return 0;
     }
 
+    // The page will be touched: makes the processor fetch what that looks at, in three steps with some other calls between, for each needs what the one before has
+    // fetched. Nothing but time depends on it.
+    PENSTOCK_FETCHING void expect_first(page_id id) const { s_.pages.expect(id); }
+    PENSTOCK_FETCHING void expect_second(page_id id) const {
+        if (const std::uint32_t slot = s_.pages.likely_slot(id); slot != nothing) s_.pages.expect_slot(slot);
+    }
+    PENSTOCK_FETCHING void expect_third(page_id id) const {
+        const std::uint32_t slot = s_.pages.likely_slot(id);
+        for (std::uint32_t i = 0; slot != nothing && i < s_.most.blocks_per_page; ++i)
+            if (const std::uint32_t number = number_at(slot, i); number != nothing) fetch(&s_.blocks[number]);
+    }
+
     // Calls with the page_id and the place of everything that points at a block; a page that has it twice comes twice.
     template <typename Call>
     void each_page_of(std::uint32_t number, const Call& call) const {
-        for (std::uint32_t at = s_.blocks[number].references.newest; at != nothing; at = s_.blocks.older_reference(at))
-            call(s_.pages[s_.pages.slot_of(at)].id, at % s_.most.blocks_per_page);
+        for (std::uint32_t at = s_.blocks[number].references.newest; at != nothing; at = s_.pages.older_reference(at))
+            call(s_.pages.id(s_.pages.slot_of(at)), at % s_.most.blocks_per_page);
     }
     // Block `i` of a page, or null if the page is not in the table.
     [[nodiscard]] const block* block_of(page_id id, std::uint32_t i) const {
+        const std::uint32_t number = number_of(id, i);
+        return number == nothing ? nullptr : &s_.blocks[number];
+    }
+    [[nodiscard]] std::uint32_t number_of(page_id id, std::uint32_t i) const {
         const std::uint32_t slot = s_.pages.find(id);
-        return slot == nothing ? nullptr : &s_.blocks[number_at(slot, i)];
+        return slot == nothing ? nothing : number_at(slot, i);
     }
     [[nodiscard]] const state<Order, Cache>& inside() const { return s_; }
 
@@ -175,7 +191,7 @@ private:
         const std::uint32_t blocks = s_.most.blocks_per_page;
         std::uint32_t pinned = s_.pinned_blocks;
         if (pinned + blocks <= s_.host.size()) return true;
-        for (std::uint32_t i = 0; slot != nothing && s_.pages[slot].pins != 0 && i < blocks; ++i) {
+        for (std::uint32_t i = 0; slot != nothing && s_.pages.pins(slot) != 0 && i < blocks; ++i) {
             std::uint32_t before = 0, all = 0;
             for (std::uint32_t k = 0; k < blocks; ++k)
                 if (number_at(slot, k) == number_at(slot, i)) before += k < i, ++all;
@@ -200,28 +216,27 @@ private:
                 continue;
             }
             const std::uint32_t frame = free_host_frame(s_, sink);
-            const std::uint32_t number = s_.blocks.make(content(i), frame);
+            const std::uint32_t number = s_.blocks.make(content(i));
             put_in_host(s_, number, frame);
             point(place, number);
-            sink({move::fill, number, nothing, frame, nothing, i, s_.pages[slot].id});
+            sink({move::fill, number, nothing, frame, nothing, i, s_.pages.id(slot)});
         }
         set_own(slot, false);
     }
     void point(std::uint32_t place, std::uint32_t number) {
-        s_.pages.block_at(place) = number;
-        s_.blocks.add_reference(number, place);
+        s_.pages.point(place, s_.blocks, number);
         s_.blocks[number].own = true;
     }
 
     void pin_block(std::uint32_t number) {
         if (s_.blocks[number].pins++ != 0) return;
         ++s_.pinned_blocks;
-        s_.order.hold(s_.blocks[number].frame);
+        s_.order.hold(s_.blocks, number);
     }
     void unpin_block(std::uint32_t number) {
         if (--s_.blocks[number].pins != 0) return;
         --s_.pinned_blocks;
-        s_.order.release(s_.blocks[number].frame);
+        s_.order.release(s_.blocks, number);
     }
 
     state<Order, Cache> s_;

@@ -1,10 +1,10 @@
-// An order whose victim is a frame that nobody uses: it is closed when it is found, so that nobody comes to use it. Whoever drives the core sees to it that there always is one.
+// An order whose victim is a block in a frame that nobody uses: that is closed when it is found, so that nobody comes to use it. Whoever drives the core sees to it that there always is one.
 #pragma once
 
 #include <cstdint>
 #include <functional>
 
-#include "buffer/linked.hpp"
+#include "buffer/block_table.hpp"
 
 namespace penstock::buffer {
 
@@ -20,11 +20,11 @@ public:
     }
 
     template <typename MayGo>
-    std::uint32_t victim(const MayGo& may_go) {
+    std::uint32_t victim(block_table& blocks, const MayGo& may_go) {
         for (;;) {
             // CLOCK gives up after two rounds, in which others may have come and gone wherever its hand was.
-            const std::uint32_t out = Order::victim([&](std::uint32_t frame) { return may_go(frame) && idle_(frame); });
-            if (out != nothing && close_(out)) return out;
+            const std::uint32_t out = Order::victim(blocks, [&](std::uint32_t number) { return may_go(number) && idle_(blocks[number].frame); });
+            if (out != nothing && close_(blocks[out].frame)) return out;
         }
     }
 

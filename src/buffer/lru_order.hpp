@@ -1,55 +1,47 @@
-// LRU over the host's frames, as in the paper: the block that was not used for longest goes.
+// LRU over the host's blocks, as in the paper: the block that was not used for longest goes.
 //
-// Every order has this shape; frames are numbers below a limit. An order is a template parameter of the core, for `touch` is called for every block
-// of every hit. Between hold() and release() a frame is pinned and no victim; victim() is called only where some frame may go.
+// Every order has this shape. It is a template parameter of the core and no virtual call, for `touch` is called for every block of every hit. Between
+// hold() and release() a block is pinned and no victim; victim() is called only where every frame has a block and one of them may go.
 #pragma once
 
 #include <cstdint>
-#include <vector>
 
-#include "buffer/linked.hpp"
+#include "buffer/block_table.hpp"
 
 namespace penstock::buffer {
 
 class lru_order {
 public:
-    explicit lru_order(std::uint32_t frames = 0) : links_(frames), held_(frames) {}
+    explicit lru_order(std::uint32_t = 0) {}
 
-    // A block has come to the frame, or has left it.
-    void enter(std::uint32_t frame) { links_.push_newest(ends_, frame); }
-    void leave(std::uint32_t frame) { links_.remove(ends_, frame); }
+    // The block has come to its frame in the host, or leaves it.
+    void enter(block_table& blocks, std::uint32_t number) { push_newest(ends_, number, blocks.order()); }
+    void leave(block_table& blocks, std::uint32_t number) { take_out(ends_, number, blocks.order()); }
 
-    void touch(std::uint32_t frame) {
-        if (held_[frame] != 0 || ends_.newest == frame) return;
-        leave(frame);
-        enter(frame);
+    void touch(block_table& blocks, std::uint32_t number) {
+        if (blocks[number].pins != 0 || ends_.newest == number) return;
+        leave(blocks, number);
+        enter(blocks, number);
     }
-    // A pinned frame stands in no list, so that searches need not pass it; it has been in use until it comes back.
-    void hold(std::uint32_t frame) {
-        leave(frame);
-        held_[frame] = 1;
-    }
-    void release(std::uint32_t frame) {
-        held_[frame] = 0;
-        enter(frame);
-    }
+    // A pinned block stands in no list, so that searches need not pass it; it has been in use until it comes back.
+    void hold(block_table& blocks, std::uint32_t number) { leave(blocks, number); }
+    void release(block_table& blocks, std::uint32_t number) { enter(blocks, number); }
 
     // The first in order that may go.
     template <typename MayGo>
-    std::uint32_t victim(const MayGo& may_go) {
+    std::uint32_t victim(block_table& blocks, const MayGo& may_go) {
         std::uint32_t at = ends_.oldest;
-        while (at != nothing && !may_go(at)) at = links_.newer(at);
+        while (at != nothing && !may_go(at)) at = blocks[at].order.newer;
         return at;
     }
 
-    // For the check: how many frames can be found, and whether this one is held.
+    // The block that was not used for longest, whether it may go or not.
+    [[nodiscard]] std::uint32_t oldest() const { return ends_.oldest; }
+    // For the check: how many blocks can be found.
     [[nodiscard]] std::uint32_t listed() const { return ends_.size; }
-    [[nodiscard]] bool held(std::uint32_t frame) const { return held_[frame] != 0; }
 
 private:
-    linked links_;
     list_ends ends_;
-    std::vector<std::uint8_t> held_;
 };
 
 }  // namespace penstock::buffer

@@ -15,14 +15,14 @@ template <typename Order, typename Cache>
 struct state {
     state() = default;
     explicit state(const limits& how_much)
-        : most(how_much), pages(how_much), blocks(how_much.host_frames() + how_much.device_frames(), how_much.pages * how_much.blocks_per_page),
-          host(how_much.host_frames()), device(how_much.device_frames()), order(how_much.host_frames()), cache(how_much.device_frames()) {}
+        : most(how_much), pages(how_much), blocks(how_much.host_frames() + how_much.device_frames()),
+          host(how_much.host_frames()), device(how_much.device_frames()), order(how_much.host_frames()) {}
 
     limits most;
     page_table pages;
     block_table blocks;
     frame_pool host, device;
-    Order order;   // of the host's frames
+    Order order;   // of the host's blocks
     Cache cache;   // of the device's
     std::uint32_t pinned_blocks = 0;
 };
@@ -31,31 +31,28 @@ template <typename State>
 void put_in_host(State& s, std::uint32_t number, std::uint32_t frame) {
     s.blocks[number].where = side::host;
     s.blocks[number].frame = frame;
-    s.host.block_in(frame) = number;
-    s.order.enter(frame);
+    s.order.enter(s.blocks, number);
 }
 
 template <typename State>
 void put_in_device(State& s, std::uint32_t number, std::uint32_t frame) {
     s.blocks[number].where = side::device;
     s.blocks[number].frame = frame;
-    s.device.block_in(frame) = number;
-    s.cache.enter(frame);
+    s.cache.enter(s.blocks, number);
 }
 
 // The place points at nothing then. A block to which no place points is free, wherever it lies.
 template <typename State>
 void take_reference(State& s, std::uint32_t place) {
     const std::uint32_t number = s.pages.block_at(place);
-    s.pages.block_at(place) = nothing;
-    s.blocks.take_reference(number, place);
+    s.pages.point_at_nothing(place, s.blocks);
     const block& left = s.blocks[number];
     if (left.references.size != 0) return;
     if (left.where == side::host) {
-        s.order.leave(left.frame);
+        s.order.leave(s.blocks, number);
         s.host.give(left.frame);
     } else {
-        s.cache.leave(left.frame);
+        s.cache.leave(s.blocks, number);
         s.device.give(left.frame);
     }
     s.blocks.remove(number);
@@ -70,7 +67,7 @@ void write_back(State& s, std::uint32_t slot, Sink& sink) {
         const block& from = s.blocks[tell.block];
         (from.where == side::host ? tell.host : tell.device) = from.frame;
         tell.place = i;
-        tell.page = s.pages[slot].id;
+        tell.page = s.pages.id(slot);
         sink(tell);
     }
     s.pages.set_dirty(slot, false);
@@ -78,9 +75,9 @@ void write_back(State& s, std::uint32_t slot, Sink& sink) {
 
 template <typename State, typename Sink>
 void drop_page(State& s, std::uint32_t slot, Sink& sink) {
-    if (s.pages[slot].dirty) write_back(s, slot, sink);
+    if (s.pages.is_dirty(slot)) write_back(s, slot, sink);
     action tell{move::drop};
-    tell.page = s.pages[slot].id;
+    tell.page = s.pages.id(slot);
     sink(tell);
     for (std::uint32_t i = 0; i < s.most.blocks_per_page; ++i) take_reference(s, s.pages.place(slot, i));
     s.pages.remove(slot);
@@ -94,10 +91,19 @@ void evict(State& s, std::uint32_t number, Sink& sink) {
 
 template <typename State>
 std::uint32_t host_victim(State& s) {
-    return s.order.victim([&](std::uint32_t frame) {
-        const block& here = s.blocks[s.host.block_in(frame)];
-        return here.pins == 0 && !here.own;
-    });
+    return s.order.victim(s.blocks, [&](std::uint32_t number) { return s.blocks[number].pins == 0 && !s.blocks[number].own; });
+}
+
+// Fetches from memory what evicting the blocks from `first` on will look at, a step further for each every time. In a buffer that is larger than the processor's
+// caches a miss would wait for four such looks one after the other.
+template <typename State>
+PENSTOCK_FETCHING void expect_evictions(const State& s, std::uint32_t first) {
+    if (first == nothing) return;
+    s.pages.expect_drop_soon(s.blocks[first].references.newest);
+    const std::uint32_t second = s.blocks[first].order.newer;
+    if (second == nothing) return;
+    s.pages.expect_slot(s.pages.slot_of(s.blocks[second].references.newest));
+    if (const std::uint32_t third = s.blocks[second].order.newer; third != nothing) fetch(&s.blocks[third]);
 }
 
 // A host frame that is free. Eviction comes before demotion, since pages that go may leave host frames free, and then nothing need be demoted.
@@ -105,21 +111,22 @@ template <typename State, typename Sink>
 std::uint32_t free_host_frame(State& s, Sink& sink) {
     while (s.host.full()) {
         if (s.device.size() != 0 && s.device.full()) {
-            evict(s, s.device.block_in(s.cache.tail([&](std::uint32_t frame) { return !s.blocks[s.device.block_in(frame)].own; })), sink);
+            evict(s, s.cache.tail(s.blocks, [&](std::uint32_t number) { return !s.blocks[number].own; }), sink);
+            expect_evictions(s, s.cache.oldest());
             continue;
         }
-        const std::uint32_t frame = host_victim(s);
-        const std::uint32_t number = s.host.block_in(frame);
+        const std::uint32_t number = host_victim(s);
         if (s.device.size() == 0) {
             evict(s, number, sink);
+            if constexpr (requires { s.order.oldest(); }) expect_evictions(s, s.order.oldest());
             continue;
         }
         action tell{move::demote, number};
-        tell.host = frame;
+        tell.host = s.blocks[number].frame;
         tell.device = s.device.take();
         sink(tell);
-        s.order.leave(frame);
-        s.host.give(frame);
+        s.order.leave(s.blocks, number);
+        s.host.give(tell.host);
         put_in_device(s, number, tell.device);
     }
     return s.host.take();
@@ -130,12 +137,12 @@ template <typename State, typename Sink>
 void promote(State& s, std::uint32_t number, Sink& sink) {
     action tell{s.host.full() ? move::exchange : move::promote, number};
     tell.device = s.blocks[number].frame;
-    tell.host = s.host.full() ? host_victim(s) : s.host.take();
-    if (tell.what == move::exchange) tell.other = s.host.block_in(tell.host);
+    if (tell.what == move::exchange) tell.other = host_victim(s);
+    tell.host = tell.what == move::exchange ? s.blocks[tell.other].frame : s.host.take();
     sink(tell);
-    s.cache.leave(tell.device);
+    s.cache.leave(s.blocks, number);
     if (tell.what == move::exchange) {
-        s.order.leave(tell.host);
+        s.order.leave(s.blocks, tell.other);
         put_in_device(s, tell.other, tell.device);
     } else {
         s.device.give(tell.device);
@@ -146,7 +153,7 @@ void promote(State& s, std::uint32_t number, Sink& sink) {
 // What an access does to each block of its page: used where it is in the host, brought there where it is not.
 template <typename State, typename Sink>
 void use(State& s, std::uint32_t number, Sink& sink) {
-    if (s.blocks[number].where == side::host) s.order.touch(s.blocks[number].frame);
+    if (s.blocks[number].where == side::host) s.order.touch(s.blocks, number);
     else promote(s, number, sink);
 }
 

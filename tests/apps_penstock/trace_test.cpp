@@ -7,6 +7,7 @@
 #include <set>
 #include <sstream>
 
+#include "apps/penstock/trace/page_pattern.hpp"
 #include "apps/penstock/trace/trace.hpp"
 #include "apps/penstock/trace/writer.hpp"
 
@@ -42,7 +43,12 @@ protected:
         header_ = from.header();
         std::vector<record> some;
         do {
-            if (status s = from.next(some, most); !s) return s.message;
+            if (status s = from.next(some, most); !s) {
+                EXPECT_TRUE(some.empty());
+                EXPECT_EQ(from.next(some, most).message, s.message);
+                EXPECT_TRUE(some.empty());
+                return s.message;
+            }
             out.insert(out.end(), some.begin(), some.end());
         } while (!some.empty());
         return {};
@@ -55,7 +61,7 @@ protected:
     }
     void write(const trace_header& header, const std::vector<record>& all, bool binary) {
         writer to;
-        ASSERT_TRUE(to.open(path_, header, binary).ok());
+        ASSERT_TRUE(to.open(path_, {}, header, binary).ok());
         ASSERT_TRUE(to.add(all).ok());
         ASSERT_TRUE(to.commit().ok());
     }
@@ -145,7 +151,7 @@ TEST_F(traces, malformed_records_name_line_and_reason) {
         {std::string(9000, '1'), "more than 8,192 bytes"},
     };
     for (const bad_line& one : all) {
-        const std::string message = refusal(header_lines + records_lines.substr(0, records_lines.find("  184")) + one.line + "\n");
+        const std::string message = refusal(header_lines + records_lines.substr(0, records_lines.find("  184")) + one.line + "\n9 R 0 1 1\n");
         EXPECT_NE(message.find(one.part), std::string::npos) << one.line.substr(0, 80) << "\n" << message;
         EXPECT_NE(message.find("' line 14: "), std::string::npos) << message;
     }
@@ -235,6 +241,36 @@ TEST(trace_contents, no_64_bytes_are_the_same_twice) {
         for (std::size_t at = 0; at < page.size(); at += 64) seen.emplace(reinterpret_cast<const char*>(page.data()) + at, 64);
     }
     EXPECT_EQ(seen.size(), 200u * 64);
+}
+
+TEST(trace_patterns, zipf_has_the_probabilities_of_its_definition) {
+    for (const double skew : {0.2, 0.9, 1.0, 1.3, 3.0}) {
+        constexpr std::uint64_t ranks = 50, draws = 200000;
+        apps::dice from(11);
+        const zipf of(ranks, skew);
+        std::vector<double> times(ranks + 1);
+        for (std::uint64_t i = 0; i < draws; ++i) ++times.at(of.draw([&] { return from.share(); }));
+        double sum = 0, chi = 0;
+        for (std::uint64_t k = 1; k <= ranks; ++k) sum += std::pow(static_cast<double>(k), -skew);
+        for (std::uint64_t k = 1; k <= ranks; ++k) {
+            const double expected = draws * std::pow(static_cast<double>(k), -skew) / sum;
+            chi += (times[k] - expected) * (times[k] - expected) / expected;
+        }
+        EXPECT_EQ(times[0], 0);
+        EXPECT_LT(chi, 85.4) << skew;  // of 49 degrees of freedom: one in a thousand is above, and the seed is fixed
+    }
+}
+
+TEST(trace_patterns, places_are_a_shuffle) {
+    for (const std::uint64_t count : {1ull, 2ull, 3ull, 10ull, 15ull, 997ull, 4096ull}) {
+        const scattered places(count, 3);
+        std::set<std::uint64_t> seen;
+        for (std::uint64_t rank = 0; rank < count; ++rank) seen.insert(places(rank));
+        EXPECT_EQ(seen.size(), count);
+        EXPECT_EQ(*seen.rbegin(), count - 1);
+    }
+    const std::uint64_t many = (std::uint64_t{1} << 40) - 7;
+    EXPECT_LT(scattered(many, 3)(many - 1), many);
 }
 
 }  // namespace penstock::trace::test

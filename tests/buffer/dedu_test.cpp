@@ -158,6 +158,20 @@ TEST(dedu, a_pin_keeps_the_blocks_that_other_pages_share) {
     EXPECT_EQ(w.wrong(), "");
 }
 
+// What other pages have pinned too does not become free by a write to this one: one frame is left, and it needs two.
+TEST(dedu, a_write_to_a_pinned_page_is_busy_if_others_have_pinned_its_blocks) {
+    dedu w(sizes(2, 1, 2, 20));
+    w.put_on_disk({0}, {1, 2});
+    w.put_on_disk({1}, {1, 3});
+    w.put_on_disk({2}, {1, 2});
+    for (const std::uint64_t page : {0, 1, 2}) w.read({page});
+    for (const std::uint64_t page : {0, 1, 2}) EXPECT_EQ(w.core.pin({page}), 0);
+    EXPECT_EQ(w.write({2}, {8, 9}), "busy");
+    EXPECT_EQ(w.core.unpin({1}), 0);
+    EXPECT_EQ(w.write({2}, {8, 9}), "host: fill h3, demote h2 d0, fill h2");
+    EXPECT_EQ(w.wrong(), "");
+}
+
 TEST(dedu, says_which_pages_a_block_belongs_to) {
     dedu w(sizes(2, 2, 2, 20));
     w.put_on_disk({3}, {4, 4});
@@ -165,7 +179,7 @@ TEST(dedu, says_which_pages_a_block_belongs_to) {
     w.read({3});
     w.read({5});
     std::string all;
-    w.core.each_page_of(w.core.inside().host.block_in(w.core.block_of({3}, 0)->frame),
+    w.core.each_page_of(w.core.number_of({3}, 0),
                         [&](page_id id, std::uint32_t place) { all += std::to_string(id.page) + "." + std::to_string(place) + " "; });
     EXPECT_EQ(all, "5.1 3.1 3.0 ");
 }
@@ -191,12 +205,13 @@ TEST(dedu, the_check_finds_what_does_not_agree) {
     EXPECT_TRUE(tampered([&](auto& s) { s.blocks[number].where = side::device; }));
     EXPECT_TRUE(tampered([&](auto& s) { ++s.blocks[number].references.size; }));
     EXPECT_TRUE(tampered([&](auto& s) { s.blocks[number].content = {12345, 0}; }));
-    EXPECT_TRUE(tampered([&](auto& s) { s.pages.block_at(place) = s.pages.block_at(place + 1); }));
-    EXPECT_TRUE(tampered([&](auto& s) { s.pages.block_at(place) = nothing; }));
+    EXPECT_TRUE(tampered([&](auto& s) { s.pages.point_at_nothing(place, s.blocks); }));
+    EXPECT_TRUE(tampered([&](auto& s) { s.pages.point(place, s.blocks, s.pages.block_at(place + 1)); }));
+    EXPECT_TRUE(tampered([&](auto& s) { s.blocks[number].frame = 1 - s.blocks[number].frame; }));
     EXPECT_TRUE(tampered([&](auto& s) { s.pages.unpin(slot); }));
-    EXPECT_TRUE(tampered([&](auto& s) { s.host.block_in(s.blocks[number].frame) = nothing; }));
+    EXPECT_TRUE(tampered([&](auto& s) { s.host.give(0); }));
     EXPECT_TRUE(tampered([&](auto& s) { s.device.take(); }));
-    EXPECT_TRUE(tampered([&](auto& s) { s.cache.leave(0); }));
+    EXPECT_TRUE(tampered([&](auto& s) { s.cache.leave(s.blocks, s.pages.block_at(s.pages.place(s.pages.find({0}), 1))); }));
 }
 
 }  // namespace penstock::buffer::test

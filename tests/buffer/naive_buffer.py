@@ -43,7 +43,7 @@ class Lru:
         self.frames.insert(0, frame)
 
     def victim(self, may_go):
-        return [frame for frame in self.frames if may_go(frame)][-1]
+        return next(frame for frame in reversed(self.frames) if may_go(frame))
 
 
 class Clock:
@@ -203,7 +203,7 @@ class Buffer:
     def free_host_frame(self):                                                # 6
         while not self.free_host:
             if self.device_frames and not self.free_device:
-                self.evict(self.block_in("device", [frame for frame in self.device_list if self.may_go("device")(frame)][-1]))
+                self.evict(self.block_in("device", next(filter(self.may_go("device"), reversed(self.device_list)))))
                 continue
             victim = self.block_in("host", self.order.victim(self.may_go("host")))
             if not self.device_frames:
@@ -248,7 +248,7 @@ class Buffer:
         self.counts["written_from_device"] += sum(block.side == "device" for block in page.blocks)
 
     def need_room(self, page):                                                # 9
-        pinned = [block for block in self.blocks if self.is_pinned(block, page)]
+        pinned = {block for other in self.table if other.pins and other is not page for block in other.blocks}
         if len(pinned) + self.d > self.host_frames:
             raise Busy
 

@@ -32,7 +32,8 @@ def random_steps(dice, blocks, steps):
         elif draw < 0.13:
             yield "f", name, []
         elif dice.random() < share_of_writes:
-            yield "w", name, drawn()
+            # One in three to a page that may be pinned.
+            yield "w", dice.choice([name, name, pins[-1]]) if pins else name, drawn()
         else:
             yield "r", name, drawn()
 

@@ -20,17 +20,16 @@ using namespace penstock::buffer;
 // Wrong on purpose: what came last goes first.
 class tail_cache : public eviction_cache {
 public:
-    using eviction_cache::eviction_cache;
-    void enter(std::uint32_t frame) {
-        eviction_cache::enter(frame);
-        entered_.push_back(frame);
+    void enter(block_table& blocks, std::uint32_t number) {
+        eviction_cache::enter(blocks, number);
+        entered_.push_back(number);
     }
-    void leave(std::uint32_t frame) {
-        eviction_cache::leave(frame);
-        std::erase(entered_, frame);
+    void leave(block_table& blocks, std::uint32_t number) {
+        eviction_cache::leave(blocks, number);
+        std::erase(entered_, number);
     }
     template <typename MayGo>
-    [[nodiscard]] std::uint32_t tail(const MayGo& may_go) const {
+    [[nodiscard]] std::uint32_t tail(const block_table&, const MayGo& may_go) const {
         for (std::size_t i = entered_.size(); i-- > 0;)
             if (may_go(entered_[i])) return entered_[i];
         return nothing;

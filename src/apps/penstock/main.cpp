@@ -1,5 +1,5 @@
-// penstock: looks at what Penstock can do here (info), reads files through it (cat), copies them (cp), measures it (bench), and serves a directory at
-// another place (mount).
+// penstock: looks at what Penstock can do here (info), reads files through it (cat), copies them (cp), measures it (bench), serves a directory at
+// another place (mount), makes traces of page accesses (trace), and plays them through a buffer of host and device memory (replay).
 #include <unistd.h>
 
 #include "bench/bench.hpp"
@@ -10,6 +10,8 @@
 #include "info.hpp"
 #include "mount_command.hpp"
 #include "penstock/version.hpp"
+#include "replay.hpp"
+#include "trace/trace_command.hpp"
 
 namespace {
 
@@ -56,6 +58,30 @@ constexpr const char* details_mount =
     "or Ctrl-C. If this process is killed the source is as it was, and the mount point answers ENOTCONN until it is taken away.\n"
     "As root other users may use the mount too, each with its own rights.\n"
     "\nExit status: 0 done; 1 failed; 2 wrong usage.\n";
+
+constexpr const char* about_replay =
+    "Plays a trace of page accesses through a buffer of host and device memory, and says where the pages were found.\n";
+
+constexpr const char* details_replay =
+    "\nnative has the host's part alone; gram puts what it drops into the device's; dedu also keeps equal blocks only once.\n"
+    "Sizes are whole pages of the trace, at least two. The trace is read once, from front to back; it may be a pipe.\n"
+    "\nExit status: 0 done; 1 failed; 2 wrong usage.\n";
+
+CLI::App* add_replay(CLI::App& app, penstock::replay::request& wanted) {
+    CLI::App* const replay = app.add_subcommand("replay", about_replay);
+    replay->footer(details_replay);
+    replay->add_option("TRACE", wanted.trace, "The trace, in text or binary form")->required();
+    replay->add_flag("--simulate", wanted.simulate, "Only count; read and write none of the trace's files. Must be given, for nothing else is there yet");
+    apps::add_value(*replay, "--policy", wanted.policy, "native, gram or dedu", "POLICY");
+    apps::add_value(*replay, "--order", wanted.order, "How the host's part chooses what goes: lru or clock (default lru)", "ORDER");
+    apps::add_value(*replay, "--ram", wanted.ram, "Size of the host's part", "SIZE");
+    apps::add_value(*replay, "--gpu", wanted.gpu, "Size of the device's part; native does without", "SIZE");
+    apps::add_value(*replay, "--blocks", wanted.blocks, "Blocks that dedu cuts a page into: a power of two (default 4)", "N");
+    apps::add_value(*replay, "--table", wanted.table, "Pages that dedu knows at once (default: 8 times those of both parts)", "N");
+    replay->add_flag("--json", wanted.json, "Print exactly one JSON object on standard output");
+    replay->add_flag("--quiet", wanted.quiet, "Print nothing but errors, and what --json asks for");
+    return replay;
+}
 
 CLI::App* add_mount(CLI::App& app, penstock::mount_command::request& wanted) {
     CLI::App* const mount = app.add_subcommand("mount", about_mount);
@@ -132,12 +158,20 @@ int main(int argc, char** argv) {
     penstock::bench::request measured;
     const CLI::App* const bench = add_bench(app, measured);
 
+    penstock::replay::request replayed;
+    const CLI::App* const replay = add_replay(app, replayed);
+
+    penstock::trace_command::request traced;
+    const CLI::App* const trace = penstock::trace_command::add(app, traced);
+
     if (const auto ended = apps::parse_command_line(app, argc, argv)) return *ended;
     if (info->parsed()) return penstock::info::run(info_flags);
     if (cat->parsed()) return penstock::cat::run(wanted);
     if (cp->parsed()) return penstock::cp::run(copied);
     if (bench->parsed()) return penstock::bench::run(measured);
     if (mount->parsed()) return penstock::mount_command::run(served);
-    apps::say("no command given; give info, cat, cp, mount or bench, see --help");
+    if (replay->parsed()) return penstock::replay::run(replayed);
+    if (trace->parsed()) return penstock::trace_command::run(traced);
+    apps::say("no command given; give info, cat, cp, mount, trace, replay or bench, see --help");
     return apps::exit_usage;
 }

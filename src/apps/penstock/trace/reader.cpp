@@ -9,6 +9,7 @@ struct reader::parts {
     trace_header header;
     std::unique_ptr<record_source> records;
     bool binary = false;
+    status failed;  // what next() said; it says so again
 };
 
 reader::reader() : parts_(std::make_unique<parts>()) {}
@@ -31,9 +32,10 @@ bool reader::is_binary() const { return parts_->binary; }
 
 status reader::next(std::vector<record>& out, std::size_t most) {
     out.clear();
-    status s = parts_->records->next(out, most);
-    if (!s) out.clear();
-    return s;
+    status& failed = parts_->failed;
+    if (failed) failed = parts_->records->next(out, most);
+    if (!failed) out.clear();
+    return failed;
 }
 
 }  // namespace penstock::trace

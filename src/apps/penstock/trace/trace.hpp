@@ -67,7 +67,8 @@ public:
     [[nodiscard]] const trace_header& header() const;
     [[nodiscard]] bool is_binary() const;
 
-    // The next records, at most `most`, in place of what `out` had. Empty: the end. A message with file, line or record, reason, and what was expected.
+    // The next records, at most `most`, in place of what `out` had. Empty: the end. A message with file, line or record, reason, and what was expected;
+    // after it nothing more is read.
     status next(std::vector<record>& out, std::size_t most);
 
 private:

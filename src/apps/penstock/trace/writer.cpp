@@ -1,6 +1,7 @@
 #include "writer.hpp"
 
 #include "common/message.hpp"
+#include "common/random_file.hpp"
 #include "header_text.hpp"
 #include "text_record.hpp"
 
@@ -12,7 +13,8 @@ constexpr std::size_t buffer_bytes = std::size_t{1} << 20;
 
 }  // namespace
 
-status writer::open(const std::string& path, const trace_header& header, bool binary) {
+status writer::open(const std::string& path, const std::string& input, const trace_header& header, bool binary) {
+    if (!input.empty() && apps::same_file(path, input)) return {-EINVAL, "output file " + apps::shown(path) + ": is the input " + apps::shown(input) + "; give another name"};
     binary_ = binary;
     buffer_.resize(buffer_bytes);
     if (status s = file_.open(path); !s) return s;

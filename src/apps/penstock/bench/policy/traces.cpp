@@ -3,23 +3,13 @@
 #include <algorithm>
 #include <cmath>
 
-#include "penstock/base/hash.hpp"
+#include "common/dice.hpp"
 
 namespace penstock::bench::policy {
 
 namespace {
 
-// Numbers from a seed, the same everywhere.
-class dice {
-public:
-    explicit dice(std::uint64_t seed) : state_(mix64(seed + 1)) {}
-    std::uint64_t next() { return mix64(state_ += 0x9e3779b97f4a7c15ull); }
-    std::uint32_t below(std::uint32_t limit) { return static_cast<std::uint32_t>(next() % limit); }
-    double share() { return static_cast<double>(next() >> 11) * 0x1p-53; }
-
-private:
-    std::uint64_t state_;
-};
+using apps::dice;
 
 // The n-th of `count` things with probability proportional to 1/n^0.9, by a table of sums; which thing is n-th is shuffled.
 class skewed {

@@ -1,0 +1,140 @@
+#include "replay.hpp"
+
+#include <algorithm>
+#include <cerrno>
+
+#include "common/message.hpp"
+#include "common/number.hpp"
+#include "common/report_text.hpp"
+#include "penstock/options.hpp"
+#include "penstock/version.hpp"
+#include "replay_simulate.hpp"
+
+namespace penstock::replay {
+
+namespace {
+
+constexpr std::uint64_t least_pages = 2, most_pages = std::uint64_t{1} << 31, table_factor = 8, usual_blocks = 4;
+constexpr std::uint32_t least_block_bytes = 64;  // what docs/traces.md promises of contents is of such pieces
+
+status settle_words(const request& wanted, simulation& out) {
+    if (!wanted.simulate)
+        return {-EINVAL, "replay against a file is not there yet; give --simulate, which counts where the pages are found and reads and writes none"};
+    if (wanted.policy.empty()) return {-EINVAL, "--policy is missing; give native, gram or dedu"};
+    if (wanted.ram.empty()) return {-EINVAL, "--ram is missing: how much host memory there is; give a size such as 256MiB"};
+    if (wanted.policy == "native") out.what = policy::native;
+    else if (wanted.policy == "gram") out.what = policy::gram;
+    else if (wanted.policy == "dedu") out.what = policy::dedu;
+    else return {-EINVAL, "--policy: " + apps::shown(wanted.policy) + " is no policy; give native, gram or dedu"};
+    if (wanted.order == "clock") out.order = host_order::clock;
+    else if (wanted.order != "lru") return {-EINVAL, "--order: " + apps::shown(wanted.order) + " is no order; give lru or clock"};
+    if (out.what != policy::dedu && !wanted.blocks.empty()) return {-EINVAL, "--blocks: only dedu has blocks; leave it out, or give --policy dedu"};
+    if (out.what != policy::dedu && !wanted.table.empty()) return {-EINVAL, "--table: only dedu has such a limit; leave it out, or give --policy dedu"};
+    if (out.what != policy::native && wanted.gpu.empty()) return {-EINVAL, "--gpu is missing: how much device memory " + wanted.policy + " has; give a size such as 256MiB"};
+    return {};
+}
+
+// How many pages a size is. `there` is how many the trace can ask for: what is larger is never full, so its tables need be no larger.
+status settle_size(const char* flag, const std::string& text, std::uint32_t page_bytes, std::uint64_t there, std::uint64_t& bytes,
+                   std::uint32_t& pages) {
+    if (status s = parse_size(flag, text, bytes); !s) return s;
+    if (bytes % page_bytes != 0)
+        return {-EINVAL, std::string(flag) + ": " + apps::shown(text) + " is no whole number of the trace's pages of " + std::to_string(page_bytes) + " bytes; give a multiple of them"};
+    if (bytes / page_bytes < least_pages)
+        return {-EINVAL, std::string(flag) + ": " + apps::shown(text) + " is less than two of the trace's pages of " + std::to_string(page_bytes) + " bytes; give at least " +
+                             std::to_string(least_pages * page_bytes)};
+    pages = static_cast<std::uint32_t>(std::min({bytes / page_bytes, std::max(there, least_pages), most_pages}));
+    return {};
+}
+
+status settle_dedu(const request& wanted, std::uint32_t page_bytes, std::uint64_t there, buffer::limits& out) {
+    const std::uint32_t most = std::min(page_bytes / least_block_bytes, buffer::limits::most_blocks_per_page);
+    out.blocks_per_page = usual_blocks;
+    if (status s = apps::parse_number<std::uint32_t>("--blocks", wanted.blocks, 1, most, "from 1 to " + std::to_string(most), out.blocks_per_page); !s) return s;
+    if (!std::has_single_bit(out.blocks_per_page) || page_bytes % out.blocks_per_page != 0)
+        return {-EINVAL, "--blocks: " + wanted.blocks + " blocks do not make a page of " + std::to_string(page_bytes) + " bytes; give a power of two that divides it"};
+    std::uint64_t table = table_factor * (std::uint64_t{out.host_pages} + out.device_pages);
+    if (status s = apps::parse_number<std::uint64_t>("--table", wanted.table, least_pages, most_pages, "from 2 to " + std::to_string(most_pages), table); !s) return s;
+    out.pages = static_cast<std::uint32_t>(std::min({table, std::max(there, least_pages), most_pages}));
+    return {};
+}
+
+status settle_limits(const request& wanted, const trace::trace_header& header, simulation& out) {
+    std::uint64_t there = 0;  // pages of all files, or so many that it does not matter
+    for (const trace::file_entry& file : header.files) there = std::min(there + std::min(file.pages, most_pages), most_pages);
+    buffer::limits& limits = out.limits;
+    limits.files = static_cast<std::uint32_t>(std::max<std::size_t>(header.files.size(), 1));
+    if (status s = settle_size("--ram", wanted.ram, header.page_bytes, there, out.ram_bytes, limits.host_pages); !s) return s;
+    if (!wanted.gpu.empty())
+        if (status s = settle_size("--gpu", wanted.gpu, header.page_bytes, there, out.gpu_bytes, limits.device_pages); !s) return s;
+    if (out.what == policy::native) out.gpu_bytes = limits.device_pages = 0;
+    limits.pages = limits.host_pages + limits.device_pages + 1;
+    if (out.what == policy::dedu)
+        if (status s = settle_dedu(wanted, header.page_bytes, there, limits); !s) return s;
+    if (limits.check() != 0) return {-EINVAL, "--ram " + wanted.ram + " and --gpu " + wanted.gpu + " are more blocks than 32 bits can number; give less, or fewer with --blocks or --table"};
+    return {};
+}
+
+double share(std::uint64_t part, std::uint64_t all) { return all == 0 ? 0.0 : static_cast<double>(part) / static_cast<double>(all); }
+
+nlohmann::json json_of(const request& wanted, const trace::trace_header& header, const simulation& how, const simulated& sum) {
+    const std::uint64_t block_bytes = header.page_bytes / how.limits.blocks_per_page, all = sum.accesses();
+    nlohmann::json out = {{"program", "penstock replay"}, {"version", version()}, {"trace", wanted.trace}, {"simulated", true}, {"policy", wanted.policy},
+                          {"order", wanted.order}, {"ram_bytes", how.ram_bytes}, {"gpu_bytes", how.gpu_bytes},
+                          {"page_bytes", header.page_bytes}, {"blocks_per_page", how.limits.blocks_per_page},
+                          {"accesses", all}, {"reads", sum.reads}, {"writes", sum.writes}, {"flushes", sum.flushes}, {"host_hits", sum.host_hits},
+                          {"device_hits", sum.device_hits}, {"misses", sum.misses}, {"loads", sum.loads}, {"write_backs", sum.moved.written_pages},
+                          {"dropped_pages", sum.moved.dropped_pages}, {"demotions", sum.moved.demoted}, {"promotions", sum.moved.promoted}, {"fills", sum.moved.filled},
+                          {"bytes_to_device", sum.moved.to_device() * block_bytes}, {"bytes_from_device", sum.moved.from_device() * block_bytes},
+                          {"host_hit_share", share(sum.host_hits, all)}, {"device_hit_share", share(sum.device_hits, all)}, {"miss_share", share(sum.misses, all)},
+                          {"pages", sum.pages}, {"dirty_pages", sum.dirty_pages}, {"pages_with_sharing", sum.pages_with_sharing}, {"blocks", sum.blocks},
+                          {"block_references", sum.block_references}, {"seconds", sum.seconds}};
+    out["accesses_per_second"] = sum.seconds > 0 ? static_cast<double>(all) / sum.seconds : 0.0;
+    return out;
+}
+
+std::string text_of(const request& wanted, const simulation& how, const simulated& sum) {
+    const std::uint64_t all = sum.accesses();
+    const auto part = [&](const char* name, std::uint64_t number) {
+        return apps::with_commas(number) + " " + name + " (" + apps::text_of("%.2f %%", 100 * share(number, all)) + ")";
+    };
+    std::string out = wanted.policy + ", " + wanted.order + ": " + apps::with_commas(all) + " accesses in " + apps::text_of("%.3f s", sum.seconds) + "\n" +
+                      part("host hits", sum.host_hits) + ", " + part("device hits", sum.device_hits) + ", " + part("misses", sum.misses) + "\n" +
+                      apps::with_commas(sum.loads) + " pages loaded, " + apps::with_commas(sum.moved.written_pages) + " written back, " +
+                      apps::with_commas(sum.dirty_pages) + " still dirty\n";
+    if (how.what != policy::native)
+        out += apps::with_commas(sum.moved.demoted) + " blocks demoted, " + apps::with_commas(sum.moved.promoted) + " promoted\n";
+    if (how.what == policy::dedu)
+        out += apps::with_commas(sum.pages) + " pages at the end, " + apps::with_commas(sum.pages_with_sharing) + " of them share blocks: " +
+               apps::with_commas(sum.blocks) + " blocks for " + apps::with_commas(sum.block_references) + "\n";
+    return out;
+}
+
+// What fails in `usage` was asked for wrongly.
+status replay_trace(const request& wanted, bool& usage) {
+    simulation how;
+    usage = true;
+    if (status s = settle_words(wanted, how); !s) return s;
+    usage = false;
+    trace::reader from;
+    if (status s = from.open(wanted.trace); !s) return s;
+    usage = true;
+    if (status s = settle_limits(wanted, from.header(), how); !s) return s;
+    usage = false;
+    simulated sum;
+    if (status s = simulate(from, how, sum); !s) return s;
+    if (wanted.json) return apps::print_json(apps::line_of(json_of(wanted, from.header(), how, sum)));
+    return wanted.quiet ? status{} : apps::print_json(text_of(wanted, how, sum));
+}
+
+}  // namespace
+
+int run(const request& wanted) {
+    bool usage = false;
+    const status ended = replay_trace(wanted, usage);
+    if (ended) return apps::exit_done;
+    apps::say("replay: " + ended.message);
+    return usage ? apps::exit_usage : apps::exit_failed;
+}
+
+}  // namespace penstock::replay

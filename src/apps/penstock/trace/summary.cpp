@@ -1,0 +1,110 @@
+#include "summary.hpp"
+
+#include <algorithm>
+#include <map>
+#include <sys/mman.h>
+
+#include "common/pieces.hpp"
+#include "writer.hpp"
+
+namespace penstock::trace {
+
+namespace {
+
+constexpr std::size_t batch = 8192;
+
+// The share of the accesses that the first `share` of the pages take, at least one page.
+double hottest(const std::vector<page_counts::group>& groups, std::uint64_t pages, std::uint64_t accesses, double share) {
+    std::uint64_t left = std::max<std::uint64_t>(static_cast<std::uint64_t>(static_cast<double>(pages) * share), 1), taken = 0;
+    for (const page_counts::group& one : groups) {
+        const std::uint64_t some = std::min(left, one.pages);
+        taken += some * one.times;
+        left -= some;
+    }
+    return accesses == 0 ? 0 : static_cast<double>(taken) / static_cast<double>(accesses);
+}
+
+void count(const record& r, summary& out) {
+    ++(r.what == operation::read ? out.reads : r.what == operation::write ? out.writes : out.flushes);
+    if (r.what == operation::read) out.pages_read += r.pages;
+    if (r.what == operation::write) out.pages_written += r.pages;
+    out.with_content += r.has_content ? 1 : 0;
+    if (out.records++ == 0) out.first_ns = r.time_ns;
+    out.last_ns = r.time_ns;
+}
+
+}  // namespace
+
+page_counts::~page_counts() {
+    if (counts_ != nullptr) ::munmap(counts_, pages_ * sizeof *counts_);
+}
+
+bool page_counts::open(const std::vector<file_entry>& files) {
+    for (const file_entry& file : files) {
+        first_.push_back(pages_);
+        pages_ += std::min(file.pages, most_pages + 1);
+        if (pages_ > most_pages) return false;
+    }
+    void* const at = ::mmap(nullptr, pages_ * sizeof *counts_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (at == MAP_FAILED) return false;
+    counts_ = static_cast<std::uint32_t*>(at);
+    touched_.resize(apps::pieces_of(pages_, block_pages));
+    return true;
+}
+
+void page_counts::add(const record& r) {
+    const std::uint64_t first = first_[r.file] + r.page;
+    for (std::uint64_t page = first; page < first + r.pages; ++page) {
+        counts_[page] += counts_[page] < UINT32_MAX ? 1 : 0;
+        touched_[page / block_pages] = true;
+    }
+}
+
+std::vector<page_counts::group> page_counts::groups() const {
+    std::map<std::uint64_t, std::uint64_t> pages_by_times;
+    for (std::uint64_t block = 0; block < touched_.size(); ++block)
+        for (std::uint64_t page = block * block_pages; touched_[block] && page < std::min((block + 1) * block_pages, pages_); ++page)
+            if (counts_[page] > 0) ++pages_by_times[counts_[page]];
+    std::vector<group> out;
+    for (auto one = pages_by_times.rbegin(); one != pages_by_times.rend(); ++one) out.push_back({one->first, one->second});
+    return out;
+}
+
+status summarise(const std::string& path, summary& out) {
+    reader from;
+    if (status s = from.open(path); !s) return s;
+    out.header = from.header();
+    out.binary = from.is_binary();
+    page_counts counts;
+    out.counted = counts.open(out.header.files);
+    std::vector<record> some;
+    do {
+        if (status s = from.next(some, batch); !s) return s;
+        for (const record& r : some) {
+            count(r, out);
+            if (out.counted) counts.add(r);
+        }
+    } while (!some.empty());
+    if (!out.counted) return {};
+    const std::vector<page_counts::group> groups = counts.groups();
+    for (const page_counts::group& one : groups) out.distinct_pages += one.pages;
+    out.hottest_1 = hottest(groups, out.distinct_pages, out.pages_read + out.pages_written, 0.01);
+    out.hottest_10 = hottest(groups, out.distinct_pages, out.pages_read + out.pages_written, 0.1);
+    return {};
+}
+
+status convert(const std::string& from, const std::string& to, bool binary, std::uint64_t& records) {
+    reader in;
+    if (status s = in.open(from); !s) return s;
+    writer out;
+    if (status s = out.open(to, from, in.header(), binary); !s) return s;
+    std::vector<record> some;
+    do {
+        if (status s = in.next(some, batch); !s) return s;
+        if (status s = out.add(some); !s) return s;
+    } while (!some.empty());
+    records = out.records();
+    return out.commit();
+}
+
+}  // namespace penstock::trace
