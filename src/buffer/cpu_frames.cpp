@@ -1,54 +1,30 @@
 // Frames of a device that is not there: ordinary memory, and the thread that calls moves.
 #include <cerrno>
-#include <sys/mman.h>
 
 #include "buffer/device_frames.hpp"
+#include "host/anonymous_memory.hpp"
 #include "penstock/group/lane.hpp"
 
 namespace penstock::buffer {
 
 namespace {
 
-// Fresh pages of the kernel: zero, and no cost until they are touched. Aligned for reads past the page cache.
-class anonymous_memory {
-public:
-    anonymous_memory() = default;
-    ~anonymous_memory() {
-        if (begin_ != nullptr) ::munmap(begin_, bytes_);
-    }
-    anonymous_memory(const anonymous_memory&) = delete;
-    anonymous_memory& operator=(const anonymous_memory&) = delete;
-
-    bool take(std::uint64_t bytes) {
-        void* const at = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-        if (at == MAP_FAILED) return false;
-        begin_ = static_cast<std::byte*>(at);
-        bytes_ = bytes;
-        return true;
-    }
-    [[nodiscard]] std::byte* data() const { return begin_; }
-
-private:
-    std::byte* begin_ = nullptr;
-    std::uint64_t bytes_ = 0;
-};
-
 class cpu_frames final : public device_frames {
 public:
     explicit cpu_frames(const frames_shape& shape) : shape_(shape) {}
     bool take() { return host_.take(shape_.host_frames * shape_.frame_bytes) && (shape_.device_frames == 0 || device_.take(shape_.device_frames * shape_.frame_bytes)); }
 
-    [[nodiscard]] std::byte* host_frames() const override { return host_.data(); }
+    [[nodiscard]] std::byte* host_frames() const override { return host_.at(0); }
     int move(unsigned queue, const std::vector<frame_move>& batch) override {
         if (queue >= shape_.queues || !are_frames_of(shape_, batch)) return -EINVAL;
         for (const frame_move& one : batch)
-            move_page(lane{}, host_.data() + one.host * shape_.frame_bytes, device_.data() + one.device * shape_.frame_bytes, shape_.frame_bytes, one.way);
+            move_page(lane{}, host_.at(0) + one.host * shape_.frame_bytes, device_.at(0) + one.device * shape_.frame_bytes, shape_.frame_bytes, one.way);
         return 0;
     }
 
 private:
     const frames_shape shape_;
-    anonymous_memory host_, device_;
+    host::anonymous_memory host_, device_;
 };
 
 }  // namespace

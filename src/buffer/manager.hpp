@@ -38,6 +38,7 @@ frames_shape frames_for(const manager_settings& settings);
 
 struct manager_counts {
     std::uint64_t host_hits = 0, device_hits = 0, misses = 0, loads = 0, write_backs = 0, demotions = 0, promotions = 0;
+    std::uint64_t device_write_backs = 0;  // of the write-backs those of pages in the device
 };
 
 struct fixed_page {

@@ -92,6 +92,7 @@ void manager_state<Order>::decide(session_room& s, page_id id) {
     const auto note = [&](const action& one) {
         s.actions.push_back(one);
         if (one.what == move::write_back) ++counts_.write_backs;
+        if (one.what == move::write_back && one.device != nothing) ++counts_.device_write_backs;
         if (one.what == move::demote || one.what == move::exchange) ++counts_.demotions;
         if (one.what == move::promote || one.what == move::exchange) ++counts_.promotions;
     };

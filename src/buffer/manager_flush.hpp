@@ -107,6 +107,7 @@ int manager_state<Order>::flush_in_device(session_room& s, lock& hold, page_id i
     const int code = ended.code != 0 ? ended.code : ended.write_code;
     if (code == 0) {
         ++counts_.write_backs;
+        ++counts_.device_write_backs;
         if (core_.is_dirty(id)) {
             core_.mark_clean(id);
             if (!stays) core_.mark_dirty(id);

@@ -1,9 +1,9 @@
 // A region on the cpu back end: ordinary memory; each worker is the thread that calls.
-#include <sys/mman.h>
 
 #include <algorithm>
 #include <thread>
 
+#include "host/anonymous_memory.hpp"
 #include "penstock/group/lane.hpp"
 #include "region/region_memory.hpp"
 
@@ -13,30 +13,6 @@ namespace {
 
 constexpr unsigned most_threads = 16;
 constexpr std::uint64_t worker_bytes = staging_pages * page_bytes + batch_pages * mark_bytes;
-
-// Fresh pages of the kernel: zero, and no cost until they are touched.
-class anonymous_memory {
-public:
-    ~anonymous_memory() {
-        if (begin_ != nullptr) ::munmap(begin_, bytes_);
-    }
-    anonymous_memory() = default;
-    anonymous_memory(const anonymous_memory&) = delete;
-    anonymous_memory& operator=(const anonymous_memory&) = delete;
-
-    bool take(std::uint64_t bytes) {
-        void* const at = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-        if (at == MAP_FAILED) return false;
-        begin_ = static_cast<std::byte*>(at);
-        bytes_ = bytes;
-        return true;
-    }
-    [[nodiscard]] std::byte* at(std::uint64_t offset) const { return begin_ == nullptr ? nullptr : begin_ + offset; }
-
-private:
-    std::byte* begin_ = nullptr;
-    std::uint64_t bytes_ = 0;
-};
 
 class cpu_memory final : public region_memory {
 public:
@@ -73,7 +49,7 @@ public:
         return 0;
     }
     int read_back(unsigned worker, const std::vector<staged_run>& runs) override {
-        const anonymous_memory& from = base_.at(0) == nullptr ? replica_ : base_;
+        const host::anonymous_memory& from = base_.at(0) == nullptr ? replica_ : base_;
         for (const staged_run& one : runs) std::copy_n(from.at(one.number * page_bytes), one.count * page_bytes, staging(worker) + one.slot * page_bytes);
         return 0;
     }
@@ -89,7 +65,7 @@ public:
 private:
     unsigned workers_ = 2;
     std::uint64_t pages_ = 0;
-    anonymous_memory replica_, base_, staging_;
+    host::anonymous_memory replica_, base_, staging_;
 };
 
 }  // namespace

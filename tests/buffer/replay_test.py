@@ -111,7 +111,7 @@ class Replay(InFolder):
         trace, torn = self.make("trace", HEADER + b"0 R 0 0 1\n"), self.make("torn", HEADER + b"0 R 0 0 1\n0 X 0 0 1\n")
         gram, dedu, sizes = ["--simulate", "--policy", "gram"], ["--simulate", "--policy", "dedu"], ["--ram", "4KiB", "--gpu", "4KiB"]
         for status, arguments, parts in [
-                (2, [trace, "--policy", "gram", *sizes], ["--simulate", "not there yet"]),
+                (2, [trace, "--policy", "dedu", *sizes], ["--simulate", "not there yet"]),
                 (2, [trace, "--simulate", *sizes], ["--policy", "missing", "native, gram or dedu"]),
                 (2, [trace, "--simulate", "--policy", "lru", *sizes], ["--policy", "'lru'", "native, gram or dedu"]),
                 (2, [trace, *gram, *sizes, "--order", "fifo"], ["--order", "'fifo'", "lru or clock"]),

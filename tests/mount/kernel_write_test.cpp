@@ -2,9 +2,7 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
-#include "mount/mount.hpp"
-#include "mount/program.hpp"
-#include "region/support.hpp"
+#include "mount/mounted_backend.hpp"
 
 namespace penstock::test {
 
@@ -13,24 +11,8 @@ namespace {
 using bytes = std::vector<std::uint8_t>;
 constexpr region_options by_page{.outside_writers = false};
 
-class kernel_writes : public testing::TestWithParam<backend> {
+class kernel_writes : public mounted_backend {
 protected:
-    void SetUp() override {
-        if (const status s = mount::can_mount(); !s) GTEST_SKIP() << s.message;
-        if (where() == backend::gpu && !gpu_is_there()) GTEST_SKIP() << "no GPU in this machine";
-        for (const char* name : {"source", "point"}) std::filesystem::create_directory(folder_ / name);
-        options o = region_runtime(folder_, where());
-        runtime_ = make_runtime(o);
-        const status s = runtime_->mount(folder_ / "source", folder_ / "point", {}, mount_);
-        ASSERT_TRUE(s.ok()) << s.message;
-    }
-    void TearDown() override {
-        if (mount_ == nullptr) return;
-        EXPECT_EQ(mount_->unmount(), 0);
-    }
-    static backend where() { return GetParam(); }
-    [[nodiscard]] std::string source() const { return folder_ / "source/f"; }
-    [[nodiscard]] std::string seen_as() const { return folder_ / "point/f"; }
     int open_to_write(const bytes& content) {
         write_file(source(), content);
         const int fd = runtime_->open(source(), open_read_write);
@@ -41,11 +23,6 @@ protected:
         EXPECT_EQ(runtime_->write(fd, &value, 8, static_cast<std::int64_t>(offset)), 8);
         EXPECT_EQ(runtime_->fsync(fd), 0);
     }
-
-    program one_;  // before there are threads
-    const temporary_folder folder_;
-    std::unique_ptr<runtime> runtime_;
-    std::unique_ptr<file_mount> mount_;
 };
 
 }  // namespace

@@ -4,10 +4,8 @@
 #include <cstdlib>
 #include <thread>
 
-#include "mount/mount.hpp"
-#include "mount/program.hpp"
+#include "mount/mounted_backend.hpp"
 #include "region/programs.hpp"
-#include "region/support.hpp"
 
 namespace penstock::test {
 
@@ -35,27 +33,12 @@ std::uint64_t rounds_of(backend where) {
     return wanted != nullptr ? std::strtoull(wanted, nullptr, 10) : where == backend::gpu ? 500 : 3000;
 }
 
-class mounted_regions : public testing::TestWithParam<backend> {
+class mounted_regions : public mounted_backend {
 protected:
-    void SetUp() override {
-        if (const status s = mount::can_mount(); !s) GTEST_SKIP() << s.message;
-        if (where() == backend::gpu && !gpu_is_there()) GTEST_SKIP() << "no GPU in this machine";
-        for (const char* name : {"source", "point"}) std::filesystem::create_directory(folder_ / name);
-        options o = region_runtime(folder_, where());
-        runtime_ = make_runtime(o);
-        const status s = runtime_->mount(folder_ / "source", folder_ / "point", {}, mount_);
-        ASSERT_TRUE(s.ok()) << s.message;
-    }
-    void TearDown() override {
-        if (mount_ == nullptr) return;
-        EXPECT_EQ(mount_->unmount(), 0);
-    }
-    static backend where() { return GetParam(); }
     std::string make_file(const bytes& content) {
-        write_file(folder_ / "source/f", content);
-        return folder_ / "source/f";
+        write_file(source(), content);
+        return source();
     }
-    std::string seen_as() const { return folder_ / "point/f"; }
 
     struct own_handle {
         explicit own_handle(const std::string& path) : fd(::open(path.c_str(), O_RDONLY)) {}
@@ -92,11 +75,6 @@ protected:
         EXPECT_EQ(one_.close_file(), 0);
         return 0;
     }
-
-    program one_, two_;  // before there are threads
-    const temporary_folder folder_;
-    std::unique_ptr<runtime> runtime_;
-    std::unique_ptr<file_mount> mount_;
 };
 
 }  // namespace

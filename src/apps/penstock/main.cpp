@@ -64,20 +64,26 @@ constexpr const char* about_replay =
 
 constexpr const char* details_replay =
     "\nnative has the host's part alone; gram puts what it drops into the device's; dedu also keeps equal blocks only once.\n"
-    "Sizes are whole pages of the trace, at least two. The trace is read once, from front to back; it may be a pipe.\n"
+    "Sizes are whole pages of the trace, at least two. With --simulate the trace is read once and may be a pipe. Otherwise its files are read, and with\n"
+    "--writes changed: past the operating system's page cache, so that the sizes mean something. However it ends, what was written is in the files.\n"
     "\nExit status: 0 done; 1 failed; 2 wrong usage.\n";
 
 CLI::App* add_replay(CLI::App& app, penstock::replay::request& wanted) {
     CLI::App* const replay = app.add_subcommand("replay", about_replay);
     replay->footer(details_replay);
     replay->add_option("TRACE", wanted.trace, "The trace, in text or binary form")->required();
-    replay->add_flag("--simulate", wanted.simulate, "Only count; read and write none of the trace's files. Must be given, for nothing else is there yet");
+    replay->add_flag("--simulate", wanted.simulate, "Only count; read and write none of the trace's files. dedu can do nothing else yet");
     apps::add_value(*replay, "--policy", wanted.policy, "native, gram or dedu", "POLICY");
     apps::add_value(*replay, "--order", wanted.order, "How the host's part chooses what goes: lru or clock (default lru)", "ORDER");
     apps::add_value(*replay, "--ram", wanted.ram, "Size of the host's part", "SIZE");
     apps::add_value(*replay, "--gpu", wanted.gpu, "Size of the device's part; native does without", "SIZE");
     apps::add_value(*replay, "--blocks", wanted.blocks, "Blocks that dedu cuts a page into: a power of two (default 4)", "N");
     apps::add_value(*replay, "--table", wanted.table, "Pages that dedu knows at once (default: 8 times those of both parts)", "N");
+    apps::add_value(*replay, "--threads", wanted.threads, "Threads that access pages (default 1)", "N");
+    apps::add_value(*replay, "--backend", wanted.backend, "Where the device's part lies: gpu or cpu (default: a GPU if there is one)", "NAME");
+    replay->add_flag("--cached", wanted.cached, "Read and write through the operating system's page cache, not past it");
+    replay->add_flag("--writes", wanted.writes, "The trace's files may be changed: its writes are done");
+    replay->add_flag("--verify", wanted.verify, "Compare each page that is read with what the trace says it holds");
     replay->add_flag("--json", wanted.json, "Print exactly one JSON object on standard output");
     replay->add_flag("--quiet", wanted.quiet, "Print nothing but errors, and what --json asks for");
     return replay;

@@ -8,7 +8,8 @@
 #include "common/report_text.hpp"
 #include "penstock/options.hpp"
 #include "penstock/version.hpp"
-#include "replay_simulate.hpp"
+#include "common/command_line.hpp"
+#include "replay_run.hpp"
 
 namespace penstock::replay {
 
@@ -18,19 +19,31 @@ constexpr std::uint64_t least_pages = 2, most_pages = std::uint64_t{1} << 31, ta
 constexpr std::uint32_t least_block_bytes = 64;  // what docs/traces.md promises of contents is of such pieces
 
 status settle_words(const request& wanted, simulation& out) {
-    if (!wanted.simulate)
-        return {-EINVAL, "replay against a file is not there yet; give --simulate, which counts where the pages are found and reads and writes none"};
     if (wanted.policy.empty()) return {-EINVAL, "--policy is missing; give native, gram or dedu"};
     if (wanted.ram.empty()) return {-EINVAL, "--ram is missing: how much host memory there is; give a size such as 256MiB"};
     if (wanted.policy == "native") out.what = policy::native;
     else if (wanted.policy == "gram") out.what = policy::gram;
     else if (wanted.policy == "dedu") out.what = policy::dedu;
     else return {-EINVAL, "--policy: " + apps::shown(wanted.policy) + " is no policy; give native, gram or dedu"};
+    if (out.what == policy::dedu && !wanted.simulate) return {-EINVAL, "--policy dedu against files is not there yet; give --simulate, which counts where the pages are found and reads and writes none"};
     if (wanted.order == "clock") out.order = host_order::clock;
     else if (wanted.order != "lru") return {-EINVAL, "--order: " + apps::shown(wanted.order) + " is no order; give lru or clock"};
     if (out.what != policy::dedu && !wanted.blocks.empty()) return {-EINVAL, "--blocks: only dedu has blocks; leave it out, or give --policy dedu"};
     if (out.what != policy::dedu && !wanted.table.empty()) return {-EINVAL, "--table: only dedu has such a limit; leave it out, or give --policy dedu"};
     if (out.what != policy::native && wanted.gpu.empty()) return {-EINVAL, "--gpu is missing: how much device memory " + wanted.policy + " has; give a size such as 256MiB"};
+    return {};
+}
+
+status settle_run(const request& wanted, run_settings& out) {
+    const bool any = !wanted.threads.empty() || !wanted.backend.empty() || wanted.cached || wanted.writes || wanted.verify;
+    if (wanted.simulate) return any ? status{-EINVAL, "--threads, --backend, --cached, --writes and --verify are of a replay against files; leave them out, or --simulate"} : status{};
+    if (wanted.backend != "" && wanted.backend != "cpu" && wanted.backend != "gpu") return {-EINVAL, "--backend: " + apps::shown(wanted.backend) + " is none; give cpu or gpu"};
+    if (status s = apps::parse_number<std::uint32_t>("--threads", wanted.threads, 1, 1024, "from 1 to 1024", out.threads); !s) return s;
+    if (wanted.verify && wanted.writes && out.threads > 1) return {-EINVAL, "--verify with --writes needs one thread, for of two that write a page nobody knows who was last; leave one out"};
+    out.backend = wanted.backend;
+    out.past_the_cache = !wanted.cached;
+    out.writes = wanted.writes;
+    out.verify = wanted.verify;
     return {};
 }
 
@@ -110,17 +123,53 @@ std::string text_of(const request& wanted, const simulation& how, const simulate
     return out;
 }
 
+// What only the core alone counts is left out.
+nlohmann::json json_of_run(const request& wanted, const trace::trace_header& header, const simulation& how, const run_settings& settings, const run_report& ran) {
+    nlohmann::json out = json_of(wanted, header, how, ran.counts);
+    for (const char* name : {"dropped_pages", "fills", "pages", "dirty_pages", "pages_with_sharing", "blocks", "block_references"}) out.erase(name);
+    const std::uint64_t all = ran.counts.accesses();
+    out["simulated"] = false;
+    out["backend"] = ran.on_gpu ? "gpu" : "cpu";
+    out["threads"] = settings.threads;
+    out["past_the_page_cache"] = settings.past_the_cache;
+    out["verified"] = settings.verify;
+    out["flush_seconds"] = ran.flush_seconds;
+    out["ms_per_access"] = all == 0 ? 0.0 : 1e3 * ran.counts.seconds * settings.threads / static_cast<double>(all);
+    return out;
+}
+
+std::string text_of_run(const request& wanted, const run_settings& settings, const run_report& ran) {
+    const simulated& sum = ran.counts;
+    const std::uint64_t all = sum.accesses();
+    const auto part = [&](const char* name, std::uint64_t number) { return apps::with_commas(number) + " " + name + " (" + apps::text_of("%.2f %%", 100 * share(number, all)) + ")"; };
+    return wanted.policy + ", " + wanted.order + ", on " + (ran.on_gpu ? "gpu" : "cpu") + ": " + apps::with_commas(all) + " accesses in " + apps::text_of("%.3f s", sum.seconds) + ", " +
+           apps::text_of("%.4f ms", all == 0 ? 0.0 : 1e3 * sum.seconds * settings.threads / static_cast<double>(all)) + " each\n" + part("host hits", sum.host_hits) + ", " +
+           part("device hits", sum.device_hits) + ", " + part("misses", sum.misses) + "\n" + apps::with_commas(sum.loads) + " pages loaded, " + apps::with_commas(sum.moved.written_pages) +
+           " written back, " + apps::with_commas(sum.moved.demoted) + " demoted, " + apps::with_commas(sum.moved.promoted) + " promoted\n";
+}
+
+status replay_against_files(const request& wanted, const trace::trace_header& header, const simulation& how, const run_settings& settings) {
+    if (status s = apps::watch_signals(); !s) return s;
+    run_report ran;
+    if (status s = run_against_files(wanted.trace, how, settings, ran); !s) return s;
+    if (wanted.json) return apps::print_json(apps::line_of(json_of_run(wanted, header, how, settings, ran)));
+    return wanted.quiet ? status{} : apps::print_json(text_of_run(wanted, settings, ran));
+}
+
 // What fails in `usage` was asked for wrongly.
 status replay_trace(const request& wanted, bool& usage) {
     simulation how;
     usage = true;
+    run_settings settings;
     if (status s = settle_words(wanted, how); !s) return s;
+    if (status s = settle_run(wanted, settings); !s) return s;
     usage = false;
     trace::reader from;
     if (status s = from.open(wanted.trace); !s) return s;
     usage = true;
     if (status s = settle_limits(wanted, from.header(), how); !s) return s;
     usage = false;
+    if (!wanted.simulate) return replay_against_files(wanted, from.header(), how, settings);
     simulated sum;
     if (status s = simulate(from, how, sum); !s) return s;
     if (wanted.json) return apps::print_json(apps::line_of(json_of(wanted, from.header(), how, sum)));

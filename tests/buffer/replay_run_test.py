@@ -1,0 +1,114 @@
+#!/usr/bin/env python3
+"""penstock replay against files: it hits where the simulation does, reads what the trace says, and leaves what was written: replay_run_test.py PROGRAM."""
+import json
+import pathlib
+import sys
+import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "apps_penstock"))
+from support import FLAGS, penstock  # noqa: E402  (found through the path above)
+from trace_support import Traces, made_content, page_of  # noqa: E402
+
+SAME = ["accesses", "reads", "writes", "flushes", "host_hits", "device_hits", "misses", "loads", "write_backs", "demotions", "promotions", "bytes_to_device", "bytes_from_device"]
+PAGE = 4096
+SIZES = ["--ram", "160KiB", "--gpu", "240KiB"]
+
+
+class Run(Traces):
+    def generate(self, *how):
+        """A trace and its file; what the header says of contents."""
+        self.trace("generate", "--out", "trace", "--text", "--pages", 200, "--accesses", 3000, "--factor", 2, "--data", "data", *how)
+        return next(line.split() for line in (self.folder / "trace").read_text().split("\n") if line.startswith("contents"))
+
+    def replay(self, *arguments):
+        ran = penstock("replay", "trace", "--json", *arguments, cwd=self.folder)
+        self.assertEqual((ran.returncode, ran.stderr), (0, b""))
+        return json.loads(ran.stdout)
+
+    def refused_run(self, status, arguments, *parts):
+        before = (self.folder / "data").read_bytes()
+        ran = penstock("replay", *arguments, cwd=self.folder)
+        self.assertEqual((ran.returncode, ran.stdout), (status, b""), (arguments, ran.stderr))
+        self.assert_one_line(ran.stderr, *parts)
+        self.assertEqual((self.folder / "data").read_bytes(), before)
+
+    def test_it_hits_where_the_simulation_does(self):
+        for policy in ("native", "gram"):
+            for order in ("lru", "clock"):
+                with self.subTest(policy=policy, order=order):
+                    for path in self.folder.iterdir():
+                        path.unlink()
+                    self.generate("--writes", 30, "--shared-writes", 50, "--flush-every", 400, "--pattern", "zipf", "--seed", 3)
+                    given = ["--policy", policy, "--order", order, *SIZES]
+                    simulated = self.replay(*given, "--simulate")
+                    ran = self.replay(*given, *FLAGS, "--cached", "--writes", "--verify")
+                    self.assertEqual({name: ran[name] for name in SAME}, {name: simulated[name] for name in SAME})
+                    self.assertTrue(all(ran[name] > 50 for name in ("host_hits", "misses", "write_backs")), ran)
+                    self.assertEqual((ran["simulated"], ran["threads"], ran["verified"], ran["past_the_page_cache"]), (False, 1, True, False))
+                    self.assertGreater(ran["ms_per_access"], 0)
+
+    def test_what_was_written_is_in_the_file(self):
+        _, distinct, seed = self.generate("--writes", 40, "--shared-writes", 100, "--seed", 4)
+        contents = {"distinct": int(distinct), "seed": int(seed), "common_pages": 0, "own_distinct": 0}
+        held = [made_content(contents, 0, page) for page in range(200)]
+        self.assertEqual((self.folder / "data").read_bytes(), b"".join(page_of(content, PAGE) for content in held))
+        self.replay("--policy", "gram", *SIZES, *FLAGS, "--cached", "--writes")
+        for _, what, _, page, pages, content in self.records("trace"):
+            for i in range(pages if what == "W" else 0):
+                held[page + i] = content + i
+        self.assertEqual((self.folder / "data").read_bytes(), b"".join(page_of(content, PAGE) for content in held))
+
+    def test_threads_read_what_the_trace_says(self):
+        self.generate("--seed", 5)
+        for policy in ("native", "gram"):
+            ran = self.replay("--policy", policy, *SIZES, *FLAGS, "--cached", "--verify", "--threads", 8)
+            self.assertEqual((ran["accesses"], ran["threads"], ran["host_hits"] + ran["device_hits"] + ran["misses"]), (3000, 8, 3000))
+
+    def test_past_the_page_cache(self):
+        self.generate("--seed", 6)
+        ran = penstock("replay", "trace", "--json", "--policy", "gram", *SIZES, *FLAGS, "--verify", cwd=self.folder)
+        if ran.returncode == 1 and b"--cached" in ran.stderr:
+            self.skipTest("this file system has no direct access")
+        self.assertEqual((ran.returncode, ran.stderr), (0, b""))
+        self.assertTrue(json.loads(ran.stdout)["past_the_page_cache"])
+
+    def test_a_file_that_is_not_the_traces_is_found_out(self):
+        self.generate("--seed", 7)
+        data = bytearray((self.folder / "data").read_bytes())
+        data[77 * PAGE + 100] ^= 1
+        (self.folder / "data").write_bytes(data)
+        ran = penstock("replay", "trace", "--policy", "gram", *SIZES, *FLAGS, "--cached", "--verify", cwd=self.folder)
+        self.assertEqual((ran.returncode, ran.stdout), (1, b""))
+        self.assert_one_line(ran.stderr, "page 77", "'data'", "was the file made for this trace")
+
+    def test_text_says_what_an_access_took(self):
+        self.generate("--seed", 8)
+        ran = penstock("replay", "trace", "--policy", "gram", *SIZES, *FLAGS, "--cached", cwd=self.folder)
+        self.assertEqual((ran.returncode, ran.stderr), (0, b""))
+        self.assertRegex(ran.stdout.decode(), r"gram, lru, on (cpu|gpu): 3,000 accesses in [0-9.]+ s, [0-9.]+ ms each\n[0-9,]+ host hits \([0-9.]+ %\), [0-9,]+ device hits")
+
+    def test_bad_input(self):
+        self.generate("--seed", 9)
+        (self.folder / "writes").write_bytes((self.folder / "trace").read_bytes() + b"99999999999 W 0 5 1\n")
+        (self.folder / "longer").write_bytes((self.folder / "trace").read_bytes().replace(b"file 0 200 ", b"file 0 201 "))
+        (self.folder / "elsewhere").write_bytes((self.folder / "trace").read_bytes().replace(b" data\n", b" absent\n"))
+        (self.folder / "plain").write_bytes(b"\n".join(line for line in (self.folder / "trace").read_bytes().split(b"\n") if not line.startswith(b"contents")))
+        gram = ["--policy", "gram", *SIZES, "--cached", *FLAGS]
+        for status, arguments, parts in [
+                (1, ["writes", *gram], ["'writes'", "has writes", "--writes"]),
+                (1, ["longer", *gram], ["'data'", str(200 * PAGE), str(201 * PAGE)]),
+                (1, ["elsewhere", *gram], ["'absent'", "ENOENT"]),
+                (1, ["plain", *gram, "--verify"], ["--verify", "leave it out"]),
+                (1, ["trace", "--policy", "gram", "--ram", "16KiB", "--gpu", "8KiB", "--cached", *FLAGS, "--threads", "2"], ["4 pages", "give it 5", "--ram"]),
+                (2, ["trace", *gram, "--threads", "0"], ["--threads", "'0'", "from 1"]),
+                (2, ["trace", *gram, "--backend", "tpu"], ["--backend", "'tpu'", "cpu or gpu"]),
+                (2, ["trace", *gram, "--simulate"], ["--cached", "--simulate"]),
+                (2, ["trace", *gram, "--verify", "--writes", "--threads", "2"], ["--verify", "one thread"])]:
+            with self.subTest(arguments=arguments):
+                if arguments.count("--backend") == 2:
+                    arguments = [a for i, a in enumerate(arguments) if not (a in FLAGS and i < len(arguments) - 2)]
+                self.refused_run(status, arguments, *parts)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2, argv=["replay_run_test.py"])
