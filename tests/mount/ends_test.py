@@ -44,6 +44,8 @@ class Ends(unittest.TestCase):
         self.refused(self.source, inside, parts=["lies in the source", inside])
         self.refused(self.source, link, parts=["lies in the source"])
         self.refused(self.source, self.point, "--threads", "0", parts=["--threads", "from 1 to 1024"])
+        self.refused(self.source, self.point, "--read-ahead", "far", parts=["--read-ahead", "'far'", "such as"])
+        self.refused(self.source, self.point, "--read-ahead", "2GiB", parts=["--read-ahead", "2GiB", "give at most 1 GiB"])
         self.refused(self.source, self.point, "--json", "--background", parts=["--json", "--background"])
         self.refused(self.source, status=2, parts=["MOUNTPOINT"])
 

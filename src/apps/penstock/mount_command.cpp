@@ -25,7 +25,7 @@ status settle(const request& wanted, mount::serve_options& out) {
     if (!wanted.read_ahead.empty())
         if (status s = parse_size("--read-ahead", wanted.read_ahead, out.read_ahead_bytes); !s) return s;
     if (!wanted.read_ahead.empty() && out.read_ahead_bytes > most_read_ahead_bytes)
-        return {-EINVAL, "--read-ahead: " + wanted.read_ahead + " is more than " + format_size(most_read_ahead_bytes)};
+        return {-EINVAL, "--read-ahead: " + wanted.read_ahead + " is further than anybody reads; give at most " + format_size(most_read_ahead_bytes)};
     if (wanted.json && out.background) return {-EINVAL, "--json reports when the mount is gone, and --background ends before; give one of them"};
     return mount::check(out);
 }

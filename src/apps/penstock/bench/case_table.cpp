@@ -31,6 +31,7 @@ const std::vector<bench_case>& case_table() {
         {"merge", "merging what two wrote to one page, against copying the page", merge_on_cpu, PENSTOCK_BENCH_GPU(merge_on_gpu)},
         {"signature", "signatures of blocks of 4 KiB, against all cores and one", signature_speed, signature_speed},
         {"exchange", "pages of a buffer that change places between host and device, against the bus", exchange_path, exchange_path},
+        {"buffer", "pages of a buffer fixed and unfixed in the host, and found in the device, against plain memory and pread", buffer_path, buffer_path},
         {"policy", "replacement policies over traces, by simulation, against the optimum", policy_case, policy_case},
     };
     return table;

@@ -32,6 +32,7 @@ status peer(context& here);
 status mount_case(context& here);
 status signature_speed(context& here);
 status exchange_path(context& here);
+status buffer_path(context& here);
 status evict_on_cpu(context& here);
 status policy_case(context& here);  // a simulation, on the CPU in both
 
