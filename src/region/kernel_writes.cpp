@@ -61,13 +61,13 @@ class told_changes final : public host::write_watch {
     static std::int64_t write(const views& mounts, const file_key& key, const host::file_change& what, const doing_it& doing) {
         const written_part part(what.offset, what.bytes);
         const std::shared_ptr<page_masks> masks = masks_of(key);
-        const auto turn = masks->turn();
-        masks->add(part.pages, part.marks.data());
+        masks->add(&part, part.pages, part.marks.data());
         const std::int64_t result = doing();
-        masks->settle(part.pages);
+        masks->settle(&part, part.pages);
         bool taken = true;
         for (const auto& one : mounts) taken = one->take_away(key, what.offset, what.bytes) == 0 && taken;
-        if (taken) masks->remove(part.pages);
+        // Else they stay until the kernel asks for the pages anew. Whoever is called so after us finds them settled, and takes no harm.
+        if (taken) masks->remove(&part, part.pages);
         return result;
     }
 };

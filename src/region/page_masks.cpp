@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <iterator>
 #include <map>
 
 namespace penstock::region {
@@ -61,30 +62,42 @@ std::shared_ptr<page_masks> masks_in_use(const file_key& file) {
     return found == all.files.end() ? nullptr : found->second.lock();
 }
 
-void page_masks::add(const page_list& pages, const std::byte* marks) {
+page_masks::mask* page_masks::of(owner who, std::uint64_t page) {
+    const auto [first, end] = masks_.equal_range(page);
+    const auto found = std::find_if(first, end, [&](const auto& one) { return one.second.who == who; });
+    return found == end ? nullptr : &found->second;
+}
+
+void page_masks::add(owner who, const page_list& pages, const std::byte* marks) {
     const std::lock_guard hold(lock_);
     for (std::size_t i = 0; i < pages.size(); ++i) {
-        mask& one = masks_[pages[i]];
-        for (std::size_t b = 0; b < mark_bytes; ++b) one.marks[b] |= marks[i * mark_bytes + b];
-        one.settled = false;
+        mask* one = of(who, pages[i]);
+        if (one == nullptr) one = &masks_.emplace(pages[i], mask{who})->second;
+        for (std::size_t b = 0; b < mark_bytes; ++b) one->marks[b] |= marks[i * mark_bytes + b];
+        one->settled = false;
     }
 }
 
-void page_masks::settle(const page_list& pages) {
+void page_masks::settle(owner who, const page_list& pages) {
     const std::lock_guard hold(lock_);
     for (const std::uint64_t page : pages)
-        if (const auto found = masks_.find(page); found != masks_.end()) found->second.settled = true;
+        if (mask* const one = of(who, page); one != nullptr) one->settled = true;
 }
 
 void page_masks::forget_settled(const page_range& pages) {
     const std::lock_guard hold(lock_);
-    for (std::uint64_t page = pages.begin; page < pages.end && !masks_.empty(); ++page)
-        if (const auto found = masks_.find(page); found != masks_.end() && found->second.settled) masks_.erase(found);
+    for (std::uint64_t page = pages.begin; page < pages.end && !masks_.empty(); ++page) {
+        const auto [first, end] = masks_.equal_range(page);
+        for (auto at = first; at != end;) at = at->second.settled ? masks_.erase(at) : std::next(at);
+    }
 }
 
-void page_masks::remove(const page_list& pages) {
+void page_masks::remove(owner who, const page_list& pages) {
     const std::lock_guard hold(lock_);
-    for (const std::uint64_t page : pages) masks_.erase(page);
+    for (const std::uint64_t page : pages) {
+        const auto [first, end] = masks_.equal_range(page);
+        for (auto at = first; at != end;) at = at->second.who == who ? masks_.erase(at) : std::next(at);
+    }
 }
 
 std::int64_t page_masks::write_around(int fd, const std::byte* from, std::uint64_t bytes, std::uint64_t offset) {
@@ -94,9 +107,12 @@ std::int64_t page_masks::write_around(int fd, const std::byte* from, std::uint64
     if (!masks_.empty())
         for (std::uint64_t at = 0; at < bytes;) {
             const std::uint64_t page = (offset + at) / page_bytes, end = std::min(bytes, (page + 1) * page_bytes - offset);
-            const auto found = masks_.find(page);
-            for (; found != masks_.end() && at < end; ++at) {
-                if (!is_marked(found->second.marks, (offset + at) % page_bytes)) continue;
+            const auto [first, last] = masks_.equal_range(page);
+            std::array<std::byte, mark_bytes> marks{};
+            for (auto one = first; one != last; ++one)
+                for (std::size_t b = 0; b < mark_bytes; ++b) marks[b] |= one->second.marks[b];
+            for (; first != last && at < end; ++at) {
+                if (!is_marked(marks, (offset + at) % page_bytes)) continue;
                 if (const std::int64_t code = write_up_to(at); code < 0) return code;
                 begin = at + 1;
             }

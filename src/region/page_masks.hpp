@@ -18,26 +18,29 @@ namespace penstock::region {
 
 class page_masks {
 public:
-    // Whoever adds masks has the turn until they are removed: of two at a time one would take the other's away. Who writes around them does not.
-    [[nodiscard]] std::unique_lock<std::mutex> turn() { return std::unique_lock(turn_); }
-    // `marks`: mark_bytes for each of the pages, one after the other. A page that has a mask already gets the bytes of both.
-    void add(const page_list& pages, const std::byte* marks);
+    // Whoever adds masks is told apart from others that do at the same time, for the same pages maybe: nobody takes another's away, and nobody waits for another, who may wait for a GPU.
+    using owner = const void*;
+
+    // `marks`: mark_bytes for each of the pages, one after the other. A page that has a mask of this owner already gets the bytes of both.
+    void add(owner who, const page_list& pages, const std::byte* marks);
     // The changes are in the file, or will not come.
-    void settle(const page_list& pages);
-    // Those of these pages that are settled go: the kernel gets the page anew.
+    void settle(owner who, const page_list& pages);
+    // Of these pages those that are settled go: the kernel gets the page anew.
     void forget_settled(const page_range& pages);
-    void remove(const page_list& pages);
-    // What is not masked. `bytes`, or a negative errno.
+    void remove(owner who, const page_list& pages);
+    // What is not masked by anybody. `bytes`, or a negative errno.
     std::int64_t write_around(int fd, const std::byte* from, std::uint64_t bytes, std::uint64_t offset);
 
 private:
     struct mask {
+        owner who = nullptr;
         std::array<std::byte, mark_bytes> marks{};
         bool settled = false;
     };
-    std::mutex turn_;
+    [[nodiscard]] mask* of(owner who, std::uint64_t page);
+
     std::mutex lock_;
-    std::unordered_map<std::uint64_t, mask> masks_;  // by page; guarded by lock_
+    std::unordered_multimap<std::uint64_t, mask> masks_;  // by page; guarded by lock_
 };
 
 // Those of a file, for all regions, kernels and mounts of the process. Made if nobody has them.

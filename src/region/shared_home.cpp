@@ -299,11 +299,10 @@ int shared_home::collect(place who, const page_list& pages, std::uint64_t& writt
     for (std::uint64_t first = 0; code == 0 && first < pages.size(); first += slice_pages) {
         const std::uint64_t end = std::min<std::uint64_t>(pages.size(), first + slice_pages);
         const page_list slice(pages.begin() + static_cast<std::ptrdiff_t>(first), pages.begin() + static_cast<std::ptrdiff_t>(end));
-        const auto turn = masks_->turn();
         code = collect_slice(who, slice, true, written);
         const int failed = take_views(mounts, slice);
         if (failed == 0) {
-            masks_->remove(slice);
+            masks_->remove(this, slice);
             continue;
         }
         // Masks stay until the kernel asks for the pages anew, and the next release tries again.
@@ -337,11 +336,11 @@ int shared_home::collect_slice(place who, const page_list& pages, bool masked, s
         each(batch, [&](page_state& p) { begin(p, collecting); });
         int failed = from.memory->collect(worker, own);
         if (failed == 0) {
-            if (masked) masks_->add(batch, from.memory->marks(worker));
+            if (masked) masks_->add(this, batch, from.memory->marks(worker));
             // What came to the file must be in the bases, also if the rest did not: put back to what it was, it would else look unchanged.
             const written_pages out =
                 write_marked(env_, fd, {batch, from.memory->staging(worker), from.memory->marks(worker), from.end_bytes, exactly});
-            if (masked) masks_->settle(batch);
+            if (masked) masks_->settle(this, batch);
             all_written += out.bytes;
             failed = from.memory->adopt(worker, own, out.settled);
             if (out.code != 0) failed = out.code;

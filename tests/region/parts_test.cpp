@@ -153,7 +153,8 @@ TEST(page_masks, what_is_written_back_goes_around_them) {
     for (const std::size_t byte : {0u, 1u, 7u, 4095u}) mark(0, byte);
     mark(1, 300);
     page_masks masks;
-    masks.add({1, 3}, marks.data());
+    const int one = 1, other = 2;  // owners
+    masks.add(&one, {1, 3}, marks.data());
     const auto bytes_now = [&] {
         EXPECT_EQ(masks.write_around(fd, fresh.data(), fresh.size(), page_bytes - 10), static_cast<std::int64_t>(fresh.size()));
         std::vector<std::uint8_t> out(4 * page_bytes);
@@ -166,11 +167,14 @@ TEST(page_masks, what_is_written_back_goes_around_them) {
     EXPECT_EQ(bytes_now(), expected);
     masks.forget_settled({0, 4});
     EXPECT_EQ(bytes_now(), expected) << "the changes are not in the file yet";
-    masks.settle({1});
+    masks.settle(&one, {1});
     masks.forget_settled({0, 4});
     for (const std::size_t at : {page_bytes, page_bytes + 1, page_bytes + 7, 2 * page_bytes - 1}) expected[at] = 2;
     EXPECT_EQ(bytes_now(), expected);
-    masks.remove({3});
+    masks.add(&other, {3}, marks.data() + mark_bytes);
+    masks.remove(&one, {3});
+    EXPECT_EQ(bytes_now(), expected) << "another has it masked as well";
+    masks.remove(&other, {3});
     expected[3 * page_bytes + 300] = 2;
     EXPECT_EQ(bytes_now(), expected);
     ::close(fd);
