@@ -10,6 +10,7 @@
 # --pictures DIR   photographs for the collage's library
 # PART             device canary examples apps model grep cat hit miss element gather request cold write append fsync merge sanitize: the default;
 #                  write_model, write_canary: the model test of writing, and that it catches a broken run;
+#                  regions buffer: regions and mounts, and the buffer of host and device frames; regions_bench, buffer_bench: what they cost;
 #                  collage wordcount match matvec matmul cp: the programs beside their baselines, by tools/*-bench.sh and their variables;
 #                  sweep: reports for tools/plots.py, which take long
 #
@@ -34,11 +35,14 @@ while [ $# -gt 0 ]; do
 done
 [ ${#parts[@]} -gt 0 ] || parts=(device canary examples apps model grep cat hit element gather miss request cold write append fsync merge sanitize)
 
+region_tests=(region_test region_model_test region_views_test mount_region_test mount_litmus_test)
+buffer_tests=(buffer_moves_test buffer_manager_test)
+
 build() {  # DIR
   cmake -S . -B "$1" -G Ninja -DCMAKE_BUILD_TYPE=Release -DPENSTOCK_CUDA=ON -DPENSTOCK_PORTABLE=ON -DPENSTOCK_BUILD_EXAMPLES=ON \
     -DCMAKE_CUDA_ARCHITECTURES="${PENSTOCK_GPU_ARCH:-90-real}" >/dev/null &&
     ninja -C "$1" device_test penstock_model_gpu bin/penstock bin/penstock-grep bin/penstock-collage bin/penstock-match bin/penstock-matvec \
-      bin/penstock-matmul bin/penstock-stitch bin/penstock-sssp penstock_write_model_gpu example_04_write example_01_read example_02_kernel example_03_map &&
+      bin/penstock-matmul bin/penstock-stitch bin/penstock-sssp "${region_tests[@]}" "${buffer_tests[@]}" penstock_write_model_gpu example_04_write example_01_read example_02_kernel example_03_map &&
     { ! grep -q '^build examples/05_libraries:' "$1/build.ninja" || ninja -C "$1" examples/05_libraries; }  # where there is cuBLAS
 }
 if [ -n "$build_only" ]; then build "$build_only"; exit; fi
@@ -64,6 +68,17 @@ part() {
 }
 
 run_device() { part device 300 device_test.log "$dir/tests/device_test"; }
+
+# Each test program is a part of the table.
+test_programs() {
+  local name
+  for name in "$@"; do part "$name" 200 "$name.log" "$dir/tests/$name"; done
+}
+run_regions() { test_programs "${region_tests[@]}"; }
+run_buffer() {
+  test_programs "${buffer_tests[@]}"
+  PENSTOCK_TEST_FLAGS="--backend $backend" part replay 200 replay.log python3 -B tests/buffer/replay_run_test.py "$dir/bin/penstock"
+}
 
 run_write_model() { part write_model 580 write_model.log "$dir/tests/penstock_write_model_gpu" --seeds 5 --operations "${PENSTOCK_MODEL_OPERATIONS:-1000000}"; }
 run_model() { part model 580 model.log "$dir/tests/penstock_model_gpu" --seeds 5 --operations "${PENSTOCK_MODEL_OPERATIONS:-1000000}"; }
@@ -205,6 +220,8 @@ run_append() { bench append 200 append; }
 run_fsync() { bench fsync 300 fsync; }
 run_merge() { bench merge 200 merge; }
 run_cold() { bench cold 300 cold; }
+run_regions_bench() { local one; for one in acquire sharing peer mount; do bench "$one" 300 "$one"; done; }
+run_buffer_bench() { local one; for one in signature exchange buffer; do bench "$one" 200 "$one"; done; }
 run_sweep() {
   bench sweep 590 hit map miss sequential policy --sweep --repeats 3
   bench sweep_request 590 request --sweep --page 4KiB,64KiB --repeats 3
