@@ -44,6 +44,8 @@ struct coverage {
         return out.str();
     }
 
+    [[nodiscard]] std::uint64_t operations_done() const { return operations; }
+
     // What was never met, or an empty string.
     [[nodiscard]] std::string missing() {
         std::string names;

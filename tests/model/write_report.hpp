@@ -60,6 +60,7 @@ struct write_coverage {
         visit([&](const char* name, std::uint64_t value) { out << ' ' << name << ' ' << value; });
         return out.str();
     }
+    [[nodiscard]] std::uint64_t operations_done() const { return found.steps; }
     // What was never met, or an empty string.
     [[nodiscard]] std::string missing() {
         std::string names;
