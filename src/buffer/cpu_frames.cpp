@@ -1,5 +1,6 @@
 // Frames of a device that is not there: ordinary memory, and the thread that calls moves.
 #include <cerrno>
+#include <cstring>
 
 #include "buffer/device_frames.hpp"
 #include "host/anonymous_memory.hpp"
@@ -19,6 +20,19 @@ public:
         if (queue >= shape_.queues || !are_frames_of(shape_, batch)) return -EINVAL;
         for (const frame_move& one : batch)
             move_page(lane{}, host_.at(0) + one.host * shape_.frame_bytes, device_.at(0) + one.device * shape_.frame_bytes, shape_.frame_bytes, one.way);
+        return 0;
+    }
+    int compare(unsigned queue, const std::vector<frame_pair>& pairs, std::vector<std::uint8_t>& equal) override {
+        if (queue >= shape_.queues || !are_frames_of(shape_, pairs)) return -EINVAL;
+        equal.resize(pairs.size());
+        for (std::size_t i = 0; i < pairs.size(); ++i)
+            equal[i] = std::memcmp(host_.at(0) + pairs[i].host * shape_.frame_bytes, device_.at(0) + pairs[i].device * shape_.frame_bytes, shape_.frame_bytes) == 0 ? 1 : 0;
+        return 0;
+    }
+    int sign(unsigned queue, signature_kind kind, const std::vector<std::uint32_t>& host, std::vector<signature>& out) override {
+        if (queue >= shape_.queues || !are_frames_of(shape_, host)) return -EINVAL;
+        out.resize(host.size());
+        for (std::size_t i = 0; i < host.size(); ++i) out[i] = signature_of(kind, host_.at(0) + host[i] * shape_.frame_bytes, shape_.frame_bytes);
         return 0;
     }
 

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "buffer/signature.hpp"
 #include "penstock/base/macros.hpp"
 #include "penstock/group/concept.hpp"
 
@@ -31,6 +32,10 @@ struct frame_move {
     direction way = direction::exchange;
 };
 
+struct frame_pair {
+    std::uint32_t host = 0, device = 0;
+};
+
 class device_frames {
 public:
     virtual ~device_frames() = default;
@@ -39,6 +44,10 @@ public:
     // Moves them and returns when that is done: 0, -EINVAL (more than most_moves, or no such frame; nothing is moved), or -EIO, the device failed and what the frames of these moves hold is not known.
     // By one thread a queue at a time; of batches that move at the same time no two have a frame in common.
     virtual int move(unsigned queue, const std::vector<frame_move>& batch) = 0;
+    // Whether the two frames of each pair hold the same bytes, by the device, which reads both. Else as move().
+    virtual int compare(unsigned queue, const std::vector<frame_pair>& pairs, std::vector<std::uint8_t>& equal) = 0;
+    // The signatures of frames of the host, which are of a multiple of signed_bytes. Else as move().
+    virtual int sign(unsigned queue, signature_kind kind, const std::vector<std::uint32_t>& host, std::vector<signature>& out) = 0;
 };
 
 // Null, and why.
@@ -49,6 +58,19 @@ inline bool are_frames_of(const frames_shape& shape, const std::vector<frame_mov
     if (batch.size() > shape.most_moves) return false;
     for (const frame_move& one : batch)
         if (one.host >= shape.host_frames || one.device >= shape.device_frames) return false;
+    return true;
+}
+
+inline bool are_frames_of(const frames_shape& shape, const std::vector<frame_pair>& pairs) {
+    if (pairs.size() > shape.most_moves) return false;
+    for (const frame_pair& one : pairs)
+        if (one.host >= shape.host_frames || one.device >= shape.device_frames) return false;
+    return true;
+}
+inline bool are_frames_of(const frames_shape& shape, const std::vector<std::uint32_t>& host) {
+    if (host.size() > shape.most_moves || shape.frame_bytes % signed_bytes != 0) return false;
+    for (const std::uint32_t one : host)
+        if (one >= shape.host_frames) return false;
     return true;
 }
 

@@ -2,6 +2,7 @@
 //
 //   latch: closed --publish()--> free, shared or owned         by the manager, when the bytes are there
 //          free --withdraw()--> closed                         by the manager, under its lock; not while anybody uses it
+//          free or shared --begin_close()--> closed as soon as no reader is left; by a manager that lends out nothing but short reads
 //          free or shared --take_page()--> shared,  free --take_page()--> owned, and back by end_share(), end_own(): by anybody
 //   entry: 0 --publish()--> the frame's number and one --withdraw()--> 0
 //
@@ -39,6 +40,9 @@ public:
     }
 
     bool close() { return swap(0, closed_bit); }
+    // By the manager: nobody takes it from here on, and it is closed when those that read have ended. Only of a frame that nobody takes for writing, by one who may wait for readers.
+    void begin_close() { atomic_fetch_or<order::acq_rel>(&word_, closed_bit); }
+    [[nodiscard]] bool is_closed() const { return load() == closed_bit; }
     void open() { store(0); }
     void open_for(use_kind kind) { store(kind == use_kind::write ? owned_bit : 1); }
     [[nodiscard]] bool is_idle() const { return load() == 0; }

@@ -3,6 +3,7 @@
 #include <cerrno>
 
 #include "buffer/device_frames.hpp"
+#include "buffer/gpu_signatures.cuh"
 #include "host/gpu_memory.cuh"
 #include "penstock/group/warp.cuh"
 
@@ -16,20 +17,39 @@ constexpr int most_looks = 400;  // for the end of a batch, some 0.4 ms; then th
 struct frames_on_device {
     std::byte *host, *device;
     std::uint64_t frame_bytes;
-    const frame_move* moves;
-    std::uint32_t count;
+    std::uint32_t count;  // of what the call is about
 };
 
-__global__ void __launch_bounds__(threads_of_block) move_pages(frames_on_device f) {
+__global__ void __launch_bounds__(threads_of_block) move_pages(frames_on_device f, const frame_move* moves) {
     const std::uint32_t i = (blockIdx.x * threads_of_block + threadIdx.x) / 32;
     if (i >= f.count) return;
-    const frame_move m = f.moves[i];
+    const frame_move m = moves[i];
     move_page(warp{}, f.host + m.host * f.frame_bytes, f.device + m.device * f.frame_bytes, f.frame_bytes, m.way);
 }
 
+// A pair a warp.
+__global__ void __launch_bounds__(threads_of_block) compare_frames(frames_on_device f, const frame_pair* pairs, std::uint8_t* equal) {
+    const std::uint32_t i = (blockIdx.x * threads_of_block + threadIdx.x) / 32;
+    if (i >= f.count) return;
+    const auto* const far = reinterpret_cast<const uint4*>(f.host + pairs[i].host * f.frame_bytes);
+    const auto* const near = reinterpret_cast<const uint4*>(f.device + pairs[i].device * f.frame_bytes);
+    bool same = true;
+    for (std::uint64_t at = threadIdx.x % 32; at < f.frame_bytes / sizeof(uint4); at += 32) {
+        const uint4 a = far[at], b = near[at];
+        same = same && a.x == b.x && a.y == b.y && a.z == b.z && a.w == b.w;
+    }
+    same = __all_sync(0xffffffffu, same) != 0;
+    if (threadIdx.x % 32 == 0) equal[i] = same ? 1 : 0;
+}
+
+// What the host tells a kernel and what it answers: pinned.
 struct queue_room {
     cudaStream_t stream = nullptr;
     frame_move* moves = nullptr;
+    frame_pair* pairs = nullptr;
+    std::uint8_t* equal = nullptr;
+    std::uint32_t* which = nullptr;
+    signature* signatures = nullptr;
 };
 
 class gpu_frames final : public device_frames {
@@ -49,7 +69,8 @@ public:
         // A kernel's code is loaded at its first launch, which would wait for kernels that run.
         cudaFuncAttributes attributes;
         why = "the device has no code of the buffer";
-        if (cudaFuncGetAttributes(&attributes, move_pages) != cudaSuccess) return false;
+        if (cudaFuncGetAttributes(&attributes, move_pages) != cudaSuccess || cudaFuncGetAttributes(&attributes, compare_frames) != cudaSuccess) return false;
+        if (load_signature_kernels() != cudaSuccess) return false;
         why = "the host has no room for " + std::to_string(shape_.host_frames) + " pinned frames";
         host_ = static_cast<std::byte*>(memory_.shared_bytes(shape_.host_frames * shape_.frame_bytes));
         if (host_ == nullptr) return false;
@@ -60,8 +81,7 @@ public:
         rooms_.resize(shape_.queues);
         for (queue_room& one : rooms_) {
             if (cudaStreamCreateWithFlags(&one.stream, cudaStreamNonBlocking) != cudaSuccess) return false;
-            one.moves = static_cast<frame_move*>(memory_.shared_bytes(shape_.most_moves * sizeof(frame_move)));
-            if (one.moves == nullptr) return false;
+            if (!share(one.moves) || !share(one.pairs) || !share(one.equal) || !share(one.which) || !share(one.signatures)) return false;
         }
         return true;
     }
@@ -74,23 +94,58 @@ public:
         const host::device_guard guard(device_);
         const queue_room& room = rooms_[queue];
         std::copy(batch.begin(), batch.end(), room.moves);
-        const auto count = static_cast<std::uint32_t>(batch.size());
-        move_pages<<<(count + warps_of_block - 1) / warps_of_block, threads_of_block, 0, room.stream>>>({host_, device_frames_, shape_.frame_bytes, room.moves, count});
-        cudaError_t code = cudaGetLastError();
+        const frames_on_device frames = of(batch.size());
+        move_pages<<<blocks_for(batch.size()), threads_of_block, 0, room.stream>>>(frames, room.moves);
+        return end_of(room.stream, cudaGetLastError());
+    }
+
+    int compare(unsigned queue, const std::vector<frame_pair>& pairs, std::vector<std::uint8_t>& equal) override {
+        if (queue >= rooms_.size() || !are_frames_of(shape_, pairs)) return -EINVAL;
+        equal.resize(pairs.size());
+        if (pairs.empty()) return 0;
+        const host::device_guard guard(device_);
+        const queue_room& room = rooms_[queue];
+        std::copy(pairs.begin(), pairs.end(), room.pairs);
+        compare_frames<<<blocks_for(pairs.size()), threads_of_block, 0, room.stream>>>(of(pairs.size()), room.pairs, room.equal);
+        const int code = end_of(room.stream, cudaGetLastError());
+        std::copy_n(room.equal, pairs.size(), equal.begin());
+        return code;
+    }
+
+    int sign(unsigned queue, signature_kind kind, const std::vector<std::uint32_t>& host, std::vector<signature>& out) override {
+        if (queue >= rooms_.size() || !are_frames_of(shape_, host)) return -EINVAL;
+        out.resize(host.size());
+        if (host.empty()) return 0;
+        const host::device_guard guard(device_);
+        const queue_room& room = rooms_[queue];
+        std::copy(host.begin(), host.end(), room.which);
+        const int code = end_of(room.stream, sign_blocks(kind, host_, host.size(), shape_.frame_bytes, room.signatures, room.stream, room.which));
+        std::copy_n(room.signatures, host.size(), out.begin());
+        return code;
+    }
+
+private:
+    template <typename T>
+    bool share(T*& one) {
+        one = static_cast<T*>(memory_.shared_bytes(shape_.most_moves * sizeof(T)));
+        return one != nullptr;
+    }
+    [[nodiscard]] frames_on_device of(std::size_t count) const { return {host_, device_frames_, shape_.frame_bytes, static_cast<std::uint32_t>(count)}; }
+    static unsigned blocks_for(std::size_t warps) { return static_cast<unsigned>((warps + warps_of_block - 1) / warps_of_block); }
+
+    static int end_of(cudaStream_t stream, cudaError_t code) {
         // A thread that sleeps until it is told takes longer to wake up than a batch takes.
         for (int looks = 0; code == cudaSuccess && looks < most_looks; ++looks) {
-            code = cudaStreamQuery(room.stream);
+            code = cudaStreamQuery(stream);
             if (code != cudaErrorNotReady) break;
             cudaGetLastError();  // that it was not ready is no error for whoever asks next
-            code = cudaSuccess;
-            if (looks + 1 == most_looks) code = cudaStreamSynchronize(room.stream);
+            code = looks + 1 == most_looks ? cudaStreamSynchronize(stream) : cudaSuccess;
         }
         if (code == cudaSuccess) return 0;
         cudaGetLastError();
         return -EIO;
     }
 
-private:
     const int device_;
     const frames_shape shape_;
     host::gpu_memory memory_;

@@ -17,10 +17,16 @@ __device__ std::uint64_t sum_of_warp(std::uint64_t value) {
     return value;
 }
 
+// Block i of the call: of those that lie one behind the other, or of a list of them.
+__device__ const std::byte* block_at(const std::byte* blocks, const std::uint32_t* which, std::uint64_t i, std::uint64_t block_bytes) {
+    return blocks + (which == nullptr ? i : which[i]) * block_bytes;
+}
+
 // A warp takes a block, a lane a strand.
-__global__ void __launch_bounds__(threads_of_block) sign_quickly(const std::byte* blocks, std::uint64_t count, std::uint64_t block_bytes, signature* out) {
+__global__ void __launch_bounds__(threads_of_block)
+    sign_quickly(const std::byte* blocks, const std::uint32_t* which, std::uint64_t count, std::uint64_t block_bytes, signature* out) {
     for (std::uint64_t i = number_of_warp(); i < count; i += number_of_warps()) {
-        const auto* const words = reinterpret_cast<const strand_word*>(blocks + i * block_bytes);
+        const auto* const words = reinterpret_cast<const strand_word*>(block_at(blocks, which, i, block_bytes));
         signature part = strands_of<1>(words, block_bytes, threadIdx.x % 32);
         part = {sum_of_warp(part.low), sum_of_warp(part.high)};
         if (threadIdx.x % 32 == 0) out[i] = finished(part, block_bytes);
@@ -34,7 +40,8 @@ struct next_words {
     std::uint32_t of[warps_of_block][32][row_words];
 };
 
-__global__ void __launch_bounds__(threads_of_block) sign_by_md5(const std::byte* blocks, std::uint64_t count, std::uint64_t block_bytes, signature* out) {
+__global__ void __launch_bounds__(threads_of_block)
+    sign_by_md5(const std::byte* blocks, const std::uint32_t* which, std::uint64_t count, std::uint64_t block_bytes, signature* out) {
     __shared__ next_words next;
     auto& mine = next.of[threadIdx.x / 32];
     const unsigned lane = threadIdx.x % 32;
@@ -44,7 +51,7 @@ __global__ void __launch_bounds__(threads_of_block) sign_by_md5(const std::byte*
             __syncwarp();  // all have used what was there
             for (unsigned row = lane / 4; row < 32; row += 8) {
                 if (first + row >= count) continue;
-                const uint4 part = reinterpret_cast<const uint4*>(blocks + (first + row) * block_bytes + at)[lane % 4];
+                const uint4 part = reinterpret_cast<const uint4*>(block_at(blocks, which, first + row, block_bytes) + at)[lane % 4];
                 std::uint32_t* const to = &mine[row][4 * (lane % 4)];
                 to[0] = part.x, to[1] = part.y, to[2] = part.z, to[3] = part.w;
             }
@@ -57,13 +64,13 @@ __global__ void __launch_bounds__(threads_of_block) sign_by_md5(const std::byte*
 
 }  // namespace
 
-cudaError_t sign_blocks(signature_kind kind, const std::byte* blocks, std::uint64_t count, std::uint64_t block_bytes, signature* out, cudaStream_t stream) {
+cudaError_t sign_blocks(signature_kind kind, const std::byte* blocks, std::uint64_t count, std::uint64_t block_bytes, signature* out, cudaStream_t stream, const std::uint32_t* which) {
     if (count == 0) return cudaSuccess;
     const bool quick = kind == signature_kind::quick;
     const std::uint64_t warps = quick ? count : (count + 31) / 32;
     const auto grid = static_cast<unsigned>(std::min((warps + warps_of_block - 1) / warps_of_block, most_thread_blocks));
-    if (quick) sign_quickly<<<grid, threads_of_block, 0, stream>>>(blocks, count, block_bytes, out);
-    else sign_by_md5<<<grid, threads_of_block, 0, stream>>>(blocks, count, block_bytes, out);
+    if (quick) sign_quickly<<<grid, threads_of_block, 0, stream>>>(blocks, which, count, block_bytes, out);
+    else sign_by_md5<<<grid, threads_of_block, 0, stream>>>(blocks, which, count, block_bytes, out);
     return cudaGetLastError();
 }
 

@@ -4,20 +4,12 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <thread>
 
 #include "buffer/manager_state.hpp"
+#include "buffer/page_io.hpp"
+#include "buffer/pause.hpp"
 
 namespace penstock::buffer {
-
-// Not for ever: who serves others must not hang in a call that says "again".
-inline constexpr int most_attempts = 1000;
-
-// A short while without the processor, in which others can come to an end.
-inline void pause_between_looks(std::uint32_t round) {
-    if (round < 16) std::this_thread::yield();
-    else std::this_thread::sleep_for(std::chrono::microseconds(50));
-}
 
 template <typename Order>
 int manager_state<Order>::fix(session_room& s, page_id id, use_kind kind, bool fresh, fixed_page& out) {
@@ -197,29 +189,14 @@ std::uint64_t manager_state<Order>::bytes_in_file(page_id id) const {
 template <typename Order>
 int manager_state<Order>::read_page(page_id id, std::uint32_t frame) {
     const std::uint64_t wanted = bytes_in_file(id);
-    int again = 0;
-    for (std::uint64_t done = 0; done < wanted;) {
-        const std::int64_t count = env_.read(files_[id.file].fd, data_of(frame) + done, wanted - done, id.page * settings_.page_bytes + done);
-        if ((count == -EINTR || count == -EAGAIN) && ++again < most_attempts) continue;
-        if (count <= 0) return count < 0 ? static_cast<int>(count) : -ESTALE;  // the file has become shorter
-        done += static_cast<std::uint64_t>(count);
-    }
+    if (const int code = read_whole(env_, files_[id.file].fd, data_of(frame), wanted, settings_.page_bytes, id.page * settings_.page_bytes); code != 0) return code;
     std::memset(data_of(frame) + wanted, 0, settings_.page_bytes - wanted);
     return 0;
 }
 
 template <typename Order>
 int manager_state<Order>::write_page(page_id id, const std::byte* from) {
-    const std::uint64_t wanted = bytes_in_file(id);
-    int again = 0;
-    for (std::uint64_t done = 0; done < wanted;) {
-        const host::memory_piece piece{from + done, wanted - done};
-        const std::int64_t count = env_.write(files_[id.file].fd, &piece, 1, id.page * settings_.page_bytes + done);
-        if ((count == -EINTR || count == -EAGAIN) && ++again < most_attempts) continue;
-        if (count <= 0) return count < 0 ? static_cast<int>(count) : -EIO;
-        done += static_cast<std::uint64_t>(count);
-    }
-    return 0;
+    return write_whole(env_, files_[id.file].fd, from, bytes_in_file(id), id.page * settings_.page_bytes);
 }
 
 }  // namespace penstock::buffer

@@ -37,6 +37,8 @@ public:
     explicit forgetful_frames(std::unique_ptr<device_frames> real) : real_(std::move(real)) {}
     [[nodiscard]] std::byte* host_frames() const override { return real_->host_frames(); }
     int move(unsigned queue, const std::vector<buffer::frame_move>& batch) override { return ++calls_ % 100 == 0 ? 0 : real_->move(queue, batch); }
+    int compare(unsigned queue, const std::vector<buffer::frame_pair>& pairs, std::vector<std::uint8_t>& equal) override { return real_->compare(queue, pairs, equal); }
+    int sign(unsigned queue, buffer::signature_kind kind, const std::vector<std::uint32_t>& host, std::vector<buffer::signature>& out) override { return real_->sign(queue, kind, host, out); }
 
 private:
     std::unique_ptr<device_frames> real_;

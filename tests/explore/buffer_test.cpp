@@ -6,6 +6,7 @@
 #include "explore/explorer.hpp"
 // After it, so that its accesses are schedule points.
 #include "buffer/frame_latch.hpp"
+#include "buffer/owned_entry.hpp"
 
 namespace {
 
@@ -93,5 +94,74 @@ TEST(frame_latch, a_writer_of_the_next_page_is_alone) { expect_sound(run({user(1
 TEST(frame_latch, who_does_not_look_again_gets_another_page) { EXPECT_EQ(run({user<false>(0, use_kind::read), replacer(1)}).violation, "the frame has another page"); }
 
 TEST(frame_latch, a_manager_that_does_not_ask_takes_the_page_away) { EXPECT_NE(run({user(0, use_kind::read), replacer(1, false)}).violation, ""); }
+
+// The same for pages that share blocks: one slot, which two pages have in turns and which readers alone take; and who owns a page.
+struct shared_pages {
+    buffer::owned_entry entries[2];
+    buffer::frame_latch latch;
+    std::uint64_t page, changes;
+};
+alignas(8) shared_pages pages;
+
+explore::outcome run_shared(std::vector<std::function<void()>> fibers) {
+    explore::program what;
+    what.fibers = std::move(fibers);
+    what.reset = [] {
+        pages = shared_pages{};
+        pages.latch.open();
+        pages.entries[0].set_where(buffer::owned_entry::first_slot);
+    };
+    what.check = [] {};
+    what.memory = reinterpret_cast<std::byte*>(&pages);
+    what.memory_bytes = sizeof pages;
+    return explore::explorer(std::move(what), {}).run();
+}
+
+std::function<void()> reader(std::uint64_t which, int times = 1) {
+    return [which, times] {
+        for (int i = 0; i < times; ++i) {
+            std::uint32_t slot = 0;
+            if (pages.entries[which].take(&pages.latch, slot) != found_by_entry::taken) continue;
+            explore::require(load(pages.page) == which, "the slot has another page");
+            explore::require(load(pages.page) == which, "the page went while it was copied");
+            pages.latch.end(use_kind::read);
+        }
+    };
+}
+
+// The manager: it waits for those that copy, and nobody comes while it does.
+std::function<void()> slot_giver(int times, bool waits = true) {
+    return [times, waits] {
+        for (std::uint64_t now = 0, i = 0; i < static_cast<std::uint64_t>(times); ++i) {
+            pages.latch.begin_close();
+            while (waits && !pages.latch.is_closed()) explore::explorer::current()->pause();
+            pages.entries[now].set_where(buffer::owned_entry::elsewhere);
+            now = 1 - now;
+            store(pages.page, now);
+            pages.latch.open();
+            pages.entries[now].set_where(buffer::owned_entry::first_slot);
+        }
+    };
+}
+
+std::function<void()> owner() {
+    return [] {
+        std::uint32_t where = 0;
+        if (!pages.entries[0].own(where)) return;
+        const std::uint64_t before = load(pages.changes);
+        store(pages.changes, before + 1);
+        explore::require(load(pages.changes) == before + 1, "two owned the page at once");
+        explore::require(pages.entries[0].is_owned(), "the manager took the page from its owner");
+        pages.entries[0].disown();
+    };
+}
+
+TEST(shared_page, readers_have_their_page) { expect_sound(run_shared({reader(0), reader(1), slot_giver(2)})); }
+
+TEST(shared_page, a_reader_that_looks_twice_has_its_page) { expect_sound(run_shared({reader(0, 2), slot_giver(2)})); }
+
+TEST(shared_page, has_one_owner_wherever_it_goes) { expect_sound(run_shared({owner(), owner(), slot_giver(1)})); }
+
+TEST(shared_page, a_manager_that_does_not_wait_takes_it_away) { EXPECT_NE(run_shared({reader(0), slot_giver(1, false)}).violation, ""); }
 
 }  // namespace

@@ -1,0 +1,64 @@
+// What many threads ask for is done by one of them at a time, for all that have asked meanwhile: a batch.
+//
+// A request that finds nobody at work is done at once, with what else has come by then; those that come while a batch is done are the next. With `wait` the first of a batch waits that long
+// for others, unless `most` are there before: larger batches for later answers (Zhong and He, ICCS 2011, 3: the threshold and the epoch of batched page misses).
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstddef>
+#include <mutex>
+#include <vector>
+
+namespace penstock::buffer {
+
+// Request has a member `bool done`, which is the combiner's.
+template <typename Request>
+class combiner {
+public:
+    // `threads`: that use it at a time, at most.
+    combiner(std::size_t threads, std::size_t most, std::chrono::microseconds wait) : most_(most), wait_(wait) {
+        waiting_.reserve(threads);
+        batch_.reserve(threads);
+    }
+
+    // Returns when the request was done: by handle(batch), called by one thread at a time with requests in the order in which they came. Thread-safe; takes as long as the batches before it.
+    template <typename Handle>
+    void submit(Request& one, const Handle& handle) {
+        std::unique_lock hold(mutex_);
+        one.done = false;
+        waiting_.push_back(&one);
+        if (waiting_.size() >= most_) enough_.notify_one();
+        while (!one.done) {
+            if (at_work_) {
+                done_.wait(hold);
+                continue;
+            }
+            at_work_ = true;
+            if (wait_.count() != 0) enough_.wait_for(hold, wait_, [&] { return waiting_.size() >= most_; });
+            const std::size_t count = std::min(waiting_.size(), most_);
+            batch_.assign(waiting_.begin(), waiting_.begin() + static_cast<std::ptrdiff_t>(count));
+            waiting_.erase(waiting_.begin(), waiting_.begin() + static_cast<std::ptrdiff_t>(count));
+            hold.unlock();
+            handle(batch_);
+            hold.lock();
+            for (Request* const each : batch_) each->done = true;
+            at_work_ = false;
+            done_.notify_all();
+        }
+    }
+    // Just now; only a hint.
+    [[nodiscard]] bool is_idle() const { return !at_work_; }
+
+private:
+    const std::size_t most_;
+    const std::chrono::microseconds wait_;
+    std::mutex mutex_;
+    std::condition_variable done_, enough_;
+    std::vector<Request*> waiting_, batch_;  // guarded by mutex_; batch_ is whoever's who is at work
+    std::atomic<bool> at_work_{false};
+};
+
+}  // namespace penstock::buffer

@@ -1,0 +1,213 @@
+// What is done for a batch of requests, by one thread at a time (dedu_state.hpp).
+#pragma once
+
+#include <thread>
+
+#include "buffer/dedu_state.hpp"
+
+namespace penstock::buffer {
+
+template <typename Order>
+void dedu_state<Order>::handle(const batch& all) {
+    const std::lock_guard hold(counting_);
+    for (dedu_request* const one : all)
+        if (one->hits != nullptr) tell_hits(*one->hits);
+    wave_code_ = broken_ ? -EIO : prepare(all);
+    if (wave_code_ == 0)
+        for (dedu_request* const one : all) perform(*one);
+    note(wave_.run());
+    finder_.end_batch();
+    counts_.compared_blocks = finder_.counted().compared;
+    counts_.differing_blocks = finder_.counted().differed;
+    if (wave_code_ != 0) {
+        broken_ = true;
+        for (dedu_request* const one : all) one->code = -EIO;
+        return;
+    }
+    for (dedu_request* const one : all)
+        if (one->code == 0 && one->what != dedu_request::kind::tell && one->what != dedu_request::kind::flush && one->what != dedu_request::kind::rescue) publish(one->id);
+}
+
+template <typename Order>
+void dedu_state<Order>::note(int code) {
+    if (wave_code_ == 0) wave_code_ = code;
+}
+
+// Uses of pages that were in the host then. One that is not there any more is not fetched for it.
+template <typename Order>
+void dedu_state<Order>::tell_hits(std::vector<page_id>& hits) {
+    counts_.host_hits += hits.size();
+    for (const page_id id : hits) {
+        const std::uint32_t slot = core_.inside().pages.find(id);
+        bool in_host = slot != nothing;
+        for (std::uint32_t i = 0; in_host && i < how_.blocks_per_page; ++i) in_host = core_.block_of(id, i)->where == side::host;
+        found at{};
+        if (in_host) core_.touch(id, [](const action&) {}, at);
+    }
+    hits.clear();
+}
+
+// Signatures, and what of the buffer has the same bytes: all that reads frames before the batch moves any.
+template <typename Order>
+int dedu_state<Order>::prepare(const batch& all) {
+    if (const int code = sign_on_device(all); code != 0) return code;
+    for (dedu_request* const one : all)
+        for (std::size_t i = 0; one->is_signed && i < one->blocks.size(); ++i)
+            if (const int code = finder_.ask(core_.inside().blocks, one->blocks[i]); code != 0) return code;
+    return finder_.compare();
+}
+
+template <typename Order>
+int dedu_state<Order>::sign_on_device(const batch& all) {
+    if (!how_.sign_on_device) return 0;
+    for (std::size_t next = 0; next < all.size();) {
+        to_sign_.clear();
+        std::size_t end = next;
+        for (; end < all.size() && to_sign_.size() + how_.blocks_per_page <= shape_.most_moves; ++end)
+            for (const content_finder::wanted& block : all[end]->blocks)
+                if (all[end]->wants_signs) to_sign_.push_back(block.frame);
+        if (const int code = to_sign_.empty() ? 0 : frames_.sign(0, how_.signature, to_sign_, signs_); code != 0) return code;
+        std::size_t at = 0;
+        for (; next < end; ++next) {
+            dedu_request& one = *all[next];
+            if (!one.wants_signs) continue;
+            for (content_finder::wanted& block : one.blocks) block.sign = masked(signs_[at++]);
+            remember(one);
+        }
+    }
+    return 0;
+}
+
+// By its owner, or for it: what is remembered is of the page as it will be in its file.
+template <typename Order>
+void dedu_state<Order>::remember(dedu_request& one) {
+    std::unique_ptr<signature[]>& signs = page(one.id).signs;
+    if (signs == nullptr) signs.reset(new (std::nothrow) signature[how_.blocks_per_page]);
+    for (std::uint32_t i = 0; signs != nullptr && i < how_.blocks_per_page; ++i) signs[i] = one.blocks[i].sign;
+}
+
+template <typename Order>
+void dedu_state<Order>::perform(dedu_request& one) {
+    one.code = 0;
+    switch (one.what) {
+        case dedu_request::kind::tell: break;
+        case dedu_request::kind::touch: touch(one); break;
+        case dedu_request::kind::load: load(one); break;
+        case dedu_request::kind::replace: replace(one); break;
+        case dedu_request::kind::rescue: rescue(one); break;
+        case dedu_request::kind::flush: flush(one); break;
+    }
+}
+
+template <typename Order>
+void dedu_state<Order>::touch(dedu_request& one) {
+    found at{};
+    one.code = core_.touch(one.id, [&](const action& what) { move_bytes(what, nullptr); }, at);
+    if (at == found::nowhere) one.code = -EAGAIN;
+    if (one.code != 0) return;
+    ++(at == found::device ? counts_.device_hits : counts_.host_hits);
+    for (std::uint32_t i = 0; i < how_.blocks_per_page; ++i) note(wave_.copy_out(core_.block_of(one.id, i)->frame, one.bytes + i * shape_.frame_bytes));
+}
+
+template <typename Order>
+void dedu_state<Order>::load(dedu_request& one) {
+    one.code = core_.load(one.id, contents_for(one), [&](const action& what) { move_bytes(what, one.bytes); });
+    if (one.code != 0) return;
+    ++counts_.misses;
+    ++counts_.loads;
+    page(one.id).entry.set_where(owned_entry::elsewhere);
+}
+
+template <typename Order>
+void dedu_state<Order>::replace(dedu_request& one) {
+    const content_id* const contents = contents_for(one);
+    if (core_.inside().pages.find(one.id) != nothing) unpublish(one.id, owned_entry::elsewhere);
+    found at{};
+    one.code = core_.replace(one.id, contents, [&](const action& what) { move_bytes(what, one.bytes); }, at);
+    if (one.code != 0) return;
+    if (one.counts) ++(at == found::host ? counts_.host_hits : at == found::device ? counts_.device_hits : counts_.misses);
+    forget_unwritten(one.id);
+    page(one.id).entry.set_where(owned_entry::elsewhere);
+}
+
+// Null: all alone.
+template <typename Order>
+const content_id* dedu_state<Order>::contents_for(dedu_request& one) {
+    dedu_file& file = *files_[one.id.file];
+    if (!one.is_signed) {
+        file.watch.rested(how_.blocks_per_page);
+        file.rests = file.watch.rests();
+        return nullptr;
+    }
+    std::uint32_t shared = 0;
+    for (std::size_t i = 0; i < one.blocks.size(); ++i) {
+        bool found = false;
+        one.contents[i] = finder_.choose(core_.inside().blocks, one.blocks[i], found);
+        shared += found ? 1 : 0;
+    }
+    counts_.looked_blocks += one.blocks.size();
+    counts_.shared_blocks += shared;
+    file.watch.looked(how_.blocks_per_page, shared);
+    file.rests = how_.adaptive && file.watch.rests();
+    return one.contents.data();
+}
+
+template <typename Order>
+void dedu_state<Order>::publish(page_id id) {
+    const std::uint32_t slot = core_.inside().pages.find(id);
+    if (slot == nothing || published_[slot]) return;
+    for (std::uint32_t i = 0; i < how_.blocks_per_page; ++i) {
+        const block* const one = core_.block_of(id, i);
+        if (one->where != side::host) return;
+        host_places_[slot * how_.blocks_per_page + i] = one->frame;
+    }
+    published_[slot] = true;
+    latches_[slot].open();
+    page(id).entry.set_where(owned_entry::first_slot + slot);
+}
+
+// Who copies it just now is waited for: that is a copy of a page and nothing else.
+template <typename Order>
+void dedu_state<Order>::unpublish(page_id id, std::uint32_t where) {
+    const std::uint32_t slot = core_.inside().pages.find(id);
+    if (published_[slot]) {
+        latches_[slot].begin_close();
+        while (!latches_[slot].is_closed()) std::this_thread::yield();
+        published_[slot] = false;
+    }
+    page(id).entry.set_where(where);
+}
+
+template <typename Order>
+void dedu_state<Order>::unpublish_all_of(std::uint32_t block) {
+    core_.each_page_of(block, [&](page_id id, std::uint32_t) { unpublish(id, owned_entry::elsewhere); });
+}
+
+template <typename Order>
+void dedu_state<Order>::move_bytes(const action& one, const std::byte* from) {
+    switch (one.what) {
+        case move::fill: note(wave_.fill(one.host, from + one.place * shape_.frame_bytes)); break;
+        case move::demote:
+            unpublish_all_of(one.block);
+            ++counts_.demotions;
+            note(wave_.move(one.host, one.device, direction::to_device));
+            break;
+        case move::promote:
+            ++counts_.promotions;
+            note(wave_.move(one.host, one.device, direction::to_host));
+            break;
+        case move::exchange:
+            unpublish_all_of(one.other);
+            ++counts_.promotions, ++counts_.demotions;
+            note(wave_.move(one.host, one.device, direction::exchange));
+            break;
+        case move::write_back:
+            if (one.place == 0) write_victim(one);  // all of the page, whose other blocks are told of next
+            break;
+        case move::drop:
+            unpublish(one.page, find_unwritten(one.page) != nullptr ? owned_entry::unwritten : owned_entry::nowhere);
+            break;
+    }
+}
+
+}  // namespace penstock::buffer

@@ -1,0 +1,39 @@
+// What a session asks the manager of shared blocks for (dedu_state.hpp).
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "buffer/content_finder.hpp"
+#include "buffer/types.hpp"
+
+namespace penstock::buffer {
+
+struct dedu_request {
+    enum class kind : std::uint8_t {
+        tell,     // of hits, and nothing else
+        touch,    // the page, which is in the buffer, is copied to `bytes`; -EAGAIN: it is not there any more
+        load,     // the page, which the asker owns and which is nowhere, has the bytes at `bytes`
+        replace,  // the page, which the asker owns, has the bytes at `bytes` from now on
+        rescue,   // pages that could not be written are, if that goes; else the page comes to `bytes` if it is one of them (-EAGAIN: it is not), and `bytes` may be null
+        flush,    // some dirty pages of the page's file to that, as long as `left` says that there are more
+    };
+
+    kind what = kind::tell;
+    page_id id{};
+    std::byte* bytes = nullptr;
+    bool counts = true;                            // as an access
+    bool is_signed = false;                        // `blocks` have their signatures, or wait for the device to make them
+    bool wants_signs = false;                      // the latter
+    std::vector<content_finder::wanted> blocks;    // of the page; made with as many as it has
+    std::vector<content_id> contents;              // the same
+    std::vector<page_id>* hits = nullptr;          // that the order is to be told of before
+
+    std::uint32_t left = nothing;                  // of a flush: dirty pages to come; nothing: not counted yet
+    int code = 0;
+    bool done = false;  // the combiner's
+};
+
+}  // namespace penstock::buffer

@@ -1,0 +1,159 @@
+// What one thread does with a buffer of shared blocks (dedu_state.hpp).
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+
+#include "buffer/dedu_state.hpp"
+#include "buffer/paged_session.hpp"
+#include "buffer/pause.hpp"
+
+namespace penstock::buffer {
+
+template <typename Order>
+class dedu_session final : public paged_session {
+public:
+    dedu_session(dedu_state<Order>& all, std::uint32_t number) : all_(all), number_(number) {
+        const std::uint32_t blocks = all.how().blocks_per_page;
+        asked_.blocks.resize(blocks);
+        asked_.contents.resize(blocks);
+        hits_.reserve(dedu_state<Order>::most_untold_hits + 1);
+        for (std::uint32_t i = all.settings().fixed_pages; i-- > 0;) free_.push_back(all.first_own_frame(number) + i * blocks);
+    }
+    ~dedu_session() override {
+        tell();
+        all_.close_session(number_);
+    }
+
+    int fix(page_id id, use_kind kind, fixed_page& out) override {
+        return begin(id, kind, out, [&](std::byte* to, deadline until) {
+            if (kind == use_kind::read) return bring(id, out.frame, to, false, until);
+            if (const int code = own(id, until); code != 0) return code;
+            const int code = bring(id, out.frame, to, true, until);
+            if (code != 0) all_.page(id).entry.disown();
+            return code;
+        });
+    }
+    int fix_fresh(page_id id, fixed_page& out) override {
+        return begin(id, use_kind::write, out, [&](std::byte*, deadline until) {
+            if (const int code = rescue(); code != 0) return code;
+            fresh_.push_back(id);
+            const int code = own(id, until);
+            if (code != 0) fresh_.pop_back();
+            return code;
+        });
+    }
+    void unfix(const fixed_page& page, bool changed) override {
+        if (page.kind == use_kind::write) {
+            const auto was_fresh = std::find(fresh_.begin(), fresh_.end(), page.id);
+            if (changed) replace(page, was_fresh != fresh_.end());
+            if (was_fresh != fresh_.end()) fresh_.erase(was_fresh);
+            all_.page(page.id).entry.disown();
+        }
+        free_.push_back(page.frame);
+        if (hits_.size() >= dedu_state<Order>::most_untold_hits || (hits_.size() >= dedu_state<Order>::most_hits && all_.is_idle())) tell();
+    }
+    int flush(std::uint32_t file) override {
+        if (all_.file_at(file) == nullptr) return -EINVAL;
+        asked_.id = {0, file};
+        asked_.left = nothing;
+        do {
+            if (const int code = ask(dedu_request::kind::flush, nullptr); code != 0) return code;
+        } while (asked_.left > 0);
+        return all_.sync(file);
+    }
+
+protected:
+    [[nodiscard]] std::uint64_t page_bytes() const override { return all_.settings().page_bytes; }
+    [[nodiscard]] std::uint64_t bytes_of(std::uint32_t file) const override { return all_.bytes_of(file); }
+
+private:
+    using deadline = std::chrono::steady_clock::time_point;
+
+    template <typename Bring>
+    int begin(page_id id, use_kind kind, fixed_page& out, const Bring& bring) {
+        const dedu_file* const file = all_.file_at(id.file);
+        if (file == nullptr || id.page >= file->pages) return -EINVAL;
+        if (free_.empty()) return -EBUSY;
+        out = {all_.frame_at(free_.back()), id, free_.back(), kind};
+        const int code = bring(out.data, std::chrono::steady_clock::now() + std::chrono::milliseconds(all_.settings().wait_ms));
+        if (code == 0) free_.pop_back();
+        return code;
+    }
+
+    // The page's bytes come to `to`, which is frame `frame`. Whoever owns it does so afterwards.
+    int bring(page_id id, std::uint32_t frame, std::byte* to, bool is_owned, deadline until) {
+        for (std::uint32_t round = 0;; ++round) {
+            const found_by_entry answer = all_.copy(id, to);
+            if (answer == found_by_entry::taken) {
+                hits_.push_back(id);
+                return 0;
+            }
+            const int code = answer == found_by_entry::absent ? bring_absent(id, frame, to, is_owned) : -EAGAIN;
+            if (code != -EAGAIN) return code;
+            if (std::chrono::steady_clock::now() > until) return -ETIMEDOUT;
+            pause_between_looks(round);
+        }
+    }
+    // -EAGAIN: something has changed meanwhile, or somebody else is at it.
+    int bring_absent(page_id id, std::uint32_t frame, std::byte* to, bool is_owned) {
+        dedu_page& page = all_.page(id);
+        std::uint32_t where = page.entry.where();
+        if (where >= owned_entry::first_slot) return -EAGAIN;
+        asked_.id = id;
+        if (where == owned_entry::elsewhere) return ask(dedu_request::kind::touch, to);
+        if (where == owned_entry::unwritten) return ask(dedu_request::kind::rescue, to);
+        if (const int code = rescue(); code != 0) return code;
+        if (!is_owned && !page.entry.own(where)) return -EAGAIN;
+        int code = where == owned_entry::nowhere ? 0 : -EAGAIN;
+        if (code == 0) code = load(id, frame, to);
+        if (!is_owned) page.entry.disown();
+        return code;
+    }
+    int load(page_id id, std::uint32_t frame, std::byte* to) {
+        if (const int code = all_.read_page(id, to); code != 0) return code;
+        name_blocks(id, frame, to);
+        all_.sign(asked_, false);
+        return ask(dedu_request::kind::load, to);
+    }
+    void replace(const fixed_page& page, bool counts) {
+        name_blocks(page.id, page.frame, page.data);
+        all_.sign(asked_, true);
+        asked_.counts = counts;
+        ask(dedu_request::kind::replace, page.data);
+    }
+    int own(page_id id, deadline until) {
+        std::uint32_t where = 0;
+        for (std::uint32_t round = 0; !all_.page(id).entry.own(where); ++round) {
+            if (std::chrono::steady_clock::now() > until) return -ETIMEDOUT;
+            pause_between_looks(round);
+        }
+        return 0;
+    }
+    // What could not be written is, before anything else may have to go: so it does not become more and more.
+    int rescue() { return all_.has_unwritten() ? ask(dedu_request::kind::rescue, nullptr) : 0; }
+
+    void tell() {
+        if (!hits_.empty()) ask(dedu_request::kind::tell, nullptr);
+    }
+    int ask(dedu_request::kind what, std::byte* bytes) {
+        asked_.what = what;
+        asked_.bytes = bytes;
+        asked_.hits = &hits_;
+        if (what != dedu_request::kind::load && what != dedu_request::kind::replace) asked_.is_signed = asked_.wants_signs = false;
+        return all_.ask(asked_);
+    }
+    void name_blocks(page_id id, std::uint32_t frame, const std::byte* bytes) {
+        asked_.id = id;
+        for (std::uint32_t i = 0; i < asked_.blocks.size(); ++i) asked_.blocks[i] = {{}, bytes + i * all_.block_bytes(), frame + i};
+    }
+
+    dedu_state<Order>& all_;
+    const std::uint32_t number_;
+    dedu_request asked_;
+    std::vector<page_id> hits_;           // not told to the order yet
+    std::vector<std::uint32_t> free_;     // first frames of pages of its own
+    std::vector<page_id> fresh_;          // of the pages it has fixed, those that were not read
+};
+
+}  // namespace penstock::buffer

@@ -1,0 +1,144 @@
+// The manager of shared blocks (dedu_manager.hpp): what all sessions share, and who may touch it.
+//
+// Sessions touch entries, latches, the pages' places in the host behind a latch that they hold, and the signatures of pages that they own. All else is touched by whoever does a batch, one thread at a time (`combined_`).
+//
+// A page is published, that is readable without asking, only while all its blocks are in host frames with their bytes there: it is made unreadable when the core says that one of them leaves, before anything moves, and
+// published at the end of a batch.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "buffer/combiner.hpp"
+#include "buffer/core.hpp"
+#include "buffer/dedu_manager.hpp"
+#include "buffer/dedu_request.hpp"
+#include "buffer/file_pages.hpp"
+#include "buffer/frame_latch.hpp"
+#include "buffer/owned_entry.hpp"
+#include "buffer/page_io.hpp"
+#include "buffer/sharing_watch.hpp"
+#include "buffer/wave.hpp"
+
+namespace penstock::buffer {
+
+struct dedu_page {
+    owned_entry entry;
+    std::unique_ptr<signature[]> signs;  // of its blocks as they are in the file, if they were ever needed; its owner's
+};
+
+struct dedu_file {
+    int fd = -1;
+    std::uint64_t bytes = 0, pages = 0;
+    file_pages<dedu_page> all;
+    sharing_watch watch;              // of whoever does a batch, and what it says, for all
+    std::atomic<bool> rests{false};
+    bool has_lost = false;            // a page that could not be written, nor kept
+};
+
+// A page that had to go and could not be written.
+struct unwritten_page {
+    page_id id{};
+    std::unique_ptr<std::byte[]> bytes;
+};
+
+template <typename Order>
+class dedu_state final : public manager {
+public:
+    // As many uses are told at once, if nobody is at work just then; else it may be some times as many.
+    static constexpr std::size_t most_hits = 64, most_untold_hits = 8 * most_hits;
+
+    dedu_state(const manager_settings& settings, const dedu_settings& how, device_frames& frames, host::environment& env);
+    int make();
+
+    int add_file(int fd, std::uint64_t bytes) override;
+    std::unique_ptr<session> open_session() override;
+    [[nodiscard]] manager_counts counts() const override;
+    [[nodiscard]] const char* check() override;
+
+    // For sessions.
+    [[nodiscard]] const manager_settings& settings() const { return settings_; }
+    [[nodiscard]] const dedu_settings& how() const { return how_; }
+    [[nodiscard]] std::uint64_t block_bytes() const { return shape_.frame_bytes; }
+    [[nodiscard]] std::uint32_t first_own_frame(std::uint32_t session) const { return (settings_.host_pages + session * settings_.fixed_pages) * how_.blocks_per_page; }
+    [[nodiscard]] std::byte* frame_at(std::uint32_t frame) const { return frames_.host_frames() + frame * shape_.frame_bytes; }
+    [[nodiscard]] dedu_file* file_at(std::uint32_t number) { return number < file_count_ ? files_[number].get() : nullptr; }
+    [[nodiscard]] std::uint64_t bytes_of(std::uint32_t number) const { return number < file_count_ ? files_[number]->bytes : 0; }
+    [[nodiscard]] dedu_page& page(page_id id) { return files_[id.file]->all[id.page]; }
+    [[nodiscard]] std::uint64_t bytes_in_file(page_id id) const { return std::min(settings_.page_bytes, files_[id.file]->bytes - id.page * settings_.page_bytes); }
+    // Into `to` from the host without asking anybody; or busy or absent.
+    found_by_entry copy(page_id id, std::byte* to);
+    int read_page(page_id id, std::byte* to);
+    int sync(std::uint32_t file) { return env_.sync(files_[file]->fd); }
+    void sign(dedu_request& one, bool is_new);
+    int ask(dedu_request& one);
+    [[nodiscard]] bool is_idle() const { return combined_.is_idle(); }
+    [[nodiscard]] bool has_unwritten() const { return has_unwritten_; }
+    void close_session(std::uint32_t number);
+
+private:
+    using batch = std::vector<dedu_request*>;
+
+    // Of a batch, by one thread at a time (dedu_batch.hpp).
+    void handle(const batch& all);
+    void tell_hits(std::vector<page_id>& hits);
+    int prepare(const batch& all);
+    int sign_on_device(const batch& all);
+    [[nodiscard]] signature masked(const signature& one) const { return {one.low & how_.signature_mask, one.high & how_.signature_mask}; }
+    void remember(dedu_request& one);
+    void perform(dedu_request& one);
+    void touch(dedu_request& one);
+    void load(dedu_request& one);
+    void replace(dedu_request& one);
+    const content_id* contents_for(dedu_request& one);
+    void publish(page_id id);
+    void unpublish(page_id id, std::uint32_t where);
+    void unpublish_all_of(std::uint32_t block);
+    void note(int code);
+    // What the core tells while `from` comes in.
+    void move_bytes(const action& one, const std::byte* from);
+    // And of pages that cannot be written (dedu_flush.hpp).
+    std::byte* gather(page_id id);
+    int write_page(page_id id, const std::byte* from);
+    void write_victim(const action& one);
+    void keep_unwritten(page_id id, const std::byte* bytes);
+    int rescue_all(std::uint32_t file);
+    void rescue(dedu_request& one);
+    void flush(dedu_request& one);
+    int flush_page(page_id id);
+    unwritten_page* find_unwritten(page_id id);
+    void forget_unwritten(page_id id);
+
+    const manager_settings settings_;
+    const dedu_settings how_;
+    const frames_shape shape_;
+    device_frames& frames_;
+    host::environment& env_;
+    std::vector<frame_latch> latches_;         // by slot of the page table
+    std::vector<std::uint32_t> host_places_;   // by slot and block: the host frame of each, while the page is published
+    std::vector<std::unique_ptr<dedu_file>> files_;
+    std::atomic<std::uint32_t> file_count_{0};
+    std::atomic<bool> broken_{false};          // the device failed: what its frames hold is not known
+    std::atomic<bool> has_unwritten_{false};
+    combiner<dedu_request> combined_;
+    mutable std::mutex sessions_;
+    std::vector<bool> room_in_use_;            // guarded by sessions_; file_count_ grows under it too
+
+    // Of whoever does a batch:
+    core<Order> core_;
+    wave wave_;
+    content_finder finder_;
+    std::vector<bool> published_;              // by slot
+    std::vector<unwritten_page> unwritten_;
+    std::vector<std::uint32_t> to_sign_;
+    std::vector<signature> signs_;
+    int wave_code_ = 0;                        // the batch's first error of the device
+    mutable std::mutex counting_;
+    manager_counts counts_;                    // guarded by counting_
+};
+
+}  // namespace penstock::buffer

@@ -1,0 +1,39 @@
+// A page from its file and to it, whatever a call of the system does of it.
+#pragma once
+
+#include <cerrno>
+#include <cstddef>
+#include <cstdint>
+
+#include "host/env.hpp"
+
+namespace penstock::buffer {
+
+// Not for ever: who serves others must not hang in a call that says "again".
+inline constexpr int most_attempts = 1000;
+
+// `bytes` of the page are in the file, `room` is where they go, and a read past the page cache wants all of it. 0; -ESTALE: the file has become shorter; or another error.
+inline int read_whole(host::environment& env, int fd, std::byte* to, std::uint64_t bytes, std::uint64_t room, std::uint64_t offset) {
+    int again = 0;
+    for (std::uint64_t done = 0; done < bytes;) {
+        const std::int64_t count = env.read(fd, to + done, room - done, offset + done);
+        if ((count == -EINTR || count == -EAGAIN) && ++again < most_attempts) continue;
+        if (count <= 0) return count < 0 ? static_cast<int>(count) : -ESTALE;
+        done += static_cast<std::uint64_t>(count);
+    }
+    return 0;
+}
+
+inline int write_whole(host::environment& env, int fd, const std::byte* from, std::uint64_t bytes, std::uint64_t offset) {
+    int again = 0;
+    for (std::uint64_t done = 0; done < bytes;) {
+        const host::memory_piece piece{from + done, bytes - done};
+        const std::int64_t count = env.write(fd, &piece, 1, offset + done);
+        if ((count == -EINTR || count == -EAGAIN) && ++again < most_attempts) continue;
+        if (count <= 0) return count < 0 ? static_cast<int>(count) : -EIO;
+        done += static_cast<std::uint64_t>(count);
+    }
+    return 0;
+}
+
+}  // namespace penstock::buffer

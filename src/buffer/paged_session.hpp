@@ -1,0 +1,57 @@
+// Bytes of a file, through pages that are fixed for as long as they are copied.
+#pragma once
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "buffer/manager.hpp"
+
+namespace penstock::buffer {
+
+class paged_session : public session {
+public:
+    std::int64_t read(std::uint32_t file, std::uint64_t offset, std::byte* to, std::uint64_t bytes) final {
+        return each_part(file, offset, bytes, [&](page_id id, std::uint64_t in_page, std::uint64_t count, std::uint64_t done) {
+            fixed_page page;
+            if (const int code = fix(id, use_kind::read, page); code != 0) return code;
+            std::memcpy(to + done, page.data + in_page, count);
+            unfix(page, false);
+            return 0;
+        });
+    }
+    std::int64_t write(std::uint32_t file, std::uint64_t offset, const std::byte* from, std::uint64_t bytes) final {
+        return each_part(file, offset, bytes, [&](page_id id, std::uint64_t in_page, std::uint64_t count, std::uint64_t done) {
+            fixed_page page;
+            // All that the file has of the page.
+            const bool whole = in_page == 0 && (count == page_bytes() || id.page * page_bytes() + count == bytes_of(file));
+            if (const int code = whole ? fix_fresh(id, page) : fix(id, use_kind::write, page); code != 0) return code;
+            std::memcpy(page.data + in_page, from + done, count);
+            if (whole) std::memset(page.data + count, 0, page_bytes() - count);
+            unfix(page, true);
+            return 0;
+        });
+    }
+
+protected:
+    [[nodiscard]] virtual std::uint64_t page_bytes() const = 0;
+    // 0: no such file.
+    [[nodiscard]] virtual std::uint64_t bytes_of(std::uint32_t file) const = 0;
+
+private:
+    template <typename Action>
+    std::int64_t each_part(std::uint32_t file, std::uint64_t offset, std::uint64_t bytes, const Action& action) {
+        const std::uint64_t end = bytes_of(file);
+        if (end == 0) return -EBADF;
+        bytes = offset >= end ? 0 : std::min(bytes, end - offset);
+        for (std::uint64_t done = 0; done < bytes;) {
+            const std::uint64_t at = offset + done, in_page = at % page_bytes(), count = std::min(page_bytes() - in_page, bytes - done);
+            const int code = action(page_id{at / page_bytes(), file}, in_page, count, done);
+            if (code != 0) return done != 0 ? static_cast<std::int64_t>(done) : code;
+            done += count;
+        }
+        return static_cast<std::int64_t>(bytes);
+    }
+};
+
+}  // namespace penstock::buffer

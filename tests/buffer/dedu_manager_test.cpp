@@ -1,0 +1,469 @@
+// The buffer that keeps equal blocks once: what is read is what was written, whatever is equal to what, also where signatures collide and the disk fails; and it hits where the core alone would.
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <random>
+#include <thread>
+
+#include "buffer/clock_order.hpp"
+#include "buffer/core.hpp"
+#include "buffer/counts.hpp"
+#include "buffer/dedu_manager.hpp"
+#include "buffer/lru_order.hpp"
+#include "fault/faulty_environment.hpp"
+#include "region/support.hpp"
+
+namespace penstock::test {
+
+namespace {
+
+using buffer::dedu_settings;
+using buffer::fixed_page;
+using buffer::manager_settings;
+using buffer::order_kind;
+using buffer::use_kind;
+using bytes = std::vector<std::uint8_t>;
+
+std::byte* begin_of(bytes& some) { return reinterpret_cast<std::byte*>(some.data()); }
+
+// A device that says of blocks that they are equal though they are not, once in a while: the canary.
+class credulous_frames final : public buffer::device_frames {
+public:
+    explicit credulous_frames(std::unique_ptr<device_frames> real) : real_(std::move(real)) {}
+    [[nodiscard]] std::byte* host_frames() const override { return real_->host_frames(); }
+    int move(unsigned queue, const std::vector<buffer::frame_move>& batch) override { return real_->move(queue, batch); }
+    int compare(unsigned queue, const std::vector<buffer::frame_pair>& pairs, std::vector<std::uint8_t>& equal) override {
+        const int code = real_->compare(queue, pairs, equal);
+        for (std::uint8_t& one : equal)
+            if (++answers_ % 10 == 0) one = 1;
+        return code;
+    }
+    int sign(unsigned queue, buffer::signature_kind kind, const std::vector<std::uint32_t>& host, std::vector<buffer::signature>& out) override { return real_->sign(queue, kind, host, out); }
+
+private:
+    std::unique_ptr<device_frames> real_;
+    std::uint64_t answers_ = 0;
+};
+
+// What a test is about. `duplicates` of a hundred blocks are of 16 kinds, the others random; `page_of_file` pages.
+struct shape {
+    std::uint32_t host = 6, device = 20, blocks = 4;
+    unsigned duplicates = 50;
+    std::uint64_t mask = ~std::uint64_t{0};
+    bool on_device = false, md5 = false, adaptive = false;
+    order_kind order = order_kind::lru;
+    std::uint32_t sessions = 2, table = 0;
+    std::uint64_t page_bytes = 512;
+    std::uint32_t batch_wait_us = 0;
+};
+
+manager_settings settings_of(const shape& s) {
+    return {.page_bytes = s.page_bytes, .host_pages = s.host, .device_pages = s.device, .sessions = s.sessions, .fixed_pages = 2, .files = 2, .wait_ms = 10'000, .order = s.order};
+}
+dedu_settings how_of(const shape& s) {
+    return {.blocks_per_page = s.blocks,
+            .table_pages = s.table,
+            .signature = s.md5 ? buffer::signature_kind::md5 : buffer::signature_kind::quick,
+            .sign_on_device = s.on_device,
+            .adaptive = s.adaptive,
+            .batch_wait_us = s.batch_wait_us,
+            .signature_mask = s.mask};
+}
+
+// Blocks as a file may have them: many of a few kinds.
+void fill_blocks(std::mt19937_64& random, const shape& s, std::uint8_t* to, std::uint64_t count) {
+    const std::uint64_t block = s.page_bytes / s.blocks;
+    for (std::uint64_t at = 0; at < count; at += block) {
+        const bool common = random() % 100 < s.duplicates;
+        std::mt19937_64 from(common ? random() % 16 : random());
+        for (std::uint64_t i = at; i < std::min(at + block, count); ++i) to[i] = static_cast<std::uint8_t>(from());
+    }
+}
+bytes blocks_of(std::uint64_t seed, const shape& s, std::uint64_t count) {
+    bytes out(count);
+    std::mt19937_64 random(seed);
+    fill_blocks(random, s, out.data(), count);
+    return out;
+}
+
+struct shared_file {
+    shared_file(const shape& s, const bytes& content, backend where, bool credulous = false) {
+        write_file(folder / "f", content);
+        fd = ::open((folder / "f").c_str(), O_RDWR | O_CLOEXEC);
+        EXPECT_GE(fd, 0);
+        std::string why;
+        const auto shape = buffer::dedu_frames_for(settings_of(s), how_of(s));
+        frames = where == backend::gpu ? buffer::make_gpu_frames(0, shape, why) : buffer::make_cpu_frames(shape, why);
+        EXPECT_NE(frames, nullptr) << why;
+        if (credulous) frames = std::make_unique<credulous_frames>(std::move(frames));
+        const status made = buffer::make_dedu_manager(settings_of(s), how_of(s), *frames, env, all);
+        EXPECT_TRUE(made.ok()) << made.message;
+        EXPECT_EQ(all->add_file(fd, content.size()), 0);
+    }
+    ~shared_file() {
+        all.reset();
+        ::close(fd);
+    }
+    void expect_right() const {
+        const char* const wrong = all->check();
+        EXPECT_EQ(wrong, nullptr) << (wrong == nullptr ? "" : wrong);
+    }
+    [[nodiscard]] bytes on_disk() const { return read_file(folder / "f"); }
+
+    const temporary_folder folder;
+    fault::faulty_environment env;
+    int fd = -1;
+    std::unique_ptr<buffer::device_frames> frames;
+    std::unique_ptr<buffer::manager> all;
+};
+
+void fail_somehow(fault::faulty_environment& env, std::mt19937_64& random) {
+    fault::fault_plan plan;
+    plan.calls = random() % 2 == 0 ? fault::call_write : fault::call_read;
+    plan.nth = random() % 8 + 1;
+    plan.for_ever = random() % 4 == 0;
+    plan.error = random() % 2 == 0 ? -EIO : -ENOSPC;
+    plan.longest_write = random() % 3 == 0 ? 100 : 0;
+    env.set(plan);
+}
+
+// Random reads, writes and flushes by one thread against a copy; how many bytes were wrong. `failing`: the disk does now and then.
+struct played_file {
+    std::uint64_t wrong = 0;
+    buffer::manager_counts counts;
+};
+played_file play(const shape& s, std::uint64_t file_bytes, std::uint64_t seed, std::uint64_t operations, backend where, bool credulous = false, bool failing = false) {
+    played_file out;
+    bytes expected = blocks_of(seed, s, file_bytes);
+    shared_file f(s, expected, where, credulous);
+    auto mine = f.all->open_session();
+    std::mt19937_64 random(seed);
+    for (std::uint64_t i = 0; i < operations; ++i) {
+        if (failing && i % 50 == 0) fail_somehow(f.env, random);
+        const bool aligned = random() % 2 == 0;
+        const std::uint64_t block = s.page_bytes / s.blocks, at = aligned ? random() % file_bytes / block * block : random() % file_bytes;
+        const std::uint64_t most = aligned ? 3 * s.page_bytes : 200;
+        bytes some(aligned ? (random() % most / block + 1) * block : random() % most + 1);
+        const std::uint64_t count = std::min<std::uint64_t>(some.size(), file_bytes - at);
+        const auto kind = random() % 100;
+        if (kind < 55) {
+            const std::int64_t got = mine->read(0, at, begin_of(some), some.size());
+            if (!failing) {
+                EXPECT_EQ(got, static_cast<std::int64_t>(count));
+            }
+            for (std::int64_t b = 0; b < got; ++b) out.wrong += some[static_cast<std::size_t>(b)] != expected[at + static_cast<std::uint64_t>(b)];
+        } else if (kind < 98) {
+            fill_blocks(random, s, some.data(), some.size());
+            const std::int64_t put = mine->write(0, at, begin_of(some), some.size());
+            if (!failing) {
+                EXPECT_EQ(put, static_cast<std::int64_t>(count));
+            }
+            std::copy_n(some.begin(), std::max<std::int64_t>(put, 0), expected.begin() + static_cast<std::ptrdiff_t>(at));
+        } else if (mine->flush(0) == 0 && !credulous) {
+            EXPECT_EQ(f.on_disk(), expected) << "seed " << seed << ", operation " << i;
+        }
+        if (i % 5000 == 4999) f.expect_right();
+    }
+    f.env.clear();
+    EXPECT_EQ(mine->flush(0), 0);
+    const bytes now = f.on_disk();
+    for (std::size_t b = 0; b < file_bytes; ++b) out.wrong += now[b] != expected[b];
+    f.expect_right();
+    mine.reset();
+    out.counts = f.all->counts();
+    return out;
+}
+
+std::uint64_t operations_wanted(std::uint64_t otherwise) {
+    const char* const asked = std::getenv("PENSTOCK_BUFFER_OPERATIONS");
+    return asked == nullptr ? otherwise : std::strtoull(asked, nullptr, 10);
+}
+
+class shared_blocks : public testing::TestWithParam<backend> {
+protected:
+    void SetUp() override {
+        if (GetParam() == backend::gpu && !gpu_is_there()) GTEST_SKIP() << "no GPU in this machine";
+    }
+};
+
+}  // namespace
+
+// PENSTOCK_BUFFER_OPERATIONS=1000000 for as many of each of five seeds.
+TEST_P(shared_blocks, hold_what_was_written) {
+    for (std::uint64_t seed = 1; seed <= 5; ++seed) {
+        shape s;
+        s.duplicates = static_cast<unsigned>(22 * (seed - 1));  // 0 to 88
+        s.mask = seed % 2 == 0 ? 7 : ~std::uint64_t{0};         // few signatures: most that are equal are of different blocks
+        s.device = seed == 3 ? 0 : 20;
+        s.host = seed == 5 ? 2 : 6;
+        s.on_device = seed == 4;
+        s.md5 = seed == 2;
+        s.order = seed == 4 ? order_kind::clock : order_kind::lru;
+        s.table = seed == 5 ? 30 : 0;
+        s.adaptive = seed == 1;
+        const played_file seen = play(s, 64 * 512 - 77, seed, operations_wanted(2500), GetParam());
+        EXPECT_EQ(seen.wrong, 0u) << seed;
+        EXPECT_EQ(seen.counts.differing_blocks != 0, s.mask == 7) << seed;
+        EXPECT_GT(seen.counts.looked_blocks, 0u);
+        if (s.duplicates >= 40) {
+            EXPECT_GT(seen.counts.shared_blocks, 0u) << seed;
+        }
+    }
+}
+
+TEST_P(shared_blocks, of_one_a_page_and_of_many) {
+    for (const std::uint32_t blocks : {1u, 2u, 8u}) {
+        shape s;
+        s.blocks = blocks;
+        s.page_bytes = 1024;
+        EXPECT_EQ(play(s, 50 * 1024 + 1, blocks, 1500, GetParam()).wrong, 0u) << blocks;
+    }
+}
+
+TEST_P(shared_blocks, are_not_lost_where_reads_and_writes_fail) {
+    for (std::uint64_t seed = 1; seed <= 4; ++seed) {
+        shape s;
+        s.device = seed % 2 == 0 ? 0 : 6;
+        s.host = 5;
+        EXPECT_EQ(play(s, 40 * 512, seed, 2000, GetParam(), false, true).wrong, 0u) << seed;
+    }
+}
+
+TEST_P(shared_blocks, that_are_taken_for_equal_without_a_look_are_found_out) {
+    shape s;
+    s.mask = 7;
+    EXPECT_GT(play(s, 64 * 512, 1, 4000, GetParam(), true).wrong, 0u);
+}
+
+namespace {
+
+// The core, driven as docs/buffer.md says: whole pages of blocks with numbers.
+struct whole_page {
+    std::uint64_t page = 0;
+    bool writes = false;
+    std::uint64_t first = 0;  // the numbers of its blocks are from here on, by fours
+};
+std::uint64_t number_of(const whole_page& one, std::uint32_t i) { return (one.first + i * i) % 40; }
+
+template <typename Order>
+buffer::manager_counts driven(const shape& s, std::vector<whole_page> now, const std::vector<whole_page>& accesses) {
+    buffer::core<Order> core;
+    EXPECT_EQ(core.make({s.host, s.device, s.blocks, s.table, 2}), 0);
+    buffer::manager_counts out;
+    buffer::counts moved;
+    std::vector<buffer::content_id> contents(s.blocks);
+    for (const whole_page& one : accesses) {
+        const buffer::page_id id{one.page, 0};
+        buffer::found at{};
+        if (one.writes) now[one.page].first = one.first;
+        for (std::uint32_t i = 0; i < s.blocks; ++i) contents[i] = {number_of(now[one.page], i), 0};
+        int code = one.writes ? core.replace(id, contents.data(), moved, at) : core.touch(id, moved, at);
+        if (!one.writes && at == buffer::found::nowhere) code = core.load(id, contents.data(), moved);
+        EXPECT_EQ(code, 0);
+        ++(at == buffer::found::host ? out.host_hits : at == buffer::found::device ? out.device_hits : out.misses);
+        out.loads += at == buffer::found::nowhere && !one.writes;
+    }
+    out.write_backs = moved.written_pages;
+    out.demotions = moved.demoted;
+    out.promotions = moved.promoted;
+    return out;
+}
+
+void put(const whole_page& one, const shape& s, std::byte* to) {
+    const std::uint64_t block = s.page_bytes / s.blocks;
+    for (std::uint32_t i = 0; i < s.blocks; ++i) std::memset(to + i * block, static_cast<int>(number_of(one, i)), block);
+}
+
+}  // namespace
+
+// By one thread exactly.
+TEST_P(shared_blocks, are_hit_where_the_core_alone_does) {
+    for (const auto& [host, device, order] : {std::tuple{4u, 0u, order_kind::lru}, {4u, 6u, order_kind::lru}, {8u, 5u, order_kind::clock}}) {
+        shape s{.host = host, .device = device, .order = order, .table = 25};
+        constexpr std::uint64_t pages = 60;
+        std::mt19937_64 random(host);
+        std::vector<whole_page> now, accesses;
+        bytes content(pages * s.page_bytes);
+        for (std::uint64_t page = 0; page < pages; ++page) {
+            now.push_back({page, false, random() % 400});
+            put(now.back(), s, begin_of(content) + page * s.page_bytes);
+        }
+        for (int i = 0; i < 4000; ++i) accesses.push_back({random() % 10 < 6 ? random() % 12 : random() % pages, random() % 5 == 0, random() % 400});
+        shared_file f(s, content, GetParam());
+        auto mine = f.all->open_session();
+        for (const whole_page& one : accesses) {
+            fixed_page fixed;
+            ASSERT_EQ(one.writes ? mine->fix_fresh({one.page, 0}, fixed) : mine->fix({one.page, 0}, use_kind::read, fixed), 0);
+            if (one.writes) put(one, s, fixed.data);
+            mine->unfix(fixed, one.writes);
+        }
+        mine.reset();
+        const buffer::manager_counts seen = f.all->counts(), expected = order == order_kind::lru ? driven<buffer::lru_order>(s, now, accesses) : driven<buffer::clock_order>(s, now, accesses);
+        EXPECT_EQ(seen.host_hits, expected.host_hits);
+        EXPECT_EQ(seen.device_hits, expected.device_hits);
+        EXPECT_EQ(seen.misses, expected.misses);
+        EXPECT_EQ(seen.loads, expected.loads);
+        EXPECT_EQ(seen.write_backs, expected.write_backs);
+        EXPECT_EQ(seen.demotions, expected.demotions);
+        EXPECT_EQ(seen.promotions, expected.promotions);
+        f.expect_right();
+    }
+}
+
+namespace {
+
+// Eight threads; each adds to numbers of its own in pages that all share, reads them back, and flushes now and then.
+struct adding_threads {
+    static constexpr std::uint64_t threads = 8, pages = 60, page_words = 64;
+
+    adding_threads(const shape& s, backend where, bool failing) : f(s, bytes(pages * 512, 0), where), added(threads, std::vector<std::uint64_t>(pages * page_words, 0)), failing(failing) {}
+
+    void step(buffer::session& mine, std::uint64_t t, std::mt19937_64& random) {
+        const std::uint64_t page = random() % 3 == 0 ? random() % pages : random() % 10, word = random() % (page_words / threads) * threads + t;
+        const bool writes = random() % 3 == 0;
+        fixed_page fixed;
+        const int code = mine.fix({page, 0}, writes ? use_kind::write : use_kind::read, fixed);
+        if (code != 0 && failing) return;
+        ASSERT_EQ(code, 0);
+        auto* const number = reinterpret_cast<std::uint64_t*>(fixed.data) + word;
+        ASSERT_EQ(*number, added[t][page * page_words + word]) << "page " << page << ", thread " << t;
+        if (writes) ++*number, ++added[t][page * page_words + word];
+        mine.unfix(fixed, writes);
+    }
+    void flush(buffer::session& mine, std::uint64_t t) {
+        const int code = mine.flush(0);
+        if (code != 0 && failing) return;
+        ASSERT_EQ(code, 0);
+        bytes now(pages * 512);
+        ASSERT_EQ(::pread(f.fd, now.data(), now.size(), 0), static_cast<ssize_t>(now.size()));
+        for (std::uint64_t own = t; own < pages * page_words; own += threads) {
+            std::uint64_t seen = 0;
+            std::memcpy(&seen, now.data() + 8 * own, 8);
+            ASSERT_EQ(seen, added[t][own]) << own;
+        }
+    }
+    void run(std::uint64_t steps) {
+        std::vector<std::jthread> running;
+        for (std::uint64_t t = 0; t < threads; ++t)
+            running.emplace_back([&, t] {
+                auto mine = f.all->open_session();
+                ASSERT_NE(mine, nullptr);
+                std::mt19937_64 random(t);
+                for (std::uint64_t i = 0; i < steps && !testing::Test::HasFailure(); ++i) {
+                    step(*mine, t, random);
+                    if (random() % 300 == 0) flush(*mine, t);
+                    if (failing && t == 0 && i % 200 == 0) fail_somehow(f.env, random);
+                }
+            });
+        running.clear();
+        f.env.clear();
+        f.expect_right();
+        auto last = f.all->open_session();
+        EXPECT_EQ(last->flush(0), 0);
+        for (std::uint64_t t = 0; t < threads; ++t) flush(*last, t);
+    }
+
+    shared_file f;
+    std::vector<std::vector<std::uint64_t>> added;
+    const bool failing;
+};
+
+}  // namespace
+
+TEST_P(shared_blocks, lose_no_update_of_many_threads) {
+    for (const auto& [host, device, mask, wait] : {std::tuple{8u, 0u, ~0ull, 0u}, {8u, 10u, ~0ull, 0u}, {8u, 10u, 3ull, 0u}, {3u, 100u, ~0ull, 30u}}) {
+        const shape s{.host = host, .device = device, .mask = mask, .on_device = device == 100, .sessions = 8, .batch_wait_us = wait};
+        adding_threads all(s, GetParam(), false);
+        all.run(1500);
+        const buffer::manager_counts counts = all.f.all->counts();
+        EXPECT_GT(counts.misses, 0u);
+        EXPECT_EQ(counts.device_hits != 0, device != 0);
+        EXPECT_GT(counts.shared_blocks, 0u);  // all are zero at first
+    }
+}
+
+TEST_P(shared_blocks, lose_no_update_of_many_threads_where_the_disk_fails) {
+    for (const auto& [host, device] : {std::pair{8u, 0u}, {8u, 10u}}) adding_threads({.host = host, .device = device, .sessions = 8}, GetParam(), true).run(1500);
+}
+
+// Many pages of the same few blocks, read by all threads while the pages come and go.
+TEST_P(shared_blocks, of_many_pages_are_those_that_were_asked_for) {
+    constexpr std::uint64_t pages = 40;
+    const shape s{.host = 2, .device = 3, .sessions = 4, .table = 10, .page_bytes = 256};
+    bytes content(pages * 256);
+    for (std::uint64_t i = 0; i < content.size(); ++i) content[i] = static_cast<std::uint8_t>(i / 64 % 13 == 5 ? i / 256 : i / 64 % 13);
+    shared_file f(s, content, GetParam());
+    std::vector<std::jthread> running;
+    for (std::uint64_t t = 0; t < 4; ++t)
+        running.emplace_back([&, t] {
+            auto mine = f.all->open_session();
+            std::mt19937_64 random(t);
+            for (std::uint64_t i = 0; i < 8000 && !testing::Test::HasFailure(); ++i) {
+                const std::uint64_t page = random() % 4 == 0 ? random() % pages : random() % 8;
+                fixed_page fixed;
+                ASSERT_EQ(mine->fix({page, 0}, use_kind::read, fixed), 0);
+                ASSERT_EQ(std::memcmp(fixed.data, content.data() + page * 256, 256), 0) << page;
+                mine->unfix(fixed, false);
+            }
+        });
+    running.clear();
+    f.expect_right();
+    EXPECT_GT(f.all->counts().shared_blocks, 0u);
+}
+
+// Where no two blocks are equal nearly all of the looking is left out.
+TEST_P(shared_blocks, are_not_looked_for_where_there_are_none) {
+    for (const bool adaptive : {false, true}) {
+        const shape s{.host = 4, .device = 4, .duplicates = 0, .adaptive = adaptive};
+        constexpr std::uint64_t pages = 8000;
+        shared_file f(s, blocks_of(1, s, pages * 512), GetParam());
+        auto mine = f.all->open_session();
+        bytes page(512);
+        for (std::uint64_t i = 0; i < pages; ++i) ASSERT_EQ(mine->read(0, i * 512, begin_of(page), 512), 512);
+        EXPECT_EQ(f.all->counts().looked_blocks, adaptive ? 1024u : 4 * pages);
+        f.expect_right();
+    }
+}
+
+TEST_P(shared_blocks, refuse_what_cannot_be) {
+    std::unique_ptr<buffer::manager> none;
+    fault::faulty_environment env;
+    std::string why;
+    shape s;
+    const auto frames = buffer::make_cpu_frames(buffer::dedu_frames_for(settings_of(s), how_of(s)), why);
+    shape wrong = s;
+    wrong.blocks = 16;
+    EXPECT_EQ(buffer::make_dedu_manager(settings_of(wrong), how_of(wrong), *frames, env, none).code, -EINVAL);
+    wrong.blocks = 3;
+    EXPECT_EQ(buffer::make_dedu_manager(settings_of(wrong), how_of(wrong), *frames, env, none).code, -EINVAL);
+
+    shared_file f(s, bytes(5000, 1), GetParam());
+    auto one = f.all->open_session(), other = f.all->open_session();
+    EXPECT_EQ(f.all->open_session(), nullptr);
+    fixed_page page, second, third;
+    EXPECT_EQ(one->fix({10, 0}, use_kind::read, page), -EINVAL);
+    EXPECT_EQ(one->fix({0, 1}, use_kind::read, page), -EINVAL);
+    EXPECT_EQ(one->flush(3), -EINVAL);
+    ASSERT_EQ(one->fix({3, 0}, use_kind::write, page), 0);
+    ASSERT_EQ(one->fix({4, 0}, use_kind::read, second), 0);
+    EXPECT_EQ(one->fix({5, 0}, use_kind::read, third), -EBUSY);
+    // Who reads has the page as it was, and who writes it is alone.
+    ASSERT_EQ(other->fix({3, 0}, use_kind::read, third), 0);
+    page.data[0] = std::byte{7};
+    EXPECT_EQ(third.data[0], std::byte{1});
+    other->unfix(third, false);
+    one->unfix(second, false);
+    one->unfix(page, true);
+    ASSERT_EQ(other->fix({3, 0}, use_kind::read, third), 0);
+    EXPECT_EQ(third.data[0], std::byte{7});
+    other->unfix(third, false);
+}
+
+INSTANTIATE_TEST_SUITE_P(on, shared_blocks, testing::Values(backend::cpu, backend::gpu),
+                         [](const testing::TestParamInfo<backend>& info) { return info.param == backend::gpu ? "gpu" : "cpu"; });
+
+}  // namespace penstock::test
