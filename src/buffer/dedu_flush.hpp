@@ -13,6 +13,7 @@ std::byte* dedu_state<Order>::gather(page_id id) {
     const std::uint32_t own = first_own_frame(settings_.sessions);
     for (std::uint32_t i = 0; i < how_.blocks_per_page; ++i) {
         const block& from = *core_.block_of(id, i);
+        counts_.device_write_backs += from.where == side::device ? 1 : 0;
         note(from.where == side::host ? wave_.copy_out(from.frame, frame_at(own + i)) : wave_.move(own + i, from.frame, direction::to_host));
     }
     note(wave_.run());
@@ -27,12 +28,9 @@ int dedu_state<Order>::write_page(page_id id, const std::byte* from) {
 // It goes next, whether it could be written or not.
 template <typename Order>
 void dedu_state<Order>::write_victim(const action& one) {
-    bool in_device = false;
-    for (std::uint32_t i = 0; i < how_.blocks_per_page; ++i) in_device = in_device || core_.block_of(one.page, i)->where == side::device;
     const std::byte* const bytes = gather(one.page);
     if (wave_code_ != 0) return;
     ++counts_.write_backs;
-    counts_.device_write_backs += in_device ? 1 : 0;
     if (write_page(one.page, bytes) != 0) keep_unwritten(one.page, bytes);
 }
 

@@ -38,7 +38,7 @@ frames_shape frames_for(const manager_settings& settings);
 
 struct manager_counts {
     std::uint64_t host_hits = 0, device_hits = 0, misses = 0, loads = 0, write_backs = 0, demotions = 0, promotions = 0;
-    std::uint64_t device_write_backs = 0;  // of the write-backs those of pages in the device
+    std::uint64_t device_write_backs = 0;  // blocks that came from the device for that; pages where a page is one block
     // Where equal blocks are kept once: blocks that were looked for and those that were there; compared byte for byte, and found to differ.
     std::uint64_t looked_blocks = 0, shared_blocks = 0, compared_blocks = 0, differing_blocks = 0;
 };

@@ -429,6 +429,38 @@ TEST_P(shared_blocks, are_not_looked_for_where_there_are_none) {
     }
 }
 
+// Pages that had to go while nothing could be written are read, written again, and in the file when that is possible.
+TEST_P(shared_blocks, that_cannot_be_written_can_be_read) {
+    const shape s{.host = 3, .device = 2, .duplicates = 0};
+    bytes expected = blocks_of(1, s, 60 * 512), page(512);
+    shared_file f(s, expected, GetParam());
+    auto mine = f.all->open_session();
+    fault::fault_plan broken;
+    broken.calls = fault::call_write;
+    broken.nth = 1;
+    broken.for_ever = true;
+    broken.error = -EIO;
+    f.env.set(broken);
+    std::uint64_t refused = 0;
+    for (std::uint64_t i = 0; i < 60; ++i) {
+        std::fill(page.begin(), page.end(), static_cast<std::uint8_t>(i));
+        const std::int64_t put = mine->write(0, i * 512, begin_of(page), 512);
+        refused += put == -EIO ? 1 : 0;
+        if (put == 512) std::copy(page.begin(), page.end(), expected.begin() + static_cast<std::ptrdiff_t>(i) * 512);
+    }
+    EXPECT_GT(refused, 30u);  // a page of one byte is one block, four times
+    for (std::uint64_t i = 0; i < 60 - refused; ++i) {  // those that were written are the first
+        ASSERT_EQ(mine->read(0, i * 512, begin_of(page), 512), 512) << i;
+        EXPECT_EQ(std::memcmp(page.data(), expected.data() + i * 512, 512), 0) << i;
+    }
+    EXPECT_EQ(mine->flush(0), -EIO);
+    f.expect_right();
+    f.env.clear();
+    EXPECT_EQ(mine->flush(0), 0);
+    EXPECT_EQ(f.on_disk(), expected);
+    f.expect_right();
+}
+
 TEST_P(shared_blocks, refuse_what_cannot_be) {
     std::unique_ptr<buffer::manager> none;
     fault::faulty_environment env;

@@ -33,7 +33,7 @@ class Run(Traces):
         self.assertEqual((self.folder / "data").read_bytes(), before)
 
     def test_it_hits_where_the_simulation_does(self):
-        for policy in ("native", "gram"):
+        for policy in ("native", "gram", "dedu"):
             for order in ("lru", "clock"):
                 with self.subTest(policy=policy, order=order):
                     for path in self.folder.iterdir():
@@ -41,7 +41,7 @@ class Run(Traces):
                     self.generate("--writes", 30, "--shared-writes", 50, "--flush-every", 400, "--pattern", "zipf", "--seed", 3)
                     given = ["--policy", policy, "--order", order, *SIZES]
                     simulated = self.replay(*given, "--simulate")
-                    ran = self.replay(*given, *FLAGS, "--cached", "--writes", "--verify")
+                    ran = self.replay(*given, *FLAGS, "--cached", "--writes", "--verify", *(["--always-dedu"] if policy == "dedu" else []))
                     self.assertEqual({name: ran[name] for name in SAME}, {name: simulated[name] for name in SAME})
                     self.assertTrue(all(ran[name] > 50 for name in ("host_hits", "misses", "write_backs")), ran)
                     self.assertEqual((ran["simulated"], ran["threads"], ran["verified"], ran["past_the_page_cache"]), (False, 1, True, False))
@@ -60,9 +60,19 @@ class Run(Traces):
 
     def test_threads_read_what_the_trace_says(self):
         self.generate("--seed", 5)
-        for policy in ("native", "gram"):
+        for policy in ("native", "gram", "dedu"):
             ran = self.replay("--policy", policy, *SIZES, *FLAGS, "--cached", "--verify", "--threads", 8)
             self.assertEqual((ran["accesses"], ran["threads"], ran["host_hits"] + ran["device_hits"] + ran["misses"]), (3000, 8, 3000))
+
+    def test_signatures_of_either_kind_made_anywhere_find_the_same(self):
+        self.generate("--seed", 10)
+        found = []
+        for how in ([], ["--signature", "md5"], ["--sign-on", "device"], ["--signature", "md5", "--sign-on", "device", "--batch", 1, "--batch-wait", 5]):
+            ran = self.replay("--policy", "dedu", *SIZES, *FLAGS, "--cached", "--verify", *how)
+            self.assertEqual((ran["signature"], ran["signed_on"], ran["differing_blocks"]), ("md5" if "md5" in how else "quick", "device" if "device" in how else "cpu", 0))
+            self.assertGreater(ran["shared_blocks"], 100)
+            found.append({name: ran[name] for name in (*SAME, "looked_blocks", "shared_blocks")})
+        self.assertEqual(found[1:], [found[0]] * 3)
 
     def test_past_the_page_cache(self):
         self.generate("--seed", 6)
@@ -94,6 +104,7 @@ class Run(Traces):
         (self.folder / "elsewhere").write_bytes((self.folder / "trace").read_bytes().replace(b" data\n", b" absent\n"))
         (self.folder / "plain").write_bytes(b"\n".join(line for line in (self.folder / "trace").read_bytes().split(b"\n") if not line.startswith(b"contents")))
         gram = ["--policy", "gram", *SIZES, "--cached", *FLAGS]
+        dedu = ["--policy", "dedu", *SIZES, "--cached", *FLAGS]
         for status, arguments, parts in [
                 (1, ["writes", *gram], ["'writes'", "has writes", "--writes"]),
                 (1, ["longer", *gram], ["'data'", str(200 * PAGE), str(201 * PAGE)]),
@@ -103,6 +114,10 @@ class Run(Traces):
                 (2, ["trace", *gram, "--threads", "0"], ["--threads", "'0'", "from 1"]),
                 (2, ["trace", *gram, "--backend", "tpu"], ["--backend", "'tpu'", "cpu or gpu"]),
                 (2, ["trace", *gram, "--simulate"], ["--cached", "--simulate"]),
+                (2, ["trace", *gram, "--batch", "5"], ["--batch", "--policy dedu"]),
+                (2, ["trace", *dedu, "--batch", "0"], ["--batch", "'0'", "from 1"]),
+                (2, ["trace", *dedu, "--sign-on", "gpu"], ["--sign-on", "'gpu'", "device"]),
+                (2, ["trace", *dedu, "--signature", "crc"], ["--signature", "'crc'", "md5"]),
                 (2, ["trace", *gram, "--verify", "--writes", "--threads", "2"], ["--verify", "one thread"])]:
             with self.subTest(arguments=arguments):
                 if arguments.count("--backend") == 2:

@@ -72,7 +72,7 @@ CLI::App* add_replay(CLI::App& app, penstock::replay::request& wanted) {
     CLI::App* const replay = app.add_subcommand("replay", about_replay);
     replay->footer(details_replay);
     replay->add_option("TRACE", wanted.trace, "The trace, in text or binary form")->required();
-    replay->add_flag("--simulate", wanted.simulate, "Only count; read and write none of the trace's files. dedu can do nothing else yet");
+    replay->add_flag("--simulate", wanted.simulate, "Only count; read and write none of the trace's files");
     apps::add_value(*replay, "--policy", wanted.policy, "native, gram or dedu", "POLICY");
     apps::add_value(*replay, "--order", wanted.order, "How the host's part chooses what goes: lru or clock (default lru)", "ORDER");
     apps::add_value(*replay, "--ram", wanted.ram, "Size of the host's part", "SIZE");
@@ -81,6 +81,11 @@ CLI::App* add_replay(CLI::App& app, penstock::replay::request& wanted) {
     apps::add_value(*replay, "--table", wanted.table, "Pages that dedu knows at once (default: 8 times those of both parts)", "N");
     apps::add_value(*replay, "--threads", wanted.threads, "Threads that access pages (default 1)", "N");
     apps::add_value(*replay, "--backend", wanted.backend, "Where the device's part lies: gpu or cpu (default: a GPU if there is one)", "NAME");
+    apps::add_value(*replay, "--signature", wanted.signature, "What dedu finds equal blocks by: quick or md5 (default quick)", "NAME");
+    apps::add_value(*replay, "--sign-on", wanted.sign_on, "Where dedu makes signatures: cpu, each thread its page's, or device, a batch's at once (default cpu)", "NAME");
+    apps::add_value(*replay, "--batch", wanted.batch, "Pages that dedu handles at once, at most (default 256)", "N");
+    apps::add_value(*replay, "--batch-wait", wanted.batch_wait, "Microseconds in which others may join a batch (default 0)", "N");
+    replay->add_flag("--always-dedu", wanted.always_dedu, "Look for equal blocks also in files that have hardly any");
     replay->add_flag("--cached", wanted.cached, "Read and write through the operating system's page cache, not past it");
     replay->add_flag("--writes", wanted.writes, "The trace's files may be changed: its writes are done");
     replay->add_flag("--verify", wanted.verify, "Compare each page that is read with what the trace says it holds");

@@ -25,7 +25,6 @@ status settle_words(const request& wanted, simulation& out) {
     else if (wanted.policy == "gram") out.what = policy::gram;
     else if (wanted.policy == "dedu") out.what = policy::dedu;
     else return {-EINVAL, "--policy: " + apps::shown(wanted.policy) + " is no policy; give native, gram or dedu"};
-    if (out.what == policy::dedu && !wanted.simulate) return {-EINVAL, "--policy dedu against files is not there yet; give --simulate, which counts where the pages are found and reads and writes none"};
     if (wanted.order == "clock") out.order = host_order::clock;
     else if (wanted.order != "lru") return {-EINVAL, "--order: " + apps::shown(wanted.order) + " is no order; give lru or clock"};
     if (out.what != policy::dedu && !wanted.blocks.empty()) return {-EINVAL, "--blocks: only dedu has blocks; leave it out, or give --policy dedu"};
@@ -45,6 +44,19 @@ status settle_run(const request& wanted, run_settings& out) {
     out.writes = wanted.writes;
     out.verify = wanted.verify;
     return {};
+}
+
+status settle_dedu_run(const request& wanted, const simulation& how, buffer::dedu_settings& out) {
+    const bool any = !wanted.signature.empty() || !wanted.sign_on.empty() || !wanted.batch.empty() || !wanted.batch_wait.empty() || wanted.always_dedu;
+    if (any && (wanted.simulate || how.what != policy::dedu))
+        return {-EINVAL, "--signature, --sign-on, --batch, --batch-wait and --always-dedu are of dedu against files; leave them out, or give --policy dedu and no --simulate"};
+    if (wanted.signature == "md5") out.signature = buffer::signature_kind::md5;
+    else if (!wanted.signature.empty() && wanted.signature != "quick") return {-EINVAL, "--signature: " + apps::shown(wanted.signature) + " is none; give quick or md5"};
+    if (wanted.sign_on == "device") out.sign_on_device = true;
+    else if (!wanted.sign_on.empty() && wanted.sign_on != "cpu") return {-EINVAL, "--sign-on: " + apps::shown(wanted.sign_on) + " makes none; give cpu or device"};
+    out.adaptive = !wanted.always_dedu;
+    if (status s = apps::parse_number<std::uint32_t>("--batch", wanted.batch, 1, 4096, "from 1 to 4096", out.batch_pages); !s) return s;
+    return apps::parse_number<std::uint32_t>("--batch-wait", wanted.batch_wait, 0, 1'000'000, "from 0 to 1000000", out.batch_wait_us);
 }
 
 // How many pages a size is. `there` is how many the trace can ask for: what is larger is never full, so its tables need be no larger.
@@ -133,6 +145,14 @@ nlohmann::json json_of_run(const request& wanted, const trace::trace_header& hea
     out["threads"] = settings.threads;
     out["past_the_page_cache"] = settings.past_the_cache;
     out["verified"] = settings.verify;
+    if (how.what == policy::dedu) {
+        out["signature"] = settings.dedu.signature == buffer::signature_kind::md5 ? "md5" : "quick";
+        out["signed_on"] = settings.dedu.sign_on_device ? "device" : "cpu";
+        out["looked_blocks"] = ran.looked_blocks;
+        out["shared_blocks"] = ran.shared_blocks;
+        out["compared_blocks"] = ran.compared_blocks;
+        out["differing_blocks"] = ran.differing_blocks;
+    }
     out["flush_seconds"] = ran.flush_seconds;
     out["ms_per_access"] = all == 0 ? 0.0 : 1e3 * ran.counts.seconds * settings.threads / static_cast<double>(all);
     return out;
@@ -163,11 +183,14 @@ status replay_trace(const request& wanted, bool& usage) {
     run_settings settings;
     if (status s = settle_words(wanted, how); !s) return s;
     if (status s = settle_run(wanted, settings); !s) return s;
+    if (status s = settle_dedu_run(wanted, how, settings.dedu); !s) return s;
     usage = false;
     trace::reader from;
     if (status s = from.open(wanted.trace); !s) return s;
     usage = true;
     if (status s = settle_limits(wanted, from.header(), how); !s) return s;
+    settings.dedu.blocks_per_page = how.limits.blocks_per_page;
+    settings.dedu.table_pages = how.limits.pages;
     usage = false;
     if (!wanted.simulate) return replay_against_files(wanted, from.header(), how, settings);
     simulated sum;

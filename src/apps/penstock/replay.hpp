@@ -7,8 +7,8 @@ namespace penstock::replay {
 
 // As given on the command line; empty: not given.
 struct request {
-    std::string trace, policy, order = "lru", ram, gpu, blocks, table, threads, backend;
-    bool simulate = false, cached = false, writes = false, verify = false, json = false, quiet = false;
+    std::string trace, policy, order = "lru", ram, gpu, blocks, table, threads, backend, signature, sign_on, batch, batch_wait;
+    bool simulate = false, cached = false, writes = false, verify = false, always_dedu = false, json = false, quiet = false;
 };
 
 // The exit status; what went wrong has been said.

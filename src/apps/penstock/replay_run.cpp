@@ -159,16 +159,20 @@ status make_buffer(const trace::trace_header& header, const simulation& how, con
                                          .fixed_pages = 1,
                                          .files = how.limits.files,
                                          .order = how.order == host_order::lru ? buffer::order_kind::lru : buffer::order_kind::clock};
+    const bool shares = how.what == policy::dedu;
+    const buffer::frames_shape frames = shares ? buffer::dedu_frames_for(shape, settings.dedu) : buffer::frames_for(shape);
     std::string why;
     on_gpu = false;
     if (settings.backend != "cpu") {
-        out.frames = buffer::make_gpu_frames(0, buffer::frames_for(shape), why);
+        out.frames = buffer::make_gpu_frames(0, frames, why);
         on_gpu = out.frames != nullptr;
         if (!on_gpu && settings.backend == "gpu") return {-ENODEV, "--backend gpu: " + why + "; give smaller sizes, or --backend cpu"};
     }
-    if (!on_gpu) out.frames = buffer::make_cpu_frames(buffer::frames_for(shape), why);
+    if (!on_gpu) out.frames = buffer::make_cpu_frames(frames, why);
     if (out.frames == nullptr) return {-ENOMEM, why + "; give less with --ram and --gpu"};
-    if (status s = buffer::manager::make(shape, *out.frames, host::linux_environment(), out.all); !s) return {s.code, s.message + " (--ram, --threads)"};
+    const status made = shares ? buffer::make_dedu_manager(shape, settings.dedu, *out.frames, host::linux_environment(), out.all)
+                               : buffer::manager::make(shape, *out.frames, host::linux_environment(), out.all);
+    if (!made.ok()) return {made.code, made.message + " (--ram, --threads)"};
     for (std::size_t i = 0; i < header.files.size(); ++i)
         if (const int code = out.all->add_file(out.files[i].fd(), header.files[i].pages * header.page_bytes); code < 0) return refused(header.files[i].path, code, "it is too long");
     return {};
@@ -226,6 +230,10 @@ status run_against_files(const std::string& trace, const simulation& how, const 
     out.counts.moved.written_from_device = seen.device_write_backs;
     out.counts.moved.demoted = seen.demotions;
     out.counts.moved.promoted = seen.promotions;
+    out.looked_blocks = seen.looked_blocks;
+    out.shared_blocks = seen.shared_blocks;
+    out.compared_blocks = seen.compared_blocks;
+    out.differing_blocks = seen.differing_blocks;
     const status flushed = settings.writes ? flush_all(header, *parts.all) : status{};
     out.flush_seconds = watch.lap();
     return ended.ok() ? flushed : ended;
