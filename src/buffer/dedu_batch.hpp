@@ -25,7 +25,7 @@ void dedu_state<Order>::handle(const batch& all) {
         return;
     }
     for (dedu_request* const one : all)
-        if (one->code == 0 && one->what != dedu_request::kind::tell && one->what != dedu_request::kind::flush && one->what != dedu_request::kind::rescue) publish(one->id);
+        if (one->code == 0 && one->brings_page()) publish(one->id);
 }
 
 template <typename Order>
@@ -81,8 +81,7 @@ int dedu_state<Order>::sign_on_device(const batch& all) {
 // By its owner, or for it: what is remembered is of the page as it will be in its file.
 template <typename Order>
 void dedu_state<Order>::remember(dedu_request& one) {
-    std::unique_ptr<signature[]>& signs = page(one.id).signs;
-    if (signs == nullptr) signs.reset(new (std::nothrow) signature[how_.blocks_per_page]);
+    signature* const signs = files_[one.id.file]->signs.note(one.id.page, remembered_left_);
     for (std::uint32_t i = 0; signs != nullptr && i < how_.blocks_per_page; ++i) signs[i] = one.blocks[i].sign;
 }
 
@@ -96,6 +95,7 @@ void dedu_state<Order>::perform(dedu_request& one) {
         case dedu_request::kind::replace: replace(one); break;
         case dedu_request::kind::rescue: rescue(one); break;
         case dedu_request::kind::flush: flush(one); break;
+        case dedu_request::kind::forget: forget_page(one); break;
     }
 }
 
@@ -113,9 +113,9 @@ template <typename Order>
 void dedu_state<Order>::load(dedu_request& one) {
     one.code = core_.load(one.id, contents_for(one), [&](const action& what) { move_bytes(what, one.bytes); });
     if (one.code != 0) return;
-    ++counts_.misses;
-    ++counts_.loads;
-    page(one.id).entry.set_where(owned_entry::elsewhere);
+    if (one.counts) ++counts_.misses, ++counts_.loads;
+    else ++counts_.prefetched;
+    page(one.id).set_where(owned_entry::elsewhere);
 }
 
 template <typename Order>
@@ -127,7 +127,19 @@ void dedu_state<Order>::replace(dedu_request& one) {
     if (one.code != 0) return;
     if (one.counts) ++(at == found::host ? counts_.host_hits : at == found::device ? counts_.device_hits : counts_.misses);
     forget_unwritten(one.id);
-    page(one.id).entry.set_where(owned_entry::elsewhere);
+    page(one.id).set_where(owned_entry::elsewhere);
+}
+
+template <typename Order>
+void dedu_state<Order>::forget_page(dedu_request& one) {
+    const bool is_here = core_.inside().pages.find(one.id) != nothing;
+    if (one.spares_dirty && (find_unwritten(one.id) != nullptr || core_.is_dirty(one.id))) {
+        one.code = -EBUSY;
+        return;
+    }
+    forget_unwritten(one.id);
+    if (is_here) one.code = core_.forget(one.id, [&](const action& what) { move_bytes(what, nullptr); });
+    page(one.id).set_where(owned_entry::nowhere);
 }
 
 // Null: all alone.
@@ -163,7 +175,7 @@ void dedu_state<Order>::publish(page_id id) {
     }
     published_[slot] = true;
     latches_[slot].open();
-    page(id).entry.set_where(owned_entry::first_slot + slot);
+    page(id).set_where(owned_entry::first_slot + slot);
 }
 
 // Who copies it just now is waited for: that is a copy of a page and nothing else.
@@ -175,7 +187,7 @@ void dedu_state<Order>::unpublish(page_id id, std::uint32_t where) {
         while (!latches_[slot].is_closed()) std::this_thread::yield();
         published_[slot] = false;
     }
-    page(id).entry.set_where(where);
+    page(id).set_where(where);
 }
 
 template <typename Order>

@@ -68,7 +68,7 @@ int dedu_state<Order>::rescue_all(std::uint32_t file) {
             failed = code;
             return false;
         }
-        page(one.id).entry.set_where(owned_entry::nowhere);
+        page(one.id).set_where(owned_entry::nowhere);
         return true;
     });
     has_unwritten_ = !unwritten_.empty();

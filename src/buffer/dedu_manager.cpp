@@ -1,5 +1,6 @@
 #include "buffer/dedu_manager.hpp"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 
@@ -8,6 +9,7 @@
 #include "buffer/dedu_flush.hpp"
 #include "buffer/dedu_session.hpp"
 #include "buffer/lru_order.hpp"
+#include "buffer/pause.hpp"
 
 namespace penstock::buffer {
 
@@ -15,7 +17,8 @@ namespace {
 
 constexpr std::uint32_t table_per_frames = 8;
 
-limits limits_of(const manager_settings& settings, const dedu_settings& how) {
+limits limits_of(const manager_settings& settings) {
+    const dedu_settings& how = settings.dedu;
     const std::uint64_t pages = std::uint64_t{settings.host_pages} + settings.device_pages, table = how.table_pages != 0 ? how.table_pages : table_per_frames * pages;
     return {settings.host_pages, settings.device_pages, how.blocks_per_page, static_cast<std::uint32_t>(std::min<std::uint64_t>(table, nothing / 128)), settings.files};
 }
@@ -23,30 +26,63 @@ limits limits_of(const manager_settings& settings, const dedu_settings& how) {
 }  // namespace
 
 template <typename Order>
-dedu_state<Order>::dedu_state(const manager_settings& settings, const dedu_settings& how, device_frames& frames, host::environment& env)
-    : settings_(settings), how_(how), shape_(dedu_frames_for(settings, how)), frames_(frames), env_(env), latches_(limits_of(settings, how).pages),
-      host_places_(std::size_t{limits_of(settings, how).pages} * how.blocks_per_page), files_(settings.files), combined_(settings.sessions, how.batch_pages, std::chrono::microseconds(how.batch_wait_us)),
-      room_in_use_(settings.sessions), wave_(frames, shape_, shape_.most_moves), finder_(frames, shape_, std::min(settings.sessions, how.batch_pages) * how.blocks_per_page),
-      published_(limits_of(settings, how).pages) {}
+dedu_state<Order>::dedu_state(const manager_settings& settings, device_frames& frames, host::environment& env)
+    : settings_(settings), shape_(dedu_frames_for(settings)), frames_(frames), env_(env), latches_(limits_of(settings).pages),
+      host_places_(std::size_t{limits_of(settings).pages} * how_.blocks_per_page), files_(settings.files), combined_(settings.sessions, how_.batch_pages, std::chrono::microseconds(how_.batch_wait_us)),
+      room_in_use_(settings.sessions), remembered_left_(static_cast<std::int64_t>(how_.remembered_pages != 0 ? how_.remembered_pages : std::uint64_t{16} * limits_of(settings).pages)), wave_(frames, shape_, shape_.most_moves), finder_(frames, shape_, std::min(settings.sessions, how_.batch_pages) * how_.blocks_per_page),
+      published_(limits_of(settings).pages) {}
 
 template <typename Order>
 int dedu_state<Order>::make() {
-    return core_.make(limits_of(settings_, how_));
+    return core_.make(limits_of(settings_));
 }
 
 template <typename Order>
 int dedu_state<Order>::add_file(int fd, std::uint64_t bytes) {
     const std::lock_guard hold(sessions_);
-    if (bytes == 0 || bytes >> 52 != 0) return -EINVAL;
-    if (file_count_ == settings_.files) return -EMFILE;
-    std::unique_ptr<dedu_file> added(new (std::nothrow) dedu_file);
+    if (bytes >> 52 != 0) return -EINVAL;
+    const auto free = std::find(files_.begin(), files_.end(), nullptr);
+    if (free == files_.end()) return -EMFILE;
+    std::unique_ptr<dedu_file> added(new (std::nothrow) dedu_file(how_.blocks_per_page));
     if (added == nullptr) return -ENOMEM;
     added->fd = fd;
-    added->bytes = bytes;
-    added->pages = (bytes + settings_.page_bytes - 1) / settings_.page_bytes;
-    if (const int code = added->all.grow(added->pages); code != 0) return code;
-    files_[file_count_] = std::move(added);
-    return static_cast<int>(file_count_++);
+    if (const int code = added->grow(bytes, settings_.page_bytes); code != 0) return code;
+    *free = std::move(added);
+    return static_cast<int>(free - files_.begin());
+}
+
+template <typename Order>
+int dedu_state<Order>::remove_file(std::uint32_t number) {
+    dedu_file* const file = file_at(number);
+    if (file == nullptr) return -EINVAL;
+    file->pages = 0;
+    file->bytes = 0;
+    dedu_request asked;
+    if (const int code = forget(asked, *file, number, 0, file->room); code != 0) return code;
+    const std::lock_guard hold(sessions_);
+    files_[number] = nullptr;
+    return 0;
+}
+
+// By own() and not by a look: who owns a page later finds what was done to the file before.
+template <typename Order>
+int dedu_state<Order>::forget(dedu_request& one, dedu_file& file, std::uint32_t number, std::uint64_t first, std::uint64_t end) {
+    const auto until = std::chrono::steady_clock::now() + std::chrono::milliseconds(settings_.wait_ms);
+    one.what = dedu_request::kind::forget;
+    one.is_signed = one.wants_signs = false;
+    for (std::uint64_t at = first; at < std::min<std::uint64_t>(end, file.room); ++at) {
+        one.id = {at, number};
+        std::uint32_t where = 0;
+        for (std::uint32_t round = 0; !page(one.id).own(where); ++round) {
+            if (std::chrono::steady_clock::now() > until) return -ETIMEDOUT;
+            pause_between_looks(round);
+        }
+        const int code = where == owned_entry::nowhere ? 0 : ask(one);
+        file.signs.forget(at);
+        page(one.id).disown();
+        if (code != 0) return code;
+    }
+    return 0;
 }
 
 template <typename Order>
@@ -72,13 +108,18 @@ void dedu_state<Order>::close_session(std::uint32_t number) {
 template <typename Order>
 manager_counts dedu_state<Order>::counts() const {
     const std::lock_guard hold(counting_);
-    return counts_;
+    manager_counts out = counts_;
+    const auto& inside = core_.inside();
+    out.pages = inside.pages.in_use();
+    out.device_bytes = std::uint64_t{inside.device.in_use()} * shape_.frame_bytes;
+    out.device_pages = out.device_bytes / settings_.page_bytes;
+    return out;
 }
 
 template <typename Order>
 found_by_entry dedu_state<Order>::copy(page_id id, std::byte* to) {
     std::uint32_t slot = 0;
-    const found_by_entry answer = page(id).entry.take(latches_.data(), slot);
+    const found_by_entry answer = page(id).take(latches_.data(), slot);
     if (answer != found_by_entry::taken) return answer;
     for (std::uint32_t i = 0; i < how_.blocks_per_page; ++i) std::memcpy(to + i * shape_.frame_bytes, frame_at(host_places_[slot * how_.blocks_per_page + i]), shape_.frame_bytes);
     latches_[slot].end(use_kind::read);
@@ -96,13 +137,15 @@ int dedu_state<Order>::read_page(page_id id, std::byte* to) {
 // By the page's owner. `is_new`: these are not the bytes that the page's signatures are remembered of.
 template <typename Order>
 void dedu_state<Order>::sign(dedu_request& one, bool is_new) {
-    dedu_page& of = page(one.id);
-    one.is_signed = !files_[one.id.file]->rests;
+    dedu_file& file = *files_[one.id.file];
+    one.is_signed = !file.rests;
     one.wants_signs = false;
     if (!one.is_signed) {
-        if (is_new) of.signs.reset();
-    } else if (!is_new && of.signs != nullptr) {
-        for (std::uint32_t i = 0; i < how_.blocks_per_page; ++i) one.blocks[i].sign = of.signs[i];
+        if (is_new) file.signs.forget(one.id.page);
+        return;
+    }
+    if (const signature* const known = is_new ? nullptr : file.signs.find(one.id.page); known != nullptr) {
+        for (std::uint32_t i = 0; i < how_.blocks_per_page; ++i) one.blocks[i].sign = known[i];
     } else if (how_.sign_on_device) {
         one.wants_signs = true;
     } else {
@@ -120,11 +163,12 @@ int dedu_state<Order>::ask(dedu_request& one) {
 template <typename Order>
 const char* dedu_state<Order>::check() {
     if (const char* const wrong = buffer::check(core_.inside()); wrong != nullptr) return wrong;
-    for (std::uint32_t number = 0; number < file_count_; ++number)
-        for (std::uint64_t at = 0; at < files_[number]->pages; ++at) {
+    for (std::uint32_t number = 0; number < settings_.files; ++number)
+        for (std::uint64_t at = 0; files_[number] != nullptr && at < files_[number]->room; ++at) {
             const page_id id{at, number};
-            const std::uint32_t where = page(id).entry.where(), slot = core_.inside().pages.find(id);
-            if (page(id).entry.is_owned()) return "a page has an owner, and nobody uses it";
+            const std::uint32_t where = page(id).where(), slot = core_.inside().pages.find(id);
+            if (at >= files_[number]->pages && where != owned_entry::nowhere) return "a page is in the buffer that its file does not have";
+            if (page(id).is_owned()) return "a page has an owner, and nobody uses it";
             if ((where == owned_entry::elsewhere || where >= owned_entry::first_slot) != (slot != nothing)) return "an entry and the core disagree on whether a page is in the buffer";
             if ((where == owned_entry::unwritten) != (find_unwritten(id) != nullptr)) return "an entry does not tell of a page that could not be written";
             if (where >= owned_entry::first_slot && (where - owned_entry::first_slot != slot || !published_[slot] || !latches_[slot].is_idle())) return "a page can be read in a slot that it does not have";
@@ -134,13 +178,15 @@ const char* dedu_state<Order>::check() {
     return nullptr;
 }
 
-frames_shape dedu_frames_for(const manager_settings& settings, const dedu_settings& how) {
+frames_shape dedu_frames_for(const manager_settings& settings) {
+    const dedu_settings& how = settings.dedu;
     const std::uint64_t blocks = how.blocks_per_page, pages = std::uint64_t{settings.host_pages} + std::uint64_t{settings.sessions} * settings.fixed_pages + 1;
     const auto most_moves = static_cast<std::uint32_t>(std::min<std::uint64_t>(std::uint64_t{how.batch_pages} * blocks, 4096));
     return {pages * blocks, settings.device_pages * blocks, settings.page_bytes / std::max<std::uint64_t>(blocks, 1), 1, std::max(most_moves, how.blocks_per_page)};
 }
 
-status make_dedu_manager(const manager_settings& settings, const dedu_settings& how, device_frames& frames, host::environment& env, std::unique_ptr<manager>& out) try {
+status make_dedu_manager(const manager_settings& settings, device_frames& frames, host::environment& env, std::unique_ptr<manager>& out) try {
+    const dedu_settings& how = settings.dedu;
     if (settings.sessions == 0 || settings.fixed_pages == 0 || how.batch_pages == 0) return {-EINVAL, "a buffer needs a session, a page that it may fix, and batches of a page or more"};
     if (how.blocks_per_page == 0 || settings.page_bytes % how.blocks_per_page != 0 || settings.page_bytes / how.blocks_per_page % signed_bytes != 0)
         return {-EINVAL, "pages of " + std::to_string(settings.page_bytes) + " bytes cannot be " + std::to_string(how.blocks_per_page) + " blocks; blocks are of a multiple of " + std::to_string(signed_bytes) + " bytes"};
@@ -150,8 +196,8 @@ status make_dedu_manager(const manager_settings& settings, const dedu_settings& 
         out = std::move(one);
         return {};
     };
-    return settings.order == order_kind::lru ? made(std::make_unique<dedu_state<lru_order>>(settings, how, frames, env))
-                                             : made(std::make_unique<dedu_state<clock_order>>(settings, how, frames, env));
+    return settings.order == order_kind::lru ? made(std::make_unique<dedu_state<lru_order>>(settings, frames, env))
+                                             : made(std::make_unique<dedu_state<clock_order>>(settings, frames, env));
 } catch (const std::bad_alloc&) {
     return {-ENOMEM, "the host has no memory for the buffer's tables; give it fewer pages"};
 }

@@ -6,23 +6,11 @@
 #pragma once
 
 #include "buffer/manager.hpp"
-#include "buffer/signature.hpp"
 
 namespace penstock::buffer {
 
-struct dedu_settings {
-    std::uint32_t blocks_per_page = 4;      // a power of two; a block is a multiple of signed_bytes
-    std::uint32_t table_pages = 0;          // pages in the table, at most; 0: 8 times those that the frames hold
-    signature_kind signature = signature_kind::quick;
-    bool sign_on_device = false;            // else each thread signs its own page
-    bool adaptive = true;                   // files in which hardly any equal blocks are found are left in peace for a while
-    std::uint32_t batch_pages = 256;
-    std::uint32_t batch_wait_us = 0;        // for others to join a batch
-    std::uint64_t signature_mask = ~std::uint64_t{0};  // for tests: fewer bits make blocks of one signature and other bytes
-};
-
-// `settings.order`, `files`, `sessions` ... as they are; `frames`: of the shape dedu_frames_for(). What goes wrong is said in the status.
-frames_shape dedu_frames_for(const manager_settings& settings, const dedu_settings& how);
-status make_dedu_manager(const manager_settings& settings, const dedu_settings& how, device_frames& frames, host::environment& env, std::unique_ptr<manager>& out);
+frames_shape dedu_frames_for(const manager_settings& settings);
+// For manager::make, which says what goes wrong the same way.
+status make_dedu_manager(const manager_settings& settings, device_frames& frames, host::environment& env, std::unique_ptr<manager>& out);
 
 }  // namespace penstock::buffer

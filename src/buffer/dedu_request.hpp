@@ -19,12 +19,14 @@ struct dedu_request {
         replace,  // the page, which the asker owns, has the bytes at `bytes` from now on
         rescue,   // pages that could not be written are, if that goes; else the page comes to `bytes` if it is one of them (-EAGAIN: it is not), and `bytes` may be null
         flush,    // some dirty pages of the page's file to that, as long as `left` says that there are more
+        forget,   // the page, which the asker owns, leaves and is not written; -EBUSY with `spares_dirty`: it was changed, and stays
     };
 
     kind what = kind::tell;
     page_id id{};
     std::byte* bytes = nullptr;
     bool counts = true;                            // as an access
+    bool spares_dirty = false;
     bool is_signed = false;                        // `blocks` have their signatures, or wait for the device to make them
     bool wants_signs = false;                      // the latter
     std::vector<content_finder::wanted> blocks;    // of the page; made with as many as it has
@@ -32,6 +34,8 @@ struct dedu_request {
     std::vector<page_id>* hits = nullptr;          // that the order is to be told of before
 
     std::uint32_t left = nothing;                  // of a flush: dirty pages to come; nothing: not counted yet
+    [[nodiscard]] bool brings_page() const { return what == kind::touch || what == kind::load || what == kind::replace; }
+
     int code = 0;
     bool done = false;  // the combiner's
 };

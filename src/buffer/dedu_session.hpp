@@ -30,7 +30,7 @@ public:
             if (kind == use_kind::read) return bring(id, out.frame, to, false, until);
             if (const int code = own(id, until); code != 0) return code;
             const int code = bring(id, out.frame, to, true, until);
-            if (code != 0) all_.page(id).entry.disown();
+            if (code != 0) all_.page(id).disown();
             return code;
         });
     }
@@ -48,7 +48,7 @@ public:
             const auto was_fresh = std::find(fresh_.begin(), fresh_.end(), page.id);
             if (changed) replace(page, was_fresh != fresh_.end());
             if (was_fresh != fresh_.end()) fresh_.erase(was_fresh);
-            all_.page(page.id).entry.disown();
+            all_.page(page.id).disown();
         }
         free_.push_back(page.frame);
         if (hits_.size() >= dedu_state<Order>::most_untold_hits || (hits_.size() >= dedu_state<Order>::most_hits && all_.is_idle())) tell();
@@ -63,9 +63,40 @@ public:
         return all_.sync(file);
     }
 
+    int resize(std::uint32_t number, std::uint64_t bytes) override {
+        dedu_file* const file = all_.file_at(number);
+        if (file == nullptr || bytes >> 52 != 0) return -EINVAL;
+        const std::lock_guard alone(file->resizing);
+        const std::uint64_t before = file->bytes, room = page_bytes();
+        if (bytes > before) {
+            // Of what a page holds behind the end nobody was told, so it must not become bytes of the file.
+            if (const int code = clear_rest({before / room, number}, before % room); code != 0) return code;
+            return file->grow(bytes, room);
+        }
+        file->pages = (bytes + room - 1) / room;
+        file->bytes = bytes;
+        if (const int code = all_.forget(asked_, *file, number, file->pages, file->room); code != 0) return code;
+        return clear_rest({bytes / room, number}, bytes % room);
+    }
+    int forget(std::uint32_t number, std::uint64_t first_page, std::uint64_t pages) override {
+        dedu_file* const file = all_.file_at(number);
+        return file == nullptr ? -EINVAL : all_.forget(asked_, *file, number, first_page, pages > ~first_page ? ~std::uint64_t{0} : first_page + pages);
+    }
+    void prefetch(std::uint32_t number, std::uint64_t first_page, std::uint64_t pages) override {
+        dedu_file* const file = all_.file_at(number);
+        if (file == nullptr || free_.empty()) return;
+        pages = std::min(pages, most_ahead(all_.settings()));
+        for (std::uint64_t page = first_page; page - first_page < pages && page < file->pages; ++page)
+            if (all_.page({page, number}).where() == owned_entry::nowhere && !bring_ahead({page, number})) return;
+    }
+
 protected:
     [[nodiscard]] std::uint64_t page_bytes() const override { return all_.settings().page_bytes; }
-    [[nodiscard]] std::uint64_t bytes_of(std::uint32_t file) const override { return all_.bytes_of(file); }
+    [[nodiscard]] bool find_size(std::uint32_t file, std::uint64_t& bytes) const override {
+        const dedu_file* const found = all_.file_at(file);
+        bytes = found == nullptr ? 0 : found->bytes.load();
+        return found != nullptr;
+    }
 
 private:
     using deadline = std::chrono::steady_clock::time_point;
@@ -97,24 +128,55 @@ private:
     }
     // -EAGAIN: something has changed meanwhile, or somebody else is at it.
     int bring_absent(page_id id, std::uint32_t frame, std::byte* to, bool is_owned) {
-        dedu_page& page = all_.page(id);
-        std::uint32_t where = page.entry.where();
+        owned_entry& page = all_.page(id);
+        std::uint32_t where = page.where();
         if (where >= owned_entry::first_slot) return -EAGAIN;
         asked_.id = id;
         if (where == owned_entry::elsewhere) return ask(dedu_request::kind::touch, to);
         if (where == owned_entry::unwritten) return ask(dedu_request::kind::rescue, to);
         if (const int code = rescue(); code != 0) return code;
-        if (!is_owned && !page.entry.own(where)) return -EAGAIN;
+        if (!is_owned && !page.own(where)) return -EAGAIN;
         int code = where == owned_entry::nowhere ? 0 : -EAGAIN;
-        if (code == 0) code = load(id, frame, to);
-        if (!is_owned) page.entry.disown();
+        if (code == 0) code = load(id, frame, to, true);
+        if (!is_owned) page.disown();
         return code;
     }
-    int load(page_id id, std::uint32_t frame, std::byte* to) {
+    // Who owns the page looks again whether the file has it: resize() says first that it has not, and then waits for owners.
+    int load(page_id id, std::uint32_t frame, std::byte* to, bool counts) {
+        if (id.page >= all_.file_at(id.file)->pages) return -EINVAL;
         if (const int code = all_.read_page(id, to); code != 0) return code;
         name_blocks(id, frame, to);
         all_.sign(asked_, false);
+        asked_.counts = counts;
         return ask(dedu_request::kind::load, to);
+    }
+    // False: reading further ahead makes no sense.
+    bool bring_ahead(page_id id) {
+        std::uint32_t where = 0;
+        if (rescue() != 0) return false;
+        if (!all_.page(id).own(where)) return true;
+        const std::uint32_t frame = free_.back();
+        const int code = where == owned_entry::nowhere ? load(id, frame, all_.frame_at(frame), false) : 0;
+        all_.page(id).disown();
+        return code == 0;
+    }
+    // The page has zeros from there on. One that is nowhere is read so from its file; so is one that holds what the file has.
+    int clear_rest(page_id last, std::uint64_t from) {
+        if (from == 0 || all_.page(last).where() == owned_entry::nowhere) return 0;
+        if (free_.empty()) return -EBUSY;
+        const deadline until = std::chrono::steady_clock::now() + std::chrono::milliseconds(all_.settings().wait_ms);
+        if (const int code = own(last, until); code != 0) return code;
+        asked_.id = last;
+        asked_.spares_dirty = true;
+        int code = ask(dedu_request::kind::forget, nullptr);
+        asked_.spares_dirty = false;
+        const fixed_page whole{all_.frame_at(free_.back()), last, free_.back(), use_kind::write};
+        if (code == -EBUSY && (code = bring(last, whole.frame, whole.data, true, until)) == 0) {
+            std::memset(whole.data + from, 0, page_bytes() - from);
+            replace(whole, false);
+        }
+        all_.page(last).disown();
+        return code;
     }
     void replace(const fixed_page& page, bool counts) {
         name_blocks(page.id, page.frame, page.data);
@@ -124,11 +186,13 @@ private:
     }
     int own(page_id id, deadline until) {
         std::uint32_t where = 0;
-        for (std::uint32_t round = 0; !all_.page(id).entry.own(where); ++round) {
+        for (std::uint32_t round = 0; !all_.page(id).own(where); ++round) {
             if (std::chrono::steady_clock::now() > until) return -ETIMEDOUT;
             pause_between_looks(round);
         }
-        return 0;
+        if (id.page < all_.file_at(id.file)->pages) return 0;  // still: see load()
+        all_.page(id).disown();
+        return -EINVAL;
     }
     // What could not be written is, before anything else may have to go: so it does not become more and more.
     int rescue() { return all_.has_unwritten() ? ask(dedu_request::kind::rescue, nullptr) : 0; }

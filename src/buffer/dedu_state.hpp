@@ -21,20 +21,31 @@
 #include "buffer/frame_latch.hpp"
 #include "buffer/owned_entry.hpp"
 #include "buffer/page_io.hpp"
+#include "buffer/remembered_signatures.hpp"
 #include "buffer/sharing_watch.hpp"
 #include "buffer/wave.hpp"
 
 namespace penstock::buffer {
 
-struct dedu_page {
-    owned_entry entry;
-    std::unique_ptr<signature[]> signs;  // of its blocks as they are in the file, if they were ever needed; its owner's
-};
-
+// What sessions look at is atomic: entries and signatures grow before the size, and the size before a page goes.
 struct dedu_file {
+    explicit dedu_file(std::uint32_t blocks_per_page) : signs(blocks_per_page) {}
+
+    int grow(std::uint64_t new_bytes, std::uint64_t page_bytes) {
+        const std::uint64_t all = (new_bytes + page_bytes - 1) / page_bytes;
+        if (const int code = entries.grow(all); code != 0) return code;
+        if (const int code = signs.grow(all); code != 0) return code;
+        room = std::max(room.load(), all);
+        bytes = new_bytes;
+        pages = all;
+        return 0;
+    }
+
     int fd = -1;
-    std::uint64_t bytes = 0, pages = 0;
-    file_pages<dedu_page> all;
+    std::atomic<std::uint64_t> bytes{0}, pages{0}, room{0};  // room: pages with an entry
+    std::mutex resizing;              // one at a time
+    file_pages<owned_entry> entries;
+    remembered_signatures signs;      // of blocks as they are, or will be, in the file; each page's owner's
     sharing_watch watch;              // of whoever does a batch, and what it says, for all
     std::atomic<bool> rests{false};
     bool has_lost = false;            // a page that could not be written, nor kept
@@ -52,23 +63,23 @@ public:
     // As many uses are told at once, if nobody is at work just then; else it may be some times as many.
     static constexpr std::size_t most_hits = 64, most_untold_hits = 8 * most_hits;
 
-    dedu_state(const manager_settings& settings, const dedu_settings& how, device_frames& frames, host::environment& env);
+    dedu_state(const manager_settings& settings, device_frames& frames, host::environment& env);
     int make();
 
     int add_file(int fd, std::uint64_t bytes) override;
+    int remove_file(std::uint32_t number) override;
     std::unique_ptr<session> open_session() override;
     [[nodiscard]] manager_counts counts() const override;
     [[nodiscard]] const char* check() override;
 
     // For sessions.
     [[nodiscard]] const manager_settings& settings() const { return settings_; }
-    [[nodiscard]] const dedu_settings& how() const { return how_; }
+    [[nodiscard]] const dedu_settings& how() const { return settings_.dedu; }
     [[nodiscard]] std::uint64_t block_bytes() const { return shape_.frame_bytes; }
     [[nodiscard]] std::uint32_t first_own_frame(std::uint32_t session) const { return (settings_.host_pages + session * settings_.fixed_pages) * how_.blocks_per_page; }
     [[nodiscard]] std::byte* frame_at(std::uint32_t frame) const { return frames_.host_frames() + frame * shape_.frame_bytes; }
-    [[nodiscard]] dedu_file* file_at(std::uint32_t number) { return number < file_count_ ? files_[number].get() : nullptr; }
-    [[nodiscard]] std::uint64_t bytes_of(std::uint32_t number) const { return number < file_count_ ? files_[number]->bytes : 0; }
-    [[nodiscard]] dedu_page& page(page_id id) { return files_[id.file]->all[id.page]; }
+    [[nodiscard]] dedu_file* file_at(std::uint32_t number) { return number < settings_.files ? files_[number].get() : nullptr; }
+    [[nodiscard]] owned_entry& page(page_id id) { return files_[id.file]->entries[id.page]; }
     [[nodiscard]] std::uint64_t bytes_in_file(page_id id) const { return std::min(settings_.page_bytes, files_[id.file]->bytes - id.page * settings_.page_bytes); }
     // Into `to` from the host without asking anybody; or busy or absent.
     found_by_entry copy(page_id id, std::byte* to);
@@ -76,6 +87,7 @@ public:
     int sync(std::uint32_t file) { return env_.sync(files_[file]->fd); }
     void sign(dedu_request& one, bool is_new);
     int ask(dedu_request& one);
+    int forget(dedu_request& one, dedu_file& file, std::uint32_t number, std::uint64_t first, std::uint64_t end);
     [[nodiscard]] bool is_idle() const { return combined_.is_idle(); }
     [[nodiscard]] bool has_unwritten() const { return has_unwritten_; }
     void close_session(std::uint32_t number);
@@ -95,6 +107,7 @@ private:
     void load(dedu_request& one);
     void replace(dedu_request& one);
     const content_id* contents_for(dedu_request& one);
+    void forget_page(dedu_request& one);
     void publish(page_id id);
     void unpublish(page_id id, std::uint32_t where);
     void unpublish_all_of(std::uint32_t block);
@@ -114,19 +127,19 @@ private:
     void forget_unwritten(page_id id);
 
     const manager_settings settings_;
-    const dedu_settings how_;
+    const dedu_settings& how_ = settings_.dedu;
     const frames_shape shape_;
     device_frames& frames_;
     host::environment& env_;
     std::vector<frame_latch> latches_;         // by slot of the page table
     std::vector<std::uint32_t> host_places_;   // by slot and block: the host frame of each, while the page is published
     std::vector<std::unique_ptr<dedu_file>> files_;
-    std::atomic<std::uint32_t> file_count_{0};
     std::atomic<bool> broken_{false};          // the device failed: what its frames hold is not known
     std::atomic<bool> has_unwritten_{false};
     combiner<dedu_request> combined_;
     mutable std::mutex sessions_;
-    std::vector<bool> room_in_use_;            // guarded by sessions_; file_count_ grows under it too
+    std::vector<bool> room_in_use_;            // guarded by sessions_; files come and go under it too
+    std::atomic<std::int64_t> remembered_left_;
 
     // Of whoever does a batch:
     core<Order> core_;

@@ -12,8 +12,8 @@
 
 namespace penstock::buffer {
 
-// Entry: made with no argument, of a page that nothing is known of.
-template <typename Entry>
+// Entry: made with no argument, of a page that nothing is known of. FirstBits: the first chunk has so many bits' pages.
+template <typename Entry, unsigned FirstBits = 6>
 class file_pages {
 public:
     static constexpr std::uint64_t most_pages = 1ull << 40;
@@ -38,7 +38,7 @@ public:
     }
 
 private:
-    static constexpr unsigned first_bits = 10, chunks = 31;  // 1024 pages, then 1024, 2048, ...
+    static constexpr unsigned first_bits = FirstBits, chunks = 41 - FirstBits;  // 64 pages, then 64, 128, ...: up to most_pages
 
     static unsigned chunk_of(std::uint64_t page) { return page >> first_bits == 0 ? 0 : static_cast<unsigned>(std::bit_width(page)) - first_bits; }
     static std::uint64_t first_of(unsigned chunk) { return chunk == 0 ? 0 : 1ull << (first_bits + chunk - 1); }

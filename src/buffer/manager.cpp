@@ -4,16 +4,19 @@
 
 #include "buffer/check.hpp"
 #include "buffer/clock_order.hpp"
+#include "buffer/dedu_manager.hpp"
 #include "buffer/lru_order.hpp"
 #include "buffer/manager_bring.hpp"
 #include "buffer/manager_flush.hpp"
+#include "buffer/manager_forget.hpp"
+#include "buffer/paged_session.hpp"
 
 namespace penstock::buffer {
 
 namespace {
 
 template <typename Order>
-class session_of final : public session {
+class session_of final : public paged_session {
 public:
     session_of(manager_state<Order>& all, std::uint32_t number) : all_(all) {
         room_.number = number;
@@ -27,45 +30,18 @@ public:
     int fix_fresh(page_id id, fixed_page& out) override { return all_.fix(room_, id, use_kind::write, true, out); }
     void unfix(const fixed_page& page, bool changed) override { all_.unfix(room_, page, changed); }
     int flush(std::uint32_t file) override { return all_.flush(room_, file); }
+    int resize(std::uint32_t file, std::uint64_t bytes) override { return all_.resize(room_, file, bytes); }
+    int forget(std::uint32_t file, std::uint64_t first_page, std::uint64_t pages) override { return all_.forget(file, first_page, pages); }
+    void prefetch(std::uint32_t file, std::uint64_t first_page, std::uint64_t pages) override { all_.prefetch(room_, file, first_page, pages); }
 
-    std::int64_t read(std::uint32_t file, std::uint64_t offset, std::byte* to, std::uint64_t bytes) override {
-        return each_part(file, offset, bytes, [&](page_id id, std::uint64_t in_page, std::uint64_t count, std::uint64_t done) {
-            fixed_page page;
-            if (const int code = fix(id, use_kind::read, page); code != 0) return code;
-            std::memcpy(to + done, page.data + in_page, count);
-            unfix(page, false);
-            return 0;
-        });
-    }
-    std::int64_t write(std::uint32_t file, std::uint64_t offset, const std::byte* from, std::uint64_t bytes) override {
-        const std::uint64_t page_bytes = all_.settings().page_bytes, end = all_.bytes_of(file);
-        return each_part(file, offset, bytes, [&](page_id id, std::uint64_t in_page, std::uint64_t count, std::uint64_t done) {
-            fixed_page page;
-            // All that the file has of the page.
-            const bool whole = in_page == 0 && (count == page_bytes || id.page * page_bytes + count == end);
-            if (const int code = whole ? fix_fresh(id, page) : fix(id, use_kind::write, page); code != 0) return code;
-            std::memcpy(page.data + in_page, from + done, count);
-            if (whole) std::memset(page.data + count, 0, page_bytes - count);
-            unfix(page, true);
-            return 0;
-        });
+protected:
+    [[nodiscard]] std::uint64_t page_bytes() const override { return all_.settings().page_bytes; }
+    [[nodiscard]] bool find_size(std::uint32_t file, std::uint64_t& bytes) const override {
+        bytes = all_.is_file(file) ? all_.bytes_of(file) : 0;
+        return all_.is_file(file);
     }
 
 private:
-    template <typename Action>
-    std::int64_t each_part(std::uint32_t file, std::uint64_t offset, std::uint64_t bytes, const Action& action) {
-        const std::uint64_t page_bytes = all_.settings().page_bytes, end = all_.bytes_of(file);
-        if (end == 0) return -EBADF;
-        bytes = offset >= end ? 0 : std::min(bytes, end - offset);
-        for (std::uint64_t done = 0; done < bytes;) {
-            const std::uint64_t at = offset + done, in_page = at % page_bytes, count = std::min(page_bytes - in_page, bytes - done);
-            const int code = action(page_id{at / page_bytes, file}, in_page, count, done);
-            if (code != 0) return done != 0 ? static_cast<std::int64_t>(done) : code;
-            done += count;
-        }
-        return static_cast<std::int64_t>(bytes);
-    }
-
     manager_state<Order>& all_;
     session_room room_;
 };
@@ -83,24 +59,28 @@ int manager_state<Order>::make() {
 template <typename Order>
 int manager_state<Order>::add_file(int fd, std::uint64_t bytes) {
     const lock hold(mutex_);
-    if (bytes == 0 || bytes >> 52 != 0) return -EINVAL;
-    if (files_.size() == settings_.files) return -EMFILE;
-    file& added = files_.emplace_back();
+    std::uint32_t number = 0;
+    while (number < settings_.files && files_[number].in_use) ++number;
+    if (number == settings_.files) return -EMFILE;
+    file& added = files_[number];
+    if (const int code = grow(added, bytes); code != 0) return code;
+    added.failures = 0;
     added.fd = fd;
-    added.bytes = bytes;
-    added.pages = (bytes + settings_.page_bytes - 1) / settings_.page_bytes;
-    added.entries = std::make_unique<page_entry[]>(added.pages);
-    return static_cast<int>(file_count_++);
+    added.in_use = true;
+    return static_cast<int>(number);
 }
 
 template <typename Order>
-std::unique_ptr<session> manager_state<Order>::open_session() {
+std::unique_ptr<session> manager_state<Order>::open_session() try {
     const lock hold(mutex_);
     for (std::uint32_t number = 0; number < settings_.sessions; ++number)
         if (!room_in_use_[number]) {
+            auto out = std::make_unique<session_of<Order>>(*this, number);
             room_in_use_[number] = true;
-            return std::make_unique<session_of<Order>>(*this, number);
+            return out;
         }
+    return nullptr;
+} catch (const std::bad_alloc&) {
     return nullptr;
 }
 
@@ -114,7 +94,11 @@ void manager_state<Order>::close_session(session_room& s) {
 template <typename Order>
 manager_counts manager_state<Order>::counts() const {
     const lock hold(mutex_);
-    return counts_;
+    manager_counts out = counts_;
+    out.pages = core_.inside().pages.in_use();
+    out.device_pages = core_.inside().device.in_use();
+    out.device_bytes = out.device_pages * settings_.page_bytes;
+    return out;
 }
 
 template <typename Order>
@@ -122,19 +106,26 @@ const char* manager_state<Order>::check() {
     const lock hold(mutex_);
     tell_changes();
     if (const char* const wrong = buffer::check(core_.inside()); wrong != nullptr) return wrong;
-    for (std::uint32_t number = 0; number < file_count_; ++number)
-        for (std::uint64_t page = 0; page < files_[number].pages; ++page) {
+    for (std::uint32_t number = 0; number < settings_.files; ++number) {
+        std::uint64_t in_core = 0, counted = 0;
+        for (std::uint64_t page = 0; page < files_[number].room; ++page) {
             const page_id id{page, number};
             const block* const known = core_.block_of(id, 0);
             const bool in_host = known != nullptr && known->where == side::host;
+            if (known != nullptr && page >= files_[number].pages) return "a page is in the buffer that its file does not have";
             if (entry(id).is_absent() == in_host) return "an entry and the core disagree on whether a page is in the host";
             if (in_host && (!entry(id).names(known->frame) || page_in_[known->frame] != id)) return "a page has another frame than its entry says";
             if (in_host && !latches_[known->frame].is_idle()) return "a frame is in use, and nobody uses it";
+            in_core += known != nullptr;
+            if (page % page_group::pages == 0) counted += files_[number].groups[page / page_group::pages].in_core;
         }
+        if (in_core != counted) return "other pages of a file are in the buffer than counted";
+    }
     return nullptr;
 }
 
 frames_shape frames_for(const manager_settings& settings) {
+    if (settings.policy == policy_kind::dedu) return dedu_frames_for(settings);
     return {std::uint64_t{settings.host_pages} + settings.sessions, settings.device_pages, settings.page_bytes, settings.sessions, 1};
 }
 
@@ -142,6 +133,9 @@ status manager::make(const manager_settings& settings, device_frames& frames, ho
     const std::uint64_t needed = std::uint64_t{settings.sessions} * (settings.fixed_pages + 1) + 1;
     if (settings.sessions == 0 || settings.fixed_pages == 0 || settings.page_bytes == 0 || settings.page_bytes % frame_grain != 0)
         return {-EINVAL, "a buffer needs a session, a page that it may fix, and pages of a multiple of " + std::to_string(frame_grain) + " bytes"};
+    if (settings.policy == policy_kind::dedu) return make_dedu_manager(settings, frames, env, out);
+    if (settings.policy == policy_kind::native && settings.device_pages != 0)
+        return {-EINVAL, "a buffer with the policy native has no pages in a device, and " + std::to_string(settings.device_pages) + " were asked for; give gram, or none"};
     if (settings.host_pages < needed)
         return {-EINVAL, "a buffer of " + std::to_string(settings.host_pages) + " pages in the host is too small for " + std::to_string(settings.sessions) + " sessions that fix " +
                              std::to_string(settings.fixed_pages) + " pages each; give it " + std::to_string(needed)};

@@ -13,7 +13,7 @@ namespace penstock::buffer {
 
 template <typename Order>
 int manager_state<Order>::fix(session_room& s, page_id id, use_kind kind, bool fresh, fixed_page& out) {
-    if (id.file >= file_count_ || id.page >= files_[id.file].pages) return -EINVAL;
+    if (!is_file(id.file) || id.page >= files_[id.file].pages) return -EINVAL;
     if (s.fixed == settings_.fixed_pages) return -EBUSY;
     deadline until{};
     for (std::uint32_t round = 0;; ++round) {
@@ -79,10 +79,11 @@ void manager_state<Order>::open_for(std::uint32_t frame, page_id id, use_kind ki
 
 // What has to be done that the page is in the host. Nothing is pinned in the core, since those who use a frame keep it from being closed; so there is always room.
 template <typename Order>
-void manager_state<Order>::decide(session_room& s, page_id id) {
+void manager_state<Order>::decide(session_room& s, page_id id, bool ahead) {
     s.actions.clear();
     const auto note = [&](const action& one) {
         s.actions.push_back(one);
+        if (one.what == move::drop) count_page(one.page, false);
         if (one.what == move::write_back) ++counts_.write_backs;
         if (one.what == move::write_back && one.device != nothing) ++counts_.device_write_backs;
         if (one.what == move::demote || one.what == move::exchange) ++counts_.demotions;
@@ -92,8 +93,15 @@ void manager_state<Order>::decide(session_room& s, page_id id) {
     core_.touch(id, note, at);
     if (at == found::device) ++counts_.device_hits;
     if (at != found::nowhere) return;
-    ++counts_.misses;
+    counts_.misses += ahead ? 0 : 1;
     core_.load(id, nullptr, note);
+    count_page(id, true);
+}
+
+// The page leaves, and nothing of it is written.
+template <typename Order>
+void manager_state<Order>::leave_core(page_id id) {
+    if (core_.forget(id, [](const action&) {}) == 0) count_page(id, false);
 }
 
 template <typename Order>
@@ -101,27 +109,37 @@ int manager_state<Order>::bring(session_room& s, page_id id, use_kind kind, bool
     lock hold(mutex_);
     tell_hits(s);
     if (broken_) return -EIO;
+    if (id.page >= files_[id.file].pages) return -EINVAL;  // the file has become shorter
     const block* const known = core_.block_of(id, 0);
     if ((known != nullptr && known->where == side::host) || turns_.is_written(id)) {
         // It is here by now, or somebody is at it: brings it, or writes to the file what the file does not have yet.
         if (entry(id).is_absent()) news_.wait_for(hold, std::chrono::milliseconds(10));
         return -EAGAIN;
     }
-    decide(s, id);
+    return bring_in(s, hold, id, fresh ? wish::fresh_page : wish::page, [&](std::uint32_t frame) {
+        open_for(frame, id, kind);
+        out = {data_of(frame), id, frame, kind};
+    });
+}
+
+// A page that is not in the host, and on its way neither there nor to its file. `opened` is called with its frame, under the lock.
+template <typename Order>
+template <typename Opened>
+int manager_state<Order>::bring_in(session_room& s, lock& hold, page_id id, wish what, const Opened& opened) {
+    decide(s, id, what == wish::ahead);
     const std::uint32_t frame = core_.block_of(id, 0)->frame;
     page_in_[frame] = id;
     turns_.take(s.actions, s.mine);
     news_.wait(hold, [&] { return turns_.have_come(s.mine); });
     hold.unlock();
-    const outcome ended = carry_out(s, fresh);
+    const outcome ended = carry_out(s, what == wish::fresh_page);
     hold.lock();
     turns_.end(s.mine);
-    counts_.loads += ended.loaded;
+    (what == wish::ahead ? counts_.prefetched : counts_.loads) += ended.loaded;
     if (ended.code == 0 && ended.write_code == 0) {
-        open_for(frame, id, kind);
-        out = {data_of(frame), id, frame, kind};
+        opened(frame);
     } else {
-        core_.forget(id, [](const action&) {});
+        leave_core(id);
         if (ended.write_code != 0) keep_unwritten(ended);
     }
     hold.unlock();
@@ -174,6 +192,7 @@ void manager_state<Order>::keep_unwritten(const outcome& ended) {
     core_.load(ended.unwritten, nullptr, [&](const action& one) {
         if (one.what == move::fill) frame = one.host;
     });
+    count_page(ended.unwritten, true);
     core_.mark_dirty(ended.unwritten);
     if (data_of(frame) != ended.bytes) std::memcpy(data_of(frame), ended.bytes, settings_.page_bytes);
     page_in_[frame] = ended.unwritten;
@@ -183,7 +202,8 @@ void manager_state<Order>::keep_unwritten(const outcome& ended) {
 
 template <typename Order>
 std::uint64_t manager_state<Order>::bytes_in_file(page_id id) const {
-    return std::min(settings_.page_bytes, files_[id.file].bytes - id.page * settings_.page_bytes);
+    const std::uint64_t end = files_[id.file].bytes, first = id.page * settings_.page_bytes;
+    return first >= end ? 0 : std::min(settings_.page_bytes, end - first);
 }
 
 template <typename Order>

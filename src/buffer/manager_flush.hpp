@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cerrno>
+#include <vector>
 
 #include "buffer/manager_bring.hpp"
 
@@ -23,16 +24,18 @@ void manager_state<Order>::tell_changes() {
 
 // Write-backs that are under way now, of pages that had to go.
 template <typename Order>
-void manager_state<Order>::wait_for_writes(lock& hold, std::uint32_t file) {
-    const turns::page_turns under_way = turns_.written_of(file);
+bool manager_state<Order>::wait_for_writes(lock& hold, std::uint32_t file, std::uint64_t first, std::uint64_t end) {
+    turns::page_turns under_way = turns_.written_of(file);
+    std::erase_if(under_way, [&](const auto& one) { return one.first.page < first || one.first.page >= end; });
     news_.wait(hold, [&] { return turns_.have_ended(under_way); });
+    return !under_way.empty();
 }
 
 // As many pages as are dirty at the beginning, the first first: what becomes dirty later comes behind them. One that goes meanwhile is written by whoever needs its frame; that is waited for, and if it
 // fails it is an error here too.
 template <typename Order>
 int manager_state<Order>::flush(session_room& s, std::uint32_t file) {
-    if (file >= file_count_) return -EINVAL;
+    if (!is_file(file)) return -EINVAL;
     const deadline until = std::chrono::steady_clock::now() + std::chrono::milliseconds(settings_.wait_ms);
     lock hold(mutex_);
     tell_hits(s);

@@ -4,9 +4,11 @@
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <memory>
 #include <mutex>
 
 #include "buffer/core.hpp"
+#include "buffer/file_pages.hpp"
 #include "buffer/frame_latch.hpp"
 #include "buffer/latched_order.hpp"
 #include "buffer/manager.hpp"
@@ -32,13 +34,12 @@ public:
     static constexpr std::size_t most_hits = 64, most_untold_hits = 8 * most_hits;
 
     manager_state(const manager_settings& settings, device_frames& frames, host::environment& env)
-        : settings_(settings), frames_(frames), env_(env), latches_(settings.host_pages), changed_(settings.host_pages), page_in_(settings.host_pages),
-          turns_(settings.host_pages + settings.sessions, settings.device_pages, settings.sessions), room_in_use_(settings.sessions) {
-        files_.reserve(settings.files);
-    }
+        : settings_(settings), frames_(frames), env_(env), latches_(settings.host_pages), changed_(settings.host_pages), files_(std::make_unique<file[]>(settings.files)),
+          page_in_(settings.host_pages), turns_(settings.host_pages + settings.sessions, settings.device_pages, settings.sessions), room_in_use_(settings.sessions) {}
     int make();
 
     int add_file(int fd, std::uint64_t bytes) override;
+    int remove_file(std::uint32_t number) override;
     std::unique_ptr<session> open_session() override;
     [[nodiscard]] manager_counts counts() const override;
     [[nodiscard]] const char* check() override;
@@ -47,17 +48,32 @@ public:
     int fix(session_room& s, page_id id, use_kind kind, bool fresh, fixed_page& out);
     void unfix(session_room& s, const fixed_page& page, bool changed);
     int flush(session_room& s, std::uint32_t file);
+    int resize(session_room& s, std::uint32_t number, std::uint64_t bytes);
+    int forget(std::uint32_t number, std::uint64_t first, std::uint64_t pages);
+    void prefetch(session_room& s, std::uint32_t number, std::uint64_t first, std::uint64_t pages);
     void close_session(session_room& s);
-    [[nodiscard]] std::uint64_t bytes_of(std::uint32_t file) const { return file < file_count_ ? files_[file].bytes : 0; }
+    [[nodiscard]] bool is_file(std::uint32_t number) const { return number < settings_.files && files_[number].in_use; }
+    [[nodiscard]] std::uint64_t bytes_of(std::uint32_t number) const { return files_[number].bytes; }
     [[nodiscard]] const manager_settings& settings() const { return settings_; }
 
 private:
+    // How many of so many pages of a file that follow one another are in the core, so that what is not need not be looked for page by page.
+    struct page_group {
+        static constexpr std::uint64_t pages = 1024;
+        std::uint32_t in_core = 0;
+    };
+    // What a thread looks at without the lock is atomic: both grow behind what they count.
     struct file {
-        int fd;
-        std::uint64_t bytes, pages;
-        std::uint64_t failures = 0;  // writes of its pages, and the last one's error; guarded by mutex_
+        std::atomic<bool> in_use{false};
+        std::atomic<int> fd{-1};
+        std::atomic<std::uint64_t> bytes{0}, pages{0};
+        file_pages<page_entry> entries;
+        std::mutex resizing;  // one at a time; taken before mutex_
+        // Guarded by mutex_:
+        std::uint64_t failures = 0;  // writes of its pages, and the last one's error
         int error = 0;
-        std::unique_ptr<page_entry[]> entries;
+        std::uint64_t room = 0;      // pages with an entry
+        file_pages<page_group, 2> groups;
     };
     using lock = std::unique_lock<std::mutex>;
 
@@ -65,13 +81,28 @@ private:
     [[nodiscard]] std::byte* data_of(std::uint32_t frame) const { return frames_.host_frames() + frame * settings_.page_bytes; }
     [[nodiscard]] std::uint32_t own_frame(const session_room& s) const { return settings_.host_pages + s.number; }
     [[nodiscard]] std::uint64_t bytes_in_file(page_id id) const;
+    [[nodiscard]] std::uint64_t pages_for(std::uint64_t bytes) const { return (bytes + settings_.page_bytes - 1) / settings_.page_bytes; }
+    // The page has come to the core, or goes.
+    void count_page(page_id id, bool comes) { files_[id.file].groups[id.page / page_group::pages].in_core += comes ? 1u : ~0u; }
+    void leave_core(page_id id);
+    int grow(file& one, std::uint64_t bytes);
 
     int bring(session_room& s, page_id id, use_kind kind, bool fresh, fixed_page& out);
+    // What a request is for: who asked waits for the page, or it is read ahead.
+    enum class wish : std::uint8_t { page, fresh_page, ahead };
+    template <typename Opened>
+    int bring_in(session_room& s, lock& hold, page_id id, wish what, const Opened& opened);
+    bool bring_ahead(session_room& s, page_id id);
+    int forget_pages(std::uint32_t number, std::uint64_t first, std::uint64_t end);
+    std::uint64_t forget_some(std::uint32_t number, std::uint64_t at, std::uint64_t end);
+    bool forget_one(page_id id);
+    bool is_coming_or_written(page_id id);
+    int clear_rest(session_room& s, page_id last, std::uint64_t from);
     void open_for(std::uint32_t frame, page_id id, use_kind kind);
     bool close_frame(std::uint32_t frame);
     void tell_hits(session_room& s);
     void tell_changes();
-    void decide(session_room& s, page_id id);
+    void decide(session_room& s, page_id id, bool ahead);
     struct outcome {
         int code = 0, write_code = 0;  // of moves and the read; of a write
         page_id unwritten{};           // whose bytes lie at `bytes`
@@ -84,7 +115,8 @@ private:
     int write_page(page_id id, const std::byte* from);
     void keep_unwritten(const outcome& ended);
     int note_failure(page_id id, int code);
-    void wait_for_writes(lock& hold, std::uint32_t file);
+    // Of pages from `first` to before `end`. False: there was none.
+    bool wait_for_writes(lock& hold, std::uint32_t file, std::uint64_t first = 0, std::uint64_t end = ~std::uint64_t{0});
     int flush_one(session_room& s, page_id id, deadline until);
     int flush_in_host(session_room& s, lock& hold, page_id id, std::uint32_t frame);
     int flush_in_device(session_room& s, lock& hold, page_id id, std::uint32_t frame);
@@ -94,8 +126,7 @@ private:
     host::environment& env_;
     std::vector<frame_latch> latches_;
     std::vector<std::atomic<bool>> changed_;  // a frame's page was changed, and the core has not been told
-    std::vector<file> files_;                 // never moves
-    std::atomic<std::uint32_t> file_count_{0};
+    const std::unique_ptr<file[]> files_;
     std::atomic<bool> broken_{false};         // the device failed: what its frames hold is not known
 
     mutable std::mutex mutex_;

@@ -12,13 +12,14 @@ namespace penstock::buffer {
 // Not for ever: who serves others must not hang in a call that says "again".
 inline constexpr int most_attempts = 1000;
 
-// `bytes` of the page are in the file, `room` is where they go, and a read past the page cache wants all of it. 0; -ESTALE: the file has become shorter; or another error.
+// `bytes` of the page are in the file, and `room` is for all of it, which is asked for: of a file that is read past the page cache no odd length can be. 0; -ESTALE: the file has become shorter; or another error.
 inline int read_whole(host::environment& env, int fd, std::byte* to, std::uint64_t bytes, std::uint64_t room, std::uint64_t offset) {
     int again = 0;
     for (std::uint64_t done = 0; done < bytes;) {
         const std::int64_t count = env.read(fd, to + done, room - done, offset + done);
         if ((count == -EINTR || count == -EAGAIN) && ++again < most_attempts) continue;
-        if (count <= 0) return count < 0 ? static_cast<int>(count) : -ESTALE;
+        const bool odd = done != 0 && count == -EINVAL;  // the file ends there, with an odd length
+        if (count <= 0) return count < 0 && !odd ? static_cast<int>(count) : -ESTALE;
         done += static_cast<std::uint64_t>(count);
     }
     return 0;

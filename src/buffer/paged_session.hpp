@@ -9,6 +9,12 @@
 
 namespace penstock::buffer {
 
+// Pages that are worth reading ahead at a time: of those in the host that nobody may have fixed, each session's share.
+inline std::uint64_t most_ahead(const manager_settings& settings) {
+    const std::uint64_t fixed = std::uint64_t{settings.sessions} * (settings.fixed_pages + 1), all = settings.host_pages;
+    return std::max<std::uint64_t>(1, (all - std::min(all, fixed)) / settings.sessions);
+}
+
 class paged_session : public session {
 public:
     std::int64_t read(std::uint32_t file, std::uint64_t offset, std::byte* to, std::uint64_t bytes) final {
@@ -21,10 +27,12 @@ public:
         });
     }
     std::int64_t write(std::uint32_t file, std::uint64_t offset, const std::byte* from, std::uint64_t bytes) final {
+        std::uint64_t end = 0;
+        if (!find_size(file, end)) return -EBADF;
         return each_part(file, offset, bytes, [&](page_id id, std::uint64_t in_page, std::uint64_t count, std::uint64_t done) {
             fixed_page page;
             // All that the file has of the page.
-            const bool whole = in_page == 0 && (count == page_bytes() || id.page * page_bytes() + count == bytes_of(file));
+            const bool whole = in_page == 0 && (count == page_bytes() || id.page * page_bytes() + count == end);
             if (const int code = whole ? fix_fresh(id, page) : fix(id, use_kind::write, page); code != 0) return code;
             std::memcpy(page.data + in_page, from + done, count);
             if (whole) std::memset(page.data + count, 0, page_bytes() - count);
@@ -35,14 +43,14 @@ public:
 
 protected:
     [[nodiscard]] virtual std::uint64_t page_bytes() const = 0;
-    // 0: no such file.
-    [[nodiscard]] virtual std::uint64_t bytes_of(std::uint32_t file) const = 0;
+    // False: no such file.
+    [[nodiscard]] virtual bool find_size(std::uint32_t file, std::uint64_t& bytes) const = 0;
 
 private:
     template <typename Action>
     std::int64_t each_part(std::uint32_t file, std::uint64_t offset, std::uint64_t bytes, const Action& action) {
-        const std::uint64_t end = bytes_of(file);
-        if (end == 0) return -EBADF;
+        std::uint64_t end = 0;
+        if (!find_size(file, end)) return -EBADF;
         bytes = offset >= end ? 0 : std::min(bytes, end - offset);
         for (std::uint64_t done = 0; done < bytes;) {
             const std::uint64_t at = offset + done, in_page = at % page_bytes(), count = std::min(page_bytes() - in_page, bytes - done);

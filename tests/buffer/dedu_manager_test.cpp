@@ -9,27 +9,21 @@
 #include <random>
 #include <thread>
 
+#include "buffer/buffered_file.hpp"
 #include "buffer/clock_order.hpp"
 #include "buffer/core.hpp"
 #include "buffer/counts.hpp"
-#include "buffer/dedu_manager.hpp"
+#include "buffer/manager.hpp"
 #include "buffer/lru_order.hpp"
-#include "fault/faulty_environment.hpp"
-#include "region/support.hpp"
 
 namespace penstock::test {
 
 namespace {
 
-using buffer::dedu_settings;
 using buffer::fixed_page;
 using buffer::manager_settings;
 using buffer::order_kind;
 using buffer::use_kind;
-using bytes = std::vector<std::uint8_t>;
-
-std::byte* begin_of(bytes& some) { return reinterpret_cast<std::byte*>(some.data()); }
-
 // A device that says of blocks that they are equal though they are not, once in a while: the canary.
 class credulous_frames final : public buffer::device_frames {
 public:
@@ -62,16 +56,15 @@ struct shape {
 };
 
 manager_settings settings_of(const shape& s) {
-    return {.page_bytes = s.page_bytes, .host_pages = s.host, .device_pages = s.device, .sessions = s.sessions, .fixed_pages = 2, .files = 2, .wait_ms = 10'000, .order = s.order};
-}
-dedu_settings how_of(const shape& s) {
-    return {.blocks_per_page = s.blocks,
-            .table_pages = s.table,
-            .signature = s.md5 ? buffer::signature_kind::md5 : buffer::signature_kind::quick,
-            .sign_on_device = s.on_device,
-            .adaptive = s.adaptive,
-            .batch_wait_us = s.batch_wait_us,
-            .signature_mask = s.mask};
+    const buffer::dedu_settings how{.blocks_per_page = s.blocks,
+                                    .table_pages = s.table,
+                                    .signature = s.md5 ? buffer::signature_kind::md5 : buffer::signature_kind::quick,
+                                    .sign_on_device = s.on_device,
+                                    .adaptive = s.adaptive,
+                                    .batch_wait_us = s.batch_wait_us,
+                                    .signature_mask = s.mask};
+    return {.page_bytes = s.page_bytes, .host_pages = s.host, .device_pages = s.device, .sessions = s.sessions, .fixed_pages = 2, .files = 2, .wait_ms = 10'000, .order = s.order,
+            .policy = buffer::policy_kind::dedu, .dedu = how};
 }
 
 // Blocks as a file may have them: many of a few kinds.
@@ -96,11 +89,11 @@ struct shared_file {
         fd = ::open((folder / "f").c_str(), O_RDWR | O_CLOEXEC);
         EXPECT_GE(fd, 0);
         std::string why;
-        const auto shape = buffer::dedu_frames_for(settings_of(s), how_of(s));
+        const auto shape = buffer::frames_for(settings_of(s));
         frames = where == backend::gpu ? buffer::make_gpu_frames(0, shape, why) : buffer::make_cpu_frames(shape, why);
         EXPECT_NE(frames, nullptr) << why;
         if (credulous) frames = std::make_unique<credulous_frames>(std::move(frames));
-        const status made = buffer::make_dedu_manager(settings_of(s), how_of(s), *frames, env, all);
+        const status made = buffer::manager::make(settings_of(s), *frames, env, all);
         EXPECT_TRUE(made.ok()) << made.message;
         EXPECT_EQ(all->add_file(fd, content.size()), 0);
     }
@@ -466,12 +459,12 @@ TEST_P(shared_blocks, refuse_what_cannot_be) {
     fault::faulty_environment env;
     std::string why;
     shape s;
-    const auto frames = buffer::make_cpu_frames(buffer::dedu_frames_for(settings_of(s), how_of(s)), why);
+    const auto frames = buffer::make_cpu_frames(buffer::frames_for(settings_of(s)), why);
     shape wrong = s;
     wrong.blocks = 16;
-    EXPECT_EQ(buffer::make_dedu_manager(settings_of(wrong), how_of(wrong), *frames, env, none).code, -EINVAL);
+    EXPECT_EQ(buffer::manager::make(settings_of(wrong), *frames, env, none).code, -EINVAL);
     wrong.blocks = 3;
-    EXPECT_EQ(buffer::make_dedu_manager(settings_of(wrong), how_of(wrong), *frames, env, none).code, -EINVAL);
+    EXPECT_EQ(buffer::manager::make(settings_of(wrong), *frames, env, none).code, -EINVAL);
 
     shared_file f(s, bytes(5000, 1), GetParam());
     auto one = f.all->open_session(), other = f.all->open_session();

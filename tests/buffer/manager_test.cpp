@@ -16,8 +16,7 @@
 #include "buffer/core.hpp"
 #include "buffer/counts.hpp"
 #include "buffer/lru_order.hpp"
-#include "fault/faulty_environment.hpp"
-#include "region/support.hpp"
+#include "buffered_file.hpp"
 
 namespace penstock::test {
 
@@ -27,23 +26,6 @@ using buffer::fixed_page;
 using buffer::manager_settings;
 using buffer::order_kind;
 using buffer::use_kind;
-using bytes = std::vector<std::uint8_t>;
-
-std::byte* begin_of(bytes& some) { return reinterpret_cast<std::byte*>(some.data()); }
-
-// Frames that move nothing once in a while: the canary.
-class forgetful_frames final : public buffer::device_frames {
-public:
-    explicit forgetful_frames(std::unique_ptr<device_frames> real) : real_(std::move(real)) {}
-    [[nodiscard]] std::byte* host_frames() const override { return real_->host_frames(); }
-    int move(unsigned queue, const std::vector<buffer::frame_move>& batch) override { return ++calls_ % 100 == 0 ? 0 : real_->move(queue, batch); }
-    int compare(unsigned queue, const std::vector<buffer::frame_pair>& pairs, std::vector<std::uint8_t>& equal) override { return real_->compare(queue, pairs, equal); }
-    int sign(unsigned queue, buffer::signature_kind kind, const std::vector<std::uint32_t>& host, std::vector<buffer::signature>& out) override { return real_->sign(queue, kind, host, out); }
-
-private:
-    std::unique_ptr<device_frames> real_;
-    std::uint64_t calls_ = 0;
-};
 
 std::uint64_t word_of(const bytes& some, std::uint64_t number) {
     std::uint64_t out = 0;
@@ -51,39 +33,8 @@ std::uint64_t word_of(const bytes& some, std::uint64_t number) {
     return out;
 }
 
-// A file, and a buffer over it.
-struct buffered_file {
-    buffered_file(const manager_settings& how, const bytes& content, backend where = backend::cpu, bool forgetful = false) {
-        write_file(folder / "f", content);
-        fd = ::open((folder / "f").c_str(), O_RDWR | O_CLOEXEC);
-        EXPECT_GE(fd, 0);
-        std::string why;
-        frames = where == backend::gpu ? buffer::make_gpu_frames(0, buffer::frames_for(how), why) : buffer::make_cpu_frames(buffer::frames_for(how), why);
-        EXPECT_NE(frames, nullptr) << why;
-        if (forgetful) frames = std::make_unique<forgetful_frames>(std::move(frames));
-        const status made = buffer::manager::make(how, *frames, env, all);
-        EXPECT_TRUE(made.ok()) << made.message;
-        EXPECT_EQ(all->add_file(fd, content.size()), 0);
-    }
-    ~buffered_file() {
-        all.reset();
-        ::close(fd);
-    }
-    void expect_right() const {
-        const char* const wrong = all->check();
-        EXPECT_EQ(wrong, nullptr) << (wrong == nullptr ? "" : wrong);
-    }
-    [[nodiscard]] bytes on_disk() const { return read_file(folder / "f"); }
-
-    const temporary_folder folder;
-    fault::faulty_environment env;
-    int fd = -1;
-    std::unique_ptr<buffer::device_frames> frames;
-    std::unique_ptr<buffer::manager> all;
-};
-
 // Random reads, writes and flushes by one thread against a copy; how many bytes were wrong. `failing`: writes and reads fail now and then, and are tried again.
-std::uint64_t wrong_bytes(const manager_settings& how, std::uint64_t file_bytes, std::uint64_t seed, int operations, backend where, bool forgetful = false, bool failing = false) {
+std::uint64_t wrong_bytes(const manager_settings& how, std::uint64_t file_bytes, std::uint64_t seed, int operations, buffer_kind where, bool forgetful = false, bool failing = false) {
     bytes expected = pattern(seed, file_bytes);
     buffered_file f(how, expected, where, forgetful);
     auto mine = f.all->open_session();
@@ -128,16 +79,7 @@ std::uint64_t wrong_bytes(const manager_settings& how, std::uint64_t file_bytes,
     return wrong;
 }
 
-manager_settings small(std::uint32_t host_pages, std::uint32_t device_pages, order_kind order, std::uint64_t page_bytes = 512) {
-    return {.page_bytes = page_bytes, .host_pages = host_pages, .device_pages = device_pages, .sessions = 2, .fixed_pages = 1, .order = order};
-}
-
-class buffers : public testing::TestWithParam<backend> {
-protected:
-    void SetUp() override {
-        if (GetParam() == backend::gpu && !gpu_is_there()) GTEST_SKIP() << "no GPU in this machine";
-    }
-};
+using buffers = on_backends;
 
 // The core, driven as docs/buffer.md says, for the same accesses.
 template <typename Order>
@@ -211,7 +153,7 @@ namespace {
 struct adding_threads {
     static constexpr std::uint64_t threads = 8, pages = 60, page_words = 64;
 
-    adding_threads(std::uint32_t host, std::uint32_t device, order_kind order, backend where, bool failing)
+    adding_threads(std::uint32_t host, std::uint32_t device, order_kind order, buffer_kind where, bool failing)
         : f({.page_bytes = 512, .host_pages = host, .device_pages = device, .sessions = threads, .fixed_pages = 2, .order = order}, bytes(pages * 512, 0), where),
           added(threads, std::vector<std::uint64_t>(pages * page_words, 0)), failing(failing) {}
 
@@ -359,7 +301,6 @@ TEST_P(buffers, refuse_what_cannot_be) {
     EXPECT_EQ(one->read(1, 0, begin_of(some), 10), -EBADF);
 }
 
-INSTANTIATE_TEST_SUITE_P(on, buffers, testing::Values(backend::cpu, backend::gpu),
-                         [](const testing::TestParamInfo<backend>& info) { return info.param == backend::gpu ? "gpu" : "cpu"; });
+INSTANTIATE_TEST_SUITE_P(on, buffers, testing::Values(buffer_kind(backend::cpu), buffer_kind(backend::gpu)), name_of);
 
 }  // namespace penstock::test

@@ -158,9 +158,10 @@ status make_buffer(const trace::trace_header& header, const simulation& how, con
                                          .sessions = settings.threads,
                                          .fixed_pages = 1,
                                          .files = how.limits.files,
-                                         .order = how.order == host_order::lru ? buffer::order_kind::lru : buffer::order_kind::clock};
-    const bool shares = how.what == policy::dedu;
-    const buffer::frames_shape frames = shares ? buffer::dedu_frames_for(shape, settings.dedu) : buffer::frames_for(shape);
+                                         .order = how.order == host_order::lru ? buffer::order_kind::lru : buffer::order_kind::clock,
+                                         .policy = how.what == policy::dedu ? buffer::policy_kind::dedu : buffer::policy_kind::gram,
+                                         .dedu = settings.dedu};
+    const buffer::frames_shape frames = buffer::frames_for(shape);
     std::string why;
     on_gpu = false;
     if (settings.backend != "cpu") {
@@ -170,9 +171,7 @@ status make_buffer(const trace::trace_header& header, const simulation& how, con
     }
     if (!on_gpu) out.frames = buffer::make_cpu_frames(frames, why);
     if (out.frames == nullptr) return {-ENOMEM, why + "; give less with --ram and --gpu"};
-    const status made = shares ? buffer::make_dedu_manager(shape, settings.dedu, *out.frames, host::linux_environment(), out.all)
-                               : buffer::manager::make(shape, *out.frames, host::linux_environment(), out.all);
-    if (!made.ok()) return {made.code, made.message + " (--ram, --threads)"};
+    if (status s = buffer::manager::make(shape, *out.frames, host::linux_environment(), out.all); !s) return {s.code, s.message + " (--ram, --threads)"};
     for (std::size_t i = 0; i < header.files.size(); ++i)
         if (const int code = out.all->add_file(out.files[i].fd(), header.files[i].pages * header.page_bytes); code < 0) return refused(header.files[i].path, code, "it is too long");
     return {};

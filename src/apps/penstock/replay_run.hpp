@@ -1,7 +1,7 @@
 // A trace played through the buffer manager against its files: pages are read and written where the trace says so, and it takes the time that it takes.
 #pragma once
 
-#include "buffer/dedu_manager.hpp"
+#include "buffer/manager.hpp"
 #include "replay_simulate.hpp"
 
 namespace penstock::replay {
@@ -12,7 +12,7 @@ struct run_settings {
     bool past_the_cache = true;  // of the operating system, so that the sizes mean something
     bool writes = false;         // the files may be changed
     bool verify = false;         // each page that is read is compared with what it must hold
-    buffer::dedu_settings dedu;
+    buffer::dedu_settings dedu{};
 };
 
 struct run_report {

@@ -1,0 +1,171 @@
+// Files that change: pages that leave without being written, files that grow, shrink and go, and pages that are read ahead (manager_state.hpp).
+#pragma once
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "buffer/manager_bring.hpp"
+#include "buffer/paged_session.hpp"
+
+namespace penstock::buffer {
+
+// A page that is on its way to the host, or bytes of it to its file.
+template <typename Order>
+bool manager_state<Order>::is_coming_or_written(page_id id) {
+    const block* const known = core_.block_of(id, 0);
+    return turns_.is_written(id) || (known != nullptr && known->where == side::host && entry(id).is_absent());
+}
+
+// False: somebody is at it. In the device it may be on its way still; whoever gets its frame takes his turn behind that.
+template <typename Order>
+bool manager_state<Order>::forget_one(page_id id) {
+    if (is_coming_or_written(id)) return false;
+    const block* const known = core_.block_of(id, 0);
+    if (known == nullptr) return true;
+    if (known->where == side::host) {
+        if (!entry(id).withdraw(latches_[known->frame])) return false;
+        changed_[known->frame] = false;
+    }
+    leave_core(id);
+    return true;
+}
+
+// How far it came: to `end`, to a page that somebody is at, or as far as one look under the lock may take.
+template <typename Order>
+std::uint64_t manager_state<Order>::forget_some(std::uint32_t number, std::uint64_t at, std::uint64_t end) {
+    constexpr int most_looks = 1024;
+    const file& one = files_[number];
+    end = std::min(end, one.room);
+    for (int looks = 0; at < end && looks < most_looks; ++looks) {
+        const std::uint64_t group = at / page_group::pages;
+        if (one.groups[group].in_core == 0) at = std::min(end, (group + 1) * page_group::pages);
+        else if (forget_one({at, number})) ++at;
+        else break;
+    }
+    return at;
+}
+
+// A page that was dropped and could not be written comes back (keep_unwritten), so after a wait for such a write all is looked at again.
+template <typename Order>
+int manager_state<Order>::forget_pages(std::uint32_t number, std::uint64_t first, std::uint64_t end) {
+    const deadline until = std::chrono::steady_clock::now() + std::chrono::milliseconds(settings_.wait_ms);
+    for (;;) {
+        std::uint32_t round = 0;
+        for (std::uint64_t at = first;;) {
+            lock hold(mutex_);
+            const std::uint64_t before = at;
+            at = forget_some(number, at, end);
+            if (at >= std::min(end, files_[number].room)) break;
+            if (at != before) {
+                round = 0;
+                continue;
+            }
+            if (std::chrono::steady_clock::now() > until) return -ETIMEDOUT;
+            if (is_coming_or_written({at, number})) news_.wait_for(hold, std::chrono::milliseconds(10));
+            hold.unlock();
+            pause_between_looks(round++);
+        }
+        lock hold(mutex_);
+        if (!wait_for_writes(hold, number, first, end)) return 0;
+        if (std::chrono::steady_clock::now() > until) return -ETIMEDOUT;
+    }
+}
+
+template <typename Order>
+int manager_state<Order>::forget(std::uint32_t number, std::uint64_t first, std::uint64_t pages) {
+    if (!is_file(number)) return -EINVAL;
+    return forget_pages(number, first, pages > ~first ? ~std::uint64_t{0} : first + pages);
+}
+
+// Room before the size, and the size before its pages: whoever finds a page to be there finds its entry.
+template <typename Order>
+int manager_state<Order>::grow(file& one, std::uint64_t bytes) {
+    if (bytes >> 52 != 0) return -EINVAL;
+    const std::uint64_t pages = pages_for(bytes);
+    if (const int code = one.entries.grow(pages); code != 0) return code;
+    if (const int code = one.groups.grow(pages / page_group::pages + 1); code != 0) return code;
+    one.room = std::max(one.room, pages);
+    one.bytes = bytes;
+    one.pages = pages;
+    return 0;
+}
+
+// The page has zeros from there on. One that is not in the buffer is read so from its file.
+template <typename Order>
+int manager_state<Order>::clear_rest(session_room& s, page_id last, std::uint64_t from) {
+    if (from == 0) return 0;
+    {
+        const lock hold(mutex_);
+        if (core_.block_of(last, 0) == nullptr && !turns_.is_written(last)) return 0;
+    }
+    fixed_page page;
+    if (const int code = fix(s, last, use_kind::write, false, page); code != 0) return code;
+    std::memset(page.data + from, 0, settings_.page_bytes - from);
+    unfix(s, page, false);
+    return 0;
+}
+
+template <typename Order>
+int manager_state<Order>::resize(session_room& s, std::uint32_t number, std::uint64_t bytes) {
+    if (!is_file(number) || bytes >> 52 != 0) return -EINVAL;
+    file& one = files_[number];
+    const std::lock_guard alone(one.resizing);
+    const std::uint64_t before = one.bytes;
+    if (bytes > before) {
+        // Of what a page holds behind the end nobody was told, so it must not become bytes of the file.
+        if (const int code = clear_rest(s, {before / settings_.page_bytes, number}, before % settings_.page_bytes); code != 0) return code;
+        const lock hold(mutex_);
+        return grow(one, bytes);
+    }
+    {
+        const lock hold(mutex_);
+        one.pages = pages_for(bytes);
+        one.bytes = bytes;
+    }
+    if (const int code = forget_pages(number, pages_for(bytes), ~std::uint64_t{0}); code != 0) return code;
+    return clear_rest(s, {bytes / settings_.page_bytes, number}, bytes % settings_.page_bytes);
+}
+
+template <typename Order>
+int manager_state<Order>::remove_file(std::uint32_t number) {
+    if (!is_file(number)) return -EINVAL;
+    file& one = files_[number];
+    {
+        const lock hold(mutex_);
+        one.pages = 0;
+        one.bytes = 0;
+    }
+    if (const int code = forget_pages(number, 0, ~std::uint64_t{0}); code != 0) return code;
+    const lock hold(mutex_);
+    one.entries = {};
+    one.groups = {};
+    one.room = 0;
+    one.fd = -1;
+    one.in_use = false;
+    return 0;
+}
+
+// False: reading further ahead makes no sense.
+template <typename Order>
+bool manager_state<Order>::bring_ahead(session_room& s, page_id id) {
+    lock hold(mutex_);
+    tell_hits(s);
+    if (broken_ || id.page >= files_[id.file].pages) return false;
+    if (core_.block_of(id, 0) != nullptr || turns_.is_written(id)) return true;
+    const auto opened = [&](std::uint32_t frame) {
+        latches_[frame].open();
+        entry(id).publish(frame);
+    };
+    return bring_in(s, hold, id, wish::ahead, opened) == 0;
+}
+
+template <typename Order>
+void manager_state<Order>::prefetch(session_room& s, std::uint32_t number, std::uint64_t first, std::uint64_t pages) {
+    if (!is_file(number)) return;
+    pages = std::min(pages, most_ahead(settings_));
+    for (std::uint64_t page = first; page - first < pages && page < files_[number].pages; ++page)
+        if (entry({page, number}).is_absent() && !bring_ahead(s, {page, number})) return;
+}
+
+}  // namespace penstock::buffer

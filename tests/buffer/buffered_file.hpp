@@ -1,0 +1,87 @@
+// What the tests of the buffer manager share: a file with a buffer over it, on a disk that may fail.
+#pragma once
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include "buffer/manager.hpp"
+#include "fault/faulty_environment.hpp"
+#include "region/support.hpp"
+
+namespace penstock::test {
+
+using bytes = std::vector<std::uint8_t>;
+
+inline std::byte* begin_of(bytes& some) { return reinterpret_cast<std::byte*>(some.data()); }
+
+// Frames that move nothing once in a while: the canary.
+class forgetful_frames final : public buffer::device_frames {
+public:
+    explicit forgetful_frames(std::unique_ptr<device_frames> real) : real_(std::move(real)) {}
+    [[nodiscard]] std::byte* host_frames() const override { return real_->host_frames(); }
+    int move(unsigned queue, const std::vector<buffer::frame_move>& batch) override { return ++calls_ % 100 == 0 ? 0 : real_->move(queue, batch); }
+    int compare(unsigned queue, const std::vector<buffer::frame_pair>& pairs, std::vector<std::uint8_t>& equal) override { return real_->compare(queue, pairs, equal); }
+    int sign(unsigned queue, buffer::signature_kind kind, const std::vector<std::uint32_t>& host, std::vector<buffer::signature>& out) override { return real_->sign(queue, kind, host, out); }
+
+private:
+    std::unique_ptr<device_frames> real_;
+    std::uint64_t calls_ = 0;
+};
+
+// What kind of buffer, and where its device's part lies.
+struct buffer_kind {
+    buffer_kind(backend on, buffer::policy_kind policy = buffer::policy_kind::gram) : where(on), what(policy) {}  // a backend alone will do
+    friend void PrintTo(const buffer_kind& one, std::ostream* out) { *out << (one.where == backend::gpu ? "gpu" : "cpu") << (one.what == buffer::policy_kind::dedu ? "_dedu" : ""); }
+
+    backend where;
+    buffer::policy_kind what;
+};
+
+// A file, and a buffer over it.
+struct buffered_file {
+    buffered_file(buffer::manager_settings how, const bytes& content, buffer_kind kind = backend::cpu, bool forgetful = false) {
+        how.policy = kind.what;
+        const backend where = kind.where;
+        write_file(folder / "f", content);
+        fd = ::open((folder / "f").c_str(), O_RDWR | O_CLOEXEC);
+        EXPECT_GE(fd, 0);
+        std::string why;
+        frames = where == backend::gpu ? buffer::make_gpu_frames(0, buffer::frames_for(how), why) : buffer::make_cpu_frames(buffer::frames_for(how), why);
+        EXPECT_NE(frames, nullptr) << why;
+        if (forgetful) frames = std::make_unique<forgetful_frames>(std::move(frames));
+        const status made = buffer::manager::make(how, *frames, env, all);
+        EXPECT_TRUE(made.ok()) << made.message;
+        EXPECT_EQ(all->add_file(fd, content.size()), 0);
+    }
+    ~buffered_file() {
+        all.reset();
+        ::close(fd);
+    }
+    void expect_right() const {
+        const char* const wrong = all->check();
+        EXPECT_EQ(wrong, nullptr) << (wrong == nullptr ? "" : wrong);
+    }
+    [[nodiscard]] bytes on_disk() const { return read_file(folder / "f"); }
+
+    const temporary_folder folder;
+    fault::faulty_environment env;
+    int fd = -1;
+    std::unique_ptr<buffer::device_frames> frames;
+    std::unique_ptr<buffer::manager> all;
+};
+
+inline buffer::manager_settings small(std::uint32_t host_pages, std::uint32_t device_pages, buffer::order_kind order, std::uint64_t page_bytes = 512) {
+    return {.page_bytes = page_bytes, .host_pages = host_pages, .device_pages = device_pages, .sessions = 2, .fixed_pages = 1, .order = order};
+}
+
+class on_backends : public testing::TestWithParam<buffer_kind> {
+protected:
+    void SetUp() override {
+        if (GetParam().where == backend::gpu && !gpu_is_there()) GTEST_SKIP() << "no GPU in this machine";
+    }
+};
+
+inline std::string name_of(const testing::TestParamInfo<buffer_kind>& info) { return testing::PrintToString(info.param); }
+
+}  // namespace penstock::test

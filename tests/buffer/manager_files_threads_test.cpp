@@ -1,0 +1,251 @@
+// Files that change under the buffer while several threads use it, and the words of their pages.
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <random>
+#include <thread>
+
+#include "buffer/file_pages.hpp"
+#include "buffered_file.hpp"
+
+namespace penstock::test {
+
+namespace {
+
+using buffer::fixed_page;
+using buffer::manager_settings;
+using buffer::order_kind;
+using buffer::use_kind;
+
+constexpr std::uint64_t page_bytes = 512;
+
+struct counted_entry {
+    std::uint64_t value = 7;
+    static inline std::atomic<int> rooms_left{1000};  // then there is no memory
+    static void* operator new[](std::size_t size, const std::nothrow_t& none) noexcept { return rooms_left-- > 0 ? ::operator new[](size, none) : nullptr; }
+    static void operator delete[](void* at) { ::operator delete[](at); }
+};
+
+using pages_of = buffer::file_pages<counted_entry, 10>;  // 1024 pages, then as many, then twice as many
+
+// Three threads add to numbers in pages that stay, one cuts off what is behind them, grows it again and looks that it is zero, and one reads everything and ahead. The disk may fail.
+class growing_and_shrinking {
+public:
+    growing_and_shrinking(buffer_kind where, bool failing) : f_(shape(), bytes(most * page_bytes, 0), where), failing_(failing) {}
+
+    void run() {
+        {
+            std::vector<std::jthread> running;
+            for (std::uint64_t t = 0; t < adders; ++t) running.emplace_back([this, t] { add(t); });
+            running.emplace_back([this] { read_everything(); });
+            cut_and_grow();
+        }
+        f_.env.clear();
+        f_.expect_right();
+        EXPECT_EQ(f_.all->open_session()->flush(0), 0);
+        const bytes now = f_.on_disk();
+        for (std::uint64_t t = 0; t < adders; ++t)
+            for (std::uint64_t page = 0; page < kept; ++page) {
+                std::uint64_t last = 0;
+                std::memcpy(&last, now.data() + page * page_bytes + 8 * t, 8);
+                EXPECT_EQ(last, added_[t][page]);
+            }
+    }
+
+private:
+    static constexpr std::uint64_t adders = 3, kept = 10, most = 30, steps = 3000;
+
+    static manager_settings shape() {
+        manager_settings how = small(16, 8, order_kind::lru);
+        how.sessions = 5;
+        return how;
+    }
+    void add(std::uint64_t t) {
+        auto mine = f_.all->open_session();
+        std::mt19937_64 random(t);
+        for (std::uint64_t i = 0; i < steps && !testing::Test::HasFailure(); ++i) {
+            const std::uint64_t page = random() % kept;
+            fixed_page fixed;
+            const int code = mine->fix({page, 0}, use_kind::write, fixed);
+            EXPECT_TRUE(failing_ || code == 0) << code;
+            if (code == 0) {
+                auto* const words = reinterpret_cast<std::uint64_t*>(fixed.data);
+                EXPECT_EQ(words[t], added_[t][page]);
+                words[t] = ++added_[t][page];
+                mine->unfix(fixed, true);
+            }
+            if (random() % 200 == 0) mine->flush(0);
+        }
+        --adding_;
+    }
+    void read_everything() {
+        auto mine = f_.all->open_session();
+        std::mt19937_64 random(7);
+        bytes all(most * page_bytes);
+        while (adding_ != 0) {
+            if (random() % 2 == 0) mine->prefetch(0, random() % most, 4);
+            const std::uint64_t at = random() % all.size();
+            static_cast<void>(mine->read(0, at, begin_of(all), all.size() - at));
+            if (failing_) f_.env.set({.calls = random() % 2 == 0 ? fault::call_write : fault::call_read, .nth = random() % 20 + 1});
+        }
+    }
+    template <typename Call>
+    void until_done(const Call& call) const {
+        int code = call();
+        for (int tries = 0; code != 0 && failing_ && tries < 10'000; ++tries) code = call();
+        EXPECT_EQ(code, 0);
+    }
+    void cut_and_grow() {
+        auto mine = f_.all->open_session();
+        std::mt19937_64 random(9);
+        bytes some(most * page_bytes), ones(most * page_bytes, 1);
+        while (adding_ != 0 && !testing::Test::HasFailure()) {
+            const std::uint64_t end = kept * page_bytes + random() % ((most - kept) * page_bytes), tail = most * page_bytes - end;
+            until_done([&] { return mine->resize(0, end); });
+            ASSERT_EQ(::ftruncate(f_.fd, static_cast<off_t>(end)), 0);
+            ASSERT_EQ(::ftruncate(f_.fd, most * page_bytes), 0);
+            until_done([&] { return mine->resize(0, most * page_bytes); });
+            until_done([&] { return mine->read(0, end, begin_of(some), tail) == static_cast<std::int64_t>(tail) ? 0 : -EIO; });
+            EXPECT_TRUE(std::all_of(some.begin(), some.begin() + static_cast<std::ptrdiff_t>(tail), [](std::uint8_t one) { return one == 0; }));
+            until_done([&] { return mine->write(0, end, begin_of(ones), tail) == static_cast<std::int64_t>(tail) ? 0 : -EIO; });
+        }
+    }
+
+    buffered_file f_;
+    const bool failing_;
+    std::atomic<int> adding_{adders};
+    std::vector<std::vector<std::uint64_t>> added_{adders, std::vector<std::uint64_t>(kept)};
+};
+
+using shared_files = on_backends;
+
+}  // namespace
+
+TEST(file_pages, stay_where_they_are_while_the_file_grows) {
+    pages_of pages;
+    EXPECT_EQ(pages.grow(0), 0);
+    std::vector<counted_entry*> seen;
+    const std::vector<std::uint64_t> borders = {0, 1, 1023, 1024, 1025, 2047, 2048, 4095, 4096, 8191, 8192, 100'000};
+    for (const std::uint64_t page : borders) {
+        ASSERT_EQ(pages.grow(page + 1), 0);
+        EXPECT_EQ(pages[page].value, 7u);
+        pages[page].value = 1000 + page;
+        seen.push_back(&pages[page]);
+    }
+    EXPECT_EQ(pages.grow(5), 0);  // takes nothing away
+    for (std::size_t i = 0; i < borders.size(); ++i) {
+        EXPECT_EQ(&pages[borders[i]], seen[i]);
+        EXPECT_EQ(pages[borders[i]].value, 1000 + borders[i]);
+    }
+    EXPECT_EQ(pages[2046].value, 7u);
+    EXPECT_EQ(pages.grow(pages_of::most_pages + 1), -EINVAL);
+}
+
+TEST(file_pages, are_as_they_were_where_memory_is_out) {
+    pages_of pages;
+    ASSERT_EQ(pages.grow(1000), 0);
+    pages[999].value = 5;
+    const int rooms = counted_entry::rooms_left.exchange(1);
+    EXPECT_EQ(pages.grow(10'000), -ENOMEM);
+    counted_entry::rooms_left = rooms;
+    EXPECT_EQ(pages[999].value, 5u);
+    ASSERT_EQ(pages.grow(10'000), 0);
+    EXPECT_EQ(pages[9'999].value, 7u);
+    EXPECT_EQ(pages[999].value, 5u);
+}
+
+TEST(file_pages, are_found_by_others_while_the_file_grows) {
+    constexpr std::uint64_t most = 60'000;
+    pages_of pages;
+    std::atomic<std::uint64_t> told{0};
+    std::jthread finder([&] {
+        for (std::uint64_t known = 0; known < most;) {
+            known = told;
+            for (std::uint64_t page = known < 100 ? 0 : known - 100; page < known; ++page) ASSERT_EQ(pages[page].value, 7u);
+        }
+    });
+    for (std::uint64_t count = 1; count <= most; ++count) {
+        ASSERT_EQ(pages.grow(count), 0);
+        told = count;
+    }
+}
+
+// One thread changes the file below and has it forgotten; the others must not be given what was before.
+TEST_P(shared_files, are_never_older_than_what_was_forgotten) {
+    constexpr std::uint64_t pages = 12, versions = 1500;
+    for (const auto& [host, device] : {std::pair{13u, 0u}, {13u, 4u}}) {
+        manager_settings how = small(host, device, order_kind::lru);
+        how.sessions = 6;
+        buffered_file f(how, bytes(pages * page_bytes, 0), GetParam());
+        std::atomic<std::uint64_t> told{0};
+        std::vector<std::jthread> running;
+        for (std::uint64_t t = 0; t < 4; ++t)
+            running.emplace_back([&, t] {
+                auto mine = f.all->open_session();
+                std::mt19937_64 random(t);
+                while (told < versions && !testing::Test::HasFailure()) {
+                    const std::uint64_t page = random() % pages, least = told;
+                    std::uint64_t seen = 0;
+                    if (random() % 8 == 0) mine->prefetch(0, page, 3);
+                    ASSERT_EQ(mine->read(0, page * page_bytes + 8 * (random() % 64), reinterpret_cast<std::byte*>(&seen), 8), 8);
+                    ASSERT_GE(seen, least);
+                }
+            });
+        auto mine = f.all->open_session();
+        std::vector<std::uint64_t> words(pages * page_bytes / 8);
+        for (std::uint64_t version = 1; version <= versions && !testing::Test::HasFailure(); ++version) {
+            std::fill(words.begin(), words.end(), version);
+            ASSERT_EQ(::pwrite(f.fd, words.data(), pages * page_bytes, 0), static_cast<ssize_t>(pages * page_bytes));
+            ASSERT_EQ(mine->forget(0, 0, version % 2 == 0 ? pages : 1000), 0);
+            told = version;
+        }
+        told = versions;
+        running.clear();
+        f.expect_right();
+    }
+}
+
+// A page that is on its way to its file when it is forgotten is waited for; and if that write fails, what comes back of it goes too. Nothing near it is in the buffer.
+TEST_P(shared_files, forget_what_is_being_written) {
+    constexpr std::uint64_t apart = 1500;
+    for (const bool failing : {false, true}) {
+        bytes content = pattern(9, (apart + 1) * page_bytes);  // no page equals another
+        content[apart * page_bytes] = 1;
+        buffered_file f(small(5, 0, order_kind::lru), content, GetParam());
+        auto mine = f.all->open_session();
+        const std::byte nine{9};
+        ASSERT_EQ(mine->write(0, apart * page_bytes, &nine, 1), 1);
+        f.env.stall(fault::call_write);
+        f.env.set({.calls = fault::call_write, .nth = failing ? 1u : 0u});
+        std::jthread driver([&] {
+            auto other = f.all->open_session();
+            std::byte one{};
+            std::int64_t got = 1;
+            for (std::uint64_t page = 1; page < 7 && got == 1; ++page) got = other->read(0, page * page_bytes, &one, 1);
+        });
+        while (f.env.stalled() == 0) std::this_thread::yield();
+        std::atomic<bool> forgotten{false};
+        std::jthread forgetter([&] {
+            EXPECT_EQ(mine->forget(0, apart, 1), 0);
+            forgotten = true;
+        });
+        std::this_thread::sleep_for(std::chrono::milliseconds(20));
+        EXPECT_FALSE(forgotten);
+        f.env.release();
+        forgetter.join();
+        driver.join();
+        ASSERT_EQ(mine->flush(0), 0);
+        EXPECT_EQ(f.on_disk()[apart * page_bytes], failing ? 1 : 9);
+        f.expect_right();
+    }
+}
+
+TEST_P(shared_files, lose_nothing_while_they_grow_and_shrink) { growing_and_shrinking(GetParam(), false).run(); }
+
+TEST_P(shared_files, lose_nothing_while_they_grow_and_shrink_and_the_disk_fails) { growing_and_shrinking(GetParam(), true).run(); }
+
+INSTANTIATE_TEST_SUITE_P(on, shared_files, testing::Values(buffer_kind(backend::cpu), buffer_kind(backend::gpu), buffer_kind(backend::cpu, buffer::policy_kind::dedu), buffer_kind(backend::gpu, buffer::policy_kind::dedu)), name_of);
+
+}  // namespace penstock::test
