@@ -46,6 +46,7 @@ class Run(Traces):
                     self.assertTrue(all(ran[name] > 50 for name in ("host_hits", "misses", "write_backs")), ran)
                     self.assertEqual((ran["simulated"], ran["threads"], ran["verified"], ran["past_the_page_cache"]), (False, 1, True, False))
                     self.assertGreater(ran["ms_per_access"], 0)
+                    self.assertAlmostEqual(ran["device_bytes_per_second"] * ran["seconds"] / (ran["bytes_to_device"] + ran["bytes_from_device"] or 1), float(policy == "gram"))
 
     def test_what_was_written_is_in_the_file(self):
         _, distinct, seed = self.generate("--writes", 40, "--shared-writes", 100, "--seed", 4)
@@ -85,7 +86,7 @@ class Run(Traces):
         self.generate("--seed", 8)
         ran = penstock("replay", "trace", "--policy", "gram", *SIZES, *FLAGS, "--cached", cwd=self.folder)
         self.assertEqual((ran.returncode, ran.stderr), (0, b""))
-        self.assertRegex(ran.stdout.decode(), r"gram, lru, on (cpu|gpu): 3,000 accesses in [0-9.]+ s, [0-9.]+ ms each\n[0-9,]+ host hits \([0-9.]+ %\), [0-9,]+ device hits")
+        self.assertRegex(ran.stdout.decode(), r"gram, lru, on (cpu|gpu): 3,000 accesses in [0-9.]+ s, [0-9.]+ ms each\n[0-9,]+ host hits \([0-9.]+ %\), [0-9,]+ device hits(.*\n)+.* promoted; [0-9.]+ MB/s to and from the device\n$")
 
     def test_bad_input(self):
         self.generate("--seed", 9)

@@ -54,6 +54,7 @@ class Replay(InFolder):
         self.assertEqual({name: got[name] for name in wanted}, wanted)
         self.assertAlmostEqual(got["host_hit_share"] + got["device_hit_share"] + got["miss_share"], 1)
         self.assertAlmostEqual(got["device_hit_share"] * got["accesses"], got["device_hits"])
+        self.assertAlmostEqual(got["sharing_ratio"] * got["pages"], got["pages_with_sharing"])
         return got
 
     def test_every_count_of_every_policy_is_the_naive_ones(self):
