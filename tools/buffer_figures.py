@@ -94,8 +94,9 @@ def check_places(wanted, plan):
     if program is None:
         raise WrongUsage(f"'{wanted.program}' is no program; give the path of penstock")
     wanted.program = str(pathlib.Path(program).resolve())
-    if not pathlib.Path(wanted.out).resolve().parent.is_dir() or pathlib.Path(wanted.out).is_dir():
-        raise WrongUsage(f"-o: '{wanted.out}' cannot be a file; give one in a folder that exists")
+    folder = pathlib.Path(wanted.out).resolve().parent
+    if not folder.is_dir() or not os.access(folder, os.W_OK | os.X_OK) or pathlib.Path(wanted.out).is_dir():
+        raise WrongUsage(f"-o: '{wanted.out}' cannot be a file; give one in a folder that exists and can be written to")
     if not os.path.isdir(wanted.data) or not os.access(wanted.data, os.W_OK | os.X_OK):
         raise WrongUsage(f"--data: '{wanted.data}' is no folder that can be written to; give one that exists")
     # A binary record has at most 40 bytes.
@@ -103,7 +104,11 @@ def check_places(wanted, plan):
     free = shutil.disk_usage(wanted.data).free
     if need > free:
         raise WrongUsage(f"--data: '{wanted.data}' has {free >> 20} MiB free, and {(need >> 20) + 1} MiB are needed; give another folder, or a smaller --scale")
+    if not plan.points:
+        raise WrongUsage(f"--policies: these figures have no point of {','.join(wanted.policies)}; give more of either")
     if wanted.plots:
+        if os.path.exists(wanted.plots) and not os.path.isdir(wanted.plots):
+            raise WrongUsage(f"--plots: '{wanted.plots}' is no folder; give another")
         import buffer_plots
         buffer_plots.load_pyplot()
 
@@ -116,7 +121,7 @@ def cost_of(report):
 def row_of(point, runner):
     outcome, base = runner.outcomes[point.run], runner.outcomes.get(point.base)
     run, device_mib = point.run, point.run.device_pages * experiments.PAGE_BYTES / (1 << 20)
-    row = {"figure": point.figure, "curve": point.curve, "x": point.x, "value": None, "unit": "", "values": [], "message": outcome.message(), "policy": run.policy,
+    row = {"figure": point.figure, "curve": point.curve, "x": point.x, "value": None, "unit": "", "values": [], "message": outcome.message() or (None if outcome.reports else "not measured yet"), "policy": run.policy,
            "host_pages": run.host_pages, "device_pages": run.device_pages, "working_set_pages": run.workload.pages * max(run.workload.machines, 1), "factor": run.workload.factor,
            "write_percent": run.workload.writes, "machines": run.workload.machines, "distinct_pages": runner.distinct.get(run.workload)}
     if base is not None:
@@ -145,7 +150,7 @@ def result_of(wanted, plan, runner, load_average):
     settings = {"scale": str(wanted.scale), "page_bytes": experiments.PAGE_BYTES, "host_pages": plan.pages(experiments.HOST), "device_pages": plan.pages(experiments.DEVICE),
                 "working_set_pages": plan.pages(experiments.WORKING_SET), "accesses": plan.load().accesses, "simulate": wanted.simulate, "backend": wanted.backend, "cached": wanted.cached,
                 "blocks_per_page": wanted.blocks, "repeats": wanted.repeats, "threads": buffer_runs.THREADS, "order": buffer_runs.ORDER, "seed": wanted.seed, "policies": wanted.policies,
-                "time_limit_s": wanted.time_limit, "seconds": round(runner.seconds, 1), "load_average_before": load_average, "note": wanted.note}
+                "time_limit_s": wanted.time_limit, "seconds": round(runner.seconds(), 1), "load_average_before": load_average, "note": wanted.note}
     machine = {**bench_machine.machine_of(wanted.data, ""), "commit": wanted.commit}
     axes = {name: {"title": experiments.FIGURES[name][0], "x": experiments.FIGURES[name][1]} for name in wanted.figures}
     beside = [one for one in buffer_paper.claims(rows) if one["figure"] in wanted.figures]
@@ -171,9 +176,13 @@ def main(arguments):
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     wanted.commit, load_average = commit_of(wanted), round(os.getloadavg()[0], 2)
     runner = buffer_runs.Runner(wanted, lambda so_far: write(wanted.out, result_of(wanted, plan, so_far, load_average)))
-    runner.measure(plan)
-    result = result_of(wanted, plan, runner, load_average)
-    write(wanted.out, result)
+    try:
+        runner.measure(plan)
+        result = result_of(wanted, plan, runner, load_average)
+        write(wanted.out, result)
+    except OSError as error:
+        print(f"buffer_figures: '{error.filename}': {error.strerror}; is there room, and may it be written to?", file=sys.stderr)
+        return 1
     rows = result["results"]
     without = [row for row in rows if row["value"] is None]
     for message in sorted({row["message"] for row in without}):

@@ -2,7 +2,7 @@
 """Draws figures 4(a-c), 5(a-d) and 6 of the paper on GRAM and DEDU (ICCS 2011) for Penstock: buffer_plots.py RESULT.json -o FOLDER.
 
 RESULT.json is what tools/buffer_figures.py wrote. Lines are ours; crosses and dotted lines are what the paper's text gives in numbers, as shares of our own
-baseline where it gives shares. A figure without any point is left out, and that is said. Needs matplotlib (Debian: python3-matplotlib). Exit status: 0 something was
+baseline where it gives shares, and where the data fits in the paper if the text does not say where. A figure without any point is left out, and that is said. Needs matplotlib (Debian: python3-matplotlib). Exit status: 0 something was
 drawn; 1 nothing was, or the file cannot be read; 2 wrong usage."""
 import argparse
 import json

@@ -37,7 +37,7 @@ class Outcome:
     """What came of one run: a report for each time it went well, and what was said where it did not."""
 
     def __init__(self):
-        self.reports, self.messages, self.failed = [], [], False
+        self.reports, self.messages, self.failed, self.refused = [], [], False, False
 
     def message(self):
         return self.messages[0] if self.messages else None
@@ -48,14 +48,17 @@ class Runner:
 
     def __init__(self, settings, save):
         self.settings, self.save = settings, save
-        self.outcomes, self.distinct, self.seconds, self.stopped = {}, {}, 0.0, False
+        self.outcomes, self.distinct, self.stopped = {}, {}, False
         self.begin = time.monotonic()
+
+    def seconds(self):
+        return time.monotonic() - self.begin
 
     def left(self):
         """Seconds, or None if they are not limited."""
         if self.settings.time_limit is None:
             return None
-        rest = self.settings.time_limit - (time.monotonic() - self.begin)
+        rest = self.settings.time_limit - self.seconds()
         if rest <= 0:
             raise Late
         return rest
@@ -119,6 +122,7 @@ class Runner:
             except Failed as error:
                 outcome.messages.append(str(error))
                 outcome.failed |= not error.usage
+                outcome.refused |= error.usage
                 made = made and load.writes == 0
 
     def leave_out(self, why):
@@ -134,7 +138,7 @@ class Runner:
         try:
             for _ in range(self.settings.repeats):
                 for load, runs in by_load.items():
-                    self.play(load, runs)
+                    self.play(load, [run for run in runs if not self.outcomes[run].refused])
                     self.save(self)
         except Late:
             self.leave_out(LATE)
@@ -143,4 +147,3 @@ class Runner:
             self.leave_out(STOPPED)
         finally:
             shutil.rmtree(self.folder, ignore_errors=True)
-            self.seconds = time.monotonic() - self.begin
