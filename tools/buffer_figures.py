@@ -32,7 +32,7 @@ import buffer_runs
 POLICIES = ["native", "gram", "dedu"]
 # Of a run's report, as far as it has them.
 KEPT = ["accesses", "reads", "writes", "host_hits", "device_hits", "misses", "loads", "write_backs", "bytes_to_device", "bytes_from_device", "device_bytes_per_second", "host_hit_share",
-        "device_hit_share", "miss_share", "sharing_ratio", "backend", "past_the_page_cache", "flush_seconds"]
+        "device_hit_share", "miss_share", "sharing_ratio", "sharing_ratio_simulated", "backend", "past_the_page_cache", "flush_seconds"]
 
 
 class WrongUsage(Exception):

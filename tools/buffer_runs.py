@@ -49,6 +49,7 @@ class Runner:
     def __init__(self, settings, save):
         self.settings, self.save = settings, save
         self.outcomes, self.distinct, self.stopped = {}, {}, False
+        self.sharing = {}  # of runs that do not say themselves; the simulation hits where they do
         self.begin = time.monotonic()
 
     def seconds(self):
@@ -93,15 +94,19 @@ class Runner:
             path.unlink()
 
     def replay(self, run):
-        how = ["--order", ORDER] + (["--blocks", self.settings.blocks] if run.policy == "dedu" else [])
+        how = [*run.arguments(), "--order", ORDER] + (["--blocks", self.settings.blocks] if run.policy == "dedu" else [])
         if self.settings.simulate:
-            how += ["--simulate"]
-        else:
-            how += ["--threads", THREADS]
-            how += ["--backend", self.settings.backend] if self.settings.backend else []
-            how += ["--cached"] if self.settings.cached else []
-            how += ["--writes"] if run.workload.writes else []
-        return self.call("replay", "trace", *run.arguments(), *how)
+            return self.call("replay", "trace", *how, "--simulate")
+        more = ["--threads", THREADS]
+        more += ["--backend", self.settings.backend] if self.settings.backend else []
+        more += ["--cached"] if self.settings.cached else []
+        more += ["--writes"] if run.workload.writes else []
+        report = self.call("replay", "trace", *how, *more)
+        if run.policy == "dedu" and run.workload.machines and "sharing_ratio" not in report:
+            if run not in self.sharing:
+                self.sharing[run] = self.call("replay", "trace", *how, "--simulate")["sharing_ratio"]
+            report.update(sharing_ratio=self.sharing[run], sharing_ratio_simulated=True)
+        return report
 
     def play(self, load, runs):
         made, wrong = False, None

@@ -202,6 +202,16 @@ class Ends(InFolder):
         for before, call in zip(calls, calls[1:]):
             self.assertFalse(before[0] == call[0] == "replay" and "--writes" in before, "files that a run has changed are played again")
 
+    def test_the_sharing_ratio_of_files_is_that_of_the_simulation(self):
+        program = self.wrapped("""case "$*" in *--simulate*|trace*) ;; *"--policy dedu"*) set -- $(echo "$@" | sed 's/--policy dedu/--policy gram/; s/--blocks [0-9]*//');; esac""")
+        asked = ["--scale", "1/2048", "--figures", "6", "--policies", "dedu"]
+        _, simulated = figures(self.folder, *asked, "--simulate")
+        ran, result = figures(self.folder, *asked, "--cached", "--repeats", 2, *FLAGS, program=program)
+        self.assertEqual((ran.returncode, ran.stderr, len(result["results"])), (0, "", 10))
+        counted = by_place(simulated)
+        for place, row in by_place(result).items():
+            self.assertEqual((row["unit"], row["sharing_ratio"], row["sharing_ratio_simulated"]), ("ms", counted[place]["sharing_ratio"], True))
+
     def test_what_is_refused_or_fails_is_in_the_result(self):
         for status in (2, 1):
             program = self.wrapped(f'case "$*" in *dedu*) echo "one line" >&2; echo "not today" >&2; exit {status};; esac')
