@@ -11,10 +11,12 @@
 # PART             device canary examples apps model grep cat hit miss element gather request cold write append fsync merge sanitize: the default;
 #                  write_model, write_canary: the model test of writing, and that it catches a broken run;
 #                  regions buffer: regions and mounts, and the buffer of host and device frames; regions_bench, buffer_bench: what they cost;
+#                  buffer_figures: what figures 4 to 6 of the paper on GRAM and DEDU show, by tools/buffer_figures.py, for tools/buffer_plots.py;
 #                  collage wordcount match matvec matmul cp: the programs beside their baselines, by tools/*-bench.sh and their variables;
 #                  sweep: reports for tools/plots.py, which take long
 #
 # PENSTOCK_BENCH_REPEATS: of each case of penstock bench (default: the case's own). PENSTOCK_MODEL_OPERATIONS: a seed (1000000).
+# PENSTOCK_FIGURES_SCALE: of the buffer's figures (1/64).
 # PENSTOCK_COMMIT: what the reports name (asked of git). PENSTOCK_TEST_BACKEND=cpu: benchmarks and programs on CPU threads, to try the script itself. CP_BYTES: what cp copies (4G).
 #
 # Every program runs under a time limit. Exit status 0 only if every part passed.
@@ -222,6 +224,11 @@ run_merge() { bench merge 200 merge; }
 run_cold() { bench cold 300 cold; }
 run_regions_bench() { local one; for one in acquire sharing peer mount; do bench "$one" 300 "$one"; done; }
 run_buffer_bench() { local one; for one in signature exchange buffer; do bench "$one" 200 "$one"; done; }
+# Keeps what was measured when its time is over. Its files go where TMPDIR says: that disk is measured.
+run_buffer_figures() {
+  part buffer_figures 590 buffer_figures.log python3 -B tools/buffer_figures.py "$dir/bin/penstock" -o "$out/buffer_figures.json" --backend "$backend" --data "$scratch" \
+    --commit "$commit" --time-limit 540 ${PENSTOCK_BENCH_REPEATS:+--repeats "$PENSTOCK_BENCH_REPEATS"} ${PENSTOCK_FIGURES_SCALE:+--scale "$PENSTOCK_FIGURES_SCALE"}
+}
 run_sweep() {
   bench sweep 590 hit map miss sequential policy --sweep --repeats 3
   bench sweep_request 590 request --sweep --page 4KiB,64KiB --repeats 3

@@ -97,4 +97,15 @@ std::uint32_t pages_with_sharing(const State& s) {
     return sharing;
 }
 
+// manager_contents of it.
+template <typename Contents, typename State>
+Contents contents_of(const State& s) {
+    Contents out;
+    out.pages = s.pages.in_use();
+    out.pages_with_sharing = pages_with_sharing(s);
+    out.blocks = s.blocks.in_use();
+    out.block_references = std::uint64_t{s.pages.in_use()} * s.most.blocks_per_page;
+    return out;
+}
+
 }  // namespace penstock::buffer

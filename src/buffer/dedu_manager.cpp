@@ -43,7 +43,7 @@ int dedu_state<Order>::add_file(int fd, std::uint64_t bytes) {
     if (bytes >> 52 != 0) return -EINVAL;
     const auto free = std::find(files_.begin(), files_.end(), nullptr);
     if (free == files_.end()) return -EMFILE;
-    std::unique_ptr<dedu_file> added(new (std::nothrow) dedu_file(how_.blocks_per_page));
+    std::unique_ptr<dedu_file> added(new (std::nothrow) dedu_file(how_.blocks_per_page, core_.inside().blocks.limit()));
     if (added == nullptr) return -ENOMEM;
     added->fd = fd;
     if (const int code = added->grow(bytes, settings_.page_bytes); code != 0) return code;
@@ -103,6 +103,12 @@ template <typename Order>
 void dedu_state<Order>::close_session(std::uint32_t number) {
     const std::lock_guard hold(sessions_);
     room_in_use_[number] = false;
+}
+
+template <typename Order>
+manager_contents dedu_state<Order>::contents() const {
+    const std::lock_guard hold(counting_);
+    return contents_of<manager_contents>(core_.inside());
 }
 
 template <typename Order>

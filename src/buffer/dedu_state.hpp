@@ -29,7 +29,7 @@ namespace penstock::buffer {
 
 // What sessions look at is atomic: entries and signatures grow before the size, and the size before a page goes.
 struct dedu_file {
-    explicit dedu_file(std::uint32_t blocks_per_page) : signs(blocks_per_page) {}
+    dedu_file(std::uint32_t blocks_per_page, std::uint64_t frames) : signs(blocks_per_page), watch(frames) {}
 
     int grow(std::uint64_t new_bytes, std::uint64_t page_bytes) {
         const std::uint64_t all = (new_bytes + page_bytes - 1) / page_bytes;
@@ -70,6 +70,7 @@ public:
     int remove_file(std::uint32_t number) override;
     std::unique_ptr<session> open_session() override;
     [[nodiscard]] manager_counts counts() const override;
+    [[nodiscard]] manager_contents contents() const override;
     [[nodiscard]] const char* check() override;
 
     // For sessions.

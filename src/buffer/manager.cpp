@@ -92,6 +92,12 @@ void manager_state<Order>::close_session(session_room& s) {
 }
 
 template <typename Order>
+manager_contents manager_state<Order>::contents() const {
+    const lock hold(mutex_);
+    return contents_of<manager_contents>(core_.inside());
+}
+
+template <typename Order>
 manager_counts manager_state<Order>::counts() const {
     const lock hold(mutex_);
     manager_counts out = counts_;

@@ -64,6 +64,12 @@ struct manager_counts {
     std::uint64_t device_bytes = 0;             // of device memory in use
 };
 
+// What is in the buffer now. Takes time for all of it.
+struct manager_contents {
+    std::uint64_t pages = 0, pages_with_sharing = 0;  // the latter have a block that another place has too
+    std::uint64_t blocks = 0, block_references = 0;
+};
+
 struct fixed_page {
     std::byte* data = nullptr;  // page_bytes, until unfix
     page_id id;
@@ -119,6 +125,7 @@ public:
     // Null: there are as many as can be, or there is no memory.
     virtual std::unique_ptr<session> open_session() = 0;
     [[nodiscard]] virtual manager_counts counts() const = 0;
+    [[nodiscard]] virtual manager_contents contents() const = 0;
     // Null, or what does not agree (check.hpp), while nobody uses it.
     [[nodiscard]] virtual const char* check() = 0;
 };

@@ -42,6 +42,7 @@ public:
     int remove_file(std::uint32_t number) override;
     std::unique_ptr<session> open_session() override;
     [[nodiscard]] manager_counts counts() const override;
+    [[nodiscard]] manager_contents contents() const override;
     [[nodiscard]] const char* check() override;
 
     // For sessions. fix() without what is the session's own; `fresh`: the page need not be read.

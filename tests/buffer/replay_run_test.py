@@ -9,7 +9,8 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "apps_penst
 from support import FLAGS, penstock  # noqa: E402  (found through the path above)
 from trace_support import Traces, made_content, page_of  # noqa: E402
 
-SAME = ["accesses", "reads", "writes", "flushes", "host_hits", "device_hits", "misses", "loads", "write_backs", "demotions", "promotions", "bytes_to_device", "bytes_from_device"]
+SAME = ["accesses", "reads", "writes", "flushes", "host_hits", "device_hits", "misses", "loads", "write_backs", "demotions", "promotions", "bytes_to_device", "bytes_from_device",
+        "pages", "pages_with_sharing", "blocks", "block_references", "sharing_ratio"]
 PAGE = 4096
 SIZES = ["--ram", "160KiB", "--gpu", "240KiB"]
 
@@ -46,6 +47,7 @@ class Run(Traces):
                     self.assertTrue(all(ran[name] > 50 for name in ("host_hits", "misses", "write_backs")), ran)
                     self.assertEqual((ran["simulated"], ran["threads"], ran["verified"], ran["past_the_page_cache"]), (False, 1, True, False))
                     self.assertGreater(ran["ms_per_access"], 0)
+                    self.assertAlmostEqual(ran["device_bytes_per_second"] * ran["seconds"] / (ran["bytes_to_device"] + ran["bytes_from_device"] or 1), float(policy != "native"))
 
     def test_what_was_written_is_in_the_file(self):
         _, distinct, seed = self.generate("--writes", 40, "--shared-writes", 100, "--seed", 4)
@@ -95,7 +97,7 @@ class Run(Traces):
         self.generate("--seed", 8)
         ran = penstock("replay", "trace", "--policy", "gram", *SIZES, *FLAGS, "--cached", cwd=self.folder)
         self.assertEqual((ran.returncode, ran.stderr), (0, b""))
-        self.assertRegex(ran.stdout.decode(), r"gram, lru, on (cpu|gpu): 3,000 accesses in [0-9.]+ s, [0-9.]+ ms each\n[0-9,]+ host hits \([0-9.]+ %\), [0-9,]+ device hits")
+        self.assertRegex(ran.stdout.decode(), r"gram, lru, on (cpu|gpu): 3,000 accesses in [0-9.]+ s, [0-9.]+ ms each\n[0-9,]+ host hits \([0-9.]+ %\), [0-9,]+ device hits(.*\n)+.* promoted; [0-9.]+ MB/s to and from the device\n$")
 
     def test_bad_input(self):
         self.generate("--seed", 9)

@@ -54,6 +54,7 @@ class Replay(InFolder):
         self.assertEqual({name: got[name] for name in wanted}, wanted)
         self.assertAlmostEqual(got["host_hit_share"] + got["device_hit_share"] + got["miss_share"], 1)
         self.assertAlmostEqual(got["device_hit_share"] * got["accesses"], got["device_hits"])
+        self.assertAlmostEqual(got["sharing_ratio"] * got["pages"], got["pages_with_sharing"])
         return got
 
     def test_every_count_of_every_policy_is_the_naive_ones(self):
@@ -111,7 +112,6 @@ class Replay(InFolder):
         trace, torn = self.make("trace", HEADER + b"0 R 0 0 1\n"), self.make("torn", HEADER + b"0 R 0 0 1\n0 X 0 0 1\n")
         gram, dedu, sizes = ["--simulate", "--policy", "gram"], ["--simulate", "--policy", "dedu"], ["--ram", "4KiB", "--gpu", "4KiB"]
         for status, arguments, parts in [
-                (2, [trace, "--policy", "dedu", *sizes], ["--simulate", "not there yet"]),
                 (2, [trace, "--simulate", *sizes], ["--policy", "missing", "native, gram or dedu"]),
                 (2, [trace, "--simulate", "--policy", "lru", *sizes], ["--policy", "'lru'", "native, gram or dedu"]),
                 (2, [trace, *gram, *sizes, "--order", "fifo"], ["--order", "'fifo'", "lru or clock"]),

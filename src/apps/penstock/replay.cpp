@@ -100,6 +100,11 @@ status settle_limits(const request& wanted, const trace::trace_header& header, s
     return {};
 }
 
+// To and from the device, over the whole time.
+double device_rate(const simulated& sum, std::uint64_t block_bytes) {
+    return sum.seconds > 0 ? static_cast<double>((sum.moved.to_device() + sum.moved.from_device()) * block_bytes) / sum.seconds : 0.0;
+}
+
 double share(std::uint64_t part, std::uint64_t all) { return all == 0 ? 0.0 : static_cast<double>(part) / static_cast<double>(all); }
 
 nlohmann::json json_of(const request& wanted, const trace::trace_header& header, const simulation& how, const simulated& sum) {
@@ -113,7 +118,7 @@ nlohmann::json json_of(const request& wanted, const trace::trace_header& header,
                           {"bytes_to_device", sum.moved.to_device() * block_bytes}, {"bytes_from_device", sum.moved.from_device() * block_bytes},
                           {"host_hit_share", share(sum.host_hits, all)}, {"device_hit_share", share(sum.device_hits, all)}, {"miss_share", share(sum.misses, all)},
                           {"pages", sum.pages}, {"dirty_pages", sum.dirty_pages}, {"pages_with_sharing", sum.pages_with_sharing}, {"blocks", sum.blocks},
-                          {"block_references", sum.block_references}, {"seconds", sum.seconds}};
+                          {"block_references", sum.block_references}, {"sharing_ratio", share(sum.pages_with_sharing, sum.pages)}, {"seconds", sum.seconds}};
     out["accesses_per_second"] = sum.seconds > 0 ? static_cast<double>(all) / sum.seconds : 0.0;
     return out;
 }
@@ -138,7 +143,7 @@ std::string text_of(const request& wanted, const simulation& how, const simulate
 // What only the core alone counts is left out.
 nlohmann::json json_of_run(const request& wanted, const trace::trace_header& header, const simulation& how, const run_settings& settings, const run_report& ran) {
     nlohmann::json out = json_of(wanted, header, how, ran.counts);
-    for (const char* name : {"dropped_pages", "fills", "pages", "dirty_pages", "pages_with_sharing", "blocks", "block_references"}) out.erase(name);
+    for (const char* name : {"dropped_pages", "fills", "dirty_pages"}) out.erase(name);
     const std::uint64_t all = ran.counts.accesses();
     out["simulated"] = false;
     out["backend"] = ran.on_gpu ? "gpu" : "cpu";
@@ -155,17 +160,19 @@ nlohmann::json json_of_run(const request& wanted, const trace::trace_header& hea
     }
     out["flush_seconds"] = ran.flush_seconds;
     out["ms_per_access"] = all == 0 ? 0.0 : 1e3 * ran.counts.seconds * settings.threads / static_cast<double>(all);
+    out["device_bytes_per_second"] = device_rate(ran.counts, header.page_bytes / how.limits.blocks_per_page);
     return out;
 }
 
-std::string text_of_run(const request& wanted, const run_settings& settings, const run_report& ran) {
+std::string text_of_run(const request& wanted, const trace::trace_header& header, const simulation& how, const run_settings& settings, const run_report& ran) {
     const simulated& sum = ran.counts;
     const std::uint64_t all = sum.accesses();
     const auto part = [&](const char* name, std::uint64_t number) { return apps::with_commas(number) + " " + name + " (" + apps::text_of("%.2f %%", 100 * share(number, all)) + ")"; };
     return wanted.policy + ", " + wanted.order + ", on " + (ran.on_gpu ? "gpu" : "cpu") + ": " + apps::with_commas(all) + " accesses in " + apps::text_of("%.3f s", sum.seconds) + ", " +
            apps::text_of("%.4f ms", all == 0 ? 0.0 : 1e3 * sum.seconds * settings.threads / static_cast<double>(all)) + " each\n" + part("host hits", sum.host_hits) + ", " +
            part("device hits", sum.device_hits) + ", " + part("misses", sum.misses) + "\n" + apps::with_commas(sum.loads) + " pages loaded, " + apps::with_commas(sum.moved.written_pages) +
-           " written back, " + apps::with_commas(sum.moved.demoted) + " demoted, " + apps::with_commas(sum.moved.promoted) + " promoted\n";
+           " written back, " + apps::with_commas(sum.moved.demoted) + " demoted, " + apps::with_commas(sum.moved.promoted) + " promoted; " +
+           apps::text_of("%.1f MB/s", 1e-6 * device_rate(sum, header.page_bytes / how.limits.blocks_per_page)) + " to and from the device\n";
 }
 
 status replay_against_files(const request& wanted, const trace::trace_header& header, const simulation& how, const run_settings& settings) {
@@ -173,7 +180,7 @@ status replay_against_files(const request& wanted, const trace::trace_header& he
     run_report ran;
     if (status s = run_against_files(wanted.trace, how, settings, ran); !s) return s;
     if (wanted.json) return apps::print_json(apps::line_of(json_of_run(wanted, header, how, settings, ran)));
-    return wanted.quiet ? status{} : apps::print_json(text_of_run(wanted, settings, ran));
+    return wanted.quiet ? status{} : apps::print_json(text_of_run(wanted, header, how, settings, ran));
 }
 
 // What fails in `usage` was asked for wrongly.

@@ -229,6 +229,11 @@ status run_against_files(const std::string& trace, const simulation& how, const 
     out.counts.moved.written_from_device = seen.device_write_backs;
     out.counts.moved.demoted = seen.demotions;
     out.counts.moved.promoted = seen.promotions;
+    const buffer::manager_contents held = parts.all->contents();
+    out.counts.pages = static_cast<std::uint32_t>(held.pages);
+    out.counts.pages_with_sharing = static_cast<std::uint32_t>(held.pages_with_sharing);
+    out.counts.blocks = static_cast<std::uint32_t>(held.blocks);
+    out.counts.block_references = held.block_references;
     out.looked_blocks = seen.looked_blocks;
     out.shared_blocks = seen.shared_blocks;
     out.compared_blocks = seen.compared_blocks;
