@@ -74,7 +74,10 @@ public:
         why = "the host has no room for " + std::to_string(shape_.host_frames) + " pinned frames";
         host_ = static_cast<std::byte*>(memory_.shared_bytes(shape_.host_frames * shape_.frame_bytes));
         if (host_ == nullptr) return false;
-        why = "the device has no room for " + std::to_string(shape_.device_frames) + " frames";
+        std::size_t free_bytes = 0, all_bytes = 0;
+        if (cudaMemGetInfo(&free_bytes, &all_bytes) != cudaSuccess) cudaGetLastError();
+        why = "the device has no room for " + std::to_string(shape_.device_frames) + " frames of " + std::to_string(shape_.frame_bytes) + " bytes: of its " + std::to_string(all_bytes) + " bytes " +
+              std::to_string(free_bytes) + " are free";
         device_frames_ = static_cast<std::byte*>(memory_.device_bytes(std::max<std::uint64_t>(shape_.device_frames, 1) * shape_.frame_bytes));
         if (device_frames_ == nullptr) return false;
         why = "the device has no room to move pages";

@@ -39,7 +39,7 @@ int change_times(const node& what, const struct stat& to, int which) {
 }
 
 // All behind the shorter of the two ends is other than before.
-int change_size(const node& what, const fuse_file_info* open, off_t size) {
+int change_size(fuse_req_t request, node& what, const fuse_file_info* open, off_t size) {
     struct stat facts {};
     if (::fstatat(what.fd, "", &facts, AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW) != 0) return -1;
     const auto first = static_cast<std::uint64_t>(std::min(size, facts.st_size));
@@ -47,12 +47,13 @@ int change_size(const node& what, const fuse_file_info* open, off_t size) {
     const int result = open != nullptr ? ::ftruncate(handle_of(open), size) : ::truncate(path_of(what.fd).c_str(), size);
     const int code = errno;
     access.wrote(first, UINT64_MAX);
+    tell_buffer(request, what, first, UINT64_MAX);
     errno = code;
     return result;
 }
 
 void set_attributes(fuse_req_t request, fuse_ino_t number, struct stat* to, int which, fuse_file_info* open) {
-    const node& what = begin(request, number);
+    node& what = begin(request, number);
     const std::string path = path_of(what.fd);
     const auto failed = [&](int result) {
         if (result < 0) reply(request, errno);
@@ -60,7 +61,7 @@ void set_attributes(fuse_req_t request, fuse_ino_t number, struct stat* to, int 
     };
     if (which & FUSE_SET_ATTR_MODE && failed(::chmod(path.c_str(), to->st_mode & 07777))) return;
     if (which & (FUSE_SET_ATTR_UID | FUSE_SET_ATTR_GID) && failed(change_owner(what, *to, which))) return;
-    if (which & FUSE_SET_ATTR_SIZE && failed(change_size(what, open, to->st_size))) return;
+    if (which & FUSE_SET_ATTR_SIZE && failed(change_size(request, what, open, to->st_size))) return;
     if (which & (FUSE_SET_ATTR_ATIME | FUSE_SET_ATTR_MTIME | FUSE_SET_ATTR_ATIME_NOW | FUSE_SET_ATTR_MTIME_NOW) && failed(change_times(what, *to, which))) return;
     reply_attributes(request, what);
 }

@@ -35,6 +35,7 @@ void agree(void* files, fuse_conn_info* kernel) {
     // The kernel takes the smaller of what it allows and what it is answered.
     const tree& t = *static_cast<const tree*>(files);
     allow_read_ahead(t.point, t.read_ahead_bytes);
+    agree_uncached(kernel, static_cast<tree*>(files)->uncached);
     kernel->max_readahead = static_cast<unsigned>(std::min<std::uint64_t>(t.read_ahead_bytes, UINT32_MAX));
 }
 
@@ -90,7 +91,6 @@ struct end_config {
 
 int run_loop(fuse_session* session, std::uint32_t threads) {
     const std::unique_ptr<fuse_loop_config, end_config> config(fuse_loop_cfg_create());
-    if (threads == 0) threads = std::max(4u, std::thread::hardware_concurrency());
     fuse_loop_cfg_set_max_threads(config.get(), threads);
     fuse_loop_cfg_set_idle_threads(config.get(), threads);
     fuse_loop_cfg_set_clone_fd(config.get(), 1);
@@ -125,6 +125,18 @@ struct session_parts {
 
 background_session::background_session() = default;
 
+namespace {
+
+status make_buffer(const serve_options& wanted, tree& files) {
+    const auto note = wanted.note ? wanted.note : [](const std::string&) {};
+    if (status s = file_buffer::make(*wanted.buffer, serving_threads(wanted.threads), note, files.buffer); !s) return s;
+    files.buffer->try_directory(wanted.source);
+    files.uncached.wanted = true;
+    return {};
+}
+
+}  // namespace
+
 status background_session::open(const serve_options& wanted, std::unique_ptr<background_session>& out) {
     out.reset();
     const int root = ::open(wanted.source.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC);
@@ -134,6 +146,9 @@ status background_session::open(const serve_options& wanted, std::unique_ptr<bac
     parts->files.point = std::filesystem::canonical(wanted.point, failed).string();
     parts->files.read_ahead_bytes = wanted.read_ahead_bytes != UINT64_MAX ? wanted.read_ahead_bytes : usual_read_ahead(std::thread::hardware_concurrency());
     raise_file_limit();
+    // Before anything is mounted, for it may be refused.
+    if (wanted.buffer)
+        if (status s = make_buffer(wanted, parts->files); !s) return s;
     std::string options = "default_permissions,subtype=penstock,fsname=" + escaped(absolute(wanted.source));
     if (wanted.read_only) options += ",ro";
     if (wanted.allow_other) options += ",allow_other";
@@ -143,8 +158,9 @@ status background_session::open(const serve_options& wanted, std::unique_ptr<bac
     if (!parts->session) return {-EINVAL, "libfuse refused the options " + options};
     if (fuse_session_mount(parts->session.get(), wanted.point.c_str()) != 0)
         return {-EPERM, "'" + wanted.point + "' cannot be mounted; libfuse said why above" + (wanted.allow_other && ::geteuid() != 0 ? " (allow_other needs user_allow_other in /etc/fuse.conf)" : "")};
+    seek_agreement(parts->session.get(), parts->files.uncached);
     parts->point = absolute(wanted.point);
-    parts->threads = wanted.threads;
+    parts->threads = serving_threads(wanted.threads);
     parts->views = std::make_shared<mounted_views>(parts->files, parts->session.get(), parts->point);
     out.reset(new background_session);
     out->parts_ = std::move(parts);
@@ -238,11 +254,14 @@ int background_session::how_it_ended() const {
     return parts_->ended;
 }
 
-mount_report background_session::report() const {
+serve_report background_session::report() const {
     if (!parts_) return last_;
     const counters& from = parts_->files.counted;
     const auto now = [](const std::atomic<std::uint64_t>& x) { return x.load(std::memory_order_relaxed); };
-    return {now(from.requests), now(from.errors), now(from.reads), now(from.bytes_asked), now(from.writes), now(from.bytes_written), now(from.bytes_from_devices)};
+    serve_report out;
+    static_cast<mount_report&>(out) = {now(from.requests), now(from.errors), now(from.reads), now(from.bytes_asked), now(from.writes), now(from.bytes_written), now(from.bytes_from_devices)};
+    if (parts_->files.buffer != nullptr) out.buffer = parts_->files.buffer->report();
+    return out;
 }
 
 }  // namespace penstock::mount

@@ -27,12 +27,12 @@ public:
 
     [[nodiscard]] bool is_running() const;
     [[nodiscard]] int how_it_ended() const;  // 0, or a negative errno; after it ended
-    [[nodiscard]] mount_report report() const;
+    [[nodiscard]] serve_report report() const;
 
 private:
     background_session();
     std::shared_ptr<session_parts> parts_;  // also the serving thread's
-    mount_report last_;
+    serve_report last_;
 };
 
 }  // namespace penstock::mount

@@ -6,6 +6,9 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <memory>
+#include <new>
+#include <optional>
 #include <vector>
 
 #include "mount/caller.hpp"
@@ -34,13 +37,25 @@ void keep_cache_if_unchanged(node& what, int fd, fuse_file_info* open) {
     what.cached = mark_of(facts);
 }
 
+// With a buffer the kernel keeps nothing of what is read, so that it is kept only once; except what is mapped.
+void enter_buffer(tree& t, node& what, fuse_file_info* open) {
+    if (t.buffer == nullptr) return;
+    t.buffer->opened(what);
+    open->direct_io = t.uncached.reached;
+    if (!t.uncached.reached) t.buffer->say_copies();
+}
+void leave_buffer(tree& t, node& what) {
+    if (t.buffer != nullptr) t.buffer->closed(what);
+}
+
 void open_file(fuse_req_t request, fuse_ino_t number, fuse_file_info* open) {
     node& what = begin(request, number);
+    tree& t = tree_of(request);  // the request is gone with its answer
     const int fd = ::open(path_of(what.fd).c_str(), our_flags(open->flags));
     if (fd < 0) return reply(request, errno);
     open->fh = static_cast<std::uint64_t>(fd);
     // A caller of another process namespace has the number 0 here.
-    if (const pid_t own = tree_of(request).own_opener; own != 0 && fuse_req_ctx(request)->pid == own) {
+    if (const pid_t own = t.own_opener; own != 0 && fuse_req_ctx(request)->pid == own) {
         open->fh |= is_ours;
         open->keep_cache = 1;
     } else {
@@ -48,7 +63,9 @@ void open_file(fuse_req_t request, fuse_ino_t number, fuse_file_info* open) {
     }
     const bool stores = may_store(open);
     if (stores) ++what.storers;
+    enter_buffer(t, what, open);
     if (fuse_reply_open(request, open) != -ENOENT) return;
+    leave_buffer(t, what);
     ::close(fd);  // the program was interrupted and heard nothing
     if (stores) --what.storers;
 }
@@ -73,16 +90,38 @@ void create_file(fuse_req_t request, fuse_ino_t parent, const char* name, mode_t
     const bool stores = may_store(open);
     node& made = t.nodes.at(entry.ino);
     if (stores) ++made.storers;
+    enter_buffer(t, made, open);
     const int answer = fuse_reply_create(request, &entry, open);
     if (answer == -ENOENT) {
+        leave_buffer(t, made);
         ::close(fd);
         if (stores) --made.storers;
     }
     forget_unheard(t, entry, answer);
 }
 
+// False: the source is to be read.
+bool read_buffer(fuse_req_t request, node& what, std::size_t bytes, off_t offset, const fuse_file_info* open) {
+    file_buffer* const buffer = tree_of(request).buffer.get();
+    if (buffer == nullptr) return false;
+    const std::shared_ptr<buffered_file> file = file_buffer::file_of(what);
+    if (file == nullptr) return false;
+    thread_local std::vector<std::byte> room;
+    try {
+        if (room.size() < bytes) room.resize(bytes);
+    } catch (const std::bad_alloc&) {
+        return false;
+    }
+    const std::int64_t got = buffer->read(*file, what, handle_of(open), static_cast<std::uint64_t>(offset), room.data(), bytes);
+    if (got < 0) buffer->count_outside();
+    if (got < 0) return false;
+    fuse_reply_buf(request, reinterpret_cast<const char*>(room.data()), static_cast<std::size_t>(got));  // the node may be gone after it
+    if (static_cast<std::size_t>(got) == bytes) buffer->read_ahead(*file, static_cast<std::uint64_t>(offset), bytes);
+    return true;
+}
+
 void read_file(fuse_req_t request, fuse_ino_t number, std::size_t bytes, off_t offset, fuse_file_info* open) {
-    const node& what = begin(request, number);
+    node& what = begin(request, number);
     counters& counted = tree_of(request).counted;
     counted.reads.fetch_add(1, std::memory_order_relaxed);
     counted.bytes_asked.fetch_add(bytes, std::memory_order_relaxed);
@@ -92,6 +131,7 @@ void read_file(fuse_req_t request, fuse_ino_t number, std::size_t bytes, off_t o
         counted.bytes_from_devices.fetch_add(got, std::memory_order_relaxed);
         return;
     }
+    if (read_buffer(request, what, bytes, offset, open)) return;
     fuse_bufvec from = FUSE_BUFVEC_INIT(bytes);
     from.buf[0].flags = static_cast<fuse_buf_flags>(FUSE_BUF_IS_FD | FUSE_BUF_FD_SEEK);
     from.buf[0].fd = handle_of(open);
@@ -127,42 +167,54 @@ ssize_t append(int fd, fuse_bufvec& from) {
 }
 
 // Somewhere behind the end that the file has, or had when the kernel heard of it last.
-ssize_t append_told(const node& what, int fd, fuse_bufvec& from, off_t offset) {
+ssize_t append_told(fuse_req_t request, node& what, int fd, fuse_bufvec& from, off_t offset) {
     struct stat facts {};
     if (::fstat(fd, &facts) != 0) return -errno;
     const auto first = static_cast<std::uint64_t>(std::min<off_t>(offset, facts.st_size));
     region::program_write access(key_of(what), region::program_access::kind::direct, first, UINT64_MAX);
     const ssize_t written = append(fd, from);
     access.wrote(first, UINT64_MAX);
+    tell_buffer(request, what, first, UINT64_MAX);
     return written;
 }
 
-ssize_t write_told(const node& what, fuse_file_info* open, fuse_bufvec& from, off_t offset) {
+// Past its cache the kernel leaves it to us that who writes to a program takes its set-id bits away. So what is not root's is written as the caller, and the source's file system does it.
+bool is_to_take_bits(fuse_req_t request, int fd) {
+    struct stat facts {};
+    return tree_of(request).uncached.reached && fuse_req_ctx(request)->uid != 0 && ::fstat(fd, &facts) == 0 && (facts.st_mode & (S_ISUID | S_ISGID)) != 0;
+}
+
+ssize_t write_told(fuse_req_t request, node& what, fuse_file_info* open, fuse_bufvec& from, off_t offset) {
     const std::size_t bytes = fuse_buf_size(&from);
     region::program_write access(key_of(what), kind_of(open), static_cast<std::uint64_t>(offset), bytes);
     const ssize_t written = write_at(handle_of(open), from, offset);
     access.wrote(static_cast<std::uint64_t>(offset), bytes);
+    tell_buffer(request, what, static_cast<std::uint64_t>(offset), bytes);
     return written;
 }
 
 // What a program stored to a mapping.
-ssize_t write_back(const node& what, int fd, fuse_bufvec& from, off_t offset) {
+ssize_t write_back(fuse_req_t request, node& what, int fd, fuse_bufvec& from, off_t offset) {
     std::vector<char> bytes;
     const ssize_t got = into_memory(from, bytes);
     if (got < 0) return got;
     const auto* const first = reinterpret_cast<const std::byte*>(bytes.data());
-    return region::program_write::write_back(key_of(what), fd, first, static_cast<std::uint64_t>(got), static_cast<std::uint64_t>(offset));
+    const std::int64_t written = region::program_write::write_back(key_of(what), fd, first, static_cast<std::uint64_t>(got), static_cast<std::uint64_t>(offset));
+    tell_buffer(request, what, static_cast<std::uint64_t>(offset), static_cast<std::uint64_t>(got));
+    return written;
 }
 
-ssize_t write_somehow(const node& what, fuse_file_info* open, fuse_bufvec& from, off_t offset) {
-    if (open->writepage != 0) return write_back(what, handle_of(open), from, offset);
-    if ((open->flags & O_APPEND) != 0) return append_told(what, handle_of(open), from, offset);
-    return write_told(what, open, from, offset);
+ssize_t write_somehow(fuse_req_t request, node& what, fuse_file_info* open, fuse_bufvec& from, off_t offset) {
+    if (open->writepage != 0) return write_back(request, what, handle_of(open), from, offset);
+    std::optional<as_caller> caller;
+    if (is_to_take_bits(request, handle_of(open))) caller.emplace(request);
+    if ((open->flags & O_APPEND) != 0) return append_told(request, what, handle_of(open), from, offset);
+    return write_told(request, what, open, from, offset);
 }
 
 void write_file(fuse_req_t request, fuse_ino_t number, fuse_bufvec* from, off_t offset, fuse_file_info* open) {
-    const node& what = begin(request, number);
-    const ssize_t written = write_somehow(what, open, *from, offset);
+    node& what = begin(request, number);
+    const ssize_t written = write_somehow(request, what, open, *from, offset);
     if (written < 0) return reply(request, static_cast<int>(-written));
     counters& counted = tree_of(request).counted;
     counted.writes.fetch_add(1, std::memory_order_relaxed);
@@ -185,6 +237,7 @@ void release_file(fuse_req_t request, fuse_ino_t number, fuse_file_info* open) {
         what.cached = {};
     }
     if (may_store(open)) --what.storers;  // the kernel has sent all that was stored
+    leave_buffer(tree_of(request), what);
     ::close(handle_of(open));
     reply(request, 0);
 }
@@ -196,13 +249,14 @@ void sync_file(fuse_req_t request, fuse_ino_t number, int data_only, fuse_file_i
 }
 
 void allocate(fuse_req_t request, fuse_ino_t number, int mode, off_t offset, off_t bytes, fuse_file_info* open) {
-    const node& what = begin(request, number);
+    node& what = begin(request, number);
     // Other modes move what lies behind.
     constexpr int in_place = FALLOC_FL_KEEP_SIZE | FALLOC_FL_PUNCH_HOLE | FALLOC_FL_ZERO_RANGE | FALLOC_FL_UNSHARE_RANGE;
     const auto first = static_cast<std::uint64_t>(offset), count = (mode & ~in_place) == 0 ? static_cast<std::uint64_t>(bytes) : UINT64_MAX;
     region::program_write access(key_of(what), region::program_access::kind::direct, first, count);
     const int code = ::fallocate(handle_of(open), mode, offset, bytes) != 0 ? errno : 0;
     access.wrote(first, count);
+    tell_buffer(request, what, first, count);
     reply(request, code);
 }
 
@@ -217,10 +271,13 @@ void copy_range(fuse_req_t request, fuse_ino_t number, off_t from_offset, fuse_f
                 int flags) {
     begin(request, number);
     const auto first = static_cast<std::uint64_t>(to_offset);
-    region::program_write access(key_of(tree_of(request).nodes.at(into)), region::program_access::kind::direct, first, bytes);
+    node& to_node = tree_of(request).nodes.at(into);
+    region::program_write access(key_of(to_node), region::program_access::kind::direct, first, bytes);
     const ssize_t copied = ::copy_file_range(handle_of(from), &from_offset, handle_of(to), &to_offset, bytes, static_cast<unsigned>(flags));
+    const int code = copied < 0 ? errno : 0;
     access.wrote(first, bytes);
-    if (copied < 0) return reply(request, errno);
+    tell_buffer(request, to_node, first, bytes);
+    if (copied < 0) return reply(request, code);
     fuse_reply_write(request, static_cast<std::size_t>(copied));
 }
 

@@ -23,6 +23,18 @@ struct change_mark {
 };
 change_mark mark_of(const struct stat& facts);
 
+// What a file is, whatever it is called.
+struct inode_key {
+    dev_t device = 0;
+    ino_t inode = 0;
+    bool operator==(const inode_key&) const = default;
+};
+struct inode_key_hash {
+    std::size_t operator()(const inode_key& k) const { return (k.device * 0x9e3779b97f4a7c15ull) ^ (k.inode * 0xff51afd7ed558ccdull); }
+};
+
+struct buffered_file;
+
 struct node {
     int fd = -1;
     dev_t device = 0;
@@ -30,6 +42,7 @@ struct node {
     std::uint64_t lookups = 0;  // that the kernel has not forgotten; guarded by the table's lock
     std::mutex lock;
     change_mark cached;  // what the kernel's pages of it are; guarded by lock
+    std::shared_ptr<buffered_file> buffered;  // while it is open in a mount with a buffer (file_buffer.hpp); guarded by lock
     std::atomic<std::uint64_t> storers{0};  // that have it open to read and write, so may have mapped it to store
 
     ~node();
@@ -68,18 +81,9 @@ public:
     std::vector<known_file> stored_to();
 
 private:
-    struct key {
-        dev_t device;
-        ino_t inode;
-        bool operator==(const key& other) const { return device == other.device && inode == other.inode; }
-    };
-    struct key_hash {
-        std::size_t operator()(const key& k) const { return (k.device * 0x9e3779b97f4a7c15ull) ^ (k.inode * 0xff51afd7ed558ccdull); }
-    };
-
     node root_;
     std::mutex lock_;
-    std::unordered_map<key, std::unique_ptr<node>, key_hash> nodes_;
+    std::unordered_map<inode_key, std::unique_ptr<node>, inode_key_hash> nodes_;
 };
 
 }  // namespace penstock::mount

@@ -8,7 +8,7 @@ namespace mount {
 
 status can_mount() { return {-ENOSYS, "this program was built without libfuse; install libfuse3-dev and fuse3, and build again"}; }
 
-status serve(const serve_options&, void (*)(const serve_options&), mount_report&) { return can_mount(); }
+status serve(const serve_options&, const serve_calls&, serve_report&) { return can_mount(); }
 
 class background_session {};
 

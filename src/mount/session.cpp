@@ -26,18 +26,19 @@ status can_mount() {
     return {-errno, "/dev/fuse: " + error_text(-errno) + "; " + cure};
 }
 
-status serve(const serve_options& wanted, void (*ready)(const serve_options&), mount_report& done) {
+status serve(const serve_options& wanted, const serve_calls& calls, serve_report& done) {
     sigset_t ends;
     ::sigemptyset(&ends);
     for (const int number : {SIGINT, SIGTERM, SIGHUP}) ::sigaddset(&ends, number);
+    if (calls.asked != nullptr) ::sigaddset(&ends, SIGUSR1);
     ::pthread_sigmask(SIG_BLOCK, &ends, nullptr);  // before there are other threads, and anything to take away
     std::unique_ptr<background_session> session;
     if (status s = background_session::open(wanted, session); !s) return s;
-    ready(wanted);
+    calls.ready(wanted);
     if (wanted.background) fuse_daemonize(0);
     session->start([] { ::kill(::getpid(), SIGTERM); });
     int number = 0;
-    ::sigwait(&ends, &number);
+    while (::sigwait(&ends, &number) == 0 && number == SIGUSR1) calls.asked(session->report());
     const int ended = session->how_it_ended();
     const int code = session->stop();
     done = session->report();

@@ -5,10 +5,13 @@
 
 #include <atomic>
 #include <cstdint>
+#include <memory>
 #include <string>
 
+#include "mount/file_buffer.hpp"
 #include "mount/fuse_api.hpp"
 #include "mount/inode_table.hpp"
+#include "mount/uncached.hpp"
 #include "region/programs.hpp"
 
 namespace penstock::mount {
@@ -25,6 +28,8 @@ struct tree {
     counters counted;
     std::string point;  // without links in it
     std::uint64_t read_ahead_bytes = 0;
+    std::unique_ptr<file_buffer> buffer;  // or null
+    uncached_agreement uncached;          // with a buffer
     std::atomic<pid_t> own_opener{0};  // the thread of ours that opens a file of the mount now (mounted_views); 0: none
     double attribute_seconds = 1, entry_seconds = 1;  // how long the kernel believes attributes and names without asking again
 };
@@ -36,6 +41,11 @@ inline node& begin(fuse_req_t request, fuse_ino_t number) {
     tree& t = tree_of(request);
     t.counted.requests.fetch_add(1, std::memory_order_relaxed);
     return t.nodes.at(number);
+}
+
+// After an operation that changed these bytes of a file or its size, and before it is answered.
+inline void tell_buffer(fuse_req_t request, node& what, std::uint64_t offset, std::uint64_t bytes) {
+    if (file_buffer* const buffer = tree_of(request).buffer.get(); buffer != nullptr) buffer->changed(what, offset, bytes);
 }
 
 inline region::file_key key_of(const node& what) { return {what.device, what.inode}; }

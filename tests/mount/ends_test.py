@@ -49,6 +49,22 @@ class Ends(unittest.TestCase):
         self.refused(self.source, self.point, "--json", "--background", parts=["--json", "--background"])
         self.refused(self.source, status=2, parts=["MOUNTPOINT"])
 
+    def test_bad_buffers(self):
+        for flags, parts in (
+                (["--buffer", "lru"], ["--buffer", "'lru'", "give native, gram or dedu"]),
+                (["--ram", "1MiB"], ["--ram", "give --buffer gram"]),
+                (["--buffer", "gram", "--gpu", "1MiB"], ["--ram is missing"]),
+                (["--buffer", "gram", "--ram", "1MiB"], ["--gpu is missing"]),
+                (["--buffer", "gram", "--ram", "much", "--gpu", "1MiB"], ["--ram", "'much'"]),
+                (["--buffer", "gram", "--ram", "1MiB", "--gpu", "8191"], ["--gpu", "two pages", "give at least 8 KiB"]),
+                (["--buffer", "gram", "--ram", "32KiB", "--gpu", "1MiB", "--threads", "4"], ["--ram", "4 threads", "give at least 36 KiB"]),
+                (["--buffer", "gram", "--ram", "1MiB", "--gpu", "1MiB", "--page", "5000"], ["--page", "power of two"]),
+                (["--buffer", "gram", "--ram", "1MiB", "--gpu", "1MiB", "--backend", "tpu"], ["--backend", "'tpu'"]),
+                (["--buffer", "gram", "--ram", "1MiB", "--gpu", "1MiB", "--background"], ["--background", "--backend cpu"])):
+            self.refused(self.source, self.point, *flags, status=2, parts=parts)
+        self.refused(self.source, self.point, *mounted.buffer_flags("gram", "9MiB", "900TiB", "--page", "1MiB"), parts=["--gpu", "900 TiB", "give less"])
+        self.refused(self.source, self.point, *mounted.buffer_flags("gram", "900TiB", "2MiB", "--page", "1MiB"), parts=["--ram", "900 TiB", "give less"])
+
     def test_mounted_already(self):
         with mounted.Mount(self.source, self.point):
             done = penstock(self.plain, self.point)
@@ -63,6 +79,7 @@ class Ends(unittest.TestCase):
                 (mount.point / "file").write_text("abc")
                 done = mount.end(None if how is None else lambda process: process.send_signal(how))
             self.assertEqual(done["bytes_written"], 3)
+            self.assertNotIn("buffer", done)
             self.assertEqual((self.source / "file").read_text(), "abc")
             self.assertEqual(os.listdir(self.point), [])
 

@@ -74,6 +74,11 @@ class Mount:
             subprocess.run(["umount", "-l", str(self.point)], check=False)
 
 
+def buffer_flags(policy, ram, gpu, *more):
+    """Of a mount that reads through a buffer whose device's part lies in ordinary memory."""
+    return ["--buffer", policy, "--ram", ram, "--gpu", gpu, "--backend", "cpu", *more]
+
+
 def skip(why):
     print(f"SKIPPED: {why}")
     sys.exit(77)

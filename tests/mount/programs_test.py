@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Programs that know nothing of Penstock do on a mount what they do elsewhere: programs_test.py PROGRAM sqlite|git|fio|postgres|users|build|storm."""
+"""Programs that know nothing of Penstock do on a mount what they do elsewhere: programs_test.py PROGRAM sqlite|git|fio|postgres|users|build|storm [POLICY of a small buffer]."""
 import glob
 import json
 import multiprocessing
@@ -229,10 +229,11 @@ def main():
     name = sys.argv[1]
     mounted.need_fuse()
     source, point, _ = mounted.folders()
-    with mounted.Mount(source, point) as mount:
+    flags = mounted.buffer_flags(sys.argv[2], "1MiB", "4MiB") if len(sys.argv) > 2 else []
+    with mounted.Mount(source, point, *flags) as mount:
         globals()[f"test_{name}"](mount)
         done = mount.end()
-    print(f"{done['requests']} requests, {done['bytes_written']} bytes written")
+    print(f"{done['requests']} requests, {done['bytes_written']} bytes written {done.get('buffer', '')}")
 
 
 main()

@@ -176,7 +176,7 @@ def tree_of(root):
     return out
 
 
-def run(seed, steps, broken):
+def run(seed, steps, broken, flags):
     source, point, plain = mounted.folders()
     rng = random.Random(seed)
     operations = Operations(rng)
@@ -184,7 +184,7 @@ def run(seed, steps, broken):
     if os.geteuid() == 0:
         for root in (source, plain):
             os.chmod(root, 0o777)
-    with mounted.Mount(source, point) as mount:
+    with mounted.Mount(source, point, *flags) as mount:
         here, there = Place(point), Place(plain)
         for step in range(steps):
             told, call = operations.choose(sorted(here.files))
@@ -203,7 +203,9 @@ def run(seed, steps, broken):
                 Operations.close(place, slot)
         if tree_of(point) != tree_of(plain):
             raise AssertionError(f"seed {seed}: FAILED: the trees differ at the end")
-        mount.end()
+        report = mount.end()
+        if flags and report["buffer"]["misses"] == 0:
+            raise AssertionError(f"seed {seed}: FAILED: nothing was read through the buffer: {report}")
     if tree_of(source) != tree_of(plain):
         sys.exit(f"seed {seed}: FAILED: the source differs from what was done")
     print(f"seed {seed}: {steps} steps: {dict(sorted(met.items(), key=lambda x: -x[1]))}")
@@ -216,11 +218,13 @@ def main():
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--steps", type=int, default=4000)
     parser.add_argument("--broken", action="store_true", help="canary: something is done at one place only")
+    parser.add_argument("--buffer", help="read through a small buffer with this policy")
     wanted = parser.parse_args()
+    flags = mounted.buffer_flags(wanted.buffer, "40KiB", "64KiB") if wanted.buffer else []
     os.umask(0o022)
     mounted.need_fuse()
     for seed in range(wanted.seed, wanted.seed + wanted.seeds):
-        met = run(seed, wanted.steps, wanted.broken)
+        met = run(seed, wanted.steps, wanted.broken, flags)
         if met.get("done", 0) < wanted.steps // 3:
             sys.exit("FAILED: most calls failed at both places, so little was compared")
 

@@ -56,7 +56,7 @@ constexpr const char* about_mount =
 constexpr const char* details_mount =
     "\nEvery operation of files and directories goes through to SOURCE. Runs until the mount is taken away (fusermount3 -u MOUNTPOINT)\n"
     "or Ctrl-C. If this process is killed the source is as it was, and the mount point answers ENOTCONN until it is taken away.\n"
-    "As root other users may use the mount too, each with its own rights.\n"
+    "As root other users may use the mount too, each with its own rights. With --buffer the signal SIGUSR1 has it say where pages were found so far.\n"
     "\nExit status: 0 done; 1 failed; 2 wrong usage.\n";
 
 constexpr const char* about_replay =
@@ -104,6 +104,11 @@ CLI::App* add_mount(CLI::App& app, penstock::mount_command::request& wanted) {
     mount->add_flag("--background", wanted.how.background, "Return once the mount is there");
     apps::add_value(*mount, "--threads", wanted.threads, "Threads that serve requests (default: one for each processor, at least 4)", "N");
     apps::add_value(*mount, "--read-ahead", wanted.read_ahead, "How far the kernel reads ahead, as root (default 1M to 4M, by processors)", "SIZE");
+    apps::add_value(*mount, "--buffer", wanted.buffer, "Read files through a buffer of host and device memory: native, gram or dedu", "POLICY");
+    apps::add_value(*mount, "--ram", wanted.ram, "Size of the buffer's part in the host", "SIZE");
+    apps::add_value(*mount, "--gpu", wanted.gpu, "Size of its part in the device; native does without", "SIZE");
+    apps::add_value(*mount, "--page", wanted.page, "Size of its pages (default 4KiB)", "SIZE");
+    apps::add_value(*mount, "--backend", wanted.backend, "Where the device's part lies: gpu or cpu (default: a GPU if there is one)", "NAME");
     mount->add_flag("--json", wanted.json, "When the mount is gone, print exactly one JSON object on standard output");
     mount->add_flag("--quiet", wanted.quiet, "Do not say when the mount is there");
     return mount;

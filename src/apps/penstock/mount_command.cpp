@@ -1,5 +1,6 @@
 #include "mount_command.hpp"
 
+#include <algorithm>
 #include <cerrno>
 
 #include "common/message.hpp"
@@ -19,7 +20,45 @@ void say_ready(const mount::serve_options& wanted) {
     if (!quiet) apps::say(apps::shown(wanted.source) + " is at " + apps::shown(wanted.point) + "; it goes with: fusermount3 -u " + wanted.point + ", or Ctrl-C");
 }
 
-status settle(const request& wanted, mount::serve_options& out) {
+void say_buffer(const mount::serve_report& done) {
+    if (!done.buffer) return;
+    const buffer::manager_counts& seen = done.buffer->counts;
+    const auto told = [](std::uint64_t number, const char* what) { return apps::with_commas(number) + what; };
+    apps::say("mount: " + told(seen.host_hits, " host hits, ") + told(seen.device_hits, " device hits, ") + told(seen.misses, " misses, ") + told(seen.prefetched, " pages read ahead, ") +
+              told(done.buffer->reads_outside, " reads past the buffer; it has ") + told(seen.pages, " pages, ") + told(seen.device_pages, " of them in the device, which take ") +
+              told(seen.device_bytes, " bytes there"));
+}
+
+status settle_buffer(const request& wanted, mount::serve_options& out) {
+    if (wanted.buffer.empty()) {
+        const bool any = !wanted.ram.empty() || !wanted.gpu.empty() || !wanted.page.empty() || !wanted.backend.empty();
+        return any ? status{-EINVAL, "--ram, --gpu, --page and --backend are of a buffer; give --buffer gram too, or leave them out"} : status{};
+    }
+    mount::buffer_options how;
+    if (wanted.buffer == "native") how.policy = buffer::policy_kind::native;
+    else if (wanted.buffer == "dedu") how.policy = buffer::policy_kind::dedu;
+    else if (wanted.buffer != "gram") return {-EINVAL, "--buffer: " + apps::shown(wanted.buffer) + " is no policy; give native, gram or dedu"};
+    if (wanted.ram.empty()) return {-EINVAL, "--ram is missing: how much host memory the buffer has; give a size such as 256MiB"};
+    if (wanted.gpu.empty() && how.policy != buffer::policy_kind::native) return {-EINVAL, "--gpu is missing: how much device memory " + wanted.buffer + " has; give a size such as 256MiB"};
+    if (status s = parse_size("--ram", wanted.ram, how.ram_bytes); !s) return s;
+    if (!wanted.gpu.empty())
+        if (status s = parse_size("--gpu", wanted.gpu, how.gpu_bytes); !s) return s;
+    std::uint64_t page_bytes = how.page_bytes;
+    if (!wanted.page.empty())
+        if (status s = parse_size("--page", wanted.page, page_bytes); !s) return s;
+    how.page_bytes = static_cast<std::uint32_t>(std::min<std::uint64_t>(page_bytes, 1u << 31));
+    if (wanted.backend == "gpu") how.where = mount::device_place::gpu;
+    else if (wanted.backend == "cpu") how.where = mount::device_place::cpu;
+    else if (!wanted.backend.empty()) return {-EINVAL, "--backend: " + apps::shown(wanted.backend) + " is none; give cpu or gpu"};
+    if (out.background && how.where != mount::device_place::cpu && how.policy != buffer::policy_kind::native)
+        return {-EINVAL, "--background: a process that goes on in the background loses its GPU; give --backend cpu, or leave --background out"};
+    out.buffer = how;
+    out.note = [](const std::string& text) { apps::say("mount: " + text); };
+    return mount::check(how, mount::serving_threads(out.threads));
+}
+
+// `usage`: what is wrong is how the program was called.
+status settle(const request& wanted, mount::serve_options& out, bool& usage) {
     out = wanted.how;
     if (status s = apps::parse_number<std::uint32_t>("--threads", wanted.threads, 1, 1024, "from 1 to 1024", out.threads); !s) return s;
     if (!wanted.read_ahead.empty())
@@ -27,21 +66,49 @@ status settle(const request& wanted, mount::serve_options& out) {
     if (!wanted.read_ahead.empty() && out.read_ahead_bytes > most_read_ahead_bytes)
         return {-EINVAL, "--read-ahead: " + wanted.read_ahead + " is further than anybody reads; give at most " + format_size(most_read_ahead_bytes)};
     if (wanted.json && out.background) return {-EINVAL, "--json reports when the mount is gone, and --background ends before; give one of them"};
+    if (status s = settle_buffer(wanted, out); !s) {
+        usage = s.code == -EINVAL;
+        return s;
+    }
     return mount::check(out);
 }
 
-status report(const request& wanted, const mount_report& done) {
-    if (!wanted.json) return {};
-    return apps::print_json(apps::line_of({{"program", "penstock mount"},
-                                           {"version", version()},
-                                           {"source", wanted.how.source},
-                                           {"mount_point", wanted.how.point},
-                                           {"requests", done.requests},
-                                           {"errors", done.errors},
-                                           {"reads", done.reads},
-                                           {"bytes_asked", done.bytes_asked},
-                                           {"writes", done.writes},
-                                           {"bytes_written", done.bytes_written}}));
+nlohmann::json json_of(const mount::buffer_options& how, const mount::buffer_report& done, const std::string& policy) {
+    const buffer::manager_counts& seen = done.counts;
+    return {{"policy", policy},
+            {"backend", done.on_gpu ? "gpu" : "cpu"},
+            {"ram_bytes", how.ram_bytes / how.page_bytes * how.page_bytes},
+            {"gpu_bytes", how.gpu_bytes / how.page_bytes * how.page_bytes},
+            {"page_bytes", how.page_bytes},
+            {"past_the_page_cache", done.past_the_cache},
+            {"kernel_copies", done.kernel_copies},
+            {"host_hits", seen.host_hits},
+            {"device_hits", seen.device_hits},
+            {"misses", seen.misses},
+            {"prefetched", seen.prefetched},
+            {"reads_outside", done.reads_outside},
+            {"pages", seen.pages},
+            {"device_pages", seen.device_pages},
+            {"device_bytes", seen.device_bytes}};
+}
+
+status report(const request& wanted, const mount::serve_options& how, const mount::serve_report& done) {
+    if (!wanted.json) {
+        if (!wanted.quiet) say_buffer(done);
+        return {};
+    }
+    nlohmann::json out = {{"program", "penstock mount"},
+                          {"version", version()},
+                          {"source", wanted.how.source},
+                          {"mount_point", wanted.how.point},
+                          {"requests", done.requests},
+                          {"errors", done.errors},
+                          {"reads", done.reads},
+                          {"bytes_asked", done.bytes_asked},
+                          {"writes", done.writes},
+                          {"bytes_written", done.bytes_written}};
+    if (done.buffer) out["buffer"] = json_of(*how.buffer, *done.buffer, wanted.buffer);
+    return apps::print_json(apps::line_of(out));
 }
 
 }  // namespace
@@ -49,13 +116,14 @@ status report(const request& wanted, const mount_report& done) {
 int run(const request& wanted) {
     quiet = wanted.quiet;
     mount::serve_options how;
-    mount_report done;
-    status s = settle(wanted, how);
-    if (s) s = mount::serve(how, say_ready, done);
-    if (s) s = report(wanted, done);
+    mount::serve_report done;
+    bool usage = false;
+    status s = settle(wanted, how, usage);
+    if (s) s = mount::serve(how, {say_ready, how.buffer ? say_buffer : nullptr}, done);
+    if (s) s = report(wanted, how, done);
     if (s) return apps::exit_done;
     apps::say("mount: " + s.message);
-    return apps::exit_failed;
+    return usage ? apps::exit_usage : apps::exit_failed;
 }
 
 }  // namespace penstock::mount_command

@@ -7,7 +7,7 @@ namespace penstock::mount_command {
 
 struct request {
     mount::serve_options how;
-    std::string threads, read_ahead;  // as given; empty: not given
+    std::string threads, read_ahead, buffer, ram, gpu, page, backend;  // as given; empty: not given
     bool json = false, quiet = false;
 };
 

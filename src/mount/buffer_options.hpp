@@ -1,0 +1,34 @@
+// Which buffer a mount reads files through, and the memory of one (docs/buffer.md).
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "buffer/manager.hpp"
+#include "penstock/error.hpp"
+
+namespace penstock::mount {
+
+enum class device_place : std::uint8_t { any, gpu, cpu };  // any: a GPU if there is one
+
+struct buffer_options {
+    buffer::policy_kind policy = buffer::policy_kind::gram;
+    std::uint64_t ram_bytes = 0, gpu_bytes = 0;  // whole pages of them are used
+    std::uint32_t page_bytes = 4096;             // a power of two, 4 KiB to 1 MiB
+    device_place where = device_place::any;
+};
+
+// How many threads serve a mount for which so many were asked.
+unsigned serving_threads(std::uint32_t wanted);
+
+// Pages, sessions and files of a buffer that so many threads use.
+buffer::manager_settings settings_of(const buffer_options& wanted, unsigned threads);
+
+// What cannot be, with the option that says so and the cure.
+status check(const buffer_options& wanted, unsigned threads);
+
+// After the check. A device that has less than was asked for is refused, with its size.
+status make_frames(const buffer_options& wanted, const buffer::frames_shape& shape, std::unique_ptr<buffer::device_frames>& out, bool& on_gpu);
+
+}  // namespace penstock::mount

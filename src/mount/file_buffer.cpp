@@ -1,0 +1,235 @@
+#include "mount/file_buffer.hpp"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <new>
+#include <utility>
+
+#include "mount/tree.hpp"
+
+namespace penstock::mount {
+
+namespace {
+
+bool facts_of(const node& what, struct stat& facts) { return ::fstatat(what.fd, "", &facts, AT_EMPTY_PATH) == 0; }
+
+file_version version_of(const struct stat& facts) { return {facts.st_size, facts.st_mtim.tv_sec, facts.st_mtim.tv_nsec, facts.st_ctim.tv_sec, facts.st_ctim.tv_nsec}; }
+
+constexpr std::uint64_t all_pages = ~std::uint64_t{0};
+
+}  // namespace
+
+std::shared_ptr<buffered_file> file_buffer::file_of(node& what) {
+    const std::lock_guard hold(what.lock);
+    return what.buffered;
+}
+
+void file_buffer::opened(node& what) try {
+    file_pointer file;
+    {
+        const std::lock_guard hold(table_);
+        file_pointer& place = files_[{what.device, what.inode}];
+        if (place == nullptr) place = std::make_shared<buffered_file>(inode_key{what.device, what.inode});
+        file = place;
+        if (file->opens++ == 0 && file->number >= 0) wake(*file, what);
+        const std::lock_guard node_hold(what.lock);
+        what.buffered = file;
+    }
+    look_again(*file, what);
+} catch (const std::bad_alloc&) {
+    say_no_memory();
+}
+
+void file_buffer::closed(node& what) {
+    const std::lock_guard hold(table_);
+    const auto found = files_.find({what.device, what.inode});
+    if (found == files_.end() || found->second->opens == 0) return;
+    const file_pointer file = found->second;
+    if (--file->opens != 0) return;
+    {
+        const std::lock_guard node_hold(what.lock);
+        what.buffered.reset();
+    }
+    struct stat facts {};
+    const bool is_gone = !facts_of(what, facts) || facts.st_nlink == 0;
+    if (file->number < 0 || ((is_gone || file->outside) && drop(*file))) files_.erase(found);
+    else park(file);
+}
+
+// With the table's lock. Whoever still reads ahead finds nothing there.
+void file_buffer::park(const file_pointer& file) try {
+    ::dup3(nowhere_, file->fd, O_CLOEXEC);
+    file->place = parked_.insert(parked_.end(), file);
+    file->is_parked = true;
+} catch (const std::bad_alloc&) {
+    say_no_memory();  // it keeps its number until it is opened and closed again
+}
+
+// With the table's lock.
+void file_buffer::wake(buffered_file& file, const node& what) {
+    if (file.is_parked) parked_.erase(file.place);
+    file.is_parked = false;
+    const int fd = open_source(what);
+    if (fd < 0 || ::dup3(fd, file.fd, O_CLOEXEC) < 0) drop(file);  // its first read tries again
+    if (fd >= 0) ::close(fd);
+}
+
+// With the table's lock. False: somebody is at it.
+bool file_buffer::drop(buffered_file& file) {
+    const std::unique_lock alone(file.in_use, std::try_to_lock);
+    if (!alone.owns_lock() || all_->remove_file(static_cast<std::uint32_t>(file.number)) != 0) return false;
+    ::close(file.fd);
+    file.fd = -1;
+    file.number = -1;
+    pages_ -= std::exchange(file.room, 0);
+    return true;
+}
+
+// With the table's lock. The file that was closed longest ago gives its number.
+bool file_buffer::give_up_another() {
+    for (auto at = parked_.begin(); at != parked_.end(); ++at) {
+        const file_pointer oldest = *at;
+        if (!drop(*oldest)) continue;
+        parked_.erase(at);
+        files_.erase(oldest->key);
+        return true;
+    }
+    return false;
+}
+
+bool file_buffer::take_room(buffered_file& file, std::uint64_t bytes) {
+    const std::uint64_t wanted = std::max(bytes / how_.page_bytes + 1, file.room);
+    const std::lock_guard hold(table_);
+    while (pages_ - file.room + wanted > most_pages_)
+        if (wanted > most_pages_ || !give_up_another()) return false;
+    pages_ += wanted - file.room;
+    file.room = wanted;
+    return true;
+}
+
+int file_buffer::add(int fd, std::uint64_t bytes) {
+    const std::lock_guard hold(table_);
+    for (;;) {
+        const int number = all_->add_file(fd, bytes);
+        if ((number != -EMFILE && number != -ENOMEM) || !give_up_another()) return number;
+    }
+}
+
+// Past the operating system's page cache, unless the file system cannot.
+int file_buffer::open_source(const node& what) {
+    const std::string path = path_of(what.fd);
+    const int fd = ::open(path.c_str(), O_RDONLY | O_DIRECT | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+    if (fd >= 0 || errno != EINVAL) return fd;
+    say_cached(path);
+    return ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+}
+
+// With `changing`. The file gets a number; the size and version are those of before any page of it is loaded.
+bool file_buffer::enter(buffered_file& file, const node& what) {
+    struct stat facts {};
+    const int fd = open_source(what);
+    if (fd < 0) return false;
+    int number = -EINVAL;
+    if (::fstat(fd, &facts) == 0 && S_ISREG(facts.st_mode) && take_room(file, static_cast<std::uint64_t>(facts.st_size))) number = add(fd, static_cast<std::uint64_t>(facts.st_size));
+    if (number < 0) {
+        ::close(fd);
+        const std::lock_guard hold(table_);
+        pages_ -= std::exchange(file.room, 0);
+        return false;
+    }
+    file.version = version_of(facts);
+    file.size_bytes = static_cast<std::uint64_t>(facts.st_size);
+    file.fd = fd;
+    file.number = number;
+    return true;
+}
+
+// With `changing`.
+bool file_buffer::take_over_size(buffered_file& file, std::uint64_t size_bytes) {
+    if (size_bytes == file.size_bytes) return true;
+    if (!take_room(file, size_bytes)) return false;
+    session_pool::lent session(sessions_);
+    if (session->resize(static_cast<std::uint32_t>(file.number), size_bytes) != 0) return false;
+    file.size_bytes = size_bytes;
+    return true;
+}
+
+// At each open: what was changed in the source since its pages were loaded is seen from now on.
+void file_buffer::look_again(buffered_file& file, const node& what) {
+    const std::lock_guard hold(file.changing);
+    const std::shared_lock number_stays(file.in_use);
+    if (file.number < 0) {
+        file.outside = false;  // tried again
+        return;
+    }
+    struct stat facts {};
+    const bool is_known = facts_of(what, facts);
+    if (is_known && !file.stale && !file.outside && file.version == version_of(facts)) return;
+    bool right = is_known && take_over_size(file, static_cast<std::uint64_t>(facts.st_size));
+    if (right) {
+        session_pool::lent session(sessions_);
+        right = session->forget(static_cast<std::uint32_t>(file.number), 0, all_pages) == 0;
+    }
+    file.version = version_of(facts);
+    file.stale = !right;
+    file.outside = !right;
+}
+
+std::int64_t file_buffer::read(buffered_file& file, const node& what, int fd, std::uint64_t offset, std::byte* to, std::uint64_t bytes) {
+    if (file.number < 0) {
+        const std::lock_guard hold(file.changing);
+        if (file.number < 0 && !file.outside && !enter(file, what)) file.outside = true;
+    }
+    if (file.outside) return -EAGAIN;
+    const std::shared_lock number_stays(file.in_use);
+    session_pool::lent session(sessions_);
+    const std::int64_t got = session->read(static_cast<std::uint32_t>(file.number), offset, to, bytes);
+    if (got < 0 || static_cast<std::uint64_t>(got) == bytes) return got;
+    // The end, as far as we know: others may have written behind it in the source.
+    const auto done = static_cast<std::uint64_t>(got);
+    const ssize_t more = ::pread(fd, to + done, bytes - done, static_cast<off_t>(offset + done));
+    return got + std::max<ssize_t>(more, 0);
+}
+
+void file_buffer::read_ahead(buffered_file& file, std::uint64_t offset, std::uint64_t bytes) {
+    constexpr std::uint64_t least_ahead = 128u << 10;
+    const bool in_order = file.read_to.exchange(offset + bytes) == offset;
+    if (!in_order || file.outside) return;
+    const std::shared_lock number_stays(file.in_use);
+    if (file.number < 0) return;
+    session_pool::lent session(sessions_);
+    session->prefetch(static_cast<std::uint32_t>(file.number), (offset + bytes) / how_.page_bytes, std::max(bytes, least_ahead) / how_.page_bytes + 1);
+}
+
+// The file, if somebody has it open. If not, it is looked at again in any case when it is opened.
+std::shared_ptr<buffered_file> file_buffer::find_changed(node& what) {
+    if (file_pointer file = file_of(what); file != nullptr) return file;
+    const std::lock_guard hold(table_);
+    const auto found = files_.find({what.device, what.inode});
+    if (found == files_.end()) return nullptr;
+    if (found->second->opens != 0) return found->second;
+    found->second->stale = true;
+    return nullptr;
+}
+
+// Whoever gets the file its number now, sees what was changed, for it was changed before this lock; who did before, has told it.
+void file_buffer::changed(node& what, std::uint64_t offset, std::uint64_t bytes) {
+    const file_pointer file = find_changed(what);
+    if (file == nullptr || bytes == 0) return;
+    const std::lock_guard hold(file->changing);
+    const std::shared_lock number_stays(file->in_use);
+    if (file->number < 0 || file->outside) return;
+    struct stat facts {};
+    bool right = facts_of(what, facts) && take_over_size(*file, static_cast<std::uint64_t>(facts.st_size));
+    if (right) {
+        const std::uint64_t first = offset / how_.page_bytes, last = bytes > ~offset ? all_pages : (offset + bytes - 1) / how_.page_bytes;
+        session_pool::lent session(sessions_);
+        right = session->forget(static_cast<std::uint32_t>(file->number), first, last == all_pages ? all_pages : last - first + 1) == 0;
+    }
+    if (!right) file->outside = true;  // until it is opened again and all of it could be forgotten
+}
+
+}  // namespace penstock::mount

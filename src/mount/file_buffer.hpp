@@ -1,0 +1,117 @@
+// The files of a mount that is read through a buffer (docs/mount.md): which is which in the buffer, and when its pages are still right.
+//
+// Everything is written to the source, and afterwards the pages concerned leave the buffer; so nothing of it is ever dirty, and who reads after a write has returned has what was written. A file gets its number
+// with its first read and keeps it, and its pages, over closes; when it is opened it is looked whether it is still as it was when they were loaded. While nobody has it open, its descriptor leads to /dev/null,
+// so that a file that is removed takes no room.
+//
+// Locks, in this order: a file's `changing`, the table's, a file's `in_use` (which is only tried for, where it is taken alone).
+#pragma once
+
+#include <sys/stat.h>
+
+#include <atomic>
+#include <functional>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <shared_mutex>
+#include <string>
+#include <unordered_map>
+
+#include "mount/inode_table.hpp"
+#include "mount/mount.hpp"
+#include "mount/session_pool.hpp"
+
+namespace penstock::mount {
+
+// What tells one state of a file from another.
+struct file_version {
+    std::int64_t size_bytes = -1, modified_s = 0, modified_ns = 0, changed_s = 0, changed_ns = 0;
+    bool operator==(const file_version&) const = default;
+};
+
+struct buffered_file {
+    const inode_key key;
+    std::shared_mutex in_use;        // shared by who uses the number; alone by who takes it away
+    std::atomic<int> number{-1};     // in the buffer
+    std::atomic<bool> outside{false};  // it is read from the source: has no number, or what the buffer has of it may be old
+    std::atomic<std::uint64_t> read_to{0};  // where the last read ended: a hint
+    std::mutex changing;
+    // Guarded by changing:
+    file_version version;            // when the first of its pages was loaded
+    std::uint64_t size_bytes = 0;    // that the buffer knows
+    int fd = -1;                     // what the buffer reads: one number as long as the file has a number
+    // Guarded by the table's lock:
+    std::uint64_t room = 0;          // pages that there are words for
+    std::uint32_t opens = 0;
+    std::atomic<bool> stale{false};  // was changed while nobody had it open
+    bool is_parked = false;
+    std::list<std::shared_ptr<buffered_file>>::iterator place{};  // then: among those that nobody has open
+
+    explicit buffered_file(const inode_key& which) : key(which) {}
+};
+
+// Thread-safe.
+class file_buffer {
+public:
+    // `note` is told what people should know, once each.
+    static status make(const buffer_options& wanted, unsigned threads, std::function<void(const std::string&)> note, std::unique_ptr<file_buffer>& out);
+    ~file_buffer();
+
+    // A regular file was opened, or closed. One for which there is no memory is read from the source.
+    void opened(node& what);
+    void closed(node& what);
+    // Null: nobody has it open.
+    static std::shared_ptr<buffered_file> file_of(node& what);
+    // So many bytes, less at the end, or a negative errno: read the source. Only of what is open; `fd` reads the source.
+    std::int64_t read(buffered_file& file, const node& what, int fd, std::uint64_t offset, std::byte* to, std::uint64_t bytes);
+    // A program that reads in order will want what comes next. The file may be closed meanwhile.
+    void read_ahead(buffered_file& file, std::uint64_t offset, std::uint64_t bytes);
+    // These bytes of the source may be others now, or its size: before anybody is told so.
+    void changed(node& what, std::uint64_t offset, std::uint64_t bytes);
+
+    // Tries whether files in this directory can be read past the operating system's page cache.
+    void try_directory(const std::string& path);
+    void count_outside() { ++reads_outside_; }
+    // The kernel keeps copies of what is read.
+    void say_copies();
+    [[nodiscard]] buffer_report report();
+
+private:
+    using file_pointer = std::shared_ptr<buffered_file>;
+    file_buffer() = default;
+
+    file_pointer find_changed(node& what);
+    int open_source(const node& what);
+    bool enter(buffered_file& file, const node& what);
+    int add(int fd, std::uint64_t bytes);
+    bool take_room(buffered_file& file, std::uint64_t bytes);
+    bool give_up_another();
+    bool drop(buffered_file& file);
+    void park(const file_pointer& file);
+    void wake(buffered_file& file, const node& what);
+    void look_again(buffered_file& file, const node& what);
+    bool take_over_size(buffered_file& file, std::uint64_t size_bytes);
+    void say_cached(const std::string& path);
+    void say_no_memory();
+
+    buffer_options how_;
+    std::unique_ptr<buffer::device_frames> frames_;
+    std::unique_ptr<buffer::manager> all_;
+    session_pool sessions_;
+    std::function<void(const std::string&)> note_;
+    int nowhere_ = -1;  // /dev/null
+    bool on_gpu_ = false;
+    std::uint64_t most_pages_ = 0;  // of all files in the buffer: there is a word for each
+    std::atomic<bool> cached_{false};  // some file cannot be read past the page cache
+    std::atomic<bool> copies_{false}, no_memory_{false};
+    std::atomic<std::uint64_t> reads_outside_{0};
+
+    std::mutex table_;
+    // Guarded by table_:
+    std::unordered_map<inode_key, file_pointer, inode_key_hash> files_;
+    std::list<file_pointer> parked_;  // that nobody has open, with a number; the one closed longest ago first
+    std::uint64_t pages_ = 0;       // of all that have a number
+};
+
+}  // namespace penstock::mount
