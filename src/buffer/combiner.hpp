@@ -18,29 +18,33 @@ namespace penstock::buffer {
 template <typename Request>
 class combiner {
 public:
-    // `threads`: that use it at a time, at most.
-    combiner(std::size_t threads, std::size_t most, std::chrono::microseconds wait) : most_(most), wait_(wait) {
-        waiting_.reserve(threads);
-        batch_.reserve(threads);
+    // `requests`: at a time, at most.
+    combiner(std::size_t requests, std::size_t most, std::chrono::microseconds wait) : most_(most), wait_(wait) {
+        waiting_.reserve(requests);
+        batch_.reserve(requests);
     }
 
-    // Returns when the request was done: by handle(batch), called by one thread at a time with requests in the order in which they came. Thread-safe; takes as long as the batches before it.
+    // Returns when the requests were done: by handle(batch), called by one thread at a time with requests in the order in which they came. Thread-safe; takes as long as the batches before it.
     template <typename Handle>
-    void submit(Request& one, const Handle& handle) {
+    void submit(Request* const* some, std::size_t count, const Handle& handle) {
+        if (count == 0) return;
         std::unique_lock hold(mutex_);
-        one.done = false;
-        waiting_.push_back(&one);
+        for (std::size_t i = 0; i < count; ++i) {
+            some[i]->done = false;
+            waiting_.push_back(some[i]);
+        }
+        const Request& last = *some[count - 1];  // and so the last to be done
         if (waiting_.size() >= most_) enough_.notify_one();
-        while (!one.done) {
+        while (!last.done) {
             if (at_work_) {
                 done_.wait(hold);
                 continue;
             }
             at_work_ = true;
             if (wait_.count() != 0) enough_.wait_for(hold, wait_, [&] { return waiting_.size() >= most_; });
-            const std::size_t count = std::min(waiting_.size(), most_);
-            batch_.assign(waiting_.begin(), waiting_.begin() + static_cast<std::ptrdiff_t>(count));
-            waiting_.erase(waiting_.begin(), waiting_.begin() + static_cast<std::ptrdiff_t>(count));
+            const auto taken = static_cast<std::ptrdiff_t>(std::min(waiting_.size(), most_));
+            batch_.assign(waiting_.begin(), waiting_.begin() + taken);
+            waiting_.erase(waiting_.begin(), waiting_.begin() + taken);
             hold.unlock();
             handle(batch_);
             hold.lock();

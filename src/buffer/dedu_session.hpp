@@ -3,8 +3,9 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstring>
 
-#include "buffer/dedu_state.hpp"
+#include "buffer/dedu_window.hpp"
 #include "buffer/paged_session.hpp"
 #include "buffer/pause.hpp"
 
@@ -13,11 +14,12 @@ namespace penstock::buffer {
 template <typename Order>
 class dedu_session final : public paged_session {
 public:
-    dedu_session(dedu_state<Order>& all, std::uint32_t number) : all_(all), number_(number) {
+    dedu_session(dedu_state<Order>& all, std::uint32_t number)
+        : all_(all), number_(number), window_(all, all.first_own_frame(number) + all.settings().fixed_pages * all.how().blocks_per_page) {
         const std::uint32_t blocks = all.how().blocks_per_page;
         asked_.blocks.resize(blocks);
         asked_.contents.resize(blocks);
-        hits_.reserve(dedu_state<Order>::most_untold_hits + 1);
+        hits_.reserve(dedu_state<Order>::most_untold_hits + all.how().window_pages);
         for (std::uint32_t i = all.settings().fixed_pages; i-- > 0;) free_.push_back(all.first_own_frame(number) + i * blocks);
     }
     ~dedu_session() override {
@@ -51,7 +53,29 @@ public:
             all_.page(page.id).disown();
         }
         free_.push_back(page.frame);
-        if (hits_.size() >= dedu_state<Order>::most_untold_hits || (hits_.size() >= dedu_state<Order>::most_hits && all_.is_idle())) tell();
+        tell_many();
+    }
+    // A window at a time; the pages that it left out one by one.
+    std::int64_t read(std::uint32_t number, std::uint64_t offset, std::byte* to, std::uint64_t bytes) override {
+        dedu_file* const file = all_.file_at(number);
+        if (file == nullptr) return -EBADF;
+        const std::uint64_t end = file->bytes, room = page_bytes();
+        bytes = offset >= end ? 0 : std::min(bytes, end - offset);
+        for (std::uint64_t done = 0; done < bytes;) {
+            const std::uint64_t first = (offset + done) / room, pages = std::min(window_.most_pages(), (offset + bytes - 1) / room - first + 1);
+            window_.bring(*file, {first, number}, pages, hits_);
+            for (std::uint64_t i = 0; i < pages; ++i) {
+                const std::uint64_t at = offset + done, in_page = at % room, count = std::min(room - in_page, bytes - done);
+                if (window_.code_of(i) == 0) {
+                    std::memcpy(to + done, window_.bytes_of(i) + in_page, count);
+                } else if (const std::int64_t got = paged_session::read(number, at, to + done, count); got != static_cast<std::int64_t>(count)) {
+                    return got < 0 && done == 0 ? got : static_cast<std::int64_t>(done) + std::max<std::int64_t>(got, 0);
+                }
+                done += count;
+            }
+            tell_many();
+        }
+        return static_cast<std::int64_t>(bytes);
     }
     int flush(std::uint32_t file) override {
         if (all_.file_at(file) == nullptr) return -EINVAL;
@@ -84,10 +108,13 @@ public:
     }
     void prefetch(std::uint32_t number, std::uint64_t first_page, std::uint64_t pages) override {
         dedu_file* const file = all_.file_at(number);
-        if (file == nullptr || free_.empty()) return;
+        if (file == nullptr || rescue() != 0) return;
         pages = std::min(pages, most_ahead(all_.settings()));
-        for (std::uint64_t page = first_page; page - first_page < pages && page < file->pages; ++page)
-            if (all_.page({page, number}).where() == owned_entry::nowhere && !bring_ahead({page, number})) return;
+        for (std::uint64_t done = 0; done < pages && first_page + done < file->pages;) {
+            const std::uint64_t count = std::min({window_.most_pages(), pages - done, file->pages - first_page - done});
+            if (!window_.bring_ahead(*file, {first_page + done, number}, count, hits_)) return;
+            done += count;
+        }
     }
 
 protected:
@@ -137,32 +164,22 @@ private:
         if (const int code = rescue(); code != 0) return code;
         if (!is_owned && !page.own(where)) return -EAGAIN;
         int code = where == owned_entry::nowhere ? 0 : -EAGAIN;
-        if (code == 0) code = load(id, frame, to, true);
+        if (code == 0) code = load(id, frame, to);
         if (!is_owned) page.disown();
         return code;
     }
     // Who owns the page looks again whether the file has it: resize() says first that it has not, and then waits for owners.
-    int load(page_id id, std::uint32_t frame, std::byte* to, bool counts) {
+    int load(page_id id, std::uint32_t frame, std::byte* to) {
         if (id.page >= all_.file_at(id.file)->pages) return -EINVAL;
         if (const int code = all_.read_page(id, to); code != 0) return code;
         name_blocks(id, frame, to);
         all_.sign(asked_, false);
-        asked_.counts = counts;
+        asked_.counts = true;
         return ask(dedu_request::kind::load, to);
     }
-    // False: reading further ahead makes no sense.
-    bool bring_ahead(page_id id) {
-        std::uint32_t where = 0;
-        if (rescue() != 0) return false;
-        if (!all_.page(id).own(where)) return true;
-        const std::uint32_t frame = free_.back();
-        const int code = where == owned_entry::nowhere ? load(id, frame, all_.frame_at(frame), false) : 0;
-        all_.page(id).disown();
-        return code == 0;
-    }
-    // The page has zeros from there on. One that is nowhere is read so from its file; so is one that holds what the file has.
+    // The page has zeros from there on. One that is nowhere is read so from its file; so is one that holds what the file has. It is owned before that is looked at: whoever loads it may have asked for the size before.
     int clear_rest(page_id last, std::uint64_t from) {
-        if (from == 0 || all_.page(last).where() == owned_entry::nowhere) return 0;
+        if (from == 0) return 0;
         if (free_.empty()) return -EBUSY;
         const deadline until = std::chrono::steady_clock::now() + std::chrono::milliseconds(all_.settings().wait_ms);
         if (const int code = own(last, until); code != 0) return code;
@@ -197,6 +214,9 @@ private:
     // What could not be written is, before anything else may have to go: so it does not become more and more.
     int rescue() { return all_.has_unwritten() ? ask(dedu_request::kind::rescue, nullptr) : 0; }
 
+    void tell_many() {
+        if (hits_.size() >= dedu_state<Order>::most_untold_hits || (hits_.size() >= dedu_state<Order>::most_hits && all_.is_idle())) tell();
+    }
     void tell() {
         if (!hits_.empty()) ask(dedu_request::kind::tell, nullptr);
     }
@@ -215,6 +235,7 @@ private:
     dedu_state<Order>& all_;
     const std::uint32_t number_;
     dedu_request asked_;
+    dedu_window<Order> window_;
     std::vector<page_id> hits_;           // not told to the order yet
     std::vector<std::uint32_t> free_;     // first frames of pages of its own
     std::vector<page_id> fresh_;          // of the pages it has fixed, those that were not read

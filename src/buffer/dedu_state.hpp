@@ -77,7 +77,7 @@ public:
     [[nodiscard]] const manager_settings& settings() const { return settings_; }
     [[nodiscard]] const dedu_settings& how() const { return settings_.dedu; }
     [[nodiscard]] std::uint64_t block_bytes() const { return shape_.frame_bytes; }
-    [[nodiscard]] std::uint32_t first_own_frame(std::uint32_t session) const { return (settings_.host_pages + session * settings_.fixed_pages) * how_.blocks_per_page; }
+    [[nodiscard]] std::uint32_t first_own_frame(std::uint32_t session) const { return (settings_.host_pages + session * (settings_.fixed_pages + how_.window_pages)) * how_.blocks_per_page; }
     [[nodiscard]] std::byte* frame_at(std::uint32_t frame) const { return frames_.host_frames() + frame * shape_.frame_bytes; }
     [[nodiscard]] dedu_file* file_at(std::uint32_t number) { return number < settings_.files ? files_[number].get() : nullptr; }
     [[nodiscard]] owned_entry& page(page_id id) { return files_[id.file]->entries[id.page]; }
@@ -87,7 +87,9 @@ public:
     int read_page(page_id id, std::byte* to);
     int sync(std::uint32_t file) { return env_.sync(files_[file]->fd); }
     void sign(dedu_request& one, bool is_new);
+    int read(dedu_file& file, std::byte* to, std::uint64_t bytes, std::uint64_t room, std::uint64_t offset) { return read_whole(env_, file.fd, to, bytes, room, offset); }
     int ask(dedu_request& one);
+    void ask(const std::vector<dedu_request*>& some);
     int forget(dedu_request& one, dedu_file& file, std::uint32_t number, std::uint64_t first, std::uint64_t end);
     [[nodiscard]] bool is_idle() const { return combined_.is_idle(); }
     [[nodiscard]] bool has_unwritten() const { return has_unwritten_; }

@@ -34,6 +34,7 @@ struct dedu_settings {
     bool adaptive = true;                   // in a file in which hardly any equal blocks are found none are looked for, for a while
     std::uint32_t batch_pages = 256;        // that are handled at once, at most
     std::uint32_t batch_wait_us = 0;        // in which others may join a batch
+    std::uint32_t window_pages = 32;        // that one read of a file brings at once, at most
     std::uint64_t remembered_pages = 0;     // whose signatures are remembered, at most; 0: 16 times as many as table_pages
     std::uint64_t signature_mask = ~std::uint64_t{0};  // for tests: fewer bits make blocks of one signature and other bytes
 };

@@ -17,7 +17,7 @@ inline std::uint64_t most_ahead(const manager_settings& settings) {
 
 class paged_session : public session {
 public:
-    std::int64_t read(std::uint32_t file, std::uint64_t offset, std::byte* to, std::uint64_t bytes) final {
+    std::int64_t read(std::uint32_t file, std::uint64_t offset, std::byte* to, std::uint64_t bytes) override {
         return each_part(file, offset, bytes, [&](page_id id, std::uint64_t in_page, std::uint64_t count, std::uint64_t done) {
             fixed_page page;
             if (const int code = fix(id, use_kind::read, page); code != 0) return code;
