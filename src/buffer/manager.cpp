@@ -33,7 +33,10 @@ public:
     void prefetch(std::uint32_t file, std::uint64_t first_page, std::uint64_t pages) override { all_.prefetch(room_, file, first_page, pages); }
 
     std::int64_t read(std::uint32_t file, std::uint64_t offset, std::byte* to, std::uint64_t bytes) override {
+        const std::uint64_t page_bytes = all_.settings().page_bytes, end = bytes > ~offset ? ~std::uint64_t{0} : (offset + bytes + page_bytes - 1) / page_bytes;
+        std::uint64_t ask = 0;
         return each_part(file, offset, bytes, [&](page_id id, std::uint64_t in_page, std::uint64_t count, std::uint64_t done) {
+            if (id.page >= ask) ask = all_.look_ahead(room_, id, end);
             fixed_page page;
             if (const int code = fix(id, use_kind::read, page); code != 0) return code;
             std::memcpy(to + done, page.data + in_page, count);

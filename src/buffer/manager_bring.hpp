@@ -92,7 +92,7 @@ void manager_state<Order>::decide(session_room& s, page_id id, bool ahead) {
     const auto note = [&](const action& one) {
         s.actions.push_back(one);
         if (one.what == move::drop) count_page(one.page, false);
-        if (one.what == move::write_back) ++counts_.write_backs;
+        if (one.what == move::write_back) ++counts_.write_backs, ++files_[one.page.file].version;
         if (one.what == move::write_back && one.device != nothing) ++counts_.device_write_backs;
         if (one.what == move::demote || one.what == move::exchange) ++counts_.demotions;
         if (one.what == move::promote || one.what == move::exchange) ++counts_.promotions;
@@ -134,6 +134,8 @@ int manager_state<Order>::bring(session_room& s, page_id id, use_kind kind, bool
 template <typename Order>
 template <typename Opened>
 int manager_state<Order>::bring_in(session_room& s, lock& hold, page_id id, wish what, const Opened& opened) {
+    s.filled_bytes = bytes_in_file(id);
+    s.filled_from = s.window.find(id, files_[id.file].version, settings_.page_bytes, s.filled_bytes);  // before the version grows by a page that has to go for it
     decide(s, id, what == wish::ahead);
     const std::uint32_t frame = core_.block_of(id, 0)->frame;
     page_in_[frame] = id;
@@ -170,7 +172,7 @@ typename manager_state<Order>::outcome manager_state<Order>::carry_out(session_r
                 break;
             case move::fill:
                 // A page that could not be written stays in its place.
-                if (out.write_code == 0 && !fresh) code = read_page(one.page, one.host);
+                if (out.write_code == 0 && !fresh) code = read_page(s, one.page, one.host);
                 out.loaded = code == 0 && !fresh && out.write_code == 0;
                 break;
             default: code = move_bytes(s, one);
@@ -215,10 +217,12 @@ std::uint64_t manager_state<Order>::bytes_in_file(page_id id) const {
 }
 
 template <typename Order>
-int manager_state<Order>::read_page(page_id id, std::uint32_t frame) {
+int manager_state<Order>::read_page(const session_room& s, page_id id, std::uint32_t frame) {
     const std::uint64_t wanted = bytes_in_file(id), all = settings_.page_bytes;
+    const bool is_in_window = s.filled_from != nullptr && wanted <= s.filled_bytes;
+    if (is_in_window) std::memcpy(data_of(frame), s.filled_from, wanted);
     int again = 0;
-    for (std::uint64_t done = 0; done < wanted;) {
+    for (std::uint64_t done = is_in_window ? wanted : 0; done < wanted;) {
         // The whole page: of a file that is read past the page cache no odd length can be asked for, though its last page may have one.
         const std::int64_t count = env_.read(files_[id.file].fd, data_of(frame) + done, all - done, id.page * all + done);
         if ((count == -EINTR || count == -EAGAIN) && ++again < most_attempts) continue;
