@@ -35,6 +35,7 @@ public:
     void prefetch(std::uint32_t file, std::uint64_t first_page, std::uint64_t pages) override { all_.prefetch(room_, file, first_page, pages); }
 
 protected:
+    std::uint64_t look_ahead(page_id first, std::uint64_t end) override { return all_.look_ahead(room_, first, end); }
     [[nodiscard]] std::uint64_t page_bytes() const override { return all_.settings().page_bytes; }
     [[nodiscard]] bool find_size(std::uint32_t file, std::uint64_t& bytes) const override {
         bytes = all_.is_file(file) ? all_.bytes_of(file) : 0;

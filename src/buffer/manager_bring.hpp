@@ -84,7 +84,7 @@ void manager_state<Order>::decide(session_room& s, page_id id, bool ahead) {
     const auto note = [&](const action& one) {
         s.actions.push_back(one);
         if (one.what == move::drop) count_page(one.page, false);
-        if (one.what == move::write_back) ++counts_.write_backs;
+        if (one.what == move::write_back) ++counts_.write_backs, ++files_[one.page.file].version;
         if (one.what == move::write_back && one.device != nothing) ++counts_.device_write_backs;
         if (one.what == move::demote || one.what == move::exchange) ++counts_.demotions;
         if (one.what == move::promote || one.what == move::exchange) ++counts_.promotions;
@@ -126,6 +126,8 @@ int manager_state<Order>::bring(session_room& s, page_id id, use_kind kind, bool
 template <typename Order>
 template <typename Opened>
 int manager_state<Order>::bring_in(session_room& s, lock& hold, page_id id, wish what, const Opened& opened) {
+    s.filled_bytes = bytes_in_file(id);
+    s.filled_from = s.window.find(id, files_[id.file].version, settings_.page_bytes, s.filled_bytes);  // before the version grows by a page that has to go for it
     decide(s, id, what == wish::ahead);
     const std::uint32_t frame = core_.block_of(id, 0)->frame;
     page_in_[frame] = id;
@@ -162,7 +164,7 @@ typename manager_state<Order>::outcome manager_state<Order>::carry_out(session_r
                 break;
             case move::fill:
                 // A page that could not be written stays in its place.
-                if (out.write_code == 0 && !fresh) code = read_page(one.page, one.host);
+                if (out.write_code == 0 && !fresh) code = read_page(s, one.page, one.host);
                 out.loaded = code == 0 && !fresh && out.write_code == 0;
                 break;
             default: code = move_bytes(s, one);
@@ -207,9 +209,10 @@ std::uint64_t manager_state<Order>::bytes_in_file(page_id id) const {
 }
 
 template <typename Order>
-int manager_state<Order>::read_page(page_id id, std::uint32_t frame) {
+int manager_state<Order>::read_page(const session_room& s, page_id id, std::uint32_t frame) {
     const std::uint64_t wanted = bytes_in_file(id);
-    if (const int code = read_whole(env_, files_[id.file].fd, data_of(frame), wanted, settings_.page_bytes, id.page * settings_.page_bytes); code != 0) return code;
+    if (s.filled_from != nullptr && wanted <= s.filled_bytes) std::memcpy(data_of(frame), s.filled_from, wanted);
+    else if (const int code = read_whole(env_, files_[id.file].fd, data_of(frame), wanted, settings_.page_bytes, id.page * settings_.page_bytes); code != 0) return code;
     std::memset(data_of(frame) + wanted, 0, settings_.page_bytes - wanted);
     return 0;
 }

@@ -76,6 +76,7 @@ int manager_state<Order>::flush_one(session_room& s, page_id id, deadline until)
 // The frame is shared by us: nobody changes the page, and it does not go.
 template <typename Order>
 int manager_state<Order>::flush_in_host(session_room& s, lock& hold, page_id id, std::uint32_t frame) {
+    ++files_[id.file].version;
     s.actions.assign(1, {move::write_back, nothing, nothing, frame, nothing, 0, id});
     turns_.take(s.actions, s.mine);
     news_.wait(hold, [&] { return turns_.have_come(s.mine); });
@@ -99,6 +100,7 @@ int manager_state<Order>::flush_in_host(session_room& s, lock& hold, page_id id,
 // It may go to the host meanwhile and be changed there, or be written by whoever needs the device frame; those take their turns behind this one. Then it stays dirty if it was, behind the others.
 template <typename Order>
 int manager_state<Order>::flush_in_device(session_room& s, lock& hold, page_id id, std::uint32_t frame) {
+    ++files_[id.file].version;
     s.actions.assign(1, {move::write_back, nothing, nothing, nothing, frame, 0, id});
     turns_.take(s.actions, s.mine);
     news_.wait(hold, [&] { return turns_.have_come(s.mine); });

@@ -50,6 +50,10 @@ std::uint64_t manager_state<Order>::forget_some(std::uint32_t number, std::uint6
 template <typename Order>
 int manager_state<Order>::forget_pages(std::uint32_t number, std::uint64_t first, std::uint64_t end) {
     const deadline until = std::chrono::steady_clock::now() + std::chrono::milliseconds(settings_.wait_ms);
+    {
+        const lock hold(mutex_);
+        ++files_[number].version;
+    }
     for (;;) {
         std::uint32_t round = 0;
         for (std::uint64_t at = first;;) {
@@ -86,6 +90,7 @@ int manager_state<Order>::grow(file& one, std::uint64_t bytes) {
     if (const int code = one.entries.grow(pages); code != 0) return code;
     if (const int code = one.groups.grow(pages / page_group::pages + 1); code != 0) return code;
     one.room = std::max(one.room, pages);
+    ++one.version;
     one.bytes = bytes;
     one.pages = pages;
     return 0;
@@ -97,7 +102,7 @@ int manager_state<Order>::clear_rest(session_room& s, page_id last, std::uint64_
     if (from == 0) return 0;
     {
         const lock hold(mutex_);
-        if (core_.block_of(last, 0) == nullptr && !turns_.is_written(last)) return 0;
+        if (is_nowhere(last)) return 0;
     }
     fixed_page page;
     if (const int code = fix(s, last, use_kind::write, false, page); code != 0) return code;
@@ -152,7 +157,7 @@ bool manager_state<Order>::bring_ahead(session_room& s, page_id id) {
     lock hold(mutex_);
     tell_hits(s);
     if (broken_ || id.page >= files_[id.file].pages) return false;
-    if (core_.block_of(id, 0) != nullptr || turns_.is_written(id)) return true;
+    if (!is_nowhere(id)) return true;
     const auto opened = [&](std::uint32_t frame) {
         latches_[frame].open();
         entry(id).publish(frame);
@@ -164,8 +169,35 @@ template <typename Order>
 void manager_state<Order>::prefetch(session_room& s, std::uint32_t number, std::uint64_t first, std::uint64_t pages) {
     if (!is_file(number)) return;
     pages = std::min(pages, most_ahead(settings_));
-    for (std::uint64_t page = first; page - first < pages && page < files_[number].pages; ++page)
+    const std::uint64_t end = pages > ~first ? ~std::uint64_t{0} : first + pages;
+    std::uint64_t ask = first;
+    for (std::uint64_t page = first; page < end && page < files_[number].pages; ++page) {
+        if (page >= ask) ask = look_ahead(s, {page, number}, end);
         if (entry({page, number}).is_absent() && !bring_ahead(s, {page, number})) return;
+    }
+}
+
+template <typename Order>
+std::uint64_t manager_state<Order>::look_ahead(session_room& s, page_id first, std::uint64_t end) {
+    const std::uint64_t most = read_window::most_bytes / settings_.page_bytes;
+    end = std::min({end, first.page + most, files_[first.file].pages.load()});
+    if (end <= first.page + 1 || !entry(first).is_absent()) return first.page + 1;
+    std::uint64_t at = first.page, version = 0;
+    {
+        const lock hold(mutex_);
+        version = files_[first.file].version;
+        if (s.window.find(first, version, settings_.page_bytes, 1) != nullptr) return first.page + 1;
+        while (at < end && is_nowhere({at, first.file})) ++at;
+        if (at == first.page) {
+            while (at < end && !is_nowhere({at, first.file})) ++at;
+            return at;
+        }
+    }
+    std::byte* const room = at > first.page + 1 ? s.window.room() : nullptr;
+    if (room == nullptr) return at;
+    const std::int64_t got = env_.read(files_[first.file].fd, room, (at - first.page) * settings_.page_bytes, first.page * settings_.page_bytes);
+    s.window.set(first, version, static_cast<std::uint64_t>(std::max<std::int64_t>(got, 0)));
+    return at;
 }
 
 }  // namespace penstock::buffer

@@ -12,6 +12,7 @@
 #include "buffer/frame_latch.hpp"
 #include "buffer/latched_order.hpp"
 #include "buffer/manager.hpp"
+#include "buffer/read_window.hpp"
 #include "buffer/turns.hpp"
 
 namespace penstock::buffer {
@@ -25,6 +26,9 @@ struct session_room {
     std::vector<action> actions;    // of the request that is handled
     std::vector<frame_move> batch;
     turns::taken mine;
+    read_window window;
+    const std::byte* filled_from = nullptr;  // the page of the request in the window, and how much of it; null: it is read from its file
+    std::uint64_t filled_bytes = 0;
 };
 
 template <typename Order>
@@ -52,6 +56,8 @@ public:
     int resize(session_room& s, std::uint32_t number, std::uint64_t bytes);
     int forget(std::uint32_t number, std::uint64_t first, std::uint64_t pages);
     void prefetch(session_room& s, std::uint32_t number, std::uint64_t first, std::uint64_t pages);
+    // Pages from `first` to before `end` are wanted one after the other: those at the beginning that are nowhere are read into the session's window. Where to ask again.
+    std::uint64_t look_ahead(session_room& s, page_id first, std::uint64_t end);
     void close_session(session_room& s);
     [[nodiscard]] bool is_file(std::uint32_t number) const { return number < settings_.files && files_[number].in_use; }
     [[nodiscard]] std::uint64_t bytes_of(std::uint32_t number) const { return files_[number].bytes; }
@@ -74,6 +80,7 @@ private:
         std::uint64_t failures = 0;  // writes of its pages, and the last one's error
         int error = 0;
         std::uint64_t room = 0;      // pages with an entry
+        std::uint64_t version = 0;   // grows with each write-back, forget and resize: what was read before is not to be brought in (read_window.hpp)
         file_pages<page_group, 2> groups;
     };
     using lock = std::unique_lock<std::mutex>;
@@ -98,6 +105,7 @@ private:
     std::uint64_t forget_some(std::uint32_t number, std::uint64_t at, std::uint64_t end);
     bool forget_one(page_id id);
     bool is_coming_or_written(page_id id);
+    bool is_nowhere(page_id id) { return core_.block_of(id, 0) == nullptr && !turns_.is_written(id); }
     int clear_rest(session_room& s, page_id last, std::uint64_t from);
     void open_for(std::uint32_t frame, page_id id, use_kind kind);
     bool close_frame(std::uint32_t frame);
@@ -112,7 +120,7 @@ private:
     };
     outcome carry_out(session_room& s, bool fresh);
     int move_bytes(session_room& s, const action& one);
-    int read_page(page_id id, std::uint32_t frame);
+    int read_page(const session_room& s, page_id id, std::uint32_t frame);
     int write_page(page_id id, const std::byte* from);
     void keep_unwritten(const outcome& ended);
     int note_failure(page_id id, int code);

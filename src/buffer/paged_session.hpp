@@ -18,7 +18,10 @@ inline std::uint64_t most_ahead(const manager_settings& settings) {
 class paged_session : public session {
 public:
     std::int64_t read(std::uint32_t file, std::uint64_t offset, std::byte* to, std::uint64_t bytes) override {
+        const std::uint64_t end = bytes > ~offset ? ~std::uint64_t{0} : (offset + bytes + page_bytes() - 1) / page_bytes();
+        std::uint64_t ask = 0;
         return each_part(file, offset, bytes, [&](page_id id, std::uint64_t in_page, std::uint64_t count, std::uint64_t done) {
+            if (id.page >= ask) ask = look_ahead(id, end);
             fixed_page page;
             if (const int code = fix(id, use_kind::read, page); code != 0) return code;
             std::memcpy(to + done, page.data + in_page, count);
@@ -42,6 +45,8 @@ public:
     }
 
 protected:
+    // Pages from `first` to before `end` are wanted one after the other. From where to ask again.
+    virtual std::uint64_t look_ahead(page_id, std::uint64_t end) { return end; }
     [[nodiscard]] virtual std::uint64_t page_bytes() const = 0;
     // False: no such file.
     [[nodiscard]] virtual bool find_size(std::uint32_t file, std::uint64_t& bytes) const = 0;

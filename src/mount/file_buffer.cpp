@@ -31,9 +31,10 @@ void file_buffer::opened(node& what) try {
     file_pointer file;
     {
         const std::lock_guard hold(table_);
-        file_pointer& place = files_[{what.device, what.inode}];
-        if (place == nullptr) place = std::make_shared<buffered_file>(inode_key{what.device, what.inode});
-        file = place;
+        const inode_key key{what.device, what.inode};
+        auto found = files_.find(key);
+        if (found == files_.end()) found = files_.emplace(key, std::make_shared<buffered_file>(key)).first;
+        file = found->second;
         if (file->opens++ == 0 && file->number >= 0) wake(*file, what);
         const std::lock_guard node_hold(what.lock);
         what.buffered = file;
