@@ -15,6 +15,16 @@ using bytes = std::vector<std::uint8_t>;
 
 inline std::byte* begin_of(bytes& some) { return reinterpret_cast<std::byte*>(some.data()); }
 
+// So many rounds of a random test; fewer where each takes many times as long.
+template <typename Count>
+constexpr Count rounds(Count count) {
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+    return count / 4;
+#else
+    return count;
+#endif
+}
+
 // Frames that move nothing once in a while: the canary.
 class forgetful_frames final : public buffer::device_frames {
 public:

@@ -198,7 +198,7 @@ TEST_P(shared_blocks, hold_what_was_written) {
         s.order = seed == 4 ? order_kind::clock : order_kind::lru;
         s.table = seed == 5 ? 30 : 0;
         s.adaptive = seed == 1;
-        const played_file seen = play(s, 64 * 512 - 77, seed, operations_wanted(2500), GetParam());
+        const played_file seen = play(s, 64 * 512 - 77, seed, operations_wanted(rounds(2500)), GetParam());
         EXPECT_EQ(seen.wrong, 0u) << seed;
         EXPECT_EQ(seen.counts.differing_blocks != 0, s.mask == 7) << seed;
         EXPECT_GT(seen.counts.looked_blocks, 0u);
@@ -213,7 +213,7 @@ TEST_P(shared_blocks, of_one_a_page_and_of_many) {
         shape s;
         s.blocks = blocks;
         s.page_bytes = 1024;
-        EXPECT_EQ(play(s, 50 * 1024 + 1, blocks, 1500, GetParam()).wrong, 0u) << blocks;
+        EXPECT_EQ(play(s, 50 * 1024 + 1, blocks, rounds(1500), GetParam()).wrong, 0u) << blocks;
     }
 }
 
@@ -222,7 +222,7 @@ TEST_P(shared_blocks, are_not_lost_where_reads_and_writes_fail) {
         shape s;
         s.device = seed % 2 == 0 ? 0 : 6;
         s.host = 5;
-        EXPECT_EQ(play(s, 40 * 512, seed, 2000, GetParam(), false, true).wrong, 0u) << seed;
+        EXPECT_EQ(play(s, 40 * 512, seed, rounds(2000), GetParam(), false, true).wrong, 0u) << seed;
     }
 }
 
@@ -371,7 +371,7 @@ TEST_P(shared_blocks, lose_no_update_of_many_threads) {
     for (const auto& [host, device, mask, wait] : {std::tuple{8u, 0u, ~0ull, 0u}, {8u, 10u, ~0ull, 0u}, {8u, 10u, 3ull, 0u}, {3u, 100u, ~0ull, 30u}}) {
         const shape s{.host = host, .device = device, .mask = mask, .on_device = device == 100, .sessions = 8, .batch_wait_us = wait};
         adding_threads all(s, GetParam(), false);
-        all.run(1500);
+        all.run(rounds(1500));
         const buffer::manager_counts counts = all.f.all->counts();
         EXPECT_GT(counts.misses, 0u);
         EXPECT_EQ(counts.device_hits != 0, device != 0);
@@ -380,7 +380,7 @@ TEST_P(shared_blocks, lose_no_update_of_many_threads) {
 }
 
 TEST_P(shared_blocks, lose_no_update_of_many_threads_where_the_disk_fails) {
-    for (const auto& [host, device] : {std::pair{8u, 0u}, {8u, 10u}}) adding_threads({.host = host, .device = device, .sessions = 8}, GetParam(), true).run(1500);
+    for (const auto& [host, device] : {std::pair{8u, 0u}, {8u, 10u}}) adding_threads({.host = host, .device = device, .sessions = 8}, GetParam(), true).run(rounds(1500));
 }
 
 // Many pages of the same few blocks, read by all threads while the pages come and go.
@@ -395,7 +395,7 @@ TEST_P(shared_blocks, of_many_pages_are_those_that_were_asked_for) {
         running.emplace_back([&, t] {
             auto mine = f.all->open_session();
             std::mt19937_64 random(t);
-            for (std::uint64_t i = 0; i < 8000 && !testing::Test::HasFailure(); ++i) {
+            for (std::uint64_t i = 0; i < rounds(8000) && !testing::Test::HasFailure(); ++i) {
                 const std::uint64_t page = random() % 4 == 0 ? random() % pages : random() % 8;
                 fixed_page fixed;
                 ASSERT_EQ(mine->fix({page, 0}, use_kind::read, fixed), 0);

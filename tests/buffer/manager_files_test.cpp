@@ -115,12 +115,12 @@ using changing_files = on_backends;
 
 TEST_P(changing_files, hold_what_was_written) {
     for (const order_kind order : {order_kind::lru, order_kind::clock})
-        for (const auto& [host, device] : {std::pair{5u, 0u}, {5u, 1u}, {6u, 9u}, {5u, 100u}}) shadowed(small(host, device, order), host + device, GetParam(), false).run(2000);
+        for (const auto& [host, device] : {std::pair{5u, 0u}, {5u, 1u}, {6u, 9u}, {5u, 100u}}) shadowed(small(host, device, order), host + device, GetParam(), false).run(rounds(2000));
 }
 
 TEST_P(changing_files, hold_what_was_written_where_reads_and_writes_fail) {
     for (std::uint64_t seed = 1; seed <= 3; ++seed)
-        for (const auto& [host, device] : {std::pair{5u, 0u}, {6u, 7u}}) shadowed(small(host, device, order_kind::lru), seed, GetParam(), true).run(2000);
+        for (const auto& [host, device] : {std::pair{5u, 0u}, {6u, 7u}}) shadowed(small(host, device, order_kind::lru), seed, GetParam(), true).run(rounds(2000));
 }
 
 TEST_P(changing_files, leave_without_being_written) {

@@ -108,13 +108,13 @@ buffer::manager_counts played(const manager_settings& how, const std::vector<std
 TEST_P(buffers, hold_what_was_written) {
     for (const order_kind order : {order_kind::lru, order_kind::clock})
         for (const auto& [host, device] : {std::pair{5u, 0u}, {5u, 1u}, {6u, 9u}, {40u, 3u}, {5u, 200u}})
-            EXPECT_EQ(wrong_bytes(small(host, device, order), 40 * 512 - 77, host + device, 4000, GetParam()), 0u) << host << ' ' << device;
+            EXPECT_EQ(wrong_bytes(small(host, device, order), 40 * 512 - 77, host + device, rounds(4000), GetParam()), 0u) << host << ' ' << device;
     EXPECT_EQ(wrong_bytes(small(7, 9, order_kind::lru, 4096), 50 * 4096 + 1, 3, 2000, GetParam()), 0u);
 }
 
 TEST_P(buffers, lose_nothing_where_reads_and_writes_fail) {
     for (std::uint64_t seed = 1; seed <= 4; ++seed)
-        for (const auto& [host, device] : {std::pair{5u, 0u}, {5u, 6u}}) EXPECT_EQ(wrong_bytes(small(host, device, order_kind::lru), 30 * 512, seed, 3000, GetParam(), false, true), 0u) << seed;
+        for (const auto& [host, device] : {std::pair{5u, 0u}, {5u, 6u}}) EXPECT_EQ(wrong_bytes(small(host, device, order_kind::lru), 30 * 512, seed, rounds(3000), GetParam(), false, true), 0u) << seed;
 }
 
 TEST_P(buffers, whose_frames_forget_a_move_are_found_out) { EXPECT_GT(wrong_bytes(small(5, 20, order_kind::lru), 40 * 512, 1, 3000, GetParam(), true), 0u); }
@@ -217,7 +217,7 @@ TEST_P(buffers, lose_no_update_of_many_threads) {
     for (const order_kind order : {order_kind::lru, order_kind::clock})
         for (const auto& [host, device] : {std::pair{30u, 0u}, {30u, 10u}, {30u, 100u}, {25u, 1u}}) {
             adding_threads all(host, device, order, GetParam(), false);
-            all.run(6000);
+            all.run(rounds(6000));
             const buffer::manager_counts counts = all.f.all->counts();
             EXPECT_GT(counts.misses, 0u);
             EXPECT_EQ(counts.device_hits != 0, device != 0);
@@ -227,7 +227,7 @@ TEST_P(buffers, lose_no_update_of_many_threads) {
 TEST_P(buffers, lose_no_update_of_many_threads_where_the_disk_fails) {
     for (const auto& [host, device] : {std::pair{30u, 0u}, {30u, 10u}, {25u, 1u}}) {
         adding_threads all(host, device, order_kind::lru, GetParam(), true);
-        all.run(6000);
+        all.run(rounds(6000));
     }
 }
 
@@ -252,7 +252,7 @@ TEST_P(buffers, give_the_page_that_was_asked_for) {
         running.emplace_back([&, t] {
             auto mine = f.all->open_session();
             std::mt19937_64 random(t);
-            for (std::uint64_t i = 0; i < 100'000 && !done; ++i) {
+            for (std::uint64_t i = 0; i < rounds(100'000) && !done; ++i) {
                 const std::uint64_t page = random() % pages;
                 fixed_page fixed;
                 ASSERT_EQ(mine->fix({page, 0}, use_kind::read, fixed), 0);
