@@ -83,8 +83,9 @@ class session {
 public:
     virtual ~session() = default;
 
-    // The page stays where it is until unfix: for reading with others that read, for writing alone. 0; -EINVAL, no such page; -EBUSY, too many fixed; -ETIMEDOUT, others have it; or the error of a read of
-    // its file, or of a write of another page that had to go. Cost where it is in the host: two atomic steps; else a move from the device or a read, and maybe a write.
+    // The page stays where it is until unfix: for reading with others that read, for writing alone. Under `dedu` it is a copy: who reads has the page as it was then, also while another has it for writing. 0; -EINVAL, no
+    // such page; -EBUSY, too many fixed; -ETIMEDOUT, others have it; or the error of a read of its file, or of a write of another page that had to go. Cost where it is in the host: two atomic steps, and the copy; else a
+    // move from the device or a read, and maybe a write.
     virtual int fix(page_id id, use_kind kind, fixed_page& out) = 0;
     // The same for writing, and what the page held is not wanted: it is not read from the file. All its bytes must be written.
     virtual int fix_fresh(page_id id, fixed_page& out) = 0;
