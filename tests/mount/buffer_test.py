@@ -178,6 +178,22 @@ def changes_are_seen(policy):
     check((source / "f").read_bytes() == b"", "the file is not empty at the end")
 
 
+def mappings_and_reads_agree(policy):
+    """What is stored to a mapping is what others read, at once, and what they write is what is loaded from it."""
+    source, point, _ = mounted.folders()
+    (source / "f").write_bytes(bytes(50_000))
+    with mounted.Mount(source, point, *mounted.buffer_flags(policy, "1MiB", "1MiB")) as mount:
+        with open(point / "f", "r+b", buffering=0) as one, open(point / "f", "r+b", buffering=0) as other, mmap.mmap(one.fileno(), 0) as memory:
+            check(os.pread(other.fileno(), 50_000, 0) == memory[:], "a mapping differs from what is read")
+            for i in range(1, 50):
+                at = i * 991
+                memory[at:at + 5] = b"store"
+                check(os.pread(other.fileno(), 5, at) == b"store", f"round {i}: a store is not read")
+                os.pwrite(other.fileno(), b"write", at + 2)
+                check(memory[at:at + 7] == b"stwrite", f"round {i}: a write is not loaded")
+        check(mount.end()["buffer"]["reads_outside"] == 0, "the buffer was passed by")
+
+
 def source_changes(policy):
     """What others change in the source is there at the next open, and only what is as it was is kept."""
     source, point, _ = mounted.folders()
@@ -235,7 +251,7 @@ def main():
     parser.add_argument("--policy", default="gram")
     policy = parser.parse_args().policy
     mounted.need_fuse()
-    for test in (compare_policies, changes_are_seen, writers_see_their_writes, source_changes, many_files):
+    for test in (compare_policies, changes_are_seen, mappings_and_reads_agree, writers_see_their_writes, source_changes, many_files):
         test(policy)
         print(f"{test.__name__}: as it must be")
 

@@ -43,6 +43,7 @@ status settle_buffer(const request& wanted, mount::serve_options& out) {
     if (status s = parse_size("--ram", wanted.ram, how.ram_bytes); !s) return s;
     if (!wanted.gpu.empty())
         if (status s = parse_size("--gpu", wanted.gpu, how.gpu_bytes); !s) return s;
+    if (how.policy == buffer::policy_kind::native) how.gpu_bytes = 0;  // it is not used
     std::uint64_t page_bytes = how.page_bytes;
     if (!wanted.page.empty())
         if (status s = parse_size("--page", wanted.page, page_bytes); !s) return s;
