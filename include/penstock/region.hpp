@@ -30,6 +30,9 @@ struct region_options {
     bool outside_writers = true;
     // gpu: at most so much device memory; the rest lies in host memory. By default what is free, less 1 GiB.
     std::uint64_t device_bytes = UINT64_MAX;
+    // gpu, of a region that does not fit: acquire() brings pieces in host memory to device memory in which kernels or others keep changing pages, for pieces in which nobody does. What is only read cannot be told:
+    // file_region::prefer is for that, and what was preferred stays. Then kernels of other streams must not use the region during an acquire, which waits for its stream and, at times, moves up to 512 MiB either way.
+    bool promote_hot = false;
 };
 
 struct region_traffic {
@@ -37,6 +40,7 @@ struct region_traffic {
     std::uint64_t pages_released = 0;  // found changed
     std::uint64_t bytes_written = 0;   // to the file
     std::uint64_t bytes_on_device = 0; // of the range of addresses
+    std::uint64_t bytes_promoted = 0;  // to device memory, by region_options::promote_hot
 };
 
 // A stream of the device (cudaStream_t); null is the default stream. Of no meaning on cpu.

@@ -54,6 +54,8 @@ public:
         return 0;
     }
     std::int64_t prefer(std::uint64_t begin, std::uint64_t end, void*) override { return static_cast<std::int64_t>(end - begin); }
+    void used(const std::vector<std::uint64_t>&) override {}
+    std::int64_t promote(void*) override { return 0; }
     int changed_pages(void*, std::vector<std::uint64_t>& out) override {
         out.clear();
         if (base_.at(0) == nullptr) return 0;

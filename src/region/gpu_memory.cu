@@ -194,6 +194,17 @@ public:
         return near;
     }
 
+    void used(const std::vector<std::uint64_t>& numbers) override { replica_.used(numbers); }
+
+    std::int64_t promote(void* stream) override {
+        if (!replica_.is_split()) return 0;
+        const host::device_guard guard(device_);
+        if (const int code = code_of(cudaStreamSynchronize(static_cast<cudaStream_t>(stream))); code != 0) return code;
+        const std::int64_t came = replica_.promote();
+        if (came < 0) cudaGetLastError();
+        return came;
+    }
+
     int changed_pages(void* stream, std::vector<std::uint64_t>& out) override {
         const host::device_guard guard(device_);
         const auto on = static_cast<cudaStream_t>(stream);

@@ -151,6 +151,28 @@ std::int64_t gpu_range::prefer(std::uint64_t begin, std::uint64_t end) {
     return static_cast<std::int64_t>(out);
 }
 
+void gpu_range::used(const std::vector<std::uint64_t>& numbers) {
+    std::size_t which = 0;
+    for (const std::uint64_t page : numbers) {
+        while (which + 1 < heat_.size() && page * page_bytes >= pieces_[which].at + pieces_[which].bytes) ++which;
+        if (which < heat_.size()) heat_.used(which, 1);
+    }
+}
+
+std::int64_t gpu_range::promote() {
+    for (std::size_t i = 0; i < heat_.size(); ++i) {
+        heat_.at(i).on_device = pieces_[i].on_device;
+        heat_.at(i).may_move = pieces_[i].bytes == exchanged_bytes && !(pieces_[i].on_device && pieces_[i].preferred != 0);
+    }
+    std::int64_t came = 0;
+    for (const auto& [near, far] : heat_.next_exchanges()) {
+        if (!make_spare()) return came != 0 ? came : -ENOMEM;
+        if (!exchange(pieces_[near], pieces_[far])) return -EIO;
+        came += static_cast<std::int64_t>(exchanged_bytes);
+    }
+    return came;
+}
+
 bool gpu_range::take(std::uint64_t bytes, std::uint64_t on_device, std::string& why) {
     bytes_ = (bytes + chunk_bytes - 1) / chunk_bytes * chunk_bytes;
     const std::uint64_t most_on_device = std::min(bytes_, on_device / chunk_bytes * chunk_bytes);
@@ -179,6 +201,8 @@ bool gpu_range::take(std::uint64_t bytes, std::uint64_t on_device, std::string& 
         if (here) on_device_ += size;
         at += size;
     }
+    if (is_split())
+        for (const piece& one : pieces_) heat_.add({.pages = one.bytes / page_bytes});
     return cudaMemset(data(), 0, bytes_) == cudaSuccess && cudaDeviceSynchronize() == cudaSuccess;
 }
 

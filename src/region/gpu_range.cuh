@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "region/piece_heat.hpp"
+
 namespace penstock::region {
 
 class gpu_range {
@@ -26,6 +28,13 @@ public:
     // range meanwhile. How many bytes of the part lie in device memory then, or a negative errno: -ENOMEM, the host has no room for one piece more; -EIO, after which the range is
     // not to be used any more.
     std::int64_t prefer(std::uint64_t begin, std::uint64_t end);
+
+    // Some of it lies in host memory.
+    [[nodiscard]] bool is_split() const { return on_device_ < bytes_; }
+    // Pages of it, in order, that were used (piece_heat.hpp); and: hot pieces come to device memory, for cold ones that were never preferred. Nothing may use the range meanwhile. How many bytes came, or a
+    // negative errno as of prefer.
+    void used(const std::vector<std::uint64_t>& numbers);
+    std::int64_t promote();
 
 private:
     struct piece {
@@ -48,6 +57,7 @@ private:
     CUmemGenericAllocationHandle spare_ = 0;
     CUdeviceptr spare_address_ = 0;
     std::uint64_t preferences_ = 0;
+    piece_heat heat_;  // piece for piece, if it is split
 };
 
 }  // namespace penstock::region

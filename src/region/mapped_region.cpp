@@ -12,9 +12,10 @@ mapped_region::~mapped_region() {
     if (open_) close(nullptr);
 }
 
-int mapped_region::join(const page_range& pages, std::uint64_t end_bytes, bool outside_writers, bool writable) {
-    const int code = home_->join({memory_.get(), pages, end_bytes, outside_writers}, place_);
+int mapped_region::join(const page_range& pages, std::uint64_t end_bytes, const region_options& how, bool writable) {
+    const int code = home_->join({memory_.get(), pages, end_bytes, how.outside_writers, how.promote_hot}, place_);
     if (code != 0) return code;
+    promote_hot_ = how.promote_hot;
     open_ = true;
     writable_ = writable;
     first_page_ = pages.begin;
@@ -33,12 +34,23 @@ std::int64_t mapped_region::told(std::int64_t code, const char* what) const {
     return code;
 }
 
+// That it failed is said, and no error of an acquire that has brought all.
+std::int64_t mapped_region::promote(void* stream) {
+    const std::int64_t came = home_->promote(place_, stream);
+    if (came > 0) traffic_.bytes_promoted += static_cast<std::uint64_t>(came);
+    if (came == -ENOMEM) promote_hot_ = false;
+    if (came < 0) say_("region of '" + path_ + "', promotion of what is hot: " + error_text(came) + (came == -EIO ? "; its memory is not to be used any more, close the region" : "; the host has no room for a piece more, so all stays where it is"));
+    return came == -EIO ? came : 0;
+}
+
 std::int64_t mapped_region::acquire(void* stream) try {
     std::lock_guard lock(mutex_);
     if (!open_) return -EBADF;
     if (const int code = home_->acquire(place_); code != 0) return told(code, "acquire");
     const std::int64_t pages = home_->fetch(place_, stream);
     if (pages > 0) traffic_.pages_fetched += static_cast<std::uint64_t>(pages);
+    if (pages >= 0 && promote_hot_)
+        if (const std::int64_t code = promote(stream); code < 0) return code;
     return told(pages, "acquire");
 } catch (const std::bad_alloc&) {
     return -ENOMEM;
@@ -149,7 +161,7 @@ status runtime::map_region(const std::string& path, std::uint64_t offset, std::u
     if (memory == nullptr) return refused(-ENOMEM, path, why + "; map a smaller part of the file");
     const auto say = state_->settings.log ? state_->settings.log : [](const std::string& line) { std::fprintf(stderr, "penstock: %s\n", line.c_str()); };
     auto mapped = std::make_unique<region::mapped_region>(home, std::move(memory), path, say);
-    if (const int code = mapped->join(pages, offset + bytes, how.outside_writers, writable); code != 0)
+    if (const int code = mapped->join(pages, offset + bytes, how, writable); code != 0)
         return refused(code, path, "as many regions share the file as can, " + std::to_string(region::most_devices) + "; close one");
     if (const std::int64_t code = mapped->acquire(nullptr); code < 0) return refused(static_cast<int>(code), path, error_text(code));
     out = std::make_unique<file_region>(std::move(mapped));

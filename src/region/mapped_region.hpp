@@ -20,7 +20,7 @@ public:
     mapped_region& operator=(const mapped_region&) = delete;
 
     // Before anything else: its place among those that share the file.
-    int join(const page_range& pages, std::uint64_t end_bytes, bool outside_writers, bool writable);
+    int join(const page_range& pages, std::uint64_t end_bytes, const region_options& how, bool writable);
 
     [[nodiscard]] void* data() const { return memory_ == nullptr ? nullptr : memory_->data(); }
     [[nodiscard]] std::uint64_t size_bytes() const { return size_bytes_; }
@@ -33,6 +33,7 @@ public:
 
 private:
     std::int64_t release_locked(void* stream, const char* what);
+    std::int64_t promote(void* stream);
     std::int64_t told(std::int64_t code, const char* what) const;
 
     const std::shared_ptr<shared_home> home_;
@@ -40,7 +41,7 @@ private:
     const std::string path_;
     const std::function<void(const std::string&)> say_;
     mutable std::mutex mutex_;  // one call at a time; guards all below and the memory
-    bool open_ = false, writable_ = false;
+    bool open_ = false, writable_ = false, promote_hot_ = false;
     consistency::place place_ = 0;
     std::uint64_t first_page_ = 0, size_bytes_ = 0;
     region_traffic traffic_;

@@ -65,6 +65,10 @@ public:
     // Of bytes [begin, end) of the region as much as can be to device memory, for others, after what is on the stream; it waits for that. How many of them are there then, or a negative
     // errno.
     virtual std::int64_t prefer(std::uint64_t begin, std::uint64_t end, void* stream) = 0;
+    // Kernels changed these pages, or others did and they were fetched; and: what is hot by that comes to device memory, for what is not, after what is on the stream, which is waited for. How many bytes came, or a negative
+    // errno. Where all lies on the device, or nothing was used since, it does nothing.
+    virtual void used(const std::vector<std::uint64_t>& numbers) = 0;
+    virtual std::int64_t promote(void* stream) = 0;
     // The pages that differ from their bases when the stream has come so far, in order; waits for the stream only.
     virtual int changed_pages(void* stream, std::vector<std::uint64_t>& out) = 0;
 };

@@ -197,7 +197,12 @@ std::int64_t shared_home::fetch(place who, void* stream) {
     if (code != 0) return code;
     std::lock_guard lock(state_);
     versions_.change(wanted, [&](page_state& p) { finish(p, filling, true); });
-    return static_cast<std::int64_t>(wanted.size());
+    const auto fetched = static_cast<std::int64_t>(wanted.size());
+    if (mine.promote && !mine.untouched) {  // the first fill of all says nothing
+        for (std::uint64_t& page : wanted) page -= mine.pages.begin;
+        mine.memory->used(wanted);
+    }
+    return fetched;
 }
 
 int shared_home::read_run(int fd, std::byte* to, std::uint64_t page, std::uint64_t pages) const {
@@ -361,6 +366,11 @@ std::int64_t shared_home::release(place who, const page_list& changed) {
     {
         std::lock_guard lock(state_);
         if (const int code = check_size(members_[who]); code != 0) return code;
+        if (members_[who].promote) {
+            page_list own = changed;
+            for (std::uint64_t& page : own) page -= members_[who].pages.begin;
+            members_[who].memory->used(own);
+        }
         const consistency::stamp now = ++clock_;
         const auto stamped = [&](page_state& p) {
             if (has(p.present, who)) consistency::release(p, who, now);
@@ -382,6 +392,16 @@ std::int64_t shared_home::prefer(place who, std::uint64_t begin, std::uint64_t e
         memory = members_[who].memory;
     }
     return memory->prefer(begin, end, stream);
+}
+
+std::int64_t shared_home::promote(place who, void* stream) {
+    std::lock_guard request(requests_);
+    region_memory* memory = nullptr;
+    {
+        std::lock_guard lock(state_);
+        memory = members_[who].memory;
+    }
+    return memory->promote(stream);
 }
 
 int shared_home::sync() {

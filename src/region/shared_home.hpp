@@ -29,6 +29,7 @@ struct member {
     page_range pages;
     std::uint64_t end_bytes = 0;
     bool outside_writers = true;
+    bool promote = false;    // region_options::promote_hot
     bool untouched = true;  // its memory is all zeros: nothing was filled, or tried to be
 };
 
@@ -60,6 +61,7 @@ public:
     int sync();
     // Bytes of the region (region_memory::prefer), while nothing uses its memory.
     std::int64_t prefer(consistency::place place, std::uint64_t begin, std::uint64_t end, void* stream);
+    std::int64_t promote(consistency::place place, void* stream);
 
     // The kernel may keep pages of the range for programs from now on.
     void admit_program(std::uint64_t offset, std::uint64_t bytes);

@@ -10,6 +10,7 @@
 #include "region/home_writer.hpp"
 #include "region/page_masks.hpp"
 #include "region/page_steps.hpp"
+#include "region/piece_heat.hpp"
 #include "region/version_map.hpp"
 #include "unit/support.hpp"
 
@@ -212,6 +213,55 @@ TEST(home_writer, writes_what_is_marked) {
         const std::vector<std::uint8_t> now{std::istreambuf_iterator<char>(in), {}};
         ASSERT_TRUE(now == expected) << "round " << round;
     }
+}
+
+namespace {
+
+using pairs = std::vector<std::pair<std::size_t, std::size_t>>;
+
+// Two pieces on the device, the others in host memory; 1600 pages each.
+piece_heat some_pieces(std::size_t count) {
+    piece_heat out;
+    for (std::size_t i = 0; i < count; ++i) out.add({.pages = 1600, .on_device = i < 2});
+    return out;
+}
+
+}  // namespace
+
+TEST(piece_heat, brings_what_is_hot_for_what_is_cold) {
+    piece_heat all = some_pieces(4);
+    all.used(0, 700);
+    all.used(2, 400);
+    all.used(3, 300);
+    EXPECT_EQ(all.next_exchanges(), (pairs{{1, 2}}));  // 3 is not twice as warm as 0
+    EXPECT_EQ(all.next_exchanges(), pairs{});          // nothing was used since
+}
+
+TEST(piece_heat, leaves_what_is_hardly_warm) {
+    piece_heat all = some_pieces(3);
+    all.used(2, 199);  // of 1600, an eighth is 200
+    EXPECT_EQ(all.next_exchanges(), pairs{});
+    all.used(2, 100);  // and half of the 199
+    EXPECT_EQ(all.next_exchanges(), pairs{});
+    all.used(2, 101);  // and half of the 199
+    EXPECT_EQ(all.next_exchanges(), (pairs{{0, 2}}));
+}
+
+TEST(piece_heat, does_not_go_back_and_forth) {
+    piece_heat all = some_pieces(3);
+    for (int round = 0; round < 20; ++round) {
+        for (std::size_t i = 0; i < 3; ++i) all.used(i, 1600);
+        EXPECT_EQ(all.next_exchanges(), pairs{}) << round;
+    }
+}
+
+TEST(piece_heat, moves_only_what_may_and_not_all_at_once) {
+    piece_heat all;
+    for (std::size_t i = 0; i < 40; ++i) all.add({.pages = 1600, .on_device = i < 20, .may_move = i != 0 && i != 39});
+    for (std::size_t i = 20; i < 40; ++i) all.used(i, 1000 + i);
+    const pairs chosen = all.next_exchanges();
+    ASSERT_EQ(chosen.size(), piece_heat::most_exchanges);
+    for (std::size_t i = 0; i < chosen.size(); ++i) EXPECT_EQ(chosen[i], (std::pair<std::size_t, std::size_t>{i + 1, 38 - i}));
 }
 
 }  // namespace penstock::region

@@ -338,7 +338,51 @@ TEST(gpu_regions, a_part_that_is_preferred_comes_to_the_device) {
     EXPECT_EQ(r->release(), 23);
     EXPECT_TRUE(read_file(folder / "f") == expected);
 }
+
+// What kernels keep changing comes to the device by itself; and a part that was preferred does not go for it.
+TEST(gpu_regions, what_is_hot_comes_to_the_device) {
+    if (!gpu_is_there()) GTEST_SKIP() << "no GPU in this machine";
+    const temporary_folder folder;
+    constexpr std::uint64_t mib = 1 << 20, size = 192 * mib;
+    bytes expected = pattern(3, size);
+    write_file(folder / "f", expected);
+    const auto rt = make_runtime(region_runtime(folder, backend::gpu));
+    const auto r = map_whole(*rt, folder / "f", protection::read_write, {.outside_writers = false, .device_bytes = 64 * mib, .promote_hot = true});
+    EXPECT_EQ(r->traffic().bytes_on_device, 64 * mib);
+    const auto change_every_page = [&](std::uint64_t begin) {
+        for (std::uint64_t at = begin; at < begin + 64 * mib; at += 4096) ++expected[at];
+        poke(*r, backend::gpu, begin, {expected.begin() + static_cast<std::ptrdiff_t>(begin), expected.begin() + static_cast<std::ptrdiff_t>(begin + 64 * mib)});
+        EXPECT_EQ(r->release(), static_cast<std::int64_t>(64 * mib / 4096));
+        EXPECT_EQ(r->acquire(), 0);
+        ASSERT_TRUE(peek(*r, backend::gpu, 0, size) == expected);
+    };
+    change_every_page(128 * mib);
+    EXPECT_EQ(r->traffic().bytes_promoted, 64 * mib);
+    change_every_page(128 * mib);
+    EXPECT_EQ(r->traffic().bytes_promoted, 64 * mib) << "it is there";
+    EXPECT_EQ(r->prefer(64 * mib, 64 * mib), static_cast<std::int64_t>(64 * mib));
+    change_every_page(0);
+    change_every_page(0);
+    EXPECT_EQ(r->traffic().bytes_promoted, 64 * mib) << "what was preferred stays";
+    EXPECT_EQ(r->close(), 0);
+    EXPECT_TRUE(read_file(folder / "f") == expected);
+}
 #endif
+
+// Where a region lies in one piece nothing is to be promoted.
+TEST_P(regions, with_hot_parts_are_as_others) {
+    bytes expected = pattern(9, 300'000);
+    write_file(folder_ / "hot", expected);
+    const auto r = map_whole(*runtime_, folder_ / "hot", protection::read_write, {.outside_writers = false, .promote_hot = true});
+    for (int round = 0; round < 3; ++round) {
+        ++expected[70'000];
+        poke(*r, GetParam(), 70'000, {expected[70'000]});
+        EXPECT_EQ(r->release(), 1);
+        EXPECT_EQ(r->acquire(), 0);
+    }
+    EXPECT_EQ(r->traffic().bytes_promoted, 0u);
+    EXPECT_EQ(read_file(folder_ / "hot"), expected);
+}
 
 INSTANTIATE_TEST_SUITE_P(on, regions, testing::Values(backend::cpu, backend::gpu),
                          [](const auto& one) { return std::string(one.param == backend::gpu ? "gpu" : "cpu"); });
