@@ -38,7 +38,7 @@ int dedu_state<Order>::make() {
 }
 
 template <typename Order>
-int dedu_state<Order>::add_file(int fd, std::uint64_t bytes) {
+int dedu_state<Order>::add_file(int fd, std::uint64_t bytes, file_access access) {
     const std::lock_guard hold(sessions_);
     if (bytes >> 52 != 0) return -EINVAL;
     const auto free = std::find(files_.begin(), files_.end(), nullptr);
@@ -46,6 +46,7 @@ int dedu_state<Order>::add_file(int fd, std::uint64_t bytes) {
     std::unique_ptr<dedu_file> added(new (std::nothrow) dedu_file(how_.blocks_per_page, core_.inside().blocks.limit()));
     if (added == nullptr) return -ENOMEM;
     added->fd = fd;
+    added->is_writable = access == file_access::read_write;
     if (const int code = added->grow(bytes, settings_.page_bytes); code != 0) return code;
     *free = std::move(added);
     return static_cast<int>(free - files_.begin());

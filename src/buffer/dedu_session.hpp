@@ -132,6 +132,7 @@ private:
     int begin(page_id id, use_kind kind, fixed_page& out, const Bring& bring) {
         const dedu_file* const file = all_.file_at(id.file);
         if (file == nullptr || id.page >= file->pages) return -EINVAL;
+        if (kind == use_kind::write && !file->is_writable) return -EACCES;
         if (free_.empty()) return -EBUSY;
         out = {all_.frame_at(free_.back()), id, free_.back(), kind};
         const int code = bring(out.data, std::chrono::steady_clock::now() + std::chrono::milliseconds(all_.settings().wait_ms));

@@ -42,6 +42,7 @@ struct dedu_file {
     }
 
     int fd = -1;
+    bool is_writable = true;
     std::atomic<std::uint64_t> bytes{0}, pages{0}, room{0};  // room: pages with an entry
     std::mutex resizing;              // one at a time
     file_pages<owned_entry> entries;
@@ -66,7 +67,7 @@ public:
     dedu_state(const manager_settings& settings, device_frames& frames, host::environment& env);
     int make();
 
-    int add_file(int fd, std::uint64_t bytes) override;
+    int add_file(int fd, std::uint64_t bytes, file_access access) override;
     int remove_file(std::uint32_t number) override;
     std::unique_ptr<session> open_session() override;
     [[nodiscard]] manager_counts counts() const override;
@@ -103,7 +104,7 @@ private:
     void tell_hits(std::vector<page_id>& hits);
     int prepare(const batch& all);
     int sign_on_device(const batch& all);
-    [[nodiscard]] signature masked(const signature& one) const { return {one.low & how_.signature_mask, one.high & how_.signature_mask}; }
+    [[nodiscard]] signature masked(const signature& one) const { return {one.low & settings_.signature_mask, one.high & settings_.signature_mask}; }
     void remember(dedu_request& one);
     void perform(dedu_request& one);
     void touch(dedu_request& one);

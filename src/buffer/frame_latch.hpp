@@ -17,10 +17,10 @@
 #include <cstdint>
 
 #include "penstock/base/atomic.hpp"
+#include "penstock/buffer.hpp"
 
 namespace penstock::buffer {
 
-enum class use_kind : std::uint8_t { read, write };
 enum class found_by_entry : std::uint8_t { taken, busy, absent };
 
 class frame_latch {

@@ -58,7 +58,7 @@ int manager_state<Order>::make() {
 }
 
 template <typename Order>
-int manager_state<Order>::add_file(int fd, std::uint64_t bytes) {
+int manager_state<Order>::add_file(int fd, std::uint64_t bytes, file_access access) {
     const lock hold(mutex_);
     std::uint32_t number = 0;
     while (number < settings_.files && files_[number].in_use) ++number;
@@ -67,6 +67,7 @@ int manager_state<Order>::add_file(int fd, std::uint64_t bytes) {
     if (const int code = grow(added, bytes); code != 0) return code;
     added.failures = 0;
     added.fd = fd;
+    added.is_writable = access == file_access::read_write;
     added.in_use = true;
     return static_cast<int>(number);
 }

@@ -14,6 +14,7 @@ namespace penstock::buffer {
 template <typename Order>
 int manager_state<Order>::fix(session_room& s, page_id id, use_kind kind, bool fresh, fixed_page& out) {
     if (!is_file(id.file) || id.page >= files_[id.file].pages) return -EINVAL;
+    if (kind == use_kind::write && !files_[id.file].is_writable) return -EACCES;
     if (s.fixed == settings_.fixed_pages) return -EBUSY;
     deadline until{};
     for (std::uint32_t round = 0;; ++round) {

@@ -42,7 +42,7 @@ public:
           page_in_(settings.host_pages), turns_(settings.host_pages + settings.sessions, settings.device_pages, settings.sessions), room_in_use_(settings.sessions) {}
     int make();
 
-    int add_file(int fd, std::uint64_t bytes) override;
+    int add_file(int fd, std::uint64_t bytes, file_access access) override;
     int remove_file(std::uint32_t number) override;
     std::unique_ptr<session> open_session() override;
     [[nodiscard]] manager_counts counts() const override;
@@ -72,6 +72,7 @@ private:
     // What a thread looks at without the lock is atomic: both grow behind what they count.
     struct file {
         std::atomic<bool> in_use{false};
+        std::atomic<bool> is_writable{true};
         std::atomic<int> fd{-1};
         std::atomic<std::uint64_t> bytes{0}, pages{0};
         file_pages<page_entry> entries;

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "host/env.hpp"
+#include "host/size_signal.hpp"
 
 namespace penstock::buffer {
 
@@ -26,6 +27,7 @@ inline int read_whole(host::environment& env, int fd, std::byte* to, std::uint64
 }
 
 inline int write_whole(host::environment& env, int fd, const std::byte* from, std::uint64_t bytes, std::uint64_t offset) {
+    const host::without_size_signal guard;
     int again = 0;
     for (std::uint64_t done = 0; done < bytes;) {
         const host::memory_piece piece{from + done, bytes - done};

@@ -6,15 +6,9 @@
 #include <cstdint>
 
 #include "buffer/linked.hpp"
+#include "penstock/buffer.hpp"
 
 namespace penstock::buffer {
-
-struct page_id {
-    std::uint64_t page = 0;
-    std::uint32_t file = 0;
-
-    friend bool operator==(const page_id&, const page_id&) = default;
-};
 
 // Stands for the bytes of a block: equal if and only if these are equal. Whoever drives the core has compared the bytes.
 struct content_id {

@@ -2,11 +2,10 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <csignal>
 #include <cstring>
-#include <pthread.h>
 #include <sys/prctl.h>
 
+#include "host/size_signal.hpp"
 #include "host/trace.hpp"
 #include "host/write_watch.hpp"
 #include "penstock/base/atomic.hpp"
@@ -21,14 +20,6 @@ using engine::ring_ticket;
 
 namespace {
 constexpr unsigned long timer_slack_ns = 1000;
-
-// A write past the process's limit on file sizes fails with EFBIG, but also sends its thread a signal that would end the program.
-void ignore_size_limit_signal() {
-    sigset_t signals;
-    ::sigemptyset(&signals);
-    ::sigaddset(&signals, SIGXFSZ);
-    ::pthread_sigmask(SIG_BLOCK, &signals, nullptr);
-}
 
 // Once more, but not for ever, what the operating system says to try again: a thread that serves others must not hang in it.
 template <typename Call>
@@ -63,7 +54,7 @@ void service::start() {
     alive_.store(true, std::memory_order_release);
     thread_ = std::thread([this] {
         pthread_setname_np(pthread_self(), "penstock-serve");
-        ignore_size_limit_signal();
+        ignore_size_signal();
         // Naps are as short as 20 us; the kernel would add up to 50 us to each so as to save wake-ups.
         ::prctl(PR_SET_TIMERSLACK, timer_slack_ns, 0, 0, 0);
         try {

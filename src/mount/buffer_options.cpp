@@ -1,13 +1,13 @@
 #include "mount/buffer_options.hpp"
 
 #include <sys/resource.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <bit>
 #include <cerrno>
 #include <thread>
 
+#include "buffer/choose_frames.hpp"
 #include "penstock/options.hpp"
 
 namespace penstock::mount {
@@ -17,8 +17,6 @@ namespace {
 constexpr std::uint32_t least_page_bytes = 4096, most_page_bytes = 1u << 20;  // what is read past the page cache is cut so
 constexpr std::uint64_t least_pages = 2, most_pages = std::uint64_t{1} << 30;
 constexpr std::uint64_t most_files = 16'384, least_files = 16;
-
-std::uint64_t memory_of_machine() { return static_cast<std::uint64_t>(::sysconf(_SC_PHYS_PAGES)) * static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE)); }
 
 // Each file that has pages in the buffer has a descriptor.
 std::uint64_t spare_descriptors() {
@@ -60,29 +58,15 @@ status check(const buffer_options& wanted, unsigned threads) {
     const std::uint64_t needed = (2 * std::uint64_t{threads} + 1) * wanted.page_bytes;
     if (wanted.ram_bytes < needed)
         return {-EINVAL, "--ram: " + format_size(wanted.ram_bytes) + " is too little for " + std::to_string(threads) + " threads; give at least " + format_size(needed) + ", or fewer --threads"};
-    if (const std::uint64_t there = memory_of_machine(); wanted.ram_bytes > there)
+    if (const std::uint64_t there = buffer::memory_of_machine(); wanted.ram_bytes > there)
         return {-ENOMEM, "--ram: " + format_size(wanted.ram_bytes) + " is more than this machine's memory, " + format_size(there) + "; give less"};
     return {};
 }
 
 status make_frames(const buffer_options& wanted, const buffer::frames_shape& shape, std::unique_ptr<buffer::device_frames>& out, bool& on_gpu) {
-    std::string why;
-    on_gpu = false;
-    if (wanted.where != device_place::cpu && shape.device_frames != 0) {
-        // One that is too small is refused, and not passed by: so first, whether there is one.
-        const bool is_there = wanted.where == device_place::gpu || buffer::make_gpu_frames(0, {.host_frames = 1, .device_frames = 1}, why) != nullptr;
-        if (is_there) {
-            out = buffer::make_gpu_frames(0, shape, why);
-            on_gpu = out != nullptr;
-            return on_gpu ? status{} : status{-ENODEV, "the buffer on the GPU: " + why + "; give less with --ram or --gpu, or --backend cpu"};
-        }
-    }
-    const std::uint64_t there = memory_of_machine(), asked = shape.frame_bytes * (shape.host_frames + shape.device_frames);
-    if (asked > there)
-        return {-ENOMEM, "--ram and --gpu: " + format_size(wanted.ram_bytes) + " and, in place of a device's, " + format_size(wanted.gpu_bytes) + " are more than this machine's memory, " + format_size(there) +
-                             "; give less"};
-    out = buffer::make_cpu_frames(shape, why);
-    return out != nullptr ? status{} : status{-ENOMEM, why + "; give less with --ram and --gpu"};
+    const status made = buffer::choose_frames(wanted.where, 0, shape, out, on_gpu);
+    if (made.ok()) return {};
+    return {made.code, made.message + "; give less with --ram or --gpu" + (made.code == -ENODEV ? ", or --backend cpu" : "")};
 }
 
 }  // namespace penstock::mount

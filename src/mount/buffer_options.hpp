@@ -7,16 +7,15 @@
 
 #include "buffer/manager.hpp"
 #include "penstock/error.hpp"
+#include "penstock/options.hpp"
 
 namespace penstock::mount {
-
-enum class device_place : std::uint8_t { any, gpu, cpu };  // any: a GPU if there is one
 
 struct buffer_options {
     buffer::policy_kind policy = buffer::policy_kind::gram;
     std::uint64_t ram_bytes = 0, gpu_bytes = 0;  // whole pages of them are used
     std::uint32_t page_bytes = 4096;             // a power of two, 4 KiB to 1 MiB
-    device_place where = device_place::any;
+    backend where = backend::automatic;          // of the device's part
 };
 
 // How many threads serve a mount for which so many were asked.

@@ -61,10 +61,9 @@ manager_settings settings_of(const shape& s) {
                                     .signature = s.md5 ? buffer::signature_kind::md5 : buffer::signature_kind::quick,
                                     .sign_on_device = s.on_device,
                                     .adaptive = s.adaptive,
-                                    .batch_wait_us = s.batch_wait_us,
-                                    .signature_mask = s.mask};
+                                    .batch_wait_us = s.batch_wait_us};
     return {.page_bytes = s.page_bytes, .host_pages = s.host, .device_pages = s.device, .sessions = s.sessions, .fixed_pages = 2, .files = 2, .wait_ms = 10'000, .order = s.order,
-            .policy = buffer::policy_kind::dedu, .dedu = how};
+            .policy = buffer::policy_kind::dedu, .dedu = how, .signature_mask = s.mask};
 }
 
 // Blocks as a file may have them: many of a few kinds.

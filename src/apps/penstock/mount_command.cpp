@@ -48,10 +48,10 @@ status settle_buffer(const request& wanted, mount::serve_options& out) {
     if (!wanted.page.empty())
         if (status s = parse_size("--page", wanted.page, page_bytes); !s) return s;
     how.page_bytes = static_cast<std::uint32_t>(std::min<std::uint64_t>(page_bytes, 1u << 31));
-    if (wanted.backend == "gpu") how.where = mount::device_place::gpu;
-    else if (wanted.backend == "cpu") how.where = mount::device_place::cpu;
+    if (wanted.backend == "gpu") how.where = backend::gpu;
+    else if (wanted.backend == "cpu") how.where = backend::cpu;
     else if (!wanted.backend.empty()) return {-EINVAL, "--backend: " + apps::shown(wanted.backend) + " is none; give cpu or gpu"};
-    if (out.background && how.where != mount::device_place::cpu && how.policy != buffer::policy_kind::native)
+    if (out.background && how.where != backend::cpu && how.policy != buffer::policy_kind::native)
         return {-EINVAL, "--background: a process that goes on in the background loses its GPU; give --backend cpu, or leave --background out"};
     out.buffer = how;
     out.note = [](const std::string& text) { apps::say("mount: " + text); };

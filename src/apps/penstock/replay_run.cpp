@@ -10,6 +10,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "buffer/choose_frames.hpp"
 #include "buffer/manager.hpp"
 #include "common/message.hpp"
 #include "common/stopwatch.hpp"
@@ -162,15 +163,9 @@ status make_buffer(const trace::trace_header& header, const simulation& how, con
                                          .policy = how.what == policy::dedu ? buffer::policy_kind::dedu : buffer::policy_kind::gram,
                                          .dedu = settings.dedu};
     const buffer::frames_shape frames = buffer::frames_for(shape);
-    std::string why;
-    on_gpu = false;
-    if (settings.backend != "cpu") {
-        out.frames = buffer::make_gpu_frames(0, frames, why);
-        on_gpu = out.frames != nullptr;
-        if (!on_gpu && settings.backend == "gpu") return {-ENODEV, "--backend gpu: " + why + "; give smaller sizes, or --backend cpu"};
-    }
-    if (!on_gpu) out.frames = buffer::make_cpu_frames(frames, why);
-    if (out.frames == nullptr) return {-ENOMEM, why + "; give less with --ram and --gpu"};
+    const backend where = settings.backend.empty() ? backend::automatic : settings.backend == "gpu" ? backend::gpu : backend::cpu;
+    if (status s = buffer::choose_frames(where, 0, frames, out.frames, on_gpu); !s)
+        return {s.code, (settings.backend.empty() ? "" : "--backend " + settings.backend + ": ") + s.message + "; give less with --ram and --gpu" + (s.code == -ENODEV ? ", or --backend cpu" : "")};
     if (status s = buffer::manager::make(shape, *out.frames, host::linux_environment(), out.all); !s) return {s.code, s.message + " (--ram, --threads)"};
     for (std::size_t i = 0; i < header.files.size(); ++i)
         if (const int code = out.all->add_file(out.files[i].fd(), header.files[i].pages * header.page_bytes); code < 0) return refused(header.files[i].path, code, "it is too long");
