@@ -44,7 +44,7 @@ build() {  # DIR
   cmake -S . -B "$1" -G Ninja -DCMAKE_BUILD_TYPE=Release -DPENSTOCK_CUDA=ON -DPENSTOCK_PORTABLE=ON -DPENSTOCK_BUILD_EXAMPLES=ON \
     -DCMAKE_CUDA_ARCHITECTURES="${PENSTOCK_GPU_ARCH:-90-real}" >/dev/null &&
     ninja -C "$1" device_test penstock_model_gpu bin/penstock bin/penstock-grep bin/penstock-collage bin/penstock-match bin/penstock-matvec \
-      bin/penstock-matmul bin/penstock-stitch bin/penstock-sssp "${region_tests[@]}" "${buffer_tests[@]}" penstock_write_model_gpu example_04_write example_01_read example_02_kernel example_03_map &&
+      bin/penstock-matmul bin/penstock-stitch bin/penstock-sssp "${region_tests[@]}" "${buffer_tests[@]}" penstock_write_model_gpu example_06_buffer example_04_write example_01_read example_02_kernel example_03_map &&
     { ! grep -q '^build examples/05_libraries:' "$1/build.ninja" || ninja -C "$1" examples/05_libraries; }  # where there is cuBLAS
 }
 if [ -n "$build_only" ]; then build "$build_only"; exit; fi
@@ -80,6 +80,8 @@ run_regions() { test_programs "${region_tests[@]}"; }
 run_buffer() {
   test_programs "${buffer_tests[@]}"
   PENSTOCK_TEST_FLAGS="--backend $backend" part replay 200 replay.log python3 -B tests/buffer/replay_run_test.py "$dir/bin/penstock"
+  local policy
+  for policy in gram dedu; do PENSTOCK_TEST_FLAGS="--backend $backend" part "mount_$policy" 200 "mount_$policy.log" python3 -B tests/mount/buffer_test.py "$dir/bin/penstock" --policy $policy; done
 }
 
 run_write_model() { part write_model 580 write_model.log "$dir/tests/penstock_write_model_gpu" --seeds 5 --operations "${PENSTOCK_MODEL_OPERATIONS:-1000000}"; }
@@ -93,6 +95,7 @@ examples() {
     echo "$program printed what it should for every file"
   done
   "$dir/examples/04_write" "$scratch/example" || return 1
+  "$dir/examples/06_buffer" "$scratch/bank" || return 1
   [ ! -x "$dir/examples/05_libraries" ] || "$dir/examples/05_libraries" "$scratch" 8192
 }
 

@@ -10,6 +10,7 @@ import tempfile
 import time
 
 PROGRAM = sys.argv.pop(1) if len(sys.argv) > 1 else "penstock"
+BACKEND = os.environ.get("PENSTOCK_TEST_FLAGS", "--backend cpu").split()[-1]  # so that the same tests run on a GPU: PENSTOCK_TEST_FLAGS="--backend gpu"
 
 
 def is_mounted(point):
@@ -75,8 +76,8 @@ class Mount:
 
 
 def buffer_flags(policy, ram, gpu, *more):
-    """Of a mount that reads through a buffer whose device's part lies in ordinary memory."""
-    return ["--buffer", policy, "--ram", ram, "--gpu", gpu, "--backend", "cpu", *more]
+    """Of a mount that reads through a buffer; its device's part lies in ordinary memory, unless the environment says gpu."""
+    return ["--buffer", policy, "--ram", ram, "--gpu", gpu, "--backend", BACKEND, *more]
 
 
 def skip(why):
