@@ -8,6 +8,7 @@
 #include <ctime>
 #include <fcntl.h>
 #include <linux/openat2.h>
+#include <memory>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -81,23 +82,35 @@ constexpr std::size_t most_vectors = 1024;  // IOV_MAX
 
 std::string proc_name(int handle) { return "/proc/self/fd/" + std::to_string(handle); }
 
+// Small pieces, gathered first: what is copied from is looked up page by page, and what is copied to piece by piece if it is named as another process's.
+constexpr std::uint64_t most_gathered_bytes = 512u << 10;
+
+ssize_t copy_gathered(const placed_piece* pieces, const iovec* to, std::size_t number, std::uint64_t bytes, std::unique_ptr<std::byte[]>& room) {
+    if (room == nullptr) room = std::make_unique_for_overwrite<std::byte[]>(most_gathered_bytes);
+    std::byte* end = room.get();
+    for (std::size_t i = 0; i < number; ++i) end = std::copy_n(pieces[i].from, pieces[i].bytes, end);
+    const iovec from{room.get(), bytes};
+    return ::process_vm_readv(::getpid(), to, number, &from, 1, 0);
+}
+
 // How many bytes, from the first piece on, or a negative errno if none.
 std::int64_t copy_to_mapping(std::byte* mapped, std::uint64_t mapped_from, const placed_piece* pieces, std::size_t count) {
     std::array<iovec, most_vectors> from, to;
+    std::unique_ptr<std::byte[]> room;
     std::int64_t all = 0;
     for (std::size_t first = 0; first < count; first += most_vectors) {
         const std::size_t number = std::min(count - first, most_vectors);
-        ssize_t wanted = 0;
+        std::uint64_t wanted = 0;
         for (std::size_t i = 0; i < number; ++i) {
             const placed_piece& one = pieces[first + i];
             from[i] = {const_cast<std::byte*>(one.from), one.bytes};
             to[i] = {mapped + (one.offset - mapped_from), one.bytes};
-            wanted += static_cast<ssize_t>(one.bytes);
+            wanted += one.bytes;
         }
-        const ssize_t done = ::process_vm_writev(::getpid(), from.data(), number, to.data(), number, 0);
+        const ssize_t done = wanted <= most_gathered_bytes ? copy_gathered(pieces + first, to.data(), number, wanted, room) : ::process_vm_writev(::getpid(), from.data(), number, to.data(), number, 0);
         if (done < 0) return all != 0 ? all : -errno;
         all += done;
-        if (done != wanted) break;
+        if (static_cast<std::uint64_t>(done) != wanted) break;
     }
     return all;
 }

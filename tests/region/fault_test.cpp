@@ -3,6 +3,8 @@
 
 #include <fcntl.h>
 
+#include <random>
+
 #include "fault/faulty_environment.hpp"
 #include "region/support.hpp"
 
@@ -184,6 +186,33 @@ TEST(region_faults, what_a_mapping_cannot_write_is_left_to_calls) {
     std::fill_n(expected.begin() + 4000, 6000, 7);
     EXPECT_EQ(read_file(folder / "f"), expected);
     for (const int one : {writing, fd, found}) real.close(one);
+}
+
+TEST(region_faults, a_mapping_takes_pieces_of_all_sizes_at_once) {
+    const temporary_folder folder;
+    std::mt19937_64 random(5);
+    std::vector<std::uint8_t> expected(12 << 20, 1);
+    write_file(folder / "f", expected);
+    std::vector<std::byte> fresh(expected.size());
+    for (std::byte& one : fresh) one = static_cast<std::byte>(random());
+    host::environment& real = host::linux_environment();
+    const int found = real.find(AT_FDCWD, folder / "f"), writing = real.open_writing(found);
+    ASSERT_GE(writing, 0);
+    std::vector<host::placed_piece> pieces;
+    std::uint64_t all = 0;
+    for (std::uint64_t at = 3; at < expected.size() - 200'000;) {
+        // Thousands of a few bytes, then some that are larger than all that is gathered, and again.
+        const bool is_small = pieces.size() % 2000 < 1990;
+        const std::uint64_t bytes = is_small ? random() % 9 + 1 : random() % 200'000 + 1;
+        pieces.push_back({fresh.data() + at, bytes, at});
+        std::copy_n(reinterpret_cast<const std::uint8_t*>(fresh.data()) + at, bytes, expected.begin() + static_cast<std::ptrdiff_t>(at));
+        at += bytes + random() % 900;
+        all += bytes;
+    }
+    EXPECT_GT(pieces.size(), 6000u);
+    EXPECT_EQ(real.write_scattered(writing, pieces.data(), pieces.size()), static_cast<std::int64_t>(all));
+    EXPECT_TRUE(read_file(folder / "f") == expected);
+    for (const int one : {writing, found}) real.close(one);
 }
 
 TEST(region_faults, each_call_of_mapping_fails_once_and_nothing_is_left_open) {
