@@ -6,6 +6,8 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstring>
+#include <numeric>
 #include <vector>
 
 #include "penstock/consistency/page_versions.hpp"
@@ -49,7 +51,7 @@ public:
                 for (page_state& one : of.states) change(one);
                 return;
             }
-            changer<Change> changing(of, change);
+            changer<Change> changing(of, change, scratch_);
             for (std::uint64_t page = part.begin; page < part.end; ++page) changing.apply(page % chunk_pages);
         });
     }
@@ -64,7 +66,7 @@ public:
                 i += count;
                 continue;
             }
-            changer<Change> changing(chunks_[number], change);
+            changer<Change> changing(chunks_[number], change, scratch_);
             for (; i < which.size() && which[i] / chunk_pages == number; ++i) changing.apply(which[i] % chunk_pages);
         }
     }
@@ -82,6 +84,7 @@ public:
     template <typename Is>
     [[nodiscard]] page_list pages_where(const page_range& range, const Is& is_so) {
         page_list out;
+        out.reserve(range.empty() ? 0 : range.end - range.begin);  // memory that is not used is not made
         std::vector<char> so;
         for_chunks(range, [&](chunk& of, const page_range& part) {
             const std::uint64_t first = part.begin / chunk_pages * chunk_pages;
@@ -91,8 +94,12 @@ public:
             so.clear();
             for (const page_state& one : of.states) so.push_back(is_so(one));
             if (std::find(so.begin(), so.end(), char{1}) == so.end()) return;
-            for (std::uint64_t page = part.begin; page < part.end; ++page)
-                if (so[of.which.empty() ? 0 : of.which[page - first]]) out.push_back(page);
+            if (!of.which.empty()) {
+                add_pages(of, {part.begin - first, part.end - first}, so, first, out);
+                return;
+            }
+            out.resize(out.size() + (part.end - part.begin));
+            std::iota(out.end() - static_cast<std::ptrdiff_t>(part.end - part.begin), out.end(), part.begin);
         });
         return out;
     }
@@ -110,13 +117,19 @@ private:
         std::vector<std::uint16_t> which;  // state of each page; empty: all have the first
     };
     static constexpr std::uint16_t none = UINT16_MAX;
+    static constexpr std::size_t few_states = 16;
+    static constexpr std::uint64_t at_once = 8;  // pages of a chunk that are compared together
+    static_assert(chunk_pages % at_once == 0);
 
     // Pages of a chunk get a changed state instead of theirs, equal ones the same. Each page once.
     template <typename Change>
     class changer {
     public:
-        changer(chunk& of, const Change& change) : of_(of), change_(change) {
-            if (of.states.size() > most_states) put_together(of);
+        changer(chunk& of, const Change& change, std::vector<std::uint16_t>& scratch) : of_(of), change_(change), changed_(scratch) {
+            if (of.states.size() > most_states) {
+                std::vector<page_state> kept;
+                version_map::put_together(of, scratch, kept);
+            }
             if (of.which.empty()) of.which.assign(chunk_pages, 0);
             changed_.assign(of.states.size(), none);
         }
@@ -137,7 +150,7 @@ private:
         static constexpr std::size_t most_states = 2 * chunk_pages;
         chunk& of_;
         const Change& change_;
-        std::vector<std::uint16_t> changed_;  // by the state before
+        std::vector<std::uint16_t>& changed_;  // by the state before
     };
 
     template <typename Do>
@@ -150,26 +163,56 @@ private:
     }
     static const page_state& state_in(const chunk& of, std::uint64_t number) { return of.states[of.which.empty() ? 0 : of.which[number]]; }
 
-    // States that no page has go, and of equal ones all but the first.
-    static void put_together(chunk& of) {
-        if (of.which.empty()) return;
-        std::vector<std::uint16_t> becomes(of.states.size(), none);
-        std::vector<page_state> kept;
-        for (std::uint16_t& which : of.which) {
-            std::uint16_t& to = becomes[which];
-            if (to == none) {
-                const auto same = std::find(kept.begin(), kept.end(), of.states[which]);
-                to = static_cast<std::uint16_t>(same - kept.begin());
-                if (same == kept.end()) kept.push_back(of.states[which]);
-            }
-            which = to;
+    // Those of the chunk's pages [part) whose state is so. Mostly few are, and the others have one state: eight of these are passed by at once.
+    static void add_pages(const chunk& of, const page_range& part, const std::vector<char>& so, std::uint64_t first, page_list& out) {
+        const auto usual = static_cast<std::uint16_t>(std::find(so.begin(), so.end(), char{0}) - so.begin());
+        for (std::uint64_t at = part.begin; at < part.end;) {
+            const std::uint64_t end = std::min(part.end, at + at_once);
+            for (const bool pass = end - at == at_once && are_all(of.which.data() + at, usual); !pass && at < end; ++at)
+                if (so[of.which[at]]) out.push_back(first + at);
+            at = end;
         }
-        of.states = std::move(kept);
+    }
+    static bool are_all(const std::uint16_t* which, std::uint16_t one) {
+        std::uint64_t both[2];
+        std::memcpy(both, which, sizeof both);
+        const std::uint64_t four = one * 0x0001'0001'0001'0001u;
+        return both[0] == four && both[1] == four;
+    }
+
+    // States that no page has go, and of equal ones all but the first. Mostly all have become equal, and then no page is looked at.
+    void put_together(chunk& of) { put_together(of, scratch_, kept_); }
+    static void put_together(chunk& of, std::vector<std::uint16_t>& becomes, std::vector<page_state>& kept) {
+        if (of.which.empty()) return;
+        const auto all_alike = [&] { return std::all_of(of.states.begin() + 1, of.states.end(), [&](const page_state& one) { return one == of.states[0]; }); };
+        if (of.states.size() == 1 || (of.states.size() <= few_states && all_alike())) {
+            of.states.resize(1);
+            of.which = {};
+            return;
+        }
+        becomes.assign(of.states.size(), none);
+        kept.clear();
+        for (std::size_t at = 0; at < of.which.size(); at += at_once) {
+            if (becomes[0] == 0 && are_all(&of.which[at], 0)) continue;
+            for (std::size_t i = at; i < at + at_once; ++i) {
+                std::uint16_t& to = becomes[of.which[i]];
+                if (to == none) {
+                    const auto same = std::find(kept.begin(), kept.end(), of.states[of.which[i]]);
+                    to = static_cast<std::uint16_t>(same - kept.begin());
+                    if (same == kept.end()) kept.push_back(of.states[of.which[i]]);
+                }
+                of.which[i] = to;
+            }
+        }
+        of.states = kept;
         if (of.states.size() == 1) of.which = {};
     }
 
     std::uint64_t pages_;
     std::vector<chunk> chunks_;
+    // Kept, so that no call makes them anew for each chunk.
+    std::vector<std::uint16_t> scratch_;
+    std::vector<page_state> kept_;
 };
 
 }  // namespace penstock::region
