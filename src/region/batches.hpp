@@ -3,8 +3,8 @@
 
 #include <algorithm>
 #include <atomic>
-#include <system_error>
-#include <thread>
+#include <cerrno>
+#include <new>
 #include <vector>
 
 #include "region/region_memory.hpp"
@@ -24,7 +24,7 @@ int for_batches(region_memory& memory, const std::vector<std::uint64_t>& pages, 
         int none = 0;
         if (code != 0) failed.compare_exchange_strong(none, code);
     };
-    const auto work = [&](unsigned thread) {
+    const auto move_all = [&](unsigned thread) {
         for (unsigned turn = 0;; turn ^= 1) {
             const std::uint64_t batch = next.fetch_add(1);
             if (batch >= count || failed.load() != 0) break;
@@ -37,14 +37,16 @@ int for_batches(region_memory& memory, const std::vector<std::uint64_t>& pages, 
         fail(memory.wait(2 * thread));
         fail(memory.wait(2 * thread + 1));
     };
-    const auto threads = static_cast<unsigned>(std::min<std::uint64_t>(memory.workers() / 2, count));
-    std::vector<std::thread> others;
-    try {
-        for (unsigned i = 1; i < threads; ++i) others.emplace_back(work, i);
-    } catch (const std::system_error&) {  // no more threads are to be had: those that are there do it
-    }
-    work(0);
-    for (std::thread& one : others) one.join();
+    const auto work = [&](unsigned thread) {
+        try {
+            move_all(thread);
+        } catch (const std::bad_alloc&) {
+            fail(-ENOMEM);
+            memory.wait(2 * thread);
+            memory.wait(2 * thread + 1);
+        }
+    };
+    memory.threads().run(static_cast<unsigned>(std::min<std::uint64_t>(memory.workers() / 2, count)), work);
     return failed.load();
 }
 

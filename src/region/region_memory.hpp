@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "region/helpers.hpp"
 #include "region/page_steps.hpp"
 
 namespace penstock::region {
@@ -48,6 +49,8 @@ public:
     [[nodiscard]] virtual std::byte* data() const = 0;
     [[nodiscard]] virtual std::uint64_t bytes_on_device() const = 0;
     [[nodiscard]] virtual unsigned workers() const = 0;
+    // Those that move pages besides the caller.
+    [[nodiscard]] helpers& threads() { return threads_; }
     // Of a worker: room for staging_pages pages one after the other, and for the marks of batch_pages.
     [[nodiscard]] virtual std::byte* staging(unsigned worker) const = 0;
     [[nodiscard]] virtual std::byte* marks(unsigned worker) const = 0;
@@ -71,6 +74,9 @@ public:
     virtual std::int64_t promote(void* stream) = 0;
     // The pages that differ from their bases when the stream has come so far, in order; waits for the stream only.
     virtual int changed_pages(void* stream, std::vector<std::uint64_t>& out) = 0;
+
+private:
+    helpers threads_;
 };
 
 // How many of the first `bytes` of staged pages are of page i.

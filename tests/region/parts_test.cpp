@@ -4,9 +4,11 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <random>
 
 #include "penstock/group/lane.hpp"
+#include "region/helpers.hpp"
 #include "region/home_writer.hpp"
 #include "region/page_masks.hpp"
 #include "region/page_steps.hpp"
@@ -262,6 +264,24 @@ TEST(piece_heat, moves_only_what_may_and_not_all_at_once) {
     const pairs chosen = all.next_exchanges();
     ASSERT_EQ(chosen.size(), piece_heat::most_exchanges);
     for (std::size_t i = 0; i < chosen.size(); ++i) EXPECT_EQ(chosen[i], (std::pair<std::size_t, std::size_t>{i + 1, 38 - i}));
+}
+
+TEST(helpers, each_number_is_done_once_and_all_have_ended) {
+    helpers some;
+    for (unsigned round = 0; round < 2000; ++round) {
+        const unsigned count = round % 9 + 1;
+        std::vector<std::atomic<unsigned>> times(count);
+        std::atomic<unsigned> inside{0}, left{40};
+        some.run(count, [&](unsigned i) {
+            ++inside;
+            ++times.at(i);
+            while (left.load() != 0 && left.fetch_sub(1) > 1) {}
+            --inside;
+        });
+        ASSERT_EQ(inside.load(), 0u) << round;
+        ASSERT_EQ(times[0].load(), 1u);
+        for (const auto& one : times) ASSERT_LE(one.load(), 1u);
+    }
 }
 
 }  // namespace penstock::region
