@@ -1,6 +1,7 @@
 // A device that lends pages when the test says so, on a clock of the test's, with the desks of a GPU (host/loan_desks.hpp).
 #pragma once
 
+#include <functional>
 #include <utility>
 #include <vector>
 
@@ -20,6 +21,7 @@ public:
         ++begun;
         what.desk = desk;
         waiting_.push_back({fs, what.order});
+        if (meanwhile) meanwhile();
         if (!busy) do_all();
         if (busy && half_done) engine::tell_part(what.order.states, engine::part_coming);
         for (std::uint32_t part = 1; busy && half_done && part < what.order.parts(); ++part) engine::lend_part(lane{}, fs.view, what.order, part);
@@ -37,6 +39,7 @@ public:
     std::uint64_t now_ns = 1'000'000'000;
     bool busy = false, half_done = false;  // it does nothing; or all but the first part
     int begun = 0;
+    std::function<void()> meanwhile;  // between the begin of a loan and its copying
 
 private:
     std::vector<std::byte> memory_;

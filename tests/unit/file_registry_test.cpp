@@ -420,4 +420,22 @@ TEST_F(registry, a_file_that_is_lent_keeps_its_slot_and_table) {
     EXPECT_EQ(must_open("sub/b").slot, a.slot);
 }
 
+TEST_F(registry, a_file_that_is_written_is_not_lent) {
+    let_files_settle();
+    registry_limits writable = small_limits;
+    writable.writable = true;
+    make(writable);
+    const open_reply a = must_open("a");
+    host::slot_life lent, none;
+    ASSERT_TRUE(files->lend(a.identity, lent));
+    const open_reply written = files->open("a", 0, 0, open_read_write);
+    ASSERT_EQ(written.slot, a.slot);
+    EXPECT_FALSE(files->lend(a.identity, none));
+    EXPECT_FALSE(files->is_lent_as_is(lent));
+    files->settle(a.slot, a.generation, written.epoch);
+    EXPECT_FALSE(files->lend(a.identity, none)) << "its times may still be the same";
+    EXPECT_FALSE(files->is_lent_as_is(lent));
+    files->end_loan(lent);
+}
+
 }  // namespace penstock::test
