@@ -28,7 +28,7 @@ struct mount_options {
 
 struct mount_report {
     std::uint64_t requests = 0, errors = 0, reads = 0, bytes_asked = 0, writes = 0, bytes_written = 0;
-    std::uint64_t bytes_from_devices = 0;  // that regions had and the operating system did not
+    std::uint64_t bytes_from_devices = 0;  // that regions or the caches of runtimes (device memory and host tier) had and the operating system did not
 };
 
 // Thread-safe, except that unmount() and the destructor are for one thread at a time, with nobody in another call.

@@ -1,6 +1,7 @@
 // The cpu back end: "device memory" is ordinary memory, and the calls run on the caller's thread as a group of one lane.
 #include <cerrno>
 #include <cstring>
+#include <new>
 #include <sys/mman.h>
 #include <unistd.h>
 #include <vector>
@@ -87,6 +88,24 @@ public:
     }
     std::int64_t gather(const runtime_ref&, const gather_job&) override { return -EOPNOTSUPP; }
     status health() override { return {}; }
+
+    // By the caller's thread, which has room of its own for one.
+    bool begin_loan(const runtime_ref& fs, loan& what) override {
+        thread_local std::vector<std::byte> room;
+        thread_local std::vector<std::uint32_t> states;
+        try {
+            if (room.empty()) room.resize(most_loan_bytes);
+            if (states.empty()) states.resize(most_loan_bytes / least_part_bytes);
+        } catch (const std::bad_alloc&) {
+            return false;
+        }
+        what.order.to = room.data();
+        what.order.states = states.data();
+        for (std::uint32_t part = 0; part < what.order.parts(); ++part) engine::clear_part(&states[part]);
+        for (std::uint32_t part = 0; part < what.order.parts(); ++part) engine::lend_part(lane{}, fs.view, what.order, part);
+        return true;
+    }
+    void end_loan(loan&) override {}
 
 private:
     std::vector<std::pair<void*, std::uint64_t>> pieces_;

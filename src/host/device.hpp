@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 
+#include "host/loan.hpp"
 #include "penstock/advise.hpp"
 #include "penstock/file.hpp"
 #include "penstock/options.hpp"
@@ -14,9 +15,9 @@ namespace penstock::host {
 
 struct gather_job;
 
-class cache_device {
+// As a lender it has the parts of a loan copied by groups of its own.
+class cache_device : public page_lender {
 public:
-    virtual ~cache_device() = default;
     [[nodiscard]] virtual std::string name() const = 0;
     [[nodiscard]] virtual bool is_gpu() const = 0;
     [[nodiscard]] virtual std::uint64_t free_bytes() const = 0;

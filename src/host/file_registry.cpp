@@ -5,6 +5,7 @@
 #include <string_view>
 #include <utility>
 
+#include "host/known_files.hpp"
 #include "host/may_change.hpp"
 
 namespace penstock::host {
@@ -48,6 +49,7 @@ file_registry::file_registry(environment& env, const registry_limits& limits, st
 }
 
 file_registry::~file_registry() {
+    for (const auto& one : current_) known_files::remove(one.first.first, one.first.second);
     if (first_root_ >= 0) env_.close(first_root_);
 }
 
@@ -302,7 +304,7 @@ open_reply file_registry::enter(const found_file& file, const slot_life& open_no
     e.path = file.path;
     e.epoch = 0;
     keep_handle(e, file.handle, parked);
-    current_[key] = slot;
+    if (current_.insert_or_assign(key, slot).second) known_files::add(key.first, key.second);
     return join(e, slot, file);
 }
 
@@ -352,23 +354,53 @@ std::int64_t file_registry::retire(std::uint32_t slot, std::uint32_t generation)
     std::lock_guard lock(mutex_);
     entry* const e = live_entry(slot, generation);
     if (e == nullptr) return -EBADF;
-    words_.give(e->table, e->table_words);
-    for (const auto* leaves : {&e->leaves, &e->growth_leaves})
-        for (const auto& [number, start] : *leaves) words_.give(start, std::uint64_t{1} << limits_.leaf_shift);
-    e->leaves.clear();
-    e->growth_leaves.clear();
-    if (e->growth_words != 0) words_.give(e->growth, e->growth_words);
-    e->growth_words = 0;
     written = std::move(e->writer);
     const auto known = current_.find(key_of(e->identity));
-    if (known != current_.end() && known->second == slot) current_.erase(known);
+    if (known != current_.end() && known->second == slot) {
+        known_files::remove(known->first.first, known->first.second);
+        current_.erase(known);
+    }
     if (e->handle != nullptr) --handles_;
     if (std::exchange(e->nameless, false)) --nameless_;
     closed = std::move(e->handle);
     handle_changes_.fetch_add(1, std::memory_order_release);
     e->live = false;
-    free_slots_.push_back(slot);
+    if (e->loans == 0) give_back_slot(*e, slot);
     return 0;
+}
+
+void file_registry::give_back_slot(entry& e, std::uint32_t slot) {
+    words_.give(e.table, e.table_words);
+    for (const auto* leaves : {&e.leaves, &e.growth_leaves})
+        for (const auto& [number, start] : *leaves) words_.give(start, std::uint64_t{1} << limits_.leaf_shift);
+    e.leaves.clear();
+    e.growth_leaves.clear();
+    if (e.growth_words != 0) words_.give(e.growth, e.growth_words);
+    e.growth_words = 0;
+    free_slots_.push_back(slot);
+}
+
+bool file_registry::lend(const file_identity& now, slot_life& out) {
+    std::lock_guard lock(mutex_);
+    const auto known = current_.find(key_of(now));
+    if (known == current_.end()) return false;
+    entry& e = entries_[known->second];
+    if (!(e.identity == now) || e.uncertain || e.writer != nullptr) return false;
+    ++e.loans;
+    out = {known->second, e.generation};
+    return true;
+}
+
+bool file_registry::is_lent_as_is(const slot_life& lent) {
+    std::lock_guard lock(mutex_);
+    const entry* const e = live_entry(lent.slot, lent.generation);
+    return e != nullptr && !e->uncertain && e->writer == nullptr;
+}
+
+void file_registry::end_loan(const slot_life& lent) {
+    std::lock_guard lock(mutex_);
+    entry& e = entries_[lent.slot];
+    if (--e.loans == 0 && !e.live) give_back_slot(e, lent.slot);
 }
 
 void file_registry::settle(std::uint32_t slot, std::uint32_t generation, std::uint64_t epoch) {

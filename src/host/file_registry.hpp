@@ -11,6 +11,9 @@
 // A name without links and without ".." is its own real path: whether it may be opened is judged by its letters, and the file is
 // opened with the kernel's word that no link was in the way. Every other name, and every error, goes the long way (look_up).
 //
+// Pages of a file are also lent to who opens nothing (host/cached_reads.hpp). Meanwhile its slot and table go to no other file: if the device takes it down,
+// they come back when the last loan ends.
+//
 // Thread-safe; system calls are made outside the lock.
 #pragma once
 
@@ -106,6 +109,13 @@ public:
     // asking. Acquire with the release of the change.
     [[nodiscard]] std::uint64_t handle_changes() const { return handle_changes_.load(std::memory_order_acquire); }
 
+    // The slot whose pages are those of the file as it looks `now`, if nobody has it open to write through this registry. Not if it may have changed without
+    // looking different. Ends with end_loan, once nobody looks at the slot's words for it any more.
+    bool lend(const file_identity& now, slot_life& out);
+    // Is it still so? Then no group can have changed a page of it since lend().
+    bool is_lent_as_is(const slot_life& lent);
+    void end_loan(const slot_life& lent);
+
     // For messages: where the file of a slot lies, or an empty string.
     std::string path_of(std::uint32_t slot, std::uint32_t generation);
     std::string path_in(std::uint32_t slot);  // whatever its life
@@ -131,6 +141,7 @@ private:
         std::uint64_t growth_words = 0;
         std::shared_ptr<file_writer> writer;  // null: not being written
         std::uint32_t epoch = 0;
+        std::uint32_t loans = 0;
         bool used_lately = false;  // read since the parking hand last came by
         bool nameless = false;     // its handle could not be opened again by path
     };
@@ -159,11 +170,12 @@ private:
     int look_up_thoroughly(const std::string& name, bool check_roots, found_file& out);
     [[nodiscard]] bool permitted(const std::string& real_path, bool for_writing = false);
     static std::int64_t take_leaf(std::unordered_map<std::uint64_t, std::uint64_t>& leaves, std::uint64_t number, extent_allocator& words, std::uint64_t leaf_words, std::uint64_t& word_index);
-    // These three with the lock held. What is parked is added to `parked`, to be closed without it.
+    // These with the lock held. What is parked is added to `parked`, to be closed without it.
     open_reply enter(const found_file& file, const slot_life& open_now, handles& parked);
     open_reply join(entry& e, std::uint32_t slot, const found_file& file);
     bool take_table(entry& e);
     void keep_handle(entry& e, std::shared_ptr<shared_handle> handle, handles& parked);
+    void give_back_slot(entry& e, std::uint32_t slot);
     entry* live_entry(std::uint32_t slot, std::uint32_t generation);    // lock held
 
     environment& env_;

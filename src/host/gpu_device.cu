@@ -11,6 +11,7 @@
 
 #include "host/device.hpp"
 #include "host/gpu_gather.cuh"
+#include "host/gpu_loans.cuh"
 #include "host/gpu_memory.cuh"
 #include "penstock/group/warp.cuh"
 #include "penstock/write.hpp"
@@ -98,7 +99,7 @@ struct desk {
 
 class gpu_device final : public cache_device {
 public:
-    gpu_device(int device, std::string name) : device_(device), name_(std::move(name)), memory_(device) {}
+    gpu_device(int device, std::string name) : device_(device), name_(std::move(name)), memory_(device), loans_(device) {}
 
     ~gpu_device() override {
         const device_guard guard(device_);
@@ -117,7 +118,7 @@ public:
             d.gather = static_cast<gather_control*>(memory_.device_bytes(sizeof(gather_control)));
             if (d.sheet == nullptr || d.bounce == nullptr || d.gather == nullptr) return false;
         }
-        return true;
+        return loans_.init(memory_);
     }
 
     [[nodiscard]] std::string name() const override { return name_; }
@@ -156,7 +157,7 @@ public:
             if (cudaGetLastError() != cudaSuccess || cudaStreamSynchronize(d.stream) != cudaSuccess) return -EIO;
             if (!load_gather_kernels(fs, d.gather, d.stream)) return -EIO;
         }
-        return 0;
+        return loans_.load(fs) ? 0 : -EIO;
     }
 
     int open(const runtime_ref& fs, const char* path, int flags) override { return run_named(fs, call::open, path, flags); }
@@ -285,6 +286,10 @@ public:
         return gather_on_gpu(fs, job, d->gather, &d->sheet->results[0], d->stream);
     }
 
+    bool begin_loan(const runtime_ref& fs, loan& what) override { return loans_.begin(fs, what); }
+    void end_loan(loan& what) override { loans_.end(what); }
+    void end_late_loans() override { loans_.end_late(); }
+
     status health() override {
         const device_guard guard(device_);
         const cudaError_t code = cudaStreamQuery(watch_);
@@ -382,6 +387,7 @@ private:
     const int device_;
     const std::string name_;
     gpu_memory memory_;
+    gpu_loans loans_;  // ends before its memory goes
     cudaStream_t watch_ = nullptr;
     std::mutex mutex_;
     std::condition_variable returned_;

@@ -2,11 +2,15 @@
 // positions of the list are put in order by the span of the file that their rows lie in (a histogram, its prefix sums, and a
 // scatter, each of one pass), and the warps take pieces of that order from one counter: at any time the device works in one span
 // or two. Each row still goes to its own place in the output.
+// At the end: the kernel that lends pages to reads of programs (gpu_loans.cuh).
 #include "host/gpu_gather.cuh"
 
 #include <algorithm>
 #include <cerrno>
 
+#include "host/gpu_loans.cuh"
+#include "penstock/engine/lend.hpp"
+#include "penstock/group/lane.hpp"
 #include "penstock/group/warp.cuh"
 
 namespace penstock::host {
@@ -179,5 +183,57 @@ std::int64_t gather_on_gpu(const runtime_ref& fs, const gather_job& whole, gathe
     if (launched != cudaSuccess) return -EIO;
     return *code != 0 ? *code : static_cast<std::int64_t>(whole.count);
 }
+
+namespace {
+
+constexpr std::uint32_t lending_warps = 4;  // of a block
+
+// A warp for each part.
+__global__ void __launch_bounds__(32 * lending_warps) lend_parts(const __grid_constant__ runtime_ref fs, const __grid_constant__ engine::lend_order what) {
+    const std::uint32_t part = blockIdx.x * lending_warps + threadIdx.x / 32;
+    if (part < what.parts()) engine::lend_part(warp{}, fs.view, what, part);
+}
+
+cudaError_t launch_loan(const runtime_ref& fs, const engine::lend_order& what, cudaStream_t stream) {
+    lend_parts<<<std::max(1u, (what.parts() + lending_warps - 1) / lending_warps), 32 * lending_warps, 0, stream>>>(fs, what);
+    return cudaGetLastError();
+}
+
+}  // namespace
+
+gpu_loans::~gpu_loans() {
+    const device_guard guard(device_);
+    for (const cudaStream_t one : streams_) {
+        if (one == nullptr) continue;
+        cudaStreamSynchronize(one);
+        cudaStreamDestroy(one);
+    }
+}
+
+bool gpu_loans::init(gpu_memory& memory) {
+    int least = 0, greatest = 0;
+    if (cudaDeviceGetStreamPriorityRange(&least, &greatest) != cudaSuccess) return false;
+    for (cudaStream_t& one : streams_)
+        if (cudaStreamCreateWithPriority(&one, cudaStreamNonBlocking, greatest) != cudaSuccess) return false;
+    auto* const room = static_cast<std::byte*>(memory.shared_bytes(loan_desks::count * loan_desks::desk_bytes));
+    if (room != nullptr) desks_.place(room);
+    return room != nullptr;
+}
+
+bool gpu_loans::load(const runtime_ref& fs) {
+    return launch_loan(fs, {}, streams_[0]) == cudaSuccess && cudaStreamSynchronize(streams_[0]) == cudaSuccess;
+}
+
+bool gpu_loans::begin(const runtime_ref& fs, loan& what) {
+    loan_desk* const desk = desks_.take(what, lane{}.now_ns());
+    if (desk == nullptr) return false;
+    what.desk = desk;
+    const device_guard guard(device_);
+    if (launch_loan(fs, what.order, streams_[desk->number]) == cudaSuccess) return true;
+    desks_.give_back(*desk, false, 0);
+    return false;
+}
+
+void gpu_loans::end(loan& what) { desks_.give_back(*static_cast<loan_desk*>(what.desk), true, lane{}.now_ns()); }
 
 }  // namespace penstock::host

@@ -5,8 +5,11 @@
 
 namespace penstock::host {
 
+class page_lender;
+
 struct runtime_hooks {
     environment* env = nullptr;       // null: the operating system
+    page_lender* lender = nullptr;    // of pages to reads of programs; null: the device
     std::size_t max_handles = 0;      // 0: from the process's limit
     std::uint32_t ring_slots = 0;     // a power of two; 0: from staging_bytes
     std::uint32_t rings_per_thread = 0;  // 0: one on CPU threads, several on a GPU

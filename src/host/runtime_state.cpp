@@ -304,6 +304,7 @@ status runtime_state::start_services() {
         monitor_loop();
     });
     if (device->prepare(ref) != 0) return {-EIO, device->name() + " could not load Penstock's kernels; is the driver older than the toolkit?"};
+    reads = std::make_unique<cached_reads>(*hooks.env, *files, lender(), ref);
     return {};
 }
 
@@ -312,6 +313,7 @@ void runtime_state::monitor_loop() {
     while (!monitor_stop) {
         lock.unlock();
         look_after();
+        lender().end_late_loans();
         atomic_store<order::relaxed, scope::system>(&control->heartbeat, control->heartbeat + 1);
         lock.lock();
         monitor_wake.wait_for(lock, std::chrono::nanoseconds(hooks.beat_ns), [this] { return monitor_stop; });
@@ -376,6 +378,7 @@ bool runtime_state::health_of_services() {
 }
 
 runtime_state::~runtime_state() {
+    reads.reset();
     if (control != nullptr && monitor.joinable()) write_back_all();
     if (control != nullptr) set_abort(-ECANCELED);
     if (monitor.joinable()) {
@@ -388,8 +391,8 @@ runtime_state::~runtime_state() {
     }
     services.clear();
     windows.reset();
-    files.reset();
     device.reset();
+    files.reset();
 }
 
 }  // namespace penstock::host

@@ -1,4 +1,4 @@
-// Everything a runtime owns. Members are destroyed from the bottom up: monitor, services, registry, device.
+// Everything a runtime owns. What ends it is in the destructor, in this order: reads for programs, monitor, services, device, registry (of which the device may have slots that are lent).
 #pragma once
 
 #include <atomic>
@@ -8,6 +8,7 @@
 #include <thread>
 #include <vector>
 
+#include "host/cached_reads.hpp"
 #include "host/device.hpp"
 #include "host/file_registry.hpp"
 #include "host/hooks.hpp"
@@ -34,6 +35,7 @@ struct runtime_state {
     std::unique_ptr<window_set> windows;  // null: the cpu back end reads its files itself
     std::shared_ptr<write_troubles> troubles;
     std::vector<std::unique_ptr<service>> services;
+    std::unique_ptr<cached_reads> reads;  // for programs; from when the runtime is made
     std::atomic<bool> register_refusal_said{false};
 
     mutable std::mutex say_mutex;  // one line at a time
@@ -62,6 +64,7 @@ struct runtime_state {
 
     // Before the threads stop: what was written goes to its files; what cannot is named in the log.
     void write_back_all();
+    [[nodiscard]] page_lender& lender() const { return hooks.lender != nullptr ? *hooks.lender : *device; }
     void monitor_loop();
     void look_after();
     [[nodiscard]] bool health_of_services();

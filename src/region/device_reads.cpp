@@ -2,14 +2,14 @@
 //
 // What a device holds of a page is what the home has, where the state machine names it as a source. That stays so while no request moves pages and no program
 // writes: the first is kept out for as long as the read takes, of the second one that begins meanwhile is at the same time as the read, which may have either.
-#include <fcntl.h>
-
 #include <algorithm>
 #include <bit>
 #include <mutex>
 #include <shared_mutex>
 
+#include "host/in_memory.hpp"
 #include "host/may_change.hpp"
+#include "host/read_all.hpp"
 #include "region/shared_home.hpp"
 
 namespace penstock::region {
@@ -58,25 +58,12 @@ bool shared_home::outside_writers() const {
     return others_may_write();
 }
 
-// Has the operating system all of it? Where that cannot be told it counts as so.
-bool shared_home::is_in_memory(const page_range& range) const {
-    const std::uint64_t offset = range.begin * page_bytes, bytes = (range.end - range.begin) * page_bytes;
-    if (const int told = env_.in_page_cache(fd_, offset, bytes); told >= 0) return told == 1;
-    void* at = nullptr;
-    if (env_.map_file(fd_, offset, bytes, at) != 0) return true;
-    std::vector<bool> resident;
-    const int code = env_.resident(at, bytes, bytes, resident);
-    env_.unmap_file(at, bytes);
-    return code != 0 || resident.at(0);
-}
-
 // The device's pages come while the others are read. 0 or a negative errno.
 int shared_home::read_held(const held_pages& held, int fd, const page_range& range) const {
     int code = held.memory->read_back(held.worker, held.runs);
     std::uint64_t next = 0;
     const auto read_up_to = [&](std::uint64_t slot) {
-        // No more than this: what comes behind it may be the device's as well.
-        if (slot > next) ::posix_fadvise(fd, 0, 0, POSIX_FADV_RANDOM);
+        if (slot > next) host::read_nothing_ahead(fd);
         if (code == 0 && slot > next) code = read_run(fd, held.memory->staging(held.worker) + next * page_bytes, range.begin + next, slot - next);
     };
     for (const staged_run& one : held.runs) {
@@ -102,7 +89,7 @@ std::uint64_t shared_home::read_for_program(int fd, std::uint64_t offset, std::u
     if (ask && env_.facts(fd_, facts) != 0) return 0;
     const held_pages held = held_by_device(range, ask ? &facts : nullptr);
     if (held.memory == nullptr) return 0;
-    const bool there = !is_in_memory(range) && read_held(held, fd, range) == 0;
+    const bool there = !host::is_in_memory(env_, fd_, range.begin * page_bytes, (range.end - range.begin) * page_bytes) && read_held(held, fd, range) == 0;
     const std::uint64_t first = offset % page_bytes;
     if (there) use(held.memory->staging(held.worker) + first, end - offset);
     std::lock_guard lock(state_);

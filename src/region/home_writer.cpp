@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "host/marked_runs.hpp"
-#include "region/read_all.hpp"
+#include "host/read_all.hpp"
 
 namespace penstock::region {
 
@@ -120,7 +120,7 @@ private:
         merged.resize(std::max<std::size_t>(merged.size(), pages_.numbers.size() * page_bytes));
         std::byte* const room = merged.data() + first * page_bytes;
         const std::uint64_t bytes = (end - 1 - first) * page_bytes + limit_of(end - 1);
-        const std::int64_t there = read_all(env_, fd_, room, bytes, start_of(first));
+        const std::int64_t there = host::read_all(env_, fd_, room, bytes, start_of(first));
         if (there != static_cast<std::int64_t>(bytes)) return flush() && out_.fail(there < 0 ? static_cast<int>(there) : -ESTALE);
         for (std::size_t i = first; i < end; ++i)
             for_runs_of(i, [&](std::uint64_t begin, std::uint64_t last) {

@@ -4,6 +4,8 @@
 #include <array>
 #include <mutex>
 
+#include "host/cached_reads.hpp"
+#include "host/known_files.hpp"
 #include "penstock/base/hash.hpp"
 #include "region/kernel_writes.hpp"
 #include "region/shared_home.hpp"
@@ -54,7 +56,10 @@ program_access::program_access(const file_key& file, kind how, std::uint64_t off
 }
 
 std::uint64_t program_access::read_devices(int fd, std::uint64_t offset, std::uint64_t bytes, const byte_sink& use) const {
-    return home_ == nullptr ? 0 : home_->read_for_program(fd, offset, bytes, use);
+    if (home_ != nullptr)
+        if (const std::uint64_t got = home_->read_for_program(fd, offset, bytes, use); got != 0) return got;
+    if (!host::known_files::may_have(file_.device, file_.inode) || !write_count::is_zero(file_)) return 0;
+    return host::cached_reads::read(fd, offset, bytes, use);
 }
 
 write_count::write_count(const file_key& file) : count_(count_of(file)) { ++count_; }

@@ -65,7 +65,7 @@ public:
     // The kernel may keep these pages from now on.
     program_access(const file_key& file, kind how, std::uint64_t offset, std::uint64_t bytes);
 
-    // What is meant may be with a device and not in memory: then use() gets it, and how much came from the device is returned. 0: read the file.
+    // What is meant may be with a region, or else with the cache of a runtime, and not in memory: then use() gets it, and how much came from there is returned. 0: read the file.
     std::uint64_t read_devices(int fd, std::uint64_t offset, std::uint64_t bytes, const byte_sink& use) const;
 
 protected:

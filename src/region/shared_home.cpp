@@ -9,10 +9,10 @@
 #include <utility>
 
 #include "host/may_change.hpp"
+#include "host/read_all.hpp"
 #include "region/batches.hpp"
 #include "region/home_writer.hpp"
 #include "region/kernel_writes.hpp"
-#include "region/read_all.hpp"
 
 namespace penstock::region {
 
@@ -206,7 +206,7 @@ std::int64_t shared_home::fetch(place who, void* stream) {
 }
 
 int shared_home::read_run(int fd, std::byte* to, std::uint64_t page, std::uint64_t pages) const {
-    const std::int64_t got = read_all(env_, fd, to, pages * page_bytes, page * page_bytes);
+    const std::int64_t got = host::read_all(env_, fd, to, pages * page_bytes, page * page_bytes);
     if (got < 0) return static_cast<int>(got);
     std::fill(to + got, to + pages * page_bytes, std::byte{0});  // behind the end of the file
     return 0;

@@ -15,10 +15,10 @@
 #include <vector>
 
 #include "host/env.hpp"
+#include "host/request_turns.hpp"
 #include "region/page_masks.hpp"
 #include "region/programs.hpp"
 #include "region/region_memory.hpp"
-#include "region/request_turns.hpp"
 #include "region/version_map.hpp"
 
 namespace penstock::region {
@@ -75,7 +75,6 @@ private:
     struct held_pages;
     [[nodiscard]] held_pages held_by_device(const page_range& range, const host::file_facts* facts);
     [[nodiscard]] bool outside_writers() const;
-    [[nodiscard]] bool is_in_memory(const page_range& range) const;
     [[nodiscard]] int read_held(const held_pages& held, int fd, const page_range& range) const;
     using views = std::vector<std::shared_ptr<program_views>>;
     [[nodiscard]] bool others_may_write() const;
@@ -93,7 +92,7 @@ private:
     host::environment& env_;
     const int fd_;
     const file_key key_;
-    request_turns requests_;
+    host::request_turns requests_;
     const std::shared_ptr<page_masks> masks_;
     mutable std::mutex state_;
     // Guarded by state_:

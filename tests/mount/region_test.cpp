@@ -208,6 +208,38 @@ TEST_P(mounted_regions, programs_read_what_a_region_holds) {
     EXPECT_EQ(one_.close_file(), 0);
 }
 
+// The same of the pages that kernels have opened and read.
+TEST_P(mounted_regions, programs_read_what_the_cache_of_open_and_read_holds) {
+    constexpr std::uint64_t size = 8 << 20, held = 128 << 10;
+    bytes content = pattern(5, size), in_kernel(held);
+    const std::string path = make_file(content);
+    let_files_settle();
+    const int file = runtime_->open(path);
+    ASSERT_GE(file, 0);
+    EXPECT_EQ(runtime_->read(file, in_kernel.data(), held, 0), static_cast<std::int64_t>(held));
+    EXPECT_EQ(runtime_->close(file), 0);
+    ASSERT_TRUE(drop_from_memory(path));
+    if (is_any_in_memory(path)) GTEST_SKIP() << "this file system keeps files in memory";
+    const auto read_cold = [&] {
+        EXPECT_TRUE(drop_from_memory(path));
+        const std::uint64_t before = mount_->report().bytes_from_devices;
+        EXPECT_TRUE(read_file(seen_as()) == content);
+        return mount_->report().bytes_from_devices - before;
+    };
+    // A GPU that others use may be late with its answer, and is not asked again for a while then.
+    std::uint64_t given = 0;
+    for (int round = 0; given != held && round < 50; ++round) given = read_cold();
+    EXPECT_EQ(given, held);
+    EXPECT_FALSE(is_any_in_memory(path, held)) << "the disk was read too";
+    ASSERT_GE(one_.open(seen_as()), 0);
+    EXPECT_EQ(one_.write(4096 * 20 + 8, 99), 8);
+    std::fill_n(content.begin() + 4096 * 20 + 8, 8, 0);
+    content[4096 * 20 + 8] = 99;
+    EXPECT_EQ(read_cold(), 0u) << "open for writing";
+    EXPECT_EQ(one_.close_file(), 0);
+    EXPECT_EQ(read_cold(), 0u) << "changed";
+}
+
 TEST_P(mounted_regions, bad_input) {
     std::unique_ptr<file_mount> out;
     const auto refused = [&](const std::string& source, const std::string& point) {

@@ -2,14 +2,13 @@
 #include <gtest/gtest.h>
 
 #include <fcntl.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <array>
 #include <thread>
 
 #include "fault/faulty_environment.hpp"
-#include "region/programs.hpp"
+#include "region/program_reads.hpp"
 #include "region/support.hpp"
 
 namespace penstock::test {
@@ -28,9 +27,7 @@ protected:
     void SetUp() override {
         write_file(path_, content_);
         fd_ = ::open(path_.c_str(), O_RDWR);
-        struct stat facts {};
-        ASSERT_EQ(::fstat(fd_, &facts), 0);
-        key_ = {facts.st_dev, facts.st_ino};
+        key_ = key_of(fd_);
         host::runtime_hooks hooks;
         hooks.env = &env_;
         runtime_ = make_runtime(region_runtime(folder_, backend::cpu), hooks);
@@ -44,22 +41,7 @@ protected:
         EXPECT_TRUE(s.ok()) << s.message;
         return out;
     }
-    // What a program reads, and how much of it a device gave.
-    bytes read(std::uint64_t offset, std::uint64_t count, std::uint64_t& from_devices) const {
-        bytes out;
-        const program_access access(key_, program_access::kind::direct, offset, count);
-        const auto take = [&](const std::byte* from, std::uint64_t got) {
-            const auto* const first = reinterpret_cast<const std::uint8_t*>(from);
-            out.assign(first, first + got);
-        };
-        from_devices = access.read_devices(fd_, offset, count, take);
-        if (from_devices != 0) return out;
-        EXPECT_TRUE(out.empty());
-        out.resize(count);
-        const ssize_t got = ::pread(fd_, out.data(), count, static_cast<off_t>(offset));
-        out.resize(got < 0 ? 0 : static_cast<std::size_t>(got));
-        return out;
-    }
+    bytes read(std::uint64_t offset, std::uint64_t count, std::uint64_t& from_devices) const { return read_as_program(key_, fd_, offset, count, from_devices); }
     std::uint64_t expect_read(const bytes& expected, std::uint64_t offset, std::uint64_t count) const {
         std::uint64_t from_devices = 0;
         const std::uint64_t end = std::min<std::uint64_t>(offset + count, expected.size());

@@ -9,6 +9,7 @@
 
 #include "fault/faulty_environment.hpp"
 #include "host/file_registry.hpp"
+#include "host/known_files.hpp"
 #include "unit/support.hpp"
 
 namespace penstock::test {
@@ -394,6 +395,47 @@ TEST_F(registry, path_extents_are_given_and_taken_back) {
     for (const std::uint64_t nonsense : {std::uint64_t{1} << 32, std::uint64_t{1} << 32 | 3, ~std::uint64_t{0}, std::uint64_t{2}})
         files->give_back_path(nonsense);
     EXPECT_EQ(must_open("./a").path_extent, 0u) << "what is not out does not come back";
+}
+
+TEST_F(registry, a_file_that_is_lent_keeps_its_slot_and_table) {
+    let_files_settle();
+    registry_limits one = small_limits;
+    one.file_slots = 1;
+    make(one);
+    const open_reply a = must_open("a");
+    EXPECT_TRUE(host::known_files::may_have(a.identity.device, a.identity.inode));
+    host::slot_life lent, none;
+    host::file_identity changed = a.identity;
+    ++changed.changed_ns;
+    EXPECT_FALSE(files->lend(changed, none));
+    ASSERT_TRUE(files->lend(a.identity, lent));
+    EXPECT_EQ(lent.generation, a.generation);
+    EXPECT_TRUE(files->is_lent_as_is(lent));
+    EXPECT_EQ(files->retire(a.slot, a.generation), 0);
+    EXPECT_FALSE(host::known_files::may_have(a.identity.device, a.identity.inode));
+    EXPECT_FALSE(files->is_lent_as_is(lent));
+    EXPECT_FALSE(files->lend(a.identity, none));
+    EXPECT_EQ(code_of("sub/b"), -ENFILE);
+    files->end_loan(lent);
+    EXPECT_EQ(must_open("sub/b").slot, a.slot);
+}
+
+TEST_F(registry, a_file_that_is_written_is_not_lent) {
+    let_files_settle();
+    registry_limits writable = small_limits;
+    writable.writable = true;
+    make(writable);
+    const open_reply a = must_open("a");
+    host::slot_life lent, none;
+    ASSERT_TRUE(files->lend(a.identity, lent));
+    const open_reply written = files->open("a", 0, 0, open_read_write);
+    ASSERT_EQ(written.slot, a.slot);
+    EXPECT_FALSE(files->lend(a.identity, none));
+    EXPECT_FALSE(files->is_lent_as_is(lent));
+    files->settle(a.slot, a.generation, written.epoch);
+    EXPECT_FALSE(files->lend(a.identity, none)) << "its times may still be the same";
+    EXPECT_FALSE(files->is_lent_as_is(lent));
+    files->end_loan(lent);
 }
 
 }  // namespace penstock::test

@@ -1,11 +1,15 @@
-// The host tier from host threads: victims, reading ahead, advice, files that come and go.
+// The host tier from host threads: victims, reading ahead, advice, files that come and go. And what leaves both pools for readers outside (engine/lend.hpp).
 #include <gtest/gtest.h>
 
+#include <array>
+#include <cstring>
 #include <filesystem>
 #include <thread>
 
 #include "penstock/engine/invariants.hpp"
+#include "penstock/engine/lend.hpp"
 #include "penstock/penstock.hpp"
+#include "unit/hand_cache.hpp"
 #include "unit/support.hpp"
 
 namespace penstock::test {
@@ -221,6 +225,65 @@ TEST_F(tier, sizes_that_do_not_fit_are_refused) {
     o.tier_bytes = 2 * page;
     create();
     EXPECT_EQ(rt->settings().tier_bytes, 0u) << "fewer than eight pages are no tier";
+}
+
+namespace {
+
+// A group that gives others the time, while it copies, to take the frame for another page: they get it if nobody holds the page.
+struct slow_lane : lane {
+    hand_cache* cache = nullptr;
+    engine::page_word* word = nullptr;
+    void copy_out(std::byte* to, const std::byte* from, std::size_t count) const {
+        const engine::page_word seen = engine::glance(word);
+        if (engine::pins_of(seen) == 0 && engine::try_evict(word, seen)) std::memset(cache->frame_bytes, 0xee, sizeof cache->frame_bytes);
+        lane::copy_out(to, from, count);
+    }
+};
+
+}  // namespace
+
+TEST(lend_part, copies_clean_pages_under_a_pin_and_no_others) {
+    hand_cache cache;
+    cache.add_file(0, 0, 6);
+    for (std::uint64_t i = 0; i < 4; ++i) {
+        cache.place(0, i, static_cast<std::uint32_t>(i));
+        std::memset(cache.view.frame_address(static_cast<std::uint32_t>(i)), 10 + static_cast<int>(i), 512);
+    }
+    cache.page_words[1] |= engine::dirty_bit;
+    cache.page_words[2] |= engine::pin_one * engine::pin_limit;
+    cache.page_words[4] = engine::state_loading | engine::pin_one;
+    // Of the tier: page 1, older than what the cache has; page 4, on its way; page 5.
+    engine::page_word in_tier[hand_cache::words] = {};
+    alignas(16) std::byte tier_frames[3 * 512];
+    std::memset(tier_frames, 15, sizeof tier_frames);
+    std::uint64_t fill_marks[3] = {0, engine::make_stamp(0, 7), 0}, done_marks[3] = {};
+    for (const auto& [at, frame] : {std::pair{1, 0u}, {4, 1u}, {5, 2u}}) in_tier[at] = engine::state_valid | engine::use_bit | frame;
+    in_tier[4] |= engine::pin_one;  // the fill's
+    cache.view.tier.words = in_tier;
+    cache.view.tier.frames = tier_frames;
+    cache.view.tier.fill_marks = fill_marks;
+    cache.view.tier.done_marks = done_marks;
+    cache.view.tier.frame_count = 3;
+    const std::vector<engine::page_word> before(cache.page_words, cache.page_words + hand_cache::words);
+    alignas(16) std::byte to[6 * 512] = {};
+    std::uint32_t states[6] = {};
+    engine::lend_order what{0, 1, 0, 6 * 512, 512, to, states};
+    slow_lane group;
+    group.cache = &cache;
+    for (std::uint32_t part = 0; part < what.parts(); ++part) {
+        group.word = &cache.page_words[part];
+        engine::lend_part(group, cache.view, what, part);
+    }
+    const std::array<std::uint32_t, 6> expected{engine::part_there, engine::part_missing, engine::part_missing, engine::part_there, engine::part_missing, engine::part_there};
+    EXPECT_TRUE(std::equal(expected.begin(), expected.end(), states));
+    for (const std::size_t i : {0u, 3u, 5u}) EXPECT_TRUE(std::all_of(to + i * 512, to + (i + 1) * 512, [&](std::byte b) { return b == std::byte(10 + i); })) << i;
+    EXPECT_EQ(before, std::vector<engine::page_word>(cache.page_words, cache.page_words + hand_cache::words)) << "every pin is gone, and the use bit as it was";
+    for (std::size_t i = 0; i < hand_cache::words; ++i) EXPECT_EQ(engine::pins_of(in_tier[i]), i == 4 ? 1u : 0u);
+    for (const auto& [state, generation] : {std::pair{engine::file_busy, 1u}, {engine::file_vacant, 1u}, {engine::file_live, 2u}}) {
+        cache.file_words[0] = engine::make_file_word(state, generation, 0);
+        engine::lend_part(group, cache.view, what, 0);
+        EXPECT_EQ(states[0], engine::part_missing);
+    }
 }
 
 }  // namespace penstock::test

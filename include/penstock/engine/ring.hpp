@@ -231,4 +231,10 @@ PENSTOCK_HD PENSTOCK_INLINE bool settle_mark(std::uint64_t* mark, std::uint64_t 
     return atomic_compare_swap<order::acq_rel>(mark, stamp, outcome);
 }
 
+// The states of a loan's parts, in host memory (engine/lend.hpp). clear_part: by the host, before the groups begin, which orders it. tell_part (release): pairs with
+// look_at_part (acquire), so that the host sees the bytes of a part that is told to be there.
+PENSTOCK_HD PENSTOCK_INLINE void clear_part(std::uint32_t* state) { atomic_store<order::relaxed, scope::system>(state, std::uint32_t{0}); }
+PENSTOCK_HD PENSTOCK_INLINE void tell_part(std::uint32_t* state, std::uint32_t value) { atomic_store<order::release, scope::system>(state, value); }
+PENSTOCK_HD PENSTOCK_INLINE std::uint32_t look_at_part(const std::uint32_t* state) { return atomic_load<order::acquire, scope::system>(state); }
+
 }  // namespace penstock::engine

@@ -25,7 +25,7 @@ const std::vector<bench_case>& case_table() {
         {"fsync", "fsync of few and many dirty pages while another file has none or many, against pwrite and fdatasync", fsync_path, fsync_path},
         {"acquire", "a region after a part of the file changed, against bringing the whole file again", acquire_path, acquire_path},
         {"sharing", "pages that a kernel and a program change at once, against a buffer of its own for each", sharing, sharing},
-        {"peer", "reads through a mount of a file that is not in memory and partly with a region, against its disk", peer, peer},
+        {"peer", "reads through a mount of a file that is not in memory and partly with a region or in the cache, against its disk", peer, peer},
         {"mount", "programs at a mount, against the same at the file itself", mount_case, mount_case},
         {"evict", "which pages go first: a closed file's, clean or dirty ones, with up to 64 times as many as fit", evict_on_cpu, nullptr},
         {"merge", "merging what two wrote to one page, against copying the page", merge_on_cpu, PENSTOCK_BENCH_GPU(merge_on_gpu)},

@@ -1,5 +1,5 @@
-// Whose turn it is to use the memory of regions of a file: one request's that moves pages, or that of any number of reads for programs. Requests wait; reads are
-// refused while a request is under way or waits, so they neither wait for one nor keep one waiting for long.
+// Whose turn it is to use what reads for programs are answered with: one request's that changes it (moves pages of regions of a file; adds or takes away a runtime), or that
+// of any number of reads. Requests wait; reads are refused while a request is under way or waits, so they neither wait for one nor keep one waiting for long.
 //
 // A lockable for std::lock_guard (requests) and std::shared_lock with std::try_to_lock (reads).
 #pragma once
@@ -7,7 +7,7 @@
 #include <atomic>
 #include <shared_mutex>
 
-namespace penstock::region {
+namespace penstock::host {
 
 class request_turns {
 public:
@@ -26,4 +26,4 @@ private:
     std::shared_mutex turns_;
 };
 
-}  // namespace penstock::region
+}  // namespace penstock::host
