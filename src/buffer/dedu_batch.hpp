@@ -219,6 +219,7 @@ void dedu_state<Order>::move_bytes(const action& one, const std::byte* from) {
         case move::drop:
             unpublish(one.page, find_unwritten(one.page) != nullptr ? owned_entry::unwritten : owned_entry::nowhere);
             break;
+        case move::vanish: break;  // its limits allow none
     }
 }
 
