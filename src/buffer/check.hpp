@@ -110,6 +110,7 @@ Contents contents_of(const State& s) {
     out.pages = s.pages.in_use();
     out.pages_with_sharing = pages_with_sharing(s);
     out.blocks = s.blocks.in_use() - s.absent.size;
+    out.absent_blocks = s.absent.size;
     out.block_references = std::uint64_t{s.pages.in_use()} * s.most.blocks_per_page;
     return out;
 }

@@ -337,4 +337,5 @@ class Buffer:
     def at_the_end(self):
         sharing = sum(any(len(block.references) > 1 for block in page.blocks) for page in self.table)
         return {"pages": len(self.table), "dirty_pages": len(self.dirty), "pages_with_sharing": sharing, "blocks": len(self.blocks) - len(self.absent),
+                "absent_blocks": len(self.absent),
                 "block_references": sum(len(block.references) for block in self.blocks)}
