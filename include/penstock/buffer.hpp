@@ -48,8 +48,11 @@ struct page_id {
 
 // Of a buffer that keeps equal blocks once.
 struct dedu_settings {
+    static constexpr std::uint32_t usual_absent = ~std::uint32_t{0};
+
     std::uint32_t blocks_per_page = 4;      // a power of two, up to 64; a block is a multiple of 64 bytes
     std::uint32_t table_pages = 0;          // that are known at once, at most; 0: 8 times those that the frames hold
+    std::uint32_t absent_blocks = usual_absent;  // that are known though they are in no frame, at most (90 bytes each); 0: a block that goes takes all its pages with it; usual_absent: twice as many as the frames
     signature_kind signature = signature_kind::quick;
     bool sign_on_device = false;            // else each thread signs its own page
     bool adaptive = true;                   // in a file in which hardly any equal blocks are found none are looked for, for a while
@@ -73,7 +76,7 @@ struct manager_counts {
 // What is in the buffer now. Takes time for all of it.
 struct manager_contents {
     std::uint64_t pages = 0, pages_with_sharing = 0;  // the latter have a block that another place has too
-    std::uint64_t blocks = 0, block_references = 0;
+    std::uint64_t blocks = 0, block_references = 0, absent_blocks = 0;  // the first are in frames
 };
 
 struct fixed_page {

@@ -1,4 +1,4 @@
-// The blocks that are in the buffer: where each lies, what it holds, and which places of pages point at it. A place is one block of one page of the
+// The blocks that are known, in the buffer or absent: where each lies, what it holds, and which places of pages point at it. A place is one block of one page of the
 // page table.
 #pragma once
 
@@ -15,8 +15,9 @@ namespace penstock::buffer {
 struct alignas(64) block {
     content_id content;
     list_ends references;                 // the places that point here; none: the block is not in use
-    neighbours order;                     // in the list of its side
+    neighbours order;                     // in the list of its side, or of what is absent
     std::uint32_t pins = 0;               // places among them whose page is pinned
+    std::uint32_t dirty = 0;              // and whose page is dirty; counted only where blocks may become absent
     std::uint32_t frame = 0;
     side where = side::host;
     bool own = false;                     // of the page that is being handled, so no victim now
@@ -41,7 +42,7 @@ public:
         return by_content_.find(hash(content), [&](std::uint32_t number) { return blocks_[number].content == content; });
     }
 
-    // There are as many numbers as frames, so a block that has a frame has a number.
+    // There are as many numbers as frames and absent blocks, so a block that has a frame has a number.
     std::uint32_t make(content_id content) {
         const std::uint32_t number = free_.back();
         free_.pop_back();

@@ -44,8 +44,9 @@ public:
         asked_.reserve(most_pairs_);
     }
 
-    // 0, or the device's error.
-    int ask(const block_table& blocks, wanted& one) {
+    // 0, or the device's error. read_absent(number): the bytes of a block that is absent, or null.
+    template <typename ReadAbsent>
+    int ask(const block_table& blocks, wanted& one, const ReadAbsent& read_absent) {
         one.equal = none;
         for (std::uint8_t k = 0; k < variants && one.equal == none; ++k) {
             const std::uint32_t number = blocks.find(content_of(one.sign, k));
@@ -53,6 +54,8 @@ public:
             const std::uint32_t frame = blocks[number].frame;
             if (blocks[number].where == side::host) {
                 if (same(frames_.host_frames() + frame * block_bytes_, one.bytes)) one.equal = k;
+            } else if (blocks[number].where == side::absent) {
+                if (const std::byte* const bytes = read_absent(number); bytes != nullptr && same(bytes, one.bytes)) one.equal = k;
             } else {
                 pairs_.push_back({one.frame, frame});
                 asked_.push_back({&one, k});
@@ -61,6 +64,11 @@ public:
             }
         }
         return 0;
+    }
+    // Whether a block with this signature may have the content.
+    static bool is_of(const content_id& content, const signature& sign) {
+        const content_id other = content_of(sign, 0);
+        return content.first == other.first && (content.second & ~std::uint64_t{variants - 1}) == other.second;
     }
     // What ask() has left.
     int compare() {

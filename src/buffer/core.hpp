@@ -42,12 +42,19 @@ public:
         return 0;
     }
 
-    // A page that is not in the table comes in; `contents` has one for each of its blocks, null: all alone. 0, -EINVAL for a file beyond the limit, -EEXIST, -EBUSY.
+    // A page that is nowhere comes in; `contents` has one for each of its blocks, null: all alone. Of one that is incomplete they are known and not looked at: what is absent of it is filled. 0, -EINVAL for
+    // a file beyond the limit, -EEXIST, -EBUSY.
     template <typename Sink>
     int load(page_id id, const content_id* contents, Sink&& sink) {
         if (id.file >= s_.most.files) return -EINVAL;
-        if (s_.pages.find(id) != nothing) return -EEXIST;
+        const std::uint32_t known = s_.pages.find(id);
+        if (known != nothing && place_of(known) != found::nowhere) return -EEXIST;
         if (!has_room(nothing)) return -EBUSY;
+        if (known != nothing) {
+            s_.pages.load_again(known);
+            fill(known, nullptr, sink);
+            return 0;
+        }
         if (s_.pages.full()) {
             if (s_.pages.first_loaded() == nothing) return -EBUSY;
             drop_page(s_, s_.pages.first_loaded(), sink);
@@ -66,13 +73,15 @@ public:
             slot = s_.pages.find(id);
         } else {
             if (!has_room(slot)) return -EBUSY;
-            const bool pinned = s_.pages.pins(slot) != 0;
+            const bool pinned = s_.pages.pins(slot) != 0, was_dirty = s_.pages.is_dirty(slot);
+            if (was_dirty) count_dirty(s_, slot, false);
             for (std::uint32_t i = 0; pinned && i < s_.most.blocks_per_page; ++i) unpin_block(number_at(slot, i));
             for (std::uint32_t i = 0; i < s_.most.blocks_per_page; ++i) take_reference(s_, s_.pages.place(slot, i));
             fill(slot, contents, sink);
+            if (was_dirty) count_dirty(s_, slot, true);
             for (std::uint32_t i = 0; pinned && i < s_.most.blocks_per_page; ++i) pin_block(number_at(slot, i));
         }
-        s_.pages.set_dirty(slot, true);
+        set_dirty(s_, slot, true);
         return 0;
     }
 
@@ -80,7 +89,7 @@ public:
     int mark_dirty(page_id id) {
         const std::uint32_t slot = s_.pages.find(id);
         if (slot == nothing) return -ENOENT;
-        s_.pages.set_dirty(slot, true);
+        set_dirty(s_, slot, true);
         return 0;
     }
 
@@ -88,7 +97,7 @@ public:
     int mark_clean(page_id id) {
         const std::uint32_t slot = s_.pages.find(id);
         if (slot == nothing) return -ENOENT;
-        s_.pages.set_dirty(slot, false);
+        set_dirty(s_, slot, false);
         return 0;
     }
     [[nodiscard]] bool is_dirty(page_id id) const {
@@ -137,7 +146,7 @@ public:
         const std::uint32_t slot = s_.pages.find(id);
         if (slot == nothing) return -ENOENT;
         if (s_.pages.pins(slot) != 0) return -EBUSY;
-        s_.pages.set_dirty(slot, false);
+        set_dirty(s_, slot, false);
         drop_page(s_, slot, sink);
         return 0;
     }
@@ -165,6 +174,13 @@ public:
         const std::uint32_t number = number_of(id, i);
         return number == nothing ? nullptr : &s_.blocks[number];
     }
+    // In the table, and none of its blocks is absent.
+    [[nodiscard]] bool is_complete(page_id id) const {
+        const std::uint32_t slot = s_.pages.find(id);
+        for (std::uint32_t i = 0; slot != nothing && i < s_.most.blocks_per_page; ++i)
+            if (const std::uint32_t number = number_at(slot, i); number == nothing || s_.blocks[number].where == side::absent) return false;
+        return slot != nothing;
+    }
     [[nodiscard]] std::uint32_t number_of(page_id id, std::uint32_t i) const {
         const std::uint32_t slot = s_.pages.find(id);
         return slot == nothing ? nothing : number_at(slot, i);
@@ -175,9 +191,13 @@ private:
     [[nodiscard]] std::uint32_t number_at(std::uint32_t slot, std::uint32_t i) const { return s_.pages.block_at(s_.pages.place(slot, i)); }
 
     [[nodiscard]] found place_of(std::uint32_t slot) const {
-        for (std::uint32_t i = 0; i < s_.most.blocks_per_page; ++i)
-            if (s_.blocks[number_at(slot, i)].where == side::device) return found::device;
-        return found::host;
+        found out = found::host;
+        for (std::uint32_t i = 0; i < s_.most.blocks_per_page; ++i) {
+            const side where = s_.blocks[number_at(slot, i)].where;
+            if (where == side::absent) return found::nowhere;
+            if (where == side::device) out = found::device;
+        }
+        return out;
     }
 
     void set_own(std::uint32_t slot, bool own) {
@@ -200,25 +220,33 @@ private:
         return pinned + blocks <= s_.host.size();
     }
 
-    // Gives every place of a page that points at nothing a block with these contents. The blocks that exist are taken first, so that making room for the others
+    // Gives every place of a page that points at nothing a block with these contents, and a frame to those of its blocks that have none. The blocks that exist are taken first, so that making room for the others
     // does not drive them out.
     template <typename Sink>
     void fill(std::uint32_t slot, const content_id* contents, Sink& sink) {
         const auto content = [&](std::uint32_t i) { return contents == nullptr ? content_id::alone() : contents[i]; };
+        set_own(slot, true);
         for (std::uint32_t i = 0; i < s_.most.blocks_per_page; ++i)
-            if (const std::uint32_t number = s_.blocks.find(content(i)); number != nothing) point(s_.pages.place(slot, i), number);
+            if (const std::uint32_t place = s_.pages.place(slot, i); s_.pages.block_at(place) == nothing)
+                if (const std::uint32_t number = s_.blocks.find(content(i)); number != nothing) point(place, number);
         for (std::uint32_t i = 0; i < s_.most.blocks_per_page; ++i) {
             const std::uint32_t place = s_.pages.place(slot, i);
             if (s_.pages.block_at(place) == nothing)  // again, for an earlier block of this page may have the same bytes
                 if (const std::uint32_t number = s_.blocks.find(content(i)); number != nothing) point(place, number);
-            if (s_.pages.block_at(place) != nothing) {
-                use(s_, s_.pages.block_at(place), sink);
+            std::uint32_t number = s_.pages.block_at(place);
+            if (number != nothing && s_.blocks[number].where != side::absent) {
+                use(s_, number, sink);
                 continue;
             }
             const std::uint32_t frame = free_host_frame(s_, sink);
-            const std::uint32_t number = s_.blocks.make(content(i));
-            put_in_host(s_, number, frame);
-            point(place, number);
+            if (number != nothing) {
+                take_away(s_, number);
+                put_in_host(s_, number, frame);
+            } else {
+                number = s_.blocks.make(content(i));
+                put_in_host(s_, number, frame);
+                point(place, number);
+            }
             sink({move::fill, number, nothing, frame, nothing, i, s_.pages.id(slot)});
         }
         set_own(slot, false);

@@ -9,7 +9,7 @@ namespace penstock::buffer {
 
 // In blocks, but for the pages that are written back or dropped.
 struct counts {
-    std::uint64_t filled = 0, demoted = 0, promoted = 0;
+    std::uint64_t filled = 0, demoted = 0, promoted = 0, vanished = 0;
     std::uint64_t written_pages = 0, written_from_device = 0, dropped_pages = 0;
 
     void operator()(const action& what) {
@@ -23,6 +23,7 @@ struct counts {
                 written_from_device += what.device != nothing;
                 break;
             case move::drop: ++dropped_pages; break;
+            case move::vanish: ++vanished; break;
         }
     }
     // Blocks over the bus, to the device and from it.

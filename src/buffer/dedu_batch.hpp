@@ -51,9 +51,13 @@ void dedu_state<Order>::tell_hits(std::vector<page_id>& hits) {
 template <typename Order>
 int dedu_state<Order>::prepare(const batch& all) {
     if (const int code = sign_on_device(all); code != 0) return code;
-    for (dedu_request* const one : all)
-        for (std::size_t i = 0; one->is_signed && i < one->blocks.size(); ++i)
-            if (const int code = finder_.ask(core_.inside().blocks, one->blocks[i]); code != 0) return code;
+    has_compared_ = false;
+    for (dedu_request* const one : all) {
+        // Of a page in the table a load knows the contents.
+        one->is_prepared = one->is_signed && (one->what != dedu_request::kind::load || core_.inside().pages.find(one->id) == nothing);
+        if (!one->is_prepared) continue;
+        if (const int code = look_for(*one); code != 0) return code;
+    }
     return finder_.compare();
 }
 
@@ -97,6 +101,7 @@ void dedu_state<Order>::perform(dedu_request& one) {
         case dedu_request::kind::flush: flush(one); break;
         case dedu_request::kind::forget: forget_page(one); break;
     }
+    drop_unwritten();
 }
 
 template <typename Order>
@@ -111,6 +116,13 @@ void dedu_state<Order>::touch(dedu_request& one) {
 
 template <typename Order>
 void dedu_state<Order>::load(dedu_request& one) {
+    if (core_.inside().pages.find(one.id) != nothing && load_known(one)) return;
+    if (one.is_signed && !one.is_prepared) {
+        note(wave_.run());  // what frames hold is looked at
+        has_compared_ = false;
+        note(look_for(one));
+        note(finder_.compare());
+    }
     one.code = core_.load(one.id, contents_for(one), [&](const action& what) { move_bytes(what, one.bytes); });
     if (one.code != 0) return;
     if (one.counts) ++counts_.misses, ++counts_.loads;
@@ -121,7 +133,7 @@ void dedu_state<Order>::load(dedu_request& one) {
 template <typename Order>
 void dedu_state<Order>::replace(dedu_request& one) {
     const content_id* const contents = contents_for(one);
-    if (core_.inside().pages.find(one.id) != nothing) unpublish(one.id, owned_entry::elsewhere);
+    if (core_.is_complete(one.id)) unpublish(one.id, owned_entry::elsewhere);
     found at{};
     one.code = core_.replace(one.id, contents, [&](const action& what) { move_bytes(what, one.bytes); }, at);
     if (one.code != 0) return;
@@ -192,13 +204,24 @@ void dedu_state<Order>::unpublish(page_id id, std::uint32_t where) {
 
 template <typename Order>
 void dedu_state<Order>::unpublish_all_of(std::uint32_t block) {
-    core_.each_page_of(block, [&](page_id id, std::uint32_t) { unpublish(id, owned_entry::elsewhere); });
+    core_.each_page_of(block, [&](page_id id, std::uint32_t) {
+        if (page(id).where() >= owned_entry::first_slot) unpublish(id, owned_entry::elsewhere);
+    });
+}
+
+// Something of the page, or all, is in its file alone from here on; unless it could not be written, and then nobody may read it there.
+template <typename Order>
+void dedu_state<Order>::leave(page_id id, std::uint32_t where) {
+    unpublish(id, find_unwritten(id) != nullptr ? owned_entry::unwritten : where);
 }
 
 template <typename Order>
 void dedu_state<Order>::move_bytes(const action& one, const std::byte* from) {
     switch (one.what) {
-        case move::fill: note(wave_.fill(one.host, from + one.place * shape_.frame_bytes)); break;
+        case move::fill:
+            note(wave_.fill(one.host, from + one.place * shape_.frame_bytes));
+            complete_others(one);
+            break;
         case move::demote:
             unpublish_all_of(one.block);
             ++counts_.demotions;
@@ -216,9 +239,8 @@ void dedu_state<Order>::move_bytes(const action& one, const std::byte* from) {
         case move::write_back:
             if (one.place == 0) write_victim(one);  // all of the page, whose other blocks are told of next
             break;
-        case move::drop:
-            unpublish(one.page, find_unwritten(one.page) != nullptr ? owned_entry::unwritten : owned_entry::nowhere);
-            break;
+        case move::drop: leave(one.page, owned_entry::nowhere); break;
+        case move::vanish: core_.each_page_of(one.block, [&](page_id id, std::uint32_t) { leave(id, owned_entry::incomplete); }); break;
     }
 }
 

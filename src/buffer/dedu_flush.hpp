@@ -25,7 +25,7 @@ int dedu_state<Order>::write_page(page_id id, const std::byte* from) {
     return write_whole(env_, files_[id.file]->fd, from, bytes_in_file(id), id.page * settings_.page_bytes);
 }
 
-// It goes next, whether it could be written or not.
+// It goes next, or a block of it becomes absent; then one that could not be written goes too (drop_unwritten).
 template <typename Order>
 void dedu_state<Order>::write_victim(const action& one) {
     const std::byte* const bytes = gather(one.page);
@@ -37,12 +37,14 @@ void dedu_state<Order>::write_victim(const action& one) {
 // If there is no memory for it either it is lost, and every flush of its file says so.
 template <typename Order>
 void dedu_state<Order>::keep_unwritten(page_id id, const std::byte* bytes) try {
+    failed_.push_back(id);
     unwritten_page kept{id, std::make_unique<std::byte[]>(settings_.page_bytes)};
     std::memcpy(kept.bytes.get(), bytes, settings_.page_bytes);
     unwritten_.push_back(std::move(kept));
     has_unwritten_ = true;
 } catch (const std::bad_alloc&) {
     files_[id.file]->has_lost = true;
+    if (failed_.empty() || failed_.back() != id) note(-ENOMEM);  // else it would be taken for written
 }
 
 template <typename Order>

@@ -6,6 +6,7 @@
 
 #include "buffer/check.hpp"
 #include "buffer/clock_order.hpp"
+#include "buffer/dedu_absent.hpp"
 #include "buffer/dedu_flush.hpp"
 #include "buffer/dedu_session.hpp"
 #include "buffer/lru_order.hpp"
@@ -15,12 +16,15 @@ namespace penstock::buffer {
 
 namespace {
 
-constexpr std::uint32_t table_per_frames = 8;
+constexpr std::uint32_t table_per_frames = 8, absent_per_frame = 2;
 
 limits limits_of(const manager_settings& settings) {
     const dedu_settings& how = settings.dedu;
     const std::uint64_t pages = std::uint64_t{settings.host_pages} + settings.device_pages, table = how.table_pages != 0 ? how.table_pages : table_per_frames * pages;
-    return {settings.host_pages, settings.device_pages, how.blocks_per_page, static_cast<std::uint32_t>(std::min<std::uint64_t>(table, nothing / 128)), settings.files};
+    const std::uint64_t absent = how.absent_blocks != dedu_settings::usual_absent ? how.absent_blocks : absent_per_frame * pages * how.blocks_per_page;
+    // A page of the table points at each.
+    const std::uint64_t slots = std::min<std::uint64_t>(table, nothing / 128), most_absent = std::min<std::uint64_t>(slots * how.blocks_per_page, nothing / 2);
+    return {settings.host_pages, settings.device_pages, how.blocks_per_page, static_cast<std::uint32_t>(slots), settings.files, static_cast<std::uint32_t>(std::min(absent, most_absent))};
 }
 
 }  // namespace
@@ -43,7 +47,7 @@ int dedu_state<Order>::add_file(int fd, std::uint64_t bytes, file_access access)
     if (bytes >> 52 != 0) return -EINVAL;
     const auto free = std::find(files_.begin(), files_.end(), nullptr);
     if (free == files_.end()) return -EMFILE;
-    std::unique_ptr<dedu_file> added(new (std::nothrow) dedu_file(how_.blocks_per_page, core_.inside().blocks.limit()));
+    std::unique_ptr<dedu_file> added(new (std::nothrow) dedu_file(how_.blocks_per_page, std::uint64_t{core_.inside().host.size()} + core_.inside().device.size()));
     if (added == nullptr) return -ENOMEM;
     added->fd = fd;
     added->is_writable = access == file_access::read_write;
@@ -141,7 +145,7 @@ int dedu_state<Order>::read_page(page_id id, std::byte* to) {
     return 0;
 }
 
-// By the page's owner. `is_new`: these are not the bytes that the page's signatures are remembered of.
+// By the page's owner. `is_new`: these are not the bytes that the page's signatures are remembered of, or may not be.
 template <typename Order>
 void dedu_state<Order>::sign(dedu_request& one, bool is_new) {
     dedu_file& file = *files_[one.id.file];
@@ -182,7 +186,9 @@ const char* dedu_state<Order>::check() {
             const std::uint32_t where = page(id).where(), slot = core_.inside().pages.find(id);
             if (at >= files_[number]->pages && where != owned_entry::nowhere) return "a page is in the buffer that its file does not have";
             if (page(id).is_owned()) return "a page has an owner, and nobody uses it";
-            if ((where == owned_entry::elsewhere || where >= owned_entry::first_slot) != (slot != nothing)) return "an entry and the core disagree on whether a page is in the buffer";
+            if ((where == owned_entry::incomplete) != (slot != nothing && !core_.is_complete(id))) return "an entry and the core disagree on whether all of a page is in the buffer";
+            if ((where == owned_entry::incomplete || where == owned_entry::elsewhere || where >= owned_entry::first_slot) != (slot != nothing)) return "an entry and the core disagree on whether a page is in the buffer";
+            if (slot != nothing && published_[slot] != (where >= owned_entry::first_slot)) return "an entry and the page's slot disagree on whether it can be read";
             if ((where == owned_entry::unwritten) != (find_unwritten(id) != nullptr)) return "an entry does not tell of a page that could not be written";
             if (where >= owned_entry::first_slot && (where - owned_entry::first_slot != slot || !published_[slot] || !latches_[slot].is_idle())) return "a page can be read in a slot that it does not have";
             for (std::uint32_t i = 0; where >= owned_entry::first_slot && i < how_.blocks_per_page; ++i)

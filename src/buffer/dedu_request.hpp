@@ -15,7 +15,7 @@ struct dedu_request {
     enum class kind : std::uint8_t {
         tell,     // of hits, and nothing else
         touch,    // the page, which is in the buffer, is copied to `bytes`; -EAGAIN: it is not there any more
-        load,     // the page, which the asker owns and which is nowhere, has the bytes at `bytes`
+        load,     // the page, which the asker owns and which is nowhere or incomplete, has the bytes at `bytes` in its file
         replace,  // the page, which the asker owns, has the bytes at `bytes` from now on
         rescue,   // pages that could not be written are, if that goes; else the page comes to `bytes` if it is one of them (-EAGAIN: it is not), and `bytes` may be null
         flush,    // some dirty pages of the page's file to that, as long as `left` says that there are more
@@ -29,6 +29,7 @@ struct dedu_request {
     bool spares_dirty = false;
     bool is_signed = false;                        // `blocks` have their signatures, or wait for the device to make them
     bool wants_signs = false;                      // the latter
+    bool is_prepared = false;                      // and were looked for
     std::vector<content_finder::wanted> blocks;    // of the page; made with as many as it has
     std::vector<content_id> contents;              // the same
     std::vector<page_id>* hits = nullptr;          // that the order is to be told of before

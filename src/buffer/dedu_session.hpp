@@ -164,17 +164,16 @@ private:
         if (where == owned_entry::unwritten) return ask(dedu_request::kind::rescue, to);
         if (const int code = rescue(); code != 0) return code;
         if (!is_owned && !page.own(where)) return -EAGAIN;
-        int code = where == owned_entry::nowhere ? 0 : -EAGAIN;
-        if (code == 0) code = load(id, frame, to);
+        const int code = owned_entry::is_in_its_file(where) ? load(id, frame, to, where == owned_entry::incomplete) : -EAGAIN;
         if (!is_owned) page.disown();
         return code;
     }
     // Who owns the page looks again whether the file has it: resize() says first that it has not, and then waits for owners.
-    int load(page_id id, std::uint32_t frame, std::byte* to) {
+    int load(page_id id, std::uint32_t frame, std::byte* to, bool is_known) {
         if (id.page >= all_.file_at(id.file)->pages) return -EINVAL;
         if (const int code = all_.read_page(id, to); code != 0) return code;
         name_blocks(id, frame, to);
-        all_.sign(asked_, false);
+        all_.sign(asked_, is_known);  // dedu_absent.hpp (1)
         asked_.counts = true;
         return ask(dedu_request::kind::load, to);
     }

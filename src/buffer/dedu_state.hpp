@@ -115,9 +115,17 @@ private:
     void publish(page_id id);
     void unpublish(page_id id, std::uint32_t where);
     void unpublish_all_of(std::uint32_t block);
+    void leave(page_id id, std::uint32_t where);
     void note(int code);
     // What the core tells while `from` comes in.
     void move_bytes(const action& one, const std::byte* from);
+    // Of pages with absent blocks (dedu_absent.hpp).
+    bool load_known(dedu_request& one);
+    [[nodiscard]] bool holds_what_is_absent(const dedu_request& one) const;
+    int look_for(dedu_request& one);
+    const std::byte* read_absent(std::uint32_t block);
+    void complete_others(const action& filled);
+    void drop_unwritten();
     // And of pages that cannot be written (dedu_flush.hpp).
     std::byte* gather(page_id id);
     int write_page(page_id id, const std::byte* from);
@@ -151,6 +159,9 @@ private:
     content_finder finder_;
     std::vector<bool> published_;              // by slot
     std::vector<unwritten_page> unwritten_;
+    std::vector<page_id> failed_;              // of this request's pages on their way to their files, those that could not be written
+    page_id compared_{};                       // whose bytes read_absent() has read, while has_compared_
+    bool has_compared_ = false;
     std::vector<std::uint32_t> to_sign_;
     std::vector<signature> signs_;
     int wave_code_ = 0;                        // the batch's first error of the device

@@ -35,7 +35,7 @@ public:
             } else if (const std::uint32_t where = all_.page(one.asked.id).where(); where == owned_entry::elsewhere) {
                 one.asked.what = dedu_request::kind::touch;
                 one.is_asked = true;
-            } else if (where == owned_entry::nowhere) {
+            } else if (owned_entry::is_in_its_file(where)) {
                 own(one);
             }
         }
@@ -46,7 +46,7 @@ public:
     bool bring_ahead(dedu_file& file, page_id first, std::uint64_t pages, std::vector<page_id>& hits) {
         pages_ = pages;
         for (std::uint64_t i = 0; i < pages; ++i)
-            if (part& one = begin(i, first); all_.page(one.asked.id).where() == owned_entry::nowhere) own(one);
+            if (part& one = begin(i, first); owned_entry::is_in_its_file(all_.page(one.asked.id).where())) own(one);
         read_all(file);
         ask(hits, false);
         return std::all_of(parts_.begin(), parts_.begin() + static_cast<std::ptrdiff_t>(pages), [](const part& one) { return one.code == 0 || one.code == -EAGAIN; });
@@ -59,7 +59,7 @@ private:
     struct part {
         dedu_request asked;
         int code = 0;
-        bool is_owned = false, is_asked = false;
+        bool is_owned = false, is_asked = false, is_known = false;
     };
 
     [[nodiscard]] std::uint32_t frame_of(std::uint64_t i) const { return first_frame_ + static_cast<std::uint32_t>(i) * all_.how().blocks_per_page; }
@@ -77,7 +77,8 @@ private:
     void own(part& one) {
         std::uint32_t where = 0;
         one.is_owned = !all_.has_unwritten() && all_.page(one.asked.id).own(where);
-        if (one.is_owned && where != owned_entry::nowhere) disown(one);
+        one.is_known = where == owned_entry::incomplete;
+        if (one.is_owned && !owned_entry::is_in_its_file(where)) disown(one);
     }
     void disown(part& one) {
         all_.page(one.asked.id).disown();
@@ -107,7 +108,7 @@ private:
                 continue;
             }
             for (std::uint32_t b = 0; b < one.asked.blocks.size(); ++b) one.asked.blocks[b] = {{}, one.asked.bytes + b * all_.block_bytes(), frame_of(k) + b};
-            all_.sign(one.asked, false);
+            all_.sign(one.asked, one.is_known);  // dedu_absent.hpp (1)
             one.asked.what = dedu_request::kind::load;
             one.is_asked = true;
         }

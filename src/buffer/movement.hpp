@@ -15,7 +15,7 @@ template <typename Order, typename Cache>
 struct state {
     state() = default;
     explicit state(const limits& how_much)
-        : most(how_much), pages(how_much), blocks(how_much.host_frames() + how_much.device_frames()),
+        : most(how_much), pages(how_much), blocks(how_much.blocks()),
           host(how_much.host_frames()), device(how_much.device_frames()), order(how_much.host_frames()) {}
 
     limits most;
@@ -24,6 +24,7 @@ struct state {
     frame_pool host, device;
     Order order;   // of the host's blocks
     Cache cache;   // of the device's
+    list_ends absent;  // blocks, what became so first oldest
     std::uint32_t pinned_blocks = 0;
 };
 
@@ -41,24 +42,49 @@ void put_in_device(State& s, std::uint32_t number, std::uint32_t frame) {
     s.cache.enter(s.blocks, number);
 }
 
+// Its frame is free then, if it has one; what list it is in next, the caller says.
+template <typename State>
+void take_away(State& s, std::uint32_t number) {
+    const block& left = s.blocks[number];
+    if (left.where == side::host) {
+        s.order.leave(s.blocks, number);
+        s.host.give(left.frame);
+    } else if (left.where == side::device) {
+        s.cache.leave(s.blocks, number);
+        s.device.give(left.frame);
+    } else {
+        take_out(s.absent, number, s.blocks.order());
+    }
+}
+
 // The place points at nothing then. A block to which no place points is free, wherever it lies.
 template <typename State>
 void take_reference(State& s, std::uint32_t place) {
     const std::uint32_t number = s.pages.block_at(place);
     s.pages.point_at_nothing(place, s.blocks);
-    const block& left = s.blocks[number];
-    if (left.references.size != 0) return;
-    if (left.where == side::host) {
-        s.order.leave(s.blocks, number);
-        s.host.give(left.frame);
-    } else {
-        s.cache.leave(s.blocks, number);
-        s.device.give(left.frame);
-    }
+    if (s.blocks[number].references.size != 0) return;
+    take_away(s, number);
     s.blocks.remove(number);
 }
 
-// The page is clean then, and stays.
+// How many places of dirty pages point at a block, block::dirty, is known where blocks may become absent, and nobody else asks.
+template <typename State>
+void count_dirty(State& s, std::uint32_t slot, bool more) {
+    if (s.most.absent_blocks == 0) return;
+    for (std::uint32_t i = 0; i < s.most.blocks_per_page; ++i) {
+        block& one = s.blocks[s.pages.block_at(s.pages.place(slot, i))];
+        if (more) ++one.dirty;
+        else --one.dirty;
+    }
+}
+template <typename State>
+void set_dirty(State& s, std::uint32_t slot, bool dirty) {
+    if (s.pages.is_dirty(slot) == dirty) return;
+    s.pages.set_dirty(slot, dirty);
+    count_dirty(s, slot, dirty);
+}
+
+// The page is clean then, and stays. A dirty page is complete: its blocks all have frames.
 template <typename State, typename Sink>
 void write_back(State& s, std::uint32_t slot, Sink& sink) {
     for (std::uint32_t i = 0; i < s.most.blocks_per_page; ++i) {
@@ -70,7 +96,7 @@ void write_back(State& s, std::uint32_t slot, Sink& sink) {
         tell.page = s.pages.id(slot);
         sink(tell);
     }
-    s.pages.set_dirty(slot, false);
+    set_dirty(s, slot, false);
 }
 
 template <typename State, typename Sink>
@@ -85,8 +111,45 @@ void drop_page(State& s, std::uint32_t slot, Sink& sink) {
 
 // Drops every page that has the block; with the last of them the block is free.
 template <typename State, typename Sink>
-void evict(State& s, std::uint32_t number, Sink& sink) {
+void drop_pages_of(State& s, std::uint32_t number, Sink& sink) {
     while (s.blocks[number].references.size != 0) drop_page(s, s.pages.slot_of(s.blocks[number].references.newest), sink);
+}
+
+// Whether places of two pages or more point at a block. One page has at most D of them, so this takes no longer.
+template <typename State>
+[[nodiscard]] bool is_of_many_pages(const State& s, std::uint32_t number) {
+    const std::uint32_t newest = s.blocks[number].references.newest;
+    for (std::uint32_t at = newest; at != nothing; at = s.pages.older_reference(at))
+        if (s.pages.slot_of(at) != s.pages.slot_of(newest)) return true;
+    return false;
+}
+
+// What is dirty was pointed at since all of the block's pages were clean last, so its places are the newest, and no reference is passed by more than once.
+template <typename State, typename Sink>
+void make_absent(State& s, std::uint32_t number, Sink& sink) {
+    block& one = s.blocks[number];
+    for (std::uint32_t at = one.references.newest; one.dirty != 0; at = s.pages.older_reference(at))
+        if (s.pages.is_dirty(s.pages.slot_of(at))) write_back(s, s.pages.slot_of(at), sink);
+    action tell{move::vanish, number};
+    (one.where == side::host ? tell.host : tell.device) = one.frame;
+    sink(tell);
+    take_away(s, number);
+    one.where = side::absent;
+    push_newest(s.absent, number, s.blocks.order());
+}
+
+// The block's frame is free then. A block of several pages becomes absent; where there are as many as may be, what became so first goes with its pages, which are clean. Those of the page that is handled
+// stay; if there are no others the block goes with its pages, as one does that only one page has.
+template <typename State, typename Sink>
+void evict(State& s, std::uint32_t number, Sink& sink) {
+    while (s.most.absent_blocks != 0 && is_of_many_pages(s, number)) {
+        if (s.absent.size < s.most.absent_blocks) return make_absent(s, number, sink);
+        std::uint32_t first = s.absent.oldest;
+        while (first != nothing && s.blocks[first].own) first = s.blocks[first].order.newer;
+        if (first == nothing) break;
+        drop_pages_of(s, first, sink);
+    }
+    drop_pages_of(s, number, sink);
 }
 
 template <typename State>

@@ -1,7 +1,8 @@
 // The word of a page of a file in a buffer that shares blocks: where the page is, and whether somebody has it for himself.
 //
 //   nowhere     not in the buffer
-//   elsewhere   in the buffer, but not all of it where a reader could copy it from: the manager has to be asked
+//   incomplete  in the table, and some of its blocks are absent: read from its file as a page that is nowhere is
+//   elsewhere   all of it in the buffer, but not all of it where a reader could copy it from: the manager has to be asked
 //   unwritten   not in the buffer, and not in its file as it is either: the manager keeps its bytes until they can be written
 //   readable    every block in a host frame; the word names the page's slot, whose latch a reader takes while it copies
 //
@@ -21,7 +22,10 @@ namespace penstock::buffer {
 
 class owned_entry {
 public:
-    static constexpr std::uint32_t nowhere = 0, elsewhere = 1, unwritten = 2, first_slot = 3;
+    static constexpr std::uint32_t nowhere = 0, elsewhere = 1, unwritten = 2, incomplete = 3, first_slot = 4;
+
+    // Whoever owns the page reads it from its file. It stays so until he brings it, unless others bring what it lacks.
+    static bool is_in_its_file(std::uint32_t where) { return where == nowhere || where == incomplete; }
 
     [[nodiscard]] std::uint32_t where() const { return load() & ~owned_bit; }
     [[nodiscard]] bool is_owned() const { return (load() & owned_bit) != 0; }

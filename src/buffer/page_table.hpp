@@ -78,6 +78,11 @@ public:
         loaded_.push(slot, turn());
         return slot;
     }
+    // A page that is not pinned counts as loaded just now.
+    void load_again(std::uint32_t slot) {
+        loaded_.remove(slot, turn());
+        loaded_.push(slot, turn());
+    }
     // It is clean and not pinned, and its places point at nothing.
     void remove(std::uint32_t slot) {
         loaded_.remove(slot, turn());

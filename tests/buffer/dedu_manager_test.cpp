@@ -15,6 +15,7 @@
 #include "buffer/counts.hpp"
 #include "buffer/manager.hpp"
 #include "buffer/lru_order.hpp"
+#include "buffer/shared_file.hpp"
 
 namespace penstock::test {
 
@@ -24,104 +25,6 @@ using buffer::fixed_page;
 using buffer::manager_settings;
 using buffer::order_kind;
 using buffer::use_kind;
-// A device that says of blocks that they are equal though they are not, once in a while: the canary.
-class credulous_frames final : public buffer::device_frames {
-public:
-    explicit credulous_frames(std::unique_ptr<device_frames> real) : real_(std::move(real)) {}
-    [[nodiscard]] std::byte* host_frames() const override { return real_->host_frames(); }
-    int move(unsigned queue, const std::vector<buffer::frame_move>& batch) override { return real_->move(queue, batch); }
-    int compare(unsigned queue, const std::vector<buffer::frame_pair>& pairs, std::vector<std::uint8_t>& equal) override {
-        const int code = real_->compare(queue, pairs, equal);
-        for (std::uint8_t& one : equal)
-            if (++answers_ % 10 == 0) one = 1;
-        return code;
-    }
-    int sign(unsigned queue, buffer::signature_kind kind, const std::vector<std::uint32_t>& host, std::vector<buffer::signature>& out) override { return real_->sign(queue, kind, host, out); }
-
-private:
-    std::unique_ptr<device_frames> real_;
-    std::uint64_t answers_ = 0;
-};
-
-// What a test is about. `duplicates` of a hundred blocks are of 16 kinds, the others random; `page_of_file` pages.
-struct shape {
-    std::uint32_t host = 6, device = 20, blocks = 4;
-    unsigned duplicates = 50;
-    std::uint64_t mask = ~std::uint64_t{0};
-    bool on_device = false, md5 = false, adaptive = false;
-    order_kind order = order_kind::lru;
-    std::uint32_t sessions = 2, table = 0;
-    std::uint64_t page_bytes = 512;
-    std::uint32_t batch_wait_us = 0;
-};
-
-manager_settings settings_of(const shape& s) {
-    const buffer::dedu_settings how{.blocks_per_page = s.blocks,
-                                    .table_pages = s.table,
-                                    .signature = s.md5 ? buffer::signature_kind::md5 : buffer::signature_kind::quick,
-                                    .sign_on_device = s.on_device,
-                                    .adaptive = s.adaptive,
-                                    .batch_wait_us = s.batch_wait_us};
-    return {.page_bytes = s.page_bytes, .host_pages = s.host, .device_pages = s.device, .sessions = s.sessions, .fixed_pages = 2, .files = 2, .wait_ms = 10'000, .order = s.order,
-            .policy = buffer::policy_kind::dedu, .dedu = how, .signature_mask = s.mask};
-}
-
-// Blocks as a file may have them: many of a few kinds.
-void fill_blocks(std::mt19937_64& random, const shape& s, std::uint8_t* to, std::uint64_t count) {
-    const std::uint64_t block = s.page_bytes / s.blocks;
-    for (std::uint64_t at = 0; at < count; at += block) {
-        const bool common = random() % 100 < s.duplicates;
-        std::mt19937_64 from(common ? random() % 16 : random());
-        for (std::uint64_t i = at; i < std::min(at + block, count); ++i) to[i] = static_cast<std::uint8_t>(from());
-    }
-}
-bytes blocks_of(std::uint64_t seed, const shape& s, std::uint64_t count) {
-    bytes out(count);
-    std::mt19937_64 random(seed);
-    fill_blocks(random, s, out.data(), count);
-    return out;
-}
-
-struct shared_file {
-    shared_file(const shape& s, const bytes& content, backend where, bool credulous = false) {
-        write_file(folder / "f", content);
-        fd = ::open((folder / "f").c_str(), O_RDWR | O_CLOEXEC);
-        EXPECT_GE(fd, 0);
-        std::string why;
-        const auto shape = buffer::frames_for(settings_of(s));
-        frames = where == backend::gpu ? buffer::make_gpu_frames(0, shape, why) : buffer::make_cpu_frames(shape, why);
-        EXPECT_NE(frames, nullptr) << why;
-        if (credulous) frames = std::make_unique<credulous_frames>(std::move(frames));
-        const status made = buffer::manager::make(settings_of(s), *frames, env, all);
-        EXPECT_TRUE(made.ok()) << made.message;
-        EXPECT_EQ(all->add_file(fd, content.size()), 0);
-    }
-    ~shared_file() {
-        all.reset();
-        ::close(fd);
-    }
-    void expect_right() const {
-        const char* const wrong = all->check();
-        EXPECT_EQ(wrong, nullptr) << (wrong == nullptr ? "" : wrong);
-    }
-    [[nodiscard]] bytes on_disk() const { return read_file(folder / "f"); }
-
-    const temporary_folder folder;
-    fault::faulty_environment env;
-    int fd = -1;
-    std::unique_ptr<buffer::device_frames> frames;
-    std::unique_ptr<buffer::manager> all;
-};
-
-void fail_somehow(fault::faulty_environment& env, std::mt19937_64& random) {
-    fault::fault_plan plan;
-    plan.calls = random() % 2 == 0 ? fault::call_write : fault::call_read;
-    plan.nth = random() % 8 + 1;
-    plan.for_ever = random() % 4 == 0;
-    plan.error = random() % 2 == 0 ? -EIO : -ENOSPC;
-    plan.longest_write = random() % 3 == 0 ? 100 : 0;
-    env.set(plan);
-}
 
 // Random reads, writes and flushes by one thread against a copy; how many bytes were wrong. `failing`: the disk does now and then.
 struct played_file {
@@ -244,7 +147,7 @@ std::uint64_t number_of(const whole_page& one, std::uint32_t i) { return (one.fi
 template <typename Order>
 buffer::manager_counts driven(const shape& s, std::vector<whole_page> now, const std::vector<whole_page>& accesses) {
     buffer::core<Order> core;
-    EXPECT_EQ(core.make({s.host, s.device, s.blocks, s.table, 2}), 0);
+    EXPECT_EQ(core.make({s.host, s.device, s.blocks, s.table, 2, s.absent}), 0);
     buffer::manager_counts out;
     buffer::counts moved;
     std::vector<buffer::content_id> contents(s.blocks);
@@ -274,8 +177,8 @@ void put(const whole_page& one, const shape& s, std::byte* to) {
 
 // By one thread exactly.
 TEST_P(shared_blocks, are_hit_where_the_core_alone_does) {
-    for (const auto& [host, device, order] : {std::tuple{4u, 0u, order_kind::lru}, {4u, 6u, order_kind::lru}, {8u, 5u, order_kind::clock}}) {
-        shape s{.host = host, .device = device, .order = order, .table = 25};
+    for (const auto& [host, device, order, table, absent] : {std::tuple{4u, 0u, order_kind::lru, 25u, 32u}, {4u, 6u, order_kind::lru, 25u, 0u}, {4u, 2u, order_kind::lru, 50u, 48u}, {8u, 5u, order_kind::clock, 25u, 3u}, {2u, 3u, order_kind::clock, 60u, 40u}}) {
+        shape s{.host = host, .device = device, .order = order, .table = table, .absent = absent};
         constexpr std::uint64_t pages = 60;
         std::mt19937_64 random(host);
         std::vector<whole_page> now, accesses;

@@ -81,6 +81,95 @@ TEST(dedu, a_shared_block_that_goes_takes_all_its_pages_and_their_writes_are_kep
     EXPECT_EQ(w.wrong(), "");
 }
 
+namespace {
+
+// Pages 0, 1 and 9, any two of which have a block in common, then others that have nothing. Four frames.
+struct absent_blocks : testing::Test {
+    static constexpr std::uint64_t a = first_alone, b = a + 1, c = a + 2, d = a + 3;
+
+    void begin(std::uint32_t absent) {
+        w = std::make_unique<dedu>(sizes(2, 0, 2, 20, absent));
+        const std::pair<std::uint64_t, values> pages[] = {{0, {1, 2}}, {1, {1, 3}}, {9, {2, 3}}, {2, {a, b}}, {3, {c, d}}, {4, {5, 1}}};
+        for (const auto& [page, what] : pages) w->put_on_disk({page}, what);
+        for (const std::uint64_t page : {0, 1, 9}) w->read({page});
+    }
+    [[nodiscard]] std::uint32_t absent() const { return w->core.inside().absent.size; }
+
+    std::unique_ptr<dedu> w;
+};
+
+}  // namespace
+
+TEST_F(absent_blocks, leave_their_pages_and_come_back_for_all_of_them) {
+    begin(4);
+    EXPECT_EQ(w->read({2}), "nowhere: fill h3, vanish h0, fill h0");
+    EXPECT_EQ(absent(), 1u);
+    EXPECT_EQ(w->core.inside().pages.in_use(), 4u);
+    EXPECT_FALSE(w->core.is_complete({0}));
+    EXPECT_EQ(w->core.pin({1}), -EAGAIN);
+    EXPECT_EQ(w->read({9}), "host");
+    EXPECT_EQ(w->read({0}), "nowhere: drop 2, fill h0");  // a page of blocks that are alone goes as ever
+    EXPECT_EQ(absent(), 0u);
+    EXPECT_EQ(w->read({1}), "host");
+    EXPECT_EQ(w->wrong(), "");
+}
+
+TEST_F(absent_blocks, have_clean_pages) {
+    begin(4);
+    w->write({0}, {1, 2});
+    w->write({1}, {1, 3});
+    w->read({9});
+    EXPECT_EQ(w->read({2}), "nowhere: fill h3, write 1 h0, write 1 h2, write 0 h0, write 0 h1, vanish h0, fill h0");
+    EXPECT_EQ(w->flush(0), "nowhere");
+    EXPECT_EQ(w->wrong(), "");
+}
+
+TEST_F(absent_blocks, are_not_more_than_may_be) {
+    begin(1);
+    w->read({2});
+    w->read({2});
+    EXPECT_EQ(w->read({3}), "nowhere: drop 1, drop 0, drop 9, fill h2, fill h1");  // 2 was of 9 alone when 1 had gone with its pages
+    EXPECT_EQ(absent(), 0u);
+    EXPECT_EQ(w->wrong(), "");
+}
+
+TEST_F(absent_blocks, of_the_page_that_is_handled_stay) {
+    begin(1);
+    w->read({2});
+    EXPECT_EQ(w->read({4}), "nowhere: drop 9, drop 0, fill h1, drop 1, fill h2");
+    EXPECT_EQ(w->wrong(), "");
+}
+
+TEST_F(absent_blocks, are_nothing_when_their_pages_have_others) {
+    begin(4);
+    w->read({2});
+    EXPECT_EQ(w->write({0}, {7, 8}), "nowhere: drop 9, fill h1, drop 1, fill h2");
+    EXPECT_EQ(absent(), 0u);
+    EXPECT_EQ(w->forget({0}), "nowhere: drop 0");
+    EXPECT_EQ(w->wrong(), "");
+}
+
+TEST_F(absent_blocks, are_counted_again_by_the_check) {
+    begin(4);
+    w->write({9}, {2, 3});
+    w->read({2});
+    const auto good = w->core.inside();
+    ASSERT_EQ(check(good), nullptr);
+    const std::uint32_t absent = good.absent.oldest, here = w->core.number_of({9}, 0);
+    const auto tampered = [&](const auto& change) {
+        auto bad = good;
+        change(bad);
+        const char* const wrong = check(bad);
+        return std::string(wrong == nullptr ? "" : wrong);
+    };
+    EXPECT_NE(tampered([&](auto& s) { ++s.absent.size; }).find("absent"), std::string::npos);
+    EXPECT_NE(tampered([&](auto& s) { s.most.absent_blocks = 0, s.blocks[here].dirty = s.blocks[w->core.number_of({9}, 1)].dirty = 0; }).find("absent"), std::string::npos);
+    EXPECT_NE(tampered([&](auto& s) { ++s.blocks[here].dirty; }).find("dirty"), std::string::npos);
+    EXPECT_NE(tampered([&](auto& s) { s.pages.set_dirty(s.pages.find({0}), true); }).find("dirty"), std::string::npos);
+    EXPECT_NE(tampered([&](auto& s) { s.blocks[absent].where = side::host; }), "");
+    EXPECT_NE(tampered([&](auto& s) { s.blocks[absent].content = content_id::alone(); }), "");
+}
+
 TEST(dedu, dirty_pages_are_written_from_both_sides) {
     dedu w(sizes(1, 1, 2, 20));
     for (std::uint64_t page = 0; page < 5; ++page) w.put_on_disk({page}, {first_alone + page, first_alone + 100 + page});

@@ -75,10 +75,13 @@ void run_all(std::uint64_t first_seed) {
     for (const std::uint32_t blocks : {1u, 2u, 4u})
         for (std::uint64_t seed = first_seed; seed < first_seed + 8; ++seed) {
             dice from(seed);
-            const limits most = sizes(1 + from.below(4), from.below(5), blocks, 1 + from.below(24));
+            limits most = sizes(1 + from.below(4), from.below(5), blocks, 1 + from.below(24));
+            const std::uint32_t frames = most.host_frames() + most.device_frames(), choices[] = {0, 1, blocks, 2 * frames};
+            most.absent_blocks = choices[seed % 4];
             random_run<Core> run(most, seed);
             EXPECT_EQ(run.play(1500), 0) << run.what() << "; seed " << seed << ", H " << most.host_pages << ", G " << most.device_pages << ", D " << blocks << ", table "
-                                         << most.pages;
+                                         << most.pages << ", absent " << most.absent_blocks;
+            all.vanished += run.around().moved.vanished;
             all.demoted += run.around().moved.demoted;
             all.promoted += run.around().moved.promoted;
             all.written_from_device += run.around().moved.written_from_device;
@@ -86,6 +89,7 @@ void run_all(std::uint64_t first_seed) {
     EXPECT_GT(all.demoted, 1000u);
     EXPECT_GT(all.promoted, 1000u);
     EXPECT_GT(all.written_from_device, 100u);
+    EXPECT_GT(all.vanished, 100u);
 }
 
 }  // namespace

@@ -5,7 +5,7 @@ src/buffer, and must count exactly the same. The numbers in comments are the ste
 class Block:
     def __init__(self, content, frame):
         self.content = content      # None: alone
-        self.side, self.frame = "host", frame
+        self.side, self.frame = "host", frame   # absent: no frame
         self.references = []        # (page, place), the newest last
         self.own = False
 
@@ -76,13 +76,14 @@ class Clock:
 
 
 class Buffer:
-    def __init__(self, host_pages, device_pages, blocks=1, table=None, order="lru"):
+    def __init__(self, host_pages, device_pages, blocks=1, table=None, order="lru", absent=0):
         self.d, self.table_limit = blocks, table or host_pages + device_pages + 1
         self.host_frames, self.device_frames = host_pages * blocks, device_pages * blocks
         self.free_host = list(reversed(range(self.host_frames)))
         self.free_device = list(reversed(range(self.device_frames)))
         self.order = (Lru if order == "lru" else Clock)(self.host_frames)
         self.device_list = []       # frames, the head first
+        self.absent, self.absent_limit = [], absent  # blocks, what became absent first, first
         self.blocks, self.table = [], []  # the table: unpinned ones in the order of loading or unpinning
         self.dirty = []             # pages, what became dirty first, first
         self.counts = dict.fromkeys("demotions promotions fills write_backs written_from_device dropped_pages".split(), 0)
@@ -109,7 +110,7 @@ class Buffer:
         return answer
 
     def where(self, page):
-        if page is None:
+        if page is None or any(block.side == "absent" for block in page.blocks):
             return "nowhere"
         return "host" if all(block.side == "host" for block in page.blocks) else "device"
 
@@ -130,6 +131,12 @@ class Buffer:
 
     def load(self, name, contents):                                           # 2
         self.need_room(None)
+        page = self.page(name)
+        if page is not None:
+            self.table.remove(page)
+            self.table.append(page)
+            self.fill(page, [block.content for block in page.blocks])
+            return
         if len(self.table) == self.table_limit:
             unpinned = [page for page in self.table if not page.pins]
             if not unpinned:
@@ -158,19 +165,29 @@ class Buffer:
         return at
 
     def fill(self, page, contents):                                           # 4
-        for place, content in enumerate(contents):
-            self.point(page, place, self.with_content(content))
+        for block in page.blocks:
+            if block is not None:
+                block.own = True
         for place, content in enumerate(contents):
             if page.blocks[place] is None:
                 self.point(page, place, self.with_content(content))
-            if page.blocks[place] is not None:
-                self.use(page.blocks[place])
+        for place, content in enumerate(contents):
+            if page.blocks[place] is None:
+                self.point(page, place, self.with_content(content))
+            block = page.blocks[place]
+            if block is not None and block.side != "absent":
+                self.use(block)
+                continue
+            frame = self.free_host_frame()
+            if block is not None:
+                self.absent.remove(block)
+                block.side, block.frame = "host", frame
             else:
-                block = Block(content, self.free_host_frame())
+                block = Block(content, frame)
                 self.blocks.append(block)
-                self.order.enter(block.frame)
                 self.point(page, place, block)
-                self.counts["fills"] += 1
+            self.order.enter(frame)
+            self.counts["fills"] += 1
         self.nothing_is_own()
 
     def point(self, page, place, block):
@@ -223,14 +240,33 @@ class Buffer:
         if block.references:
             return
         self.blocks.remove(block)
+        self.leave_frame(block)
+
+    def leave_frame(self, block):
         if block.side == "host":
             self.order.leave(block.frame)
             self.free_host.append(block.frame)
-        else:
+        elif block.side == "device":
             self.device_list.remove(block.frame)
             self.free_device.append(block.frame)
+        else:
+            self.absent.remove(block)
 
     def evict(self, block):                                                   # 8
+        while block.references:
+            shared = len({page.name for page, _ in block.references}) >= 2
+            others = [one for one in self.absent if not one.own]
+            if shared and len(self.absent) < self.absent_limit:
+                for page, _ in reversed(block.references):
+                    if page in self.dirty:
+                        self.write_back(page)
+                self.leave_frame(block)
+                block.side, block.frame = "absent", None
+                self.absent.append(block)
+                return
+            self.drop_pages_of(others[0] if shared and others else block)
+
+    def drop_pages_of(self, block):
         while block.references:
             self.drop(block.references[-1][0])
 
@@ -300,5 +336,6 @@ class Buffer:
 
     def at_the_end(self):
         sharing = sum(any(len(block.references) > 1 for block in page.blocks) for page in self.table)
-        return {"pages": len(self.table), "dirty_pages": len(self.dirty), "pages_with_sharing": sharing, "blocks": len(self.blocks),
+        return {"pages": len(self.table), "dirty_pages": len(self.dirty), "pages_with_sharing": sharing, "blocks": len(self.blocks) - len(self.absent),
+                "absent_blocks": len(self.absent),
                 "block_references": sum(len(block.references) for block in self.blocks)}

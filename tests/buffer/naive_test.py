@@ -12,14 +12,14 @@ PLAYER = os.path.abspath(sys.argv.pop(1))
 STEPS = 400
 
 
-def random_steps(dice, blocks, steps):
-    """Lines for the player. Few pages and contents, so that everything happens often."""
+def random_steps(dice, blocks, steps, shared=False):
+    """Lines for the player. Few pages and contents, so that everything happens often. Half of the blocks are alone, or hardly any."""
     pages, contents = dice.choice([6, 12, 30]), dice.choice([3, 10, 40])
     pins, share_of_writes = [], dice.choice([0.0, 0.2, 0.6])
 
     def drawn():
         # A content of a page's own place now and then, or all blocks of a page could be equal.
-        return [dice.choice([0, dice.randrange(1, contents)]) for _ in range(blocks)]
+        return [dice.choice([0] + [dice.randrange(1, contents)] * (20 if shared else 1)) for _ in range(blocks)]
 
     for _ in range(steps):
         name = (dice.randrange(2), min(int(dice.expovariate(4 / pages)), pages - 1))
@@ -48,7 +48,7 @@ def text_of(steps):
 
 
 def naive_lines(steps, sizes, order):
-    buffer = Buffer(*sizes[:2], blocks=sizes[2], table=sizes[3], order=order)
+    buffer = Buffer(*sizes[:2], blocks=sizes[2], table=sizes[3], order=order, absent=sizes[4])
     for what, name, numbers in steps:
         contents = [number or None for number in numbers]
         at = "nowhere"
@@ -66,8 +66,8 @@ def naive_lines(steps, sizes, order):
         counts, end = buffer.counts, buffer.at_the_end()
         page = buffer.page((name[0], 0) if what == "f" else name)
         yield " ".join([at, *(str(counts[key]) for key in ("demotions", "promotions", "fills", "write_backs", "written_from_device", "dropped_pages")),
-                        str(end["pages"]), str(end["pages_with_sharing"]), str(end["blocks"]),
-                        *(f"{block.side[0]}{block.frame}" for block in (page.blocks if page else []))])
+                        str(end["pages"]), str(end["pages_with_sharing"]), str(end["blocks"]), str(len(buffer.absent)),
+                        *("a" if block.side == "absent" else f"{block.side[0]}{block.frame}" for block in (page.blocks if page else []))])
 
 
 def played_lines(steps, sizes, order, *more):
@@ -78,7 +78,7 @@ def played_lines(steps, sizes, order, *more):
 def dice_and_sizes(seed, blocks):
     dice = random.Random(seed)
     host, device = dice.choice([1, 2, 5]), dice.choice([0, 1, 2, 6])
-    return dice, [host, device, blocks, dice.choice([1, 3, host + device, 8 * (host + device)])]
+    return dice, [host, device, blocks, dice.choice([1, 3, host + device, 8 * (host + device)]), 0]
 
 
 class Naive(unittest.TestCase):
@@ -100,6 +100,19 @@ class Naive(unittest.TestCase):
                         seen.update(line.split()[0] for line in self.compare(random_steps(dice, blocks, STEPS), sizes, order))
         self.assertEqual(seen, {"host", "device", "nowhere", "busy"})
 
+    def test_every_step_where_blocks_may_be_absent(self):
+        seen = set()
+        for blocks in (1, 2, 4):
+            for order in ("lru", "clock"):
+                for seed in range(100, 116):
+                    dice, sizes = dice_and_sizes(seed, blocks)
+                    pages = sizes[0] + sizes[1]
+                    sizes[3:] = [dice.choice([pages + 2, 2 * pages, 8 * pages]), dice.choice([1, 3, blocks, pages * blocks, 2 * pages * blocks])]
+                    with self.subTest(seed=seed, sizes=sizes, order=order):
+                        lines = self.compare(random_steps(dice, blocks, STEPS, shared=seed % 4 != 0), sizes, order)
+                        seen.update(what for line in lines for what in [line.split()[0], *("absent" for word in line.split()[11:] if word == "a")])
+        self.assertEqual(seen, {"host", "device", "nowhere", "busy", "absent"})
+
     def test_every_step_of_gram_and_native(self):
         for order in ("lru", "clock"):
             for seed in range(9):
@@ -111,7 +124,7 @@ class Naive(unittest.TestCase):
     def test_a_core_that_demotes_to_the_tail_is_found(self):
         found = 0
         for seed in range(4):
-            steps, sizes = list(random_steps(random.Random(seed), 2, STEPS)), [2, 3, 2, 40]
+            steps, sizes = list(random_steps(random.Random(seed), 2, STEPS)), [2, 3, 2, 40, 0]
             found += played_lines(steps, sizes, "lru", "tail")[2] != list(naive_lines(steps, sizes, "lru"))
         self.assertGreaterEqual(found, 3)
 

@@ -1,5 +1,5 @@
 // Plays the accesses on standard input through the buffer's core and prints what came of each, for comparison with naive_buffer.py:
-//   player H G D TABLE lru|clock [tail]
+//   player H G D TABLE ABSENT lru|clock [tail]
 // Lines: r FILE PAGE CONTENT... (read), w (replace), m (write in place), p and u FILE PAGE (pin, unpin), f FILE (flush). A content of 0 is alone. With `tail`, a
 // demoted block enters the device's list at the tail: the canary.
 #include <cstdlib>
@@ -82,9 +82,10 @@ private:
         const auto& end = core_.inside();
         std::cout << (result == -EBUSY ? "busy" : at == found::host ? "host" : at == found::device ? "device" : "nowhere") << ' ' << moved_.demoted << ' '
                   << moved_.promoted << ' ' << moved_.filled << ' ' << moved_.written_pages << ' ' << moved_.written_from_device << ' ' << moved_.dropped_pages << ' '
-                  << end.pages.in_use() << ' ' << pages_with_sharing(end) << ' ' << end.blocks.in_use();
+                  << end.pages.in_use() << ' ' << pages_with_sharing(end) << ' ' << end.blocks.in_use() - end.absent.size << ' ' << end.absent.size;
         for (std::uint32_t i = 0; i < contents_.size(); ++i)
-            if (const block* const one = core_.block_of(page_, i); one != nullptr) std::cout << (one->where == side::host ? " h" : " d") << one->frame;
+            if (const block* const one = core_.block_of(page_, i); one != nullptr && one->where == side::absent) std::cout << " a";
+            else if (one != nullptr) std::cout << (one->where == side::host ? " h" : " d") << one->frame;
         std::cout << "\n";
     }
 
@@ -97,11 +98,11 @@ private:
 }  // namespace
 
 int main(int argc, char** argv) {
-    if (argc < 6) return 2;
+    if (argc < 7) return 2;
     limits most;
-    std::uint32_t* const to[] = {&most.host_pages, &most.device_pages, &most.blocks_per_page, &most.pages};
-    for (int i = 0; i < 4; ++i) *to[i] = static_cast<std::uint32_t>(std::strtoul(argv[i + 1], nullptr, 10));
+    std::uint32_t* const to[] = {&most.host_pages, &most.device_pages, &most.blocks_per_page, &most.pages, &most.absent_blocks};
+    for (int i = 0; i < 5; ++i) *to[i] = static_cast<std::uint32_t>(std::strtoul(argv[i + 1], nullptr, 10));
     most.files = 4;
-    if (argc > 6) return player<core<lru_order, tail_cache>>().play(most);
-    return std::string(argv[5]) == "clock" ? player<core<clock_order>>().play(most) : player<core<lru_order>>().play(most);
+    if (argc > 7) return player<core<lru_order, tail_cache>>().play(most);
+    return std::string(argv[6]) == "clock" ? player<core<clock_order>>().play(most) : player<core<lru_order>>().play(most);
 }

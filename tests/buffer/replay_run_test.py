@@ -10,7 +10,7 @@ from support import FLAGS, penstock  # noqa: E402  (found through the path above
 from trace_support import Traces, made_content, page_of  # noqa: E402
 
 SAME = ["accesses", "reads", "writes", "flushes", "host_hits", "device_hits", "misses", "loads", "write_backs", "demotions", "promotions", "bytes_to_device", "bytes_from_device",
-        "pages", "pages_with_sharing", "blocks", "block_references", "sharing_ratio"]
+        "pages", "pages_with_sharing", "blocks", "block_references", "absent_blocks", "sharing_ratio"]
 PAGE = 4096
 SIZES = ["--ram", "160KiB", "--gpu", "240KiB"]
 
@@ -40,12 +40,13 @@ class Run(Traces):
                     for path in self.folder.iterdir():
                         path.unlink()
                     self.generate("--writes", 30, "--shared-writes", 50, "--flush-every", 400, "--pattern", "zipf", "--seed", 3)
-                    given = ["--policy", policy, "--order", order, *SIZES]
+                    given = ["--policy", policy, "--order", order, *SIZES, *(["--absent", 20] if (policy, order) == ("dedu", "clock") else [])]
                     simulated = self.replay(*given, "--simulate")
                     ran = self.replay(*given, *FLAGS, "--cached", "--writes", "--verify", *(["--always-dedu"] if policy == "dedu" else []))
                     self.assertEqual({name: ran[name] for name in SAME}, {name: simulated[name] for name in SAME})
                     self.assertTrue(all(ran[name] > 50 for name in ("host_hits", "misses", "write_backs")), ran)
                     self.assertEqual((ran["simulated"], ran["threads"], ran["verified"], ran["past_the_page_cache"]), (False, 1, True, False))
+                    self.assertEqual(ran["absent_blocks"] != 0, policy == "dedu")
                     self.assertGreater(ran["ms_per_access"], 0)
                     self.assertAlmostEqual(ran["device_bytes_per_second"] * ran["seconds"] / (ran["bytes_to_device"] + ran["bytes_from_device"] or 1), float(policy != "native"))
 

@@ -15,10 +15,10 @@ ACCESSES = 2000
 HEADER = b"penstock-trace 1\npage 512\nfile 0 100 some.file\n\n"
 
 
-def naive(trace, policy, order, host, device, blocks, table=None):
+def naive(trace, policy, order, host, device, blocks, table=None, absent=None):
     """What penstock replay's object must have."""
     if policy == "dedu":
-        buffer = Buffer(host, device, blocks, table or 8 * (host + device), order)
+        buffer = Buffer(host, device, blocks, table or 8 * (host + device), order, 2 * (host + device) * blocks if absent is None else absent)
     else:
         buffer = Buffer(host, 0 if policy == "native" else device, order=order)
     at = {"reads": 0, "writes": 0, "flushes": 0, "host": 0, "device": 0, "nowhere": 0, "loads": 0}
@@ -45,12 +45,12 @@ class Replay(InFolder):
         self.assertEqual((ran.returncode, ran.stderr), (0, b""))
         return json.loads(ran.stdout)
 
-    def compare(self, trace, policy, order, host, device, *more):
+    def compare(self, trace, policy, order, host, device, **more):
         blocks = trace.dice.choice([1, 2, 4, 8]) if policy == "dedu" else 1
         given = ["--policy", policy, "--order", order, "--ram", host * trace.page_bytes, "--gpu", device * trace.page_bytes]
-        given += ["--blocks", blocks, *more] if policy == "dedu" else []
+        given += ["--blocks", blocks, *(word for name, value in more.items() for word in (f"--{name}", value))] if policy == "dedu" else []
         got = self.replay(self.make("trace", trace.text().encode()), *given)
-        wanted = naive(trace, policy, order, host, device, blocks, more[1] if more and policy == "dedu" else None)
+        wanted = naive(trace, policy, order, host, device, blocks, **more)
         self.assertEqual({name: got[name] for name in wanted}, wanted)
         self.assertAlmostEqual(got["host_hit_share"] + got["device_hit_share"] + got["miss_share"], 1)
         self.assertAlmostEqual(got["device_hit_share"] * got["accesses"], got["device_hits"])
@@ -58,7 +58,7 @@ class Replay(InFolder):
         return got
 
     def test_every_count_of_every_policy_is_the_naive_ones(self):
-        seen = {"device_hits": 0, "write_backs": 0, "pages_with_sharing": 0, "flushes": 0}
+        seen = {"device_hits": 0, "write_backs": 0, "pages_with_sharing": 0, "flushes": 0, "absent_blocks": 0}
         for seed in range(12):
             trace = Trace(seed, ACCESSES, ["none", "plain", "images"][seed % 3])
             host, device, order = trace.dice.randrange(2, 12), trace.dice.randrange(2, 20), ["lru", "clock"][seed // 3 % 2]
@@ -82,9 +82,16 @@ class Replay(InFolder):
 
     def test_a_small_table_and_one_that_has_room_for_all(self):
         trace = Trace(77, ACCESSES, "plain")
-        small = self.compare(trace, "dedu", "lru", 6, 6, "--table", 9)
+        small = self.compare(trace, "dedu", "lru", 6, 6, table=9)
         large = self.compare(trace, "dedu", "lru", 200, 5000)
         self.assertEqual((small["pages"], large["dropped_pages"], large["demotions"]), (9, 0, 0))
+
+    def test_as_many_blocks_are_absent_as_may_be(self):
+        for seed in range(4):
+            trace, order = Trace(seed, ACCESSES, ["plain", "images"][seed % 2]), ["lru", "clock"][seed // 2 % 2]
+            for absent in ((0, 7), (1, 100))[seed % 2]:
+                with self.subTest(seed=seed, absent=absent):
+                    self.assertLessEqual(self.compare(trace, "dedu", order, 6, 8, absent=absent)["absent_blocks"], absent)
 
     def test_under_lru_gram_hits_where_native_does_with_all_of_the_memory(self):
         trace = self.make("trace", Trace(5, ACCESSES, "none").text().encode())
@@ -123,6 +130,8 @@ class Replay(InFolder):
                 (2, [trace, *gram, "--ram", "4KiB", "--gpu", "0"], ["--gpu", "'0'", "two", "1024"]),
                 (2, [trace, *gram, *sizes, "--blocks", "2"], ["--blocks", "only dedu"]),
                 (2, [trace, *gram, *sizes, "--table", "20"], ["--table", "only dedu"]),
+                (2, [trace, *gram, *sizes, "--absent", "20"], ["--absent", "only dedu"]),
+                (2, [trace, *dedu, *sizes, "--absent", "-1"], ["--absent", "'-1'", "from 0"]),
                 (2, [trace, *dedu, *sizes, "--blocks", "3"], ["--blocks", "3 blocks", "512", "power of two"]),
                 (2, [trace, *dedu, *sizes, "--blocks", "0"], ["--blocks", "'0'", "from 1 to 8"]),
                 (2, [trace, *dedu, *sizes, "--blocks", "16"], ["--blocks", "'16'", "from 1 to 8"]),

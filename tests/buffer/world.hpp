@@ -67,7 +67,7 @@ public:
             const page_id id{name.second, name.first};
             for (std::uint32_t i = 0; i < most_.blocks_per_page; ++i) {
                 const block* const one = core.block_of(id, i);
-                const std::uint64_t has = one == nullptr ? disk_.at(name)[i] : (one->where == side::host ? host_ : device_)[one->frame];
+                const std::uint64_t has = one == nullptr || one->where == side::absent ? disk_.at(name)[i] : (one->where == side::host ? host_ : device_)[one->frame];
                 if (has != wanted[i]) return "page " + std::to_string(id.page) + " has other bytes in its block " + std::to_string(i);
             }
         }
@@ -125,6 +125,7 @@ private:
                 disk_.at(key(a.page))[a.place] = a.host != nothing ? host_.at(a.host) : device_.at(a.device);
                 return tell("write", page + host + device);
             case move::drop: return tell("drop", page);
+            case move::vanish: return tell("vanish", host + device);
         }
     }
 
@@ -135,8 +136,8 @@ private:
 };
 
 // Two files; a table that is never full unless it is given, as docs/buffer.md has it for gram.
-inline limits sizes(std::uint32_t host, std::uint32_t device, std::uint32_t blocks = 1, std::uint32_t pages = 0) {
-    return {host, device, blocks, pages == 0 ? host + device + 1 : pages, 2};
+inline limits sizes(std::uint32_t host, std::uint32_t device, std::uint32_t blocks = 1, std::uint32_t pages = 0, std::uint32_t absent = 0) {
+    return {host, device, blocks, pages == 0 ? host + device + 1 : pages, 2, absent};
 }
 
 }  // namespace penstock::buffer::test

@@ -79,6 +79,7 @@ CLI::App* add_replay(CLI::App& app, penstock::replay::request& wanted) {
     apps::add_value(*replay, "--gpu", wanted.gpu, "Size of the device's part; native does without", "SIZE");
     apps::add_value(*replay, "--blocks", wanted.blocks, "Blocks that dedu cuts a page into: a power of two (default 4)", "N");
     apps::add_value(*replay, "--table", wanted.table, "Pages that dedu knows at once (default: 8 times those of both parts)", "N");
+    apps::add_value(*replay, "--absent", wanted.absent, "Blocks that dedu knows beside those in memory (default: twice as many as in memory; 0: none)", "N");
     apps::add_value(*replay, "--threads", wanted.threads, "Threads that access pages (default 1)", "N");
     apps::add_value(*replay, "--backend", wanted.backend, "Where the device's part lies: gpu or cpu (default: a GPU if there is one)", "NAME");
     apps::add_value(*replay, "--signature", wanted.signature, "What dedu finds equal blocks by: quick or md5 (default quick)", "NAME");

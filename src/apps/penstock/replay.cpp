@@ -15,7 +15,7 @@ namespace penstock::replay {
 
 namespace {
 
-constexpr std::uint64_t least_pages = 2, most_pages = std::uint64_t{1} << 31, table_factor = 8, usual_blocks = 4;
+constexpr std::uint64_t least_pages = 2, most_pages = std::uint64_t{1} << 31, table_factor = 8, absent_factor = 2, most_absent = std::uint64_t{1} << 31, usual_blocks = 4;
 constexpr std::uint32_t least_block_bytes = 64;  // what docs/traces.md promises of contents is of such pieces
 
 status settle_words(const request& wanted, simulation& out) {
@@ -29,6 +29,7 @@ status settle_words(const request& wanted, simulation& out) {
     else if (wanted.order != "lru") return {-EINVAL, "--order: " + apps::shown(wanted.order) + " is no order; give lru or clock"};
     if (out.what != policy::dedu && !wanted.blocks.empty()) return {-EINVAL, "--blocks: only dedu has blocks; leave it out, or give --policy dedu"};
     if (out.what != policy::dedu && !wanted.table.empty()) return {-EINVAL, "--table: only dedu has such a limit; leave it out, or give --policy dedu"};
+    if (out.what != policy::dedu && !wanted.absent.empty()) return {-EINVAL, "--absent: only dedu knows absent blocks; leave it out, or give --policy dedu"};
     if (out.what != policy::native && wanted.gpu.empty()) return {-EINVAL, "--gpu is missing: how much device memory " + wanted.policy + " has; give a size such as 256MiB"};
     return {};
 }
@@ -81,6 +82,9 @@ status settle_dedu(const request& wanted, std::uint32_t page_bytes, std::uint64_
     std::uint64_t table = table_factor * (std::uint64_t{out.host_pages} + out.device_pages);
     if (status s = apps::parse_number<std::uint64_t>("--table", wanted.table, least_pages, most_pages, "from 2 to " + std::to_string(most_pages), table); !s) return s;
     out.pages = static_cast<std::uint32_t>(std::min({table, std::max(there, least_pages), most_pages}));
+    std::uint64_t absent = absent_factor * (std::uint64_t{out.host_pages} + out.device_pages) * out.blocks_per_page;
+    if (status s = apps::parse_number<std::uint64_t>("--absent", wanted.absent, 0, most_absent, "from 0 to " + std::to_string(most_absent), absent); !s) return s;
+    out.absent_blocks = static_cast<std::uint32_t>(std::min({absent, std::uint64_t{out.pages} * out.blocks_per_page, most_absent}));  // a page of the table points at each
     return {};
 }
 
@@ -96,7 +100,7 @@ status settle_limits(const request& wanted, const trace::trace_header& header, s
     limits.pages = limits.host_pages + limits.device_pages + 1;
     if (out.what == policy::dedu)
         if (status s = settle_dedu(wanted, header.page_bytes, there, limits); !s) return s;
-    if (limits.check() != 0) return {-EINVAL, "--ram " + wanted.ram + " and --gpu " + wanted.gpu + " are more blocks than 32 bits can number; give less, or fewer with --blocks or --table"};
+    if (limits.check() != 0) return {-EINVAL, "--ram " + wanted.ram + " and --gpu " + wanted.gpu + " are more blocks than 32 bits can number; give less, or fewer with --blocks, --table or --absent"};
     return {};
 }
 
@@ -117,7 +121,7 @@ nlohmann::json json_of(const request& wanted, const trace::trace_header& header,
                           {"dropped_pages", sum.moved.dropped_pages}, {"demotions", sum.moved.demoted}, {"promotions", sum.moved.promoted}, {"fills", sum.moved.filled},
                           {"bytes_to_device", sum.moved.to_device() * block_bytes}, {"bytes_from_device", sum.moved.from_device() * block_bytes},
                           {"host_hit_share", share(sum.host_hits, all)}, {"device_hit_share", share(sum.device_hits, all)}, {"miss_share", share(sum.misses, all)},
-                          {"pages", sum.pages}, {"dirty_pages", sum.dirty_pages}, {"pages_with_sharing", sum.pages_with_sharing}, {"blocks", sum.blocks},
+                          {"pages", sum.pages}, {"dirty_pages", sum.dirty_pages}, {"pages_with_sharing", sum.pages_with_sharing}, {"blocks", sum.blocks}, {"absent_blocks", sum.absent_blocks},
                           {"block_references", sum.block_references}, {"sharing_ratio", share(sum.pages_with_sharing, sum.pages)}, {"seconds", sum.seconds}};
     out["accesses_per_second"] = sum.seconds > 0 ? static_cast<double>(all) / sum.seconds : 0.0;
     return out;
@@ -136,7 +140,7 @@ std::string text_of(const request& wanted, const simulation& how, const simulate
         out += apps::with_commas(sum.moved.demoted) + " blocks demoted, " + apps::with_commas(sum.moved.promoted) + " promoted\n";
     if (how.what == policy::dedu)
         out += apps::with_commas(sum.pages) + " pages at the end, " + apps::with_commas(sum.pages_with_sharing) + " of them share blocks: " +
-               apps::with_commas(sum.blocks) + " blocks for " + apps::with_commas(sum.block_references) + "\n";
+               apps::with_commas(sum.blocks) + " blocks for " + apps::with_commas(sum.block_references) + ", " + apps::with_commas(sum.absent_blocks) + " absent\n";
     return out;
 }
 
@@ -198,6 +202,7 @@ status replay_trace(const request& wanted, bool& usage) {
     if (status s = settle_limits(wanted, from.header(), how); !s) return s;
     settings.dedu.blocks_per_page = how.limits.blocks_per_page;
     settings.dedu.table_pages = how.limits.pages;
+    settings.dedu.absent_blocks = how.limits.absent_blocks;
     usage = false;
     if (!wanted.simulate) return replay_against_files(wanted, from.header(), how, settings);
     simulated sum;

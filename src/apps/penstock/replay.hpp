@@ -7,7 +7,7 @@ namespace penstock::replay {
 
 // As given on the command line; empty: not given.
 struct request {
-    std::string trace, policy, order = "lru", ram, gpu, blocks, table, threads, backend, signature, sign_on, batch, batch_wait;
+    std::string trace, policy, order = "lru", ram, gpu, blocks, table, absent, threads, backend, signature, sign_on, batch, batch_wait;
     bool simulate = false, cached = false, writes = false, verify = false, always_dedu = false, json = false, quiet = false;
 };
 

@@ -229,6 +229,7 @@ status run_against_files(const std::string& trace, const simulation& how, const 
     out.counts.pages_with_sharing = static_cast<std::uint32_t>(held.pages_with_sharing);
     out.counts.blocks = static_cast<std::uint32_t>(held.blocks);
     out.counts.block_references = held.block_references;
+    out.counts.absent_blocks = held.absent_blocks;
     out.looked_blocks = seen.looked_blocks;
     out.shared_blocks = seen.shared_blocks;
     out.compared_blocks = seen.compared_blocks;

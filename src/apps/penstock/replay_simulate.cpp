@@ -119,7 +119,8 @@ template <typename Core>
 void look_at_the_end(const Core& core, simulated& sum) {
     const auto& end = core.inside();
     sum.pages = end.pages.in_use();
-    sum.blocks = end.blocks.in_use();
+    sum.blocks = end.blocks.in_use() - end.absent.size;
+    sum.absent_blocks = end.absent.size;
     sum.pages_with_sharing = buffer::pages_with_sharing(end);
     sum.block_references = std::uint64_t{sum.pages} * end.most.blocks_per_page;
     for (std::uint32_t file = 0; file < end.most.files; ++file) sum.dirty_pages += end.pages.dirty_pages(file);
@@ -130,7 +131,7 @@ status play_all(trace::reader& from, const simulation& how, simulated& sum) {
     buffer::core<Order> core;
     if (core.make(how.limits) != 0)
         return {-ENOMEM, "there is no memory for the tables of " + std::to_string(std::uint64_t{how.limits.host_pages} + how.limits.device_pages) +
-                             " pages; give less with --ram and --gpu, or --table"};
+                             " pages; give less with --ram and --gpu, or --table and --absent"};
     page_contents contents(from.header(), how.limits.blocks_per_page);
     player<buffer::core<Order>> plays(core, how.what == policy::dedu ? &contents : nullptr, sum);
     apps::stopwatch watch;

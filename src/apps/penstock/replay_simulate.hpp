@@ -25,7 +25,7 @@ struct simulated {
     std::uint64_t host_hits = 0, device_hits = 0, misses = 0, loads = 0;
     buffer::counts moved;
     std::uint32_t pages = 0, dirty_pages = 0, pages_with_sharing = 0, blocks = 0;  // at the end
-    std::uint64_t block_references = 0;
+    std::uint64_t block_references = 0, absent_blocks = 0;
     double seconds = 0;
 
     [[nodiscard]] std::uint64_t accesses() const { return reads + writes; }

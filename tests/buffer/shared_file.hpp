@@ -1,0 +1,125 @@
+// A file in a buffer that keeps equal blocks once, with whatever a test wants of both, and a disk that may fail.
+#pragma once
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <functional>
+#include <memory>
+#include <random>
+
+#include "buffer/buffered_file.hpp"
+#include "buffer/manager.hpp"
+
+namespace penstock::test {
+
+// A device that may say of blocks that they are equal though they are not, once in a while: the canary. And whoever wants to knows of moves before they are made.
+class watched_frames final : public buffer::device_frames {
+public:
+    watched_frames(std::unique_ptr<device_frames> real, bool credulous) : real_(std::move(real)), credulous_(credulous) {}
+    [[nodiscard]] std::byte* host_frames() const override { return real_->host_frames(); }
+    int move(unsigned queue, const std::vector<buffer::frame_move>& batch) override {
+        if (before_move) before_move();
+        return real_->move(queue, batch);
+    }
+    int compare(unsigned queue, const std::vector<buffer::frame_pair>& pairs, std::vector<std::uint8_t>& equal) override {
+        const int code = real_->compare(queue, pairs, equal);
+        for (std::uint8_t& one : equal)
+            if (++answers_ % 10 == 0 && credulous_) one = 1;
+        return code;
+    }
+    int sign(unsigned queue, buffer::signature_kind kind, const std::vector<std::uint32_t>& host, std::vector<buffer::signature>& out) override { return real_->sign(queue, kind, host, out); }
+
+    std::function<void()> before_move;
+
+private:
+    std::unique_ptr<device_frames> real_;
+    const bool credulous_;
+    std::uint64_t answers_ = 0;
+};
+
+// What a test is about. `duplicates` of a hundred blocks are of 16 kinds, the others random; `page_of_file` pages.
+struct shape {
+    std::uint32_t host = 6, device = 20, blocks = 4;
+    unsigned duplicates = 50;
+    std::uint64_t mask = ~std::uint64_t{0};
+    bool on_device = false, md5 = false, adaptive = false;
+    buffer::order_kind order = buffer::order_kind::lru;
+    std::uint32_t sessions = 2, table = 0, absent = buffer::dedu_settings::usual_absent;
+    std::uint64_t page_bytes = 512;
+    std::uint32_t batch_wait_us = 0;
+};
+
+inline buffer::manager_settings settings_of(const shape& s) {
+    const buffer::dedu_settings how{.blocks_per_page = s.blocks,
+                                    .table_pages = s.table,
+                                    .absent_blocks = s.absent,
+                                    .signature = s.md5 ? buffer::signature_kind::md5 : buffer::signature_kind::quick,
+                                    .sign_on_device = s.on_device,
+                                    .adaptive = s.adaptive,
+                                    .batch_wait_us = s.batch_wait_us};
+    return {.page_bytes = s.page_bytes, .host_pages = s.host, .device_pages = s.device, .sessions = s.sessions, .fixed_pages = 2, .files = 2, .wait_ms = 10'000, .order = s.order,
+            .policy = buffer::policy_kind::dedu, .dedu = how, .signature_mask = s.mask};
+}
+
+// Blocks as a file may have them: many of a few kinds.
+inline void fill_blocks(std::mt19937_64& random, const shape& s, std::uint8_t* to, std::uint64_t count) {
+    const std::uint64_t block = s.page_bytes / s.blocks;
+    for (std::uint64_t at = 0; at < count; at += block) {
+        const bool common = random() % 100 < s.duplicates;
+        std::mt19937_64 from(common ? random() % 16 : random());
+        for (std::uint64_t i = at; i < std::min(at + block, count); ++i) to[i] = static_cast<std::uint8_t>(from());
+    }
+}
+inline bytes blocks_of(std::uint64_t seed, const shape& s, std::uint64_t count) {
+    bytes out(count);
+    std::mt19937_64 random(seed);
+    fill_blocks(random, s, out.data(), count);
+    return out;
+}
+
+struct shared_file {
+    shared_file(const shape& s, const bytes& content, backend where, bool credulous = false) {
+        write_file(folder / "f", content);
+        fd = ::open((folder / "f").c_str(), O_RDWR | O_CLOEXEC);
+        EXPECT_GE(fd, 0);
+        std::string why;
+        const auto shape = buffer::frames_for(settings_of(s));
+        std::unique_ptr<buffer::device_frames> real = where == backend::gpu ? buffer::make_gpu_frames(0, shape, why) : buffer::make_cpu_frames(shape, why);
+        EXPECT_NE(real, nullptr) << why;
+        frames = std::make_unique<watched_frames>(std::move(real), credulous);
+        const status made = buffer::manager::make(settings_of(s), *frames, env, all);
+        EXPECT_TRUE(made.ok()) << made.message;
+        EXPECT_EQ(all->add_file(fd, content.size()), 0);
+    }
+    ~shared_file() {
+        all.reset();
+        ::close(fd);
+    }
+    void expect_right() const {
+        const char* const wrong = all->check();
+        EXPECT_EQ(wrong, nullptr) << (wrong == nullptr ? "" : wrong);
+    }
+    [[nodiscard]] bytes on_disk() const { return read_file(folder / "f"); }
+
+    const temporary_folder folder;
+    fault::faulty_environment env;
+    int fd = -1;
+    std::unique_ptr<watched_frames> frames;
+    std::unique_ptr<buffer::manager> all;
+};
+
+inline void fail_somehow(fault::faulty_environment& env, std::mt19937_64& random) {
+    fault::fault_plan plan;
+    plan.calls = random() % 2 == 0 ? fault::call_write : fault::call_read;
+    plan.nth = random() % 8 + 1;
+    plan.for_ever = random() % 4 == 0;
+    plan.error = random() % 2 == 0 ? -EIO : -ENOSPC;
+    plan.longest_write = random() % 3 == 0 ? 100 : 0;
+    env.set(plan);
+}
+
+}  // namespace penstock::test
