@@ -384,24 +384,19 @@ std::int64_t shared_home::release(place who, const page_list& changed) {
     return code != 0 ? code : static_cast<std::int64_t>(written);
 }
 
+region_memory& shared_home::memory_of(place who) const {
+    std::lock_guard lock(state_);
+    return *members_[who].memory;
+}
+
 std::int64_t shared_home::prefer(place who, std::uint64_t begin, std::uint64_t end, void* stream) {
     std::lock_guard request(requests_);
-    region_memory* memory = nullptr;
-    {
-        std::lock_guard lock(state_);
-        memory = members_[who].memory;
-    }
-    return memory->prefer(begin, end, stream);
+    return memory_of(who).prefer(begin, end, stream);
 }
 
 std::int64_t shared_home::promote(place who, void* stream) {
     std::lock_guard request(requests_);
-    region_memory* memory = nullptr;
-    {
-        std::lock_guard lock(state_);
-        memory = members_[who].memory;
-    }
-    return memory->promote(stream);
+    return memory_of(who).promote(stream);
 }
 
 int shared_home::sync() {

@@ -75,6 +75,7 @@ private:
     struct held_pages;
     [[nodiscard]] held_pages held_by_device(const page_range& range, const host::file_facts* facts);
     [[nodiscard]] bool outside_writers() const;
+    [[nodiscard]] region_memory& memory_of(consistency::place who) const;
     [[nodiscard]] int read_held(const held_pages& held, int fd, const page_range& range) const;
     using views = std::vector<std::shared_ptr<program_views>>;
     [[nodiscard]] bool others_may_write() const;
