@@ -271,11 +271,12 @@ TEST(helpers, each_number_is_done_once_and_all_have_ended) {
     for (unsigned round = 0; round < 2000; ++round) {
         const unsigned count = round % 9 + 1;
         std::vector<std::atomic<unsigned>> times(count);
-        std::atomic<unsigned> inside{0}, left{40};
+        std::atomic<unsigned> inside{0};
+        std::atomic<int> left{40};  // pieces of work; below 1 there are none
         some.run(count, [&](unsigned i) {
             ++inside;
             ++times.at(i);
-            while (left.load() != 0 && left.fetch_sub(1) > 1) {}
+            while (left.fetch_sub(1) > 1) {}
             --inside;
         });
         ASSERT_EQ(inside.load(), 0u) << round;
