@@ -16,12 +16,13 @@ public:
     bool take() { return host_.take(shape_.host_frames * shape_.frame_bytes) && (shape_.device_frames == 0 || device_.take(shape_.device_frames * shape_.frame_bytes)); }
 
     [[nodiscard]] std::byte* host_frames() const override { return host_.at(0); }
-    int move(unsigned queue, const std::vector<frame_move>& batch) override {
+    int begin(unsigned queue, const std::vector<frame_move>& batch) override {
         if (queue >= shape_.queues || !are_frames_of(shape_, batch)) return -EINVAL;
         for (const frame_move& one : batch)
             move_page(lane{}, host_.at(0) + one.host * shape_.frame_bytes, device_.at(0) + one.device * shape_.frame_bytes, shape_.frame_bytes, one.way);
         return 0;
     }
+    int end(unsigned queue) override { return queue < shape_.queues ? 0 : -EINVAL; }
     int compare(unsigned queue, const std::vector<frame_pair>& pairs, std::vector<std::uint8_t>& equal) override {
         if (queue >= shape_.queues || !are_frames_of(shape_, pairs)) return -EINVAL;
         equal.resize(pairs.size());

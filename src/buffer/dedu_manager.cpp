@@ -201,7 +201,8 @@ frames_shape dedu_frames_for(const manager_settings& settings) {
     const dedu_settings& how = settings.dedu;
     const std::uint64_t blocks = how.blocks_per_page, pages = std::uint64_t{settings.host_pages} + std::uint64_t{settings.sessions} * (settings.fixed_pages + how.window_pages) + 1;
     const auto most_moves = static_cast<std::uint32_t>(std::min<std::uint64_t>(std::uint64_t{how.batch_pages} * blocks, 4096));
-    return {pages * blocks, settings.device_pages * blocks, settings.page_bytes / std::max<std::uint64_t>(blocks, 1), 1, std::max(most_moves, how.blocks_per_page)};
+    const std::uint64_t block_bytes = settings.page_bytes / std::max<std::uint64_t>(blocks, 1);
+    return {pages * blocks + wave::own_frames(std::max<std::uint64_t>(block_bytes, 1)), settings.device_pages * blocks, block_bytes, 1, std::max(most_moves, how.blocks_per_page)};
 }
 
 status make_dedu_manager(const manager_settings& settings, device_frames& frames, host::environment& env, std::unique_ptr<manager>& out) try {

@@ -41,9 +41,17 @@ public:
     virtual ~device_frames() = default;
     // Frame 0; the others follow. All zero at first.
     [[nodiscard]] virtual std::byte* host_frames() const = 0;
-    // Moves them and returns when that is done: 0, -EINVAL (more than most_moves, or no such frame; nothing is moved), or -EIO, the device failed and what the frames of these moves hold is not known.
+    // Begins to move them: 0, -EINVAL (more than most_moves, or no such frame; nothing is moved), or -EIO, the device failed and what the frames of moves that were begun hold is not known. Until end() those of
+    // this batch must not be touched, but by what is asked of this queue, which comes after it; what was begun on the queue before is ended first, and its error told here.
     // By one thread a queue at a time; of batches that move at the same time no two have a frame in common.
-    virtual int move(unsigned queue, const std::vector<frame_move>& batch) = 0;
+    virtual int begin(unsigned queue, const std::vector<frame_move>& batch) = 0;
+    // Waits until all that was begun on the queue is done: 0 or -EIO, as above.
+    virtual int end(unsigned queue) = 0;
+    // Moves them and returns when that is done.
+    int move(unsigned queue, const std::vector<frame_move>& batch) {
+        const int code = begin(queue, batch);
+        return code != 0 ? code : end(queue);
+    }
     // Whether the two frames of each pair hold the same bytes, by the device, which reads both. Else as move().
     virtual int compare(unsigned queue, const std::vector<frame_pair>& pairs, std::vector<std::uint8_t>& equal) = 0;
     // The signatures of frames of the host, which are of a multiple of signed_bytes. Else as move().
@@ -74,11 +82,14 @@ inline bool are_frames_of(const frames_shape& shape, const std::vector<std::uint
     return true;
 }
 
+// A frame whose bytes go to the device can be used again at once if they are copied first, within the host. Up to so many bytes that takes less time than to wait for the device.
+inline constexpr std::uint64_t most_copied_bytes = 32u << 10;
+
 struct alignas(frame_grain) frame_word {
     std::uint64_t low, high;
 };
 
-// One page, by a warp of the GPU or a CPU thread. Several words of a thread are under way at once: a word of the host takes a microsecond to come.
+// One page, by a warp of the GPU or a CPU thread. Several words of a thread are under way at once: a word of the host takes a microsecond to come. So those that go to the host are not kept waiting for those that come.
 template <group Group>
 PENSTOCK_HD void move_page(const Group& g, std::byte* host, std::byte* device, std::uint64_t bytes, direction way) {
     constexpr unsigned at_once = 8;
@@ -96,8 +107,12 @@ PENSTOCK_HD void move_page(const Group& g, std::byte* host, std::byte* device, s
         for (unsigned i = 0; i < at_once; ++i) {
             const std::uint64_t at = first + i * g.size();
             if (at >= words) break;
-            if (way != direction::to_host) near[at] = in[i];
             if (way != direction::to_device) far[at] = out[i];
+        }
+        for (unsigned i = 0; i < at_once; ++i) {
+            const std::uint64_t at = first + i * g.size();
+            if (at >= words) break;
+            if (way != direction::to_host) near[at] = in[i];
         }
     }
 }

@@ -1,6 +1,7 @@
 // Frames in the memory of a GPU. Each queue has a stream, and a list of moves that the kernel reads from the host's memory.
 #include <algorithm>
 #include <cerrno>
+#include <utility>
 
 #include "buffer/device_frames.hpp"
 #include "buffer/gpu_signatures.cuh"
@@ -45,6 +46,7 @@ __global__ void __launch_bounds__(threads_of_block) compare_frames(frames_on_dev
 // What the host tells a kernel and what it answers: pinned.
 struct queue_room {
     cudaStream_t stream = nullptr;
+    bool moving = false;  // a batch was begun, and nobody has waited for it
     frame_move* moves = nullptr;
     frame_pair* pairs = nullptr;
     std::uint8_t* equal = nullptr;
@@ -91,15 +93,24 @@ public:
 
     [[nodiscard]] std::byte* host_frames() const override { return host_; }
 
-    int move(unsigned queue, const std::vector<frame_move>& batch) override {
+    int begin(unsigned queue, const std::vector<frame_move>& batch) override {
         if (queue >= rooms_.size() || !are_frames_of(shape_, batch)) return -EINVAL;
         if (batch.empty()) return 0;
+        if (const int code = end(queue); code != 0) return code;  // the list of moves is the queue's
         const host::device_guard guard(device_);
-        const queue_room& room = rooms_[queue];
+        queue_room& room = rooms_[queue];
         std::copy(batch.begin(), batch.end(), room.moves);
         const frames_on_device frames = of(batch.size());
         move_pages<<<blocks_for(batch.size()), threads_of_block, 0, room.stream>>>(frames, room.moves);
-        return end_of(room.stream, cudaGetLastError());
+        room.moving = true;
+        return code_of(cudaGetLastError());
+    }
+    int end(unsigned queue) override {
+        if (queue >= rooms_.size()) return -EINVAL;
+        queue_room& room = rooms_[queue];
+        if (!std::exchange(room.moving, false)) return 0;
+        const host::device_guard guard(device_);
+        return end_of(room.stream, cudaSuccess);
     }
 
     int compare(unsigned queue, const std::vector<frame_pair>& pairs, std::vector<std::uint8_t>& equal) override {
@@ -144,6 +155,9 @@ private:
             cudaGetLastError();  // that it was not ready is no error for whoever asks next
             code = looks + 1 == most_looks ? cudaStreamSynchronize(stream) : cudaSuccess;
         }
+        return code_of(code);
+    }
+    static int code_of(cudaError_t code) {
         if (code == cudaSuccess) return 0;
         cudaGetLastError();
         return -EIO;

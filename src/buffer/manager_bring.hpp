@@ -152,6 +152,13 @@ int manager_state<Order>::bring_in(session_room& s, lock& hold, page_id id, wish
 
 template <typename Order>
 typename manager_state<Order>::outcome manager_state<Order>::carry_out(session_room& s, bool fresh) {
+    outcome out = carry_out_all(s, fresh);
+    if (const int code = frames_.end(s.number); code != 0) out.code = broken(code);
+    return out;
+}
+
+template <typename Order>
+typename manager_state<Order>::outcome manager_state<Order>::carry_out_all(session_room& s, bool fresh) {
     outcome out;
     for (const action& one : s.actions) {
         int code = 0;
@@ -168,6 +175,12 @@ typename manager_state<Order>::outcome manager_state<Order>::carry_out(session_r
                 if (out.write_code == 0 && !fresh) code = read_page(s, one.page, one.host);
                 out.loaded = code == 0 && !fresh && out.write_code == 0;
                 break;
+            case move::demote:
+                if (out.write_code == 0) {
+                    code = begin_demotion(s, one);
+                    break;
+                }
+                [[fallthrough]];  // our own frame holds what could not be written
             default: code = move_bytes(s, one);
         }
         if (code != 0) {
@@ -182,7 +195,21 @@ template <typename Order>
 int manager_state<Order>::move_bytes(session_room& s, const action& one) {
     const direction way = one.what == move::exchange ? direction::exchange : one.what == move::promote ? direction::to_host : direction::to_device;
     s.batch.assign(1, {one.host, one.device, way});
-    const int code = frames_.move(s.number, s.batch);
+    return broken(frames_.move(s.number, s.batch));
+}
+
+// Its frame is free when this returns: what goes to the device is a copy of it in our own frame, so that the disk is read meanwhile.
+template <typename Order>
+int manager_state<Order>::begin_demotion(session_room& s, const action& one) {
+    if (settings_.page_bytes > most_copied_bytes) return move_bytes(s, one);
+    if (const int code = frames_.end(s.number); code != 0) return broken(code);
+    std::memcpy(data_of(own_frame(s)), data_of(one.host), settings_.page_bytes);
+    s.batch.assign(1, {own_frame(s), one.device, direction::to_device});
+    return broken(frames_.begin(s.number, s.batch));
+}
+
+template <typename Order>
+int manager_state<Order>::broken(int code) {
     if (code != 0) broken_ = true;
     return code;
 }

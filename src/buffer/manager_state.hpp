@@ -120,7 +120,10 @@ private:
         bool loaded = false;           // a page was read from its file
     };
     outcome carry_out(session_room& s, bool fresh);
+    outcome carry_out_all(session_room& s, bool fresh);
     int move_bytes(session_room& s, const action& one);
+    int begin_demotion(session_room& s, const action& one);
+    int broken(int code);  // of the device: the same code
     int read_page(const session_room& s, page_id id, std::uint32_t frame);
     int write_page(page_id id, const std::byte* from);
     void keep_unwritten(const outcome& ended);

@@ -1,7 +1,10 @@
 // Moves of blocks that go together. The core tells what moves one after the other; as long as no two touch one frame in a way in which the order matters they wait here and are carried out at once, the moves between
 // host and device by one call: a wave. Within a wave moves come first, then fills of host frames, then copies out of them. What does not fit into that order begins a new wave.
+//
+// A few blocks that only go to the device are copied first, to frames of the wave's own, and then nobody waits for the device: whatever it is asked next comes after that.
 #pragma once
 
+#include <algorithm>
 #include <cstring>
 #include <vector>
 
@@ -11,9 +14,10 @@ namespace penstock::buffer {
 
 class wave {
 public:
-    // `copies`: that wait at a time, at most; as fills and moves they are then carried out before more come.
+    // `copies`: that wait at a time, at most; as fills and moves they are then carried out before more come. The last own_frames(shape.frame_bytes) frames of the host are the wave's.
     wave(device_frames& frames, const frames_shape& shape, std::size_t copies)
-        : frames_(frames), block_bytes_(shape.frame_bytes), most_moves_(shape.most_moves), most_copies_(copies), host_(shape.host_frames), device_(shape.device_frames) {
+        : frames_(frames), block_bytes_(shape.frame_bytes), most_moves_(shape.most_moves), most_copies_(copies),
+          first_own_(static_cast<std::uint32_t>(shape.host_frames - own_frames(shape.frame_bytes))), host_(shape.host_frames), device_(shape.device_frames) {
         moves_.reserve(most_moves_);
         fills_.reserve(most_copies_);
         copies_.reserve(most_copies_);
@@ -45,7 +49,7 @@ public:
 
     // All that waits. 0, or the device's error, and then what its frames hold is not known.
     int run() {
-        const int code = moves_.empty() ? 0 : frames_.move(0, moves_);
+        const int code = moves_.empty() ? 0 : go_ahead() ? begin_copied() : frames_.move(0, moves_);
         for (const from_outside& one : fills_) std::memcpy(at(one.host), one.from, block_bytes_);
         for (const to_outside& one : copies_) std::memcpy(one.to, at(one.host), block_bytes_);
         for (const frame_move& one : moves_) host_[one.host] = 0, device_[one.device] = 0;
@@ -56,6 +60,8 @@ public:
         copies_.clear();
         return code;
     }
+
+    static constexpr std::uint64_t own_frames(std::uint64_t block_bytes) { return most_copied_bytes / block_bytes; }
 
     [[nodiscard]] std::byte* at(std::uint32_t host) const { return frames_.host_frames() + host * block_bytes_; }
 
@@ -71,11 +77,26 @@ private:
         std::byte* to;
     };
 
+    [[nodiscard]] bool go_ahead() const {
+        return moves_.size() <= own_frames(block_bytes_) && std::all_of(moves_.begin(), moves_.end(), [](const frame_move& one) { return one.way == direction::to_device; });
+    }
+    // 0, or the device's error, of these moves or of those that nobody waited for. The device may still be at those of the wave before: they are of our own frames.
+    int begin_copied() {
+        if (const int code = frames_.end(0); code != 0) return code;
+        copied_ = moves_;
+        for (std::size_t i = 0; i < moves_.size(); ++i) {
+            copied_[i].host = first_own_ + static_cast<std::uint32_t>(i);
+            std::memcpy(at(copied_[i].host), at(moves_[i].host), block_bytes_);
+        }
+        return frames_.begin(0, copied_);
+    }
+
     device_frames& frames_;
     const std::uint64_t block_bytes_;
     const std::size_t most_moves_, most_copies_;
+    const std::uint32_t first_own_;
     std::vector<std::uint8_t> host_, device_;
-    std::vector<frame_move> moves_;
+    std::vector<frame_move> moves_, copied_;
     std::vector<from_outside> fills_;
     std::vector<to_outside> copies_;
 };

@@ -5,6 +5,10 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <memory>
+#include <utility>
+#include <vector>
+
 #include "buffer/manager.hpp"
 #include "fault/faulty_environment.hpp"
 #include "region/support.hpp"
@@ -25,17 +29,35 @@ constexpr Count rounds(Count count) {
 #endif
 }
 
-// Frames that move nothing once in a while: the canary.
-class forgetful_frames final : public buffer::device_frames {
+// Frames that move as late as they may: what was begun is done when it must have ended, or when something else is asked of its queue. With `forgetful`, nothing is moved once in a while: the canary.
+class late_frames final : public buffer::device_frames {
 public:
-    explicit forgetful_frames(std::unique_ptr<device_frames> real) : real_(std::move(real)) {}
+    late_frames(std::unique_ptr<device_frames> real, unsigned queues, bool forgetful = false) : real_(std::move(real)), begun_(queues), forgetful_(forgetful) {}
     [[nodiscard]] std::byte* host_frames() const override { return real_->host_frames(); }
-    int move(unsigned queue, const std::vector<buffer::frame_move>& batch) override { return ++calls_ % 100 == 0 ? 0 : real_->move(queue, batch); }
-    int compare(unsigned queue, const std::vector<buffer::frame_pair>& pairs, std::vector<std::uint8_t>& equal) override { return real_->compare(queue, pairs, equal); }
-    int sign(unsigned queue, buffer::signature_kind kind, const std::vector<std::uint32_t>& host, std::vector<buffer::signature>& out) override { return real_->sign(queue, kind, host, out); }
+    int begin(unsigned queue, const std::vector<buffer::frame_move>& batch) override {
+        if (queue >= begun_.size()) return real_->begin(queue, batch);
+        if (const int code = end(queue); code != 0) return code;
+        if (forgetful_ && ++calls_ % 100 == 0) return 0;
+        begun_[queue] = batch;
+        return 0;
+    }
+    int end(unsigned queue) override {
+        if (queue >= begun_.size()) return real_->end(queue);
+        return real_->move(queue, std::exchange(begun_[queue], {}));
+    }
+    int compare(unsigned queue, const std::vector<buffer::frame_pair>& pairs, std::vector<std::uint8_t>& equal) override {
+        const int code = end(queue);
+        return code != 0 ? code : real_->compare(queue, pairs, equal);
+    }
+    int sign(unsigned queue, buffer::signature_kind kind, const std::vector<std::uint32_t>& host, std::vector<buffer::signature>& out) override {
+        const int code = end(queue);
+        return code != 0 ? code : real_->sign(queue, kind, host, out);
+    }
 
 private:
     std::unique_ptr<device_frames> real_;
+    std::vector<std::vector<buffer::frame_move>> begun_;  // by queue, each of one thread
+    const bool forgetful_;
     std::uint64_t calls_ = 0;
 };
 
@@ -59,7 +81,7 @@ struct buffered_file {
         std::string why;
         frames = where == backend::gpu ? buffer::make_gpu_frames(0, buffer::frames_for(how), why) : buffer::make_cpu_frames(buffer::frames_for(how), why);
         EXPECT_NE(frames, nullptr) << why;
-        if (forgetful) frames = std::make_unique<forgetful_frames>(std::move(frames));
+        if (where == backend::cpu || forgetful) frames = std::make_unique<late_frames>(std::move(frames), buffer::frames_for(how).queues, forgetful);
         const status made = buffer::manager::make(how, *frames, env, all);
         EXPECT_TRUE(made.ok()) << made.message;
         EXPECT_EQ(all->add_file(fd, content.size()), 0);

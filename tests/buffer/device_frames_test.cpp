@@ -88,6 +88,27 @@ TEST_P(frames, hold_what_was_moved_to_them) {
     }
 }
 
+// Moves that nobody waits for come before what is asked of their queue next: other moves of the same frames, and looks at them.
+TEST_P(frames, that_were_begun_to_move_are_there_for_what_the_queue_does_next) {
+    const auto all = make({40, 40, 4096, 2, 30});
+    shadow expected(*all, 4096, 0, 40);
+    std::mt19937_64 random(7);
+    std::vector<std::uint8_t> equal;
+    for (int round = 0; round < 100; ++round) {
+        for (int batch = 0; batch < 3; ++batch) ASSERT_EQ(all->begin(0, expected.moves(random, 30)), 0);
+        if (round % 2 == 0) {
+            const auto i = static_cast<std::uint32_t>(random() % 40), k = static_cast<std::uint32_t>(random() % 40);
+            ASSERT_EQ(all->compare(0, {{i, k}}, equal), 0);
+            ASSERT_EQ(equal[0] == 1, expected.host[i] == expected.device[k]);
+        }
+        ASSERT_EQ(all->end(0), 0);
+        for (std::uint32_t i = 0; i < 40; ++i) ASSERT_TRUE(expected.holds(i, expected.host[i])) << round << ' ' << i;
+    }
+    EXPECT_EQ(all->end(0), 0) << "nothing was begun";
+    EXPECT_EQ(all->end(1), 0);
+    EXPECT_EQ(all->end(2), -EINVAL);
+}
+
 // Each thread has a queue and frames of its own; the host's part is written by the CPU in between.
 TEST_P(frames, are_moved_by_many_threads_at_once) {
     constexpr unsigned threads = 4;

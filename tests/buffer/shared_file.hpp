@@ -21,10 +21,11 @@ class watched_frames final : public buffer::device_frames {
 public:
     watched_frames(std::unique_ptr<device_frames> real, bool credulous) : real_(std::move(real)), credulous_(credulous) {}
     [[nodiscard]] std::byte* host_frames() const override { return real_->host_frames(); }
-    int move(unsigned queue, const std::vector<buffer::frame_move>& batch) override {
+    int begin(unsigned queue, const std::vector<buffer::frame_move>& batch) override {
         if (before_move) before_move();
-        return real_->move(queue, batch);
+        return real_->begin(queue, batch);
     }
+    int end(unsigned queue) override { return real_->end(queue); }
     int compare(unsigned queue, const std::vector<buffer::frame_pair>& pairs, std::vector<std::uint8_t>& equal) override {
         const int code = real_->compare(queue, pairs, equal);
         for (std::uint8_t& one : equal)
@@ -90,6 +91,7 @@ struct shared_file {
         const auto shape = buffer::frames_for(settings_of(s));
         std::unique_ptr<buffer::device_frames> real = where == backend::gpu ? buffer::make_gpu_frames(0, shape, why) : buffer::make_cpu_frames(shape, why);
         EXPECT_NE(real, nullptr) << why;
+        if (where == backend::cpu) real = std::make_unique<late_frames>(std::move(real), shape.queues);
         frames = std::make_unique<watched_frames>(std::move(real), credulous);
         const status made = buffer::manager::make(settings_of(s), *frames, env, all);
         EXPECT_TRUE(made.ok()) << made.message;

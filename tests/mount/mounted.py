@@ -30,7 +30,7 @@ def wait_until(condition, seconds=20):
 
 def unmount(point):
     """What programs leave behind that have just ended may keep it busy for a moment."""
-    command = ["fusermount3", "-u", str(point)]
+    command = ["fusermount3", "-u", str(point)] if shutil.which("fusermount3") else ["umount", str(point)]  # root needs no helper to mount, so it may not be installed
     if not wait_until(lambda: subprocess.run(command, stderr=subprocess.DEVNULL, check=False).returncode == 0, 10):
         subprocess.run(command, check=True)
 
