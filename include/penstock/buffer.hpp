@@ -56,8 +56,8 @@ struct dedu_settings {
     signature_kind signature = signature_kind::quick;
     bool sign_on_device = false;            // else each thread signs its own page
     bool adaptive = true;                   // in a file in which hardly any equal blocks are found none are looked for, for a while
-    std::uint32_t batch_pages = 256;        // that are handled at once, at most
-    std::uint32_t batch_wait_us = 0;        // in which others may join a batch
+    std::uint32_t batch_pages = 256;        // that are handled at once, at most; of gram: moved to and from the device
+    std::uint32_t batch_wait_us = 0;        // in which others may join a batch, of gram too
     std::uint32_t window_pages = 32;        // that one read of a file brings at once, at most
     std::uint64_t remembered_pages = 0;     // whose signatures are remembered, at most; 0: 16 times as many as table_pages
 };

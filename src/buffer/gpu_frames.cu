@@ -1,6 +1,7 @@
 // Frames in the memory of a GPU. Each queue has a stream, and a list of moves that the kernel reads from the host's memory.
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <utility>
 
 #include "buffer/device_frames.hpp"
@@ -13,7 +14,7 @@ namespace penstock::buffer {
 namespace {
 
 constexpr unsigned threads_of_block = 64, warps_of_block = threads_of_block / 32;
-constexpr int most_looks = 400;  // for the end of a batch, some 0.4 ms; then the thread sleeps
+constexpr auto longest_look = std::chrono::microseconds(400);  // for the end of a batch; then the thread sleeps, if the program has told the driver so
 
 struct frames_on_device {
     std::byte *host, *device;
@@ -149,11 +150,10 @@ private:
 
     static int end_of(cudaStream_t stream, cudaError_t code) {
         // A thread that sleeps until it is told takes longer to wake up than a batch takes.
-        for (int looks = 0; code == cudaSuccess && looks < most_looks; ++looks) {
-            code = cudaStreamQuery(stream);
-            if (code != cudaErrorNotReady) break;
+        if (code == cudaSuccess) code = cudaStreamQuery(stream);
+        for (const auto begun = std::chrono::steady_clock::now(); code == cudaErrorNotReady;) {
             cudaGetLastError();  // that it was not ready is no error for whoever asks next
-            code = looks + 1 == most_looks ? cudaStreamSynchronize(stream) : cudaSuccess;
+            code = std::chrono::steady_clock::now() - begun < longest_look ? cudaStreamQuery(stream) : cudaStreamSynchronize(stream);
         }
         return code_of(code);
     }

@@ -1,5 +1,6 @@
 #include "buffer/manager.hpp"
 
+#include <algorithm>
 #include <cerrno>
 
 #include "buffer/check.hpp"
@@ -134,7 +135,8 @@ const char* manager_state<Order>::check() {
 
 frames_shape frames_for(const manager_settings& settings) {
     if (settings.policy == policy_kind::dedu) return dedu_frames_for(settings);
-    return {std::uint64_t{settings.host_pages} + settings.sessions, settings.device_pages, settings.page_bytes, settings.sessions, 1};
+    constexpr std::uint32_t desks = manager_state<lru_order>::most_desks;
+    return {std::uint64_t{settings.host_pages} + settings.sessions, settings.device_pages, settings.page_bytes, settings.sessions + desks, std::max(settings.sessions, 1u)};
 }
 
 status manager::make(const manager_settings& settings, device_frames& frames, host::environment& env, std::unique_ptr<manager>& out) try {

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 #include "buffer/manager_state.hpp"
 #include "buffer/page_io.hpp"
@@ -153,7 +154,7 @@ int manager_state<Order>::bring_in(session_room& s, lock& hold, page_id id, wish
 template <typename Order>
 typename manager_state<Order>::outcome manager_state<Order>::carry_out(session_room& s, bool fresh) {
     outcome out = carry_out_all(s, fresh);
-    if (const int code = frames_.end(s.number); code != 0) out.code = broken(code);
+    if (const int code = end_demotion(s); code != 0) out.code = code;
     return out;
 }
 
@@ -194,18 +195,54 @@ typename manager_state<Order>::outcome manager_state<Order>::carry_out_all(sessi
 template <typename Order>
 int manager_state<Order>::move_bytes(session_room& s, const action& one) {
     const direction way = one.what == move::exchange ? direction::exchange : one.what == move::promote ? direction::to_host : direction::to_device;
-    s.batch.assign(1, {one.host, one.device, way});
-    return broken(frames_.move(s.number, s.batch));
+    const int code = end_demotion(s);  // it may be of our own frame, too
+    return code != 0 ? code : move_together(s, {one.host, one.device, way});
 }
 
-// Its frame is free when this returns: what goes to the device is a copy of it in our own frame, so that the disk is read meanwhile.
+// A call of the device takes as long for many pages as for one, and threads that call at once keep each other waiting. No two of a batch are of one frame, as each has the turn on its own.
+template <typename Order>
+int manager_state<Order>::move_together(session_room& s, const frame_move& what) {
+    const std::uint32_t number = s.number % most_desks;
+    move_desk& desk = *desks_[number];
+    s.asked.what = what;
+    move_request* const mine = &s.asked;
+    desk.together.submit(&mine, 1, [&](const std::vector<move_request*>& batch) {
+        desk.moves.clear();
+        for (const move_request* const each : batch) desk.moves.push_back(each->what);
+        const int code = broken(frames_.move(settings_.sessions + number, desk.moves));
+        for (move_request* const each : batch) each->code = code;
+    });
+    return s.asked.code;
+}
+
+// Its frame is free when this returns: what goes to the device is a copy of it in our own frame, so that the disk is read meanwhile. Where many threads do so it goes afterwards, with those of others.
 template <typename Order>
 int manager_state<Order>::begin_demotion(session_room& s, const action& one) {
     if (settings_.page_bytes > most_copied_bytes) return move_bytes(s, one);
-    if (const int code = frames_.end(s.number); code != 0) return broken(code);
+    if (const int code = end_demotion(s); code != 0) return code;
     std::memcpy(data_of(own_frame(s)), data_of(one.host), settings_.page_bytes);
+    s.victim_frame = one.device;
+    if (demotions_.fetch_add(1) >= most_desks) {
+        --demotions_;
+        s.victim = session_room::demotion::postponed;
+        return 0;
+    }
+    s.victim = session_room::demotion::begun;
     s.batch.assign(1, {own_frame(s), one.device, direction::to_device});
     return broken(frames_.begin(s.number, s.batch));
+}
+
+// The victim is in the device, and our own frame is free.
+template <typename Order>
+int manager_state<Order>::end_demotion(session_room& s) {
+    switch (std::exchange(s.victim, session_room::demotion::none)) {
+        case session_room::demotion::none: return 0;
+        case session_room::demotion::postponed: return move_together(s, {own_frame(s), s.victim_frame, direction::to_device});
+        case session_room::demotion::begun: break;
+    }
+    const int code = broken(frames_.end(s.number));
+    --demotions_;
+    return code;
 }
 
 template <typename Order>

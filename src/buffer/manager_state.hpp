@@ -1,12 +1,14 @@
 // The manager of an order (manager.hpp): what all sessions share.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <memory>
 #include <mutex>
 
+#include "buffer/combiner.hpp"
 #include "buffer/core.hpp"
 #include "buffer/file_pages.hpp"
 #include "buffer/frame_latch.hpp"
@@ -19,12 +21,30 @@ namespace penstock::buffer {
 
 using deadline = std::chrono::steady_clock::time_point;
 
+// A move that goes with those of others.
+struct move_request {
+    frame_move what;
+    int code = 0;
+    bool done = false;  // the combiner's
+};
+
+// Sessions of one desk move pages together.
+struct move_desk {
+    move_desk(std::uint32_t sessions, const dedu_settings& how) : together(sessions, std::max(how.batch_pages, 1u), std::chrono::microseconds(how.batch_wait_us)) {}
+
+    combiner<move_request> together;
+    std::vector<frame_move> moves;  // whoever's who is at work
+};
+
 // A session's own, used by its thread alone.
 struct session_room {
     std::uint32_t number = 0, fixed = 0;
     std::vector<page_id> hits;      // not told to the order yet
     std::vector<action> actions;    // of the request that is handled
     std::vector<frame_move> batch;
+    move_request asked;
+    enum class demotion : std::uint8_t { none, begun, postponed } victim = demotion::none;  // that goes from our own frame
+    std::uint32_t victim_frame = 0;  // of the device
     turns::taken mine;
     read_window window;
     const std::byte* filled_from = nullptr;  // the page of the request in the window, and how much of it; null: it is read from its file
@@ -36,10 +56,14 @@ class manager_state final : public manager {
 public:
     // As many uses are told at once; if others have the lock just then it may be some times as many.
     static constexpr std::size_t most_hits = 64, most_untold_hits = 8 * most_hits;
+    // Some threads can ask a GPU at a time before they keep each other waiting; more ask together. Each desk has a queue of the device, behind those of the sessions.
+    static constexpr std::uint32_t most_desks = 4;
 
     manager_state(const manager_settings& settings, device_frames& frames, host::environment& env)
         : settings_(settings), frames_(frames), env_(env), latches_(settings.host_pages), changed_(settings.host_pages), files_(std::make_unique<file[]>(settings.files)),
-          page_in_(settings.host_pages), turns_(settings.host_pages + settings.sessions, settings.device_pages, settings.sessions), room_in_use_(settings.sessions) {}
+          page_in_(settings.host_pages), turns_(settings.host_pages + settings.sessions, settings.device_pages, settings.sessions), room_in_use_(settings.sessions) {
+        for (std::uint32_t i = 0; i < most_desks; ++i) desks_.push_back(std::make_unique<move_desk>(settings.sessions, settings.dedu));
+    }
     int make();
 
     int add_file(int fd, std::uint64_t bytes, file_access access) override;
@@ -122,7 +146,9 @@ private:
     outcome carry_out(session_room& s, bool fresh);
     outcome carry_out_all(session_room& s, bool fresh);
     int move_bytes(session_room& s, const action& one);
+    int move_together(session_room& s, const frame_move& what);
     int begin_demotion(session_room& s, const action& one);
+    int end_demotion(session_room& s);
     int broken(int code);  // of the device: the same code
     int read_page(const session_room& s, page_id id, std::uint32_t frame);
     int write_page(page_id id, const std::byte* from);
@@ -141,6 +167,8 @@ private:
     std::vector<std::atomic<bool>> changed_;  // a frame's page was changed, and the core has not been told
     const std::unique_ptr<file[]> files_;
     std::atomic<bool> broken_{false};         // the device failed: what its frames hold is not known
+    std::vector<std::unique_ptr<move_desk>> desks_;
+    std::atomic<std::uint32_t> demotions_{0};  // under way, each begun by a session alone
 
     mutable std::mutex mutex_;
     std::condition_variable news_;  // turns have ended, or frames were opened

@@ -14,14 +14,18 @@ class device_guard {
 public:
     explicit device_guard(int device) {
         cudaGetDevice(&before_);
-        if (before_ != device) cudaSetDevice(device);
+        changed_ = before_ != device;
+        if (changed_) cudaSetDevice(device);
     }
-    ~device_guard() { cudaSetDevice(before_); }
+    ~device_guard() {
+        if (changed_) cudaSetDevice(before_);  // else it costs a microsecond for nothing
+    }
     device_guard(const device_guard&) = delete;
     device_guard& operator=(const device_guard&) = delete;
 
 private:
     int before_ = 0;
+    bool changed_ = false;
 };
 
 // Owns device and pinned memory; frees all of it at the end, ignoring errors of a device that a kernel has broken.

@@ -63,8 +63,8 @@ class Run(Traces):
 
     def test_threads_read_what_the_trace_says(self):
         self.generate("--seed", 5)
-        for policy in ("native", "gram", "dedu"):
-            ran = self.replay("--policy", policy, *SIZES, *FLAGS, "--cached", "--verify", "--threads", 8)
+        for policy, *how in (["native"], ["gram"], ["gram", "--batch", 2, "--batch-wait", 50], ["dedu"]):
+            ran = self.replay("--policy", policy, *SIZES, *FLAGS, "--cached", "--verify", "--threads", 8, *how)
             self.assertEqual((ran["accesses"], ran["threads"], ran["host_hits"] + ran["device_hits"] + ran["misses"]), (3000, 8, 3000))
 
     def test_signatures_of_either_kind_made_anywhere_find_the_same(self):
@@ -117,7 +117,9 @@ class Run(Traces):
                 (2, ["trace", *gram, "--threads", "0"], ["--threads", "'0'", "from 1"]),
                 (2, ["trace", *gram, "--backend", "tpu"], ["--backend", "'tpu'", "cpu or gpu"]),
                 (2, ["trace", *gram, "--simulate"], ["--cached", "--simulate"]),
-                (2, ["trace", *gram, "--batch", "5"], ["--batch", "--policy dedu"]),
+                (2, ["trace", *gram, "--sign-on", "cpu"], ["--sign-on", "--policy dedu"]),
+                (2, ["trace", "--policy", "native", "--ram", "64KiB", "--cached", *FLAGS, "--batch", "5"], ["--batch", "--policy gram"]),
+                (2, ["trace", *gram, "--batch", "0"], ["--batch", "'0'", "from 1"]),
                 (2, ["trace", *dedu, "--batch", "0"], ["--batch", "'0'", "from 1"]),
                 (2, ["trace", *dedu, "--sign-on", "gpu"], ["--sign-on", "'gpu'", "device"]),
                 (2, ["trace", *dedu, "--signature", "crc"], ["--signature", "'crc'", "md5"]),

@@ -76,8 +76,8 @@ class Mount:
 
 
 def buffer_flags(policy, ram, gpu, *more):
-    """Of a mount that reads through a buffer; its device's part lies in ordinary memory, unless the environment says gpu."""
-    return ["--buffer", policy, "--ram", ram, "--gpu", gpu, "--backend", BACKEND, *more]
+    """Of a mount that reads through a buffer; its device's part lies in ordinary memory, unless the environment says gpu. As few threads as a small buffer has room for, on any machine."""
+    return ["--buffer", policy, "--ram", ram, "--gpu", gpu, "--backend", BACKEND, "--threads", "4", *more]
 
 
 def skip(why):

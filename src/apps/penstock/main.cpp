@@ -84,7 +84,7 @@ CLI::App* add_replay(CLI::App& app, penstock::replay::request& wanted) {
     apps::add_value(*replay, "--backend", wanted.backend, "Where the device's part lies: gpu or cpu (default: a GPU if there is one)", "NAME");
     apps::add_value(*replay, "--signature", wanted.signature, "What dedu finds equal blocks by: quick or md5 (default quick)", "NAME");
     apps::add_value(*replay, "--sign-on", wanted.sign_on, "Where dedu makes signatures: cpu, each thread its page's, or device, a batch's at once (default cpu)", "NAME");
-    apps::add_value(*replay, "--batch", wanted.batch, "Pages that dedu handles at once, at most (default 256)", "N");
+    apps::add_value(*replay, "--batch", wanted.batch, "Pages that gram moves or dedu handles at once, at most (default 256)", "N");
     apps::add_value(*replay, "--batch-wait", wanted.batch_wait, "Microseconds in which others may join a batch (default 0)", "N");
     replay->add_flag("--always-dedu", wanted.always_dedu, "Look for equal blocks also in files that have hardly any");
     replay->add_flag("--cached", wanted.cached, "Read and write through the operating system's page cache, not past it");

@@ -48,9 +48,11 @@ status settle_run(const request& wanted, run_settings& out) {
 }
 
 status settle_dedu_run(const request& wanted, const simulation& how, buffer::dedu_settings& out) {
-    const bool any = !wanted.signature.empty() || !wanted.sign_on.empty() || !wanted.batch.empty() || !wanted.batch_wait.empty() || wanted.always_dedu;
+    const bool any = !wanted.signature.empty() || !wanted.sign_on.empty() || wanted.always_dedu, batches = !wanted.batch.empty() || !wanted.batch_wait.empty();
     if (any && (wanted.simulate || how.what != policy::dedu))
-        return {-EINVAL, "--signature, --sign-on, --batch, --batch-wait and --always-dedu are of dedu against files; leave them out, or give --policy dedu and no --simulate"};
+        return {-EINVAL, "--signature, --sign-on and --always-dedu are of dedu against files; leave them out, or give --policy dedu and no --simulate"};
+    if (batches && (wanted.simulate || how.what == policy::native))
+        return {-EINVAL, "--batch and --batch-wait are of gram and dedu against files; leave them out, or give --policy gram or dedu and no --simulate"};
     if (wanted.signature == "md5") out.signature = buffer::signature_kind::md5;
     else if (!wanted.signature.empty() && wanted.signature != "quick") return {-EINVAL, "--signature: " + apps::shown(wanted.signature) + " is none; give quick or md5"};
     if (wanted.sign_on == "device") out.sign_on_device = true;
