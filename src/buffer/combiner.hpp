@@ -9,7 +9,9 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstddef>
+#include <cstdint>
 #include <mutex>
+#include <thread>
 #include <vector>
 
 namespace penstock::buffer {
@@ -37,7 +39,7 @@ public:
         if (waiting_.size() >= most_) enough_.notify_one();
         while (!last.done) {
             if (at_work_) {
-                done_.wait(hold);
+                await_batch(hold);
                 continue;
             }
             at_work_ = true;
@@ -50,6 +52,7 @@ public:
             hold.lock();
             for (Request* const each : batch_) each->done = true;
             at_work_ = false;
+            ++batches_;
             done_.notify_all();
         }
     }
@@ -57,12 +60,24 @@ public:
     [[nodiscard]] bool is_idle() const { return !at_work_; }
 
 private:
+    // To sleep and be woken takes as long as a batch of a device does, so a while is spent looking first.
+    void await_batch(std::unique_lock<std::mutex>& hold) {
+        constexpr auto longest_look = std::chrono::microseconds(50);
+        const std::uint64_t seen = batches_;
+        hold.unlock();
+        const auto until = std::chrono::steady_clock::now() + longest_look;
+        while (batches_ == seen && std::chrono::steady_clock::now() < until) std::this_thread::yield();
+        hold.lock();
+        done_.wait(hold, [&] { return batches_ != seen; });
+    }
+
     const std::size_t most_;
     const std::chrono::microseconds wait_;
     std::mutex mutex_;
     std::condition_variable done_, enough_;
     std::vector<Request*> waiting_, batch_;  // guarded by mutex_; batch_ is whoever's who is at work
     std::atomic<bool> at_work_{false};
+    std::atomic<std::uint64_t> batches_{0};  // that came to their end; grows under the lock
 };
 
 }  // namespace penstock::buffer

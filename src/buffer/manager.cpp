@@ -104,6 +104,7 @@ template <typename Order>
 manager_counts manager_state<Order>::counts() const {
     const lock hold(mutex_);
     manager_counts out = counts_;
+    out.host_hits += untold_hits_;
     out.pages = core_.inside().pages.in_use();
     out.device_pages = core_.inside().device.in_use();
     out.device_bytes = out.device_pages * settings_.page_bytes;

@@ -44,12 +44,13 @@ void manager_state<Order>::unfix(session_room& s, const fixed_page& page, bool c
     latches_[page.frame].end(page.kind);
     --s.fixed;
     if (s.hits.size() < most_hits) return;
-    lock hold(mutex_, std::try_to_lock);
-    if (!hold.owns_lock()) {
-        if (s.hits.size() < most_untold_hits) return;
-        hold.lock();
+    if (const lock hold(mutex_, std::try_to_lock); hold.owns_lock()) {
+        tell_hits(s);
+    } else if (s.hits.size() >= most_untold_hits) {
+        // Where the lock is never free when it is asked for, so many hits are told by others that the order knows the hot pages without these.
+        untold_hits_ += s.hits.size();
+        s.hits.clear();
     }
-    tell_hits(s);
 }
 
 template <typename Order>

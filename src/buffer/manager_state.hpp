@@ -54,7 +54,7 @@ struct session_room {
 template <typename Order>
 class manager_state final : public manager {
 public:
-    // As many uses are told at once; if others have the lock just then it may be some times as many.
+    // As many uses are told at once; if others have the lock just then it may be some times as many, and what is more is counted and not told.
     static constexpr std::size_t most_hits = 64, most_untold_hits = 8 * most_hits;
     // Some threads can ask a GPU at a time before they keep each other waiting; more ask together. Each desk has a queue of the device, behind those of the sessions.
     static constexpr std::uint32_t most_desks = 4;
@@ -168,6 +168,7 @@ private:
     const std::unique_ptr<file[]> files_;
     std::atomic<bool> broken_{false};         // the device failed: what its frames hold is not known
     std::vector<std::unique_ptr<move_desk>> desks_;
+    std::atomic<std::uint64_t> untold_hits_{0};
     std::atomic<std::uint32_t> demotions_{0};  // under way, each begun by a session alone
 
     mutable std::mutex mutex_;
