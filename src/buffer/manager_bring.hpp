@@ -43,13 +43,15 @@ void manager_state<Order>::unfix(session_room& s, const fixed_page& page, bool c
     if (changed && page.kind == use_kind::write) changed_[page.frame] = true;  // before anybody else can close the frame
     latches_[page.frame].end(page.kind);
     --s.fixed;
-    if (s.hits.size() < most_hits) return;
+    if (s.hits.size() < s.next_try) return;
     if (const lock hold(mutex_, std::try_to_lock); hold.owns_lock()) {
         tell_hits(s);
-    } else if (s.hits.size() >= most_untold_hits) {
+    } else if (s.hits.size() < most_untold_hits) {
+        s.next_try = s.hits.size() + most_hits;  // who asks for a lock that is not free keeps others waiting all the same
+    } else {
         // Where the lock is never free when it is asked for, so many hits are told by others that the order knows the hot pages without these.
         untold_hits_ += s.hits.size();
-        s.hits.clear();
+        s.forget_hits();
     }
 }
 
@@ -62,7 +64,7 @@ void manager_state<Order>::tell_hits(session_room& s) {
         found at{};
         if (known != nullptr && known->where == side::host) core_.touch(id, ignore, at);
     }
-    s.hits.clear();
+    s.forget_hits();
 }
 
 template <typename Order>

@@ -39,7 +39,13 @@ struct move_desk {
 // A session's own, used by its thread alone.
 struct session_room {
     std::uint32_t number = 0, fixed = 0;
+    static constexpr std::size_t most_hits = 64;  // told at once, if nobody has the lock just then
     std::vector<page_id> hits;      // not told to the order yet
+    std::size_t next_try = most_hits;  // to tell them
+    void forget_hits() {
+        hits.clear();
+        next_try = most_hits;
+    }
     std::vector<action> actions;    // of the request that is handled
     std::vector<frame_move> batch;
     move_request asked;
@@ -54,8 +60,8 @@ struct session_room {
 template <typename Order>
 class manager_state final : public manager {
 public:
-    // As many uses are told at once; if others have the lock just then it may be some times as many, and what is more is counted and not told.
-    static constexpr std::size_t most_hits = 64, most_untold_hits = 8 * most_hits;
+    // If others have the lock just then it may be some times as many uses that are told at once, and what is more is counted and not told.
+    static constexpr std::size_t most_hits = session_room::most_hits, most_untold_hits = 8 * most_hits;
     // Some threads can ask a GPU at a time before they keep each other waiting; more ask together. Each desk has a queue of the device, behind those of the sessions.
     static constexpr std::uint32_t most_desks = 4;
 
@@ -171,7 +177,8 @@ private:
     std::atomic<std::uint64_t> untold_hits_{0};
     std::atomic<std::uint32_t> demotions_{0};  // under way, each begun by a session alone
 
-    mutable std::mutex mutex_;
+    // On a cache line of its own: what is above is looked at without it all the time.
+    alignas(64) mutable std::mutex mutex_;
     std::condition_variable news_;  // turns have ended, or frames were opened
     // Guarded by mutex_:
     core<latched_order<Order>> core_;
