@@ -141,7 +141,7 @@ template <typename Order>
 int dedu_state<Order>::read_page(page_id id, std::byte* to) {
     const std::uint64_t wanted = bytes_in_file(id);
     if (const int code = read_whole(env_, files_[id.file]->fd, to, wanted, settings_.page_bytes, id.page * settings_.page_bytes); code != 0) return code;
-    std::memset(to + wanted, 0, settings_.page_bytes - wanted);
+    clear_behind(to, wanted, settings_.page_bytes);
     return 0;
 }
 

@@ -98,7 +98,7 @@ private:
     void read_some(dedu_file& file, std::uint64_t i, std::uint64_t count, std::uint64_t end) {
         const std::uint64_t page_bytes = all_.settings().page_bytes, from = parts_[i].asked.id.page * page_bytes, all = count * page_bytes, wanted = end <= from ? 0 : std::min(all, end - from);
         const int code = wanted == 0 ? -EAGAIN : all_.read(file, bytes_of(i), wanted, all, from);
-        std::memset(bytes_of(i) + wanted, 0, all - wanted);
+        clear_behind(bytes_of(i), wanted, all);
         for (std::uint64_t k = i; k < i + count; ++k) {
             part& one = parts_[k];
             // An error may be of one page only: each is asked for alone then. So is one that the file does not have any more.

@@ -281,7 +281,7 @@ int manager_state<Order>::read_page(const session_room& s, page_id id, std::uint
     const std::uint64_t wanted = bytes_in_file(id);
     if (s.filled_from != nullptr && wanted <= s.filled_bytes) std::memcpy(data_of(frame), s.filled_from, wanted);
     else if (const int code = read_whole(env_, files_[id.file].fd, data_of(frame), wanted, settings_.page_bytes, id.page * settings_.page_bytes); code != 0) return code;
-    std::memset(data_of(frame) + wanted, 0, settings_.page_bytes - wanted);
+    clear_behind(data_of(frame), wanted, settings_.page_bytes);
     return 0;
 }
 

@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 
 #include "host/env.hpp"
 #include "host/size_signal.hpp"
@@ -24,6 +25,11 @@ inline int read_whole(host::environment& env, int fd, std::byte* to, std::uint64
         done += static_cast<std::uint64_t>(count);
     }
     return 0;
+}
+
+// What of the page's room is behind the end of its file. Nothing is usually, and to clear nothing may touch the memory behind the room, which takes longer than clearing some: of frames that were never used, 0.1 us.
+inline void clear_behind(std::byte* page, std::uint64_t bytes, std::uint64_t room) {
+    if (bytes < room) std::memset(page + bytes, 0, room - bytes);
 }
 
 inline int write_whole(host::environment& env, int fd, const std::byte* from, std::uint64_t bytes, std::uint64_t offset) {
