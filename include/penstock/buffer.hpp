@@ -56,8 +56,6 @@ struct dedu_settings {
     signature_kind signature = signature_kind::quick;
     bool sign_on_device = false;            // else each thread signs its own page
     bool adaptive = true;                   // in a file in which hardly any equal blocks are found none are looked for, for a while
-    std::uint32_t batch_pages = 256;        // that are handled at once, at most; of gram: moved to and from the device
-    std::uint32_t batch_wait_us = 0;        // in which others may join a batch, of gram too
     std::uint32_t window_pages = 32;        // that one read of a file brings at once, at most
     std::uint64_t remembered_pages = 0;     // whose signatures are remembered, at most; 0: 16 times as many as table_pages
 };
@@ -138,6 +136,8 @@ struct buffer_options {
     std::uint32_t wait_ms = 30'000;      // for a page that others have fixed
     // Files are read and written past the operating system's page cache, so that the sizes mean something, where their file system can do that and their pages are of 4 KiB or more.
     bool direct_io = true;
+    std::uint32_t batch_pages = 256;     // that threads who ask at once have moved to and from the device together, or handled by dedu, at most
+    std::uint32_t batch_wait_us = 0;     // in which others may join
     buffer::dedu_settings dedu{};
     std::function<void(const std::string&)> log{};  // of what nobody is there to be told; by default standard error
 };

@@ -32,8 +32,8 @@ limits limits_of(const manager_settings& settings) {
 template <typename Order>
 dedu_state<Order>::dedu_state(const manager_settings& settings, device_frames& frames, host::environment& env)
     : settings_(settings), shape_(dedu_frames_for(settings)), frames_(frames), env_(env), latches_(limits_of(settings).pages),
-      host_places_(std::size_t{limits_of(settings).pages} * how_.blocks_per_page), files_(settings.files), combined_(std::size_t{settings.sessions} * std::max(how_.window_pages, 1u), how_.batch_pages, std::chrono::microseconds(how_.batch_wait_us)),
-      room_in_use_(settings.sessions), remembered_left_(static_cast<std::int64_t>(how_.remembered_pages != 0 ? how_.remembered_pages : std::uint64_t{16} * limits_of(settings).pages)), wave_(frames, shape_, shape_.most_moves), finder_(frames, shape_, how_.batch_pages * how_.blocks_per_page),
+      host_places_(std::size_t{limits_of(settings).pages} * how_.blocks_per_page), files_(settings.files), combined_(std::size_t{settings.sessions} * std::max(how_.window_pages, 1u), settings.batch_pages, std::chrono::microseconds(settings.batch_wait_us)),
+      room_in_use_(settings.sessions), remembered_left_(static_cast<std::int64_t>(how_.remembered_pages != 0 ? how_.remembered_pages : std::uint64_t{16} * limits_of(settings).pages)), wave_(frames, shape_, shape_.most_moves), finder_(frames, shape_, settings.batch_pages * how_.blocks_per_page),
       published_(limits_of(settings).pages) {}
 
 template <typename Order>
@@ -200,15 +200,15 @@ const char* dedu_state<Order>::check() {
 frames_shape dedu_frames_for(const manager_settings& settings) {
     const dedu_settings& how = settings.dedu;
     const std::uint64_t blocks = how.blocks_per_page, pages = std::uint64_t{settings.host_pages} + std::uint64_t{settings.sessions} * (settings.fixed_pages + how.window_pages) + 1;
-    const auto most_moves = static_cast<std::uint32_t>(std::min<std::uint64_t>(std::uint64_t{how.batch_pages} * blocks, 4096));
+    const auto most_moves = static_cast<std::uint32_t>(std::min<std::uint64_t>(std::uint64_t{settings.batch_pages} * blocks, 4096));
     const std::uint64_t block_bytes = settings.page_bytes / std::max<std::uint64_t>(blocks, 1);
     return {pages * blocks + wave::own_frames(std::max<std::uint64_t>(block_bytes, 1)), settings.device_pages * blocks, block_bytes, 1, std::max(most_moves, how.blocks_per_page)};
 }
 
 status make_dedu_manager(const manager_settings& settings, device_frames& frames, host::environment& env, std::unique_ptr<manager>& out) try {
     const dedu_settings& how = settings.dedu;
-    if (settings.sessions == 0 || settings.fixed_pages == 0 || how.batch_pages == 0 || how.window_pages == 0)
-        return {-EINVAL, "a buffer needs a session, a page that it may fix, and batches and windows of a page or more"};
+    if (settings.sessions == 0 || settings.fixed_pages == 0 || how.window_pages == 0)
+        return {-EINVAL, "a buffer needs a session, a page that it may fix, and windows of a page or more"};
     if (how.blocks_per_page == 0 || settings.page_bytes % how.blocks_per_page != 0 || settings.page_bytes / how.blocks_per_page % signed_bytes != 0)
         return {-EINVAL, "pages of " + std::to_string(settings.page_bytes) + " bytes cannot be " + std::to_string(how.blocks_per_page) + " blocks; blocks are of a multiple of " + std::to_string(signed_bytes) + " bytes"};
     if (settings.host_pages < 2) return {-EINVAL, "a buffer needs two pages in the host"};

@@ -144,6 +144,7 @@ status manager::make(const manager_settings& settings, device_frames& frames, ho
     const std::uint64_t needed = std::uint64_t{settings.sessions} * (settings.fixed_pages + 1) + 1;
     if (settings.sessions == 0 || settings.fixed_pages == 0 || settings.page_bytes == 0 || settings.page_bytes % frame_grain != 0)
         return {-EINVAL, "a buffer needs a session, a page that it may fix, and pages of a multiple of " + std::to_string(frame_grain) + " bytes"};
+    if (settings.batch_pages == 0) return {-EINVAL, "batch_pages: batches of no page are none; give 1 or more"};
     if (settings.policy == policy_kind::dedu) return make_dedu_manager(settings, frames, env, out);
     if (settings.policy == policy_kind::native && settings.device_pages != 0)
         return {-EINVAL, "a buffer with the policy native has no pages in a device, and " + std::to_string(settings.device_pages) + " were asked for; give gram, or none"};

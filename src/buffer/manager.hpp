@@ -29,6 +29,8 @@ struct manager_settings {
     std::uint32_t wait_ms = 30'000;     // for a page that others have fixed
     order_kind order = order_kind::lru;
     policy_kind policy = policy_kind::gram;  // native: no pages in the device
+    std::uint32_t batch_pages = 256;    // that threads who ask at once have moved, or handled by dedu, together, at most
+    std::uint32_t batch_wait_us = 0;    // in which others may join
     dedu_settings dedu{};
     std::uint64_t signature_mask = ~std::uint64_t{0};  // for tests: fewer bits make blocks of one signature and other bytes
 };

@@ -30,7 +30,7 @@ struct move_request {
 
 // Sessions of one desk move pages together.
 struct move_desk {
-    move_desk(std::uint32_t sessions, const dedu_settings& how) : together(sessions, std::max(how.batch_pages, 1u), std::chrono::microseconds(how.batch_wait_us)) {}
+    explicit move_desk(const manager_settings& how) : together(how.sessions, how.batch_pages, std::chrono::microseconds(how.batch_wait_us)) {}
 
     combiner<move_request> together;
     std::vector<frame_move> moves;  // whoever's who is at work
@@ -68,7 +68,7 @@ public:
     manager_state(const manager_settings& settings, device_frames& frames, host::environment& env)
         : settings_(settings), frames_(frames), env_(env), latches_(settings.host_pages), changed_(settings.host_pages), files_(std::make_unique<file[]>(settings.files)),
           page_in_(settings.host_pages), turns_(settings.host_pages + settings.sessions, settings.device_pages, settings.sessions), room_in_use_(settings.sessions) {
-        for (std::uint32_t i = 0; i < most_desks; ++i) desks_.push_back(std::make_unique<move_desk>(settings.sessions, settings.dedu));
+        for (std::uint32_t i = 0; i < most_desks; ++i) desks_.push_back(std::make_unique<move_desk>(settings));
     }
     int make();
 

@@ -27,7 +27,7 @@ inline int read_whole(host::environment& env, int fd, std::byte* to, std::uint64
     return 0;
 }
 
-// What of the page's room is behind the end of its file. Nothing is usually, and to clear nothing may touch the memory behind the room, which takes longer than clearing some: of frames that were never used, 0.1 us.
+// What of the page's room is behind the end of its file. Usually nothing is, and wide stores of nothing may still wait for the memory behind the room, which nobody has used yet.
 inline void clear_behind(std::byte* page, std::uint64_t bytes, std::uint64_t room) {
     if (bytes < room) std::memset(page + bytes, 0, room - bytes);
 }

@@ -57,7 +57,8 @@ status check(const buffer_options& wanted) {
     if (status s = check_pages("host_bytes", wanted.host_bytes, wanted.page_bytes); !s) return s;
     if (wanted.policy != policy_kind::native)
         if (status s = check_pages("device_bytes", wanted.device_bytes, wanted.page_bytes); !s) return s;
-    if (wanted.sessions == 0 || wanted.fixed_pages == 0 || wanted.max_files == 0) return {-EINVAL, "buffer_options::sessions, fixed_pages and max_files: at least one of each is needed"};
+    if (wanted.sessions == 0 || wanted.fixed_pages == 0 || wanted.max_files == 0 || wanted.batch_pages == 0)
+        return {-EINVAL, "buffer_options::sessions, fixed_pages, max_files and batch_pages: at least one of each is needed"};
     return {};
 }
 
@@ -71,6 +72,8 @@ manager_settings settings_of(const buffer_options& wanted) {
             .wait_ms = wanted.wait_ms,
             .order = wanted.order,
             .policy = wanted.policy,
+            .batch_pages = wanted.batch_pages,
+            .batch_wait_us = wanted.batch_wait_us,
             .dedu = wanted.dedu};
 }
 

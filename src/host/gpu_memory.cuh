@@ -18,7 +18,7 @@ public:
         if (changed_) cudaSetDevice(device);
     }
     ~device_guard() {
-        if (changed_) cudaSetDevice(before_);  // else it costs a microsecond for nothing
+        if (changed_) cudaSetDevice(before_);
     }
     device_guard(const device_guard&) = delete;
     device_guard& operator=(const device_guard&) = delete;

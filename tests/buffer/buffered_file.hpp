@@ -5,7 +5,10 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <cerrno>
+#include <functional>
 #include <memory>
+#include <random>
 #include <utility>
 #include <vector>
 
@@ -70,22 +73,26 @@ struct buffer_kind {
     buffer::policy_kind what;
 };
 
-// A file, and a buffer over it.
+using frames_owner = std::unique_ptr<buffer::device_frames>;
+
+// A file, and a buffer over it, whose frames a test may put others around. Those of CPU threads are late.
 struct buffered_file {
-    buffered_file(buffer::manager_settings how, const bytes& content, buffer_kind kind = backend::cpu, bool forgetful = false) {
-        how.policy = kind.what;
-        const backend where = kind.where;
+    buffered_file(const buffer::manager_settings& how, const bytes& content, backend where, const std::function<frames_owner(frames_owner)>& around, bool forgetful = false) {
         write_file(folder / "f", content);
         fd = ::open((folder / "f").c_str(), O_RDWR | O_CLOEXEC);
         EXPECT_GE(fd, 0);
         std::string why;
-        frames = where == backend::gpu ? buffer::make_gpu_frames(0, buffer::frames_for(how), why) : buffer::make_cpu_frames(buffer::frames_for(how), why);
+        const buffer::frames_shape shape = buffer::frames_for(how);
+        frames = where == backend::gpu ? buffer::make_gpu_frames(0, shape, why) : buffer::make_cpu_frames(shape, why);
         EXPECT_NE(frames, nullptr) << why;
-        if (where == backend::cpu || forgetful) frames = std::make_unique<late_frames>(std::move(frames), buffer::frames_for(how).queues, forgetful);
+        if (where == backend::cpu || forgetful) frames = std::make_unique<late_frames>(std::move(frames), shape.queues, forgetful);
+        if (around) frames = around(std::move(frames));
         const status made = buffer::manager::make(how, *frames, env, all);
         EXPECT_TRUE(made.ok()) << made.message;
         EXPECT_EQ(all->add_file(fd, content.size()), 0);
     }
+    buffered_file(const buffer::manager_settings& how, const bytes& content, buffer_kind kind = backend::cpu, bool forgetful = false)
+        : buffered_file(with_policy(how, kind.what), content, kind.where, {}, forgetful) {}
     ~buffered_file() {
         all.reset();
         ::close(fd);
@@ -95,13 +102,28 @@ struct buffered_file {
         EXPECT_EQ(wrong, nullptr) << (wrong == nullptr ? "" : wrong);
     }
     [[nodiscard]] bytes on_disk() const { return read_file(folder / "f"); }
+    static buffer::manager_settings with_policy(buffer::manager_settings how, buffer::policy_kind what) {
+        how.policy = what;
+        return how;
+    }
 
     const temporary_folder folder;
     fault::faulty_environment env;
     int fd = -1;
-    std::unique_ptr<buffer::device_frames> frames;
+    frames_owner frames;
     std::unique_ptr<buffer::manager> all;
 };
+
+// Some reads or writes fail from now on, once or for ever.
+inline void fail_somehow(fault::faulty_environment& env, std::mt19937_64& random) {
+    fault::fault_plan plan;
+    plan.calls = random() % 2 == 0 ? fault::call_write : fault::call_read;
+    plan.nth = random() % 16 + 1;
+    plan.for_ever = random() % 4 == 0;
+    plan.error = random() % 2 == 0 ? -EIO : -ENOSPC;
+    plan.longest_write = random() % 3 == 0 ? 100 : 0;
+    env.set(plan);
+}
 
 inline buffer::manager_settings small(std::uint32_t host_pages, std::uint32_t device_pages, buffer::order_kind order, std::uint64_t page_bytes = 512) {
     return {.page_bytes = page_bytes, .host_pages = host_pages, .device_pages = device_pages, .sessions = 2, .fixed_pages = 1, .order = order};

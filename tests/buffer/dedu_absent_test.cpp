@@ -164,7 +164,7 @@ TEST_P(absent_shared_blocks, that_cannot_be_written_before_are_not_read_from_the
     std::int64_t got = 0;
     std::atomic<bool> is_done{false};
     std::jthread reader;
-    f.frames->before_move = [&] {
+    f.watched.before_move = [&] {
         if (f.env.failures() != 2 || reader.joinable()) return;
         reader = std::jthread([&] {
             got = other->read(0, 0, begin_of(seen), 512);

@@ -41,15 +41,7 @@ std::uint64_t wrong_bytes(const manager_settings& how, std::uint64_t file_bytes,
     std::mt19937_64 random(seed);
     std::uint64_t wrong = 0;
     for (int i = 0; i < operations; ++i) {
-        if (failing && i % 50 == 0) {
-            fault::fault_plan plan;
-            plan.calls = random() % 2 == 0 ? fault::call_write : fault::call_read;
-            plan.nth = random() % 8 + 1;
-            plan.for_ever = random() % 4 == 0;
-            plan.error = random() % 2 == 0 ? -EIO : -ENOSPC;
-            plan.longest_write = random() % 3 == 0 ? 100 : 0;
-            f.env.set(plan);
-        }
+        if (failing && i % 50 == 0) fail_somehow(f.env, random);
         const std::uint64_t at = random() % file_bytes, most = random() % 4 == 0 ? 3 * how.page_bytes : 200;
         bytes some(random() % most + 1);
         const std::uint64_t count = std::min<std::uint64_t>(some.size(), file_bytes - at);
@@ -188,7 +180,7 @@ struct adding_threads {
                 for (std::uint64_t i = 0; i < steps && !testing::Test::HasFailure(); ++i) {
                     step(*mine, t, random);
                     if (random() % 300 == 0) flush(*mine, t);
-                    if (failing && t == 0 && i % 200 == 0) fail_somehow(random);
+                    if (failing && t == 0 && i % 200 == 0) fail_somehow(f.env, random);
                 }
             });
         running.clear();
@@ -197,13 +189,6 @@ struct adding_threads {
         EXPECT_EQ(f.all->open_session()->flush(0), 0);
         const bytes now = f.on_disk();
         for (std::uint64_t word = 0; word < pages * page_words; ++word) ASSERT_EQ(word_of(now, word), added[word % threads][word]) << word;
-    }
-    void fail_somehow(std::mt19937_64& random) {
-        fault::fault_plan plan;
-        plan.calls = random() % 2 == 0 ? fault::call_write : fault::call_read;
-        plan.nth = random() % 20 + 1;
-        plan.for_ever = random() % 3 == 0;
-        f.env.set(plan);
     }
 
     buffered_file f;
@@ -229,6 +214,32 @@ TEST_P(buffers, lose_no_update_of_many_threads_where_the_disk_fails) {
         adding_threads all(host, device, order_kind::lru, GetParam(), true);
         all.run(rounds(6000));
     }
+}
+
+// Threads that hit so fast that they cannot tell all of it: each hit is counted once all the same.
+TEST_P(buffers, count_each_hit_of_many_threads) {
+    constexpr std::uint64_t threads = 4, pages = 64;
+    manager_settings how = small(80, 10, order_kind::lru);
+    how.sessions = threads;
+    buffered_file f(how, bytes(pages * 512, 1), GetParam());
+    const auto look = [&](std::uint64_t count) {
+        const auto mine = f.all->open_session();
+        for (std::uint64_t i = 0; i < count; ++i) {
+            fixed_page fixed;
+            ASSERT_EQ(mine->fix({i % pages, 0}, use_kind::read, fixed), 0);
+            mine->unfix(fixed, false);
+        }
+    };
+    look(pages);
+    {
+        std::vector<std::jthread> running;
+        for (std::uint64_t t = 0; t < threads; ++t) running.emplace_back(look, rounds(200'000u));
+    }
+    const buffer::manager_counts counts = f.all->counts();
+    EXPECT_EQ(counts.misses, pages);
+    EXPECT_EQ(counts.device_hits, 0u);
+    EXPECT_EQ(counts.host_hits, threads * rounds(200'000u));
+    f.expect_right();
 }
 
 // Threads want pages whose frames are given to others all the time, also between a look at where the page is and the step on its frame.

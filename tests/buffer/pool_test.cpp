@@ -241,6 +241,7 @@ TEST(buffer_pool, refuses_what_cannot_be) {
     refused(with([](buffer_options& o) { o.device_bytes = 0; }), -EINVAL, "device_bytes");
     refused(with([](buffer_options& o) { o.sessions = 0; }), -EINVAL, "sessions");
     refused(with([](buffer_options& o) { o.sessions = 1000; }), -EINVAL, "sessions");
+    refused(with([](buffer_options& o) { o.batch_pages = 0; }), -EINVAL, "batch_pages");
     refused(with([](buffer_options& o) { o.device_bytes = std::uint64_t{1} << 41; }), -ENOMEM, "device_bytes");
     refused(with([](buffer_options& o) { o.policy = policy_kind::dedu, o.dedu.blocks_per_page = 3; }), -EINVAL, "blocks");
     refused(with([](buffer_options& o) { o.policy = policy_kind::dedu, o.dedu.blocks_per_page = 128; }), -EINVAL, "blocks");

@@ -60,10 +60,9 @@ inline buffer::manager_settings settings_of(const shape& s) {
                                     .absent_blocks = s.absent,
                                     .signature = s.md5 ? buffer::signature_kind::md5 : buffer::signature_kind::quick,
                                     .sign_on_device = s.on_device,
-                                    .adaptive = s.adaptive,
-                                    .batch_wait_us = s.batch_wait_us};
+                                    .adaptive = s.adaptive};
     return {.page_bytes = s.page_bytes, .host_pages = s.host, .device_pages = s.device, .sessions = s.sessions, .fixed_pages = 2, .files = 2, .wait_ms = 10'000, .order = s.order,
-            .policy = buffer::policy_kind::dedu, .dedu = how, .signature_mask = s.mask};
+            .policy = buffer::policy_kind::dedu, .batch_wait_us = s.batch_wait_us, .dedu = how, .signature_mask = s.mask};
 }
 
 // Blocks as a file may have them: many of a few kinds.
@@ -82,46 +81,11 @@ inline bytes blocks_of(std::uint64_t seed, const shape& s, std::uint64_t count) 
     return out;
 }
 
-struct shared_file {
-    shared_file(const shape& s, const bytes& content, backend where, bool credulous = false) {
-        write_file(folder / "f", content);
-        fd = ::open((folder / "f").c_str(), O_RDWR | O_CLOEXEC);
-        EXPECT_GE(fd, 0);
-        std::string why;
-        const auto shape = buffer::frames_for(settings_of(s));
-        std::unique_ptr<buffer::device_frames> real = where == backend::gpu ? buffer::make_gpu_frames(0, shape, why) : buffer::make_cpu_frames(shape, why);
-        EXPECT_NE(real, nullptr) << why;
-        if (where == backend::cpu) real = std::make_unique<late_frames>(std::move(real), shape.queues);
-        frames = std::make_unique<watched_frames>(std::move(real), credulous);
-        const status made = buffer::manager::make(settings_of(s), *frames, env, all);
-        EXPECT_TRUE(made.ok()) << made.message;
-        EXPECT_EQ(all->add_file(fd, content.size()), 0);
-    }
-    ~shared_file() {
-        all.reset();
-        ::close(fd);
-    }
-    void expect_right() const {
-        const char* const wrong = all->check();
-        EXPECT_EQ(wrong, nullptr) << (wrong == nullptr ? "" : wrong);
-    }
-    [[nodiscard]] bytes on_disk() const { return read_file(folder / "f"); }
+struct shared_file : buffered_file {
+    shared_file(const shape& s, const bytes& content, backend where, bool credulous = false)
+        : buffered_file(settings_of(s), content, where, [&](auto real) { return std::make_unique<watched_frames>(std::move(real), credulous); }), watched(static_cast<watched_frames&>(*frames)) {}
 
-    const temporary_folder folder;
-    fault::faulty_environment env;
-    int fd = -1;
-    std::unique_ptr<watched_frames> frames;
-    std::unique_ptr<buffer::manager> all;
+    watched_frames& watched;
 };
-
-inline void fail_somehow(fault::faulty_environment& env, std::mt19937_64& random) {
-    fault::fault_plan plan;
-    plan.calls = random() % 2 == 0 ? fault::call_write : fault::call_read;
-    plan.nth = random() % 8 + 1;
-    plan.for_ever = random() % 4 == 0;
-    plan.error = random() % 2 == 0 ? -EIO : -ENOSPC;
-    plan.longest_write = random() % 3 == 0 ? 100 : 0;
-    env.set(plan);
-}
 
 }  // namespace penstock::test

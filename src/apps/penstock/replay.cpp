@@ -47,19 +47,23 @@ status settle_run(const request& wanted, run_settings& out) {
     return {};
 }
 
+status settle_batches(const request& wanted, const simulation& how, run_settings& out) {
+    if ((!wanted.batch.empty() || !wanted.batch_wait.empty()) && (wanted.simulate || how.what == policy::native))
+        return {-EINVAL, "--batch and --batch-wait are of gram and dedu against files; leave them out, or give --policy gram or dedu and no --simulate"};
+    if (status s = apps::parse_number<std::uint32_t>("--batch", wanted.batch, 1, 4096, "from 1 to 4096", out.batch_pages); !s) return s;
+    return apps::parse_number<std::uint32_t>("--batch-wait", wanted.batch_wait, 0, 1'000'000, "from 0 to 1000000", out.batch_wait_us);
+}
+
 status settle_dedu_run(const request& wanted, const simulation& how, buffer::dedu_settings& out) {
-    const bool any = !wanted.signature.empty() || !wanted.sign_on.empty() || wanted.always_dedu, batches = !wanted.batch.empty() || !wanted.batch_wait.empty();
+    const bool any = !wanted.signature.empty() || !wanted.sign_on.empty() || wanted.always_dedu;
     if (any && (wanted.simulate || how.what != policy::dedu))
         return {-EINVAL, "--signature, --sign-on and --always-dedu are of dedu against files; leave them out, or give --policy dedu and no --simulate"};
-    if (batches && (wanted.simulate || how.what == policy::native))
-        return {-EINVAL, "--batch and --batch-wait are of gram and dedu against files; leave them out, or give --policy gram or dedu and no --simulate"};
     if (wanted.signature == "md5") out.signature = buffer::signature_kind::md5;
     else if (!wanted.signature.empty() && wanted.signature != "quick") return {-EINVAL, "--signature: " + apps::shown(wanted.signature) + " is none; give quick or md5"};
     if (wanted.sign_on == "device") out.sign_on_device = true;
     else if (!wanted.sign_on.empty() && wanted.sign_on != "cpu") return {-EINVAL, "--sign-on: " + apps::shown(wanted.sign_on) + " makes none; give cpu or device"};
     out.adaptive = !wanted.always_dedu;
-    if (status s = apps::parse_number<std::uint32_t>("--batch", wanted.batch, 1, 4096, "from 1 to 4096", out.batch_pages); !s) return s;
-    return apps::parse_number<std::uint32_t>("--batch-wait", wanted.batch_wait, 0, 1'000'000, "from 0 to 1000000", out.batch_wait_us);
+    return {};
 }
 
 // How many pages a size is. `there` is how many the trace can ask for: what is larger is never full, so its tables need be no larger.
@@ -196,6 +200,7 @@ status replay_trace(const request& wanted, bool& usage) {
     run_settings settings;
     if (status s = settle_words(wanted, how); !s) return s;
     if (status s = settle_run(wanted, settings); !s) return s;
+    if (status s = settle_batches(wanted, how, settings); !s) return s;
     if (status s = settle_dedu_run(wanted, how, settings.dedu); !s) return s;
     usage = false;
     trace::reader from;

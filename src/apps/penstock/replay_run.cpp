@@ -161,6 +161,8 @@ status make_buffer(const trace::trace_header& header, const simulation& how, con
                                          .files = how.limits.files,
                                          .order = how.order == host_order::lru ? buffer::order_kind::lru : buffer::order_kind::clock,
                                          .policy = how.what == policy::dedu ? buffer::policy_kind::dedu : buffer::policy_kind::gram,
+                                         .batch_pages = settings.batch_pages,
+                                         .batch_wait_us = settings.batch_wait_us,
                                          .dedu = settings.dedu};
     const buffer::frames_shape frames = buffer::frames_for(shape);
     const backend where = settings.backend.empty() ? backend::automatic : settings.backend == "gpu" ? backend::gpu : backend::cpu;

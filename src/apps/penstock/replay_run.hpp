@@ -12,6 +12,7 @@ struct run_settings {
     bool past_the_cache = true;  // of the operating system, so that the sizes mean something
     bool writes = false;         // the files may be changed
     bool verify = false;         // each page that is read is compared with what it must hold
+    std::uint32_t batch_pages = 256, batch_wait_us = 0;
     buffer::dedu_settings dedu{};
 };
 
