@@ -96,6 +96,8 @@ void dedu_state<Order>::perform(dedu_request& one) {
         case dedu_request::kind::tell: break;
         case dedu_request::kind::touch: touch(one); break;
         case dedu_request::kind::load: load(one); break;
+        case dedu_request::kind::reserve: reserve(one); break;
+        case dedu_request::kind::arrive: arrive(one); break;
         case dedu_request::kind::replace: replace(one); break;
         case dedu_request::kind::rescue: rescue(one); break;
         case dedu_request::kind::flush: flush(one); break;
@@ -107,6 +109,8 @@ void dedu_state<Order>::perform(dedu_request& one) {
 template <typename Order>
 void dedu_state<Order>::touch(dedu_request& one) {
     found at{};
+    one.code = -EAGAIN;
+    if (page(one.id).where() == owned_entry::nowhere) return;  // perhaps reserved
     one.code = core_.touch(one.id, [&](const action& what) { move_bytes(what, nullptr); }, at);
     if (at == found::nowhere) one.code = -EAGAIN;
     if (one.code != 0) return;

@@ -8,6 +8,7 @@
 #include "buffer/clock_order.hpp"
 #include "buffer/dedu_absent.hpp"
 #include "buffer/dedu_flush.hpp"
+#include "buffer/dedu_reserve.hpp"
 #include "buffer/dedu_session.hpp"
 #include "buffer/lru_order.hpp"
 #include "buffer/pause.hpp"
@@ -51,6 +52,7 @@ int dedu_state<Order>::add_file(int fd, std::uint64_t bytes, file_access access)
     if (added == nullptr) return -ENOMEM;
     added->fd = fd;
     added->is_writable = access == file_access::read_write;
+    added->begins_reads = begins_reads(settings_, fd);
     if (const int code = added->grow(bytes, settings_.page_bytes); code != 0) return code;
     *free = std::move(added);
     return static_cast<int>(free - files_.begin());
@@ -138,9 +140,11 @@ found_by_entry dedu_state<Order>::copy(page_id id, std::byte* to) {
 }
 
 template <typename Order>
-int dedu_state<Order>::read_page(page_id id, std::byte* to) {
-    const std::uint64_t wanted = bytes_in_file(id);
-    if (const int code = read_whole(env_, files_[id.file]->fd, to, wanted, settings_.page_bytes, id.page * settings_.page_bytes); code != 0) return code;
+int dedu_state<Order>::read_page(page_id id, std::byte* to, begun_read* begun) {
+    const std::uint64_t wanted = bytes_in_file(id), offset = id.page * settings_.page_bytes;
+    const int fd = files_[id.file]->fd;
+    const int code = begun != nullptr ? end_whole(*begun, env_, fd, to, wanted, settings_.page_bytes, offset) : read_whole(env_, fd, to, wanted, settings_.page_bytes, offset);
+    if (code != 0) return code;
     clear_behind(to, wanted, settings_.page_bytes);
     return 0;
 }

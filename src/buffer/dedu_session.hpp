@@ -55,7 +55,7 @@ public:
         free_.push_back(page.frame);
         tell_many();
     }
-    // A window at a time; the pages that it left out one by one.
+    // A window at a time; the pages that it left out one by one, and so a single one for which room may be made while it is read.
     std::int64_t read(std::uint32_t number, std::uint64_t offset, std::byte* to, std::uint64_t bytes) override {
         dedu_file* const file = all_.file_at(number);
         if (file == nullptr) return -EBADF;
@@ -63,10 +63,11 @@ public:
         bytes = offset >= end ? 0 : std::min(bytes, end - offset);
         for (std::uint64_t done = 0; done < bytes;) {
             const std::uint64_t first = (offset + done) / room, pages = std::min(window_.most_pages(), (offset + bytes - 1) / room - first + 1);
-            window_.bring(*file, {first, number}, pages, hits_);
+            const bool as_fixed = pages == 1 && !free_.empty() && all_.may_reserve(*file);
+            if (!as_fixed) window_.bring(*file, {first, number}, pages, hits_);
             for (std::uint64_t i = 0; i < pages; ++i) {
                 const std::uint64_t at = offset + done, in_page = at % room, count = std::min(room - in_page, bytes - done);
-                if (window_.code_of(i) == 0) {
+                if (!as_fixed && window_.code_of(i) == 0) {
                     std::memcpy(to + done, window_.bytes_of(i) + in_page, count);
                 } else if (const std::int64_t got = paged_session::read(number, at, to + done, count); got != static_cast<std::int64_t>(count)) {
                     return got < 0 && done == 0 ? got : static_cast<std::int64_t>(done) + std::max<std::int64_t>(got, 0);
@@ -171,11 +172,19 @@ private:
     // Who owns the page looks again whether the file has it: resize() says first that it has not, and then waits for owners.
     int load(page_id id, std::uint32_t frame, std::byte* to, bool is_known) {
         if (id.page >= all_.file_at(id.file)->pages) return -EINVAL;
-        if (const int code = all_.read_page(id, to); code != 0) return code;
+        const bool has_room = !is_known && all_.may_reserve(*all_.file_at(id.file)) && all_.begin_read(begun_, id, to) && ask(dedu_request::kind::reserve, nullptr) == 0;
+        const int code = all_.read_page(id, to, &begun_);
+        if (has_room) return arrive(code, to);
+        if (code != 0) return code;
         name_blocks(id, frame, to);
         all_.sign(asked_, is_known);  // dedu_absent.hpp (1)
         asked_.counts = true;
         return ask(dedu_request::kind::load, to);
+    }
+    int arrive(int read_code, std::byte* bytes) {
+        asked_.has_arrived = read_code == 0;
+        const int code = ask(dedu_request::kind::arrive, bytes);
+        return read_code != 0 ? read_code : code;
     }
     // The page has zeros from there on. One that is nowhere is read so from its file; so is one that holds what the file has. It is owned before that is looked at: whoever loads it may have asked for the size before.
     int clear_rest(page_id last, std::uint64_t from) {
@@ -236,6 +245,7 @@ private:
     const std::uint32_t number_;
     dedu_request asked_;
     dedu_window<Order> window_;
+    begun_read begun_;
     std::vector<page_id> hits_;           // not told to the order yet
     std::vector<std::uint32_t> free_;     // first frames of pages of its own
     std::vector<page_id> fresh_;          // of the pages it has fixed, those that were not read

@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "buffer/begun_read.hpp"
 #include "buffer/combiner.hpp"
 #include "buffer/core.hpp"
 #include "buffer/dedu_manager.hpp"
@@ -42,7 +43,7 @@ struct dedu_file {
     }
 
     int fd = -1;
-    bool is_writable = true;
+    bool is_writable = true, begins_reads = false;
     std::atomic<std::uint64_t> bytes{0}, pages{0}, room{0};  // room: pages with an entry
     std::mutex resizing;              // one at a time
     file_pages<owned_entry> entries;
@@ -85,7 +86,12 @@ public:
     [[nodiscard]] std::uint64_t bytes_in_file(page_id id) const { return std::min(settings_.page_bytes, files_[id.file]->bytes - id.page * settings_.page_bytes); }
     // Into `to` from the host without asking anybody; or busy or absent.
     found_by_entry copy(page_id id, std::byte* to);
-    int read_page(page_id id, std::byte* to);
+    int read_page(page_id id, std::byte* to, begun_read* begun = nullptr);
+    // Whether room for a page is made while it is read: not where its blocks are looked for, nor while others are at work, who would have to wait for one more request.
+    [[nodiscard]] bool may_reserve(const dedu_file& file) const { return file.begins_reads && file.rests && is_idle(); }
+    bool begin_read(begun_read& begun, page_id id, std::byte* to) {
+        return begun.begin(env_, files_[id.file]->fd, to, settings_.page_bytes, id.page * settings_.page_bytes);
+    }
     int sync(std::uint32_t file) { return env_.sync(files_[file]->fd); }
     void sign(dedu_request& one, bool is_new);
     int read(dedu_file& file, std::byte* to, std::uint64_t bytes, std::uint64_t room, std::uint64_t offset) { return read_whole(env_, file.fd, to, bytes, room, offset); }
@@ -110,6 +116,8 @@ private:
     void touch(dedu_request& one);
     void load(dedu_request& one);
     void replace(dedu_request& one);
+    void reserve(dedu_request& one);  // this and the next: dedu_reserve.hpp
+    void arrive(dedu_request& one);
     const content_id* contents_for(dedu_request& one);
     void forget_page(dedu_request& one);
     void publish(page_id id);

@@ -69,6 +69,7 @@ int manager_state<Order>::add_file(int fd, std::uint64_t bytes, file_access acce
     added.failures = 0;
     added.fd = fd;
     added.is_writable = access == file_access::read_write;
+    added.begins_reads = begins_reads(settings_, fd);
     added.in_use = true;
     return static_cast<int>(number);
 }

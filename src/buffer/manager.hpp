@@ -20,6 +20,9 @@
 
 namespace penstock::buffer {
 
+// Of pages that are missed: which go on while the device is told of victims. Others are for tests.
+enum class begun_reads : std::uint8_t { past_the_page_cache, all, none };
+
 struct manager_settings {
     std::uint64_t page_bytes = 4096;
     std::uint32_t host_pages = 0, device_pages = 0;
@@ -32,6 +35,7 @@ struct manager_settings {
     std::uint32_t batch_pages = 256;    // that threads who ask at once have moved, or handled by dedu, together, at most
     std::uint32_t batch_wait_us = 0;    // in which others may join
     dedu_settings dedu{};
+    begun_reads begins = begun_reads::past_the_page_cache;
     std::uint64_t signature_mask = ~std::uint64_t{0};  // for tests: fewer bits make blocks of one signature and other bytes
 };
 

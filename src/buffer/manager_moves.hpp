@@ -13,6 +13,7 @@ namespace penstock::buffer {
 template <typename Order>
 typename manager_state<Order>::outcome manager_state<Order>::carry_out(session_room& s, bool fresh) {
     outcome out = carry_out_all(s, fresh);
+    s.begun.end();  // where a move has failed: the frame is another page's from here on
     if (const int code = end_demotion(s); code != 0) out.code = code;
     return out;
 }
@@ -20,7 +21,8 @@ typename manager_state<Order>::outcome manager_state<Order>::carry_out(session_r
 template <typename Order>
 typename manager_state<Order>::outcome manager_state<Order>::carry_out_all(session_room& s, bool fresh) {
     outcome out;
-    for (const action& one : s.actions) {
+    for (std::size_t i = 0; i < s.actions.size(); ++i) {
+        const action& one = s.actions[i];
         int code = 0;
         switch (one.what) {
             case move::drop: break;
@@ -37,7 +39,7 @@ typename manager_state<Order>::outcome manager_state<Order>::carry_out_all(sessi
                 break;
             case move::demote:
                 if (out.write_code == 0) {
-                    code = begin_demotion(s, one);
+                    code = begin_demotion(s, one, !fresh && i + 1 < s.actions.size() && s.actions[i + 1].what == move::fill ? &s.actions[i + 1] : nullptr);
                     break;
                 }
                 [[fallthrough]];  // our own frame holds what could not be written
@@ -74,9 +76,10 @@ int manager_state<Order>::move_together(session_room& s, const frame_move& what)
     return s.asked.code;
 }
 
-// Its frame is free when this returns: what goes to the device is a copy of it in our own frame, so that the disk is read meanwhile. Where many threads do so it goes afterwards, with those of others.
+// Its frame is free when this returns: what goes to the device is a copy of it in our own frame, so that the disk is read meanwhile; also while the device is told, if that goes (`next_read`: the page that comes in its
+// place). Where many threads do so it goes afterwards, with those of others.
 template <typename Order>
-int manager_state<Order>::begin_demotion(session_room& s, const action& one) {
+int manager_state<Order>::begin_demotion(session_room& s, const action& one, const action* next_read) {
     if (settings_.page_bytes > most_copied_bytes) return move_bytes(s, one);
     if (const int code = end_demotion(s); code != 0) return code;
     std::memcpy(data_of(own_frame(s)), data_of(one.host), settings_.page_bytes);
@@ -86,6 +89,7 @@ int manager_state<Order>::begin_demotion(session_room& s, const action& one) {
         s.victim = session_room::demotion::postponed;
         return 0;
     }
+    if (next_read != nullptr) begin_read(s, *next_read);
     s.victim = session_room::demotion::begun;
     s.batch.assign(1, {own_frame(s), one.device, direction::to_device});
     return broken(frames_.begin(s.number, s.batch));
@@ -133,10 +137,16 @@ std::uint64_t manager_state<Order>::bytes_in_file(page_id id) const {
 }
 
 template <typename Order>
-int manager_state<Order>::read_page(const session_room& s, page_id id, std::uint32_t frame) {
+void manager_state<Order>::begin_read(session_room& s, const action& fill) {
+    const file& from = files_[fill.page.file];
+    if (from.begins_reads && s.filled_from == nullptr) s.begun.begin(env_, from.fd, data_of(fill.host), settings_.page_bytes, fill.page.page * settings_.page_bytes);
+}
+
+template <typename Order>
+int manager_state<Order>::read_page(session_room& s, page_id id, std::uint32_t frame) {
     const std::uint64_t wanted = bytes_in_file(id);
     if (s.filled_from != nullptr && wanted <= s.filled_bytes) std::memcpy(data_of(frame), s.filled_from, wanted);
-    else if (const int code = read_whole(env_, files_[id.file].fd, data_of(frame), wanted, settings_.page_bytes, id.page * settings_.page_bytes); code != 0) return code;
+    else if (const int code = end_whole(s.begun, env_, files_[id.file].fd, data_of(frame), wanted, settings_.page_bytes, id.page * settings_.page_bytes); code != 0) return code;
     clear_behind(data_of(frame), wanted, settings_.page_bytes);
     return 0;
 }

@@ -8,6 +8,7 @@
 #include <memory>
 #include <mutex>
 
+#include "buffer/begun_read.hpp"
 #include "buffer/combiner.hpp"
 #include "buffer/core.hpp"
 #include "buffer/file_pages.hpp"
@@ -53,6 +54,7 @@ struct session_room {
     std::uint32_t victim_frame = 0;  // of the device
     turns::taken mine;
     read_window window;
+    begun_read begun;               // of the page that takes a victim's place
     const std::byte* filled_from = nullptr;  // the page of the request in the window, and how much of it; null: it is read from its file
     std::uint64_t filled_bytes = 0;
 };
@@ -102,7 +104,7 @@ private:
     // What a thread looks at without the lock is atomic: both grow behind what they count.
     struct file {
         std::atomic<bool> in_use{false};
-        std::atomic<bool> is_writable{true};
+        std::atomic<bool> is_writable{true}, begins_reads{false};
         std::atomic<int> fd{-1};
         std::atomic<std::uint64_t> bytes{0}, pages{0};
         file_pages<page_entry> entries;
@@ -153,10 +155,11 @@ private:
     outcome carry_out_all(session_room& s, bool fresh);
     int move_bytes(session_room& s, const action& one);
     int move_together(session_room& s, const frame_move& what);
-    int begin_demotion(session_room& s, const action& one);
+    int begin_demotion(session_room& s, const action& one, const action* next_read);
     int end_demotion(session_room& s);
     int broken(int code);  // of the device: the same code
-    int read_page(const session_room& s, page_id id, std::uint32_t frame);
+    void begin_read(session_room& s, const action& fill);
+    int read_page(session_room& s, page_id id, std::uint32_t frame);
     int write_page(page_id id, const std::byte* from);
     void keep_unwritten(const outcome& ended);
     int note_failure(page_id id, int code);

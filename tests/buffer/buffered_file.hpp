@@ -77,7 +77,8 @@ using frames_owner = std::unique_ptr<buffer::device_frames>;
 
 // A file, and a buffer over it, whose frames a test may put others around. Those of CPU threads are late.
 struct buffered_file {
-    buffered_file(const buffer::manager_settings& how, const bytes& content, backend where, const std::function<frames_owner(frames_owner)>& around, bool forgetful = false) {
+    buffered_file(buffer::manager_settings how, const bytes& content, backend where, const std::function<frames_owner(frames_owner)>& around, bool forgetful = false) {
+        if (how.begins == buffer::begun_reads::past_the_page_cache) how.begins = buffer::begun_reads::all;  // also of files that the page cache has
         write_file(folder / "f", content);
         fd = ::open((folder / "f").c_str(), O_RDWR | O_CLOEXEC);
         EXPECT_GE(fd, 0);

@@ -117,6 +117,7 @@ void faulty_environment::close(int handle) {
 
 std::int64_t faulty_environment::read(int fd, std::byte* to, std::uint64_t bytes, std::uint64_t offset) {
     int error = 0;
+    wait_while_stalled(call_plain_read);
     if (fails(call_read, error)) return error;
     const std::uint64_t most = plan().longest_read;
     return real_.read(fd, to, most == 0 ? bytes : std::min<std::uint64_t>(bytes, most), offset);
@@ -204,6 +205,7 @@ public:
 
     void start(const host::read_operation& wanted) override {
         const fault_plan plan = env_.plan();
+        ++env_.queued_reads_;
         flight f{wanted, clock::now() + std::chrono::nanoseconds(plan.read_delay_ns), 0, true};
         const bool direct = env_.is_direct(wanted.fd);
         // A direct read of an odd length would be refused, so its result is cut.

@@ -33,6 +33,7 @@ enum call : std::uint32_t {
     call_unlink = 32768,
     call_rename = 65536,
     every_name_call = 32768 + 65536,
+    call_plain_read = 131072,  // those of call_read that go by no engine: can be stalled by this name
     call_register = 16384  // whose failing is nobody's error
 };
 
@@ -57,6 +58,8 @@ public:
     void clear() { set({}); }
     // Calls of the planned kinds since then.
     [[nodiscard]] std::uint64_t calls() const { return count_.load(); }
+    // Reads that went by an engine, failed ones too; ever.
+    [[nodiscard]] std::uint64_t queued_reads() const { return queued_reads_.load(); }
     // How many of them failed.
     [[nodiscard]] std::uint64_t failures() const { return failures_.load(); }
 
@@ -126,7 +129,7 @@ private:
     std::atomic<std::uint64_t> most_scattered_{0}, scattered_{0};
     std::condition_variable released_;
     std::atomic<std::uint32_t> stalled_kinds_{0};
-    std::atomic<std::uint64_t> count_{0}, failures_{0}, reads_{0};
+    std::atomic<std::uint64_t> count_{0}, failures_{0}, reads_{0}, queued_reads_{0};
     std::atomic<int> stalled_{0}, handles_{0};
 };
 

@@ -1,0 +1,182 @@
+// Reads that go on while the buffer makes room for their pages: what is read is what the file has, whatever others do meanwhile, and where reads fail nothing of them is left.
+#include <gtest/gtest.h>
+
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <future>
+#include <random>
+#include <thread>
+
+#include "buffer/buffered_file.hpp"
+
+namespace penstock::test {
+
+namespace {
+
+using buffer::fixed_page;
+using buffer::manager_settings;
+using buffer::order_kind;
+using buffer::use_kind;
+
+constexpr std::uint64_t page_bytes = 512, pages = 400;
+
+manager_settings settings(std::uint32_t host, std::uint32_t device, buffer_kind kind, std::uint32_t sessions = 2) {
+    manager_settings out = small(host, device, order_kind::lru, page_bytes);
+    out.sessions = sessions;
+    out.policy = kind.what;
+    out.wait_ms = 500;
+    return out;
+}
+
+// A file without equal blocks, and of which dedu knows that already. It is in the buffer by its last pages only.
+struct peaceful_file : buffered_file {
+    peaceful_file(const manager_settings& how, buffer_kind kind) : buffered_file(how, pattern(1, pages * page_bytes), kind), content(pattern(1, pages * page_bytes)) {
+        const auto mine = all->open_session();
+        for (std::uint64_t page = 0; page < pages; ++page) EXPECT_EQ(look(*mine, page), 0);
+    }
+    // The error, or that of a page which is not as it should be.
+    int look(buffer::session& mine, std::uint64_t page) const {
+        fixed_page fixed;
+        if (const int code = mine.fix({page, 0}, use_kind::read, fixed); code != 0) return code;
+        const bool right = std::memcmp(fixed.data, content.data() + page * page_bytes, page_bytes) == 0;
+        mine.unfix(fixed, false);
+        return right ? 0 : -EILSEQ;
+    }
+    void fail_reads(int error) {
+        fault::fault_plan plan;
+        plan.calls = fault::call_read;
+        plan.nth = 1;
+        plan.for_ever = true;
+        plan.error = error;
+        env.set(plan);
+    }
+    const bytes content;
+};
+
+using begun_reads = on_backends;
+
+}  // namespace
+
+TEST_P(begun_reads, bring_what_the_file_has) {
+    peaceful_file f(settings(6, 10, GetParam()), GetParam());
+    auto mine = f.all->open_session();
+    std::mt19937_64 random(1);
+    const std::uint64_t before = f.env.queued_reads(), misses = f.all->counts().misses;
+    for (int i = 0; i < 2000; ++i) ASSERT_EQ(f.look(*mine, random() % pages), 0);
+    EXPECT_EQ(f.env.queued_reads() - before, f.all->counts().misses - misses);  // none went another way
+    mine.reset();
+    f.expect_right();
+}
+
+TEST_P(begun_reads, that_bring_a_part_are_read_to_their_end) {
+    peaceful_file f(settings(6, 10, GetParam()), GetParam());
+    fault::fault_plan plan;
+    plan.longest_read = 100;
+    f.env.set(plan);
+    auto mine = f.all->open_session();
+    for (std::uint64_t page = 0; page < pages; page += 7) ASSERT_EQ(f.look(*mine, page), 0) << page;
+    mine.reset();
+    f.expect_right();
+}
+
+// More of them fail than the host has frames, so none may keep one.
+TEST_P(begun_reads, that_fail_leave_nothing) {
+    peaceful_file f(settings(6, 4, GetParam()), GetParam());
+    auto mine = f.all->open_session();
+    const buffer::manager_counts before = f.all->counts();
+    f.fail_reads(-EIO);
+    for (std::uint64_t page = 0; page < 40; ++page) ASSERT_EQ(f.look(*mine, page), -EIO) << page;
+    f.fail_reads(0);  // the file seems to end
+    for (std::uint64_t page = 0; page < 40; ++page) ASSERT_EQ(f.look(*mine, page), -ESTALE) << page;
+    f.env.clear();
+    f.expect_right();
+    EXPECT_EQ(f.all->counts().loads, before.loads);
+    for (std::uint64_t page = 0; page < 40; ++page) ASSERT_EQ(f.look(*mine, page), 0) << page;
+    mine.reset();
+    f.expect_right();
+}
+
+// While the disk does not answer: others have what is in the buffer, and write what need not be read; whoever wants the page that is being read has to wait.
+TEST_P(begun_reads, keep_nobody_waiting_but_for_the_page) {
+    peaceful_file f(settings(6, 4, GetParam()), GetParam());
+    auto mine = f.all->open_session();
+    f.env.stall(fault::call_read);
+    const std::uint64_t before = f.env.queued_reads();
+    std::future<int> first = std::async(std::launch::async, [&] {
+        const auto his = f.all->open_session();
+        return f.look(*his, 17);
+    });
+    while (f.env.queued_reads() == before) std::this_thread::yield();
+    EXPECT_EQ(f.look(*mine, pages - 1), 0);
+    EXPECT_EQ(f.look(*mine, 17), -ETIMEDOUT);
+    bytes written(page_bytes, 7);
+    // Of whole pages the device frame that the victim went to has its turn only after the read.
+    const std::uint64_t end = GetParam().what == buffer::policy_kind::dedu ? 120 : 103;
+    for (std::uint64_t page = 100; page < end; ++page) ASSERT_EQ(mine->write(0, page * page_bytes, begin_of(written), page_bytes), static_cast<std::int64_t>(page_bytes)) << page;
+    EXPECT_EQ(first.wait_for(std::chrono::milliseconds(0)), std::future_status::timeout);
+    f.env.release();
+    EXPECT_EQ(first.get(), 0);
+    EXPECT_EQ(f.look(*mine, 17), 0);
+    mine.reset();
+    f.expect_right();
+}
+
+// One who has seen a page in the device asks for it when it has left and is being read anew: its frames have not got its bytes yet. He is held up in between by the page before it, which he reads from the file.
+TEST_P(begun_reads, are_not_seen_by_who_comes_late) {
+    if (GetParam().what != buffer::policy_kind::dedu) GTEST_SKIP() << "there a page is asked for and brought under one lock";
+    constexpr std::uint64_t page = pages - 10;  // the first of those in the buffer
+    peaceful_file f(settings(6, 4, GetParam(), 3), GetParam());
+    auto mine = f.all->open_session();
+    f.env.stall(fault::call_plain_read);
+    bytes two(2 * page_bytes);
+    std::future<std::int64_t> late = std::async(std::launch::async, [&] {
+        const auto his = f.all->open_session();
+        return his->read(0, (page - 1) * page_bytes, begin_of(two), two.size());
+    });
+    while (f.env.stalled() == 0) std::this_thread::yield();
+    bytes written(page_bytes, 7);
+    for (std::uint64_t other = 100; other < 120; ++other) ASSERT_EQ(mine->write(0, other * page_bytes, begin_of(written), page_bytes), static_cast<std::int64_t>(page_bytes)) << other;
+    fault::fault_plan plan;
+    plan.read_delay_ns = 200'000'000;
+    f.env.set(plan);
+    const std::uint64_t before = f.env.queued_reads();
+    std::future<int> first = std::async(std::launch::async, [&] {
+        const auto his = f.all->open_session();
+        return f.look(*his, page);
+    });
+    while (f.env.queued_reads() == before) std::this_thread::yield();
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));  // in which he reserves it
+    f.env.release();
+    EXPECT_EQ(late.get(), static_cast<std::int64_t>(two.size()));
+    EXPECT_EQ(std::memcmp(two.data(), f.content.data() + (page - 1) * page_bytes, two.size()), 0);
+    EXPECT_EQ(first.get(), 0);
+    mine.reset();
+    f.expect_right();
+}
+
+// Threads that want the same few pages, of which the buffer has room for half, while the disk fails now and then.
+TEST_P(begun_reads, of_many_threads_bring_what_the_file_has) {
+    constexpr std::uint32_t threads = 4;
+    for (const bool failing : {false, true}) {
+        peaceful_file f(settings(2 * threads + 1, 4, GetParam(), threads), GetParam());
+        std::vector<std::jthread> running;
+        for (std::uint32_t t = 0; t < threads; ++t)
+            running.emplace_back([&, t] {
+                auto mine = f.all->open_session();
+                std::mt19937_64 random(t);
+                for (std::uint64_t i = 0; i < rounds(6000u) && !testing::Test::HasFailure(); ++i) {
+                    if (failing && t == 0 && i % 100 == 0) fail_somehow(f.env, random);
+                    const int code = f.look(*mine, random() % 4 == 0 ? random() % pages : random() % 20);
+                    ASSERT_TRUE(code == 0 || (failing && (code == -EIO || code == -ENOSPC))) << code;
+                }
+            });
+        running.clear();
+        f.env.clear();
+        f.expect_right();
+    }
+}
+
+INSTANTIATE_TEST_SUITE_P(on, begun_reads, testing::Values(buffer_kind(backend::cpu), buffer_kind(backend::gpu), buffer_kind(backend::cpu, buffer::policy_kind::dedu), buffer_kind(backend::gpu, buffer::policy_kind::dedu)), name_of);
+
+}  // namespace penstock::test
