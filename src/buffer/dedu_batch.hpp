@@ -11,7 +11,10 @@ template <typename Order>
 void dedu_state<Order>::handle(const batch& all) {
     const std::lock_guard hold(counting_);
     for (dedu_request* const one : all)
-        if (one->hits != nullptr) tell_hits(*one->hits);
+        if (one->hits != nullptr) {
+            settle(reserved_[one->session]);
+            tell_hits(*one->hits);
+        }
     wave_code_ = broken_ ? -EIO : prepare(all);
     if (wave_code_ == 0)
         for (dedu_request* const one : all) perform(*one);
@@ -97,7 +100,7 @@ void dedu_state<Order>::perform(dedu_request& one) {
         case dedu_request::kind::touch: touch(one); break;
         case dedu_request::kind::load: load(one); break;
         case dedu_request::kind::reserve: reserve(one); break;
-        case dedu_request::kind::arrive: arrive(one); break;
+        case dedu_request::kind::give_up: give_up(one); break;
         case dedu_request::kind::replace: replace(one); break;
         case dedu_request::kind::rescue: rescue(one); break;
         case dedu_request::kind::flush: flush(one); break;
@@ -137,6 +140,7 @@ void dedu_state<Order>::load(dedu_request& one) {
 template <typename Order>
 void dedu_state<Order>::replace(dedu_request& one) {
     const content_id* const contents = contents_for(one);
+    settle_page(one.id);
     if (core_.is_complete(one.id)) unpublish(one.id, owned_entry::elsewhere);
     found at{};
     one.code = core_.replace(one.id, contents, [&](const action& what) { move_bytes(what, one.bytes); }, at);
@@ -154,6 +158,7 @@ void dedu_state<Order>::forget_page(dedu_request& one) {
         return;
     }
     forget_unwritten(one.id);
+    settle_page(one.id);
     if (is_here) one.code = core_.forget(one.id, [&](const action& what) { move_bytes(what, nullptr); });
     page(one.id).set_where(owned_entry::nowhere);
 }
@@ -183,15 +188,20 @@ const content_id* dedu_state<Order>::contents_for(dedu_request& one) {
 template <typename Order>
 void dedu_state<Order>::publish(page_id id) {
     const std::uint32_t slot = core_.inside().pages.find(id);
-    if (slot == nothing || published_[slot]) return;
-    for (std::uint32_t i = 0; i < how_.blocks_per_page; ++i) {
-        const block* const one = core_.block_of(id, i);
-        if (one->where != side::host) return;
-        host_places_[slot * how_.blocks_per_page + i] = one->frame;
-    }
-    published_[slot] = true;
+    if (slot == nothing || published_[slot] || !note_places(slot, id)) return;
     latches_[slot].open();
     page(id).set_where(owned_entry::first_slot + slot);
+}
+
+// Where a page that is about to be readable is in the host, if all of it is.
+template <typename Order>
+bool dedu_state<Order>::note_places(std::uint32_t slot, page_id id) {
+    for (std::uint32_t i = 0; i < how_.blocks_per_page; ++i) {
+        const block* const one = core_.block_of(id, i);
+        if (one->where != side::host) return false;
+        host_places_[slot * how_.blocks_per_page + i] = one->frame;
+    }
+    return published_[slot] = true;
 }
 
 // Who copies it just now is waited for: that is a copy of a page and nothing else.

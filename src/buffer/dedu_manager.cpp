@@ -35,7 +35,7 @@ dedu_state<Order>::dedu_state(const manager_settings& settings, device_frames& f
     : settings_(settings), shape_(dedu_frames_for(settings)), frames_(frames), env_(env), latches_(limits_of(settings).pages),
       host_places_(std::size_t{limits_of(settings).pages} * how_.blocks_per_page), files_(settings.files), combined_(std::size_t{settings.sessions} * std::max(how_.window_pages, 1u), settings.batch_pages, std::chrono::microseconds(settings.batch_wait_us)),
       room_in_use_(settings.sessions), remembered_left_(static_cast<std::int64_t>(how_.remembered_pages != 0 ? how_.remembered_pages : std::uint64_t{16} * limits_of(settings).pages)), wave_(frames, shape_, shape_.most_moves), finder_(frames, shape_, settings.batch_pages * how_.blocks_per_page),
-      published_(limits_of(settings).pages) {}
+      published_(limits_of(settings).pages), reserved_(settings.sessions) {}
 
 template <typename Order>
 int dedu_state<Order>::make() {

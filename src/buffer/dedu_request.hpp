@@ -16,8 +16,8 @@ struct dedu_request {
         tell,     // of hits, and nothing else
         touch,    // the page, which is in the buffer, is copied to `bytes`; -EAGAIN: it is not there any more
         load,     // the page, which the asker owns and which is nowhere or incomplete, has the bytes at `bytes` in its file
-        reserve,  // room for the page, which the asker owns and reads just now, of a file that is left in peace (dedu_reserve.hpp)
-        arrive,   // the page for which room was reserved has the bytes at `bytes`, or leaves: it could not be read
+        reserve,  // room for the page, which the asker owns and reads just now, of a file that is left in peace; in `slot` of the table (dedu_reserve.hpp)
+        give_up,  // the page for which room was reserved leaves: it could not be read
         replace,  // the page, which the asker owns, has the bytes at `bytes` from now on
         rescue,   // pages that could not be written are, if that goes; else the page comes to `bytes` if it is one of them (-EAGAIN: it is not), and `bytes` may be null
         flush,    // some dirty pages of the page's file to that, as long as `left` says that there are more
@@ -29,16 +29,16 @@ struct dedu_request {
     std::byte* bytes = nullptr;
     bool counts = true;                            // as an access
     bool spares_dirty = false;
-    bool has_arrived = true;
     bool is_signed = false;                        // `blocks` have their signatures, or wait for the device to make them
     bool wants_signs = false;                      // the latter
     bool is_prepared = false;                      // and were looked for
     std::vector<content_finder::wanted> blocks;    // of the page; made with as many as it has
     std::vector<content_id> contents;              // the same
-    std::vector<page_id>* hits = nullptr;          // that the order is to be told of before
+    std::vector<page_id>* hits = nullptr;          // of session `session`, that the order is to be told of before
+    std::uint32_t session = 0, slot = nothing;
 
     std::uint32_t left = nothing;                  // of a flush: dirty pages to come; nothing: not counted yet
-    [[nodiscard]] bool brings_page() const { return what == kind::touch || what == kind::load || what == kind::arrive || what == kind::replace; }
+    [[nodiscard]] bool brings_page() const { return what == kind::touch || what == kind::load || what == kind::replace; }
 
     int code = 0;
     bool done = false;  // the combiner's

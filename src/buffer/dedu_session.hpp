@@ -15,8 +15,9 @@ template <typename Order>
 class dedu_session final : public paged_session {
 public:
     dedu_session(dedu_state<Order>& all, std::uint32_t number)
-        : all_(all), number_(number), window_(all, all.first_own_frame(number) + all.settings().fixed_pages * all.how().blocks_per_page) {
+        : all_(all), number_(number), window_(all, number, all.first_own_frame(number) + all.settings().fixed_pages * all.how().blocks_per_page) {
         const std::uint32_t blocks = all.how().blocks_per_page;
+        asked_.session = number;
         asked_.blocks.resize(blocks);
         asked_.contents.resize(blocks);
         hits_.reserve(dedu_state<Order>::most_untold_hits + all.how().window_pages);
@@ -181,10 +182,11 @@ private:
         asked_.counts = true;
         return ask(dedu_request::kind::load, to);
     }
-    int arrive(int read_code, std::byte* bytes) {
-        asked_.has_arrived = read_code == 0;
-        const int code = ask(dedu_request::kind::arrive, bytes);
-        return read_code != 0 ? read_code : code;
+    int arrive(int read_code, const std::byte* bytes) {
+        if (read_code != 0) ask(dedu_request::kind::give_up, nullptr);
+        else all_.arrive(asked_.id, asked_.slot, bytes);
+        has_reserved_ = read_code == 0;
+        return read_code;
     }
     // The page has zeros from there on. One that is nowhere is read so from its file; so is one that holds what the file has. It is owned before that is looked at: whoever loads it may have asked for the size before.
     int clear_rest(page_id last, std::uint64_t from) {
@@ -227,12 +229,13 @@ private:
         if (hits_.size() >= dedu_state<Order>::most_untold_hits || (hits_.size() >= dedu_state<Order>::most_hits && all_.is_idle())) tell();
     }
     void tell() {
-        if (!hits_.empty()) ask(dedu_request::kind::tell, nullptr);
+        if (!hits_.empty() || has_reserved_) ask(dedu_request::kind::tell, nullptr);
     }
     int ask(dedu_request::kind what, std::byte* bytes) {
         asked_.what = what;
         asked_.bytes = bytes;
         asked_.hits = &hits_;
+        has_reserved_ = false;
         if (what != dedu_request::kind::load && what != dedu_request::kind::replace) asked_.is_signed = asked_.wants_signs = false;
         return all_.ask(asked_);
     }
@@ -246,6 +249,7 @@ private:
     dedu_request asked_;
     dedu_window<Order> window_;
     begun_read begun_;
+    bool has_reserved_ = false;           // a page that is pinned until it asks for something
     std::vector<page_id> hits_;           // not told to the order yet
     std::vector<std::uint32_t> free_;     // first frames of pages of its own
     std::vector<page_id> fresh_;          // of the pages it has fixed, those that were not read

@@ -1,9 +1,9 @@
 // The manager of shared blocks (dedu_manager.hpp): what all sessions share, and who may touch it.
 //
-// Sessions touch entries, latches, the pages' places in the host behind a latch that they hold, and the signatures of pages that they own. All else is touched by whoever does a batch, one thread at a time (`combined_`).
+// Sessions touch entries, latches, the pages' places in the host behind a latch that they hold, the signatures of pages that they own, and the frames of those for which they have reserved room (dedu_reserve.hpp). All else is touched by whoever does a batch, one thread at a time (`combined_`).
 //
 // A page is published, that is readable without asking, only while all its blocks are in host frames with their bytes there: it is made unreadable when the core says that one of them leaves, before anything moves, and
-// published at the end of a batch.
+// published at the end of a batch, or by whoever has reserved room for it.
 #pragma once
 
 #include <atomic>
@@ -87,11 +87,12 @@ public:
     // Into `to` from the host without asking anybody; or busy or absent.
     found_by_entry copy(page_id id, std::byte* to);
     int read_page(page_id id, std::byte* to, begun_read* begun = nullptr);
-    // Whether room for a page is made while it is read: not where its blocks are looked for, nor while others are at work, who would have to wait for one more request.
-    [[nodiscard]] bool may_reserve(const dedu_file& file) const { return file.begins_reads && file.rests && is_idle(); }
+    // Whether room for a page is made while it is read: not where its blocks are looked for.
+    [[nodiscard]] static bool may_reserve(const dedu_file& file) { return file.begins_reads && file.rests; }
     bool begin_read(begun_read& begun, page_id id, std::byte* to) {
         return begun.begin(env_, files_[id.file]->fd, to, settings_.page_bytes, id.page * settings_.page_bytes);
     }
+    void arrive(page_id id, std::uint32_t slot, const std::byte* bytes);
     int sync(std::uint32_t file) { return env_.sync(files_[file]->fd); }
     void sign(dedu_request& one, bool is_new);
     int read(dedu_file& file, std::byte* to, std::uint64_t bytes, std::uint64_t room, std::uint64_t offset) { return read_whole(env_, file.fd, to, bytes, room, offset); }
@@ -116,11 +117,19 @@ private:
     void touch(dedu_request& one);
     void load(dedu_request& one);
     void replace(dedu_request& one);
-    void reserve(dedu_request& one);  // this and the next: dedu_reserve.hpp
-    void arrive(dedu_request& one);
+    // Of pages for which room is made while they are read (dedu_reserve.hpp).
+    struct reservation {
+        page_id id{};
+        bool stands = false;  // the page is pinned by it
+    };
+    void reserve(dedu_request& one);
+    void give_up(dedu_request& one);
+    void settle(reservation& one);
+    void settle_page(page_id id);
     const content_id* contents_for(dedu_request& one);
     void forget_page(dedu_request& one);
     void publish(page_id id);
+    bool note_places(std::uint32_t slot, page_id id);
     void unpublish(page_id id, std::uint32_t where);
     void unpublish_all_of(std::uint32_t block);
     void leave(page_id id, std::uint32_t where);
@@ -165,7 +174,9 @@ private:
     core<Order> core_;
     wave wave_;
     content_finder finder_;
-    std::vector<bool> published_;              // by slot
+    std::vector<bool> published_;              // by slot; of a reserved page too, whose owner opens the latch
+    std::vector<reservation> reserved_;        // by session
+    std::uint32_t standing_ = 0;               // of these
     std::vector<unwritten_page> unwritten_;
     std::vector<page_id> failed_;              // of this request's pages on their way to their files, those that could not be written
     page_id compared_{};                       // whose bytes read_absent() has read, while has_compared_

@@ -13,8 +13,9 @@ namespace penstock::buffer {
 template <typename Order>
 class dedu_window {
 public:
-    dedu_window(dedu_state<Order>& all, std::uint32_t first_frame) : all_(all), first_frame_(first_frame), parts_(all.how().window_pages) {
+    dedu_window(dedu_state<Order>& all, std::uint32_t session, std::uint32_t first_frame) : all_(all), first_frame_(first_frame), parts_(all.how().window_pages) {
         for (part& one : parts_) {
+            one.asked.session = session;
             one.asked.blocks.resize(all.how().blocks_per_page);
             one.asked.contents.resize(all.how().blocks_per_page);
         }
