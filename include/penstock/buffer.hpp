@@ -55,7 +55,7 @@ struct dedu_settings {
     std::uint32_t absent_blocks = usual_absent;  // that are known though they are in no frame, at most (90 bytes each); 0: a block that goes takes all its pages with it; usual_absent: twice as many as the frames
     signature_kind signature = signature_kind::quick;
     bool sign_on_device = false;            // else each thread signs its own page
-    bool adaptive = true;                   // in a file in which hardly any equal blocks are found none are looked for, for a while
+    bool adaptive = true;                   // in a file in which hardly any equal blocks are found none are looked for, for a while; and a page comes into the buffer while the next is read
     std::uint32_t window_pages = 32;        // that one read of a file brings at once, at most
     std::uint64_t remembered_pages = 0;     // whose signatures are remembered, at most; 0: 16 times as many as table_pages
 };
@@ -169,7 +169,7 @@ public:
     // One for each thread; null: there are as many as `sessions` says, or there is no memory.
     [[nodiscard]] std::unique_ptr<buffer::session> open_session();
 
-    // A thread tells its hits now and then, and when its session ends.
+    // A thread tells its hits now and then, and when its session ends; under `dedu` so it does of the page that it has read last.
     [[nodiscard]] buffer::manager_counts counts() const;
     [[nodiscard]] buffer::manager_contents contents() const;
     [[nodiscard]] bool is_on_gpu() const;

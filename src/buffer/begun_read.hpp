@@ -29,13 +29,19 @@ public:
         if (bytes > UINT32_MAX || !has_ring(env)) return false;
         ring_->start({.fd = fd, .to = to, .bytes = static_cast<std::uint32_t>(bytes), .offset = offset});
         ring_->submit();
+        ended_.clear();
         under_way_ = true;
         return true;
+    }
+    // Whether end() need not wait for one that was begun.
+    bool has_ended() {
+        if (under_way_ && ended_.empty()) ring_->reap(ended_, 0);
+        return !ended_.empty();
     }
     // Waits for it, as read() would for the disk. Bytes, or a negative errno; -EAGAIN: none was begun.
     std::int64_t end() {
         if (!under_way_) return -EAGAIN;
-        for (ended_.clear(); ended_.empty();) ring_->reap(ended_, longest_wait_ns);
+        while (ended_.empty()) ring_->reap(ended_, longest_wait_ns);
         under_way_ = false;
         return ended_.front().result;
     }

@@ -1,6 +1,6 @@
 // What many threads ask for is done by one of them at a time, for all that have asked meanwhile: a batch.
 //
-// A request that finds nobody at work is done at once, with what else has come by then; those that come while a batch is done are the next. With `wait` the first of a batch waits that long
+// A request that finds nobody at work is done at once, with what else has come by then; those that come while a batch is done are the next. One that is posted waits for nobody, and for the next batch. With `wait` the first of a batch waits that long
 // for others, unless `most` are there before: larger batches for later answers (Zhong and He, ICCS 2011, 3: the threshold and the epoch of batched page misses).
 #pragma once
 
@@ -31,37 +31,66 @@ public:
     void submit(Request* const* some, std::size_t count, const Handle& handle) {
         if (count == 0) return;
         std::unique_lock hold(mutex_);
-        for (std::size_t i = 0; i < count; ++i) {
-            some[i]->done = false;
-            waiting_.push_back(some[i]);
-        }
-        const Request& last = *some[count - 1];  // and so the last to be done
-        if (waiting_.size() >= most_) enough_.notify_one();
-        while (!last.done) {
-            if (at_work_) {
-                await_batch(hold);
-                continue;
-            }
-            at_work_ = true;
-            if (wait_.count() != 0) enough_.wait_for(hold, wait_, [&] { return waiting_.size() >= most_; });
-            const auto taken = static_cast<std::ptrdiff_t>(std::min(waiting_.size(), most_));
-            batch_.assign(waiting_.begin(), waiting_.begin() + taken);
-            waiting_.erase(waiting_.begin(), waiting_.begin() + taken);
-            hold.unlock();
-            handle(batch_);
-            hold.lock();
-            for (Request* const each : batch_) each->done = true;
-            at_work_ = false;
-            ++batches_;
-            done_.notify_all();
-        }
+        for (std::size_t i = 0; i < count; ++i) add(*some[i]);
+        finish(hold, *some[count - 1], handle);  // the last to be done
+    }
+    // Returns at once. The request is whoever's who does the next batch, with all that it names, until finish(), or a submit() that begins later, has returned.
+    void post(Request& one) {
+        const std::lock_guard hold(mutex_);
+        add(one);
+        has_posted_ = true;
+    }
+    // Returns when the request, which was posted or done before, was done; else as submit().
+    template <typename Handle>
+    void finish(const Request& one, const Handle& handle) {
+        std::unique_lock hold(mutex_);
+        finish(hold, one, handle);
+    }
+    // Whether there may be posted requests that nobody has taken: it is true once one was posted, until then.
+    [[nodiscard]] bool has_posted() const { return has_posted_; }
+    // For whoever needs what somebody has posted: does a batch if any request waits, or waits for the one that is being done.
+    template <typename Handle>
+    void help(const Handle& handle) {
+        std::unique_lock hold(mutex_);
+        if (at_work_) await_batch(hold);
+        else if (!waiting_.empty()) do_batch(hold, handle);
     }
     // Just now; only a hint.
     [[nodiscard]] bool is_idle() const { return !at_work_; }
 
 private:
+    using lock = std::unique_lock<std::mutex>;
+
+    void add(Request& one) {
+        one.done = false;
+        waiting_.push_back(&one);
+        if (waiting_.size() >= most_) enough_.notify_one();
+    }
+    template <typename Handle>
+    void finish(lock& hold, const Request& last, const Handle& handle) {
+        while (!last.done) {
+            if (at_work_) await_batch(hold);
+            else do_batch(hold, handle);
+        }
+    }
+    template <typename Handle>
+    void do_batch(lock& hold, const Handle& handle) {
+        at_work_ = true;
+        if (wait_.count() != 0) enough_.wait_for(hold, wait_, [&] { return waiting_.size() >= most_; });
+        const auto taken = static_cast<std::ptrdiff_t>(std::min(waiting_.size(), most_));
+        batch_.assign(waiting_.begin(), waiting_.begin() + taken);
+        waiting_.erase(waiting_.begin(), waiting_.begin() + taken);
+        if (waiting_.empty()) has_posted_ = false;
+        hold.unlock();
+        handle(batch_);
+        hold.lock();
+        for (Request* const each : batch_) each->done = true;
+        at_work_ = false;
+        ++batches_;
+        done_.notify_all();
+    }
     // To sleep and be woken takes as long as a batch of a device does, so a while is spent looking first.
-    void await_batch(std::unique_lock<std::mutex>& hold) {
+    void await_batch(lock& hold) {
         constexpr auto longest_look = std::chrono::microseconds(50);
         const std::uint64_t seen = batches_;
         hold.unlock();
@@ -76,7 +105,7 @@ private:
     std::mutex mutex_;
     std::condition_variable done_, enough_;
     std::vector<Request*> waiting_, batch_;  // guarded by mutex_; batch_ is whoever's who is at work
-    std::atomic<bool> at_work_{false};
+    std::atomic<bool> at_work_{false}, has_posted_{false};  // change under the lock
     std::atomic<std::uint64_t> batches_{0};  // that came to their end; grows under the lock
 };
 

@@ -26,10 +26,7 @@ bool dedu_state<Order>::load_known(dedu_request& one) {
         return false;
     }
     one.code = core_.load(one.id, nullptr, sink);
-    if (one.code != 0) return true;
-    if (one.counts) ++counts_.misses, ++counts_.loads;
-    else ++counts_.prefetched;
-    page(one.id).set_where(owned_entry::elsewhere);
+    if (one.code == 0) note_load(one);
     return true;
 }
 

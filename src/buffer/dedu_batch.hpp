@@ -10,14 +10,12 @@ namespace penstock::buffer {
 template <typename Order>
 void dedu_state<Order>::handle(const batch& all) {
     const std::lock_guard hold(counting_);
-    for (dedu_request* const one : all)
-        if (one->hits != nullptr) {
-            settle(reserved_[one->session]);
-            tell_hits(*one->hits);
-        }
     wave_code_ = broken_ ? -EIO : prepare(all);
-    if (wave_code_ == 0)
-        for (dedu_request* const one : all) perform(*one);
+    const bool performs = wave_code_ == 0;
+    for (dedu_request* const one : all) {
+        if (one->hits != nullptr) tell_hits(*one->hits);
+        if (performs) perform(*one);
+    }
     note(wave_.run());
     finder_.end_batch();
     counts_.compared_blocks = finder_.counted().compared;
@@ -25,10 +23,11 @@ void dedu_state<Order>::handle(const batch& all) {
     if (wave_code_ != 0) {
         broken_ = true;
         for (dedu_request* const one : all) one->code = -EIO;
-        return;
     }
-    for (dedu_request* const one : all)
+    for (dedu_request* const one : all) {
         if (one->code == 0 && one->brings_page()) publish(one->id);
+        if (one->disowns) page(one->id).disown();
+    }
 }
 
 template <typename Order>
@@ -46,6 +45,7 @@ void dedu_state<Order>::tell_hits(std::vector<page_id>& hits) {
         for (std::uint32_t i = 0; in_host && i < how_.blocks_per_page; ++i) in_host = core_.block_of(id, i)->where == side::host;
         found at{};
         if (in_host) core_.touch(id, [](const action&) {}, at);
+        if (slot != nothing) files_[id.file]->watch.hit();  // else the file may be there no more
     }
     hits.clear();
 }
@@ -55,13 +55,18 @@ template <typename Order>
 int dedu_state<Order>::prepare(const batch& all) {
     if (const int code = sign_on_device(all); code != 0) return code;
     has_compared_ = false;
+    const stopwatch watch;
+    std::uint64_t prepared = 0;
     for (dedu_request* const one : all) {
         // Of a page in the table a load knows the contents.
         one->is_prepared = one->is_signed && (one->what != dedu_request::kind::load || core_.inside().pages.find(one->id) == nothing);
         if (!one->is_prepared) continue;
+        ++prepared;
         if (const int code = look_for(*one); code != 0) return code;
     }
-    return finder_.compare();
+    const int code = finder_.compare();
+    for (dedu_request* const one : all) one->search_ns = one->is_prepared ? watch.ns() / prepared : 0;
+    return code;
 }
 
 template <typename Order>
@@ -99,8 +104,6 @@ void dedu_state<Order>::perform(dedu_request& one) {
         case dedu_request::kind::tell: break;
         case dedu_request::kind::touch: touch(one); break;
         case dedu_request::kind::load: load(one); break;
-        case dedu_request::kind::reserve: reserve(one); break;
-        case dedu_request::kind::give_up: give_up(one); break;
         case dedu_request::kind::replace: replace(one); break;
         case dedu_request::kind::rescue: rescue(one); break;
         case dedu_request::kind::flush: flush(one); break;
@@ -113,11 +116,11 @@ template <typename Order>
 void dedu_state<Order>::touch(dedu_request& one) {
     found at{};
     one.code = -EAGAIN;
-    if (page(one.id).where() == owned_entry::nowhere) return;  // perhaps reserved
     one.code = core_.touch(one.id, [&](const action& what) { move_bytes(what, nullptr); }, at);
     if (at == found::nowhere) one.code = -EAGAIN;
     if (one.code != 0) return;
     ++(at == found::device ? counts_.device_hits : counts_.host_hits);
+    files_[one.id.file]->watch.hit();
     for (std::uint32_t i = 0; i < how_.blocks_per_page; ++i) note(wave_.copy_out(core_.block_of(one.id, i)->frame, one.bytes + i * shape_.frame_bytes));
 }
 
@@ -132,15 +135,25 @@ void dedu_state<Order>::load(dedu_request& one) {
     }
     one.code = core_.load(one.id, contents_for(one), [&](const action& what) { move_bytes(what, one.bytes); });
     if (one.code != 0) return;
+    note_load(one);
+}
+
+template <typename Order>
+void dedu_state<Order>::note_load(const dedu_request& one) {
     if (one.counts) ++counts_.misses, ++counts_.loads;
     else ++counts_.prefetched;
     page(one.id).set_where(owned_entry::elsewhere);
+    if (!one.is_signed) return;
+    const auto& inside = core_.inside();
+    const double places = static_cast<double>(inside.pages.in_use()) * how_.blocks_per_page;
+    dedu_file& file = *files_[one.id.file];
+    file.watch.loaded(how_.blocks_per_page, one.read_ns, one.look_ns + (one.disowns ? 0 : one.search_ns), 1 - static_cast<double>(inside.blocks.in_use()) / places);
+    file.rests = how_.adaptive && file.watch.rests();
 }
 
 template <typename Order>
 void dedu_state<Order>::replace(dedu_request& one) {
     const content_id* const contents = contents_for(one);
-    settle_page(one.id);
     if (core_.is_complete(one.id)) unpublish(one.id, owned_entry::elsewhere);
     found at{};
     one.code = core_.replace(one.id, contents, [&](const action& what) { move_bytes(what, one.bytes); }, at);
@@ -158,7 +171,6 @@ void dedu_state<Order>::forget_page(dedu_request& one) {
         return;
     }
     forget_unwritten(one.id);
-    settle_page(one.id);
     if (is_here) one.code = core_.forget(one.id, [&](const action& what) { move_bytes(what, nullptr); });
     page(one.id).set_where(owned_entry::nowhere);
 }

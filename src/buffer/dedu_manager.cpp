@@ -8,7 +8,6 @@
 #include "buffer/clock_order.hpp"
 #include "buffer/dedu_absent.hpp"
 #include "buffer/dedu_flush.hpp"
-#include "buffer/dedu_reserve.hpp"
 #include "buffer/dedu_session.hpp"
 #include "buffer/lru_order.hpp"
 #include "buffer/pause.hpp"
@@ -33,9 +32,9 @@ limits limits_of(const manager_settings& settings) {
 template <typename Order>
 dedu_state<Order>::dedu_state(const manager_settings& settings, device_frames& frames, host::environment& env)
     : settings_(settings), shape_(dedu_frames_for(settings)), frames_(frames), env_(env), latches_(limits_of(settings).pages),
-      host_places_(std::size_t{limits_of(settings).pages} * how_.blocks_per_page), files_(settings.files), combined_(std::size_t{settings.sessions} * std::max(how_.window_pages, 1u), settings.batch_pages, std::chrono::microseconds(settings.batch_wait_us)),
+      host_places_(std::size_t{limits_of(settings).pages} * how_.blocks_per_page), files_(settings.files), combined_(std::size_t{settings.sessions} * (how_.window_pages + 1), settings.batch_pages, std::chrono::microseconds(settings.batch_wait_us)),
       room_in_use_(settings.sessions), remembered_left_(static_cast<std::int64_t>(how_.remembered_pages != 0 ? how_.remembered_pages : std::uint64_t{16} * limits_of(settings).pages)), wave_(frames, shape_, shape_.most_moves), finder_(frames, shape_, settings.batch_pages * how_.blocks_per_page),
-      published_(limits_of(settings).pages), reserved_(settings.sessions) {}
+      published_(limits_of(settings).pages) {}
 
 template <typename Order>
 int dedu_state<Order>::make() {
@@ -82,6 +81,7 @@ int dedu_state<Order>::forget(dedu_request& one, dedu_file& file, std::uint32_t 
         std::uint32_t where = 0;
         for (std::uint32_t round = 0; !page(one.id).own(where); ++round) {
             if (std::chrono::steady_clock::now() > until) return -ETIMEDOUT;
+            help();
             pause_between_looks(round);
         }
         const int code = where == owned_entry::nowhere ? 0 : ask(one);
@@ -130,11 +130,16 @@ manager_counts dedu_state<Order>::counts() const {
 }
 
 template <typename Order>
-found_by_entry dedu_state<Order>::copy(page_id id, std::byte* to) {
+found_by_entry dedu_state<Order>::copy(page_id id, std::byte* to, std::uint64_t from, std::uint64_t bytes) {
     std::uint32_t slot = 0;
     const found_by_entry answer = page(id).take(latches_.data(), slot);
     if (answer != found_by_entry::taken) return answer;
-    for (std::uint32_t i = 0; i < how_.blocks_per_page; ++i) std::memcpy(to + i * shape_.frame_bytes, frame_at(host_places_[slot * how_.blocks_per_page + i]), shape_.frame_bytes);
+    const std::uint32_t* place = &host_places_[slot * how_.blocks_per_page + from / shape_.frame_bytes];
+    for (std::uint64_t done = 0, in_block = from % shape_.frame_bytes; done < bytes; ++place, in_block = 0) {
+        const std::uint64_t count = std::min(shape_.frame_bytes - in_block, bytes - done);
+        std::memcpy(to + done, frame_at(*place) + in_block, count);
+        done += count;
+    }
     latches_[slot].end(use_kind::read);
     return answer;
 }
@@ -182,7 +187,18 @@ void dedu_state<Order>::ask(const std::vector<dedu_request*>& some) {
 }
 
 template <typename Order>
+void dedu_state<Order>::finish(dedu_request& one) {
+    combined_.finish(one, [this](const batch& all) { handle(all); });
+}
+
+template <typename Order>
+void dedu_state<Order>::help() {
+    if (combined_.has_posted()) combined_.help([this](const batch& all) { handle(all); });
+}
+
+template <typename Order>
 const char* dedu_state<Order>::check() {
+    while (combined_.has_posted()) help();
     if (const char* const wrong = buffer::check(core_.inside()); wrong != nullptr) return wrong;
     for (std::uint32_t number = 0; number < settings_.files; ++number)
         for (std::uint64_t at = 0; files_[number] != nullptr && at < files_[number]->room; ++at) {
@@ -203,7 +219,7 @@ const char* dedu_state<Order>::check() {
 
 frames_shape dedu_frames_for(const manager_settings& settings) {
     const dedu_settings& how = settings.dedu;
-    const std::uint64_t blocks = how.blocks_per_page, pages = std::uint64_t{settings.host_pages} + std::uint64_t{settings.sessions} * (settings.fixed_pages + how.window_pages) + 1;
+    const std::uint64_t blocks = how.blocks_per_page, pages = std::uint64_t{settings.host_pages} + std::uint64_t{settings.sessions} * own_pages_of(settings) + 1;
     const auto most_moves = static_cast<std::uint32_t>(std::min<std::uint64_t>(std::uint64_t{settings.batch_pages} * blocks, 4096));
     const std::uint64_t block_bytes = settings.page_bytes / std::max<std::uint64_t>(blocks, 1);
     return {pages * blocks + wave::own_frames(std::max<std::uint64_t>(block_bytes, 1)), settings.device_pages * blocks, block_bytes, 1, std::max(most_moves, how.blocks_per_page)};

@@ -16,8 +16,6 @@ struct dedu_request {
         tell,     // of hits, and nothing else
         touch,    // the page, which is in the buffer, is copied to `bytes`; -EAGAIN: it is not there any more
         load,     // the page, which the asker owns and which is nowhere or incomplete, has the bytes at `bytes` in its file
-        reserve,  // room for the page, which the asker owns and reads just now, of a file that is left in peace; in `slot` of the table (dedu_reserve.hpp)
-        give_up,  // the page for which room was reserved leaves: it could not be read
         replace,  // the page, which the asker owns, has the bytes at `bytes` from now on
         rescue,   // pages that could not be written are, if that goes; else the page comes to `bytes` if it is one of them (-EAGAIN: it is not), and `bytes` may be null
         flush,    // some dirty pages of the page's file to that, as long as `left` says that there are more
@@ -34,13 +32,16 @@ struct dedu_request {
     bool is_prepared = false;                      // and were looked for
     std::vector<content_finder::wanted> blocks;    // of the page; made with as many as it has
     std::vector<content_id> contents;              // the same
-    std::vector<page_id>* hits = nullptr;          // of session `session`, that the order is to be told of before
-    std::uint32_t session = 0, slot = nothing;
+    std::vector<page_id>* hits = nullptr;          // that the order is to be told of before
+    std::uint64_t read_ns = 0;                     // that a load's page took to be read; 0: not known
+    std::uint64_t look_ns = 0;                     // by how much who asks was later since blocks are signed and looked for (sharing_watch.hpp)
+    bool disowns = false;                          // the page, once it was done: who asked does not wait for that
 
     std::uint32_t left = nothing;                  // of a flush: dirty pages to come; nothing: not counted yet
     [[nodiscard]] bool brings_page() const { return what == kind::touch || what == kind::load || what == kind::replace; }
 
     int code = 0;
+    std::uint64_t search_ns = 0;  // its share of what it took to look for the blocks of the batch
     bool done = false;  // the combiner's
 };
 

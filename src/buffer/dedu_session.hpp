@@ -15,13 +15,14 @@ template <typename Order>
 class dedu_session final : public paged_session {
 public:
     dedu_session(dedu_state<Order>& all, std::uint32_t number)
-        : all_(all), number_(number), window_(all, number, all.first_own_frame(number) + all.settings().fixed_pages * all.how().blocks_per_page) {
+        : all_(all), number_(number), window_(all, all.first_own_frame(number) + (all.settings().fixed_pages + 1) * all.how().blocks_per_page) {
         const std::uint32_t blocks = all.how().blocks_per_page;
-        asked_.session = number;
-        asked_.blocks.resize(blocks);
-        asked_.contents.resize(blocks);
-        hits_.reserve(dedu_state<Order>::most_untold_hits + all.how().window_pages);
-        for (std::uint32_t i = all.settings().fixed_pages; i-- > 0;) free_.push_back(all.first_own_frame(number) + i * blocks);
+        for (dedu_request* const one : {&asked_, &posted_}) {
+            one->blocks.resize(blocks);
+            one->contents.resize(blocks);
+        }
+        for (std::vector<page_id>* const some : {&hits_, &posted_hits_}) some->reserve(dedu_state<Order>::most_untold_hits + all.how().window_pages);
+        for (std::uint32_t i = all.settings().fixed_pages + 1; i-- > 0;) free_.push_back(all.first_own_frame(number) + i * blocks);
     }
     ~dedu_session() override {
         tell();
@@ -53,19 +54,27 @@ public:
             if (was_fresh != fresh_.end()) fresh_.erase(was_fresh);
             all_.page(page.id).disown();
         }
-        free_.push_back(page.frame);
+        // What is posted is copied from there, maybe later: so that frame is taken last, that is never before it is done.
+        free_.insert(has_posted_ && page.frame == posted_frame_ ? free_.begin() : free_.end(), page.frame);
         tell_many();
     }
-    // A window at a time; the pages that it left out one by one, and so a single one for which room may be made while it is read.
+    // What can be copied at once; else a window at a time, and the pages that it left out one by one. So is a single one that may be posted.
     std::int64_t read(std::uint32_t number, std::uint64_t offset, std::byte* to, std::uint64_t bytes) override {
         dedu_file* const file = all_.file_at(number);
         if (file == nullptr) return -EBADF;
         const std::uint64_t end = file->bytes, room = page_bytes();
         bytes = offset >= end ? 0 : std::min(bytes, end - offset);
         for (std::uint64_t done = 0; done < bytes;) {
-            const std::uint64_t first = (offset + done) / room, pages = std::min(window_.most_pages(), (offset + bytes - 1) / room - first + 1);
-            const bool as_fixed = pages == 1 && !free_.empty() && all_.may_reserve(*file);
-            if (!as_fixed) window_.bring(*file, {first, number}, pages, hits_);
+            const page_id first{(offset + done) / room, number};
+            if (const std::uint64_t in_page = (offset + done) % room, count = std::min(room - in_page, bytes - done); all_.copy(first, to + done, in_page, count) == found_by_entry::taken) {
+                hits_.push_back(first);
+                tell_many();
+                done += count;
+                continue;
+            }
+            const std::uint64_t pages = std::min(window_.most_pages(), (offset + bytes - 1) / room - first.page + 1);
+            const bool as_fixed = pages == 1 && has_free_frame() && all_.may_post(*file);
+            if (!as_fixed) window_.bring(*file, first, pages, hits_);
             for (std::uint64_t i = 0; i < pages; ++i) {
                 const std::uint64_t at = offset + done, in_page = at % room, count = std::min(room - in_page, bytes - done);
                 if (!as_fixed && window_.code_of(i) == 0) {
@@ -129,13 +138,14 @@ protected:
 
 private:
     using deadline = std::chrono::steady_clock::time_point;
+    static constexpr int posted = 1;  // the page is here, and its load is the buffer's
 
     template <typename Bring>
     int begin(page_id id, use_kind kind, fixed_page& out, const Bring& bring) {
         const dedu_file* const file = all_.file_at(id.file);
         if (file == nullptr || id.page >= file->pages) return -EINVAL;
         if (kind == use_kind::write && !file->is_writable) return -EACCES;
-        if (free_.empty()) return -EBUSY;
+        if (!has_free_frame()) return -EBUSY;
         out = {all_.frame_at(free_.back()), id, free_.back(), kind};
         const int code = bring(out.data, std::chrono::steady_clock::now() + std::chrono::milliseconds(all_.settings().wait_ms));
         if (code == 0) free_.pop_back();
@@ -145,7 +155,7 @@ private:
     // The page's bytes come to `to`, which is frame `frame`. Whoever owns it does so afterwards.
     int bring(page_id id, std::uint32_t frame, std::byte* to, bool is_owned, deadline until) {
         for (std::uint32_t round = 0;; ++round) {
-            const found_by_entry answer = all_.copy(id, to);
+            const found_by_entry answer = all_.copy(id, to, 0, page_bytes());
             if (answer == found_by_entry::taken) {
                 hits_.push_back(id);
                 return 0;
@@ -165,33 +175,58 @@ private:
         if (where == owned_entry::elsewhere) return ask(dedu_request::kind::touch, to);
         if (where == owned_entry::unwritten) return ask(dedu_request::kind::rescue, to);
         if (const int code = rescue(); code != 0) return code;
-        if (!is_owned && !page.own(where)) return -EAGAIN;
-        const int code = owned_entry::is_in_its_file(where) ? load(id, frame, to, where == owned_entry::incomplete) : -EAGAIN;
+        if (!is_owned && !page.own(where)) {
+            all_.help();
+            return -EAGAIN;
+        }
+        const int code = owned_entry::is_in_its_file(where) ? load(id, frame, to, where == owned_entry::incomplete, is_owned) : -EAGAIN;
+        if (code == posted) return 0;
         if (!is_owned) page.disown();
         return code;
     }
     // Who owns the page looks again whether the file has it: resize() says first that it has not, and then waits for owners.
-    int load(page_id id, std::uint32_t frame, std::byte* to, bool is_known) {
-        if (id.page >= all_.file_at(id.file)->pages) return -EINVAL;
-        const bool has_room = !is_known && all_.may_reserve(*all_.file_at(id.file)) && all_.begin_read(begun_, id, to) && ask(dedu_request::kind::reserve, nullptr) == 0;
-        const int code = all_.read_page(id, to, &begun_);
-        if (has_room) return arrive(code, to);
-        if (code != 0) return code;
-        name_blocks(id, frame, to);
-        all_.sign(asked_, is_known);  // dedu_absent.hpp (1)
-        asked_.counts = true;
-        return ask(dedu_request::kind::load, to);
+    int load(page_id id, std::uint32_t frame, std::byte* to, bool is_known, bool stays_owned) {
+        const dedu_file& file = *all_.file_at(id.file);
+        if (id.page >= file.pages) return -EINVAL;
+        stopwatch watch;
+        const bool has_begun = all_.may_post(file) && all_.begin_read(begun_, id, to), was_kept = has_begun && finish();
+        if (const int code = all_.read_page(id, to, &begun_); code != 0) return code;
+        const bool posts = has_begun && !stays_owned;
+        dedu_request& one = posts ? posted_ : asked_;
+        one.read_ns = was_kept ? 0 : watch.ns();
+        watch = {};
+        name_blocks(one, id, frame, to);
+        all_.sign(one, is_known);  // dedu_absent.hpp (1)
+        one.counts = true;
+        one.look_ns = watch.ns() + std::exchange(late_ns_, 0);
+        if (!posts) return ask(dedu_request::kind::load, to);
+        post(frame, to);
+        return posted;
     }
-    int arrive(int read_code, const std::byte* bytes) {
-        if (read_code != 0) ask(dedu_request::kind::give_up, nullptr);
-        else all_.arrive(asked_.id, asked_.slot, bytes);
-        has_reserved_ = read_code == 0;
-        return read_code;
+    // What was posted before is done.
+    void post(std::uint32_t frame, std::byte* bytes) {
+        posted_.what = dedu_request::kind::load;
+        posted_.bytes = bytes;
+        posted_.disowns = true;
+        posted_.hits = &posted_hits_;
+        posted_hits_.swap(hits_);
+        posted_frame_ = frame;
+        has_posted_ = true;
+        all_.post(posted_);
+    }
+    // True: it took longer than the read that was begun before.
+    bool finish() {
+        if (!std::exchange(has_posted_, false)) return false;
+        const stopwatch watch;
+        all_.finish(posted_);
+        if (!begun_.has_ended()) return false;
+        late_ns_ += std::min(watch.ns(), posted_.search_ns);
+        return true;
     }
     // The page has zeros from there on. One that is nowhere is read so from its file; so is one that holds what the file has. It is owned before that is looked at: whoever loads it may have asked for the size before.
     int clear_rest(page_id last, std::uint64_t from) {
         if (from == 0) return 0;
-        if (free_.empty()) return -EBUSY;
+        if (!has_free_frame()) return -EBUSY;
         const deadline until = std::chrono::steady_clock::now() + std::chrono::milliseconds(all_.settings().wait_ms);
         if (const int code = own(last, until); code != 0) return code;
         asked_.id = last;
@@ -207,7 +242,7 @@ private:
         return code;
     }
     void replace(const fixed_page& page, bool counts) {
-        name_blocks(page.id, page.frame, page.data);
+        name_blocks(asked_, page.id, page.frame, page.data);
         all_.sign(asked_, true);
         asked_.counts = counts;
         ask(dedu_request::kind::replace, page.data);
@@ -216,6 +251,7 @@ private:
         std::uint32_t where = 0;
         for (std::uint32_t round = 0; !all_.page(id).own(where); ++round) {
             if (std::chrono::steady_clock::now() > until) return -ETIMEDOUT;
+            all_.help();
             pause_between_looks(round);
         }
         if (id.page < all_.file_at(id.file)->pages) return 0;  // still: see load()
@@ -229,29 +265,36 @@ private:
         if (hits_.size() >= dedu_state<Order>::most_untold_hits || (hits_.size() >= dedu_state<Order>::most_hits && all_.is_idle())) tell();
     }
     void tell() {
-        if (!hits_.empty() || has_reserved_) ask(dedu_request::kind::tell, nullptr);
+        if (!hits_.empty() || has_posted_) ask(dedu_request::kind::tell, nullptr);
     }
     int ask(dedu_request::kind what, std::byte* bytes) {
         asked_.what = what;
         asked_.bytes = bytes;
         asked_.hits = &hits_;
-        has_reserved_ = false;
         if (what != dedu_request::kind::load && what != dedu_request::kind::replace) asked_.is_signed = asked_.wants_signs = false;
-        return all_.ask(asked_);
+        const int code = all_.ask(asked_);
+        if (std::exchange(has_posted_, false)) late_ns_ += posted_.search_ns;  // it came before
+        return code;
     }
-    void name_blocks(page_id id, std::uint32_t frame, const std::byte* bytes) {
-        asked_.id = id;
-        for (std::uint32_t i = 0; i < asked_.blocks.size(); ++i) asked_.blocks[i] = {{}, bytes + i * all_.block_bytes(), frame + i};
+    void name_blocks(dedu_request& one, page_id id, std::uint32_t frame, const std::byte* bytes) const {
+        one.id = id;
+        for (std::uint32_t i = 0; i < one.blocks.size(); ++i) one.blocks[i] = {{}, bytes + i * all_.block_bytes(), frame + i};
     }
+    // One of them stays: what is posted may lie there.
+    [[nodiscard]] bool has_free_frame() const { return free_.size() > 1; }
 
     dedu_state<Order>& all_;
     const std::uint32_t number_;
     dedu_request asked_;
     dedu_window<Order> window_;
     begun_read begun_;
-    bool has_reserved_ = false;           // a page that is pinned until it asks for something
+    dedu_request posted_;                 // the load of a page that it has read last, and that is the buffer's for whoever comes first to do it
+    std::vector<page_id> posted_hits_;    // from before that
+    std::uint32_t posted_frame_ = 0;      // where the page's bytes are
+    bool has_posted_ = false;             // and it may not be done yet
+    std::uint64_t late_ns_ = 0;           // by which it was kept waiting since blocks of posted pages were looked for
     std::vector<page_id> hits_;           // not told to the order yet
-    std::vector<std::uint32_t> free_;     // first frames of pages of its own
+    std::vector<std::uint32_t> free_;     // first frames of pages of its own; what is posted lies in the first or in none
     std::vector<page_id> fresh_;          // of the pages it has fixed, those that were not read
 };
 

@@ -1,9 +1,9 @@
 // The manager of shared blocks (dedu_manager.hpp): what all sessions share, and who may touch it.
 //
-// Sessions touch entries, latches, the pages' places in the host behind a latch that they hold, the signatures of pages that they own, and the frames of those for which they have reserved room (dedu_reserve.hpp). All else is touched by whoever does a batch, one thread at a time (`combined_`).
+// Sessions touch entries, latches, the pages' places in the host behind a latch that they hold, the signatures of pages that they own, and frames of their own. All else is touched by whoever does a batch, one thread at a time (`combined_`).
 //
 // A page is published, that is readable without asking, only while all its blocks are in host frames with their bytes there: it is made unreadable when the core says that one of them leaves, before anything moves, and
-// published at the end of a batch, or by whoever has reserved room for it.
+// published at the end of a batch.
 #pragma once
 
 #include <atomic>
@@ -24,6 +24,7 @@
 #include "buffer/page_io.hpp"
 #include "buffer/remembered_signatures.hpp"
 #include "buffer/sharing_watch.hpp"
+#include "buffer/stopwatch.hpp"
 #include "buffer/wave.hpp"
 
 namespace penstock::buffer {
@@ -59,6 +60,9 @@ struct unwritten_page {
     std::unique_ptr<std::byte[]> bytes;
 };
 
+// Of the host's frames, pages for what one session has fixed and brings, and one for what it has posted.
+inline std::uint32_t own_pages_of(const manager_settings& how) { return how.fixed_pages + 1 + how.dedu.window_pages; }
+
 template <typename Order>
 class dedu_state final : public manager {
 public:
@@ -79,25 +83,28 @@ public:
     [[nodiscard]] const manager_settings& settings() const { return settings_; }
     [[nodiscard]] const dedu_settings& how() const { return settings_.dedu; }
     [[nodiscard]] std::uint64_t block_bytes() const { return shape_.frame_bytes; }
-    [[nodiscard]] std::uint32_t first_own_frame(std::uint32_t session) const { return (settings_.host_pages + session * (settings_.fixed_pages + how_.window_pages)) * how_.blocks_per_page; }
+    [[nodiscard]] std::uint32_t first_own_frame(std::uint32_t session) const { return (settings_.host_pages + session * own_pages_of(settings_)) * how_.blocks_per_page; }
     [[nodiscard]] std::byte* frame_at(std::uint32_t frame) const { return frames_.host_frames() + frame * shape_.frame_bytes; }
     [[nodiscard]] dedu_file* file_at(std::uint32_t number) { return number < settings_.files ? files_[number].get() : nullptr; }
     [[nodiscard]] owned_entry& page(page_id id) { return files_[id.file]->entries[id.page]; }
     [[nodiscard]] std::uint64_t bytes_in_file(page_id id) const { return std::min(settings_.page_bytes, files_[id.file]->bytes - id.page * settings_.page_bytes); }
-    // Into `to` from the host without asking anybody; or busy or absent.
-    found_by_entry copy(page_id id, std::byte* to);
+    // So many bytes of the page, from the host without asking anybody; or busy or absent.
+    found_by_entry copy(page_id id, std::byte* to, std::uint64_t from, std::uint64_t bytes);
     int read_page(page_id id, std::byte* to, begun_read* begun = nullptr);
-    // Whether room for a page is made while it is read: not where its blocks are looked for.
-    [[nodiscard]] static bool may_reserve(const dedu_file& file) { return file.begins_reads && file.rests; }
+    // Whether who has read a page of the file posts its load, and does not wait for it. Not where one thread has to hit exactly where the core would.
+    [[nodiscard]] bool may_post(const dedu_file& file) const { return file.begins_reads && how_.adaptive; }
     bool begin_read(begun_read& begun, page_id id, std::byte* to) {
         return begun.begin(env_, files_[id.file]->fd, to, settings_.page_bytes, id.page * settings_.page_bytes);
     }
-    void arrive(page_id id, std::uint32_t slot, const std::byte* bytes);
     int sync(std::uint32_t file) { return env_.sync(files_[file]->fd); }
     void sign(dedu_request& one, bool is_new);
     int read(dedu_file& file, std::byte* to, std::uint64_t bytes, std::uint64_t room, std::uint64_t offset) { return read_whole(env_, file.fd, to, bytes, room, offset); }
     int ask(dedu_request& one);
     void ask(const std::vector<dedu_request*>& some);
+    void post(dedu_request& one) { combined_.post(one); }
+    void finish(dedu_request& one);
+    // For whoever finds a page owned: it may be by nobody but a load that was posted.
+    void help();
     int forget(dedu_request& one, dedu_file& file, std::uint32_t number, std::uint64_t first, std::uint64_t end);
     [[nodiscard]] bool is_idle() const { return combined_.is_idle(); }
     [[nodiscard]] bool has_unwritten() const { return has_unwritten_; }
@@ -117,15 +124,6 @@ private:
     void touch(dedu_request& one);
     void load(dedu_request& one);
     void replace(dedu_request& one);
-    // Of pages for which room is made while they are read (dedu_reserve.hpp).
-    struct reservation {
-        page_id id{};
-        bool stands = false;  // the page is pinned by it
-    };
-    void reserve(dedu_request& one);
-    void give_up(dedu_request& one);
-    void settle(reservation& one);
-    void settle_page(page_id id);
     const content_id* contents_for(dedu_request& one);
     void forget_page(dedu_request& one);
     void publish(page_id id);
@@ -138,6 +136,7 @@ private:
     void move_bytes(const action& one, const std::byte* from);
     // Of pages with absent blocks (dedu_absent.hpp).
     bool load_known(dedu_request& one);
+    void note_load(const dedu_request& one);
     [[nodiscard]] bool holds_what_is_absent(const dedu_request& one) const;
     int look_for(dedu_request& one);
     const std::byte* read_absent(std::uint32_t block);
@@ -174,9 +173,7 @@ private:
     core<Order> core_;
     wave wave_;
     content_finder finder_;
-    std::vector<bool> published_;              // by slot; of a reserved page too, whose owner opens the latch
-    std::vector<reservation> reserved_;        // by session
-    std::uint32_t standing_ = 0;               // of these
+    std::vector<bool> published_;              // by slot
     std::vector<unwritten_page> unwritten_;
     std::vector<page_id> failed_;              // of this request's pages on their way to their files, those that could not be written
     page_id compared_{};                       // whose bytes read_absent() has read, while has_compared_

@@ -13,9 +13,8 @@ namespace penstock::buffer {
 template <typename Order>
 class dedu_window {
 public:
-    dedu_window(dedu_state<Order>& all, std::uint32_t session, std::uint32_t first_frame) : all_(all), first_frame_(first_frame), parts_(all.how().window_pages) {
+    dedu_window(dedu_state<Order>& all, std::uint32_t first_frame) : all_(all), first_frame_(first_frame), parts_(all.how().window_pages) {
         for (part& one : parts_) {
-            one.asked.session = session;
             one.asked.blocks.resize(all.how().blocks_per_page);
             one.asked.contents.resize(all.how().blocks_per_page);
         }
@@ -30,7 +29,7 @@ public:
         for (std::uint64_t i = 0; i < pages; ++i) {
             part& one = begin(i, first);
             one.code = -EAGAIN;
-            if (all_.copy(one.asked.id, bytes_of(i)) == found_by_entry::taken) {
+            if (all_.copy(one.asked.id, bytes_of(i), 0, all_.settings().page_bytes) == found_by_entry::taken) {
                 hits.push_back(one.asked.id);
                 one.code = 0;
             } else if (const std::uint32_t where = all_.page(one.asked.id).where(); where == owned_entry::elsewhere) {
@@ -98,8 +97,10 @@ private:
     }
     void read_some(dedu_file& file, std::uint64_t i, std::uint64_t count, std::uint64_t end) {
         const std::uint64_t page_bytes = all_.settings().page_bytes, from = parts_[i].asked.id.page * page_bytes, all = count * page_bytes, wanted = end <= from ? 0 : std::min(all, end - from);
+        stopwatch watch;
         const int code = wanted == 0 ? -EAGAIN : all_.read(file, bytes_of(i), wanted, all, from);
         clear_behind(bytes_of(i), wanted, all);
+        const std::uint64_t read_ns = watch.ns() / count;
         for (std::uint64_t k = i; k < i + count; ++k) {
             part& one = parts_[k];
             // An error may be of one page only: each is asked for alone then. So is one that the file does not have any more.
@@ -109,7 +110,10 @@ private:
                 continue;
             }
             for (std::uint32_t b = 0; b < one.asked.blocks.size(); ++b) one.asked.blocks[b] = {{}, one.asked.bytes + b * all_.block_bytes(), frame_of(k) + b};
+            watch = {};
             all_.sign(one.asked, one.is_known);  // dedu_absent.hpp (1)
+            one.asked.read_ns = read_ns;
+            one.asked.look_ns = watch.ns();
             one.asked.what = dedu_request::kind::load;
             one.is_asked = true;
         }

@@ -64,8 +64,8 @@ TEST_P(begun_reads, bring_what_the_file_has) {
     std::mt19937_64 random(1);
     const std::uint64_t before = f.env.queued_reads(), misses = f.all->counts().misses;
     for (int i = 0; i < 2000; ++i) ASSERT_EQ(f.look(*mine, random() % pages), 0);
-    EXPECT_EQ(f.env.queued_reads() - before, f.all->counts().misses - misses);  // none went another way
     mine.reset();
+    EXPECT_EQ(f.env.queued_reads() - before, f.all->counts().misses - misses);  // none went another way
     f.expect_right();
 }
 
@@ -122,7 +122,7 @@ TEST_P(begun_reads, keep_nobody_waiting_but_for_the_page) {
     f.expect_right();
 }
 
-// One who has seen a page in the device asks for it when it has left and is being read anew: its frames have not got its bytes yet. He is held up in between by the page before it, which he reads from the file.
+// One who has seen a page in the device asks for it when it has left and is being read anew. He is held up in between by the page before it, which he reads from the file.
 TEST_P(begun_reads, are_not_seen_by_who_comes_late) {
     if (GetParam().what != buffer::policy_kind::dedu) GTEST_SKIP() << "there a page is asked for and brought under one lock";
     constexpr std::uint64_t page = pages - 10;  // the first of those in the buffer
@@ -146,7 +146,7 @@ TEST_P(begun_reads, are_not_seen_by_who_comes_late) {
         return f.look(*his, page);
     });
     while (f.env.queued_reads() == before) std::this_thread::yield();
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));  // in which he reserves it
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));  // in which the disk is at it
     f.env.release();
     EXPECT_EQ(late.get(), static_cast<std::int64_t>(two.size()));
     EXPECT_EQ(std::memcmp(two.data(), f.content.data() + (page - 1) * page_bytes, two.size()), 0);
@@ -155,7 +155,7 @@ TEST_P(begun_reads, are_not_seen_by_who_comes_late) {
     f.expect_right();
 }
 
-// A page stays pinned until its session asks for something again; others may forget it, bring it anew and change it meanwhile.
+// The load of a page that was read last is left to whoever comes first; others may forget it, bring it anew and change it meanwhile.
 TEST_P(begun_reads, may_be_forgotten_as_soon_as_they_have_ended) {
     peaceful_file f(settings(6, 4, GetParam()), GetParam());
     auto mine = f.all->open_session(), other = f.all->open_session();
@@ -173,6 +173,63 @@ TEST_P(begun_reads, may_be_forgotten_as_soon_as_they_have_ended) {
     other.reset();
     f.expect_right();
     EXPECT_EQ(f.all->remove_file(0), 0);
+    f.expect_right();
+}
+
+// Also if who has read it never asks for anything again.
+TEST_P(begun_reads, are_there_for_others_at_once) {
+    peaceful_file f(settings(6, 4, GetParam()), GetParam());
+    auto mine = f.all->open_session(), other = f.all->open_session();
+    fixed_page kept, changed;
+    ASSERT_EQ(mine->fix({17, 0}, use_kind::read, kept), 0);
+    const std::uint64_t before = f.env.queued_reads();
+    EXPECT_EQ(f.look(*other, 17), 0);
+    EXPECT_EQ(f.env.queued_reads(), before);  // by both once
+    if (GetParam().what != buffer::policy_kind::dedu) {
+        mine->unfix(kept, false);
+        return;
+    }
+    mine->unfix(kept, false);
+    ASSERT_EQ(mine->fix({18, 0}, use_kind::read, kept), 0);
+    ASSERT_EQ(other->fix({18, 0}, use_kind::write, changed), 0);  // who reads has it as it was
+    std::memset(changed.data, 7, page_bytes);
+    other->unfix(changed, true);
+    EXPECT_EQ(std::memcmp(kept.data, f.content.data() + 18 * page_bytes, page_bytes), 0);
+    mine->unfix(kept, false);
+    ASSERT_EQ(f.look(*mine, 19), 0);
+    EXPECT_EQ(f.all->remove_file(0), 0);
+}
+
+// Who has several pages fixed has each as it is, and so have others, whenever the buffer gets round to copying it.
+TEST_P(begun_reads, lie_still_while_others_are_fixed) {
+    constexpr std::uint32_t most = 3;
+    manager_settings how = settings(10, 10, GetParam());
+    how.fixed_pages = most;
+    peaceful_file f(how, GetParam());
+    auto mine = f.all->open_session(), other = f.all->open_session();
+    std::mt19937_64 random(5);
+    std::vector<fixed_page> fixed;
+    for (int i = 0; i < 3000; ++i) {
+        const std::uint64_t page = random() % 4 == 0 ? random() % pages : random() % 24;
+        fixed.emplace_back();
+        ASSERT_EQ(mine->fix({page, 0}, use_kind::read, fixed.back()), 0);
+        if (fixed.size() == most) {
+            fixed_page more;
+            ASSERT_EQ(mine->fix({page, 0}, use_kind::read, more), -EBUSY);
+        }
+        while (fixed.size() == most || (!fixed.empty() && random() % 2 == 0)) {
+            std::swap(fixed[random() % fixed.size()], fixed.back());
+            ASSERT_EQ(std::memcmp(fixed.back().data, f.content.data() + fixed.back().id.page * page_bytes, page_bytes), 0) << i;
+            mine->unfix(fixed.back(), false);
+            fixed.pop_back();
+        }
+        if (random() % 4 == 0) {
+            ASSERT_EQ(f.look(*other, random() % 24), 0) << i;
+        }
+    }
+    for (const fixed_page& one : fixed) mine->unfix(one, false);
+    mine.reset();
+    other.reset();
     f.expect_right();
 }
 
