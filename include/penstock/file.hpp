@@ -121,12 +121,13 @@ template <group Group>
 PENSTOCK_HD PENSTOCK_INLINE std::int64_t read(const Group& g, const runtime_ref& fs, int fd, void* buffer,
                                               std::int64_t bytes, std::int64_t offset) {
     engine::file_handle file{};
-    if (!engine::find_file(g, fs.view, fd, file)) return detail::counted(g, fs, -EBADF);
+    engine::page_word early = 0;
+    if (!engine::find_to_read(g, fs.view, fd, offset, file, early)) return detail::counted(g, fs, -EBADF);
     if (bytes < 0 || offset < 0 || offset + static_cast<std::uint64_t>(bytes) > INT64_MAX ||
         (buffer == nullptr && bytes > 0))
         return detail::counted(g, fs, -EINVAL);
     const std::int64_t done = engine::read_file(g, fs.view, file, static_cast<std::byte*>(buffer),
-                                                static_cast<std::uint64_t>(bytes), static_cast<std::uint64_t>(offset));
+                                                static_cast<std::uint64_t>(bytes), static_cast<std::uint64_t>(offset), early);
     g.sync();  // every thread's part is in the buffer before any of them reads it
     if (g.is_leader() && done > 0) engine::count(g, fs.view, engine::count_bytes_read, static_cast<std::uint64_t>(done));
     return detail::counted(g, fs, done);
@@ -151,7 +152,8 @@ template <group Group>
 PENSTOCK_HD mapping map(const Group& g, const runtime_ref& fs, int fd, std::int64_t offset, std::int64_t bytes) {
     mapping out{nullptr, 0, engine::no_word, 0};
     engine::file_handle file{};
-    if (!engine::find_file(g, fs.view, fd, file)) {
+    engine::page_word early = 0;
+    if (!engine::find_to_read(g, fs.view, fd, offset, file, early)) {
         out.bytes = detail::counted(g, fs, -EBADF);
         return out;
     }
@@ -162,7 +164,7 @@ PENSTOCK_HD mapping map(const Group& g, const runtime_ref& fs, int fd, std::int6
     const auto at = static_cast<std::uint64_t>(offset);
     if (at >= file.size_bytes || bytes == 0) return out;
     engine::pinned_page page{};
-    if (const std::int64_t code = engine::map_page(g, fs.view, file, at >> fs.view.page_shift, page); code != 0) {
+    if (const std::int64_t code = engine::map_page(g, fs.view, file, at >> fs.view.page_shift, page, early); code != 0) {
         out.bytes = detail::counted(g, fs, code);
         return out;
     }
@@ -181,15 +183,7 @@ PENSTOCK_HD int unmap(const Group& g, const runtime_ref& fs, const mapping& what
     std::int64_t result = 0;
     if (g.is_leader()) {
         result = -EINVAL;
-        if (what.word_index < fs.view.word_count) {
-            engine::page_word* const word = &fs.view.words[what.word_index];
-            const engine::page_word seen = engine::glance(word);
-            // A held pin keeps the word valid and its frame, so a mapping that fails this test is not held.
-            if (engine::is_valid(seen) && engine::pins_of(seen) > 0 && engine::frame_of(seen) == what.frame) {
-                engine::unpin(word);
-                result = 0;
-            }
-        }
+        if (what.word_index < fs.view.word_count && engine::unpin_if_held(&fs.view.words[what.word_index], what.frame)) result = 0;
         if (result < 0) engine::count(g, fs.view, engine::count_errors);
     }
     return static_cast<int>(static_cast<std::int64_t>(g.broadcast(static_cast<std::uint64_t>(result))));

@@ -58,7 +58,8 @@ public:
     }
 
     // Whole group: visit(i, element) for each of `count` elements from `first` on, each in one of the group's threads, in no
-    // fixed order among threads. Pins each page once, so that an element costs no look-up. Returns how many were visited: fewer
+    // fixed order among threads. An element costs no look-up: on a GPU two looks at the page's word go with each 64 bytes of every thread, and a page is pinned
+    // only if it had to be loaded or changed its frame meanwhile; elsewhere each page is pinned once. Returns how many were visited: fewer
     // than asked at the end of the file or before a page that could not be had; a negative errno if that was the first.
     template <group Group, typename Visit>
     PENSTOCK_HD std::int64_t for_each(const Group& g, std::uint64_t first, std::uint64_t count, const Visit& visit) const {

@@ -54,7 +54,7 @@ def check_ptx(ptx):
     for name in ("read_by_warp", "read_by_block"):
         body = entry_text(ptx, name)
         # In order: a look at the page word, the copy, another look, each pair with a fence between (base/atomic.hpp).
-        order = re.findall(r"ld\.relaxed\.gpu\.(?:b64|u64)|membar\.cta|fence\.(?:sc|acq_rel)\.cta|ld\.relaxed\.gpu\.global\.v4", body)
+        order = re.findall(r"ld\.relaxed\.gpu\.global\.L2::cache_hint\.u64|membar\.cta|fence\.(?:sc|acq_rel)\.cta|ld\.relaxed\.gpu\.global\.v4", body)
         kinds = "".join("f" if "cta" in one else "c" if "v4" in one else "w" for one in order)
         if not re.search(r"wfc+fw", kinds):
             errors.append(f"{name}: no fence between a look at the page word and the copy ({kinds})")

@@ -166,6 +166,37 @@ PENSTOCK_HD PENSTOCK_INLINE void atomic_add_relaxed(T* address, T value) {
 #endif
 }
 
+// Additions to a word in device or host memory, never shared memory, at device scope. A compiler that does not know where a word lies makes of an atomic a branch and
+// two more ways; and of an addition whose result nobody wants nvcc 13 makes one that comes back to the thread all the same, where a reduction by its own name does
+// not: 3 % of the speed of a hit (bench/results/h100-2026-11-24-hit-path.txt).
+//
+// add_acquire returns the value before.
+PENSTOCK_HD PENSTOCK_INLINE std::uint64_t add_acquire(std::uint64_t* address, std::uint64_t value) {
+#if PENSTOCK_ON_DEVICE
+    std::uint64_t before;
+    asm volatile("atom.acquire.gpu.global.add.u64 %0, [%1], %2;" : "=l"(before) : "l"(__cvta_generic_to_global(address)), "l"(value) : "memory");
+    return before;
+#else
+    return atomic_fetch_add<order::acquire>(address, value);
+#endif
+}
+
+PENSTOCK_HD PENSTOCK_INLINE void reduce_relaxed(std::uint64_t* address, std::uint64_t value) {
+#if PENSTOCK_ON_DEVICE
+    asm volatile("red.relaxed.gpu.global.add.u64 [%0], %1;" ::"l"(__cvta_generic_to_global(address)), "l"(value) : "memory");
+#else
+    static_cast<void>(atomic_fetch_add<order::relaxed>(address, value));
+#endif
+}
+
+PENSTOCK_HD PENSTOCK_INLINE void reduce_release(std::uint64_t* address, std::uint64_t value) {
+#if PENSTOCK_ON_DEVICE
+    asm volatile("red.release.gpu.global.add.u64 [%0], %1;" ::"l"(__cvta_generic_to_global(address)), "l"(value) : "memory");
+#else
+    static_cast<void>(atomic_fetch_add<order::release>(address, value));
+#endif
+}
+
 // A number of any kind; the value before.
 template <typename T>
 PENSTOCK_HD PENSTOCK_INLINE T fetch_add_relaxed(T* address, T value) {
@@ -229,7 +260,17 @@ PENSTOCK_HD PENSTOCK_INLINE void atomic_fence() {
 #endif
 }
 
-// The same at system scope: before the group tells others of what it wrote to host memory.
+// At device scope, for what comes before it: with a relaxed change of a word after it, that change is a release. Unlike a two-way fence it leaves the first-level cache of
+// a GPU as it is. (Compilers before CUDA 13 may not have it.)
+PENSTOCK_HD PENSTOCK_INLINE void release_fence() {
+#if PENSTOCK_ON_DEVICE && __CUDACC_VER_MAJOR__ >= 13
+    asm volatile("fence.release.gpu;" ::: "memory");
+#else
+    atomic_fence();
+#endif
+}
+
+// A two-way fence at system scope: before the group tells others of what it wrote to host memory.
 PENSTOCK_HD PENSTOCK_INLINE void system_fence() {
 #if PENSTOCK_ON_DEVICE
     cuda::atomic_thread_fence(cuda::std::memory_order_acq_rel, cuda::thread_scope_system);

@@ -16,7 +16,7 @@ PENSTOCK_HD PENSTOCK_INLINE counter_shard& shard_of(const Group& g, const cache_
 // Call from the leader only, or from one thread for each of several things that the group does at once.
 template <typename Group>
 PENSTOCK_HD PENSTOCK_INLINE void count(const Group& g, const cache_view& c, counter what, std::uint64_t amount = 1) {
-    atomic_add_relaxed(&shard_of(g, c).count[what], amount);
+    reduce_relaxed(&shard_of(g, c).count[what], amount);
 }
 
 constexpr PENSTOCK_HD std::uint32_t latency_bucket(std::uint64_t ns) {
@@ -30,7 +30,7 @@ constexpr PENSTOCK_HD std::uint32_t latency_bucket(std::uint64_t ns) {
 
 template <typename Group>
 PENSTOCK_HD PENSTOCK_INLINE void count_latency(const Group& g, const cache_view& c, std::uint64_t ns) {
-    atomic_add_relaxed(&shard_of(g, c).latency[latency_bucket(ns)], std::uint64_t{1});
+    reduce_relaxed(&shard_of(g, c).latency[latency_bucket(ns)], 1);
 }
 
 }  // namespace penstock::engine

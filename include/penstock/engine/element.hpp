@@ -137,25 +137,6 @@ PENSTOCK_HD PENSTOCK_INLINE T pinned_element(const std::byte* from) {
 #endif
 }
 
-// Whole group. Pins the page if that needs no waiting: who holds a page may not wait for another.
-template <typename Group>
-PENSTOCK_HD PENSTOCK_INLINE bool try_pin_ahead(const Group& g, const cache_view& c, const file_handle& f, std::uint64_t page,
-                                               pinned_page& out) {
-    page_word pinned = 0;
-    if (g.is_leader()) {
-        out.word_index = find_word(c, f, page);
-        page_word seen = 0;
-        if (out.word_index != no_word && try_pin(&c.words[out.word_index], seen)) {
-            pinned = seen;
-            count(g, c, count_hits);
-        }
-    }
-    pinned = g.broadcast(pinned);
-    if (pinned == 0) return false;
-    out = {g.broadcast(out.word_index), frame_of(pinned)};
-    return true;
-}
-
 // One thread of the group: its share of the `n` elements from `from` on, four loads in flight.
 template <typename T, typename Group, typename Visit>
 PENSTOCK_HD PENSTOCK_INLINE void visit_page(const Group& g, const std::byte* from, std::uint64_t first, std::uint64_t n,
@@ -173,29 +154,112 @@ PENSTOCK_HD PENSTOCK_INLINE void visit_page(const Group& g, const std::byte* fro
     for (; k < n; k += stride) visit(first + k, pinned_element<T>(from + k * sizeof(T)));
 }
 
-// Whole group. Visits `wanted` elements in the order of their pages, pinning each page once and, where it is there already, the
-// next one before this one is read. How many were visited; a negative errno if the first page could not be had.
+// What lies in one page of a stretch that is visited.
+template <typename T>
+struct page_stretch {
+    std::uint64_t page, first;   // number of its first element
+    std::uint32_t in_page, n;    // bytes of the page before it; elements
+};
+
+template <typename T>
+PENSTOCK_HD PENSTOCK_INLINE page_stretch<T> stretch_at(const cache_view& c, std::uint64_t first_byte, std::uint64_t first, std::uint64_t wanted) {
+    const std::uint64_t at = first_byte + first * sizeof(T), in_page = at & (c.page_bytes() - 1), room = (c.page_bytes() - in_page) / sizeof(T);
+    return {at >> c.page_shift, first, static_cast<std::uint32_t>(in_page), static_cast<std::uint32_t>(room < wanted ? room : wanted)};
+}
+
+#if defined(__CUDACC__)
+
+// One thread: visits those elements of the 16 bytes at `place` of the page, loaded as `bytes`, that belong to the stretch.
+template <typename T, typename Visit>
+PENSTOCK_D PENSTOCK_INLINE void visit_unit(const page_stretch<T>& s, std::uint32_t place, const uint4& bytes, const Visit& visit) {
+    constexpr std::uint32_t held = 16 / sizeof(T);
+    T elements[held];
+    std::memcpy(elements, &bytes, 16);
+    // Counted from the stretch's first element: what lies before it has a number that is too large.
+    const auto k = static_cast<std::uint32_t>(static_cast<std::int32_t>(place - s.in_page) / static_cast<std::int32_t>(sizeof(T)));
+#pragma unroll
+    for (std::uint32_t i = 0; i < held; ++i)
+        if (k + i < s.n) visit(s.first + (k + i), elements[i]);
+}
+
+// Whole group of a GPU. Visits the elements of the stretch if their page is in the cache, without a pin: units of 16 bytes, four of each thread in flight,
+// are visited once a second look at the page's word has shown that it kept its frame. `early`: a look ahead at that word. True if all were visited; else
+// `s` is what is left.
+template <typename T, typename Group, typename Visit>
+PENSTOCK_D PENSTOCK_INLINE bool try_visit(const Group& g, const cache_view& c, const file_handle& f, page_word early, page_stretch<T>& s, const Visit& visit) {
+    constexpr std::uint32_t in_flight = 4;
+    std::uint64_t word_index = find_word(c, f, s.page);
+    if (has_leaves(c, f)) word_index = g.broadcast(word_index);  // a leaf may appear between two threads' loads
+    if (word_index == no_word) return false;
+    page_word* const word = &c.words[word_index];
+    page_word seen = early;
+    if (is_valid(seen)) end_observe();
+    else seen = observe(word);
+    if (!g.all(is_valid(seen))) return false;
+    const std::byte* const frame = c.frame_address(frame_of(seen));
+    const std::uint32_t end = s.in_page + s.n * static_cast<std::uint32_t>(sizeof(T)), step = g.size() * 16u;
+    for (std::uint32_t from = s.in_page & ~15u; from < end; from += in_flight * step) {
+        uint4 units[in_flight];
+        std::uint32_t bits = 0;
+#pragma unroll
+        for (std::uint32_t i = 0; i < in_flight; ++i) {
+            const std::uint32_t place = from + i * step + g.rank() * 16u;
+            if (place < end) units[i] = penstock::detail::load_frame_16(frame + place);
+            else units[i] = uint4{};
+        }
+#pragma unroll
+        for (std::uint32_t i = 0; i < in_flight; ++i) bits |= units[i].x;
+        if (!g.all(unchanged_since_load(word, seen, bits, c.page_shift >> 31))) {
+            const std::uint32_t done = from > s.in_page ? (from - s.in_page) / static_cast<std::uint32_t>(sizeof(T)) : 0;
+            s = {s.page, s.first + done, s.in_page + done * static_cast<std::uint32_t>(sizeof(T)), s.n - done};
+            return false;
+        }
+#pragma unroll
+        for (std::uint32_t i = 0; i < in_flight; ++i) visit_unit<T>(s, from + i * step + g.rank() * 16u, units[i], visit);
+    }
+    if (g.is_leader()) {
+        touch(word, seen);
+        count(g, c, count_hits);
+    }
+    return true;
+}
+
+#endif
+
+// Whole group. Visits the elements of the stretch in a page that it pins. 0 or a negative errno; nothing was visited then.
+template <typename T, typename Group, typename Visit>
+PENSTOCK_HD PENSTOCK_INLINE std::int64_t visit_pinned(const Group& g, const cache_view& c, const file_handle& f, const page_stretch<T>& s, const Visit& visit) {
+    pinned_page now{};
+    if (const std::int64_t code = map_page(g, c, f, s.page, now); code != 0) return code;
+    g.sync();  // the leader's acquire comes before everybody's reads of the frame
+    visit_page<T>(g, c.frame_address(now.frame) + s.in_page, s.first, s.n, visit);
+    g.sync();  // everybody has read before the leader unpins
+    if (g.is_leader()) unpin(&c.words[now.word_index]);
+    return 0;
+}
+
+// Whole group. Visits `wanted` elements in the order of their pages. How many were visited; a negative errno if the first page could not be had. A GPU's
+// groups pin what they had to load, and look at the next page's word ahead; a processor's pin every page once.
 template <typename T, typename Group, typename Visit>
 PENSTOCK_HD std::int64_t visit_elements(const Group& g, const cache_view& c, const file_handle& f, std::uint64_t first_byte,
                                         std::uint64_t first, std::uint64_t wanted, const Visit& visit) {
-    pinned_page now{}, next{};
-    bool ahead = false;
     std::uint64_t done = 0;
+    [[maybe_unused]] page_word early = 0;
     while (done < wanted) {
-        const std::uint64_t at = first_byte + (first + done) * sizeof(T), page = at >> c.page_shift;
-        const std::uint64_t in_page = at & (c.page_bytes() - 1), room = (c.page_bytes() - in_page) / sizeof(T);
-        const std::uint64_t n = room < wanted - done ? room : wanted - done;
-        if (ahead) {
-            now = next;
-        } else if (const std::int64_t code = map_page(g, c, f, page, now); code != 0) {
-            return done > 0 ? static_cast<std::int64_t>(done) : code;
+        page_stretch<T> s = stretch_at<T>(c, first_byte, first + done, wanted - done);
+        const std::uint64_t in_this_page = s.n;
+#if PENSTOCK_ON_DEVICE
+        const page_word seen = early;
+        early = done + s.n < wanted ? look_ahead(c, f, (s.page + 1) << c.page_shift) : 0;
+        if (try_visit<T>(g, c, f, seen, s, visit)) {
+            done += in_this_page;
+            continue;
         }
-        ahead = done + n < wanted && try_pin_ahead(g, c, f, page + 1, next);
-        g.sync();  // the leader's acquire comes before everybody's reads of the frame
-        visit_page<T>(g, c.frame_address(now.frame) + in_page, first + done, n, visit);
-        g.sync();  // everybody has read before the leader unpins
-        if (g.is_leader()) unpin(&c.words[now.word_index]);
-        done += n;
+#endif
+        const std::uint64_t visited = in_this_page - s.n;
+        if (const std::int64_t code = visit_pinned<T>(g, c, f, s, visit); code != 0)
+            return done + visited > 0 ? static_cast<std::int64_t>(done + visited) : code;
+        done += in_this_page;
     }
     return static_cast<std::int64_t>(done);
 }

@@ -321,10 +321,9 @@ struct pinned_page {
     bool stored = false;  // the bytes of the page_cover that was asked for are in it already
 };
 
-// Leader only. One attempt to pin a page that is valid: true, and `seen` is its word; else `seen` says what it is instead.
-PENSTOCK_HD PENSTOCK_INLINE bool try_pin(page_word* word, page_word& seen) {
-    seen = glance(word);
-    if (!is_valid(seen)) return false;
+// Leader only. One attempt to pin a page: true if it is valid, and `seen` is its word; else `seen` says what it is instead. pin_valid is for who saw it
+// valid a moment ago; any other page should get no pin that has to be taken back.
+PENSTOCK_HD PENSTOCK_INLINE bool pin_valid(page_word* word, page_word& seen) {
     seen = pin(word);
     if (is_valid(seen) && pins_of(seen) < pin_limit) {
         touch(word, seen);
@@ -332,6 +331,10 @@ PENSTOCK_HD PENSTOCK_INLINE bool try_pin(page_word* word, page_word& seen) {
     }
     unpin(word);
     return false;
+}
+PENSTOCK_HD PENSTOCK_INLINE bool try_pin(page_word* word, page_word& seen) {
+    seen = glance(word);
+    return is_valid(seen) && pin_valid(word, seen);
 }
 
 // Whole group. Pins the page, loading it if need be; for who is going to store the bytes of `cover` unless it comes with them. 0 or a negative errno.

@@ -38,15 +38,36 @@ PENSTOCK_HD PENSTOCK_INLINE file_handle handle_of(const cache_view& c, std::uint
     return {size, record.table, slot, record.generation, record.two_level != 0};
 }
 
+// May some page of the file have no word yet? Then threads of a group may find different things, and the leader's counts.
+PENSTOCK_HD PENSTOCK_INLINE bool has_leaves(const cache_view& c, const file_handle& f) { return f.two_level || c.writes != nullptr; }
+
+// The word of the page that has the place `offset`, looked at on the way to it: before it is known whether the descriptor is good, or while an earlier page is
+// read. So the two trips to memory are made together. No order: end_observe comes before the frame is used. 0, which is no valid page's word, where it
+// cannot be told yet, and always on the host, where no trip is worth it. The record may be a wrong descriptor's, hence the look at the bound.
+PENSTOCK_HD PENSTOCK_INLINE page_word look_ahead([[maybe_unused]] const cache_view& c, [[maybe_unused]] const file_handle& f, [[maybe_unused]] std::uint64_t offset) {
+#if PENSTOCK_ON_DEVICE
+    if (has_leaves(c, f) || offset >= f.size_bytes) return 0;
+    const std::uint64_t word_index = f.table + (offset >> c.page_shift);
+    return word_index < c.word_count ? glance(&c.words[word_index]) : 0;
+#else
+    return 0;
+#endif
+}
+
 // Reads the record behind a descriptor; false for a number that is no open descriptor, or one of the access that is not wanted. Any
-// number is safe to ask for.
-PENSTOCK_HD PENSTOCK_INLINE bool find_file(const cache_view& c, int fd, file_handle& out, std::uint32_t unwanted_access = may_write) {
+// number is safe to ask for. `meanwhile`, called with the record before its word has come, may look at what the record leads to.
+template <typename Meanwhile>
+PENSTOCK_HD PENSTOCK_INLINE bool find_file_and(const cache_view& c, int fd, file_handle& out, std::uint32_t unwanted_access, const Meanwhile& meanwhile) {
     const std::uint32_t slot = descriptor_slot(fd);
     if (fd < 0 || slot >= c.file_slots) return false;
-    // Both loads before the branch: one after the other they would cost a hit a second trip to memory.
+    // All loads before the branch: one after the other they would cost a hit another trip to memory each.
     const file_word word = glance_file(&c.file_words[slot]);
     out = handle_of(c, slot);
+    meanwhile(out);
     return is_open(word, descriptor_generation(fd)) && descriptor_access(fd) != unwanted_access;
+}
+PENSTOCK_HD PENSTOCK_INLINE bool find_file(const cache_view& c, int fd, file_handle& out, std::uint32_t unwanted_access = may_write) {
+    return find_file_and(c, fd, out, unwanted_access, [](const file_handle&) {});
 }
 
 // The same for a whole group, whose threads may find the file of different sizes while others write it: the leader's counts.
@@ -57,8 +78,13 @@ PENSTOCK_HD PENSTOCK_INLINE bool find_file(const Group& g, const cache_view& c, 
     return found;
 }
 
-// May some page of the file have no word yet? Then threads of a group may find different things, and the leader's counts.
-PENSTOCK_HD PENSTOCK_INLINE bool has_leaves(const cache_view& c, const file_handle& f) { return f.two_level || c.writes != nullptr; }
+// The same for who reads at `offset`, with a look ahead at the page there.
+template <typename Group>
+PENSTOCK_HD PENSTOCK_INLINE bool find_to_read(const Group& g, const cache_view& c, int fd, std::int64_t offset, file_handle& out, page_word& early) {
+    const bool found = find_file_and(c, fd, out, may_write, [&](const file_handle& f) { early = look_ahead(c, f, static_cast<std::uint64_t>(offset)); });
+    if (c.writes != nullptr) out.size_bytes = g.broadcast(out.size_bytes);
+    return found;
+}
 
 inline constexpr std::uint64_t no_word = ~std::uint64_t{0};
 

@@ -79,11 +79,25 @@ constexpr PENSTOCK_HD std::uint32_t pins_of(page_word w) {
 }
 constexpr PENSTOCK_HD page_word next_generation(page_word w) { return (w + generation_one) & generation_mask; }
 
+// Every look at a page word, relaxed. Frames stream through the second-level cache of a GPU and would push out the words, each of which is looked at again only after many
+// megabytes of them; the words ask to be kept there. Without it a hit waits for device memory twice, once for the word (bench/results/h100-2026-11-24-hit-path.txt).
+PENSTOCK_HD PENSTOCK_INLINE page_word load_word(const page_word* word) {
+#if PENSTOCK_ON_DEVICE
+    page_word seen;
+    std::uint64_t keep;
+    asm("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(keep));
+    asm volatile("ld.relaxed.gpu.global.L2::cache_hint.u64 %0, [%1], %2;" : "=l"(seen) : "l"(__cvta_generic_to_global(word)), "l"(keep) : "memory");
+    return seen;
+#else
+    return atomic_load<order::relaxed>(word);
+#endif
+}
+
 // Looks at the word before its frame is used. On the GPU the loads of the frame are ordered after it without an acquire load,
 // which would empty the first-level cache each time.
 PENSTOCK_HD PENSTOCK_INLINE page_word observe(const page_word* word) {
 #if PENSTOCK_ON_DEVICE && !defined(PENSTOCK_STRICT_FENCES)
-    const page_word seen = atomic_load<order::relaxed>(word);
+    const page_word seen = load_word(word);
     order_loads();
     return seen;
 #else
@@ -92,7 +106,7 @@ PENSTOCK_HD PENSTOCK_INLINE page_word observe(const page_word* word) {
 }
 
 // Looks at the word to decide what to try next; a later step checks again, so no order is needed.
-PENSTOCK_HD PENSTOCK_INLINE page_word glance(const page_word* word) { return atomic_load<order::relaxed>(word); }
+PENSTOCK_HD PENSTOCK_INLINE page_word glance(const page_word* word) { return load_word(word); }
 
 // A word that only advises: whose store wins does not matter, and nothing is ordered by it.
 PENSTOCK_HD PENSTOCK_INLINE void store_hint(std::uint64_t* word, std::uint64_t value) { atomic_store<order::relaxed>(word, value); }
@@ -142,13 +156,33 @@ PENSTOCK_HD PENSTOCK_INLINE bool try_evict(page_word* word, page_word seen) {
 }
 
 // Adds a pin and returns the word before. If that was not valid, or carried pin_limit pins, the caller must unpin.
-PENSTOCK_HD PENSTOCK_INLINE page_word pin(page_word* word) { return atomic_fetch_add<order::acquire>(word, pin_one); }
+PENSTOCK_HD PENSTOCK_INLINE page_word pin(page_word* word) { return add_acquire(word, pin_one); }
 
 // Takes one pin back. Release: reads through the pointer come before the eviction that this may permit.
 PENSTOCK_HD PENSTOCK_INLINE void unpin(page_word* word) {
+#if PENSTOCK_ON_DEVICE
+    reduce_release(word, page_word{0} - pin_one);
+#else
     const page_word before = atomic_fetch_add<order::release>(word, page_word{0} - pin_one);
     PENSTOCK_ASSERT(pins_of(before) > 0);
     static_cast<void>(before);
+#endif
+}
+
+// The same for whoever says that he holds a pin of that frame; false if nobody does. A held pin keeps the word valid and its frame, so a word that fails the
+// test is not held. On a GPU the look is under way while the fence waits for the reads through the pointer: one trip to memory, not two.
+PENSTOCK_HD PENSTOCK_INLINE bool unpin_if_held(page_word* word, std::uint32_t frame) {
+    const page_word seen = glance(word);
+#if PENSTOCK_ON_DEVICE
+    release_fence();  // with the addition below it is unpin's release
+#endif
+    if (!is_valid(seen) || pins_of(seen) == 0 || frame_of(seen) != frame) return false;
+#if PENSTOCK_ON_DEVICE
+    reduce_relaxed(word, page_word{0} - pin_one);
+#else
+    unpin(word);
+#endif
+    return true;
 }
 
 // The use bit is a hint, so it is set only where it is clear: a hot page costs its readers no atomic.
@@ -181,7 +215,7 @@ constexpr PENSTOCK_HD bool same_frame(page_word now, page_word seen) {
 // After a copy without a pin: true if the page kept its frame all the while. `seen` is what observe returned.
 PENSTOCK_HD PENSTOCK_INLINE bool unchanged(const page_word* word, page_word seen) {
     order_loads();
-    return same_frame(atomic_load<order::relaxed>(word), seen);
+    return same_frame(load_word(word), seen);
 }
 
 // The same after one load whose value nothing has used yet. A copy stores what it loads, and a GPU issues the instructions of a
@@ -192,12 +226,12 @@ PENSTOCK_HD PENSTOCK_INLINE bool unchanged(const page_word* word, page_word seen
 PENSTOCK_HD PENSTOCK_INLINE bool unchanged_since_load(const page_word* word, page_word seen, std::uint32_t loaded, std::uint32_t nothing) {
 #if PENSTOCK_ON_DEVICE && !defined(PENSTOCK_STRICT_FENCES)
     order_loads();
-    return same_frame(atomic_load<order::relaxed>(word + (loaded & nothing)), seen);
+    return same_frame(load_word(word + (loaded & nothing)), seen);
 #else
     static_cast<void>(loaded);
     static_cast<void>(nothing);
     atomic_fence();
-    return same_frame(atomic_load<order::relaxed>(word), seen);
+    return same_frame(load_word(word), seen);
 #endif
 }
 

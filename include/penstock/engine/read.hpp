@@ -12,14 +12,16 @@
 
 namespace penstock::engine {
 
-// Copies `bytes` bytes of one page if it is valid. True if they arrived. All threads of the group get the same answer.
+// Copies `bytes` bytes of one page if it is valid. True if they arrived. All threads of the group get the same answer. `early`: a look ahead at its word.
 template <typename Group>
 PENSTOCK_HD PENSTOCK_INLINE bool try_copy_page(const Group& g, const cache_view& c, std::uint64_t word_index,
-                                               std::uint32_t in_page, std::byte* to, std::uint32_t bytes) {
+                                               std::uint32_t in_page, std::byte* to, std::uint32_t bytes, page_word early = 0) {
     page_word* const word = &c.words[word_index];
     if constexpr (Group::copies_race()) {
         // Every thread looks for itself: a broadcast would cost more than a second load of the same word.
-        const page_word seen = observe(word);
+        page_word seen = early;
+        if (is_valid(seen)) end_observe();
+        else seen = observe(word);
         bool good = is_valid(seen);
         if (good) {
             g.copy_out(to, c.frame_address(frame_of(seen)) + in_page, bytes);
@@ -103,10 +105,10 @@ PENSTOCK_HD PENSTOCK_INLINE page_part part_at(const cache_view& c, std::uint64_t
 // Whole group. Delivers the part if its page is in the cache.
 template <typename Group>
 PENSTOCK_HD PENSTOCK_INLINE bool try_read_part(const Group& g, const cache_view& c, const file_handle& f,
-                                               const page_part& part, std::byte* to) {
+                                               const page_part& part, std::byte* to, page_word early = 0) {
     std::uint64_t word_index = find_word(c, f, part.page);
     if (has_leaves(c, f)) word_index = g.broadcast(word_index);  // a leaf may appear between two threads' loads
-    return word_index != no_word && try_copy_page(g, c, word_index, part.in_page, to, part.bytes);
+    return word_index != no_word && try_copy_page(g, c, word_index, part.in_page, to, part.bytes, early);
 }
 
 // Whole group. What read_missing does, for a read that ends in its first page.
@@ -152,16 +154,18 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t read_rest(const Group g, const cache_
 }
 
 // Whole group. Up to `bytes` bytes from `offset` into `to`. A count, less than asked only at the end of the file; or a
-// negative errno if not one byte could be delivered.
+// negative errno if not one byte could be delivered. `early`: a look ahead at the page of `offset`.
 template <typename Group>
 PENSTOCK_HD PENSTOCK_INLINE std::int64_t read_file(const Group& g, const cache_view& c, const file_handle& f,
-                                                   std::byte* to, std::uint64_t bytes, std::uint64_t offset) {
+                                                   std::byte* to, std::uint64_t bytes, std::uint64_t offset, page_word early = 0) {
     if (offset >= f.size_bytes) return 0;
     if (bytes > f.size_bytes - offset) bytes = f.size_bytes - offset;
     std::uint64_t done = 0;
     while (done < bytes) {
         const page_part part = part_at(c, offset + done, bytes - done);
-        if (!try_read_part(g, c, f, part, to + done)) {
+        const page_word seen = early;
+        early = 0;  // to look ahead at the next page too costs reads of one page more than it gains those of many
+        if (!try_read_part(g, c, f, part, to + done, seen)) {
             const std::int64_t got = by_address(&read_rest<Group>)(g, c, f.slot, to, bytes, offset, done);  // the whole count, `done` included
             if (c.read_ahead_pages != 0) by_address(&read_ahead<Group>)(g, c, f.slot, offset + done, got - static_cast<std::int64_t>(done));
             return got;
@@ -218,16 +222,16 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t pin_missing(const Group g, const cach
     return code != 0 ? code : static_cast<std::int64_t>(out.frame);
 }
 
-// Whole group. Pins the page that a mapping needs; the way of a hit is in line. 0 or a negative errno.
+// Whole group. Pins the page that a mapping needs; the way of a hit is in line. 0 or a negative errno. `early`: a look ahead at its word.
 template <typename Group>
 PENSTOCK_HD PENSTOCK_INLINE std::int64_t map_page(const Group& g, const cache_view& c, const file_handle& f,
-                                                  std::uint64_t page, pinned_page& out) {
+                                                  std::uint64_t page, pinned_page& out, page_word early = 0) {
     std::uint64_t word_index = find_word(c, f, page);
     if (has_leaves(c, f)) word_index = g.broadcast(word_index);  // a leaf may appear between two threads' loads
     page_word pinned = 0;  // 0: not pinned; a valid word is never 0
     if (g.is_leader() && word_index != no_word) {
-        page_word seen = 0;
-        if (try_pin(&c.words[word_index], seen)) {
+        page_word seen = early;
+        if (is_valid(seen) ? pin_valid(&c.words[word_index], seen) : try_pin(&c.words[word_index], seen)) {
             pinned = seen;
             count(g, c, count_hits);
         }

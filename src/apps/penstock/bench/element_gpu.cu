@@ -35,34 +35,39 @@ __global__ void __launch_bounds__(256, 4) from_view(const __grid_constant__ runt
     if (sum == 1) *sink = sum;
 }
 
-// Each warp takes a stretch of its own and passes over it once.
+// Warps take one stretch after the other until all elements were visited; a launch is long enough that its beginning and end do not count.
+constexpr std::uint64_t stretch = 32 * rounds;
+
 __global__ void __launch_bounds__(256, 4) from_plain_stretches(const std::uint64_t* plain, std::uint64_t elements, std::uint64_t, std::uint64_t* sink) {
-    const std::uint64_t stretch = 32 * rounds, warp_number = (std::uint64_t{blockIdx.x} * 256 + threadIdx.x) / 32;
-    const std::uint64_t* const from = plain + warp_number * stretch % elements + threadIdx.x % 32;
+    const std::uint64_t warps = std::uint64_t{gridDim.x} * 8, warp_number = (std::uint64_t{blockIdx.x} * 256 + threadIdx.x) / 32;
     std::uint64_t sum = 0;
-#pragma unroll 4
-    for (std::uint32_t i = 0; i < rounds; ++i) sum += __ldcg(from + 32 * i);
+    for (std::uint64_t s = warp_number; s < elements / stretch; s += warps) {
+        const std::uint64_t* const from = plain + s * stretch + threadIdx.x % 32;
+#pragma unroll 8
+        for (std::uint32_t i = 0; i < rounds; ++i) sum += __ldcg(from + 32 * i);
+    }
     if (sum == 1) *sink = sum;
 }
 
 __global__ void __launch_bounds__(256, 4) from_view_stretches(const __grid_constant__ runtime_ref fs, int fd, std::uint64_t elements, std::uint64_t,
                                                               std::uint64_t* sink) {
-    const std::uint64_t stretch = 32 * rounds, warp_number = (std::uint64_t{blockIdx.x} * 256 + threadIdx.x) / 32;
+    const std::uint64_t warps = std::uint64_t{gridDim.x} * 8, warp_number = (std::uint64_t{blockIdx.x} * 256 + threadIdx.x) / 32;
     const view<std::uint64_t> v(fs, fd);
     std::uint64_t sum = 0;
-    v.for_each(this_warp(), warp_number * stretch % elements, stretch, [&](std::uint64_t, std::uint64_t element) { sum += element; });
+    for (std::uint64_t s = warp_number; s < elements / stretch; s += warps)
+        v.for_each(this_warp(), s * stretch, stretch, [&](std::uint64_t, std::uint64_t element) { sum += element; });
     if (sum == 1) *sink = sum;
 }
 
-// Adds billions of elements a second.
+// Adds billions of elements a second. `visited`: how many the kernel takes; 0: `rounds` for each thread.
 template <typename Kernel, typename... Arguments>
-status timed(series& out, Kernel* kernel, Arguments... arguments) {
+status timed(series& out, std::uint64_t visited, Kernel* kernel, Arguments... arguments) {
     int resident = 0;
     cudaOccupancyMaxActiveBlocksPerMultiprocessor(&resident, kernel, 256, 0);
     const auto grid = static_cast<std::uint32_t>(std::max(resident * multiprocessors(), 1));
     float ms = 0;
     if (status s = kernel_ms([&] { kernel<<<grid, 256>>>(arguments...); }, ms); !s) return s;
-    out.add(1e-6 * grid * 256.0 * rounds / ms);
+    out.add(1e-6 * (visited != 0 ? static_cast<double>(visited) : grid * 256.0 * rounds) / ms);
     return {};
 }
 
@@ -75,12 +80,12 @@ struct element_run {
     std::uint64_t elements, page;
 
     template <typename Plain, typename View>
-    status compare(const char* name, Plain* plain_kernel, View* view_kernel) const {
+    status compare(const char* name, Plain* plain_kernel, View* view_kernel, std::uint64_t visited = 0) const {
         series views, plains, cores;
         for (std::uint64_t seed = 0; seed < here.repeats(11); ++seed) {
-            if (status s = timed(plains, plain_kernel, plain, elements, seed, sink); !s) return s;
+            if (status s = timed(plains, visited, plain_kernel, plain, elements, seed, sink); !s) return s;
             const stopwatch watch;
-            if (status s = timed(views, view_kernel, rt.ref(), fd, elements, seed, sink); !s) return s;
+            if (status s = timed(views, visited, view_kernel, rt.ref(), fd, elements, seed, sink); !s) return s;
             cores.add(watch.cores(watch.seconds()));
         }
         char slower[40];
@@ -108,7 +113,7 @@ status element_on_gpu(context& here) {
         const element_run run{here, *rt, fd, plain.as<std::uint64_t>(), sink.as<std::uint64_t>(), bytes / 8, page};
         if (status s = run.compare("random 8-byte elements", from_plain<false>, from_view<false>); !s) return s;
         if (status s = run.compare("8-byte elements in order, v[i]", from_plain<true>, from_view<true>); !s) return s;
-        if (status s = run.compare("8-byte elements in order, for_each by warps", from_plain_stretches, from_view_stretches); !s) return s;
+        if (status s = run.compare("8-byte elements in order, for_each by warps", from_plain_stretches, from_view_stretches, bytes / 8 / stretch * stretch); !s) return s;
         if (status s = rt->view_status(); !s) return s;
     }
     return {};
