@@ -18,9 +18,17 @@ std::optional<std::uint64_t> extent_allocator::take(std::uint64_t units) {
     if (units == 0) return std::nullopt;
     const auto best = by_length_.lower_bound({units, 0});
     if (best == by_length_.end()) return std::nullopt;
-    const auto [length, start] = *best;
-    erase(free_.find(start));
-    if (length > units) insert(start + units, length - units);
+    // What is left over keeps the places of both in memory: nothing is given back to be taken again.
+    auto by_length = by_length_.extract(best);
+    const auto [length, start] = by_length.value();
+    auto piece_left = free_.extract(start);
+    if (length > units) {
+        piece_left.key() = start + units;
+        piece_left.mapped() = length - units;
+        by_length.value() = {length - units, start + units};
+        free_.insert(std::move(piece_left));
+        by_length_.insert(std::move(by_length));
+    }
     return start;
 }
 

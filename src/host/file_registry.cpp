@@ -40,12 +40,13 @@ constexpr std::size_t most_reserved_handles = 16384;
 }  // namespace
 
 file_registry::file_registry(environment& env, const registry_limits& limits, std::function<void(const std::string&)> say)
-    : env_(env), limits_(limits), entries_(limits.file_slots), words_(limits.word_count), paths_(limits.path_units) {
+    : env_(env), limits_(limits), paths_(limits.path_units), entries_(limits.file_slots), words_(limits.word_count), handles_(limits.file_slots) {
     reads_.direct = limits.direct;
     reads_.page_bytes = std::uint64_t{1} << limits.page_shift;
     reads_.say = std::move(say);
     free_slots_.reserve(limits.file_slots);
     for (std::uint32_t i = limits.file_slots; i > 0; --i) free_slots_.push_back(i - 1);
+    current_.reserve(limits.file_slots);  // to grow it would stop all threads that open files
 }
 
 file_registry::~file_registry() {
@@ -73,15 +74,14 @@ status file_registry::set_roots(const std::vector<std::string>& roots) {
         real.push_back(path);
     }
     if (first_root_ >= 0) env_.reserve_handles(first_root_, std::min(limits_.max_handles, most_reserved_handles));
-    std::lock_guard lock(mutex_);
     roots_ = std::move(real);
     return {};
 }
 
 bool file_registry::permitted(const std::string& real_path, bool for_writing) {
-    std::lock_guard lock(mutex_);
     for (const std::string& root : roots_)
         if (below(real_path, root)) return true;
+    std::lock_guard lock(mutex_);
     return (for_writing ? allowed_to_write_ : allowed_).count(real_path) != 0;
 }
 
@@ -194,7 +194,7 @@ void file_registry::keep_without_name(const std::string& name) {
             const auto entry_of = current_.find(key);
             if (entry_of == current_.end()) return;
             entry& e = entries_[entry_of->second];
-            if (e.handle == nullptr && again.handle != nullptr) keep_handle(e, again.handle, parked);
+            if (e.handle == nullptr && again.handle != nullptr) keep_handle(entry_of->second, again.handle, parked);
             if (e.handle != nullptr) {
                 if (!std::exchange(e.nameless, true)) ++nameless_;
                 return;
@@ -259,26 +259,33 @@ bool file_registry::take_table(entry& e) {
     return start.has_value();
 }
 
-// Over the limit, a hand goes round the entries and parks the first handle that was not used since it last came by.
-void file_registry::keep_handle(entry& e, std::shared_ptr<shared_handle> handle, handles& parked) {
-    if (e.handle == nullptr) ++handles_;
+// Over the limit, a hand goes round the handles and parks the first that was not used since it last came by.
+void file_registry::keep_handle(std::uint32_t slot, std::shared_ptr<shared_handle> handle, handles& parked) {
+    entry& e = entries_[slot];
+    if (e.handle == nullptr) handles_.add(slot);
     e.handle = std::move(handle);
-    for (std::size_t step = 0; handles_ > limits_.max_handles && step < 2 * entries_.size(); ++step) {
-        entry& other = entries_[park_hand_];
-        park_hand_ = (park_hand_ + 1) % entries_.size();
-        if (other.handle == nullptr || &other == &e) continue;
-        if (std::exchange(other.used_lately, false)) continue;
+    const std::size_t at_most = 2 * handles_.size();
+    for (std::size_t step = 0; handles_.size() > limits_.max_handles && step < at_most; ++step) {
+        const std::uint32_t next = handles_.next();
+        entry& other = entries_[next];
+        if (next == slot || std::exchange(other.used_lately, false)) continue;
         // Each of them is out of reach without its handle. Too many would leave none for others.
         if (other.nameless && nameless_ <= limits_.max_handles / 2) continue;
-        if (std::exchange(other.nameless, false)) --nameless_;
-        parked.push_back(std::move(other.handle));
-        handle_changes_.fetch_add(1, std::memory_order_release);
-        --handles_;
+        parked.push_back(take_handle(next));
     }
     e.used_lately = true;
 }
 
-open_reply file_registry::enter(const found_file& file, const slot_life& open_now, handles& parked) {
+// From an entry that has one.
+std::shared_ptr<shared_handle> file_registry::take_handle(std::uint32_t slot) {
+    entry& e = entries_[slot];
+    handles_.remove(slot);
+    if (std::exchange(e.nameless, false)) --nameless_;
+    handle_changes_.fetch_add(1, std::memory_order_release);
+    return std::move(e.handle);
+}
+
+open_reply file_registry::enter(found_file& file, const slot_life& open_now, handles& parked) {
     const auto key = key_of(file.facts.identity);
     const auto known = current_.find(key);
     if (known != current_.end()) {
@@ -286,7 +293,7 @@ open_reply file_registry::enter(const found_file& file, const slot_life& open_no
         const bool is_open = e.generation == open_now.generation && known->second == open_now.slot;
         // A file that is being written is the same file, however it looks by now.
         if (is_open || e.writer != nullptr || (e.identity == file.facts.identity && !e.uncertain)) {
-            if (e.handle == nullptr) keep_handle(e, file.handle, parked);
+            if (e.handle == nullptr) keep_handle(known->second, file.handle, parked);
             return join(e, known->second, file);
         }
     }
@@ -301,9 +308,9 @@ open_reply file_registry::enter(const found_file& file, const slot_life& open_no
     if (e.generation == 0) e.generation = 1;
     e.live = true;
     e.uncertain = may_change_unseen(file.facts);
-    e.path = file.path;
+    e.path.swap(file.path);  // the old one goes without the lock
     e.epoch = 0;
-    keep_handle(e, file.handle, parked);
+    keep_handle(slot, file.handle, parked);
     if (current_.insert_or_assign(key, slot).second) known_files::add(key.first, key.second);
     return join(e, slot, file);
 }
@@ -324,12 +331,16 @@ open_reply file_registry::open(const std::string& name, std::uint64_t old_extent
     int code = -ENOENT;
     if (!engine::sound_flags(flags)) code = -EINVAL;
     else if (!name.empty()) code = to_write ? look_up_to_write(name, true, flags, file) : look_up(name, true, file);
-    std::lock_guard lock(mutex_);
-    if (old_extent != 0) paths_.give(old_extent - 1, old_units);
     open_reply reply;
-    if (code == 0) reply = enter(file, open_now, parked);
-    // -ENFILE tells the asker that the file is there and only a slot is wanting. The machine's own may come before the file was made.
-    else reply.result = code == -ENFILE && (flags & engine::flag_exclusive) != 0 ? -EMFILE : code;
+    if (code == 0) {
+        std::lock_guard lock(mutex_);
+        reply = enter(file, open_now, parked);
+    } else {
+        // -ENFILE tells the asker that the file is there and only a slot is wanting. The machine's own may come before the file was made.
+        reply.result = code == -ENFILE && (flags & engine::flag_exclusive) != 0 ? -EMFILE : code;
+    }
+    std::lock_guard lock(paths_mutex_);
+    if (old_extent != 0) paths_.give(old_extent - 1, old_units);
     const auto extent = paths_.take((name.size() + 7) / 8);
     if (extent && *extent < UINT32_MAX) reply.path_extent = static_cast<std::uint32_t>(*extent) + 1;
     return reply;
@@ -338,7 +349,7 @@ open_reply file_registry::open(const std::string& name, std::uint64_t old_extent
 void file_registry::give_back_path(std::uint64_t lost_extent) {
     const auto extent = static_cast<std::uint32_t>(lost_extent);
     if (extent == 0) return;
-    std::lock_guard lock(mutex_);
+    std::lock_guard lock(paths_mutex_);
     paths_.give(extent - 1, lost_extent >> 32);
 }
 
@@ -360,10 +371,8 @@ std::int64_t file_registry::retire(std::uint32_t slot, std::uint32_t generation)
         known_files::remove(known->first.first, known->first.second);
         current_.erase(known);
     }
-    if (e->handle != nullptr) --handles_;
-    if (std::exchange(e->nameless, false)) --nameless_;
-    closed = std::move(e->handle);
-    handle_changes_.fetch_add(1, std::memory_order_release);
+    if (e->handle != nullptr) closed = take_handle(slot);
+    else handle_changes_.fetch_add(1, std::memory_order_release);
     e->live = false;
     if (e->loans == 0) give_back_slot(*e, slot);
     return 0;
@@ -480,7 +489,7 @@ int file_registry::handle_of(std::uint32_t slot, std::uint32_t generation, std::
     out = file.handle;
     handles parked;
     std::lock_guard lock(mutex_);
-    if (entry* const e = live_entry(slot, generation); e != nullptr && e->handle == nullptr) keep_handle(*e, file.handle, parked);
+    if (entry* const e = live_entry(slot, generation); e != nullptr && e->handle == nullptr) keep_handle(slot, file.handle, parked);
     return 0;
 }
 
@@ -501,7 +510,7 @@ std::size_t file_registry::live_files() {
 }
 
 std::uint64_t file_registry::free_path_units() {
-    std::lock_guard lock(mutex_);
+    std::lock_guard lock(paths_mutex_);
     return paths_.free_units();
 }
 

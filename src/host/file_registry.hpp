@@ -20,16 +20,17 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <set>
 #include <string>
 #include <unordered_map>
 #include <utility>
 #include <vector>
 
+#include "host/adaptive_mutex.hpp"
 #include "host/env.hpp"
 #include "host/extent_allocator.hpp"
 #include "host/file_writer.hpp"
+#include "host/handle_round.hpp"
 #include "host/shared_handle.hpp"
 #include "penstock/base/hash.hpp"
 #include "penstock/engine/layout.hpp"
@@ -171,10 +172,11 @@ private:
     [[nodiscard]] bool permitted(const std::string& real_path, bool for_writing = false);
     static std::int64_t take_leaf(std::unordered_map<std::uint64_t, std::uint64_t>& leaves, std::uint64_t number, extent_allocator& words, std::uint64_t leaf_words, std::uint64_t& word_index);
     // These with the lock held. What is parked is added to `parked`, to be closed without it.
-    open_reply enter(const found_file& file, const slot_life& open_now, handles& parked);
+    open_reply enter(found_file& file, const slot_life& open_now, handles& parked);
     open_reply join(entry& e, std::uint32_t slot, const found_file& file);
     bool take_table(entry& e);
-    void keep_handle(entry& e, std::shared_ptr<shared_handle> handle, handles& parked);
+    void keep_handle(std::uint32_t slot, std::shared_ptr<shared_handle> handle, handles& parked);
+    std::shared_ptr<shared_handle> take_handle(std::uint32_t slot);
     void give_back_slot(entry& e, std::uint32_t slot);
     entry* live_entry(std::uint32_t slot, std::uint32_t generation);    // lock held
 
@@ -183,8 +185,10 @@ private:
     read_settings reads_;
     int first_root_ = -1;
     std::string first_root_path_;  // its real path; written by set_roots only
-    std::mutex mutex_;  // guards everything below
-    std::vector<std::string> roots_;
+    std::vector<std::string> roots_;  // likewise
+    adaptive_mutex paths_mutex_;  // guards the next; never taken with the other
+    extent_allocator paths_;
+    adaptive_mutex mutex_;  // guards everything below
     std::set<std::string> allowed_, allowed_to_write_;
     std::vector<entry> entries_;
     std::vector<std::uint32_t> free_slots_;
@@ -194,10 +198,8 @@ private:
     // (device, inode) -> slot of its newest version.
     std::unordered_map<std::pair<std::uint64_t, std::uint64_t>, std::uint32_t, hash_of_key> current_;
     extent_allocator words_;
-    extent_allocator paths_;
-    std::size_t handles_ = 0;
+    handle_round handles_;      // slots whose entries have one
     std::size_t nameless_ = 0;  // entries that are, which have handles
-    std::size_t park_hand_ = 0;
 };
 
 }  // namespace penstock::host
