@@ -14,7 +14,7 @@ using namespace penstock::grep;
 // Jobs of a few hundred files in random order; some files are left out, and files have several jobs with words in common.
 struct sample {
     std::vector<std::uint32_t> file_of_job;
-    std::vector<record> records;
+    penstock::apps::big_vector<record> records;
     std::map<std::pair<std::uint32_t, std::uint32_t>, std::uint64_t> expected;
 
     sample(std::uint64_t seed, std::uint32_t jobs, std::uint32_t most_words) {
@@ -42,7 +42,7 @@ TEST(grep_join, does_as_a_map_does) {
                 const std::uint32_t file = s.file_of_job[r.job];
                 return sample::left_out(file) ? no_file : file;
             });
-            const std::vector<word_count> joined = join_records(runs, threads);
+            const penstock::apps::big_vector<word_count> joined = join_records(runs, threads);
             ASSERT_EQ(joined.size(), s.expected.size());
             std::size_t i = 0;
             for (const auto& [where, count] : s.expected) {

@@ -122,7 +122,7 @@ private:
     std::vector<job> jobs_;
     std::vector<int> codes_;                 // per file: 0 or why it is left out
     std::vector<std::uint64_t> first_zero_;  // per file
-    std::vector<record> first_records_, second_records_;
+    apps::big_vector<record> first_records_, second_records_;
     std::vector<record_run> runs_;           // of both
 };
 

@@ -16,7 +16,7 @@ struct file_error {
 };
 
 struct counted_files {
-    std::vector<word_count> counts;   // sorted by file, then word; none is zero
+    apps::big_vector<word_count> counts;   // sorted by file, then word; none is zero
     std::vector<file_error> errors;   // files whose counts are left out
     std::uint64_t binary_files = 0;
     std::uint64_t jobs = 0;

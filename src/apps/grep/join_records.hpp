@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "common/big_vector.hpp"
 #include "search_view.hpp"
 
 namespace penstock::grep {
@@ -27,7 +28,7 @@ struct record_run {
 // record out.
 inline constexpr std::uint32_t no_file = ~std::uint32_t{0};
 template <typename FileOf>
-void find_runs(const std::vector<record>& records, std::vector<record_run>& runs, const FileOf& file_of) {
+void find_runs(const apps::big_vector<record>& records, std::vector<record_run>& runs, const FileOf& file_of) {
     std::uint64_t end = 0;
     for (std::uint64_t begin = 0; begin < records.size(); begin = end) {
         const std::uint32_t file = file_of(records[begin]);
@@ -38,6 +39,6 @@ void find_runs(const std::vector<record>& records, std::vector<record_run>& runs
 
 // Sorted by file, then word; counts of the same word in the same file are added up. Done by up to `threads` threads, because
 // at millions of records one thread would take longer than all of them took to count.
-std::vector<word_count> join_records(std::vector<record_run> runs, unsigned threads);
+apps::big_vector<word_count> join_records(std::vector<record_run> runs, unsigned threads);
 
 }  // namespace penstock::grep

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "common/big_vector.hpp"
 #include "common/stopwatch.hpp"
 #include "dictionary.hpp"
 #include "files.hpp"
@@ -25,7 +26,7 @@ struct search_limits {
 };
 
 struct search_output {
-    std::vector<record> records;            // `job` is the place in the list that was run
+    apps::big_vector<record> records;            // `job` is the place in the list that was run
     std::vector<std::int32_t> status;       // per job: 0 or a negative errno
     std::vector<std::uint64_t> first_zero;  // per file, over all runs so far
     std::uint64_t launches = 0;
