@@ -171,7 +171,7 @@ PENSTOCK_HD PENSTOCK_INLINE page_stretch<T> stretch_at(const cache_view& c, std:
 
 // One thread: visits those elements of the 16 bytes at `place` of the page, loaded as `bytes`, that belong to the stretch.
 template <typename T, typename Visit>
-PENSTOCK_D PENSTOCK_INLINE void visit_unit(const page_stretch<T>& s, std::uint32_t place, const uint4& bytes, const Visit& visit) {
+PENSTOCK_D PENSTOCK_INLINE void visit_unit(const page_stretch<T>& s, std::uint32_t place, const ulonglong2& bytes, const Visit& visit) {
     constexpr std::uint32_t held = 16 / sizeof(T);
     T elements[held];
     std::memcpy(elements, &bytes, 16);
@@ -199,16 +199,16 @@ PENSTOCK_D PENSTOCK_INLINE bool try_visit(const Group& g, const cache_view& c, c
     const std::byte* const frame = c.frame_address(frame_of(seen));
     const std::uint32_t end = s.in_page + s.n * static_cast<std::uint32_t>(sizeof(T)), step = g.size() * 16u;
     for (std::uint32_t from = s.in_page & ~15u; from < end; from += in_flight * step) {
-        uint4 units[in_flight];
+        ulonglong2 units[in_flight];
         std::uint32_t bits = 0;
 #pragma unroll
         for (std::uint32_t i = 0; i < in_flight; ++i) {
             const std::uint32_t place = from + i * step + g.rank() * 16u;
-            if (place < end) units[i] = penstock::detail::load_frame_16(frame + place);
-            else units[i] = uint4{};
+            if (place < end) units[i] = penstock::detail::load_frame_2x8(frame + place);
+            else units[i] = ulonglong2{};
         }
 #pragma unroll
-        for (std::uint32_t i = 0; i < in_flight; ++i) bits |= units[i].x;
+        for (std::uint32_t i = 0; i < in_flight; ++i) bits |= static_cast<std::uint32_t>(units[i].x);
         if (!g.all(unchanged_since_load(word, seen, bits, c.page_shift >> 31))) {
             const std::uint32_t done = from > s.in_page ? (from - s.in_page) / static_cast<std::uint32_t>(sizeof(T)) : 0;
             s = {s.page, s.first + done, s.in_page + done * static_cast<std::uint32_t>(sizeof(T)), s.n - done};

@@ -47,6 +47,13 @@ PENSTOCK_D PENSTOCK_INLINE uint4 load_frame_16(const std::byte* from) {
     return v;
 }
 
+// Sixteen bytes of which neither half is torn, so that no element of up to 8 bytes is.
+PENSTOCK_D PENSTOCK_INLINE ulonglong2 load_frame_2x8(const std::byte* from) {
+    ulonglong2 v;
+    asm volatile("ld.relaxed.gpu.global.v2.u64 {%0,%1}, [%2];" : "=l"(v.x), "=l"(v.y) : "l"(from));
+    return v;
+}
+
 PENSTOCK_D PENSTOCK_INLINE std::uint32_t load_frame_4(const std::byte* from) {
     std::uint32_t v;
     asm volatile("ld.relaxed.gpu.global.u32 %0, [%1];" : "=r"(v) : "l"(from));
