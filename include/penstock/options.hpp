@@ -39,8 +39,8 @@ struct options {
     // PENSTOCK_MAX_FILES.
     std::uint32_t max_files = 65536;
 
-    // Threads that serve requests of the device, each with its own ring: 1 to 64. 0: one for every two processors, at
-    // least 1 and at most 8. PENSTOCK_SERVICE_THREADS.
+    // Threads that serve requests of the device, each with its own ring: 1 to 64. 0: one for every four processors, at
+    // least 1 and at most 4. PENSTOCK_SERVICE_THREADS.
     std::uint32_t service_threads = 0;
 
     // Bytes of host memory (pinned, on gpu) through which requested pages pass, divided over the rings; it bounds the

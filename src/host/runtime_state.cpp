@@ -90,7 +90,7 @@ status runtime_state::settle_sizes() {
         return {-EINVAL, "cache_bytes: " + format_size(settings.cache_bytes) + " has more than " +
                              std::to_string(engine::max_frames) + " pages of " + format_size(settings.page_bytes) +
                              "; use larger pages or a smaller cache"};
-    if (settings.service_threads == 0) settings.service_threads = std::clamp(processors / 2, 1u, 8u);
+    if (settings.service_threads == 0) settings.service_threads = std::clamp(processors / 4, 1u, 4u);
     if (settings.staging_bytes == 0) settings.staging_bytes = gpu ? 128 * mib : 16 * mib;
     if (settings.window_bytes == 0) settings.window_bytes = half_of_memory();
     if (settings.tier_bytes > settings.window_bytes)

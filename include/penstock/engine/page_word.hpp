@@ -82,7 +82,7 @@ constexpr PENSTOCK_HD page_word next_generation(page_word w) { return (w + gener
 // Every look at a page word, relaxed. Frames stream through the second-level cache of a GPU and would push out the words, each of which is looked at again only after many
 // megabytes of them; the words ask to be kept there. Without it a hit waits for device memory twice, once for the word (bench/results/h100-2026-11-24-hit-path.txt).
 PENSTOCK_HD PENSTOCK_INLINE page_word load_word(const page_word* word) {
-#if PENSTOCK_ON_DEVICE
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800  // older ones cannot be asked
     page_word seen;
     std::uint64_t keep;
     asm("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(keep));

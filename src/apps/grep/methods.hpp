@@ -12,6 +12,8 @@ namespace penstock::grep {
 // Kernels that read the files through Penstock's page cache. `rt` must outlive the method.
 std::unique_ptr<search_method> make_penstock_search(runtime& rt);
 search_limits penstock_limits(const runtime& rt);
+// Will a runtime of these options be one of the gpu back end? For what is chosen before it is made.
+bool will_use_gpu(const options& o);
 
 // Baseline: the same counting on CPU threads, with pread and no page cache of our own.
 std::unique_ptr<search_method> make_cpu_search();

@@ -44,6 +44,15 @@ std::uint64_t resident_warps(int device) {
 
 std::unique_ptr<search_method> make_penstock_search(runtime& rt) { return std::make_unique<penstock_search>(rt); }
 
+bool will_use_gpu(const options& o) {
+#if defined(__CUDACC__)
+    int devices = 0;
+    return o.where == backend::gpu || (o.where == backend::automatic && cudaGetDeviceCount(&devices) == cudaSuccess && devices > 0);
+#else
+    return o.where == backend::gpu;
+#endif
+}
+
 // A group holds one page at a time, and half the frames are left for pages that are being loaded.
 search_limits penstock_limits(const runtime& rt) {
     const options& o = rt.settings();

@@ -24,10 +24,17 @@ void choose_cache(options& o) {
         o.cache_bytes = std::max(least, thread_count(o) * pages_of_a_thread * o.page_bytes);
 }
 
+// A kernel opens thousands of files at a time, and the host's calls for each are all that it waits for. On CPU threads those need the processors.
+void choose_service_threads(options& o) {
+    constexpr std::uint32_t most = 16;
+    if (o.service_threads == 0 && will_use_gpu(o)) o.service_threads = std::clamp(std::thread::hardware_concurrency(), 1u, most);
+}
+
 // The files that were named may be opened wherever they lie; below the directories, everything may.
 status start_runtime(session& s) {
     if (s.rt != nullptr) return {};
     choose_cache(s.asked.settings);
+    choose_service_threads(s.asked.settings);
     s.asked.settings.roots = s.files.roots;
     if (status failed = apps::create_runtime(s.asked.settings, s.notes, s.rt); !failed) return failed;
     for (const std::string& path : s.files.named)
