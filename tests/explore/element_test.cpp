@@ -56,7 +56,35 @@ void visit_and_compare(const Lane& g, const runtime_ref& fs, int fd) {
     explore::require(n == static_cast<std::int64_t>(v.size()) && visited == v.size(), "a stretch was not visited");
 }
 
-// The stretch pins its second page ahead where it is there already.
+// A stretch without pins, as on a GPU: what was visited was the page's, whoever takes the frame meanwhile.
+TEST(element, stretch_by_looks_against_eviction) {
+    for (const bool windowed : {false, true}) {
+        one_file s({.frames = 1});
+        if (windowed) s.in_window();
+        s.warm(0, 0, false);
+        s.lane([&](auto g) { visit_and_compare_by_looks(g, s.w.fs(), s.fd, 1, 0); });
+        s.lane(s.reader(1));
+        expect_sound(s.run());
+    }
+}
+
+// The word of the second page was looked at before the first was visited: it may have gone and come back since.
+TEST(element, stretch_by_a_look_ahead_against_eviction_and_return) {
+    one_file s({.frames = 1});
+    s.in_window();
+    s.warm(0, 0, false);
+    s.lane([&](auto g) {
+        const engine::page_word early = engine::glance(&s.w.fs().view.words[0]);
+        visit_and_compare_by_looks(g, s.w.fs(), s.fd, 1, 1);
+        visit_and_compare_by_looks(g, s.w.fs(), s.fd, 1, 0, early);
+    });
+    s.lane([&](auto g) {
+        read_and_compare(g, s.w.fs(), s.fd, 1, 1);
+        read_and_compare(g, s.w.fs(), s.fd, 1, 0);
+    });
+    expect_sound(s.run());
+}
+
 TEST(element, stretch_against_a_reader) {
     for (const std::uint32_t frames : {1u, 2u}) {
         one_file s({.frames = frames});

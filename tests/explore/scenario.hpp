@@ -143,6 +143,25 @@ inline void look_and_compare(const runtime_ref& fs, int fd, std::uint64_t inode,
     explore::require(got.first == content(inode, page, 0) && got.second == content(inode, page, 1), "an element has wrong bytes");
 }
 
+// As a group of a GPU does in for_each: a page's words without a pin, or nothing of them if the page is not there. `early`: a look ahead at its word.
+template <typename Lane>
+void visit_and_compare_by_looks(const Lane& g, const runtime_ref& fs, int fd, std::uint64_t inode, std::uint64_t page, engine::page_word early = 0) {
+    engine::file_handle f{};
+    explore::require(engine::find_file(fs.view, fd, f), "the descriptor is not open");
+    const auto load = [](const std::byte* from) {
+        const auto* const words = reinterpret_cast<const std::uint64_t*>(from);
+        const std::uint64_t first = atomic_load<order::relaxed>(words);
+        return engine::two_words{first, atomic_load<order::relaxed>(words + 1)};
+    };
+    engine::page_stretch<std::uint64_t> what{page, page * words_per_page, 0, static_cast<std::uint32_t>(words_per_page)};
+    std::uint64_t visited = 0;
+    const bool all = engine::try_visit_by<std::uint64_t>(load, g, fs.view, f, early, what, [&](std::uint64_t i, std::uint64_t element) {
+        explore::require(element == content(inode, i / words_per_page, i % words_per_page), "a stretch has wrong bytes");
+        ++visited;
+    });
+    explore::require(visited == (all ? words_per_page : 0) && what.n == words_per_page, "a stretch was visited in part");
+}
+
 // One file (inode 1, slot 0), open already, whose page words are the first of the arena.
 struct one_file : scenario {
     explicit one_file(const shape& what, std::uint64_t size_bytes = 2 * page_bytes) : scenario(what) {

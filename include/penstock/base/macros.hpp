@@ -20,6 +20,13 @@
 #define PENSTOCK_NOINLINE
 #endif
 
+// Before a loop of a few rounds that a GPU should have in one piece, its array in registers.
+#if defined(__CUDA_ARCH__)
+#define PENSTOCK_UNROLL _Pragma("unroll")
+#else
+#define PENSTOCK_UNROLL
+#endif
+
 // True inside a function body that is being compiled for the GPU.
 #if defined(__CUDA_ARCH__)
 #define PENSTOCK_ON_DEVICE 1

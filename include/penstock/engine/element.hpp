@@ -167,26 +167,29 @@ PENSTOCK_HD PENSTOCK_INLINE page_stretch<T> stretch_at(const cache_view& c, std:
     return {at >> c.page_shift, first, static_cast<std::uint32_t>(in_page), static_cast<std::uint32_t>(room < wanted ? room : wanted)};
 }
 
-#if defined(__CUDACC__)
+// What is loaded at a time where elements follow each other; neither half is torn.
+struct alignas(16) two_words {
+    std::uint64_t a, b;
+};
 
 // One thread: visits those elements of the 16 bytes at `place` of the page, loaded as `bytes`, that belong to the stretch.
 template <typename T, typename Visit>
-PENSTOCK_D PENSTOCK_INLINE void visit_unit(const page_stretch<T>& s, std::uint32_t place, const ulonglong2& bytes, const Visit& visit) {
+PENSTOCK_HD PENSTOCK_INLINE void visit_unit(const page_stretch<T>& s, std::uint32_t place, const two_words& bytes, const Visit& visit) {
     constexpr std::uint32_t held = 16 / sizeof(T);
     T elements[held];
     std::memcpy(elements, &bytes, 16);
     // Counted from the stretch's first element: what lies before it has a number that is too large.
     const auto k = static_cast<std::uint32_t>(static_cast<std::int32_t>(place - s.in_page) / static_cast<std::int32_t>(sizeof(T)));
-#pragma unroll
+    PENSTOCK_UNROLL
     for (std::uint32_t i = 0; i < held; ++i)
         if (k + i < s.n) visit(s.first + (k + i), elements[i]);
 }
 
-// Whole group of a GPU. Visits the elements of the stretch if their page is in the cache, without a pin: units of 16 bytes, four of each thread in flight,
-// are visited once a second look at the page's word has shown that it kept its frame. `early`: a look ahead at that word. True if all were visited; else
-// `s` is what is left.
-template <typename T, typename Group, typename Visit>
-PENSTOCK_D PENSTOCK_INLINE bool try_visit(const Group& g, const cache_view& c, const file_handle& f, page_word early, page_stretch<T>& s, const Visit& visit) {
+// Whole group. Visits the elements of the stretch if their page is in the cache, without a pin: units of 16 bytes, four of each thread in flight,
+// are visited once a second look at the page's word has shown that it kept its frame. `load` fetches a unit from a frame that may change hands meanwhile: its accesses
+// are relaxed, and may find another page's bytes. `early`: a look ahead at that word. True if all were visited; else `s` is what is left.
+template <typename T, typename Load, typename Group, typename Visit>
+PENSTOCK_HD PENSTOCK_INLINE bool try_visit_by(const Load& load, const Group& g, const cache_view& c, const file_handle& f, page_word early, page_stretch<T>& s, const Visit& visit) {
     constexpr std::uint32_t in_flight = 4;
     std::uint64_t word_index = find_word(c, f, s.page);
     if (has_leaves(c, f)) word_index = g.broadcast(word_index);  // a leaf may appear between two threads' loads
@@ -199,22 +202,22 @@ PENSTOCK_D PENSTOCK_INLINE bool try_visit(const Group& g, const cache_view& c, c
     const std::byte* const frame = c.frame_address(frame_of(seen));
     const std::uint32_t end = s.in_page + s.n * static_cast<std::uint32_t>(sizeof(T)), step = g.size() * 16u;
     for (std::uint32_t from = s.in_page & ~15u; from < end; from += in_flight * step) {
-        ulonglong2 units[in_flight];
+        two_words units[in_flight];
         std::uint32_t bits = 0;
-#pragma unroll
+        PENSTOCK_UNROLL
         for (std::uint32_t i = 0; i < in_flight; ++i) {
             const std::uint32_t place = from + i * step + g.rank() * 16u;
-            if (place < end) units[i] = penstock::detail::load_frame_2x8(frame + place);
-            else units[i] = ulonglong2{};
+            if (place < end) units[i] = load(frame + place);
+            else units[i] = two_words{};
         }
-#pragma unroll
-        for (std::uint32_t i = 0; i < in_flight; ++i) bits |= static_cast<std::uint32_t>(units[i].x);
+        PENSTOCK_UNROLL
+        for (std::uint32_t i = 0; i < in_flight; ++i) bits |= static_cast<std::uint32_t>(units[i].a);
         if (!g.all(unchanged_since_load(word, seen, bits, c.page_shift >> 31))) {
             const std::uint32_t done = from > s.in_page ? (from - s.in_page) / static_cast<std::uint32_t>(sizeof(T)) : 0;
             s = {s.page, s.first + done, s.in_page + done * static_cast<std::uint32_t>(sizeof(T)), s.n - done};
             return false;
         }
-#pragma unroll
+        PENSTOCK_UNROLL
         for (std::uint32_t i = 0; i < in_flight; ++i) visit_unit<T>(s, from + i * step + g.rank() * 16u, units[i], visit);
     }
     if (g.is_leader()) {
@@ -223,8 +226,6 @@ PENSTOCK_D PENSTOCK_INLINE bool try_visit(const Group& g, const cache_view& c, c
     }
     return true;
 }
-
-#endif
 
 // Whole group. Visits the elements of the stretch in a page that it pins. 0 or a negative errno; nothing was visited then.
 template <typename T, typename Group, typename Visit>
@@ -251,7 +252,11 @@ PENSTOCK_HD std::int64_t visit_elements(const Group& g, const cache_view& c, con
 #if PENSTOCK_ON_DEVICE
         const page_word seen = early;
         early = done + s.n < wanted ? look_ahead(c, f, (s.page + 1) << c.page_shift) : 0;
-        if (try_visit<T>(g, c, f, seen, s, visit)) {
+        const auto load = [](const std::byte* from) {
+            const ulonglong2 both = penstock::detail::load_frame_2x8(from);
+            return two_words{both.x, both.y};
+        };
+        if (try_visit_by<T>(load, g, c, f, seen, s, visit)) {
             done += in_this_page;
             continue;
         }

@@ -54,9 +54,6 @@ struct row_place {
 inline constexpr std::uint32_t window_parts = 16;
 
 // A unit is what one access can load. On the host, where rows are copied whole, nothing depends on it.
-struct alignas(16) two_words {
-    std::uint64_t a, b;
-};
 template <std::size_t Bytes>
 using unit_for = std::conditional_t<Bytes == 16, two_words,
                                     std::conditional_t<Bytes == 8, std::uint64_t, std::conditional_t<Bytes == 4, std::uint32_t,

@@ -1,5 +1,5 @@
 // A vector for millions of plain elements that are written right after it was made: its memory may have huge pages, and elements that are not given a value have
-// none. Of an ordinary one half a second goes to clear each gigabyte and to fault it in by small pages.
+// none. An ordinary one is cleared first, and faulted in by small pages.
 #pragma once
 
 #include <cstddef>
