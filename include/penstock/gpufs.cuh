@@ -63,6 +63,7 @@ PENSTOCK_D inline void add_references(std::uint64_t word_index, std::uint32_t fr
         engine::pin(&c.words[word_index]);
         while (changes && engine::share_pristine(&c.pristine[frame], once) == -EAGAIN) {}  // held, so it is there to be shared
     }
+    if (changes && more > 0) engine::count_mappings(c, engine::owner_file_slot(engine::look_at_frame(c, frame)), static_cast<std::uint64_t>(more));
 }
 
 template <typename Group>
@@ -94,7 +95,7 @@ PENSTOCK_D bool changed_page(const Group& g, const mapping& what, std::size_t le
     page = {what.word_index, what.frame, false};
     const auto begin = static_cast<std::uint32_t>(static_cast<std::uint64_t>(what.data - c.frames) & (c.page_bytes() - 1));
     const std::uint64_t room = c.page_bytes() - begin;
-    part = {begin, begin + static_cast<std::uint32_t>(length > 0 && length < room ? length : room), false};
+    part = {begin, begin + static_cast<std::uint32_t>(length > 0 && length < room ? length : room), length > 0};
     return true;
 }
 
@@ -107,7 +108,7 @@ PENSTOCK_D int unmap_pages(const Group& g, const void* address, std::size_t leng
     int result = 0;
     for (int i = 0; i < references && result == 0; ++i) {
         g.sync();  // the leader has let go before anybody looks again
-        if (changed_page(g, what, length, page, part)) by_address(&engine::unmap_changed<Group>)(g, attached.view, page, part);
+        if (changed_page(g, what, length, page, part)) result = static_cast<int>(by_address(&engine::unmap_changed<Group>)(g, attached.view, page, part));
         else result = unmap(g, attached, what);
     }
     return result;
@@ -170,6 +171,7 @@ PENSTOCK_D inline int gmsync(volatile void* addr, std::size_t length, int flags)
     penstock::engine::pinned_page page{};
     penstock::engine::changed_part part{};
     if (what.data == nullptr || !penstock::gpufs::changed_page(penstock::this_block(), what, length, page, part)) return -EINVAL;
+    part.grows_to_end = false;
     return static_cast<int>(penstock::by_address(&penstock::engine::flush_changed<penstock::block>)(
         penstock::this_block(), penstock::gpufs::attached.view, page, part));
 }

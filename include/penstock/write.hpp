@@ -124,16 +124,18 @@ PENSTOCK_HD inline bool is_held(const Group& g, const runtime_ref& fs, const wri
 
 }  // namespace detail
 
-// Gives a writable mapping back; what was changed counts as written. 0, or -EINVAL if it is not held (an empty or failed one may be
-// unmapped: 0).
+// Gives a writable mapping back; what was changed counts as written, and the file reaches to the mapping's end. 0, or -EINVAL if it is
+// not held (an empty or failed one may be unmapped: 0). A mapping may outlive its descriptor: one that is given back after the last close
+// is written back at once, as by a close, and what could not be written is the result.
 template <group Group>
 PENSTOCK_HD int unmap(const Group& g, const runtime_ref& fs, const writable_mapping& what) {
     if (what.data == nullptr) return 0;
     if (!detail::is_held(g, fs, what)) return static_cast<int>(detail::counted(g, fs, -EINVAL));
     const engine::changed_part part{what.in_page, what.in_page + static_cast<std::uint32_t>(what.bytes), true};
-    by_address(&engine::unmap_changed<Group>)(g, fs.view, engine::pinned_page{what.word_index, what.frame, false}, part);
+    const engine::pinned_page page{what.word_index, what.frame, false};
+    const std::int64_t code = by_address(&engine::unmap_changed<Group>)(g, fs.view, page, part);
     g.sync();  // what the leader did comes before the group's next call
-    return 0;
+    return static_cast<int>(detail::counted(g, fs, code));
 }
 
 // Writes back what was changed through the mapping so far, which stays. 0, or a negative errno as the other msync. What is written
@@ -142,7 +144,7 @@ template <group Group>
 PENSTOCK_HD int msync(const Group& g, const runtime_ref& fs, const writable_mapping& what) {
     if (what.data == nullptr) return 0;
     if (!detail::is_held(g, fs, what)) return static_cast<int>(detail::counted(g, fs, -EINVAL));
-    const engine::changed_part part{what.in_page, what.in_page + static_cast<std::uint32_t>(what.bytes), true};
+    const engine::changed_part part{what.in_page, what.in_page + static_cast<std::uint32_t>(what.bytes), false};
     const engine::pinned_page page{what.word_index, what.frame, false};
     return static_cast<int>(detail::counted(g, fs, by_address(&engine::flush_changed<Group>)(g, fs.view, page, part)));
 }

@@ -1,4 +1,6 @@
 // Pages that are changed through pointers: no change is lost, and nothing is marked that nobody changed.
+#include <cstring>
+
 #include "explore/written_file.hpp"
 
 namespace penstock::explore_kit {
@@ -77,6 +79,35 @@ TEST(map_write, the_frame_of_the_copy_is_taken_from_another_page) {
         std::uint64_t seen = 0;
         const std::int64_t got = read(g, s.w.fs(), s.fd, &seen, 8, page_bytes);
         explore::require(got == -ENOBUFS || (got == 8 && seen == content(1, 1, 0)), "a reader got another page's bytes");
+    });
+    expect_sound(s.run({.preemptions = 3}));
+}
+
+// A mapping that outlives its descriptor: whichever comes last, the close or the unmap, brings the change to the file and lets the host go.
+TEST(map_write, one_closes_while_another_unmaps) {
+    written_file s({.frames = 2});
+    s.warm(0, 0);
+    s.expect(0, 0, 70);
+    s.held.references = 0;
+    s.prepare = [&s, before = s.prepare] {
+        before();
+        s.w.memory.pristine[0] = engine::pristine_of(1);
+        s.w.memory.frame_words[1] = engine::frame_copy;
+        std::memcpy(s.w.memory.frames + page_bytes, s.w.memory.frames, page_bytes);
+        s.w.memory.words[0] += engine::pin_one;
+        s.w.memory.frame_pages[0] = 0;
+        s.w.memory.writes[0].mappings = 1;
+    };
+    s.also([&] {
+        explore::require(s.w.memory.disk[0] == 70, "closed and unmapped by all, and the file does not have it");
+        explore::require(s.w.memory.writes[0].dirty_pages == 0, "a page stayed dirty");
+    });
+    s.lane([&](auto g) { explore::require(close(g, s.w.fs(), s.fd) == 0, "a close failed"); });
+    s.lane([&](auto g) {
+        const std::uint64_t value = 70;
+        std::byte* const frame = s.w.view.frame_address(0);
+        g.copy_store(frame, reinterpret_cast<const std::byte*>(&value), 8);
+        explore::require(unmap(g, s.w.fs(), writable_mapping{frame, page_bytes, 0, 0, 0}) == 0, "an unmap failed");
     });
     expect_sound(s.run({.preemptions = 3}));
 }

@@ -23,7 +23,8 @@
 //  (4) A file's count of dirty pages is never less than it has. It is raised before a page turns dirty, and lowered after the page is
 //      known to stay clean. While a write-back has cleaned a page and not yet looked at the marks again, the count still has the page and
 //      the page its pin: so who flushes does not pass it by, but waits for the lock and looks then.
-//  (5) Marks name bytes that were written, no others: what a write-back sends to the file is only that. So writers of
+//  (5) Marks name bytes that were written, no others (the last byte of a mapping that grew the file counts as written): what a write-back
+//      sends to the file is only that. So writers of
 //      different bytes of one page do not overwrite each other, wherever they are.
 //
 // Tests: tests/unit/write_test.cpp, tests/explore/write_test.cpp (every schedule of a writer, a write-back and an eviction), tests/model.
@@ -200,7 +201,7 @@ PENSTOCK_HD PENSTOCK_INLINE std::uint64_t take_room(const cache_view& c, std::ui
 PENSTOCK_HD PENSTOCK_INLINE bool is_granted(const cache_view& c, std::uint32_t slot) {
     return c.writes != nullptr && atomic_load<order::relaxed>(&c.writes[slot].granted) != 0;
 }
-PENSTOCK_HD PENSTOCK_INLINE void grant(const cache_view& c, std::uint32_t slot) { atomic_store<order::relaxed>(&c.writes[slot].granted, std::uint64_t{1}); }
+PENSTOCK_HD PENSTOCK_INLINE void grant(const cache_view& c, std::uint32_t slot) { atomic_store<order::relaxed>(&c.writes[slot].granted, std::uint32_t{1}); }
 PENSTOCK_HD PENSTOCK_INLINE std::uint64_t dirty_pages_of(const cache_view& c, std::uint32_t slot) {
     return atomic_load<order::relaxed>(&c.writes[slot].dirty_pages);
 }
@@ -245,9 +246,26 @@ PENSTOCK_HD PENSTOCK_INLINE std::uint64_t epoch_of(const cache_view& c, std::uin
     return atomic_load<order::relaxed>(&c.writes[slot].epoch);
 }
 
+// Writable mappings of the file. Held by a group that has it open, so counting is relaxed. The last close and an unmap that comes
+// after it decide by this word which of them writes the rest back (engine/write.hpp): each changes the file word or its page first,
+// then this word. Acquire and release: the later of the two sees all that the earlier one did.
+PENSTOCK_HD PENSTOCK_INLINE void count_mappings(const cache_view& c, std::uint32_t slot, std::uint64_t more) {
+    atomic_add_relaxed(&c.writes[slot].mappings, more);
+}
+// Acquire: pairs with drop_mapping; who finds none sees what they made dirty.
+PENSTOCK_HD PENSTOCK_INLINE std::uint64_t mappings_of(const cache_view& c, std::uint32_t slot) {
+    return atomic_load<order::acquire>(&c.writes[slot].mappings);
+}
+PENSTOCK_HD PENSTOCK_INLINE void drop_mapping(const cache_view& c, std::uint32_t slot) {
+    atomic_fetch_add<order::acq_rel>(&c.writes[slot].mappings, ~std::uint64_t{0});
+}
+PENSTOCK_HD PENSTOCK_INLINE std::uint64_t mappings_after_close(const cache_view& c, std::uint32_t slot) {
+    return atomic_fetch_add<order::acq_rel>(&c.writes[slot].mappings, std::uint64_t{0});
+}
+
 // Has the opener who is to cut the file done it? Acquire: pairs with end_cut.
-PENSTOCK_HD PENSTOCK_INLINE void begin_cut(const cache_view& c, std::uint32_t slot) { atomic_store<order::relaxed>(&c.writes[slot].cutting, std::uint64_t{1}); }
-PENSTOCK_HD PENSTOCK_INLINE void end_cut(const cache_view& c, std::uint32_t slot) { atomic_store<order::release>(&c.writes[slot].cutting, std::uint64_t{0}); }
+PENSTOCK_HD PENSTOCK_INLINE void begin_cut(const cache_view& c, std::uint32_t slot) { atomic_store<order::relaxed>(&c.writes[slot].cutting, std::uint32_t{1}); }
+PENSTOCK_HD PENSTOCK_INLINE void end_cut(const cache_view& c, std::uint32_t slot) { atomic_store<order::release>(&c.writes[slot].cutting, std::uint32_t{0}); }
 PENSTOCK_HD PENSTOCK_INLINE bool is_being_cut(const cache_view& c, std::uint32_t slot) { return atomic_load<order::acquire>(&c.writes[slot].cutting) != 0; }
 
 // The first error since somebody was told. Acquire and release, so that the offset belongs to the code.

@@ -65,13 +65,14 @@ using pristine_word = std::uint64_t;
 
 // What a file that is written has besides, one per file slot; only in a runtime that writes. Device memory.
 struct alignas(64) write_record {
-    std::uint64_t granted;      // 1: some open was for writing, so the host has a handle that writes. Stays until the slot's next life
+    std::uint32_t granted;      // 1: some open was for writing, so the host has a handle that writes. Stays until the slot's next life
+    std::uint32_t cutting;      // 1: the opener that is to cut the file to nothing has not done it yet; other openers wait
     std::uint64_t writers;      // descriptors open for writing
     std::uint64_t dirty_pages;  // of the file: how often a page turned dirty, less how often one turned clean
     std::uint64_t epoch;        // the last answer to an open of the file, as the host counts them
     std::int64_t error;         // 0, or why a page could not be written back since somebody was told
     std::uint64_t error_offset;
-    std::uint64_t cutting;      // 1: the opener that is to cut the file to nothing has not done it yet; other openers wait
+    std::uint64_t mappings;     // writable mappings that are held: the host keeps the file open to be written for them
     std::uint64_t stored_bytes; // the file itself has no bytes behind it that this runtime knows of, so pages from there on need not be read
 };
 static_assert(sizeof(write_record) == 64);

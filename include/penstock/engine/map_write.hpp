@@ -57,12 +57,14 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t map_to_change(const Group g, const ca
     }
     if (!g.is_leader()) return code;
     give_back_copy(c, spare);
-    if (code == 0) name_page(c, page.frame, page_number);  // before anything in it can be marked by comparison
-    return code;
+    if (code != 0) return code;
+    name_page(c, page.frame, page_number);  // before anything in it can be marked by comparison
+    count_mappings(c, slot, 1);
+    return 0;
 }
 
-// What of a mapped page its holder gives back or writes back: bytes [begin, end). The file grows to the end of them, or only as far as
-// something changed.
+// What of a mapped page its holder gives back or writes back: bytes [begin, end). The file grows to the end of them, so the last byte
+// counts as written if the file ended before it; or it grows only as far as something changed.
 struct changed_part {
     std::uint32_t begin, end;
     bool grows_to_end;
@@ -75,20 +77,34 @@ PENSTOCK_HD PENSTOCK_NOINLINE void write_changes(const Group& g, const cache_vie
     const std::uint32_t slot = owner_file_slot(look_at_frame(c, page.frame));
     const std::uint64_t page_begin = page_in_frame(c, page.frame) << c.page_shift;
     std::uint32_t last = 0;
-    const bool any = mark_changes(g, c, page.frame, part.begin, part.end, last);
-    if (part.grows_to_end) last = part.end;
+    const bool grows = part.grows_to_end && size_of(c, slot) < page_begin + part.end;
+    const bool any = mark_changes(g, c, page.frame, part.begin, part.end, grows, last);
     if (last != 0) grow_to(c, slot, page_begin + last);
     if (g.is_leader() && any) soil_page(c, slot, &c.words[page.word_index]);
 }
 
-// Whole group. Ends map_to_change.
+// Leader only, with a pin on a page of the file. Gives a mapping back; if that comes after the last close, a descriptor with a reference
+// that the caller has to close, so that the rest is written back. Else -1.
+PENSTOCK_HD inline int end_mapping(const cache_view& c, std::uint32_t slot) {
+    drop_mapping(c, slot);
+    const file_word seen = look(&c.file_words[slot]);
+    if (!is_closed(seen) || !try_reopen(&c.file_words[slot], file_generation(seen))) return -1;
+    return make_descriptor(slot, file_generation(seen), may_read);
+}
+
+// Whole group. Ends map_to_change. 0; after the last close of the file, what it could not write back.
 template <typename Group>
-PENSTOCK_HD PENSTOCK_NOINLINE void unmap_changed(const Group g, const cache_view& c, const pinned_page page, const changed_part part) {
+PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t unmap_changed(const Group g, const cache_view& c, const pinned_page page, const changed_part part) {
     write_changes(g, c, page, part);
     g.sync();  // every thread is done with the page before the leader lets it go
-    if (!g.is_leader()) return;
-    leave_pristine(c, &c.pristine[page.frame]);
-    unpin(&c.words[page.word_index]);
+    int fd = -1;
+    if (g.is_leader()) {
+        leave_pristine(c, &c.pristine[page.frame]);
+        fd = end_mapping(c, owner_file_slot(look_at_frame(c, page.frame)));
+        unpin(&c.words[page.word_index]);
+    }
+    fd = static_cast<int>(static_cast<std::int64_t>(g.broadcast(static_cast<std::uint64_t>(static_cast<std::int64_t>(fd)))));
+    return fd < 0 ? 0 : by_address(&close_written<Group>)(g, c, fd);
 }
 
 // Whole group. What changed so far, to the file; the page stays mapped. 0, or what went wrong.

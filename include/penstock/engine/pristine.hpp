@@ -142,11 +142,11 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t hold_pristine(const Group& g, const c
     }
 }
 
-// Whole group, a holder. Marks the bytes of [begin, end) that differ from the copy; true if there are any. The page is to be soiled then.
-// `last`: where the last of those ends that this thread found, or 0.
+// Whole group, a holder. Marks the bytes of [begin, end) that differ from the copy, and with `marks_end` the last one in any case; true
+// if there are any. The page is to be soiled then. `last`: where the last of those ends that this thread found, or 0.
 template <typename Group>
 PENSTOCK_HD PENSTOCK_NOINLINE bool mark_changes(const Group& g, const cache_view& c, std::uint32_t frame, std::uint32_t begin, std::uint32_t end,
-                                                std::uint32_t& last) {
+                                                bool marks_end, std::uint32_t& last) {
     last = 0;
     const pristine_word held = g.broadcast(glance_pristine(&c.pristine[frame]));  // a holder's copy stays
     const std::byte* const before = is_copy(held) ? c.frame_address(copy_frame_of(held)) : nullptr;
@@ -156,7 +156,8 @@ PENSTOCK_HD PENSTOCK_NOINLINE bool mark_changes(const Group& g, const cache_view
     g.sync();  // everybody's bytes come before anybody's marks
     bool same = true;
     for (std::uint32_t i = begin / 64 + g.rank(); i <= (end - 1) / 64; i += g.size()) {
-        const std::uint64_t changed = changed_bytes(now + i * 64, before == nullptr ? nullptr : before + i * 64, unit) & marks_within(i, begin, end);
+        std::uint64_t changed = changed_bytes(now + i * 64, before == nullptr ? nullptr : before + i * 64, unit) & marks_within(i, begin, end);
+        if (marks_end) changed |= marks_within(i, end - 1, end);
         put_back(&marks_of(c, frame)[i], changed);
         for (std::uint32_t k = 64; changed != 0 && k > 0; --k) {
             if ((changed >> (k - 1) & 1) == 0) continue;

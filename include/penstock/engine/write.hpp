@@ -101,20 +101,31 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t sync_file(const Group g, const cache_
     return static_cast<std::int64_t>(g.broadcast(static_cast<std::uint64_t>(code)));
 }
 
-// Leader only. Gives the reference back if the file word is still `seen`: true, and `error` is what nobody was told of yet.
+// Leader only, after the last reference was given back while the file was mapped to be changed. True if the mappings are gone by now: the
+// caller has a reference again and writes back what they left. Otherwise the last unmap finds the file closed and does so.
+PENSTOCK_HD inline bool take_up_again(const cache_view& c, std::uint32_t slot, std::uint32_t generation) {
+    return mappings_after_close(c, slot) == 0 && try_reopen(&c.file_words[slot], generation);
+}
+
+// Leader only. Gives the reference back if the file word is still `seen`: true, and `error` is what nobody was told of yet. False: try
+// again, maybe with another `fd`. `mapped`: the file was mapped to be changed before it was looked at for dirty pages.
 template <typename Group>
-PENSTOCK_HD PENSTOCK_NOINLINE bool release_written(const Group& g, const cache_view& c, int fd, file_word seen, std::int64_t& error) {
+PENSTOCK_HD PENSTOCK_NOINLINE bool release_written(const Group& g, const cache_view& c, int& fd, file_word seen, bool mapped, std::int64_t& error) {
     const std::uint32_t slot = descriptor_slot(fd);
     const bool writes = descriptor_access(fd) != may_read, last = references_of(seen) == 1;
     // All of it before the reference goes: afterwards the slot may be another file's.
     const std::uint64_t epoch = epoch_of(c, slot);
-    const bool settles = last && dirty_pages_of(c, slot) == 0;
+    const bool settles = last && !mapped && dirty_pages_of(c, slot) == 0;
     if (writes) {
         if (const std::int64_t earlier = take_write_error(c, slot); error == 0) error = earlier;
         count_writers(c, slot, ~std::uint64_t{0});
     }
     if (!try_release_from(&c.file_words[slot], seen)) {
         if (writes) count_writers(c, slot, 1);
+        return false;
+    }
+    if (mapped && last && take_up_again(c, slot, descriptor_generation(fd))) {
+        fd = make_descriptor(slot, descriptor_generation(fd), may_read);  // what counts for a writer is done
         return false;
     }
     // The host keeps a file in its slot as long as somebody may have it open for writing. It counts its answers to opens, so that it
@@ -141,14 +152,15 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t close_written(const Group g, const ca
             continue;
         }
         // Again for those who opened, wrote and closed meanwhile: they have left it to this close. Should others come and go for ever, it
-        // fails, for then not all is in the file.
-        if (references_of(seen) == 1 && flushes <= most_flushes && has_dirty_pages(g, c, slot)) {
+        // fails, for then not all is in the file. What is mapped stays dirty, and is written back once more by the unmap.
+        const bool mapped = g.broadcast(g.is_leader() && references_of(seen) == 1 && mappings_of(c, slot) != 0 ? 1 : 0) != 0;
+        if (references_of(seen) == 1 && flushes <= most_flushes && (flushes == 0 || !mapped) && has_dirty_pages(g, c, slot)) {
             const std::int64_t flushed = flushes < most_flushes ? flush_pages(g, c, slot, 0, ~std::uint64_t{0}) : -ETIMEDOUT;
             flushes = flushed == 0 ? flushes + 1 : most_flushes + 1;
             if (code == 0) code = flushed;
             continue;
         }
-        const bool released = g.is_leader() && release_written(g, c, fd, seen, code);
+        const bool released = g.is_leader() && release_written(g, c, fd, seen, mapped, code);
         if (g.broadcast(released ? 1 : 0) != 0) return static_cast<std::int64_t>(g.broadcast(static_cast<std::uint64_t>(code)));
     }
 }
