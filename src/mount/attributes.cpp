@@ -7,8 +7,11 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <optional>
+#include <string_view>
 #include <vector>
 
+#include "mount/caller.hpp"
 #include "mount/tree.hpp"
 
 namespace penstock::mount {
@@ -86,13 +89,34 @@ void list_xattr(fuse_req_t request, fuse_ino_t number, std::size_t room) {
     reply_xattr(request, room, [&](char* to, std::size_t bytes) { return ::listxattr(path.c_str(), to, bytes); });
 }
 
+constexpr std::string_view access_list = "system.posix_acl_access", default_list = "system.posix_acl_default";
+
+// Of the attributes that a file system interprets, the kernel checks who may change these two. Any other it would leave to
+// us, and we are not the caller: refused.
+bool is_changeable(std::string_view name) { return name.rfind("system.", 0) != 0 || name == access_list || name == default_list; }
+
+// An owner outside the file's group who changes a list loses the set-group bit; as root we would leave it.
+bool is_to_take_group_bit(fuse_req_t request, const node& what, std::string_view name) {
+    struct stat facts {};
+    return name == access_list && fuse_req_ctx(request)->uid != 0 && ::fstatat(what.fd, "", &facts, AT_EMPTY_PATH) == 0 && (facts.st_mode & S_ISGID) != 0 &&
+           !is_caller_in_group(request, facts.st_gid);
+}
+
 void set_xattr(fuse_req_t request, fuse_ino_t number, const char* name, const char* value, std::size_t bytes, int flags) {
-    const std::string path = path_of(begin(request, number).fd);
-    reply(request, ::setxattr(path.c_str(), name, value, bytes, flags) < 0 ? errno : 0);
+    const node& what = begin(request, number);
+    if (!is_changeable(name)) return reply(request, EOPNOTSUPP);
+    int code = 0;
+    {
+        std::optional<as_caller> caller;
+        if (is_to_take_group_bit(request, what, name)) caller.emplace(request);
+        code = ::setxattr(path_of(what.fd).c_str(), name, value, bytes, flags) < 0 ? errno : 0;
+    }
+    reply(request, code);
 }
 
 void remove_xattr(fuse_req_t request, fuse_ino_t number, const char* name) {
     const std::string path = path_of(begin(request, number).fd);
+    if (!is_changeable(name)) return reply(request, EOPNOTSUPP);
     reply(request, ::removexattr(path.c_str(), name) < 0 ? errno : 0);
 }
 

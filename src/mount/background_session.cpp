@@ -29,9 +29,10 @@ namespace {
 constexpr std::chrono::seconds longest_end{5};
 
 // Clearing set-id bits when a file is written or cut is left to the kernel: done by us as root, they would stay. So it cuts a file in a request of its own, not
-// with the opening.
+// with the opening. Access control lists are the source's, and the kernel judges by them: without that it would take a list's mask for the rights of the group.
 void agree(void* files, fuse_conn_info* kernel) {
     kernel->want &= ~static_cast<unsigned>(FUSE_CAP_HANDLE_KILLPRIV | FUSE_CAP_ATOMIC_O_TRUNC);
+    kernel->want |= kernel->capable & static_cast<unsigned>(FUSE_CAP_POSIX_ACL | FUSE_CAP_DONT_MASK);
     // The kernel takes the smaller of what it allows and what it is answered.
     const tree& t = *static_cast<const tree*>(files);
     allow_read_ahead(t.point, t.read_ahead_bytes);
@@ -78,6 +79,12 @@ std::string escaped(const std::string& path) {
         out.push_back(c);
     }
     return out;
+}
+
+// A mount gives no right that the source's file system refuses.
+bool is_without_programs(int root) {
+    struct statvfs facts {};
+    return ::fstatvfs(root, &facts) == 0 && (facts.f_flag & ST_NOEXEC) != 0;
 }
 
 std::string absolute(const std::string& path) { return std::filesystem::absolute(path).lexically_normal().string(); }
@@ -152,6 +159,7 @@ status background_session::open(const serve_options& wanted, std::unique_ptr<bac
     std::string options = "default_permissions,subtype=penstock,fsname=" + escaped(absolute(wanted.source));
     if (wanted.read_only) options += ",ro";
     if (wanted.allow_other) options += ",allow_other";
+    if (is_without_programs(root)) options += ",noexec";
     arguments given(options);
     const fuse_lowlevel_ops table = operations();
     parts->session.reset(fuse_session_new(&given.all, &table, sizeof table, &parts->files));

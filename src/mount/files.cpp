@@ -76,7 +76,7 @@ void create_file(fuse_req_t request, fuse_ino_t parent, const char* name, mode_t
     int code = 0;
     {
         const as_caller caller(request);
-        fd = ::openat(at.fd, name, our_flags(open->flags) | O_CREAT | O_NOFOLLOW, mode);
+        fd = ::openat(at.fd, name, our_flags(open->flags) | O_CREAT | O_NOFOLLOW, caller.mode_of(mode));
         if (fd < 0) code = errno;
     }
     tree& t = tree_of(request);  // the request is gone with its answer

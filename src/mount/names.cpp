@@ -72,7 +72,7 @@ void make_node(fuse_req_t request, fuse_ino_t parent, const char* name, mode_t m
     int code = 0;
     {
         const as_caller caller(request);
-        code = code_of(::mknodat(at.fd, name, mode, device));
+        code = code_of(::mknodat(at.fd, name, caller.mode_of(mode), device));
     }
     reply_entry(request, at, name, code);
 }
@@ -82,7 +82,7 @@ void make_directory(fuse_req_t request, fuse_ino_t parent, const char* name, mod
     int code = 0;
     {
         const as_caller caller(request);
-        code = code_of(::mkdirat(at.fd, name, mode));
+        code = code_of(::mkdirat(at.fd, name, caller.mode_of(mode)));
     }
     reply_entry(request, at, name, code);
 }
