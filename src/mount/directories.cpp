@@ -52,7 +52,7 @@ bool is_dot(const char* name) { return std::strcmp(name, ".") == 0 || std::strcm
 // look-up failed. A name that is gone by now is left out.
 std::size_t put_entry(fuse_req_t request, node& parent, const dirent& one, off_t next, bool with_look_up, char* to, std::size_t room, int& code) {
     fuse_entry_param entry{};
-    entry.attr.st_ino = one.d_ino;
+    entry.attr.st_ino = tree_of(request).nodes.shown(parent.device, one.d_ino);
     entry.attr.st_mode = static_cast<mode_t>(one.d_type) << 12;
     if (!with_look_up) return fuse_add_direntry(request, to, room, one.d_name, &entry.attr, next);
     if (!is_dot(one.d_name)) code = look_up(tree_of(request), parent, one.d_name, entry);

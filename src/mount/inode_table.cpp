@@ -1,8 +1,10 @@
 #include "mount/inode_table.hpp"
 
 #include <fcntl.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <new>
 #include <utility>
 
@@ -19,31 +21,54 @@ known_file::~known_file() {
 }
 
 known_file::known_file(known_file&& other) noexcept
-    : number(other.number), fd(std::exchange(other.fd, -1)), inode(other.inode), may_be_stored_to(other.may_be_stored_to) {}
+    : number(other.number), fd(std::exchange(other.fd, -1)), shown_inode(other.shown_inode), may_be_stored_to(other.may_be_stored_to) {}
 
 known_file& known_file::operator=(known_file&& other) noexcept {
     std::swap(fd, other.fd);
     number = other.number;
-    inode = other.inode;
+    shown_inode = other.shown_inode;
     may_be_stored_to = other.may_be_stored_to;
     return *this;
 }
 
 namespace {
 
-known_file known(std::uint64_t number, const node& one) {
+// The number of the mount that a descriptor leads through; 0 where the kernel does not tell (before Linux 5.8).
+std::uint64_t mount_of(int path_fd) {
+#if defined(STATX_MNT_ID)
+    struct statx told {};
+    if (::statx(path_fd, "", AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW | AT_STATX_DONT_SYNC, STATX_MNT_ID, &told) == 0 && (told.stx_mask & STATX_MNT_ID) != 0) return told.stx_mnt_id;
+#endif
+    static_cast<void>(path_fd);
+    return 0;
+}
+
+dev_t device_of(int path_fd) {
+    struct stat facts {};
+    return ::fstatat(path_fd, "", &facts, AT_EMPTY_PATH) == 0 ? facts.st_dev : 0;
+}
+
+// As found_inode has it.
+std::uint64_t way_to(int path_fd, mode_t mode) {
+    struct statvfs facts {};
+    if (S_ISDIR(mode)) return mount_of(path_fd);
+    return S_ISREG(mode) && ::fstatvfs(path_fd, &facts) == 0 && (facts.f_flag & ST_RDONLY) != 0 ? 1 : 0;
+}
+
+}  // namespace
+
+known_file inode_table::known(const node& one) {
     known_file out;
-    out.number = number;
-    out.inode = one.inode;
+    out.number = number_of(one);
+    out.shown_inode = shown(one.device, one.inode);
     out.may_be_stored_to = one.storers != 0;
     if (out.may_be_stored_to) out.fd = ::fcntl(one.fd, F_DUPFD_CLOEXEC, 0);
     return out;
 }
 
-}  // namespace
-
-inode_table::inode_table(int root_fd) {
+inode_table::inode_table(int root_fd) : numbers_(device_of(root_fd)) {
     root_.fd = root_fd;
+    root_.device = device_of(root_fd);
     root_.lookups = 1;
 }
 
@@ -51,37 +76,59 @@ node& inode_table::at(std::uint64_t number) { return number == 1 ? root_ : *rein
 
 std::uint64_t inode_table::number_of(const node& one) const { return &one == &root_ ? 1 : reinterpret_cast<std::uint64_t>(&one); }
 
-node* inode_table::remember(int path_fd, const struct stat& facts) {
-    std::unique_ptr<node> made;
+std::uint64_t inode_table::shown(dev_t device, ino_t inode) try {
+    return numbers_.of({device, inode});
+} catch (const std::bad_alloc&) {
+    return 0;
+}
+
+int inode_table::facts_of(int path_fd, struct stat& out) {
+    if (::fstatat(path_fd, "", &out, AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW) != 0) return errno;
+    out.st_ino = shown(out.st_dev, out.st_ino);
+    return out.st_ino != 0 ? 0 : ENOMEM;
+}
+
+node* inode_table::remember(int path_fd, struct stat& facts, int& code) {
+    std::unique_ptr<node> made(new (std::nothrow) node);
+    if (!made) {
+        ::close(path_fd);
+        code = ENOMEM;
+        return nullptr;
+    }
+    made->fd = path_fd;
+    code = ::fstatat(path_fd, "", &facts, AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW) != 0 ? errno : 0;
+    if (code != 0) return nullptr;
+    made->device = facts.st_dev;
+    made->inode = facts.st_ino;
+    made->way = way_to(path_fd, facts.st_mode);
+    facts.st_ino = shown(made->device, made->inode);
+    if (facts.st_ino == 0) code = ENOMEM;
+    if (code != 0) return nullptr;
     try {
-        made = std::make_unique<node>();
-        made->fd = path_fd;
-        made->device = facts.st_dev;
-        made->inode = facts.st_ino;
         const std::lock_guard hold(lock_);
-        std::unique_ptr<node>& place = nodes_[{facts.st_dev, facts.st_ino}];
+        std::unique_ptr<node>& place = nodes_[made->key()];
         if (!place) place = std::move(made);  // else the descriptor goes with what was made
         ++place->lookups;
         return place.get();
     } catch (const std::bad_alloc&) {
-        if (!made) ::close(path_fd);
+        code = ENOMEM;
         return nullptr;
     }
 }
 
-bool inode_table::find(dev_t device, ino_t inode, known_file& out) {
+std::vector<known_file> inode_table::find(dev_t device, ino_t inode) {
+    std::vector<known_file> out;
     const std::lock_guard hold(lock_);
-    const auto found = nodes_.find({device, inode});
-    if (found == nodes_.end()) return false;
-    out = known(number_of(*found->second), *found->second);
-    return true;
+    for (const std::uint64_t way : {0, 1})
+        if (const auto found = nodes_.find({{device, inode}, way}); found != nodes_.end()) out.push_back(known(*found->second));
+    return out;
 }
 
 std::vector<known_file> inode_table::stored_to() {
     const std::lock_guard hold(lock_);
     std::vector<known_file> out;
     for (const auto& [key, one] : nodes_)
-        if (one->storers != 0) out.push_back(known(number_of(*one), *one));
+        if (one->storers != 0) out.push_back(known(*one));
     return out;
 }
 
@@ -92,7 +139,7 @@ void inode_table::forget(std::uint64_t number, std::uint64_t lookups) {
     node& one = at(number);
     one.lookups -= lookups < one.lookups ? lookups : one.lookups;
     if (one.lookups != 0) return;
-    const auto found = nodes_.find({one.device, one.inode});
+    const auto found = nodes_.find(one.key());
     gone = std::move(found->second);
     nodes_.erase(found);
 }

@@ -1,6 +1,8 @@
 // What the kernel knows of the source directory: one node for each inode, as long as the kernel refers to it.
 //
 // A node holds its inode open (O_PATH), so that it is found again whatever its name becomes, and its number is not given to another meanwhile.
+// A folder that is mounted at two places of the source is two nodes, since the kernel wants one parent of each. So is a file that is reached through a mount that
+// may be written to and one that may not, since it is opened the way that it was found.
 #pragma once
 
 #include <sys/stat.h>
@@ -11,6 +13,8 @@
 #include <mutex>
 #include <unordered_map>
 #include <vector>
+
+#include "mount/file_numbers.hpp"
 
 namespace penstock::mount {
 
@@ -23,14 +27,14 @@ struct change_mark {
 };
 change_mark mark_of(const struct stat& facts);
 
-// What a file is, whatever it is called.
-struct inode_key {
-    dev_t device = 0;
-    ino_t inode = 0;
-    bool operator==(const inode_key&) const = default;
+// A file of the source, and how it was found.
+struct node_key {
+    inode_key file;
+    std::uint64_t way = 0;  // of a folder: the mount that it lies in; of a file: 1 where that is read-only
+    bool operator==(const node_key&) const = default;
 };
-struct inode_key_hash {
-    std::size_t operator()(const inode_key& k) const { return (k.device * 0x9e3779b97f4a7c15ull) ^ (k.inode * 0xff51afd7ed558ccdull); }
+struct node_key_hash {
+    std::size_t operator()(const node_key& k) const { return inode_key_hash{}(k.file) + k.way * 0xc2b2ae3d27d4eb4full; }
 };
 
 struct buffered_file;
@@ -39,12 +43,14 @@ struct node {
     int fd = -1;
     dev_t device = 0;
     ino_t inode = 0;
+    std::uint64_t way = 0;      // node_key
     std::uint64_t lookups = 0;  // that the kernel has not forgotten; guarded by the table's lock
     std::mutex lock;
     change_mark cached;  // what the kernel's pages of it are; guarded by lock
     std::shared_ptr<buffered_file> buffered;  // while it is open in a mount with a buffer (file_buffer.hpp); guarded by lock
     std::atomic<std::uint64_t> storers{0};  // that have it open to read and write, so may have mapped it to store
 
+    [[nodiscard]] node_key key() const { return {{device, inode}, way}; }
     ~node();
 };
 
@@ -57,7 +63,7 @@ struct known_file {
 
     std::uint64_t number = 0;
     int fd = -1;
-    ino_t inode = 0;
+    std::uint64_t shown_inode = 0;
     bool may_be_stored_to = false;
 };
 
@@ -71,19 +77,27 @@ public:
     [[nodiscard]] node& at(std::uint64_t number);
     [[nodiscard]] std::uint64_t number_of(const node& one) const;
 
-    // The node of the inode that `path_fd` (O_PATH) leads to, with one lookup more; takes the descriptor in any case. Null: no memory.
-    node* remember(int path_fd, const struct stat& facts);
+    // The facts of what `path_fd` leads to, with the number that the mount shows. 0 or an errno.
+    int facts_of(int path_fd, struct stat& out);
+    // The number that the mount shows for a file of the source; 0: no memory.
+    std::uint64_t shown(dev_t device, ino_t inode);
+
+    // The node of the inode that `path_fd` leads to, with one lookup more, and its facts, with the number that the mount shows; takes the descriptor in any case. Null: `code` says why.
+    node* remember(int path_fd, struct stat& facts, int& code);
     void forget(std::uint64_t number, std::uint64_t lookups);
 
-    // Does the kernel know the file?
-    bool find(dev_t device, ino_t inode, known_file& out);
+    // Nodes of the file that the kernel knows: none, one, or one for each way to it.
+    std::vector<known_file> find(dev_t device, ino_t inode);
     // Those that somebody may store to.
     std::vector<known_file> stored_to();
 
 private:
+    known_file known(const node& one);
+
     node root_;
+    file_numbers numbers_;
     std::mutex lock_;
-    std::unordered_map<inode_key, std::unique_ptr<node>, inode_key_hash> nodes_;
+    std::unordered_map<node_key, std::unique_ptr<node>, node_key_hash> nodes_;
 };
 
 }  // namespace penstock::mount

@@ -41,7 +41,7 @@ int mounted_views::open_own(const known_file& file) {
     }
     struct stat facts {};
     if (code == 0 && ::fstat(fd, &facts) != 0) code = -errno;
-    if (code == 0 && facts.st_ino != file.inode) code = -ENOENT;  // another has the name by now
+    if (code == 0 && facts.st_ino != file.shown_inode) code = -ENOENT;  // another has the name by now
     if (code == 0) return fd;
     if (fd >= 0) ::close(fd);
     return code;
@@ -58,17 +58,23 @@ int mounted_views::write_back(const known_file& file) {
 
 int mounted_views::collect(const region::file_key& key) {
     const std::shared_lock hold(alive_);
-    known_file file;
-    if (session_ == nullptr || !files_.nodes.find(key.device, key.inode, file) || !file.may_be_stored_to) return 0;
-    return write_back(file);
+    if (session_ == nullptr) return 0;
+    int first = 0;
+    for (const known_file& file : files_.nodes.find(key.device, key.inode))
+        if (const int code = file.may_be_stored_to ? write_back(file) : 0; first == 0) first = code;
+    return first;
 }
 
 int mounted_views::take_away(const region::file_key& key, std::uint64_t offset, std::uint64_t bytes) {
     const std::shared_lock hold(alive_);
-    known_file file;
-    if (session_ == nullptr || !files_.nodes.find(key.device, key.inode, file)) return 0;
-    const int code = invalidate(file.number, offset, bytes);
-    return code != 0 || !file.may_be_stored_to ? code : write_back(file);
+    if (session_ == nullptr) return 0;
+    int first = 0;
+    for (const known_file& file : files_.nodes.find(key.device, key.inode)) {
+        int code = invalidate(file.number, offset, bytes);
+        if (code == 0 && file.may_be_stored_to) code = write_back(file);
+        if (first == 0) first = code;
+    }
+    return first;
 }
 
 int mounted_views::collect_all() {

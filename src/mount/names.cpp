@@ -19,13 +19,9 @@ int look_up(tree& t, node& parent, const char* name, fuse_entry_param& out) {
     out.entry_timeout = t.entry_seconds;
     const int fd = ::openat(parent.fd, name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
     if (fd < 0) return errno;
-    if (::fstatat(fd, "", &out.attr, AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW) != 0) {
-        const int code = errno;
-        ::close(fd);
-        return code;
-    }
-    const node* const found = t.nodes.remember(fd, out.attr);
-    if (found == nullptr) return ENOMEM;
+    int code = 0;
+    const node* const found = t.nodes.remember(fd, out.attr, code);
+    if (found == nullptr) return code;
     out.ino = t.nodes.number_of(*found);
     return 0;
 }
