@@ -16,8 +16,6 @@ namespace {
 
 bool facts_of(const node& what, struct stat& facts) { return ::fstatat(what.fd, "", &facts, AT_EMPTY_PATH) == 0; }
 
-file_version version_of(const struct stat& facts) { return {facts.st_size, facts.st_mtim.tv_sec, facts.st_mtim.tv_nsec, facts.st_ctim.tv_sec, facts.st_ctim.tv_nsec}; }
-
 constexpr std::uint64_t all_pages = ~std::uint64_t{0};
 
 }  // namespace
@@ -141,7 +139,7 @@ bool file_buffer::enter(buffered_file& file, const node& what) {
         pages_ -= std::exchange(file.room, 0);
         return false;
     }
-    file.version = version_of(facts);
+    file.version = host::identity_of(facts);
     file.size_bytes = static_cast<std::uint64_t>(facts.st_size);
     file.fd = fd;
     file.number = number;
@@ -168,13 +166,13 @@ void file_buffer::look_again(buffered_file& file, const node& what) {
     }
     struct stat facts {};
     const bool is_known = facts_of(what, facts);
-    if (is_known && !file.stale && !file.outside && file.version == version_of(facts)) return;
+    if (is_known && !file.stale && !file.outside && file.version == host::identity_of(facts)) return;
     bool right = is_known && take_over_size(file, static_cast<std::uint64_t>(facts.st_size));
     if (right) {
         session_pool::lent session(sessions_);
         right = session->forget(static_cast<std::uint32_t>(file.number), 0, all_pages) == 0;
     }
-    file.version = version_of(facts);
+    file.version = host::identity_of(facts);
     file.stale = !right;
     file.outside = !right;
 }

@@ -24,12 +24,6 @@
 
 namespace penstock::mount {
 
-// What tells one state of a file from another.
-struct file_version {
-    std::int64_t size_bytes = -1, modified_s = 0, modified_ns = 0, changed_s = 0, changed_ns = 0;
-    bool operator==(const file_version&) const = default;
-};
-
 struct buffered_file {
     const inode_key key;
     std::shared_mutex in_use;        // shared by who uses the number; alone by who takes it away
@@ -38,7 +32,7 @@ struct buffered_file {
     std::atomic<std::uint64_t> read_to{0};  // where the last read ended: a hint
     std::mutex changing;
     // Guarded by changing:
-    file_version version;            // when the first of its pages was loaded
+    host::file_identity version;            // when the first of its pages was loaded
     std::uint64_t size_bytes = 0;    // that the buffer knows
     int fd = -1;                     // what the buffer reads: one number as long as the file has a number
     // Guarded by the table's lock:

@@ -33,8 +33,9 @@ void keep_cache_if_unchanged(node& what, int fd, fuse_file_info* open) {
     struct stat facts {};
     if (::fstat(fd, &facts) != 0) return;
     const std::lock_guard hold(what.lock);
-    open->keep_cache = what.cached == mark_of(facts);
-    what.cached = mark_of(facts);
+    const host::file_identity now = host::identity_of(facts);
+    open->keep_cache = what.cached == now;
+    what.cached = now;
 }
 
 // With a buffer the kernel keeps nothing of what is read, so that it is kept only once; except what is mapped.

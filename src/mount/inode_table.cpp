@@ -10,8 +10,6 @@
 
 namespace penstock::mount {
 
-change_mark mark_of(const struct stat& facts) { return {facts.st_size, facts.st_mtim.tv_sec, facts.st_mtim.tv_nsec}; }
-
 node::~node() {
     if (fd >= 0) ::close(fd);
 }

@@ -14,18 +14,10 @@
 #include <unordered_map>
 #include <vector>
 
+#include "host/file_kind.hpp"
 #include "mount/file_numbers.hpp"
 
 namespace penstock::mount {
-
-// When a file's bytes changed, as far as the file system says.
-struct change_mark {
-    std::int64_t size_bytes = -1, seconds = 0, nanoseconds = 0;
-    bool operator==(const change_mark& other) const {
-        return size_bytes == other.size_bytes && seconds == other.seconds && nanoseconds == other.nanoseconds;
-    }
-};
-change_mark mark_of(const struct stat& facts);
 
 // A file of the source, and how it was found.
 struct node_key {
@@ -46,7 +38,7 @@ struct node {
     std::uint64_t way = 0;      // node_key
     std::uint64_t lookups = 0;  // that the kernel has not forgotten; guarded by the table's lock
     std::mutex lock;
-    change_mark cached;  // what the kernel's pages of it are; guarded by lock
+    host::file_identity cached;  // the version that the kernel's pages are of; device 0: of none; guarded by lock
     std::shared_ptr<buffered_file> buffered;  // while it is open in a mount with a buffer (file_buffer.hpp); guarded by lock
     std::atomic<std::uint64_t> storers{0};  // that have it open to read and write, so may have mapped it to store
 

@@ -105,6 +105,26 @@ class Sources(unittest.TestCase):
             self.assertEqual((self.point / "shut" / "f").read_text(), "abcd")
             self.assertEqual(os.stat(self.point / "shut" / "f").st_ino, os.stat(self.point / "open" / "f").st_ino)
 
+    def old_bytes(self, *flags):
+        """As by rsync --inplace -t or cp -p: another content with the size and the time of modification that were there."""
+        path = self.source / "f"
+        path.write_bytes(b"a" * 5000)
+        before = os.stat(path)
+        with mounted.Mount(self.source, self.point, *flags):
+            for letter in (b"a", b"b", b"c"):
+                with open(path, "r+b") as f:
+                    f.write(letter * 5000)
+                os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+                self.assertEqual((os.stat(path).st_size, os.stat(path).st_mtime_ns), (5000, before.st_mtime_ns))
+                self.assertEqual((self.point / "f").read_bytes(), letter * 5000)
+                time.sleep(0.05)  # coarse clocks tell the next change apart
+
+    def test_a_change_that_keeps_size_and_time_is_seen(self):
+        self.old_bytes()
+
+    def test_a_change_that_keeps_size_and_time_is_seen_through_a_buffer(self):
+        self.old_bytes(*mounted.buffer_flags("gram", "1MiB", "1MiB"))
+
 
 if __name__ == "__main__":
     mounted.need_fuse()
