@@ -201,7 +201,8 @@ def plain_text(tree):
 
 
 RULES = [include_direction, pure_layers, file_length, function_length, no_volatile, no_leftovers, orders,
-         headers_begin_with_comment, no_machine_paths, plain_text, tidy_docs.names_exist, tidy_docs.links_exist]
+         headers_begin_with_comment, no_machine_paths, plain_text, tidy_docs.names_exist, tidy_docs.links_exist,
+         tidy_docs.results_exist, tidy_docs.figures_name_results]
 
 
 def violations(root):

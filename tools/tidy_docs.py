@@ -73,3 +73,49 @@ def links_exist(tree):
             for target in re.findall(r"\]\(([^)#\s]+)", line):
                 if "://" not in target and not (tree.root / path).parent.joinpath(target).exists():
                     yield path, number, f"links to {target}, which is not there"
+
+
+RESULTS = "bench/results/"
+RESULT_NAME = re.compile(r"(?<![\w-])(?:cpu|h100|h200)-\d{4}-\d\d-\d\d-[\w-]+\.(?:json|txt)(?!\w)")
+PART_OF_NAME = re.compile(r"-[\w-]+\.(?:json|txt)|(?:cpu|h100|h200)-\d{4}-\d\d-\d\d-[\w-]*\w")
+# A figure that somebody measured: a rate. Times and ratios look like settings and limits too often.
+RATE = re.compile(r"\d (?:[GTM]B/s|[GT]FLOP/s|(?:thousand|million|billion)(?: \w+)?(?:/s| a second))")
+
+
+def results_exist(tree):
+    """Every result that a text names is there, and documents name it by its whole name."""
+    for path, text in tree.files.items():
+        if path.endswith(".json") or path == "tests/style/tidy_test.py":
+            continue  # what a program printed; violations that are planted
+        for number, line in enumerate(text.split("\n"), 1):
+            for name in RESULT_NAME.findall(line):
+                if RESULTS + name not in tree.files:
+                    yield path, number, f"{name} is not in {RESULTS}"
+    for path, text in documents(tree):
+        for number, span in spans(text):
+            if PART_OF_NAME.fullmatch(span.removeprefix(RESULTS)) and not RESULT_NAME.fullmatch(span.removeprefix(RESULTS)):
+                yield path, number, f"`{span}`: give the whole name of the result"
+
+
+def pieces(text, by_row):
+    """(number of the first line, text): sections between headings, or also table rows, list items and paragraphs."""
+    begins = re.compile(r"#|\||\s*[-*] |\s*$" if by_row else "#")
+    piece, first = [], 1
+    for number, line in enumerate(without_blocks(text).split("\n"), 1):
+        if begins.match(line) and piece:
+            yield first, "\n".join(piece)
+            piece, first = [], number
+        piece.append(line)
+    yield first, "\n".join(piece)
+
+
+def figures_name_results(tree):
+    """A measured rate in a document stands beside the file that has it: in README.md in the same row, item or
+    paragraph, where "the same" is the file of the row above; in docs/ in the same section."""
+    for path, text in documents(tree):
+        if path != "README.md" and not path.startswith("docs/"):
+            continue
+        for number, piece in pieces(text, path == "README.md"):
+            rate = RATE.search(piece)
+            if rate and not RESULT_NAME.search(piece) and "| the same |" not in piece:
+                yield path, number + piece[:rate.start()].count("\n"), f"'{rate.group()}': name the file of {RESULTS} that has it"
