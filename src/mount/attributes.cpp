@@ -55,18 +55,30 @@ int change_size(fuse_req_t request, node& what, const fuse_file_info* open, off_
     return result;
 }
 
-void set_attributes(fuse_req_t request, fuse_ino_t number, struct stat* to, int which, fuse_file_info* open) {
-    node& what = begin(request, number);
+void change_attributes(fuse_req_t request, node& what, const struct stat& to, int which, const fuse_file_info* open) {
     const std::string path = path_of(what.fd);
     const auto failed = [&](int result) {
         if (result < 0) reply(request, errno);
         return result < 0;
     };
-    if (which & FUSE_SET_ATTR_MODE && failed(::chmod(path.c_str(), to->st_mode & 07777))) return;
-    if (which & (FUSE_SET_ATTR_UID | FUSE_SET_ATTR_GID) && failed(change_owner(what, *to, which))) return;
-    if (which & FUSE_SET_ATTR_SIZE && failed(change_size(request, what, open, to->st_size))) return;
-    if (which & (FUSE_SET_ATTR_ATIME | FUSE_SET_ATTR_MTIME | FUSE_SET_ATTR_ATIME_NOW | FUSE_SET_ATTR_MTIME_NOW) && failed(change_times(what, *to, which))) return;
+    if (which & FUSE_SET_ATTR_MODE && failed(::chmod(path.c_str(), to.st_mode & 07777))) return;
+    if (which & (FUSE_SET_ATTR_UID | FUSE_SET_ATTR_GID) && failed(change_owner(what, to, which))) return;
+    if (which & FUSE_SET_ATTR_SIZE && failed(change_size(request, what, open, to.st_size))) return;
+    if (which & (FUSE_SET_ATTR_ATIME | FUSE_SET_ATTR_MTIME | FUSE_SET_ATTR_ATIME_NOW | FUSE_SET_ATTR_MTIME_NOW) && failed(change_times(what, to, which))) return;
     reply_attributes(request, what);
+}
+
+// Pages that are written back set the time of modification, and take set-id bits away where we are not root. Not with a new
+// size: the kernel writes nothing back while it changes that.
+bool is_undone_by_stores(const struct stat& to, int which) {
+    if (which & FUSE_SET_ATTR_SIZE) return false;
+    return (which & (FUSE_SET_ATTR_MTIME | FUSE_SET_ATTR_MTIME_NOW)) != 0 || ((which & FUSE_SET_ATTR_MODE) != 0 && (to.st_mode & (S_ISUID | S_ISGID)) != 0);
+}
+
+void set_attributes(fuse_req_t request, fuse_ino_t number, struct stat* to, int which, fuse_file_info* open) {
+    node& what = begin(request, number);
+    if (!is_undone_by_stores(*to, which)) return change_attributes(request, what, *to, which, open);
+    after_stores_to(request, what, [request, &what, wanted = *to, which] { change_attributes(request, what, wanted, which, nullptr); });
 }
 
 // The size alone if no room is given, as the system calls have it.
@@ -105,6 +117,11 @@ bool is_to_take_group_bit(fuse_req_t request, const node& what, std::string_view
 void set_xattr(fuse_req_t request, fuse_ino_t number, const char* name, const char* value, std::size_t bytes, int flags) {
     const node& what = begin(request, number);
     if (!is_changeable(name)) return reply(request, EOPNOTSUPP);
+    // What a program may do beyond others, the file system takes away when the file is written.
+    if (std::string_view(name).rfind("security.", 0) == 0)
+        return after_stores_to(request, what, [request, &what, name = std::string(name), value = std::string(value, bytes), flags] {
+            reply(request, ::setxattr(path_of(what.fd).c_str(), name.c_str(), value.data(), value.size(), flags) < 0 ? errno : 0);
+        });
     int code = 0;
     {
         std::optional<as_caller> caller;

@@ -8,6 +8,7 @@
 #include <memory>
 #include <string>
 
+#include "mount/after_stores.hpp"
 #include "mount/file_buffer.hpp"
 #include "mount/fuse_api.hpp"
 #include "mount/inode_table.hpp"
@@ -30,6 +31,7 @@ struct tree {
     std::uint64_t read_ahead_bytes = 0;
     std::unique_ptr<file_buffer> buffer;  // or null
     uncached_agreement uncached;          // with a buffer
+    std::unique_ptr<after_stores> stores;
     std::atomic<pid_t> own_opener{0};  // the thread of ours that opens a file of the mount now (mounted_views); 0: none
     double attribute_seconds = 1, entry_seconds = 1;  // how long the kernel believes attributes and names without asking again
 };
@@ -46,6 +48,13 @@ inline node& begin(fuse_req_t request, fuse_ino_t number) {
 // After an operation that changed these bytes of a file or its size, and before it is answered.
 inline void tell_buffer(fuse_req_t request, node& what, std::uint64_t offset, std::uint64_t bytes) {
     if (file_buffer* const buffer = tree_of(request).buffer.get(); buffer != nullptr) buffer->changed(what, offset, bytes);
+}
+
+// Does the work, which answers the request: once what programs have stored to mappings of the file is in it, if any may have.
+template <typename Work>
+void after_stores_to(fuse_req_t request, const node& what, const Work& work) {
+    tree& t = tree_of(request);
+    if (what.storers == 0 || !t.stores->put(t.nodes.number_of(what), work)) work();
 }
 
 inline region::file_key key_of(const node& what) { return {what.device, what.inode}; }

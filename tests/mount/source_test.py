@@ -1,7 +1,10 @@
 #!/usr/bin/env python3
 """What a source may hold beside plain files: other file systems, dead mounts, files of /proc, append-only files, set time stamps: source_test.py PROGRAM. Needs root."""
 import errno
+import mmap
+import multiprocessing
 import os
+import random
 import stat
 import subprocess
 import time
@@ -124,6 +127,80 @@ class Sources(unittest.TestCase):
 
     def test_a_change_that_keeps_size_and_time_is_seen_through_a_buffer(self):
         self.old_bytes(*mounted.buffer_flags("gram", "1MiB", "1MiB"))
+
+    def stamped(self, *flags):
+        path = self.point / "f"
+        (self.source / "f").write_bytes(bytes(20000))
+        capability = bytes.fromhex("0100000200200000000000000000000000000000")
+        with mounted.Mount(self.source, self.point, *flags):
+            for round_ in range(10):
+                wanted = 1_000_000_000_000_000_000 + round_
+                fd = os.open(path, os.O_RDWR)
+                memory = mmap.mmap(fd, 20000)
+                memory[round_] = memory[9000] = round_ + 1
+                os.utime(path, ns=(wanted, wanted))
+                self.assertEqual((self.source / "f").read_bytes()[round_], round_ + 1)
+                memory.close()
+                os.close(fd)
+                for root in (self.point, self.source):
+                    self.assertEqual(os.stat(root / "f").st_mtime_ns, wanted, root)
+            fd = os.open(path, os.O_RDWR)
+            memory = mmap.mmap(fd, 20000)
+            memory[77] = 1
+            os.utime(path, ns=(5, 5))
+            memory[78] = 2  # a later store is a later change
+            memory.flush()
+            self.assertNotEqual(os.stat(path).st_mtime_ns, 5)
+            memory[79] = 3
+            os.setxattr(path, "security.capability", capability)
+            os.chmod(path, 0o4755)
+            memory.close()
+            os.close(fd)
+            self.assertEqual(os.getxattr(self.source / "f", "security.capability"), capability)
+            self.assertEqual(stat.S_IMODE(os.stat(self.source / "f").st_mode), 0o4755)
+            self.assertEqual((self.source / "f").read_bytes()[77:80], b"\1\2\3")
+
+    def test_a_time_stamp_that_is_set_after_stores_stays(self):
+        self.stamped()
+
+    def test_a_time_stamp_stays_where_one_thread_serves(self):
+        self.stamped("--threads", "1")
+
+    def test_a_time_stamp_stays_beside_a_buffer(self):
+        self.stamped(*mounted.buffer_flags("gram", "1MiB", "1MiB"))
+
+    def change_at_random(self, seed):
+        """Stores, writes, cuts and time stamps of one process; all of them meet in the kernel's locks of the file."""
+        r = random.Random(seed)
+        fd = os.open(self.point / "f", os.O_RDWR)
+        for _ in range(150):
+            if r.random() < 0.2:
+                os.ftruncate(fd, r.choice([8192, 20000, 65536]))
+            if r.random() < 0.3:
+                os.pwrite(fd, bytes([seed]) * 3000, r.randrange(60000))
+            with mmap.mmap(fd, 4096) as memory:
+                memory[r.randrange(4096)] = seed
+                os.utime(fd, ns=(seed, r.randrange(1 << 60)))
+                if r.random() < 0.1:
+                    memory.flush()
+                    os.fsync(fd)
+        os.close(fd)
+
+    def test_stamps_stores_and_cuts_of_many_at_once_come_to_an_end(self):
+        (self.source / "f").write_bytes(bytes(65536))
+        fork = multiprocessing.get_context("fork")
+        with mounted.Mount(self.source, self.point, "--threads", "1") as mount:
+            workers = [fork.Process(target=self.change_at_random, args=(seed,)) for seed in range(1, 5)]
+            for one in workers:
+                one.start()
+            all_ended = mounted.wait_until(lambda: not any(one.is_alive() for one in workers), 120)
+            if not all_ended:
+                mount.clear()  # lets them go
+            for one in workers:
+                one.join()
+            self.assertTrue(all_ended)
+            self.assertEqual([one.exitcode for one in workers], [0] * 4)
+            self.assertEqual((self.point / "f").read_bytes(), (self.source / "f").read_bytes())
 
 
 if __name__ == "__main__":
