@@ -108,6 +108,20 @@ class Sources(unittest.TestCase):
             self.assertEqual((self.point / "shut" / "f").read_text(), "abcd")
             self.assertEqual(os.stat(self.point / "shut" / "f").st_ino, os.stat(self.point / "open" / "f").st_ino)
 
+    def test_a_dead_mount_does_not_cut_the_listing(self):
+        for i in range(60):
+            (self.source / f"f{i}").touch()
+        (self.source / "f30 dead").mkdir()
+        with mounted.Mount(self.plain, self.source / "f30 dead") as dead:
+            dead.process.kill()
+            dead.process.communicate()
+            self.assertEqual(code_of(lambda: os.stat(self.source / "f30 dead")), "ENOTCONN")
+            with mounted.Mount(self.source, self.point):
+                for listed in (os.listdir, lambda root: [one.name for one in os.scandir(root)], lambda root: run("ls", root)[1].split("\n")[:-1]):
+                    self.assertEqual(sorted(listed(self.point)), sorted(os.listdir(self.source)))
+                self.assertEqual(code_of(lambda: os.stat(self.point / "f30 dead")), "ENOTCONN")
+                self.assertEqual(run("ls", "-l", self.point)[1].count("\n"), 62)
+
     def old_bytes(self, *flags):
         """As by rsync --inplace -t or cp -p: another content with the size and the time of modification that were there."""
         path = self.source / "f"
