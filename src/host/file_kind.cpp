@@ -1,7 +1,10 @@
 #include "host/file_kind.hpp"
 
 #include <cerrno>
+#include <cstdint>
 #include <fcntl.h>
+#include <linux/magic.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 namespace penstock::host {
@@ -19,10 +22,26 @@ int has_byte_at(int fd, off_t offset) {
     return got >= 0 ? static_cast<int>(got) : -errno;
 }
 
+// File systems whose files are made up when they are read. Some of these wait, or are used up by reading (kmsg, trace_pipe).
+bool is_made_up(int fd) {
+    struct statfs where {};
+    if (::fstatfs(fd, &where) != 0) return false;
+    switch (static_cast<std::uint32_t>(where.f_type)) {
+        case PROC_SUPER_MAGIC:
+        case DEBUGFS_MAGIC:
+        case TRACEFS_MAGIC:
+        case SECURITYFS_MAGIC:
+        case CGROUP_SUPER_MAGIC:
+        case CGROUP2_SUPER_MAGIC: return true;
+        default: return false;
+    }
+}
+
 // The size is asked again after the read: a file that grows meanwhile is no liar.
 bool has_false_size(int fd, const struct stat& facts) {
     if (facts.st_blocks != 0) return false;
     struct stat now {};
+    if (facts.st_size == 0 && is_made_up(fd)) return true;
     if (facts.st_size == 0)
         return has_byte_at(fd, 0) == 1 && ::fstat(fd, &now) == 0 && now.st_size == 0;
     return has_byte_at(fd, facts.st_size - 1) == 0 && ::fstat(fd, &now) == 0 && now.st_size >= facts.st_size;

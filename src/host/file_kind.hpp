@@ -26,7 +26,7 @@ enum class file_kind {
 
 // Judges an open file. `facts` are those of `fd`. Costs nothing but for files that claim to occupy no blocks: there one
 // or two bytes are read, because files of /proc and /sys claim sizes that they do not have. A sparse or empty file on a
-// disk is regular. An error while reading makes no false_size: the reader meets that error itself. `fd` open for asking
+// disk is regular. What says that it is empty on /proc and its like is not read, since that may wait. An error while reading makes no false_size: the reader meets that error itself. `fd` open for asking
 // only (O_PATH) or for writing only is judged by its mode alone. Never waits: nothing but a regular file is read.
 file_kind kind_of(int fd, const struct stat& facts);
 

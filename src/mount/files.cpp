@@ -11,6 +11,7 @@
 #include <optional>
 #include <vector>
 
+#include "host/file_kind.hpp"
 #include "mount/caller.hpp"
 #include "mount/tree.hpp"
 
@@ -26,79 +27,100 @@ bool may_store(const fuse_file_info* open) { return (open->flags & O_ACCMODE) ==
 
 // Direct access is the kernel's between the program and us; our own reads and writes may have any address and length. Nor may the descriptor append: the
 // kernel writes pages back through it that the program changed in a mapping, and those have their places.
-int our_flags(int flags) { return (flags & ~(O_DIRECT | O_APPEND | O_NOFOLLOW)) | O_CLOEXEC; }
+int our_flags(int flags) { return (flags & ~(O_DIRECT | O_APPEND | ((flags & O_CREAT) == 0 ? O_NOFOLLOW : 0))) | O_CLOEXEC; }
+
+// The descriptor of a file of the source, as the program wants it, or a negative errno. `marks` is what the handle is to tell of it. A file that can only be
+// appended to is not opened otherwise, so there the descriptor appends.
+int open_source(int folder, const char* name, int flags, mode_t mode, std::uint64_t& marks) {
+    int fd = ::openat(folder, name, our_flags(flags), mode);
+    if (fd >= 0 || errno != EPERM || (flags & O_APPEND) == 0) return fd >= 0 ? fd : -errno;
+    fd = ::openat(folder, name, our_flags(flags) | O_APPEND, mode);
+    if (fd >= 0) marks |= only_appends;
+    return fd >= 0 ? fd : -errno;
+}
 
 // The kernel keeps the pages it has of a file that did not change since they came.
-void keep_cache_if_unchanged(node& what, int fd, fuse_file_info* open) {
-    struct stat facts {};
-    if (::fstat(fd, &facts) != 0) return;
+void keep_cache_if_unchanged(node& what, const struct stat& facts, fuse_file_info* open) {
     const std::lock_guard hold(what.lock);
     const host::file_identity now = host::identity_of(facts);
     open->keep_cache = what.cached == now;
     what.cached = now;
 }
 
-// With a buffer the kernel keeps nothing of what is read, so that it is kept only once; except what is mapped.
-void enter_buffer(tree& t, node& what, fuse_file_info* open) {
-    if (t.buffer == nullptr) return;
-    t.buffer->opened(what);
-    open->direct_io = t.uncached.reached;
-    if (!t.uncached.reached) t.buffer->say_copies();
+// What is read past the kernel's cache in any case. A file of a false size, because the kernel would believe the size; one
+// that can only be appended to, because stores to a mapping of it have no way to the file, and mapping it is refused so
+// (ENODEV; with a buffer such stores are lost, and msync says so).
+void judge(int fd, const struct stat& facts, fuse_file_info* open) {
+    if (host::kind_of(fd, facts) == host::file_kind::false_size) open->fh |= has_false_size;
+    open->direct_io = (open->fh & has_false_size) != 0 || ((open->fh & only_appends) != 0 && may_store(open));
 }
-void leave_buffer(tree& t, node& what) {
-    if (t.buffer != nullptr) t.buffer->closed(what);
+
+bool is_buffered(const tree& t, const fuse_file_info* open) { return t.buffer != nullptr && (open->fh & has_false_size) == 0; }
+
+// A file is open from now on. With a buffer the kernel keeps nothing of what is read, so that it is kept only once; except
+// what is mapped.
+void begin_use(tree& t, node& what, fuse_file_info* open) {
+    if (may_store(open)) ++what.storers;
+    if (!is_buffered(t, open)) return;
+    t.buffer->opened(what);
+    if (t.uncached.reached) open->direct_io = 1;
+    else t.buffer->say_copies();
+}
+
+void end_use(tree& t, node& what, const fuse_file_info* open) {
+    if (may_store(open)) --what.storers;  // the kernel has sent all that was stored
+    if (is_buffered(t, open)) t.buffer->closed(what);
+    ::close(handle_of(open));
 }
 
 void open_file(fuse_req_t request, fuse_ino_t number, fuse_file_info* open) {
     node& what = begin(request, number);
     tree& t = tree_of(request);  // the request is gone with its answer
-    const int fd = ::open(path_of(what.fd).c_str(), our_flags(open->flags));
-    if (fd < 0) return reply(request, errno);
-    open->fh = static_cast<std::uint64_t>(fd);
+    const int fd = open_source(AT_FDCWD, path_of(what.fd).c_str(), open->flags, 0, open->fh);
+    if (fd < 0) return reply(request, -fd);
+    open->fh |= static_cast<std::uint64_t>(fd);
     // A caller of another process namespace has the number 0 here.
     if (const pid_t own = t.own_opener; own != 0 && fuse_req_ctx(request)->pid == own) {
         open->fh |= is_ours;
         open->keep_cache = 1;
-    } else {
-        keep_cache_if_unchanged(what, fd, open);
+    } else if (struct stat facts {}; ::fstat(fd, &facts) == 0) {
+        judge(fd, facts, open);
+        keep_cache_if_unchanged(what, facts, open);
     }
-    const bool stores = may_store(open);
-    if (stores) ++what.storers;
-    enter_buffer(t, what, open);
-    if (fuse_reply_open(request, open) != -ENOENT) return;
-    leave_buffer(t, what);
-    ::close(fd);  // the program was interrupted and heard nothing
-    if (stores) --what.storers;
+    begin_use(t, what, open);
+    if (fuse_reply_open(request, open) == -ENOENT) end_use(t, what, open);  // the program was interrupted and heard nothing
 }
 
 void create_file(fuse_req_t request, fuse_ino_t parent, const char* name, mode_t mode, fuse_file_info* open) {
     node& at = begin(request, parent);
     int fd = -1;
-    int code = 0;
     {
         const as_caller caller(request);
-        fd = ::openat(at.fd, name, our_flags(open->flags) | O_CREAT | O_NOFOLLOW, caller.mode_of(mode));
-        if (fd < 0) code = errno;
+        fd = open_source(at.fd, name, open->flags | O_CREAT | O_NOFOLLOW, caller.mode_of(mode), open->fh);
     }
+    if (fd < 0) return reply(request, -fd);
     tree& t = tree_of(request);  // the request is gone with its answer
     fuse_entry_param entry{};
-    if (code == 0) code = look_up(t, at, name, entry);
-    if (code != 0) {
-        if (fd >= 0) ::close(fd);
+    if (const int code = look_up(t, at, name, entry); code != 0) {
+        ::close(fd);
         return reply(request, code);
     }
-    open->fh = static_cast<std::uint64_t>(fd);
-    const bool stores = may_store(open);
+    open->fh |= static_cast<std::uint64_t>(fd);
+    open->direct_io = (open->fh & only_appends) != 0 && may_store(open);
     node& made = t.nodes.at(entry.ino);
-    if (stores) ++made.storers;
-    enter_buffer(t, made, open);
+    begin_use(t, made, open);
     const int answer = fuse_reply_create(request, &entry, open);
-    if (answer == -ENOENT) {
-        leave_buffer(t, made);
-        ::close(fd);
-        if (stores) --made.storers;
-    }
+    if (answer == -ENOENT) end_use(t, made, open);
     forget_unheard(t, entry, answer);
+}
+
+// What comes, as far as the program asks; some files of a false size have no places to read at.
+void read_what_comes(fuse_req_t request, int fd, std::size_t bytes, off_t offset) {
+    std::vector<char> text(bytes);
+    ssize_t got = ::pread(fd, text.data(), bytes, offset);
+    if (got < 0 && errno == ESPIPE) got = ::read(fd, text.data(), bytes);
+    if (got < 0) return reply(request, errno);
+    fuse_reply_buf(request, text.data(), static_cast<std::size_t>(got));
 }
 
 // False: the source is to be read.
@@ -126,6 +148,7 @@ void read_file(fuse_req_t request, fuse_ino_t number, std::size_t bytes, off_t o
     counters& counted = tree_of(request).counted;
     counted.reads.fetch_add(1, std::memory_order_relaxed);
     counted.bytes_asked.fetch_add(bytes, std::memory_order_relaxed);
+    if ((open->fh & has_false_size) != 0) return read_what_comes(request, handle_of(open), bytes, offset);
     const region::program_access access(key_of(what), kind_of(open), static_cast<std::uint64_t>(offset), bytes);
     const auto answer = [&](const std::byte* first, std::uint64_t count) { fuse_reply_buf(request, reinterpret_cast<const char*>(first), count); };
     if (const std::uint64_t got = access.read_devices(handle_of(open), static_cast<std::uint64_t>(offset), bytes, answer); got != 0) {
@@ -206,6 +229,8 @@ ssize_t write_back(fuse_req_t request, node& what, int fd, fuse_bufvec& from, of
 }
 
 ssize_t write_somehow(fuse_req_t request, node& what, fuse_file_info* open, fuse_bufvec& from, off_t offset) {
+    // The kernel does not know the file's nature: to it a store to a mapping, or a write after O_APPEND was taken back, is as any.
+    if ((open->fh & only_appends) != 0 && (open->writepage != 0 || (open->flags & O_APPEND) == 0)) return -EPERM;
     if (open->writepage != 0) return write_back(request, what, handle_of(open), from, offset);
     std::optional<as_caller> caller;
     if (is_to_take_bits(request, handle_of(open))) caller.emplace(request);
@@ -237,9 +262,7 @@ void release_file(fuse_req_t request, fuse_ino_t number, fuse_file_info* open) {
         const std::lock_guard hold(what.lock);
         what.cached = {};
     }
-    if (may_store(open)) --what.storers;  // the kernel has sent all that was stored
-    leave_buffer(tree_of(request), what);
-    ::close(handle_of(open));
+    end_use(tree_of(request), what, open);
     reply(request, 0);
 }
 

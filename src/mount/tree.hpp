@@ -67,6 +67,8 @@ inline void reply(fuse_req_t request, int code) {
 
 // In the handle of an open file, beside the descriptor: opened by this process to bring stores home, which is all that its fsync is to do.
 constexpr std::uint64_t is_ours = 1ull << 32;
+constexpr std::uint64_t has_false_size = 1ull << 33;  // it is read until nothing more comes (host::file_kind)
+constexpr std::uint64_t only_appends = 1ull << 34;    // the source lets nobody write anywhere else (chattr +a)
 inline int handle_of(const fuse_file_info* open) { return static_cast<int>(open->fh & (is_ours - 1)); }
 
 // A name by which the kernel finds what a descriptor leads to, also if that is O_PATH.

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """What a source may hold beside plain files: other file systems, dead mounts, files of /proc, append-only files, set time stamps: source_test.py PROGRAM. Needs root."""
 import errno
+import fcntl
 import mmap
 import multiprocessing
 import os
@@ -122,6 +123,49 @@ class Sources(unittest.TestCase):
                 self.assertEqual(code_of(lambda: os.stat(self.point / "f30 dead")), "ENOTCONN")
                 self.assertEqual(run("ls", "-l", self.point)[1].count("\n"), 62)
 
+    def read_by_all_means(self, path):
+        """The bytes as programs read them: all at once, by small pieces, by copying, and the middle alone."""
+        yield path.read_bytes()
+        with open(path, "rb", buffering=0) as f:
+            yield b"".join(iter(lambda: f.read(7), b""))
+        self.assertEqual(run("cp", path, self.plain / "copy"), (0, "", ""))
+        yield (self.plain / "copy").read_bytes()
+
+    def false_sizes(self, *flags):
+        self.mount_here("proc", self.source / "proc")
+        self.mount_here("sysfs", self.source / "sys")
+        me = os.getpid()
+        with mounted.Mount(self.source, self.point, *flags):
+            for name in ("proc/version", "proc/filesystems", "proc/devices", f"proc/{me}/cmdline", f"proc/{me}/maps", "sys/kernel/mm/transparent_hugepage/enabled", "sys/kernel/uevent_seqnum"):
+                if not (self.source / name).exists():
+                    continue
+                there = (self.source / name).read_bytes()
+                self.assertGreater(len(there), 0, name)
+                if name.endswith("maps"):  # reading changes it
+                    self.assertIn(b"[stack]", (self.point / name).read_bytes())
+                    continue
+                for here in self.read_by_all_means(self.point / name):
+                    self.assertEqual(here, there, name)
+            score = f"proc/{me}/oom_score_adj"
+            before = int((self.source / score).read_text())
+            (self.point / score).write_text(str(before + 1))
+            self.assertEqual(int((self.source / score).read_text()), before + 1)
+            self.assertEqual(int((self.point / score).read_text()), before + 1)
+            empty = self.point / "empty"
+            empty.touch()
+            self.assertEqual(empty.read_bytes(), b"")
+            with open(empty, "r+b") as f:
+                f.truncate(9000)  # a hole only: no blocks, and no lie
+                with mmap.mmap(f.fileno(), 9000) as memory:
+                    memory[8999] = 1
+            self.assertEqual((self.source / "empty").read_bytes(), bytes(8999) + b"\1")
+
+    def test_files_of_proc_are_read_to_their_end(self):
+        self.false_sizes()
+
+    def test_files_of_proc_are_read_to_their_end_beside_a_buffer(self):
+        self.false_sizes(*mounted.buffer_flags("gram", "1MiB", "1MiB"))
+
     def old_bytes(self, *flags):
         """As by rsync --inplace -t or cp -p: another content with the size and the time of modification that were there."""
         path = self.source / "f"
@@ -215,6 +259,57 @@ class Sources(unittest.TestCase):
             self.assertTrue(all_ended)
             self.assertEqual([one.exitcode for one in workers], [0] * 4)
             self.assertEqual((self.point / "f").read_bytes(), (self.source / "f").read_bytes())
+
+    def use_append_only(self, path):
+        """What a program meets at a file that can only be appended to."""
+        out = [code_of(lambda: os.close(os.open(path, flags))) for flags in (os.O_WRONLY, os.O_RDWR, os.O_WRONLY | os.O_APPEND | os.O_TRUNC, os.O_WRONLY | os.O_CREAT, os.O_RDONLY)]
+        for flags in (os.O_WRONLY | os.O_APPEND, os.O_RDWR | os.O_APPEND, os.O_WRONLY | os.O_APPEND | os.O_CREAT):
+            fd = os.open(path, flags)
+            out += [os.write(fd, b"abc"), os.write(fd, b"defg"), code_of(lambda: os.ftruncate(fd, 1)), os.fstat(fd).st_size]
+            before = os.stat(path).st_size
+            if flags & os.O_ACCMODE == os.O_RDWR:
+                out.append(os.pread(fd, 100, 0))
+                out.append(self.is_stored(fd))
+            self.drop_append(fd)
+            os.close(fd)
+            out.append(os.stat(path).st_size - before)
+        out += [code_of(lambda: os.truncate(path, 1)), code_of(lambda: os.unlink(path)), path.read_bytes()]
+        return out
+
+    @staticmethod
+    def is_stored(fd):
+        """A store to a mapping, which must not come into the file: the mapping is refused, or else the store."""
+        try:
+            with mmap.mmap(fd, 0, mmap.MAP_SHARED) as memory:
+                memory[0] = 1
+                memory.flush()
+            return True
+        except OSError:
+            return False
+
+    @staticmethod
+    def drop_append(fd):
+        """Refused in the source; on a mount, where the kernel does not know the file's nature, the write is refused."""
+        try:
+            fcntl.fcntl(fd, fcntl.F_SETFL, fcntl.fcntl(fd, fcntl.F_GETFL) & ~os.O_APPEND)
+            os.pwrite(fd, b"over", 0)
+        except OSError:
+            pass
+
+    def append_only(self, *flags):
+        for name in ("mount", "source"):
+            (self.source / name).write_text("begin")
+            if run("chattr", "+a", self.source / name)[0] != 0:
+                self.skipTest("this file system has no files that can only be appended to")
+            self.addCleanup(run, "chattr", "-a", self.source / name)
+        with mounted.Mount(self.source, self.point, *flags):
+            self.assertEqual(self.use_append_only(self.point / "mount"), self.use_append_only(self.source / "source"))
+
+    def test_append_only_files_are_appended_to(self):
+        self.append_only()
+
+    def test_append_only_files_are_appended_to_beside_a_buffer(self):
+        self.append_only(*mounted.buffer_flags("gram", "1MiB", "1MiB"))
 
 
 if __name__ == "__main__":
