@@ -7,6 +7,7 @@
 
 #include "host/known_files.hpp"
 #include "host/may_change.hpp"
+#include "host/write_watch.hpp"
 
 namespace penstock::host {
 
@@ -324,6 +325,12 @@ open_reply file_registry::join(entry& e, std::uint32_t slot, const found_file& f
     return {0, slot, e.generation, e.identity, e.table, e.two_level, 0, e.epoch};
 }
 
+// Programs that use the file through a mount of this process may have stored to mappings of it: an open has that, as it has what is stored to any file's.
+int file_registry::bring_home(found_file& file) {
+    const int code = bring_stores_home(file.facts.identity);
+    return code <= 0 ? code : env_.facts(file.handle->fd(), file.facts);
+}
+
 open_reply file_registry::open(const std::string& name, std::uint64_t old_extent, std::uint64_t old_units, std::uint32_t flags, slot_life open_now) {
     found_file file;
     handles parked;
@@ -331,6 +338,7 @@ open_reply file_registry::open(const std::string& name, std::uint64_t old_extent
     int code = -ENOENT;
     if (!engine::sound_flags(flags)) code = -EINVAL;
     else if (!name.empty()) code = to_write ? look_up_to_write(name, true, flags, file) : look_up(name, true, file);
+    if (code == 0) code = bring_home(file);
     open_reply reply;
     if (code == 0) {
         std::lock_guard lock(mutex_);

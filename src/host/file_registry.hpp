@@ -157,6 +157,7 @@ private:
     using handles = std::vector<std::shared_ptr<shared_handle>>;
 
     int look_up(const std::string& name, bool check_roots, found_file& out);
+    int bring_home(found_file& file);
     int look_up_to_write(const std::string& name, bool check_roots, std::uint32_t flags, found_file& out);
     // Where a name is, or is to be: a find handle for its directory, to be closed, and the rest of the name.
     struct place {

@@ -1,5 +1,5 @@
 // Who is told of what kernels change in files by write and truncate: regions of the same file and mounts of this process, which are above this layer
-// (region/kernel_writes.cpp).
+// (region/kernel_writes.cpp). And who is asked, before kernels read a file, for what programs have stored to it.
 #pragma once
 
 #include <atomic>
@@ -22,6 +22,10 @@ public:
     // Does it, by `doing`, once, and returns what that returned, when everybody knows. Called with no lock that an operation of a program takes.
     virtual std::int64_t change(environment& env, int fd, const file_change& what, const std::function<std::int64_t()>& doing) = 0;
 
+    // A file is about to be opened. What programs stored to mappings of it through mounts of this process is in the file then, so its facts may be others.
+    // 0: there are no mounts; 1: there are; or a negative errno: not all of it came. Called with no lock that an operation of a program takes.
+    virtual int bring_home(const file_identity& file) = 0;
+
     // The one of the process, or null as long as there is nobody to tell. It lives as long as the process.
     static std::atomic<write_watch*>& installed() {
         static std::atomic<write_watch*> one{nullptr};
@@ -32,6 +36,11 @@ public:
 inline std::int64_t change_told(environment& env, int fd, const file_change& what, const std::function<std::int64_t()>& doing) {
     write_watch* const watch = write_watch::installed();
     return watch == nullptr ? doing() : watch->change(env, fd, what, doing);
+}
+
+inline int bring_stores_home(const file_identity& file) {
+    write_watch* const watch = write_watch::installed();
+    return watch == nullptr ? 0 : watch->bring_home(file);
 }
 
 }  // namespace penstock::host

@@ -49,6 +49,13 @@ class told_changes final : public host::write_watch {
         return result;
     }
 
+    int bring_home(const host::file_identity& file) override {
+        const views mounts = all_views();
+        for (const auto& one : mounts)
+            if (const int code = one->collect({file.device, file.inode}); code != 0) return code;
+        return mounts.empty() ? 0 : 1;
+    }
+
     // Of what programs stored behind the new end, before it is the end, nothing must come after it.
     static std::int64_t cut(const views& mounts, const file_key& key, std::uint64_t end, const doing_it& doing) {
         for (const auto& one : mounts) one->collect(key);

@@ -115,6 +115,26 @@ TEST_P(kernel_writes, and_cuts_change_the_size_that_programs_see) {
     EXPECT_EQ(std::filesystem::file_size(source()), 20008u);
 }
 
+// A program keeps its mapping and calls nothing: what it stored before the open is what the open finds, as in any file.
+TEST_P(kernel_writes, an_open_has_what_a_program_stored_to_a_mapping_that_it_keeps) {
+    write_file(source(), bytes(16 << 10, 0));
+    ASSERT_GE(one_.open(seen_as()), 0);
+    ASSERT_EQ(one_.map(16 << 10), 0);
+    std::uint64_t old = 0;
+    const std::uint64_t rounds = where() == backend::gpu ? 100 : 500;
+    for (std::uint64_t round = 1; round <= rounds; ++round) {
+        EXPECT_EQ(one_.store(round % 4 * 4096 + 64, round), 0);
+        const int fd = runtime_->open(source());
+        ASSERT_GE(fd, 0);
+        std::uint64_t seen = 0;
+        EXPECT_EQ(runtime_->read(fd, &seen, 8, static_cast<std::int64_t>(round % 4 * 4096 + 64)), 8);
+        old += seen != round;
+        EXPECT_EQ(runtime_->close(fd), 0);
+    }
+    EXPECT_EQ(old, 0u) << "of " << rounds;
+    EXPECT_EQ(one_.close_file(), 0);
+}
+
 INSTANTIATE_TEST_SUITE_P(backends, kernel_writes, testing::Values(backend::cpu, backend::gpu),
                          [](const testing::TestParamInfo<backend>& one) { return one.param == backend::gpu ? "gpu" : "cpu"; });
 
