@@ -1,5 +1,5 @@
-# Install and export: a foreign project writes find_package(Penstock) and links Penstock::penstock, or asks pkg-config for
-# penstock. tests/install does both.
+# Install and export: a foreign project writes find_package(Penstock COMPONENTS mount) and links Penstock::penstock and, for
+# runtime::mount, Penstock::mount; or it asks pkg-config for penstock and penstock-mount. tests/install does both.
 include(CMakePackageConfigHelpers)
 
 set(package_folder ${CMAKE_INSTALL_LIBDIR}/cmake/Penstock)
@@ -8,8 +8,17 @@ install(DIRECTORY include/penstock DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(TARGETS penstock EXPORT PenstockTargets)
 install(EXPORT PenstockTargets NAMESPACE Penstock:: DESTINATION ${package_folder})
 
+# A component, since it needs libfuse. Without libfuse the package says so to a project that asks for it.
+if(FUSE3_FOUND)
+  set(PENSTOCK_INSTALLS_MOUNT ON)
+  install(TARGETS penstock_mount EXPORT PenstockMountTargets)
+  install(EXPORT PenstockMountTargets NAMESPACE Penstock:: DESTINATION ${package_folder})
+else()
+  set(PENSTOCK_INSTALLS_MOUNT OFF)
+endif()
+
 # Every variable of the template is set to ON or OFF here: an empty one would leave a broken if() in the result.
-if(LIBURING_FOUND AND NOT PENSTOCK_PORTABLE)
+if(LIBURING_FOUND)
   set(PENSTOCK_NEEDS_LIBURING ON)
 else()
   set(PENSTOCK_NEEDS_LIBURING OFF)
@@ -34,3 +43,7 @@ if(PENSTOCK_WITH_CUDA)
 endif()
 configure_file(cmake/penstock.pc.in ${CMAKE_CURRENT_BINARY_DIR}/penstock.pc @ONLY)
 install(FILES ${CMAKE_CURRENT_BINARY_DIR}/penstock.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+if(PENSTOCK_INSTALLS_MOUNT)
+  configure_file(cmake/penstock-mount.pc.in ${CMAKE_CURRENT_BINARY_DIR}/penstock-mount.pc @ONLY)
+  install(FILES ${CMAKE_CURRENT_BINARY_DIR}/penstock-mount.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+endif()

@@ -2,7 +2,8 @@
 // process, page by page (docs/mount.md): what they write is known to the next acquire of a region, also what they store to a mapping, and what a region
 // releases is what they read next.
 //
-// In the library Penstock::mount (CMake), apart from Penstock::penstock, since it needs libfuse 3.
+// In a library of its own, since it needs libfuse 3: find_package(Penstock COMPONENTS mount) and Penstock::mount in CMake,
+// penstock-mount in pkg-config. A program that is linked without it has undefined references which name it.
 #pragma once
 
 #include <cstdint>
@@ -31,6 +32,9 @@ struct mount_report {
     std::uint64_t bytes_from_devices = 0;  // that regions or the caches of runtimes (device memory and host tier) had and the operating system did not
 };
 
+// Part of the names in the linker's message, for a program that calls runtime::mount and lacks the library.
+inline namespace link_with_penstock_mount {
+
 // Thread-safe, except that unmount() and the destructor are for one thread at a time, with nobody in another call.
 class file_mount {
 public:
@@ -50,5 +54,7 @@ public:
 private:
     std::unique_ptr<mount::background_session> session_;
 };
+
+}  // namespace link_with_penstock_mount
 
 }  // namespace penstock

@@ -1,16 +1,18 @@
 #!/usr/bin/env python3
 """Installs the build into a folder of its own, builds a foreign project against it and runs that:
-install_test.py cmake|cuda|pkgconfig BUILD SCRATCH COMPILER
+install_test.py cmake|mount|cuda|pkgconfig BUILD SCRATCH COMPILER
 
-cmake: find_package from a C++ project without CUDA; cuda: the same with a kernel; pkgconfig: one compiler call.
-Exit status 77 if the foreign kernel compiled but found no GPU to run on."""
+cmake: find_package from a C++ project without CUDA, and what it says of components that are missing; mount: a foreign
+program mounts a directory, and another links every function of the headers; cuda: a kernel; pkgconfig: compiler calls.
+Exit status 77 if all was built and something could not run here (no GPU, no FUSE)."""
 import os
 import pathlib
 import shutil
 import subprocess
 import sys
 
-FOREIGN = pathlib.Path(__file__).resolve().parent / "foreign"
+HERE = pathlib.Path(__file__).resolve().parent
+FOREIGN = HERE / "foreign"
 CONTENT = b"through the installed library\n" * 1000
 
 
@@ -21,49 +23,103 @@ def run(*command, **extra):
     return ran.stdout
 
 
-def check_reader(program, file):
-    ran = subprocess.run([program, file], stdout=subprocess.PIPE, check=False)
+def expect_failure(words, *command, **extra):
+    """The command fails, and its message holds these words, however its lines are broken."""
+    ran = subprocess.run([str(part) for part in command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False, **extra)
+    said = ran.stdout.decode(errors="replace")
+    if ran.returncode == 0 or words not in " ".join(said.split()):
+        sys.exit(f"{' '.join(map(str, command))}\nstatus {ran.returncode}; '{words}' was to be said, and this was:\n{said}")
+    print(f"says '{words}'")
+
+
+def check_reader(program, *arguments):
+    ran = subprocess.run([program, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False)
+    why = ran.stderr.decode(errors="replace")
     if ran.returncode == 77:
-        print(f"{program.name}: built, but there is no GPU to run it on")
+        print(f"{program.name}: built, but not run: {why}")
         sys.exit(77)
     if ran.returncode != 0 or ran.stdout != CONTENT:
-        sys.exit(f"{program.name}: status {ran.returncode}, {len(ran.stdout)} bytes where {len(CONTENT)} are right")
+        sys.exit(f"{program.name}: status {ran.returncode}, {len(ran.stdout)} bytes where {len(CONTENT)} are right; {why}")
     print(f"{program.name}: right")
 
 
-def foreign_project(prefix, scratch, compiler, file, with_cuda):
+def check_mounter(program, file, scratch):
+    point = scratch / "point"
+    point.mkdir()
+    check_reader(program, file.parent, point, file.name)
+    if pathlib.Path(f"{file}.copy").read_bytes() != CONTENT:
+        sys.exit(f"{program.name}: what it wrote through the mount is not in the source")
+    print(f"{program.name}: a directory was mounted, read and written")
+
+
+def configure(source, build, prefix, compiler, *options):
+    return ("cmake", "-S", source, "-B", build, "-G", "Ninja", f"-DCMAKE_PREFIX_PATH={prefix}", f"-DCMAKE_CXX_COMPILER={compiler}",
+            "-DCMAKE_BUILD_TYPE=Release", *options)
+
+
+def missing_components(prefix, scratch, compiler):
+    expect_failure("there is no component nonsense; there are: penstock mount",
+                   *configure(HERE / "components", scratch / "nonsense", prefix, compiler, "-DWANTED=nonsense"))
+    # A machine without libfuse: pkg-config finds liburing alone.
+    found = scratch / "found"
+    found.mkdir()
+    for name in ("liburing",):
+        folder = subprocess.run(["pkg-config", "--variable=pcfiledir", name], stdout=subprocess.PIPE, check=False).stdout.decode().strip()
+        if folder:
+            (found / f"{name}.pc").symlink_to(pathlib.Path(folder) / f"{name}.pc")
+    expect_failure("libfuse", *configure(HERE / "components", scratch / "no_fuse", prefix, compiler, "-DWANTED=mount"),
+                   env=dict(os.environ, PKG_CONFIG_LIBDIR=str(found), PKG_CONFIG_PATH=""))
+
+
+def foreign_project(what, prefix, scratch, compiler, file):
     build = scratch / "foreign"
-    run("cmake", "-S", FOREIGN, "-B", build, "-G", "Ninja", f"-DCMAKE_PREFIX_PATH={prefix}", f"-DCMAKE_CXX_COMPILER={compiler}",
-        "-DCMAKE_BUILD_TYPE=Release", f"-DFOREIGN_CUDA={'ON' if with_cuda else 'OFF'}")
-    run("cmake", "--build", build)
-    run(build / "newer")
-    check_reader(build / "reader", file)
-    if with_cuda:
+    said = run(*configure(FOREIGN, build, prefix, compiler, f"-DFOREIGN_CUDA={'ON' if what == 'cuda' else 'OFF'}"))
+    if what == "cuda":
+        run("cmake", "--build", build, "--target", "kernel")
         check_reader(build / "kernel", file)
+    elif what == "mount":
+        if b"component mount" in said:
+            print(f"built without libfuse: {said.decode()}")
+            sys.exit(77)
+        run("cmake", "--build", build, "--target", "mounter", "every_call")
+        print(run(build / "every_call").decode().strip(), "of the headers are in the libraries")
+        expect_failure("link_with_penstock_mount", "cmake", "--build", build, "--target", "unlinked")
+        check_mounter(build / "mounter", file, scratch)
+    else:
+        missing_components(prefix, scratch, compiler)
+        run("cmake", "--build", build, "--target", "reader", "newer")
+        run(build / "newer")
+        check_reader(build / "reader", file)
 
 
 def pkg_config(prefix, scratch, compiler, file):
     found = list(prefix.glob("**/pkgconfig"))
-    environment = dict(os.environ, PKG_CONFIG_PATH=str(found[0]))
-    flags = run("pkg-config", "--cflags", "--libs", "--static", "penstock", env=environment).decode().split()
-    program = scratch / "by_pkg_config"
-    run(compiler, "-std=c++20", "-O1", FOREIGN / "reader.cpp", "-o", program, *flags)
-    check_reader(program, file)
+    path = f"{found[0]}:{os.environ.get('PKG_CONFIG_PATH', '')}"
+    environment = dict(os.environ, PKG_CONFIG_PATH=path)
+
+    def program(name, package):
+        flags = run("pkg-config", "--cflags", "--libs", "--static", package, env=environment).decode().split()
+        run(compiler, "-std=c++20", FOREIGN / f"{name}.cpp", "-o", scratch / name, *flags)
+        return scratch / name
+
+    check_reader(program("reader", "penstock"), file)
+    if (found[0] / "penstock-mount.pc").exists():
+        check_mounter(program("mounter", "penstock-mount"), file, scratch)
 
 
 def main(what, build, scratch, compiler):
     scratch = pathlib.Path(scratch)
     shutil.rmtree(scratch, ignore_errors=True)
-    scratch.mkdir(parents=True)
+    (scratch / "source").mkdir(parents=True)
     first, prefix = scratch / "first", scratch / "moved"
     run("cmake", "--install", build, "--prefix", first)
     first.rename(prefix)  # nothing in an installed tree may remember where it was installed
-    file = scratch / "data"
+    file = scratch / "source" / "data"
     file.write_bytes(CONTENT)
     if what == "pkgconfig":
         pkg_config(prefix, scratch, compiler, file)
     else:
-        foreign_project(prefix, scratch, compiler, file, what == "cuda")
+        foreign_project(what, prefix, scratch, compiler, file)
 
 
 if __name__ == "__main__":

@@ -5,9 +5,9 @@
 #include <string>
 
 #include "penstock/error.hpp"
+#include "penstock/mount.hpp"
 
 namespace penstock {
-class file_mount;
 class runtime;
 }
 
