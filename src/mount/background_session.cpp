@@ -50,12 +50,15 @@ fuse_lowlevel_ops operations() {
     return table;
 }
 
-// Every inode that the kernel knows is held open.
+// Every inode that the kernel knows is held open. Root in a container may often raise the limit no further than to what it
+// is given, and neither may anybody else.
 void raise_file_limit() {
+    constexpr rlim_t wanted = 1u << 20;
     rlimit limit{};
     if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+    const rlimit higher{std::max(limit.rlim_max, wanted), std::max(limit.rlim_max, wanted)};
+    if (::geteuid() == 0 && ::setrlimit(RLIMIT_NOFILE, &higher) == 0) return;
     limit.rlim_cur = limit.rlim_max;
-    if (::geteuid() == 0) limit.rlim_cur = limit.rlim_max = std::max<rlim_t>(limit.rlim_max, 1u << 20);
     ::setrlimit(RLIMIT_NOFILE, &limit);
 }
 

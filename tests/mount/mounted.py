@@ -36,11 +36,12 @@ def unmount(point):
 
 
 class Mount:
-    """penstock mount of `source`; as a context it is there at `point`."""
+    """penstock mount of `source`; as a context it is there at `point`. `before` is called in the new process."""
 
-    def __init__(self, source, point, *flags):
+    def __init__(self, source, point, *flags, before=None):
         self.source, self.point = pathlib.Path(source), pathlib.Path(point)
-        self.process = subprocess.Popen([PROGRAM, "mount", "--json", *flags, str(source), str(point)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL)
+        self.process = subprocess.Popen([PROGRAM, "mount", "--json", *flags, str(source), str(point)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL,
+                                        preexec_fn=before)
         atexit.register(self.clear)
 
     def __enter__(self):

@@ -144,6 +144,44 @@ TEST_P(mounted_regions, nothing_is_lost_of_pages_that_all_change) {
     EXPECT_EQ(two_.close_file(), 0);
 }
 
+// A program and a region change the same byte, neither knowing the other's change (docs/mount.md).
+TEST_P(mounted_regions, of_one_byte_the_region_wins_over_a_mapping_and_else_the_later) {
+    constexpr std::uint64_t at = 4096 + 64;
+    const auto r = map_whole(*runtime_, make_file(bytes(16384, 0)), protection::read_write, by_page);
+    ASSERT_GE(one_.open(seen_as()), 0);
+    const auto everywhere = [&](std::uint64_t value, const char* order) {
+        EXPECT_EQ(one_.read(at).value, value) << order << ": the program";
+        EXPECT_GE(r->acquire(), 0);
+        EXPECT_EQ(word_of(*r, where(), at), value) << order << ": the region";
+        std::uint64_t below = 0;
+        std::memcpy(&below, read_file(source()).data() + at, 8);
+        EXPECT_EQ(below, value) << order << ": the source";
+    };
+    const auto release = [&] { EXPECT_EQ(r->release(), 1); };
+    set_word(*r, where(), at, 1);
+    EXPECT_EQ(one_.write(at, 2), 8);
+    release();
+    everywhere(1, "written, then released");
+    set_word(*r, where(), at, 3);
+    release();
+    EXPECT_EQ(one_.write(at, 4), 8);
+    everywhere(4, "released, then written");
+    ASSERT_EQ(one_.map(16384), 0);
+    set_word(*r, where(), at, 5);
+    EXPECT_EQ(one_.store(at, 6), 0);
+    release();
+    everywhere(5, "the region, then the mapping");
+    EXPECT_EQ(one_.load(at).value, 5u);
+    EXPECT_EQ(one_.store(at, 7), 0);
+    set_word(*r, where(), at, 8);
+    EXPECT_EQ(one_.store(at + 8, 9), 0);
+    release();
+    everywhere(8, "the mapping, then the region");
+    EXPECT_EQ(one_.load(at).value, 8u);
+    EXPECT_EQ(one_.load(at + 8).value, 9u) << "the byte beside it is the program's";
+    EXPECT_EQ(one_.close_file(), 0);
+}
+
 TEST_P(mounted_regions, unmounting_brings_stores_home_and_leaves_regions) {
     const auto r = map_whole(*runtime_, make_file(bytes(16384, 1)), protection::read_write, by_page);
     ASSERT_GE(one_.open(seen_as()), 0);

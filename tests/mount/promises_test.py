@@ -1,0 +1,214 @@
+#!/usr/bin/env python3
+"""What docs/mount.md promises of limits, locks, set-id programs, devices, files without a name and older kernels: promises_test.py PROGRAM."""
+import ctypes
+import errno
+import fcntl
+import os
+import re
+import resource
+import shutil
+import signal
+import struct
+import subprocess
+import tempfile
+import unittest
+
+import mounted
+
+libc = ctypes.CDLL(None, use_errno=True)
+PR_CAPBSET_DROP, CAP_SYS_RESOURCE = 24, 24
+DENIED = "denied"
+
+
+def lowered_limits(soft, hard, drop):
+    """As a container gives them to root: a limit on open files that it may not raise."""
+    def act():
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        if drop and has_right(CAP_SYS_RESOURCE) and libc.prctl(PR_CAPBSET_DROP, CAP_SYS_RESOURCE, 0, 0, 0) != 0:
+            os._exit(99)
+    return act
+
+
+def has_right(number):
+    with open("/proc/self/status") as facts:
+        return any(int(line.split()[1], 16) >> number & 1 for line in facts if line.startswith("CapEff"))
+
+
+def limit_of(process):
+    with open(f"/proc/{process.pid}/limits") as table:
+        return next(int(line.split()[3]) for line in table if line.startswith("Max open files"))
+
+
+class Other:
+    """Another process, which calls a function with each text that it is sent, and sends the answer."""
+
+    def __init__(self, call):
+        (self.ours, theirs), child_end = os.pipe(), os.pipe()
+        self.answers = child_end[0]
+        self.child = os.fork()
+        if self.child == 0:
+            try:
+                os.close(theirs)
+                while order := os.read(self.ours, 100):
+                    os.write(child_end[1], str(call(order.decode())).encode())
+            finally:
+                os._exit(0)
+        os.close(self.ours)
+        os.close(child_end[1])
+        self.orders = theirs
+
+    def ask(self, order):
+        os.write(self.orders, order.encode())
+        return os.read(self.answers, 100).decode()
+
+    def end(self):
+        os.kill(self.child, signal.SIGKILL)
+        os.waitpid(self.child, 0)
+        os.close(self.orders)
+        os.close(self.answers)
+
+
+class Locker:
+    """Takes locks on one file as it is told, of the whole file or of a range: first byte and count."""
+
+    def __init__(self, path):
+        self.path, self.fd = path, None
+
+    def __call__(self, order):
+        if self.fd is None:
+            self.fd = os.open(self.path, os.O_RDWR)
+        what, _, place = order.partition(" ")
+        first, count = (int(x) for x in (place or "0 0").split())
+        try:
+            if what == "flock":
+                fcntl.flock(self.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            elif what == "record":
+                fcntl.lockf(self.fd, fcntl.LOCK_EX | fcntl.LOCK_NB, count, first)
+            elif what == "shared":
+                fcntl.lockf(self.fd, fcntl.LOCK_SH | fcntl.LOCK_NB, count, first)
+            elif what == "holder":
+                asked = struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, first, count, 0)
+                return struct.unpack("hhqqi4x", fcntl.fcntl(self.fd, fcntl.F_GETLK, asked))[4]
+            elif what == "give":
+                fcntl.lockf(self.fd, fcntl.LOCK_UN)
+                fcntl.flock(self.fd, fcntl.LOCK_UN)
+            elif what == "close":
+                os.close(self.fd)
+                self.fd = None
+        except OSError as e:
+            return DENIED if e.errno in (errno.EAGAIN, errno.EACCES) else str(e)
+        return "done"
+
+
+class Promises(unittest.TestCase):
+    def setUp(self):
+        self.source, self.point, self.plain = mounted.folders()
+
+    def test_locks_hold_between_two_programs_of_the_mount(self):
+        (self.source / "f").write_bytes(bytes(100))
+        with mounted.Mount(self.source, self.point):
+            one, two = Other(Locker(self.point / "f")), Other(Locker(self.point / "f"))
+            below = Other(Locker(self.source / "f"))
+            for kind, mine, other, apart in (("flock", "flock", "flock", None), ("record", "record 10 20", "record 29 5", "record 30 5")):
+                self.assertEqual(one.ask(mine), "done", kind)
+                self.assertEqual(two.ask(other), DENIED, kind)
+                if apart:
+                    self.assertEqual(two.ask(apart), "done")
+                    self.assertEqual(two.ask("shared 15 1"), DENIED)
+                    self.assertEqual(two.ask("holder 10 20"), str(one.child))
+                self.assertEqual(below.ask(other), "done", "the source knows nothing of it")
+                below.ask("give")
+                self.assertEqual(one.ask("give"), "done")
+                self.assertEqual(two.ask(other), "done")
+                self.assertEqual(one.ask(mine), DENIED)
+                two.ask("close")
+                self.assertEqual(one.ask(mine), "done", "closing gives it back")
+                one.ask("give")
+            self.assertEqual(two.ask("record 0 100"), "done")
+            self.assertEqual(one.ask("flock"), "done", "the two kinds do not meet")
+            two.end()
+            self.assertEqual(one.ask("record 0 100"), "done", "the end of a program gives it back")
+            one.end()
+            below.end()
+
+    def test_the_limit_on_open_files_is_raised_and_then_told(self):
+        for i in range(300):
+            (self.source / f"f{i}").write_text(str(i))
+        with mounted.Mount(self.source, self.point, before=lowered_limits(60, 200, True)) as mount:
+            self.assertEqual(limit_of(mount.process), 200)
+            codes = set()
+            for i in range(300):
+                try:
+                    os.lstat(self.point / f"f{i}")
+                except OSError as e:
+                    codes.add(errno.errorcode[e.errno])
+            self.assertEqual(codes, {"EMFILE"})
+            self.assertEqual((self.point / "f0").stat().st_size, 1, "what is known stays")
+            mount.end()
+
+    def test_a_folder_is_listed_whole_beyond_the_limit(self):
+        for i in range(300):
+            (self.source / f"f{i}").touch()
+        with mounted.Mount(self.source, self.point, before=lowered_limits(60, 200, True)):
+            self.assertEqual(len(os.listdir(self.point)), 300)
+
+    def test_root_raises_the_limit_to_a_million(self):
+        if not has_right(CAP_SYS_RESOURCE):
+            self.skipTest("this process may not raise the limit")
+        with open("/proc/sys/fs/nr_open") as most:
+            if int(most.read()) < 1 << 20:
+                self.skipTest("no process may have a million files here")
+        with mounted.Mount(self.source, self.point, before=lowered_limits(60, 200, False)) as mount:
+            self.assertEqual(limit_of(mount.process), 1 << 20)
+
+    def test_set_id_programs_and_devices_are_shown_and_do_nothing(self):
+        if os.geteuid() != 0:
+            self.skipTest("only root can make such files")
+        shutil.copy("/usr/bin/id", self.source / "id")
+        os.chmod(self.source / "id", 0o6755)
+        os.mknod(self.source / "null", 0o666 | 0o020000, os.makedev(1, 3))
+        with mounted.Mount(self.source, self.point):
+            with open("/proc/self/mountinfo") as table:
+                options = next(line.split()[5].split(",") for line in table if line.split()[4] == str(self.point))
+            self.assertLessEqual({"nosuid", "nodev"}, set(options))
+            self.assertEqual(os.stat(self.point / "id").st_mode, os.stat(self.source / "id").st_mode)
+            self.assertEqual(os.stat(self.point / "null").st_rdev, os.makedev(1, 3))
+            who = []
+            for root in (self.source, self.point):
+                done = subprocess.run([root / "id", "-u"], user=1001, group=1001, extra_groups=[], stdout=subprocess.PIPE, check=True)
+                who.append(done.stdout.decode().strip())
+            self.assertEqual(who[1], "1001")
+            if who[0] != "0":
+                self.skipTest("the source honours no set-id bits either")
+            with self.assertRaises(OSError) as caught:
+                os.open(self.point / "null", os.O_RDONLY)
+            self.assertEqual(caught.exception.errno, errno.EACCES)
+
+    def test_files_without_a_name_are_refused_and_programs_go_on(self):
+        with mounted.Mount(self.source, self.point):
+            with self.assertRaises(OSError) as caught:
+                os.open(self.point, os.O_TMPFILE | os.O_RDWR, 0o600)
+            self.assertEqual(caught.exception.errno, errno.EOPNOTSUPP)
+            with tempfile.TemporaryFile(dir=self.point) as made:
+                made.write(b"abc")
+                made.seek(0)
+                self.assertEqual(made.read(), b"abc")
+            self.assertEqual(os.listdir(self.source), [])
+
+    def test_an_older_kernel_that_keeps_copies_beside_a_buffer_is_named_once(self):
+        has_agreement = tuple(int(x) for x in re.match(r"(\d+)\.(\d+)", os.uname().release).groups()) >= (6, 6)
+        for i in range(3):
+            (self.source / f"f{i}").write_bytes(bytes(5000))
+        mount = mounted.Mount(self.source, self.point, *mounted.buffer_flags("gram", "1MiB", "1MiB"))
+        with mount:
+            for i in range(3):
+                self.assertEqual((self.point / f"f{i}").read_bytes(), bytes(5000))
+            mounted.unmount(self.point)
+            out, err = (text.decode() for text in mount.process.communicate(timeout=30))
+        self.assertEqual(err.count("Linux 6.6 has"), 0 if has_agreement else 1, err)
+        self.assertIn(f'"kernel_copies":{str(not has_agreement).lower()}', out.replace(" ", ""))
+
+
+if __name__ == "__main__":
+    mounted.need_fuse()
+    unittest.main(verbosity=1)
