@@ -133,7 +133,7 @@ public:
     // The same for pieces that lie anywhere before the file's end, in order: many in a call, and threads do not wait for each other. The count of bytes from the first on that are in the
     // file, and no others; fewer than all, or a negative errno: this is no way to write the next, so use the one above.
     virtual std::int64_t write_scattered(int, const placed_piece*, std::size_t) { return -EOPNOTSUPP; }
-    // Returns after all that was written to the file is on storage.
+    // Returns after all that was written to the file is on storage. Callers use sync_file() below.
     virtual int sync(int) { return -EOPNOTSUPP; }
     virtual int truncate(int, std::uint64_t) { return -EOPNOTSUPP; }
 
@@ -157,6 +157,13 @@ public:
     // Queue for one service thread. `want_uring` false: plain pread. Null if io_uring was wanted and is refused; `why`.
     virtual std::unique_ptr<io_engine> make_io_engine(bool want_uring, std::uint32_t depth, std::string& why) = 0;
 };
+
+// All that was written to the file is on storage. A file system that has no fsync for a file says EINVAL:
+// there is nothing to wait for, and no failure.
+inline int sync_file(environment& env, int fd) {
+    const int code = env.sync(fd);
+    return code == -EINVAL ? 0 : code;
+}
 
 // The real one. Lives as long as the process.
 environment& linux_environment();

@@ -290,7 +290,7 @@ void service::serve_change(const ring_request& request, const ring_ticket& at) {
         return answer(at, change_told(env_, file->fd(), {request.offset, 0, true}, cut));
     }
     counters_.file_syncs.fetch_add(1, std::memory_order_relaxed);
-    const int code = tried_again([&] { return env_.sync(file->fd()); });
+    const int code = tried_again([&] { return sync_file(env_, file->fd()); });
     const write_troubles::file_key key{request.file_slot, request.generation};
     if (code != 0) settings_.troubles->sync_failed(key, files_.path_of(request.file_slot, request.generation), code);
     else settings_.troubles->synced(key);
