@@ -38,6 +38,11 @@ public:
         if (under_way_ && ended_.empty()) ring_->reap(ended_, 0);
         return !ended_.empty();
     }
+    // In a child of fork(): the ring is the parent's, and so is what was begun.
+    void abandon() {
+        static_cast<void>(ring_.release());
+        under_way_ = false;
+    }
     // Waits for it, as read() would for the disk. Bytes, or a negative errno; -EAGAIN: none was begun.
     std::int64_t end() {
         if (!under_way_) return -EAGAIN;

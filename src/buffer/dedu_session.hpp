@@ -25,8 +25,12 @@ public:
         for (std::uint32_t i = all.settings().fixed_pages + 1; i-- > 0;) free_.push_back(all.first_own_frame(number) + i * blocks);
     }
     ~dedu_session() override {
-        tell();
-        all_.close_session(number_);
+        if (all_.states().here()) {
+            tell();
+            all_.close_session(number_);
+        } else {
+            begun_.abandon();
+        }
     }
 
     int fix(page_id id, use_kind kind, fixed_page& out) override {
@@ -48,6 +52,7 @@ public:
         });
     }
     void unfix(const fixed_page& page, bool changed) override {
+        if (!all_.states().here()) return;
         if (page.kind == use_kind::write) {
             const auto was_fresh = std::find(fresh_.begin(), fresh_.end(), page.id);
             if (changed) replace(page, was_fresh != fresh_.end());
@@ -56,13 +61,15 @@ public:
         }
         // What is posted is copied from there, maybe later: so that frame is taken last, that is never before it is done.
         free_.insert(has_posted_ && page.frame == posted_frame_ ? free_.begin() : free_.end(), page.frame);
+        all_.states().let_go(number_, page.place);
         tell_many();
     }
     // What can be copied at once; else a window at a time, and the pages that it left out one by one. So is a single one that may be posted.
     std::int64_t read(std::uint32_t number, std::uint64_t offset, std::byte* to, std::uint64_t bytes) override {
+        const file_visit in(all_.states(), number_, number);
+        if (in.code() != 0) return in.code() == -EINVAL ? -EBADF : in.code();
         dedu_file* const file = all_.file_at(number);
-        if (file == nullptr) return -EBADF;
-        const std::uint64_t end = file->bytes, room = page_bytes();
+        const std::uint64_t end = end_of(*file), room = page_bytes();
         bytes = offset >= end ? 0 : std::min(bytes, end - offset);
         for (std::uint64_t done = 0; done < bytes;) {
             const page_id first{(offset + done) / room, number};
@@ -89,7 +96,8 @@ public:
         return static_cast<std::int64_t>(bytes);
     }
     int flush(std::uint32_t file) override {
-        if (all_.file_at(file) == nullptr) return -EINVAL;
+        const file_visit in(all_.states(), number_, file);
+        if (in.code() != 0) return in.code();
         asked_.id = {0, file};
         asked_.left = nothing;
         do {
@@ -99,27 +107,30 @@ public:
     }
 
     int resize(std::uint32_t number, std::uint64_t bytes) override {
+        const file_visit in(all_.states(), number_, number);
+        if (in.code() != 0) return in.code();
+        if (bytes >> 52 != 0) return -EINVAL;
         dedu_file* const file = all_.file_at(number);
-        if (file == nullptr || bytes >> 52 != 0) return -EINVAL;
         const std::lock_guard alone(file->resizing);
         const std::uint64_t before = file->bytes, room = page_bytes();
-        if (bytes > before) {
-            // Of what a page holds behind the end nobody was told, so it must not become bytes of the file.
-            if (const int code = clear_rest({before / room, number}, before % room); code != 0) return code;
-            return file->grow(bytes, room);
-        }
-        file->pages = (bytes + room - 1) / room;
-        file->bytes = bytes;
-        if (const int code = all_.forget(asked_, *file, number, file->pages, file->room); code != 0) return code;
-        return clear_rest({bytes / room, number}, bytes % room);
+        if (bytes < before) return cut(*file, number, bytes);
+        // Of what a page holds behind the end nobody was told, so it must not become bytes of the file.
+        const auto nothing_more = [] {};
+        if (const int code = clear_rest({before / room, number}, before % room, nothing_more); code != 0) return code;
+        return file->grow(bytes, room);
     }
     int forget(std::uint32_t number, std::uint64_t first_page, std::uint64_t pages) override {
-        dedu_file* const file = all_.file_at(number);
-        return file == nullptr ? -EINVAL : all_.forget(asked_, *file, number, first_page, pages > ~first_page ? ~std::uint64_t{0} : first_page + pages);
+        const file_visit in(all_.states(), number_, number);
+        if (in.code() != 0) return in.code();
+        const std::uint64_t end = pages > ~first_page ? ~std::uint64_t{0} : first_page + pages;
+        const deadline until = all_.wait_until();
+        if (const int code = all_.forget(asked_, *all_.file_at(number), number, first_page, end, until); code != 0) return code;
+        return all_.states().await_fixed(number, first_page, end, number_, until);  // copies from before
     }
     void prefetch(std::uint32_t number, std::uint64_t first_page, std::uint64_t pages) override {
+        const file_visit in(all_.states(), number_, number);
+        if (in.code() != 0 || rescue() != 0) return;
         dedu_file* const file = all_.file_at(number);
-        if (file == nullptr || rescue() != 0) return;
         pages = std::min(pages, most_ahead(all_.settings()));
         for (std::uint64_t done = 0; done < pages && first_page + done < file->pages;) {
             const std::uint64_t count = std::min({window_.most_pages(), pages - done, file->pages - first_page - done});
@@ -128,28 +139,42 @@ public:
         }
     }
 
+    [[nodiscard]] std::uint32_t number() const override { return number_; }
+
 protected:
     [[nodiscard]] std::uint64_t page_bytes() const override { return all_.settings().page_bytes; }
-    [[nodiscard]] bool find_size(std::uint32_t file, std::uint64_t& bytes) const override {
-        const dedu_file* const found = all_.file_at(file);
-        bytes = found == nullptr ? 0 : found->bytes.load();
-        return found != nullptr;
+    [[nodiscard]] int find_size(std::uint32_t file, std::uint64_t& bytes) const override {
+        const file_visit in(all_.states(), number_, file);
+        if (in.code() != 0) return in.code() == -EINVAL ? -EBADF : in.code();
+        bytes = end_of(*all_.file_at(file));
+        return 0;
     }
 
 private:
-    using deadline = std::chrono::steady_clock::time_point;
     static constexpr int posted = 1;  // the page is here, and its load is the buffer's
 
+    // Pages behind a new end go before the size does (cut).
+    [[nodiscard]] std::uint64_t end_of(const dedu_file& file) const {
+        return std::min<std::uint64_t>(file.bytes, file.pages * page_bytes());
+    }
     template <typename Bring>
     int begin(page_id id, use_kind kind, fixed_page& out, const Bring& bring) {
+        const file_visit in(all_.states(), number_, id.file, file_visit::purpose::fix);
+        if (in.code() != 0) return in.code();
         const dedu_file* const file = all_.file_at(id.file);
-        if (file == nullptr || id.page >= file->pages) return -EINVAL;
+        if (id.page >= file->pages) return -EINVAL;
         if (kind == use_kind::write && !file->is_writable) return -EACCES;
         if (!has_free_frame()) return -EBUSY;
         out = {all_.frame_at(free_.back()), id, free_.back(), kind};
-        const int code = bring(out.data, std::chrono::steady_clock::now() + std::chrono::milliseconds(all_.settings().wait_ms));
-        if (code == 0) free_.pop_back();
-        return code;
+        if (const int code = bring(out.data, all_.wait_until()); code != 0) return code;
+        free_.pop_back();
+        out.place = all_.states().hold(number_, id);
+        return 0;
+    }
+    // While a call waits the file may be closed, or cut before the page.
+    int look_again(page_id id) {
+        if (const int code = all_.states().renew(number_, id.file); code != 0) return code;
+        return id.page < all_.file_at(id.file)->pages ? 0 : -EINVAL;
     }
 
     // The page's bytes come to `to`, which is frame `frame`. Whoever owns it does so afterwards.
@@ -164,6 +189,7 @@ private:
             if (code != -EAGAIN) return code;
             if (std::chrono::steady_clock::now() > until) return -ETIMEDOUT;
             pause_between_looks(round);
+            if (const int gone = look_again(id); gone != 0) return gone;
         }
     }
     // -EAGAIN: something has changed meanwhile, or somebody else is at it.
@@ -223,11 +249,28 @@ private:
         late_ns_ += std::min(watch.ns(), posted_.search_ns);
         return true;
     }
-    // The page has zeros from there on. One that is nowhere is read so from its file; so is one that holds what the file has. It is owned before that is looked at: whoever loads it may have asked for the size before.
-    int clear_rest(page_id last, std::uint64_t from) {
-        if (from == 0) return 0;
+    // All or nothing, as manager_state::cut.
+    int cut(dedu_file& file, std::uint32_t number, std::uint64_t bytes) {
+        const std::uint64_t room = page_bytes(), pages_before = file.pages, first = (bytes + room - 1) / room;
+        const auto set_end = [&] { file.bytes = bytes; };
+        file.pages = first;
+        int code = all_.states().await_fixed(number, bytes / room, ~std::uint64_t{0}, number_, all_.wait_until());
+        if (code == 0) code = clear_rest({bytes / room, number}, bytes % room, set_end);
+        if (code != 0) {
+            file.pages = pages_before;
+            return code;
+        }
+        return all_.forget(asked_, file, number, first, file.room, deadline::max());
+    }
+    // The page has zeros from there on, and then `done` is called. One that is nowhere is read so from its file; so is one that holds what the file has. It is owned before that is looked at: whoever loads it may have asked for the size before.
+    template <typename Done>
+    int clear_rest(page_id last, std::uint64_t from, const Done& done) {
+        if (from == 0) {
+            done();
+            return 0;
+        }
         if (!has_free_frame()) return -EBUSY;
-        const deadline until = std::chrono::steady_clock::now() + std::chrono::milliseconds(all_.settings().wait_ms);
+        const deadline until = all_.wait_until();
         if (const int code = own(last, until); code != 0) return code;
         asked_.id = last;
         asked_.spares_dirty = true;
@@ -238,6 +281,7 @@ private:
             std::memset(whole.data + from, 0, page_bytes() - from);
             replace(whole, false);
         }
+        if (code == 0) done();
         all_.page(last).disown();
         return code;
     }
@@ -253,6 +297,7 @@ private:
             if (std::chrono::steady_clock::now() > until) return -ETIMEDOUT;
             all_.help();
             pause_between_looks(round);
+            if (const int gone = look_again(id); gone != 0) return gone;
         }
         if (id.page < all_.file_at(id.file)->pages) return 0;  // still: see load()
         all_.page(id).disown();

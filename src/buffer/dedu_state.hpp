@@ -19,6 +19,7 @@
 #include "buffer/dedu_manager.hpp"
 #include "buffer/dedu_request.hpp"
 #include "buffer/file_pages.hpp"
+#include "buffer/file_states.hpp"
 #include "buffer/frame_latch.hpp"
 #include "buffer/owned_entry.hpp"
 #include "buffer/page_io.hpp"
@@ -73,19 +74,20 @@ public:
     int make();
 
     int add_file(int fd, std::uint64_t bytes, file_access access) override;
-    int remove_file(std::uint32_t number) override;
     std::unique_ptr<session> open_session() override;
     [[nodiscard]] manager_counts counts() const override;
     [[nodiscard]] manager_contents contents() const override;
     [[nodiscard]] const char* check() override;
 
     // For sessions.
-    [[nodiscard]] const manager_settings& settings() const { return settings_; }
+    [[nodiscard]] const manager_settings& settings() const override { return settings_; }
+    [[nodiscard]] file_states& states() override { return states_; }
     [[nodiscard]] const dedu_settings& how() const { return settings_.dedu; }
     [[nodiscard]] std::uint64_t block_bytes() const { return shape_.frame_bytes; }
     [[nodiscard]] std::uint32_t first_own_frame(std::uint32_t session) const { return (settings_.host_pages + session * own_pages_of(settings_)) * how_.blocks_per_page; }
     [[nodiscard]] std::byte* frame_at(std::uint32_t frame) const { return frames_.host_frames() + frame * shape_.frame_bytes; }
-    [[nodiscard]] dedu_file* file_at(std::uint32_t number) { return number < settings_.files ? files_[number].get() : nullptr; }
+    // Of a file in which the caller's session works.
+    [[nodiscard]] dedu_file* file_at(std::uint32_t number) { return files_[number].get(); }
     [[nodiscard]] owned_entry& page(page_id id) { return files_[id.file]->entries[id.page]; }
     [[nodiscard]] std::uint64_t bytes_in_file(page_id id) const { return std::min(settings_.page_bytes, files_[id.file]->bytes - id.page * settings_.page_bytes); }
     // So many bytes of the page, from the host without asking anybody; or busy or absent.
@@ -96,7 +98,7 @@ public:
     bool begin_read(begun_read& begun, page_id id, std::byte* to) {
         return begun.begin(env_, files_[id.file]->fd, to, settings_.page_bytes, id.page * settings_.page_bytes);
     }
-    int sync(std::uint32_t file) { return env_.sync(files_[file]->fd); }
+    int sync(std::uint32_t file) { return sync_file(env_, files_[file]->fd); }
     void sign(dedu_request& one, bool is_new);
     int read(dedu_file& file, std::byte* to, std::uint64_t bytes, std::uint64_t room, std::uint64_t offset) { return read_whole(env_, file.fd, to, bytes, room, offset); }
     int ask(dedu_request& one);
@@ -105,10 +107,16 @@ public:
     void finish(dedu_request& one);
     // For whoever finds a page owned: it may be by nobody but a load that was posted.
     void help();
-    int forget(dedu_request& one, dedu_file& file, std::uint32_t number, std::uint64_t first, std::uint64_t end);
+    int forget(dedu_request& one, dedu_file& file, std::uint32_t number, std::uint64_t first, std::uint64_t end, deadline until);
+    [[nodiscard]] deadline wait_until() const {
+        return std::chrono::steady_clock::now() + std::chrono::milliseconds(settings_.wait_ms);
+    }
     [[nodiscard]] bool is_idle() const { return combined_.is_idle(); }
     [[nodiscard]] bool has_unwritten() const { return has_unwritten_; }
     void close_session(std::uint32_t number);
+
+protected:
+    int drop_file(std::uint32_t number) override;
 
 private:
     using batch = std::vector<dedu_request*>;
@@ -159,6 +167,7 @@ private:
     const frames_shape shape_;
     device_frames& frames_;
     host::environment& env_;
+    file_states states_;
     std::vector<frame_latch> latches_;         // by slot of the page table
     std::vector<std::uint32_t> host_places_;   // by slot and block: the host frame of each, while the page is published
     std::vector<std::unique_ptr<dedu_file>> files_;

@@ -4,6 +4,7 @@
 //          free --withdraw()--> closed                         by the manager, under its lock; not while anybody uses it
 //          free or shared --begin_close()--> closed as soon as no reader is left; by a manager that lends out nothing but short reads
 //          free or shared --take_page()--> shared,  free --take_page()--> owned, and back by end_share(), end_own(): by anybody
+//          owned --withdraw_owned()--> closed                  by the owner, under the manager's lock: the frame never got the page's bytes
 //   entry: 0 --publish()--> the frame's number and one --withdraw()--> 0
 //
 // (1) An entry is not 0 only while its frame is not closed and holds the page's bytes; between withdraw() and publish() the manager alone uses the frame.
@@ -42,6 +43,8 @@ public:
     bool close() { return swap(0, closed_bit); }
     // By the manager: nobody takes it from here on, and it is closed when those that read have ended. Only of a frame that nobody takes for writing, by one who may wait for readers.
     void begin_close() { atomic_fetch_or<order::acq_rel>(&word_, closed_bit); }
+    // By the owner of the frame. Store with release, as open(): the next that opens it finds it as it is.
+    void close_owned() { store(closed_bit); }
     [[nodiscard]] bool is_closed() const { return load() == closed_bit; }
     void open() { store(0); }
     void open_for(use_kind kind) { store(kind == use_kind::write ? owned_bit : 1); }
@@ -79,6 +82,11 @@ public:
         if (!latch.close()) return false;
         store(0);
         return true;
+    }
+    // By the owner of the frame, under the manager's lock. In the order of withdraw(): latch, then entry.
+    void withdraw_owned(frame_latch& latch) {
+        latch.close_owned();
+        store(0);
     }
     void publish(std::uint32_t frame) { store(frame + 1); }
 

@@ -24,23 +24,31 @@ public:
         room_.hits.reserve(manager_state<Order>::most_untold_hits + all.settings().fixed_pages);
         room_.actions.reserve(8);
         room_.batch.reserve(1);
+        room_.fresh.reserve(all_.settings().fixed_pages);
     }
     ~session_of() override { all_.close_session(room_); }
 
-    int fix(page_id id, use_kind kind, fixed_page& out) override { return all_.fix(room_, id, kind, false, out); }
-    int fix_fresh(page_id id, fixed_page& out) override { return all_.fix(room_, id, use_kind::write, true, out); }
+    int fix(page_id id, use_kind kind, fixed_page& out) override {
+        return all_.fix(room_, id, kind, page_content::read, out);
+    }
+    int fix_fresh(page_id id, fixed_page& out) override {
+        return all_.fix(room_, id, use_kind::write, page_content::fresh, out);
+    }
     void unfix(const fixed_page& page, bool changed) override { all_.unfix(room_, page, changed); }
     int flush(std::uint32_t file) override { return all_.flush(room_, file); }
     int resize(std::uint32_t file, std::uint64_t bytes) override { return all_.resize(room_, file, bytes); }
-    int forget(std::uint32_t file, std::uint64_t first_page, std::uint64_t pages) override { return all_.forget(file, first_page, pages); }
+    int forget(std::uint32_t file, std::uint64_t first_page, std::uint64_t pages) override { return all_.forget(room_, file, first_page, pages); }
     void prefetch(std::uint32_t file, std::uint64_t first_page, std::uint64_t pages) override { all_.prefetch(room_, file, first_page, pages); }
+    [[nodiscard]] std::uint32_t number() const override { return room_.number; }
 
 protected:
+    int fix_to_fill(page_id id, fixed_page& out) override {
+        return all_.fix(room_, id, use_kind::write, page_content::to_fill, out);
+    }
     std::uint64_t look_ahead(page_id first, std::uint64_t end) override { return all_.look_ahead(room_, first, end); }
     [[nodiscard]] std::uint64_t page_bytes() const override { return all_.settings().page_bytes; }
-    [[nodiscard]] bool find_size(std::uint32_t file, std::uint64_t& bytes) const override {
-        bytes = all_.is_file(file) ? all_.bytes_of(file) : 0;
-        return all_.is_file(file);
+    [[nodiscard]] int find_size(std::uint32_t file, std::uint64_t& bytes) const override {
+        return all_.find_size(room_, file, bytes);
     }
 
 private:
@@ -67,10 +75,12 @@ int manager_state<Order>::add_file(int fd, std::uint64_t bytes, file_access acce
     file& added = files_[number];
     if (const int code = grow(added, bytes); code != 0) return code;
     added.failures = 0;
+    added.has_lost = false;
     added.fd = fd;
     added.is_writable = access == file_access::read_write;
     added.begins_reads = begins_reads(settings_, fd);
     added.in_use = true;
+    states_.open(number);
     return static_cast<int>(number);
 }
 
@@ -90,6 +100,7 @@ std::unique_ptr<session> manager_state<Order>::open_session() try {
 
 template <typename Order>
 void manager_state<Order>::close_session(session_room& s) {
+    if (!states_.here()) return s.begun.abandon();
     const lock hold(mutex_);
     tell_hits(s);
     room_in_use_[s.number] = false;
@@ -135,17 +146,52 @@ const char* manager_state<Order>::check() {
     return nullptr;
 }
 
+namespace {
+
+status check_count(const char* name, std::uint32_t count, std::uint32_t most) {
+    if (count != 0 && count <= most) return {};
+    return {-EINVAL, std::string(name) + ": " + std::to_string(count) + "; give 1 to " + std::to_string(most)};
+}
+
+}  // namespace
+
+status check_counts(const manager_settings& settings) {
+    constexpr std::uint32_t most_files = 1u << 20, most_batch_pages = 1u << 20, most_window_pages = 1u << 16;
+    if (status s = check_count("files", settings.files, most_files); !s) return s;
+    if (status s = check_count("batch_pages", settings.batch_pages, most_batch_pages); !s) return s;
+    if (settings.policy != policy_kind::dedu) return {};
+    return check_count("dedu_settings::window_pages", settings.dedu.window_pages, most_window_pages);
+}
+
 frames_shape frames_for(const manager_settings& settings) {
     if (settings.policy == policy_kind::dedu) return dedu_frames_for(settings);
     constexpr std::uint32_t desks = manager_state<lru_order>::most_desks;
     return {std::uint64_t{settings.host_pages} + settings.sessions, settings.device_pages, settings.page_bytes, settings.sessions + desks, std::max(settings.sessions, 1u)};
 }
 
+int manager::begin_close(session* by, std::uint32_t number) {
+    const std::uint32_t closer = by != nullptr ? static_cast<paged_session*>(by)->number() : file_states::no_session;
+    const auto wait = std::chrono::milliseconds(settings().wait_ms);
+    return states().here() ? states().shut(number, closer, std::chrono::steady_clock::now() + wait) : -ECHILD;
+}
+
+int manager::end_close(session* by, std::uint32_t number, bool flushes) {
+    int code = flushes ? by->flush(number) : 0;
+    if (code == 0) code = drop_file(number);
+    if (code != 0) states().reopen(number);
+    return code;
+}
+
+int manager::remove_file(std::uint32_t number) {
+    const int code = begin_close(nullptr, number);
+    return code != 0 ? code : end_close(nullptr, number, false);
+}
+
 status manager::make(const manager_settings& settings, device_frames& frames, host::environment& env, std::unique_ptr<manager>& out) try {
-    const std::uint64_t needed = std::uint64_t{settings.sessions} * (settings.fixed_pages + 1) + 1;
+    const std::uint64_t needed = least_host_pages(settings.sessions, settings.fixed_pages);
     if (settings.sessions == 0 || settings.fixed_pages == 0 || settings.page_bytes == 0 || settings.page_bytes % frame_grain != 0)
         return {-EINVAL, "a buffer needs a session, a page that it may fix, and pages of a multiple of " + std::to_string(frame_grain) + " bytes"};
-    if (settings.batch_pages == 0) return {-EINVAL, "batch_pages: batches of no page are none; give 1 or more"};
+    if (status s = check_counts(settings); !s) return s;
     if (settings.policy == policy_kind::dedu) return make_dedu_manager(settings, frames, env, out);
     if (settings.policy == policy_kind::native && settings.device_pages != 0)
         return {-EINVAL, "a buffer with the policy native has no pages in a device, and " + std::to_string(settings.device_pages) + " were asked for; give gram, or none"};
@@ -159,8 +205,8 @@ status manager::make(const manager_settings& settings, device_frames& frames, ho
     };
     return settings.order == order_kind::lru ? made(std::make_unique<manager_state<lru_order>>(settings, frames, env))
                                              : made(std::make_unique<manager_state<clock_order>>(settings, frames, env));
-} catch (const std::bad_alloc&) {
-    return {-ENOMEM, "the host has no memory for the buffer's tables; give it fewer pages"};
+} catch (const std::exception&) {  // no memory, or tables that no memory could hold
+    return {-ENOMEM, "the host has no memory for the buffer's tables; give it fewer pages, sessions or files"};
 }
 
 }  // namespace penstock::buffer

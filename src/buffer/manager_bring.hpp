@@ -1,7 +1,11 @@
 // Pages that come to the host, and those that go for them (manager_state.hpp).
 #pragma once
 
+#include <algorithm>
 #include <cerrno>
+#include <cstring>
+#include <new>
+#include <utility>
 
 #include "buffer/manager_moves.hpp"
 #include "buffer/manager_state.hpp"
@@ -10,8 +14,19 @@
 namespace penstock::buffer {
 
 template <typename Order>
-int manager_state<Order>::fix(session_room& s, page_id id, use_kind kind, bool fresh, fixed_page& out) {
-    if (!is_file(id.file) || id.page >= files_[id.file].pages) return -EINVAL;
+int manager_state<Order>::find_size(const session_room& s, std::uint32_t number, std::uint64_t& bytes) {
+    const file_visit in(states_, s.number, number);
+    if (in.code() != 0) return in.code() == -EINVAL ? -EBADF : in.code();
+    // Pages behind a new end go before the size does (cut).
+    bytes = std::min<std::uint64_t>(files_[number].bytes, files_[number].pages * settings_.page_bytes);
+    return 0;
+}
+
+template <typename Order>
+int manager_state<Order>::fix(session_room& s, page_id id, use_kind kind, page_content content, fixed_page& out) {
+    const file_visit in(states_, s.number, id.file, file_visit::purpose::fix);
+    if (in.code() != 0) return in.code();
+    if (id.page >= files_[id.file].pages) return -EINVAL;
     if (kind == use_kind::write && !files_[id.file].is_writable) return -EACCES;
     if (s.fixed == settings_.fixed_pages) return -EBUSY;
     deadline until{};
@@ -22,24 +37,78 @@ int manager_state<Order>::fix(session_room& s, page_id id, use_kind kind, bool f
             case found_by_entry::taken:
                 out = {data_of(frame), id, frame, kind};
                 s.hits.push_back(id);
-                code = 0;
+                code = content == page_content::fresh ? note_fresh(s, id, false, out) : 0;
                 break;
             case found_by_entry::busy: pause_between_looks(round); break;
-            case found_by_entry::absent: code = bring(s, id, kind, fresh, out);
+            case found_by_entry::absent: code = bring(s, id, kind, content, out);
         }
-        if (code == 0) ++s.fixed;
+        if (code == 0) {
+            ++s.fixed;
+            out.place = states_.hold(s.number, id);
+        }
         if (code != -EAGAIN) return code;
         const deadline now = std::chrono::steady_clock::now();
         if (round == 0) until = now + std::chrono::milliseconds(settings_.wait_ms);
         if (now > until) return -ETIMEDOUT;
+        if (const int gone = look_again(s, id); gone != 0) return gone;
     }
+}
+
+// While a call waits the file may be closed, or cut before the page.
+template <typename Order>
+int manager_state<Order>::look_again(const session_room& s, page_id id) {
+    if (const int code = states_.renew(s.number, id.file); code != 0) return code;
+    return id.page < files_[id.file].pages ? 0 : -EINVAL;
+}
+
+// The page is owned. What unfix needs to leave it as it was: a page that was nowhere leaves again, of
+// another the bytes are kept. -ENOMEM, and the page is owned no more.
+template <typename Order>
+int manager_state<Order>::note_fresh(session_room& s, page_id id, bool was_nowhere, const fixed_page& page) {
+    fresh_page one{id, nullptr};
+    if (!was_nowhere) {
+        one.before.reset(new (std::nothrow) std::byte[settings_.page_bytes]);
+        if (one.before == nullptr) {
+            latches_[page.frame].end(use_kind::write);
+            return -ENOMEM;
+        }
+        std::memcpy(one.before.get(), page.data, settings_.page_bytes);
+    }
+    s.fresh.push_back(std::move(one));  // there is room for as many as may be fixed
+    return 0;
+}
+
+// False: the page's frame never got its bytes, and the page has to leave.
+template <typename Order>
+bool manager_state<Order>::end_fresh(session_room& s, const fixed_page& page, bool changed) {
+    const auto found = std::find_if(s.fresh.begin(), s.fresh.end(), [&](const fresh_page& one) { return one.id == page.id; });
+    if (found == s.fresh.end()) return true;
+    const std::unique_ptr<std::byte[]> before = std::move(found->before);
+    s.fresh.erase(found);
+    if (!changed && before != nullptr) std::memcpy(page.data, before.get(), settings_.page_bytes);
+    return changed || before != nullptr;
+}
+
+template <typename Order>
+void manager_state<Order>::leave_unfilled(const fixed_page& page) {
+    {
+        const lock hold(mutex_);
+        entry(page.id).withdraw_owned(latches_[page.frame]);
+        leave_core(page.id);
+    }
+    news_.notify_all();
 }
 
 template <typename Order>
 void manager_state<Order>::unfix(session_room& s, const fixed_page& page, bool changed) {
-    if (changed && page.kind == use_kind::write) changed_[page.frame] = true;  // before anybody else can close the frame
-    latches_[page.frame].end(page.kind);
+    if (!states_.here()) return;
+    const bool writes = page.kind == use_kind::write;
+    const bool is_filled = !writes || s.fresh.empty() || end_fresh(s, page, changed);
+    if (changed && writes) changed_[page.frame] = true;  // before anybody else can close the frame
+    if (is_filled) latches_[page.frame].end(page.kind);
+    else leave_unfilled(page);
     --s.fixed;
+    states_.let_go(s.number, page.place);
     if (s.hits.size() < s.next_try) return;
     if (const lock hold(mutex_, std::try_to_lock); hold.owns_lock()) {
         tell_hits(s);
@@ -107,7 +176,7 @@ void manager_state<Order>::leave_core(page_id id) {
 }
 
 template <typename Order>
-int manager_state<Order>::bring(session_room& s, page_id id, use_kind kind, bool fresh, fixed_page& out) {
+int manager_state<Order>::bring(session_room& s, page_id id, use_kind kind, page_content content, fixed_page& out) {
     lock hold(mutex_);
     tell_hits(s);
     if (broken_) return -EIO;
@@ -118,10 +187,14 @@ int manager_state<Order>::bring(session_room& s, page_id id, use_kind kind, bool
         if (entry(id).is_absent()) news_.wait_for(hold, std::chrono::milliseconds(10));
         return -EAGAIN;
     }
-    return bring_in(s, hold, id, fresh ? wish::fresh_page : wish::page, [&](std::uint32_t frame) {
+    const wish what = content == page_content::read ? wish::page : wish::fresh_page;
+    const int code = bring_in(s, hold, id, what, [&](std::uint32_t frame) {
         open_for(frame, id, kind);
         out = {data_of(frame), id, frame, kind};
     });
+    if (code != 0 || content != page_content::fresh) return code;
+    const auto fills = [](const action& one) { return one.what == move::fill; };
+    return note_fresh(s, id, std::any_of(s.actions.begin(), s.actions.end(), fills), out);
 }
 
 // A page that is not in the host, and on its way neither there nor to its file. `opened` is called with its frame, under the lock.
@@ -143,6 +216,8 @@ int manager_state<Order>::bring_in(session_room& s, lock& hold, page_id id, wish
     if (ended.code == 0 && ended.write_code == 0) {
         opened(frame);
     } else {
+        // Only in the device it was changed, and the device does not give it back.
+        if (core_.is_dirty(id)) files_[id.file].has_lost = true;
         leave_core(id);
         if (ended.write_code != 0) keep_unwritten(ended);
     }

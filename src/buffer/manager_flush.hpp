@@ -35,8 +35,9 @@ bool manager_state<Order>::wait_for_writes(lock& hold, std::uint32_t file, std::
 // fails it is an error here too.
 template <typename Order>
 int manager_state<Order>::flush(session_room& s, std::uint32_t file) {
-    if (!is_file(file)) return -EINVAL;
-    const deadline until = std::chrono::steady_clock::now() + std::chrono::milliseconds(settings_.wait_ms);
+    const file_visit in(states_, s.number, file);
+    if (in.code() != 0) return in.code();
+    const deadline until = wait_until();
     lock hold(mutex_);
     tell_hits(s);
     const std::uint64_t failures = files_[file].failures;
@@ -52,8 +53,9 @@ int manager_state<Order>::flush(session_room& s, std::uint32_t file) {
     }
     wait_for_writes(hold, file);
     if (files_[file].failures != failures) return files_[file].error;
+    if (files_[file].has_lost) return -EIO;
     hold.unlock();
-    return env_.sync(files_[file].fd);
+    return sync_file(env_, files_[file].fd);
 }
 
 template <typename Order>

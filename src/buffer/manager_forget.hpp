@@ -48,8 +48,7 @@ std::uint64_t manager_state<Order>::forget_some(std::uint32_t number, std::uint6
 
 // A page that was dropped and could not be written comes back (keep_unwritten), so after a wait for such a write all is looked at again.
 template <typename Order>
-int manager_state<Order>::forget_pages(std::uint32_t number, std::uint64_t first, std::uint64_t end) {
-    const deadline until = std::chrono::steady_clock::now() + std::chrono::milliseconds(settings_.wait_ms);
+int manager_state<Order>::forget_pages(std::uint32_t number, std::uint64_t first, std::uint64_t end, deadline until) {
     {
         const lock hold(mutex_);
         ++files_[number].version;
@@ -77,9 +76,10 @@ int manager_state<Order>::forget_pages(std::uint32_t number, std::uint64_t first
 }
 
 template <typename Order>
-int manager_state<Order>::forget(std::uint32_t number, std::uint64_t first, std::uint64_t pages) {
-    if (!is_file(number)) return -EINVAL;
-    return forget_pages(number, first, pages > ~first ? ~std::uint64_t{0} : first + pages);
+int manager_state<Order>::forget(session_room& s, std::uint32_t number, std::uint64_t first, std::uint64_t pages) {
+    const file_visit in(states_, s.number, number);
+    if (in.code() != 0) return in.code();
+    return forget_pages(number, first, pages > ~first ? ~std::uint64_t{0} : first + pages, wait_until());
 }
 
 // Room before the size, and the size before its pages: whoever finds a page to be there finds its entry.
@@ -105,7 +105,7 @@ int manager_state<Order>::clear_rest(session_room& s, page_id last, std::uint64_
         if (is_nowhere(last)) return 0;
     }
     fixed_page page;
-    if (const int code = fix(s, last, use_kind::write, false, page); code != 0) return code;
+    if (const int code = fix(s, last, use_kind::write, page_content::read, page); code != 0) return code;
     std::memset(page.data + from, 0, settings_.page_bytes - from);
     unfix(s, page, false);
     return 0;
@@ -113,40 +113,67 @@ int manager_state<Order>::clear_rest(session_room& s, page_id last, std::uint64_
 
 template <typename Order>
 int manager_state<Order>::resize(session_room& s, std::uint32_t number, std::uint64_t bytes) {
-    if (!is_file(number) || bytes >> 52 != 0) return -EINVAL;
+    const file_visit in(states_, s.number, number);
+    if (in.code() != 0) return in.code();
+    if (bytes >> 52 != 0) return -EINVAL;
     file& one = files_[number];
     const std::lock_guard alone(one.resizing);
     const std::uint64_t before = one.bytes;
-    if (bytes > before) {
-        // Of what a page holds behind the end nobody was told, so it must not become bytes of the file.
-        if (const int code = clear_rest(s, {before / settings_.page_bytes, number}, before % settings_.page_bytes); code != 0) return code;
-        const lock hold(mutex_);
-        return grow(one, bytes);
+    if (bytes < before) return cut(s, number, bytes);
+    // Of what a page holds behind the end nobody was told, so it must not become bytes of the file.
+    if (const int code = clear_rest(s, {before / settings_.page_bytes, number}, before % settings_.page_bytes); code != 0) return code;
+    const lock hold(mutex_);
+    return grow(one, bytes);
+}
+
+// All or nothing. Pages behind the new end can be fixed no more (1); when nothing can fail or time out any
+// more the size changes (2), and then the pages leave (3): none of them is fixed, and none can be.
+template <typename Order>
+int manager_state<Order>::cut(session_room& s, std::uint32_t number, std::uint64_t bytes) {
+    file& one = files_[number];
+    const std::uint64_t pages_before = one.pages;
+    one.pages = pages_for(bytes);  // (1)
+    int code = states_.await_fixed(number, bytes / settings_.page_bytes, ~std::uint64_t{0}, s.number, wait_until());
+    if (code == 0) code = set_end(s, number, bytes);  // (2)
+    if (code != 0) {
+        one.pages = pages_before;
+        return code;
     }
+    return forget_pages(number, pages_for(bytes), ~std::uint64_t{0}, deadline::max());  // (3)
+}
+
+// The file ends there, and what its last page has behind that is zero. A page that is nowhere is read so.
+template <typename Order>
+int manager_state<Order>::set_end(session_room& s, std::uint32_t number, std::uint64_t bytes) {
+    const std::uint64_t from = bytes % settings_.page_bytes;
+    const page_id last{bytes / settings_.page_bytes, number};
     {
         const lock hold(mutex_);
-        one.pages = pages_for(bytes);
-        one.bytes = bytes;
+        if (from == 0 || is_nowhere(last)) {
+            files_[number].bytes = bytes;
+            return 0;
+        }
     }
-    if (const int code = forget_pages(number, pages_for(bytes), ~std::uint64_t{0}); code != 0) return code;
-    return clear_rest(s, {bytes / settings_.page_bytes, number}, bytes % settings_.page_bytes);
+    fixed_page page;
+    if (const int code = fix(s, last, use_kind::write, page_content::read, page); code != 0) return code;
+    std::memset(page.data + from, 0, settings_.page_bytes - from);
+    files_[number].bytes = bytes;
+    unfix(s, page, false);
+    return 0;
 }
 
 template <typename Order>
-int manager_state<Order>::remove_file(std::uint32_t number) {
-    if (!is_file(number)) return -EINVAL;
+int manager_state<Order>::drop_file(std::uint32_t number) {
     file& one = files_[number];
-    {
-        const lock hold(mutex_);
-        one.pages = 0;
-        one.bytes = 0;
-    }
-    if (const int code = forget_pages(number, 0, ~std::uint64_t{0}); code != 0) return code;
+    if (const int code = forget_pages(number, 0, ~std::uint64_t{0}, deadline::max()); code != 0) return code;
     const lock hold(mutex_);
+    one.pages = 0;
+    one.bytes = 0;
     one.entries = {};
     one.groups = {};
     one.room = 0;
     one.fd = -1;
+    states_.remove(number);  // before the number may be another file's
     one.in_use = false;
     return 0;
 }
@@ -167,7 +194,8 @@ bool manager_state<Order>::bring_ahead(session_room& s, page_id id) {
 
 template <typename Order>
 void manager_state<Order>::prefetch(session_room& s, std::uint32_t number, std::uint64_t first, std::uint64_t pages) {
-    if (!is_file(number)) return;
+    const file_visit in(states_, s.number, number);
+    if (in.code() != 0) return;
     pages = std::min(pages, most_ahead(settings_));
     const std::uint64_t end = pages > ~first ? ~std::uint64_t{0} : first + pages;
     std::uint64_t ask = first;
@@ -180,6 +208,8 @@ void manager_state<Order>::prefetch(session_room& s, std::uint32_t number, std::
 template <typename Order>
 std::uint64_t manager_state<Order>::look_ahead(session_room& s, page_id first, std::uint64_t end) {
     const std::uint64_t most = read_window::most_bytes / settings_.page_bytes;
+    const file_visit in(states_, s.number, first.file);
+    if (in.code() != 0) return end;
     end = std::min({end, first.page + most, files_[first.file].pages.load()});
     if (end <= first.page + 1 || !entry(first).is_absent()) return first.page + 1;
     std::uint64_t at = first.page, version = 0;

@@ -12,6 +12,7 @@
 #include "buffer/combiner.hpp"
 #include "buffer/core.hpp"
 #include "buffer/file_pages.hpp"
+#include "buffer/file_states.hpp"
 #include "buffer/frame_latch.hpp"
 #include "buffer/latched_order.hpp"
 #include "buffer/manager.hpp"
@@ -19,8 +20,6 @@
 #include "buffer/turns.hpp"
 
 namespace penstock::buffer {
-
-using deadline = std::chrono::steady_clock::time_point;
 
 // A move that goes with those of others.
 struct move_request {
@@ -35,6 +34,16 @@ struct move_desk {
 
     combiner<move_request> together;
     std::vector<frame_move> moves;  // whoever's who is at work
+};
+
+// What a page's bytes are to whoever fixes it: they are read, or they are not. `fresh`: unfix may still
+// leave the page as it was; `to_fill`: it will not.
+enum class page_content : std::uint8_t { read, fresh, to_fill };
+
+// A page that is fixed and was not read: its bytes before, or null where it was nowhere.
+struct fresh_page {
+    page_id id{};
+    std::unique_ptr<std::byte[]> before;
 };
 
 // A session's own, used by its thread alone.
@@ -57,6 +66,7 @@ struct session_room {
     begun_read begun;               // of the page that takes a victim's place
     const std::byte* filled_from = nullptr;  // the page of the request in the window, and how much of it; null: it is read from its file
     std::uint64_t filled_bytes = 0;
+    std::vector<fresh_page> fresh;   // of the pages that it has fixed
 };
 
 template <typename Order>
@@ -68,32 +78,34 @@ public:
     static constexpr std::uint32_t most_desks = 4;
 
     manager_state(const manager_settings& settings, device_frames& frames, host::environment& env)
-        : settings_(settings), frames_(frames), env_(env), latches_(settings.host_pages), changed_(settings.host_pages), files_(std::make_unique<file[]>(settings.files)),
+        : settings_(settings), frames_(frames), env_(env), states_(settings.files, settings.sessions, settings.fixed_pages), latches_(settings.host_pages), changed_(settings.host_pages), files_(std::make_unique<file[]>(settings.files)),
           page_in_(settings.host_pages), turns_(settings.host_pages + settings.sessions, settings.device_pages, settings.sessions), room_in_use_(settings.sessions) {
         for (std::uint32_t i = 0; i < most_desks; ++i) desks_.push_back(std::make_unique<move_desk>(settings));
     }
     int make();
 
     int add_file(int fd, std::uint64_t bytes, file_access access) override;
-    int remove_file(std::uint32_t number) override;
     std::unique_ptr<session> open_session() override;
     [[nodiscard]] manager_counts counts() const override;
     [[nodiscard]] manager_contents contents() const override;
     [[nodiscard]] const char* check() override;
 
-    // For sessions. fix() without what is the session's own; `fresh`: the page need not be read.
-    int fix(session_room& s, page_id id, use_kind kind, bool fresh, fixed_page& out);
+    // For sessions.
+    int fix(session_room& s, page_id id, use_kind kind, page_content content, fixed_page& out);
     void unfix(session_room& s, const fixed_page& page, bool changed);
     int flush(session_room& s, std::uint32_t file);
     int resize(session_room& s, std::uint32_t number, std::uint64_t bytes);
-    int forget(std::uint32_t number, std::uint64_t first, std::uint64_t pages);
+    int forget(session_room& s, std::uint32_t number, std::uint64_t first, std::uint64_t pages);
+    int find_size(const session_room& s, std::uint32_t number, std::uint64_t& bytes);
     void prefetch(session_room& s, std::uint32_t number, std::uint64_t first, std::uint64_t pages);
     // Pages from `first` to before `end` are wanted one after the other: those at the beginning that are nowhere are read into the session's window. Where to ask again.
     std::uint64_t look_ahead(session_room& s, page_id first, std::uint64_t end);
     void close_session(session_room& s);
-    [[nodiscard]] bool is_file(std::uint32_t number) const { return number < settings_.files && files_[number].in_use; }
-    [[nodiscard]] std::uint64_t bytes_of(std::uint32_t number) const { return files_[number].bytes; }
-    [[nodiscard]] const manager_settings& settings() const { return settings_; }
+    [[nodiscard]] const manager_settings& settings() const override { return settings_; }
+    [[nodiscard]] file_states& states() override { return states_; }
+
+protected:
+    int drop_file(std::uint32_t number) override;
 
 private:
     // How many of so many pages of a file that follow one another are in the core, so that what is not need not be looked for page by page.
@@ -103,13 +115,14 @@ private:
     };
     // What a thread looks at without the lock is atomic: both grow behind what they count.
     struct file {
-        std::atomic<bool> in_use{false};
         std::atomic<bool> is_writable{true}, begins_reads{false};
         std::atomic<int> fd{-1};
         std::atomic<std::uint64_t> bytes{0}, pages{0};
         file_pages<page_entry> entries;
         std::mutex resizing;  // one at a time; taken before mutex_
         // Guarded by mutex_:
+        bool in_use = false;         // the number is given
+        bool has_lost = false;       // a changed page, by an error of the device: every flush says so
         std::uint64_t failures = 0;  // writes of its pages, and the last one's error
         int error = 0;
         std::uint64_t room = 0;      // pages with an entry
@@ -128,18 +141,27 @@ private:
     void leave_core(page_id id);
     int grow(file& one, std::uint64_t bytes);
 
-    int bring(session_room& s, page_id id, use_kind kind, bool fresh, fixed_page& out);
+    int look_again(const session_room& s, page_id id);
+    int note_fresh(session_room& s, page_id id, bool was_nowhere, const fixed_page& page);
+    bool end_fresh(session_room& s, const fixed_page& page, bool changed);
+    void leave_unfilled(const fixed_page& page);
+    int bring(session_room& s, page_id id, use_kind kind, page_content content, fixed_page& out);
     // What a request is for: who asked waits for the page, or it is read ahead.
     enum class wish : std::uint8_t { page, fresh_page, ahead };
     template <typename Opened>
     int bring_in(session_room& s, lock& hold, page_id id, wish what, const Opened& opened);
     bool bring_ahead(session_room& s, page_id id);
-    int forget_pages(std::uint32_t number, std::uint64_t first, std::uint64_t end);
+    int forget_pages(std::uint32_t number, std::uint64_t first, std::uint64_t end, deadline until);
     std::uint64_t forget_some(std::uint32_t number, std::uint64_t at, std::uint64_t end);
     bool forget_one(page_id id);
     bool is_coming_or_written(page_id id);
     bool is_nowhere(page_id id) { return core_.block_of(id, 0) == nullptr && !turns_.is_written(id); }
     int clear_rest(session_room& s, page_id last, std::uint64_t from);
+    int cut(session_room& s, std::uint32_t number, std::uint64_t bytes);
+    int set_end(session_room& s, std::uint32_t number, std::uint64_t bytes);
+    [[nodiscard]] deadline wait_until() const {
+        return std::chrono::steady_clock::now() + std::chrono::milliseconds(settings_.wait_ms);
+    }
     void open_for(std::uint32_t frame, page_id id, use_kind kind);
     bool close_frame(std::uint32_t frame);
     void tell_hits(session_room& s);
@@ -172,6 +194,7 @@ private:
     const manager_settings settings_;
     device_frames& frames_;
     host::environment& env_;
+    file_states states_;
     std::vector<frame_latch> latches_;
     std::vector<std::atomic<bool>> changed_;  // a frame's page was changed, and the core has not been told
     const std::unique_ptr<file[]> files_;

@@ -31,12 +31,12 @@ public:
     }
     std::int64_t write(std::uint32_t file, std::uint64_t offset, const std::byte* from, std::uint64_t bytes) final {
         std::uint64_t end = 0;
-        if (!find_size(file, end)) return -EBADF;
+        if (const int code = find_size(file, end); code != 0) return code;
         return each_part(file, offset, bytes, [&](page_id id, std::uint64_t in_page, std::uint64_t count, std::uint64_t done) {
             fixed_page page;
             // All that the file has of the page.
             const bool whole = in_page == 0 && (count == page_bytes() || id.page * page_bytes() + count == end);
-            if (const int code = whole ? fix_fresh(id, page) : fix(id, use_kind::write, page); code != 0) return code;
+            if (const int code = whole ? fix_to_fill(id, page) : fix(id, use_kind::write, page); code != 0) return code;
             std::memcpy(page.data + in_page, from + done, count);
             if (whole) std::memset(page.data + count, 0, page_bytes() - count);
             unfix(page, true);
@@ -44,24 +44,34 @@ public:
         });
     }
 
+    // Of this session, below manager_settings::sessions.
+    [[nodiscard]] virtual std::uint32_t number() const = 0;
+
 protected:
+    // As fix_fresh() of a page that will be unfixed as changed.
+    virtual int fix_to_fill(page_id id, fixed_page& out) { return fix_fresh(id, out); }
     // Pages from `first` to before `end` are wanted one after the other. From where to ask again.
     virtual std::uint64_t look_ahead(page_id, std::uint64_t end) { return end; }
     [[nodiscard]] virtual std::uint64_t page_bytes() const = 0;
-    // False: no such file.
-    [[nodiscard]] virtual bool find_size(std::uint32_t file, std::uint64_t& bytes) const = 0;
+    // 0; -EBADF, no such file; or -ECHILD.
+    [[nodiscard]] virtual int find_size(std::uint32_t file, std::uint64_t& bytes) const = 0;
 
 private:
     template <typename Action>
     std::int64_t each_part(std::uint32_t file, std::uint64_t offset, std::uint64_t bytes, const Action& action) {
         std::uint64_t end = 0;
-        if (!find_size(file, end)) return -EBADF;
+        if (const int code = find_size(file, end); code != 0) return code;
         bytes = offset >= end ? 0 : std::min(bytes, end - offset);
         for (std::uint64_t done = 0; done < bytes;) {
             const std::uint64_t at = offset + done, in_page = at % page_bytes(), count = std::min(page_bytes() - in_page, bytes - done);
             const int code = action(page_id{at / page_bytes(), file}, in_page, count, done);
-            if (code != 0) return done != 0 ? static_cast<std::int64_t>(done) : code;
-            done += count;
+            if (code == 0) {
+                done += count;
+                continue;
+            }
+            // The file may have become shorter meanwhile.
+            const bool is_cut = code == -EINVAL && find_size(file, end) == 0 && at >= end;
+            return done != 0 || is_cut ? static_cast<std::int64_t>(done) : code;
         }
         return static_cast<std::int64_t>(bytes);
     }

@@ -7,12 +7,14 @@
 #include <bit>
 #include <cerrno>
 #include <cstdio>
+#include <exception>
 #include <map>
 #include <mutex>
 #include <new>
 
 #include "buffer/choose_frames.hpp"
 #include "buffer/manager.hpp"
+#include "host/process_owner.hpp"
 #include "host/size_signal.hpp"
 #include "penstock/buffer.hpp"
 
@@ -51,6 +53,20 @@ status check_pages(const char* name, std::uint64_t bytes, std::uint32_t page_byt
     return {};
 }
 
+// The host's part, of which the pool itself is a session more.
+status check_host_pages(const buffer_options& wanted) {
+    const std::uint64_t needed = least_host_pages(std::uint64_t{wanted.sessions} + 1, wanted.fixed_pages);
+    const std::uint64_t pages = wanted.host_bytes / wanted.page_bytes;
+    if (needed > most_pages)
+        return {-EINVAL, "buffer_options::sessions and fixed_pages: " + std::to_string(wanted.sessions) + " sessions that fix " +
+                             std::to_string(wanted.fixed_pages) + " pages each are too many; give fewer"};
+    if (pages >= needed) return {};
+    return {-EINVAL, "buffer_options::host_bytes: " + format_size(wanted.host_bytes) + " is " + std::to_string(pages) + " pages of " +
+                         format_size(wanted.page_bytes) + ", and " + std::to_string(wanted.sessions) + " sessions that fix " +
+                         std::to_string(wanted.fixed_pages) + " pages each need " + std::to_string(needed) + "; give at least " +
+                         std::to_string(needed * wanted.page_bytes) + " bytes, or less with buffer_options::sessions or fixed_pages"};
+}
+
 status check(const buffer_options& wanted) {
     if (wanted.page_bytes < least_page_bytes || wanted.page_bytes > most_page_bytes || !std::has_single_bit(wanted.page_bytes))
         return {-EINVAL, "buffer_options::page_bytes: " + format_size(wanted.page_bytes) + " is no page; give a power of two from " + format_size(least_page_bytes) + " to " + format_size(most_page_bytes)};
@@ -59,7 +75,7 @@ status check(const buffer_options& wanted) {
         if (status s = check_pages("device_bytes", wanted.device_bytes, wanted.page_bytes); !s) return s;
     if (wanted.sessions == 0 || wanted.fixed_pages == 0 || wanted.max_files == 0 || wanted.batch_pages == 0)
         return {-EINVAL, "buffer_options::sessions, fixed_pages, max_files and batch_pages: at least one of each is needed"};
-    return {};
+    return check_host_pages(wanted);
 }
 
 manager_settings settings_of(const buffer_options& wanted) {
@@ -89,6 +105,7 @@ public:
 
     status make() {
         const manager_settings settings = settings_of(how_);
+        if (status s = check_counts(settings); !s) return {s.code, s.message + " (buffer_options::max_files, batch_pages, dedu)"};
         if (status s = choose_frames(how_.where, how_.device, frames_for(settings), frames_, on_gpu_); !s) return {s.code, s.message + "; give less with buffer_options::host_bytes or device_bytes"};
         if (status s = manager::make(settings, *frames_, host::linux_environment(), all_); !s) return {s.code, s.message + " (buffer_options::host_bytes, sessions, fixed_pages, dedu)"};
         own_ = all_->open_session();
@@ -111,6 +128,7 @@ public:
         return {};
     }
 
+    // The steps of file_states.hpp. Only (1) and (3) need the pool's own session.
     int close_file(std::uint32_t number, bool flush) {
         {
             const std::lock_guard hold(table_);
@@ -118,31 +136,40 @@ public:
             if (found == files_.end() || found->second.is_closing) return -EBADF;
             found->second.is_closing = true;
         }
-        const std::lock_guard mine(in_own_);
-        int code = flush ? own_->flush(number) : 0;
-        if (code == 0) code = all_->remove_file(number);
+        int code = 0;
+        if (flush) {
+            const std::lock_guard mine(in_own_);
+            code = own_->flush(number);
+        }
+        if (code == 0) code = all_->begin_close(own_.get(), number);
+        if (code == 0) {
+            const std::lock_guard mine(in_own_);
+            code = all_->end_close(own_.get(), number, flush);
+        }
         const std::lock_guard hold(table_);
         const auto found = files_.find(number);
         found->second.is_closing = false;
-        if (code != 0) return code;
-        files_.erase(found);
-        return 0;
+        if (code == 0) files_.erase(found);
+        return code;
     }
 
     int resize_file(std::uint32_t number, std::uint64_t bytes) {
         const host::without_size_signal guard;
         const std::lock_guard mine(in_own_);
         pool_file what;
-        if (!find(number, what)) return -EBADF;
+        if (!find(number, what) || what.is_closing) return -EBADF;
         if (what.access == file_access::read) return -EACCES;
         if (bytes > static_cast<std::uint64_t>(INT64_MAX) || (what.is_direct && bytes % how_.page_bytes != 0)) return -EINVAL;
+        const int fd = what.fd->number;
         const bool grows = bytes > what.bytes;
-        // No page is read behind the end of the file, and none written there.
-        if (grows && ::ftruncate(what.fd->number, static_cast<off_t>(bytes)) != 0) return -errno;
+        // No page is read behind the end of the file, and none written there: so it grows first here below,
+        // and shrinks last.
+        if (grows && ::ftruncate(fd, static_cast<off_t>(bytes)) != 0) return -errno;
         int code = own_->resize(number, bytes);
-        if (!grows && code == 0 && ::ftruncate(what.fd->number, static_cast<off_t>(bytes)) != 0) {
+        if (code != 0 && grows) static_cast<void>(::ftruncate(fd, static_cast<off_t>(what.bytes)));
+        if (!grows && code == 0 && ::ftruncate(fd, static_cast<off_t>(bytes)) != 0) {
             code = -errno;
-            own_->resize(number, what.bytes);
+            take_back_cut(number, what, bytes, code);
         }
         if (code == 0) {
             const std::lock_guard hold(table_);
@@ -152,9 +179,13 @@ public:
     }
 
     [[nodiscard]] std::int64_t file_bytes(std::uint32_t number) const {
-        pool_file what;
-        return find(number, what) ? static_cast<std::int64_t>(what.bytes) : -EBADF;
+        const std::lock_guard hold(table_);
+        const auto found = files_.find(number);
+        return found != files_.end() ? static_cast<std::int64_t>(found->second.bytes) : -EBADF;
     }
+
+    // False in a child of fork(): locks may be held there for ever, and the files are the parent's to write.
+    [[nodiscard]] bool here() const { return owner_.here(); }
 
     void close_all() {
         while (!files_.empty()) {
@@ -189,6 +220,20 @@ private:
         return {};
     }
 
+    // The file system has not cut the file, so its size is as before. The rest of the page in which the cut
+    // was to be is not zero in the file.
+    void take_back_cut(std::uint32_t number, const pool_file& what, std::uint64_t bytes, int code) {
+        say("'" + what.path + "': cannot be cut to " + std::to_string(bytes) + " bytes: " + error_text(code) +
+            "; what was changed in the buffer behind them and not flushed is lost");
+        const bool is_flushed = own_->flush(number) == 0;
+        if (own_->resize(number, what.bytes) != 0) {
+            const std::lock_guard hold(table_);
+            files_.at(number).bytes = bytes;
+        } else if (is_flushed) {
+            own_->forget(number, bytes / how_.page_bytes, 1);
+        }
+    }
+
     bool find(std::uint32_t number, pool_file& out) const {
         const std::lock_guard hold(table_);
         const auto found = files_.find(number);
@@ -202,6 +247,7 @@ private:
         else std::fprintf(stderr, "penstock: %s\n", line.c_str());
     }
 
+    const host::process_owner owner_;
     const buffer_options how_;
     std::unique_ptr<device_frames> frames_;
     std::unique_ptr<manager> all_;
@@ -221,25 +267,42 @@ status buffer_pool::make(const buffer_options& wanted, std::unique_ptr<buffer_po
     if (status s = made->make(); !s) return s;
     out = std::make_unique<buffer_pool>(std::move(made));
     return {};
-} catch (const std::bad_alloc&) {
-    return {-ENOMEM, "the host has no memory for the buffer's tables; give less with buffer_options::host_bytes or device_bytes"};
+} catch (const std::exception&) {  // no memory, or tables that no memory could hold
+    return {-ENOMEM, "the host has no memory for the buffer's tables; give less with buffer_options::host_bytes, device_bytes, "
+                     "sessions or max_files"};
 }
 
 buffer_pool::buffer_pool(std::unique_ptr<buffer::open_pool> made) : pool_(std::move(made)) {}
-buffer_pool::~buffer_pool() { pool_->close_all(); }
+// In a child of fork() all is left as it is: the end of the process takes it.
+buffer_pool::~buffer_pool() {
+    if (pool_->here()) pool_->close_all();
+    else static_cast<void>(pool_.release());
+}
 
 status buffer_pool::open_file(const std::string& path, buffer::file_access access, std::uint32_t& number) try {
+    if (!pool_->here())
+        return {-ECHILD, "'" + path + "': the buffer is that of the process that called fork(); make one in this process"};
     return pool_->open_file(path, access, number);
-} catch (const std::bad_alloc&) {
+} catch (const std::exception&) {
     return {-ENOMEM, "the host has no memory to open a file in the buffer; free some"};
 }
-int buffer_pool::close_file(std::uint32_t number) { return pool_->close_file(number, true); }
-int buffer_pool::discard_file(std::uint32_t number) { return pool_->close_file(number, false); }
-int buffer_pool::resize_file(std::uint32_t number, std::uint64_t bytes) { return pool_->resize_file(number, bytes); }
-std::int64_t buffer_pool::file_bytes(std::uint32_t number) const { return pool_->file_bytes(number); }
-std::unique_ptr<buffer::session> buffer_pool::open_session() { return pool_->all().open_session(); }
-buffer::manager_counts buffer_pool::counts() const { return pool_->all().counts(); }
-buffer::manager_contents buffer_pool::contents() const { return pool_->all().contents(); }
+int buffer_pool::close_file(std::uint32_t number) { return pool_->here() ? pool_->close_file(number, true) : -ECHILD; }
+int buffer_pool::discard_file(std::uint32_t number) { return pool_->here() ? pool_->close_file(number, false) : -ECHILD; }
+int buffer_pool::resize_file(std::uint32_t number, std::uint64_t bytes) try {
+    return pool_->here() ? pool_->resize_file(number, bytes) : -ECHILD;
+} catch (const std::exception&) {
+    return -ENOMEM;
+}
+std::int64_t buffer_pool::file_bytes(std::uint32_t number) const { return pool_->here() ? pool_->file_bytes(number) : -ECHILD; }
+std::unique_ptr<buffer::session> buffer_pool::open_session() {
+    return pool_->here() ? pool_->all().open_session() : nullptr;
+}
+buffer::manager_counts buffer_pool::counts() const {
+    return pool_->here() ? pool_->all().counts() : buffer::manager_counts{};
+}
+buffer::manager_contents buffer_pool::contents() const {
+    return pool_->here() ? pool_->all().contents() : buffer::manager_contents{};
+}
 bool buffer_pool::is_on_gpu() const { return pool_->is_on_gpu(); }
 
 }  // namespace penstock

@@ -222,6 +222,27 @@ INSTANTIATE_TEST_SUITE_P(all, pool_of_files,
                                          pool_kind{policy_kind::dedu, backend::cpu, true}, pool_kind{policy_kind::gram, backend::gpu, true}, pool_kind{policy_kind::dedu, backend::gpu, true}),
                          [](const auto& info) { return testing::PrintToString(info.param); });
 
+// The least that docs/buffer.md names is enough, for every policy, and one page less is refused by naming it.
+TEST(buffer_pool, takes_the_least_host_part_that_is_documented) {
+    for (const policy_kind policy : {policy_kind::native, policy_kind::gram, policy_kind::dedu})
+        for (const auto& [sessions, fixed] : {std::pair{16u, 8u}, {1u, 1u}, {3u, 2u}}) {
+            const std::uint64_t least = (sessions + 1) * (fixed + 1) + 1;
+            buffer_options how = usual({policy, backend::cpu, false});
+            how.sessions = sessions;
+            how.fixed_pages = fixed;
+            how.host_bytes = least * page_bytes;
+            std::unique_ptr<buffer_pool> pool;
+            EXPECT_TRUE(buffer_pool::make(how, pool).ok());
+            how.host_bytes -= 1;
+            const status refused = buffer_pool::make(how, pool);
+            EXPECT_EQ(refused.code, -EINVAL);
+            const std::string words[] = {"host_bytes", std::to_string(sessions) + " session",
+                                         std::to_string(least * page_bytes)};
+            for (const std::string& word : words)
+                EXPECT_NE(refused.message.find(word), std::string::npos) << refused.message;
+        }
+}
+
 TEST(buffer_pool, refuses_what_cannot_be) {
     const pool_kind any{policy_kind::gram, backend::cpu, false};
     const auto refused = [](const buffer_options& wanted, int code, const char* word) {
@@ -242,6 +263,10 @@ TEST(buffer_pool, refuses_what_cannot_be) {
     refused(with([](buffer_options& o) { o.sessions = 0; }), -EINVAL, "sessions");
     refused(with([](buffer_options& o) { o.sessions = 1000; }), -EINVAL, "sessions");
     refused(with([](buffer_options& o) { o.batch_pages = 0; }), -EINVAL, "batch_pages");
+    refused(with([](buffer_options& o) { o.batch_pages = ~0u; }), -EINVAL, "batch_pages");
+    refused(with([](buffer_options& o) { o.max_files = ~0u; }), -EINVAL, "files");
+    refused(with([](buffer_options& o) { o.sessions = o.fixed_pages = ~0u; }), -EINVAL, "sessions");
+    refused(with([](buffer_options& o) { o.policy = policy_kind::dedu, o.dedu.window_pages = ~0u - 5; }), -EINVAL, "window_pages");
     refused(with([](buffer_options& o) { o.device_bytes = std::uint64_t{1} << 41; }), -ENOMEM, "device_bytes");
     refused(with([](buffer_options& o) { o.policy = policy_kind::dedu, o.dedu.blocks_per_page = 3; }), -EINVAL, "blocks");
     refused(with([](buffer_options& o) { o.policy = policy_kind::dedu, o.dedu.blocks_per_page = 128; }), -EINVAL, "blocks");

@@ -91,6 +91,30 @@ TEST(frame_latch, a_writer_is_alone) { expect_sound(run({user(0, use_kind::write
 
 TEST(frame_latch, a_writer_of_the_next_page_is_alone) { expect_sound(run({user(1, use_kind::write), user(0, use_kind::write), replacer(2)})); }
 
+// Has page 0 for writing and gives it up: the frame gets page 1.
+std::function<void()> quitter(bool in_order = true) {
+    return [in_order] {
+        std::uint32_t frame = 0;
+        if (memory.entries[0].take(&memory.latch, use_kind::write, frame) != found_by_entry::taken) return;
+        store(memory.changes, load(memory.changes) + 1);  // of no page
+        if (in_order) memory.entries[0].withdraw_owned(memory.latch);
+        else memory.latch.close_owned();  // and the entry still names the frame
+        store(memory.page, 1);
+        store(memory.changes, 0);
+        memory.latch.open();
+        memory.entries[1].publish(0);
+    };
+}
+
+TEST(frame_latch, a_page_that_is_given_up_is_never_found) {
+    expect_sound(run({quitter(), user(0, use_kind::read), user(1, use_kind::write)}));
+    expect_sound(run({quitter(), user(0, use_kind::write), user(1, use_kind::read)}));
+}
+
+TEST(frame_latch, a_page_that_is_given_up_and_still_named_is_found) {
+    EXPECT_EQ(run({quitter(false), user(0, use_kind::read)}).violation, "the frame has another page");
+}
+
 TEST(frame_latch, who_does_not_look_again_gets_another_page) { EXPECT_EQ(run({user<false>(0, use_kind::read), replacer(1)}).violation, "the frame has another page"); }
 
 TEST(frame_latch, a_manager_that_does_not_ask_takes_the_page_away) { EXPECT_NE(run({user(0, use_kind::read), replacer(1, false)}).violation, ""); }

@@ -1,0 +1,93 @@
+// What a flush says where a disk or a device fails: 0 only if all is in the file.
+#include <cerrno>
+#include <cstring>
+
+#include "buffered_file.hpp"
+
+namespace penstock::test {
+
+namespace {
+
+using buffer::fixed_page;
+using buffer::order_kind;
+using buffer::use_kind;
+
+constexpr std::uint64_t page_bytes = 512;
+
+// A device that moves nothing any more once it is told so.
+class failing_frames final : public buffer::device_frames {
+public:
+    explicit failing_frames(frames_owner real) : real_(std::move(real)) {}
+    [[nodiscard]] std::byte* host_frames() const override { return real_->host_frames(); }
+    int begin(unsigned queue, const std::vector<buffer::frame_move>& batch) override {
+        return fails ? -EIO : real_->begin(queue, batch);
+    }
+    int end(unsigned queue) override { return fails ? -EIO : real_->end(queue); }
+    int compare(unsigned queue, const std::vector<buffer::frame_pair>& pairs, std::vector<std::uint8_t>& equal) override {
+        return fails ? -EIO : real_->compare(queue, pairs, equal);
+    }
+    int sign(unsigned queue, buffer::signature_kind kind, const std::vector<std::uint32_t>& host, std::vector<buffer::signature>& out) override {
+        return fails ? -EIO : real_->sign(queue, kind, host, out);
+    }
+
+    bool fails = false;
+
+private:
+    const frames_owner real_;
+};
+
+using losses = on_backends;
+
+}  // namespace
+
+// EINVAL is what the kernel says of a file whose file system has no fsync.
+TEST_P(losses, are_none_where_a_file_system_has_no_fsync) {
+    buffered_file f(small(8, 8, order_kind::lru), bytes(4 * page_bytes, 1), GetParam());
+    auto mine = f.all->open_session();
+    const std::byte nine{9};
+    ASSERT_EQ(mine->write(0, 0, &nine, 1), 1);
+    f.env.set({.calls = fault::call_sync, .nth = 1, .for_ever = true, .error = -EINVAL});
+    EXPECT_EQ(mine->flush(0), 0);
+    EXPECT_EQ(f.on_disk()[0], 9);
+    f.env.set({.calls = fault::call_sync, .nth = 1, .for_ever = true, .error = -EIO});
+    EXPECT_EQ(mine->flush(0), -EIO);
+    EXPECT_EQ(f.all->begin_close(mine.get(), 0), 0);
+    EXPECT_EQ(f.all->end_close(mine.get(), 0, true), -EIO);  // and the file is open as before
+    f.env.clear();
+    EXPECT_EQ(mine->flush(0), 0);
+    EXPECT_EQ(f.all->begin_close(mine.get(), 0), 0);
+    EXPECT_EQ(f.all->end_close(mine.get(), 0, true), 0);
+    EXPECT_EQ(mine->flush(0), -EINVAL);
+}
+
+// Pages that were changed and are in the device alone are lost with it; a flush must not say that they are in the file.
+TEST_P(losses, of_a_device_are_told_by_every_flush) {
+    failing_frames* device = nullptr;
+    const auto around = [&](frames_owner real) {
+        auto made = std::make_unique<failing_frames>(std::move(real));
+        device = made.get();
+        return made;
+    };
+    buffer::manager_settings how = small(6, 8, order_kind::lru);
+    how.policy = GetParam().what;
+    buffered_file f(how, pattern(3, 20 * page_bytes), GetParam().where, around);
+    auto mine = f.all->open_session();
+    const std::byte nine{9};
+    ASSERT_EQ(mine->write(0, 0, &nine, 1), 1);
+    fixed_page page;
+    for (std::uint64_t other = 1; other < 9; ++other) {
+        ASSERT_EQ(mine->fix({other, 0}, use_kind::read, page), 0);
+        mine->unfix(page, false);
+    }
+    device->fails = true;
+    EXPECT_EQ(mine->fix({0, 0}, use_kind::read, page), -EIO);
+    EXPECT_EQ(mine->flush(0), -EIO);
+    EXPECT_EQ(mine->flush(0), -EIO);
+    device->fails = false;
+    EXPECT_EQ(mine->flush(0), -EIO);
+    EXPECT_NE(f.on_disk()[0], 9);
+}
+
+INSTANTIATE_TEST_SUITE_P(on, losses, testing::Values(buffer_kind(backend::cpu), buffer_kind(backend::cpu, buffer::policy_kind::dedu)), name_of);
+
+}  // namespace penstock::test

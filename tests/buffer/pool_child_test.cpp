@@ -1,0 +1,152 @@
+// A child of fork() with a copy of its parent's buffer: its calls fail at once, it may drop the buffer or
+// leave it alone, and the parent's files and pages are untouched.
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstring>
+#include <functional>
+#include <thread>
+
+#include "penstock/buffer.hpp"
+#include "region/support.hpp"
+
+namespace penstock::test {
+
+namespace {
+
+using buffer::fixed_page;
+using buffer::policy_kind;
+using buffer::use_kind;
+
+constexpr std::uint32_t page_bytes = 4096;
+constexpr std::uint64_t pages = 64;
+
+// The child's answer, or -1 where it did not end by itself.
+int in_child(const std::function<int()>& body) {
+    const pid_t child = ::fork();
+    if (child == 0) ::_exit(body());
+    const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+    for (int state = 0;;) {
+        if (::waitpid(child, &state, WNOHANG) == child) return WIFEXITED(state) ? WEXITSTATUS(state) : -1;
+        if (std::chrono::steady_clock::now() > until) break;
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    ::kill(child, SIGKILL);
+    ::waitpid(child, nullptr, 0);
+    return -1;
+}
+
+class child : public testing::TestWithParam<policy_kind> {
+protected:
+    void SetUp() override {
+        write_file(name_, std::vector<std::uint8_t>(pages * page_bytes, 1));
+        const buffer_options how{.policy = GetParam(), .where = backend::cpu, .host_bytes = 24 * page_bytes,
+                                 .device_bytes = 8 * page_bytes, .page_bytes = page_bytes, .sessions = 4,
+                                 .fixed_pages = 2};
+        ASSERT_TRUE(buffer_pool::make(how, pool_).ok());
+        ASSERT_TRUE(pool_->open_file(name_, buffer::file_access::read_write, number_).ok());
+        mine_ = pool_->open_session();
+        ASSERT_EQ(mine_->fix({3, number_}, use_kind::write, held_), 0);
+    }
+    void TearDown() override { mine_.reset(); }
+
+    // The number of the first call with another answer than -ECHILD, or 0.
+    int all_calls() {
+        fixed_page page;
+        std::byte one{};
+        const buffer::page_id id{5, number_};
+        const std::int64_t codes[] = {mine_->fix(id, use_kind::read, page), mine_->fix_fresh(id, page),
+                                      mine_->read(number_, 0, &one, 1), mine_->write(number_, 0, &one, 1),
+                                      mine_->flush(number_), mine_->resize(number_, 100), mine_->forget(number_, 0, 9),
+                                      pool_->close_file(number_), pool_->discard_file(number_),
+                                      pool_->resize_file(number_, 100), pool_->file_bytes(number_)};
+        for (int i = 0; i < static_cast<int>(std::size(codes)); ++i)
+            if (codes[i] != -ECHILD) return i + 1;
+        std::uint32_t other = 0;
+        mine_->prefetch(number_, 0, 9);
+        mine_->unfix(held_, true);
+        if (pool_->open_file(name_, buffer::file_access::read, other).code != -ECHILD) return 20;
+        return pool_->open_session() == nullptr && pool_->counts().loads == 0 && pool_->contents().pages == 0 ? 0 : 21;
+    }
+
+    const temporary_folder folder_;
+    const std::string name_ = folder_ / "f";
+    std::unique_ptr<buffer_pool> pool_;
+    std::unique_ptr<buffer::session> mine_;
+    fixed_page held_;
+    std::uint32_t number_ = 99;
+};
+
+}  // namespace
+
+// Other threads have locks and turns at the moment of the fork.
+TEST_P(child, of_a_busy_buffer_gets_errors_and_may_drop_it) {
+    std::atomic<bool> over{false};
+    std::vector<std::jthread> busy;
+    for (std::uint64_t t = 0; t < 2; ++t)
+        busy.emplace_back([&, t] {
+            const auto other = pool_->open_session();
+            for (std::uint64_t i = t; !over; ++i) {
+                fixed_page page;
+                if (other->fix({4 + i * 7 % (pages - 4), number_}, use_kind::write, page) == 0) other->unfix(page, true);
+                if (i % 50 == 0) other->flush(number_);
+            }
+        });
+    for (int round = 0; round < 20; ++round) {
+        EXPECT_EQ(in_child([&] {
+                      const int wrong = all_calls();
+                      mine_.reset();
+                      pool_.reset();
+                      return wrong;
+                  }),
+                  0);
+        EXPECT_EQ(in_child([] { return 0; }), 0);
+    }
+    over = true;
+    busy.clear();
+    std::memset(held_.data, 9, page_bytes);
+    mine_->unfix(held_, true);
+    EXPECT_EQ(pool_->close_file(number_), 0);
+    EXPECT_EQ(read_file(name_)[3 * page_bytes], 9);
+}
+
+// It has a copy of a changed page, and must not bring it to the file when it ends.
+TEST_P(child, writes_nothing) {
+    std::memset(held_.data, 9, page_bytes);
+    mine_->unfix(held_, true);
+    EXPECT_EQ(in_child([&] {
+                  mine_.reset();
+                  pool_.reset();
+                  return 0;
+              }),
+              0);
+    EXPECT_EQ(read_file(name_)[3 * page_bytes], 1);
+    EXPECT_EQ(mine_->flush(number_), 0);
+    EXPECT_EQ(read_file(name_)[3 * page_bytes], 9);
+}
+
+// One that makes a buffer of its own has one.
+TEST_P(child, may_make_a_buffer_of_its_own) {
+    mine_->unfix(held_, false);
+    EXPECT_EQ(in_child([&] {
+                  const buffer_options how{.policy = GetParam(), .where = backend::cpu, .host_bytes = 24 * page_bytes,
+                                           .device_bytes = 8 * page_bytes, .sessions = 1};
+                  std::unique_ptr<buffer_pool> own;
+                  if (!buffer_pool::make(how, own).ok()) return 1;
+                  if (!own->open_file(name_, buffer::file_access::read, number_).ok()) return 2;
+                  std::byte one{};
+                  return own->open_session()->read(number_, 0, &one, 1) == 1 && one == std::byte{1} ? 0 : 3;
+              }),
+              0);
+}
+
+INSTANTIATE_TEST_SUITE_P(of, child, testing::Values(policy_kind::native, policy_kind::gram, policy_kind::dedu),
+                         [](const auto& info) {
+                             return std::string(info.param == policy_kind::native ? "native" : info.param == policy_kind::gram ? "gram" : "dedu");
+                         });
+
+}  // namespace penstock::test
