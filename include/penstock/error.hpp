@@ -10,6 +10,8 @@
 //   -ERANGE     an element outside its view
 //   -ENOMEM     no room for the page table of another file
 //   -ENOBUFS    every frame of the cache is pinned or loading, and stayed so for the frame wait
+//   -ENOSPC ... of a read or write too: every frame is pinned, loading, or holds bytes that a file system does not take for this
+//               reason; the log and runtime::write_status() name file and disk
 //   -EAGAIN     the request ring stayed full for the request time-out; of launch, a thousand launches are under way
 //   -ETIMEDOUT  the host did not answer a request in time, or its heartbeat stopped
 //   -ECANCELED  the runtime was interrupted (Ctrl-C) or is shutting down

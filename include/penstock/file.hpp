@@ -113,8 +113,8 @@ PENSTOCK_HD int close(const Group& g, const runtime_ref& fs, int fd) {
 // Copies up to `bytes` bytes from byte `offset` of the file to `buffer` (any alignment; 16 bytes is fastest; global,
 // shared or host memory that the group's threads can write). Returns the count, smaller than asked only at the end of
 // the file, 0 at or behind it. After it returns, every thread of the group may read the whole buffer.
-// Errors: -EBADF, -EINVAL (null buffer, negative offset or count, sum past 2^63), -ENOBUFS, -ESTALE, the file system's,
-// those of a wait. If some bytes were delivered before the error, their count is returned.
+// Errors: -EBADF, -EINVAL (null buffer, negative offset or count, sum past 2^63), -ENOBUFS, -ESTALE, the file system's
+// (that of another file too, if all frames are pinned or dirty and the dirty ones cannot be written), those of a wait. If some bytes were delivered before the error, their count is returned.
 // Cost: a page in the cache, two loads of its word and the copy, no atomic (host threads: two atomics); a page that is
 // not, one round trip to the host, up to eight pages of this call in flight together.
 template <group Group>

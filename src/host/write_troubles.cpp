@@ -1,15 +1,34 @@
 #include "host/write_troubles.hpp"
 
 #include <cerrno>
+#include <sys/stat.h>
 
 namespace penstock::host {
 
 namespace {
 
-std::string cure_of(std::int64_t code) {
+// Where the file system of a file is mounted: the furthest folder above it on the same device. Empty if that cannot be told.
+std::string mount_of(const std::string& path) {
+    struct stat file {}, folder {};
+    if (path.empty() || path[0] != '/' || ::lstat(path.c_str(), &file) != 0) return {};
+    std::string found;
+    for (std::size_t end = path.rfind('/'); end != std::string::npos; end = end == 0 ? std::string::npos : path.rfind('/', end - 1)) {
+        const std::string above = end == 0 ? "/" : path.substr(0, end);
+        if (::lstat(above.c_str(), &folder) != 0 || folder.st_dev != file.st_dev) break;
+        found = above;
+    }
+    return found;
+}
+
+std::string its_file_system(const std::string& path) {
+    const std::string where = mount_of(path);
+    return where.empty() ? "its file system" : "the file system at " + where;
+}
+
+std::string cure_of(std::int64_t code, const std::string& path) {
     switch (code) {
-        case -ENOSPC: return "free space on its file system, then call fsync again";
-        case -EDQUOT: return "free space within the quota, then call fsync again";
+        case -ENOSPC: return "free space on " + its_file_system(path) + ", then call fsync again";
+        case -EDQUOT: return "free space within the quota on " + its_file_system(path) + ", then call fsync again";
         case -EFBIG: return "raise the limit on file sizes (ulimit -f), then call fsync again";
         default: return "remove the cause, then call fsync again";
     }
@@ -29,7 +48,7 @@ void write_troubles::note(const file_key& file, std::int64_t code, const std::st
 
 void write_troubles::write_failed(const file_key& file, const std::string& path, std::uint64_t begin, std::uint64_t end, std::int64_t code) {
     note(file, code, path + ": bytes " + std::to_string(begin) + " to " + std::to_string(end - 1) + " could not be written: " + error_text(code),
-         "they stay in the cache; " + cure_of(code));
+         "they stay in the cache; " + cure_of(code, path));
 }
 
 void write_troubles::sync_failed(const file_key& file, const std::string& path, std::int64_t code) {

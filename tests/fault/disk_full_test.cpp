@@ -127,7 +127,7 @@ TEST(disk_full, in_the_middle_of_a_write) {
     std::uint64_t i = 0;
     std::int64_t code = 0;
     for (; i < pieces && (code = write_piece(i)) > 0; ++i) {}
-    EXPECT_EQ(code, -ENOBUFS) << "no page could be written back for its frame";
+    EXPECT_EQ(code, -ENOSPC) << "no page could be written back for its frame, and why";
     EXPECT_LT(i, pieces);
     EXPECT_EQ(rt->fsync(fd), -ENOSPC);
     EXPECT_EQ(rt->fsync(fd), -ENOSPC) << "it is not acknowledged as long as it is not there";
@@ -136,7 +136,7 @@ TEST(disk_full, in_the_middle_of_a_write) {
     EXPECT_NE(found.message.find(path + ": bytes "), std::string::npos) << found.message;
     EXPECT_NE(found.message.find(error_text(-ENOSPC)), std::string::npos) << found.message;
     EXPECT_EQ(log.count(path), 1u) << "one line a file: " << log.lines();
-    EXPECT_EQ(log.count("free space"), 1u) << log.lines();
+    EXPECT_EQ(log.count("free space on the file system at " + disk.folder().path() + ","), 1u) << log.lines();
     std::filesystem::remove(ballast);
     for (; i < pieces; ++i) ASSERT_EQ(write_piece(i), static_cast<std::int64_t>(mib)) << "space was freed";
     const int first = rt->fsync(fd);
@@ -207,6 +207,61 @@ TEST_F(failing_disk, the_status_names_file_range_and_cause) {
     EXPECT_TRUE(rt->write_status().ok());
     disk.clear();
     EXPECT_EQ(rt->close(fd), 0);
+}
+
+// 64 frames, all of them dirty before the disk says anything.
+TEST_F(failing_disk, a_writer_is_told_why_it_gets_no_frame) {
+    test::write_file(folder / "other", test::pattern(20, 4 * page));
+    const int other = rt->open("other");
+    options dirty_all = rt->settings();
+    dirty_all.write_behind_bytes = dirty_all.cache_bytes;
+    host::runtime_hooks hooks;
+    hooks.env = &disk;
+    rt = test::make_runtime(dirty_all, hooks);
+    const int again = rt->open("other"), fd = open_and_write(21, 64 * page, 0);
+    ASSERT_EQ(again, other);
+    fail(call_write, -ENOSPC);
+    std::vector<std::uint8_t> got(page);
+    EXPECT_EQ(rt->write(fd, got.data(), page, 64 * page), -ENOSPC);
+    EXPECT_EQ(map_write(lane{}, rt->ref(), fd, 64 * page, page).bytes, -ENOSPC);
+    EXPECT_EQ(rt->read(again, got.data(), page, 0), -ENOSPC) << "no frame is clean";
+    EXPECT_EQ(log.count("unmap"), 0u) << log.lines();
+    disk.clear();
+    EXPECT_EQ(rt->read(again, got.data(), page, 0), static_cast<std::int64_t>(page));
+    EXPECT_EQ(got, test::pattern(20, page));
+    EXPECT_EQ(rt->write(fd, got.data(), page, 64 * page), static_cast<std::int64_t>(page)) << "space was freed";
+    EXPECT_EQ(rt->fsync(fd), -ENOSPC) << "of a write-back before";
+    EXPECT_EQ(rt->fsync(fd), 0);
+    EXPECT_EQ(rt->close(fd), 0);
+}
+
+// A writer whose bytes find no room leaves the clean frames to the readers of other files.
+TEST_F(failing_disk, readers_of_other_files_go_on) {
+    test::write_file(folder / "other", test::pattern(22, 200 * page));
+    const auto wanted = test::pattern(22, 200 * page);
+    const int other = rt->open("other"), fd = rt->open(path, open_read_write | open_create);
+    ASSERT_GE(fd, 0);
+    fail(call_write, -ENOSPC);
+    const auto bytes = test::pattern(23, page);
+    std::int64_t code = 0, written = 0;
+    for (; code >= 0 && written < 1000; written += code > 0 ? 1 : 0)
+        code = rt->write(fd, bytes.data(), page, written * static_cast<std::int64_t>(page));
+    EXPECT_EQ(code, -ENOSPC);
+    EXPECT_GE(written, 16) << "as many as may be dirty before any is written back";
+    EXPECT_LT(written, 64) << "clean frames are left";
+    for (std::uint64_t i = 0; i < 200; ++i) {
+        std::vector<std::uint8_t> got(page);
+        ASSERT_EQ(rt->read(other, got.data(), page, static_cast<std::int64_t>(i * page)), static_cast<std::int64_t>(page)) << i;
+        ASSERT_TRUE(std::equal(got.begin(), got.end(), wanted.begin() + static_cast<std::ptrdiff_t>(i * page))) << i;
+    }
+    EXPECT_EQ(rt->write(fd, bytes.data(), page, written * static_cast<std::int64_t>(page)), -ENOSPC);
+    disk.clear();
+    for (std::int64_t i = written; i < written + 100; ++i)
+        ASSERT_EQ(rt->write(fd, bytes.data(), page, i * static_cast<std::int64_t>(page)), static_cast<std::int64_t>(page)) << i;
+    EXPECT_EQ(rt->fsync(fd), -ENOSPC);
+    EXPECT_EQ(rt->fsync(fd), 0);
+    EXPECT_EQ(rt->close(fd), 0);
+    EXPECT_EQ(bytes_on_disk(path).size(), static_cast<std::size_t>(written + 100) * page);
 }
 
 TEST_F(failing_disk, a_short_write_moves_the_range) {

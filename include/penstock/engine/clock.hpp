@@ -144,6 +144,9 @@ inline constexpr std::int64_t must_write_back = 2;
 // and nobody searches long where there are few.
 inline constexpr std::uint64_t crowded_steps = 32;
 
+// While write-backs fail, a search goes on past dirty pages, and looks at so many frames: a clean one is all that helps.
+inline constexpr std::uint64_t patient_steps = 65536;
+
 // Leader only: the frame that a wait ended with, if it is still free.
 PENSTOCK_HD inline bool take_offered(const cache_view& c, patience& deadline, std::uint32_t& frame) {
     frame = deadline.offered_frame;
@@ -155,18 +158,26 @@ PENSTOCK_HD inline bool take_offered(const cache_view& c, patience& deadline, st
 // no_frame if none was met), -ENOBUFS, or the abort code. `deadline` started when the verb
 // first missed, so that groups which fail one after the other on the same page do not add up their waits. While loads
 // hold frames the search goes on for request_wait_ns: a slow disk is no reason to fail. Without may_wait: one search of a
-// few steps, -ENOBUFS if it finds nothing.
+// few steps, -ENOBUFS if it finds nothing. While write-backs fail, a caller that makes its page dirty has to write one back first: a disk
+// that is full would otherwise fill the cache with its pages, and readers of other files would find no frame.
 template <typename Group, typename Keep>
 PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t take_frame(const Group& g, const cache_view& c, std::uint64_t spread, bool may_wait,
                                            patience& deadline, std::uint32_t& frame, Keep& keep) {
     if (!may_wait) return try_take(g, c, c, spread, frame, keep) ? 0 : -ENOBUFS;
     const std::uint64_t start = mix64(spread);
-    if (take_offered(c, deadline, frame) || take_fresh(c, start, frame)) return 0;
-    const bool crowded = c.writes != nullptr && write_behind_groups(c) != 0;
+    if (take_offered(c, deadline, frame)) return 0;
+    const bool failing = c.writes != nullptr && writes_fail(c);
+    if (failing && deadline.makes_dirty) {
+        frame = no_frame;
+        return must_write_back;
+    }
+    if (take_fresh(c, start, frame)) return 0;
+    const bool crowded = c.writes != nullptr && !failing && write_behind_groups(c) != 0;
     // Two rounds over all frames clear every use bit and then look again; more would only repeat that before the pause.
-    const std::uint64_t all = 2 * std::uint64_t{c.frame_count}, slice = all < 1024 ? all : 1024;
+    const std::uint64_t all = 2 * std::uint64_t{c.frame_count}, most = failing ? patient_steps : 1024, slice = all < most ? all : most;
     for (std::uint32_t round = 0;; ++round) {
         sweep_notes notes;
+        if (failing) notes.enough_dirty_pages = ~0u;
         if (sweep_clock(g, c, c, start + round, crowded && slice > crowded_steps ? crowded_steps : slice, frame, notes, keep)) return 0;
         if (crowded || notes.dirty_pages != 0) {
             frame = notes.dirty_frame;

@@ -119,6 +119,15 @@ PENSTOCK_HD PENSTOCK_INLINE void count_early(const cache_view& c, std::uint32_t 
     atomic_fetch_add<order::relaxed>(&c.clock_hands[early_place], change);
 }
 
+// Did a write-back fail, and none that was made for a frame succeed since? A hint: while it says so, groups that make pages dirty leave
+// clean frames to those that read.
+PENSTOCK_HD PENSTOCK_INLINE bool writes_fail(const cache_view& c) {
+    return atomic_load<order::relaxed>(&c.clock_hands[failing_place]) != 0;
+}
+PENSTOCK_HD PENSTOCK_INLINE void note_writes(const cache_view& c, bool fail) {
+    if (writes_fail(c) != fail) atomic_store<order::relaxed>(&c.clock_hands[failing_place], std::uint32_t{fail ? 1u : 0u});
+}
+
 // Pages offered: a group holds neighbours (pin and lock) and lets others write them back, each one. The lock word says which are offered, and who
 // turns that into held has taken the page over, pin and lock. Release and acquire: the holder's pin and lock are the taker's.
 PENSTOCK_HD PENSTOCK_INLINE void offer_page(const cache_view& c, std::uint32_t frame) {

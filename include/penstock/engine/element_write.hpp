@@ -62,6 +62,7 @@ template <typename T, typename Group, typename Change>
 PENSTOCK_HD PENSTOCK_INLINE std::int64_t change_in_page(const Group& g, const cache_view& c, const file_handle& f, std::uint64_t page_number, bool mine,
                                                         std::uint64_t at, const Change& change, T& before) {
     patience deadline(g, c.frame_wait_ns);
+    deadline.makes_dirty = true;
     pinned_page page{};
     if (const std::int64_t code = pin_page(g, c, f, page_number, deadline, page); code != 0) return code;
     const std::uint64_t in_page = at & (c.page_bytes() - 1);

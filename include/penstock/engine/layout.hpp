@@ -294,8 +294,9 @@ inline constexpr std::uint32_t window_chunk_shift = 21;
 inline constexpr std::uint64_t window_chunk_bytes = std::uint64_t{1} << window_chunk_shift;
 
 inline constexpr std::uint32_t clock_hand_stride = 8;  // in 4-byte words: a sector each, so that shards do not share one
-// In the first sector: groups that write back for a frame, a lock for the one that offers pages (engine/victim.hpp), and groups that write behind.
-inline constexpr std::uint32_t write_behind_place = 2, offering_place = 3, early_place = 4;
+// In the first sector: groups that write back for a frame, a lock for the one that offers pages (engine/victim.hpp), groups that write
+// behind, and whether the last write-back of some group failed.
+inline constexpr std::uint32_t write_behind_place = 2, offering_place = 3, early_place = 4, failing_place = 5;
 inline constexpr std::uint32_t no_frame = ~0u;
 
 // What a descriptor may be used for; the access mode of the flags it was opened with.

@@ -131,6 +131,10 @@ public:
 
     // A free frame that the wait ended with, for the next search (engine/victim.hpp); somebody else may take it first.
     std::uint32_t offered_frame = no_frame;
+    // The caller makes the page dirty that it wants a frame for.
+    bool makes_dirty = false;
+    // Why a page could not be written back for its frame during this wait, or 0: what the caller is told if it gets none.
+    std::int64_t write_error = 0;
 
 private:
     std::uint64_t start_ns_, limit_ns_, looked_ns_, beat_ns_, beat_ = 0;

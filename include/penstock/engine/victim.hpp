@@ -39,9 +39,30 @@ PENSTOCK_HD inline bool take_next_offered(const cache_view& c, pending_write& w)
     return false;
 }
 
+// Leader only. The frame of a dirty page that the hand of some shard meets; no clean page is given away for it. no_frame: none was met.
+PENSTOCK_HD PENSTOCK_NOINLINE inline std::uint32_t find_dirty_frame(const cache_view& c, std::uint64_t start) {
+    const std::uint32_t per_shard = c.frame_count / c.clock_shards;
+    const std::uint64_t all = 2 * std::uint64_t{c.frame_count};
+    for (std::uint64_t step = 0; step < all && step < patient_steps; ++step) {
+        const std::uint32_t shard = static_cast<std::uint32_t>(start + step / (2 * std::uint64_t{per_shard})) & (c.clock_shards - 1);
+        std::uint32_t* const hand = &c.clock_hands[std::size_t{shard} * clock_hand_stride];
+        const std::uint32_t frame = shard * per_shard + atomic_fetch_add<order::relaxed>(hand, std::uint32_t{1}) % per_shard;
+        const frame_word owner = look_at_frame(c, frame);
+        if ((owner & frame_state_mask) != frame_owned) continue;
+        page_word* const word = &c.words[owner_word_index(owner)];
+        const page_word seen = glance(word);
+        if (!is_valid(seen) || frame_of(seen) != frame || pins_of(seen) != 0 || !is_dirty(seen)) continue;
+        if ((seen & use_bit) == 0) return frame;
+        age(word);
+    }
+    if (all <= patient_steps) note_writes(c, false);  // there is nothing left that could fail
+    return no_frame;
+}
+
 // Leader only. The frame of a dirty page; no_frame if none was met, but the deadline may offer a free one then.
 template <typename Group>
 PENSTOCK_HD inline std::uint32_t find_victim(const Group& g, const cache_view& c, patience& deadline) {
+    if (deadline.makes_dirty && writes_fail(c)) return find_dirty_frame(c, mix64(g.now_ns()));
     const std::uint64_t all = 2 * std::uint64_t{c.frame_count};
     std::uint32_t frame = no_frame;
     sweep_notes notes;
@@ -149,8 +170,8 @@ PENSTOCK_HD inline void free_written(const Group& g, const cache_view& c, std::u
 }
 
 // Whole group, which holds nothing, or a pin on one page; needs a frame, and the clock found dirty pages only, one of them in `frame`, or
-// looked at few (no_frame). 0: try again; a page may have been written back. -ENOBUFS: no page could be, for as long as a group looks for a
-// frame; or what a wait ended with.
+// looked at few (no_frame). 0: try again; a page may have been written back. Why none could be, for as long as a group looks for a frame: the
+// disk's error, or -ENOBUFS if none was tried; or what a wait ended with.
 template <typename Group>
 PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t clean_victim(const Group& g, const cache_view& c, std::uint32_t frame, patience& deadline) {
     std::int64_t code = 0;
@@ -169,15 +190,21 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t clean_victim(const Group& g, const ca
     }
     if (g.is_leader()) {
         if (held) count_write_behind(c, ~std::uint32_t{0});
-        if (held && code == 0) free_written(g, c, w.frame, deadline);
-        else if (held) touch(&c.words[w.word_index], 0);  // passed over for a round, so that others are tried
+        if (held && code == 0) {
+            note_writes(c, false);
+            free_written(g, c, w.frame, deadline);
+        } else if (held) {
+            deadline.write_error = code;
+            touch(&c.words[w.word_index], 0);  // passed over for a round, so that others are tried
+        }
         const bool others_write = !held && (write_behind_groups(c) != 0 || code == -EAGAIN);
         const bool gained = deadline.offered_frame != no_frame || (held && code == 0);
         if (!gained) g.pause(6);
         const std::int64_t late = gained ? 0 : deadline.check(g, c);
         code = late != 0 && late != -ETIME ? late : 0;
         // While others write pages back it is their speed that counts, not that of a group that looks for a frame; unless its own write failed.
-        if (late == -ETIME && (!others_write || g.now_ns() - deadline.start_ns() > c.request_wait_ns)) code = -ENOBUFS;
+        if (late == -ETIME && (!others_write || g.now_ns() - deadline.start_ns() > c.request_wait_ns))
+            code = deadline.write_error != 0 ? deadline.write_error : -ENOBUFS;
     }
     return static_cast<std::int64_t>(g.broadcast(static_cast<std::uint64_t>(code)));
 }

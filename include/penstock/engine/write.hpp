@@ -20,6 +20,7 @@ template <typename Group>
 PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t write_part(const Group& g, const cache_view& c, const file_handle& f, const page_part& part,
                                                       const std::byte* from, bool& soiled) {
     patience deadline(g, c.frame_wait_ns);
+    deadline.makes_dirty = true;
     const std::uint32_t begin = part.in_page, end = part.in_page + part.bytes;
     pinned_page page{};
     if (const std::int64_t code = pin_page(g, c, f, part.page, deadline, page, {begin, end, from}); code != 0) return code;

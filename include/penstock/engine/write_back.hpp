@@ -187,6 +187,7 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t finish_write(const Group& g, const ca
     }
     if (!g.is_leader()) return code;
     count(g, c, count_write_back_errors);
+    if (waited == 0) note_writes(c, true);
     note_write_error(c, w.file_slot, code, page_in_frame(c, w.frame) << c.page_shift);
     if (waited == 0) {
         recycle_slot(c, at);
