@@ -3,7 +3,8 @@
 //   -EBADF      not a descriptor of this runtime, or already closed
 //   -EINVAL     negative offset, null buffer, range that overflows, mapping that is not mapped
 //   -EACCES     the name lies outside the roots, or the file may not be read
-//   -EISDIR     a directory where a file is meant;  -EOPNOTSUPP  neither file nor directory (a device, a pipe)
+//   -EISDIR     a directory where a file is meant;  -EOPNOTSUPP  neither file nor directory (a device, a pipe), or a file whose size
+//               is not what reads deliver, as in /proc and /sys; the log names such a file and the cure
 //   -ENOENT, -ELOOP, -ENOTDIR, -ENAMETOOLONG, -EIO ...  as the file system said
 //   -ESTALE     the file shrank, or was replaced, after it was opened: reopen it
 //   -ENFILE     every file slot is open

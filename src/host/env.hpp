@@ -35,6 +35,7 @@ struct file_facts {
     file_identity identity;
     bool is_regular = false;
     bool is_directory = false;
+    bool false_size = false;   // its size is not what reads deliver (host/file_kind.hpp); told only of a handle that is open for reading
     bool exact_times = false;  // two changes never leave the same times, even right after one another
     writers writing = writers::unknown;  // told only of a handle that is open for reading
     std::int64_t now_ns = 0;   // the file clock when the facts were read

@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include "host/env.hpp"
+#include "host/file_kind.hpp"
 
 namespace penstock::host {
 
@@ -51,6 +52,15 @@ bool has_exact_times(int fd, const struct statx& info) {
     last_answer = type == 0xEF53u /* ext4 */ || type == 0x58465342u /* xfs */ || type == 0x9123683Eu /* btrfs */ ||
                   type == 0x01021994u /* tmpfs */;
     return last_answer;
+}
+
+// By the facts that are there already.
+bool has_false_size(int handle, const struct statx& info) {
+    struct stat facts {};
+    facts.st_mode = info.stx_mode;
+    facts.st_size = static_cast<off_t>(info.stx_size);
+    facts.st_blocks = static_cast<blkcnt_t>(info.stx_blocks);
+    return kind_of(handle, facts) == file_kind::false_size;
 }
 
 // A read lease is granted only while nobody has the file open for writing; it is given back at once. Should a writer come
@@ -143,6 +153,7 @@ public:
                         to_ns(info.stx_ctime)};
         out.is_regular = S_ISREG(info.stx_mode);
         out.is_directory = S_ISDIR(info.stx_mode);
+        out.false_size = has_false_size(handle, info);
         out.exact_times = has_exact_times(handle, info);
         out.writing = out.is_regular ? ask_for_writers(handle) : writers::unknown;
         timespec now{};

@@ -17,7 +17,7 @@ std::string error_text(std::int64_t negative_errno) {
         case ETIMEDOUT: return "the host did not answer in time (ETIMEDOUT)";
         case ECANCELED: return "interrupted (ECANCELED)";
         case ESHUTDOWN: return "a service thread of the runtime died; create a new runtime (ESHUTDOWN)";
-        case EOPNOTSUPP: return "not a regular file, or not supported by this back end (EOPNOTSUPP)";
+        case EOPNOTSUPP: return "not a regular file, or one with a false size as in /proc, or not supported by this back end (EOPNOTSUPP)";
         case ERANGE: return "outside the view (ERANGE)";
         case ENFILE: return "every file slot is open; close files or raise max_files (ENFILE)";
         default: break;

@@ -5,6 +5,7 @@
 #include <string_view>
 #include <utility>
 
+#include "host/file_kind.hpp"
 #include "host/known_files.hpp"
 #include "host/may_change.hpp"
 #include "host/write_watch.hpp"
@@ -100,7 +101,7 @@ bool file_registry::look_up_plain(const std::string& name, bool check_roots, fou
     if (fd < 0) return false;
     auto handle = std::make_shared<shared_handle>(env_, fd, &reads_);
     file_facts facts;
-    if (env_.facts(fd, facts) != 0 || !facts.is_regular) return false;
+    if (env_.facts(fd, facts) != 0 || !facts.is_regular || facts.false_size) return false;
     out = {std::move(handle), nullptr, facts, std::move(path)};
     return true;
 }
@@ -122,7 +123,11 @@ int file_registry::look_up_thoroughly(const std::string& name, bool check_roots,
     }
     env_.close(found);
     // Again on the open handle: the facts must belong to what is going to be read.
-    return code != 0 ? code : env_.facts(out.handle->fd(), out.facts);
+    if (code == 0) code = env_.facts(out.handle->fd(), out.facts);
+    if (code != 0 || !out.facts.false_size) return code;
+    // Read by its size it would be empty, or end in an error: refused by name, since the code says little.
+    if (reads_.say) reads_.say(out.path + ": " + why_not_by_size(file_kind::false_size));
+    return -EOPNOTSUPP;
 }
 
 // The directory of the name is found first, and judged by where it really lies; what follows is done in exactly what was found.

@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <new>
 
+#include "host/file_kind.hpp"
 #include "host/runtime_state.hpp"
 
 namespace penstock::region {
@@ -118,6 +119,15 @@ using region::page_bytes;
 
 status refused(int code, const std::string& path, const std::string& what) { return {code, "region of '" + path + "': " + what}; }
 
+// The cause and the cure. What kind of file it is says more than the code.
+std::string why_not_opened(int code, const std::string& path, bool writable) {
+    struct stat facts {};
+    host::file_kind kind{};
+    if ((code == -EOPNOTSUPP || code == -EISDIR) && host::look_at_file(path, facts, kind) == 0 && kind != host::file_kind::regular)
+        return host::why_not_by_size(kind);
+    return error_text(code) + (writable ? "; name a file that you may read and write" : "; name a file that you may read");
+}
+
 // The part of the file that is meant: `bytes` 0 for all up to its end.
 status settle_range(const std::string& path, std::uint64_t size, std::uint64_t offset, std::uint64_t& bytes) {
     if (offset % page_bytes != 0)
@@ -150,7 +160,7 @@ status runtime::map_region(const std::string& path, std::uint64_t offset, std::u
         return refused(-EROFS, path, "the runtime only reads; set options::writable (PENSTOCK_WRITABLE) to change files");
     std::shared_ptr<region::shared_home> home;
     if (const int code = region::shared_home::open(*state_->hooks.env, path, writable, home); code != 0)
-        return refused(code, path, error_text(code) + (writable ? "; name a file that you may read and write" : "; name a file that you may read"));
+        return refused(code, path, why_not_opened(code, path, writable));
     const std::int64_t size = home->size_bytes();
     if (size < 0) return refused(static_cast<int>(size), path, error_text(size));
     if (status s = settle_range(path, static_cast<std::uint64_t>(size), offset, bytes); !s) return s;

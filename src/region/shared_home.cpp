@@ -72,6 +72,7 @@ int shared_home::open(host::environment& env, const std::string& path, bool writ
     env.close(found);
     if (fd < 0) return fd;
     int code = env.facts(fd, facts);
+    if (code == 0 && facts.false_size) code = -EOPNOTSUPP;
     if (code == 0 && writable) {
         code = env.open_writing(fd);
         if (code >= 0) {

@@ -194,4 +194,45 @@ TEST(runtime, as_many_slots_as_files_open_at_a_time) {
     EXPECT_EQ(refused, 0);
 }
 
+// Read by their sizes, files of /proc would be empty and those of /sys end in an error.
+TEST(runtime, a_file_with_a_false_size_is_refused_by_name) {
+    const temporary_folder folder;
+    std::string log;
+    options o = small_options(folder);
+    o.writable = true;
+    o.roots.emplace_back("/proc/self");
+    o.log = [&log](const std::string& line) { log += line + "\n"; };
+    const auto rt = make_runtime(o);
+    std::vector<std::string> liars{"/proc/cpuinfo", "/proc/self/status"};
+    if (std::filesystem::exists("/sys/kernel/mm/transparent_hugepage/enabled")) liars.emplace_back("/sys/kernel/mm/transparent_hugepage/enabled");
+    for (const std::string& path : liars) {
+        log.clear();
+        EXPECT_EQ(rt->open(path), -EOPNOTSUPP) << path;
+        const std::string real = std::filesystem::canonical(path).string();
+        EXPECT_NE(log.find(real + ": "), std::string::npos) << log;
+        EXPECT_NE(log.find("copy it to another folder"), std::string::npos) << log;
+        EXPECT_EQ(rt->allow(path), -EOPNOTSUPP) << path;
+        std::unique_ptr<file_region> region;
+        const status refused = rt->map_region(path, 0, 0, protection::read, {}, region);
+        EXPECT_EQ(refused.code, -EOPNOTSUPP) << refused.message;
+        EXPECT_NE(refused.message.find(path), std::string::npos) << refused.message;
+        EXPECT_NE(refused.message.find("copy it to another folder"), std::string::npos) << refused.message;
+    }
+    EXPECT_EQ(rt->open("/proc/self/comm", open_read_write), -EOPNOTSUPP);
+    log.clear();
+    EXPECT_EQ(open(lane{}, rt->ref(), ("/proc/" + std::to_string(::getpid()) + "/status").c_str()), -EOPNOTSUPP);
+    EXPECT_NE(log.find("/status: "), std::string::npos) << log;
+    // What is small or sparse is no liar.
+    write_file(folder / "small", {1});
+    write_file(folder / "empty", {});
+    std::filesystem::resize_file(folder / "empty", 0);
+    write_file(folder / "sparse", {});
+    std::filesystem::resize_file(folder / "sparse", 1 << 20);
+    for (const char* const name : {"small", "empty", "sparse"}) {
+        const int fd = rt->open(name);
+        ASSERT_GE(fd, 0) << name;
+        EXPECT_EQ(rt->close(fd), 0);
+    }
+}
+
 }  // namespace penstock::test
