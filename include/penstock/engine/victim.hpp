@@ -46,7 +46,7 @@ PENSTOCK_HD PENSTOCK_NOINLINE inline std::uint32_t find_dirty_frame(const cache_
     for (std::uint64_t step = 0; step < all && step < patient_steps; ++step) {
         const std::uint32_t shard = static_cast<std::uint32_t>(start + step / (2 * std::uint64_t{per_shard})) & (c.clock_shards - 1);
         std::uint32_t* const hand = &c.clock_hands[std::size_t{shard} * clock_hand_stride];
-        const std::uint32_t frame = shard * per_shard + atomic_fetch_add<order::relaxed>(hand, std::uint32_t{1}) % per_shard;
+        const std::uint32_t frame = shard * per_shard + fetch_add_relaxed(hand, std::uint32_t{1}) % per_shard;
         const frame_word owner = look_at_frame(c, frame);
         if ((owner & frame_state_mask) != frame_owned) continue;
         page_word* const word = &c.words[owner_word_index(owner)];
