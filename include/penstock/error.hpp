@@ -17,6 +17,9 @@
 //   -ETIMEDOUT  the host did not answer a request in time, or its heartbeat stopped
 //   -ECANCELED  the runtime was interrupted (Ctrl-C) or is shutting down
 //   -ESHUTDOWN  a service thread died
+//   -ECHILD     the runtime, region or pool belongs to the parent of this process
+//   -ENODEV     the program reset the device (cudaDeviceReset) while the runtime lived
+//   -EBUSY      of a region: the stream is being captured, or it is the legacy stream and another one is
 #pragma once
 
 #include <cerrno>

@@ -13,7 +13,9 @@
 // Files compiled by a plain C++ compiler can launch on cpu only.
 //
 // Blocks until all groups are done. Returns 0, also if calls inside it failed (they say so themselves); -EOPNOTSUPP; -EAGAIN if a
-// thousand launches of this runtime are under way; -EIO if the kernel faulted (runtime.health() says how). After an interrupt the calls inside fail with -ECANCELED.
+// thousand launches of this runtime are under way; -EIO if the kernel faulted (runtime.health() says how); -ENOMEM if the device has
+// no memory to start it; -ENODEV after a cudaDeviceReset; -ECHILD in a child of fork(). After an interrupt the calls inside fail
+// with -ECANCELED. Beside stream captures of any thread it does as ever.
 #pragma once
 
 #include <atomic>
@@ -118,12 +120,33 @@ __global__ void run_groups(const __grid_constant__ runtime_ref fs, std::uint64_t
     if (threadIdx.x % threads == 0) end_drawing(count, gridDim.x * drawers);
 }
 
+// Launches the kernel on a stream of its own and waits for it. The launch's own code tells how that went: what
+// cudaGetLastError has may be the program's.
+template <width Width, typename Function>
+cudaError_t run_kernel(runtime& rt, std::uint32_t blocks, std::uint32_t threads, std::uint64_t groups, launch_count* count,
+                       const Function& function) {
+    cudaStream_t stream = nullptr;
+    cudaError_t code = cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking);
+    if (code != cudaSuccess) return code;
+    runtime_ref fs = rt.ref();
+    void* arguments[] = {&fs, &groups, &count, const_cast<void*>(static_cast<const void*>(&function))};
+    code = cudaLaunchKernel(reinterpret_cast<const void*>(run_groups<Width, Function>), dim3(blocks), dim3(threads), arguments, 0, stream);
+    const cudaError_t ran = cudaStreamSynchronize(stream);
+    cudaStreamDestroy(stream);
+    return code == cudaSuccess ? ran : code;
+}
+
 template <width Width, typename Function>
 int launch_on_gpu(runtime& rt, std::uint64_t groups, const Function& function, const launch_shape& shape) {
-    int device = 0, multiprocessors = 0, resident = 0;
-    cudaGetDevice(&device);
-    if (cudaSetDevice(rt.settings().device) != cudaSuccess) return -ENODEV;
-    cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, rt.settings().device);
+    if (const status s = rt.health(); s.code == -EIO || s.code == -ENODEV) return s.code;
+    int before = 0, multiprocessors = 0, resident = 0;
+    const int device = rt.settings().device;
+    cudaGetDevice(&before);
+    if (before != device && cudaSetDevice(device) != cudaSuccess) return -ENODEV;
+    // A capture that this or another thread has begun is not disturbed.
+    cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
+    cudaThreadExchangeStreamCaptureMode(&mode);
+    cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device);
     cudaOccupancyMaxActiveBlocksPerMultiprocessor(&resident, run_groups<Width, Function>,
                                                   static_cast<int>(shape.threads_per_block), 0);
     const std::uint32_t per_block = groups_per_block<Width>(shape.threads_per_block);
@@ -132,20 +155,13 @@ int launch_on_gpu(runtime& rt, std::uint64_t groups, const Function& function, c
     cudaError_t code = cudaSuccess;
     launch_count* const count = blocks > 0 ? rt.take_launch_count() : nullptr;
     if (count != nullptr) {
-        cudaStream_t stream = nullptr;
-        code = cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking);
-        if (code == cudaSuccess) {
-            run_groups<Width><<<static_cast<unsigned>(blocks), shape.threads_per_block, 0, stream>>>(rt.ref(), groups, count, function);
-            code = cudaGetLastError();
-            const cudaError_t ran = cudaStreamSynchronize(stream);
-            if (code == cudaSuccess) code = ran;
-            cudaStreamDestroy(stream);
-        }
+        code = run_kernel<Width>(rt, static_cast<std::uint32_t>(blocks), shape.threads_per_block, groups, count, function);
         rt.give_back(count);  // after a fault its words are not zero, and nothing runs on the device any more
     }
-    cudaSetDevice(device);
+    cudaThreadExchangeStreamCaptureMode(&mode);
+    if (before != device) cudaSetDevice(before);
     if (blocks > 0 && count == nullptr) return -EAGAIN;
-    return code == cudaSuccess ? 0 : -EIO;
+    return code == cudaSuccess ? 0 : code == cudaErrorMemoryAllocation ? -ENOMEM : -EIO;
 }
 
 }  // namespace detail
@@ -153,6 +169,7 @@ int launch_on_gpu(runtime& rt, std::uint64_t groups, const Function& function, c
 
 template <width Width = width::warp, typename Function>
 int launch(runtime& rt, std::uint64_t groups, const Function& function, const launch_shape& shape = {}) {
+    if (const int code = rt.process_code(); code != 0) return code;
     if (rt.where() == backend::gpu) {
 #if defined(__CUDACC__)
         return detail::launch_on_gpu<Width>(rt, groups, function, shape);
@@ -163,12 +180,11 @@ int launch(runtime& rt, std::uint64_t groups, const Function& function, const la
     }
     std::atomic<std::uint64_t> next{0};
     const runtime_ref fs = rt.ref();
-    rt.run_on_workers([&](std::uint32_t, std::uint32_t) {
+    return rt.run_on_workers([&](std::uint32_t, std::uint32_t) {
         for (std::uint64_t i = next.fetch_add(1, std::memory_order_relaxed); i < groups;
              i = next.fetch_add(1, std::memory_order_relaxed))
             function(lane{}, fs, i);
     });
-    return 0;
 }
 
 }  // namespace penstock

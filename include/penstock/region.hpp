@@ -43,13 +43,16 @@ struct region_traffic {
     std::uint64_t bytes_promoted = 0;  // to device memory, by region_options::promote_hot
 };
 
-// A stream of the device (cudaStream_t); null is the default stream. Of no meaning on cpu.
+// A stream of the device (cudaStream_t); null is the default stream. Of no meaning on cpu. A call that is handed a stream
+// that is being captured, or the default stream while a stream that waits for it is captured, gives -EBUSY and changes
+// nothing. All calls give -ECHILD in a child of fork(), and -EIO or -ENODEV after the device was lost: then the log
+// names once the bytes whose changes are lost.
 using device_stream = void*;
 
 class file_region {
 public:
     explicit file_region(std::unique_ptr<region::mapped_region> mapped);
-    // As close(), but who wants to know whether that went well calls close(). Kernels that use the region must have ended.
+    // As close(), without its error. Kernels that use the region must have ended. In a child of fork() it does nothing.
     ~file_region();
     file_region(const file_region&) = delete;
     file_region& operator=(const file_region&) = delete;

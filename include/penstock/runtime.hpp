@@ -2,6 +2,12 @@
 // after they ended. Several may live in one process, on the same or different devices; they share nothing.
 //
 // Thread safety: every member may be called from any thread at any time, except the destructor.
+//
+// A child of fork() may end, destroy or ignore the runtimes of its parent; their calls give -ECHILD there. On cpu it
+// may make its own.
+//
+// The CUDA state of the program is left alone: its stream captures, in any mode and of any thread; its last error; its
+// current device. After cudaDeviceReset the runtime's calls give -ENODEV, and it is to be destroyed.
 #pragma once
 
 #include <cstdint>
@@ -34,13 +40,15 @@ struct launch_count {
 class runtime {
 public:
     // Allocates the cache and starts the service threads. On failure `out` stays null and the status names the option or
-    // resource and the cure: -EINVAL (an option), -ENOMEM (memory), -ENODEV (gpu wanted, none usable), -EIO.
+    // resource and the cure: -EINVAL (an option), -ENOMEM (memory of the host or the GPU: how much of what was
+    // refused, and how much is free), -ENODEV (gpu wanted, none usable), -EAGAIN (no thread could be made), -EIO.
     // Takes some tens of milliseconds; do it before kernels run, for it allocates device memory.
     static status create(const options& settings, std::unique_ptr<runtime>& out);
     static status create(const options& settings, const host::runtime_hooks& hooks, std::unique_ptr<runtime>& out);
 
     // Ends every waiting kernel with -ECANCELED, waits for the runtime's own work, stops the threads, frees the memory.
     // Kernels that use ref() must have been synchronised with, or end by themselves after the interrupt. Never throws.
+    // In a child of fork() it does nothing, and what the child inherited stays until it ends.
     ~runtime();
     runtime(const runtime&) = delete;
     runtime& operator=(const runtime&) = delete;
@@ -50,6 +58,7 @@ public:
     [[nodiscard]] const options& settings() const; // as resolved: no automatic values left
     [[nodiscard]] std::string device_name() const;
     [[nodiscard]] const char* io_name() const;     // "io_uring" or "pread"
+    [[nodiscard]] int process_code() const;        // 0, or -ECHILD in a child of fork()
 
     // Host versions of the device calls: same meaning, same results (penstock/file.hpp). On gpu they run small kernels of
     // the runtime beside the user's and take tens of microseconds; pages are read through the device's cache.
@@ -119,7 +128,8 @@ public:
     void interrupt();
     void resume();
 
-    // 0, or why the runtime no longer works: a kernel fault on the device, or a dead service thread. Sticky.
+    // 0, or why the runtime no longer works: -EIO, a kernel fault on the device; -ENODEV, the program reset the device;
+    // -ESHUTDOWN, a dead service thread. Sticky. After the first two the log names the files that were being written.
     [[nodiscard]] status health() const;
 
     // 0, or the first error of an element view or a gather since the last clear_view_status, with file, offset or row, and cause
@@ -136,7 +146,8 @@ public:
     [[nodiscard]] statistics stats() const;
 
     // cpu back end: runs body(worker, workers) once on each worker thread and waits. launch() is the usual way to it.
-    void run_on_workers(const std::function<void(std::uint32_t, std::uint32_t)>& body);
+    // Where fewer threads can be made, the caller runs the rest of them itself, one after the other. 0 or -ECHILD.
+    int run_on_workers(const std::function<void(std::uint32_t, std::uint32_t)>& body);
 
     // For launch() on a gpu: words in device memory, all zero, which are the caller's until it gives them back, all zero again. Null if as many
     // launches are under way as there are (a thousand). Thread-safe.
@@ -146,6 +157,7 @@ public:
     [[nodiscard]] host::runtime_state& state() const { return *state_; }
 
 private:
+    std::int64_t open_windows_of(int fd, std::uint64_t offset, std::uint64_t bytes);
     explicit runtime(std::unique_ptr<host::runtime_state> state);
     std::unique_ptr<host::runtime_state> state_;
 };

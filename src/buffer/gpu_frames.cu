@@ -57,9 +57,10 @@ struct queue_room {
 
 class gpu_frames final : public device_frames {
 public:
-    gpu_frames(int device, const frames_shape& shape) : device_(device), shape_(shape), memory_(device) {}
+    gpu_frames(const host::gpu_context& context, const frames_shape& shape) : context_(context), shape_(shape), memory_(context.device) {}
     ~gpu_frames() override {
-        const host::device_guard guard(device_);
+        const host::device_guard guard(context_);
+        if (!guard) return;
         for (const queue_room& one : rooms_)
             if (one.stream != nullptr) {
                 cudaStreamSynchronize(one.stream);
@@ -68,26 +69,24 @@ public:
     }
 
     bool take(std::string& why) {
-        const host::device_guard guard(device_);
+        const host::device_guard guard(context_);
+        why = "the device was reset";
+        if (!guard) return false;
         // A kernel's code is loaded at its first launch, which would wait for kernels that run.
         cudaFuncAttributes attributes;
-        why = "the device has no code of the buffer";
-        if (cudaFuncGetAttributes(&attributes, move_pages) != cudaSuccess || cudaFuncGetAttributes(&attributes, compare_frames) != cudaSuccess) return false;
-        if (load_signature_kernels() != cudaSuccess) return false;
-        why = "the host has no room for " + std::to_string(shape_.host_frames) + " pinned frames";
+        cudaError_t code = cudaFuncGetAttributes(&attributes, move_pages);
+        if (code == cudaSuccess) code = cudaFuncGetAttributes(&attributes, compare_frames);
+        if (code == cudaSuccess) code = load_signature_kernels();
+        if (code != cudaSuccess) return refused(why, "the kernels of the buffer could not be loaded: ", code);
         host_ = static_cast<std::byte*>(memory_.shared_bytes(shape_.host_frames * shape_.frame_bytes));
-        if (host_ == nullptr) return false;
-        std::size_t free_bytes = 0, all_bytes = 0;
-        if (cudaMemGetInfo(&free_bytes, &all_bytes) != cudaSuccess) cudaGetLastError();
-        why = "the device has no room for " + std::to_string(shape_.device_frames) + " frames of " + std::to_string(shape_.frame_bytes) + " bytes: of its " + std::to_string(all_bytes) + " bytes " +
-              std::to_string(free_bytes) + " are free";
+        if (host_ == nullptr) return refused(why, std::to_string(shape_.host_frames) + " pinned frames");
         device_frames_ = static_cast<std::byte*>(memory_.device_bytes(std::max<std::uint64_t>(shape_.device_frames, 1) * shape_.frame_bytes));
-        if (device_frames_ == nullptr) return false;
-        why = "the device has no room to move pages";
+        if (device_frames_ == nullptr) return refused(why, std::to_string(shape_.device_frames) + " frames of " + std::to_string(shape_.frame_bytes) + " bytes");
         rooms_.resize(shape_.queues);
         for (queue_room& one : rooms_) {
-            if (cudaStreamCreateWithFlags(&one.stream, cudaStreamNonBlocking) != cudaSuccess) return false;
-            if (!share(one.moves) || !share(one.pairs) || !share(one.equal) || !share(one.which) || !share(one.signatures)) return false;
+            code = cudaStreamCreateWithFlags(&one.stream, cudaStreamNonBlocking);
+            if (code != cudaSuccess) return refused(why, "a stream for moving pages was refused: ", code);
+            if (!share(one.moves) || !share(one.pairs) || !share(one.equal) || !share(one.which) || !share(one.signatures)) return refused(why, "moving pages");
         }
         return true;
     }
@@ -98,31 +97,33 @@ public:
         if (queue >= rooms_.size() || !are_frames_of(shape_, batch)) return -EINVAL;
         if (batch.empty()) return 0;
         if (const int code = end(queue); code != 0) return code;  // the list of moves is the queue's
-        const host::device_guard guard(device_);
+        const host::device_guard guard(context_);
+        if (!guard) return host::context_is_gone;
         queue_room& room = rooms_[queue];
         std::copy(batch.begin(), batch.end(), room.moves);
-        const frames_on_device frames = of(batch.size());
-        move_pages<<<blocks_for(batch.size()), threads_of_block, 0, room.stream>>>(frames, room.moves);
+        const cudaError_t code = host::launch_kernel(move_pages, blocks_for(batch.size()), threads_of_block, room.stream, of(batch.size()), room.moves);
         room.moving = true;
-        return code_of(cudaGetLastError());
+        return host::errno_of(code);
     }
     int end(unsigned queue) override {
         if (queue >= rooms_.size()) return -EINVAL;
         queue_room& room = rooms_[queue];
         if (!std::exchange(room.moving, false)) return 0;
-        const host::device_guard guard(device_);
-        return end_of(room.stream, cudaSuccess);
+        const host::device_guard guard(context_);
+        return guard ? end_of(room.stream, cudaSuccess) : host::context_is_gone;
     }
 
     int compare(unsigned queue, const std::vector<frame_pair>& pairs, std::vector<std::uint8_t>& equal) override {
         if (queue >= rooms_.size() || !are_frames_of(shape_, pairs)) return -EINVAL;
         equal.resize(pairs.size());
         if (pairs.empty()) return 0;
-        const host::device_guard guard(device_);
+        const host::device_guard guard(context_);
+        if (!guard) return host::context_is_gone;
         const queue_room& room = rooms_[queue];
         std::copy(pairs.begin(), pairs.end(), room.pairs);
-        compare_frames<<<blocks_for(pairs.size()), threads_of_block, 0, room.stream>>>(of(pairs.size()), room.pairs, room.equal);
-        const int code = end_of(room.stream, cudaGetLastError());
+        const cudaError_t launched =
+            host::launch_kernel(compare_frames, blocks_for(pairs.size()), threads_of_block, room.stream, of(pairs.size()), room.pairs, room.equal);
+        const int code = end_of(room.stream, launched);
         std::copy_n(room.equal, pairs.size(), equal.begin());
         return code;
     }
@@ -131,7 +132,8 @@ public:
         if (queue >= rooms_.size() || !are_frames_of(shape_, host)) return -EINVAL;
         out.resize(host.size());
         if (host.empty()) return 0;
-        const host::device_guard guard(device_);
+        const host::device_guard guard(context_);
+        if (!guard) return host::context_is_gone;
         const queue_room& room = rooms_[queue];
         std::copy(host.begin(), host.end(), room.which);
         const int code = end_of(room.stream, sign_blocks(kind, host_, host.size(), shape_.frame_bytes, room.signatures, room.stream, room.which));
@@ -148,22 +150,24 @@ private:
     [[nodiscard]] frames_on_device of(std::size_t count) const { return {host_, device_frames_, shape_.frame_bytes, static_cast<std::uint32_t>(count)}; }
     static unsigned blocks_for(std::size_t warps) { return static_cast<unsigned>((warps + warps_of_block - 1) / warps_of_block); }
 
+    static bool refused(std::string& why, const std::string& what, cudaError_t code) {
+        why = what + host::cuda_text(code) + "; of the device " + host::room_text();
+        return false;
+    }
+    bool refused(std::string& why, const std::string& what) const {
+        why = "for " + what + ", " + memory_.shortage();
+        return false;
+    }
+
     static int end_of(cudaStream_t stream, cudaError_t code) {
         // A thread that sleeps until it is told takes longer to wake up than a batch takes.
         if (code == cudaSuccess) code = cudaStreamQuery(stream);
-        for (const auto begun = std::chrono::steady_clock::now(); code == cudaErrorNotReady;) {
-            cudaGetLastError();  // that it was not ready is no error for whoever asks next
+        for (const auto begun = std::chrono::steady_clock::now(); code == cudaErrorNotReady;)
             code = std::chrono::steady_clock::now() - begun < longest_look ? cudaStreamQuery(stream) : cudaStreamSynchronize(stream);
-        }
-        return code_of(code);
-    }
-    static int code_of(cudaError_t code) {
-        if (code == cudaSuccess) return 0;
-        cudaGetLastError();
-        return -EIO;
+        return host::errno_of(code);
     }
 
-    const int device_;
+    const host::gpu_context context_;
     const frames_shape shape_;
     host::gpu_memory memory_;
     std::byte *host_ = nullptr, *device_frames_ = nullptr;
@@ -173,10 +177,11 @@ private:
 }  // namespace
 
 std::unique_ptr<device_frames> make_gpu_frames(int device, const frames_shape& shape, std::string& why) {
-    auto out = std::make_unique<gpu_frames>(device, shape);
-    if (shape.host_frames != 0 && out->take(why)) return out;
-    cudaGetLastError();
-    return nullptr;
+    bool is_short = false;
+    const host::gpu_context context = host::gpu_context::of(device, why, is_short);
+    if (context.handle == nullptr) return nullptr;
+    auto out = std::make_unique<gpu_frames>(context, shape);
+    return shape.host_frames != 0 && out->take(why) ? std::move(out) : nullptr;
 }
 
 }  // namespace penstock::buffer

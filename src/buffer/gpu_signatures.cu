@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "host/gpu_context.cuh"
+
 namespace penstock::buffer {
 
 namespace {
@@ -69,9 +71,7 @@ cudaError_t sign_blocks(signature_kind kind, const std::byte* blocks, std::uint6
     const bool quick = kind == signature_kind::quick;
     const std::uint64_t warps = quick ? count : (count + 31) / 32;
     const auto grid = static_cast<unsigned>(std::min((warps + warps_of_block - 1) / warps_of_block, most_thread_blocks));
-    if (quick) sign_quickly<<<grid, threads_of_block, 0, stream>>>(blocks, which, count, block_bytes, out);
-    else sign_by_md5<<<grid, threads_of_block, 0, stream>>>(blocks, which, count, block_bytes, out);
-    return cudaGetLastError();
+    return host::launch_kernel(quick ? sign_quickly : sign_by_md5, grid, threads_of_block, stream, blocks, which, count, block_bytes, out);
 }
 
 cudaError_t load_signature_kernels() {

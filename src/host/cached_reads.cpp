@@ -8,6 +8,7 @@
 #include "host/in_memory.hpp"
 #include "host/loan_desks.hpp"
 #include "host/may_change.hpp"
+#include "host/process_owner.hpp"
 #include "host/read_all.hpp"
 #include "host/request_turns.hpp"
 #include "penstock/group/lane.hpp"
@@ -24,10 +25,7 @@ struct runtimes_of_process {
     std::vector<cached_reads*> all;
 };
 // Never destroyed: a runtime may be one of the last things that go.
-runtimes_of_process& known() {
-    static auto* const one = new runtimes_of_process;
-    return *one;
-}
+runtimes_of_process& known() { return one_of_process<runtimes_of_process>(); }
 
 // The slot of a file, lent.
 class lent_slot {

@@ -33,13 +33,20 @@ public:
         constexpr std::uint64_t huge = 2u << 20;
         const std::uint64_t length = (bytes + huge - 1) & ~(huge - 1);
         void* const address = ::mmap(nullptr, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-        if (address == MAP_FAILED) return nullptr;
+        if (address == MAP_FAILED) {
+            refused_bytes_ = bytes;
+            return nullptr;
+        }
         if (length >= 16 * huge) ::madvise(address, length, MADV_HUGEPAGE);
         pieces_.emplace_back(address, length);
         return address;
     }
 
     void* allocate_shared(std::uint64_t bytes) override { return allocate_device(bytes); }
+    [[nodiscard]] std::string shortage() const override {
+        return format_size(refused_bytes_) + " of memory were refused: " + error_text(-ENOMEM) +
+               "; is there a limit (ulimit -v)?";
+    }
 
     // Every thread of this process reaches it anyway.
     bool expose(void*, std::uint64_t, std::string&) override { return true; }
@@ -56,7 +63,7 @@ public:
         for (std::uint64_t i = 0; i < bytes / 8; ++i) out[i] = atomic_load<order::relaxed>(in + i);
         return 0;
     }
-    int prepare(const runtime_ref&) override { return 0; }
+    status prepare(const runtime_ref&) override { return {}; }
 
     int open(const runtime_ref& fs, const char* path, int flags) override { return penstock::open(lane{}, fs, path, flags); }
     int close(const runtime_ref& fs, int fd) override { return penstock::close(lane{}, fs, fd); }
@@ -109,6 +116,7 @@ public:
 
 private:
     std::vector<std::pair<void*, std::uint64_t>> pieces_;
+    std::uint64_t refused_bytes_ = 0;
 };
 
 }  // namespace

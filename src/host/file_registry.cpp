@@ -517,6 +517,22 @@ std::string file_registry::path_in(std::uint32_t slot) {
     return slot < entries_.size() && entries_[slot].live ? entries_[slot].path : std::string();
 }
 
+std::vector<written_file> file_registry::written_files() {
+    std::vector<written_file> out;
+    std::vector<std::shared_ptr<file_writer>> writers;
+    {
+        std::lock_guard lock(mutex_);
+        for (const entry& e : entries_) {
+            if (!e.live || e.writer == nullptr) continue;
+            out.push_back({e.path, 0});
+            writers.push_back(e.writer);
+        }
+    }
+    for (std::size_t i = 0; i < out.size(); ++i)
+        out[i].size_bytes = static_cast<std::uint64_t>(std::max<std::int64_t>(env_.size_bytes(writers[i]->fd()), 0));
+    return out;
+}
+
 std::size_t file_registry::live_files() {
     std::lock_guard lock(mutex_);
     return entries_.size() - free_slots_.size();

@@ -55,6 +55,11 @@ struct slot_life {
     std::uint32_t slot = 0, generation = 0;
 };
 
+struct written_file {
+    std::string path;
+    std::uint64_t size_bytes = 0;  // of the file as the operating system has it
+};
+
 struct open_reply {
     std::int64_t result = 0;
     std::uint32_t slot = 0;
@@ -120,6 +125,8 @@ public:
     // For messages: where the file of a slot lies, or an empty string.
     std::string path_of(std::uint32_t slot, std::uint32_t generation);
     std::string path_in(std::uint32_t slot);  // whatever its life
+    // Those that were opened for writing and are not settled.
+    std::vector<written_file> written_files();
     [[nodiscard]] std::size_t live_files();
     [[nodiscard]] std::uint64_t free_path_units();
 

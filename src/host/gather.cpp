@@ -56,7 +56,7 @@ std::int64_t run_pieces(runtime& rt, const gather_job& job, const Piece& piece) 
     };
     // A thread costs as much to start as some hundred rows to copy.
     if (job.count * job.shape.row_bytes < 65536) work(0, 1);
-    else rt.run_on_workers(work);
+    else if (const int code = rt.run_on_workers(work); code != 0) return code;
     return failed;
 }
 
@@ -91,6 +91,7 @@ std::int64_t gather_on_cpu(runtime& rt, const gather_job& whole) {
 std::int64_t runtime::gather(int fd, const row_shape& shape, const std::uint64_t* indices, std::uint64_t count, void* out,
                              const gather_options& how) {
     if (shape.row_bytes == 0) return -EINVAL;
+    if (const int code = process_code(); code != 0) return code;
     if (const std::int64_t code = detail::check_gather(indices, count, out, shape.row_bytes); code != 0) return code;
     host::gather_job job{fd, shape, indices, count, static_cast<std::byte*>(out), {}, false};
     if (const std::int64_t code = host::choose_spans(*this, how, job); code != 0) return code;

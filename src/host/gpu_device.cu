@@ -99,24 +99,31 @@ struct desk {
 
 class gpu_device final : public cache_device {
 public:
-    gpu_device(int device, std::string name) : device_(device), name_(std::move(name)), memory_(device), loans_(device) {}
+    gpu_device(const gpu_context& context, std::string name)
+        : context_(context), name_(std::move(name)), memory_(context.device), loans_(context) {}
 
     ~gpu_device() override {
-        const device_guard guard(device_);
+        const device_guard guard(context_);
+        if (!guard) return;
         for (desk& d : desks_)
             if (d.stream != nullptr) cudaStreamDestroy(d.stream);
         if (watch_ != nullptr) cudaStreamDestroy(watch_);
     }
 
-    bool init() {
-        const device_guard guard(device_);
-        if (cudaStreamCreateWithFlags(&watch_, cudaStreamNonBlocking) != cudaSuccess) return false;
+    status init() {
+        const device_guard guard(context_);
+        if (!guard) return {context_is_gone, "the device was reset"};
+        if (const cudaError_t code = cudaStreamCreateWithFlags(&watch_, cudaStreamNonBlocking); code != cudaSuccess)
+            return no_stream(code);
         for (desk& d : desks_) {
-            if (cudaStreamCreateWithFlags(&d.stream, cudaStreamNonBlocking) != cudaSuccess) return false;
+            if (const cudaError_t code = cudaStreamCreateWithFlags(&d.stream, cudaStreamNonBlocking);
+                code != cudaSuccess)
+                return no_stream(code);
             d.sheet = static_cast<call_sheet*>(memory_.shared_bytes(sizeof(call_sheet)));
-            d.bounce = static_cast<std::byte*>(memory_.shared_bytes(bounce_bytes));
-            d.gather = static_cast<gather_control*>(memory_.device_bytes(sizeof(gather_control)));
-            if (d.sheet == nullptr || d.bounce == nullptr || d.gather == nullptr) return false;
+            if (d.sheet != nullptr) d.bounce = static_cast<std::byte*>(memory_.shared_bytes(bounce_bytes));
+            if (d.bounce != nullptr)
+                d.gather = static_cast<gather_control*>(memory_.device_bytes(sizeof(gather_control)));
+            if (d.gather == nullptr) return {-ENOMEM, "for calls of the host, " + memory_.shortage()};
         }
         return loans_.init(memory_);
     }
@@ -125,39 +132,49 @@ public:
     [[nodiscard]] bool is_gpu() const override { return true; }
 
     [[nodiscard]] std::uint64_t free_bytes() const override {
-        const device_guard guard(device_);
-        std::size_t free = 0, total = 0;
-        return cudaMemGetInfo(&free, &total) == cudaSuccess ? free : 0;
+        const device_guard guard(context_);
+        return guard ? room_now().free_bytes : 0;
     }
 
     void* allocate_device(std::uint64_t bytes) override { return memory_.device_bytes(bytes); }
     void* allocate_shared(std::uint64_t bytes) override { return memory_.shared_bytes(bytes); }
+    [[nodiscard]] std::string shortage() const override { return memory_.shortage(); }
 
     bool expose(void* host_memory, std::uint64_t bytes, std::string& why) override {
-        const device_guard guard(device_);
-        const cudaError_t code = cudaHostRegister(host_memory, bytes, cudaHostRegisterMapped | cudaHostRegisterReadOnly);
-        if (code == cudaSuccess) return true;
-        cudaGetLastError();
-        why = std::string("the driver does not register mapped files: ") + cudaGetErrorString(code);
+        const device_guard guard(context_);
+        why = "the device was reset";
+        if (!guard) return false;
+        const CUresult code =
+            driver().register_host(host_memory, bytes, CU_MEMHOSTREGISTER_DEVICEMAP | CU_MEMHOSTREGISTER_READ_ONLY);
+        why.clear();
+        if (code == CUDA_SUCCESS) return true;
+        const bool is_short = code == CUDA_ERROR_OUT_OF_MEMORY;
+        why = (is_short ? "no memory to register " + format_size(bytes) + " of a mapped file: "
+                        : std::string("the driver does not register mapped files: ")) +
+              cuda_text(code);
+        if (is_short) why += "; of the device " + room_text();
         return false;
     }
     void conceal(void* host_memory) override {
-        const device_guard guard(device_);
-        if (cudaHostUnregister(host_memory) != cudaSuccess) cudaGetLastError();
+        const device_guard guard(context_);
+        if (guard) driver().unregister_host(host_memory);
     }
 
     int upload(void* to, const void* from, std::uint64_t bytes) override { return copy(to, from, bytes, true); }
     int download(void* to, const void* from, std::uint64_t bytes) override { return copy(to, from, bytes, false); }
 
-    int prepare(const runtime_ref& fs) override {
-        const device_guard guard(device_);
+    status prepare(const runtime_ref& fs) override {
+        const device_guard guard(context_);
+        if (!guard) return {context_is_gone, name_ + ": the device was reset"};
         for (desk& d : desks_) {
             d.sheet->what = call::nothing;
-            serve_call<<<1, 32, 0, d.stream>>>(fs, d.sheet, d.bounce, 1);
-            if (cudaGetLastError() != cudaSuccess || cudaStreamSynchronize(d.stream) != cudaSuccess) return -EIO;
-            if (!load_gather_kernels(fs, d.gather, d.stream)) return -EIO;
+            cudaError_t code = launch_kernel(serve_call, 1, 32, d.stream, fs, d.sheet, d.bounce, 1u);
+            if (code == cudaSuccess) code = cudaStreamSynchronize(d.stream);
+            if (code == cudaSuccess) code = load_gather_kernels(fs, d.gather, d.stream);
+            if (code != cudaSuccess) return kernels_refused(code);
         }
-        return loans_.load(fs) ? 0 : -EIO;
+        const cudaError_t code = loans_.load(fs);
+        return code == cudaSuccess ? status{} : kernels_refused(code);
     }
 
     int open(const runtime_ref& fs, const char* path, int flags) override { return run_named(fs, call::open, path, flags); }
@@ -281,7 +298,8 @@ public:
     }
 
     std::int64_t gather(const runtime_ref& fs, const gather_job& job) override {
-        const device_guard guard(device_);
+        const device_guard guard(context_);
+        if (!guard) return context_is_gone;
         const borrowed d(*this);
         return gather_on_gpu(fs, job, d->gather, &d->sheet->results[0], d->stream);
     }
@@ -291,14 +309,32 @@ public:
     void end_late_loans() override { loans_.end_late(); }
 
     status health() override {
-        const device_guard guard(device_);
+        const device_guard guard(context_);
+        if (!guard)
+            return {context_is_gone, name_ + ": the program reset the device (cudaDeviceReset), and what was in its "
+                                             "memory is gone; create a new runtime"};
         const cudaError_t code = cudaStreamQuery(watch_);
-        if (code == cudaSuccess || code == cudaErrorNotReady) return {};
-        return {-EIO, name_ + ": a kernel faulted and the device gave up: " + cudaGetErrorString(code) +
+        if (!is_sticky(code)) return {};
+        return {-EIO, name_ + ": a kernel faulted and the device gave up: " + cuda_text(code) +
                           "; fix the kernel (compute-sanitizer finds the place) and start the program again"};
     }
 
 private:
+    [[nodiscard]] status no_stream(cudaError_t code) const {
+        return {errno_of(code), "for calls of the host, a stream was refused: " + cuda_text(code) + "; of the device " + room_text()};
+    }
+
+    // Each kernel has the stacks of as many threads as the device can run set aside when it is first launched.
+    [[nodiscard]] status kernels_refused(cudaError_t code) const {
+        if (!is_shortage(code))
+            return {-EIO, name_ + " could not load Penstock's kernels: " + cuda_text(code) +
+                              "; is the driver older than the toolkit, or is this a build for another kind of GPU?"};
+        const std::uint64_t stacks = stack_bytes(reinterpret_cast<const void*>(serve_call), context_.device);
+        return {-ENOMEM, name_ + ": no memory for Penstock's kernels: " + cuda_text(code) + "; they need " + format_size(stacks) +
+                             " for their stacks besides their code, and of the device " + room_text() +
+                             "; free some of its memory, or give a smaller cache_bytes"};
+    }
+
     int run_named(const runtime_ref& fs, call what, const char* path, int flags) {
         const std::size_t length = std::strlen(path);
         if (length > engine::max_path_bytes) return -ENAMETOOLONG;
@@ -338,7 +374,8 @@ private:
     };
 
     int copy(void* to, const void* from, std::uint64_t bytes, bool up) {
-        const device_guard guard(device_);
+        const device_guard guard(context_);
+        if (!guard) return context_is_gone;
         const borrowed d(*this);
         for (std::uint64_t done = 0; done < bytes; done += bounce_bytes) {
             const std::uint64_t part = std::min(bytes - done, bounce_bytes);
@@ -355,11 +392,12 @@ private:
     }
 
     std::int64_t run(const runtime_ref& fs, desk& d, call what, std::uint32_t pieces) {
-        const device_guard guard(device_);
+        const device_guard guard(context_);
+        if (!guard) return context_is_gone;
         d.sheet->what = what;
-        serve_call<<<(pieces + 3) / 4, 128, 0, d.stream>>>(fs, d.sheet, d.bounce, pieces);
-        if (cudaGetLastError() != cudaSuccess || cudaStreamSynchronize(d.stream) != cudaSuccess) return -EIO;
-        return d.sheet->results[0];
+        cudaError_t code = launch_kernel(serve_call, (pieces + 3) / 4, 128, d.stream, fs, d.sheet, d.bounce, pieces);
+        if (code == cudaSuccess) code = cudaStreamSynchronize(d.stream);
+        return code == cudaSuccess ? d.sheet->results[0] : errno_of(code);
     }
 
     std::int64_t run_with(const runtime_ref& fs, desk& d, call what, int fd, std::uint64_t offset, std::uint64_t bytes) {
@@ -384,7 +422,7 @@ private:
         return done;
     }
 
-    const int device_;
+    const gpu_context context_;
     const std::string name_;
     gpu_memory memory_;
     gpu_loans loans_;  // ends before its memory goes
@@ -396,34 +434,32 @@ private:
 
 }  // namespace
 
-std::unique_ptr<cache_device> make_gpu_device(int device, std::string& why) {
-    int count = 0;
-    if (const cudaError_t code = cudaGetDeviceCount(&count); code != cudaSuccess) {
-        cudaGetLastError();
-        why = std::string("CUDA finds no device: ") + cudaGetErrorString(code);
+std::unique_ptr<cache_device> make_gpu_device(int device, status& why) {
+    bool is_short = false;
+    why = {-ENODEV, {}};
+    const gpu_driver& calls = driver();
+    const gpu_context context = gpu_context::of(device, why.message, is_short);
+    if (context.handle == nullptr) {
+        if (is_short) why.code = -ENOMEM;
         return nullptr;
     }
-    if (device >= count) {
-        why = "there are " + std::to_string(count) + " devices, numbered from 0";
+    char name[256] = "";
+    int unified = 0, same_address = 0;
+    if (calls.device_name(name, sizeof name, device) != CUDA_SUCCESS ||
+        calls.attribute(&unified, CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING, device) != CUDA_SUCCESS ||
+        calls.attribute(&same_address, CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM, device) != CUDA_SUCCESS) {
+        why.message = "the device cannot be asked for its properties";
         return nullptr;
     }
-    cudaDeviceProp properties{};
-    int same_address = 0;
-    if (cudaGetDeviceProperties(&properties, device) != cudaSuccess ||
-        cudaDeviceGetAttribute(&same_address, cudaDevAttrCanUseHostPointerForRegisteredMem, device) != cudaSuccess) {
-        why = "the device cannot be asked for its properties";
+    if (unified == 0 || same_address == 0) {
+        why.message = std::string(name) + " does not share addresses with the host";
         return nullptr;
     }
-    if (properties.unifiedAddressing == 0 || same_address == 0) {
-        why = std::string(properties.name) + " does not share addresses with the host";
-        return nullptr;
-    }
-    auto gpu = std::make_unique<gpu_device>(device, properties.name);
-    if (!gpu->init()) {
-        why = std::string(properties.name) + ": streams or pinned memory could not be had";
-        return nullptr;
-    }
-    return gpu;
+    auto gpu = std::make_unique<gpu_device>(context, name);
+    why = gpu->init();
+    if (why.ok()) return gpu;
+    why.message = std::string(name) + ": " + why.message;
+    return nullptr;
 }
 
 }  // namespace penstock::host

@@ -119,68 +119,72 @@ std::uint32_t grid_of(Kernel* kernel, std::uint64_t work, std::uint64_t work_per
 }
 
 template <typename List>
-void launch_gather(const runtime_ref& fs, const gather_job& job, const List& list, gather_control* control, cudaStream_t stream) {
-    const std::uint64_t warps = std::uint64_t{resident_blocks(gather_pieces<List>)} * (threads / 32);
+cudaError_t launch_gather(const runtime_ref& fs, const gather_job& job, const List& list, gather_control* control, cudaStream_t stream) {
+    const auto kernel = gather_pieces<List>;
+    const std::uint64_t warps = std::uint64_t{resident_blocks(kernel)} * (threads / 32);
     const std::uint64_t piece_rows = std::max<std::uint64_t>(1, rows_of_a_piece(job, warps));
-    gather_pieces<<<grid_of(gather_pieces<List>, job.count, piece_rows * (threads / 32)), threads, 0, stream>>>(fs, job, list, piece_rows, control);
+    const std::uint32_t blocks = grid_of(kernel, job.count, piece_rows * (threads / 32));
+    return launch_kernel(kernel, blocks, threads, stream, fs, job, list, piece_rows, control);
 }
 
-void launch_ordered(const runtime_ref& fs, const gather_job& job, std::uint32_t* order, gather_control* control, cudaStream_t stream) {
-    count_spans<<<grid_of(count_spans, job.count, tile_rows), threads, 0, stream>>>(fs, job, control);
-    place_spans<<<1, max_spans, 0, stream>>>(control);
-    order_by_span<<<grid_of(order_by_span, job.count, tile_rows), threads, 0, stream>>>(fs, job, control, order);
-    launch_gather(fs, job, engine::ordered_rows{job.indices, order}, control, stream);
+cudaError_t launch_ordered(const runtime_ref& fs, const gather_job& job, std::uint32_t* order, gather_control* control, cudaStream_t stream) {
+    const std::uint32_t counting = grid_of(count_spans, job.count, tile_rows), ordering = grid_of(order_by_span, job.count, tile_rows);
+    cudaError_t code = launch_kernel(count_spans, counting, threads, stream, fs, job, control);
+    if (code == cudaSuccess) code = launch_kernel(place_spans, 1, max_spans, stream, control);
+    if (code == cudaSuccess) code = launch_kernel(order_by_span, ordering, threads, stream, fs, job, control, order);
+    return code == cudaSuccess ? launch_gather(fs, job, engine::ordered_rows{job.indices, order}, control, stream) : code;
 }
 
 // A kernel that is handed memory it cannot reach takes the whole device down with it.
 bool reaches(const void* memory) {
-    cudaPointerAttributes about{};
-    if (cudaPointerGetAttributes(&about, memory) != cudaSuccess) {
-        cudaGetLastError();
-        return false;
-    }
-    return about.type != cudaMemoryTypeUnregistered;
+    CUmemorytype type{};
+    return driver().pointer_attribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, reinterpret_cast<CUdeviceptr>(memory)) == CUDA_SUCCESS;
+}
+
+// Room for the order of the rows, which comes and goes with the stream's work. Null: there is none.
+std::uint32_t* order_room(std::uint64_t rows, cudaStream_t stream) {
+    CUdeviceptr room = 0;
+    if (driver().allocate_on_stream(&room, rows * sizeof(std::uint32_t), stream) != CUDA_SUCCESS) return nullptr;
+    return reinterpret_cast<std::uint32_t*>(room);
 }
 
 }  // namespace
 
-bool load_gather_kernels(const runtime_ref& fs, gather_control* control, cudaStream_t stream) {
+cudaError_t load_gather_kernels(const runtime_ref& fs, gather_control* control, cudaStream_t stream) {
     gather_job nothing{};
     nothing.fd = -1;
     nothing.shape.row_bytes = 1;
     nothing.spans.spans = 1;
-    if (cudaMemsetAsync(control, 0, sizeof *control, stream) != cudaSuccess) return false;
-    launch_ordered(fs, nothing, nullptr, control, stream);
-    launch_gather(fs, nothing, engine::listed_rows{nullptr}, control, stream);
-    return cudaGetLastError() == cudaSuccess && cudaStreamSynchronize(stream) == cudaSuccess;
+    cudaError_t code = cudaMemsetAsync(control, 0, sizeof *control, stream);
+    if (code == cudaSuccess) code = launch_ordered(fs, nothing, nullptr, control, stream);
+    if (code == cudaSuccess) code = launch_gather(fs, nothing, engine::listed_rows{nullptr}, control, stream);
+    return code == cudaSuccess ? cudaStreamSynchronize(stream) : code;
 }
 
 std::int64_t gather_on_gpu(const runtime_ref& fs, const gather_job& whole, gather_control* control, std::int64_t* code,
                            cudaStream_t stream) {
     if (!reaches(whole.indices) || !reaches(whole.out)) return -EFAULT;
-    std::uint32_t* order = nullptr;
     const std::uint64_t at_once = std::min(whole.count, ordered_rows_at_once);
-    if (whole.spans.spans > 0 && cudaMallocAsync(&order, at_once * sizeof *order, stream) != cudaSuccess) {
-        cudaGetLastError();  // a refused allocation is not a broken device
-        if (whole.must_order) return -ENOMEM;
-        order = nullptr;
-    }
+    std::uint32_t* const order = whole.spans.spans > 0 ? order_room(at_once, stream) : nullptr;
+    if (order == nullptr && whole.must_order) return -ENOMEM;
     gather_job job = whole;
     *code = 0;
-    cudaError_t launched = cudaSuccess;
-    for (std::uint64_t done = 0; done < whole.count && *code == 0 && launched == cudaSuccess; done += job.count) {
+    cudaError_t ran = cudaSuccess;
+    for (std::uint64_t done = 0; done < whole.count && *code == 0 && ran == cudaSuccess; done += job.count) {
         job.indices = whole.indices + done;
         job.out = whole.out + done * whole.shape.row_bytes;
         job.count = order != nullptr ? std::min(whole.count - done, at_once) : whole.count;
-        cudaMemsetAsync(control, 0, sizeof *control, stream);
-        if (order != nullptr) launch_ordered(fs, job, order, control, stream);
-        else launch_gather(fs, job, engine::listed_rows{job.indices}, control, stream);
-        launched = cudaGetLastError();
-        cudaMemcpyAsync(code, &control->code, sizeof *code, cudaMemcpyDeviceToHost, stream);
-        if (const cudaError_t ran = cudaStreamSynchronize(stream); launched == cudaSuccess) launched = ran;
+        ran = cudaMemsetAsync(control, 0, sizeof *control, stream);
+        if (ran == cudaSuccess)
+            ran = order != nullptr ? launch_ordered(fs, job, order, control, stream)
+                                   : launch_gather(fs, job, engine::listed_rows{job.indices}, control, stream);
+        if (ran == cudaSuccess)
+            ran = cudaMemcpyAsync(code, &control->code, sizeof *code, cudaMemcpyDeviceToHost, stream);
+        // Also after an error: what was launched before it uses the caller's memory.
+        if (const cudaError_t ended = cudaStreamSynchronize(stream); ran == cudaSuccess) ran = ended;
     }
-    if (order != nullptr) cudaFreeAsync(order, stream);
-    if (launched != cudaSuccess) return -EIO;
+    if (order != nullptr) driver().free_on_stream(reinterpret_cast<CUdeviceptr>(order), stream);
+    if (ran != cudaSuccess) return errno_of(ran);
     return *code != 0 ? *code : static_cast<std::int64_t>(whole.count);
 }
 
@@ -195,14 +199,15 @@ __global__ void __launch_bounds__(32 * lending_warps) lend_parts(const __grid_co
 }
 
 cudaError_t launch_loan(const runtime_ref& fs, const engine::lend_order& what, cudaStream_t stream) {
-    lend_parts<<<std::max(1u, (what.parts() + lending_warps - 1) / lending_warps), 32 * lending_warps, 0, stream>>>(fs, what);
-    return cudaGetLastError();
+    const std::uint32_t blocks = std::max(1u, (what.parts() + lending_warps - 1) / lending_warps);
+    return launch_kernel(lend_parts, blocks, 32 * lending_warps, stream, fs, what);
 }
 
 }  // namespace
 
 gpu_loans::~gpu_loans() {
-    const device_guard guard(device_);
+    const device_guard guard(context_);
+    if (!guard) return;
     for (const cudaStream_t one : streams_) {
         if (one == nullptr) continue;
         cudaStreamSynchronize(one);
@@ -210,25 +215,30 @@ gpu_loans::~gpu_loans() {
     }
 }
 
-bool gpu_loans::init(gpu_memory& memory) {
+status gpu_loans::init(gpu_memory& memory) {
     int least = 0, greatest = 0;
-    if (cudaDeviceGetStreamPriorityRange(&least, &greatest) != cudaSuccess) return false;
+    cudaError_t code = cudaDeviceGetStreamPriorityRange(&least, &greatest);
     for (cudaStream_t& one : streams_)
-        if (cudaStreamCreateWithPriority(&one, cudaStreamNonBlocking, greatest) != cudaSuccess) return false;
+        if (code == cudaSuccess) code = cudaStreamCreateWithPriority(&one, cudaStreamNonBlocking, greatest);
+    if (code != cudaSuccess)
+        return {errno_of(code), "for reads of programs, a stream was refused: " + cuda_text(code) + "; of the device " + room_text()};
     auto* const room = static_cast<std::byte*>(memory.shared_bytes(loan_desks::count * loan_desks::desk_bytes));
-    if (room != nullptr) desks_.place(room);
-    return room != nullptr;
+    if (room == nullptr) return {-ENOMEM, "for reads of programs, " + memory.shortage()};
+    desks_.place(room);
+    return {};
 }
 
-bool gpu_loans::load(const runtime_ref& fs) {
-    return launch_loan(fs, {}, streams_[0]) == cudaSuccess && cudaStreamSynchronize(streams_[0]) == cudaSuccess;
+cudaError_t gpu_loans::load(const runtime_ref& fs) {
+    const cudaError_t code = launch_loan(fs, {}, streams_[0]);
+    return code == cudaSuccess ? cudaStreamSynchronize(streams_[0]) : code;
 }
 
 bool gpu_loans::begin(const runtime_ref& fs, loan& what) {
+    const device_guard guard(context_);
+    if (!guard) return false;
     loan_desk* const desk = desks_.take(what, lane{}.now_ns());
     if (desk == nullptr) return false;
     what.desk = desk;
-    const device_guard guard(device_);
     if (launch_loan(fs, what.order, streams_[desk->number]) == cudaSuccess) return true;
     desks_.give_back(*desk, false, 0);
     return false;

@@ -4,6 +4,7 @@
 #include <cuda_runtime.h>
 
 #include "host/gather.hpp"
+#include "host/gpu_context.cuh"
 
 namespace penstock::host {
 
@@ -15,8 +16,8 @@ struct gather_control {
     std::int64_t code;                    // 0, or the first error
 };
 
-// Loads every kernel, by running it on nothing. False: the device refused.
-bool load_gather_kernels(const runtime_ref& fs, gather_control* control, cudaStream_t stream);
+// Loads every kernel, by running it on nothing.
+cudaError_t load_gather_kernels(const runtime_ref& fs, gather_control* control, cudaStream_t stream);
 
 // Runs the job on the current device and waits for its end. `code`: pinned memory for the kernels' verdict.
 std::int64_t gather_on_gpu(const runtime_ref& fs, const gather_job& job, gather_control* control, std::int64_t* code, cudaStream_t stream);

@@ -8,6 +8,7 @@
 
 #include "host/gpu_memory.cuh"
 #include "host/loan_desks.hpp"
+#include "penstock/error.hpp"
 
 namespace penstock::host {
 
@@ -15,22 +16,22 @@ namespace penstock::host {
 // the launch. All memory is had when the runtime is made, since allocating blocks while a kernel waits for the host.
 class gpu_loans {
 public:
-    explicit gpu_loans(int device) : device_(device) {}
+    explicit gpu_loans(const gpu_context& context) : context_(context) {}
     // Waits for what was launched.
     ~gpu_loans();
     gpu_loans(const gpu_loans&) = delete;
     gpu_loans& operator=(const gpu_loans&) = delete;
 
-    // False: no memory or no stream.
-    bool init(gpu_memory& memory);
-    // Loads the kernel, by running it on nothing. False: the device refused.
-    bool load(const runtime_ref& fs);
+    // -ENOMEM or -EIO: no memory or no stream.
+    status init(gpu_memory& memory);
+    // Loads the kernel, by running it on nothing.
+    cudaError_t load(const runtime_ref& fs);
     bool begin(const runtime_ref& fs, loan& what);
     void end(loan& what);
     void end_late() { desks_.end_late(); }
 
 private:
-    const int device_;
+    const gpu_context context_;
     loan_desks desks_;
     std::array<cudaStream_t, loan_desks::count> streams_{};  // of the highest priority, so that a part is copied before blocks of other kernels begin; one for each desk
 };

@@ -1,10 +1,12 @@
 // Stands in for gpu_device.cu in a build without CUDA.
+#include <cerrno>
+
 #include "host/device.hpp"
 
 namespace penstock::host {
 
-std::unique_ptr<cache_device> make_gpu_device(int, std::string& why) {
-    why = "this build has no CUDA; configure with nvcc on PATH";
+std::unique_ptr<cache_device> make_gpu_device(int, status& why) {
+    why = {-ENODEV, "this build has no CUDA; configure with nvcc on PATH"};
     return nullptr;
 }
 

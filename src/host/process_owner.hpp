@@ -6,6 +6,10 @@
 
 #include <atomic>
 #include <cstdint>
+#include <memory>
+#include <mutex>
+#include <new>
+#include <vector>
 
 namespace penstock::host {
 
@@ -31,5 +35,37 @@ private:
 
     std::uint64_t forks_;
 };
+
+// Keeps until the child ends what it inherited and must not destroy.
+template <typename T>
+void abandon(std::unique_ptr<T> inherited) {
+    static std::mutex mutex;
+    static auto* const kept = new (std::nothrow) std::vector<T*>;  // so that no leak is reported
+    T* const one = inherited.release();
+    const std::lock_guard lock(mutex);
+    try {
+        if (kept != nullptr) kept->push_back(one);
+    } catch (const std::bad_alloc&) {
+    }
+}
+
+// The one object of its type in a process. A child of fork() begins with a new one: what it inherited may be
+// locked by threads that it does not have, and tells of things that are not its own. Never destroyed.
+template <typename T>
+T& one_of_process() {
+    struct entry {
+        T value{};
+        entry* parents = nullptr;
+    };
+    static std::atomic<entry*> newest{new entry};
+    static const int watching = ::pthread_atfork(nullptr, nullptr, [] {
+        auto* const mine = new entry;
+        mine->parents = newest.load(std::memory_order_relaxed);
+        newest.store(mine, std::memory_order_relaxed);
+    });
+    static_cast<void>(watching);
+    // Relaxed: as above.
+    return newest.load(std::memory_order_relaxed)->value;
+}
 
 }  // namespace penstock::host

@@ -6,6 +6,7 @@
 #include <thread>
 #include <vector>
 
+#include "host/exceptions.hpp"
 #include "host/runtime_state.hpp"
 
 namespace penstock {
@@ -14,7 +15,7 @@ status runtime::create(const options& settings, std::unique_ptr<runtime>& out) {
     return create(settings, host::runtime_hooks{}, out);
 }
 
-status runtime::create(const options& settings, const host::runtime_hooks& hooks, std::unique_ptr<runtime>& out) {
+status runtime::create(const options& settings, const host::runtime_hooks& hooks, std::unique_ptr<runtime>& out) try {
     out.reset();
     if (status s = settings.check(); !s) return s;
     auto state = std::make_unique<host::runtime_state>();
@@ -26,28 +27,57 @@ status runtime::create(const options& settings, const host::runtime_hooks& hooks
                             &host::runtime_state::build_cache, &host::runtime_state::build_rings,
                             &host::runtime_state::start_services})
         if (status s = (state.get()->*next)(); !s) return s;
+    host::watch_forks(*state);
     out.reset(new runtime(std::move(state)));
     return {};
+} catch (...) {
+    return host::status_of_exception("runtime: ");
 }
 
 runtime::runtime(std::unique_ptr<host::runtime_state> state) : state_(std::move(state)) {}
-runtime::~runtime() = default;
+runtime::~runtime() {
+    if (!state_->owner.here()) host::abandon(std::move(state_));
+}
+
+namespace {
+
+// A call of the host: at once -ECHILD in a child of fork(), and no exception leaves it.
+template <typename Call>
+auto checked(const host::runtime_state& state, const Call& call) -> decltype(call()) {
+    if (!state.owner.here()) return -ECHILD;
+    try {
+        return call();
+    } catch (...) {
+        return host::status_of_exception("").code;
+    }
+}
+
+status not_here() {
+    return {-ECHILD, "the runtime belongs to the parent of this process; make one of the child's own after fork()"};
+}
+
+}  // namespace
 
 runtime_ref runtime::ref() const { return state_->ref; }
 backend runtime::where() const { return state_->settings.where; }
 const options& runtime::settings() const { return state_->settings; }
 std::string runtime::device_name() const { return state_->device->name(); }
 const char* runtime::io_name() const { return state_->services[0]->io_name(); }
+int runtime::process_code() const { return state_->owner.here() ? 0 : -ECHILD; }
 
 int runtime::open(const std::string& path, int flags) {
     if (flags < 0 || !engine::sound_flags(static_cast<std::uint32_t>(flags))) return -EINVAL;
-    if (const int code = state_->files->allow(path, static_cast<std::uint32_t>(flags)); code != 0) return code;
-    // The file was made just now, by nobody else; the device only has to open it.
-    return state_->device->open(state_->ref, path.c_str(), flags & ~open_exclusive);
+    return checked(*state_, [&] {
+        const int code = state_->files->allow(path, static_cast<std::uint32_t>(flags));
+        // The file was made just now, by nobody else; the device only has to open it.
+        return code != 0 ? code : state_->device->open(state_->ref, path.c_str(), flags & ~open_exclusive);
+    });
 }
-int runtime::close(int fd) { return state_->device->close(state_->ref, fd); }
+int runtime::close(int fd) {
+    return checked(*state_, [&] { return state_->device->close(state_->ref, fd); });
+}
 std::int64_t runtime::read(int fd, void* buffer, std::int64_t bytes, std::int64_t offset) {
-    return state_->device->read(state_->ref, fd, buffer, bytes, offset);
+    return checked(*state_, [&] { return state_->device->read(state_->ref, fd, buffer, bytes, offset); });
 }
 std::int64_t runtime::read(cursor& at, void* buffer, std::int64_t bytes) {
     const std::int64_t done = read(at.fd, buffer, bytes, static_cast<std::int64_t>(at.offset_bytes));
@@ -55,40 +85,60 @@ std::int64_t runtime::read(cursor& at, void* buffer, std::int64_t bytes) {
     return done;
 }
 std::int64_t runtime::write(int fd, const void* buffer, std::int64_t bytes, std::int64_t offset) {
-    return state_->device->write(state_->ref, fd, buffer, bytes, offset);
+    return checked(*state_, [&] { return state_->device->write(state_->ref, fd, buffer, bytes, offset); });
 }
-std::int64_t runtime::append(int fd, const void* buffer, std::int64_t bytes) { return state_->device->append(state_->ref, fd, buffer, bytes); }
-int runtime::msync(int fd, std::int64_t offset, std::int64_t bytes) { return state_->device->msync(state_->ref, fd, offset, bytes); }
-int runtime::fsync(int fd) { return state_->device->fsync(state_->ref, fd); }
-int runtime::truncate(int fd, std::int64_t size_bytes) { return state_->device->truncate(state_->ref, fd, size_bytes); }
+std::int64_t runtime::append(int fd, const void* buffer, std::int64_t bytes) {
+    return checked(*state_, [&] { return state_->device->append(state_->ref, fd, buffer, bytes); });
+}
+int runtime::msync(int fd, std::int64_t offset, std::int64_t bytes) {
+    return checked(*state_, [&] { return state_->device->msync(state_->ref, fd, offset, bytes); });
+}
+int runtime::fsync(int fd) {
+    return checked(*state_, [&] { return state_->device->fsync(state_->ref, fd); });
+}
+int runtime::truncate(int fd, std::int64_t size_bytes) {
+    return checked(*state_, [&] { return state_->device->truncate(state_->ref, fd, size_bytes); });
+}
 int runtime::unlink(const std::string& path) {
-    if (const int code = state_->files->unlink(path, false); code != 0) return code;
-    return state_->device->forget(state_->ref, path.c_str());
+    return checked(*state_, [&] {
+        const int code = state_->files->unlink(path, false);
+        return code != 0 ? code : state_->device->forget(state_->ref, path.c_str());
+    });
 }
 int runtime::rename(const std::string& from, const std::string& to) {
-    if (const int code = state_->files->rename(from, to, false); code != 0) return code;
-    const int forgotten = state_->device->forget(state_->ref, from.c_str());
-    const int also = state_->device->forget(state_->ref, to.c_str());
-    return forgotten != 0 ? forgotten : also;
+    return checked(*state_, [&] {
+        if (const int code = state_->files->rename(from, to, false); code != 0) return code;
+        const int forgotten = state_->device->forget(state_->ref, from.c_str());
+        const int also = state_->device->forget(state_->ref, to.c_str());
+        return forgotten != 0 ? forgotten : also;
+    });
 }
-int runtime::stat(int fd, file_stat* out) { return state_->device->stat(state_->ref, fd, out); }
+int runtime::stat(int fd, file_stat* out) {
+    return checked(*state_, [&] { return state_->device->stat(state_->ref, fd, out); });
+}
 std::int64_t runtime::prefetch(int fd, std::int64_t offset, std::int64_t bytes) {
-    return state_->device->prefetch(state_->ref, fd, offset, bytes);
+    return checked(*state_, [&] { return state_->device->prefetch(state_->ref, fd, offset, bytes); });
 }
 std::int64_t runtime::advise(int fd, advice what, std::int64_t offset, std::int64_t bytes) {
-    return state_->device->advise(state_->ref, fd, what, offset, bytes);
+    return checked(*state_, [&] { return state_->device->advise(state_->ref, fd, what, offset, bytes); });
 }
 mapping runtime::map(int fd, std::int64_t offset, std::int64_t bytes) {
+    if (const int code = process_code(); code != 0) return {nullptr, code, engine::no_word, 0};
     if (state_->device->is_gpu()) return {nullptr, -EOPNOTSUPP, engine::no_word, 0};
     return penstock::map(lane{}, state_->ref, fd, offset, bytes);
 }
 int runtime::unmap(const mapping& what) {
+    if (const int code = process_code(); code != 0) return code;
     if (state_->device->is_gpu()) return -EOPNOTSUPP;
     return penstock::unmap(lane{}, state_->ref, what);
 }
 
 std::int64_t runtime::open_windows(int fd, std::int64_t offset, std::int64_t bytes) {
     if (offset < 0 || bytes < 0) return -EINVAL;
+    return checked(*state_, [&] { return open_windows_of(fd, static_cast<std::uint64_t>(offset), static_cast<std::uint64_t>(bytes)); });
+}
+
+std::int64_t runtime::open_windows_of(int fd, std::uint64_t offset, std::uint64_t bytes) {
     if (state_->windows == nullptr) return -EOPNOTSUPP;
     // Held open until the window is in place, so that the file's slot cannot go to another meanwhile.
     if (const int held = state_->device->duplicate(state_->ref, fd); held < 0) return held;
@@ -98,7 +148,7 @@ std::int64_t runtime::open_windows(int fd, std::int64_t offset, std::int64_t byt
     if (inside == 0) {
         file.fd = handle->fd();
         std::string note;
-        inside = state_->windows->open(file, static_cast<std::uint64_t>(offset), static_cast<std::uint64_t>(bytes), note);
+        inside = state_->windows->open(file, offset, bytes, note);
         if (!note.empty()) state_->say("no windows: " + note);
     }
     state_->device->close(state_->ref, fd);
@@ -106,6 +156,7 @@ std::int64_t runtime::open_windows(int fd, std::int64_t offset, std::int64_t byt
 }
 
 std::int64_t runtime::open_windows(const std::string& pattern) {
+    if (const int code = process_code(); code != 0) return code;
     if (state_->windows == nullptr) return -EOPNOTSUPP;
     glob_t found{};
     const int globbed = ::glob(pattern.c_str(), 0, nullptr, &found);
@@ -126,29 +177,35 @@ std::int64_t runtime::open_windows(const std::string& pattern) {
 }
 
 void runtime::close_windows() {
-    if (state_->windows != nullptr) state_->windows->close_all();
+    if (process_code() == 0 && state_->windows != nullptr) state_->windows->close_all();
 }
 
-int runtime::allow(const std::string& path) { return state_->files->allow(path); }
+int runtime::allow(const std::string& path) {
+    return checked(*state_, [&] { return state_->files->allow(path); });
+}
 
 void runtime::interrupt() {
+    if (process_code() != 0) return;
     state_->interrupted.store(true);
     state_->set_abort(-ECANCELED);
 }
 
 void runtime::resume() {
+    if (process_code() != 0) return;
     std::lock_guard lock(state_->health_mutex);
     state_->set_abort(state_->broken.code);
     if (!was_interrupted()) state_->interrupted.store(false);
 }
 
 status runtime::health() const {
+    if (process_code() != 0) return not_here();
     state_->look_after();
     std::lock_guard lock(state_->health_mutex);
     return state_->broken;
 }
 
 status runtime::view_status() const {
+    if (process_code() != 0) return not_here();
     engine::fault_record fault{};
     if (state_->device->download(&fault, state_->ref.view.fault, sizeof fault) != 0) return health();
     if (fault.claimed == 0) return {};
@@ -158,15 +215,19 @@ status runtime::view_status() const {
 }
 
 void runtime::clear_view_status() {
+    if (process_code() != 0) return;
     const engine::fault_record none{};
     state_->device->upload(state_->ref.view.fault, &none, sizeof none);
 }
 
-status runtime::write_status() const { return state_->troubles->first(); }
-void runtime::clear_write_status() { state_->troubles->clear(); }
+status runtime::write_status() const { return process_code() != 0 ? not_here() : state_->troubles->first(); }
+void runtime::clear_write_status() {
+    if (process_code() == 0) state_->troubles->clear();
+}
 
 statistics runtime::stats() const {
     statistics out;
+    if (process_code() != 0) return out;
     const engine::cache_view& c = state_->ref.view;
     std::vector<engine::counter_shard> shards(c.counter_shards);
     state_->device->download(shards.data(), c.counters, shards.size() * sizeof(engine::counter_shard));
@@ -221,6 +282,7 @@ statistics runtime::stats() const {
 }
 
 launch_count* runtime::take_launch_count() {
+    if (process_code() != 0) return nullptr;
     const std::lock_guard lock(state_->launch_mutex);
     if (state_->free_launch_counts.empty()) return nullptr;
     launch_count* const words = state_->free_launch_counts.back();
@@ -229,16 +291,24 @@ launch_count* runtime::take_launch_count() {
 }
 
 void runtime::give_back(launch_count* words) {
+    if (process_code() != 0) return;
     const std::lock_guard lock(state_->launch_mutex);
     state_->free_launch_counts.push_back(words);
 }
 
-void runtime::run_on_workers(const std::function<void(std::uint32_t, std::uint32_t)>& body) {
+int runtime::run_on_workers(const std::function<void(std::uint32_t, std::uint32_t)>& body) {
+    if (const int code = process_code(); code != 0) return code;
     const std::uint32_t workers = state_->settings.worker_threads;
     std::vector<std::thread> threads;
-    threads.reserve(workers);
-    for (std::uint32_t i = 0; i < workers; ++i) threads.emplace_back(body, i, workers);
+    std::uint32_t made = 0;
+    try {
+        threads.reserve(workers);
+        for (; made < workers; ++made) threads.emplace_back(body, made, workers);
+    } catch (const std::exception&) {  // no more threads or memory: the caller does their part
+    }
+    for (std::uint32_t i = made; i < workers; ++i) body(i, workers);
     for (std::thread& one : threads) one.join();
+    return 0;
 }
 
 }  // namespace penstock

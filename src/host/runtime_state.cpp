@@ -61,13 +61,44 @@ bool allocate(cache_device& device, T*& out, std::uint64_t count) {
 
 }  // namespace
 
+namespace {
+
+// The runtimes of this process, held still while it forks.
+struct forked_runtimes {
+    std::mutex mutex;
+    std::vector<runtime_state*> all;
+};
+forked_runtimes& forked() {
+    static auto* const one = new forked_runtimes;
+    return *one;
+}
+
+// The memory that the child shares with a GPU it does not have.
+void end_waits_of_child() {
+    for (runtime_state* const one : forked().all)
+        if (one->settings.where == backend::cpu) one->set_abort(-ECHILD);
+    forked().all.clear();
+    forked().mutex.unlock();
+}
+
+}  // namespace
+
+void watch_forks(runtime_state& made) {
+    static const int watching = ::pthread_atfork([] { forked().mutex.lock(); }, [] { forked().mutex.unlock(); }, end_waits_of_child);
+    static_cast<void>(watching);
+    const std::lock_guard lock(forked().mutex);
+    forked().all.push_back(&made);
+}
+
 status runtime_state::choose_device() {
     if (settings.where != backend::cpu) {
-        std::string why;
+        status why;
         device = make_gpu_device(settings.device, why);
+        const std::string number = std::to_string(settings.device);
         if (device == nullptr && settings.where == backend::gpu)
-            return {-ENODEV, "no usable GPU " + std::to_string(settings.device) + ": " + why + "; use --backend cpu or auto"};
-        if (device == nullptr) say("using CPU threads: " + why);
+            return {why.code, why.code == -ENOMEM ? "GPU " + number + ": " + why.message + "; free some of its memory"
+                                                  : "no usable GPU " + number + ": " + why.message + "; use --backend cpu or auto"};
+        if (device == nullptr) say("using CPU threads: " + why.message);
     }
     if (device == nullptr) device = make_cpu_device();
     settings.where = device->is_gpu() ? backend::gpu : backend::cpu;
@@ -144,10 +175,10 @@ status runtime_state::build_cache() {
                        allocate(*device, c.dirty_bits, (std::uint64_t{c.frame_count} << c.page_shift) / 64))) &&
                      (!has_windows || (allocate(*device, c.windows, c.file_slots) && allocate(*device, c.window_chunks, window_chunk_words)));
     if (!all)
-        return {-ENOMEM, "cache_bytes: " + format_size(settings.cache_bytes) + " could not be allocated on " +
-                             device->name() + "; give less"};
+        return {-ENOMEM, "cache_bytes: " + format_size(settings.cache_bytes) + " and the tables of " + std::to_string(settings.max_files) +
+                             " files could not be allocated on " + device->name() + ": " + device->shortage() + "; give less, or smaller max_files"};
     control = static_cast<engine::control_block*>(device->allocate_shared(sizeof(engine::control_block)));
-    if (control == nullptr) return {-ENOMEM, "no pinned host memory for the control block; free some memory"};
+    if (control == nullptr) return {-ENOMEM, "no host memory for the control block: " + device->shortage() + "; free some memory"};
     control->heartbeat = 1;
     c.control = control;
     const registry_limits limits{c.file_slots, c.page_shift, c.leaf_shift, c.word_count, path_units,
@@ -165,7 +196,7 @@ status runtime_state::build_cache() {
 status runtime_state::build_launch_counts() {
     constexpr std::size_t most_launches = 1024;
     launch_count* words = nullptr;
-    if (!allocate(*device, words, most_launches)) return {-ENOMEM, "no device memory for 1024 counters of launches on " + device->name() + "; give less cache_bytes"};
+    if (!allocate(*device, words, most_launches)) return {-ENOMEM, "1024 counters of launches could not be allocated on " + device->name() + ": " + device->shortage() + "; give less cache_bytes"};
     for (std::size_t i = most_launches; i > 0; --i) free_launch_counts.push_back(words + i - 1);
     return {};
 }
@@ -189,7 +220,7 @@ status runtime_state::build_tier() {
         !allocate(*device, t.frame_words, t.frame_count) || !allocate(*device, t.fill_marks, t.frame_count) ||
         !allocate(*device, t.clock_hands, std::uint64_t{t.clock_shards} * engine::clock_hand_stride) || !allocate(*device, t.fill_done, 1))
         return {-ENOMEM, "tier_bytes: " + format_size(settings.tier_bytes) +
-                             " of pinned host memory, or its tables, could not be allocated; give less, or 0 for none"};
+                             " of host memory, or its tables, could not be allocated: " + device->shortage() + "; give less, or 0 for none"};
     // No more than an eighth of the tier for one reader, so that several do not drop each other's pages.
     c.read_ahead_pages = static_cast<std::uint32_t>(std::min<std::uint64_t>(read_ahead_bytes >> c.page_shift, t.frame_count / 8));
     return {};
@@ -229,7 +260,7 @@ status runtime_state::build_rings() {
         !allocate(*device, free_tickets, all_slots) ||
         device->upload(free_tickets, first_tickets.data(), all_slots * sizeof(std::uint64_t)) != 0)
         return {-ENOMEM, "staging_bytes: " + format_size(settings.staging_bytes) +
-                             " of pinned host memory could not be allocated; give less"};
+                             " of host memory could not be allocated: " + device->shortage() + "; give less"};
     for (std::uint32_t i = 0; i < settings.service_threads; ++i)
         doorbells.push_back(device->is_gpu() || hooks.no_doorbells ? nullptr : std::make_unique<host_doorbell>());
     std::vector<engine::ring_view> views(c.ring_count);
@@ -249,7 +280,7 @@ status runtime_state::build_rings() {
     }
     if (!allocate(*device, c.rings, c.ring_count) ||
         device->upload(c.rings, views.data(), views.size() * sizeof(engine::ring_view)) != 0)
-        return {-ENOMEM, "the rings could not be placed on " + device->name() + "; give a smaller cache_bytes"};
+        return {-ENOMEM, "the rings could not be placed on " + device->name() + ": " + device->shortage() + "; give a smaller cache_bytes"};
     return build_services(of_thread);
 }
 
@@ -303,7 +334,7 @@ status runtime_state::start_services() {
         pthread_setname_np(pthread_self(), "penstock-beat");
         monitor_loop();
     });
-    if (device->prepare(ref) != 0) return {-EIO, device->name() + " could not load Penstock's kernels; is the driver older than the toolkit?"};
+    if (status s = device->prepare(ref); !s) return s;
     reads = std::make_unique<cached_reads>(*hooks.env, *files, lender(), ref);
     return {};
 }
@@ -324,17 +355,28 @@ void runtime_state::look_after() {
     if (was_interrupted() && !interrupted.exchange(true)) set_abort(-ECANCELED);
     for (const auto& one : services)
         if (!one->alive()) break_with(-ESHUTDOWN, "a service thread died; create a new runtime");
-    if (const status device_health = device->health(); !device_health.ok()) break_with(device_health.code, device_health.message);
+    if (const status device_health = device->health(); !device_health.ok()) {
+        if (break_with(device_health.code, device_health.message)) say_what_is_lost();
+    }
 }
 
-void runtime_state::break_with(int code, const std::string& message) {
+bool runtime_state::break_with(int code, const std::string& message) {
     {
         std::lock_guard lock(health_mutex);
-        if (!broken.ok()) return;
+        if (!broken.ok()) return false;
         broken = {code, message};
     }
-    say(message);
     set_abort(code);
+    say(message);
+    return true;
+}
+
+// Which bytes were changed only the device knew.
+void runtime_state::say_what_is_lost() {
+    if (files == nullptr) return;
+    for (const written_file& one : files->written_files())
+        say("'" + one.path + "' was open for writing: what was written to its bytes (0 to " + std::to_string(one.size_bytes) +
+            " are in the file) and not brought there by fsync, msync or close is lost; write it once more");
 }
 
 void runtime_state::set_abort(std::int64_t code) {
@@ -350,9 +392,13 @@ void runtime_state::say(const std::string& line) const {
 void runtime_state::write_back_all() {
     const engine::cache_view& c = ref.view;
     if (c.writes == nullptr || files == nullptr || services.empty()) return;
+    if (!device->health().ok()) return look_after();  // which has said what is lost
     std::vector<engine::write_record> records(c.file_slots);
     const auto download = [&] { return device->download(records.data(), c.writes, records.size() * sizeof records[0]) == 0; };
-    if (!download()) return say("the device no longer answers: what was written since the last fsync or close may be lost");
+    if (!download()) {
+        look_after();
+        return say("the device no longer answers: what was written since the last fsync or close may be lost");
+    }
     bool any = false;
     for (const engine::write_record& one : records) any = any || one.dirty_pages != 0;
     if (!any) return;
@@ -378,6 +424,10 @@ bool runtime_state::health_of_services() {
 }
 
 runtime_state::~runtime_state() {
+    {
+        const std::lock_guard lock(forked().mutex);
+        std::erase(forked().all, this);
+    }
     reads.reset();
     if (control != nullptr && monitor.joinable()) write_back_all();
     if (control != nullptr) set_abort(-ECANCELED);

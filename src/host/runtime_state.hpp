@@ -12,6 +12,7 @@
 #include "host/device.hpp"
 #include "host/file_registry.hpp"
 #include "host/hooks.hpp"
+#include "host/process_owner.hpp"
 #include "host/service.hpp"
 #include "host/windows.hpp"
 #include "penstock/runtime.hpp"
@@ -24,6 +25,7 @@ struct ring_shape {
 };
 
 struct runtime_state {
+    const process_owner owner{};  // a child of fork() has neither the threads nor the device
     options settings;
     runtime_hooks hooks;
     std::unique_ptr<cache_device> device;
@@ -69,7 +71,10 @@ struct runtime_state {
     void look_after();
     [[nodiscard]] bool health_of_services();
     void say(const std::string& line) const;
-    void break_with(int code, const std::string& message);
+    // True: it was whole before.
+    bool break_with(int code, const std::string& message);
+    // After the device was lost: the files that were being written, a line each.
+    void say_what_is_lost();
     // Every wait on the device ends with this code from now on; 0 lets waits go on.
     void set_abort(std::int64_t code);
     std::atomic<bool> interrupted{false};
@@ -79,5 +84,8 @@ struct runtime_state {
     std::mutex launch_mutex;
     std::vector<launch_count*> free_launch_counts;  // guarded by launch_mutex
 };
+
+// Of a runtime that was made, until it is destroyed: in a child of fork() every wait on its copy ends with -ECHILD.
+void watch_forks(runtime_state& made);
 
 }  // namespace penstock::host

@@ -1,6 +1,7 @@
 // A region on the cpu back end: ordinary memory; each worker is the thread that calls.
 
 #include <algorithm>
+#include <cerrno>
 #include <thread>
 
 #include "host/anonymous_memory.hpp"
@@ -72,10 +73,10 @@ private:
 
 }  // namespace
 
-std::unique_ptr<region_memory> make_cpu_memory(const memory_shape& shape, std::string& why) {
+std::unique_ptr<region_memory> make_cpu_memory(const memory_shape& shape, status& why) {
     auto memory = std::make_unique<cpu_memory>();
     if (memory->take(shape)) return memory;
-    why = "the system gives no " + std::to_string(shape.pages * page_bytes) + " bytes of address space";
+    why = {-ENOMEM, "the system gives no " + std::to_string(shape.pages * page_bytes) + " bytes of address space"};
     return nullptr;
 }
 

@@ -60,20 +60,21 @@ __global__ void find_changed(const std::byte* replica, const std::byte* base, st
 unsigned blocks_for(std::uint64_t pages) { return static_cast<unsigned>((pages + warps_of_block - 1) / warps_of_block); }
 
 // A kernel's code is loaded at its first launch, which would wait for kernels that run; one of those may wait for this one.
-bool load_kernels() {
+cudaError_t load_kernels() {
     const void* const kernels[] = {reinterpret_cast<const void*>(fill_pages), reinterpret_cast<const void*>(collect_pages),
                                    reinterpret_cast<const void*>(adopt_pages), reinterpret_cast<const void*>(find_changed)};
-    return std::all_of(std::begin(kernels), std::end(kernels), [](const void* one) {
-        cudaFuncAttributes attributes;
-        return cudaFuncGetAttributes(&attributes, one) == cudaSuccess;
-    });
+    cudaError_t code = cudaSuccess;
+    cudaFuncAttributes attributes;
+    for (const void* const one : kernels)
+        if (code == cudaSuccess) code = cudaFuncGetAttributes(&attributes, one);
+    return code;
 }
 
-int code_of(cudaError_t code) {
-    if (code == cudaSuccess) return 0;
-    cudaGetLastError();
-    return -EIO;
-}
+using host::check_stream;
+using host::context_is_gone;
+using host::device_guard;
+using host::errno_of;
+using host::launch_kernel;
 
 struct worker_room {
     cudaStream_t stream = nullptr;
@@ -85,9 +86,11 @@ struct worker_room {
 
 class gpu_region_memory final : public region_memory {
 public:
-    explicit gpu_region_memory(int device) : device_(device), small_(device), replica_(device), base_(device) {}
+    explicit gpu_region_memory(const host::gpu_context& context)
+        : context_(context), small_(context.device), replica_(context), base_(context) {}
     ~gpu_region_memory() override {
-        const host::device_guard guard(device_);
+        const device_guard guard(context_);
+        if (!guard) return;
         for (worker_room& one : rooms_)
             if (one.stream != nullptr) {
                 cudaStreamSynchronize(one.stream);
@@ -96,34 +99,20 @@ public:
         if (begun_ != nullptr) cudaEventDestroy(begun_);
     }
 
-    bool take(const memory_shape& shape, std::string& why) {
-        const host::device_guard guard(device_);
+    bool take(const memory_shape& shape, status& why) {
+        const device_guard guard(context_);
+        why = {context_is_gone, "the device was reset"};
+        if (!guard) return false;
         pages_ = shape.pages;
-        why = "the device has no code of regions";
-        if (!load_kernels()) return false;
-        why = "the device has no memory left for moving pages";
-        rooms_.resize(workers_for(pages_, std::clamp(std::thread::hardware_concurrency(), 2u, most_threads)));
-        if (cudaEventCreateWithFlags(&begun_, cudaEventDisableTiming) != cudaSuccess) return false;
-        for (worker_room& one : rooms_) {
-            if (cudaStreamCreateWithFlags(&one.stream, cudaStreamNonBlocking) != cudaSuccess) return false;
-            one.host = static_cast<std::byte*>(small_.shared_bytes(host_bytes));
-            one.pages = static_cast<staged_page*>(small_.shared_bytes(batch_pages * sizeof(staged_page)));
-            one.numbers = static_cast<std::uint64_t*>(small_.shared_bytes(batch_pages * sizeof(std::uint64_t)));
-            if (one.host == nullptr || one.pages == nullptr || one.numbers == nullptr) return false;
-            if (!shape.writable) continue;
-            one.device = static_cast<std::byte*>(small_.device_bytes(collected_bytes));
-            if (one.device == nullptr) return false;
-        }
-        if (shape.writable) {
-            changed_ = static_cast<std::uint64_t*>(small_.device_bytes((pages_ + 1) * sizeof(std::uint64_t)));
-            if (changed_ == nullptr) return false;
-        }
-        std::size_t free = 0, total = 0;
-        if (cudaMemGetInfo(&free, &total) != cudaSuccess) return false;
-        const std::uint64_t room = std::min(shape.device_bytes, free > spare_bytes ? free - spare_bytes : 0);
+        if (const cudaError_t code = load_kernels(); code != cudaSuccess)
+            return refused(why, "the kernels of regions could not be loaded: ", code);
+        if (!take_rooms(shape.writable, why)) return false;
+        const std::uint64_t free_bytes = host::room_now().free_bytes;
+        const std::uint64_t room = std::min(shape.device_bytes, free_bytes > spare_bytes ? free_bytes - spare_bytes : 0);
         const std::uint64_t bytes = pages_ * page_bytes;
-        if (!replica_.take(bytes, room, why)) return false;
-        return !shape.writable || base_.take(bytes, room - replica_.bytes_on_device(), why);
+        why.code = -ENOMEM;
+        if (!replica_.take(bytes, room, why.message)) return false;
+        return !shape.writable || base_.take(bytes, room - replica_.bytes_on_device(), why.message);
     }
 
     [[nodiscard]] std::byte* data() const override { return replica_.data(); }
@@ -133,47 +122,52 @@ public:
     [[nodiscard]] std::byte* marks(unsigned worker) const override { return rooms_[worker].host + staging_pages * page_bytes; }
 
     int begin(void* stream) override {
-        const host::device_guard guard(device_);
-        cudaError_t code = cudaEventRecord(begun_, static_cast<cudaStream_t>(stream));
+        const device_guard guard(context_);
+        if (!guard) return context_is_gone;
+        const auto on = static_cast<cudaStream_t>(stream);
+        if (const int busy = check_stream(on); busy != 0) return busy;
+        cudaError_t code = cudaEventRecord(begun_, on);
         for (const worker_room& one : rooms_)
             if (code == cudaSuccess) code = cudaStreamWaitEvent(one.stream, begun_, 0);
-        return code_of(code);
+        return errno_of(code);
     }
 
     int fill(unsigned worker, const std::vector<staged_page>& pages) override {
-        const host::device_guard guard(device_);
+        const device_guard guard(context_);
+        if (!guard) return context_is_gone;
         const worker_room& room = rooms_[worker];
         std::copy(pages.begin(), pages.end(), room.pages);
         const pages_of_region all{replica_.data(), base_.data(), nullptr, pages.size()};
-        fill_pages<<<blocks_for(pages.size()), warps_of_block * 32, 0, room.stream>>>(all, room.pages, room.host);
-        return code_of(cudaGetLastError());
+        return errno_of(launch_kernel(fill_pages, blocks_for(pages.size()), warps_of_block * 32, room.stream, all, room.pages, room.host));
     }
 
     int collect(unsigned worker, const std::vector<std::uint64_t>& numbers) override {
-        const host::device_guard guard(device_);
+        const device_guard guard(context_);
+        if (!guard) return context_is_gone;
         const worker_room& room = rooms_[worker];
         std::byte* const marked = room.device + batch_pages * page_bytes;
-        collect_pages<<<blocks_for(numbers.size()), warps_of_block * 32, 0, room.stream>>>(listed(room, numbers), room.device, marked);
-        cudaMemcpyAsync(room.host, room.device, numbers.size() * page_bytes, cudaMemcpyDeviceToHost, room.stream);
-        cudaMemcpyAsync(marks(worker), marked, numbers.size() * mark_bytes, cudaMemcpyDeviceToHost, room.stream);
-        return code_of(cudaStreamSynchronize(room.stream));
+        cudaError_t code = launch_kernel(collect_pages, blocks_for(numbers.size()), warps_of_block * 32, room.stream, listed(room, numbers), room.device, marked);
+        if (code == cudaSuccess) code = cudaMemcpyAsync(room.host, room.device, numbers.size() * page_bytes, cudaMemcpyDeviceToHost, room.stream);
+        if (code == cudaSuccess) code = cudaMemcpyAsync(marks(worker), marked, numbers.size() * mark_bytes, cudaMemcpyDeviceToHost, room.stream);
+        return ended(code, room.stream);
     }
 
     int adopt(unsigned worker, const std::vector<std::uint64_t>& numbers, std::uint64_t bytes) override {
-        const host::device_guard guard(device_);
+        const device_guard guard(context_);
+        if (!guard) return context_is_gone;
         const worker_room& room = rooms_[worker];
-        adopt_pages<<<blocks_for(numbers.size()), warps_of_block * 32, 0, room.stream>>>(listed(room, numbers), room.device, bytes);
-        return code_of(cudaStreamSynchronize(room.stream));
+        return ended(launch_kernel(adopt_pages, blocks_for(numbers.size()), warps_of_block * 32, room.stream, listed(room, numbers), room.device, bytes), room.stream);
     }
 
     int wait(unsigned worker) override {
-        const host::device_guard guard(device_);
-        return code_of(cudaStreamSynchronize(rooms_[worker].stream));
+        const device_guard guard(context_);
+        return guard ? ended(cudaSuccess, rooms_[worker].stream) : context_is_gone;
     }
 
     // By copies alone: a kernel of ours could wait long for room beside one of the user's.
     int read_back(unsigned worker, const std::vector<staged_run>& runs) override {
-        const host::device_guard guard(device_);
+        const device_guard guard(context_);
+        if (!guard) return context_is_gone;
         const worker_room& room = rooms_[worker];
         const std::byte* const from = base_.data() == nullptr ? replica_.data() : base_.data();
         cudaError_t code = cudaSuccess;
@@ -182,55 +176,106 @@ public:
                 code = cudaMemcpyAsync(room.host + one.slot * page_bytes, from + one.number * page_bytes, one.count * page_bytes, cudaMemcpyDeviceToHost, room.stream);
         // A thread that sleeps until it is told takes longer to wake up than the copy takes.
         for (int looks = 0; code == cudaSuccess && looks < most_looks && cudaStreamQuery(room.stream) == cudaErrorNotReady; ++looks) {}
-        cudaGetLastError();  // that it was not ready is no error for whoever asks next
-        return code_of(code);
+        return errno_of(code);
     }
 
     std::int64_t prefer(std::uint64_t begin, std::uint64_t end, void* stream) override {
-        const host::device_guard guard(device_);
-        if (const int code = code_of(cudaStreamSynchronize(static_cast<cudaStream_t>(stream))); code != 0) return code;
-        const std::int64_t near = replica_.prefer(begin, end);
-        if (near < 0) cudaGetLastError();
-        return near;
+        const device_guard guard(context_);
+        if (!guard) return context_is_gone;
+        const int code = after(stream);
+        return code != 0 ? code : replica_.prefer(begin, end);
     }
 
     void used(const std::vector<std::uint64_t>& numbers) override { replica_.used(numbers); }
 
     std::int64_t promote(void* stream) override {
         if (!replica_.is_split()) return 0;
-        const host::device_guard guard(device_);
-        if (const int code = code_of(cudaStreamSynchronize(static_cast<cudaStream_t>(stream))); code != 0) return code;
-        const std::int64_t came = replica_.promote();
-        if (came < 0) cudaGetLastError();
-        return came;
+        const device_guard guard(context_);
+        if (!guard) return context_is_gone;
+        const int code = after(stream);
+        return code != 0 ? code : replica_.promote();
     }
 
     int changed_pages(void* stream, std::vector<std::uint64_t>& out) override {
-        const host::device_guard guard(device_);
+        const device_guard guard(context_);
+        if (!guard) return context_is_gone;
         const auto on = static_cast<cudaStream_t>(stream);
         out.clear();
         if (changed_ == nullptr) return 0;
+        if (const int busy = check_stream(on); busy != 0) return busy;
         auto* const count = reinterpret_cast<unsigned long long*>(changed_);
-        cudaMemsetAsync(count, 0, sizeof *count, on);
         const unsigned blocks = std::min(blocks_for(pages_), 132u * 8);
-        find_changed<<<blocks, warps_of_block * 32, 0, on>>>(replica_.data(), base_.data(), pages_, count, changed_ + 1);
         unsigned long long found = 0;
-        cudaMemcpyAsync(&found, count, sizeof found, cudaMemcpyDeviceToHost, on);
-        if (const int code = code_of(cudaStreamSynchronize(on)); code != 0) return code;
+        cudaError_t code = cudaMemsetAsync(count, 0, sizeof *count, on);
+        if (code == cudaSuccess) code = launch_kernel(find_changed, blocks, warps_of_block * 32, on, replica_.data(), base_.data(), pages_, count, changed_ + 1);
+        if (code == cudaSuccess) code = cudaMemcpyAsync(&found, count, sizeof found, cudaMemcpyDeviceToHost, on);
+        if (const int failed = ended(code, on); failed != 0) return failed;
         out.resize(found);
-        cudaMemcpyAsync(out.data(), changed_ + 1, found * sizeof(std::uint64_t), cudaMemcpyDeviceToHost, on);
-        const int code = code_of(cudaStreamSynchronize(on));
+        code = cudaMemcpyAsync(out.data(), changed_ + 1, found * sizeof(std::uint64_t), cudaMemcpyDeviceToHost, on);
+        const int failed = ended(code, on);
         std::sort(out.begin(), out.end());
-        return code;
+        return failed;
+    }
+
+    [[nodiscard]] void* own_stream() const override { return rooms_.front().stream; }
+
+    [[nodiscard]] status lost() const override {
+        const device_guard guard(context_);
+        if (!guard) return {context_is_gone, "the program reset the device (cudaDeviceReset)"};
+        const cudaError_t code = cudaStreamQuery(rooms_.front().stream);
+        return host::is_sticky(code) ? status{-EIO, "a kernel faulted: " + host::cuda_text(code)} : status{};
     }
 
 private:
+    static bool refused(status& why, const std::string& what, cudaError_t code) {
+        why = {errno_of(code), what + host::cuda_text(code) + "; of the device " + host::room_text()};
+        return false;
+    }
+
+    // What moves pages: a stream and memory for each worker, and the list of changed pages.
+    bool take_rooms(bool writable, status& why) {
+        rooms_.resize(workers_for(pages_, std::clamp(std::thread::hardware_concurrency(), 2u, most_threads)));
+        cudaError_t code = cudaEventCreateWithFlags(&begun_, cudaEventDisableTiming);
+        for (worker_room& one : rooms_)
+            if (code == cudaSuccess) code = cudaStreamCreateWithFlags(&one.stream, cudaStreamNonBlocking);
+        if (code != cudaSuccess) return refused(why, "a stream for moving pages was refused: ", code);
+        bool all = true;
+        for (worker_room& one : rooms_) {
+            all = all && share(host_bytes, one.host) && share(batch_pages * sizeof(staged_page), one.pages) && share(batch_pages * sizeof(std::uint64_t), one.numbers);
+            if (!all || !writable) continue;
+            one.device = static_cast<std::byte*>(small_.device_bytes(collected_bytes));
+            all = one.device != nullptr;
+        }
+        if (all && writable) {
+            changed_ = static_cast<std::uint64_t*>(small_.device_bytes((pages_ + 1) * sizeof(std::uint64_t)));
+            all = changed_ != nullptr;
+        }
+        if (!all) why = {-ENOMEM, "for moving pages, " + small_.shortage()};
+        return all;
+    }
+    template <typename T>
+    bool share(std::uint64_t bytes, T*& out) {
+        out = static_cast<T*>(small_.shared_bytes(bytes));
+        return out != nullptr;
+    }
+
+    // Waits for what was launched, also after an error: it uses the caller's memory.
+    static int ended(cudaError_t launched, cudaStream_t stream) {
+        const cudaError_t ran = cudaStreamSynchronize(stream);
+        return errno_of(launched != cudaSuccess ? launched : ran);
+    }
+    static int after(void* stream) {
+        const auto on = static_cast<cudaStream_t>(stream);
+        const int busy = check_stream(on);
+        return busy != 0 ? busy : errno_of(cudaStreamSynchronize(on));
+    }
+
     pages_of_region listed(const worker_room& room, const std::vector<std::uint64_t>& numbers) const {
         std::copy(numbers.begin(), numbers.end(), room.numbers);
         return {replica_.data(), base_.data(), room.numbers, numbers.size()};
     }
 
-    const int device_;
+    const host::gpu_context context_;
     std::uint64_t pages_ = 0;
     host::gpu_memory small_;
     gpu_range replica_, base_;
@@ -241,11 +286,13 @@ private:
 
 }  // namespace
 
-std::unique_ptr<region_memory> make_gpu_memory(int device, const memory_shape& shape, std::string& why) {
-    auto memory = std::make_unique<gpu_region_memory>(device);
-    if (memory->take(shape, why)) return memory;
-    cudaGetLastError();
-    return nullptr;
+std::unique_ptr<region_memory> make_gpu_memory(int device, const memory_shape& shape, status& why) {
+    bool is_short = false;
+    const host::gpu_context context = host::gpu_context::of(device, why.message, is_short);
+    why.code = is_short ? -ENOMEM : -ENODEV;
+    if (context.handle == nullptr) return nullptr;
+    auto memory = std::make_unique<gpu_region_memory>(context);
+    return memory->take(shape, why) ? std::move(memory) : nullptr;
 }
 
 }  // namespace penstock::region

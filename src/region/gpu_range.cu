@@ -4,54 +4,14 @@
 #include <cerrno>
 #include <utility>
 
-#include <cuda_runtime.h>
-
+#include "penstock/options.hpp"
 #include "region/region_memory.hpp"
 
 namespace penstock::region {
 
 namespace {
 
-// The driver's own calls, by name: the library is not linked against it, so that programs start where there is none.
-struct driver {
-    decltype(&cuMemAddressReserve) reserve = nullptr;
-    decltype(&cuMemAddressFree) free_addresses = nullptr;
-    decltype(&cuMemCreate) create = nullptr;
-    decltype(&cuMemRelease) release = nullptr;
-    decltype(&cuMemMap) map = nullptr;
-    decltype(&cuMemUnmap) unmap = nullptr;
-    decltype(&cuMemSetAccess) set_access = nullptr;
-    bool complete = true;
-
-    driver() {
-        find("cuMemAddressReserve", reserve);
-        find("cuMemAddressFree", free_addresses);
-        find("cuMemCreate", create);
-        find("cuMemRelease", release);
-        find("cuMemMap", map);
-        find("cuMemUnmap", unmap);
-        find("cuMemSetAccess", set_access);
-    }
-
-private:
-    template <typename Function>
-    void find(const char* name, Function& out) {
-        void* found = nullptr;
-        cudaDriverEntryPointQueryResult how{};
-#if CUDART_VERSION >= 12050
-        const cudaError_t code = cudaGetDriverEntryPointByVersion(name, &found, 12000, cudaEnableDefault, &how);
-#else
-        const cudaError_t code = cudaGetDriverEntryPoint(name, &found, cudaEnableDefault, &how);
-#endif
-        if (code != cudaSuccess || found == nullptr) complete = false;
-        out = reinterpret_cast<Function>(found);
-    }
-};
-
-const driver& calls() {
-    static const driver one;
-    return one;
-}
+using host::driver;
 
 // Pieces of this size at most, so that what does not fit whole goes as far as there is memory; where some lie in host memory, of a size that changes places.
 constexpr std::uint64_t piece_bytes = 1ull << 30, exchanged_bytes = 64u << 20;
@@ -59,33 +19,36 @@ constexpr std::uint64_t piece_bytes = 1ull << 30, exchanged_bytes = 64u << 20;
 }  // namespace
 
 gpu_range::~gpu_range() {
+    const host::device_guard guard(context_);
+    if (!guard) return;  // the range went with its context
+    if (stream_ != nullptr) cudaStreamDestroy(stream_);
     for (const piece& one : pieces_) {
-        calls().unmap(address_ + one.at, one.bytes);
-        calls().release(one.memory);
+        driver().unmap(address_ + one.at, one.bytes);
+        driver().release(one.memory);
     }
     if (spare_ != 0) {
-        calls().unmap(spare_address_, exchanged_bytes);
-        calls().release(spare_);
+        driver().unmap(spare_address_, exchanged_bytes);
+        driver().release(spare_);
     }
-    if (spare_address_ != 0) calls().free_addresses(spare_address_, exchanged_bytes);
-    if (address_ != 0) calls().free_addresses(address_, bytes_);
+    if (spare_address_ != 0) driver().free_addresses(spare_address_, exchanged_bytes);
+    if (address_ != 0) driver().free_addresses(address_, bytes_);
 }
 
-bool gpu_range::create(std::uint64_t bytes, bool on_device, CUmemGenericAllocationHandle& out) const {
+bool gpu_range::create(std::uint64_t bytes, bool on_device, CUmemGenericAllocationHandle& out) {
     CUmemAllocationProp what{};
     what.type = CU_MEM_ALLOCATION_TYPE_PINNED;
     what.location.type = on_device ? CU_MEM_LOCATION_TYPE_DEVICE : CU_MEM_LOCATION_TYPE_HOST_NUMA;
-    what.location.id = on_device ? device_ : 0;
-    return calls().create(&out, bytes, &what, 0) == CUDA_SUCCESS;
+    what.location.id = on_device ? context_.device : 0;
+    return (refusal_ = driver().create(&out, bytes, &what, 0)) == CUDA_SUCCESS;
 }
 
-bool gpu_range::map(CUdeviceptr where, std::uint64_t bytes, CUmemGenericAllocationHandle memory) const {
-    if (calls().map(where, bytes, 0, memory, 0) != CUDA_SUCCESS) return false;
+bool gpu_range::map(CUdeviceptr where, std::uint64_t bytes, CUmemGenericAllocationHandle memory) {
+    if (refusal_ = driver().map(where, bytes, 0, memory, 0); refusal_ != CUDA_SUCCESS) return false;
     CUmemAccessDesc access{};
-    access.location = {CU_MEM_LOCATION_TYPE_DEVICE, device_};
+    access.location = {CU_MEM_LOCATION_TYPE_DEVICE, context_.device};
     access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
-    if (calls().set_access(where, bytes, &access, 1) == CUDA_SUCCESS) return true;
-    calls().unmap(where, bytes);
+    if (refusal_ = driver().set_access(where, bytes, &access, 1); refusal_ == CUDA_SUCCESS) return true;
+    driver().unmap(where, bytes);
     return false;
 }
 
@@ -93,7 +56,7 @@ bool gpu_range::back(std::uint64_t at, std::uint64_t bytes, bool on_device) {
     CUmemGenericAllocationHandle memory{};
     if (!create(bytes, on_device, memory)) return false;
     if (!map(address_ + at, bytes, memory)) {
-        calls().release(memory);
+        driver().release(memory);
         return false;
     }
     pieces_.push_back({memory, at, bytes, on_device, 0});
@@ -102,14 +65,14 @@ bool gpu_range::back(std::uint64_t at, std::uint64_t bytes, bool on_device) {
 
 bool gpu_range::make_spare() {
     if (spare_ != 0) return true;
-    if (spare_address_ == 0 && calls().reserve(&spare_address_, exchanged_bytes, chunk_bytes, 0, 0) != CUDA_SUCCESS) {
+    if (spare_address_ == 0 && driver().reserve(&spare_address_, exchanged_bytes, chunk_bytes, 0, 0) != CUDA_SUCCESS) {
         spare_address_ = 0;
         return false;
     }
     CUmemGenericAllocationHandle memory{};
     if (!create(exchanged_bytes, false, memory)) return false;
     if (!map(spare_address_, exchanged_bytes, memory)) {
-        calls().release(memory);
+        driver().release(memory);
         return false;
     }
     spare_ = memory;
@@ -120,11 +83,11 @@ bool gpu_range::make_spare() {
 bool gpu_range::exchange(piece& near, piece& far) {
     const auto at = [](CUdeviceptr address) { return reinterpret_cast<void*>(address); };
     const CUdeviceptr near_at = address_ + near.at, far_at = address_ + far.at;
-    const bool moved = cudaMemcpyAsync(at(spare_address_), at(near_at), exchanged_bytes, cudaMemcpyDefault) == cudaSuccess &&
-                       cudaMemcpyAsync(at(near_at), at(far_at), exchanged_bytes, cudaMemcpyDefault) == cudaSuccess && cudaStreamSynchronize(nullptr) == cudaSuccess;
+    const auto copy = [&](CUdeviceptr to, CUdeviceptr from) { return cudaMemcpyAsync(at(to), at(from), exchanged_bytes, cudaMemcpyDefault, stream_); };
+    const bool moved = copy(spare_address_, near_at) == cudaSuccess && copy(near_at, far_at) == cudaSuccess && cudaStreamSynchronize(stream_) == cudaSuccess;
     if (!moved) return false;
     for (const CUdeviceptr one : {near_at, far_at, spare_address_})
-        if (calls().unmap(one, exchanged_bytes) != CUDA_SUCCESS) return false;
+        if (driver().unmap(one, exchanged_bytes) != CUDA_SUCCESS) return false;
     std::swap(near.memory, spare_);
     std::swap(far.memory, spare_);
     std::swap(near.on_device, far.on_device);
@@ -176,13 +139,13 @@ std::int64_t gpu_range::promote() {
 bool gpu_range::take(std::uint64_t bytes, std::uint64_t on_device, std::string& why) {
     bytes_ = (bytes + chunk_bytes - 1) / chunk_bytes * chunk_bytes;
     const std::uint64_t most_on_device = std::min(bytes_, on_device / chunk_bytes * chunk_bytes);
-    if (!calls().complete) {
-        why = "the driver has no calls for ranges of addresses; a newer driver is needed";
+    if (const cudaError_t code = cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking); code != cudaSuccess) {
+        why = "a stream was refused: " + host::cuda_text(code) + "; of the device " + host::room_text();
         return false;
     }
-    if (calls().reserve(&address_, bytes_, chunk_bytes, 0, 0) != CUDA_SUCCESS) {
+    if (const CUresult code = driver().reserve(&address_, bytes_, chunk_bytes, 0, 0); code != CUDA_SUCCESS) {
         address_ = 0;
-        why = "the device gives no range of " + std::to_string(bytes_) + " addresses";
+        why = "the device gives no range of " + format_size(bytes_) + " of addresses: " + host::cuda_text(code);
         return false;
     }
     bool device_has_room = true;
@@ -195,7 +158,7 @@ bool gpu_range::take(std::uint64_t bytes, std::uint64_t on_device, std::string& 
             continue;
         }
         if (!here && !back(at, size, false)) {
-            why = "neither device nor host has " + std::to_string(bytes_) + " bytes left for it";
+            why = "neither device nor host has " + format_size(bytes_) + " left for it: " + host::cuda_text(refusal_) + "; of the device " + host::room_text();
             return false;
         }
         if (here) on_device_ += size;
@@ -203,7 +166,10 @@ bool gpu_range::take(std::uint64_t bytes, std::uint64_t on_device, std::string& 
     }
     if (is_split())
         for (const piece& one : pieces_) heat_.add({.pages = one.bytes / page_bytes});
-    return cudaMemset(data(), 0, bytes_) == cudaSuccess && cudaDeviceSynchronize() == cudaSuccess;
+    cudaError_t code = cudaMemsetAsync(data(), 0, bytes_, stream_);
+    if (code == cudaSuccess) code = cudaStreamSynchronize(stream_);
+    if (code != cudaSuccess) why = "its memory could not be cleared: " + host::cuda_text(code);
+    return code == cudaSuccess;
 }
 
 }  // namespace penstock::region

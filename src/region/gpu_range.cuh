@@ -1,20 +1,20 @@
 // One range of device addresses, a part of it backed by device memory and the rest by host memory, in pieces that can change places.
 #pragma once
 
-#include <cuda.h>
-
 #include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
 
+#include "host/gpu_context.cuh"
 #include "region/piece_heat.hpp"
 
 namespace penstock::region {
 
+// Its calls are made under the caller's device_guard, all but the destructor.
 class gpu_range {
 public:
-    explicit gpu_range(int device) : device_(device) {}
+    explicit gpu_range(const host::gpu_context& context) : context_(context) {}
     ~gpu_range();
     gpu_range(const gpu_range&) = delete;
     gpu_range& operator=(const gpu_range&) = delete;
@@ -43,13 +43,15 @@ private:
         bool on_device;
         std::uint64_t preferred;  // when, in the order of the calls; 0: never
     };
-    bool create(std::uint64_t bytes, bool on_device, CUmemGenericAllocationHandle& out) const;
-    bool map(CUdeviceptr where, std::uint64_t bytes, CUmemGenericAllocationHandle memory) const;
+    bool create(std::uint64_t bytes, bool on_device, CUmemGenericAllocationHandle& out);
+    bool map(CUdeviceptr where, std::uint64_t bytes, CUmemGenericAllocationHandle memory);
     bool back(std::uint64_t at, std::uint64_t bytes, bool on_device);
     bool make_spare();
     bool exchange(piece& near, piece& far);
 
-    const int device_;
+    const host::gpu_context context_;
+    cudaStream_t stream_ = nullptr;
+    CUresult refusal_ = CUDA_SUCCESS;  // why memory was not to be had, the last time
     CUdeviceptr address_ = 0;
     std::uint64_t bytes_ = 0, on_device_ = 0;
     std::vector<piece> pieces_;

@@ -4,13 +4,23 @@
 #include <cstdio>
 #include <new>
 
+#include "host/exceptions.hpp"
 #include "host/file_kind.hpp"
 #include "host/runtime_state.hpp"
 
 namespace penstock::region {
 
+// Kernels that use it have ended, so where the legacy stream cannot be used, none has to be.
 mapped_region::~mapped_region() {
-    if (open_) close(nullptr);
+    std::lock_guard lock(mutex_);
+    if (!open_) return;
+    try {
+        close_locked(memory_->begin(nullptr) == -EBUSY ? memory_->own_stream() : nullptr);
+    } catch (...) {
+        open_ = false;
+        home_->leave(place_);
+        say_("region of '" + path_ + "', close: the host has no memory left; changes that did not come to the file are lost");
+    }
 }
 
 int mapped_region::join(const page_range& pages, std::uint64_t end_bytes, const region_options& how, bool writable) {
@@ -26,12 +36,24 @@ int mapped_region::join(const page_range& pages, std::uint64_t end_bytes, const 
 }
 
 // An error is said in the log once it has happened, for the caller has the code only.
-std::int64_t mapped_region::told(std::int64_t code, const char* what) const {
-    if (code >= 0) return code;
-    std::string cure = "the file is shorter than the region now; close the region and map what is left";
-    if (code != -ESTALE) cure = error_text(code) + "; nothing is lost, and the next " + what + " tries again";
-    if (std::string(what) == "close") cure = error_text(code) + "; changes that did not come to the file are lost, release() first to keep them";
-    say_("region of '" + path_ + "', " + what + ": " + cure);
+std::int64_t mapped_region::told(std::int64_t code, const char* what) {
+    if (code >= 0 || loss_said_) return code;
+    const std::string subject = "region of '" + path_ + "', " + what + ": ";
+    const status loss = memory_->lost();
+    if (!loss.ok()) {
+        loss_said_ = true;
+        const std::uint64_t first = first_page_ * page_bytes;
+        say_(subject + loss.message + (writable_ ? "; what kernels changed in bytes " + std::to_string(first) + " to " +
+                                                       std::to_string(first + size_bytes_ - 1) +
+                                                       " of the file since the last release is lost; close the region, and write it once more"
+                                                 : "; close the region, and map it anew in a runtime that is whole"));
+        return code;
+    }
+    std::string cure = error_text(code) + "; nothing is lost, and the next " + what + " tries again";
+    if (code == -ESTALE) cure = "the file is shorter than the region now; close the region and map what is left";
+    else if (code == -EBUSY) cure = "the stream is being captured, or it is the legacy stream and another one is; end the capture first, or give a stream";
+    else if (std::string(what) == "close") cure = error_text(code) + "; changes that did not come to the file are lost, release() first to keep them";
+    say_(subject + cure);
     return code;
 }
 
@@ -45,6 +67,7 @@ std::int64_t mapped_region::promote(void* stream) {
 }
 
 std::int64_t mapped_region::acquire(void* stream) try {
+    if (!belongs_here()) return -ECHILD;
     std::lock_guard lock(mutex_);
     if (!open_) return -EBADF;
     if (const int code = home_->acquire(place_); code != 0) return told(code, "acquire");
@@ -70,6 +93,7 @@ std::int64_t mapped_region::release_locked(void* stream, const char* what) {
 }
 
 std::int64_t mapped_region::release(void* stream) try {
+    if (!belongs_here()) return -ECHILD;
     std::lock_guard lock(mutex_);
     return open_ ? release_locked(stream, "release") : -EBADF;
 } catch (const std::bad_alloc&) {
@@ -77,11 +101,13 @@ std::int64_t mapped_region::release(void* stream) try {
 }
 
 int mapped_region::sync() {
+    if (!belongs_here()) return -ECHILD;
     std::lock_guard lock(mutex_);
     return open_ ? static_cast<int>(told(home_->sync(), "sync")) : -EBADF;
 }
 
 std::int64_t mapped_region::prefer(std::uint64_t offset, std::uint64_t bytes, void* stream) try {
+    if (!belongs_here()) return -ECHILD;
     std::lock_guard lock(mutex_);
     if (!open_) return -EBADF;
     if (offset > size_bytes_ || bytes > size_bytes_ - offset) return -EINVAL;
@@ -92,19 +118,26 @@ std::int64_t mapped_region::prefer(std::uint64_t offset, std::uint64_t bytes, vo
     return -ENOMEM;
 }
 
-int mapped_region::close(void* stream) try {
-    std::lock_guard lock(mutex_);
-    if (!open_) return -EBADF;
+// -EBUSY leaves it open.
+int mapped_region::close_locked(void* stream) {
     const std::int64_t released = release_locked(stream, "close");
+    if (released == -EBUSY) return -EBUSY;
     open_ = false;
     home_->leave(place_);
     memory_.reset();
     return released < 0 ? static_cast<int>(released) : 0;
+}
+
+int mapped_region::close(void* stream) try {
+    if (!belongs_here()) return -ECHILD;
+    std::lock_guard lock(mutex_);
+    return open_ ? close_locked(stream) : -EBADF;
 } catch (const std::bad_alloc&) {
     return -ENOMEM;
 }
 
 region_traffic mapped_region::traffic() const {
+    if (!belongs_here()) return {};
     std::lock_guard lock(mutex_);
     return traffic_;
 }
@@ -142,7 +175,9 @@ status settle_range(const std::string& path, std::uint64_t size, std::uint64_t o
 }  // namespace
 
 file_region::file_region(std::unique_ptr<region::mapped_region> mapped) : mapped_(std::move(mapped)) {}
-file_region::~file_region() = default;
+file_region::~file_region() {
+    if (!mapped_->belongs_here()) host::abandon(std::move(mapped_));
+}
 void* file_region::data() const { return mapped_->data(); }
 std::uint64_t file_region::size_bytes() const { return mapped_->size_bytes(); }
 std::int64_t file_region::acquire(device_stream stream) { return mapped_->acquire(stream); }
@@ -155,6 +190,7 @@ region_traffic file_region::traffic() const { return mapped_->traffic(); }
 status runtime::map_region(const std::string& path, std::uint64_t offset, std::uint64_t bytes, protection access, const region_options& how,
                            std::unique_ptr<file_region>& out) try {
     out.reset();
+    if (process_code() != 0) return refused(-ECHILD, path, "the runtime belongs to the parent of this process; make one of the child's own after fork()");
     const bool writable = access == protection::read_write;
     if (writable && !state_->settings.writable)
         return refused(-EROFS, path, "the runtime only reads; set options::writable (PENSTOCK_WRITABLE) to change files");
@@ -166,9 +202,9 @@ status runtime::map_region(const std::string& path, std::uint64_t offset, std::u
     if (status s = settle_range(path, static_cast<std::uint64_t>(size), offset, bytes); !s) return s;
     const region::page_range pages{offset / page_bytes, (offset + bytes + page_bytes - 1) / page_bytes};
     const region::memory_shape shape{pages.end - pages.begin, writable, how.device_bytes};
-    std::string why;
+    status why;
     auto memory = state_->device->is_gpu() ? region::make_gpu_memory(state_->settings.device, shape, why) : region::make_cpu_memory(shape, why);
-    if (memory == nullptr) return refused(-ENOMEM, path, why + "; map a smaller part of the file");
+    if (memory == nullptr) return refused(why.code, path, why.message + (why.code == -ENOMEM ? "; map a smaller part of the file" : ""));
     const auto say = state_->settings.log ? state_->settings.log : [](const std::string& line) { std::fprintf(stderr, "penstock: %s\n", line.c_str()); };
     auto mapped = std::make_unique<region::mapped_region>(home, std::move(memory), path, say);
     if (const int code = mapped->join(pages, offset + bytes, how, writable); code != 0)
@@ -176,8 +212,8 @@ status runtime::map_region(const std::string& path, std::uint64_t offset, std::u
     if (const std::int64_t code = mapped->acquire(nullptr); code < 0) return refused(static_cast<int>(code), path, error_text(code));
     out = std::make_unique<file_region>(std::move(mapped));
     return {};
-} catch (const std::bad_alloc&) {
-    return {-ENOMEM, "region of '" + path + "': the host has no memory left"};
+} catch (...) {
+    return host::status_of_exception("region of '" + path + "': ");
 }
 
 }  // namespace penstock

@@ -6,6 +6,7 @@
 #include <mutex>
 #include <string>
 
+#include "host/process_owner.hpp"
 #include "penstock/region.hpp"
 #include "region/shared_home.hpp"
 
@@ -15,10 +16,12 @@ class mapped_region {
 public:
     mapped_region(std::shared_ptr<shared_home> home, std::unique_ptr<region_memory> memory, std::string path, std::function<void(const std::string&)> say)
         : home_(std::move(home)), memory_(std::move(memory)), path_(std::move(path)), say_(std::move(say)) {}
+    // Not in a child of fork() (belongs_here).
     ~mapped_region();
     mapped_region(const mapped_region&) = delete;
     mapped_region& operator=(const mapped_region&) = delete;
 
+    [[nodiscard]] bool belongs_here() const { return owner_.here(); }
     // Before anything else: its place among those that share the file.
     int join(const page_range& pages, std::uint64_t end_bytes, const region_options& how, bool writable);
 
@@ -34,14 +37,17 @@ public:
 private:
     std::int64_t release_locked(void* stream, const char* what);
     std::int64_t promote(void* stream);
-    std::int64_t told(std::int64_t code, const char* what) const;
+    std::int64_t told(std::int64_t code, const char* what);
+    int close_locked(void* stream);
 
+    const host::process_owner owner_{};
     const std::shared_ptr<shared_home> home_;
     std::unique_ptr<region_memory> memory_;
     const std::string path_;
     const std::function<void(const std::string&)> say_;
     mutable std::mutex mutex_;  // one call at a time; guards all below and the memory
     bool open_ = false, writable_ = false, promote_hot_ = false;
+    bool loss_said_ = false;  // that the device took its changes along
     consistency::place place_ = 0;
     std::uint64_t first_page_ = 0, size_bytes_ = 0;
     region_traffic traffic_;

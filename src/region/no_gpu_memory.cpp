@@ -1,10 +1,12 @@
 // Of a build without CUDA: no runtime is on a GPU.
+#include <cerrno>
+
 #include "region/region_memory.hpp"
 
 namespace penstock::region {
 
-std::unique_ptr<region_memory> make_gpu_memory(int, const memory_shape&, std::string& why) {
-    why = "Penstock was built without CUDA";
+std::unique_ptr<region_memory> make_gpu_memory(int, const memory_shape&, status& why) {
+    why = {-ENODEV, "Penstock was built without CUDA"};
     return nullptr;
 }
 

@@ -8,6 +8,8 @@
 #include <iterator>
 #include <map>
 
+#include "host/process_owner.hpp"
+
 namespace penstock::region {
 
 namespace {
@@ -31,10 +33,7 @@ struct directory {
     std::map<file_key, std::weak_ptr<page_masks>> files;
     std::atomic<std::uint64_t> live{0};  // of them; nobody who finds none waits for the lock
 };
-directory& all_masks() {
-    static directory one;
-    return one;
-}
+directory& all_masks() { return host::one_of_process<directory>(); }
 
 }  // namespace
 

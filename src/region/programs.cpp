@@ -6,6 +6,7 @@
 
 #include "host/cached_reads.hpp"
 #include "host/known_files.hpp"
+#include "host/process_owner.hpp"
 #include "penstock/base/hash.hpp"
 #include "region/kernel_writes.hpp"
 #include "region/shared_home.hpp"
@@ -18,10 +19,7 @@ struct views_of_process {
     std::mutex mutex;
     std::vector<std::shared_ptr<program_views>> all;
 };
-views_of_process& known() {
-    static views_of_process one;
-    return one;
-}
+views_of_process& known() { return host::one_of_process<views_of_process>(); }
 
 // Also of files of which there is no region yet: one may come while they are written.
 std::atomic<std::uint32_t>& count_of(const file_key& file) {

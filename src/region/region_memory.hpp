@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "penstock/error.hpp"
 #include "region/helpers.hpp"
 #include "region/page_steps.hpp"
 
@@ -55,6 +56,8 @@ public:
     [[nodiscard]] virtual std::byte* staging(unsigned worker) const = 0;
     [[nodiscard]] virtual std::byte* marks(unsigned worker) const = 0;
 
+    // The caller's streams may be refused, here and below: -EBUSY, the stream is being captured, or it is
+    // the legacy stream and another one is.
     virtual int begin(void* stream) = 0;
     // From staging to the pages (fill_page). May return before it is done; then the staging is in use until wait().
     virtual int fill(unsigned worker, const std::vector<staged_page>& pages) = 0;
@@ -75,6 +78,11 @@ public:
     // The pages that differ from their bases when the stream has come so far, in order; waits for the stream only.
     virtual int changed_pages(void* stream, std::vector<std::uint64_t>& out) = 0;
 
+    // A stream that is not the caller's and never captured, for pages that no kernel uses any more.
+    [[nodiscard]] virtual void* own_stream() const { return nullptr; }
+    // Ok, or why the bytes of the region are gone for good, and its kernels' changes with them.
+    [[nodiscard]] virtual status lost() const { return {}; }
+
 private:
     helpers threads_;
 };
@@ -85,8 +93,8 @@ constexpr PENSTOCK_HD std::uint64_t part_of_page(std::uint64_t bytes, std::uint6
     return bytes <= before ? 0 : bytes - before < page_bytes ? bytes - before : page_bytes;
 }
 
-// Null, and why.
-std::unique_ptr<region_memory> make_cpu_memory(const memory_shape& shape, std::string& why);
-std::unique_ptr<region_memory> make_gpu_memory(int device, const memory_shape& shape, std::string& why);
+// Null, and why: -ENOMEM, or of a GPU -EIO or -ENODEV too.
+std::unique_ptr<region_memory> make_cpu_memory(const memory_shape& shape, status& why);
+std::unique_ptr<region_memory> make_gpu_memory(int device, const memory_shape& shape, status& why);
 
 }  // namespace penstock::region

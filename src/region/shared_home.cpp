@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "host/may_change.hpp"
+#include "host/process_owner.hpp"
 #include "host/read_all.hpp"
 #include "region/batches.hpp"
 #include "region/home_writer.hpp"
@@ -56,10 +57,7 @@ struct directory {
     std::map<std::pair<file_key, host::environment*>, std::weak_ptr<shared_home>> homes;
     std::atomic<std::uint64_t> made{0}, gone{0};
 };
-directory& all_homes() {
-    static directory one;
-    return one;
-}
+directory& all_homes() { return host::one_of_process<directory>(); }
 
 }  // namespace
 
@@ -193,7 +191,8 @@ std::int64_t shared_home::fetch(place who, void* stream) {
     if (wanted.empty()) return 0;
     std::uint64_t written = 0;
     int code = bring_home(wanted, written);
-    if (code == 0) code = mine.memory->begin(stream);
+    // What no kernel has seen yet waits for no stream of the caller.
+    if (code == 0 && !mine.untouched) code = mine.memory->begin(stream);
     if (code == 0) code = fill(mine, mine.untouched ? without_holes(wanted) : wanted);
     if (code != 0) return code;
     std::lock_guard lock(state_);
