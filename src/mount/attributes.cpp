@@ -91,9 +91,18 @@ void reply_xattr(fuse_req_t request, std::size_t room, const Call& call) {
     else fuse_reply_buf(request, text.data(), static_cast<std::size_t>(length));
 }
 
+constexpr std::string_view access_list = "system.posix_acl_access", default_list = "system.posix_acl_default";
+bool is_list(std::string_view name) { return name == access_list || name == default_list; }
+
+// A file system without lists says that it does not know what is asked. The kernel would take that for the answer to
+// whether a user may do something, and not for "there is no list".
 void get_xattr(fuse_req_t request, fuse_ino_t number, const char* name, std::size_t room) {
     const std::string path = path_of(begin(request, number).fd);
-    reply_xattr(request, room, [&](char* to, std::size_t bytes) { return ::getxattr(path.c_str(), name, to, bytes); });
+    reply_xattr(request, room, [&](char* to, std::size_t bytes) {
+        const ssize_t length = ::getxattr(path.c_str(), name, to, bytes);
+        if (length < 0 && errno == EOPNOTSUPP && is_list(name)) errno = ENODATA;
+        return length;
+    });
 }
 
 void list_xattr(fuse_req_t request, fuse_ino_t number, std::size_t room) {
@@ -101,11 +110,9 @@ void list_xattr(fuse_req_t request, fuse_ino_t number, std::size_t room) {
     reply_xattr(request, room, [&](char* to, std::size_t bytes) { return ::listxattr(path.c_str(), to, bytes); });
 }
 
-constexpr std::string_view access_list = "system.posix_acl_access", default_list = "system.posix_acl_default";
-
 // Of the attributes that a file system interprets, the kernel checks who may change these two. Any other it would leave to
 // us, and we are not the caller: refused.
-bool is_changeable(std::string_view name) { return name.rfind("system.", 0) != 0 || name == access_list || name == default_list; }
+bool is_changeable(std::string_view name) { return name.rfind("system.", 0) != 0 || is_list(name); }
 
 // An owner outside the file's group who changes a list loses the set-group bit; as root we would leave it.
 bool is_to_take_group_bit(fuse_req_t request, const node& what, std::string_view name) {

@@ -5,6 +5,7 @@ import json
 import os
 import stat
 import struct
+import subprocess
 import sys
 import unittest
 
@@ -190,6 +191,26 @@ class Lists(unittest.TestCase):
                 for one in folders:
                     path = os.path.join(at, one)
                     os.unlink(path) if os.path.islink(path) else os.rmdir(path)
+
+    def test_users_of_a_file_system_without_lists_have_what_the_mode_says(self):
+        if subprocess.run(["mount", "-t", "ramfs", "ramfs", self.source], stderr=subprocess.DEVNULL, check=False).returncode != 0:
+            self.skipTest("no file system can be mounted here")
+        self.addCleanup(subprocess.run, ["umount", "-l", self.source], check=False)
+        os.chmod(self.source, 0o777)
+        for mode in (0o600, 0o640, 0o660, 0o644, 0o666, 0o606):
+            name = self.source / f"{mode:o}"
+            name.write_text("x")
+            os.chown(name, FILE_OWNER, FILE_GROUP)
+            os.chmod(name, mode)
+        self.assertEqual(attribute(self.source / "600", ACCESS), "ENOTSUP")
+
+        def use(root):
+            os.close(os.open(root / "made", os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o664))
+            out = [facts(root / "made")[:3], code_of(lambda: os.unlink(root / "made"))]
+            return out + [code_of(lambda at=root / name, flags=flags: os.close(os.open(at, flags))) for name in sorted(os.listdir(root)) for flags in (os.O_RDONLY, os.O_WRONLY)]
+        with mounted.Mount(self.source, self.point):
+            for who in USERS:
+                self.assertEqual(as_user(who, lambda: use(self.point)), as_user(who, lambda: use(self.source)), who)
 
     def test_the_set_group_bit_falls_as_in_the_source(self):
         for i, who in enumerate(("owner", "in the file's group", "in the file's group by the way")):
