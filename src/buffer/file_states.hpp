@@ -31,7 +31,6 @@
 #include <cerrno>
 #include <chrono>
 #include <cstdint>
-#include <memory>
 #include <vector>
 
 #include "buffer/pause.hpp"
@@ -47,8 +46,8 @@ public:
     static constexpr std::uint32_t no_session = ~std::uint32_t{0};
 
     file_states(std::uint32_t files, std::uint32_t sessions, std::uint32_t fixed_pages)
-        : states_(files), sessions_(sessions), fixed_pages_(fixed_pages),
-          held_(std::make_unique<held_page[]>(std::size_t{sessions} * fixed_pages)) {
+        : states_(files), sessions_(sessions),
+          lines_(fixed_pages / held_line::pages + 1), held_(sessions * lines_) {
         for (std::uint32_t number = 0; number < sessions; ++number)
             for (std::uint32_t i = fixed_pages; i-- > 0;) sessions_[number].free.push_back(i);
     }
@@ -87,12 +86,12 @@ public:
             const auto has_moved = [&] { return sessions_[number].word != seen; };
             if (fixes && !await(has_moved, until)) return -ETIMEDOUT;
         }
-        for (std::size_t i = 0; i < sessions_.size() * fixed_pages_; ++i) {
-            const held_page& one = held_[i];
-            const std::uint32_t turn = one.turn;
-            if (turn % 2 == 0 || one.file != file || one.page < first || one.page >= end) continue;
-            if (!await([&] { return one.turn != turn; }, until)) return -ETIMEDOUT;
-        }
+        for (const held_line& line : held_)
+            for (const held_page& one : line.held) {
+                const std::uint32_t turn = one.turn;
+                if (turn % 2 == 0 || one.file != file || one.page < first || one.page >= end) continue;
+                if (!await([&] { return one.turn != turn; }, until)) return -ETIMEDOUT;
+            }
         return 0;
     }
 
@@ -127,7 +126,7 @@ public:
         std::vector<std::uint32_t>& free = sessions_[number].free;
         const std::uint32_t place = free.back();
         free.pop_back();
-        held_page& one = held_[std::size_t{number} * fixed_pages_ + place];
+        held_page& one = held_by(number, place);
         one.file.store(id.file, std::memory_order_relaxed);
         one.page.store(id.page, std::memory_order_relaxed);
         // Release: who sees the turn sees the page.
@@ -136,7 +135,7 @@ public:
     }
     // When the page's latch or owner has been released, as the last step.
     void let_go(std::uint32_t number, std::uint32_t place) {
-        held_page& one = held_[std::size_t{number} * fixed_pages_ + place];
+        held_page& one = held_by(number, place);
         // Release: the closer that sees this finds all that was changed noted (acquire in holds_any).
         one.turn.store(one.turn.load(std::memory_order_relaxed) + 1, std::memory_order_release);
         sessions_[number].free.push_back(place);
@@ -157,6 +156,14 @@ private:
         std::atomic<std::uint32_t> file{0};
         std::atomic<std::uint64_t> page{0};
     };
+    // No two sessions write to one line of the processor's cache.
+    struct alignas(64) held_line {
+        static constexpr std::size_t pages = 4;
+        held_page held[pages];
+    };
+    [[nodiscard]] held_page& held_by(std::uint32_t number, std::uint32_t place) {
+        return held_[number * lines_ + place / held_line::pages].held[place % held_line::pages];
+    }
 
     static std::uint32_t closing_word(std::uint32_t by) { return by == no_session ? ~0u : by + 2; }
     static std::uint64_t file_in(std::uint64_t word) { return word & file_bits; }
@@ -168,10 +175,9 @@ private:
         return state == is_removed ? -EINVAL : -EBADF;
     }
     [[nodiscard]] bool holds_any(std::uint32_t number, std::uint32_t file) const {
-        for (std::size_t i = 0; i < fixed_pages_; ++i) {
-            const held_page& one = held_[std::size_t{number} * fixed_pages_ + i];
-            if (one.turn % 2 != 0 && one.file == file) return true;
-        }
+        for (std::size_t i = 0; i < lines_; ++i)
+            for (const held_page& one : held_[number * lines_ + i].held)
+                if (one.turn % 2 != 0 && one.file == file) return true;
         return false;
     }
     template <typename Over>
@@ -184,8 +190,8 @@ private:
     const host::process_owner owner_;
     std::vector<std::atomic<std::uint32_t>> states_;
     std::vector<session_word> sessions_;
-    const std::size_t fixed_pages_;
-    const std::unique_ptr<held_page[]> held_;
+    const std::size_t lines_;  // of a session
+    std::vector<held_line> held_;
 };
 
 // A call of a session in a file, from its beginning to its end.

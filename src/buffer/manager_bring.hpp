@@ -67,7 +67,8 @@ template <typename Order>
 int manager_state<Order>::note_fresh(session_room& s, page_id id, bool was_nowhere, const fixed_page& page) {
     fresh_page one{id, nullptr};
     if (!was_nowhere) {
-        one.before.reset(new (std::nothrow) std::byte[settings_.page_bytes]);
+        one.before = std::move(s.spare);
+        if (one.before == nullptr) one.before.reset(new (std::nothrow) std::byte[settings_.page_bytes]);
         if (one.before == nullptr) {
             latches_[page.frame].end(use_kind::write);
             return -ENOMEM;
@@ -83,10 +84,12 @@ template <typename Order>
 bool manager_state<Order>::end_fresh(session_room& s, const fixed_page& page, bool changed) {
     const auto found = std::find_if(s.fresh.begin(), s.fresh.end(), [&](const fresh_page& one) { return one.id == page.id; });
     if (found == s.fresh.end()) return true;
-    const std::unique_ptr<std::byte[]> before = std::move(found->before);
+    std::unique_ptr<std::byte[]> before = std::move(found->before);
     s.fresh.erase(found);
-    if (!changed && before != nullptr) std::memcpy(page.data, before.get(), settings_.page_bytes);
-    return changed || before != nullptr;
+    if (before == nullptr) return changed;
+    if (!changed) std::memcpy(page.data, before.get(), settings_.page_bytes);
+    s.spare = std::move(before);
+    return true;
 }
 
 template <typename Order>

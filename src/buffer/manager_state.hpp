@@ -67,6 +67,7 @@ struct session_room {
     const std::byte* filled_from = nullptr;  // the page of the request in the window, and how much of it; null: it is read from its file
     std::uint64_t filled_bytes = 0;
     std::vector<fresh_page> fresh;   // of the pages that it has fixed
+    std::unique_ptr<std::byte[]> spare;  // room for the bytes of one
 };
 
 template <typename Order>

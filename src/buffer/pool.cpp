@@ -14,6 +14,7 @@
 
 #include "buffer/choose_frames.hpp"
 #include "buffer/manager.hpp"
+#include "host/file_kind.hpp"
 #include "host/process_owner.hpp"
 #include "host/size_signal.hpp"
 #include "penstock/buffer.hpp"
@@ -202,14 +203,26 @@ public:
     [[nodiscard]] bool is_on_gpu() const { return on_gpu_; }
 
 private:
+    static status refuse(const pool_file& file, host::file_kind kind) {
+        return {-EINVAL, "'" + file.path + "' " + host::why_not_by_size(kind)};
+    }
+    static std::string cure_for(int error, file_access access) {
+        if (error == EMFILE) return "raise the limit on open files (ulimit -n), or close some";
+        if (error == ENFILE) return "close files, in this or other programs";
+        return std::string("give a file that may be ") + (access == file_access::read ? "read" : "read and written");
+    }
     // A descriptor, and what the file is.
     status open_below(pool_file& file) const {
         const int flags = (file.access == file_access::read_write ? O_RDWR : O_RDONLY) | O_CLOEXEC | O_NOCTTY | O_NONBLOCK;
-        const int fd = ::open(file.path.c_str(), flags);
-        if (fd < 0) return {-errno, "'" + file.path + "': " + error_text(-errno) + "; give a file that may be " + (file.access == file_access::read ? "read" : "read and written")};
-        file.fd = std::make_shared<const descriptor>(fd);
         struct stat facts {};
-        if (::fstat(fd, &facts) != 0 || !S_ISREG(facts.st_mode)) return {-EINVAL, "'" + file.path + "' is no regular file; give one"};
+        // To open a device or a pipe may already do something.
+        if (::stat(file.path.c_str(), &facts) == 0 && host::kind_of(facts.st_mode) == host::file_kind::special)
+            return refuse(file, host::file_kind::special);
+        const int fd = ::open(file.path.c_str(), flags);
+        if (fd < 0) return {-errno, "'" + file.path + "': " + error_text(-errno) + "; " + cure_for(errno, file.access)};
+        file.fd = std::make_shared<const descriptor>(fd);
+        if (::fstat(fd, &facts) != 0) return {-errno, "'" + file.path + "': " + error_text(-errno)};
+        if (const host::file_kind kind = host::kind_of(fd, facts); kind != host::file_kind::regular) return refuse(file, kind);
         file.bytes = static_cast<std::uint64_t>(facts.st_size);
         file.device = facts.st_dev;
         file.inode = facts.st_ino;

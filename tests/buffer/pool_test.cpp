@@ -203,6 +203,12 @@ TEST_P(pool_of_files, a_file_is_open_once_and_must_be_one) {
     EXPECT_NE(twice.message.find(name), std::string::npos);
     EXPECT_EQ(pool->open_file(folder.path(), file_access::read, other).code, -EINVAL);
     EXPECT_EQ(pool->open_file(folder.path(), file_access::read_write, other).code, -EISDIR);
+    const status untrue = pool->open_file("/proc/cpuinfo", file_access::read, other);
+    EXPECT_EQ(untrue.code, -EINVAL);
+    EXPECT_NE(untrue.message.find("/proc/cpuinfo"), std::string::npos) << untrue.message;
+    ASSERT_EQ(::mkfifo((folder / "pipe").c_str(), 0600), 0);
+    EXPECT_EQ(pool->open_file(folder / "pipe", file_access::read, other).code, -EINVAL);
+    EXPECT_EQ(pool->open_file("/dev/null", file_access::read_write, other).code, -EINVAL);
     const status missing = pool->open_file(folder / "none", file_access::read, other);
     EXPECT_EQ(missing.code, -ENOENT);
     EXPECT_NE(missing.message.find("none"), std::string::npos);
