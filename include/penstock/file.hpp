@@ -6,6 +6,11 @@
 // Results: a count or 0, or a negative errno (penstock/error.hpp). No call aborts, prints or hangs: every wait ends by
 // the answer, the runtime's interrupt, or a time-out of its options.
 //
+// Interrupts: after runtime::interrupt(), or a signal (interrupt_on_signals), each call that reads, writes, maps, gathers or opens gives
+// -ECANCELED, whether or not it would wait. Opens, maps, gathers and whatever is not in the cache look every time; reads of cached pages
+// and writes on a GPU about every 32nd time. So a kernel that heeds its results ends within a second whatever it does. Elements of a
+// view have no result: those that are not in the cache are zero then (view_status() says why), and the kernel goes on to its own end.
+//
 // Thread safety: any number of groups may make any calls at once, on the same descriptors too. A descriptor is shared:
 // open of a name that is open already with the same access returns the same number and adds a reference; each open needs its close.
 //

@@ -123,8 +123,9 @@ public:
     // Lets kernels open this one file, wherever it lies. 0 or a negative errno.
     int allow(const std::string& path);
 
-    // Releases every waiting group with -ECANCELED, within some 50 milliseconds; calls that would have to
-    // wait fail the same way until resume(). Async-signal-safe callers use interrupt_on_signals() instead.
+    // Ends kernels: within some 50 milliseconds every waiting group has -ECANCELED, and until resume() every call that reads,
+    // writes, maps, gathers or opens gives it (penstock/file.hpp says which of them look how often). Close, unmap, stat, fsync
+    // and msync do their work, unless they have to wait for long. Async-signal-safe callers use interrupt_on_signals() instead.
     void interrupt();
     void resume();
 

@@ -192,9 +192,12 @@ void runtime::interrupt() {
 
 void runtime::resume() {
     if (process_code() != 0) return;
-    std::lock_guard lock(state_->health_mutex);
-    state_->set_abort(state_->broken.code);
-    if (!was_interrupted()) state_->interrupted.store(false);
+    {
+        std::lock_guard lock(state_->health_mutex);
+        state_->set_abort(state_->broken.code);
+        if (!was_interrupted()) state_->interrupted.store(false);
+    }
+    state_->tell_stop();
 }
 
 status runtime::health() const {

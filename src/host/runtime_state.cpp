@@ -181,6 +181,11 @@ status runtime_state::build_cache() {
     if (control == nullptr) return {-ENOMEM, "no host memory for the control block: " + device->shortage() + "; free some memory"};
     control->heartbeat = 1;
     c.control = control;
+    c.stop = &control->abort_code;  // where device memory is host memory, the word itself
+    if (device->is_gpu()) {
+        if (!allocate(*device, device_stop, 1)) return {-ENOMEM, "no device memory for the abort word on " + device->name() + "; give less cache_bytes"};
+        c.stop = device_stop;
+    }
     const registry_limits limits{c.file_slots, c.page_shift, c.leaf_shift, c.word_count, path_units,
                                  hooks.max_handles != 0 ? hooks.max_handles : default_handles(settings.direct_io != direct_mode::off),
                                  settings.direct_io, settings.writable, c.growth_entries};
@@ -344,6 +349,7 @@ void runtime_state::monitor_loop() {
     while (!monitor_stop) {
         lock.unlock();
         look_after();
+        tell_stop();
         lender().end_late_loans();
         atomic_store<order::relaxed, scope::system>(&control->heartbeat, control->heartbeat + 1);
         lock.lock();
@@ -383,6 +389,14 @@ void runtime_state::set_abort(std::int64_t code) {
     atomic_store<order::relaxed, scope::system>(&control->abort_code, code);
 }
 
+// A device that does not take it is asked again with the next beat.
+void runtime_state::tell_stop() {
+    if (device_stop == nullptr) return;
+    const std::lock_guard lock(stop_mutex);
+    const std::int64_t code = atomic_load<order::relaxed, scope::system>(&control->abort_code);
+    if (code != told_stop && device->upload(device_stop, &code, sizeof code) == 0) told_stop = code;
+}
+
 void runtime_state::say(const std::string& line) const {
     std::lock_guard lock(say_mutex);
     if (settings.log) settings.log(line);
@@ -404,6 +418,7 @@ void runtime_state::write_back_all() {
     if (!any) return;
     // An interrupt ended the waits of kernels; this one is to end by itself.
     if (health_of_services()) set_abort(0);
+    tell_stop();
     std::vector<int> codes(c.file_slots);
     for (std::uint32_t slot = 0; slot < c.file_slots; ++slot)
         if (records[slot].dirty_pages != 0) codes[slot] = device->flush(ref, slot);

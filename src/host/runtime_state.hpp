@@ -78,6 +78,11 @@ struct runtime_state {
     // Every wait on the device ends with this code from now on; 0 lets waits go on.
     void set_abort(std::int64_t code);
     std::atomic<bool> interrupted{false};
+    // Copies the abort word to device memory, for groups that wait for nothing. By the monitor with each beat, and when waits go on.
+    void tell_stop();
+    std::int64_t* device_stop = nullptr;  // of a gpu
+    std::mutex stop_mutex;
+    std::int64_t told_stop = 0;  // guarded by stop_mutex
 
     // Of a gpu: for each launch under way, how many of its groups have begun (penstock/launch.hpp).
     status build_launch_counts();

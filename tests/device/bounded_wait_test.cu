@@ -65,6 +65,33 @@ struct pin_everything {
     }
 };
 
+// Reads or maps one page after the other, over and over, until a call fails or half a minute has gone. Waits for nothing for long.
+struct go_round {
+    const char* name;
+    std::int64_t* result;
+    std::byte* to;
+    std::uint64_t pages;
+    bool maps;
+
+    template <typename Group>
+    __device__ void operator()(const Group& g, const runtime_ref& fs, std::uint64_t) const {
+        const int fd = open(g, fs, name);
+        std::int64_t last = fd;
+        const std::uint64_t begun = g.now_ns();
+        for (std::uint64_t i = 0; last >= 0 && g.broadcast(g.now_ns() - begun) < 30'000'000'000; ++i) {
+            const auto at = static_cast<std::int64_t>(i % pages * 4096);
+            if (!maps) {
+                last = read(g, fs, fd, to, 4096, at);
+                continue;
+            }
+            const mapping one = map(g, fs, fd, at, 4096);
+            last = one.bytes;
+            unmap(g, fs, one);
+        }
+        if (g.is_leader()) *result = last;
+    }
+};
+
 double seconds_since(std::chrono::steady_clock::time_point start) {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
@@ -136,6 +163,30 @@ TEST(device_bounded_wait, an_interrupt_releases_the_kernel) {
     std::int64_t result = 0;
     EXPECT_LT(release_time(*rt, name, result, [&] { rt->interrupt(); }), 1.0);
     EXPECT_EQ(result, -ECANCELED);
+}
+
+// Hits, misses by request and misses through a window: a kernel that never waits for long ends as well.
+TEST(device_bounded_wait, an_interrupt_ends_a_kernel_that_does_not_wait) {
+    PENSTOCK_NEEDS_GPU();
+    const temporary_folder folder;
+    write_file(folder / "data", pattern(5, 512 * 4096));
+    const device_text name("data");
+    for (const bool window : {false, true})
+        for (const bool maps : {false, true})
+            for (const std::uint64_t pages : {16u, 512u}) {
+                const auto rt = make_runtime(gpu_options(folder));
+                const int held = rt->open(folder / "data");
+                if (window && rt->open_windows(held) <= 0) continue;
+                const shared_array<std::int64_t> result(1);
+                const shared_array<std::byte> to(4096);
+                std::thread kernel([&] { launch<width::warp>(*rt, 1, go_round{name.get(), result.get(), to.get(), pages, maps}); });
+                std::this_thread::sleep_for(std::chrono::milliseconds(300));
+                const auto start = std::chrono::steady_clock::now();
+                rt->interrupt();
+                kernel.join();
+                EXPECT_LT(seconds_since(start), 1.0) << "window " << window << ", maps " << maps << ", pages " << pages;
+                EXPECT_EQ(result[0], -ECANCELED) << "window " << window << ", maps " << maps << ", pages " << pages;
+            }
 }
 
 TEST(device_bounded_wait, a_dead_service_thread_releases_the_kernel) {

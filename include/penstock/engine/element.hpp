@@ -198,7 +198,7 @@ PENSTOCK_HD PENSTOCK_INLINE bool try_visit_by(const Load& load, const Group& g, 
     page_word seen = early;
     if (is_valid(seen)) end_observe();
     else seen = observe(word);
-    if (!g.all(is_valid(seen))) return false;
+    if (!g.all(is_valid(seen) && !(g.is_leader() && stop_code_in_turn(c) != 0))) return false;
     const std::byte* const frame = c.frame_address(frame_of(seen));
     const std::uint32_t end = s.in_page + s.n * static_cast<std::uint32_t>(sizeof(T)), step = g.size() * 16u;
     for (std::uint32_t from = s.in_page & ~15u; from < end; from += in_flight * step) {

@@ -159,6 +159,7 @@ PENSTOCK_HD inline bool needs_no_host(const cache_view& c, std::uint32_t slot, s
 // Leader only. A descriptor, maybe with yours_to_cut, or a negative errno.
 template <typename Group>
 PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t open_name(const Group g, const cache_view& c, const name_key key) {
+    if (const std::int64_t code = stop_code(c); code != 0) return code;
     patience deadline(g, c.request_wait_ns);
     name_word waited_for = 0;  // the busy word, and where we saw it: words of different slots may be equal
     std::uint32_t waited_at = 0;

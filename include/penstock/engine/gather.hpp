@@ -279,6 +279,11 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t gather_rest(const Group g, const cach
                                                        const row_geometry rows, const List list, std::uint64_t begin,
                                                        std::uint64_t count, std::byte* out) {
     const file_handle f = handle_of(c, slot);
+    if (const std::int64_t code = shared_stop_code(g, c); code != 0) {
+        const std::uint64_t index = list.indices[list.position(begin < count ? begin : count - 1)];
+        if (g.is_leader()) note_row_fault(c, code, f.slot, f.generation, rows.byte_of(index), index);
+        return code;
+    }
     while (begin < count) {
         const std::int64_t delivered = gather_missing(g, c, f, rows, list, begin, count, out);
         if (delivered < 0) return delivered;
@@ -295,7 +300,7 @@ PENSTOCK_HD PENSTOCK_INLINE std::int64_t gather_in_units(const Group& g, const c
                                                          const row_geometry& rows, const List& list, std::uint64_t count,
                                                          std::byte* out) {
     const std::uint64_t done = gather_hits<Unit, Call>(g, c, f, rows, list, 0, count, out);
-    if (done == count) return static_cast<std::int64_t>(count);
+    if (g.all(done == count && !(g.is_leader() && stop_code(c) != 0))) return static_cast<std::int64_t>(count);
     return door<Call>(&gather_rest<Unit, Group, List>)(g, c, f.slot, rows, list, done, count, out);
 }
 

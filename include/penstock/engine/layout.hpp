@@ -249,6 +249,7 @@ struct cache_view {
     std::uint64_t* offered_run;    // which pages to write back next; a hint (engine/dirty.hpp)
     counter_shard* counters;
     const control_block* control;
+    const std::int64_t* stop;      // a copy of the abort word in device memory (engine/ring.hpp); null: nothing stops groups that do not wait
     ring_view* rings;              // device memory
     tier_view tier;
     std::uint64_t word_count;

@@ -59,6 +59,7 @@ template <typename Group>
 PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t start_load(const Group& g, const cache_view& c, const file_handle& f,
                                                       std::uint64_t page, bool may_wait, patience& deadline,
                                                       pending_load& load, page_cover cover) {
+    if (const std::int64_t code = stop_code(c); code != 0) return code;
     load.page = page;
     load.word_index = find_word(c, f, page);
     if (load.word_index == no_word) {
@@ -350,7 +351,9 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t pin_page(const Group& g, const cache_
         out = {};
         if (g.is_leader()) {
             out.word_index = find_word(c, f, page);
-            if (out.word_index == no_word) {
+            if (const std::int64_t code = stop_code_in_turn(c); code != 0) {
+                outcome = code;
+            } else if (out.word_index == no_word) {
                 outcome = 1;
             } else {
                 page_word seen = 0;

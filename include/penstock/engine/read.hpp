@@ -27,6 +27,7 @@ PENSTOCK_HD PENSTOCK_INLINE bool try_copy_page(const Group& g, const cache_view&
             g.copy_out(to, c.frame_address(frame_of(seen)) + in_page, bytes);
             good = unchanged(word, seen);
         }
+        if (g.is_leader() && stop_code_in_turn(c) != 0) good = false;  // the way of a miss tells why
         good = g.all(good);
         if (g.is_leader()) {
             if (good) {
@@ -38,7 +39,7 @@ PENSTOCK_HD PENSTOCK_INLINE bool try_copy_page(const Group& g, const cache_view&
         }
         return good;
     } else {
-        if (!is_valid(glance(word))) return false;
+        if (!is_valid(glance(word)) || stop_code(c) != 0) return false;  // then the way of a miss tells why
         const page_word seen = pin(word);
         const bool good = is_valid(seen) && pins_of(seen) < pin_limit;
         if (good) {
@@ -215,6 +216,7 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t bring_in(const Group g, const cache_v
 template <typename Group>
 PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t pin_missing(const Group g, const cache_view& c, std::uint32_t slot,
                                                        std::uint64_t page) {
+    if (const std::int64_t code = shared_stop_code(g, c); code != 0) return code;
     const file_handle f = handle_of(c, slot);
     patience deadline(g, c.frame_wait_ns);
     pinned_page out{};
@@ -229,7 +231,7 @@ PENSTOCK_HD PENSTOCK_INLINE std::int64_t map_page(const Group& g, const cache_vi
     std::uint64_t word_index = find_word(c, f, page);
     if (has_leaves(c, f)) word_index = g.broadcast(word_index);  // a leaf may appear between two threads' loads
     page_word pinned = 0;  // 0: not pinned; a valid word is never 0
-    if (g.is_leader() && word_index != no_word) {
+    if (g.is_leader() && word_index != no_word && stop_code(c) == 0) {
         page_word seen = early;
         if (is_valid(seen) ? pin_valid(&c.words[word_index], seen) : try_pin(&c.words[word_index], seen)) {
             pinned = seen;

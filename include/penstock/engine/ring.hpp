@@ -140,6 +140,26 @@ private:
     std::uint64_t start_ns_, limit_ns_, looked_ns_, beat_ns_, beat_ = 0;
 };
 
+// What groups look at that wait for nothing: a copy of the abort word, in device memory on a GPU, where the runtime's monitor keeps it. 0, or
+// the negative errno that every call which reads, writes, maps or opens ends with from now on. A page that is not in the cache costs a
+// look, before it is loaded from wherever; so does an open, a map and a gather. Hits of `read` and writes look when it is their turn, one
+// in 32 on a GPU: all of them look at one word, in one slice of the second-level cache. Close, unmap, flushes and views of elements in
+// the cache do not look. Relaxed: it orders nothing.
+PENSTOCK_HD PENSTOCK_INLINE std::int64_t stop_code(const cache_view& c) {
+    return c.stop == nullptr ? 0 : atomic_load<order::relaxed>(c.stop);
+}
+PENSTOCK_HD PENSTOCK_INLINE std::int64_t stop_code_in_turn(const cache_view& c) {
+#if PENSTOCK_ON_DEVICE
+    if ((static_cast<std::uint32_t>(clock()) & 0x1f0) != 0) return 0;
+#endif
+    return stop_code(c);
+}
+// Whole group: the leader's look, told to all.
+template <typename Group>
+PENSTOCK_HD PENSTOCK_INLINE std::int64_t shared_stop_code(const Group& g, const cache_view& c) {
+    return static_cast<std::int64_t>(g.broadcast(static_cast<std::uint64_t>(g.is_leader() ? stop_code(c) : 0)));
+}
+
 // Leader only: one attempt at the ring that `out` names. Whoever claims a slot posts a request in it.
 PENSTOCK_HD inline bool try_take_slot(const cache_view& c, ring_ticket& out) {
     const ring_view& r = c.rings[out.ring];

@@ -1,0 +1,127 @@
+// An interrupt ends kernels that never wait: whatever a group does, one of its next calls gives -ECANCELED, until resume.
+#include <atomic>
+#include <functional>
+#include <numeric>
+
+#include "penstock/group/racing_lane.hpp"
+#include "penstock/view.hpp"
+#include "unit/support.hpp"
+
+namespace penstock::test {
+
+namespace {
+
+constexpr std::int64_t page = 4096, pages = 512, cached = 16;
+
+// Does the same again and again until it gets an error, or for half a minute: far longer than any interrupt takes.
+class ends_by_interrupt : public testing::Test {
+protected:
+    temporary_folder folder;
+    std::unique_ptr<runtime> rt;
+    int fd = -1;
+
+    void SetUp() override {
+        write_file(folder / "data", pattern(1, pages * page));
+        options o = small_options(folder);
+        o.writable = true;
+        o.window_bytes = 64 << 20;
+        host::runtime_hooks hooks;
+        hooks.windows_on_cpu = true;
+        rt = make_runtime(o, hooks);
+        fd = rt->open(folder / "data", open_read_write);
+        ASSERT_GE(fd, 0);
+    }
+    template <typename Call>
+    static std::int64_t repeat(std::atomic<std::uint64_t>& calls, const Call& call) {
+        const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+        for (std::uint64_t i = 0; std::chrono::steady_clock::now() < end; ++i) {
+            const std::int64_t code = call(i);
+            if (code < 0) return code;
+            ++calls;
+        }
+        return 0;
+    }
+    // `call(i)` is made over and over by a thread, and works until the interrupt.
+    void expect_end(const std::function<std::int64_t(std::uint64_t)>& call) {
+        std::atomic<std::uint64_t> calls{0};
+        std::atomic<std::int64_t> code{1};
+        std::thread group([&] { code = repeat(calls, call); });
+        while (calls < 100 && code == 1) std::this_thread::yield();
+        rt->interrupt();
+        group.join();
+        EXPECT_EQ(code, -ECANCELED);
+        rt->resume();
+        EXPECT_GE(call(0), 0) << "after resume";
+    }
+    [[nodiscard]] runtime_ref fs() const { return rt->ref(); }
+};
+
+}  // namespace
+
+TEST_F(ends_by_interrupt, reads_of_cached_pages) {
+    std::vector<std::byte> to(page);
+    expect_end([&](std::uint64_t i) { return read(lane{}, fs(), fd, to.data(), page, static_cast<std::int64_t>(i) % cached * page); });
+    expect_end([&](std::uint64_t i) { return read(racing_lane{}, fs(), fd, to.data(), page, static_cast<std::int64_t>(i) % cached * page); });
+}
+
+TEST_F(ends_by_interrupt, reads_that_are_answered_at_once) {
+    std::vector<std::byte> to(page);
+    expect_end([&](std::uint64_t i) { return read(lane{}, fs(), fd, to.data(), page, static_cast<std::int64_t>(i * 7) % pages * page); });
+}
+
+TEST_F(ends_by_interrupt, reads_through_windows) {
+    write_file(folder / "other", pattern(2, pages * page));
+    const int reading = rt->open("other");
+    ASSERT_GT(rt->open_windows(reading), 0);
+    std::vector<std::byte> to(page);
+    expect_end([&](std::uint64_t i) { return read(lane{}, fs(), reading, to.data(), page, static_cast<std::int64_t>(i * 7) % pages * page); });
+}
+
+TEST_F(ends_by_interrupt, maps_of_cached_pages) {
+    expect_end([&](std::uint64_t i) {
+        const mapping one = map(lane{}, fs(), fd, static_cast<std::int64_t>(i) % cached * page, page);
+        return one.bytes < 0 ? one.bytes : unmap(lane{}, fs(), one);
+    });
+}
+
+TEST_F(ends_by_interrupt, writes_to_cached_pages) {
+    expect_end([&](std::uint64_t i) { return write(lane{}, fs(), fd, "x", 1, static_cast<std::int64_t>(i) % cached * page); });
+    expect_end([&](std::uint64_t i) {
+        const writable_mapping one = map_write(lane{}, fs(), fd, static_cast<std::int64_t>(i) % cached * page, page);
+        return one.bytes < 0 ? one.bytes : unmap(lane{}, fs(), one);
+    });
+    EXPECT_EQ(rt->close(fd), 0);
+}
+
+TEST_F(ends_by_interrupt, opens_of_an_open_file) {
+    expect_end([&](std::uint64_t) -> std::int64_t {
+        const int one = open(lane{}, fs(), (folder / "data").c_str());
+        return one < 0 ? one : close(lane{}, fs(), one);
+    });
+}
+
+TEST_F(ends_by_interrupt, gathers_of_cached_rows) {
+    const runtime_ref ref = fs();
+    const row_view rows(ref, fd, {.row_bytes = 512});
+    std::vector<std::uint64_t> indices(64);
+    std::iota(indices.begin(), indices.end(), 0);
+    std::vector<std::byte> to(indices.size() * 512);
+    expect_end([&](std::uint64_t) { return gather(lane{}, rows, indices.data(), indices.size(), to.data()); });
+    EXPECT_EQ(rt->view_status().code, -ECANCELED);
+}
+
+// What was written before the interrupt gets to the file, and descriptors and mappings can be given back.
+TEST_F(ends_by_interrupt, closing_goes_on) {
+    ASSERT_EQ(rt->write(fd, "written", 7, 0), 7);
+    const mapping held = map(lane{}, fs(), fd, page, page);
+    rt->interrupt();
+    EXPECT_EQ(unmap(lane{}, fs(), held), 0);
+    EXPECT_EQ(rt->fsync(fd), 0);
+    EXPECT_EQ(rt->close(fd), 0);
+    std::ifstream in(folder / "data");
+    std::string begin(7, ' ');
+    in.read(begin.data(), 7);
+    EXPECT_EQ(begin, "written");
+}
+
+}  // namespace penstock::test
