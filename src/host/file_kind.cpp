@@ -22,22 +22,8 @@ int has_byte_at(int fd, off_t offset) {
     return got >= 0 ? static_cast<int>(got) : -errno;
 }
 
-// File systems whose files are made up when they are read. Some of these wait, or are used up by reading (kmsg, trace_pipe).
-bool is_made_up(int fd) {
-    struct statfs where {};
-    if (::fstatfs(fd, &where) != 0) return false;
-    switch (static_cast<std::uint32_t>(where.f_type)) {
-        case PROC_SUPER_MAGIC:
-        case DEBUGFS_MAGIC:
-        case TRACEFS_MAGIC:
-        case SECURITYFS_MAGIC:
-        case CGROUP_SUPER_MAGIC:
-        case CGROUP2_SUPER_MAGIC: return true;
-        default: return false;
-    }
-}
-
-// The size is asked again after the read: a file that grows meanwhile is no liar.
+// The size is asked again after the read: a file that grows meanwhile is no liar. What is made up and claims to be empty is
+// not read: some of it waits, or is used up by reading (kmsg, trace_pipe).
 bool has_false_size(int fd, const struct stat& facts) {
     if (facts.st_blocks != 0) return false;
     struct stat now {};
@@ -48,6 +34,21 @@ bool has_false_size(int fd, const struct stat& facts) {
 }
 
 }  // namespace
+
+bool is_made_up(int fd) {
+    struct statfs where {};
+    if (::fstatfs(fd, &where) != 0) return false;
+    switch (static_cast<std::uint32_t>(where.f_type)) {
+        case PROC_SUPER_MAGIC:
+        case SYSFS_MAGIC:
+        case DEBUGFS_MAGIC:
+        case TRACEFS_MAGIC:
+        case SECURITYFS_MAGIC:
+        case CGROUP_SUPER_MAGIC:
+        case CGROUP2_SUPER_MAGIC: return true;
+        default: return false;
+    }
+}
 
 file_identity identity_of(const struct stat& facts) {
     return {facts.st_dev, facts.st_ino, static_cast<std::uint64_t>(facts.st_size), to_ns(facts.st_mtim),

@@ -30,6 +30,10 @@ enum class file_kind {
 // only (O_PATH) or for writing only is judged by its mode alone. Never waits: nothing but a regular file is read.
 file_kind kind_of(int fd, const struct stat& facts);
 
+// Does what `fd` (also O_PATH) leads to lie in a file system whose files are made up when they are read, as of /proc and
+// /sys? Some of these give each reader something else.
+bool is_made_up(int fd);
+
 // By the mode alone, for what is not open: regular, directory or special.
 file_kind kind_of(mode_t mode);
 

@@ -20,7 +20,7 @@ namespace {
 
 void reply_attributes(fuse_req_t request, const node& what) {
     struct stat facts {};
-    if (const int code = tree_of(request).nodes.facts_of(what.fd, facts); code != 0) return reply(request, code);
+    if (const int code = tree_of(request).nodes.facts_of(what, facts); code != 0) return reply(request, code);
     fuse_reply_attr(request, &facts, tree_of(request).attribute_seconds);
 }
 

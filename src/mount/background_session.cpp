@@ -169,7 +169,7 @@ status background_session::open(const serve_options& wanted, std::unique_ptr<bac
     if (!parts->session) return {-EINVAL, "libfuse refused the options " + options};
     if (fuse_session_mount(parts->session.get(), wanted.point.c_str()) != 0)
         return {-EPERM, "'" + wanted.point + "' cannot be mounted; libfuse said why above" + (wanted.allow_other && ::geteuid() != 0 ? " (allow_other needs user_allow_other in /etc/fuse.conf)" : "")};
-    parts->files.stores = std::make_unique<after_stores>(parts->session.get());
+    parts->files.late = std::make_unique<late_answers>(parts->session.get());
     seek_agreement(parts->session.get(), parts->files.uncached);
     parts->point = absolute(wanted.point);
     parts->threads = serving_threads(wanted.threads);
@@ -226,7 +226,7 @@ int background_session::stop() {
         region::remove_views(*parts.views);
         if (is_running()) code = parts.views->collect_all();
         parts.views->end();
-        parts.files.stores->end();
+        parts.files.late->end();
         fuse_session_exit(parts.session.get());
         std::thread waker = wake(parts.point);
         bool over = false;

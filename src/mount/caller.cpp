@@ -29,6 +29,31 @@ void keep_file_rights() {
     ::syscall(SYS_capset, &head, data);
 }
 
+// Beside the one that the request names; none where that cannot be told.
+std::vector<gid_t> groups_of(fuse_req_t request) {
+    const int count = fuse_req_getgroups(request, 0, nullptr);
+    std::vector<gid_t> out(static_cast<std::size_t>(std::max(count, 0)));
+    if (!out.empty()) out.resize(static_cast<std::size_t>(std::clamp(fuse_req_getgroups(request, count, out.data()), 0, count)));
+    return out;
+}
+
+// Of this thread: what is in force, and that it be so.
+bool rights_in_force(std::uint64_t& out) {
+    __user_cap_header_struct head{_LINUX_CAPABILITY_VERSION_3, 0};
+    __user_cap_data_struct data[2]{};
+    if (::syscall(SYS_capget, &head, data) != 0) return false;
+    out = data[0].effective | std::uint64_t{data[1].effective} << 32;
+    return true;
+}
+bool put_in_force(std::uint64_t rights) {
+    __user_cap_header_struct head{_LINUX_CAPABILITY_VERSION_3, 0};
+    __user_cap_data_struct data[2]{};
+    if (::syscall(SYS_capget, &head, data) != 0) return false;
+    data[0].effective = static_cast<std::uint32_t>(rights);
+    data[1].effective = static_cast<std::uint32_t>(rights >> 32);
+    return ::syscall(SYS_capset, &head, data) == 0;
+}
+
 // A umask belongs to all threads that share a current directory, so a thread that makes files leaves that company first.
 bool has_own_mask() {
     thread_local const bool own = ::unshare(CLONE_FS) == 0;
@@ -39,11 +64,8 @@ bool has_own_mask() {
 
 bool is_caller_in_group(fuse_req_t request, gid_t group) {
     if (fuse_req_ctx(request)->gid == group) return true;
-    const int count = fuse_req_getgroups(request, 0, nullptr);
-    if (count <= 0) return false;
-    std::vector<gid_t> groups(static_cast<std::size_t>(count));
-    const int got = fuse_req_getgroups(request, count, groups.data());
-    return got > 0 && std::find(groups.begin(), groups.begin() + std::min(got, count), group) != groups.begin() + std::min(got, count);
+    const std::vector<gid_t> groups = groups_of(request);
+    return std::find(groups.begin(), groups.end(), group) != groups.end();
 }
 
 as_caller::as_caller(fuse_req_t request) : has_mask_(has_own_mask()), mask_(fuse_req_ctx(request)->umask & 0777) {
@@ -58,6 +80,34 @@ as_caller::as_caller(fuse_req_t request) : has_mask_(has_own_mask()), mask_(fuse
 as_caller::~as_caller() {
     if (changed_) take(0, 0);  // being root again puts the rights in force again
     if (has_mask_) ::umask(0);
+}
+
+as_user::as_user(fuse_req_t request) {
+    const fuse_ctx* const who = fuse_req_ctx(request);
+    if (::geteuid() == 0 && who->uid != 0) take(who->uid, who->gid, groups_of(request));
+}
+
+as_user::as_user() {
+    constexpr uid_t nobody = 65534;
+    if (::geteuid() == 0) take(nobody, nobody, {});
+}
+
+// The right to change groups goes with the others, so it is used first.
+void as_user::take(uid_t user, gid_t group, const std::vector<gid_t>& groups) {
+    const int count = ::getgroups(0, nullptr);
+    own_groups_.resize(static_cast<std::size_t>(std::max(count, 0)));
+    is_so_ = count >= 0 && ::getgroups(count, own_groups_.data()) == count && rights_in_force(own_rights_) && ::syscall(SYS_setgroups, groups.size(), groups.data()) == 0;
+    if (!is_so_) return;
+    changed_ = true;
+    mount::take(user, group);
+    is_so_ = put_in_force(0);
+}
+
+as_user::~as_user() {
+    if (!changed_) return;
+    put_in_force(own_rights_);
+    mount::take(0, 0);
+    ::syscall(SYS_setgroups, own_groups_.size(), own_groups_.data());
 }
 
 }  // namespace penstock::mount

@@ -9,6 +9,9 @@
 
 #include <sys/types.h>
 
+#include <cstdint>
+#include <vector>
+
 #include "mount/fuse_api.hpp"
 
 namespace penstock::mount {
@@ -30,6 +33,27 @@ private:
     bool changed_ = false;
     bool has_mask_ = false;  // this thread has the caller's umask in force
     mode_t mask_ = 0;
+};
+
+// This thread has the rights of one user and no other, as if that user had called the source itself. For files that judge
+// by more than their mode who reads them (/proc). Does nothing where we are not root, and for root.
+class as_user {
+public:
+    explicit as_user(fuse_req_t request);  // the caller
+    as_user();                             // nobody in particular
+    ~as_user();
+    as_user(const as_user&) = delete;
+    as_user& operator=(const as_user&) = delete;
+
+    // False: the rights could not be given up, so nothing may be done.
+    [[nodiscard]] bool is_so() const { return is_so_; }
+
+private:
+    void take(uid_t user, gid_t group, const std::vector<gid_t>& groups);
+
+    std::vector<gid_t> own_groups_;
+    std::uint64_t own_rights_ = 0;  // capabilities in force
+    bool changed_ = false, is_so_ = true;
 };
 
 }  // namespace penstock::mount

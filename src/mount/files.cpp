@@ -9,10 +9,12 @@
 #include <memory>
 #include <new>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "host/file_kind.hpp"
 #include "mount/caller.hpp"
+#include "mount/made_up.hpp"
 #include "mount/tree.hpp"
 
 namespace penstock::mount {
@@ -61,34 +63,73 @@ bool is_buffered(const tree& t, const fuse_file_info* open) { return t.buffer !=
 // what is mapped.
 void begin_use(tree& t, node& what, fuse_file_info* open) {
     if (may_store(open)) ++what.storers;
+    if ((open->fh & has_false_size) != 0) {
+        const std::lock_guard hold(what.lock);
+        ++what.told_opens;
+    }
     if (!is_buffered(t, open)) return;
     t.buffer->opened(what);
     if (t.uncached.reached) open->direct_io = 1;
     else t.buffer->say_copies();
 }
 
+void end_telling(node& what) {
+    const std::lock_guard hold(what.lock);
+    if (--what.told_opens == 0) what.told_bytes = 0;
+}
+
 void end_use(tree& t, node& what, const fuse_file_info* open) {
     if (may_store(open)) --what.storers;  // the kernel has sent all that was stored
     if (is_buffered(t, open)) t.buffer->closed(what);
+    if ((open->fh & has_false_size) != 0) end_telling(what);
     ::close(handle_of(open));
+}
+
+void reply_open(fuse_req_t request, tree& t, node& what, const fuse_file_info& open) {
+    if (fuse_reply_open(request, &open) == -ENOENT) end_use(t, what, &open);  // the program was interrupted and heard nothing
+}
+
+// Copies within the kernel (sendfile) go by the size and by the kernel's pages, which all users share. So these get what the
+// file gives now to anybody, for as long as it is open. True: the answer comes by another thread.
+bool reply_told_open(fuse_req_t request, tree& t, node& what, const fuse_file_info& open) try {
+    std::vector<char> bytes = public_content_of(what);
+    if (bytes.empty()) return false;
+    what.told_bytes = bytes.size();
+    fuse_file_info told = open;
+    told.keep_cache = 1;
+    return t.late->after_telling(t.nodes.number_of(what), std::move(bytes), [request, &t, &what, told] { reply_open(request, t, what, told); });
+} catch (const std::bad_alloc&) {
+    return false;
+}
+
+// The kernel goes by the mode, and we may open anything: so where the mode is not all, it is the caller that opens.
+int open_as_judged(fuse_req_t request, const node& what, fuse_file_info* open) {
+    std::optional<as_user> caller;
+    if ((open->fh & judges_reader) != 0) caller.emplace(request);
+    if (caller && !caller->is_so()) return -EACCES;
+    return open_source(AT_FDCWD, path_of(what.fd).c_str(), open->flags, 0, open->fh);
 }
 
 void open_file(fuse_req_t request, fuse_ino_t number, fuse_file_info* open) {
     node& what = begin(request, number);
     tree& t = tree_of(request);  // the request is gone with its answer
-    const int fd = open_source(AT_FDCWD, path_of(what.fd).c_str(), open->flags, 0, open->fh);
+    struct stat facts {};
+    if (::fstatat(what.fd, "", &facts, AT_EMPTY_PATH) != 0) return reply(request, errno);
+    if (facts.st_blocks == 0 && host::is_made_up(what.fd)) open->fh |= judges_reader;
+    const int fd = open_as_judged(request, what, open);
     if (fd < 0) return reply(request, -fd);
     open->fh |= static_cast<std::uint64_t>(fd);
     // A caller of another process namespace has the number 0 here.
     if (const pid_t own = t.own_opener; own != 0 && fuse_req_ctx(request)->pid == own) {
         open->fh |= is_ours;
         open->keep_cache = 1;
-    } else if (struct stat facts {}; ::fstat(fd, &facts) == 0) {
+    } else {
         judge(fd, facts, open);
         keep_cache_if_unchanged(what, facts, open);
     }
     begin_use(t, what, open);
-    if (fuse_reply_open(request, open) == -ENOENT) end_use(t, what, open);  // the program was interrupted and heard nothing
+    const bool is_told = (open->fh & has_false_size) != 0 && facts.st_size == 0 && (open->flags & O_ACCMODE) == O_RDONLY;
+    if (!is_told || !reply_told_open(request, t, what, *open)) reply_open(request, t, what, *open);
 }
 
 void create_file(fuse_req_t request, fuse_ino_t parent, const char* name, mode_t mode, fuse_file_info* open) {
@@ -112,15 +153,6 @@ void create_file(fuse_req_t request, fuse_ino_t parent, const char* name, mode_t
     const int answer = fuse_reply_create(request, &entry, open);
     if (answer == -ENOENT) end_use(t, made, open);
     forget_unheard(t, entry, answer);
-}
-
-// What comes, as far as the program asks; some files of a false size have no places to read at.
-void read_what_comes(fuse_req_t request, int fd, std::size_t bytes, off_t offset) {
-    std::vector<char> text(bytes);
-    ssize_t got = ::pread(fd, text.data(), bytes, offset);
-    if (got < 0 && errno == ESPIPE) got = ::read(fd, text.data(), bytes);
-    if (got < 0) return reply(request, errno);
-    fuse_reply_buf(request, text.data(), static_cast<std::size_t>(got));
 }
 
 // False: the source is to be read.
@@ -148,7 +180,7 @@ void read_file(fuse_req_t request, fuse_ino_t number, std::size_t bytes, off_t o
     counters& counted = tree_of(request).counted;
     counted.reads.fetch_add(1, std::memory_order_relaxed);
     counted.bytes_asked.fetch_add(bytes, std::memory_order_relaxed);
-    if ((open->fh & has_false_size) != 0) return read_what_comes(request, handle_of(open), bytes, offset);
+    if ((open->fh & has_false_size) != 0) return read_what_comes(request, open, bytes, offset);
     const region::program_access access(key_of(what), kind_of(open), static_cast<std::uint64_t>(offset), bytes);
     const auto answer = [&](const std::byte* first, std::uint64_t count) { fuse_reply_buf(request, reinterpret_cast<const char*>(first), count); };
     if (const std::uint64_t got = access.read_devices(handle_of(open), static_cast<std::uint64_t>(offset), bytes, answer); got != 0) {
@@ -232,6 +264,9 @@ ssize_t write_somehow(fuse_req_t request, node& what, fuse_file_info* open, fuse
     // The kernel does not know the file's nature: to it a store to a mapping, or a write after O_APPEND was taken back, is as any.
     if ((open->fh & only_appends) != 0 && (open->writepage != 0 || (open->flags & O_APPEND) == 0)) return -EPERM;
     if (open->writepage != 0) return write_back(request, what, handle_of(open), from, offset);
+    std::optional<as_user> judged;
+    if ((open->fh & judges_reader) != 0) judged.emplace(request);
+    if (judged && !judged->is_so()) return -EACCES;
     std::optional<as_caller> caller;
     if (is_to_take_bits(request, handle_of(open))) caller.emplace(request);
     if ((open->flags & O_APPEND) != 0) return append_told(request, what, handle_of(open), from, offset);

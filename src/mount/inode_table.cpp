@@ -53,6 +53,11 @@ std::uint64_t way_to(int path_fd, mode_t mode) {
     return S_ISREG(mode) && ::fstatvfs(path_fd, &facts) == 0 && (facts.f_flag & ST_RDONLY) != 0 ? 1 : 0;
 }
 
+// The kernel goes by the size when it copies within itself (sendfile), so it must not hear of the claim meanwhile.
+void show_told_bytes(const node& what, struct stat& facts) {
+    if (facts.st_size == 0) facts.st_size = static_cast<off_t>(what.told_bytes.load());
+}
+
 }  // namespace
 
 known_file inode_table::known(const node& one) {
@@ -80,9 +85,10 @@ std::uint64_t inode_table::shown(dev_t device, ino_t inode) try {
     return 0;
 }
 
-int inode_table::facts_of(int path_fd, struct stat& out) {
-    if (::fstatat(path_fd, "", &out, AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW) != 0) return errno;
+int inode_table::facts_of(const node& what, struct stat& out) {
+    if (::fstatat(what.fd, "", &out, AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW) != 0) return errno;
     out.st_ino = shown(out.st_dev, out.st_ino);
+    show_told_bytes(what, out);
     return out.st_ino != 0 ? 0 : ENOMEM;
 }
 
@@ -107,6 +113,7 @@ node* inode_table::remember(int path_fd, struct stat& facts, int& code) {
         std::unique_ptr<node>& place = nodes_[made->key()];
         if (!place) place = std::move(made);  // else the descriptor goes with what was made
         ++place->lookups;
+        show_told_bytes(*place, facts);
         return place.get();
     } catch (const std::bad_alloc&) {
         code = ENOMEM;

@@ -40,6 +40,8 @@ struct node {
     std::mutex lock;
     host::file_identity cached;  // the version that the kernel's pages are of; device 0: of none; guarded by lock
     std::shared_ptr<buffered_file> buffered;  // while it is open in a mount with a buffer (file_buffer.hpp); guarded by lock
+    std::atomic<std::uint64_t> told_bytes{0};  // while open: how many a file gives that claims to be empty; 0: it is as it claims
+    std::uint64_t told_opens = 0;   // opens that may have been told so; guarded by lock
     std::atomic<std::uint64_t> storers{0};  // that have it open to read and write, so may have mapped it to store
 
     [[nodiscard]] node_key key() const { return {{device, inode}, way}; }
@@ -69,12 +71,12 @@ public:
     [[nodiscard]] node& at(std::uint64_t number);
     [[nodiscard]] std::uint64_t number_of(const node& one) const;
 
-    // The facts of what `path_fd` leads to, with the number that the mount shows. 0 or an errno.
-    int facts_of(int path_fd, struct stat& out);
+    // The facts of a node, as the mount shows them. 0 or an errno.
+    int facts_of(const node& what, struct stat& out);
     // The number that the mount shows for a file of the source; 0: no memory.
     std::uint64_t shown(dev_t device, ino_t inode);
 
-    // The node of the inode that `path_fd` leads to, with one lookup more, and its facts, with the number that the mount shows; takes the descriptor in any case. Null: `code` says why.
+    // The node of the inode that `path_fd` leads to, with one lookup more, and its facts as the mount shows them; takes the descriptor in any case. Null: `code` says why.
     node* remember(int path_fd, struct stat& facts, int& code);
     void forget(std::uint64_t number, std::uint64_t lookups);
 

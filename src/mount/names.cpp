@@ -6,8 +6,10 @@
 
 #include <cerrno>
 #include <cstdio>
+#include <optional>
 #include <vector>
 
+#include "host/file_kind.hpp"
 #include "mount/caller.hpp"
 #include "mount/tree.hpp"
 
@@ -102,11 +104,20 @@ void make_link(fuse_req_t request, fuse_ino_t number, fuse_ino_t parent, const c
     reply_entry(request, at, name, code);
 }
 
+// Where links of /proc lead is told to some users only.
+ssize_t read_link_as_judged(fuse_req_t request, const node& what, std::vector<char>& target) {
+    std::optional<as_user> caller;
+    if (host::is_made_up(what.fd)) caller.emplace(request);
+    if (caller && !caller->is_so()) return -EACCES;
+    const ssize_t length = ::readlinkat(what.fd, "", target.data(), target.size() - 1);
+    return length < 0 ? -errno : length;
+}
+
 void read_link(fuse_req_t request, fuse_ino_t number) {
     node& what = begin(request, number);
     std::vector<char> target(PATH_MAX + 1);
-    const ssize_t length = ::readlinkat(what.fd, "", target.data(), target.size() - 1);
-    if (length < 0) return reply(request, errno);
+    const ssize_t length = read_link_as_judged(request, what, target);
+    if (length < 0) return reply(request, static_cast<int>(-length));
     target[static_cast<std::size_t>(length)] = 0;
     fuse_reply_readlink(request, target.data());
 }

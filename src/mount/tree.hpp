@@ -8,10 +8,10 @@
 #include <memory>
 #include <string>
 
-#include "mount/after_stores.hpp"
 #include "mount/file_buffer.hpp"
 #include "mount/fuse_api.hpp"
 #include "mount/inode_table.hpp"
+#include "mount/late_answers.hpp"
 #include "mount/uncached.hpp"
 #include "region/programs.hpp"
 
@@ -31,7 +31,7 @@ struct tree {
     std::uint64_t read_ahead_bytes = 0;
     std::unique_ptr<file_buffer> buffer;  // or null
     uncached_agreement uncached;          // with a buffer
-    std::unique_ptr<after_stores> stores;
+    std::unique_ptr<late_answers> late;
     std::atomic<pid_t> own_opener{0};  // the thread of ours that opens a file of the mount now (mounted_views); 0: none
     double attribute_seconds = 1, entry_seconds = 1;  // how long the kernel believes attributes and names without asking again
 };
@@ -54,7 +54,7 @@ inline void tell_buffer(fuse_req_t request, node& what, std::uint64_t offset, st
 template <typename Work>
 void after_stores_to(fuse_req_t request, const node& what, const Work& work) {
     tree& t = tree_of(request);
-    if (what.storers == 0 || !t.stores->put(t.nodes.number_of(what), work)) work();
+    if (what.storers == 0 || !t.late->after_stores(t.nodes.number_of(what), work)) work();
 }
 
 inline region::file_key key_of(const node& what) { return {what.device, what.inode}; }
@@ -69,6 +69,7 @@ inline void reply(fuse_req_t request, int code) {
 constexpr std::uint64_t is_ours = 1ull << 32;
 constexpr std::uint64_t has_false_size = 1ull << 33;  // it is read until nothing more comes (host::file_kind)
 constexpr std::uint64_t only_appends = 1ull << 34;    // the source lets nobody write anywhere else (chattr +a)
+constexpr std::uint64_t judges_reader = 1ull << 35;   // what it gives depends on who reads (host::is_made_up)
 inline int handle_of(const fuse_file_info* open) { return static_cast<int>(open->fh & (is_ours - 1)); }
 
 // A name by which the kernel finds what a descriptor leads to, also if that is O_PATH.

@@ -6,12 +6,14 @@ import mmap
 import multiprocessing
 import os
 import random
+import shutil
 import stat
 import subprocess
 import time
 import unittest
 
 import mounted
+from lists_test import as_user
 
 
 def run(*command):
@@ -128,6 +130,8 @@ class Sources(unittest.TestCase):
         yield path.read_bytes()
         with open(path, "rb", buffering=0) as f:
             yield b"".join(iter(lambda: f.read(7), b""))
+        shutil.copyfile(path, self.plain / "copy")  # sendfile
+        yield (self.plain / "copy").read_bytes()
         self.assertEqual(run("cp", path, self.plain / "copy"), (0, "", ""))
         yield (self.plain / "copy").read_bytes()
 
@@ -165,6 +169,32 @@ class Sources(unittest.TestCase):
 
     def test_files_of_proc_are_read_to_their_end_beside_a_buffer(self):
         self.false_sizes(*mounted.buffer_flags("gram", "1MiB", "1MiB"))
+
+    def use_proc(self, proc, other):
+        """What one who is not root finds of root's process, and changes of the own one."""
+        me = os.getpid()
+        out = [code_of(lambda: (proc / str(other) / name).read_bytes()) for name in ("maps", "environ", "io", "status", "cmdline", "auxv")]
+        out += [code_of(lambda: os.readlink(proc / str(other) / name)) for name in ("exe", "cwd", "root")]
+        out.append([line.split()[25:29] for line in (proc / str(other) / "stat").read_text().split("\n") if line])
+        out.append(set((proc / "kallsyms").read_bytes()[:16]) if (proc / "kallsyms").exists() else None)
+        out.append(code_of(lambda: (proc / str(me) / "oom_score_adj").write_text("-900")))
+        shutil.copyfile(proc / "filesystems", self.plain / "open" / "copy")  # sendfile
+        out.append((self.plain / "open" / "copy").read_bytes()[:16])
+        return str(out)
+
+    def test_files_of_proc_tell_each_user_what_the_source_tells(self):
+        self.mount_here("proc", self.source / "proc")
+        (self.plain / "open").mkdir()
+        os.chmod(self.plain / "open", 0o777)
+        sleeper = subprocess.Popen(["sleep", "600"])
+        self.addCleanup(lambda: (sleeper.kill(), sleeper.wait()))
+        with mounted.Mount(self.source, self.point):
+            for root in (self.point, self.source):
+                shutil.copyfile(root / "proc" / "filesystems", self.plain / "copy")  # root's reading leaves pages of it in the kernel
+            here, there = (as_user("stranger", lambda at=root: self.use_proc(at / "proc", sleeper.pid)) for root in (self.point, self.source))
+            self.assertEqual(here, there)
+            self.assertIn("EACCES", there)
+            self.assertIn(b"sleep", (self.point / "proc" / str(sleeper.pid) / "maps").read_bytes())
 
     def old_bytes(self, *flags):
         """As by rsync --inplace -t or cp -p: another content with the size and the time of modification that were there."""
