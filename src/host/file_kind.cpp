@@ -22,8 +22,9 @@ int has_byte_at(int fd, off_t offset) {
     return got >= 0 ? static_cast<int>(got) : -errno;
 }
 
-// The size is asked again after the read: a file that grows meanwhile is no liar. What is made up and claims to be empty is
-// not read: some of it waits, or is used up by reading (kmsg, trace_pipe).
+// Asks the size again after the read: a file that grows meanwhile is no liar. Reads nothing of a
+// made-up file that claims to be empty: such a read may wait, or use the bytes up (kmsg,
+// trace_pipe).
 bool has_false_size(int fd, const struct stat& facts) {
     if (facts.st_blocks != 0) return false;
     struct stat now {};

@@ -26,12 +26,14 @@ enum class file_kind {
 
 // Judges an open file. `facts` are those of `fd`. Costs nothing but for files that claim to occupy no blocks: there one
 // or two bytes are read, because files of /proc and /sys claim sizes that they do not have. A sparse or empty file on a
-// disk is regular. What says that it is empty on /proc and its like is not read, since that may wait. An error while reading makes no false_size: the reader meets that error itself. `fd` open for asking
-// only (O_PATH) or for writing only is judged by its mode alone. Never waits: nothing but a regular file is read.
+// disk is regular. A made-up file that claims to be empty is false_size without a read, which might
+// wait. An error while reading makes no false_size: the reader meets that error itself. `fd` open for
+// asking only (O_PATH) or for writing only is judged by its mode alone. Never waits: nothing but a
+// regular file is read.
 file_kind kind_of(int fd, const struct stat& facts);
 
-// Does what `fd` (also O_PATH) leads to lie in a file system whose files are made up when they are read, as of /proc and
-// /sys? Some of these give each reader something else.
+// True for a file of a file system that makes its files up when they are read, such as /proc and
+// /sys. Some of them give each reader different bytes. `fd` may be O_PATH.
 bool is_made_up(int fd);
 
 // By the mode alone, for what is not open: regular, directory or special.

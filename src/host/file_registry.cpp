@@ -330,7 +330,8 @@ open_reply file_registry::join(entry& e, std::uint32_t slot, const found_file& f
     return {0, slot, e.generation, e.identity, e.table, e.two_level, 0, e.epoch};
 }
 
-// Programs that use the file through a mount of this process may have stored to mappings of it: an open has that, as it has what is stored to any file's.
+// Fetches the stores of programs that have mapped the file through a mount of this process. An open
+// sees stores to a mapping of any other file too.
 int file_registry::bring_home(found_file& file) {
     const int code = bring_stores_home(file.facts.identity);
     return code <= 0 ? code : env_.facts(file.handle->fd(), file.facts);

@@ -1,5 +1,6 @@
-// Who is told of what kernels change in files by write and truncate: regions of the same file and mounts of this process, which are above this layer
-// (region/kernel_writes.cpp). And who is asked, before kernels read a file, for what programs have stored to it.
+// Who is told of what kernels change in files by write and truncate: regions of the same file and
+// mounts of this process, which are above this layer (region/kernel_writes.cpp). Before kernels
+// read a file, the same object fetches what programs have stored to it.
 #pragma once
 
 #include <atomic>
@@ -22,8 +23,9 @@ public:
     // Does it, by `doing`, once, and returns what that returned, when everybody knows. Called with no lock that an operation of a program takes.
     virtual std::int64_t change(environment& env, int fd, const file_change& what, const std::function<std::int64_t()>& doing) = 0;
 
-    // A file is about to be opened. What programs stored to mappings of it through mounts of this process is in the file then, so its facts may be others.
-    // 0: there are no mounts; 1: there are; or a negative errno: not all of it came. Called with no lock that an operation of a program takes.
+    // Before an open: brings to the file what programs stored to mappings of it through mounts of
+    // this process. Its facts may change. 0: there are no mounts; 1: there are; or a negative
+    // errno: not all stores came. Called with no lock that an operation of a program takes.
     virtual int bring_home(const file_identity& file) = 0;
 
     // The one of the process, or null as long as there is nobody to tell. It lives as long as the process.

@@ -20,7 +20,8 @@ namespace {
 
 void reply_attributes(fuse_req_t request, const node& what) {
     struct stat facts {};
-    if (const int code = tree_of(request).nodes.facts_of(what, facts); code != 0) return reply(request, code);
+    if (const int code = tree_of(request).nodes.facts_of(what, facts); code != 0)
+        return reply(request, code);
     fuse_reply_attr(request, &facts, tree_of(request).attribute_seconds);
 }
 
@@ -55,30 +56,39 @@ int change_size(fuse_req_t request, node& what, const fuse_file_info* open, off_
     return result;
 }
 
-void change_attributes(fuse_req_t request, node& what, const struct stat& to, int which, const fuse_file_info* open) {
+void change_attributes(fuse_req_t request, node& what, const struct stat& to, int which,
+                       const fuse_file_info* open) {
     const std::string path = path_of(what.fd);
     const auto failed = [&](int result) {
         if (result < 0) reply(request, errno);
         return result < 0;
     };
     if (which & FUSE_SET_ATTR_MODE && failed(::chmod(path.c_str(), to.st_mode & 07777))) return;
-    if (which & (FUSE_SET_ATTR_UID | FUSE_SET_ATTR_GID) && failed(change_owner(what, to, which))) return;
+    if (which & (FUSE_SET_ATTR_UID | FUSE_SET_ATTR_GID) && failed(change_owner(what, to, which)))
+        return;
     if (which & FUSE_SET_ATTR_SIZE && failed(change_size(request, what, open, to.st_size))) return;
-    if (which & (FUSE_SET_ATTR_ATIME | FUSE_SET_ATTR_MTIME | FUSE_SET_ATTR_ATIME_NOW | FUSE_SET_ATTR_MTIME_NOW) && failed(change_times(what, to, which))) return;
+    if (which & (FUSE_SET_ATTR_ATIME | FUSE_SET_ATTR_MTIME | FUSE_SET_ATTR_ATIME_NOW |
+                 FUSE_SET_ATTR_MTIME_NOW) &&
+        failed(change_times(what, to, which)))
+        return;
     reply_attributes(request, what);
 }
 
-// Pages that are written back set the time of modification, and take set-id bits away where we are not root. Not with a new
-// size: the kernel writes nothing back while it changes that.
+// A page that is written back sets the time of modification, and clears set-id bits where we are
+// not root. False for a new size: the kernel writes nothing back while it changes that.
 bool is_undone_by_stores(const struct stat& to, int which) {
     if (which & FUSE_SET_ATTR_SIZE) return false;
-    return (which & (FUSE_SET_ATTR_MTIME | FUSE_SET_ATTR_MTIME_NOW)) != 0 || ((which & FUSE_SET_ATTR_MODE) != 0 && (to.st_mode & (S_ISUID | S_ISGID)) != 0);
+    return (which & (FUSE_SET_ATTR_MTIME | FUSE_SET_ATTR_MTIME_NOW)) != 0 ||
+           ((which & FUSE_SET_ATTR_MODE) != 0 && (to.st_mode & (S_ISUID | S_ISGID)) != 0);
 }
 
-void set_attributes(fuse_req_t request, fuse_ino_t number, struct stat* to, int which, fuse_file_info* open) {
+void set_attributes(fuse_req_t request, fuse_ino_t number, struct stat* to, int which,
+                    fuse_file_info* open) {
     node& what = begin(request, number);
     if (!is_undone_by_stores(*to, which)) return change_attributes(request, what, *to, which, open);
-    after_stores_to(request, what, [request, &what, wanted = *to, which] { change_attributes(request, what, wanted, which, nullptr); });
+    after_stores_to(request, what, [request, &what, wanted = *to, which] {
+        change_attributes(request, what, wanted, which, nullptr);
+    });
 }
 
 // The size alone if no room is given, as the system calls have it.
@@ -91,11 +101,12 @@ void reply_xattr(fuse_req_t request, std::size_t room, const Call& call) {
     else fuse_reply_buf(request, text.data(), static_cast<std::size_t>(length));
 }
 
-constexpr std::string_view access_list = "system.posix_acl_access", default_list = "system.posix_acl_default";
+constexpr std::string_view access_list = "system.posix_acl_access",
+                           default_list = "system.posix_acl_default";
 bool is_list(std::string_view name) { return name == access_list || name == default_list; }
 
-// A file system without lists says that it does not know what is asked. The kernel would take that for the answer to
-// whether a user may do something, and not for "there is no list".
+// A file system without lists answers EOPNOTSUPP. The kernel would take that for the outcome of its
+// check, so it is told that the file has no list.
 void get_xattr(fuse_req_t request, fuse_ino_t number, const char* name, std::size_t room) {
     const std::string path = path_of(begin(request, number).fd);
     reply_xattr(request, room, [&](char* to, std::size_t bytes) {
@@ -110,25 +121,31 @@ void list_xattr(fuse_req_t request, fuse_ino_t number, std::size_t room) {
     reply_xattr(request, room, [&](char* to, std::size_t bytes) { return ::listxattr(path.c_str(), to, bytes); });
 }
 
-// Of the attributes that a file system interprets, the kernel checks who may change these two. Any other it would leave to
-// us, and we are not the caller: refused.
+// Among the attributes that a file system interprets (system.*) the kernel checks changes of lists
+// only. It leaves the others to the mount, which is not the caller, so they are refused.
 bool is_changeable(std::string_view name) { return name.rfind("system.", 0) != 0 || is_list(name); }
 
-// An owner outside the file's group who changes a list loses the set-group bit; as root we would leave it.
+// An owner outside the file's group loses the set-group bit by changing a list. Root would keep it.
 bool is_to_take_group_bit(fuse_req_t request, const node& what, std::string_view name) {
     struct stat facts {};
-    return name == access_list && fuse_req_ctx(request)->uid != 0 && ::fstatat(what.fd, "", &facts, AT_EMPTY_PATH) == 0 && (facts.st_mode & S_ISGID) != 0 &&
+    return name == access_list && fuse_req_ctx(request)->uid != 0 &&
+           ::fstatat(what.fd, "", &facts, AT_EMPTY_PATH) == 0 && (facts.st_mode & S_ISGID) != 0 &&
            !is_caller_in_group(request, facts.st_gid);
 }
 
 void set_xattr(fuse_req_t request, fuse_ino_t number, const char* name, const char* value, std::size_t bytes, int flags) {
     const node& what = begin(request, number);
     if (!is_changeable(name)) return reply(request, EOPNOTSUPP);
-    // What a program may do beyond others, the file system takes away when the file is written.
+    // The source's file system removes capabilities of a program when its file is written.
     if (std::string_view(name).rfind("security.", 0) == 0)
-        return after_stores_to(request, what, [request, &what, name = std::string(name), value = std::string(value, bytes), flags] {
-            reply(request, ::setxattr(path_of(what.fd).c_str(), name.c_str(), value.data(), value.size(), flags) < 0 ? errno : 0);
-        });
+        return after_stores_to(
+            request, what,
+            [request, &what, name = std::string(name), value = std::string(value, bytes), flags] {
+                reply(request, ::setxattr(path_of(what.fd).c_str(), name.c_str(), value.data(),
+                                          value.size(), flags) < 0
+                                   ? errno
+                                   : 0);
+            });
     int code = 0;
     {
         std::optional<as_caller> caller;

@@ -28,11 +28,14 @@ namespace {
 
 constexpr std::chrono::seconds longest_end{5};
 
-// Clearing set-id bits when a file is written or cut is left to the kernel: done by us as root, they would stay. So it cuts a file in a request of its own, not
-// with the opening. Access control lists are the source's, and the kernel judges by them: without that it would take a list's mask for the rights of the group.
+// Clearing set-id bits when a file is written or cut is left to the kernel: done by us as root,
+// they would stay. So it cuts a file in a request of its own, not with the opening. The kernel
+// reads the source's access control lists and judges by them. Without that agreement it would take
+// the mask of a list for the rights of the group.
 void agree(void* files, fuse_conn_info* kernel) {
     kernel->want &= ~static_cast<unsigned>(FUSE_CAP_HANDLE_KILLPRIV | FUSE_CAP_ATOMIC_O_TRUNC);
-    kernel->want |= kernel->capable & static_cast<unsigned>(FUSE_CAP_POSIX_ACL | FUSE_CAP_DONT_MASK);
+    kernel->want |=
+        kernel->capable & static_cast<unsigned>(FUSE_CAP_POSIX_ACL | FUSE_CAP_DONT_MASK);
     // The kernel takes the smaller of what it allows and what it is answered.
     const tree& t = *static_cast<const tree*>(files);
     allow_read_ahead(t.point, t.read_ahead_bytes);
@@ -50,8 +53,8 @@ fuse_lowlevel_ops operations() {
     return table;
 }
 
-// Every inode that the kernel knows is held open. Root in a container may often raise the limit no further than to what it
-// is given, and neither may anybody else.
+// The mount holds every inode open that the kernel knows. Root in a container often may not pass
+// the hard limit, nor may other users.
 void raise_file_limit() {
     constexpr rlim_t wanted = 1u << 20;
     rlimit limit{};

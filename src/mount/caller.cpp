@@ -29,15 +29,17 @@ void keep_file_rights() {
     ::syscall(SYS_capset, &head, data);
 }
 
-// Beside the one that the request names; none where that cannot be told.
+// The caller's supplementary groups; none if the kernel does not tell them.
 std::vector<gid_t> groups_of(fuse_req_t request) {
     const int count = fuse_req_getgroups(request, 0, nullptr);
     std::vector<gid_t> out(static_cast<std::size_t>(std::max(count, 0)));
-    if (!out.empty()) out.resize(static_cast<std::size_t>(std::clamp(fuse_req_getgroups(request, count, out.data()), 0, count)));
+    if (!out.empty())
+        out.resize(static_cast<std::size_t>(
+            std::clamp(fuse_req_getgroups(request, count, out.data()), 0, count)));
     return out;
 }
 
-// Of this thread: what is in force, and that it be so.
+// Read and set the effective capabilities of this thread.
 bool rights_in_force(std::uint64_t& out) {
     __user_cap_header_struct head{_LINUX_CAPABILITY_VERSION_3, 0};
     __user_cap_data_struct data[2]{};
@@ -54,7 +56,8 @@ bool put_in_force(std::uint64_t rights) {
     return ::syscall(SYS_capset, &head, data) == 0;
 }
 
-// A umask belongs to all threads that share a current directory, so a thread that makes files leaves that company first.
+// Threads that share a current directory share a umask, so a thread that makes files gets a
+// directory of its own first.
 bool has_own_mask() {
     thread_local const bool own = ::unshare(CLONE_FS) == 0;
     return own;
@@ -68,7 +71,8 @@ bool is_caller_in_group(fuse_req_t request, gid_t group) {
     return std::find(groups.begin(), groups.end(), group) != groups.end();
 }
 
-as_caller::as_caller(fuse_req_t request) : has_mask_(has_own_mask()), mask_(fuse_req_ctx(request)->umask & 0777) {
+as_caller::as_caller(fuse_req_t request)
+    : has_mask_(has_own_mask()), mask_(fuse_req_ctx(request)->umask & 0777) {
     const fuse_ctx* const who = fuse_req_ctx(request);
     if (has_mask_) ::umask(mask_);
     if (::geteuid() != 0 || (who->uid == 0 && who->gid == 0)) return;
@@ -92,11 +96,13 @@ as_user::as_user() {
     if (::geteuid() == 0) take(nobody, nobody, {});
 }
 
-// The right to change groups goes with the others, so it is used first.
+// Groups first: changing them takes a capability that is given up at the end.
 void as_user::take(uid_t user, gid_t group, const std::vector<gid_t>& groups) {
     const int count = ::getgroups(0, nullptr);
     own_groups_.resize(static_cast<std::size_t>(std::max(count, 0)));
-    is_so_ = count >= 0 && ::getgroups(count, own_groups_.data()) == count && rights_in_force(own_rights_) && ::syscall(SYS_setgroups, groups.size(), groups.data()) == 0;
+    is_so_ = count >= 0 && ::getgroups(count, own_groups_.data()) == count &&
+             rights_in_force(own_rights_) &&
+             ::syscall(SYS_setgroups, groups.size(), groups.data()) == 0;
     if (!is_so_) return;
     changed_ = true;
     mount::take(user, group);

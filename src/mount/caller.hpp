@@ -1,10 +1,11 @@
 // Acting for the program that asked, where that matters: what is made belongs to it.
 //
 // Whether it may is the kernel's question (default_permissions), answered before we are asked. So we keep the right to pass over permissions and only
-// take the caller's user and group, of this thread alone. Where we are not root there is one user only, and just the umask is taken.
+// take the caller's user and group, of this thread alone. Where we are not root there is one
+// user only, and just the umask is taken.
 //
-// The umask comes with the request, because the kernel leaves it to the source's file system: below a folder with a default
-// list it does not count (FUSE_CAP_DONT_MASK).
+// The umask comes with the request (FUSE_CAP_DONT_MASK), because the source's file system applies
+// it: below a folder with a default list it does not count.
 #pragma once
 
 #include <sys/types.h>
@@ -16,7 +17,7 @@
 
 namespace penstock::mount {
 
-// Is the program that asked in this group? False also where that cannot be told.
+// Whether the caller is in this group. False also where the kernel does not tell.
 bool is_caller_in_group(fuse_req_t request, gid_t group);
 
 class as_caller {
@@ -26,8 +27,10 @@ public:
     as_caller(const as_caller&) = delete;
     as_caller& operator=(const as_caller&) = delete;
 
-    // What to give as the mode of a new file, folder or node.
-    [[nodiscard]] mode_t mode_of(mode_t wanted) const { return has_mask_ ? wanted : wanted & ~mask_; }
+    // The mode to pass when making a file, folder or node.
+    [[nodiscard]] mode_t mode_of(mode_t wanted) const {
+        return has_mask_ ? wanted : wanted & ~mask_;
+    }
 
 private:
     bool changed_ = false;
@@ -35,17 +38,18 @@ private:
     mode_t mask_ = 0;
 };
 
-// This thread has the rights of one user and no other, as if that user had called the source itself. For files that judge
-// by more than their mode who reads them (/proc). Does nothing where we are not root, and for root.
+// The rights of one user and no others, in force for this thread: the source judges as if that user
+// called it directly. For files that judge their readers by more than a mode (/proc). Does nothing
+// for root, or where we are not root.
 class as_user {
 public:
     explicit as_user(fuse_req_t request);  // the caller
-    as_user();                             // nobody in particular
+    as_user();                             // the user nobody
     ~as_user();
     as_user(const as_user&) = delete;
     as_user& operator=(const as_user&) = delete;
 
-    // False: the rights could not be given up, so nothing may be done.
+    // False: some rights could not be given up, and the caller of this class must refuse.
     [[nodiscard]] bool is_so() const { return is_so_; }
 
 private:

@@ -48,21 +48,26 @@ void open_dir(fuse_req_t request, fuse_ino_t number, fuse_file_info* open) {
 
 bool is_dot(const char* name) { return std::strcmp(name, ".") == 0 || std::strcmp(name, "..") == 0; }
 
-// One entry to `to`: with what a look-up tells, or with number and type only. How many bytes it takes, which may be more than there are. What cannot be looked
-// up (a dead mount, a folder that may be listed and not entered) is listed all the same, as the source does it; whoever asks for more is told why not.
-std::size_t put_entry(fuse_req_t request, node& parent, const dirent& one, off_t next, bool with_look_up, char* to, std::size_t room) {
+// Writes one entry to `to`: with the facts of a look-up, or with number and type only. Returns the
+// bytes that it takes, which may be more than there are. An entry whose look-up fails (a dead
+// mount, a name in a folder that the user may list but not enter) is listed too, as in the source;
+// a later call for its facts meets the error.
+std::size_t put_entry(fuse_req_t request, node& parent, const dirent& one, off_t next,
+                      bool with_look_up, char* to, std::size_t room) {
     fuse_entry_param entry{};
     entry.attr.st_ino = tree_of(request).nodes.shown(parent.device, one.d_ino);
     entry.attr.st_mode = static_cast<mode_t>(one.d_type) << 12;
     if (!with_look_up) return fuse_add_direntry(request, to, room, one.d_name, &entry.attr, next);
     const fuse_entry_param bare = entry;
-    if (!is_dot(one.d_name) && look_up(tree_of(request), parent, one.d_name, entry) != 0) entry = bare;
+    if (!is_dot(one.d_name) && look_up(tree_of(request), parent, one.d_name, entry) != 0)
+        entry = bare;
     const std::size_t bytes = fuse_add_direntry_plus(request, to, room, one.d_name, &entry, next);
     if (bytes > room && entry.ino != 0) tree_of(request).nodes.forget(entry.ino, 1);  // it comes again
     return bytes;
 }
 
-// Fills `text` from `offset` on, as far as entries fit; how far that is. `code` says what failed.
+// Fills `text` from `offset` on, as far as entries fit; how far that is. `code` is the error of
+// reading the folder, or 0.
 std::size_t read_entries(fuse_req_t request, node& what, off_t offset, open_directory& dir, bool with_look_ups, std::vector<char>& text, int& code) {
     const std::lock_guard hold(dir.lock);
     if (offset != dir.at) {
@@ -78,7 +83,8 @@ std::size_t read_entries(fuse_req_t request, node& what, off_t offset, open_dire
             return filled;
         }
         const off_t after = dir.next->d_off;
-        const std::size_t bytes = put_entry(request, what, *dir.next, after, with_look_ups, text.data() + filled, text.size() - filled);
+        const std::size_t bytes = put_entry(request, what, *dir.next, after, with_look_ups,
+                                            text.data() + filled, text.size() - filled);
         if (bytes > text.size() - filled) return filled;
         filled += bytes;
         dir.next = nullptr;

@@ -166,7 +166,8 @@ void file_buffer::look_again(buffered_file& file, const node& what) {
     }
     struct stat facts {};
     const bool is_known = facts_of(what, facts);
-    if (is_known && !file.stale && !file.outside && file.version == host::identity_of(facts)) return;
+    if (is_known && !file.stale && !file.outside && file.version == host::identity_of(facts))
+        return;
     bool right = is_known && take_over_size(file, static_cast<std::uint64_t>(facts.st_size));
     if (right) {
         session_pool::lent session(sessions_);

@@ -32,7 +32,7 @@ struct buffered_file {
     std::atomic<std::uint64_t> read_to{0};  // where the last read ended: a hint
     std::mutex changing;
     // Guarded by changing:
-    host::file_identity version;            // when the first of its pages was loaded
+    host::file_identity version;     // when the first of its pages was loaded
     std::uint64_t size_bytes = 0;    // that the buffer knows
     int fd = -1;                     // what the buffer reads: one number as long as the file has a number
     // Guarded by the table's lock:

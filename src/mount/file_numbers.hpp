@@ -1,14 +1,15 @@
-// The inode numbers that a mount shows: one for each device and inode of the source, unique on the mount.
+// The inode numbers that a mount shows: one for each device and inode of the source, unique on the
+// mount.
 //
-// A mount is one file system to programs, and its source may hold several whose inodes have the same numbers. Programs
-// that walk a tree (find, du, cp -a) take two folders of equal number for one.
+// A mount is one file system to programs, but its source may hold several, whose inodes have equal
+// numbers. Programs that walk a tree (find, du, cp -a) take two folders of equal number for one.
 //
-// A number is cut into its upper 16 bits and the rest. Each pair of a device and its upper bits that is met gets upper
-// bits of its own, and the rest stays. The source's own device keeps what it has wherever that is free, so most sources
-// show the numbers that they have. Where no upper bits are left (file systems whose numbers are hashes use them up)
-// a file gets the next number of a reserved range.
+// A number has upper bits (16) and a rest (48). Each pair of a device and upper bits gets upper
+// bits of its own; the rest stays. The source's own device keeps its upper bits where they are
+// free, so most sources show their own numbers. File systems whose numbers are hashes can use up
+// all upper bits. After that a file gets the next number of a reserved range.
 //
-// What was given stays as long as the mount lives, also while the kernel has forgotten the file.
+// A number stays as long as the mount lives, also while the kernel has forgotten the file.
 #pragma once
 
 #include <sys/types.h>
@@ -20,14 +21,16 @@
 
 namespace penstock::mount {
 
-// What a file is, whatever it is called.
+// The identity of a file, independent of its names.
 struct inode_key {
     dev_t device = 0;
     ino_t inode = 0;
     bool operator==(const inode_key&) const = default;
 };
 struct inode_key_hash {
-    std::size_t operator()(const inode_key& k) const { return (k.device * 0x9e3779b97f4a7c15ull) ^ (k.inode * 0xff51afd7ed558ccdull); }
+    std::size_t operator()(const inode_key& k) const {
+        return (k.device * 0x9e3779b97f4a7c15ull) ^ (k.inode * 0xff51afd7ed558ccdull);
+    }
 };
 
 // Thread-safe.
@@ -42,15 +45,15 @@ public:
 private:
     static constexpr unsigned rest_bits = 48;
     static constexpr std::uint64_t rest_mask = (std::uint64_t{1} << rest_bits) - 1;
-    static constexpr std::uint64_t reserved_upper = 0xfffe;  // of the range for files that are numbered singly
-    static constexpr std::uint64_t none_left = 0;            // upper bits that a pair never gets: the own device has them
+    static constexpr std::uint64_t reserved_upper = 0xfffe;  // of files that are numbered singly
+    static constexpr std::uint64_t none_left = 0;  // no pair gets these: the own device has them
 
     std::uint64_t upper_for(const inode_key& file);
 
     const dev_t own_;
     std::mutex lock_;
-    // Guarded by lock_:
-    std::unordered_map<inode_key, std::uint64_t, inode_key_hash> uppers_;  // of a device and its upper bits
+    // Guarded by lock_. Upper bits are found by a device and its own upper bits.
+    std::unordered_map<inode_key, std::uint64_t, inode_key_hash> uppers_;
     std::bitset<1u << 16> used_;
     std::uint64_t next_ = 1;  // from where on upper bits may be free
     std::unordered_map<inode_key, std::uint64_t, inode_key_hash> single_;

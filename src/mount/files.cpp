@@ -29,10 +29,13 @@ bool may_store(const fuse_file_info* open) { return (open->flags & O_ACCMODE) ==
 
 // Direct access is the kernel's between the program and us; our own reads and writes may have any address and length. Nor may the descriptor append: the
 // kernel writes pages back through it that the program changed in a mapping, and those have their places.
-int our_flags(int flags) { return (flags & ~(O_DIRECT | O_APPEND | ((flags & O_CREAT) == 0 ? O_NOFOLLOW : 0))) | O_CLOEXEC; }
+int our_flags(int flags) {
+    return (flags & ~(O_DIRECT | O_APPEND | ((flags & O_CREAT) == 0 ? O_NOFOLLOW : 0))) | O_CLOEXEC;
+}
 
-// The descriptor of a file of the source, as the program wants it, or a negative errno. `marks` is what the handle is to tell of it. A file that can only be
-// appended to is not opened otherwise, so there the descriptor appends.
+// Opens a file of the source as the program wants it: a descriptor, or a negative errno. An
+// append-only file can only be opened to append, so that descriptor appends, and `marks` says so to
+// later operations on the handle.
 int open_source(int folder, const char* name, int flags, mode_t mode, std::uint64_t& marks) {
     int fd = ::openat(folder, name, our_flags(flags), mode);
     if (fd >= 0 || errno != EPERM || (flags & O_APPEND) == 0) return fd >= 0 ? fd : -errno;
@@ -49,18 +52,22 @@ void keep_cache_if_unchanged(node& what, const struct stat& facts, fuse_file_inf
     what.cached = now;
 }
 
-// What is read past the kernel's cache in any case. A file of a false size, because the kernel would believe the size; one
-// that can only be appended to, because stores to a mapping of it have no way to the file, and mapping it is refused so
-// (ENODEV; with a buffer such stores are lost, and msync says so).
+// Marks files that bypass the kernel's cache. One of a false size, because the kernel would believe
+// the size. An append-only one that a mapping could store to, because stores have no way to the
+// file: so the kernel refuses the mapping (ENODEV). With a buffer it does not, and msync reports
+// that such stores are lost.
 void judge(int fd, const struct stat& facts, fuse_file_info* open) {
     if (host::kind_of(fd, facts) == host::file_kind::false_size) open->fh |= has_false_size;
-    open->direct_io = (open->fh & has_false_size) != 0 || ((open->fh & only_appends) != 0 && may_store(open));
+    open->direct_io =
+        (open->fh & has_false_size) != 0 || ((open->fh & only_appends) != 0 && may_store(open));
 }
 
-bool is_buffered(const tree& t, const fuse_file_info* open) { return t.buffer != nullptr && (open->fh & has_false_size) == 0; }
+bool is_buffered(const tree& t, const fuse_file_info* open) {
+    return t.buffer != nullptr && (open->fh & has_false_size) == 0;
+}
 
-// A file is open from now on. With a buffer the kernel keeps nothing of what is read, so that it is kept only once; except
-// what is mapped.
+// Counts an open in. With a buffer the kernel keeps no pages but mapped ones, so that each byte is
+// kept once.
 void begin_use(tree& t, node& what, fuse_file_info* open) {
     if (may_store(open)) ++what.storers;
     if ((open->fh & has_false_size) != 0) {
@@ -69,8 +76,10 @@ void begin_use(tree& t, node& what, fuse_file_info* open) {
     }
     if (!is_buffered(t, open)) return;
     t.buffer->opened(what);
-    if (t.uncached.reached) open->direct_io = 1;
-    else t.buffer->say_copies();
+    if (t.uncached.reached)
+        open->direct_io = 1;
+    else
+        t.buffer->say_copies();
 }
 
 void end_telling(node& what) {
@@ -86,23 +95,28 @@ void end_use(tree& t, node& what, const fuse_file_info* open) {
 }
 
 void reply_open(fuse_req_t request, tree& t, node& what, const fuse_file_info& open) {
-    if (fuse_reply_open(request, &open) == -ENOENT) end_use(t, what, &open);  // the program was interrupted and heard nothing
+    if (fuse_reply_open(request, &open) == -ENOENT)
+        end_use(t, what, &open);  // the program was interrupted and heard nothing
 }
 
-// Copies within the kernel (sendfile) go by the size and by the kernel's pages, which all users share. So these get what the
-// file gives now to anybody, for as long as it is open. True: the answer comes by another thread.
+// Copies within the kernel (sendfile) go by the size and by the kernel's pages, which all users
+// share. So both get the bytes that the file gives to any user now, for as long as it is open.
+// True: another thread answers.
 bool reply_told_open(fuse_req_t request, tree& t, node& what, const fuse_file_info& open) try {
     std::vector<char> bytes = public_content_of(what);
     if (bytes.empty()) return false;
     what.told_bytes = bytes.size();
     fuse_file_info told = open;
     told.keep_cache = 1;
-    return t.late->after_telling(t.nodes.number_of(what), std::move(bytes), [request, &t, &what, told] { reply_open(request, t, what, told); });
+    return t.late->after_telling(
+        t.nodes.number_of(what), std::move(bytes),
+        [request, &t, &what, told] { reply_open(request, t, what, told); });
 } catch (const std::bad_alloc&) {
     return false;
 }
 
-// The kernel goes by the mode, and we may open anything: so where the mode is not all, it is the caller that opens.
+// The kernel checked the mode, and root may open anything. Where rights depend on more than the
+// mode, the caller opens.
 int open_as_judged(fuse_req_t request, const node& what, fuse_file_info* open) {
     std::optional<as_user> caller;
     if ((open->fh & judges_reader) != 0) caller.emplace(request);
@@ -128,7 +142,8 @@ void open_file(fuse_req_t request, fuse_ino_t number, fuse_file_info* open) {
         keep_cache_if_unchanged(what, facts, open);
     }
     begin_use(t, what, open);
-    const bool is_told = (open->fh & has_false_size) != 0 && facts.st_size == 0 && (open->flags & O_ACCMODE) == O_RDONLY;
+    const bool is_told = (open->fh & has_false_size) != 0 && facts.st_size == 0 &&
+                         (open->flags & O_ACCMODE) == O_RDONLY;
     if (!is_told || !reply_told_open(request, t, what, *open)) reply_open(request, t, what, *open);
 }
 
@@ -137,7 +152,8 @@ void create_file(fuse_req_t request, fuse_ino_t parent, const char* name, mode_t
     int fd = -1;
     {
         const as_caller caller(request);
-        fd = open_source(at.fd, name, open->flags | O_CREAT | O_NOFOLLOW, caller.mode_of(mode), open->fh);
+        fd = open_source(at.fd, name, open->flags | O_CREAT | O_NOFOLLOW, caller.mode_of(mode),
+                         open->fh);
     }
     if (fd < 0) return reply(request, -fd);
     tree& t = tree_of(request);  // the request is gone with its answer
@@ -261,8 +277,10 @@ ssize_t write_back(fuse_req_t request, node& what, int fd, fuse_bufvec& from, of
 }
 
 ssize_t write_somehow(fuse_req_t request, node& what, fuse_file_info* open, fuse_bufvec& from, off_t offset) {
-    // The kernel does not know the file's nature: to it a store to a mapping, or a write after O_APPEND was taken back, is as any.
-    if ((open->fh & only_appends) != 0 && (open->writepage != 0 || (open->flags & O_APPEND) == 0)) return -EPERM;
+    // The kernel does not know that the file is append-only, so it lets programs store to mappings
+    // and take O_APPEND back.
+    if ((open->fh & only_appends) != 0 && (open->writepage != 0 || (open->flags & O_APPEND) == 0))
+        return -EPERM;
     if (open->writepage != 0) return write_back(request, what, handle_of(open), from, offset);
     std::optional<as_user> judged;
     if ((open->fh & judges_reader) != 0) judged.emplace(request);

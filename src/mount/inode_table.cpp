@@ -19,7 +19,10 @@ known_file::~known_file() {
 }
 
 known_file::known_file(known_file&& other) noexcept
-    : number(other.number), fd(std::exchange(other.fd, -1)), shown_inode(other.shown_inode), may_be_stored_to(other.may_be_stored_to) {}
+    : number(other.number),
+      fd(std::exchange(other.fd, -1)),
+      shown_inode(other.shown_inode),
+      may_be_stored_to(other.may_be_stored_to) {}
 
 known_file& known_file::operator=(known_file&& other) noexcept {
     std::swap(fd, other.fd);
@@ -31,11 +34,15 @@ known_file& known_file::operator=(known_file&& other) noexcept {
 
 namespace {
 
-// The number of the mount that a descriptor leads through; 0 where the kernel does not tell (before Linux 5.8).
+// The id of the mount that a descriptor leads through; 0 if the kernel does not tell (before Linux
+// 5.8).
 std::uint64_t mount_of(int path_fd) {
 #if defined(STATX_MNT_ID)
     struct statx told {};
-    if (::statx(path_fd, "", AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW | AT_STATX_DONT_SYNC, STATX_MNT_ID, &told) == 0 && (told.stx_mask & STATX_MNT_ID) != 0) return told.stx_mnt_id;
+    if (::statx(path_fd, "", AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW | AT_STATX_DONT_SYNC, STATX_MNT_ID,
+                &told) == 0 &&
+        (told.stx_mask & STATX_MNT_ID) != 0)
+        return told.stx_mnt_id;
 #endif
     static_cast<void>(path_fd);
     return 0;
@@ -46,14 +53,16 @@ dev_t device_of(int path_fd) {
     return ::fstatat(path_fd, "", &facts, AT_EMPTY_PATH) == 0 ? facts.st_dev : 0;
 }
 
-// As found_inode has it.
+// node_key::way.
 std::uint64_t way_to(int path_fd, mode_t mode) {
     struct statvfs facts {};
     if (S_ISDIR(mode)) return mount_of(path_fd);
-    return S_ISREG(mode) && ::fstatvfs(path_fd, &facts) == 0 && (facts.f_flag & ST_RDONLY) != 0 ? 1 : 0;
+    return S_ISREG(mode) && ::fstatvfs(path_fd, &facts) == 0 && (facts.f_flag & ST_RDONLY) != 0 ? 1
+                                                                                                : 0;
 }
 
-// The kernel goes by the size when it copies within itself (sendfile), so it must not hear of the claim meanwhile.
+// The kernel goes by the size when it copies within itself (sendfile), so the file's claim is
+// hidden meanwhile.
 void show_told_bytes(const node& what, struct stat& facts) {
     if (facts.st_size == 0) facts.st_size = static_cast<off_t>(what.told_bytes.load());
 }
@@ -125,7 +134,8 @@ std::vector<known_file> inode_table::find(dev_t device, ino_t inode) {
     std::vector<known_file> out;
     const std::lock_guard hold(lock_);
     for (const std::uint64_t way : {0, 1})
-        if (const auto found = nodes_.find({{device, inode}, way}); found != nodes_.end()) out.push_back(known(*found->second));
+        if (const auto found = nodes_.find({{device, inode}, way}); found != nodes_.end())
+            out.push_back(known(*found->second));
     return out;
 }
 

@@ -1,8 +1,9 @@
 // What the kernel knows of the source directory: one node for each inode, as long as the kernel refers to it.
 //
-// A node holds its inode open (O_PATH), so that it is found again whatever its name becomes, and its number is not given to another meanwhile.
-// A folder that is mounted at two places of the source is two nodes, since the kernel wants one parent of each. So is a file that is reached through a mount that
-// may be written to and one that may not, since it is opened the way that it was found.
+// A node holds its inode open (O_PATH), so that it is found again whatever its name becomes, and
+// its number is not given to another meanwhile. A folder that is mounted at two places of the
+// source is two nodes, because the kernel wants one parent for each. A file that is reached through
+// a writable and a read-only mount is two nodes, because it is opened the way it was found.
 #pragma once
 
 #include <sys/stat.h>
@@ -22,11 +23,13 @@ namespace penstock::mount {
 // A file of the source, and how it was found.
 struct node_key {
     inode_key file;
-    std::uint64_t way = 0;  // of a folder: the mount that it lies in; of a file: 1 where that is read-only
+    std::uint64_t way = 0;  // of a folder: the id of its mount; of a file: 1 if that is read-only
     bool operator==(const node_key&) const = default;
 };
 struct node_key_hash {
-    std::size_t operator()(const node_key& k) const { return inode_key_hash{}(k.file) + k.way * 0xc2b2ae3d27d4eb4full; }
+    std::size_t operator()(const node_key& k) const {
+        return inode_key_hash{}(k.file) + k.way * 0xc2b2ae3d27d4eb4full;
+    }
 };
 
 struct buffered_file;
@@ -38,10 +41,12 @@ struct node {
     std::uint64_t way = 0;      // node_key
     std::uint64_t lookups = 0;  // that the kernel has not forgotten; guarded by the table's lock
     std::mutex lock;
-    host::file_identity cached;  // the version that the kernel's pages are of; device 0: of none; guarded by lock
+    host::file_identity cached;  // version of the kernel's pages; device 0: none; guarded by lock
     std::shared_ptr<buffered_file> buffered;  // while it is open in a mount with a buffer (file_buffer.hpp); guarded by lock
-    std::atomic<std::uint64_t> told_bytes{0};  // while open: how many a file gives that claims to be empty; 0: it is as it claims
-    std::uint64_t told_opens = 0;   // opens that may have been told so; guarded by lock
+    // While it is open: the size that is shown for a file that claims to be empty; 0: what it
+    // claims.
+    std::atomic<std::uint64_t> told_bytes{0};
+    std::uint64_t told_opens = 0;  // opens of a false size; guarded by lock
     std::atomic<std::uint64_t> storers{0};  // that have it open to read and write, so may have mapped it to store
 
     [[nodiscard]] node_key key() const { return {{device, inode}, way}; }
@@ -76,7 +81,8 @@ public:
     // The number that the mount shows for a file of the source; 0: no memory.
     std::uint64_t shown(dev_t device, ino_t inode);
 
-    // The node of the inode that `path_fd` leads to, with one lookup more, and its facts as the mount shows them; takes the descriptor in any case. Null: `code` says why.
+    // The node of the inode that `path_fd` leads to, with one lookup more, and its facts
+    // as the mount shows them; takes the descriptor in any case. Null: `code` says why.
     node* remember(int path_fd, struct stat& facts, int& code);
     void forget(std::uint64_t number, std::uint64_t lookups);
 

@@ -8,8 +8,8 @@ namespace penstock::mount {
 
 namespace {
 
-// An error is of no consequence to the answer: what cannot be written back is told to the msync or close of who stored it,
-// and a kernel that is told nothing believes what it believed.
+// Errors do not change the answer: msync or close tells a program that its stores failed, and a
+// kernel that takes no bytes goes on with the size it had.
 void ask_kernel(fuse_session* session, std::uint64_t number, std::vector<char>& bytes) {
     if (bytes.empty()) {
         fuse_lowlevel_notify_inval_inode(session, number, 0, 0);
@@ -22,9 +22,12 @@ void ask_kernel(fuse_session* session, std::uint64_t number, std::vector<char>& 
 
 }  // namespace
 
-bool late_answers::after_stores(std::uint64_t number, std::function<void()> answer) { return put({number, {}, std::move(answer)}); }
+bool late_answers::after_stores(std::uint64_t number, std::function<void()> answer) {
+    return put({number, {}, std::move(answer)});
+}
 
-bool late_answers::after_telling(std::uint64_t number, std::vector<char> bytes, std::function<void()> answer) {
+bool late_answers::after_telling(std::uint64_t number, std::vector<char> bytes,
+                                 std::function<void()> answer) {
     return put({number, std::move(bytes), std::move(answer)});
 }
 

@@ -1,11 +1,14 @@
-// Answers to requests that need the kernel to do something with its pages of a file first.
+// A thread that answers requests for which the kernel must first do something with its pages of a
+// file.
 //
-// For that the kernel may send requests of its own (it writes changed pages back) or wait for pages that others have asked
-// for, and the threads that serve must be free to answer. So a thread apart asks it, and answers then.
+// Meanwhile the kernel may send requests of its own (it writes changed pages back) or wait for
+// pages that other programs asked for. The serving threads must be free to answer those, so this
+// thread asks the kernel, and then answers.
 //
-// Two things are done so. A time stamp, say, is set after what programs have stored to mappings of the file is in it, since
-// a page that is written back later would set it anew; fsync will not do, as the request holds the lock that it takes. And
-// the bytes of a file that claims to be empty are told before a program has it open (files.cpp).
+// after_stores: a program sets a time stamp after it stored to a mapping. A page that is written
+// back later would set the time anew. fsync is no help: it takes the lock that the request holds.
+// after_telling: a file of /proc claims to be empty; the kernel gets its bytes before the program
+// has it open (files.cpp).
 #pragma once
 
 #include <condition_variable>
@@ -29,15 +32,16 @@ public:
     late_answers(const late_answers&) = delete;
     late_answers& operator=(const late_answers&) = delete;
 
-    // Each takes the answer over. False: it does not, for lack of memory or threads or because all is ending; the caller
+    // Both take the answer over. False: no memory, no thread, or end() was called; the caller
     // answers at once.
 
-    // The kernel gives up its pages of the file, the changed ones after they are written back. Later stores get pages anew.
+    // Has the kernel write changed pages of the file back and give all pages up. Later stores get
+    // new pages.
     bool after_stores(std::uint64_t number, std::function<void()> answer);
-    // The kernel takes these as the file's first bytes, and its size as at least so much.
+    // Gives the kernel the first bytes of the file; its size is at least as much then.
     bool after_telling(std::uint64_t number, std::vector<char> bytes, std::function<void()> answer);
 
-    // Gives the answers that were taken over, for which the session must still be served, and takes over no more.
+    // Gives the answers that were taken over and takes no more. The session must still be served.
     void end();
 
 private:

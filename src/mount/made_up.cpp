@@ -23,8 +23,9 @@ struct open_descriptor {
     const int number;
 };
 
-// Some have no places to read at, and give what comes next.
-ssize_t read_as_judged(fuse_req_t request, const fuse_file_info* open, std::vector<char>& text, off_t offset) {
+// Some files have no offsets and give the next bytes at each read.
+ssize_t read_as_judged(fuse_req_t request, const fuse_file_info* open, std::vector<char>& text,
+                       off_t offset) {
     std::optional<as_user> caller;
     if ((open->fh & judges_reader) != 0) caller.emplace(request);
     if (caller && !caller->is_so()) return -EACCES;
@@ -35,7 +36,8 @@ ssize_t read_as_judged(fuse_req_t request, const fuse_file_info* open, std::vect
 
 }  // namespace
 
-void read_what_comes(fuse_req_t request, const fuse_file_info* open, std::size_t bytes, off_t offset) {
+void read_what_comes(fuse_req_t request, const fuse_file_info* open, std::size_t bytes,
+                     off_t offset) {
     std::vector<char> text(bytes);
     const ssize_t got = read_as_judged(request, open, text, offset);
     if (got < 0) return reply(request, static_cast<int>(-got));
@@ -44,10 +46,13 @@ void read_what_comes(fuse_req_t request, const fuse_file_info* open, std::size_t
 
 std::vector<char> public_content_of(const node& what) {
     const as_user nobody;
-    const open_descriptor file(nobody.is_so() ? ::open(path_of(what.fd).c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY) : -1);
+    const open_descriptor file(nobody.is_so() ? ::open(path_of(what.fd).c_str(),
+                                                       O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)
+                                              : -1);
     const int fd = file.number;
     constexpr std::size_t most_bytes = 1u << 20, step = 64u << 10;
-    // What has a way of its own to be waited for may give its bytes only once (kmsg): all else can always be written, too.
+    // A file with a poll operation of its own may give its bytes only once (kmsg). All others are
+    // always ready for writing.
     pollfd asked{fd, POLLIN | POLLOUT, 0};
     if (::poll(&asked, 1, 0) != 1 || (asked.revents & POLLOUT) == 0) return {};
     std::vector<char> out;

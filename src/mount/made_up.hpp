@@ -1,5 +1,5 @@
-// Files of the source that are made up when they are read, as of /proc and /sys: their sizes are not those of what they
-// give, and what they give may depend on who reads.
+// Files that the source makes up when they are read, such as those of /proc and /sys. Their sizes
+// say nothing about the bytes that they give, and the bytes may depend on the reader.
 #pragma once
 
 #include <vector>
@@ -8,11 +8,13 @@
 
 namespace penstock::mount {
 
-// Answers a read of a file of a false size by what comes now, as far as the program asks.
-void read_what_comes(fuse_req_t request, const fuse_file_info* open, std::size_t bytes, off_t offset);
+// Answers a read of a file of a false size with the bytes that come, at most as many as the program
+// asks for.
+void read_what_comes(fuse_req_t request, const fuse_file_info* open, std::size_t bytes,
+                     off_t offset);
 
-// What a file that claims to be empty gives to anybody, as far as reading it does no harm. Nothing: that cannot be told, or
-// it is more than 1 MiB. Throws std::bad_alloc.
+// The bytes that a file which claims to be empty gives to any user. None if reading it might wait
+// or use them up, or if they are more than 1 MiB. Throws std::bad_alloc.
 std::vector<char> public_content_of(const node& what);
 
 }  // namespace penstock::mount

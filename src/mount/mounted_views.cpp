@@ -41,7 +41,7 @@ int mounted_views::open_own(const known_file& file) {
     }
     struct stat facts {};
     if (code == 0 && ::fstat(fd, &facts) != 0) code = -errno;
-    if (code == 0 && facts.st_ino != file.shown_inode) code = -ENOENT;  // another has the name by now
+    if (code == 0 && facts.st_ino != file.shown_inode) code = -ENOENT;  // the name is another's now
     if (code == 0) return fd;
     if (fd >= 0) ::close(fd);
     return code;

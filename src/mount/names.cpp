@@ -104,7 +104,7 @@ void make_link(fuse_req_t request, fuse_ino_t number, fuse_ino_t parent, const c
     reply_entry(request, at, name, code);
 }
 
-// Where links of /proc lead is told to some users only.
+// Links of /proc tell their targets to some users only.
 ssize_t read_link_as_judged(fuse_req_t request, const node& what, std::vector<char>& target) {
     std::optional<as_user> caller;
     if (host::is_made_up(what.fd)) caller.emplace(request);

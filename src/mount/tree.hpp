@@ -50,7 +50,8 @@ inline void tell_buffer(fuse_req_t request, node& what, std::uint64_t offset, st
     if (file_buffer* const buffer = tree_of(request).buffer.get(); buffer != nullptr) buffer->changed(what, offset, bytes);
 }
 
-// Does the work, which answers the request: once what programs have stored to mappings of the file is in it, if any may have.
+// Does the work, which answers the request, after the stores of programs that may have mapped the
+// file have come to it.
 template <typename Work>
 void after_stores_to(fuse_req_t request, const node& what, const Work& work) {
     tree& t = tree_of(request);
@@ -67,9 +68,9 @@ inline void reply(fuse_req_t request, int code) {
 
 // In the handle of an open file, beside the descriptor: opened by this process to bring stores home, which is all that its fsync is to do.
 constexpr std::uint64_t is_ours = 1ull << 32;
-constexpr std::uint64_t has_false_size = 1ull << 33;  // it is read until nothing more comes (host::file_kind)
-constexpr std::uint64_t only_appends = 1ull << 34;    // the source lets nobody write anywhere else (chattr +a)
-constexpr std::uint64_t judges_reader = 1ull << 35;   // what it gives depends on who reads (host::is_made_up)
+constexpr std::uint64_t has_false_size = 1ull << 33;  // read until no bytes come (host::file_kind)
+constexpr std::uint64_t only_appends = 1ull << 34;    // append-only in the source (chattr +a)
+constexpr std::uint64_t judges_reader = 1ull << 35; // bytes depend on the reader (is_made_up)
 inline int handle_of(const fuse_file_info* open) { return static_cast<int>(open->fh & (is_ours - 1)); }
 
 // A name by which the kernel finds what a descriptor leads to, also if that is O_PATH.

@@ -1,4 +1,4 @@
-// The inode numbers of a mount: unique, the same again, and those of the source's own device where that can be.
+// The inode numbers of a mount: unique, stable, and equal to the source's own where possible.
 #include <gtest/gtest.h>
 
 #include <random>
@@ -12,12 +12,13 @@ namespace {
 
 class unique_numbers : public testing::Test {
 protected:
-    // Asks twice, and remembers whose number it is.
+    // Asks twice, and records the owner of the number.
     std::uint64_t ask(dev_t device, ino_t inode) {
         const std::uint64_t number = numbers_.of({device, inode});
         EXPECT_EQ(numbers_.of({device, inode}), number);
         const auto [owner, is_new] = owners_.try_emplace(number, inode_key{device, inode});
-        EXPECT_EQ(owner->second, (inode_key{device, inode})) << "number " << number << " is given twice";
+        EXPECT_EQ(owner->second, (inode_key{device, inode}))
+            << "number " << number << " is given twice";
         EXPECT_NE(number, 0u);
         return number;
     }
@@ -29,13 +30,16 @@ protected:
 }  // namespace
 
 TEST_F(unique_numbers, the_own_device_keeps_what_it_has) {
-    for (const ino_t inode : {ino_t{1}, ino_t{2}, ino_t{1} << 47, (ino_t{1} << 48) - 1, ino_t{5} << 48 | 7, ~ino_t{0}}) EXPECT_EQ(ask(1, inode), inode);
+    for (const ino_t inode :
+         {ino_t{1}, ino_t{2}, ino_t{1} << 47, (ino_t{1} << 48) - 1, ino_t{5} << 48 | 7, ~ino_t{0}})
+        EXPECT_EQ(ask(1, inode), inode);
 }
 
 TEST_F(unique_numbers, other_devices_never_meet) {
     for (ino_t inode = 1; inode < 200; ++inode)
         for (dev_t device = 1; device < 50; ++device) ask(device, inode);
-    for (ino_t upper = 0; upper < 60; ++upper)  // the own device comes late with numbers that others have by now
+    // The own device comes late with numbers that others have by now.
+    for (ino_t upper = 0; upper < 60; ++upper)
         for (ino_t inode = 1; inode < 20; ++inode) ask(1, upper << 48 | inode);
 }
 
@@ -43,7 +47,8 @@ TEST_F(unique_numbers, hashed_numbers_of_several_devices_never_meet) {
     std::mt19937_64 random(7);
     for (int i = 0; i < 300'000; ++i) ask(1 + i % 3, random() | 1);
     for (dev_t device = 1; device < 9; ++device)
-        for (ino_t inode = 1; inode < 300; ++inode) ask(device, inode | (inode % 3 == 0 ? ino_t{0xfffe} << 48 : 0));
+        for (ino_t inode = 1; inode < 300; ++inode)
+            ask(device, inode | (inode % 3 == 0 ? ino_t{0xfffe} << 48 : 0));
 }
 
 }  // namespace penstock::mount

@@ -115,7 +115,8 @@ TEST_P(kernel_writes, and_cuts_change_the_size_that_programs_see) {
     EXPECT_EQ(std::filesystem::file_size(source()), 20008u);
 }
 
-// A program keeps its mapping and calls nothing: what it stored before the open is what the open finds, as in any file.
+// A program keeps its mapping and calls nothing. An open finds what it stored before, as in any
+// file.
 TEST_P(kernel_writes, an_open_has_what_a_program_stored_to_a_mapping_that_it_keeps) {
     write_file(source(), bytes(16 << 10, 0));
     ASSERT_GE(one_.open(seen_as()), 0);
@@ -127,7 +128,8 @@ TEST_P(kernel_writes, an_open_has_what_a_program_stored_to_a_mapping_that_it_kee
         const int fd = runtime_->open(source());
         ASSERT_GE(fd, 0);
         std::uint64_t seen = 0;
-        EXPECT_EQ(runtime_->read(fd, &seen, 8, static_cast<std::int64_t>(round % 4 * 4096 + 64)), 8);
+        EXPECT_EQ(runtime_->read(fd, &seen, 8, static_cast<std::int64_t>(round % 4 * 4096 + 64)),
+                  8);
         old += seen != round;
         EXPECT_EQ(runtime_->close(fd), 0);
     }

@@ -1,4 +1,5 @@
-// What a build without libfuse says to those who mount: what is missing and how to get it. Built of that build's sources.
+// The message of a build without libfuse: the cause and the cure. Compiled from the sources of that
+// build.
 #include <gtest/gtest.h>
 
 #include "mount/mount.hpp"
@@ -11,7 +12,8 @@ namespace {
 
 void expect_cure(const status& s) {
     EXPECT_EQ(s.code, -ENOSYS) << s.message;
-    for (const char* const part : {"without libfuse", "libfuse3-dev", "fuse3", "build again"}) EXPECT_NE(s.message.find(part), std::string::npos) << part << " is not in: " << s.message;
+    for (const char* const part : {"without libfuse", "libfuse3-dev", "fuse3", "build again"})
+        EXPECT_NE(s.message.find(part), std::string::npos) << part << " is not in: " << s.message;
 }
 
 }  // namespace

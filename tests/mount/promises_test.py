@@ -1,5 +1,9 @@
 #!/usr/bin/env python3
-"""What docs/mount.md promises of limits, locks, set-id programs, devices, files without a name and older kernels: promises_test.py PROGRAM."""
+"""Promises of docs/mount.md: promises_test.py PROGRAM.
+
+Limits, locks, set-id programs, devices, files without a name and older kernels.
+"""
+
 import ctypes
 import errno
 import fcntl
@@ -22,16 +26,24 @@ DENIED = "denied"
 
 def lowered_limits(soft, hard, drop):
     """As a container gives them to root: a limit on open files that it may not raise."""
+
     def act():
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-        if drop and has_right(CAP_SYS_RESOURCE) and libc.prctl(PR_CAPBSET_DROP, CAP_SYS_RESOURCE, 0, 0, 0) != 0:
+        if (
+            drop
+            and has_right(CAP_SYS_RESOURCE)
+            and libc.prctl(PR_CAPBSET_DROP, CAP_SYS_RESOURCE, 0, 0, 0) != 0
+        ):
             os._exit(99)
+
     return act
 
 
 def has_right(number):
     with open("/proc/self/status") as facts:
-        return any(int(line.split()[1], 16) >> number & 1 for line in facts if line.startswith("CapEff"))
+        return any(
+            int(line.split()[1], 16) >> number & 1 for line in facts if line.startswith("CapEff")
+        )
 
 
 def limit_of(process):
@@ -40,7 +52,7 @@ def limit_of(process):
 
 
 class Other:
-    """Another process, which calls a function with each text that it is sent, and sends the answer."""
+    """Another process: calls a function with each text that it gets, and sends the answer."""
 
     def __init__(self, call):
         (self.ours, theirs), child_end = os.pipe(), os.pipe()
@@ -69,7 +81,7 @@ class Other:
 
 
 class Locker:
-    """Takes locks on one file as it is told, of the whole file or of a range: first byte and count."""
+    """Takes locks on one file as ordered, of all of it or of a range: first byte and count."""
 
     def __init__(self, path):
         self.path, self.fd = path, None
@@ -109,7 +121,10 @@ class Promises(unittest.TestCase):
         with mounted.Mount(self.source, self.point):
             one, two = Other(Locker(self.point / "f")), Other(Locker(self.point / "f"))
             below = Other(Locker(self.source / "f"))
-            for kind, mine, other, apart in (("flock", "flock", "flock", None), ("record", "record 10 20", "record 29 5", "record 30 5")):
+            for kind, mine, other, apart in (
+                ("flock", "flock", "flock", None),
+                ("record", "record 10 20", "record 29 5", "record 30 5"),
+            ):
                 self.assertEqual(one.ask(mine), "done", kind)
                 self.assertEqual(two.ask(other), DENIED, kind)
                 if apart:
@@ -169,13 +184,26 @@ class Promises(unittest.TestCase):
         os.mknod(self.source / "null", 0o666 | 0o020000, os.makedev(1, 3))
         with mounted.Mount(self.source, self.point):
             with open("/proc/self/mountinfo") as table:
-                options = next(line.split()[5].split(",") for line in table if line.split()[4] == str(self.point))
+                options = next(
+                    line.split()[5].split(",")
+                    for line in table
+                    if line.split()[4] == str(self.point)
+                )
             self.assertLessEqual({"nosuid", "nodev"}, set(options))
-            self.assertEqual(os.stat(self.point / "id").st_mode, os.stat(self.source / "id").st_mode)
+            self.assertEqual(
+                os.stat(self.point / "id").st_mode, os.stat(self.source / "id").st_mode
+            )
             self.assertEqual(os.stat(self.point / "null").st_rdev, os.makedev(1, 3))
             who = []
             for root in (self.source, self.point):
-                done = subprocess.run([root / "id", "-u"], user=1001, group=1001, extra_groups=[], stdout=subprocess.PIPE, check=True)
+                done = subprocess.run(
+                    [root / "id", "-u"],
+                    user=1001,
+                    group=1001,
+                    extra_groups=[],
+                    stdout=subprocess.PIPE,
+                    check=True,
+                )
                 who.append(done.stdout.decode().strip())
             self.assertEqual(who[1], "1001")
             if who[0] != "0":
@@ -196,10 +224,14 @@ class Promises(unittest.TestCase):
             self.assertEqual(os.listdir(self.source), [])
 
     def test_an_older_kernel_that_keeps_copies_beside_a_buffer_is_named_once(self):
-        has_agreement = tuple(int(x) for x in re.match(r"(\d+)\.(\d+)", os.uname().release).groups()) >= (6, 6)
+        has_agreement = tuple(
+            int(x) for x in re.match(r"(\d+)\.(\d+)", os.uname().release).groups()
+        ) >= (6, 6)
         for i in range(3):
             (self.source / f"f{i}").write_bytes(bytes(5000))
-        mount = mounted.Mount(self.source, self.point, *mounted.buffer_flags("gram", "1MiB", "1MiB"))
+        mount = mounted.Mount(
+            self.source, self.point, *mounted.buffer_flags("gram", "1MiB", "1MiB")
+        )
         with mount:
             for i in range(3):
                 self.assertEqual((self.point / f"f{i}").read_bytes(), bytes(5000))

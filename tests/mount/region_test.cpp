@@ -147,7 +147,8 @@ TEST_P(mounted_regions, nothing_is_lost_of_pages_that_all_change) {
 // A program and a region change the same byte, neither knowing the other's change (docs/mount.md).
 TEST_P(mounted_regions, of_one_byte_the_region_wins_over_a_mapping_and_else_the_later) {
     constexpr std::uint64_t at = 4096 + 64;
-    const auto r = map_whole(*runtime_, make_file(bytes(16384, 0)), protection::read_write, by_page);
+    const auto r =
+        map_whole(*runtime_, make_file(bytes(16384, 0)), protection::read_write, by_page);
     ASSERT_GE(one_.open(seen_as()), 0);
     const auto everywhere = [&](std::uint64_t value, const char* order) {
         EXPECT_EQ(one_.read(at).value, value) << order << ": the program";

@@ -1,5 +1,9 @@
 #!/usr/bin/env python3
-"""What a source may hold beside plain files: other file systems, dead mounts, files of /proc, append-only files, set time stamps: source_test.py PROGRAM. Needs root."""
+"""A mount whose source holds more than plain files: source_test.py PROGRAM. Needs root.
+
+Other file systems, dead mounts, files of /proc, append-only files, time stamps that are set.
+"""
+
 import errno
 import fcntl
 import mmap
@@ -17,7 +21,13 @@ from lists_test import as_user
 
 
 def run(*command):
-    done = subprocess.run([str(one) for one in command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False, timeout=120)
+    done = subprocess.run(
+        [str(one) for one in command],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        check=False,
+        timeout=120,
+    )
     return done.returncode, done.stdout.decode(), done.stderr.decode()
 
 
@@ -30,7 +40,11 @@ def code_of(call):
 
 
 def every_name(root):
-    return sorted(os.path.relpath(os.path.join(at, name), root) for at, folders, files in os.walk(root) for name in folders + files)
+    return sorted(
+        os.path.relpath(os.path.join(at, name), root)
+        for at, folders, files in os.walk(root)
+        for name in folders + files
+    )
 
 
 class Sources(unittest.TestCase):
@@ -74,30 +88,66 @@ class Sources(unittest.TestCase):
                 here, there = os.lstat(self.point / name), os.lstat(self.source / name)
                 numbers.setdefault(here.st_ino, set()).add((there.st_dev, there.st_ino))
             self.assertEqual([list(which) for which in numbers.values() if len(which) != 1], [])
-            self.assertEqual(len(numbers), len({(os.lstat(self.source / name).st_dev, os.lstat(self.source / name).st_ino) for name in ["", *names]}))
-            self.assertEqual(os.lstat(self.point / "a/linked").st_ino, os.lstat(self.point / "a/d0/f0").st_ino)
+            self.assertEqual(
+                len(numbers),
+                len(
+                    {
+                        (os.lstat(self.source / name).st_dev, os.lstat(self.source / name).st_ino)
+                        for name in ["", *names]
+                    }
+                ),
+            )
+            self.assertEqual(
+                os.lstat(self.point / "a/linked").st_ino, os.lstat(self.point / "a/d0/f0").st_ino
+            )
             first = {name: os.lstat(self.point / name).st_ino for name in names}
             time.sleep(1.2)  # how long names are believed
             self.assertEqual({name: os.lstat(self.point / name).st_ino for name in names}, first)
             for folder in ("a/d0", "b/c/d1"):
-                self.assertEqual({one.name: one.inode() for one in os.scandir(self.point / folder)},
-                                 {one: os.lstat(self.point / folder / one).st_ino for one in os.listdir(self.point / folder)})
+                self.assertEqual(
+                    {one.name: one.inode() for one in os.scandir(self.point / folder)},
+                    {
+                        one: os.lstat(self.point / folder / one).st_ino
+                        for one in os.listdir(self.point / folder)
+                    },
+                )
 
     def test_programs_that_walk_go_everywhere(self):
         self.make_nested()
         with mounted.Mount(self.source, self.point):
-            for command in (["find", "."], ["du", "-a", "--apparent-size", "."], ["ls", "-R", "."], ["find", ".", "-type", "f", "-size", "-2", "-links", "1"]):
+            for command in (
+                ["find", "."],
+                ["du", "-a", "--apparent-size", "."],
+                ["ls", "-R", "."],
+                ["find", ".", "-type", "f", "-size", "-2", "-links", "1"],
+            ):
                 seen = []
                 for root in (self.source, self.point):
-                    done = subprocess.run(command, cwd=root, stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False, timeout=60)
-                    seen.append((done.returncode, sorted(done.stdout.decode().split("\n")), done.stderr))
+                    done = subprocess.run(
+                        command,
+                        cwd=root,
+                        stdout=subprocess.PIPE,
+                        stderr=subprocess.PIPE,
+                        check=False,
+                        timeout=60,
+                    )
+                    seen.append(
+                        (done.returncode, sorted(done.stdout.decode().split("\n")), done.stderr)
+                    )
                 self.assertEqual(seen[1], seen[0], command)
             code, _, text = run("cp", "-a", self.point, self.plain / "copy")
             self.assertEqual((code, text), (0, ""))
             self.assertEqual(every_name(self.plain / "copy"), every_name(self.source))
             code, _, text = run("chmod", "-R", "go-rwx", self.point)
             self.assertEqual((code, text), (0, ""))
-            self.assertEqual([name for name in every_name(self.source) if stat.S_IMODE(os.lstat(self.source / name).st_mode) & 0o77], [])
+            self.assertEqual(
+                [
+                    name
+                    for name in every_name(self.source)
+                    if stat.S_IMODE(os.lstat(self.source / name).st_mode) & 0o77
+                ],
+                [],
+            )
 
     def test_a_file_that_a_read_only_mount_also_shows_stays_read_only_there(self):
         (self.source / "open").mkdir()
@@ -106,10 +156,17 @@ class Sources(unittest.TestCase):
         self.assertEqual(run("mount", "-o", "remount,bind,ro", self.source / "shut")[0], 0)
         with mounted.Mount(self.source, self.point):
             (self.point / "open" / "f").write_text("abcd")
-            self.assertEqual(code_of(lambda: os.open(self.point / "shut" / "f", os.O_WRONLY)), "EROFS")
-            self.assertEqual(code_of(lambda: os.open(self.point / "shut" / "g", os.O_WRONLY | os.O_CREAT)), "EROFS")
+            self.assertEqual(
+                code_of(lambda: os.open(self.point / "shut" / "f", os.O_WRONLY)), "EROFS"
+            )
+            self.assertEqual(
+                code_of(lambda: os.open(self.point / "shut" / "g", os.O_WRONLY | os.O_CREAT)),
+                "EROFS",
+            )
             self.assertEqual((self.point / "shut" / "f").read_text(), "abcd")
-            self.assertEqual(os.stat(self.point / "shut" / "f").st_ino, os.stat(self.point / "open" / "f").st_ino)
+            self.assertEqual(
+                os.stat(self.point / "shut" / "f").st_ino, os.stat(self.point / "open" / "f").st_ino
+            )
 
     def test_a_dead_mount_does_not_cut_the_listing(self):
         for i in range(60):
@@ -120,13 +177,17 @@ class Sources(unittest.TestCase):
             dead.process.communicate()
             self.assertEqual(code_of(lambda: os.stat(self.source / "f30 dead")), "ENOTCONN")
             with mounted.Mount(self.source, self.point):
-                for listed in (os.listdir, lambda root: [one.name for one in os.scandir(root)], lambda root: run("ls", root)[1].split("\n")[:-1]):
+                for listed in (
+                    os.listdir,
+                    lambda root: [one.name for one in os.scandir(root)],
+                    lambda root: run("ls", root)[1].split("\n")[:-1],
+                ):
                     self.assertEqual(sorted(listed(self.point)), sorted(os.listdir(self.source)))
                 self.assertEqual(code_of(lambda: os.stat(self.point / "f30 dead")), "ENOTCONN")
                 self.assertEqual(run("ls", "-l", self.point)[1].count("\n"), 62)
 
     def read_by_all_means(self, path):
-        """The bytes as programs read them: all at once, by small pieces, by copying, and the middle alone."""
+        """The bytes as programs read them: all at once, by small pieces, and by copying."""
         yield path.read_bytes()
         with open(path, "rb", buffering=0) as f:
             yield b"".join(iter(lambda: f.read(7), b""))
@@ -140,7 +201,15 @@ class Sources(unittest.TestCase):
         self.mount_here("sysfs", self.source / "sys")
         me = os.getpid()
         with mounted.Mount(self.source, self.point, *flags):
-            for name in ("proc/version", "proc/filesystems", "proc/devices", f"proc/{me}/cmdline", f"proc/{me}/maps", "sys/kernel/mm/transparent_hugepage/enabled", "sys/kernel/uevent_seqnum"):
+            for name in (
+                "proc/version",
+                "proc/filesystems",
+                "proc/devices",
+                f"proc/{me}/cmdline",
+                f"proc/{me}/maps",
+                "sys/kernel/mm/transparent_hugepage/enabled",
+                "sys/kernel/uevent_seqnum",
+            ):
                 if not (self.source / name).exists():
                     continue
                 there = (self.source / name).read_bytes()
@@ -171,12 +240,26 @@ class Sources(unittest.TestCase):
         self.false_sizes(*mounted.buffer_flags("gram", "1MiB", "1MiB"))
 
     def use_proc(self, proc, other):
-        """What one who is not root finds of root's process, and changes of the own one."""
+        """The answers that an ordinary user gets on a process of root and on the own one."""
         me = os.getpid()
-        out = [code_of(lambda: (proc / str(other) / name).read_bytes()) for name in ("maps", "environ", "io", "status", "cmdline", "auxv")]
-        out += [code_of(lambda: os.readlink(proc / str(other) / name)) for name in ("exe", "cwd", "root")]
-        out.append([line.split()[25:29] for line in (proc / str(other) / "stat").read_text().split("\n") if line])
-        out.append(set((proc / "kallsyms").read_bytes()[:16]) if (proc / "kallsyms").exists() else None)
+        out = [
+            code_of(lambda: (proc / str(other) / name).read_bytes())
+            for name in ("maps", "environ", "io", "status", "cmdline", "auxv")
+        ]
+        out += [
+            code_of(lambda: os.readlink(proc / str(other) / name))
+            for name in ("exe", "cwd", "root")
+        ]
+        out.append(
+            [
+                line.split()[25:29]
+                for line in (proc / str(other) / "stat").read_text().split("\n")
+                if line
+            ]
+        )
+        out.append(
+            set((proc / "kallsyms").read_bytes()[:16]) if (proc / "kallsyms").exists() else None
+        )
         out.append(code_of(lambda: (proc / str(me) / "oom_score_adj").write_text("-900")))
         shutil.copyfile(proc / "filesystems", self.plain / "open" / "copy")  # sendfile
         out.append((self.plain / "open" / "copy").read_bytes()[:16])
@@ -190,14 +273,19 @@ class Sources(unittest.TestCase):
         self.addCleanup(lambda: (sleeper.kill(), sleeper.wait()))
         with mounted.Mount(self.source, self.point):
             for root in (self.point, self.source):
-                shutil.copyfile(root / "proc" / "filesystems", self.plain / "copy")  # root's reading leaves pages of it in the kernel
-            here, there = (as_user("stranger", lambda at=root: self.use_proc(at / "proc", sleeper.pid)) for root in (self.point, self.source))
+                shutil.copyfile(
+                    root / "proc" / "filesystems", self.plain / "copy"
+                )  # root's reading leaves pages of it in the kernel
+            here, there = (
+                as_user("stranger", lambda at=root: self.use_proc(at / "proc", sleeper.pid))
+                for root in (self.point, self.source)
+            )
             self.assertEqual(here, there)
             self.assertIn("EACCES", there)
             self.assertIn(b"sleep", (self.point / "proc" / str(sleeper.pid) / "maps").read_bytes())
 
     def old_bytes(self, *flags):
-        """As by rsync --inplace -t or cp -p: another content with the size and the time of modification that were there."""
+        """As by rsync --inplace -t or cp -p: new content, with the size and time that were there."""
         path = self.source / "f"
         path.write_bytes(b"a" * 5000)
         before = os.stat(path)
@@ -206,7 +294,9 @@ class Sources(unittest.TestCase):
                 with open(path, "r+b") as f:
                     f.write(letter * 5000)
                 os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
-                self.assertEqual((os.stat(path).st_size, os.stat(path).st_mtime_ns), (5000, before.st_mtime_ns))
+                self.assertEqual(
+                    (os.stat(path).st_size, os.stat(path).st_mtime_ns), (5000, before.st_mtime_ns)
+                )
                 self.assertEqual((self.point / "f").read_bytes(), letter * 5000)
                 time.sleep(0.05)  # coarse clocks tell the next change apart
 
@@ -258,7 +348,7 @@ class Sources(unittest.TestCase):
         self.stamped(*mounted.buffer_flags("gram", "1MiB", "1MiB"))
 
     def change_at_random(self, seed):
-        """Stores, writes, cuts and time stamps of one process; all of them meet in the kernel's locks of the file."""
+        """Stores, writes, cuts and time stamps of one process, which meet in locks of the file."""
         r = random.Random(seed)
         fd = os.open(self.point / "f", os.O_RDWR)
         for _ in range(150):
@@ -278,7 +368,9 @@ class Sources(unittest.TestCase):
         (self.source / "f").write_bytes(bytes(65536))
         fork = multiprocessing.get_context("fork")
         with mounted.Mount(self.source, self.point, "--threads", "1") as mount:
-            workers = [fork.Process(target=self.change_at_random, args=(seed,)) for seed in range(1, 5)]
+            workers = [
+                fork.Process(target=self.change_at_random, args=(seed,)) for seed in range(1, 5)
+            ]
             for one in workers:
                 one.start()
             all_ended = mounted.wait_until(lambda: not any(one.is_alive() for one in workers), 120)
@@ -292,10 +384,28 @@ class Sources(unittest.TestCase):
 
     def use_append_only(self, path):
         """What a program meets at a file that can only be appended to."""
-        out = [code_of(lambda: os.close(os.open(path, flags))) for flags in (os.O_WRONLY, os.O_RDWR, os.O_WRONLY | os.O_APPEND | os.O_TRUNC, os.O_WRONLY | os.O_CREAT, os.O_RDONLY)]
-        for flags in (os.O_WRONLY | os.O_APPEND, os.O_RDWR | os.O_APPEND, os.O_WRONLY | os.O_APPEND | os.O_CREAT):
+        out = [
+            code_of(lambda: os.close(os.open(path, flags)))
+            for flags in (
+                os.O_WRONLY,
+                os.O_RDWR,
+                os.O_WRONLY | os.O_APPEND | os.O_TRUNC,
+                os.O_WRONLY | os.O_CREAT,
+                os.O_RDONLY,
+            )
+        ]
+        for flags in (
+            os.O_WRONLY | os.O_APPEND,
+            os.O_RDWR | os.O_APPEND,
+            os.O_WRONLY | os.O_APPEND | os.O_CREAT,
+        ):
             fd = os.open(path, flags)
-            out += [os.write(fd, b"abc"), os.write(fd, b"defg"), code_of(lambda: os.ftruncate(fd, 1)), os.fstat(fd).st_size]
+            out += [
+                os.write(fd, b"abc"),
+                os.write(fd, b"defg"),
+                code_of(lambda: os.ftruncate(fd, 1)),
+                os.fstat(fd).st_size,
+            ]
             before = os.stat(path).st_size
             if flags & os.O_ACCMODE == os.O_RDWR:
                 out.append(os.pread(fd, 100, 0))
@@ -303,12 +413,16 @@ class Sources(unittest.TestCase):
             self.drop_append(fd)
             os.close(fd)
             out.append(os.stat(path).st_size - before)
-        out += [code_of(lambda: os.truncate(path, 1)), code_of(lambda: os.unlink(path)), path.read_bytes()]
+        out += [
+            code_of(lambda: os.truncate(path, 1)),
+            code_of(lambda: os.unlink(path)),
+            path.read_bytes(),
+        ]
         return out
 
     @staticmethod
     def is_stored(fd):
-        """A store to a mapping, which must not come into the file: the mapping is refused, or else the store."""
+        """A store to a mapping must not come into the file: the mapping or the store is refused."""
         try:
             with mmap.mmap(fd, 0, mmap.MAP_SHARED) as memory:
                 memory[0] = 1
@@ -333,7 +447,10 @@ class Sources(unittest.TestCase):
                 self.skipTest("this file system has no files that can only be appended to")
             self.addCleanup(run, "chattr", "-a", self.source / name)
         with mounted.Mount(self.source, self.point, *flags):
-            self.assertEqual(self.use_append_only(self.point / "mount"), self.use_append_only(self.source / "source"))
+            self.assertEqual(
+                self.use_append_only(self.point / "mount"),
+                self.use_append_only(self.source / "source"),
+            )
 
     def test_append_only_files_are_appended_to(self):
         self.append_only()
