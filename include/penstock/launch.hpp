@@ -18,9 +18,9 @@
 // with -ECANCELED. Beside stream captures of any thread it does as ever.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 
+#include "penstock/base/atomic.hpp"
 #include "penstock/runtime.hpp"
 
 #if defined(__CUDACC__)
@@ -178,11 +178,11 @@ int launch(runtime& rt, std::uint64_t groups, const Function& function, const la
         return -EOPNOTSUPP;
 #endif
     }
-    std::atomic<std::uint64_t> next{0};
+    std::uint64_t next = 0;
     const runtime_ref fs = rt.ref();
     return rt.run_on_workers([&](std::uint32_t, std::uint32_t) {
-        for (std::uint64_t i = next.fetch_add(1, std::memory_order_relaxed); i < groups;
-             i = next.fetch_add(1, std::memory_order_relaxed))
+        for (std::uint64_t i = fetch_add_relaxed(&next, std::uint64_t{1}); i < groups;
+             i = fetch_add_relaxed(&next, std::uint64_t{1}))
             function(lane{}, fs, i);
     });
 }

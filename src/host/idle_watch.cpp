@@ -48,7 +48,7 @@ void idle_watch::wake_asked(const place& mine) {
 }
 
 bool idle_watch::rest(const place& mine, const limits& at_most, const std::atomic<bool>& stop, const std::atomic<bool>& killed) {
-    mine.bell->sleeping.store(true, std::memory_order_seq_cst);
+    mine.bell->begin_sleep();
     const bool watches = enter(mine);
     const auto ends = [&] { return stop.load(std::memory_order_seq_cst) || killed.load(std::memory_order_seq_cst); };
     // Since the one before looked for the last time, requests may have come for others.
@@ -57,13 +57,13 @@ bool idle_watch::rest(const place& mine, const limits& at_most, const std::atomi
     std::uint32_t naps = 0;
     for (std::uint64_t rested_ns = 0; !work && rested_ns < at_most.sleep_ns;) {
         const std::uint64_t nap_ns = watches ? nap_of(naps++, at_most) : at_most.sleep_ns;
-        const bool rung = mine.bell->wait(std::chrono::nanoseconds(nap_ns));
+        const bool rung = mine.bell->wait(nap_ns);
         rested_ns += nap_ns;
         work = rung || asked(mine) || ends();
         if (watches) wake_asked(mine);
     }
     leave(mine, watches, work);
-    mine.bell->sleeping.store(false, std::memory_order_relaxed);
+    mine.bell->end_sleep();
     return work;
 }
 

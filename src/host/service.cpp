@@ -107,10 +107,10 @@ std::uint32_t service::rest(std::uint32_t idle_rounds) {
         return woken ? long_asleep - 1 : long_asleep;
     }
     const std::uint64_t nap_ns = 20'000ull << ((idle_rounds - yields) / naps_of_a_length);
-    doorbell_->sleeping.store(true, std::memory_order_seq_cst);
+    doorbell_->begin_sleep();
     if (!any_is_posted() && !stop_.load(std::memory_order_relaxed))
-        doorbell_->wait(std::chrono::nanoseconds(nap_ns));
-    doorbell_->sleeping.store(false, std::memory_order_relaxed);
+        doorbell_->wait(nap_ns);
+    doorbell_->end_sleep();
     return idle_rounds;
 }
 

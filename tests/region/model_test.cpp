@@ -4,6 +4,7 @@
 // were in the file when it last acquired. Files are compared after releases. (Two that write one byte: region_test.cpp.)
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <random>
 
 #include "region/support.hpp"

@@ -1,6 +1,7 @@
 // Which frame the clock takes.
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <set>
 
 #include "unit/hand_cache.hpp"

@@ -49,7 +49,7 @@ public:
     void hold(bool held) { held_ = held; }
     void post() { atomic_store<order::release, scope::system>(&word_, word_ + 1); }
     [[nodiscard]] std::uint64_t served() const { return served_; }
-    [[nodiscard]] bool resting() const { return bell_.sleeping; }
+    [[nodiscard]] bool resting() const { return bell_.is_sleeping(); }
     [[nodiscard]] std::uint64_t rests() const { return rests_; }
 
 private:

@@ -1,6 +1,7 @@
 // The device half of the ring, with the host played by hand.
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <thread>
 
 #include "unit/hand_cache.hpp"

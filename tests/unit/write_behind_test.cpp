@@ -1,4 +1,5 @@
 // Writing behind: when it begins, what it leaves alone, and that nothing is lost by it.
+#include <atomic>
 #include <cerrno>
 #include <fstream>
 #include <thread>

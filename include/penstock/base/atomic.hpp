@@ -1,8 +1,8 @@
 // Atomics with an explicit order and scope, one spelling for GPU and host.
 //
-// On the GPU these are libcu++'s atomic_ref at the scope asked for; on the host they are std::atomic_ref, where scope
-// has no meaning. The choice is made inside the function bodies, so one program may mix files compiled by nvcc and by
-// g++ without two definitions of the same function.
+// On the GPU these are the instructions of base/device_atomic.cuh; on the host they are the compiler's own, those behind
+// std::atomic_ref, and scope has no meaning: neither needs a heavy header. The choice is made inside the function bodies,
+// so one program may mix files compiled by nvcc and by g++ without two definitions of the same function.
 //
 // Thread safety: these are the primitives of it. Which order is used where, and why, is said at the named steps in
 // engine/page_word.hpp, engine/file_word.hpp and engine/ring.hpp; no other file names a memory order.
@@ -11,14 +11,11 @@
 // it is called before every access here. Everywhere else the macro is empty.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 
+#include "penstock/base/device_atomic.cuh"
 #include "penstock/base/macros.hpp"
-
-#if defined(__CUDACC__)
-#include <cuda/atomic>
-#endif
+#include "penstock/base/order.hpp"
 
 #if !defined(PENSTOCK_SCHEDULE_POINT)
 #define PENSTOCK_SCHEDULE_POINT(address, is_write) static_cast<void>(0)
@@ -26,62 +23,38 @@
 
 namespace penstock {
 
-enum class order { relaxed, acquire, release, acq_rel };
-
-// device: seen by the threads of one device (a GPU, or the threads of the cpu back end).
-// system: seen by the host as well, for words in host memory that GPU and CPU share.
-enum class scope { device, system };
-
 namespace detail {
 
-constexpr PENSTOCK_HD std::memory_order std_order(order o) {
-    switch (o) {
-        case order::acquire: return std::memory_order_acquire;
-        case order::release: return std::memory_order_release;
-        case order::acq_rel: return std::memory_order_acq_rel;
-        default: return std::memory_order_relaxed;
-    }
-}
+// The compiler's name of an order; a constant, since a compiler takes any other value for the strictest order.
+template <order Order>
+inline constexpr int host_order = Order == order::acquire   ? __ATOMIC_ACQUIRE
+                                  : Order == order::release ? __ATOMIC_RELEASE
+                                  : Order == order::acq_rel ? __ATOMIC_ACQ_REL
+                                                            : __ATOMIC_RELAXED;
 
 // A failed compare-and-swap publishes nothing, so it keeps only the acquire half.
-constexpr PENSTOCK_HD order failure_order(order o) {
-    return o == order::acq_rel || o == order::acquire ? order::acquire : order::relaxed;
-}
-
-#if defined(__CUDACC__)
-constexpr PENSTOCK_HD cuda::std::memory_order cuda_order(order o) {
-    switch (o) {
-        case order::acquire: return cuda::std::memory_order_acquire;
-        case order::release: return cuda::std::memory_order_release;
-        case order::acq_rel: return cuda::std::memory_order_acq_rel;
-        default: return cuda::std::memory_order_relaxed;
-    }
-}
-
-constexpr PENSTOCK_HD cuda::thread_scope cuda_scope(scope s) {
-    return s == scope::system ? cuda::thread_scope_system : cuda::thread_scope_device;
-}
-#endif
+template <order Order>
+inline constexpr int host_failure_order = Order == order::acq_rel || Order == order::acquire ? __ATOMIC_ACQUIRE : __ATOMIC_RELAXED;
 
 }  // namespace detail
 
 template <order Order, scope Scope = scope::device, typename T>
 PENSTOCK_HD PENSTOCK_INLINE T atomic_load(const T* address) {
 #if PENSTOCK_ON_DEVICE
-    return cuda::atomic_ref<T, detail::cuda_scope(Scope)>(*const_cast<T*>(address)).load(detail::cuda_order(Order));
+    return device_atomic::load<Order, Scope>(address);
 #else
     PENSTOCK_SCHEDULE_POINT(address, false);
-    return std::atomic_ref<T>(*const_cast<T*>(address)).load(detail::std_order(Order));
+    return __atomic_load_n(address, detail::host_order<Order>);
 #endif
 }
 
 template <order Order, scope Scope = scope::device, typename T>
 PENSTOCK_HD PENSTOCK_INLINE void atomic_store(T* address, T value) {
 #if PENSTOCK_ON_DEVICE
-    cuda::atomic_ref<T, detail::cuda_scope(Scope)>(*address).store(value, detail::cuda_order(Order));
+    device_atomic::store<Order, Scope>(address, value);
 #else
     PENSTOCK_SCHEDULE_POINT(address, true);
-    std::atomic_ref<T>(*address).store(value, detail::std_order(Order));
+    __atomic_store_n(address, value, detail::host_order<Order>);
 #endif
 }
 
@@ -89,12 +62,10 @@ PENSTOCK_HD PENSTOCK_INLINE void atomic_store(T* address, T value) {
 template <order Order, scope Scope = scope::device, typename T>
 PENSTOCK_HD PENSTOCK_INLINE bool atomic_compare_swap(T* address, T expected, T desired) {
 #if PENSTOCK_ON_DEVICE
-    return cuda::atomic_ref<T, detail::cuda_scope(Scope)>(*address).compare_exchange_strong(
-        expected, desired, detail::cuda_order(Order), detail::cuda_order(detail::failure_order(Order)));
+    return device_atomic::compare_swap<Order, Scope>(address, expected, desired) == expected;
 #else
     PENSTOCK_SCHEDULE_POINT(address, true);
-    return std::atomic_ref<T>(*address).compare_exchange_strong(expected, desired, detail::std_order(Order),
-                                                                detail::std_order(detail::failure_order(Order)));
+    return __atomic_compare_exchange_n(address, &expected, desired, false, detail::host_order<Order>, detail::host_failure_order<Order>);
 #endif
 }
 
@@ -102,10 +73,10 @@ PENSTOCK_HD PENSTOCK_INLINE bool atomic_compare_swap(T* address, T expected, T d
 template <order Order, scope Scope = scope::device, typename T>
 PENSTOCK_HD PENSTOCK_INLINE T atomic_fetch_add(T* address, T value) {
 #if PENSTOCK_ON_DEVICE
-    return cuda::atomic_ref<T, detail::cuda_scope(Scope)>(*address).fetch_add(value, detail::cuda_order(Order));
+    return device_atomic::fetch_add<Order, Scope>(address, value);
 #else
     PENSTOCK_SCHEDULE_POINT(address, true);
-    return std::atomic_ref<T>(*address).fetch_add(value, detail::std_order(Order));
+    return __atomic_fetch_add(address, value, detail::host_order<Order>);
 #endif
 }
 
@@ -113,30 +84,30 @@ PENSTOCK_HD PENSTOCK_INLINE T atomic_fetch_add(T* address, T value) {
 template <order Order, scope Scope = scope::device, typename T>
 PENSTOCK_HD PENSTOCK_INLINE T atomic_exchange(T* address, T value) {
 #if PENSTOCK_ON_DEVICE
-    return cuda::atomic_ref<T, detail::cuda_scope(Scope)>(*address).exchange(value, detail::cuda_order(Order));
+    return device_atomic::exchange<Order, Scope>(address, value);
 #else
     PENSTOCK_SCHEDULE_POINT(address, true);
-    return std::atomic_ref<T>(*address).exchange(value, detail::std_order(Order));
+    return __atomic_exchange_n(address, value, detail::host_order<Order>);
 #endif
 }
 
 template <order Order, scope Scope = scope::device, typename T>
 PENSTOCK_HD PENSTOCK_INLINE T atomic_fetch_or(T* address, T bits) {
 #if PENSTOCK_ON_DEVICE
-    return cuda::atomic_ref<T, detail::cuda_scope(Scope)>(*address).fetch_or(bits, detail::cuda_order(Order));
+    return device_atomic::fetch_or<Order, Scope>(address, bits);
 #else
     PENSTOCK_SCHEDULE_POINT(address, true);
-    return std::atomic_ref<T>(*address).fetch_or(bits, detail::std_order(Order));
+    return __atomic_fetch_or(address, bits, detail::host_order<Order>);
 #endif
 }
 
 template <order Order, scope Scope = scope::device, typename T>
 PENSTOCK_HD PENSTOCK_INLINE T atomic_fetch_and(T* address, T bits) {
 #if PENSTOCK_ON_DEVICE
-    return cuda::atomic_ref<T, detail::cuda_scope(Scope)>(*address).fetch_and(bits, detail::cuda_order(Order));
+    return device_atomic::fetch_and<Order, Scope>(address, bits);
 #else
     PENSTOCK_SCHEDULE_POINT(address, true);
-    return std::atomic_ref<T>(*address).fetch_and(bits, detail::std_order(Order));
+    return __atomic_fetch_and(address, bits, detail::host_order<Order>);
 #endif
 }
 
@@ -144,7 +115,7 @@ PENSTOCK_HD PENSTOCK_INLINE T atomic_fetch_and(T* address, T bits) {
 template <order Order, scope Scope = scope::device, typename T>
 PENSTOCK_HD PENSTOCK_INLINE void atomic_raise(T* address, T value) {
 #if PENSTOCK_ON_DEVICE
-    cuda::atomic_ref<T, detail::cuda_scope(Scope)>(*address).fetch_max(value, detail::cuda_order(Order));
+    static_cast<void>(device_atomic::fetch_max<Order, Scope>(address, value));
 #else
     T seen = atomic_load<order::relaxed>(address);
     while (seen < value && !atomic_compare_swap<Order>(address, seen, value)) seen = atomic_load<order::relaxed>(address);
@@ -162,7 +133,7 @@ PENSTOCK_HD PENSTOCK_INLINE void atomic_add_relaxed(T* address, T value) {
         ::atomicAdd(reinterpret_cast<unsigned*>(address), static_cast<unsigned>(value));
 #else
     PENSTOCK_SCHEDULE_POINT(address, true);
-    std::atomic_ref<T>(*address).fetch_add(value, std::memory_order_relaxed);
+    __atomic_fetch_add(address, value, __ATOMIC_RELAXED);
 #endif
 }
 
@@ -208,7 +179,7 @@ PENSTOCK_HD PENSTOCK_INLINE void atomic_or_relaxed(std::uint64_t* address, std::
     ::atomicOr(reinterpret_cast<unsigned long long*>(address), static_cast<unsigned long long>(bits));
 #else
     PENSTOCK_SCHEDULE_POINT(address, true);
-    std::atomic_ref<std::uint64_t>(*address).fetch_or(bits, std::memory_order_relaxed);
+    __atomic_fetch_or(address, bits, __ATOMIC_RELAXED);
 #endif
 }
 
@@ -217,7 +188,7 @@ PENSTOCK_HD PENSTOCK_INLINE void atomic_and_relaxed(std::uint64_t* address, std:
     ::atomicAnd(reinterpret_cast<unsigned long long*>(address), static_cast<unsigned long long>(bits));
 #else
     PENSTOCK_SCHEDULE_POINT(address, true);
-    std::atomic_ref<std::uint64_t>(*address).fetch_and(bits, std::memory_order_relaxed);
+    __atomic_fetch_and(address, bits, __ATOMIC_RELAXED);
 #endif
 }
 
@@ -229,7 +200,7 @@ inline void host_fence() {
 #pragma GCC diagnostic ignored "-Wpragmas"
 #pragma GCC diagnostic ignored "-Wunknown-warning-option"
 #pragma GCC diagnostic ignored "-Wtsan"
-    std::atomic_thread_fence(std::memory_order_acq_rel);
+    __atomic_thread_fence(__ATOMIC_ACQ_REL);
 #pragma GCC diagnostic pop
 }
 }  // namespace detail
@@ -245,7 +216,7 @@ PENSTOCK_HD PENSTOCK_INLINE void order_loads() {
 #if PENSTOCK_ON_DEVICE && !defined(PENSTOCK_STRICT_FENCES)
     __threadfence_block();
 #elif PENSTOCK_ON_DEVICE
-    cuda::atomic_thread_fence(cuda::std::memory_order_acq_rel, cuda::thread_scope_device);
+    device_atomic::fence<scope::device>();
 #else
     detail::host_fence();
 #endif
@@ -254,7 +225,7 @@ PENSTOCK_HD PENSTOCK_INLINE void order_loads() {
 // A two-way fence at device scope.
 PENSTOCK_HD PENSTOCK_INLINE void atomic_fence() {
 #if PENSTOCK_ON_DEVICE
-    cuda::atomic_thread_fence(cuda::std::memory_order_acq_rel, cuda::thread_scope_device);
+    device_atomic::fence<scope::device>();
 #else
     detail::host_fence();
 #endif
@@ -273,7 +244,7 @@ PENSTOCK_HD PENSTOCK_INLINE void release_fence() {
 // A two-way fence at system scope: before the group tells others of what it wrote to host memory.
 PENSTOCK_HD PENSTOCK_INLINE void system_fence() {
 #if PENSTOCK_ON_DEVICE
-    cuda::atomic_thread_fence(cuda::std::memory_order_acq_rel, cuda::thread_scope_system);
+    device_atomic::fence<scope::system>();
 #else
     detail::host_fence();
 #endif

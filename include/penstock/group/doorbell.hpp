@@ -7,35 +7,32 @@
 // bounds the delay; nothing depends on the doorbell for correctness.
 #pragma once
 
-#include <atomic>
-#include <chrono>
-#include <condition_variable>
-#include <mutex>
+#include <cstdint>
 
 namespace penstock {
 
+// Its mutex, condition variable and flag are the library's (src/host/host_thread.cpp), so that a kernel's file does not compile
+// their headers.
 struct host_doorbell {
-    std::atomic<bool> sleeping{false};
-    std::mutex mutex;
-    std::condition_variable rung;
-    bool pending = false;  // guarded by mutex
+    host_doorbell();
+    ~host_doorbell();
+    host_doorbell(const host_doorbell&) = delete;
+    host_doorbell& operator=(const host_doorbell&) = delete;
 
-    void ring() {
-        if (!sleeping.load(std::memory_order_seq_cst)) return;
-        {
-            std::lock_guard lock(mutex);
-            pending = true;
-        }
-        rung.notify_one();
-    }
+    // Wakes the sleeper, if there is one.
+    void ring();
 
-    // Sleeps until rung, then true, or until `limit` has passed. Call with `sleeping` set, after a last look at the ring.
-    bool wait(std::chrono::nanoseconds limit) {
-        std::unique_lock lock(mutex);
-        const bool was_rung = rung.wait_for(lock, limit, [this] { return pending; });
-        pending = false;
-        return was_rung;
-    }
+    // Sets and clears `sleeping`. Setting it has one order with ring()'s look at it (sequentially consistent).
+    void begin_sleep();
+    void end_sleep();
+    [[nodiscard]] bool is_sleeping() const;
+
+    // Sleeps until rung, then true, or until `limit_ns` has passed. Call with `sleeping` set, after a last look at the ring.
+    bool wait(std::uint64_t limit_ns);
+
+private:
+    struct parts;
+    parts* const parts_;
 };
 
 }  // namespace penstock

@@ -4,12 +4,9 @@
 // the other, so prefer warp.cuh where the lanes want the same page.
 #pragma once
 
-#include <atomic>
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <thread>
 
 #include "penstock/base/macros.hpp"
 #include "penstock/group/concept.hpp"
@@ -26,16 +23,15 @@ namespace detail {
 
 // A small number for this host thread, handed out in order of first use.
 inline std::uint32_t host_thread_number() {
-    static std::atomic<std::uint32_t> next{0};
-    thread_local const std::uint32_t number = next.fetch_add(1, std::memory_order_relaxed);
+    static std::uint32_t next = 0;
+    thread_local const std::uint32_t number = __atomic_fetch_add(&next, 1u, __ATOMIC_RELAXED);
     return number;
 }
 
-inline std::uint64_t host_now_ns() {
-    return static_cast<std::uint64_t>(
-        std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
-            .count());
-}
+// In the library (src/host/host_thread.cpp), so that a kernel's file does not compile the headers of clocks and threads.
+std::uint64_t host_now_ns();
+void host_yield();
+void host_nap();
 
 // Spin briefly, then let others run, then sleep: on a small machine the thread we wait for may need our processor.
 inline void host_pause(std::uint32_t round) {
@@ -44,9 +40,9 @@ inline void host_pause(std::uint32_t round) {
         __builtin_ia32_pause();
 #endif
     } else if (round < 512) {
-        std::this_thread::yield();
+        host_yield();
     } else {
-        std::this_thread::sleep_for(std::chrono::microseconds(20));
+        host_nap();
     }
 }
 
@@ -54,12 +50,12 @@ inline void host_pause(std::uint32_t round) {
 // threads use at the same time.
 inline void store_atomically(std::byte* to, const std::byte* from, std::size_t bytes) {
     for (std::size_t i = 0; i < bytes; ++i)
-        std::atomic_ref<std::uint8_t>(*reinterpret_cast<std::uint8_t*>(to + i)).store(static_cast<std::uint8_t>(from[i]), std::memory_order_relaxed);
+        __atomic_store_n(reinterpret_cast<std::uint8_t*>(to + i), static_cast<std::uint8_t>(from[i]), __ATOMIC_RELAXED);
 }
 inline void load_atomically(std::byte* to, const std::byte* from, std::size_t bytes) {
     for (std::size_t i = 0; i < bytes; i += 8) {
-        auto* const word = const_cast<std::uint64_t*>(reinterpret_cast<const std::uint64_t*>(from + i));
-        const std::uint64_t value = std::atomic_ref<std::uint64_t>(*word).load(std::memory_order_relaxed);
+        const auto* const word = reinterpret_cast<const std::uint64_t*>(from + i);
+        const std::uint64_t value = __atomic_load_n(word, __ATOMIC_RELAXED);
         std::memcpy(to + i, &value, 8);
     }
 }
@@ -68,7 +64,7 @@ inline void copy_atomically(std::byte* to, const std::byte* from, std::size_t by
     for (std::size_t i = 0; i < bytes; i += 8) {
         std::uint64_t value = 0;
         load_atomically(reinterpret_cast<std::byte*>(&value), from + i, 8);
-        std::atomic_ref<std::uint64_t>(*reinterpret_cast<std::uint64_t*>(to + i)).store(value, std::memory_order_relaxed);
+        __atomic_store_n(reinterpret_cast<std::uint64_t*>(to + i), value, __ATOMIC_RELAXED);
     }
 }
 
@@ -124,7 +120,7 @@ struct lane {
 #elif defined(__SANITIZE_THREAD__)
         // Others may write these bytes meanwhile; who reads them then gets old or new ones. A plain copy would be told as a race.
         for (std::size_t i = 0; i < bytes; ++i)
-            to[i] = std::byte{std::atomic_ref<std::uint8_t>(*const_cast<std::uint8_t*>(reinterpret_cast<const std::uint8_t*>(from + i))).load(std::memory_order_relaxed)};
+            to[i] = std::byte{__atomic_load_n(reinterpret_cast<const std::uint8_t*>(from + i), __ATOMIC_RELAXED)};
 #else
         std::memcpy(to, from, bytes);
 #endif
@@ -138,7 +134,7 @@ struct lane {
         for (std::size_t i = 0; i < bytes; i += 8) {
             std::uint64_t value = 0;
             std::memcpy(&value, from + i, 8);
-            std::atomic_ref<std::uint64_t>(*reinterpret_cast<std::uint64_t*>(to + i)).store(value, std::memory_order_relaxed);
+            __atomic_store_n(reinterpret_cast<std::uint64_t*>(to + i), value, __ATOMIC_RELAXED);
         }
 #else
         std::memcpy(to, from, bytes);
@@ -150,7 +146,7 @@ struct lane {
         detail::zero_bytes(to, bytes, 0, 1);
 #elif defined(__SANITIZE_THREAD__)
         for (std::size_t i = 0; i < bytes; ++i)
-            std::atomic_ref<std::uint8_t>(*reinterpret_cast<std::uint8_t*>(to + i)).store(0, std::memory_order_relaxed);
+            __atomic_store_n(reinterpret_cast<std::uint8_t*>(to + i), 0, __ATOMIC_RELAXED);
 #else
         std::memset(to, 0, bytes);
 #endif

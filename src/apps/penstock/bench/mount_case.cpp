@@ -1,6 +1,7 @@
 // Programs at a mount of this process against the same at the file itself, which is in memory: what the way through the kernel and back costs.
 // (Beside another pass-through file system: tools/mount_bench.py.)
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <fcntl.h>
 #include <string>

@@ -1,0 +1,105 @@
+// The atomics of base/atomic.hpp on a GPU: one PTX instruction each, by order and scope, for words of 4 and 8 bytes.
+//
+// They are the instructions of libcu++'s atomic_ref, whose header costs each file that includes it three seconds of compiling.
+// The address is generic, and every instruction is volatile and clobbers memory: the compiler moves no access across it.
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+
+#include "penstock/base/macros.hpp"
+#include "penstock/base/order.hpp"
+
+#if defined(__CUDACC__)
+namespace penstock::device_atomic {
+
+// asm of PTX whose name has the scope, or the order and the scope, between `before` and `after`; the rest are its operands.
+#define PENSTOCK_PTX_SCOPED(before, after, ...)                                             \
+    do {                                                                                    \
+        if constexpr (Scope == scope::system) asm volatile(before ".sys" after __VA_ARGS__); \
+        else asm volatile(before ".gpu" after __VA_ARGS__);                                 \
+    } while (false)
+#define PENSTOCK_PTX_ORDERED(before, after, ...)                                                              \
+    do {                                                                                                      \
+        if constexpr (Order == order::relaxed) PENSTOCK_PTX_SCOPED(before ".relaxed", after, __VA_ARGS__);      \
+        else if constexpr (Order == order::acquire) PENSTOCK_PTX_SCOPED(before ".acquire", after, __VA_ARGS__); \
+        else if constexpr (Order == order::release) PENSTOCK_PTX_SCOPED(before ".release", after, __VA_ARGS__); \
+        else PENSTOCK_PTX_SCOPED(before ".acq_rel", after, __VA_ARGS__);                                        \
+    } while (false)
+
+// A word as the register that holds it.
+template <typename T>
+using word_of = std::conditional_t<sizeof(T) == 8, unsigned long long, unsigned>;
+
+template <order Order, scope Scope, typename T>
+PENSTOCK_D PENSTOCK_INLINE T load(const T* address) {
+    static_assert(sizeof(T) == 4 || sizeof(T) == 8);
+    word_of<T> value;
+    if constexpr (Order == order::acquire && sizeof(T) == 8)
+        PENSTOCK_PTX_SCOPED("ld.acquire", ".b64 %0,[%1];", : "=l"(value) : "l"(address) : "memory");
+    else if constexpr (Order == order::acquire)
+        PENSTOCK_PTX_SCOPED("ld.acquire", ".b32 %0,[%1];", : "=r"(value) : "l"(address) : "memory");
+    else if constexpr (sizeof(T) == 8)
+        PENSTOCK_PTX_SCOPED("ld.relaxed", ".b64 %0,[%1];", : "=l"(value) : "l"(address) : "memory");
+    else
+        PENSTOCK_PTX_SCOPED("ld.relaxed", ".b32 %0,[%1];", : "=r"(value) : "l"(address) : "memory");
+    return static_cast<T>(value);
+}
+
+template <order Order, scope Scope, typename T>
+PENSTOCK_D PENSTOCK_INLINE void store(T* address, T value) {
+    static_assert(sizeof(T) == 4 || sizeof(T) == 8);
+    const auto word = static_cast<word_of<T>>(value);
+    if constexpr (Order == order::release && sizeof(T) == 8)
+        PENSTOCK_PTX_SCOPED("st.release", ".b64 [%0],%1;", ::"l"(address), "l"(word) : "memory");
+    else if constexpr (Order == order::release)
+        PENSTOCK_PTX_SCOPED("st.release", ".b32 [%0],%1;", ::"l"(address), "r"(word) : "memory");
+    else if constexpr (sizeof(T) == 8)
+        PENSTOCK_PTX_SCOPED("st.relaxed", ".b64 [%0],%1;", ::"l"(address), "l"(word) : "memory");
+    else
+        PENSTOCK_PTX_SCOPED("st.relaxed", ".b32 [%0],%1;", ::"l"(address), "r"(word) : "memory");
+}
+
+// Returns the value before, as do all below.
+template <order Order, scope Scope, typename T>
+PENSTOCK_D PENSTOCK_INLINE T compare_swap(T* address, T expected, T desired) {
+    static_assert(sizeof(T) == 4 || sizeof(T) == 8);
+    const auto word = static_cast<word_of<T>>(expected), next = static_cast<word_of<T>>(desired);
+    word_of<T> before;
+    if constexpr (sizeof(T) == 8)
+        PENSTOCK_PTX_ORDERED("atom.cas", ".b64 %0,[%1],%2,%3;", : "=l"(before) : "l"(address), "l"(word), "l"(next) : "memory");
+    else
+        PENSTOCK_PTX_ORDERED("atom.cas", ".b32 %0,[%1],%2,%3;", : "=r"(before) : "l"(address), "r"(word), "r"(next) : "memory");
+    return static_cast<T>(before);
+}
+
+// name(address, value): the atomic `instruction` on words of the kinds `wide` and `narrow`.
+#define PENSTOCK_DEVICE_ATOMIC(name, instruction, wide, narrow)                                                                            \
+    template <order Order, scope Scope, typename T>                                                                                      \
+    PENSTOCK_D PENSTOCK_INLINE T name(T* address, T value) {                                                                              \
+        static_assert(sizeof(T) == 4 || sizeof(T) == 8);                                                                                  \
+        const auto word = static_cast<word_of<T>>(value);                                                                                 \
+        word_of<T> before;                                                                                                               \
+        if constexpr (sizeof(T) == 8)                                                                                                    \
+            PENSTOCK_PTX_ORDERED(instruction, "." wide " %0,[%1],%2;", : "=l"(before) : "l"(address), "l"(word) : "memory");               \
+        else                                                                                                                             \
+            PENSTOCK_PTX_ORDERED(instruction, "." narrow " %0,[%1],%2;", : "=r"(before) : "l"(address), "r"(word) : "memory");             \
+        return static_cast<T>(before);                                                                                                   \
+    }
+PENSTOCK_DEVICE_ATOMIC(fetch_add, "atom.add", "u64", "u32")
+PENSTOCK_DEVICE_ATOMIC(exchange, "atom.exch", "b64", "b32")
+PENSTOCK_DEVICE_ATOMIC(fetch_or, "atom.or", "b64", "b32")
+PENSTOCK_DEVICE_ATOMIC(fetch_and, "atom.and", "b64", "b32")
+PENSTOCK_DEVICE_ATOMIC(fetch_max, "atom.max", "u64", "u32")
+#undef PENSTOCK_DEVICE_ATOMIC
+
+// Two-way.
+template <scope Scope>
+PENSTOCK_D PENSTOCK_INLINE void fence() {
+    PENSTOCK_PTX_SCOPED("fence.acq_rel", ";", ::: "memory");
+}
+#undef PENSTOCK_PTX_ORDERED
+#undef PENSTOCK_PTX_SCOPED
+
+}  // namespace penstock::device_atomic
+#endif
