@@ -11,8 +11,12 @@
 // and writes on a GPU about every 32nd time. So a kernel that heeds its results ends within a second whatever it does. Elements of a
 // view have no result: those that are not in the cache are zero then (view_status() says why), and the kernel goes on to its own end.
 //
-// Thread safety: any number of groups may make any calls at once, on the same descriptors too. A descriptor is shared:
-// open of a name that is open already with the same access returns the same number and adds a reference; each open needs its close.
+// Thread safety: any number of groups may make any calls at once, on the same descriptors too; each open needs its close, which any
+// group may make. A descriptor is its opener's own if no more than six of the file are open then (and options::max_files is 65536 or
+// less): after its close every call with it gives -EBADF, a second close too, until an open of the same file and access is given that
+// number again, the lowest that is free. Further opens of a name with the same access share one number, so that a million of them ask
+// the host once: a close too many of that one takes the reference of another that shares it, but of no descriptor with a number of
+// its own, and as long as no reader shares it none of a writer.
 //
 // Consistency: within one device all groups see the same pages, and a write that has returned is seen by every later read. A change
 // that other programs make to a file is seen by the first open after the last close (close-to-open); while a file stays open its
@@ -102,12 +106,14 @@ template <group Group>
 PENSTOCK_HD int close(const Group& g, const runtime_ref& fs, int fd) {
     std::int64_t result = 0;
     g.sync();  // no thread of the group is still using the descriptor
-    const std::uint32_t slot = engine::descriptor_slot(fd);
+    const std::uint32_t slot = engine::descriptor_slot(fs.view, fd), number = engine::descriptor_number(fs.view, fd);
     const bool known = fd >= 0 && slot < fs.view.file_slots;
     if (known && fs.view.writes != nullptr)
         return static_cast<int>(detail::counted(g, fs, by_address(&engine::close_written<Group>)(g, fs.view, fd)));
     if (g.is_leader()) {
-        if (!known || !engine::try_release(&fs.view.file_words[slot], engine::descriptor_generation(fd))) {
+        const std::uint32_t generation = engine::descriptor_generation(fd);
+        if (!known || !(number == 0 ? engine::try_release(&fs.view.file_words[slot], generation)
+                                    : engine::release_number(&fs.view.file_words[slot], generation, number))) {
             result = -EBADF;
             engine::count(g, fs.view, engine::count_errors);
         }

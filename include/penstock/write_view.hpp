@@ -60,7 +60,7 @@ public:
         engine::file_handle file{};
         const bool good = fs.view.writes != nullptr && engine::find_file(fs.view, fd, file, engine::may_read) && offset_bytes % sizeof(T) == 0 &&
                           offset_bytes <= INT64_MAX && count <= (INT64_MAX - offset_bytes) / sizeof(T);
-        slot_ = engine::descriptor_slot(fd);
+        slot_ = file.slot;
         generation_ = engine::descriptor_generation(fd);
         size_ = good ? count : 0;
     }

@@ -182,7 +182,7 @@ public:
     // As with fsync, so that one warp does not have to write a whole file back.
     int close(const runtime_ref& fs, int fd) override {
         file_stat facts;
-        if (fs.view.writes != nullptr && engine::descriptor_access(fd) != engine::may_read && stat(fs, fd, &facts) == 0) flush(fs, engine::descriptor_slot(fd));
+        if (fs.view.writes != nullptr && engine::descriptor_access(fd) != engine::may_read && stat(fs, fd, &facts) == 0) flush(fs, engine::descriptor_slot(fs.view, fd));
         const borrowed d(*this);
         d->sheet->fd = fd;
         return static_cast<int>(run(fs, *d, call::close, 1));
@@ -249,7 +249,7 @@ public:
     int fsync(const runtime_ref& fs, int fd) override {
         file_stat facts;
         if (const int code = stat(fs, fd, &facts); code != 0) return code;
-        const int flushed = fs.view.writes != nullptr ? flush(fs, engine::descriptor_slot(fd)) : 0;
+        const int flushed = fs.view.writes != nullptr ? flush(fs, engine::descriptor_slot(fs.view, fd)) : 0;
         const borrowed d(*this);
         const std::int64_t synced = run_with(fs, *d, call::fsync, fd, 0, 0);
         return flushed != 0 ? flushed : static_cast<int>(synced);

@@ -141,8 +141,9 @@ std::int64_t runtime::open_windows(int fd, std::int64_t offset, std::int64_t byt
 std::int64_t runtime::open_windows_of(int fd, std::uint64_t offset, std::uint64_t bytes) {
     if (state_->windows == nullptr) return -EOPNOTSUPP;
     // Held open until the window is in place, so that the file's slot cannot go to another meanwhile.
-    if (const int held = state_->device->duplicate(state_->ref, fd); held < 0) return held;
-    host::window_file file{engine::descriptor_slot(fd), engine::descriptor_generation(fd), -1, 0};
+    const int held = state_->device->duplicate(state_->ref, fd);
+    if (held < 0) return held;
+    host::window_file file{engine::descriptor_slot(state_->ref.view, fd), engine::descriptor_generation(fd), -1, 0};
     std::shared_ptr<host::shared_handle> handle;
     std::int64_t inside = state_->files->handle_of(file.slot, file.generation, handle, file.size_bytes);
     if (inside == 0) {
@@ -151,7 +152,7 @@ std::int64_t runtime::open_windows_of(int fd, std::uint64_t offset, std::uint64_
         inside = state_->windows->open(file, offset, bytes, note);
         if (!note.empty()) state_->say("no windows: " + note);
     }
-    state_->device->close(state_->ref, fd);
+    state_->device->close(state_->ref, held);
     return inside;
 }
 

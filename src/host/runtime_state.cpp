@@ -147,6 +147,7 @@ status runtime_state::build_cache() {
     c.growth_entries = static_cast<std::uint32_t>(
         std::clamp<std::uint64_t>((std::uint64_t{1} << 40 >> c.page_shift) >> c.leaf_shift, 1, std::max<std::uint64_t>(c.word_count / 256, 1)));
     c.file_slots = settings.max_files;
+    c.number_bits = c.file_slots <= engine::max_file_slots >> engine::descriptor_number_bits ? engine::descriptor_number_bits : 0;
     c.write_behind_shift = write_behind_shift_for(c.page_shift, frames);
     if (settings.writable) c.write_behind_pages = write_behind_pages_for(settings.write_behind_bytes, c.page_shift, c.frame_count);
     c.name_slots = std::bit_ceil(settings.max_files * 2);

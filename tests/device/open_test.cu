@@ -109,12 +109,18 @@ TEST(device_open, lanes_close_no_more_than_was_opened) {
         options o = gpu_options(folder);
         o.writable = writable;
         const auto rt = make_runtime(o);
-        const int fd = rt->open(folder / "data");
+        std::vector<int> own;
+        for (std::uint32_t i = 0; i < engine::most_numbers; ++i) own.push_back(rt->open(folder / "data"));
+        const int fd = rt->open(folder / "data");  // and all that follow share one number
         for (int i = 1; i < 1037; ++i) ASSERT_EQ(rt->open(folder / "data"), fd);
         const device_counters refused(1);
         EXPECT_EQ(launch<width::lane>(*rt, 5000, only_close{fd, refused.get()}), 0);
         EXPECT_EQ(refused.read()[0], 5000u - 1037u);
         EXPECT_EQ(rt->close(fd), -EBADF);
+        for (const int one : own) {
+            EXPECT_EQ(rt->close(one), 0);
+            EXPECT_EQ(rt->close(one), -EBADF) << "a second close of its own";
+        }
     }
 }
 

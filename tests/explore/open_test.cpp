@@ -108,5 +108,29 @@ TEST(open, no_answer_to_an_open) {
     expect_sound(s.run());
 }
 
+// One opens, closes and closes again while another does the same with its own: each second close finds nothing to take.
+TEST(open, a_descriptor_with_a_number_is_closed_once) {
+    names s({.frames = 1});
+    s.prepare = [&s, before = s.prepare] {
+        if (before) before();
+        s.server.given_already(0, 1);
+        s.w.open_now(0, page_bytes, 0);
+        s.w.memory.file_words[0] |= engine::number_bit(2);
+    };
+    engine::file_word* const word = &s.w.memory.file_words[0];
+    s.lane([word](auto) {
+        if (!engine::try_reference(word, 1)) return;  // the other has closed the file
+        const std::uint32_t number = engine::take_number(word);
+        explore::require(number == 1, "the lowest number was free");
+        explore::require(engine::release_number(word, 1, number), "a close failed");
+        explore::require(!engine::release_number(word, 1, number), "a second close took a reference");
+    });
+    s.lane([word](auto) {
+        explore::require(engine::release_number(word, 1, 2), "a close failed");
+        explore::require(!engine::release_number(word, 1, 2), "a second close took a reference");
+    });
+    expect_sound(s.run());
+}
+
 }  // namespace
 }  // namespace penstock::explore_kit

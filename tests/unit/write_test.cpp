@@ -420,7 +420,8 @@ TEST_F(writing, open_truncate_cuts_once) {
     EXPECT_EQ(rt->read(reading, &byte, 1, 0), 0);
     ASSERT_EQ(rt->write(first, "kept", 4, 0), 4);
     const int second = rt->open(path, open_write | open_create | open_truncate);
-    EXPECT_EQ(second, first) << "the same file, the same access";
+    EXPECT_NE(second, first) << "each open has a descriptor of its own";
+    EXPECT_EQ(read_back(reading, 4), (std::vector<std::uint8_t>{'k', 'e', 'p', 't'})) << "the same file";
     EXPECT_EQ(rt->close(second), 0);
     EXPECT_EQ(rt->close(first), 0);
     EXPECT_EQ(rt->close(reading), 0);

@@ -69,6 +69,12 @@ PENSTOCK_HD inline std::int64_t join_writers(const cache_view& c, std::uint32_t 
     return yours_to_cut;
 }
 
+// Leader only, with a reference that is to be the descriptor's.
+PENSTOCK_HD inline int own_descriptor(const cache_view& c, std::uint32_t slot, std::uint32_t generation, std::uint32_t flags) {
+    const int fd = make_descriptor(slot, generation, flags);
+    return c.number_bits == 0 ? fd : with_number(c, fd, take_number(&c.file_words[slot]));
+}
+
 // Leader only. Takes a reference to the file the host named, writing its record if nobody has yet. 0; -EAGAIN if the
 // answer is out of date because the slot was taken down meanwhile; or why the wait ended.
 template <typename Group>
@@ -140,7 +146,7 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t open_owned_name(const Group& g, const
     std::int64_t result = code;
     if (code == 0) {
         if (c.writes != nullptr) raise_epoch(c, answer.file_slot, answer.epoch);
-        result = join_writers(c, answer.file_slot, key.flags) | make_descriptor(answer.file_slot, answer.generation, key.flags);
+        result = join_writers(c, answer.file_slot, key.flags) | own_descriptor(c, answer.file_slot, answer.generation, key.flags);
         atomic_store<order::relaxed>(&slot.file_slot, answer.file_slot);
         atomic_store<order::relaxed>(&slot.generation, answer.generation);
     }
@@ -173,7 +179,7 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t open_name(const Group g, const cache_
             if (state == name_ready && needs_no_host(c, found.file_slot, key.flags) &&
                 try_reference(&c.file_words[found.file_slot], found.generation)) {
                 if ((key.flags & access_mask) != may_read) count_writers(c, found.file_slot, 1);
-                return make_descriptor(found.file_slot, found.generation, key.flags);
+                return own_descriptor(c, found.file_slot, found.generation, key.flags);
             }
             if (state == name_busy) {
                 waited_for = found.word;
@@ -223,14 +229,14 @@ PENSTOCK_HD inline std::int64_t open_file(const Group& g, const cache_view& c, c
     return result;
 }
 
-// Whole group. One reference more to an open file: the descriptor again, or -EBADF.
+// Whole group. One reference more to an open file: the descriptor again, without a number of its own, or -EBADF.
 template <typename Group>
 PENSTOCK_HD inline int add_reference(const Group& g, const cache_view& c, int fd) {
     bool added = false;
-    const std::uint32_t slot = descriptor_slot(fd);
+    const std::uint32_t slot = descriptor_slot(c, fd);
     if (g.is_leader() && fd >= 0 && slot < c.file_slots)
-        added = try_reference(&c.file_words[slot], descriptor_generation(fd));
-    return g.broadcast(added ? 1 : 0) != 0 ? fd : -EBADF;
+        added = has_number(look(&c.file_words[slot]), descriptor_number(c, fd)) && try_reference(&c.file_words[slot], descriptor_generation(fd));
+    return g.broadcast(added ? 1 : 0) != 0 ? with_number(c, fd, 0) : -EBADF;
 }
 
 }  // namespace penstock::engine

@@ -2,8 +2,9 @@
 //
 // File word, one per file slot:
 //   bits 63..62  state       0 vacant, 1 busy (being filled in or taken down), 2 live
-//        47..32  generation  of the slot; the host gives a slot out again with the next one
+//        41..32  generation  of the slot; the host gives a slot out again with the next one
 //        61..48  changes     of the references, modulo 16384: so that who looked at the word knows that nobody opened and closed since
+//        47..42  numbers     of descriptors that are open and whose own they are: 1 to 6
 //        31..0   references  live only: 0 means closed, the pages stay
 //
 //   step           from            to              order     who
@@ -13,6 +14,9 @@
 //   try_reference  live, refs >= 1 refs + 1        acquire   an opener that found the name: no host call
 //   try_reopen     live, refs >= 0 refs + 1        acquire   an opener whom the host just told that the file is unchanged
 //   try_release    live, refs >= 1 refs - 1        release   close
+//   take_number    live, refs >= 1 a number more   acquire   an opener, with a reference, if no more than six are held
+//   release_number live, the number refs - 1, and  release   close of a descriptor with a number
+//                                  the number less
 //   begin_retire   live, refs == 0 busy            acquire   a group that needs the slot or its table
 //   end_retire     busy            vacant          release   the same, before the host hears of it and gives it out again
 //   undo_retire    busy            live, 0 refs    release   the same, when a page is still pinned
@@ -20,7 +24,8 @@
 //
 // Invariants: (1) the file record changes only while the word is busy; (2) each life of a slot
 // has the next generation (modulo 1024);
-// (3) busy is left by the group that entered it, after a bounded number of host answers.
+// (3) busy is left by the group that entered it, after a bounded number of host answers;
+// (4) there are as many references as numbers, or more; the others belong to descriptors without a number.
 //
 // Name word, one per name slot: state in bits 1..0 (0 never used, 1 busy, 2 ready, 3 failed), a sequence number above it
 // that grows with every change. A reader that compared a name or read a slot checks that the word stayed the same.
@@ -61,6 +66,21 @@ constexpr PENSTOCK_HD std::uint32_t references_of(file_word w) { return static_c
 constexpr PENSTOCK_HD bool is_closed(file_word w) { return file_state(w) == file_live && references_of(w) == 0; }
 constexpr PENSTOCK_HD bool is_open(file_word w, std::uint32_t generation) {
     return file_state(w) == file_live && file_generation(w) == generation && references_of(w) > 0;
+}
+
+// A descriptor with a number is its opener's own: its second close finds the number gone, unless it was given out again. Those without
+// one share the references that are left.
+inline constexpr std::uint32_t most_numbers = 6;
+constexpr PENSTOCK_HD std::uint32_t numbers_of(file_word w) { return static_cast<std::uint32_t>(w >> 41) & 0x7e; }  // bit n for number n
+constexpr PENSTOCK_HD file_word number_bit(std::uint32_t number) { return file_word{1} << (41 + number); }
+constexpr PENSTOCK_HD bool has_number(file_word w, std::uint32_t number) { return ((numbers_of(w) | 1) >> number & 1) != 0; }
+constexpr PENSTOCK_HD std::uint32_t shared_references_of(file_word w) {
+    const std::uint32_t numbers = numbers_of(w), pairs = numbers - (numbers >> 1 & 0x55), fours = (pairs & 0x33) + (pairs >> 2 & 0x33);
+    return references_of(w) - ((fours + (fours >> 4)) & 0x0f);
+}
+// May a descriptor with this number, 0 for none, be closed?
+constexpr PENSTOCK_HD bool is_closable(file_word w, std::uint32_t generation, std::uint32_t number) {
+    return is_open(w, generation) && (number == 0 ? shared_references_of(w) > 0 : has_number(w, number));
 }
 
 PENSTOCK_HD PENSTOCK_INLINE file_word look(const file_word* word) { return atomic_load<order::acquire>(word); }
@@ -117,7 +137,7 @@ PENSTOCK_HD PENSTOCK_INLINE bool try_release_from(file_word* word, file_word see
 PENSTOCK_HD inline bool try_release_together(file_word* word, file_word seen) {
     const company same_word(reinterpret_cast<std::uintptr_t>(word));
     const company us = same_word.those_with(seen);
-    std::uint32_t given_back = us.size() < references_of(seen) ? us.size() : references_of(seen);
+    std::uint32_t given_back = us.size() < shared_references_of(seen) ? us.size() : shared_references_of(seen);
     if (us.acts() && !atomic_compare_swap<order::release>(word, seen, with_references(seen, -std::uint64_t{given_back}))) given_back = 0;
     return us.share(given_back);
 }
@@ -127,8 +147,8 @@ PENSTOCK_HD inline bool try_release(file_word* word, std::uint32_t generation) {
     std::uint32_t given_back = 0;
     if (us.acts()) {
         file_word seen = look(word);
-        for (std::uint32_t round = 0; is_open(seen, generation); ++round) {
-            given_back = us.size() < references_of(seen) ? us.size() : references_of(seen);
+        for (std::uint32_t round = 0; is_closable(seen, generation, 0); ++round) {
+            given_back = us.size() < shared_references_of(seen) ? us.size() : shared_references_of(seen);
             if (atomic_compare_swap<order::release>(word, seen, with_references(seen, -std::uint64_t{given_back}))) break;
             given_back = 0;
             let_others_first(round);
@@ -136,6 +156,33 @@ PENSTOCK_HD inline bool try_release(file_word* word, std::uint32_t generation) {
         }
     }
     return us.share(given_back);
+}
+
+// A number for a descriptor whose reference is held; 0 if many are, for then most find none.
+PENSTOCK_HD inline std::uint32_t take_number(file_word* word) {
+    file_word seen = look(word);
+    for (std::uint32_t round = 0; references_of(seen) <= most_numbers && shared_references_of(seen) > 0; ++round) {
+        std::uint32_t number = 1;
+        while (has_number(seen, number)) ++number;  // there is one: six are not all taken by five others
+        if (atomic_compare_swap<order::acquire>(word, seen, with_references(seen | number_bit(number), 0))) return number;
+        let_others_first(round);
+        seen = look(word);
+    }
+    return 0;
+}
+// The reference of a descriptor with a number, if the word is still `seen`, in which it has it. Release: as try_release_from.
+PENSTOCK_HD PENSTOCK_INLINE bool release_number_from(file_word* word, file_word seen, std::uint32_t number) {
+    return atomic_compare_swap<order::release>(word, seen, with_references(seen & ~number_bit(number), ~std::uint64_t{0}));
+}
+// The same whatever the word. False: the descriptor was not open.
+PENSTOCK_HD inline bool release_number(file_word* word, std::uint32_t generation, std::uint32_t number) {
+    file_word seen = look(word);
+    for (std::uint32_t round = 0; is_closable(seen, generation, number); ++round) {
+        if (release_number_from(word, seen, number)) return true;
+        let_others_first(round);
+        seen = look(word);
+    }
+    return false;
 }
 
 PENSTOCK_HD PENSTOCK_INLINE bool begin_retire(file_word* word, file_word seen) {

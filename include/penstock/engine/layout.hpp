@@ -271,6 +271,7 @@ struct cache_view {
     std::uint32_t leaf_shift;      // a leaf of a two-level table has 2^leaf_shift page words
     std::uint32_t read_ahead_pages;  // most pages read ahead of a reader; 0: none
     std::uint32_t growth_entries;  // leaves by which a file may grow while it is open
+    std::uint32_t number_bits;     // descriptor_number_bits where descriptors have numbers, else 0
 
     constexpr PENSTOCK_HD std::uint64_t page_bytes() const { return std::uint64_t{1} << page_shift; }
     PENSTOCK_HD std::byte* frame_address(std::uint32_t frame) const {
@@ -315,11 +316,25 @@ constexpr PENSTOCK_HD bool sound_flags(std::uint32_t flags) {
     return access != may_read || (flags & (flag_create | flag_truncate)) == 0;
 }
 
-// Descriptors: slot in bits 18..0, access in bits 20..19, generation in bits 30..21; never negative.
+// Descriptors: slot in bits 18..0 (or its number in 18..16 and slot in 15..0), access in bits 20..19, generation in bits 30..21; never
+// negative.
 constexpr PENSTOCK_HD int make_descriptor(std::uint32_t slot, std::uint32_t generation, std::uint32_t access = may_read) {
     return static_cast<int>((generation & file_generation_mask) << (descriptor_slot_bits + 2) | (access & access_mask) << descriptor_slot_bits | slot);
 }
 constexpr PENSTOCK_HD std::uint32_t descriptor_slot(int fd) { return static_cast<std::uint32_t>(fd) & (max_file_slots - 1); }
+// Where the slots leave the upper number_bits of their field free, these have the descriptor's number (engine/file_word.hpp): 0 for one that
+// others may share.
+inline constexpr std::uint32_t descriptor_number_bits = 3;
+PENSTOCK_HD PENSTOCK_INLINE std::uint32_t descriptor_slot(const cache_view& c, int fd) {
+    return static_cast<std::uint32_t>(fd) & (max_file_slots - 1) >> c.number_bits;
+}
+PENSTOCK_HD PENSTOCK_INLINE std::uint32_t descriptor_number(const cache_view& c, int fd) {
+    return (static_cast<std::uint32_t>(fd) & (max_file_slots - 1)) >> (descriptor_slot_bits - c.number_bits);
+}
+PENSTOCK_HD PENSTOCK_INLINE int with_number(const cache_view& c, int fd, std::uint32_t number) {
+    const int others = fd & ~static_cast<int>((max_file_slots - 1) & ~((max_file_slots - 1) >> c.number_bits));
+    return others | static_cast<int>(number << (descriptor_slot_bits - c.number_bits));
+}
 constexpr PENSTOCK_HD std::uint32_t descriptor_access(int fd) { return static_cast<std::uint32_t>(fd) >> descriptor_slot_bits & access_mask; }
 constexpr PENSTOCK_HD std::uint32_t descriptor_generation(int fd) { return static_cast<std::uint32_t>(fd) >> (descriptor_slot_bits + 2); }
 

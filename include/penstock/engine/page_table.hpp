@@ -58,13 +58,13 @@ PENSTOCK_HD PENSTOCK_INLINE page_word look_ahead([[maybe_unused]] const cache_vi
 // number is safe to ask for. `meanwhile`, called with the record before its word has come, may look at what the record leads to.
 template <typename Meanwhile>
 PENSTOCK_HD PENSTOCK_INLINE bool find_file_and(const cache_view& c, int fd, file_handle& out, std::uint32_t unwanted_access, const Meanwhile& meanwhile) {
-    const std::uint32_t slot = descriptor_slot(fd);
+    const std::uint32_t slot = descriptor_slot(c, fd);
     if (fd < 0 || slot >= c.file_slots) return false;
     // All loads before the branch: one after the other they would cost a hit another trip to memory each.
     const file_word word = glance_file(&c.file_words[slot]);
     out = handle_of(c, slot);
     meanwhile(out);
-    return is_open(word, descriptor_generation(fd)) && descriptor_access(fd) != unwanted_access;
+    return is_open(word, descriptor_generation(fd)) && has_number(word, descriptor_number(c, fd)) && descriptor_access(fd) != unwanted_access;
 }
 PENSTOCK_HD PENSTOCK_INLINE bool find_file(const cache_view& c, int fd, file_handle& out, std::uint32_t unwanted_access = may_write) {
     return find_file_and(c, fd, out, unwanted_access, [](const file_handle&) {});

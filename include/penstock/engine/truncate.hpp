@@ -80,7 +80,7 @@ PENSTOCK_HD inline std::int64_t open_written(const Group& g, const cache_view& c
     const std::int64_t opened = open_file(g, c, path, flags);
     if (opened < 0) return opened;
     const int fd = static_cast<int>(opened & (yours_to_cut - 1));
-    const std::uint32_t slot = descriptor_slot(fd);
+    const std::uint32_t slot = descriptor_slot(c, fd);
     std::int64_t code = 0;
     if ((opened & yours_to_cut) != 0) {
         code = by_address(&truncate_file<Group>)(g, c, slot, 0);

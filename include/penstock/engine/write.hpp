@@ -112,7 +112,7 @@ PENSTOCK_HD inline bool take_up_again(const cache_view& c, std::uint32_t slot, s
 // again, maybe with another `fd`. `mapped`: the file was mapped to be changed before it was looked at for dirty pages.
 template <typename Group>
 PENSTOCK_HD PENSTOCK_NOINLINE bool release_written(const Group& g, const cache_view& c, int& fd, file_word seen, bool mapped, std::int64_t& error) {
-    const std::uint32_t slot = descriptor_slot(fd);
+    const std::uint32_t slot = descriptor_slot(c, fd), number = descriptor_number(c, fd);
     const bool writes = descriptor_access(fd) != may_read, last = references_of(seen) == 1;
     // All of it before the reference goes: afterwards the slot may be another file's.
     const std::uint64_t epoch = epoch_of(c, slot);
@@ -121,7 +121,8 @@ PENSTOCK_HD PENSTOCK_NOINLINE bool release_written(const Group& g, const cache_v
         if (const std::int64_t earlier = take_write_error(c, slot); error == 0) error = earlier;
         count_writers(c, slot, ~std::uint64_t{0});
     }
-    if (!try_release_from(&c.file_words[slot], seen)) {
+    file_word* const word = &c.file_words[slot];
+    if (!(number == 0 ? try_release_from(word, seen) : release_number_from(word, seen, number))) {
         if (writes) count_writers(c, slot, 1);
         return false;
     }
@@ -135,21 +136,32 @@ PENSTOCK_HD PENSTOCK_NOINLINE bool release_written(const Group& g, const cache_v
     return true;
 }
 
+// Leader only. Is there such a descriptor to close? Of those without a number it is told only if all that are open are for the other
+// access: `writers` counts none before it has its reference, nor after it began to give it back.
+PENSTOCK_HD inline bool is_close_of_open(const cache_view& c, int fd, file_word seen) {
+    if (!is_closable(seen, descriptor_generation(fd), descriptor_number(c, fd))) return false;
+    return descriptor_number(c, fd) != 0 || descriptor_access(fd) != may_read ||
+           writers_of(c, descriptor_slot(c, fd)) < references_of(seen);
+}
+
 // Whole group, in a runtime that writes. Writes back before the last reference to a written file goes, and then gives the caller's back. 0, -EBADF, or what could
 // not be written; the reference is gone then too, and the pages stay. Whether it is the last is decided by the same word that the
 // reference is taken from: of two that close at once, the later one sees that.
 template <typename Group>
 PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t close_written(const Group g, const cache_view& c, int fd) {
-    const std::uint32_t slot = descriptor_slot(fd);
+    const std::uint32_t slot = descriptor_slot(c, fd);
     constexpr int most_flushes = 1000;
     std::int64_t code = 0;
     int flushes = 0;  // equal in all threads of the group, as what flush_pages gives; `code` need not be, the leader's counts
     for (std::uint32_t round = 0;; let_others_first(round++)) {
         const file_word seen = g.broadcast(look(&c.file_words[slot]));
-        if (!is_open(seen, descriptor_generation(fd))) return -EBADF;
+        if (g.broadcast(g.is_leader() && is_close_of_open(c, fd, seen) ? 1 : 0) == 0) return -EBADF;
         // A file that nobody has written: so it is when the reference goes, or the word has changed.
         if (g.broadcast(g.is_leader() && is_granted(c, slot) ? 1 : 0) == 0) {
-            if (g.broadcast(g.is_leader() && try_release_together(&c.file_words[slot], seen) ? 1 : 0) != 0) return 0;
+            const std::uint32_t number = descriptor_number(c, fd);
+            const bool released = g.is_leader() && (number == 0 ? try_release_together(&c.file_words[slot], seen)
+                                                                : release_number_from(&c.file_words[slot], seen, number));
+            if (g.broadcast(released ? 1 : 0) != 0) return 0;
             continue;
         }
         // Again for those who opened, wrote and closed meanwhile: they have left it to this close. Should others come and go for ever, it
