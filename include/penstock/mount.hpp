@@ -39,7 +39,8 @@ inline namespace link_with_penstock_mount {
 class file_mount {
 public:
     explicit file_mount(std::unique_ptr<mount::background_session> session);
-    // As unmount().
+    // As unmount(). In a child of fork() it does nothing, and the mount stays the parent's: its calls give -ECHILD, false and
+    // an empty report there.
     ~file_mount();
     file_mount(const file_mount&) = delete;
     file_mount& operator=(const file_mount&) = delete;

@@ -13,11 +13,12 @@ status choose_frames(backend where, int device, const frames_shape& shape, std::
     std::string why;
     on_gpu = false;
     if (where != backend::cpu && shape.device_frames != 0) {
-        const bool is_there = where == backend::gpu || make_gpu_frames(device, {.host_frames = 1, .device_frames = 1}, why) != nullptr;
+        bool is_short = false;
+        const bool is_there = where == backend::gpu || make_gpu_frames(device, {.host_frames = 1, .device_frames = 1}, why, &is_short) != nullptr || is_short;
         if (is_there) {
-            out = make_gpu_frames(device, shape, why);
+            out = make_gpu_frames(device, shape, why, &is_short);
             on_gpu = out != nullptr;
-            return on_gpu ? status{} : status{-ENODEV, "the buffer on the GPU: " + why};
+            return on_gpu ? status{} : status{is_short ? -ENOMEM : -ENODEV, "the buffer on the GPU: " + why};
         }
     }
     const std::uint64_t there = memory_of_machine(), host = shape.frame_bytes * shape.host_frames, instead = shape.frame_bytes * shape.device_frames;

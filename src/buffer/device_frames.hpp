@@ -58,9 +58,11 @@ public:
     virtual int sign(unsigned queue, signature_kind kind, const std::vector<std::uint32_t>& host, std::vector<signature>& out) = 0;
 };
 
-// Null, and why.
+// The four also give -ENOMEM (the device has no memory to begin) and -ENODEV (the program reset it): treat both as -EIO.
+
+// Null, and why; of a GPU also whether that is a lack of memory, its own or the host's.
 std::unique_ptr<device_frames> make_cpu_frames(const frames_shape& shape, std::string& why);
-std::unique_ptr<device_frames> make_gpu_frames(int device, const frames_shape& shape, std::string& why);
+std::unique_ptr<device_frames> make_gpu_frames(int device, const frames_shape& shape, std::string& why, bool* short_of_memory = nullptr);
 
 inline bool are_frames_of(const frames_shape& shape, const std::vector<frame_move>& batch) {
     if (batch.size() > shape.most_moves) return false;

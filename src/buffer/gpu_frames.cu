@@ -91,6 +91,8 @@ public:
         return true;
     }
 
+    // After take() failed: for lack of memory?
+    [[nodiscard]] bool is_short() const { return is_short_; }
     [[nodiscard]] std::byte* host_frames() const override { return host_; }
 
     int begin(unsigned queue, const std::vector<frame_move>& batch) override {
@@ -150,11 +152,13 @@ private:
     [[nodiscard]] frames_on_device of(std::size_t count) const { return {host_, device_frames_, shape_.frame_bytes, static_cast<std::uint32_t>(count)}; }
     static unsigned blocks_for(std::size_t warps) { return static_cast<unsigned>((warps + warps_of_block - 1) / warps_of_block); }
 
-    static bool refused(std::string& why, const std::string& what, cudaError_t code) {
+    bool refused(std::string& why, const std::string& what, cudaError_t code) {
+        is_short_ = host::is_shortage(code);
         why = what + host::cuda_text(code) + "; of the device " + host::room_text();
         return false;
     }
-    bool refused(std::string& why, const std::string& what) const {
+    bool refused(std::string& why, const std::string& what) {
+        is_short_ = true;
         why = "for " + what + ", " + memory_.shortage();
         return false;
     }
@@ -172,16 +176,19 @@ private:
     host::gpu_memory memory_;
     std::byte *host_ = nullptr, *device_frames_ = nullptr;
     std::vector<queue_room> rooms_;
+    bool is_short_ = false;
 };
 
 }  // namespace
 
-std::unique_ptr<device_frames> make_gpu_frames(int device, const frames_shape& shape, std::string& why) {
+std::unique_ptr<device_frames> make_gpu_frames(int device, const frames_shape& shape, std::string& why, bool* short_of_memory) {
     bool is_short = false;
     const host::gpu_context context = host::gpu_context::of(device, why, is_short);
-    if (context.handle == nullptr) return nullptr;
-    auto out = std::make_unique<gpu_frames>(context, shape);
-    return shape.host_frames != 0 && out->take(why) ? std::move(out) : nullptr;
+    std::unique_ptr<gpu_frames> out;
+    if (context.handle != nullptr) out = std::make_unique<gpu_frames>(context, shape);
+    const bool all = out != nullptr && shape.host_frames != 0 && out->take(why);
+    if (short_of_memory != nullptr) *short_of_memory = is_short || (out != nullptr && out->is_short());
+    return all ? std::move(out) : nullptr;
 }
 
 }  // namespace penstock::buffer

@@ -3,7 +3,7 @@
 
 namespace penstock::buffer {
 
-std::unique_ptr<device_frames> make_gpu_frames(int, const frames_shape&, std::string& why) {
+std::unique_ptr<device_frames> make_gpu_frames(int, const frames_shape&, std::string& why, bool*) {
     why = "this program was built without CUDA";
     return nullptr;
 }

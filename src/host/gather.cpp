@@ -8,6 +8,7 @@
 #include <memory>
 #include <new>
 
+#include "host/exceptions.hpp"
 #include "host/runtime_state.hpp"
 
 namespace penstock {
@@ -89,7 +90,7 @@ std::int64_t gather_on_cpu(runtime& rt, const gather_job& whole) {
 }  // namespace host
 
 std::int64_t runtime::gather(int fd, const row_shape& shape, const std::uint64_t* indices, std::uint64_t count, void* out,
-                             const gather_options& how) {
+                             const gather_options& how) try {
     if (shape.row_bytes == 0) return -EINVAL;
     if (const int code = process_code(); code != 0) return code;
     if (const std::int64_t code = detail::check_gather(indices, count, out, shape.row_bytes); code != 0) return code;
@@ -100,6 +101,8 @@ std::int64_t runtime::gather(int fd, const row_shape& shape, const std::uint64_t
         return stat(fd, &ignored);
     }
     return state_->device->is_gpu() ? state_->device->gather(state_->ref, job) : host::gather_on_cpu(*this, job);
+} catch (...) {
+    return host::status_of_exception("").code;
 }
 
 }  // namespace penstock

@@ -16,8 +16,7 @@ namespace {
 // cuda.h gives some calls a newer name by a macro, which is the one to look for.
 #define PENSTOCK_NAME(call) PENSTOCK_TEXT(call)
 
-// The primary contexts that were asked for, one for each device. The reference to a context is never
-// given back: kernels of the library live in it as long as the process.
+// The primary contexts that were asked for, one for each device.
 struct known_contexts {
     std::mutex mutex;
     std::vector<gpu_context> all;
@@ -26,6 +25,18 @@ struct known_contexts {
 known_contexts& known() {
     static auto* const one = new known_contexts;
     return *one;
+}
+
+// The context belongs to the CUDA runtime from now on, as that of any program does: a reference of ours would
+// keep it from ending at cudaDeviceReset, with all that the program wanted gone.
+CUresult leave_to_runtime(const gpu_context& made) {
+    const bool no_error_before = cudaPeekAtLastError() == cudaSuccess;
+    const cudaError_t code = cudaInitDevice(made.device, 0, 0);
+    if (no_error_before) cudaGetLastError();
+    if (code != cudaSuccess) return code == cudaErrorMemoryAllocation ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_UNKNOWN;
+    driver().release_context(made.device);
+    CUcontext again = nullptr;
+    return made.is_alive() ? CUDA_SUCCESS : driver().retain(&again, made.device);
 }
 
 std::string failed(const char* call, CUresult code) { return std::string(call) + ": " + cuda_text(code); }
@@ -51,6 +62,7 @@ gpu_driver::gpu_driver() {
     find(PENSTOCK_NAME(cuDeviceGetName), device_name);
     find(PENSTOCK_NAME(cuDeviceGetAttribute), attribute);
     find(PENSTOCK_NAME(cuDevicePrimaryCtxRetain), retain);
+    find(PENSTOCK_NAME(cuDevicePrimaryCtxRelease), release_context);
     find(PENSTOCK_NAME(cuDevicePrimaryCtxGetState), context_state);
     find(PENSTOCK_NAME(cuCtxGetId), context_id);
     find(PENSTOCK_NAME(cuCtxPushCurrent), push);
@@ -139,6 +151,7 @@ gpu_context gpu_context::of(int device, std::string& why, bool& short_of_memory)
     CUresult code = driver().device_of(&number, device);
     if (code == CUDA_SUCCESS) code = driver().retain(&made.handle, number);
     if (code == CUDA_SUCCESS) code = driver().context_id(made.handle, &made.id);
+    if (code == CUDA_SUCCESS) code = leave_to_runtime(made);
     if (code != CUDA_SUCCESS) {
         short_of_memory = code == CUDA_ERROR_OUT_OF_MEMORY;
         why = failed("no CUDA context", code);
@@ -195,9 +208,11 @@ device_room room_now() {
     return {free_bytes, all_bytes};
 }
 
+std::string whole_mib(std::uint64_t bytes) { return std::to_string(bytes >> 20) + " MiB"; }
+
 std::string room_text() {
     const device_room room = room_now();
-    return format_size(room.free_bytes) + " of " + format_size(room.all_bytes) + " are free";
+    return whole_mib(room.free_bytes) + " of " + whole_mib(room.all_bytes) + " are free";
 }
 
 int check_stream(cudaStream_t stream) {

@@ -32,6 +32,7 @@ struct gpu_driver {
     decltype(&cuDeviceGetName) device_name = nullptr;
     decltype(&cuDeviceGetAttribute) attribute = nullptr;
     decltype(&cuDevicePrimaryCtxRetain) retain = nullptr;
+    decltype(&cuDevicePrimaryCtxRelease) release_context = nullptr;
     decltype(&cuDevicePrimaryCtxGetState) context_state = nullptr;
     decltype(&cuCtxGetId) context_id = nullptr;
     decltype(&cuCtxPushCurrent) push = nullptr;
@@ -108,8 +109,9 @@ struct device_room {
     std::uint64_t free_bytes = 0, all_bytes = 0;
 };
 device_room room_now();
-// "1.2 GiB of 79 GiB are free"
+// "127 MiB of 81079 MiB are free"
 std::string room_text();
+std::string whole_mib(std::uint64_t bytes);
 
 // May work be put on the caller's stream now? 0, or -EBUSY: it, or for the legacy stream any other, is
 // being captured. Ends no capture.

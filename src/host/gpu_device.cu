@@ -330,7 +330,7 @@ private:
             return {-EIO, name_ + " could not load Penstock's kernels: " + cuda_text(code) +
                               "; is the driver older than the toolkit, or is this a build for another kind of GPU?"};
         const std::uint64_t stacks = stack_bytes(reinterpret_cast<const void*>(serve_call), context_.device);
-        return {-ENOMEM, name_ + ": no memory for Penstock's kernels: " + cuda_text(code) + "; they need " + format_size(stacks) +
+        return {-ENOMEM, name_ + ": no memory for Penstock's kernels: " + cuda_text(code) + "; they need " + whole_mib(stacks) +
                              " for their stacks besides their code, and of the device " + room_text() +
                              "; free some of its memory, or give a smaller cache_bytes"};
     }

@@ -156,7 +156,7 @@ std::int64_t runtime::open_windows_of(int fd, std::uint64_t offset, std::uint64_
     return inside;
 }
 
-std::int64_t runtime::open_windows(const std::string& pattern) {
+std::int64_t runtime::open_windows(const std::string& pattern) try {
     if (const int code = process_code(); code != 0) return code;
     if (state_->windows == nullptr) return -EOPNOTSUPP;
     glob_t found{};
@@ -175,6 +175,8 @@ std::int64_t runtime::open_windows(const std::string& pattern) {
     ::globfree(&found);
     if (globbed == GLOB_NOSPACE) return -ENOMEM;
     return any ? sum : first_error != 0 ? first_error : -ENOENT;
+} catch (...) {
+    return host::status_of_exception("").code;
 }
 
 void runtime::close_windows() {
@@ -208,7 +210,7 @@ status runtime::health() const {
     return state_->broken;
 }
 
-status runtime::view_status() const {
+status runtime::view_status() const try {
     if (process_code() != 0) return not_here();
     engine::fault_record fault{};
     if (state_->device->download(&fault, state_->ref.view.fault, sizeof fault) != 0) return health();
@@ -216,6 +218,8 @@ status runtime::view_status() const {
     const std::string path = state_->files->path_of(fault.slot, static_cast<std::uint32_t>(fault.generation));
     const std::string what = fault.is_row != 0 ? "row " + std::to_string(fault.row) : "element at byte " + std::to_string(fault.offset);
     return {static_cast<int>(fault.code), (path.empty() ? "a file that is not open" : path) + ": " + what + ": " + error_text(fault.code)};
+} catch (...) {
+    return host::status_of_exception("view_status: ");
 }
 
 void runtime::clear_view_status() {

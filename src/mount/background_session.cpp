@@ -183,6 +183,7 @@ status background_session::open(const serve_options& wanted, std::unique_ptr<bac
 }
 
 void background_session::start(std::function<void()> ended) {
+    owner_ = {};
     // Before anybody is answered: who maps a region from now on must know that the kernel may keep pages.
     region::add_views(parts_->views);
     parts_->running = true;

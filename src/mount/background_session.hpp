@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 
+#include "host/process_owner.hpp"
 #include "mount/mount.hpp"
 
 namespace penstock::mount {
@@ -25,12 +26,15 @@ public:
     // not end within seconds; then it and its memory are left behind. At most one thread at a time.
     int stop();
 
+    // False in a child of the process that started it, which has none of its threads and must not take it away.
+    [[nodiscard]] bool belongs_here() const { return owner_.here(); }
     [[nodiscard]] bool is_running() const;
     [[nodiscard]] int how_it_ended() const;  // 0, or a negative errno; after it ended
     [[nodiscard]] serve_report report() const;
 
 private:
     background_session();
+    host::process_owner owner_;             // that started it
     std::shared_ptr<session_parts> parts_;  // also the serving thread's
     serve_report last_;
 };

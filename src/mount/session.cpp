@@ -50,13 +50,16 @@ status serve(const serve_options& wanted, const serve_calls& calls, serve_report
 }  // namespace mount
 
 file_mount::file_mount(std::unique_ptr<mount::background_session> session) : session_(std::move(session)) {}
-file_mount::~file_mount() = default;
-int file_mount::unmount() { return session_->stop(); }
-bool file_mount::is_mounted() const { return session_->is_running(); }
-mount_report file_mount::report() const { return session_->report(); }
+file_mount::~file_mount() {
+    if (!session_->belongs_here()) host::abandon(std::move(session_));
+}
+int file_mount::unmount() { return session_->belongs_here() ? session_->stop() : -ECHILD; }
+bool file_mount::is_mounted() const { return session_->belongs_here() && session_->is_running(); }
+mount_report file_mount::report() const { return session_->belongs_here() ? session_->report() : mount_report{}; }
 
 status runtime::mount(const std::string& source, const std::string& point, const mount_options& how, std::unique_ptr<file_mount>& out) try {
     out.reset();
+    if (process_code() != 0) return {-ECHILD, "'" + point + "': the runtime belongs to the parent of this process; make one of the child's own after fork()"};
     mount::serve_options wanted{how, source, point};
     if (status s = mount::check(wanted); !s) return s;
     std::unique_ptr<mount::background_session> session;

@@ -10,6 +10,18 @@
 
 namespace penstock::region {
 
+namespace {
+
+bool is_gone(std::int64_t code) { return code == -EIO || code == -ENODEV; }
+
+std::string cure_of_a_move(std::int64_t code) {
+    if (is_gone(code)) return "; its memory is not to be used any more, close the region";
+    if (code == -EBUSY) return "; the stream is being captured, or it is the legacy stream and another one is: end the capture first";
+    return "; the host has no room for a piece more: all is where it was, or has been moved as far as that went";
+}
+
+}  // namespace
+
 // Kernels that use it have ended, so where the legacy stream cannot be used, none has to be.
 mapped_region::~mapped_region() {
     std::lock_guard lock(mutex_);
@@ -62,8 +74,8 @@ std::int64_t mapped_region::promote(void* stream) {
     const std::int64_t came = home_->promote(place_, stream);
     if (came > 0) traffic_.bytes_promoted += static_cast<std::uint64_t>(came);
     if (came == -ENOMEM) promote_hot_ = false;
-    if (came < 0) say_("region of '" + path_ + "', promotion of what is hot: " + error_text(came) + (came == -EIO ? "; its memory is not to be used any more, close the region" : "; the host has no room for a piece more, so all stays where it is"));
-    return came == -EIO ? came : 0;
+    if (came < 0 && came != -EBUSY) say_("region of '" + path_ + "', promotion of what is hot: " + error_text(came) + cure_of_a_move(came));
+    return is_gone(came) ? came : 0;
 }
 
 std::int64_t mapped_region::acquire(void* stream) try {
@@ -76,8 +88,8 @@ std::int64_t mapped_region::acquire(void* stream) try {
     if (pages >= 0 && promote_hot_)
         if (const std::int64_t code = promote(stream); code < 0) return code;
     return told(pages, "acquire");
-} catch (const std::bad_alloc&) {
-    return -ENOMEM;
+} catch (...) {
+    return host::status_of_exception("").code;
 }
 
 std::int64_t mapped_region::release_locked(void* stream, const char* what) {
@@ -96,14 +108,16 @@ std::int64_t mapped_region::release(void* stream) try {
     if (!belongs_here()) return -ECHILD;
     std::lock_guard lock(mutex_);
     return open_ ? release_locked(stream, "release") : -EBADF;
-} catch (const std::bad_alloc&) {
-    return -ENOMEM;
+} catch (...) {
+    return host::status_of_exception("").code;
 }
 
-int mapped_region::sync() {
+int mapped_region::sync() try {
     if (!belongs_here()) return -ECHILD;
     std::lock_guard lock(mutex_);
     return open_ ? static_cast<int>(told(home_->sync(), "sync")) : -EBADF;
+} catch (...) {
+    return host::status_of_exception("").code;
 }
 
 std::int64_t mapped_region::prefer(std::uint64_t offset, std::uint64_t bytes, void* stream) try {
@@ -112,10 +126,10 @@ std::int64_t mapped_region::prefer(std::uint64_t offset, std::uint64_t bytes, vo
     if (!open_) return -EBADF;
     if (offset > size_bytes_ || bytes > size_bytes_ - offset) return -EINVAL;
     const std::int64_t near = home_->prefer(place_, offset, offset + bytes, stream);
-    if (near < 0) say_("region of '" + path_ + "', prefer: " + error_text(near) + (near == -EIO ? "; its memory is not to be used any more, close the region" : "; all is where it was, or has been moved as far as that went"));
+    if (near < 0) say_("region of '" + path_ + "', prefer: " + error_text(near) + cure_of_a_move(near));
     return near;
-} catch (const std::bad_alloc&) {
-    return -ENOMEM;
+} catch (...) {
+    return host::status_of_exception("").code;
 }
 
 // -EBUSY leaves it open.
@@ -132,8 +146,8 @@ int mapped_region::close(void* stream) try {
     if (!belongs_here()) return -ECHILD;
     std::lock_guard lock(mutex_);
     return open_ ? close_locked(stream) : -EBADF;
-} catch (const std::bad_alloc&) {
-    return -ENOMEM;
+} catch (...) {
+    return host::status_of_exception("").code;
 }
 
 region_traffic mapped_region::traffic() const {

@@ -120,15 +120,6 @@ std::string with_memory_used_up_later(std::uint64_t free_mib) {
     return rt->health().ok() ? wrong : rt->health().message;
 }
 
-std::uint64_t context_id() {
-    unsigned long long id = 0;
-    CUcontext context = nullptr;
-    host::driver().init(0);
-    host::driver().retain(&context, 0);
-    host::driver().context_id(context, &id);
-    return id;
-}
-
 // `goes_on`: the program uses CUDA again before the library notices.
 std::string after_a_reset(bool goes_on, bool stays_for_ever) {
     static std::unique_ptr<runtime> kept;
@@ -143,12 +134,13 @@ std::string after_a_reset(bool goes_on, bool stays_for_ever) {
     std::uint32_t word = 1;
     if (rt.write(fd, &word, 4, 0) != 4) return "it does not write";
     if (const status s = rt.map_region(*folder / "data", 0, 0, protection::read_write, {}, kept_region); !s.ok()) return s.message;
-    std::printf("    context %llu, then ", static_cast<unsigned long long>(context_id()));
+    const auto number = [] { return static_cast<unsigned long long>(host::gpu_context::of(0).id); };
+    std::printf("    context %llu, then ", number());
     if (cudaDeviceReset() != cudaSuccess) return "no reset";
     if (goes_on) {
         void* piece = nullptr;
         if (cudaMalloc(&piece, 1 << 20) != cudaSuccess) return "the program cannot go on";
-        std::printf("%llu\n", static_cast<unsigned long long>(context_id()));
+        std::printf("%llu\n", number());
     } else std::printf("none\n");
     const int opened = rt.open(*folder / "data");
     const std::int64_t got = rt.read(fd, &word, 4, 0), released = kept_region->release(), again = kept_region->release();
@@ -156,15 +148,39 @@ std::string after_a_reset(bool goes_on, bool stays_for_ever) {
     std::printf("    open %d, read %lld, release %lld, health %d %s\n", opened, static_cast<long long>(got), static_cast<long long>(released), health.code,
                 health.message.c_str());
     if (opened != -ENODEV || got != -ENODEV || released != -ENODEV || again != -ENODEV || health.code != -ENODEV) return "another code";
-    if (log->count("out", "lost") != 1 || log->count("region", "lost") != 1) return "what is lost is not named, or more than once";
+    if (log->count("/out'", "lost") != 1 || log->count("region of", "lost") != 1) return "what is lost is not named, or more than once";
     if (stays_for_ever) return "";
     kept_region.reset();
     kept.reset();
-    if (log->count("out", "lost") != 1 || log->count("region", "lost") != 1) return "what is lost is named again";
+    if (log->count("/out'", "lost") != 1 || log->count("region of", "lost") != 1) return "what is lost is named again";
     // And the program may make another.
     if (cudaFree(nullptr) != cudaSuccess) return "the program's CUDA is broken";
     guest_calls calls(*folder);
     return calls.make();
+}
+
+// The threads of a runtime meet resets at any moment of theirs.
+std::string many_resets() {
+    const temporary_folder folder;
+    write_guest_file(folder / "data", 0);
+    for (int round = 0; round < 12; ++round) {
+        std::unique_ptr<runtime> rt;
+        if (const status s = runtime::create(guest_options(folder), rt); !s.ok()) return s.message;
+        std::atomic<bool> stop{false};
+        std::thread asker([&] {
+            while (!stop) {
+                if (!rt->health().ok()) return;
+                std::this_thread::sleep_for(std::chrono::milliseconds(1));
+            }
+        });
+        std::this_thread::sleep_for(std::chrono::milliseconds(20 + 3 * round));
+        if (cudaDeviceReset() != cudaSuccess) return "no reset";
+        if (!comes_true([&] { return rt->health().code == -ENODEV; })) return "the reset was not noticed";
+        stop = true;
+        asker.join();
+        if (const int code = rt->open(folder / "data"); code != -ENODEV) return "open: " + std::to_string(code);
+    }
+    return "";
 }
 
 __global__ void fault() { *reinterpret_cast<int*>(8) = 1; }
@@ -268,6 +284,7 @@ TEST(guest_memory_DeathTest, used_up_later) { PENSTOCK_OWN_PROCESS(with_memory_u
 TEST(guest_reset_DeathTest, is_an_error) { PENSTOCK_OWN_PROCESS(after_a_reset(false, false)); }
 TEST(guest_reset_DeathTest, is_an_error_for_a_program_that_goes_on) { PENSTOCK_OWN_PROCESS(after_a_reset(true, false)); }
 TEST(guest_reset_DeathTest, objects_that_live_as_long_as_the_process) { PENSTOCK_OWN_PROCESS(after_a_reset(false, true)); }
+TEST(guest_reset_DeathTest, again_and_again) { PENSTOCK_OWN_PROCESS(many_resets()); }
 TEST(guest_fault_DeathTest, what_is_lost_is_named_once) { PENSTOCK_OWN_PROCESS(after_a_fault()); }
 TEST(guest_fork_DeathTest, children_end_and_the_parent_goes_on) { PENSTOCK_OWN_PROCESS(beside_forks()); }
 
