@@ -43,7 +43,7 @@ buffer_tests=(buffer_moves_test buffer_manager_test)
 build() {  # DIR
   cmake -S . -B "$1" -G Ninja -DCMAKE_BUILD_TYPE=Release -DPENSTOCK_CUDA=ON -DPENSTOCK_PORTABLE=ON -DPENSTOCK_BUILD_EXAMPLES=ON \
     -DCMAKE_CUDA_ARCHITECTURES="${PENSTOCK_GPU_ARCH:-90-real}" >/dev/null &&
-    ninja -C "$1" device_test penstock_model_gpu bin/penstock bin/penstock-grep bin/penstock-collage bin/penstock-match bin/penstock-matvec \
+    ninja -C "$1" device_test guest_test penstock_model_gpu bin/penstock bin/penstock-grep bin/penstock-collage bin/penstock-match bin/penstock-matvec \
       bin/penstock-matmul bin/penstock-stitch bin/penstock-sssp "${region_tests[@]}" "${buffer_tests[@]}" penstock_write_model_gpu example_06_buffer example_04_write example_01_read example_02_kernel example_03_map &&
     { ! grep -q '^build examples/05_libraries:' "$1/build.ninja" || ninja -C "$1" examples/05_libraries; }  # where there is cuBLAS
 }
@@ -69,7 +69,10 @@ part() {
   else note "$name" FAILED "$((SECONDS - start)) s, $log: $(grep -E 'FAILED|rror|differ' "$out/$log" | head -1 | cut -c1-90)"; fi
 }
 
-run_device() { part device 300 device_test.log "$dir/tests/device_test"; }
+run_device() {
+  part device 300 device_test.log "$dir/tests/device_test"
+  part guest 200 guest_test.log "$dir/tests/guest_test"
+}
 
 # Each test program is a part of the table.
 test_programs() {

@@ -22,7 +22,7 @@ inline std::string thread_refusal() {
            ", or the pids.max of the process's control group, or end other processes of this user";
 }
 
-// For a catch (...): -EAGAIN, no thread could be made; -ENOMEM; -EIO.
+// For a catch (...): -EAGAIN, no thread could be made; -ENOMEM; what the operating system said; -EIO.
 inline status status_of_exception(const std::string& subject) noexcept try {
     try {
         throw;
@@ -30,7 +30,8 @@ inline status status_of_exception(const std::string& subject) noexcept try {
         return {-ENOMEM, subject + "the host has no memory left; free some, or raise the limit (ulimit -v)"};
     } catch (const std::system_error& error) {
         if (error.code() == std::errc::resource_unavailable_try_again) return {-EAGAIN, subject + thread_refusal()};
-        return {-EIO, subject + error.what()};
+        const int code = error.code().value();
+        return {code > 0 && code < 4096 ? -code : -EIO, subject + error.what()};
     } catch (const std::exception& error) {
         return {-EIO, subject + error.what()};
     }

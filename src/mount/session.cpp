@@ -4,9 +4,8 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <new>
-#include <system_error>
 
+#include "host/exceptions.hpp"
 #include "mount/background_session.hpp"
 #include "mount/tree.hpp"
 #include "penstock/runtime.hpp"
@@ -67,10 +66,8 @@ status runtime::mount(const std::string& source, const std::string& point, const
     session->start({});
     out = std::make_unique<file_mount>(std::move(session));
     return {};
-} catch (const std::system_error&) {
-    return {-EAGAIN, "'" + point + "': the system gives no more threads, or has no current directory; end some, or give whole paths"};
-} catch (const std::bad_alloc&) {
-    return {-ENOMEM, "'" + point + "': the host has no memory left"};
+} catch (...) {
+    return host::status_of_exception("'" + point + "': ");
 }
 
 }  // namespace penstock
