@@ -53,12 +53,9 @@ dev_t device_of(int path_fd) {
     return ::fstatat(path_fd, "", &facts, AT_EMPTY_PATH) == 0 ? facts.st_dev : 0;
 }
 
-// node_key::way.
-std::uint64_t way_to(int path_fd, mode_t mode) {
+bool is_read_only(int path_fd) {
     struct statvfs facts {};
-    if (S_ISDIR(mode)) return mount_of(path_fd);
-    return S_ISREG(mode) && ::fstatvfs(path_fd, &facts) == 0 && (facts.f_flag & ST_RDONLY) != 0 ? 1
-                                                                                                : 0;
+    return ::fstatvfs(path_fd, &facts) == 0 && (facts.f_flag & ST_RDONLY) != 0;
 }
 
 // The kernel goes by the size when it copies within itself (sendfile), so the file's claim is
@@ -78,7 +75,10 @@ known_file inode_table::known(const node& one) {
     return out;
 }
 
-inode_table::inode_table(int root_fd) : numbers_(device_of(root_fd)) {
+inode_table::inode_table(int root_fd)
+    : own_mount_(mount_of(root_fd)),
+      is_own_read_only_(is_read_only(root_fd)),
+      numbers_(device_of(root_fd)) {
     root_.fd = root_fd;
     root_.device = device_of(root_fd);
     root_.lookups = 1;
@@ -99,6 +99,14 @@ int inode_table::facts_of(const node& what, struct stat& out) {
     out.st_ino = shown(out.st_dev, out.st_ino);
     show_told_bytes(what, out);
     return out.st_ino != 0 ? 0 : ENOMEM;
+}
+
+// node_key::way. Few files lie in another mount than the source, and only for those is the mount
+// asked what it allows: a network file system asks its server.
+std::uint64_t inode_table::way_to(int path_fd, mode_t mode) const {
+    const std::uint64_t mount = mount_of(path_fd);
+    if (S_ISDIR(mode)) return mount;
+    return (mount == own_mount_ ? is_own_read_only_ : is_read_only(path_fd)) ? 1 : 0;
 }
 
 node* inode_table::remember(int path_fd, struct stat& facts, int& code) {

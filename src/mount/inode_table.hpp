@@ -46,6 +46,7 @@ struct node {
     // While it is open: the size that is shown for a file that claims to be empty; 0: what it
     // claims.
     std::atomic<std::uint64_t> told_bytes{0};
+    std::atomic<signed char> made_up{-1};  // host::is_made_up; -1: not asked yet
     std::uint64_t told_opens = 0;  // opens of a false size; guarded by lock
     std::atomic<std::uint64_t> storers{0};  // that have it open to read and write, so may have mapped it to store
 
@@ -93,8 +94,11 @@ public:
 
 private:
     known_file known(const node& one);
+    [[nodiscard]] std::uint64_t way_to(int path_fd, mode_t mode) const;
 
     node root_;
+    const std::uint64_t own_mount_;
+    const bool is_own_read_only_;
     file_numbers numbers_;
     std::mutex lock_;
     std::unordered_map<node_key, std::unique_ptr<node>, node_key_hash> nodes_;

@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <optional>
 
+#include "host/file_kind.hpp"
 #include "mount/caller.hpp"
 
 namespace penstock::mount {
@@ -35,6 +36,11 @@ ssize_t read_as_judged(fuse_req_t request, const fuse_file_info* open, std::vect
 }
 
 }  // namespace
+
+bool is_made_up(node& what) {
+    if (what.made_up < 0) what.made_up = host::is_made_up(what.fd) ? 1 : 0;
+    return what.made_up > 0;
+}
 
 void read_what_comes(fuse_req_t request, const fuse_file_info* open, std::size_t bytes,
                      off_t offset) {

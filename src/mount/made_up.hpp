@@ -8,6 +8,9 @@
 
 namespace penstock::mount {
 
+// host::is_made_up, asked once for each node.
+bool is_made_up(node& what);
+
 // Answers a read of a file of a false size with the bytes that come, at most as many as the program
 // asks for.
 void read_what_comes(fuse_req_t request, const fuse_file_info* open, std::size_t bytes,

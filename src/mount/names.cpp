@@ -9,8 +9,8 @@
 #include <optional>
 #include <vector>
 
-#include "host/file_kind.hpp"
 #include "mount/caller.hpp"
+#include "mount/made_up.hpp"
 #include "mount/tree.hpp"
 
 namespace penstock::mount {
@@ -105,9 +105,9 @@ void make_link(fuse_req_t request, fuse_ino_t number, fuse_ino_t parent, const c
 }
 
 // Links of /proc tell their targets to some users only.
-ssize_t read_link_as_judged(fuse_req_t request, const node& what, std::vector<char>& target) {
+ssize_t read_link_as_judged(fuse_req_t request, node& what, std::vector<char>& target) {
     std::optional<as_user> caller;
-    if (host::is_made_up(what.fd)) caller.emplace(request);
+    if (is_made_up(what)) caller.emplace(request);
     if (caller && !caller->is_so()) return -EACCES;
     const ssize_t length = ::readlinkat(what.fd, "", target.data(), target.size() - 1);
     return length < 0 ? -errno : length;
