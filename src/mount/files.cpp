@@ -1,6 +1,7 @@
 // Open files: their bytes, holes, and when they are on storage.
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -124,9 +125,18 @@ int open_as_judged(fuse_req_t request, const node& what, fuse_file_info* open) {
     return open_source(AT_FDCWD, path_of(what.fd).c_str(), open->flags, 0, open->fh);
 }
 
+// The kernel opens a program to run it. A mount in the source may forbid that for all its files.
+bool is_refused_as_program(const node& what, const fuse_file_info* open) {
+    constexpr int to_run = 0x20;  // the kernel's FMODE_EXEC, which no header for programs has
+    struct statvfs facts {};
+    return (open->flags & to_run) != 0 && ::fstatvfs(what.fd, &facts) == 0 &&
+           (facts.f_flag & ST_NOEXEC) != 0;
+}
+
 void open_file(fuse_req_t request, fuse_ino_t number, fuse_file_info* open) {
     node& what = begin(request, number);
     tree& t = tree_of(request);  // the request is gone with its answer
+    if (is_refused_as_program(what, open)) return reply(request, EACCES);
     struct stat facts {};
     if (::fstatat(what.fd, "", &facts, AT_EMPTY_PATH) != 0) return reply(request, errno);
     if (facts.st_blocks == 0 && is_made_up(what)) open->fh |= judges_reader;

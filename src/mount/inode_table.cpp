@@ -53,9 +53,12 @@ dev_t device_of(int path_fd) {
     return ::fstatat(path_fd, "", &facts, AT_EMPTY_PATH) == 0 ? facts.st_dev : 0;
 }
 
-bool is_read_only(int path_fd) {
+// What the mount that a descriptor leads through forbids: 1: writing, 2: running programs.
+constexpr std::uint64_t all_limits = 3;
+std::uint64_t limits_of(int path_fd) {
     struct statvfs facts {};
-    return ::fstatvfs(path_fd, &facts) == 0 && (facts.f_flag & ST_RDONLY) != 0;
+    if (::fstatvfs(path_fd, &facts) != 0) return 0;
+    return ((facts.f_flag & ST_RDONLY) != 0 ? 1 : 0) | ((facts.f_flag & ST_NOEXEC) != 0 ? 2 : 0);
 }
 
 // The kernel goes by the size when it copies within itself (sendfile), so the file's claim is
@@ -77,7 +80,7 @@ known_file inode_table::known(const node& one) {
 
 inode_table::inode_table(int root_fd)
     : own_mount_(mount_of(root_fd)),
-      is_own_read_only_(is_read_only(root_fd)),
+      own_limits_(limits_of(root_fd)),
       numbers_(device_of(root_fd)) {
     root_.fd = root_fd;
     root_.device = device_of(root_fd);
@@ -102,11 +105,11 @@ int inode_table::facts_of(const node& what, struct stat& out) {
 }
 
 // node_key::way. Few files lie in another mount than the source, and only for those is the mount
-// asked what it allows: a network file system asks its server.
+// asked what it forbids: a network file system asks its server.
 std::uint64_t inode_table::way_to(int path_fd, mode_t mode) const {
     const std::uint64_t mount = mount_of(path_fd);
     if (S_ISDIR(mode)) return mount;
-    return (mount == own_mount_ ? is_own_read_only_ : is_read_only(path_fd)) ? 1 : 0;
+    return mount == own_mount_ ? own_limits_ : limits_of(path_fd);
 }
 
 node* inode_table::remember(int path_fd, struct stat& facts, int& code) {
@@ -141,7 +144,7 @@ node* inode_table::remember(int path_fd, struct stat& facts, int& code) {
 std::vector<known_file> inode_table::find(dev_t device, ino_t inode) {
     std::vector<known_file> out;
     const std::lock_guard hold(lock_);
-    for (const std::uint64_t way : {0, 1})
+    for (std::uint64_t way = 0; way <= all_limits; ++way)
         if (const auto found = nodes_.find({{device, inode}, way}); found != nodes_.end())
             out.push_back(known(*found->second));
     return out;

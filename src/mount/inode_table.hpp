@@ -3,7 +3,8 @@
 // A node holds its inode open (O_PATH), so that it is found again whatever its name becomes, and
 // its number is not given to another meanwhile. A folder that is mounted at two places of the
 // source is two nodes, because the kernel wants one parent for each. A file that is reached through
-// a writable and a read-only mount is two nodes, because it is opened the way it was found.
+// two mounts of which one forbids more (writing, running programs) is two nodes, because it is
+// opened the way it was found.
 #pragma once
 
 #include <sys/stat.h>
@@ -23,7 +24,7 @@ namespace penstock::mount {
 // A file of the source, and how it was found.
 struct node_key {
     inode_key file;
-    std::uint64_t way = 0;  // of a folder: the id of its mount; of a file: 1 if that is read-only
+    std::uint64_t way = 0;  // of a folder: the id of its mount; of a file: what that mount forbids
     bool operator==(const node_key&) const = default;
 };
 struct node_key_hash {
@@ -98,7 +99,7 @@ private:
 
     node root_;
     const std::uint64_t own_mount_;
-    const bool is_own_read_only_;
+    const std::uint64_t own_limits_;
     file_numbers numbers_;
     std::mutex lock_;
     std::unordered_map<node_key, std::unique_ptr<node>, node_key_hash> nodes_;

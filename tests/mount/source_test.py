@@ -168,6 +168,27 @@ class Sources(unittest.TestCase):
                 os.stat(self.point / "shut" / "f").st_ino, os.stat(self.point / "open" / "f").st_ino
             )
 
+    def test_programs_of_a_mount_that_forbids_them_do_not_run(self):
+        folders = [self.source / name for name in ("may", "may not")]
+        for folder in folders:
+            self.mount_here("tmpfs", folder)
+            shutil.copy("/bin/true", folder / "program")
+        self.assertEqual(run("mount", "-o", "remount,noexec", folders[1])[0], 0)
+        with mounted.Mount(self.source, self.point):
+            for root in (self.source, self.point):
+                self.assertEqual(run(root / "may" / "program"), (0, "", ""))
+                self.assertEqual(code_of(lambda at=root: run(at / "may not" / "program")), "EACCES")
+        self.bind_here(folders[0], self.source / "bound")
+        self.assertEqual(run("mount", "-o", "remount,bind,noexec", self.source / "bound")[0], 0)
+        with mounted.Mount(self.source, self.point):
+            self.assertEqual(run(self.point / "may" / "program"), (0, "", ""))
+            self.assertEqual(code_of(lambda: run(self.point / "bound" / "program")), "EACCES")
+        self.mount_here("tmpfs", self.plain / "all")
+        shutil.copy("/bin/true", self.plain / "all" / "program")
+        run("mount", "-o", "remount,noexec", self.plain / "all")
+        with mounted.Mount(self.plain / "all", self.point):
+            self.assertEqual(code_of(lambda: run(self.point / "program")), "EACCES")
+
     def test_a_dead_mount_does_not_cut_the_listing(self):
         for i in range(60):
             (self.source / f"f{i}").touch()
