@@ -1,8 +1,7 @@
 // penstock-collage: makes libraries of tiles and collages from them. See request.cpp for what it promises.
-#include <new>
-
 #include "common/message.hpp"
 #include "common/output_file.hpp"
+#include "common/process.hpp"
 #include "common/stopwatch.hpp"
 #include "report.hpp"
 
@@ -75,13 +74,9 @@ int run_make(const request& asked) {
 }  // namespace
 
 int main(int argc, char** argv) {
-    apps::set_program_name("penstock-collage");
-    request asked;
-    if (const auto ended = read_request(argc, argv, asked)) return *ended;
-    try {
+    return apps::run_process("penstock-collage", "use a smaller picture or library", [&] {
+        request asked;
+        if (const auto ended = read_request(argc, argv, asked)) return *ended;
         return asked.is_index ? run_index(asked) : run_make(asked);
-    } catch (const std::bad_alloc&) {
-        apps::say("out of memory; use a smaller picture or library, or free some memory");
-        return apps::exit_failed;
-    }
+    });
 }

@@ -121,12 +121,20 @@ status staging_folder::create(const std::string& path) {
             if (!is_library_file(name))
                 return named(path, -ENOTEMPTY, "the folder also holds " + apps::shown(name) + ", which is no part of a library; move that away, or give another name");
     }
-    std::string name = target_ + ".penstock-XXXXXX";
-    if (::mkdtemp(name.data()) == nullptr) return named(path, -errno, "name a folder below one that exists and can be written");
-    passing_ = name;
+    if (status s = make_passing(path); !s) return s;
     const mode_t mask = ::umask(0);
     ::umask(mask);
     return ::chmod(passing_.c_str(), 0777 & ~mask) == 0 ? status{} : named(path, -errno, "give another name");
+}
+
+status staging_folder::make_passing(const std::string& path) {
+    const apps::signal_pause until_noted;
+    std::string name = target_ + ".penstock-XXXXXX";
+    if (::mkdtemp(name.data()) == nullptr)
+        return named(path, -errno, "name a folder below one that exists and can be written");
+    passing_ = name;
+    noted_.folder(name);
+    return {};
 }
 
 status staging_folder::commit() {
@@ -134,11 +142,13 @@ status staging_folder::commit() {
     if (::renameat2(AT_FDCWD, passing_.c_str(), AT_FDCWD, target_.c_str(), RENAME_EXCHANGE) == 0) {
         remove_library(passing_);
         passing_.clear();
+        noted_.forget();
         return {};
     }
     if (errno == ENOENT || errno == EINVAL || errno == ENOSYS)
         if (::rename(passing_.c_str(), target_.c_str()) == 0) {
             passing_.clear();
+            noted_.forget();
             return {};
         }
     return named(target_, -errno, "remove what lies there, or give another name");

@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "common/leftover.hpp"
 #include "penstock/error.hpp"
 
 namespace penstock::collage {
@@ -44,8 +45,10 @@ public:
     status commit();
 
 private:
+    status make_passing(const std::string& path);
     std::string target_;
     std::string passing_;  // empty: nothing to clean up
+    apps::leftover noted_;  // the same, for signals
 };
 
 }  // namespace penstock::collage

@@ -111,10 +111,4 @@ status launch_error(const runtime& rt, int code) {
     return {code, health.ok() ? error_text(code) : health.message};
 }
 
-status watch_signals() {
-    const int code = interrupt_on_signals();
-    if (code == 0) return {};
-    return {code, "signals: " + error_text(code) + "; Ctrl-C could not be prepared for"};
-}
-
 }  // namespace penstock::apps

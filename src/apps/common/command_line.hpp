@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "common/process.hpp"
 #include "penstock/runtime.hpp"
 
 namespace penstock::apps {
@@ -44,8 +45,5 @@ status create_runtime(options settings, bool quiet, std::unique_ptr<runtime>& ou
 
 // Why penstock::launch returned `code`, which is not 0.
 status launch_error(const runtime& rt, int code);
-
-// Makes Ctrl-C and SIGTERM end the search in order. -errno and a message if that cannot be set up.
-status watch_signals();
 
 }  // namespace penstock::apps

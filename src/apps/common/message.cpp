@@ -1,5 +1,6 @@
 #include "common/message.hpp"
 
+#include <cerrno>
 #include <cstdio>
 #include <unistd.h>
 
@@ -36,6 +37,7 @@ std::string escaped(const std::string& text) {
 void set_program_name(const std::string& name) { program_name() = name; }
 
 void say(const std::string& text) {
+    if (text.empty()) return;
     clear_progress();
     const std::string line = program_name() + ": " + escaped(text) + "\n";
     // If standard error is gone there is nobody left to tell.
@@ -45,6 +47,18 @@ void say(const std::string& text) {
 std::string shown(const std::string& value) {
     std::string out(1, '\'');
     return out.append(escaped(value)).append(1, '\'');
+}
+
+std::string cure_for(int code, const std::string& usual) {
+    switch (-code) {
+        case EMFILE: return "raise the limit on open files (ulimit -n)";
+        case ENFILE: return "the machine has no more open files; end some programs";
+        case ENOMEM: return "free some memory";
+        case ENOSPC: return "make room";
+        case EDQUOT: return "make room below your quota";
+        case EFBIG: return "make room: raise the limit on file sizes (ulimit -f)";
+        default: return usual;
+    }
 }
 
 std::string with_commas(unsigned long long number) {

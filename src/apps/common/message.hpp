@@ -10,15 +10,20 @@ inline constexpr int exit_done = 0;
 inline constexpr int exit_failed = 1;
 inline constexpr int exit_usage = 2;
 
-// Sets the name that say() begins with; call once, first.
+// Sets the name that say() begins with; run_process() does.
 void set_program_name(const std::string& name);
 
-// Prints "NAME: text" as one line in one write. Line ends inside the text are shown as \n, so that a line stays a line.
-// Thread-safe; clears a progress bar that stands there.
+// Prints "NAME: text" as one line in one write. Line ends inside the text are shown as \n, so that
+// a line stays a line. Thread-safe; clears a progress bar that stands there. An empty text prints
+// nothing: what it would say has been said, or is not worth a line.
 void say(const std::string& text);
 
 // A name or value as it appears in a message: in quotes, control characters escaped.
 std::string shown(const std::string& value);
+
+// The cure for a negative errno that is about a limit of the process or the machine, and not about
+// the file that met it; for others `usual`.
+std::string cure_for(int code, const std::string& usual);
 
 // 1234567 -> "1,234,567".
 std::string with_commas(unsigned long long number);

@@ -1,24 +1,18 @@
 #include "common/number_file.hpp"
 
 #include <cerrno>
-#include <fcntl.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
+#include "common/input_file.hpp"
 #include "common/message.hpp"
 
 namespace penstock::apps {
 
 status open_numbers(const std::string& path, const std::string& what, number_file& out) {
     out.path = path;
-    // A pipe that nobody writes to must not hold up the program.
-    const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     struct stat info {};
-    int code = fd < 0 || ::fstat(fd, &info) != 0 ? -errno : 0;
-    if (fd >= 0) ::close(fd);
-    if (code == 0 && S_ISDIR(info.st_mode)) code = -EISDIR;
-    if (code != 0) return {code, shown(path) + ": " + error_text(code) + "; name a file of numbers that can be read"};
-    if (!S_ISREG(info.st_mode)) return {-EINVAL, shown(path) + ": is no regular file; copy the " + what + " to one"};
+    if (status s = look_at_input(path, "name a file of numbers that can be read", info); !s)
+        return s;
     out.bytes = static_cast<std::uint64_t>(info.st_size);
     out.device = info.st_dev;
     out.inode = info.st_ino;

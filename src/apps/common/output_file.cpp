@@ -6,10 +6,12 @@
 #include <cstdlib>
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "common/message.hpp"
 #include "common/whole_file.hpp"
+#include "penstock/runtime.hpp"
 
 namespace penstock::apps {
 
@@ -47,8 +49,10 @@ output_file::~output_file() {
 }
 
 status output_file::failed(int code, const std::string& cure) const {
+    if (path_.empty() && code == -EPIPE) return {code, ""};  // the reader has what it wanted
     if (path_.empty()) return {code, "standard output: " + error_text(code) + "; the output is incomplete"};
-    return {code, "output file " + shown(path_) + ": " + error_text(code) + "; " + cure};
+    return {code,
+            "output file " + shown(path_) + ": " + error_text(code) + "; " + cure_for(code, cure)};
 }
 
 status output_file::open(const std::string& path) {
@@ -60,11 +64,28 @@ status output_file::open(const std::string& path) {
     struct stat there {};
     const bool exists = ::stat(path.c_str(), &there) == 0;
     if (exists && S_ISDIR(there.st_mode)) return failed(-EISDIR, "give the name of a file");
-    if (exists && !S_ISREG(there.st_mode)) {
-        fd_ = ::open(path.c_str(), O_WRONLY | O_CLOEXEC | O_NOCTTY);
-        return fd_ >= 0 ? status{} : failed(-errno, "give another name");
-    }
+    if (exists && !S_ISREG(there.st_mode)) return open_special(path);
     return open_regular(exists, there.st_mode);
+}
+
+// To open a pipe that no program reads would wait for ever, so it is asked for some time. Writes
+// wait as usual.
+status output_file::open_special(const std::string& path) {
+    constexpr int most_tries = 200, try_ns = 10000000;
+    for (int i = 0; i < most_tries && fd_ < 0 && !was_interrupted(); ++i) {
+        fd_ = ::open(path.c_str(), O_WRONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+        if (fd_ >= 0 || errno != ENXIO) break;
+        const timespec pause{0, try_ns};
+        ::nanosleep(&pause, nullptr);
+        errno = ENXIO;
+    }
+    if (fd_ < 0)
+        return failed(-errno,
+                      "give another name, or for a pipe start the program that reads it first");
+    const int flags = ::fcntl(fd_, F_GETFL);
+    return flags >= 0 && ::fcntl(fd_, F_SETFL, flags & ~O_NONBLOCK) == 0
+               ? status{}
+               : failed(-errno, "give another name");
 }
 
 status output_file::open_named(const std::string& path) {
@@ -93,10 +114,12 @@ status output_file::open_new(const std::string& directory, unsigned mode) {
     if (!unnamed_) {
         if (!wants_name_ && (errno == ENOENT || errno == ENOTDIR || errno == EACCES || errno == EROFS))
             return failed(-errno, "name a directory that exists and can be written");
+        const signal_pause until_noted;
         std::string name = directory + "/.penstock.XXXXXX";
         fd_ = ::mkostemp(name.data(), O_CLOEXEC);
         if (fd_ < 0) return failed(-errno, "name a directory that exists and can be written");
         passing_ = name;
+        noted_.file(name);
     }
     return ::fchmod(fd_, mode) == 0 ? status{} : failed(-errno, "give another name");
 }
@@ -104,6 +127,9 @@ status output_file::open_new(const std::string& directory, unsigned mode) {
 status output_file::write(const char* data, std::size_t bytes) {
     while (bytes > 0) {
         const ssize_t done = ::write(fd_, data, bytes);
+        if (done < 0 && errno == EINTR && was_interrupted())
+            return {-ECANCELED,
+                    "interrupted; the output is incomplete"};  // a pipe whose reader takes its time
         if (done < 0 && errno == EINTR) continue;
         if (done <= 0) return failed(done < 0 ? -errno : -EIO, "make room or give another name");
         data += done;
@@ -120,8 +146,10 @@ status output_file::name_it() {
     for (int attempt = 0; attempt < 100; ++attempt) {
         const std::string name =
             directory_of(target_) + "/.penstock." + std::to_string(::getpid()) + "." + std::to_string(attempt);
+        const signal_pause until_noted;
         if (::linkat(AT_FDCWD, from.c_str(), AT_FDCWD, name.c_str(), AT_SYMLINK_FOLLOW) == 0) {
             passing_ = name;
+            noted_.file(name);
             return {};
         }
         if (errno != EEXIST) return failed(-errno, "give another name");
@@ -135,6 +163,7 @@ status output_file::commit() {
         if (status s = name_it(); !s) return s;
     if (::rename(passing_.c_str(), target_.c_str()) != 0) return failed(-errno, "give another name");
     passing_.clear();
+    noted_.forget();
     return {};
 }
 

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string>
 
+#include "common/leftover.hpp"
 #include "penstock/error.hpp"
 
 namespace penstock::apps {
@@ -15,8 +16,9 @@ public:
     output_file(const output_file&) = delete;
     output_file& operator=(const output_file&) = delete;
 
-    // Checks that `path` can be written, before the work is done. An empty path is standard output. A device or pipe is
-    // written to directly; a link is followed; an existing file stays as it is until commit().
+    // Checks that `path` can be written, before the work is done. An empty path is standard output.
+    // A device or pipe is written to directly, a pipe only if a program reads it or begins to
+    // within seconds; a link is followed; an existing file stays as it is until commit().
     status open(const std::string& path);
 
     // The same for what is written by its name, as by a kernel: until commit() it stands beside its place under passing_path(). Only
@@ -34,6 +36,7 @@ public:
 
 private:
     status failed(int code, const std::string& cure) const;
+    status open_special(const std::string& path);
     status open_new(const std::string& directory, unsigned mode);
     status open_regular(bool exists, unsigned mode);
     status name_it();
@@ -41,6 +44,7 @@ private:
     std::string path_;       // as given, for messages
     std::string target_;     // where it goes, links followed
     std::string passing_;    // name it has meanwhile; empty: none
+    leftover noted_;         // that name, for signals
     int fd_ = -1;
     bool replaces_ = false;  // a regular file, put in place at the end
     bool unnamed_ = false;

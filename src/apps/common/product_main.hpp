@@ -1,8 +1,6 @@
 // What the main functions of programs with `make` and `run` have in common.
 #pragma once
 
-#include <new>
-
 #include "common/command_line.hpp"
 #include "common/message.hpp"
 #include "common/report_text.hpp"
@@ -36,19 +34,15 @@ status run_make(const Request& asked, Report report) {
 // The exit status of the program.
 template <typename Session, typename Report, typename Request>
 int run_program(const char* name, int argc, char** argv) {
-    set_program_name(name);
-    Request asked;
-    if (const auto ended = read_request(argc, argv, asked)) return *ended;
-    try {
+    return run_process(name, "use smaller matrices", [&] {
+        Request asked;
+        if (const auto ended = read_request(argc, argv, asked)) return *ended;
         Session s;
         s.asked = asked;
         const status ended = asked.is_make ? run_make(asked, Report{}) : run_session(s);
-        if (ended.ok()) return exit_done;
         say(ended.message);
-    } catch (const std::bad_alloc&) {
-        say("out of memory; free some, or use smaller matrices");
-    }
-    return exit_failed;
+        return ended.ok() ? exit_done : exit_failed;
+    });
 }
 
 }  // namespace penstock::apps

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdio>
+#include <system_error>
 #include <unistd.h>
 
 namespace penstock::apps {
@@ -33,7 +34,12 @@ void clear_progress() {
 
 progress::progress(std::string label, std::uint64_t total, std::function<std::uint64_t()> done, bool wanted)
     : label_(std::move(label)), total_(total), done_(std::move(done)) {
-    if (wanted && ::isatty(STDERR_FILENO) == 1) thread_ = std::thread([this] { loop(); });
+    if (!wanted || ::isatty(STDERR_FILENO) != 1) return;
+    try {
+        thread_ = std::thread([this] { loop(); });
+    } catch (const std::system_error&) {
+        return;  // no thread, no bar; the work has its own to ask for
+    }
 }
 
 progress::~progress() {

@@ -14,6 +14,18 @@ std::string text_of(const char* form, double number) {
     return text;
 }
 
+std::string field_of(const std::string& text) {
+    if (text.find_first_of("\\\t\n") == std::string::npos) return text;
+    std::string out;
+    for (const char c : text) {
+        if (c == '\\') out += "\\\\";
+        else if (c == '\t') out += "\\t";
+        else if (c == '\n') out += "\\n";
+        else out += c;
+    }
+    return out;
+}
+
 std::string line_of(const json& what) { return what.dump(-1, ' ', false, json::error_handler_t::replace) + "\n"; }
 
 json json_of(const runtime& rt) {

@@ -10,8 +10,15 @@
 
 namespace penstock::apps {
 
-// Calls body(number) on `count` threads, this one among them, and waits for all.
+// Calls body(number) on `count` threads, this one among them, and waits for all. Throws
+// std::system_error before any call if there are not so many threads, and afterwards what a call
+// threw, the first of them. Others go on to their end then: a body whose threads wait for each
+// other must not throw.
 void on_threads(std::uint32_t count, const std::function<void(std::uint32_t)>& body);
+
+// The same on threads that end with it, for a body that changes its thread (the processors that it
+// may run on).
+void on_new_threads(std::uint32_t count, const std::function<void(std::uint32_t)>& body);
 
 // options::worker_threads, or one for every processor.
 std::uint32_t thread_count(std::uint32_t wanted);

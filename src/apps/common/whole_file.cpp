@@ -28,7 +28,8 @@ status write_exactly(const std::string& path, int fd, const void* from, std::uin
         if (put < 0 && errno == EINTR) continue;
         if (put <= 0) {
             const int code = put < 0 ? -errno : -EIO;
-            return {code, "output file " + shown(path) + ": " + error_text(code) + "; make room or give another name"};
+            return {code, "output file " + shown(path) + ": " + error_text(code) + "; " +
+                              cure_for(code, "make room or give another name")};
         }
         done += static_cast<std::uint64_t>(put);
     }

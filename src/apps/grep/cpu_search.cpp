@@ -1,7 +1,7 @@
 // Baseline: all cores, plain reads.
-#include <thread>
 #include <vector>
 
+#include "common/threads.hpp"
 #include "count_job.hpp"
 #include "methods.hpp"
 #include "penstock/group/lane.hpp"
@@ -39,10 +39,8 @@ public:
 
 private:
     status launch(const search_view& view, const std::vector<job>&, std::uint64_t groups) override {
-        std::vector<std::thread> threads;
-        for (std::uint64_t i = 1; i < groups; ++i) threads.emplace_back([&view, i] { work(view, i); });
-        work(view, 0);
-        for (std::thread& one : threads) one.join();
+        apps::on_threads(static_cast<std::uint32_t>(groups),
+                         [&view](std::uint32_t i) { work(view, i); });
         return was_interrupted() ? status{-ECANCELED, error_text(-ECANCELED)} : status{};
     }
 };

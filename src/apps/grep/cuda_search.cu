@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
-#include <thread>
 
+#include "common/threads.hpp"
 #include "count_job.hpp"
 #include "methods.hpp"
 #include "pread_source.hpp"
@@ -156,7 +156,7 @@ private:
             filled_bytes_ += end - begin;
         }
         std::atomic<std::uint32_t> next{0};
-        const auto read_pieces = [&] {
+        const auto read_pieces = [&](std::uint32_t) {
             for (std::uint32_t i = next.fetch_add(1); i < count; i = next.fetch_add(1)) {
                 staged_piece& piece = b.host_pieces[i];
                 const plain_file file(files_->files[jobs[first + i].file].path.c_str(), piece.file_bytes);
@@ -164,10 +164,7 @@ private:
                                               : file.read(b.host_text + piece.text_at, piece.end - piece.begin, piece.begin);
             }
         };
-        std::vector<std::thread> threads;
-        for (std::uint32_t i = 1; i < threads_; ++i) threads.emplace_back(read_pieces);
-        read_pieces();
-        for (std::thread& one : threads) one.join();
+        apps::on_threads(threads_, read_pieces);
         return count;
     }
 

@@ -3,7 +3,8 @@
 #include <algorithm>
 #include <atomic>
 #include <span>
-#include <thread>
+
+#include "common/threads.hpp"
 
 namespace penstock::grep {
 
@@ -49,15 +50,14 @@ apps::big_vector<word_count> join_records(std::vector<record_run> runs, unsigned
     apps::big_vector<word_count> out(total);
     constexpr std::uint64_t parts_at_once = 64, worth_a_thread = 1 << 16;
     std::atomic<std::uint64_t> next{0};
-    const auto work = [&] {
+    const auto work = [&](std::uint32_t) {
         for (std::uint64_t first = next.fetch_add(parts_at_once); first < parts.size(); first = next.fetch_add(parts_at_once))
             for (std::uint64_t i = first; i < std::min<std::uint64_t>(first + parts_at_once, parts.size()); ++i)
                 join_one(runs, parts[i], out);
     };
-    std::vector<std::thread> helpers;
-    for (unsigned i = 1; i < threads && i <= total / worth_a_thread; ++i) helpers.emplace_back(work);
-    work();
-    for (std::thread& one : helpers) one.join();
+    const auto helpers =
+        static_cast<std::uint32_t>(std::min<std::uint64_t>(threads - 1, total / worth_a_thread));
+    apps::on_threads(helpers + 1, work);
     // What was added up left gaps.
     std::uint64_t kept = 0;
     for (const file_part& part : parts) {

@@ -2,6 +2,7 @@
 #include <cstdio>
 
 #include "common/message.hpp"
+#include "common/process.hpp"
 #include "report.hpp"
 #include "session.hpp"
 
@@ -71,8 +72,9 @@ int run(session& s) {
 }  // namespace
 
 int main(int argc, char** argv) {
-    apps::set_program_name("penstock-grep");
-    session s;
-    if (const auto ended = read_request(argc, argv, s.asked)) return *ended;
-    return run(s);
+    return apps::run_process("penstock-grep", "search fewer files at a time", [&] {
+        session s;
+        if (const auto ended = read_request(argc, argv, s.asked)) return *ended;
+        return run(s);
+    });
 }

@@ -1,7 +1,6 @@
 // penstock-match: finds the first image like each query in databases of images. See request.cpp for what it promises.
-#include <new>
-
 #include "common/message.hpp"
+#include "common/process.hpp"
 #include "common/report_text.hpp"
 #include "common/stopwatch.hpp"
 #include "report.hpp"
@@ -54,13 +53,9 @@ int run_make(const request& asked) {
 }  // namespace
 
 int main(int argc, char** argv) {
-    apps::set_program_name("penstock-match");
-    request asked;
-    if (const auto ended = read_request(argc, argv, asked)) return *ended;
-    try {
+    return apps::run_process("penstock-match", "search for fewer images at a time", [&] {
+        request asked;
+        if (const auto ended = read_request(argc, argv, asked)) return *ended;
         return asked.is_make ? run_make(asked) : run_search(asked);
-    } catch (const std::bad_alloc&) {
-        apps::say("out of memory; search for fewer images at a time, or free some memory");
-        return apps::exit_failed;
-    }
+    });
 }

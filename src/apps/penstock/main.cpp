@@ -6,6 +6,7 @@
 #include "cat.hpp"
 #include "common/command_line.hpp"
 #include "common/message.hpp"
+#include "common/process.hpp"
 #include "cp.hpp"
 #include "info.hpp"
 #include "mount_command.hpp"
@@ -54,9 +55,12 @@ constexpr const char* about_mount =
     "Serves a directory at another place (FUSE), for programs that know nothing of Penstock.\n";
 
 constexpr const char* details_mount =
-    "\nEvery operation of files and directories goes through to SOURCE. Runs until the mount is taken away (fusermount3 -u MOUNTPOINT)\n"
-    "or Ctrl-C. If this process is killed the source is as it was, and the mount point answers ENOTCONN until it is taken away.\n"
-    "As root other users may use the mount too, each with its own rights. With --buffer the signal SIGUSR1 has it say where pages were found so far.\n"
+    "\nEvery operation of files and directories goes through to SOURCE. Runs until the mount is "
+    "taken away (fusermount3 -u MOUNTPOINT)\n"
+    "or Ctrl-C. If this process is killed the source is as it was, and the mount point answers "
+    "ENOTCONN until it is taken away.\n"
+    "As root other users may use the mount too, each with its own rights. The signal SIGUSR1 has "
+    "it say what it did so far.\n"
     "\nExit status: 0 done; 1 failed; 2 wrong usage.\n";
 
 constexpr const char* about_replay =
@@ -78,7 +82,9 @@ CLI::App* add_replay(CLI::App& app, penstock::replay::request& wanted) {
     apps::add_value(*replay, "--ram", wanted.ram, "Size of the host's part", "SIZE");
     apps::add_value(*replay, "--gpu", wanted.gpu, "Size of the device's part; native does without", "SIZE");
     apps::add_value(*replay, "--blocks", wanted.blocks, "Blocks that dedu cuts a page into: a power of two (default 4)", "N");
-    apps::add_value(*replay, "--table", wanted.table, "Pages that dedu knows at once (default: 8 times those of both parts)", "N");
+    apps::add_value(
+        *replay, "--table", wanted.table,
+        "Pages that dedu knows at once, at least 2 (default: 8 times those of both parts)", "N");
     apps::add_value(*replay, "--absent", wanted.absent, "Blocks that dedu knows beside those in memory (default: twice as many as in memory; 0: none)", "N");
     apps::add_value(*replay, "--threads", wanted.threads, "Threads that access pages (default 1)", "N");
     apps::add_value(*replay, "--backend", wanted.backend, "Where the device's part lies: gpu or cpu (default: a GPU if there is one)", "NAME");
@@ -145,10 +151,7 @@ CLI::App* add_bench(CLI::App& app, penstock::bench::request& wanted) {
     return bench;
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
-    apps::set_program_name("penstock");
+int run(int argc, char** argv) {
     CLI::App app(about, "penstock");
     app.set_version_flag("--version", std::string("penstock ") + penstock::version());
     app.require_subcommand(0, 1);
@@ -191,4 +194,10 @@ int main(int argc, char** argv) {
     if (trace->parsed()) return penstock::trace_command::run(traced);
     apps::say("no command given; give info, cat, cp, mount, trace, replay or bench, see --help");
     return apps::exit_usage;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    return apps::run_process("penstock", "do less at a time", [&] { return run(argc, argv); });
 }

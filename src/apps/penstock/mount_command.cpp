@@ -2,9 +2,14 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <csignal>
+#include <filesystem>
+#include <system_error>
 
+#include "common/leftover.hpp"
 #include "common/message.hpp"
 #include "common/number.hpp"
+#include "common/process.hpp"
 #include "common/report_text.hpp"
 #include "penstock/options.hpp"
 #include "penstock/version.hpp"
@@ -14,14 +19,26 @@ namespace penstock::mount_command {
 namespace {
 
 bool quiet = false;
+apps::leftover noted;  // the mount, for signals that end the process at once
 constexpr std::uint64_t most_read_ahead_bytes = 1u << 30;
 
+// A process in the background has another working directory, so the path is noted in full.
 void say_ready(const mount::serve_options& wanted) {
+    std::error_code failed;
+    const std::filesystem::path point = std::filesystem::absolute(wanted.point, failed);
+    if (!failed) noted.mount(point.string());
     if (!quiet) apps::say(apps::shown(wanted.source) + " is at " + apps::shown(wanted.point) + "; it goes with: fusermount3 -u " + wanted.point + ", or Ctrl-C");
 }
 
-void say_buffer(const mount::serve_report& done) {
-    if (!done.buffer) return;
+// For SIGUSR1.
+void say_state(const mount::serve_report& done) {
+    if (!done.buffer) {
+        apps::say("mount: " + apps::with_commas(done.requests) + " requests, " +
+                  apps::with_commas(done.bytes_asked) + " bytes read, " +
+                  apps::with_commas(done.bytes_written) +
+                  " bytes written; there is no buffer (--buffer)");
+        return;
+    }
     const buffer::manager_counts& seen = done.buffer->counts;
     const auto told = [](std::uint64_t number, const char* what) { return apps::with_commas(number) + what; };
     apps::say("mount: " + told(seen.host_hits, " host hits, ") + told(seen.device_hits, " device hits, ") + told(seen.misses, " misses, ") + told(seen.prefetched, " pages read ahead, ") +
@@ -95,7 +112,7 @@ nlohmann::json json_of(const mount::buffer_options& how, const mount::buffer_rep
 
 status report(const request& wanted, const mount::serve_options& how, const mount::serve_report& done) {
     if (!wanted.json) {
-        if (!wanted.quiet) say_buffer(done);
+        if (!wanted.quiet && done.buffer) say_state(done);
         return {};
     }
     nlohmann::json out = {{"program", "penstock mount"},
@@ -120,7 +137,9 @@ int run(const request& wanted) {
     mount::serve_report done;
     bool usage = false;
     status s = settle(wanted, how, usage);
-    if (s) s = mount::serve(how, {say_ready, how.buffer ? say_buffer : nullptr}, done);
+    apps::turn_signals_into(SIGTERM);
+    if (s) s = mount::serve(how, {say_ready, say_state}, done);
+    noted.forget();
     if (s) s = report(wanted, how, done);
     if (s) return apps::exit_done;
     apps::say("mount: " + s.message);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <new>
 
 namespace penstock::cat {
 
@@ -12,10 +13,18 @@ ordered_reader::ordered_reader(runtime& rt, const std::vector<open_file>& files,
     const auto threads = static_cast<std::uint32_t>(std::min<std::uint64_t>(readers, total_));
     slots_.resize(std::size_t{threads} * 2);
     threads_.reserve(threads);
-    for (std::uint32_t i = 0; i < threads; ++i) threads_.emplace_back([this] { read_pieces(); });
+    try {
+        for (std::uint32_t i = 0; i < threads; ++i)
+            threads_.emplace_back([this] { read_pieces(); });
+    } catch (...) {
+        stop();
+        throw;
+    }
 }
 
-ordered_reader::~ordered_reader() {
+ordered_reader::~ordered_reader() { stop(); }
+
+void ordered_reader::stop() {
     {
         std::lock_guard lock(mutex_);
         stop_ = true;
@@ -65,8 +74,14 @@ void ordered_reader::fill(piece& out, std::uint64_t number_in_file) {
     const open_file& file = files_[out.file];
     const std::uint64_t begin = number_in_file * piece_bytes_;
     const std::uint64_t wanted = std::min(piece_bytes_, file.size_bytes - begin);
-    out.bytes.resize(wanted);
     out.error = 0;
+    try {
+        out.bytes.resize(wanted);
+    } catch (const std::bad_alloc&) {
+        out.error = -ENOMEM;
+        out.bytes.clear();
+        return;
+    }
     for (std::uint64_t done = 0; done < wanted;) {
         const std::int64_t got = rt_.read(file.fd, out.bytes.data() + done, static_cast<std::int64_t>(wanted - done),
                                           static_cast<std::int64_t>(begin + done));

@@ -44,6 +44,7 @@ private:
         bool ready = false;
     };
 
+    void stop();
     void read_pieces();
     std::uint64_t pieces_of(const open_file& file) const;
     void fill(piece& out, std::uint64_t number_in_file);

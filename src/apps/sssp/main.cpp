@@ -1,7 +1,6 @@
 // penstock-sssp: shortest paths over a graph whose file another program changes. See request.cpp for what it promises.
-#include <new>
-
 #include "common/message.hpp"
+#include "common/process.hpp"
 #include "report.hpp"
 
 namespace penstock::sssp {
@@ -33,15 +32,11 @@ status follow(const request& asked) { return asked.what == command::make ? make(
 
 int main(int argc, char** argv) {
     using namespace penstock;
-    apps::set_program_name("penstock-sssp");
-    sssp::request asked;
-    if (const auto ended = sssp::read_request(argc, argv, asked)) return *ended;
-    try {
+    return apps::run_process("penstock-sssp", "use a smaller graph", [&] {
+        sssp::request asked;
+        if (const auto ended = sssp::read_request(argc, argv, asked)) return *ended;
         const status ended = sssp::follow(asked);
-        if (ended.ok()) return apps::exit_done;
         apps::say(ended.message);
-    } catch (const std::bad_alloc&) {
-        apps::say("out of memory; free some, or use a smaller graph");
-    }
-    return apps::exit_failed;
+        return ended.ok() ? apps::exit_done : apps::exit_failed;
+    });
 }

@@ -36,10 +36,12 @@ status mounted_folder::make_point(const std::string& folder) {
         std::error_code failed;
         const fs::path real = parent.empty() ? fs::path() : fs::canonical(parent, failed);
         if (real.empty() || failed || lies_in(real, folder)) continue;
+        const apps::signal_pause until_noted;
         std::string name = (real / "penstock-sssp.XXXXXX").string();
         if (::mkdtemp(name.data()) == nullptr) continue;
         point_ = name;
         own_point_ = true;
+        noted_point_.folder(name);
         return {};
     }
     return {-ENOENT, "there is no folder for temporary things outside of " + apps::shown(folder) + ", where the graph lies; name an empty folder elsewhere by --mount, or give --no-mount"};
@@ -50,7 +52,9 @@ status mounted_folder::open(runtime& rt, const std::string& folder, const std::s
     point_ = point;
     if (point.empty())
         if (status s = make_point(folder); !s) return s;
+    const apps::signal_pause until_noted;
     status s = rt.mount(folder, point_, {}, mount_);
+    if (s.ok()) noted_mount_.mount(point_);
     if (!s.ok()) s.message = "--mount: " + s.message + "; or give --no-mount";
     return s;
 }
@@ -60,6 +64,8 @@ status mounted_folder::close() {
     if (mount_ != nullptr)
         if (const int code = mount_->unmount(); code != 0) ended = {code, "the mount at " + apps::shown(point_) + ": " + error_text(code) + "; take it away with: fusermount3 -u " + point_};
     mount_.reset();
+    noted_mount_.forget();
+    noted_point_.forget();
     if (own_point_) ::rmdir(point_.c_str());
     own_point_ = false;
     return ended;

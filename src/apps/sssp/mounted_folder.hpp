@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 
+#include "common/leftover.hpp"
 #include "penstock/error.hpp"
 #include "penstock/mount.hpp"
 
@@ -33,6 +34,7 @@ private:
     std::unique_ptr<file_mount> mount_;
     std::string point_;
     bool own_point_ = false;
+    apps::leftover noted_mount_, noted_point_;  // for signals
 };
 
 }  // namespace penstock::sssp

@@ -9,6 +9,7 @@
 #include <unistd.h>
 #include <vector>
 
+#include "common/leftover.hpp"
 #include "common/message.hpp"
 #include "update.hpp"
 
@@ -46,7 +47,12 @@ status kill_it(pid_t child, status why) {
 
 status run_updater(const update_request& what, const std::function<bool()>& interrupted) {
     pid_t child = -1;
-    if (status s = start(what, child); !s) return s;
+    apps::leftover noted;
+    {
+        const apps::signal_pause until_noted;
+        if (status s = start(what, child); !s) return s;
+        noted.process(child);
+    }
     const auto deadline = std::chrono::steady_clock::now() + longest_update;
     int ended = 0;
     for (;;) {

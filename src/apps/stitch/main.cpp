@@ -1,7 +1,5 @@
 // penstock-stitch: puts tiles of a microscope together. See request.cpp for what it promises.
-#include <new>
-#include <string>
-#include <system_error>
+#include <utility>
 
 #include "common/command_line.hpp"
 #include "common/message.hpp"
@@ -41,17 +39,11 @@ status make(const request& asked) {
 
 int main(int argc, char** argv) {
     using namespace penstock;
-    apps::set_program_name("penstock-stitch");
-    try {
+    return apps::run_process("penstock-stitch", "use fewer tiles", [&] {
         stitch::session s;
         if (const auto ended = stitch::read_request(argc, argv, s.asked)) return *ended;
         const status ended = s.asked.is_make ? stitch::make(s.asked) : stitch::run(s);
-        if (ended.ok()) return apps::exit_done;
         apps::say(ended.message);
-    } catch (const std::bad_alloc&) {
-        apps::say("out of memory; free some, or use fewer tiles");
-    } catch (const std::system_error& failed) {  // the only ones that throw it are threads that cannot be had
-        apps::say(std::string("threads: ") + failed.what() + "; use fewer --workers");
-    }
-    return apps::exit_failed;
+        return ended.ok() ? apps::exit_done : apps::exit_failed;
+    });
 }

@@ -5,11 +5,11 @@
 #include <cstring>
 #include <fcntl.h>
 #include <sstream>
-#include <thread>
 #include <unistd.h>
 #include <vector>
 
 #include "cases.hpp"
+#include "common/threads.hpp"
 #include "memory.hpp"
 #include "workload.hpp"
 #if defined(PENSTOCK_WITH_CUDA)
@@ -49,13 +49,11 @@ status read_again(const std::string& path, std::byte* to, std::uint64_t bytes, s
     if (fd < 0) return {-errno, "the file: " + error_text(-errno)};
     std::atomic<std::uint64_t> next{0};
     std::atomic<int> code{0};
-    std::vector<std::thread> all;
-    for (std::uint64_t t = 0; t < threads; ++t)
-        all.emplace_back([&] {
-            for (std::uint64_t at = next.fetch_add(4 * mib); at < bytes; at = next.fetch_add(4 * mib))
-                if (::pread(fd, to + at, std::min(4 * mib, bytes - at), static_cast<off_t>(at)) <= 0) code = -EIO;
-        });
-    for (auto& one : all) one.join();
+    apps::on_new_threads(static_cast<std::uint32_t>(threads), [&](std::uint32_t) {
+        for (std::uint64_t at = next.fetch_add(4 * mib); at < bytes; at = next.fetch_add(4 * mib))
+            if (::pread(fd, to + at, std::min(4 * mib, bytes - at), static_cast<off_t>(at)) <= 0)
+                code = -EIO;
+    });
     ::close(fd);
     return code == 0 ? status{} : status{code, "pread: " + error_text(code)};
 }

@@ -52,7 +52,6 @@ status print(const context& here, backend where) {
 }
 
 status run_cases(const settings& asked, int device) {
-    if (status s = remove_scratch_file_on_signals(); !s) return s;
     backend where = backend::cpu;
     if (status s = choose_backend(asked.where, device, where); !s) return s;
     context here(asked, where);

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "cases.hpp"
+#include "common/threads.hpp"
 #include "merge_pages.hpp"
 #include "penstock/group/lane.hpp"
 #include "penstock/merge.hpp"
@@ -17,12 +18,10 @@ namespace {
 template <typename Work>
 double seconds_by_all(std::uint64_t threads, std::uint64_t pages, const Work& work) {
     const stopwatch watch;
-    std::vector<std::thread> all;
-    for (std::uint64_t t = 0; t < threads; ++t)
-        all.emplace_back([&, t] {
-            for (std::uint64_t page = pages * t / threads; page < pages * (t + 1) / threads; ++page) work(page);
-        });
-    for (std::thread& one : all) one.join();
+    apps::on_new_threads(static_cast<std::uint32_t>(threads), [&](std::uint32_t t) {
+        for (std::uint64_t page = pages * t / threads; page < pages * (t + 1) / threads; ++page)
+            work(page);
+    });
     return watch.seconds();
 }
 

@@ -5,11 +5,11 @@
 #include <cerrno>
 #include <fcntl.h>
 #include <string>
-#include <thread>
 #include <unistd.h>
 #include <vector>
 
 #include "cases.hpp"
+#include "common/threads.hpp"
 #include "mount/mount.hpp"
 #include "penstock/base/hash.hpp"
 #include "scratch_mount.hpp"
@@ -37,19 +37,17 @@ status write_blocks(const std::string& path, const pattern& what, run_result& ou
     const int fd = ::open(path.c_str(), O_WRONLY | O_CLOEXEC);
     if (fd < 0) return {-errno, path + ": " + error_text(-errno)};
     std::atomic<int> code{0};
-    std::vector<std::thread> threads;
     const stopwatch watch;
-    for (std::uint64_t t = 0; t < what.groups; ++t)
-        threads.emplace_back([&, t] {
-            std::vector<std::uint64_t> words(what.block_bytes / 8);
-            for (std::uint64_t i = 0; i < what.rounds; ++i) {
-                const std::uint64_t at = what.offset_bytes(t, i);
-                for (std::uint64_t w = 0; w < words.size(); ++w) words[w] = mix64(at / 8 + w);
-                const ssize_t done = ::pwrite(fd, words.data(), what.block_bytes, static_cast<off_t>(at));
-                if (done != static_cast<ssize_t>(what.block_bytes)) code = done < 0 ? -errno : -EIO;
-            }
-        });
-    for (std::thread& one : threads) one.join();
+    apps::on_new_threads(static_cast<std::uint32_t>(what.groups), [&](std::uint32_t t) {
+        std::vector<std::uint64_t> words(what.block_bytes / 8);
+        for (std::uint64_t i = 0; i < what.rounds; ++i) {
+            const std::uint64_t at = what.offset_bytes(t, i);
+            for (std::uint64_t w = 0; w < words.size(); ++w) words[w] = mix64(at / 8 + w);
+            const ssize_t done =
+                ::pwrite(fd, words.data(), what.block_bytes, static_cast<off_t>(at));
+            if (done != static_cast<ssize_t>(what.block_bytes)) code = done < 0 ? -errno : -EIO;
+        }
+    });
     out.seconds = watch.seconds();
     out.cores = watch.cores(out.seconds);
     ::close(fd);

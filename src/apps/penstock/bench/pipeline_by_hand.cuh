@@ -5,10 +5,10 @@
 #include <atomic>
 #include <cstring>
 #include <fcntl.h>
-#include <thread>
 #include <unistd.h>
 #include <vector>
 
+#include "common/threads.hpp"
 #include "context.hpp"
 #include "gpu.cuh"
 #include "workload.hpp"
@@ -69,12 +69,9 @@ struct pipeline {
         std::atomic<std::uint64_t> next{0};
         std::atomic<int> code{0};
         const stopwatch watch;
-        std::vector<std::thread> all;
-        for (std::uint64_t t = 0; t < threads; ++t)
-            all.emplace_back([&, t] {
-                if (const int failed = part(t, next); failed != 0) code = failed;
-            });
-        for (auto& one : all) one.join();
+        apps::on_new_threads(static_cast<std::uint32_t>(threads), [&](std::uint32_t t) {
+            if (const int failed = part(t, next); failed != 0) code = failed;
+        });
         rate.add(gigabytes_a_second(bytes, watch.seconds()));
         if (code < 0) return {code, "pread: " + error_text(code)};
         return cuda_status(static_cast<cudaError_t>(code.load()), "pipeline");

@@ -5,11 +5,11 @@
 #include <cstring>
 #include <fcntl.h>
 #include <memory>
-#include <thread>
 #include <unistd.h>
 #include <vector>
 
 #include "common/message.hpp"
+#include "common/threads.hpp"
 #include "workload.hpp"
 
 namespace penstock::bench {
@@ -47,12 +47,9 @@ status run_preads(const std::string& path, const pattern& what, bool direct, run
     }
     std::atomic<int> code{room ? 0 : -ENOMEM};
     const stopwatch watch;
-    std::vector<std::thread> threads;
-    for (std::uint64_t t = 0; room && t < what.groups; ++t)
-        threads.emplace_back([&, t] {
-            if (const int failed = read_part(fd, what, t, buffers[t].get()); failed != 0) code = failed;
-        });
-    for (std::thread& one : threads) one.join();
+    apps::on_new_threads(room ? static_cast<std::uint32_t>(what.groups) : 0, [&](std::uint32_t t) {
+        if (const int failed = read_part(fd, what, t, buffers[t].get()); failed != 0) code = failed;
+    });
     out.seconds = watch.seconds();
     out.cores = watch.cores(out.seconds);
     ::close(fd);

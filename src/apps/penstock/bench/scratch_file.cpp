@@ -1,9 +1,6 @@
 #include "scratch_file.hpp"
 
-#include <atomic>
 #include <cerrno>
-#include <climits>
-#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -20,38 +17,8 @@
 #include "common/message.hpp"
 #include "penstock/base/hash.hpp"
 #include "penstock/options.hpp"
-#include "scratch_mount.hpp"
 
 namespace penstock::bench {
-
-namespace {
-
-// What the handler removes. It may run at any moment, so the name is whole before the flag says that it is there.
-struct doomed_file {
-    char name[PATH_MAX];
-    std::atomic<bool> there{false};
-};
-doomed_file doomed[2];
-static_assert(std::atomic<bool>::is_always_lock_free, "the handler may only touch lock-free atomics");
-
-void on_signal(int number) {
-    for (const doomed_file& one : doomed)
-        if (one.there.load()) ::unlink(one.name);
-    undo_scratch_mount();
-    ::raise(number);  // SA_RESETHAND: the usual effect now
-}
-
-}  // namespace
-
-status remove_scratch_file_on_signals() {
-    struct sigaction action {};
-    action.sa_handler = on_signal;
-    action.sa_flags = static_cast<int>(SA_RESETHAND);
-    for (const int number : {SIGINT, SIGTERM, SIGHUP})
-        if (::sigaction(number, &action, nullptr) != 0)
-            return {-errno, "signals: " + error_text(-errno) + "; an interrupted run would leave its file behind"};
-    return {};
-}
 
 status scratch_file::failed(int code, const std::string& cure) const {
     return {code, "file " + apps::shown(path_) + ": " + error_text(code) + "; " + cure};
@@ -60,8 +27,7 @@ status scratch_file::failed(int code, const std::string& cure) const {
 void scratch_file::remove() {
     if (path_.empty()) return;
     ::unlink(path_.c_str());
-    for (doomed_file& one : doomed)
-        if (one.there.load() && path_ == one.name) one.there.store(false);
+    noted_.forget();
     path_.clear();
     bytes_ = 0;
 }
@@ -91,24 +57,14 @@ status scratch_file::make_empty(const std::string& directory, std::uint64_t byte
         return {-ENOSPC, "--dir: " + apps::shown(directory) + " has " + format_size(free_bytes) + " free and the file takes " +
                              format_size(bytes) + "; give another --dir or a smaller --file"};
     std::string name = directory + "/penstock-bench-XXXXXX";
-    doomed_file* place = nullptr;
-    for (doomed_file& one : doomed)
-        if (!one.there.load()) place = &one;
-    if (place == nullptr) return {-EMFILE, "a case may have " + std::to_string(std::size(doomed)) + " files at a time"};
-    if (name.size() >= sizeof place->name) return {-ENAMETOOLONG, "--dir: " + apps::shown(directory) + " is too long; give a shorter one"};
-    // A signal between the making of the file and the note of its name would leave an empty file.
-    sigset_t all, before;
-    sigfillset(&all);
-    ::pthread_sigmask(SIG_BLOCK, &all, &before);
+    const apps::signal_pause until_noted;
     fd = ::mkostemp(name.data(), O_CLOEXEC);
     const int code = errno;
     if (fd >= 0) {
-        std::memcpy(place->name, name.c_str(), name.size() + 1);
-        place->there.store(true);
+        noted_.file(name);
         path_ = name;
         bytes_ = bytes;
     }
-    ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
     if (fd < 0) return {-code, "--dir: " + apps::shown(directory) + ": " + error_text(-code) + "; name a directory that can be written to"};
     return {};
 }

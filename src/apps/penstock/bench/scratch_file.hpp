@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string>
 
+#include "common/leftover.hpp"
 #include "penstock/error.hpp"
 
 namespace penstock::bench {
@@ -18,7 +19,7 @@ public:
     // Makes a file whose i-th 8-byte word is mix64(i), in place of the one before; written pages stay in the operating system's
     // page cache as far as it has room. -ENOSPC before anything is written if there is no room.
     status make(const std::string& directory, std::uint64_t bytes);
-    // The same without content, for a file that will grow to about `bytes`. Two scratch files may be there at a time.
+    // The same without content, for a file that will grow to about `bytes`.
     status make_empty(const std::string& directory, std::uint64_t bytes);
     void remove();
 
@@ -38,10 +39,8 @@ private:
     status write_words(int fd) const;
     std::string path_;
     std::uint64_t bytes_ = 0;
+    apps::leftover noted_;  // for signals
 };
-
-// From now on SIGINT, SIGTERM and SIGHUP remove the scratch file and then end the program as they always do.
-status remove_scratch_file_on_signals();
 
 // Of this directory: "ext4", "tmpfs", ...; "unknown" if the system does not say.
 std::string file_system_of(const std::string& directory);

@@ -1,12 +1,7 @@
 #include "scratch_mount.hpp"
 
-#include <atomic>
 #include <cerrno>
-#include <climits>
-#include <cstring>
 #include <fcntl.h>
-#include <sys/mount.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -17,41 +12,22 @@ namespace penstock::bench {
 
 namespace {
 
-// What the handler takes away. It may run at any moment, so names are whole before the flag says that they are there.
-struct doomed_mount {
-    char top[PATH_MAX], source[PATH_MAX], file[PATH_MAX], point[PATH_MAX];
-    std::atomic<bool> there{false};
-};
-doomed_mount doomed;
-
-void note(char (&to)[PATH_MAX], const std::string& from) { std::memcpy(to, from.c_str(), from.size() + 1); }
-
 status failed(const std::string& path, int code) { return {code, apps::shown(path) + ": " + error_text(code) + "; name another --dir"}; }
 
 }  // namespace
 
-void undo_scratch_mount() {
-    if (!doomed.there.exchange(false)) return;
-    if (::umount2(doomed.point, MNT_DETACH) != 0) {
-        const pid_t child = ::fork();
-        if (child == 0) {
-            ::execlp("fusermount3", "fusermount3", "-u", "-z", "-q", doomed.point, nullptr);
-            ::_exit(1);
-        }
-        if (child > 0) ::waitpid(child, nullptr, 0);
-    }
-    ::unlink(doomed.file);
-    for (const char* const folder : {doomed.point, doomed.source, doomed.top}) ::rmdir(folder);
-}
-
 status scratch_mount::make(runtime& rt, context& here) {
     remove();
     std::string top = here.asked().directory + "/penstock-bench-XXXXXX";
-    if (top.size() + 16 >= sizeof doomed.top) return failed(top, -ENAMETOOLONG);
-    if (::mkdtemp(top.data()) == nullptr) return failed(top, -errno);
-    top_ = top, source_ = top + "/source", point_ = top + "/point";
-    note(doomed.top, top_), note(doomed.source, source_), note(doomed.file, source_ + "/file"), note(doomed.point, point_);
-    doomed.there.store(true);
+    {
+        const apps::signal_pause until_noted;
+        if (::mkdtemp(top.data()) == nullptr) return failed(top, -errno);
+        top_ = top, source_ = top + "/source", point_ = top + "/point";
+        // Folders are removed with the files in them, in this order; the mount is taken away
+        // before.
+        noted_[0].mount(point_), noted_[1].folder(point_), noted_[2].folder(source_),
+            noted_[3].folder(top_);
+    }
     std::error_code code;
     for (const std::string& folder : {source_, point_})
         if (!std::filesystem::create_directory(folder, code)) return failed(folder, -code.value());
@@ -66,7 +42,7 @@ void scratch_mount::remove() {
     // Not what a mount shows that is still there.
     std::filesystem::remove(source_ + "/file", ignored);
     for (const std::string& folder : {point_, source_, top_}) std::filesystem::remove(folder, ignored);
-    doomed.there.store(false);
+    for (apps::leftover& one : noted_) one.forget();
     top_.clear();
 }
 

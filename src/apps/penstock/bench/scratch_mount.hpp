@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 
+#include "common/leftover.hpp"
 #include "context.hpp"
 #include "penstock/mount.hpp"
 
@@ -30,9 +31,7 @@ public:
 private:
     std::string top_, source_, point_;
     std::unique_ptr<file_mount> mount_;
+    apps::leftover noted_[4];  // for signals
 };
-
-// What is left of one when a signal ends the program: takes it away. For signal handlers.
-void undo_scratch_mount();
 
 }  // namespace penstock::bench

@@ -8,10 +8,10 @@
 #include <cerrno>
 #include <cstring>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "cases.hpp"
+#include "common/threads.hpp"
 #include "memory.hpp"
 #include "workload.hpp"
 
@@ -82,10 +82,12 @@ public:
 private:
     // Both at once, on these words each.
     status work(std::uint64_t* of_kernel, std::uint64_t* of_program, std::uint64_t rounds) {
-        std::vector<std::thread> all;
-        for (std::uint64_t t = 0; t < threads_; ++t) all.emplace_back([=, this] { run_program(of_program, rounds, t, threads_); });
-        const int code = launch<width::lane>(*rt_, word_count / 2, count_up{of_kernel, rounds});
-        for (std::thread& one : all) one.join();
+        int code = 0;
+        apps::on_threads(static_cast<std::uint32_t>(threads_) + 1, [&](std::uint32_t t) {
+            if (t == 0)
+                code = launch<width::lane>(*rt_, word_count / 2, count_up{of_kernel, rounds});
+            else run_program(of_program, rounds, t - 1, threads_);
+        });
         return code == 0 ? status{} : status{code, "kernel: " + error_text(code)};
     }
     status share(std::uint64_t rounds) {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "clock.hpp"
+#include "common/threads.hpp"
 #include "penstock/base/hash.hpp"
 
 namespace penstock::bench {
@@ -19,19 +20,16 @@ template <typename Work>
 double seconds_together(std::uint64_t threads, const Work& work) {
     std::barrier ready(static_cast<std::ptrdiff_t>(threads));
     std::vector<double> began(threads), ended(threads);
-    std::vector<std::thread> all;
-    for (std::uint64_t t = 0; t < threads; ++t)
-        all.emplace_back([&, t] {
-            cpu_set_t mine;
-            CPU_ZERO(&mine);
-            CPU_SET(t % std::max(1u, std::thread::hardware_concurrency()), &mine);
-            ::sched_setaffinity(0, sizeof mine, &mine);
-            ready.arrive_and_wait();
-            began[t] = now_s();
-            work(t);
-            ended[t] = now_s();
-        });
-    for (std::thread& one : all) one.join();
+    apps::on_new_threads(static_cast<std::uint32_t>(threads), [&](std::uint32_t t) {
+        cpu_set_t mine;
+        CPU_ZERO(&mine);
+        CPU_SET(t % std::max(1u, std::thread::hardware_concurrency()), &mine);
+        ::sched_setaffinity(0, sizeof mine, &mine);
+        ready.arrive_and_wait();
+        began[t] = now_s();
+        work(t);
+        ended[t] = now_s();
+    });
     return *std::max_element(ended.begin(), ended.end()) - *std::min_element(began.begin(), began.end());
 }
 
