@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/input_file.hpp"
 #include "common/message.hpp"
 
 namespace penstock::collage {
@@ -20,10 +21,12 @@ status damaged(const std::string& path, const std::string& what) {
 
 // The first `bytes` of a regular file, and its size.
 status read_head(const std::string& path, void* to, std::uint64_t bytes, std::uint64_t& size_bytes) {
-    const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
     struct stat info {};
+    if (status s = apps::look_at_input(path, "name a library made by penstock-collage index", info);
+        !s)
+        return s;
+    const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
     int code = fd < 0 || ::fstat(fd, &info) != 0 ? -errno : 0;
-    if (code == 0 && !S_ISREG(info.st_mode)) code = S_ISDIR(info.st_mode) ? -EISDIR : -EOPNOTSUPP;
     size_bytes = static_cast<std::uint64_t>(info.st_size);
     ssize_t got = 0;
     if (code == 0) got = ::pread(fd, to, bytes, 0);

@@ -1,9 +1,9 @@
 // Reading the file of words. Every complaint names file, line, value and cure.
 #include <algorithm>
-#include <cstdio>
-#include <memory>
+#include <cerrno>
 #include <numeric>
 
+#include "common/input_file.hpp"
 #include "common/message.hpp"
 #include "dictionary.hpp"
 
@@ -12,19 +12,21 @@ namespace penstock::grep {
 namespace {
 
 status read_whole(const std::string& path, std::string& out) {
-    const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "rbe"), &std::fclose);
-    int code = file == nullptr ? errno : 0;
     constexpr std::size_t piece = 1 << 16;
-    for (std::size_t got = piece; code == 0 && got == piece;) {
+    apps::input_stream from;
+    int code = from.open(path);
+    for (bool more = code == 0; more && code == 0;) {
         const std::size_t before = out.size();
         out.resize(before + piece);
-        got = std::fread(out.data() + before, 1, piece, file.get());
-        if (std::ferror(file.get()) != 0) code = errno;
-        out.resize(before + got);
-        if (out.size() > UINT32_MAX) code = EFBIG;
+        const ssize_t got = from.read(out.data() + before, piece);
+        if (got < 0) code = static_cast<int>(got);
+        out.resize(before + (got > 0 ? static_cast<std::size_t>(got) : 0));
+        more = got > 0;
+        if (out.size() > UINT32_MAX) code = -EFBIG;
     }
     if (code == 0) return {};
-    return {-code, "dictionary " + apps::shown(path) + ": " + error_text(-code) + "; give a readable file with one word per line"};
+    return {code, "dictionary " + apps::shown(path) + ": " +
+                      apps::about_stream(code, "give a readable file with one word per line")};
 }
 
 std::string place(const std::string& path, std::size_t line) { return path + ":" + std::to_string(line); }

@@ -3,12 +3,12 @@
 #include <algorithm>
 #include <cerrno>
 #include <dirent.h>
-#include <fcntl.h>
 #include <memory>
 #include <sys/stat.h>
-#include <unistd.h>
 
+#include "common/input_file.hpp"
 #include "common/message.hpp"
+#include "host/file_kind.hpp"
 
 namespace penstock::grep {
 
@@ -26,11 +26,21 @@ void complain(file_list& out, const std::string& path, int error, const char* cu
     out.complaints.push_back(apps::shown(path) + ": " + error_text(-error) + "; " + cure);
 }
 
+// Only a file that occupies no blocks may lie about its size; it is opened to find out.
+bool is_readable(const std::string& path, struct stat& info, file_list& out) {
+    host::file_kind kind = host::file_kind::regular;
+    if (info.st_blocks != 0 || host::look_at_file(path, info, kind) != 0) return true;
+    const std::string why = host::why_not_by_size(kind);
+    if (!why.empty()) out.complaints.push_back(apps::shown(path) + ": " + why + "; left out");
+    return why.empty();
+}
+
 void look_at(const std::string& path, std::vector<std::string>& directories, file_list& out) {
     struct stat info {};
     if (::lstat(path.c_str(), &info) != 0) complain(out, path, errno, "left out");
     else if (S_ISDIR(info.st_mode)) directories.push_back(path);
-    else if (S_ISREG(info.st_mode)) out.files.push_back({path, static_cast<std::uint64_t>(info.st_size)});
+    else if (S_ISREG(info.st_mode) && is_readable(path, info, out))
+        out.files.push_back({path, static_cast<std::uint64_t>(info.st_size)});
 }
 
 // 0 or an errno for `top` itself; what goes wrong further down becomes a complaint. Directories wait in a list and not
@@ -71,7 +81,7 @@ status add_path(const std::string& path, file_list& out) {
     }
     if (!S_ISREG(info.st_mode))
         return {-EOPNOTSUPP, apps::shown(path) + ": neither a regular file nor a directory; copy what it gives to a file first"};
-    if (::faccessat(AT_FDCWD, path.c_str(), R_OK, AT_EACCESS) != 0) return failed(errno, "name a file that can be read");
+    if (status s = apps::look_at_input(path, "name a file that can be read", info); !s) return s;
     out.files.push_back({path, static_cast<std::uint64_t>(info.st_size)});
     out.named.push_back(path);
     return {};

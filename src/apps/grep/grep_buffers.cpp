@@ -56,7 +56,7 @@ binary_file::~binary_file() {
 int binary_file::open(const std::string& path, std::uint64_t bytes, std::uint64_t first_zero) {
     bytes_ = bytes;
     first_zero_ = first_zero;
-    fd_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY);
+    fd_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
     struct stat info {};
     if (fd_ < 0 || ::fstat(fd_, &info) != 0) return -errno;
     if (static_cast<std::uint64_t>(info.st_size) != bytes) return -ESTALE;

@@ -14,7 +14,8 @@ namespace penstock::grep {
 // An open file of a known size; code is 0 or why it is not that.
 class plain_file {
 public:
-    plain_file(const char* path, std::uint64_t expected_bytes) : fd_(::open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY)) {
+    plain_file(const char* path, std::uint64_t expected_bytes)
+        : fd_(::open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK)) {
         struct stat info {};
         if (fd_ < 0 || ::fstat(fd_, &info) != 0) code_ = -errno;
         else if (static_cast<std::uint64_t>(info.st_size) != expected_bytes) code_ = -ESTALE;

@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/input_file.hpp"
 #include "common/message.hpp"
 
 namespace penstock::match {
@@ -46,10 +47,11 @@ std::string shape_of(const image_header& h) {
 
 status open_images(const std::string& path, image_file& out) {
     out.path = path;
-    const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
     struct stat info {};
+    if (status s = apps::look_at_input(path, "name a file of images that can be read", info); !s)
+        return s;
+    const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     int code = fd < 0 || ::fstat(fd, &info) != 0 ? -errno : 0;
-    if (code == 0 && S_ISDIR(info.st_mode)) code = -EISDIR;
     ssize_t got = 0;
     if (code == 0 && (got = ::pread(fd, &out.header, sizeof out.header, 0)) < 0) code = -errno;
     if (fd >= 0) ::close(fd);

@@ -12,6 +12,7 @@
 
 #include "buffer/choose_frames.hpp"
 #include "buffer/manager.hpp"
+#include "common/input_file.hpp"
 #include "common/message.hpp"
 #include "common/stopwatch.hpp"
 #include "common/threads.hpp"
@@ -42,17 +43,22 @@ private:
     int fd_;
 };
 
-status refused(const std::string& path, int code, const std::string& cure) { return {code, apps::shown(path) + ": " + error_text(code) + "; " + cure}; }
+status refused(const std::string& path, int code, const std::string& cure) {
+    return {code, apps::shown(path) + ": " + error_text(code) + "; " + apps::cure_for(code, cure)};
+}
 
 status open_files(const trace::trace_header& header, const run_settings& settings, std::vector<open_file>& out) {
     for (const trace::file_entry& entry : header.files) {
+        struct stat facts {};
+        if (status s = apps::look_at_input(entry.path, "name a file in the trace that you may read",
+                                           facts);
+            !s)
+            return s;
         const int flags = (settings.writes ? O_RDWR : O_RDONLY) | (settings.past_the_cache ? O_DIRECT : 0) | O_CLOEXEC | O_NOCTTY;
         const open_file& file = out.emplace_back(::open(entry.path.c_str(), flags));
         if (file.fd() < 0 && errno == EINVAL && settings.past_the_cache) return refused(entry.path, -EINVAL, "its file system cannot read past the page cache, give --cached");
         if (file.fd() < 0) return refused(entry.path, -errno, settings.writes ? "name a file in the trace that you may read and write" : "name a file in the trace that you may read");
-        struct stat facts {};
         if (::fstat(file.fd(), &facts) != 0) return refused(entry.path, -errno, "is the file still there?");
-        if (!S_ISREG(facts.st_mode)) return {-EINVAL, apps::shown(entry.path) + " is no regular file; name one in the trace"};
         const std::uint64_t needed = entry.pages * header.page_bytes;
         if (static_cast<std::uint64_t>(facts.st_size) < needed)
             return {-EINVAL, apps::shown(entry.path) + " has " + std::to_string(facts.st_size) + " bytes, and the trace is of " + std::to_string(needed) + "; make it as long (penstock trace generate --data)"};

@@ -1,10 +1,9 @@
 #include "source_file.hpp"
 
 #include <cerrno>
-#include <fcntl.h>
-#include <unistd.h>
 
 #include "common/message.hpp"
+#include "host/file_kind.hpp"
 
 namespace penstock::apps {
 
@@ -30,16 +29,14 @@ status about_source(const std::string& name, std::int64_t code, const char* inst
 }
 
 status look_at_source(const std::string& name, const char* instead, struct stat& facts) {
-    if (::stat(name.c_str(), &facts) != 0) return about_source(name, -errno, instead);
-    if (S_ISDIR(facts.st_mode)) return about_source(name, -EISDIR, instead);
-    if (!S_ISREG(facts.st_mode)) return about_source(name, -EOPNOTSUPP, instead);
-    const int fd = ::open(name.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-    if (fd < 0) return about_source(name, -errno, instead);
-    char one = 0;
-    const bool lies = facts.st_size == 0 && ::pread(fd, &one, 1, 0) == 1 && ::fstat(fd, &facts) == 0 && facts.st_size == 0;
-    ::close(fd);
-    if (!lies) return {};
-    return {-EOPNOTSUPP, shown(name) + ": it says that it is empty but is not, as files of /proc do; use " + instead + " for this one"};
+    host::file_kind kind = host::file_kind::regular;
+    if (const int code = host::look_at_file(name, facts, kind); code != 0)
+        return about_source(name, code, instead);
+    if (kind == host::file_kind::regular) return {};
+    if (kind == host::file_kind::directory) return about_source(name, -EISDIR, instead);
+    if (kind == host::file_kind::special) return about_source(name, -EOPNOTSUPP, instead);
+    return {-EOPNOTSUPP, shown(name) + ": " + host::why_not_by_size(kind) + ", or use " + instead +
+                             " for this one"};
 }
 
 }  // namespace penstock::apps

@@ -17,8 +17,8 @@ status about_source(const std::string& name, std::int64_t code, const char* inst
 
 // Looks at a file before there is a runtime, so that a wrong name costs no time and one line.
 //
-// Files of /proc and the like say that they are empty and give bytes all the same. Through a cache of what the size
-// promises they would look empty, so they are refused.
+// Files of /proc and the like say that they have another size than they have. Through a cache of
+// what the size promises they would look empty or cut, so they are refused.
 status look_at_source(const std::string& name, const char* instead, struct stat& facts);
 
 }  // namespace penstock::apps

@@ -10,6 +10,7 @@
 #include <unistd.h>
 #include <vector>
 
+#include "common/input_file.hpp"
 #include "common/message.hpp"
 #include "common/threads.hpp"
 #include "common/whole_file.hpp"
@@ -87,12 +88,12 @@ private:
 
 status open_graph(const std::string& path, graph_file& out) {
     out.path = path;
-    const open_file file(path);
+    const std::string cure = "name a graph that can be read, or make one with penstock-sssp make";
     struct stat info {};
-    int code = file.fd < 0 || ::fstat(file.fd, &info) != 0 ? -errno : 0;
-    if (code == 0 && S_ISDIR(info.st_mode)) code = -EISDIR;
-    if (code != 0) return {code, apps::shown(path) + ": " + error_text(code) + "; name a graph that can be read, or make one with penstock-sssp make"};
-    if (!S_ISREG(info.st_mode)) return {-EINVAL, apps::shown(path) + ": is no regular file; copy the graph to one"};
+    if (status s = apps::look_at_input(path, cure, info); !s) return s;
+    const open_file file(path);
+    const int code = file.fd < 0 || ::fstat(file.fd, &info) != 0 ? -errno : 0;
+    if (code != 0) return {code, apps::shown(path) + ": " + error_text(code) + "; " + cure};
     const auto size = static_cast<std::uint64_t>(info.st_size);
     graph_header header{};
     if (size < page_bytes) return wrong(out, "has " + apps::with_commas(size) + " bytes, less than a header");

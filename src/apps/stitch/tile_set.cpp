@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/input_file.hpp"
 #include "common/message.hpp"
 #include "common/whole_file.hpp"
 
@@ -57,8 +58,6 @@ status read_tiles(int fd, tile_set& out) {
     const std::string& path = out.file.path;
     struct stat info {};
     if (::fstat(fd, &info) != 0) return {-errno, apps::shown(path) + ": " + error_text(-errno) + "; name a file of tiles"};
-    if (S_ISDIR(info.st_mode)) return {-EISDIR, apps::shown(path) + ": " + error_text(-EISDIR) + "; name a file of tiles"};
-    if (!S_ISREG(info.st_mode)) return wrong(path, "is no regular file; copy the tiles to one");
     out.file.bytes = static_cast<std::uint64_t>(info.st_size);
     out.file.device = info.st_dev;
     out.file.inode = info.st_ino;
@@ -70,6 +69,10 @@ status read_tiles(int fd, tile_set& out) {
     out.tile_height = h.tile_height;
     out.image_width = h.image_width;
     out.image_height = h.image_height;
+    if (out.file.bytes < page_bytes + h.tile_count * sizeof(tile_place))
+        return wrong(path, "has " + with_commas(out.file.bytes) +
+                               " bytes, too few for the places of " + with_commas(h.tile_count) +
+                               " tiles; copy it again or make it again");
     out.places.resize(h.tile_count);
     if (status s = check_sizes(path, h, out); !s) return s;
     if (status s = apps::read_exactly(path, fd, out.places.data(), out.places.size() * sizeof(tile_place), page_bytes); !s) return s;
@@ -87,7 +90,9 @@ tile_header header_of(const tile_set& tiles) {
 
 status open_tiles(const std::string& path, tile_set& out) {
     out.file.path = path;
-    // A pipe that nobody writes to must not hold up the program.
+    struct stat info {};
+    if (status s = apps::look_at_input(path, "name a file of tiles that can be read", info); !s)
+        return s;
     const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0) return {-errno, apps::shown(path) + ": " + error_text(-errno) + "; name a file of tiles that can be read"};
     status ended = read_tiles(fd, out);

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "common/input_file.hpp"
 #include "penstock/error.hpp"
 
 namespace penstock::trace {
@@ -12,7 +13,6 @@ namespace penstock::trace {
 class byte_source {
 public:
     byte_source() = default;
-    ~byte_source();
     byte_source(const byte_source&) = delete;
     byte_source& operator=(const byte_source&) = delete;
 
@@ -36,12 +36,12 @@ public:
     [[nodiscard]] const std::string& path() const { return path_; }
 
 private:
+    apps::input_stream from_;
     std::string path_;
     std::vector<char> buffer_;
     std::size_t piece_bytes_ = 0;
     const char* begin_ = nullptr;
     char* end_ = nullptr;
-    int fd_ = -1;
     bool at_end_ = false, saw_nul_ = false;
 };
 
