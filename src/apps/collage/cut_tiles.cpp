@@ -5,6 +5,7 @@
 #include <cstring>
 #include <deque>
 #include <mutex>
+#include <new>
 #include <optional>
 
 #include "common/message.hpp"
@@ -76,7 +77,16 @@ public:
 private:
     void read(std::size_t number, write_buffer& buffer) {
         const picture_plan& of = plan_.pictures[number];
-        if (const status ended = read_rows(of, buffer); !ended.ok()) {
+        status ended;
+        try {
+            ended = read_rows(of, buffer);
+        } catch (const std::bad_alloc&) {  // other threads wait for this one to be done
+            ended = {-ENOMEM, apps::shown(of.source.path) +
+                                  ": out of memory; free some, or give fewer --workers"};
+        }
+        if (ended.code == -ENOMEM) {
+            errors_.note(ended);
+        } else if (!ended.ok()) {
             std::lock_guard lock(mutex_);
             damaged_.push_back({number, ended.message});
         }

@@ -23,12 +23,12 @@ protected:
     explicit library_reader(const char* kind) : kind_(kind) {}
 
     status open_file(const std::string& path) {
-        file_ = std::fopen(path.c_str(), "rbe");
-        return file_ != nullptr ? status{} : status{-errno, error_text(-errno) + "; name a picture that can be read"};
+        return open_picture_file(path, file_, file_bytes_);
     }
     [[nodiscard]] status damage() const { return {-EBADMSG, std::string("damaged ") + kind_ + ": " + text_}; }
 
     std::FILE* file_ = nullptr;
+    std::uint64_t file_bytes_ = 0;
     char text_[200] = {};  // what the library said; JPEG's messages have room for so much
 
 private:

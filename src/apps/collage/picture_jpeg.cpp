@@ -8,32 +8,89 @@
 #include <cstdio>
 #include <jpeglib.h>
 #include <jerror.h>
+#include <string>
 
 namespace penstock::collage {
 
 namespace {
+
+// What the library said that keeps a picture from being used.
+enum class jpeg_end { none, damaged, not_read, no_memory };
 
 // The library reports by jumping out of the call; functions that call it hold nothing that has a destructor.
 struct jpeg_errors {
     jpeg_error_mgr base;
     std::jmp_buf jump;
     char* text;  // of JMSG_LENGTH_MAX bytes
-    bool damaged;
+    jpeg_end end;
 };
+
+// Errors that are about the kind of picture and not about its bytes.
+jpeg_end end_of_error(int code) {
+    switch (code) {
+        case JERR_ARITH_NOTIMPL:
+        case JERR_BAD_PRECISION:
+        case JERR_CCIR601_NOTIMPL:
+        case JERR_COMPONENT_COUNT:
+        case JERR_CONVERSION_NOTIMPL:
+        case JERR_EMPTY_IMAGE:  // the height follows the pixels
+        case JERR_FRACT_SAMPLE_NOTIMPL:
+        case JERR_NOT_COMPILED:
+        case JERR_NOTIMPL:
+        case JERR_SOF_UNSUPPORTED: return jpeg_end::not_read;
+        case JERR_NO_BACKING_STORE:
+        case JERR_OUT_OF_MEMORY: return jpeg_end::no_memory;
+        default: return jpeg_end::damaged;
+    }
+}
 
 [[noreturn]] void jump_out(j_common_ptr info) {
     auto* const errors = reinterpret_cast<jpeg_errors*>(info->err);
     info->err->format_message(info, errors->text);
+    errors->end = end_of_error(info->err->msg_code);
     std::longjmp(errors->jump, 1);
 }
 
-// A warning means that the library filled in what it could not read, except for bytes too many between markers.
+// Of the warnings, these say that the library filled in pixels that it could not read. Others are
+// about what it passes over or reads all the same: bytes too many, an unknown revision, a scan's
+// parameters that do not matter, no end mark.
+bool lost_pixels(j_common_ptr info) {
+    switch (info->err->msg_code) {
+        case JWRN_HIT_MARKER:
+        case JWRN_HUFF_BAD_CODE:
+        case JWRN_ARITH_BAD_CODE:
+        case JWRN_MUST_RESYNC: return true;
+        // An arithmetic decoder goes on with zeros and says nothing else.
+        case JWRN_JPEG_EOF: return reinterpret_cast<j_decompress_ptr>(info)->arith_code != FALSE;
+        default: return false;
+    }
+}
+
 void note_message(j_common_ptr info, int level) {
     auto* const errors = reinterpret_cast<jpeg_errors*>(info->err);
-    if (level >= 0 || errors->damaged || info->err->msg_code == JWRN_EXTRANEOUS_DATA) return;
-    errors->damaged = true;
+    if (level >= 0 || errors->end != jpeg_end::none || !lost_pixels(info)) return;
+    errors->end = jpeg_end::damaged;
     info->err->format_message(info, errors->text);
 }
+
+// Every block of 8 by 8 pixels of every colour takes one bit at least; an arithmetic coder can do
+// with next to nothing.
+std::uint64_t blocks_of(const jpeg_decompress_struct& info) {
+    const auto pieces = [](std::uint64_t pixels, int factor, int most) {
+        const std::uint64_t whole = 8u * static_cast<std::uint64_t>(most);
+        return (pixels * static_cast<std::uint64_t>(factor) + whole - 1) / whole;
+    };
+    std::uint64_t sum = 0;
+    for (int i = 0; i < info.num_components; ++i) {
+        const jpeg_component_info& one = info.comp_info[i];
+        sum += pieces(info.image_width, one.h_samp_factor, info.max_h_samp_factor) *
+               pieces(info.image_height, one.v_samp_factor, info.max_v_samp_factor);
+    }
+    return sum;
+}
+
+// Of a progressive picture's coefficients, all of which are held.
+constexpr std::uint64_t block_bytes = 128;
 
 class jpeg_reader final : public library_reader {
 public:
@@ -42,7 +99,7 @@ public:
         info_.err = jpeg_std_error(&errors_.base);
         errors_.base.error_exit = jump_out;
         errors_.base.emit_message = note_message;
-        errors_.damaged = false;
+        errors_.end = jpeg_end::none;
         errors_.text = text_;
     }
     ~jpeg_reader() override {
@@ -51,15 +108,58 @@ public:
 
     status open(const std::string& path) {
         if (status failed = open_file(path); !failed) return failed;
-        if (!start()) return damage();
+        if (!start()) return failure();
         width_ = info_.output_width;
         height_ = info_.output_height;
+        if (info_.jpeg_color_space == JCS_CMYK || info_.jpeg_color_space == JCS_YCCK ||
+            info_.num_components == 2)
+            return not_read(std::to_string(info_.num_components) + " colours, as for printing");
+        const std::uint64_t blocks = blocks_of(info_), needed = blocks / 8;
+        if (info_.arith_code == FALSE)
+            return file_bytes_ >= needed
+                       ? status{}
+                       : holds_too_little("JPEG", width_, height_, file_bytes_, needed);
+        needs_proof_ = file_bytes_ < needed;
+        if (needs_proof_ && info_.progressive_mode != FALSE &&
+            blocks * block_bytes > most_unproved_bytes)
+            return not_read(
+                "arithmetic coding of several scans, of so many pixels in so few bytes");
         return {};
     }
 
-    status read_row(std::uint8_t* rgb) override { return read(rgb) && !errors_.damaged ? status{} : damage(); }
+    status read_row(std::uint8_t* rgb) override {
+        if (!read(rgb) || errors_.end != jpeg_end::none) return failure();
+        return info_.output_scanline < info_.output_height || !lacks_a_colour() ? status{}
+                                                                                : failure();
+    }
 
 private:
+    static constexpr std::uint64_t most_unproved_bytes = std::uint64_t{256} << 20;
+
+    static status not_read(const std::string& what) {
+        return {-EOPNOTSUPP, "a kind of JPEG that is not read (" + what + "); convert it"};
+    }
+
+    status failure() {
+        if (errors_.end == jpeg_end::not_read) return not_read(text_);
+        if (errors_.end == jpeg_end::no_memory)
+            return {-ENOMEM, std::string("no memory for this JPEG: ") + text_ + "; free some"};
+        return damage();
+    }
+
+    // A progressive picture that ends between its scans is whole, only coarser, but each colour
+    // must have had its first one.
+    bool lacks_a_colour() {
+        if (info_.coef_bits == nullptr) return false;
+        for (int i = 0; i < info_.num_components; ++i)
+            if (info_.coef_bits[i][0] < 0) {
+                std::snprintf(text_, sizeof text_, "it ends before the first scan of its colour %d",
+                              i + 1);
+                return true;
+            }
+        return false;
+    }
+
     bool start() {
         if (setjmp(errors_.jump) != 0) return false;
         jpeg_create_decompress(&info_);

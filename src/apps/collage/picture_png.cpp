@@ -14,6 +14,9 @@ namespace penstock::collage {
 
 namespace {
 
+constexpr std::uint32_t most_side = 1u << 24;
+constexpr std::uint64_t most_ratio = 1032;  // by which deflate can shrink
+
 // Interlaced pictures are complete only after their last pass and are held whole.
 constexpr std::uint64_t most_interlaced_bytes = std::uint64_t{3} << 30;
 
@@ -29,7 +32,11 @@ public:
         png_ = png_create_read_struct(PNG_LIBPNG_VER_STRING, this, on_error, on_warning);
         info_ = png_ != nullptr ? png_create_info_struct(png_) : nullptr;
         if (info_ == nullptr) return {-ENOMEM, "no memory for the PNG library; free some"};
-        return start() ? status{} : damage();
+        if (!start()) return damage();
+        const std::uint64_t needed = (raw_bytes_ + most_ratio - 1) / most_ratio;
+        return file_bytes_ >= needed
+                   ? status{}
+                   : holds_too_little("PNG", width_, height_, file_bytes_, needed);
     }
 
     status read_row(std::uint8_t* rgb) override {
@@ -58,9 +65,11 @@ private:
     bool start() {
         if (setjmp(png_jmpbuf(png_)) != 0) return false;
         png_init_io(png_, file_);
+        png_set_user_limits(png_, most_side, most_side);
         png_read_info(png_, info_);
         width_ = png_get_image_width(png_, info_);
         height_ = png_get_image_height(png_, info_);
+        raw_bytes_ = (png_get_rowbytes(png_, info_) + 1) * std::uint64_t{height_};
         png_set_expand(png_);
         png_set_scale_16(png_);
         png_set_gray_to_rgb(png_);
@@ -80,6 +89,7 @@ private:
     png_structp png_ = nullptr;
     png_infop info_ = nullptr;
     int passes_ = 1;
+    std::uint64_t raw_bytes_ = 0;  // of all rows before they are shrunk
     std::vector<std::uint8_t> whole_;
     std::size_t next_row_ = 0;
 };

@@ -5,15 +5,19 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <vector>
 
+#include "common/long_path.hpp"
 #include "common/message.hpp"
+#include "host/file_kind.hpp"
+#include "penstock/runtime.hpp"
 
 namespace penstock::collage {
 
 picture_kind kind_of_file(const std::string& path, int& code) {
     code = 0;
     // Without O_NONBLOCK a named pipe would hold the program until somebody writes to it.
-    const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+    const int fd = apps::open_long(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
     struct stat info {};
     unsigned char first[8] = {};
     ssize_t got = -1;
@@ -28,6 +32,40 @@ picture_kind kind_of_file(const std::string& path, int& code) {
     if (got >= 8 && std::memcmp(first, "\x89PNG\r\n\x1a\n", 8) == 0) return picture_kind::png;
     if (got >= 3 && first[0] == 'P' && first[1] == '6' && std::strchr(" \t\r\n", first[2]) != nullptr) return picture_kind::ppm;
     return picture_kind::other;
+}
+
+status open_picture_file(const std::string& path, std::FILE*& out, std::uint64_t& bytes) {
+    const int fd = apps::open_long(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+    struct stat info {};
+    if (fd < 0 || ::fstat(fd, &info) != 0) {
+        const int code = -errno;
+        if (fd >= 0) ::close(fd);
+        return {code, error_text(code) + "; name a picture that can be read"};
+    }
+    const std::string why = host::why_not_by_size(host::kind_of(fd, info));
+    out = why.empty() ? ::fdopen(fd, "rb") : nullptr;
+    const int code = why.empty() ? -errno : -EOPNOTSUPP;
+    if (out == nullptr) ::close(fd);
+    if (out == nullptr) return {code, why.empty() ? error_text(code) + "; free some memory" : why};
+    bytes = static_cast<std::uint64_t>(info.st_size);
+    return {};
+}
+
+status holds_too_little(const char* kind, std::uint32_t width, std::uint32_t height,
+                        std::uint64_t bytes, std::uint64_t needed) {
+    return {-EBADMSG, std::string("damaged ") + kind + ": it says that it has " +
+                          apps::with_commas(width) + " by " + apps::with_commas(height) +
+                          " pixels, which take " + apps::with_commas(needed) +
+                          " bytes at least, and it has " + apps::with_commas(bytes)};
+}
+
+status read_to_the_end(picture_reader& of) {
+    std::vector<std::uint8_t> row(std::size_t{of.width()} * 3);
+    for (std::uint32_t y = 0; y < of.height(); ++y) {
+        if (was_interrupted()) return {-ECANCELED, "interrupted"};
+        if (status s = of.read_row(row.data()); !s) return s;
+    }
+    return {};
 }
 
 bool can_read(picture_kind kind) {

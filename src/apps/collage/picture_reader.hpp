@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <cstdio>
 #include <memory>
 #include <string>
 
@@ -17,8 +18,12 @@ public:
     virtual status read_row(std::uint8_t* rgb) = 0;
     [[nodiscard]] std::uint32_t width() const { return width_; }
     [[nodiscard]] std::uint32_t height() const { return height_; }
+    // What the picture claims cannot be judged by the size of its file: read it once before room is
+    // taken for its tiles.
+    [[nodiscard]] bool needs_proof() const { return needs_proof_; }
 
 protected:
+    bool needs_proof_ = false;
     std::uint32_t width_ = 0;
     std::uint32_t height_ = 0;
 };
@@ -32,13 +37,22 @@ picture_kind kind_of_file(const std::string& path, int& code);
 // Opens a picture and reads its size. Messages name the path and the cure.
 status open_picture(const std::string& path, std::unique_ptr<picture_reader>& out);
 
+// All rows. The error of read_row().
+status read_to_the_end(picture_reader& of);
+
 // True if pictures of the kind can be read by this build.
 bool can_read(picture_kind kind);
 const char* name_of(picture_kind kind);
 
-// One for each kind; used by open_picture.
+// One for each kind; used by open_picture. Refuses a picture that claims more pixels than its file
+// can hold.
 status open_jpeg(const std::string& path, std::unique_ptr<picture_reader>& out);
 status open_png(const std::string& path, std::unique_ptr<picture_reader>& out);
 status open_ppm(const std::string& path, std::unique_ptr<picture_reader>& out);
+
+// For them: a stream of a regular file whose size can be believed. Messages without the path.
+status open_picture_file(const std::string& path, std::FILE*& out, std::uint64_t& bytes);
+status holds_too_little(const char* kind, std::uint32_t width, std::uint32_t height,
+                        std::uint64_t bytes, std::uint64_t needed);
 
 }  // namespace penstock::collage

@@ -1,6 +1,7 @@
 #include "replay_simulate.hpp"
 
 #include <array>
+#include <cerrno>
 #include <unordered_map>
 #include <vector>
 
@@ -32,6 +33,14 @@ public:
 
     void write(page_id id, bool has_number, std::uint64_t number) { written_[id] = {has_number, number}; }
 
+    // Memory goes by the number of records: one of 32 bytes may claim to write billions of pages.
+    [[nodiscard]] bool has_room(const trace::record& one) {
+        constexpr std::uint64_t first_pages = 1u << 24, pages_of_a_record = 4096;
+        room_ += pages_of_a_record;
+        return one.what != trace::operation::write ||
+               written_.size() + one.pages <= first_pages + room_;
+    }
+
     // Good until the next call. Null: all alone.
     const content_id* of(page_id id) {
         const auto written = written_.empty() ? written_.end() : written_.find(id);
@@ -49,6 +58,7 @@ private:
     };
     std::optional<trace::made_contents> made_;
     std::uint32_t blocks_;
+    std::uint64_t room_ = 0;
     std::unordered_map<page_id, content, page_hash> written_;
     std::array<content_id, buffer::limits::most_blocks_per_page> ids_;
 };
@@ -140,6 +150,11 @@ status play_all(trace::reader& from, const simulation& how, simulated& sum) {
         if (status failed = from.next(records, records_at_once); !failed) return failed;
         for (std::size_t i = 0; i < records.size(); ++i) {
             look_ahead(core, records, i);
+            if (how.what == policy::dedu && !contents.has_room(records[i]))
+                return {-EFBIG,
+                        "a record that writes " + std::to_string(records[i].pages) +
+                            " pages is more than so few records "
+                            "may make dedu remember; write less at a time, or give --policy gram"};
             plays.play(records[i]);
         }
     } while (!records.empty());

@@ -52,12 +52,17 @@ bool page_counts::open(const std::vector<file_entry>& files) {
     return true;
 }
 
-void page_counts::add(const record& r) {
-    const std::uint64_t first = first_[r.file] + r.page;
+bool page_counts::add(const record& r) {
+    const std::uint64_t first = first_[r.file] + r.page,
+                        room = first_blocks + ++records_ * blocks_of_a_record;
     for (std::uint64_t page = first; page < first + r.pages; ++page) {
+        if (!touched_[page / block_pages]) {
+            touched_[page / block_pages] = true;
+            if (++touched_blocks_ > room) return false;
+        }
         counts_[page] += counts_[page] < UINT32_MAX ? 1 : 0;
-        touched_[page / block_pages] = true;
     }
+    return true;
 }
 
 std::vector<page_counts::group> page_counts::groups() const {
@@ -82,7 +87,7 @@ status summarise(const std::string& path, summary& out) {
         if (status s = from.next(some, batch); !s) return s;
         for (const record& r : some) {
             count(r, out);
-            if (out.counted) counts.add(r);
+            if (out.counted) out.counted = counts.add(r);
         }
     } while (!some.empty());
     if (!out.counted) return {};

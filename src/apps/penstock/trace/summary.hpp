@@ -20,7 +20,8 @@ public:
 
     // False: the files are too large to count their pages.
     bool open(const std::vector<file_entry>& files);
-    void add(const record& r);
+    // False: more pages than the memory that so many records may take; nothing is counted any more.
+    bool add(const record& r);
 
     // How often the pages were accessed that were accessed at all, the most accessed first: so many pages, so often each.
     struct group {
@@ -30,6 +31,10 @@ public:
 
 private:
     static constexpr std::uint64_t most_pages = std::uint64_t{1} << 34, block_pages = 1024;
+    // A record of 32 bytes may name billions of pages, so memory for counters goes by the number of
+    // records.
+    static constexpr std::uint64_t first_blocks = 1u << 16, blocks_of_a_record = 64;
+    std::uint64_t records_ = 0, touched_blocks_ = 0;
     std::vector<std::uint64_t> first_;  // of each file, among the pages of all
     std::uint32_t* counts_ = nullptr;
     std::uint64_t pages_ = 0;

@@ -49,7 +49,8 @@ std::string text_of(const std::string& path, const trace::summary& s) {
     out += with_commas(s.records) + " records: " + counts_of(s.reads, s.writes, s.flushes) + "\n";
     out += with_commas(s.pages_read) + " pages read, " + with_commas(s.pages_written) + " written; " + with_commas(s.with_content) + " writes name their contents\n";
     out += apps::text_of("%.6f s from first to last", 1e-9 * static_cast<double>(s.last_ns - s.first_ns)) + "\n";
-    if (!s.counted) return out + "the files are too large to count their pages\n";
+    if (!s.counted)
+        return out + "the files are too large, or the records too wide, to count pages\n";
     return out + with_commas(s.distinct_pages) + " distinct pages; the hottest 1 % take " + share(s.hottest_1) + " of the accesses, the hottest 10 % " + share(s.hottest_10) + "\n";
 }
 
