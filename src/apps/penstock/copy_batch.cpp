@@ -50,6 +50,14 @@ int sync_directory_of(const std::string& path) {
 
 std::string bytes_text(std::uint64_t bytes) { return apps::with_commas(bytes) + (bytes == 1 ? " byte" : " bytes"); }
 
+int cut::make() const {
+    const handle file(::open(path.c_str(), O_WRONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
+    struct stat now {};
+    if (file.fd < 0 || ::fstat(file.fd, &now) != 0) return errno == ENOENT ? 0 : -errno;
+    if (now.st_dev != device || now.st_ino != inode) return 0;
+    return ::ftruncate(file.fd, static_cast<off_t>(bytes)) == 0 ? 0 : -errno;
+}
+
 status batch::add(const planned_copy& plan) {
     open_copy copy;
     handle place, source(::open(plan.from.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
@@ -60,7 +68,8 @@ status batch::add(const planned_copy& plan) {
     if (code < 0) return apps::about_source(plan.from, code, instead);
     copy.bytes = facts.size_bytes;
     copy.data = data_of(source.fd, copy.bytes, std::max(least_hole_bytes, rt_.settings().page_bytes));
-    if (status failed = open_copy_of(plan, place, copy.to); !failed) {
+    if (status failed = open_copy_of(plan, copy.bytes, place, copy.to); !failed) {
+        if (plan.is_new && place.fd >= 0) ::unlink(plan.to.c_str());
         rt_.close(copy.from);
         return failed;
     }
@@ -96,13 +105,29 @@ status batch::copy(copy_totals& sum) {
     return {};
 }
 
-// Nobody else may read a new file before it has its source's permissions.
-status batch::open_copy_of(const planned_copy& plan, handle& place, int& fd) {
+// How far a file may grow while the runtime has it open (docs/settings.md), or less.
+std::uint64_t batch::growth_bytes() const {
+    constexpr std::uint64_t most = std::uint64_t{1} << 39, most_leaf_pages = 1u << 15;
+    const std::uint64_t words = rt_.settings().table_bytes / 8;
+    return std::min(
+        most, words / 256 * std::min(most_leaf_pages, words / 128) * rt_.settings().page_bytes);
+}
+
+// Nobody else may read a new file before it has its source's permissions. A copy that is to become
+// longer than files may grow gets its length before the runtime opens it.
+status batch::open_copy_of(const planned_copy& plan, std::uint64_t bytes, handle& place, int& fd) {
     place.fd = ::open(plan.to.c_str(), (plan.is_new ? O_CREAT | O_EXCL : 0) | O_WRONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0600);
-    if (place.fd < 0) return {-errno, apps::shown(plan.to) + ": " + error_text(-errno) + "; give another name"};
-    fd = rt_.open(plan.to, open_write | open_truncate);
-    if (fd >= 0) return {};
-    return {fd, apps::shown(plan.to) + ": " + error_text(fd) + "; change its permissions, or give another name"};
+    const auto failed = [&](int code, const char* cure) {
+        return status{code, apps::shown(plan.to) + ": " + error_text(code) + "; " +
+                                apps::cure_for(code, cure)};
+    };
+    if (place.fd < 0) return failed(-errno, "give another name");
+    const bool is_long = bytes > growth_bytes();
+    if (is_long &&
+        (::ftruncate(place.fd, 0) != 0 || ::ftruncate(place.fd, static_cast<off_t>(bytes)) != 0))
+        return failed(-errno, "its file system takes no file of this length; give another place");
+    fd = rt_.open(plan.to, is_long ? open_write : open_write | open_truncate);
+    return fd >= 0 ? status{} : failed(fd, "change its permissions, or give another name");
 }
 
 // Brings what was copied to the file and gives that its size.
@@ -117,7 +142,9 @@ status batch::conclude(const planned_copy& plan, open_copy& copy, int source, ha
     if (copy.code == -ECANCELED && !was_interrupted()) copy.code = -EIO;
     const std::uint64_t end = copy.data.empty() ? 0 : copy.data.back().offset_bytes + copy.data.back().bytes;
     int code = 0;
-    if (copy.code != 0) cuts_.push_back({std::move(place), copy.reached_bytes});
+    struct stat made {};
+    if (copy.code != 0 && ::fstat(place.fd, &made) == 0)
+        cuts_.push_back({plan.to, made.st_dev, made.st_ino, copy.reached_bytes});
     else if (end < copy.bytes) code = rt_.truncate(copy.to, static_cast<std::int64_t>(copy.bytes));
     if (code == 0 && copy.code == 0 && wanted_.fsync) code = rt_.fsync(copy.to);
     const int closed = rt_.close(copy.to);

@@ -25,11 +25,16 @@ struct handle {
     }
 };
 
-// Where a copy ends that could not be finished: what groups wrote behind that is of no use. Cut when the runtime has ended, for until then it
-// may still write back pages that lie behind.
+// Where a copy ends that could not be finished: what groups wrote behind that is of no use. Cut
+// when the runtime has ended, for until then it may still write back pages that lie behind. Opened
+// only then, because there may be many.
 struct cut {
-    handle file;
+    std::string path;
+    std::uint64_t device = 0, inode = 0;  // another file that has the name meanwhile stays as it is
     std::uint64_t bytes = 0;
+
+    // 0 or a negative errno.
+    [[nodiscard]] int make() const;
 };
 
 struct copy_totals {
@@ -58,7 +63,8 @@ public:
     status copy(copy_totals& sum);
 
 private:
-    status open_copy_of(const planned_copy& plan, handle& place, int& fd);
+    [[nodiscard]] std::uint64_t growth_bytes() const;
+    status open_copy_of(const planned_copy& plan, std::uint64_t bytes, handle& place, int& fd);
     status conclude(const planned_copy& plan, open_copy& copy, int source, handle& place);
     status verify(std::vector<bool>& good);
 

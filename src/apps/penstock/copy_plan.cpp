@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "common/message.hpp"
+#include "copy_job.hpp"
 #include "source_file.hpp"
 
 namespace penstock::cp {
@@ -95,6 +96,8 @@ status plan_copies(const std::vector<std::string>& sources, const std::string& d
     for (const std::string& source : sources) {
         struct stat facts {};
         if (status failed = apps::look_at_source(source, instead, facts); !failed) return failed;
+        if (static_cast<std::uint64_t>(facts.st_size) > most_bytes)
+            return about(source, -EFBIG, "it is longer than 2 PiB; use cp for this one");
         taken.emplace(identity_of(facts), source);
         out.push_back({source, into ? name_in(without_slashes(destination), source) : destination, facts.st_mode & 0777 & ~mask});
     }

@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <memory>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -47,13 +48,25 @@ void choose_cache(options& o) {
     if (o.where == backend::cpu && o.cache_bytes == 0) o.cache_bytes = std::max(enough, 64 * o.page_bytes);
 }
 
+// Each file of a batch has two descriptors here, and its copy one for writing in the runtime. Of
+// others the runtime keeps half of the process's limit at most, and opens the rest anew by itself.
+std::size_t files_at_once(const runtime& rt) {
+    constexpr rlim_t others = 40;
+    rlimit limit{};
+    const std::size_t most =
+        std::clamp<std::size_t>(rt.settings().max_files / 4, 1, most_files_at_once);
+    if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return most;
+    const rlim_t ours = limit.rlim_cur / 2, room = ours > others ? ours - others : 0;
+    return std::clamp<std::size_t>(static_cast<std::size_t>(room / 3), 1, most);
+}
+
 // What failed has been said and is counted, except what is returned.
 status copy_all(runtime& rt, const request& wanted, const std::vector<planned_copy>& plans, std::vector<cut>& cuts, copy_totals& sum) {
     std::uint64_t bytes = 0;
     struct stat facts {};
     for (const planned_copy& plan : plans) bytes += ::stat(plan.from.c_str(), &facts) == 0 ? static_cast<std::uint64_t>(facts.st_size) : 0;
     const apps::progress bar("copying", bytes, [&] { return rt.stats().bytes_written; }, !wanted.common.quiet);
-    const std::size_t at_once = std::clamp<std::size_t>(rt.settings().max_files / 4, 1, most_files_at_once);
+    const std::size_t at_once = files_at_once(rt);
     for (std::size_t first = 0; first < plans.size() && !was_interrupted(); first += at_once) {
         batch some(rt, wanted.how, cuts);
         for (std::size_t i = first; i < std::min(plans.size(), first + at_once); ++i)
@@ -66,7 +79,17 @@ status copy_all(runtime& rt, const request& wanted, const std::vector<planned_co
     return {};
 }
 
+// A runtime and one file take so many; with fewer, copies would be begun that cannot be ended.
+status check_descriptors() {
+    constexpr rlim_t least = 32;
+    rlimit limit{};
+    if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= least) return {};
+    return {-EMFILE, "the limit on open files is " + std::to_string(limit.rlim_cur) + ", and copying takes " +
+                         std::to_string(least) + "; raise it (ulimit -n)"};
+}
+
 status copy_files(const request& wanted, options settings) {
+    if (status failed = check_descriptors(); !failed) return failed;
     if (status failed = apps::watch_signals(); !failed) return failed;
     std::vector<planned_copy> plans;
     if (status failed = plan_copies({wanted.names.begin(), wanted.names.end() - 1}, wanted.names.back(), plans); !failed) return failed;
@@ -78,7 +101,9 @@ status copy_files(const request& wanted, options settings) {
     const status ended = copy_all(*rt, wanted, plans, cuts, sum);
     if (!cuts.empty()) rt.reset();
     for (const cut& one : cuts)
-        if (::ftruncate(one.file.fd, static_cast<off_t>(one.bytes)) != 0) apps::say(error_text(-errno) + "; a copy that failed has bytes behind its end");
+        if (const int code = one.make(); code != 0)
+            apps::say(apps::shown(one.path) + ": " + error_text(code) +
+                      "; this copy failed, and has bytes behind its end");
     if (!ended) return ended;
     if (was_interrupted()) return {-ECANCELED, "interrupted; " + apps::with_commas(sum.files) + " of " + apps::with_commas(plans.size()) + " files were copied"};
     return sum.failed == 0 ? report(*rt, wanted, sum) : status{-EIO, ""};  // it has been said

@@ -1,0 +1,159 @@
+"""Limits of the process: met before anything is written and named, or of no effect.
+
+Usage: limits_test.py FOLDER_OF_PROGRAMS
+"""
+
+import os
+import resource
+import shutil
+import unittest
+
+import programs
+
+TIB = 1 << 40
+
+
+def at_most(**limits):
+    """For preexec_fn: limits by name, soft and hard, such as NOFILE=64."""
+
+    def apply():
+        for name, value in limits.items():
+            number = getattr(resource, "RLIMIT_" + name)
+            resource.setrlimit(number, value if isinstance(value, tuple) else (value, value))
+
+    return apply
+
+
+@unittest.skipUnless(programs.is_there("penstock"), "not built")
+class CopyTest(programs.InFolder):
+    def make_many(self, count):
+        sources = []
+        for i in range(count):
+            sources.append(self.folder / f"{i:04}")
+            sources[-1].write_bytes(b"%d" % i * (1 + i % 7))
+        there = self.folder / "there"
+        there.mkdir()
+        return sources, there
+
+    def test_many_files_with_few_descriptors(self):
+        """In batches that the limit allows; where it allows nothing, no copy is begun."""
+        sources, there = self.make_many(260)
+        for limit in (512, 128, 64, 48, 32, 16):
+            for flags in ([], ["--verify"]):
+                with self.subTest(limit=limit, flags=flags):
+                    ran = programs.run(
+                        "penstock",
+                        "cp",
+                        "--quiet",
+                        *flags,
+                        *sources,
+                        there,
+                        *programs.BACKEND,
+                        preexec_fn=at_most(NOFILE=limit),
+                    )
+                    made = sorted(there.iterdir())
+                    if ran.returncode == 0:
+                        self.assertEqual(
+                            [one.read_bytes() for one in made],
+                            [one.read_bytes() for one in sources],
+                        )
+                    else:
+                        self.assertLess(
+                            limit, 48, ran.stderr
+                        )  # less than a runtime and one file take
+                        self.assertEqual((ran.returncode, made), (1, []), ran.stderr)
+                    for one in made:
+                        one.unlink()
+
+    def test_a_soft_limit_is_raised(self):
+        sources, there = self.make_many(300)
+        ran = programs.run(
+            "penstock",
+            "cp",
+            "--quiet",
+            *sources,
+            there,
+            *programs.BACKEND,
+            preexec_fn=at_most(NOFILE=(20, 4096)),
+        )
+        self.assertEqual((ran.returncode, len(list(there.iterdir()))), (0, 300), ran.stderr)
+
+    def test_more_than_a_tebibyte(self):
+        """Sparse, so that it takes no room."""
+        source, copy = self.folder / "source", self.folder / "copy"
+        parts = {0: b"first", TIB - 3: b"middle", 3 * TIB // 2: b"last"}
+        with open(source, "wb") as file:
+            for at, text in parts.items():
+                file.seek(at)
+                file.write(text)
+        size = source.stat().st_size
+        for existing in (b"", b"old content"):
+            copy.write_bytes(existing)
+            with self.subTest(existing=existing):
+                ran = programs.run("penstock", "cp", "--quiet", source, copy, *programs.BACKEND)
+                self.assertEqual(ran.returncode, 0, ran.stderr)
+                self.assertEqual(copy.stat().st_size, size)
+                self.assertLess(copy.stat().st_blocks * 512, 1 << 30)
+                with open(copy, "rb") as file:
+                    for at, text in parts.items():
+                        file.seek(at)
+                        self.assertEqual(file.read(len(text)), text)
+
+    def test_a_length_that_the_file_system_does_not_take(self):
+        source, copy = self.folder / "source", self.folder / "copy"
+        with open(source, "wb") as file:
+            file.truncate(2 * TIB)
+        ran = programs.run(
+            "penstock",
+            "cp",
+            "--quiet",
+            source,
+            copy,
+            *programs.BACKEND,
+            preexec_fn=at_most(FSIZE=TIB),
+        )
+        self.assertEqual((ran.returncode, copy.exists()), (1, False))
+        self.assert_one_line(ran.stderr, "copy", "EFBIG", "ulimit -f")
+
+
+class OthersTest(programs.InFolder):
+    def empty(self):
+        for one in self.folder.iterdir():
+            if one.is_dir():
+                shutil.rmtree(one)
+            else:
+                one.unlink()
+
+    def test_few_descriptors_are_named(self):
+        for case in programs.cases(self.inputs, self.folder / "out"):
+            for limit in range(3, 16):
+                ran = programs.run(
+                    case.program, *case.arguments, "--quiet", preexec_fn=at_most(NOFILE=limit)
+                )
+                with self.subTest(case=case.name, limit=limit):
+                    if ran.returncode == 127:  # the loader itself could not open a library
+                        continue
+                    self.assertIn(ran.returncode, (0, 1), ran.stderr)
+                    if ran.returncode == 1:
+                        self.assertTrue(ran.stderr.startswith(b"penstock"), ran.stderr)
+                        self.assertEqual(sorted(os.listdir(self.folder)), [])
+                self.empty()
+
+    def test_little_memory_is_one_line(self):
+        """Never an end by a signal, and nothing left."""
+        for case in programs.cases(self.inputs, self.folder / "out"):
+            for limit in (30, 60, 120, 250):
+                ran = programs.run(
+                    case.program, *case.arguments, "--quiet", preexec_fn=at_most(AS=limit << 20)
+                )
+                with self.subTest(case=case.name, limit=limit):
+                    if ran.returncode == 127:  # the loader itself had no room
+                        continue
+                    self.assertIn(ran.returncode, (0, 1), ran.stderr)
+                    if ran.returncode == 1:
+                        self.assertEqual(sorted(os.listdir(self.folder)), [], ran.stderr)
+                self.empty()
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=1, argv=["limits_test.py"])
