@@ -1,5 +1,6 @@
 """What the tests of penstock-grep share: running both programs and comparing them count by count."""
 import os
+import re
 import subprocess
 import sys
 
@@ -45,11 +46,18 @@ def run_program(program, arguments, **more):
     return subprocess.run([program, *arguments], capture_output=True, check=False, **more)
 
 
+def unescaped(field):
+    """A path as it is, from how lines show it (docs/grep.md)."""
+    plain = {b"\\\\": b"\\", b"\\t": b"\t", b"\\n": b"\n"}
+    return re.sub(rb"\\[\\tn]", lambda found: plain[found.group()], field)
+
+
 def parse_lines(text):
     """{(path, word): count}; fails if the lines are not sorted by path and then word, or repeat one."""
     counts, keys = {}, []
     for line in text.split(b"\n")[:-1]:
-        word, path, count = line.split(b"\t")
+        word, path, count = line.rsplit(b"\t", 2)  # a word may have tabs, a path shows none
+        path = unescaped(path)
         keys.append((path, word))
         counts[(path, word)] = int(count)
     if keys != sorted(set(keys)):

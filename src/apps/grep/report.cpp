@@ -1,15 +1,16 @@
 #include "report.hpp"
 
-#include <cstdio>
 #include <nlohmann/json.hpp>
 
 #include "common/message.hpp"
+#include "common/report_text.hpp"
 #include "penstock/version.hpp"
 
 namespace penstock::grep {
 
 namespace {
 
+using apps::text_of;
 using nlohmann::json;
 
 std::uint64_t matches_of(const method_run& run) {
@@ -22,12 +23,6 @@ std::string message_of(const session& s, const file_error& e) {
     const char* const cure = e.code == -ESTALE ? "it changed while it was read: run again; its counts are left out"
                                                : "its counts are left out";
     return apps::shown(s.files.files[e.file].path) + ": " + error_text(e.code) + "; " + cure;
-}
-
-json runtime_json(const runtime& rt) {
-    const options& o = rt.settings();
-    return {{"backend", name_of(rt.where())}, {"device", rt.device_name()}, {"io", rt.io_name()},
-            {"cache_bytes", o.cache_bytes}, {"page_bytes", o.page_bytes}, {"statistics", json::parse(rt.stats().to_json())}};
 }
 
 json method_json(const session& s, const method_run& run) {
@@ -46,24 +41,20 @@ std::string counted(std::uint64_t number, const std::string& one, const std::str
     return apps::with_commas(number) + " " + (number == 1 ? one : many);
 }
 
-std::string text_of(const char* form, double number) {
-    char text[64];
-    std::snprintf(text, sizeof text, form, number);
-    return text;
-}
-
 }  // namespace
 
 status write_lines(const session& s, apps::output_file& to) {
     constexpr std::size_t full = 1 << 20;
+    const bool raw = s.asked.null_ends;
     std::string text;
     for (const word_count& c : s.runs.back().found.counts) {
-        text += s.words.words[c.word];
-        text += '\t';
-        text += s.files.files[c.file].path;
-        text += '\t';
+        const std::string &word = s.words.words[c.word], &path = s.files.files[c.file].path;
+        text += word;
+        text += raw ? '\0' : '\t';
+        text += raw ? path : apps::field_of(path);
+        text += raw ? '\0' : '\t';
         text += std::to_string(c.count);
-        text += '\n';
+        text += raw ? '\0' : '\n';
         if (text.size() < full) continue;
         if (status failed = to.write(text.data(), text.size()); !failed) return failed;
         text.clear();
@@ -91,7 +82,7 @@ std::string json_of(const session& s) {
     for (const std::string& complaint : s.files.complaints) out["errors"].push_back(complaint);
     for (const file_error& e : run.found.errors) out["errors"].push_back(message_of(s, e));
     for (const method_run& one : s.runs) out["methods"].push_back(method_json(s, one));
-    out["runtime"] = s.rt != nullptr ? runtime_json(*s.rt) : json(nullptr);
+    out["runtime"] = s.rt != nullptr ? apps::json_of(*s.rt) : json(nullptr);
     // Names of files need not be UTF-8; JSON must be.
     return out.dump(-1, ' ', false, json::error_handler_t::replace) + "\n";
 }

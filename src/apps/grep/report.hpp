@@ -8,7 +8,9 @@
 
 namespace penstock::grep {
 
-// word<TAB>path<TAB>count, one line per count.
+// word<TAB>path<TAB>count, one line per count, with field_of() the path; a word may have tabs, so
+// lines are taken apart from their end. With --null the path as it is, and a zero byte behind every
+// field in place of tabs and line ends.
 status write_lines(const session& s, apps::output_file& to);
 
 // The JSON object, one line.

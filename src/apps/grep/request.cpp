@@ -7,9 +7,13 @@ namespace penstock::grep {
 namespace {
 
 constexpr const char* about =
-    "Counts how often each word of a dictionary occurs in each file, as grep -o -w -F -- WORD FILE | wc -l does in the C\n"
-    "locale, with kernels that open and read the files themselves. Prints word, path and count, separated by tabs, one line\n"
-    "for each count that is not zero, sorted by path and then word.\n";
+    "Counts how often each word of a dictionary occurs in each file, as grep -o -w -F -- WORD FILE "
+    "| wc -l does in the C\n"
+    "locale, with kernels that open and read the files themselves. Prints word, path and count, "
+    "separated by tabs, one line\n"
+    "for each count that is not zero, sorted by path and then word. A backslash, tab or line end "
+    "in a path is printed as\n"
+    "\\\\, \\t or \\n; --null prints it as it is.\n";
 
 constexpr const char* details =
     "\nPATH may be a file or a directory; directories are searched with all below them, links inside are not followed, and\n"
@@ -54,6 +58,8 @@ std::optional<int> read_request(int argc, char** argv, request& out) {
                     "NAME");
     app.add_flag("--compare", out.compare, "Run every method there is, after a run of cpu that warms the OS page cache; check that all agree and report their times");
     app.add_flag("--strict", out.strict, "Make a repeated word in the dictionary an error; else it is a warning");
+    app.add_flag("--null", out.null_ends,
+                 "End every word, path and count by a zero byte, and print paths as they are");
     apps::add_value(app, "--result-buffer", record_bytes, "Room for counts between two launches; at least one per word is made",
                     "SIZE");
     apps::add_value(app, "--piece", piece_bytes, "Size of the pieces in which groups share a file; at most 1MiB", "SIZE");

@@ -18,6 +18,7 @@ struct request {
     std::string method = "penstock";
     bool compare = false;
     bool strict = false;
+    bool null_ends = false;
     std::uint64_t record_bytes = 0;  // 0: automatic
     std::uint64_t piece_bytes = 0;   // 0: automatic
     options settings;

@@ -51,7 +51,8 @@ status write_lines(const session& s, apps::output_file& to) {
         } else {
             const image_place at = place_of_image(s.job, best[i] >> 32);
             // Nine digits tell any two of these numbers apart.
-            text += "\t" + s.job.databases[at.database].path + "\t" + std::to_string(at.image) + "\t" + text_of("%.9g", distance_of(best[i])) + "\n";
+            text += "\t" + apps::field_of(s.job.databases[at.database].path) + "\t" +
+                    std::to_string(at.image) + "\t" + text_of("%.9g", distance_of(best[i])) + "\n";
         }
         if (text.size() > (1u << 20)) {
             if (status failed = to.write(text.data(), text.size()); !failed) return failed;
