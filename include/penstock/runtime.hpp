@@ -110,8 +110,9 @@ public:
     // options::window_bytes over all files; pages elsewhere come by request as ever, and a later call takes in what has become
     // resident since. Returns how many bytes of the range lie in windows, or a negative errno: -EBADF; -EINVAL; -ENOSPC, the
     // budget is used up; -EOPNOTSUPP on the cpu back end or where the driver refuses (said once in the log).
-    // What is written to the file with write(2) is seen by loads that come after; a file that shrinks keeps its old bytes in
-    // the window. The window outlives close: a file that has not changed has it at its next open, one that has changed is a new
+    // What is written to the file with write(2) is seen by loads that come after. A program that opens the file for writing or
+    // cuts it waits some 20 ms, until the window is closed: its pages come by request then, and what was cut off is -ESTALE.
+    // (src/host/windows.hpp says where that cannot be had, and what remains.) The window outlives close: a file that has not changed has it at its next open, one that has changed is a new
     // one and has none. Each file with windows keeps one of options::max_files to itself. Costs about 40 us a MiB. Call it between kernels: beside one that waits for the
     // host it would wait for that kernel's end.
     std::int64_t open_windows(int fd, std::int64_t offset = 0, std::int64_t bytes = INT64_MAX);

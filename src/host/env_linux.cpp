@@ -293,6 +293,12 @@ public:
         return 0;
     }
 
+    int take_lease(int fd) override {
+        // The signal that tells of a break is one that is ignored unless asked for: we look.
+        return ::fcntl(fd, F_SETSIG, SIGURG) == 0 && ::fcntl(fd, F_SETLEASE, F_RDLCK) == 0 ? 0 : -errno;
+    }
+    bool is_lease_awaited(int fd) override { return ::fcntl(fd, F_GETLEASE) != F_RDLCK; }
+
     std::unique_ptr<io_engine> make_io_engine(bool want_uring, std::uint32_t depth, std::string& why) override {
         if (!want_uring) return make_pread_engine(*this);
 #if defined(PENSTOCK_WITH_IO_URING)

@@ -351,6 +351,7 @@ void runtime_state::monitor_loop() {
         lock.unlock();
         look_after();
         tell_stop();
+        if (windows != nullptr) windows->watch();
         lender().end_late_loans();
         atomic_store<order::relaxed, scope::system>(&control->heartbeat, control->heartbeat + 1);
         lock.lock();

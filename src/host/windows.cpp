@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <sys/resource.h>
 
 #include "penstock/engine/window.hpp"
 
@@ -16,6 +17,12 @@ constexpr std::uint64_t run_chunks = 512;
 
 std::uint64_t chunks_of(std::uint64_t bytes) { return (bytes + chunk_bytes - 1) / chunk_bytes; }
 
+// Handles for leases: a part of what the process may have.
+std::size_t most_watched() {
+    rlimit limit{};
+    return ::getrlimit(RLIMIT_NOFILE, &limit) == 0 ? std::min<std::size_t>(4096, limit.rlim_cur / 8) : 64;
+}
+
 }  // namespace
 
 window_set::window_set(environment& env, cache_device& device, const engine::cache_view& view, std::uint64_t chunk_words,
@@ -25,11 +32,59 @@ window_set::window_set(environment& env, cache_device& device, const engine::cac
 window_set::~window_set() { close_all(); }
 
 window_set::opened* window_set::entry_of(const window_file& file) {
-    if (const auto known = files_.find(file.slot); known != files_.end()) return &known->second;
+    if (const auto known = files_.find(file.slot); known != files_.end()) {
+        if (known->second.generation == file.generation) return &known->second;
+        put_aside(file.slot);  // of an earlier life of the slot
+    }
     const std::uint64_t chunks = chunks_of(file.size_bytes);
     const auto first = chunk_words_.take(chunks);
     if (!first) return nullptr;
-    return &files_.emplace(file.slot, opened{*first, std::vector<std::uint64_t>(chunks, 0)}).first->second;
+    return &files_.emplace(file.slot, opened{*first, std::vector<std::uint64_t>(chunks, 0), file.generation, file.size_bytes}).first->second;
+}
+
+// Before anything is mapped: with the lease nobody can cut the file unseen.
+void window_set::begin_watch(const window_file& file, opened& entry) {
+    if (entry.watch_fd >= 0 || watched_ >= most_watched()) return;
+    entry.watch_fd = std::max(env_.open_found(file.fd), -1);
+    if (entry.watch_fd < 0) return;
+    ++watched_;
+    entry.leased = env_.take_lease(entry.watch_fd) == 0;
+}
+
+void window_set::end_watch(opened& entry) {
+    if (entry.watch_fd < 0) return;
+    env_.close(entry.watch_fd);
+    entry.watch_fd = -1;
+    --watched_;
+}
+
+void window_set::put_aside(std::uint32_t slot) {
+    const auto known = files_.find(slot);
+    end_watch(known->second);
+    aside_.push_back(std::move(known->second));
+    files_.erase(known);
+}
+
+void window_set::watch() {
+    const std::unique_lock lock(mutex_, std::try_to_lock);
+    if (!lock.owns_lock()) return;  // one that is being opened; the next beat comes
+    std::vector<std::uint32_t> lost;
+    for (const auto& [slot, entry] : files_) {
+        if (entry.watch_fd < 0) continue;
+        const std::int64_t size = entry.leased ? 0 : env_.size_bytes(entry.watch_fd);
+        if (entry.leased ? env_.is_lease_awaited(entry.watch_fd) : size >= 0 && static_cast<std::uint64_t>(size) < entry.size_bytes)
+            lost.push_back(slot);
+    }
+    const std::uint64_t nothing = 0;
+    for (const std::uint32_t slot : lost) {
+        device_.upload(view_.windows + slot, &nothing, 8);  // before the lease ends: a copy that finds the word as it was is older
+        put_aside(slot);
+    }
+}
+
+std::size_t window_set::open_files() {
+    const std::lock_guard lock(mutex_);
+    return files_.size();
 }
 
 int window_set::publish(const window_file& file, const opened& entry) {
@@ -81,6 +136,14 @@ std::int64_t window_set::open(const window_file& file, std::uint64_t offset, std
     const std::lock_guard lock(mutex_);
     opened* const entry = entry_of(file);
     if (entry == nullptr) return -ENOSPC;
+    begin_watch(file, *entry);
+    const std::int64_t size_now = env_.size_bytes(file.fd);
+    if (size_now >= 0 && static_cast<std::uint64_t>(size_now) < file.size_bytes) {  // cut already: its pages come by request
+        const std::uint64_t nothing = 0;
+        device_.upload(view_.windows + file.slot, &nothing, 8);
+        put_aside(file.slot);
+        return 0;
+    }
     const std::uint64_t first = offset / chunk_bytes, last = chunks_of(offset + bytes);
     int code = 0;
     for (std::uint64_t at = first; at < last && code == 0 && !refused_; at += run_chunks)
@@ -91,6 +154,7 @@ std::int64_t window_set::open(const window_file& file, std::uint64_t offset, std
     // A file of which nothing is open has no window: a window would keep its slot from other files.
     if (std::all_of(entry->chunks.begin(), entry->chunks.end(), [](std::uint64_t c) { return c == 0; })) {
         chunk_words_.give(entry->first_chunk, entry->chunks.size());
+        end_watch(*entry);
         files_.erase(file.slot);
         return code != 0 ? code : refused_ ? -EOPNOTSUPP : open_bytes_ + chunk_bytes > budget_bytes_ ? -ENOSPC : 0;
     }
@@ -106,11 +170,14 @@ std::int64_t window_set::open(const window_file& file, std::uint64_t offset, std
 void window_set::close_all() {
     const std::lock_guard lock(mutex_);
     const std::uint64_t nothing = 0;
-    for (const auto& [slot, entry] : files_) {
+    for (auto& [slot, entry] : files_) {
         device_.upload(view_.windows + slot, &nothing, 8);
+        end_watch(entry);
         chunk_words_.give(entry.first_chunk, entry.chunks.size());
     }
     files_.clear();
+    for (const opened& entry : aside_) chunk_words_.give(entry.first_chunk, entry.chunks.size());
+    aside_.clear();
     // A mapping stands behind the pieces of it that were exposed.
     for (const piece& p : pieces_) {
         if (p.exposed) device_.conceal(p.address);

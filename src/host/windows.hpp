@@ -4,7 +4,15 @@
 // Only whole chunks that are resident are opened (the last chunk of a file may be short): to open others would wait for the
 // disk, and their pages come by request as well. To call again takes in what has become resident since.
 //
-// On a GPU everything here blocks while a kernel waits for the host, so it belongs between kernels. Thread-safe.
+// A file that is cut under its window keeps its old pages there, and the last one has zeros behind the cut that the file never had. So a
+// window holds a read lease on its file: whoever opens the file for writing, or cuts it, waits until watch() has closed the window, and
+// what groups have copied until then is the file's. They look at the window word after the copy. Afterwards pages come by
+// request, with short reads as -ESTALE. Where no lease is to be had (the file is open for writing already, it belongs to another user
+// and the process has not CAP_LEASE, the file system has none, as NFS and FUSE, or so many files have windows that handles
+// for it run short), watch() looks at the file's size: then what groups copy between the cut and the next beat of the runtime's
+// monitor, 20 ms, may be zeros behind the new end. The same if this process stands still for longer than lease-break-time (45 s).
+//
+// On a GPU all but watch() blocks while a kernel waits for the host, so it belongs between kernels. Thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -42,6 +50,9 @@ public:
     // budget allowed nothing. `note` says what was refused by the system, once.
     std::int64_t open(const window_file& file, std::uint64_t offset, std::uint64_t bytes, std::string& note);
     void close_all();
+    // Closes the windows of files that others want to write or cut, or that became shorter. By the monitor with each beat; waits for nothing.
+    void watch();
+    [[nodiscard]] std::size_t open_files();
     [[nodiscard]] std::uint64_t open_bytes();
 
 private:
@@ -53,12 +64,20 @@ private:
     struct opened {
         std::uint64_t first_chunk;
         std::vector<std::uint64_t> chunks;  // as on the device
+        std::uint32_t generation;
+        std::uint64_t size_bytes;
+        int watch_fd = -1;   // of its own, for the lease; -1: not watched
+        bool leased = false;
     };
 
     opened* entry_of(const window_file& file);  // lock held; null: no room for the chunk words
     // Maps chunks [first, last) of the file and exposes the resident ones. Lock held.
     int open_run(const window_file& file, opened& entry, std::uint64_t first, std::uint64_t last, std::string& note);
     int publish(const window_file& file, const opened& entry);
+    void begin_watch(const window_file& file, opened& entry);
+    void end_watch(opened& entry);
+    // Forgets what the device may still look at; its memory and chunk words stay until close_all.
+    void put_aside(std::uint32_t slot);
 
     environment& env_;
     cache_device& device_;
@@ -67,6 +86,8 @@ private:
     std::mutex mutex_;  // guards everything below
     extent_allocator chunk_words_;
     std::unordered_map<std::uint32_t, opened> files_;  // by slot
+    std::vector<opened> aside_;  // closed by watch()
+    std::size_t watched_ = 0;
     std::vector<piece> pieces_;
     std::uint64_t open_bytes_ = 0;
     bool refused_ = false;  // the system refuses to expose file mappings; not tried again

@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "host/runtime_state.hpp"
 #include "penstock/engine/read.hpp"
 #include "penstock/engine/window.hpp"
 #include "unit/hand_cache.hpp"
@@ -144,6 +145,54 @@ TEST_F(windows, parts_that_are_not_in_memory_come_by_request_and_later_by_window
     EXPECT_GE(rt->stats().file_reads, chunk / 4096);
     EXPECT_EQ(rt->open_windows(fd), static_cast<std::int64_t>(size)) << "it has been read since";
     EXPECT_EQ(rt->stats().window_bytes, size);
+}
+
+// The cut waits for the window's end, so nothing that follows the cut is read through it: by request it is known to be gone.
+TEST_F(windows, a_file_that_is_cut_gives_no_zeros) {
+    create();
+    const int fd = rt->open("data");
+    ASSERT_EQ(rt->open_windows(fd), static_cast<std::int64_t>(size));
+    std::uint8_t byte = 0;
+    ASSERT_EQ(read(lane{}, rt->ref(), fd, &byte, 1, 0), 1);
+    ASSERT_EQ(::truncate((folder / "data").c_str(), size - 600), 0);
+    if (rt->state().windows->open_files() != 0) GTEST_SKIP() << "no leases on this file system";
+    std::vector<std::uint8_t> got(4096);
+    const auto last_page = static_cast<std::int64_t>(size / 4096 * 4096);
+    EXPECT_EQ(read(lane{}, rt->ref(), fd, got.data(), 4096, last_page), -ESTALE);
+    ASSERT_EQ(read(lane{}, rt->ref(), fd, got.data(), 4096, chunk), 4096) << "before the cut the file is as it was";
+    EXPECT_TRUE(std::equal(got.begin(), got.end(), bytes.begin() + chunk));
+    EXPECT_EQ(rt->open_windows(fd), 0) << "it is another file by now";
+}
+
+// Where there is a writer already there is no lease: the file's size is looked at.
+TEST_F(windows, a_cut_by_one_that_had_it_open_is_noticed) {
+    create();
+    const int writer = ::open((folder / "data").c_str(), O_RDWR | O_CLOEXEC);
+    ASSERT_GE(writer, 0);
+    const int fd = rt->open("data");
+    ASSERT_EQ(rt->open_windows(fd), static_cast<std::int64_t>(size));
+    ASSERT_EQ(::ftruncate(writer, size - 600), 0);
+    ::close(writer);
+    for (int i = 0; i < 2000 && rt->state().windows->open_files() != 0; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    ASSERT_EQ(rt->state().windows->open_files(), 0u);
+    std::vector<std::uint8_t> got(4096);
+    EXPECT_EQ(read(lane{}, rt->ref(), fd, got.data(), 4096, static_cast<std::int64_t>(size / 4096 * 4096)), -ESTALE);
+}
+
+// The window goes between a group's copy and its second look: the page is asked for.
+TEST(window, one_that_is_closed_during_a_copy_does_not_count) {
+    windowed_cache c;
+    const engine::file_handle f = c.add_file(2, 8, 3);
+    EXPECT_FALSE(engine::is_window_still(lane{}, c.view, f));
+    c.window_words[2] = engine::make_window_word(1, 1);
+    EXPECT_TRUE(engine::is_window_still(lane{}, c.view, f));
+    engine::patience deadline(lane{}, 1000);
+    engine::pending_load load{};
+    ASSERT_EQ(engine::begin_load(lane{}, c.view, f, 0, true, deadline, load), 1);
+    c.window_words[2] = 0;
+    EXPECT_EQ(engine::fetch_load(lane{}, c.view, f, load), engine::load_again);
+    EXPECT_TRUE(engine::is_absent(c.page_words[8]));
+    EXPECT_EQ(engine::check_invariants(c.view, {.references = 1}).rule, nullptr);
 }
 
 TEST_F(windows, the_budget_is_kept) {

@@ -164,10 +164,17 @@ PENSTOCK_HD PENSTOCK_NOINLINE void fill_blank(const Group& g, const cache_view& 
     g.sync();
 }
 
+// Whole group, after a copy from a window of the file. Is it open still? Then it was while the bytes were read.
+template <typename Group>
+PENSTOCK_HD PENSTOCK_NOINLINE bool is_window_still(const Group& g, const cache_view& c, const file_handle& f) {
+    return g.broadcast(g.is_leader() && has_window(c, f.slot, f.generation) ? 1 : 0) != 0;
+}
+
 // Whole group, with a load that the leader's start_load filled in: the bytes into its frame. 0 or a negative errno; on error the
 // page is absent again and nothing is held. load_again: it could not be read ahead; try again.
 template <typename Group>
-PENSTOCK_HD PENSTOCK_INLINE std::int64_t fetch_load(const Group& g, const cache_view& c, const pending_load& load, const page_cover& cover = {}) {
+PENSTOCK_HD PENSTOCK_INLINE std::int64_t fetch_load(const Group& g, const cache_view& c, const file_handle& f, const pending_load& load,
+                                                    const page_cover& cover = {}) {
     std::byte* const to = c.frame_address(load.frame);
     if (load.save.wanted) finish_save(g, c, load.save, to);  // while the bytes are on their way
     std::int64_t code = 0;
@@ -190,7 +197,12 @@ PENSTOCK_HD PENSTOCK_INLINE std::int64_t fetch_load(const Group& g, const cache_
     begin_overwrite();  // by every thread: a fence orders only the stores of the thread that makes it
     const std::uint64_t whole = (std::uint64_t{load.wanted_bytes} + 15) & ~std::uint64_t{15};
     g.copy_in(to, from, whole);
+    if (load.from == pending_load::source::window) atomic_fence();  // the bytes were read before the window is looked at again
     g.sync();  // everybody's part of the page is written before it is read or published
+    if (load.from == pending_load::source::window && !is_window_still(g, c, f)) {
+        if (g.is_leader()) give_back(c, load);
+        return load_again;
+    }
     if (load.wanted_bytes == c.page_bytes()) return 0;
     // The last 16 bytes may carry what lies past the end of the file.
     g.zero(to + load.wanted_bytes, c.page_bytes() - load.wanted_bytes);
@@ -257,7 +269,7 @@ PENSTOCK_HD PENSTOCK_INLINE std::int64_t load_one(const Group& g, const cache_vi
     pending_load load;
     std::int64_t code = begin_load(g, c, f, page, true, deadline, load);
     if (code != 1) return code;
-    code = fetch_load(g, c, load);
+    code = fetch_load(g, c, f, load);
     if (code != 0) return code == load_again ? 0 : code;
     consume(static_cast<const std::byte*>(c.frame_address(load.frame)));
     g.sync();  // everybody has consumed before the leader lets the frame go
@@ -291,7 +303,7 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t load_listed(const Group& g, const cac
     std::int64_t loaded = 0;
     bool first_lost = false;
     for (std::uint32_t i = 0; i < started; ++i) {
-        const std::int64_t code = fetch_load(g, c, loads[i]);
+        const std::int64_t code = fetch_load(g, c, f, loads[i]);
         if (code == 0) {
             consume(loads[i].page, static_cast<const std::byte*>(c.frame_address(loads[i].frame)));
             g.sync();  // everybody has consumed before the leader lets the frame go
@@ -385,7 +397,7 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t pin_page(const Group& g, const cache_
         std::int64_t code = begin_load(g, c, f, page, true, deadline, load, cover);
         if (code < 0) return code;
         if (code == 0) continue;
-        code = fetch_load(g, c, load, cover);
+        code = fetch_load(g, c, f, load, cover);
         if (code == load_again) continue;
         if (code != 0) return code;
         publish_load(g, c, f, load, true);
