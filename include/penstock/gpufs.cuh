@@ -1,27 +1,40 @@
-// The device calls of the original GPUfs (Silberstein et al., ACM TOCS 32(1), 2014; warp calls: Shahar, SYSTOR 2016), by
-// their names, flags and argument order, over Penstock's engine, so that kernels written for it compile unchanged.
+// The device calls of the original GPUfs, over Penstock's engine: its names, flags, order of
+// arguments and results. (Silberstein et al., ACM TOCS 32(1), 2014; warp calls: Shahar, SYSTOR
+// 2016.)
 //
-// The original kept its state in device globals, so its kernels are not handed a runtime. Here one constant of each
-// source file that includes this header holds the reference; call gpufs_attach(rt) once before launching its kernels.
+// Kernels written for the original compile unchanged with this header, or with
+// penstock/gpufs_compat.cuh if they use its helper macros or single_thread_*. Whole programs, with
+// the original's includes and its host loop, compile with `-I include -I include/penstock/gpufs`
+// (penstock/gpufs_host.cuh). With and without -rdc=true, from any number of source files. Call
+// gpufs_attach(rt) once before the first kernel.
 //
-//   gopen gclose gread gwrite gmmap gmunmap gmsync gfsync gftruncate gunlink fstat     by all threads of a block together
-//   gmmap_warp gmunmap_warp                                                            by all threads of a warp together
+//   gopen gclose gread gwrite gmmap gmunmap      by all threads of a block together
+//   gmsync gfsync gftruncate gunlink
+//   gmmap_threadblock gmunmap_threadblock        the same, names of the last version
+//   gmmap_warp gmunmap_warp                      by all threads of a warp together
+//   fstat                                        by one thread, or by any number
 //
-// Differences: errors are negative errno values (cast to the call's type) and not aborts; gmmap maps to the end of the
-// page at most, as before; the page size is the runtime's, of which FS_BLOCKSIZE must be a divisor. Writing needs a runtime with
-// options::writable. A file is opened for writing before anybody maps it, since gmunmap is told only the address: pages of a file that
-// was opened for writing are mapped to be changed, whatever prot says.
+// In the last version of the original gmmap and gmunmap belong to a warp: so they do with
+// PENSTOCK_GPUFS_WARP_CALLS defined, in all source files of a program alike.
+//
+// Differences from the original
+// - Errors are negative errno values, cast to the call's type, and not failed assertions.
+// - O_GWRONLY gives a file that may be read and mapped too, as the original's host did.
+// - The page size is the runtime's, of which FS_BLOCKSIZE must be a divisor. A mapping ends with
+//   its page.
+// - A block unmaps what it mapped, a warp what it or (with ref > 1) another warp of its block
+//   mapped; other addresses give -EINVAL. A block holds at most 128 mappings at a time.
+// - gread returns fewer bytes than asked at the end of the file. gunlink works. gclose writes back
+//   before it returns.
+// - A runtime with options::writable is needed to write.
+// - gvmmap, FatPointer and TLB are missing: penstock/view.hpp has elements without mapping.
 #pragma once
 
-#include <cuda_runtime.h>
 #include <fcntl.h>
 #include <sys/mman.h>
 
-#include <string>
-
-#include "penstock/group/block.cuh"
-#include "penstock/group/warp.cuh"
-#include "penstock/penstock.hpp"
+#include "penstock/gpufs_attach.cuh"
+#include "penstock/gpufs_notes.cuh"
 
 #ifndef FS_LOGBLOCKSIZE
 #define FS_LOGBLOCKSIZE 12
@@ -33,164 +46,309 @@
 #define FS_BLOCKMASK (FS_BLOCKSIZE - 1)
 #endif
 
+// O_GWRONCE, O_GWRONLY and O_GCREAT make a file that is not there, O_GRDWR does not. Pages of an
+// O_GWRONCE file are mapped without a copy, and zeros that are stored in them count as not written.
 #define O_GRDONLY (O_RDONLY)
+#define O_GWRONLY (O_WRONLY)
 #define O_GRDWR (O_RDWR)
 #define O_GCREAT (O_CREAT)
-#define O_GWRONCE (O_WRONLY | O_RDWR)  // penstock::open_write_once; usually with O_GCREAT
+#define O_GWRONCE (O_GCREAT | O_GWRONLY)
 #define GMAP_FAILED MAP_FAILED
 
 typedef unsigned char uchar;
 
 namespace penstock::gpufs {
 
-static __constant__ runtime_ref attached;
-
-// The mapping that a pointer into a frame belongs to; null data if the pointer lies in no frame that holds a page.
-PENSTOCK_D inline mapping mapping_of(const void* address) {
-    const engine::cache_view& c = attached.view;
-    const auto offset = static_cast<std::uint64_t>(static_cast<const std::byte*>(address) - c.frames);
-    const std::uint64_t frame = offset >> c.page_shift;
-    if (frame >= c.frame_count) return {nullptr, 0, engine::no_word, 0};
-    const engine::frame_word owner = atomic_load<order::acquire>(&c.frame_words[frame]);
-    if ((owner & engine::frame_state_mask) != engine::frame_owned) return {nullptr, 0, engine::no_word, 0};
-    return {static_cast<const std::byte*>(address), 1, engine::owner_word_index(owner), static_cast<std::uint32_t>(frame)};
+// What Penstock's open is told. The original opens every file that is created or written to be read
+// as well.
+constexpr PENSTOCK_HD int open_flags_of(int flags) {
+    if ((flags & O_GWRONCE) == 0) return flags;
+    const int others = flags & ~(O_ACCMODE | O_CREAT);
+    return others | open_create |
+           ((flags & O_GWRONCE) == O_GWRONCE ? open_write_once : open_read_write);
 }
 
-// Leader only, with a mapping of the page. More references to it.
-PENSTOCK_D inline void add_references(std::uint64_t word_index, std::uint32_t frame, int more, bool changes, bool once) {
-    const engine::cache_view& c = attached.view;
-    for (int i = 0; i < more; ++i) {
-        engine::pin(&c.words[word_index]);
-        while (changes && engine::share_pristine(&c.pristine[frame], once) == -EAGAIN) {}  // held, so it is there to be shared
-    }
-    if (changes && more > 0) engine::count_mappings(c, engine::owner_file_slot(engine::look_at_frame(c, frame)), static_cast<std::uint64_t>(more));
+// The functions below that are called by address keep their registers out of the calling kernel's
+// (penstock/base/by_address.hpp).
+template <typename Group>
+PENSTOCK_D PENSTOCK_NOINLINE int open_as_original(const Group g, const char* filename, int flags) {
+    if (!is_attached()) return -ENODEV;
+    const int fd = open(g, attached, filename, open_flags_of(flags));
+    if (fd >= 0 && g.is_leader())
+        note_open(fd, engine::size_of(attached.view, engine::descriptor_slot(attached.view, fd)));
+    g.sync();  // the note is there before any thread asks for the size
+    return fd;
 }
 
 template <typename Group>
-PENSTOCK_D void* map_pages(const Group& g, std::size_t size, int fd, off_t offset, int references) {
-    const engine::cache_view& c = attached.view;
-    engine::file_handle file{};
-    if (!engine::find_file(g, c, fd, file, engine::nothing_unwanted) || offset < 0) return MAP_FAILED;
-    const bool changes = g.broadcast(engine::is_granted(c, file.slot) ? 1 : 0) != 0, once = engine::descriptor_access(fd) == engine::may_write_once;
-    mapping first{nullptr, 0, engine::no_word, 0};
-    if (changes && size > 0) {
-        engine::pinned_page page{};
-        const auto at = static_cast<std::uint64_t>(offset);
-        if (by_address(&engine::map_to_change<Group>)(g, c, file.slot, at >> c.page_shift, once, page) == 0)
-            first = {c.frame_address(page.frame) + (at & (c.page_bytes() - 1)), 1, page.word_index, page.frame};
-    } else {
-        first = map(g, attached, fd, offset, static_cast<std::int64_t>(size));
-    }
-    if (first.bytes <= 0) return MAP_FAILED;
-    if (g.is_leader()) add_references(first.word_index, first.frame, references - 1, changes, once);
+PENSTOCK_D PENSTOCK_NOINLINE int close_as_original(const Group g, int fd) {
     g.sync();
-    return const_cast<std::byte*>(first.data);
+    if (g.is_leader()) forget_open(fd);
+    return close(g, attached, fd);
 }
 
-// Of an address in a page that is mapped to be changed: its page, and which of its bytes; false if it is not mapped so.
+// What map_pages has of one reference.
+struct mapped_page {
+    std::byte* data;
+    std::uint64_t word_index;
+    std::uint32_t frame;
+};
+
+// Whole group. 0 or a negative errno.
 template <typename Group>
-PENSTOCK_D bool changed_page(const Group& g, const mapping& what, std::size_t length, engine::pinned_page& page, engine::changed_part& part) {
+PENSTOCK_D std::int64_t map_once(const Group& g, int fd, off_t offset, std::int64_t bytes,
+                                 mapped_page& out) {
+    if (engine::descriptor_access(fd) != engine::may_read) {
+        const writable_mapping m = map_write(g, attached, fd, offset, bytes);
+        if (m.data == nullptr) return m.bytes;
+        out = {m.data, m.word_index, m.frame};
+        return 0;
+    }
+    const mapping m = map(g, attached, fd, offset, bytes);
+    if (m.data == nullptr) return m.bytes < 0 ? m.bytes : -EINVAL;  // behind the end of the file
+    out = {const_cast<std::byte*>(m.data), m.word_index, m.frame};
+    return 0;
+}
+
+// Whole group. Gives one reference back. What changed in the page up to `end` counts as written,
+// and the file reaches to there.
+template <typename Group>
+PENSTOCK_D int unmap_once(const Group& g, const mapped_page& page, std::uint32_t end,
+                          bool changes) {
     const engine::cache_view& c = attached.view;
-    if (c.writes == nullptr || g.broadcast(engine::glance_pristine(&c.pristine[what.frame])) == engine::pristine_none) return false;
-    page = {what.word_index, what.frame, false};
-    const auto begin = static_cast<std::uint32_t>(static_cast<std::uint64_t>(what.data - c.frames) & (c.page_bytes() - 1));
-    const std::uint64_t room = c.page_bytes() - begin;
-    part = {begin, begin + static_cast<std::uint32_t>(length > 0 && length < room ? length : room), length > 0};
-    return true;
+    std::byte* const begin = c.frame_address(page.frame);
+    if (changes)
+        return unmap(g, attached, writable_mapping{begin, end, page.word_index, page.frame, 0});
+    return unmap(g, attached, mapping{begin, end, page.word_index, page.frame});
+}
+
+// How far into its page a mapping reaches: as far as asked for, and the file grows to there. A
+// mapping that is only to be read does not grow the file, so it ends with it. 0: there is nothing
+// to map.
+template <typename Group>
+PENSTOCK_D std::uint32_t end_of_mapping(const Group& g, int fd, std::uint64_t offset,
+                                        std::uint64_t size, bool grows) {
+    const engine::cache_view& c = attached.view;
+    const std::uint64_t page_begin = offset & ~(c.page_bytes() - 1);
+    const std::uint64_t rest = c.page_bytes() - (offset - page_begin);
+    std::uint64_t end = offset + (size < rest ? size : rest);
+    if (!grows) {
+        const std::uint64_t file_end = g.broadcast(engine::size_of(c, engine::descriptor_slot(attached.view, fd)));
+        if (offset >= file_end) return 0;
+        if (end > file_end || size == 0)
+            end = file_end < page_begin + c.page_bytes() ? file_end : page_begin + c.page_bytes();
+    }
+    return static_cast<std::uint32_t>(end - page_begin);
 }
 
 template <typename Group>
-PENSTOCK_D int unmap_pages(const Group& g, const void* address, std::size_t length, int references) {
-    const mapping what = mapping_of(address);
-    if (what.data == nullptr) return -EINVAL;
-    engine::pinned_page page{};
-    engine::changed_part part{};
+PENSTOCK_D std::int64_t map_noted(const Group& g, std::size_t size, bool grows, int fd,
+                                  off_t offset, int references, std::uint32_t place,
+                                  mapped_page& page) {
+    const std::uint32_t end =
+        end_of_mapping(g, fd, static_cast<std::uint64_t>(offset), size, grows);
+    if (end == 0) return -EINVAL;
+    const std::uint64_t in_page =
+        static_cast<std::uint64_t>(offset) & (attached.view.page_bytes() - 1);
+    const auto bytes = static_cast<std::int64_t>(end - in_page);
+    const bool changes = engine::descriptor_access(fd) != engine::may_read;
+    int taken = 0;
+    std::int64_t code = 0;
+    while (code == 0 && taken < references) {
+        code = map_once(g, fd, offset, bytes, page);
+        taken += code == 0 ? 1 : 0;
+    }
+    if (code == 0) {
+        const std::uint32_t holder = references > 1 ? 0 : holder_of(g);
+        if (g.is_leader())
+            note_mapping(notes_memory(), place, mapping_key(page.frame, holder, changes), end,
+                         references);
+        g.sync();  // the note is there before any thread of the group unmaps
+        return 0;
+    }
+    while (taken-- > 0) unmap_once(g, page, end, changes);
+    return code;
+}
+
+template <typename Group>
+PENSTOCK_D PENSTOCK_NOINLINE void* map_pages(const Group g, std::size_t size, int prot, int flags,
+                                             int fd, off_t offset, int references) {
+    engine::file_handle file{};
+    if (offset < 0 || references < 1 ||
+        !engine::find_file(g, attached.view, fd, file, engine::nothing_unwanted))
+        return MAP_FAILED;
+    std::uint64_t place = 0;
+    if (g.is_leader()) place = reserve_mapping(notes_of_block());
+    place = g.broadcast(place);
+    if (place == block_notes::most_mappings) return MAP_FAILED;
+    const bool to_write = flags != O_GRDONLY || (prot & PROT_WRITE) != 0;
+    const bool grows = to_write && size > 0 && engine::descriptor_access(fd) != engine::may_read;
+    mapped_page page{};
+    const std::int64_t code =
+        map_noted(g, size, grows, fd, offset, references, static_cast<std::uint32_t>(place), page);
+    if (code == 0) return page.data;
+    if (g.is_leader()) drop_reserved(notes_memory(), static_cast<std::uint32_t>(place));
+    return MAP_FAILED;
+}
+
+// Whole group, which may have different addresses of one page: the leader's counts. With `take` the
+// reference leaves the notes.
+template <typename Group>
+PENSTOCK_D held_mapping look_for_mapping(const Group& g, const void* address, bool take,
+                                         mapped_page& page) {
+    const engine::cache_view& c = attached.view;
+    held_mapping mine{};
+    if (g.is_leader()) {
+        const auto offset =
+            static_cast<std::uint64_t>(static_cast<const std::byte*>(address) - c.frames);
+        const std::uint64_t frame = offset >> c.page_shift;
+        if (frame < c.frame_count)
+            mine = held_by(static_cast<std::uint32_t>(frame), holder_of(g), take);
+    }
+    const std::uint64_t told =
+        g.broadcast(std::uint64_t{mine.end} << 2 | (mine.held ? 2 : 0) | (mine.changes ? 1 : 0));
+    mine = {static_cast<std::uint32_t>(g.broadcast(mine.frame)),
+            static_cast<std::uint32_t>(told >> 2), (told & 2) != 0, (told & 1) != 0};
+    if (!mine.held) return mine;
+    const std::uint64_t word_index =
+        g.broadcast(engine::owner_word_index(engine::look_at_frame(c, mine.frame)));
+    page = {c.frame_address(mine.frame), word_index, mine.frame};
+    return mine;
+}
+
+template <typename Group>
+PENSTOCK_D PENSTOCK_NOINLINE int unmap_pages(const Group g, const void* address, int references) {
     int result = 0;
     for (int i = 0; i < references && result == 0; ++i) {
-        g.sync();  // the leader has let go before anybody looks again
-        if (changed_page(g, what, length, page, part)) result = static_cast<int>(by_address(&engine::unmap_changed<Group>)(g, attached.view, page, part));
-        else result = unmap(g, attached, what);
+        mapped_page page{};
+        const held_mapping mine = look_for_mapping(g, address, true, page);
+        if (!mine.held) return static_cast<int>(penstock::detail::counted(g, attached, -EINVAL));
+        result = unmap_once(g, page, mine.end, mine.changes);
     }
     return result;
 }
 
+template <typename Group>
+PENSTOCK_D PENSTOCK_NOINLINE int sync_page(const Group g, const void* address) {
+    mapped_page page{};
+    const held_mapping mine = look_for_mapping(g, address, false, page);
+    if (!mine.held || !mine.changes)
+        return static_cast<int>(penstock::detail::counted(g, attached, -EINVAL));
+    return msync(g, attached,
+                 writable_mapping{page.data, mine.end, page.word_index, page.frame, 0});
+}
+
+#if defined(PENSTOCK_GPUFS_WARP_CALLS)
+using mapping_group = warp;
+#else
+using mapping_group = block;
+#endif
+
 }  // namespace penstock::gpufs
 
-// Host: lets the kernels of this source file use the runtime. 0; -EOPNOTSUPP if it is not on a GPU; -EINVAL if its page
-// size is no multiple of FS_BLOCKSIZE; -EIO. Call it with no kernel of the file running.
+// Host: lets the kernels of all source files use the runtime, on its device. 0; -EOPNOTSUPP if it
+// is not on a GPU; -EINVAL if its page size is no multiple of FS_BLOCKSIZE; -ENODEV; -EIO. Call it
+// while none of these kernels runs, and once more after a library with such kernels was loaded.
+// Until then their gopen gives -ENODEV.
 inline int gpufs_attach(const penstock::runtime& rt) {
-    if (rt.where() != penstock::backend::gpu) return -EOPNOTSUPP;
-    if (rt.settings().page_bytes % FS_BLOCKSIZE != 0) return -EINVAL;
-    if (cudaSetDevice(rt.settings().device) != cudaSuccess) return -ENODEV;
-    const penstock::runtime_ref ref = rt.ref();
-    return cudaMemcpyToSymbol(penstock::gpufs::attached, &ref, sizeof ref) == cudaSuccess ? 0 : -EIO;
+    return penstock::gpufs::attach_all(rt, FS_BLOCKSIZE);
 }
 
 // A descriptor, the same for all blocks that open the name alike, or a negative errno.
-PENSTOCK_D inline int gopen(const char* filename, int flags) { return penstock::open(penstock::this_block(), penstock::gpufs::attached, filename, flags); }
+PENSTOCK_D inline int gopen(const char* filename, int flags) {
+    return penstock::by_address(&penstock::gpufs::open_as_original<penstock::block>)(
+        penstock::block{}, filename, flags);
+}
 
-// 0 or -EBADF.
-PENSTOCK_D inline int gclose(int fd) { return penstock::close(penstock::this_block(), penstock::gpufs::attached, fd); }
+// 0 or a negative errno: -EBADF, or what could not be written back.
+PENSTOCK_D inline int gclose(int fd) {
+    return penstock::by_address(&penstock::gpufs::close_as_original<penstock::block>)(
+        penstock::block{}, fd);
+}
 
 // Bytes read, fewer than `size` at the end of the file; a negative errno as size_t on error.
 PENSTOCK_D inline std::size_t gread(int fd, std::size_t offset, std::size_t size, uchar* buffer) {
-    return static_cast<std::size_t>(penstock::read(penstock::this_block(), penstock::gpufs::attached, fd, buffer,
-                                                   static_cast<std::int64_t>(size), static_cast<std::int64_t>(offset)));
+    return static_cast<std::size_t>(
+        penstock::read(penstock::this_block(), penstock::gpufs::attached, fd, buffer,
+                       static_cast<std::int64_t>(size), static_cast<std::int64_t>(offset)));
 }
 
 // Bytes written; a negative errno as size_t on error.
-PENSTOCK_D inline std::size_t gwrite(int fd, std::size_t offset, std::size_t size, const uchar* buffer) {
-    return static_cast<std::size_t>(penstock::write(penstock::this_block(), penstock::gpufs::attached, fd, buffer,
-                                                    static_cast<std::int64_t>(size), static_cast<std::int64_t>(offset)));
+PENSTOCK_D inline std::size_t gwrite(int fd, std::size_t offset, std::size_t size,
+                                     const uchar* buffer) {
+    return static_cast<std::size_t>(
+        penstock::write(penstock::this_block(), penstock::gpufs::attached, fd, buffer,
+                        static_cast<std::int64_t>(size), static_cast<std::int64_t>(offset)));
 }
 
-// 0 or a negative errno: what was written is on storage; the file has another size; the name is gone.
-PENSTOCK_D inline int gfsync(int fd) { return penstock::fsync(penstock::this_block(), penstock::gpufs::attached, fd); }
+// 0 or a negative errno: what was written is on storage; the file has another size; the name is
+// gone.
+PENSTOCK_D inline int gfsync(int fd) {
+    return penstock::fsync(penstock::this_block(), penstock::gpufs::attached, fd);
+}
 PENSTOCK_D inline int gftruncate(int fd, std::size_t size) {
-    return penstock::truncate(penstock::this_block(), penstock::gpufs::attached, fd, static_cast<std::int64_t>(size));
+    return penstock::truncate(penstock::this_block(), penstock::gpufs::attached, fd,
+                              static_cast<std::int64_t>(size));
 }
-PENSTOCK_D inline int gunlink(const char* filename) { return penstock::unlink(penstock::this_block(), penstock::gpufs::attached, filename); }
-
-// A pointer to the byte at `offset`, good to the end of its page; GMAP_FAILED on error, or at the end of a file that was not opened for
-// writing; of another the file grows as far as something was changed. addr, prot and flags are taken for the sake of the original
-// signature; memory of a file that was opened for reading only must not be written.
-PENSTOCK_D inline volatile void* gmmap(void* addr, std::size_t size, int prot, int flags, int fd, off_t offset) {
-    static_cast<void>(addr), static_cast<void>(prot), static_cast<void>(flags);
-    return penstock::gpufs::map_pages(penstock::this_block(), size, fd, offset, 1);
+PENSTOCK_D inline int gunlink(const char* filename) {
+    return penstock::unlink(penstock::this_block(), penstock::gpufs::attached, filename);
 }
 
-// 0, or -EINVAL if the pointer is not mapped.
-PENSTOCK_D inline int gmunmap(volatile void* addr, std::size_t length) {
-    return penstock::gpufs::unmap_pages(penstock::this_block(), const_cast<const void*>(addr), length, 1);
+// A pointer to the byte at `offset`, good for `size` bytes and at most to the end of its page, or
+// GMAP_FAILED. The page of a file that was opened for writing may be changed as far as the mapping
+// goes, and gmunmap makes the file reach to the end of the mapping: not if `flags` is O_GRDONLY and
+// `prot` has no PROT_WRITE, then it must begin in the file. `addr` means nothing. Memory of a file
+// that was opened for reading must not be written.
+PENSTOCK_D inline volatile void* gmmap_threadblock(void*, std::size_t size, int prot, int flags,
+                                                   int fd, off_t offset) {
+    return penstock::by_address(&penstock::gpufs::map_pages<penstock::block>)(
+        penstock::block{}, size, prot, flags, fd, offset, 1);
+}
+PENSTOCK_D inline volatile void* gmmap(void*, std::size_t size, int prot, int flags, int fd,
+                                       off_t offset) {
+    return penstock::by_address(&penstock::gpufs::map_pages<penstock::gpufs::mapping_group>)(
+        penstock::gpufs::mapping_group{}, size, prot, flags, fd, offset, 1);
 }
 
-// What was changed in the mapped range so far is in the file, for other programs to see. 0 or a negative errno.
-PENSTOCK_D inline int gmsync(volatile void* addr, std::size_t length, int flags) {
-    static_cast<void>(flags);
-    const penstock::mapping what = penstock::gpufs::mapping_of(const_cast<const void*>(addr));
-    penstock::engine::pinned_page page{};
-    penstock::engine::changed_part part{};
-    if (what.data == nullptr || !penstock::gpufs::changed_page(penstock::this_block(), what, length, page, part)) return -EINVAL;
-    part.grows_to_end = false;
-    return static_cast<int>(penstock::by_address(&penstock::engine::flush_changed<penstock::block>)(
-        penstock::this_block(), penstock::gpufs::attached.view, page, part));
+// `addr` is any address in the page, of the first thread; the length means nothing. 0; -EINVAL if
+// the block has no mapping of the page, and then nothing happens; after the last gclose what could
+// not be written back.
+PENSTOCK_D inline int gmunmap_threadblock(volatile void* addr, std::size_t) {
+    return penstock::by_address(&penstock::gpufs::unmap_pages<penstock::block>)(
+        penstock::block{}, const_cast<const void*>(addr), 1);
+}
+PENSTOCK_D inline int gmunmap(volatile void* addr, std::size_t) {
+    return penstock::by_address(&penstock::gpufs::unmap_pages<penstock::gpufs::mapping_group>)(
+        penstock::gpufs::mapping_group{}, const_cast<const void*>(addr), 1);
+}
+
+// What was changed in the mapped page so far is in the file, for other programs to see. 0 or a
+// negative errno: -EINVAL as gmunmap, and for a page of a file that was opened for reading.
+PENSTOCK_D inline int gmsync(volatile void* addr, std::size_t, int) {
+    return penstock::by_address(&penstock::gpufs::sync_page<penstock::gpufs::mapping_group>)(
+        penstock::gpufs::mapping_group{}, const_cast<const void*>(addr));
 }
 
 // As gmmap and gmunmap, by a warp; `ref` is how many references are taken or given back at once.
-PENSTOCK_D inline volatile void* gmmap_warp(void* addr, std::size_t size, int prot, int flags, int fd, off_t offset,
-                                            int ref = 1) {
-    static_cast<void>(addr), static_cast<void>(prot), static_cast<void>(flags);
-    return penstock::gpufs::map_pages(penstock::this_warp(), size, fd, offset, ref);
+// With more than one, all warps of the block may give them back.
+PENSTOCK_D inline volatile void* gmmap_warp(void*, std::size_t size, int prot, int flags, int fd,
+                                            off_t offset, int ref = 1) {
+    return penstock::by_address(&penstock::gpufs::map_pages<penstock::warp>)(
+        penstock::warp{}, size, prot, flags, fd, offset, ref);
 }
-PENSTOCK_D inline int gmunmap_warp(volatile void* addr, std::size_t length, int ref = 1) {
-    return penstock::gpufs::unmap_pages(penstock::this_warp(), const_cast<const void*>(addr), length, ref);
+PENSTOCK_D inline int gmunmap_warp(volatile void* addr, std::size_t, int ref = 1) {
+    return penstock::by_address(&penstock::gpufs::unmap_pages<penstock::warp>)(
+        penstock::warp{}, const_cast<const void*>(addr), ref);
 }
 
-// The size at the first open, or a negative errno as size_t.
+// The size of the file when the block opened it, or less if it was cut since; a negative errno as
+// size_t. By one thread or by any number.
 PENSTOCK_D inline std::size_t fstat(int fd) {
-    __shared__ penstock::file_stat facts;
-    const int code = penstock::stat(penstock::this_block(), penstock::gpufs::attached, fd, &facts);
-    const std::size_t size = code == 0 ? facts.size_bytes : static_cast<std::size_t>(static_cast<std::int64_t>(code));
-    __syncthreads();  // everybody has read the shared copy before the next call may write it
-    return size;
+    penstock::engine::file_handle file{};
+    if (!penstock::engine::find_file(penstock::gpufs::attached.view, fd, file,
+                                     penstock::engine::nothing_unwanted))
+        return static_cast<std::size_t>(std::int64_t{-EBADF});
+    std::uint64_t size = file.size_bytes;
+    return penstock::gpufs::size_at_open(fd, size) && file.size_bytes < size ? file.size_bytes
+                                                                             : size;
 }

@@ -1,4 +1,5 @@
 // Kernels written in the style of the original GPUfs, unchanged but for the host's set-up.
+#include "device/gpufs_second_file.hpp"
 #include "device/support.cuh"
 #include "penstock/gpufs.cuh"
 
@@ -58,7 +59,8 @@ __global__ void change_with_gmmap(const char* name, std::size_t bytes, int* bad)
     const int fd = gopen(name, O_GRDWR);
     if (fd < 0 && threadIdx.x == 0) atomicAdd(bad, 1);
     for (std::size_t at = std::size_t{blockIdx.x} * FS_BLOCKSIZE; fd >= 0 && at < bytes; at += std::size_t{FS_BLOCKSIZE} * gridDim.x) {
-        volatile uchar* page = static_cast<volatile uchar*>(gmmap(nullptr, FS_BLOCKSIZE, PROT_READ | PROT_WRITE, O_GRDWR, fd, at));
+        const std::size_t size = bytes - at < FS_BLOCKSIZE ? bytes - at : FS_BLOCKSIZE;
+        volatile uchar* page = static_cast<volatile uchar*>(gmmap(nullptr, size, PROT_READ | PROT_WRITE, O_GRDWR, fd, at));
         if (page == GMAP_FAILED) {
             if (threadIdx.x == 0) atomicAdd(bad, 1);
             continue;
@@ -78,7 +80,8 @@ __global__ void fill_with_gmmap_warp(const char* name, std::size_t bytes, int* b
     const int fd = gopen(name, O_GWRONCE | O_GCREAT);
     const unsigned number = blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32, warps = gridDim.x * (blockDim.x / 32);
     for (std::size_t at = std::size_t{number} * FS_BLOCKSIZE; fd >= 0 && at < bytes; at += std::size_t{FS_BLOCKSIZE} * warps) {
-        volatile uchar* page = static_cast<volatile uchar*>(gmmap_warp(nullptr, FS_BLOCKSIZE, PROT_WRITE, O_GWRONCE, fd, at, 2));
+        const std::size_t size = bytes - at < FS_BLOCKSIZE ? bytes - at : FS_BLOCKSIZE;
+        volatile uchar* page = static_cast<volatile uchar*>(gmmap_warp(nullptr, size, PROT_WRITE, O_GWRONCE, fd, at, 2));
         if (page == GMAP_FAILED) {
             if (threadIdx.x % 32 == 0) atomicAdd(bad, 1);
             continue;
@@ -88,6 +91,43 @@ __global__ void fill_with_gmmap_warp(const char* name, std::size_t bytes, int* b
     }
     __syncthreads();
     if (gclose(fd) != 0 && threadIdx.x == 0) atomicAdd(bad, 1);
+}
+
+enum refusal { warp_neighbour, warp_own, shared_of_warp, refusal_count };
+
+// Each of two warps tries to unmap what the other mapped, and both what one mapped with two
+// references.
+__global__ void unmap_what_is_another_warps(const char* name, int* results, int* bad) {
+    __shared__ unsigned long long addresses[2], both;
+    const int fd = gopen(name, O_GRDONLY);
+    const int warp_number = static_cast<int>(threadIdx.x / 32);
+    const off_t at = static_cast<off_t>(warp_number) * FS_BLOCKSIZE;
+    volatile uchar* const page =
+        static_cast<volatile uchar*>(gmmap_warp(nullptr, FS_BLOCKSIZE, 0, O_GRDONLY, fd, at));
+    if (warp_number == 0) {
+        volatile void* const shared_page =
+            gmmap_warp(nullptr, FS_BLOCKSIZE, 0, O_GRDONLY, fd, 2 * FS_BLOCKSIZE, 2);
+        if (threadIdx.x == 0) both = reinterpret_cast<unsigned long long>(shared_page);
+    }
+    if (threadIdx.x % 32 == 0) addresses[warp_number] = reinterpret_cast<unsigned long long>(page);
+    __syncthreads();
+    if (warp_number == 0) {
+        const int theirs = gmunmap_warp(reinterpret_cast<volatile uchar*>(addresses[1]), 0);
+        if (threadIdx.x == 0) results[warp_neighbour] = theirs;
+    }
+    __syncthreads();
+    const int mine = gmunmap_warp(page, 0),
+              shared_by_both = gmunmap_warp(reinterpret_cast<volatile uchar*>(both), 0);
+    if ((mine != 0 || shared_by_both != 0) && threadIdx.x % 32 == 0) atomicAdd(bad, 1);
+    __syncthreads();
+    if (warp_number == 1) {
+        const int again = gmunmap_warp(page, 0),
+                  once_more = gmunmap_warp(reinterpret_cast<volatile uchar*>(both), 0);
+        if (threadIdx.x % 32 == 0) results[warp_own] = again;
+        if (threadIdx.x % 32 == 0) results[shared_of_warp] = once_more;
+    }
+    __syncthreads();
+    gclose(fd);
 }
 
 __global__ void cut_and_remove(const char* kept, const char* removed, int* bad) {
@@ -122,13 +162,29 @@ TEST(device_gpufs, original_calls_write) {
     std::ifstream changed(folder / "data", std::ios::binary), filled(folder / "fresh", std::ios::binary);
     EXPECT_TRUE((std::vector<std::uint8_t>{std::istreambuf_iterator<char>(changed), {}}) == data);
     const std::vector<std::uint8_t> got{std::istreambuf_iterator<char>(filled), {}};
-    ASSERT_EQ(got.size(), bytes) << "as far as something was stored";
+    ASSERT_EQ(got.size(), bytes) << "as far as the mappings go";
     for (std::uint64_t i = 0; i < bytes; ++i) ASSERT_EQ(got[i], i % 251 + 1) << i;
     cut_and_remove<<<1, 64>>>(name.get(), fresh.get(), bad.get());
     ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
     EXPECT_EQ(bad[0], 0);
     EXPECT_EQ(std::filesystem::file_size(folder / "data"), 1000u);
     EXPECT_FALSE(std::filesystem::exists(folder / "fresh"));
+}
+
+TEST(device_gpufs, pages_of_other_warps_are_refused) {
+    PENSTOCK_NEEDS_GPU();
+    const temporary_folder folder;
+    write_file(folder / "data", pattern(4, 8 * FS_BLOCKSIZE));
+    options o = gpu_options(folder);
+    o.page_bytes = FS_BLOCKSIZE;
+    const auto rt = make_runtime(o);
+    ASSERT_EQ(gpufs_attach(*rt), 0);
+    const device_text name("data");
+    const shared_array<int> results(refusal_count), bad(1);
+    unmap_what_is_another_warps<<<1, 64>>>(name.get(), results.get(), bad.get());
+    ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+    EXPECT_EQ(bad[0], 0) << "each warp gave its own page and its share of the other back";
+    for (int i = 0; i < refusal_count; ++i) EXPECT_EQ(results[i], -EINVAL) << i;
 }
 
 TEST(device_gpufs, original_calls_read_and_map) {
@@ -151,10 +207,12 @@ TEST(device_gpufs, original_calls_read_and_map) {
     EXPECT_EQ(got, data);
     unsigned long long expected = 0;
     for (const std::uint8_t b : data) expected += b;
-    const device_counters sums(2);
+    const device_counters sums(3);
     sum_with_gmmap<<<16, 256>>>(name.get(), sums.get());
     sum_with_gmmap_warp<<<4, 256>>>(name.get(), sums.get() + 1);
+    sum_in_second_file(name.get(), sums.get() + 2);
     ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+    EXPECT_EQ(sums.read()[2], expected) << "by a kernel of another source file";
     EXPECT_EQ(sums.read()[0], expected);
     EXPECT_EQ(sums.read()[1], expected);
     cudaFree(copy);
