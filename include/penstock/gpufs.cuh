@@ -133,7 +133,8 @@ PENSTOCK_D std::uint32_t end_of_mapping(const Group& g, int fd, std::uint64_t of
     const std::uint64_t rest = c.page_bytes() - (offset - page_begin);
     std::uint64_t end = offset + (size < rest ? size : rest);
     if (!grows) {
-        const std::uint64_t file_end = g.broadcast(engine::size_of(c, engine::descriptor_slot(attached.view, fd)));
+        const std::uint64_t file_end =
+            g.broadcast(engine::size_of(c, engine::descriptor_slot(c, fd)));
         if (offset >= file_end) return 0;
         if (end > file_end || size == 0)
             end = file_end < page_begin + c.page_bytes() ? file_end : page_begin + c.page_bytes();
@@ -254,7 +255,7 @@ inline int gpufs_attach(const penstock::runtime& rt) {
     return penstock::gpufs::attach_all(rt, FS_BLOCKSIZE);
 }
 
-// A descriptor, the same for all blocks that open the name alike, or a negative errno.
+// A descriptor, or a negative errno. Blocks that open one name may get different descriptors.
 PENSTOCK_D inline int gopen(const char* filename, int flags) {
     return penstock::by_address(&penstock::gpufs::open_as_original<penstock::block>)(
         penstock::block{}, filename, flags);
