@@ -14,7 +14,7 @@ import grep_support as support
 def bench(script, bin_dir, directory, out, **variables):
     env = {**os.environ, "GREP_REPEATS": "2", "GREP_BACKENDS": "cpu", "GREP_COMMIT": "test", **variables}
     done = subprocess.run([script, bin_dir, os.path.join(directory, "tree"), os.path.join(directory, "words"), os.path.join(directory, out)],
-                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=env, timeout=200, check=False)
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=env, timeout=1000, check=False)
     return done.returncode, done.stdout.decode()
 
 

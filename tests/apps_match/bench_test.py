@@ -15,7 +15,7 @@ def bench(script, bin_dir, folder, out, **variables):
     env = {**os.environ, "MATCH_BACKEND": "cpu", "MATCH_COMMIT": "test", "MATCH_IMAGES": "300", "MATCH_QUERIES": "40", "MATCH_SHAPE": "8x8",
            "MATCH_REPEATS": "2", **variables}
     done = subprocess.run([script, bin_dir, os.path.join(folder, "data"), os.path.join(folder, out)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                          env=env, timeout=200, check=False)
+                          env=env, timeout=1000, check=False)
     return done.returncode, done.stdout.decode()
 
 

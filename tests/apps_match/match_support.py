@@ -8,6 +8,7 @@ import random
 import struct
 import subprocess
 import sys
+import time
 
 HEADER = struct.Struct("<8sIIQIIIIQ16x")
 FIRST_BYTE = 4096
@@ -35,6 +36,16 @@ def must_run(program, *arguments, **more):
     done = run_program(program, *arguments, **more)
     require(done.returncode == 0, f"{arguments}: exit status {done.returncode}, {done.stderr.decode(errors='replace')}")
     return done
+
+
+def wait_until_at_work(child):
+    """A third of a second of its processor time is past: it has begun, however busy the machine is."""
+    while child.poll() is None:
+        with open(f"/proc/{child.pid}/stat", encoding="utf-8", errors="replace") as stat:
+            fields = stat.read().rpartition(")")[2].split()
+        if int(fields[11]) + int(fields[12]) > 0.3 * os.sysconf("SC_CLK_TCK"):
+            return
+        time.sleep(0.01)
 
 
 def fail(message):

@@ -15,7 +15,7 @@ def bench(script, bin_dir, folder, out, **variables):
     env = {**os.environ, "MATMUL_BACKEND": "cpu", "MATMUL_COMMIT": "test", "MATMUL_CACHE": "1MiB", "MATMUL_SIZES": "200x150x100 30x700x300", "MATMUL_RUNS": "2",
            "MATMUL_PAGE": "4KiB", **variables}
     done = subprocess.run([script, bin_dir, os.path.join(folder, "data"), os.path.join(folder, out)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                          env=env, timeout=200, check=False)
+                          env=env, timeout=1000, check=False)
     return done.returncode, done.stdout.decode()
 
 

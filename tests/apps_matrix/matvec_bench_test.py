@@ -15,7 +15,7 @@ def bench(script, bin_dir, folder, out, **variables):
     env = {**os.environ, "MATVEC_BACKEND": "cpu", "MATVEC_COMMIT": "test", "MATVEC_CACHE": "1MiB", "MATVEC_COLUMNS": "333", "MATVEC_RUNS": "2", "MATVEC_REPEAT": "2",
            "MATVEC_PAGE": "4KiB", **variables}
     done = subprocess.run([script, bin_dir, os.path.join(folder, "data"), os.path.join(folder, out)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                          env=env, timeout=200, check=False)
+                          env=env, timeout=1000, check=False)
     return done.returncode, done.stdout.decode()
 
 

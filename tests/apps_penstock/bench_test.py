@@ -223,18 +223,18 @@ class Bench(InFolder):
         for number, case in ((signal.SIGINT, "map"), (signal.SIGTERM, "fsync"), (signal.SIGHUP, "append")):
             running = subprocess.Popen([PROGRAM, "bench", case, *FLAGS, "--file", "8MiB", "--repeats", "1000", "--dir", str(self.folder)],
                                        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=clean_environment())
-            deadline = time.monotonic() + 60
+            deadline = time.monotonic() + 600
             while not os.listdir(self.folder) and running.poll() is None and time.monotonic() < deadline:
                 time.sleep(0.01)
             self.assertTrue(os.listdir(self.folder), "it made no file")
             time.sleep(0.2)  # in the middle of it
             running.send_signal(number)
-            self.assertEqual(running.communicate(timeout=60)[0], b"")
+            self.assertEqual(running.communicate(timeout=1000)[0], b"")
             self.assertEqual(running.returncode, -number)
             self.assertEqual(os.listdir(self.folder), [])
 
     def plots(self, *arguments):
-        return subprocess.run([sys.executable, PLOTS, *map(str, arguments)], capture_output=True, text=True, check=False, timeout=120)
+        return subprocess.run([sys.executable, PLOTS, *map(str, arguments)], capture_output=True, text=True, check=False, timeout=1000)
 
     def test_plots_of_what_is_there(self):
         ran = penstock("bench", "policy", *FLAGS, "--file", "4MiB", "--repeats", "1", "--quiet")

@@ -23,7 +23,7 @@ def penstock(*arguments, program=None, environment=None, **more):
     more.setdefault("stdout", subprocess.PIPE)
     more.setdefault("stderr", subprocess.PIPE)
     return subprocess.run([program or PROGRAM, *map(str, arguments)], env=environment or clean_environment(), check=False,
-                          stdin=subprocess.DEVNULL, timeout=250, **more)
+                          stdin=subprocess.DEVNULL, timeout=1000, **more)
 
 
 def pattern(size, seed=1):

@@ -149,7 +149,7 @@ class Fio(Traces):
     def test_a_log_that_fio_writes(self):
         log = self.folder / "log"
         subprocess.run(["fio", "--name=job", "--rw=randrw", "--bsrange=1k-12k", "--bs_unaligned", "--size=512k", "--nrfiles=2", f"--directory={self.folder}", "--fsync=16", "--ioengine=psync",
-                        "--randseed=5", f"--write_iolog={log}"], check=True, stdout=subprocess.DEVNULL, timeout=100, cwd=self.folder)
+                        "--randseed=5", f"--write_iolog={log}"], check=True, stdout=subprocess.DEVNULL, timeout=1000, cwd=self.folder)
         report = self.trace("import", "--from", "fio", "log", "-o", "t")
         first, *rows = [line.split() for line in log.read_text().splitlines()]
         self.assertEqual(first, ["fio", "version", "3", "iolog"])

@@ -48,7 +48,7 @@ def require(condition, message):
 
 
 def run_program(program, *arguments, **more):
-    return subprocess.run([program, *map(str, arguments)], capture_output=True, check=False, timeout=120, **more)
+    return subprocess.run([program, *map(str, arguments)], capture_output=True, check=False, timeout=1000, **more)
 
 
 def must_run(program, *arguments, **more):

@@ -36,7 +36,7 @@ COUNTS = ["accesses", "reads", "writes", "host_hits", "device_hits", "misses", "
 
 
 def tool(name, *arguments):
-    return subprocess.run([sys.executable, "-B", TOOLS / name, *map(str, arguments)], env=clean_environment(), capture_output=True, text=True, check=False, timeout=250)
+    return subprocess.run([sys.executable, "-B", TOOLS / name, *map(str, arguments)], env=clean_environment(), capture_output=True, text=True, check=False, timeout=1000)
 
 
 def figures(folder, *arguments, program=PROGRAM):

@@ -71,7 +71,7 @@ def naive_lines(steps, sizes, order):
 
 
 def played_lines(steps, sizes, order, *more):
-    ran = subprocess.run([PLAYER, *map(str, sizes), order, *more], input=text_of(steps), capture_output=True, text=True, check=False, timeout=60)
+    ran = subprocess.run([PLAYER, *map(str, sizes), order, *more], input=text_of(steps), capture_output=True, text=True, check=False, timeout=1000)
     return ran.returncode, ran.stderr, ran.stdout.splitlines()
 
 

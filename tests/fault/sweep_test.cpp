@@ -72,7 +72,7 @@ TEST_P(sweep, nth_call_fails) {
         faulty.run();
         EXPECT_EQ(faulty.complaints(), "");
         runs_with_errors += faulty.errors() > 0 ? 1 : 0;
-        EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(5));
+        EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::minutes(5));
         disk.clear();
         scenario healed(rt->ref());
         healed.run();

@@ -12,7 +12,7 @@ import mounted
 
 
 def penstock(*arguments, **more):
-    return subprocess.run([mounted.PROGRAM, "mount", *map(str, arguments)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, check=False, timeout=60, **more)
+    return subprocess.run([mounted.PROGRAM, "mount", *map(str, arguments)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, check=False, timeout=1000, **more)
 
 
 class Ends(unittest.TestCase):

@@ -19,7 +19,7 @@ def is_mounted(point):
         return any(line.split()[4] == escaped for line in table)
 
 
-def wait_until(condition, seconds=20):
+def wait_until(condition, seconds=600):
     end = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > end:
@@ -63,7 +63,7 @@ class Mount:
             unmount(self.point)
         else:
             how(self.process)
-        out, err = self.process.communicate(timeout=30)
+        out, err = self.process.communicate(timeout=1000)
         if self.process.returncode != 0 or is_mounted(self.point):
             raise AssertionError(f"ended with {self.process.returncode}, mounted: {is_mounted(self.point)}: {err.decode()}")
         return json.loads(out)
@@ -99,7 +99,7 @@ def need_fuse():
             known = "without libfuse" in why or "/dev/fuse" in why or "cannot be mounted" in why
             skip(why) if known else sys.exit(f"penstock mount: {why}")
         unmount(folder / "to")
-        probe.communicate(timeout=30)
+        probe.communicate(timeout=1000)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 

@@ -16,7 +16,7 @@ import mounted
 
 
 def run(*command, **more):
-    done = subprocess.run([str(c) for c in command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, check=False, timeout=280, **more)
+    done = subprocess.run([str(c) for c in command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, check=False, timeout=1000, **more)
     if done.returncode != 0:
         raise AssertionError(f"{command}: {done.returncode}: {done.stdout.decode(errors='replace')[-2000:]}")
     return done.stdout
@@ -24,7 +24,7 @@ def run(*command, **more):
 
 def transfer(path, worker, rounds):
     """Moves money between accounts, each time in a transaction."""
-    base = sqlite3.connect(path, timeout=60, isolation_level=None)
+    base = sqlite3.connect(path, timeout=1000, isolation_level=None)
     for i in range(rounds):
         a, b = (worker * 7 + i) % 50, (worker * 13 + 3 * i + 1) % 50
         base.execute("begin immediate")

@@ -23,10 +23,10 @@ using penstock::test::temporary_folder;
 namespace {
 
 // No sleeper of these tests wakes by itself before the test has failed.
-constexpr idle_watch::limits patient{1'000'000, 60'000'000'000};
+constexpr idle_watch::limits patient{1'000'000, 900'000'000'000};
 
 bool soon(const std::function<bool()>& true_at_last) {
-    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    const auto end = std::chrono::steady_clock::now() + std::chrono::minutes(5);
     while (!true_at_last()) {
         if (std::chrono::steady_clock::now() > end) return false;
         std::this_thread::sleep_for(std::chrono::microseconds(200));
@@ -80,6 +80,10 @@ team rested(idle_watch& watch) {
     return out;
 }
 
+double seconds_since(std::chrono::steady_clock::time_point start) {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
 std::int64_t switches() {
     rusage used{};
     ::getrusage(RUSAGE_SELF, &used);
@@ -107,7 +111,7 @@ TEST(idle_watch, requests_in_all_rings_at_once) {
     }
 }
 
-// Whoever watches, another one must take its place when it goes; the others would sleep for a minute.
+// Whoever watches, another one must take its place when it goes; the others would sleep for minutes.
 TEST(idle_watch, somebody_watches_until_the_last_has_ended) {
     idle_watch watch;
     team all = rested(watch);
@@ -123,12 +127,12 @@ TEST(idle_watch, somebody_watches_until_the_last_has_ended) {
 
 // A kernel that starts asks in all rings within microseconds: what comes while nobody watches must not wait for a nap.
 TEST(idle_watch, who_begins_to_watch_looks_before_it_naps) {
-    constexpr idle_watch::limits no_second_look{60'000'000'000, 60'000'000'000};
+    constexpr idle_watch::limits no_second_look{900'000'000'000, 900'000'000'000};
     idle_watch watch;
     // On the list in this order: the flag is set a moment before a thread is.
     const auto listed = [](const idler& one) {
         const bool there = soon([&] { return one.resting(); });
-        std::this_thread::sleep_for(std::chrono::milliseconds(30));
+        std::this_thread::sleep_for(std::chrono::milliseconds(300));
         return there;
     };
     idler first(watch, no_second_look);
@@ -167,9 +171,10 @@ TEST(idle_watch, an_idle_runtime_wakes_little_more_than_one_thread) {
     const int fd = rt->open("a");
     std::this_thread::sleep_for(std::chrono::milliseconds(500));
     const std::int64_t before = switches();
+    const auto start = std::chrono::steady_clock::now();
     std::this_thread::sleep_for(std::chrono::seconds(1));
-    // 1000 of the one that watches, 50 of the monitor, 80 of those that sleep. Each for itself: 8000.
-    EXPECT_LT(switches() - before, 2500);
+    // A second: 1000 of the one that watches, 50 of the monitor, 80 of those that sleep. Each for itself: 8000.
+    EXPECT_LT(static_cast<double>(switches() - before), 2500 * seconds_since(start));
     std::vector<std::thread> readers;
     for (int i = 0; i < 16; ++i)
         readers.emplace_back([&, i] {
@@ -187,9 +192,10 @@ TEST(idle_watch, threads_fall_asleep_with_few_naps) {
     o.service_threads = 8;
     const auto rt = make_runtime(o);
     const std::int64_t before = switches();
+    const auto start = std::chrono::steady_clock::now();
     std::this_thread::sleep_for(std::chrono::milliseconds(200));
-    // 48 naps of each, 64 of the one that watches and 100 more of it, the monitor's. Each for itself, until it sleeps: over 1000.
-    EXPECT_LT(switches() - before, 800);
+    // 48 naps of each, 64 of the one that watches and 500 a second more of it, the monitor's. Each for itself, until it sleeps: over 1000.
+    EXPECT_LT(static_cast<double>(switches() - before), 500 + 1500 * seconds_since(start));
 }
 
 // With the 50 us that the kernel adds by itself, a nap of 20 us would take 70 and more.
@@ -216,12 +222,16 @@ TEST(idle_watch, an_idle_runtime_ends_at_once) {
     const temporary_folder folder;
     options o = small_options(folder);
     o.service_threads = 16;
-    auto rt = make_runtime(o);
-    std::this_thread::sleep_for(std::chrono::milliseconds(500));
-    const auto start = std::chrono::steady_clock::now();
-    rt.reset();
-    // Sixteen that sleep to the end of their time would need more than a second.
-    EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::milliseconds(700));
+    // Sixteen that sleep to the end of their time would need more than a second, each time; on a busy machine others may too.
+    double fastest_s = 1e9;
+    for (int attempt = 0; attempt < 50 && fastest_s > 0.7; ++attempt) {
+        auto rt = make_runtime(o);
+        std::this_thread::sleep_for(std::chrono::milliseconds(500));
+        const auto start = std::chrono::steady_clock::now();
+        rt.reset();
+        fastest_s = std::min(fastest_s, seconds_since(start));
+    }
+    EXPECT_LT(fastest_s, 0.7);
 }
 
 }  // namespace penstock::host

