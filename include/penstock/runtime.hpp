@@ -111,10 +111,10 @@ public:
     // resident since. Returns how many bytes of the range lie in windows, or a negative errno: -EBADF; -EINVAL; -ENOSPC, the
     // budget is used up; -EOPNOTSUPP on the cpu back end or where the driver refuses (said once in the log).
     // What is written to the file with write(2) is seen by loads that come after. A program that opens the file for writing or
-    // cuts it waits some 20 ms, until the window is closed: its pages come by request then, and what was cut off is -ESTALE.
-    // (src/host/windows.hpp says where that cannot be had, and what remains.) The window outlives close: a file that has not changed has it at its next open, one that has changed is a new
-    // one and has none. Each file with windows keeps one of options::max_files to itself. Costs about 40 us a MiB. Call it between kernels: beside one that waits for the
-    // host it would wait for that kernel's end.
+    // cuts it waits some 20 ms, until the window is closed: its pages come by request then, and what was cut off is -ESTALE
+    // (src/host/windows.hpp: where that cannot be had). The window outlives close: a file that has not changed has it at its next
+    // open, a changed one has none. Each file with windows keeps one of options::max_files to itself. Costs 27 to 86 us a MiB
+    // (docs/limits.md). Call it between kernels: beside one that waits for the host it would wait for that kernel's end.
     std::int64_t open_windows(int fd, std::int64_t offset = 0, std::int64_t bytes = INT64_MAX);
     // The same for every regular file that the pattern matches, as a shell would (glob(7)). Returns the sum, or the first error if no file could be opened; -ENOENT if nothing matches.
     std::int64_t open_windows(const std::string& pattern);
