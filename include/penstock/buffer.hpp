@@ -85,51 +85,54 @@ struct fixed_page {
     std::uint32_t place = 0;    // the session's own
 };
 
-// What one thread does with the buffer. Not thread-safe itself; any number of sessions work at the same
-// time. Ends before its pool, with nothing fixed. Every call gives -EBADF while the pool closes the file,
-// and -ECHILD in a child of fork(): there a session and its pool may be destroyed or left alone, no more.
+// What one thread does with the buffer. Not thread-safe itself; any number of sessions work at the
+// same time. Ends before its pool, with nothing fixed. Every call gives -EBADF while the pool
+// closes the file, and -ECHILD in a child of fork(): there a session and its pool may be destroyed
+// or left alone, no more.
 class session {
 public:
     virtual ~session() = default;
 
-    // Fixes a page until unfix: for reading beside others that read, or for writing alone. With `dedu` the
-    // caller gets a copy: a reader is not affected by a concurrent writer, and neither waits for the other.
-    // 0; -EINVAL, no such page; -EACCES, the file is open for reading; -EBUSY, too many fixed; -ETIMEDOUT,
-    // another session has it; or the error of a read of its file, or of a write of another page that had to
-    // go. Cost where it is in the host: two atomic steps, and the copy; else a move from the device or a
-    // read, and maybe a write.
+    // Fixes a page until unfix: for reading beside others that read, or for writing alone. With
+    // `dedu` the caller gets a copy: a reader is not affected by a concurrent writer, and neither
+    // waits for the other. 0; -EINVAL, no such page; -EACCES, the file is open for reading; -EBUSY,
+    // too many fixed; -ETIMEDOUT, another session has it; or the error of a read of its file, or of
+    // a write of another page that had to go. Cost where it is in the host: two atomic steps, and
+    // the copy; else a move from the device or a read, and maybe a write.
     virtual int fix(page_id id, use_kind kind, fixed_page& out) = 0;
-    // The same for writing, and the page is not read from the file: what `out` holds is undefined. The caller
-    // writes all its bytes, or unfixes it as unchanged. Also -ENOMEM.
+    // The same for writing, and the page is not read from the file: what `out` holds is undefined.
+    // The caller writes all its bytes, or unfixes it as unchanged. Also -ENOMEM.
     virtual int fix_fresh(page_id id, fixed_page& out) = 0;
-    // `changed`: only of a page that was fixed for writing. False: no byte was stored; after fix_fresh any
-    // may have been, and the page is as it was before.
+    // `changed`: only of a page that was fixed for writing. False: no byte was stored; after
+    // fix_fresh any may have been, and the page is as it was before.
     virtual void unfix(const fixed_page& page, bool changed) = 0;
 
     // Bytes of a file, through fixed pages: the count, less at the end of the file, or a negative errno where nothing was done.
     virtual std::int64_t read(std::uint32_t file, std::uint64_t offset, std::byte* to, std::uint64_t bytes) = 0;
     virtual std::int64_t write(std::uint32_t file, std::uint64_t offset, const std::byte* from, std::uint64_t bytes) = 0;
 
-    // Every page that was unfixed as changed before is in its file, and on storage. 0 or the first error; then
-    // what was not written stays dirty, and the next flush tries again. -ETIMEDOUT: another session has such a
-    // page fixed for writing (`native` and `gram`, which have no other copy of it). -EIO for ever: the device
-    // failed, and a page that was changed lay there alone.
+    // Every page that was unfixed as changed before is in its file, and on storage. 0 or the first
+    // error; then what was not written stays dirty, and the next flush tries again. -ETIMEDOUT:
+    // another session has such a page fixed for writing (`native` and `gram`, which have no other
+    // copy of it). -EIO for ever: the device failed, and a page that was changed lay there alone.
     virtual int flush(std::uint32_t file) = 0;
 
-    // The file has so many bytes from now on, which changes nothing below: a caller that cuts it off does that
-    // afterwards, so that nothing is written behind the new end (buffer_pool::resize_file does both). Pages
-    // behind it leave and are not written; the rest of the last page is zero, and so is what a file grows by,
-    // unless the file below has it otherwise. 0; -EINVAL, no such file, or too large; -ENOMEM; -EBUSY, this
-    // session has as many pages fixed as it may; -ETIMEDOUT, a session has a page fixed behind the new end or
-    // at it; or the error of a move or a write. After an error the file is as it was, with all that was
-    // changed. Threads may call it at the same time. Cost: as of forget, and a fix of the last page if it is
-    // in the buffer.
+    // The file has so many bytes from now on, which changes nothing below: a caller that cuts it
+    // off does that afterwards, so that nothing is written behind the new end
+    // (buffer_pool::resize_file does both). Pages behind it leave and are not written; the rest of
+    // the last page is zero, and so is what a file grows by, unless the file below has it
+    // otherwise. 0; -EINVAL, no such file, or too large; -ENOMEM; -EBUSY, this session has as many
+    // pages fixed as it may; -ETIMEDOUT, a session has a page fixed behind the new end or at it; or
+    // the error of a move or a write. After an error the file is as it was, with all that was
+    // changed. Threads may call it at the same time. Cost: as of forget, and a fix of the last page
+    // if it is in the buffer.
     virtual int resize(std::uint32_t file, std::uint64_t bytes) = 0;
-    // The file below was changed by other means: these pages leave the buffer, and what was changed of them
-    // here is lost. Waits for sessions that have one fixed, load one or write one, so that after 0 no byte is
-    // given that was read from the file before the call. Pages behind the end may be named. 0; -EINVAL, no
-    // such file; -ETIMEDOUT, a session (this one included) has one fixed: some pages have left, others are
-    // still there. Cost: for each page that is in the buffer, and little for each thousand that are not.
+    // The file below was changed by other means: these pages leave the buffer, and what was changed
+    // of them here is lost. Waits for sessions that have one fixed, load one or write one, so that
+    // after 0 no byte is given that was read from the file before the call. Pages behind the end
+    // may be named. 0; -EINVAL, no such file; -ETIMEDOUT, a session (this one included) has one
+    // fixed: some pages have left, others are still there. Cost: for each page that is in the
+    // buffer, and little for each thousand that are not.
     virtual int forget(std::uint32_t file, std::uint64_t first_page, std::uint64_t pages) = 0;
     // These pages will be wanted: those that are nowhere are read, as many of the first as do not drive each other out. A hint: no error is told, and no page fixed. Cost: as of fix for each that is read.
     virtual void prefetch(std::uint32_t file, std::uint64_t first_page, std::uint64_t pages) = 0;
@@ -145,7 +148,8 @@ struct buffer_options {
     backend where = backend::automatic;  // of the device's part; cpu: ordinary memory stands for it. automatic: a GPU if there is one
     int device = 0;                      // CUDA device number
     std::uint64_t host_bytes = 0;        // whole pages of both sizes are used: at least two, and in the host, for
-                                         // every policy, (sessions + 1) x (fixed_pages + 1) + 1 (the pool's own is one more)
+                                         // every policy, (sessions + 1) x (fixed_pages + 1) + 1
+                                         // (the pool's own is one more)
     std::uint64_t device_bytes = 0;      // not used by `native`
     std::uint32_t page_bytes = 4096;     // a power of two, 512 B to 2 MiB
     std::uint32_t sessions = 16;         // threads that use the buffer at a time, at most
@@ -160,12 +164,13 @@ struct buffer_options {
     std::function<void(const std::string&)> log{};  // of what nobody is there to be told; by default standard error
 };
 
-// Thread-safe, except that the destructor is for one thread, with no other call under way and no session
-// left. In a child of fork() every call fails at once (-ECHILD, null or zeros) and the destructor does
-// nothing: the files are the parent's to write.
+// Thread-safe, except that the destructor is for one thread, with no other call under way and no
+// session left. In a child of fork() every call fails at once (-ECHILD, null or zeros) and the
+// destructor does nothing: the files are the parent's to write.
 class buffer_pool {
 public:
-    // Throws nothing. 0; -EINVAL, -ENOMEM or -ENODEV, with a message that names the option, the value and the cure. Takes all memory at once: pinned in the host if the device is a GPU.
+    // Throws nothing. 0; -EINVAL, -ENOMEM or -ENODEV, with a message that names the option, the
+    // value and the cure. Takes all memory at once: pinned in the host if the device is a GPU.
     static status make(const buffer_options& wanted, std::unique_ptr<buffer_pool>& out);
     explicit buffer_pool(std::unique_ptr<buffer::open_pool> made);
     // As close_file of each; what cannot be written is lost, and the log names it.
@@ -176,19 +181,21 @@ public:
     // A regular file that exists, and its number. Others must not change it while it is open here, unless sessions are told by forget(). Where it cannot be read past the page cache, or could not be written so since its size is
     // no whole number of pages, it goes through it. Costs four bytes of memory for each page. Not both here twice: -EBUSY.
     status open_file(const std::string& path, buffer::file_access access, std::uint32_t& number);
-    // Flushes, and gives the number back. Waits for sessions that have a page of it fixed; from then on no other
-    // can be fixed (-EBADF), and what they unfix as changed is written. 0, and nothing is lost. Or the file
-    // stays open with all that was changed, and may be used, closed again or discarded: -EBADF, no such file,
-    // or another thread closes it; -ETIMEDOUT, a session still has a page of it fixed; or the error of the
-    // flush. docs/buffer.md has the steps.
+    // Flushes, and gives the number back. Waits for sessions that have a page of it fixed; from
+    // then on no other can be fixed (-EBADF), and what they unfix as changed is written. 0, and
+    // nothing is lost. Or the file stays open with all that was changed, and may be used, closed
+    // again or discarded: -EBADF, no such file, or another thread closes it; -ETIMEDOUT, a session
+    // still has a page of it fixed; or the error of the flush. docs/buffer.md has the steps.
     int close_file(std::uint32_t number);
-    // The same without flushing: what was changed and not flushed is lost with 0, and stays with an error.
+    // The same without flushing: what was changed and not flushed is lost with 0, and stays with an
+    // error.
     int discard_file(std::uint32_t number);
-    // The file has so many bytes, here and below. What is behind the new end is lost, what it grows by is zero.
-    // 0; -EBADF; -EACCES, it is open for reading; -EINVAL, a file that is written past the page cache has whole
-    // pages; or an error of session::resize or of the file system, and then the size is as it was, with all
-    // that was changed. Only where the file system does not cut the file once the buffer has, is what was
-    // changed behind the new end and not flushed lost; the log says so.
+    // The file has so many bytes, here and below. What is behind the new end is lost, what it grows
+    // by is zero. 0; -EBADF; -EACCES, it is open for reading; -EINVAL, a file that is written past
+    // the page cache has whole pages; or an error of session::resize or of the file system, and
+    // then the size is as it was, with all that was changed. Only where the file system does not
+    // cut the file once the buffer has, is what was changed behind the new end and not flushed
+    // lost; the log says so.
     int resize_file(std::uint32_t number, std::uint64_t bytes);
     // -EBADF, or the size.
     [[nodiscard]] std::int64_t file_bytes(std::uint32_t number) const;

@@ -31,7 +31,8 @@ limits limits_of(const manager_settings& settings) {
 
 template <typename Order>
 dedu_state<Order>::dedu_state(const manager_settings& settings, device_frames& frames, host::environment& env)
-    : settings_(settings), shape_(dedu_frames_for(settings)), frames_(frames), env_(env), states_(settings.files, settings.sessions, settings.fixed_pages), latches_(limits_of(settings).pages),
+    : settings_(settings), shape_(dedu_frames_for(settings)), frames_(frames), env_(env),
+      states_(settings.files, settings.sessions, settings.fixed_pages), latches_(limits_of(settings).pages),
       host_places_(std::size_t{limits_of(settings).pages} * how_.blocks_per_page), files_(settings.files), combined_(std::size_t{settings.sessions} * (how_.window_pages + 1), settings.batch_pages, std::chrono::microseconds(settings.batch_wait_us)),
       room_in_use_(settings.sessions), remembered_left_(static_cast<std::int64_t>(how_.remembered_pages != 0 ? how_.remembered_pages : std::uint64_t{16} * limits_of(settings).pages)), wave_(frames, shape_, shape_.most_moves), finder_(frames, shape_, settings.batch_pages * how_.blocks_per_page),
       published_(limits_of(settings).pages) {}
@@ -63,7 +64,8 @@ template <typename Order>
 int dedu_state<Order>::drop_file(std::uint32_t number) {
     dedu_file& file = *files_[number];
     dedu_request asked;
-    if (const int code = forget(asked, file, number, 0, file.room, deadline::max()); code != 0) return code;
+    if (const int code = forget(asked, file, number, 0, file.room, deadline::max()); code != 0)
+        return code;
     const std::lock_guard hold(sessions_);
     states_.remove(number);  // before the number may be another file's
     files_[number] = nullptr;
@@ -72,7 +74,8 @@ int dedu_state<Order>::drop_file(std::uint32_t number) {
 
 // By own() and not by a look: who owns a page later finds what was done to the file before.
 template <typename Order>
-int dedu_state<Order>::forget(dedu_request& one, dedu_file& file, std::uint32_t number, std::uint64_t first, std::uint64_t end, deadline until) {
+int dedu_state<Order>::forget(dedu_request& one, dedu_file& file, std::uint32_t number,
+                              std::uint64_t first, std::uint64_t end, deadline until) {
     one.what = dedu_request::kind::forget;
     one.is_signed = one.wants_signs = false;
     for (std::uint64_t at = first; at < std::min<std::uint64_t>(end, file.room); ++at) {
@@ -239,7 +242,8 @@ status make_dedu_manager(const manager_settings& settings, device_frames& frames
     return settings.order == order_kind::lru ? made(std::make_unique<dedu_state<lru_order>>(settings, frames, env))
                                              : made(std::make_unique<dedu_state<clock_order>>(settings, frames, env));
 } catch (const std::exception&) {  // no memory, or tables that no memory could hold
-    return {-ENOMEM, "the host has no memory for the buffer's tables; give it fewer pages, sessions or files"};
+    return {-ENOMEM,
+        "the host has no memory for the buffer's tables; give it fewer pages, sessions or files"};
 }
 
 }  // namespace penstock::buffer

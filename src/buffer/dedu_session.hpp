@@ -114,9 +114,11 @@ public:
         const std::lock_guard alone(file->resizing);
         const std::uint64_t before = file->bytes, room = page_bytes();
         if (bytes < before) return cut(*file, number, bytes);
-        // Of what a page holds behind the end nobody was told, so it must not become bytes of the file.
+        // Of what a page holds behind the end nobody was told, so it must not become bytes of the
+        // file.
         const auto nothing_more = [] {};
-        if (const int code = clear_rest({before / room, number}, before % room, nothing_more); code != 0) return code;
+        const page_id last{before / room, number};
+        if (const int code = clear_rest(last, before % room, nothing_more); code != 0) return code;
         return file->grow(bytes, room);
     }
     int forget(std::uint32_t number, std::uint64_t first_page, std::uint64_t pages) override {
@@ -124,7 +126,9 @@ public:
         if (in.code() != 0) return in.code();
         const std::uint64_t end = pages > ~first_page ? ~std::uint64_t{0} : first_page + pages;
         const deadline until = all_.wait_until();
-        if (const int code = all_.forget(asked_, *all_.file_at(number), number, first_page, end, until); code != 0) return code;
+        dedu_file& file = *all_.file_at(number);
+        const int code = all_.forget(asked_, file, number, first_page, end, until);
+        if (code != 0) return code;
         return all_.states().await_fixed(number, first_page, end, number_, until);  // copies from before
     }
     void prefetch(std::uint32_t number, std::uint64_t first_page, std::uint64_t pages) override {
@@ -251,10 +255,11 @@ private:
     }
     // All or nothing, as manager_state::cut.
     int cut(dedu_file& file, std::uint32_t number, std::uint64_t bytes) {
-        const std::uint64_t room = page_bytes(), pages_before = file.pages, first = (bytes + room - 1) / room;
+        const std::uint64_t room = page_bytes(), pages_before = file.pages;
+        const std::uint64_t first = (bytes + room - 1) / room, all = ~std::uint64_t{0};
         const auto set_end = [&] { file.bytes = bytes; };
         file.pages = first;
-        int code = all_.states().await_fixed(number, bytes / room, ~std::uint64_t{0}, number_, all_.wait_until());
+        int code = all_.states().await_fixed(number, bytes / room, all, number_, all_.wait_until());
         if (code == 0) code = clear_rest({bytes / room, number}, bytes % room, set_end);
         if (code != 0) {
             file.pages = pages_before;
@@ -262,7 +267,9 @@ private:
         }
         return all_.forget(asked_, file, number, first, file.room, deadline::max());
     }
-    // The page has zeros from there on, and then `done` is called. One that is nowhere is read so from its file; so is one that holds what the file has. It is owned before that is looked at: whoever loads it may have asked for the size before.
+    // The page has zeros from there on, and then `done` is called. One that is nowhere is read so
+    // from its file; so is one that holds what the file has. It is owned before that is looked at:
+    // whoever loads it may have asked for the size before.
     template <typename Done>
     int clear_rest(page_id last, std::uint64_t from, const Done& done) {
         if (from == 0) {

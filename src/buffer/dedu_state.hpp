@@ -107,7 +107,8 @@ public:
     void finish(dedu_request& one);
     // For whoever finds a page owned: it may be by nobody but a load that was posted.
     void help();
-    int forget(dedu_request& one, dedu_file& file, std::uint32_t number, std::uint64_t first, std::uint64_t end, deadline until);
+    int forget(dedu_request& one, dedu_file& file, std::uint32_t number, std::uint64_t first,
+        std::uint64_t end, deadline until);
     [[nodiscard]] deadline wait_until() const {
         return std::chrono::steady_clock::now() + std::chrono::milliseconds(settings_.wait_ms);
     }

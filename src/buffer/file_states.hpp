@@ -5,26 +5,29 @@
 //                         ^---reopen()---'
 //
 // open      sessions work in the file
-// closing   one caller closes it. A call of a session that begins now, or that waits for a page, ends
-//           with -EBADF. A page that is fixed stays fixed until its session unfixes it.
+// closing   one caller closes it. A call of a session that begins now, or that waits for a page,
+//           ends with -EBADF. A page that is fixed stays fixed until its session unfixes it.
 // removed   there is no such file: -EINVAL
 //
 // A file is closed in these steps, and each step that fails leaves the file as it was:
 // (1) The closer flushes while the file is open. An error ends here. (Not to discard.)
-// (2) shut(): the file is closing. The closer waits until no call of another session works in the file
-//     and no session has a page of it fixed. Time-out: open again, nothing has changed.
-// (3) The closer flushes again: this writes what sessions unfixed as changed since (1). Error: reopen().
-// (4) The pages leave. They are clean by (3), or given up by the caller of discard. Nothing but moves
-//     and writes that are under way can stand in the way, so there is no time-out here.
+// (2) shut(): the file is closing. The closer waits until no call of another session works in the
+//     file and no session has a page of it fixed. Time-out: open again, nothing has changed.
+// (3) The closer flushes again: this writes what sessions unfixed as changed since (1). Error:
+//     reopen().
+// (4) The pages leave. They are clean by (3), or given up by the caller of discard. Nothing but
+//     moves and writes that are under way can stand in the way, so there is no time-out here.
 // (5) remove(): the size is 0 and the words of the pages are freed. Only now the number is free.
 //
 // A file that is cut (session::resize) has a second user of this: the resizer first says that pages
-// behind the new end are gone, then calls await_fixed(), and only then drops them (manager_forget.hpp).
+// behind the new end are gone, then calls await_fixed(), and only then drops them
+// (manager_forget.hpp).
 //
-// Orders: a session stores that it is in the file, then looks at the state or at the size; a closer or
-// resizer stores the state or the size, then looks at the sessions. All four are sequentially
+// Orders: a session stores that it is in the file, then looks at the state or at the size; a closer
+// or resizer stores the state or the size, then looks at the sessions. All four are sequentially
 // consistent, so at least one of the two sees the other. A session leaves with release, and the
-// closer's look is its partner (acquire): it then sees all that the session did, and may free memory.
+// closer's look is its partner (acquire): it then sees all that the session did, and may free
+// memory.
 #pragma once
 
 #include <atomic>
@@ -76,8 +79,8 @@ public:
         return 0;
     }
 
-    // Returns when no session has a page from `first` to before `end` fixed since before this call. The
-    // caller's own pages count; its own call does not. 0 or -ETIMEDOUT.
+    // Returns when no session has a page from `first` to before `end` fixed since before this call.
+    // The caller's own pages count; its own call does not. 0 or -ETIMEDOUT.
     int await_fixed(std::uint32_t file, std::uint64_t first, std::uint64_t end, std::uint32_t by,
                     deadline until) const {
         for (std::uint32_t number = 0; number < sessions_.size(); ++number) {
@@ -89,14 +92,16 @@ public:
         for (const held_line& line : held_)
             for (const held_page& one : line.held) {
                 const std::uint32_t turn = one.turn;
-                if (turn % 2 == 0 || one.file != file || one.page < first || one.page >= end) continue;
+                const bool is_held = turn % 2 != 0 && one.file == file;
+                if (!is_held || one.page < first || one.page >= end) continue;
                 if (!await([&] { return one.turn != turn; }, until)) return -ETIMEDOUT;
             }
         return 0;
     }
 
-    // By a session, for itself: a call in the file begins. 0; -EINVAL, -EBADF (above) or -ECHILD. Where
-    // it is 0 the call ends with end(). A call within a call of the same file is let in always.
+    // By a session, for itself: a call in the file begins. 0; -EINVAL, -EBADF (above) or -ECHILD.
+    // Where it is 0 the call ends with end(). A call within a call of the same file is let in
+    // always.
     int begin(std::uint32_t number, std::uint32_t file, bool fixes, std::uint64_t& before) {
         if (!here()) return -ECHILD;
         if (file >= states_.size()) return -EINVAL;
@@ -121,7 +126,8 @@ public:
         return may_work(number, file);
     }
 
-    // By a session, in a call that fixes: it has the page from here on; at most fixed_pages at a time.
+    // By a session, in a call that fixes: it has the page from here on; at most fixed_pages at a
+    // time.
     std::uint32_t hold(std::uint32_t number, page_id id) {
         std::vector<std::uint32_t>& free = sessions_[number].free;
         const std::uint32_t place = free.back();
@@ -136,16 +142,18 @@ public:
     // When the page's latch or owner has been released, as the last step.
     void let_go(std::uint32_t number, std::uint32_t place) {
         held_page& one = held_by(number, place);
-        // Release: the closer that sees this finds all that was changed noted (acquire in holds_any).
+        // Release: the closer that sees this finds all that was changed noted (acquire in
+        // holds_any).
         one.turn.store(one.turn.load(std::memory_order_relaxed) + 1, std::memory_order_release);
         sessions_[number].free.push_back(place);
     }
 
 private:
     static constexpr std::uint32_t is_removed = 0, is_open = 1;
-    // A session's word: the file's number and one, whether the call leaves a page fixed, and a turn that
-    // is another after each step.
-    static constexpr std::uint64_t file_bits = 0xffffffffull, fixing = 1ull << 32, one_turn = 1ull << 33;
+    // A session's word: the file's number and one, whether the call leaves a page fixed, and a turn
+    // that is another after each step.
+    static constexpr std::uint64_t file_bits = 0xffffffffull;
+    static constexpr std::uint64_t fixing = 1ull << 32, one_turn = 1ull << 33;
 
     struct alignas(64) session_word {
         std::atomic<std::uint64_t> word{0};
@@ -199,8 +207,10 @@ class file_visit {
 public:
     enum class purpose : std::uint8_t { work, fix };  // fix: it may leave a page fixed
 
-    file_visit(file_states& all, std::uint32_t session, std::uint32_t file, purpose what = purpose::work)
-        : all_(all), session_(session), code_(all.begin(session, file, what == purpose::fix, before_)) {}
+    file_visit(file_states& all, std::uint32_t session, std::uint32_t file,
+               purpose what = purpose::work)
+        : all_(all), session_(session),
+          code_(all.begin(session, file, what == purpose::fix, before_)) {}
     ~file_visit() {
         if (code_ == 0) all_.end(session_, before_);
     }

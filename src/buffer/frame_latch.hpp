@@ -43,7 +43,8 @@ public:
     bool close() { return swap(0, closed_bit); }
     // By the manager: nobody takes it from here on, and it is closed when those that read have ended. Only of a frame that nobody takes for writing, by one who may wait for readers.
     void begin_close() { atomic_fetch_or<order::acq_rel>(&word_, closed_bit); }
-    // By the owner of the frame. Store with release, as open(): the next that opens it finds it as it is.
+    // By the owner of the frame. Store with release, as open(): the next that opens it finds it as
+    // it is.
     void close_owned() { store(closed_bit); }
     [[nodiscard]] bool is_closed() const { return load() == closed_bit; }
     void open() { store(0); }
@@ -83,7 +84,8 @@ public:
         store(0);
         return true;
     }
-    // By the owner of the frame, under the manager's lock. In the order of withdraw(): latch, then entry.
+    // By the owner of the frame, under the manager's lock. In the order of withdraw(): latch, then
+    // entry.
     void withdraw_owned(frame_latch& latch) {
         latch.close_owned();
         store(0);

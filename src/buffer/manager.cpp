@@ -37,7 +37,9 @@ public:
     void unfix(const fixed_page& page, bool changed) override { all_.unfix(room_, page, changed); }
     int flush(std::uint32_t file) override { return all_.flush(room_, file); }
     int resize(std::uint32_t file, std::uint64_t bytes) override { return all_.resize(room_, file, bytes); }
-    int forget(std::uint32_t file, std::uint64_t first_page, std::uint64_t pages) override { return all_.forget(room_, file, first_page, pages); }
+    int forget(std::uint32_t file, std::uint64_t first_page, std::uint64_t pages) override {
+        return all_.forget(room_, file, first_page, pages);
+    }
     void prefetch(std::uint32_t file, std::uint64_t first_page, std::uint64_t pages) override { all_.prefetch(room_, file, first_page, pages); }
     [[nodiscard]] std::uint32_t number() const override { return room_.number; }
 
@@ -150,17 +152,20 @@ namespace {
 
 status check_count(const char* name, std::uint32_t count, std::uint32_t most) {
     if (count != 0 && count <= most) return {};
-    return {-EINVAL, std::string(name) + ": " + std::to_string(count) + "; give 1 to " + std::to_string(most)};
+    return {-EINVAL, std::string(name) + ": " + std::to_string(count) + "; give 1 to " +
+        std::to_string(most)};
 }
 
 }  // namespace
 
 status check_counts(const manager_settings& settings) {
-    constexpr std::uint32_t most_files = 1u << 20, most_batch_pages = 1u << 20, most_window_pages = 1u << 16;
+    constexpr std::uint32_t most_files = 1u << 20, most_batch_pages = 1u << 20;
+    constexpr std::uint32_t most_window_pages = 1u << 16;
     if (status s = check_count("files", settings.files, most_files); !s) return s;
     if (status s = check_count("batch_pages", settings.batch_pages, most_batch_pages); !s) return s;
     if (settings.policy != policy_kind::dedu) return {};
-    return check_count("dedu_settings::window_pages", settings.dedu.window_pages, most_window_pages);
+    return check_count("dedu_settings::window_pages", settings.dedu.window_pages,
+        most_window_pages);
 }
 
 frames_shape frames_for(const manager_settings& settings) {
@@ -170,9 +175,11 @@ frames_shape frames_for(const manager_settings& settings) {
 }
 
 int manager::begin_close(session* by, std::uint32_t number) {
-    const std::uint32_t closer = by != nullptr ? static_cast<paged_session*>(by)->number() : file_states::no_session;
+    std::uint32_t closer = file_states::no_session;
+    if (by != nullptr) closer = static_cast<paged_session*>(by)->number();
     const auto wait = std::chrono::milliseconds(settings().wait_ms);
-    return states().here() ? states().shut(number, closer, std::chrono::steady_clock::now() + wait) : -ECHILD;
+    if (!states().here()) return -ECHILD;
+    return states().shut(number, closer, std::chrono::steady_clock::now() + wait);
 }
 
 int manager::end_close(session* by, std::uint32_t number, bool flushes) {
@@ -206,7 +213,8 @@ status manager::make(const manager_settings& settings, device_frames& frames, ho
     return settings.order == order_kind::lru ? made(std::make_unique<manager_state<lru_order>>(settings, frames, env))
                                              : made(std::make_unique<manager_state<clock_order>>(settings, frames, env));
 } catch (const std::exception&) {  // no memory, or tables that no memory could hold
-    return {-ENOMEM, "the host has no memory for the buffer's tables; give it fewer pages, sessions or files"};
+    return {-ENOMEM,
+        "the host has no memory for the buffer's tables; give it fewer pages, sessions or files"};
 }
 
 }  // namespace penstock::buffer

@@ -40,14 +40,14 @@ struct manager_settings {
     std::uint64_t signature_mask = ~std::uint64_t{0};  // for tests: fewer bits make blocks of one signature and other bytes
 };
 
-// Pages that the host's part has at least, so that there is a victim whatever sessions have fixed: of each
-// session those that it has fixed and one that it brings, and one more.
+// Pages that the host's part has at least, so that there is a victim whatever sessions have fixed:
+// of each session those that it has fixed and one that it brings, and one more.
 constexpr std::uint64_t least_host_pages(std::uint64_t sessions, std::uint64_t fixed_pages) {
     return sessions * (fixed_pages + 1) + 1;
 }
 
-// Whether tables can be made for as many files, and products of the other counts fit into 32 bits. To be asked
-// before frames_for(); make() asks it too.
+// Whether tables can be made for as many files, and products of the other counts fit into 32 bits.
+// To be asked before frames_for(); make() asks it too.
 status check_counts(const manager_settings& settings);
 
 // Frames that this needs of a device: some of the host's are for bytes on their way to files.
@@ -62,13 +62,15 @@ public:
     // The number of a file of so many bytes, which is read and written through `fd` until remove_file; who else changes it says so by forget. -EMFILE, there are as many as can be; -EINVAL, too large; -ENOMEM.
     // A descriptor that reads past the operating system's page cache will do for files of any size, but only whole pages are written through it. Cost: four bytes of memory for each page.
     virtual int add_file(int fd, std::uint64_t bytes, file_access access = file_access::read_write) = 0;
-    // The pages of the file leave; what was changed and not flushed is lost. Afterwards the number may be
-    // another file's. 0; -EINVAL, no such file; -EBUSY, another thread removes or closes it; -ETIMEDOUT, a
-    // session has a page of it fixed, and the file stays as it was. Cost: as of session::forget.
+    // The pages of the file leave; what was changed and not flushed is lost. Afterwards the number
+    // may be another file's. 0; -EINVAL, no such file; -EBUSY, another thread removes or closes it;
+    // -ETIMEDOUT, a session has a page of it fixed, and the file stays as it was. Cost: as of
+    // session::forget.
     int remove_file(std::uint32_t number);
-    // The same in two parts, steps (2) and (3) to (5) of file_states.hpp, for a session of this manager that
-    // may be null. After begin_close() was 0, end_close() follows; with `flushes` nothing is lost, and it is
-    // 0 or the error of the flush, after which the file is open as before.
+    // The same in two parts, steps (2) and (3) to (5) of file_states.hpp, for a session of this
+    // manager that may be null. After begin_close() was 0, end_close() follows; with `flushes`
+    // nothing is lost, and it is 0 or the error of the flush, after which the file is open as
+    // before.
     int begin_close(session* by, std::uint32_t number);
     int end_close(session* by, std::uint32_t number, bool flushes);
     // Null: there are as many as can be, or there is no memory.

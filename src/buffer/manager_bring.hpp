@@ -14,16 +14,19 @@
 namespace penstock::buffer {
 
 template <typename Order>
-int manager_state<Order>::find_size(const session_room& s, std::uint32_t number, std::uint64_t& bytes) {
+int manager_state<Order>::find_size(const session_room& s, std::uint32_t number,
+    std::uint64_t& bytes) {
     const file_visit in(states_, s.number, number);
     if (in.code() != 0) return in.code() == -EINVAL ? -EBADF : in.code();
     // Pages behind a new end go before the size does (cut).
-    bytes = std::min<std::uint64_t>(files_[number].bytes, files_[number].pages * settings_.page_bytes);
+    bytes = std::min<std::uint64_t>(files_[number].bytes,
+        files_[number].pages * settings_.page_bytes);
     return 0;
 }
 
 template <typename Order>
-int manager_state<Order>::fix(session_room& s, page_id id, use_kind kind, page_content content, fixed_page& out) {
+int manager_state<Order>::fix(session_room& s, page_id id, use_kind kind, page_content content,
+    fixed_page& out) {
     const file_visit in(states_, s.number, id.file, file_visit::purpose::fix);
     if (in.code() != 0) return in.code();
     if (id.page >= files_[id.file].pages) return -EINVAL;
@@ -61,10 +64,11 @@ int manager_state<Order>::look_again(const session_room& s, page_id id) {
     return id.page < files_[id.file].pages ? 0 : -EINVAL;
 }
 
-// The page is owned. What unfix needs to leave it as it was: a page that was nowhere leaves again, of
-// another the bytes are kept. -ENOMEM, and the page is owned no more.
+// The page is owned. What unfix needs to leave it as it was: a page that was nowhere leaves again,
+// of another the bytes are kept. -ENOMEM, and the page is owned no more.
 template <typename Order>
-int manager_state<Order>::note_fresh(session_room& s, page_id id, bool was_nowhere, const fixed_page& page) {
+int manager_state<Order>::note_fresh(session_room& s, page_id id, bool was_nowhere,
+    const fixed_page& page) {
     fresh_page one{id, nullptr};
     if (!was_nowhere) {
         one.before = std::move(s.spare);
@@ -82,7 +86,8 @@ int manager_state<Order>::note_fresh(session_room& s, page_id id, bool was_nowhe
 // False: the page's frame never got its bytes, and the page has to leave.
 template <typename Order>
 bool manager_state<Order>::end_fresh(session_room& s, const fixed_page& page, bool changed) {
-    const auto found = std::find_if(s.fresh.begin(), s.fresh.end(), [&](const fresh_page& one) { return one.id == page.id; });
+    const auto is_it = [&](const fresh_page& one) { return one.id == page.id; };
+    const auto found = std::find_if(s.fresh.begin(), s.fresh.end(), is_it);
     if (found == s.fresh.end()) return true;
     std::unique_ptr<std::byte[]> before = std::move(found->before);
     s.fresh.erase(found);
@@ -179,7 +184,8 @@ void manager_state<Order>::leave_core(page_id id) {
 }
 
 template <typename Order>
-int manager_state<Order>::bring(session_room& s, page_id id, use_kind kind, page_content content, fixed_page& out) {
+int manager_state<Order>::bring(session_room& s, page_id id, use_kind kind, page_content content,
+    fixed_page& out) {
     lock hold(mutex_);
     tell_hits(s);
     if (broken_) return -EIO;

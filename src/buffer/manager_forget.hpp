@@ -48,7 +48,8 @@ std::uint64_t manager_state<Order>::forget_some(std::uint32_t number, std::uint6
 
 // A page that was dropped and could not be written comes back (keep_unwritten), so after a wait for such a write all is looked at again.
 template <typename Order>
-int manager_state<Order>::forget_pages(std::uint32_t number, std::uint64_t first, std::uint64_t end, deadline until) {
+int manager_state<Order>::forget_pages(std::uint32_t number, std::uint64_t first, std::uint64_t end,
+    deadline until) {
     {
         const lock hold(mutex_);
         ++files_[number].version;
@@ -76,10 +77,12 @@ int manager_state<Order>::forget_pages(std::uint32_t number, std::uint64_t first
 }
 
 template <typename Order>
-int manager_state<Order>::forget(session_room& s, std::uint32_t number, std::uint64_t first, std::uint64_t pages) {
+int manager_state<Order>::forget(session_room& s, std::uint32_t number, std::uint64_t first,
+    std::uint64_t pages) {
     const file_visit in(states_, s.number, number);
     if (in.code() != 0) return in.code();
-    return forget_pages(number, first, pages > ~first ? ~std::uint64_t{0} : first + pages, wait_until());
+    const std::uint64_t end = pages > ~first ? ~std::uint64_t{0} : first + pages;
+    return forget_pages(number, first, end, wait_until());
 }
 
 // Room before the size, and the size before its pages: whoever finds a page to be there finds its entry.
@@ -105,7 +108,8 @@ int manager_state<Order>::clear_rest(session_room& s, page_id last, std::uint64_
         if (is_nowhere(last)) return 0;
     }
     fixed_page page;
-    if (const int code = fix(s, last, use_kind::write, page_content::read, page); code != 0) return code;
+    if (const int code = fix(s, last, use_kind::write, page_content::read, page); code != 0)
+        return code;
     std::memset(page.data + from, 0, settings_.page_bytes - from);
     unfix(s, page, false);
     return 0;
@@ -121,19 +125,23 @@ int manager_state<Order>::resize(session_room& s, std::uint32_t number, std::uin
     const std::uint64_t before = one.bytes;
     if (bytes < before) return cut(s, number, bytes);
     // Of what a page holds behind the end nobody was told, so it must not become bytes of the file.
-    if (const int code = clear_rest(s, {before / settings_.page_bytes, number}, before % settings_.page_bytes); code != 0) return code;
+    const page_id last{before / settings_.page_bytes, number};
+    const int code = clear_rest(s, last, before % settings_.page_bytes);
+    if (code != 0) return code;
     const lock hold(mutex_);
     return grow(one, bytes);
 }
 
-// All or nothing. Pages behind the new end can be fixed no more (1); when nothing can fail or time out any
-// more the size changes (2), and then the pages leave (3): none of them is fixed, and none can be.
+// All or nothing. Pages behind the new end can be fixed no more (1); when nothing can fail or time
+// out any more the size changes (2), and then the pages leave (3): none of them is fixed, and none
+// can be.
 template <typename Order>
 int manager_state<Order>::cut(session_room& s, std::uint32_t number, std::uint64_t bytes) {
     file& one = files_[number];
     const std::uint64_t pages_before = one.pages;
     one.pages = pages_for(bytes);  // (1)
-    int code = states_.await_fixed(number, bytes / settings_.page_bytes, ~std::uint64_t{0}, s.number, wait_until());
+    int code = states_.await_fixed(number, bytes / settings_.page_bytes, ~std::uint64_t{0},
+        s.number, wait_until());
     if (code == 0) code = set_end(s, number, bytes);  // (2)
     if (code != 0) {
         one.pages = pages_before;
@@ -142,7 +150,8 @@ int manager_state<Order>::cut(session_room& s, std::uint32_t number, std::uint64
     return forget_pages(number, pages_for(bytes), ~std::uint64_t{0}, deadline::max());  // (3)
 }
 
-// The file ends there, and what its last page has behind that is zero. A page that is nowhere is read so.
+// The file ends there, and what its last page has behind that is zero. A page that is nowhere is
+// read so.
 template <typename Order>
 int manager_state<Order>::set_end(session_room& s, std::uint32_t number, std::uint64_t bytes) {
     const std::uint64_t from = bytes % settings_.page_bytes;
@@ -155,7 +164,8 @@ int manager_state<Order>::set_end(session_room& s, std::uint32_t number, std::ui
         }
     }
     fixed_page page;
-    if (const int code = fix(s, last, use_kind::write, page_content::read, page); code != 0) return code;
+    if (const int code = fix(s, last, use_kind::write, page_content::read, page); code != 0)
+        return code;
     std::memset(page.data + from, 0, settings_.page_bytes - from);
     files_[number].bytes = bytes;
     unfix(s, page, false);
@@ -165,7 +175,8 @@ int manager_state<Order>::set_end(session_room& s, std::uint32_t number, std::ui
 template <typename Order>
 int manager_state<Order>::drop_file(std::uint32_t number) {
     file& one = files_[number];
-    if (const int code = forget_pages(number, 0, ~std::uint64_t{0}, deadline::max()); code != 0) return code;
+    if (const int code = forget_pages(number, 0, ~std::uint64_t{0}, deadline::max()); code != 0)
+        return code;
     const lock hold(mutex_);
     one.pages = 0;
     one.bytes = 0;

@@ -36,8 +36,8 @@ struct move_desk {
     std::vector<frame_move> moves;  // whoever's who is at work
 };
 
-// What a page's bytes are to whoever fixes it: they are read, or they are not. `fresh`: unfix may still
-// leave the page as it was; `to_fill`: it will not.
+// What a page's bytes are to whoever fixes it: they are read, or they are not. `fresh`: unfix may
+// still leave the page as it was; `to_fill`: it will not.
 enum class page_content : std::uint8_t { read, fresh, to_fill };
 
 // A page that is fixed and was not read: its bytes before, or null where it was nowhere.
@@ -79,7 +79,10 @@ public:
     static constexpr std::uint32_t most_desks = 4;
 
     manager_state(const manager_settings& settings, device_frames& frames, host::environment& env)
-        : settings_(settings), frames_(frames), env_(env), states_(settings.files, settings.sessions, settings.fixed_pages), latches_(settings.host_pages), changed_(settings.host_pages), files_(std::make_unique<file[]>(settings.files)),
+        : settings_(settings), frames_(frames), env_(env),
+          states_(settings.files, settings.sessions, settings.fixed_pages),
+          latches_(settings.host_pages), changed_(settings.host_pages),
+          files_(std::make_unique<file[]>(settings.files)),
           page_in_(settings.host_pages), turns_(settings.host_pages + settings.sessions, settings.device_pages, settings.sessions), room_in_use_(settings.sessions) {
         for (std::uint32_t i = 0; i < most_desks; ++i) desks_.push_back(std::make_unique<move_desk>(settings));
     }

@@ -36,7 +36,8 @@ public:
             fixed_page page;
             // All that the file has of the page.
             const bool whole = in_page == 0 && (count == page_bytes() || id.page * page_bytes() + count == end);
-            if (const int code = whole ? fix_to_fill(id, page) : fix(id, use_kind::write, page); code != 0) return code;
+            const int code = whole ? fix_to_fill(id, page) : fix(id, use_kind::write, page);
+            if (code != 0) return code;
             std::memcpy(page.data + in_page, from + done, count);
             if (whole) std::memset(page.data + count, 0, page_bytes() - count);
             unfix(page, true);

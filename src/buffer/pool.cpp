@@ -56,16 +56,20 @@ status check_pages(const char* name, std::uint64_t bytes, std::uint32_t page_byt
 
 // The host's part, of which the pool itself is a session more.
 status check_host_pages(const buffer_options& wanted) {
-    const std::uint64_t needed = least_host_pages(std::uint64_t{wanted.sessions} + 1, wanted.fixed_pages);
+    const std::uint64_t sessions = std::uint64_t{wanted.sessions} + 1;
+    const std::uint64_t needed = least_host_pages(sessions, wanted.fixed_pages);
     const std::uint64_t pages = wanted.host_bytes / wanted.page_bytes;
+    const std::string users = std::to_string(wanted.sessions) + " sessions that fix " +
+                              std::to_string(wanted.fixed_pages) + " pages each";
     if (needed > most_pages)
-        return {-EINVAL, "buffer_options::sessions and fixed_pages: " + std::to_string(wanted.sessions) + " sessions that fix " +
-                             std::to_string(wanted.fixed_pages) + " pages each are too many; give fewer"};
+        return {-EINVAL, "buffer_options::sessions and fixed_pages: " + users +
+                             " are too many; give fewer"};
     if (pages >= needed) return {};
-    return {-EINVAL, "buffer_options::host_bytes: " + format_size(wanted.host_bytes) + " is " + std::to_string(pages) + " pages of " +
-                         format_size(wanted.page_bytes) + ", and " + std::to_string(wanted.sessions) + " sessions that fix " +
-                         std::to_string(wanted.fixed_pages) + " pages each need " + std::to_string(needed) + "; give at least " +
-                         std::to_string(needed * wanted.page_bytes) + " bytes, or less with buffer_options::sessions or fixed_pages"};
+    return {-EINVAL, "buffer_options::host_bytes: " + format_size(wanted.host_bytes) + " is " +
+                         std::to_string(pages) + " pages of " + format_size(wanted.page_bytes) +
+                         ", and " + users + " need " + std::to_string(needed) + "; give at least " +
+                         std::to_string(needed * wanted.page_bytes) +
+                         " bytes, or less with buffer_options::sessions or fixed_pages"};
 }
 
 status check(const buffer_options& wanted) {
@@ -106,7 +110,8 @@ public:
 
     status make() {
         const manager_settings settings = settings_of(how_);
-        if (status s = check_counts(settings); !s) return {s.code, s.message + " (buffer_options::max_files, batch_pages, dedu)"};
+        if (status s = check_counts(settings); !s)
+            return {s.code, s.message + " (buffer_options::max_files, batch_pages, dedu)"};
         if (status s = choose_frames(how_.where, how_.device, frames_for(settings), frames_, on_gpu_); !s) return {s.code, s.message + "; give less with buffer_options::host_bytes or device_bytes"};
         if (status s = manager::make(settings, *frames_, host::linux_environment(), all_); !s) return {s.code, s.message + " (buffer_options::host_bytes, sessions, fixed_pages, dedu)"};
         own_ = all_->open_session();
@@ -163,8 +168,8 @@ public:
         if (bytes > static_cast<std::uint64_t>(INT64_MAX) || (what.is_direct && bytes % how_.page_bytes != 0)) return -EINVAL;
         const int fd = what.fd->number;
         const bool grows = bytes > what.bytes;
-        // No page is read behind the end of the file, and none written there: so it grows first here below,
-        // and shrinks last.
+        // No page is read behind the end of the file, and none written there: so it grows first
+        // here below, and shrinks last.
         if (grows && ::ftruncate(fd, static_cast<off_t>(bytes)) != 0) return -errno;
         int code = own_->resize(number, bytes);
         if (code != 0 && grows) static_cast<void>(::ftruncate(fd, static_cast<off_t>(what.bytes)));
@@ -185,7 +190,8 @@ public:
         return found != files_.end() ? static_cast<std::int64_t>(found->second.bytes) : -EBADF;
     }
 
-    // False in a child of fork(): locks may be held there for ever, and the files are the parent's to write.
+    // False in a child of fork(): locks may be held there for ever, and the files are the parent's
+    // to write.
     [[nodiscard]] bool here() const { return owner_.here(); }
 
     void close_all() {
@@ -209,20 +215,27 @@ private:
     static std::string cure_for(int error, file_access access) {
         if (error == EMFILE) return "raise the limit on open files (ulimit -n), or close some";
         if (error == ENFILE) return "close files, in this or other programs";
-        return std::string("give a file that may be ") + (access == file_access::read ? "read" : "read and written");
+        const bool reads = access == file_access::read;
+        return std::string("give a file that may be ") + (reads ? "read" : "read and written");
     }
     // A descriptor, and what the file is.
     status open_below(pool_file& file) const {
         const int flags = (file.access == file_access::read_write ? O_RDWR : O_RDONLY) | O_CLOEXEC | O_NOCTTY | O_NONBLOCK;
         struct stat facts {};
         // To open a device or a pipe may already do something.
-        if (::stat(file.path.c_str(), &facts) == 0 && host::kind_of(facts.st_mode) == host::file_kind::special)
+        if (::stat(file.path.c_str(), &facts) == 0 &&
+            host::kind_of(facts.st_mode) == host::file_kind::special)
             return refuse(file, host::file_kind::special);
         const int fd = ::open(file.path.c_str(), flags);
-        if (fd < 0) return {-errno, "'" + file.path + "': " + error_text(-errno) + "; " + cure_for(errno, file.access)};
+        if (fd < 0) {
+            const int error = errno;
+            return {-error, "'" + file.path + "': " + error_text(-error) + "; " +
+                                cure_for(error, file.access)};
+        }
         file.fd = std::make_shared<const descriptor>(fd);
         if (::fstat(fd, &facts) != 0) return {-errno, "'" + file.path + "': " + error_text(-errno)};
-        if (const host::file_kind kind = host::kind_of(fd, facts); kind != host::file_kind::regular) return refuse(file, kind);
+        if (const host::file_kind kind = host::kind_of(fd, facts); kind != host::file_kind::regular)
+            return refuse(file, kind);
         file.bytes = static_cast<std::uint64_t>(facts.st_size);
         file.device = facts.st_dev;
         file.inode = facts.st_ino;
@@ -233,10 +246,11 @@ private:
         return {};
     }
 
-    // The file system has not cut the file, so its size is as before. The rest of the page in which the cut
-    // was to be is not zero in the file.
+    // The file system has not cut the file, so its size is as before. The rest of the page in which
+    // the cut was to be is not zero in the file.
     void take_back_cut(std::uint32_t number, const pool_file& what, std::uint64_t bytes, int code) {
-        say("'" + what.path + "': cannot be cut to " + std::to_string(bytes) + " bytes: " + error_text(code) +
+        say("'" + what.path + "': cannot be cut to " + std::to_string(bytes) +
+            " bytes: " + error_text(code) +
             "; what was changed in the buffer behind them and not flushed is lost");
         const bool is_flushed = own_->flush(number) == 0;
         if (own_->resize(number, what.bytes) != 0) {
@@ -281,8 +295,9 @@ status buffer_pool::make(const buffer_options& wanted, std::unique_ptr<buffer_po
     out = std::make_unique<buffer_pool>(std::move(made));
     return {};
 } catch (const std::exception&) {  // no memory, or tables that no memory could hold
-    return {-ENOMEM, "the host has no memory for the buffer's tables; give less with buffer_options::host_bytes, device_bytes, "
-                     "sessions or max_files"};
+    return {-ENOMEM,
+        "the host has no memory for the buffer's tables; give less with "
+        "buffer_options::host_bytes, device_bytes, sessions or max_files"};
 }
 
 buffer_pool::buffer_pool(std::unique_ptr<buffer::open_pool> made) : pool_(std::move(made)) {}
@@ -294,19 +309,26 @@ buffer_pool::~buffer_pool() {
 
 status buffer_pool::open_file(const std::string& path, buffer::file_access access, std::uint32_t& number) try {
     if (!pool_->here())
-        return {-ECHILD, "'" + path + "': the buffer is that of the process that called fork(); make one in this process"};
+        return {-ECHILD, "'" + path +
+            "': the buffer is that of the process that called fork(); make one in this process"};
     return pool_->open_file(path, access, number);
 } catch (const std::exception&) {
     return {-ENOMEM, "the host has no memory to open a file in the buffer; free some"};
 }
-int buffer_pool::close_file(std::uint32_t number) { return pool_->here() ? pool_->close_file(number, true) : -ECHILD; }
-int buffer_pool::discard_file(std::uint32_t number) { return pool_->here() ? pool_->close_file(number, false) : -ECHILD; }
+int buffer_pool::close_file(std::uint32_t number) {
+    return pool_->here() ? pool_->close_file(number, true) : -ECHILD;
+}
+int buffer_pool::discard_file(std::uint32_t number) {
+    return pool_->here() ? pool_->close_file(number, false) : -ECHILD;
+}
 int buffer_pool::resize_file(std::uint32_t number, std::uint64_t bytes) try {
     return pool_->here() ? pool_->resize_file(number, bytes) : -ECHILD;
 } catch (const std::exception&) {
     return -ENOMEM;
 }
-std::int64_t buffer_pool::file_bytes(std::uint32_t number) const { return pool_->here() ? pool_->file_bytes(number) : -ECHILD; }
+std::int64_t buffer_pool::file_bytes(std::uint32_t number) const {
+    return pool_->here() ? pool_->file_bytes(number) : -ECHILD;
+}
 std::unique_ptr<buffer::session> buffer_pool::open_session() {
     return pool_->here() ? pool_->all().open_session() : nullptr;
 }

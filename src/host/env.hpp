@@ -166,8 +166,8 @@ public:
     virtual std::unique_ptr<io_engine> make_io_engine(bool want_uring, std::uint32_t depth, std::string& why) = 0;
 };
 
-// All that was written to the file is on storage. A file system that has no fsync for a file says EINVAL:
-// there is nothing to wait for, and no failure.
+// All that was written to the file is on storage. A file system that has no fsync for a file says
+// EINVAL: there is nothing to wait for, and no failure.
 inline int sync_file(environment& env, int fd) {
     const int code = env.sync(fd);
     return code == -EINVAL ? 0 : code;

@@ -1,9 +1,11 @@
-// Sessions race in files that are closed, discarded, cut, forgotten and flushed, with a shadow of every page:
-// what a page holds is what was written there last, and what is closed with 0 is in the file.
+// Sessions race in files that are closed, discarded, cut, forgotten and flushed, with a shadow of
+// every page: what a page holds is what was written there last, and what is closed with 0 is in the
+// file.
 //
-// Each page has versions: a writer that has the page fixed takes the next. File 0 loses nothing in its first
-// pages, so there a writer finds the last version and a reader one that is not older than those that had
-// ended before. The other pages may fall back, but are never torn, another page's, or newer than written.
+// Each page has versions: a writer that has the page fixed takes the next. File 0 loses nothing in
+// its first pages, so there a writer finds the last version and a reader one that is not older than
+// those that had ended before. The other pages may fall back, but are never torn, another page's,
+// or newer than written.
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -36,14 +38,16 @@ public:
     std::int64_t read(int fd, std::byte* to, std::uint64_t bytes, std::uint64_t offset) override {
         return real_.read(fd, to, bytes, offset);
     }
-    std::int64_t write(int fd, const host::memory_piece* pieces, std::size_t count, std::uint64_t offset) override {
+    std::int64_t write(int fd, const host::memory_piece* pieces, std::size_t count,
+        std::uint64_t offset) override {
         if (!drops || ++writes_ % 20 != 0) return real_.write(fd, pieces, count, offset);
         std::int64_t all = 0;
         for (std::size_t i = 0; i < count; ++i) all += static_cast<std::int64_t>(pieces[i].bytes);
         return all;
     }
     int sync(int fd) override { return real_.sync(fd); }
-    std::unique_ptr<host::io_engine> make_io_engine(bool want_uring, std::uint32_t depth, std::string& why) override {
+    std::unique_ptr<host::io_engine> make_io_engine(bool want_uring, std::uint32_t depth,
+        std::string& why) override {
         return real_.make_io_engine(want_uring, depth, why);
     }
     // Nothing here is opened by it.
@@ -83,9 +87,11 @@ struct shadow_page {
 
 class racing_sessions {
 public:
-    racing_sessions(policy_kind policy, std::uint64_t seed, bool failing, bool drops) : seed_(seed), failing_(failing) {
+    racing_sessions(policy_kind policy, std::uint64_t seed, bool failing, bool drops)
+        : seed_(seed), failing_(failing) {
         disk_.drops = drops;
-        buffer::manager_settings how = small(19, policy == policy_kind::native ? 0 : 6, seed % 2 == 0 ? buffer::order_kind::lru : buffer::order_kind::clock);
+        const auto order = seed % 2 == 0 ? buffer::order_kind::lru : buffer::order_kind::clock;
+        buffer::manager_settings how = small(19, policy == policy_kind::native ? 0 : 6, order);
         how.sessions = workers + 1;
         how.fixed_pages = 2;
         how.files = 2;
@@ -122,7 +128,8 @@ public:
         }
         env_.clear();
         const auto mine = all_->open_session();
-        for (std::uint32_t file = 0; file < 2; ++file) require(close(*mine, file) == 0, "the last close", {0, file});
+        for (std::uint32_t file = 0; file < 2; ++file)
+            require(close(*mine, file) == 0, "the last close", {0, file});
         look_at_disk();
         const char* const broken = all_->check();
         require(broken == nullptr, broken == nullptr ? "" : broken, {});
@@ -141,12 +148,16 @@ private:
     shadow_page& shadow(page_id id) { return shadow_[id.file][id.page]; }
     void require(bool right, const char* name, page_id id) {
         if (right || wrong_++ != 0) return;
-        what_ = std::string(name) + ", file " + std::to_string(id.file) + ", page " + std::to_string(id.page);
+        what_ = std::string(name) + ", file " + std::to_string(id.file) + ", page " +
+            std::to_string(id.page);
     }
-    // What may be said to a caller whose file is being closed, cut, or used by others, or whose disk fails.
+    // What may be said to a caller whose file is being closed, cut, or used by others, or whose
+    // disk fails.
     void expect_code(int code, page_id id) {
         const bool is_race = code == 0 || code == -EINVAL || code == -EBADF || code == -ETIMEDOUT;
-        require(is_race || (failing_ && (code == -EIO || code == -ESTALE)) || (code == -ESTALE && !is_safe(id)), "an error", id);
+        const bool is_cut = code == -ESTALE && !is_safe(id);
+        const bool is_failure = failing_ && (code == -EIO || code == -ESTALE);
+        require(is_race || is_cut || is_failure, "an error", id);
     }
 
     void check(const std::byte* page, page_id id, std::uint64_t least, bool is_mine) {
@@ -187,7 +198,9 @@ private:
         linger(random);
         mine.unfix(page, true);
         std::atomic<std::uint64_t>& ended = shadow(id).ended;
-        for (std::uint64_t seen = ended; seen < version && !ended.compare_exchange_weak(seen, version);) {}
+        std::uint64_t seen = ended;
+        while (seen < version && !ended.compare_exchange_weak(seen, version)) {
+        }
     }
     // Once in a while for longer than any other session waits.
     static void linger(dice& random) {
@@ -196,8 +209,10 @@ private:
     void read_range(buffer::session& mine, page_id first, dice& random) {
         bytes some((random() % 4 + 1) * page_bytes);
         std::uint64_t least[4] = {};
-        for (std::uint64_t i = 0; i < 4 && first.page + i < pages; ++i) least[i] = shadow({first.page + i, first.file}).ended;
-        const std::int64_t got = mine.read(first.file, first.page * page_bytes, begin_of(some), some.size());
+        for (std::uint64_t i = 0; i < 4 && first.page + i < pages; ++i)
+            least[i] = shadow({first.page + i, first.file}).ended;
+        const std::int64_t got = mine.read(first.file, first.page * page_bytes, begin_of(some),
+            some.size());
         if (got < 0) expect_code(static_cast<int>(got), first);
         for (std::uint64_t i = 0; static_cast<std::int64_t>((i + 1) * page_bytes) <= got; ++i)
             check(begin_of(some) + i * page_bytes, {first.page + i, first.file}, least[i], false);
@@ -206,7 +221,8 @@ private:
     void resize(buffer::session& mine, std::uint32_t file, dice& random) {
         const std::lock_guard hold(sizes_[file]);
         const std::uint64_t cut = (kept + random() % (pages - kept + 1)) * page_bytes;
-        if (const int code = mine.resize(file, cut); code != 0) return expect_code(code, {kept, file});
+        if (const int code = mine.resize(file, cut); code != 0)
+            return expect_code(code, {kept, file});
         require(::ftruncate(fds_[file], static_cast<off_t>(cut)) == 0, "ftruncate", {0, file});
         require(::ftruncate(fds_[file], pages * page_bytes) == 0, "ftruncate", {0, file});
         expect_code(mine.resize(file, pages * page_bytes), {kept, file});
@@ -228,7 +244,8 @@ private:
         }
     }
     void fail(dice& random) {
-        env_.set({.calls = random() % 2 == 0 ? fault::call_write : fault::call_read, .nth = random() % 8 + 1});
+        const auto calls = random() % 2 == 0 ? fault::call_write : fault::call_read;
+        env_.set({.calls = calls, .nth = random() % 8 + 1});
     }
 
     int close(buffer::session& mine, std::uint32_t file) {
@@ -249,7 +266,8 @@ private:
                 const std::lock_guard hold(sizes_[file]);
                 struct stat facts {};
                 require(::fstat(fds_[file], &facts) == 0, "fstat", {0, file});
-                const int number = all_->add_file(fds_[file], static_cast<std::uint64_t>(facts.st_size));
+                const int number = all_->add_file(fds_[file],
+                    static_cast<std::uint64_t>(facts.st_size));
                 require(number == static_cast<int>(file), "another number", {0, file});
             }
             closed_ += code == 0;
@@ -263,7 +281,8 @@ private:
         for (std::uint64_t at = 0; at < kept; ++at) {
             const page_id id{at, 0};
             std::uint64_t version = 0;
-            require(::pread(fds_[0], page, page_bytes, static_cast<off_t>(at * page_bytes)) == page_bytes, "pread", id);
+            require(::pread(fds_[0], page, page_bytes,
+                static_cast<off_t>(at * page_bytes)) == page_bytes, "pread", id);
             require(version_of(page, id, version), "the file has the bytes of no version", id);
             require(version == shadow(id).begun, "the file has an old version", id);
         }
@@ -297,8 +316,9 @@ TEST_P(racing_files, lose_nothing) {
         closed += all.closed();
         timed_out += all.timed_out();
     }
-    std::printf("seeds 1 to 6: fixed %llu pages, closed %llu times, timed out %llu times\n", static_cast<unsigned long long>(fixed),
-                static_cast<unsigned long long>(closed), static_cast<unsigned long long>(timed_out));
+    std::printf("seeds 1 to 6: fixed %llu pages, closed %llu times, timed out %llu times\n",
+                static_cast<unsigned long long>(fixed), static_cast<unsigned long long>(closed),
+                static_cast<unsigned long long>(timed_out));
     EXPECT_GT(fixed, std::uint64_t{workers} * rounds(4000));  // of six times as many operations
     EXPECT_GT(closed, 20u);
     EXPECT_GT(timed_out, 0u);
@@ -313,9 +333,12 @@ TEST_P(racing_files, a_write_that_is_dropped_is_found) {
     EXPECT_GT(wrong, 0u);
 }
 
-INSTANTIATE_TEST_SUITE_P(of, racing_files, testing::Values(policy_kind::native, policy_kind::gram, policy_kind::dedu),
+INSTANTIATE_TEST_SUITE_P(of, racing_files,
+                         testing::Values(policy_kind::native, policy_kind::gram, policy_kind::dedu),
                          [](const auto& info) {
-                             return std::string(info.param == policy_kind::native ? "native" : info.param == policy_kind::gram ? "gram" : "dedu");
+                             const bool is_native = info.param == policy_kind::native;
+                             const bool is_gram = info.param == policy_kind::gram;
+                             return std::string(is_native ? "native" : is_gram ? "gram" : "dedu");
                          });
 
 }  // namespace penstock::test

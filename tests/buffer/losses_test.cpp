@@ -23,10 +23,12 @@ public:
         return fails ? -EIO : real_->begin(queue, batch);
     }
     int end(unsigned queue) override { return fails ? -EIO : real_->end(queue); }
-    int compare(unsigned queue, const std::vector<buffer::frame_pair>& pairs, std::vector<std::uint8_t>& equal) override {
+    int compare(unsigned queue, const std::vector<buffer::frame_pair>& pairs,
+        std::vector<std::uint8_t>& equal) override {
         return fails ? -EIO : real_->compare(queue, pairs, equal);
     }
-    int sign(unsigned queue, buffer::signature_kind kind, const std::vector<std::uint32_t>& host, std::vector<buffer::signature>& out) override {
+    int sign(unsigned queue, buffer::signature_kind kind, const std::vector<std::uint32_t>& host,
+        std::vector<buffer::signature>& out) override {
         return fails ? -EIO : real_->sign(queue, kind, host, out);
     }
 
@@ -60,7 +62,8 @@ TEST_P(losses, are_none_where_a_file_system_has_no_fsync) {
     EXPECT_EQ(mine->flush(0), -EINVAL);
 }
 
-// Pages that were changed and are in the device alone are lost with it; a flush must not say that they are in the file.
+// Pages that were changed and are in the device alone are lost with it; a flush must not say that
+// they are in the file.
 TEST_P(losses, of_a_device_are_told_by_every_flush) {
     failing_frames* device = nullptr;
     const auto around = [&](frames_owner real) {
@@ -88,6 +91,7 @@ TEST_P(losses, of_a_device_are_told_by_every_flush) {
     EXPECT_NE(f.on_disk()[0], 9);
 }
 
-INSTANTIATE_TEST_SUITE_P(on, losses, testing::Values(buffer_kind(backend::cpu), buffer_kind(backend::cpu, buffer::policy_kind::dedu)), name_of);
+INSTANTIATE_TEST_SUITE_P(on, losses, testing::Values(buffer_kind(backend::cpu),
+    buffer_kind(backend::cpu, buffer::policy_kind::dedu)), name_of);
 
 }  // namespace penstock::test

@@ -1,5 +1,5 @@
-// A child of fork() with a copy of its parent's buffer: its calls fail at once, it may drop the buffer or
-// leave it alone, and the parent's files and pages are untouched.
+// A child of fork() with a copy of its parent's buffer: its calls fail at once, it may drop the
+// buffer or leave it alone, and the parent's files and pages are untouched.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -32,7 +32,8 @@ int in_child(const std::function<int()>& body) {
     if (child == 0) ::_exit(body());
     const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(60);
     for (int state = 0;;) {
-        if (::waitpid(child, &state, WNOHANG) == child) return WIFEXITED(state) ? WEXITSTATUS(state) : -1;
+        if (::waitpid(child, &state, WNOHANG) == child)
+            return WIFEXITED(state) ? WEXITSTATUS(state) : -1;
         if (std::chrono::steady_clock::now() > until) break;
         std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
@@ -45,8 +46,12 @@ class child : public testing::TestWithParam<policy_kind> {
 protected:
     void SetUp() override {
         write_file(name_, std::vector<std::uint8_t>(pages * page_bytes, 1));
-        const buffer_options how{.policy = GetParam(), .where = backend::cpu, .host_bytes = 24 * page_bytes,
-                                 .device_bytes = 8 * page_bytes, .page_bytes = page_bytes, .sessions = 4,
+        const buffer_options how{.policy = GetParam(),
+                                 .where = backend::cpu,
+                                 .host_bytes = 24 * page_bytes,
+                                 .device_bytes = 8 * page_bytes,
+                                 .page_bytes = page_bytes,
+                                 .sessions = 4,
                                  .fixed_pages = 2};
         ASSERT_TRUE(buffer_pool::make(how, pool_).ok());
         ASSERT_TRUE(pool_->open_file(name_, buffer::file_access::read_write, number_).ok());
@@ -60,9 +65,13 @@ protected:
         fixed_page page;
         std::byte one{};
         const buffer::page_id id{5, number_};
-        const std::int64_t codes[] = {mine_->fix(id, use_kind::read, page), mine_->fix_fresh(id, page),
-                                      mine_->read(number_, 0, &one, 1), mine_->write(number_, 0, &one, 1),
-                                      mine_->flush(number_), mine_->resize(number_, 100), mine_->forget(number_, 0, 9),
+        const std::int64_t codes[] = {mine_->fix(id, use_kind::read, page),
+                                      mine_->fix_fresh(id, page),
+                                      mine_->read(number_, 0, &one, 1),
+                                      mine_->write(number_, 0, &one, 1),
+                                      mine_->flush(number_),
+                                      mine_->resize(number_, 100),
+                                      mine_->forget(number_, 0, 9),
                                       pool_->close_file(number_), pool_->discard_file(number_),
                                       pool_->resize_file(number_, 100), pool_->file_bytes(number_)};
         for (int i = 0; i < static_cast<int>(std::size(codes)); ++i)
@@ -71,7 +80,8 @@ protected:
         mine_->prefetch(number_, 0, 9);
         mine_->unfix(held_, true);
         if (pool_->open_file(name_, buffer::file_access::read, other).code != -ECHILD) return 20;
-        return pool_->open_session() == nullptr && pool_->counts().loads == 0 && pool_->contents().pages == 0 ? 0 : 21;
+        if (pool_->open_session() != nullptr) return 21;
+        return pool_->counts().loads == 0 && pool_->contents().pages == 0 ? 0 : 22;
     }
 
     const temporary_folder folder_;
@@ -93,7 +103,8 @@ TEST_P(child, of_a_busy_buffer_gets_errors_and_may_drop_it) {
             const auto other = pool_->open_session();
             for (std::uint64_t i = t; !over; ++i) {
                 fixed_page page;
-                if (other->fix({4 + i * 7 % (pages - 4), number_}, use_kind::write, page) == 0) other->unfix(page, true);
+                const buffer::page_id id{4 + i * 7 % (pages - 4), number_};
+                if (other->fix(id, use_kind::write, page) == 0) other->unfix(page, true);
                 if (i % 50 == 0) other->flush(number_);
             }
         });
@@ -149,20 +160,26 @@ TEST_P(child, exits_with_a_global_buffer) {
 TEST_P(child, may_make_a_buffer_of_its_own) {
     mine_->unfix(held_, false);
     EXPECT_EQ(in_child([&] {
-                  const buffer_options how{.policy = GetParam(), .where = backend::cpu, .host_bytes = 24 * page_bytes,
+                  const buffer_options how{.policy = GetParam(),
+                                           .where = backend::cpu,
+                                           .host_bytes = 24 * page_bytes,
                                            .device_bytes = 8 * page_bytes, .sessions = 1};
                   std::unique_ptr<buffer_pool> own;
                   if (!buffer_pool::make(how, own).ok()) return 1;
                   if (!own->open_file(name_, buffer::file_access::read, number_).ok()) return 2;
                   std::byte one{};
-                  return own->open_session()->read(number_, 0, &one, 1) == 1 && one == std::byte{1} ? 0 : 3;
+                  if (own->open_session()->read(number_, 0, &one, 1) != 1) return 3;
+                  return one == std::byte{1} ? 0 : 4;
               }),
               0);
 }
 
-INSTANTIATE_TEST_SUITE_P(of, child, testing::Values(policy_kind::native, policy_kind::gram, policy_kind::dedu),
+INSTANTIATE_TEST_SUITE_P(of, child,
+                         testing::Values(policy_kind::native, policy_kind::gram, policy_kind::dedu),
                          [](const auto& info) {
-                             return std::string(info.param == policy_kind::native ? "native" : info.param == policy_kind::gram ? "gram" : "dedu");
+                             const bool is_native = info.param == policy_kind::native;
+                             const bool is_gram = info.param == policy_kind::gram;
+                             return std::string(is_native ? "native" : is_gram ? "gram" : "dedu");
                          });
 
 }  // namespace penstock::test

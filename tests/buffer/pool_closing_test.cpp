@@ -1,5 +1,5 @@
-// Files that are closed, cut and given up while sessions have pages of them, with one contract for all
-// policies: what fails leaves all as it was, and what returns 0 has lost nothing.
+// Files that are closed, cut and given up while sessions have pages of them, with one contract for
+// all policies: what fails leaves all as it was, and what returns 0 has lost nothing.
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
@@ -32,9 +32,16 @@ struct closing : testing::TestWithParam<policy_kind> {
         TearDown();
         pool.reset();
         write_file(name, bytes(pages * page_bytes, 1));
-        const buffer_options how{.policy = GetParam(), .where = backend::cpu, .host_bytes = 24 * page_bytes,
-                                 .device_bytes = 8 * page_bytes, .page_bytes = page_bytes, .sessions = 4,
-                                 .fixed_pages = 2, .max_files = 2, .wait_ms = wait_ms, .direct_io = false};
+        const buffer_options how{.policy = GetParam(),
+                                 .where = backend::cpu,
+                                 .host_bytes = 24 * page_bytes,
+                                 .device_bytes = 8 * page_bytes,
+                                 .page_bytes = page_bytes,
+                                 .sessions = 4,
+                                 .fixed_pages = 2,
+                                 .max_files = 2,
+                                 .wait_ms = wait_ms,
+                                 .direct_io = false};
         const status made = buffer_pool::make(how, pool);
         ASSERT_TRUE(made.ok()) << made.message;
         const status opened = pool->open_file(name, file_access::read_write, number);
@@ -56,7 +63,8 @@ struct closing : testing::TestWithParam<policy_kind> {
         const std::int64_t got = other->read(number, page * page_bytes + at, &one, 1);
         return got == 1 ? static_cast<int>(one) : static_cast<int>(got) - 1000;
     }
-    // Page 2 was changed to 9 and is not in the file; all else is as at first. Page 3 is fixed for `kind`.
+    // Page 2 was changed to 9 and is not in the file; all else is as at first. Page 3 is fixed for
+    // `kind`.
     void expect_as_before(use_kind kind) const {
         EXPECT_EQ(pool->file_bytes(number), static_cast<std::int64_t>(pages * page_bytes));
         for (std::uint64_t page = 0; page < pages; ++page) {
@@ -136,7 +144,7 @@ TEST_P(closing, refuses_pages_meanwhile) {
 
 // A file is cut as a whole or not at all.
 TEST_P(closing, of_a_part_that_times_out_leaves_the_file_as_it_was) {
-    for (const std::uint64_t end : {2 * std::uint64_t{page_bytes}, 3 * std::uint64_t{page_bytes} + 77})
+    for (const std::uint64_t end : {2ull * page_bytes, 3ull * page_bytes + 77})
         for (const use_kind kind : {use_kind::read, use_kind::write}) {
             make(100);
             set_byte(2, 9);
@@ -183,7 +191,8 @@ TEST_P(closing, forgets_a_page_that_is_fixed_when_it_is_not) {
     EXPECT_EQ(other->forget(number, 2, 5), 0);
 }
 
-// What fix_fresh gave and unfix gave back as unchanged is as it was before, whatever was stored there.
+// What fix_fresh gave and unfix gave back as unchanged is as it was before, whatever was stored
+// there.
 TEST_P(closing, a_fresh_page_without_a_change_leaves_it_as_it_was) {
     const auto give_up = [&](std::uint64_t page) {
         fixed_page held;
@@ -209,9 +218,12 @@ TEST_P(closing, a_fresh_page_without_a_change_leaves_it_as_it_was) {
     EXPECT_EQ(read_file(name), expected);
 }
 
-INSTANTIATE_TEST_SUITE_P(of, closing, testing::Values(policy_kind::native, policy_kind::gram, policy_kind::dedu),
+INSTANTIATE_TEST_SUITE_P(of, closing,
+                         testing::Values(policy_kind::native, policy_kind::gram, policy_kind::dedu),
                          [](const auto& info) {
-                             return info.param == policy_kind::native ? "native" : info.param == policy_kind::gram ? "gram" : "dedu";
+                             const bool is_native = info.param == policy_kind::native;
+                             const bool is_gram = info.param == policy_kind::gram;
+                             return std::string(is_native ? "native" : is_gram ? "gram" : "dedu");
                          });
 
 }  // namespace penstock::test

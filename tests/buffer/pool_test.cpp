@@ -228,7 +228,8 @@ INSTANTIATE_TEST_SUITE_P(all, pool_of_files,
                                          pool_kind{policy_kind::dedu, backend::cpu, true}, pool_kind{policy_kind::gram, backend::gpu, true}, pool_kind{policy_kind::dedu, backend::gpu, true}),
                          [](const auto& info) { return testing::PrintToString(info.param); });
 
-// The least that docs/buffer.md names is enough, for every policy, and one page less is refused by naming it.
+// The least that docs/buffer.md names is enough, for every policy, and one page less is refused by
+// naming it.
 TEST(buffer_pool, takes_the_least_host_part_that_is_documented) {
     for (const policy_kind policy : {policy_kind::native, policy_kind::gram, policy_kind::dedu})
         for (const auto& [sessions, fixed] : {std::pair{16u, 8u}, {1u, 1u}, {3u, 2u}}) {
@@ -272,7 +273,11 @@ TEST(buffer_pool, refuses_what_cannot_be) {
     refused(with([](buffer_options& o) { o.batch_pages = ~0u; }), -EINVAL, "batch_pages");
     refused(with([](buffer_options& o) { o.max_files = ~0u; }), -EINVAL, "files");
     refused(with([](buffer_options& o) { o.sessions = o.fixed_pages = ~0u; }), -EINVAL, "sessions");
-    refused(with([](buffer_options& o) { o.policy = policy_kind::dedu, o.dedu.window_pages = ~0u - 5; }), -EINVAL, "window_pages");
+    const auto wide = [](buffer_options& o) {
+        o.policy = policy_kind::dedu;
+        o.dedu.window_pages = ~0u - 5;
+    };
+    refused(with(wide), -EINVAL, "window_pages");
     refused(with([](buffer_options& o) { o.device_bytes = std::uint64_t{1} << 41; }), -ENOMEM, "device_bytes");
     refused(with([](buffer_options& o) { o.policy = policy_kind::dedu, o.dedu.blocks_per_page = 3; }), -EINVAL, "blocks");
     refused(with([](buffer_options& o) { o.policy = policy_kind::dedu, o.dedu.blocks_per_page = 128; }), -EINVAL, "blocks");
