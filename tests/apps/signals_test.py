@@ -239,6 +239,33 @@ class SignalsTest(programs.InFolder):
                 self.assertEqual((child.returncode, mounts_below(point)), (0, []), said)
                 self.assertEqual(b"requests" in said, number == signal.SIGUSR1, said)
 
+    def test_a_mount_in_the_background(self):
+        """Its working directory is another one, and the mount point was given as a relative path."""
+        if (
+            not programs.is_there("penstock")
+            or not pathlib.Path("/dev/fuse").exists()
+            or os.geteuid() != 0
+        ):
+            self.skipTest("no FUSE")
+        quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+        source, point = (kind + self.folder.name for kind in ("source-", "point-"))
+        for name in (source, point):
+            (self.folder / name).mkdir()
+        for number in (signal.SIGTERM, signal.SIGQUIT, signal.SIGSEGV):
+            programs.must_run(
+                "penstock", "mount", "--background", source, point, cwd=self.folder, **quiet
+            )
+            self.assertTrue(mounts_below(self.folder))
+            wanted = [b"mount", b"--background", source.encode(), point.encode()]
+            for one in filter(str.isdigit, os.listdir("/proc")):
+                try:
+                    words = pathlib.Path("/proc", one, "cmdline").read_bytes().split(b"\0")
+                except OSError:
+                    continue
+                if words[1:5] == wanted:
+                    os.kill(int(one), number)
+            wait_until(lambda: not mounts_below(self.folder), f"{number!r} left the mount")
+
 
 if __name__ == "__main__":
     unittest.main(verbosity=1, argv=["signals_test.py"])

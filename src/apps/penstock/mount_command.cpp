@@ -22,11 +22,8 @@ bool quiet = false;
 apps::leftover noted;  // the mount, for signals that end the process at once
 constexpr std::uint64_t most_read_ahead_bytes = 1u << 30;
 
-// A process in the background has another working directory, so the path is noted in full.
 void say_ready(const mount::serve_options& wanted) {
-    std::error_code failed;
-    const std::filesystem::path point = std::filesystem::absolute(wanted.point, failed);
-    if (!failed) noted.mount(point.string());
+    noted.mount(wanted.point);
     if (!quiet) apps::say(apps::shown(wanted.source) + " is at " + apps::shown(wanted.point) + "; it goes with: fusermount3 -u " + wanted.point + ", or Ctrl-C");
 }
 
@@ -88,7 +85,12 @@ status settle(const request& wanted, mount::serve_options& out, bool& usage) {
         usage = s.code == -EINVAL;
         return s;
     }
-    return mount::check(out);
+    if (status s = mount::check(out); !s) return s;
+    // A process in the background has another working directory, and has to find the mount again.
+    std::error_code failed;
+    const std::filesystem::path point = std::filesystem::absolute(out.point, failed);
+    if (!failed) out.point = point.string();
+    return {};
 }
 
 nlohmann::json json_of(const mount::buffer_options& how, const mount::buffer_report& done, const std::string& policy) {
