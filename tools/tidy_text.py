@@ -72,7 +72,7 @@ def functions(code):
                 if kind == "function":
                     found.append((name, code.count("\n", 0, start) + 1, code.count("\n", 0, i) + 1))
             head_start = i + 1
-        elif character == ";" and code.count("(", head_start, i) == code.count(")", head_start, i):
+        elif character == ";" and code.count("(", head_start, i) <= code.count(")", head_start, i):  # not in for (;;)
             head_start = i + 1
     return found
 
