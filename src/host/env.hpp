@@ -155,11 +155,11 @@ public:
     // For each piece of a mapped range (a multiple of the page size; the last may be shorter): is all of it in memory?
     virtual int resident(void*, std::uint64_t, std::uint64_t, std::vector<bool>&) { return -EOPNOTSUPP; }
 
-    // A read lease on an open file (fcntl): while it is held, whoever wants to open the file for writing or to cut it waits for us, up to the
-    // system's lease-break-time. 0, or a negative errno: there is a writer, the file is not ours, or the file system has no leases. It ends
-    // with the handle's close.
+    // A read lease on an open file (fcntl): while it is held, an open for writing or a cut by others waits for us, up to the system's
+    // lease-break-time. It ends with the handle's close. 0, or a negative errno: there is a writer, the file belongs to another user,
+    // or the file system has no leases. -EOPNOTSUPP: an environment that only stands between others; its files are not watched.
     virtual int take_lease(int) { return -EOPNOTSUPP; }
-    // Does somebody wait for the lease's end?
+    // Does a writer wait for the lease's end?
     virtual bool is_lease_awaited(int) { return false; }
 
     // Queue for one service thread. `want_uring` false: plain pread. Null if io_uring was wanted and is refused; `why`.

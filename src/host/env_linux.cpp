@@ -295,7 +295,8 @@ public:
 
     int take_lease(int fd) override {
         // The signal that tells of a break is one that is ignored unless asked for: we look.
-        return ::fcntl(fd, F_SETSIG, SIGURG) == 0 && ::fcntl(fd, F_SETLEASE, F_RDLCK) == 0 ? 0 : -errno;
+        if (::fcntl(fd, F_SETSIG, SIGURG) == 0 && ::fcntl(fd, F_SETLEASE, F_RDLCK) == 0) return 0;
+        return errno == EOPNOTSUPP ? -EINVAL : -errno;
     }
     bool is_lease_awaited(int fd) override { return ::fcntl(fd, F_GETLEASE) != F_RDLCK; }
 

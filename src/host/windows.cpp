@@ -47,8 +47,10 @@ void window_set::begin_watch(const window_file& file, opened& entry) {
     if (entry.watch_fd >= 0 || watched_ >= most_watched()) return;
     entry.watch_fd = std::max(env_.open_found(file.fd), -1);
     if (entry.watch_fd < 0) return;
+    const int code = env_.take_lease(entry.watch_fd);
     ++watched_;
-    entry.leased = env_.take_lease(entry.watch_fd) == 0;
+    entry.leased = code == 0;
+    if (code == -EOPNOTSUPP) end_watch(entry);  // an environment that stands between others, and looks after its files by itself
 }
 
 void window_set::end_watch(opened& entry) {
