@@ -164,10 +164,11 @@ PENSTOCK_HD PENSTOCK_NOINLINE void fill_blank(const Group& g, const cache_view& 
     g.sync();
 }
 
-// Whole group, after a copy from a window of the file. Is it open still? Then it was while the bytes were read.
+// Whole group, after a copy from a window of the file, a page of which it loads: so the slot stays the file's. Is the window open still?
+// Then it was while the bytes were read.
 template <typename Group>
 PENSTOCK_HD PENSTOCK_NOINLINE bool is_window_still(const Group& g, const cache_view& c, const file_handle& f) {
-    return g.broadcast(g.is_leader() && has_window(c, f.slot, f.generation) ? 1 : 0) != 0;
+    return g.broadcast(g.is_leader() && glance(&c.windows[f.slot]) != 0 ? 1 : 0) != 0;
 }
 
 // Whole group, with a load that the leader's start_load filled in: the bytes into its frame. 0 or a negative errno; on error the
