@@ -126,7 +126,8 @@ public:
 
     // Ends kernels: within some 50 milliseconds every waiting group has -ECANCELED, and until resume() every call that reads,
     // writes, maps, gathers or opens gives it (penstock/file.hpp says which of them look how often). Close, unmap, stat, fsync
-    // and msync do their work, unless they have to wait for long. Async-signal-safe callers use interrupt_on_signals() instead.
+    // and msync do their work, unless they have to wait; what they leave the runtime writes when it ends. Async-signal-safe callers
+    // use interrupt_on_signals() instead.
     void interrupt();
     void resume();
 

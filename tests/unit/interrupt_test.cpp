@@ -110,14 +110,16 @@ TEST_F(ends_by_interrupt, gathers_of_cached_rows) {
     EXPECT_EQ(rt->view_status().code, -ECANCELED);
 }
 
-// What was written before the interrupt gets to the file, and descriptors and mappings can be given back.
+// Descriptors and mappings can be given back, and what was written before the interrupt gets to the file in the end.
 TEST_F(ends_by_interrupt, closing_goes_on) {
     ASSERT_EQ(rt->write(fd, "written", 7, 0), 7);
     const mapping held = map(lane{}, fs(), fd, page, page);
     rt->interrupt();
     EXPECT_EQ(unmap(lane{}, fs(), held), 0);
-    EXPECT_EQ(rt->fsync(fd), 0);
-    EXPECT_EQ(rt->close(fd), 0);
+    const int closed = rt->close(fd);
+    EXPECT_TRUE(closed == 0 || closed == -ECANCELED) << "as long as the disk took: " << error_text(closed);
+    EXPECT_EQ(rt->close(fd), -EBADF);
+    rt.reset();
     std::ifstream in(folder / "data");
     std::string begin(7, ' ');
     in.read(begin.data(), 7);
