@@ -1,4 +1,5 @@
-// The atomics of base/atomic.hpp on a GPU: one PTX instruction each, by order and scope, for words of 4 and 8 bytes.
+// The atomics of base/atomic.hpp on a GPU: one PTX instruction each, by order and scope, for words of 4 and 8 bytes;
+// bytes are loaded and stored as well, relaxed.
 //
 // They are the instructions of libcu++'s atomic_ref, whose header costs each file that includes it three seconds of compiling.
 // The address is generic, and every instruction is volatile and clobbers memory: the compiler moves no access across it.
@@ -33,9 +34,11 @@ using word_of = std::conditional_t<sizeof(T) == 8, unsigned long long, unsigned>
 
 template <order Order, scope Scope, typename T>
 PENSTOCK_D PENSTOCK_INLINE T load(const T* address) {
-    static_assert(sizeof(T) == 4 || sizeof(T) == 8);
+    static_assert(sizeof(T) == 4 || sizeof(T) == 8 || (sizeof(T) == 1 && Order == order::relaxed));
     word_of<T> value;
-    if constexpr (Order == order::acquire && sizeof(T) == 8)
+    if constexpr (sizeof(T) == 1)
+        PENSTOCK_PTX_SCOPED("ld.relaxed", ".u8 %0,[%1];", : "=r"(value) : "l"(address) : "memory");
+    else if constexpr (Order == order::acquire && sizeof(T) == 8)
         PENSTOCK_PTX_SCOPED("ld.acquire", ".b64 %0,[%1];", : "=l"(value) : "l"(address) : "memory");
     else if constexpr (Order == order::acquire)
         PENSTOCK_PTX_SCOPED("ld.acquire", ".b32 %0,[%1];", : "=r"(value) : "l"(address) : "memory");
@@ -48,9 +51,11 @@ PENSTOCK_D PENSTOCK_INLINE T load(const T* address) {
 
 template <order Order, scope Scope, typename T>
 PENSTOCK_D PENSTOCK_INLINE void store(T* address, T value) {
-    static_assert(sizeof(T) == 4 || sizeof(T) == 8);
+    static_assert(sizeof(T) == 4 || sizeof(T) == 8 || (sizeof(T) == 1 && Order == order::relaxed));
     const auto word = static_cast<word_of<T>>(value);
-    if constexpr (Order == order::release && sizeof(T) == 8)
+    if constexpr (sizeof(T) == 1)
+        PENSTOCK_PTX_SCOPED("st.relaxed", ".u8 [%0],%1;", ::"l"(address), "r"(word) : "memory");
+    else if constexpr (Order == order::release && sizeof(T) == 8)
         PENSTOCK_PTX_SCOPED("st.release", ".b64 [%0],%1;", ::"l"(address), "l"(word) : "memory");
     else if constexpr (Order == order::release)
         PENSTOCK_PTX_SCOPED("st.release", ".b32 [%0],%1;", ::"l"(address), "r"(word) : "memory");
