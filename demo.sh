@@ -21,7 +21,7 @@ export LC_ALL=C
 
 say "Building into $build_dir"
 configure_main
-build "$build_dir" --target penstock-grep penstock-collage penstock_cli
+build "$build_dir" --target penstock-grep penstock-collage
 program=$build_dir/bin/penstock-grep
 
 work=$(mktemp -d)

@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
 # Builds Penstock and runs every test that this machine can run: ./test.sh [--all]
 #
-#   1. the optimised build, with the gpu back end where nvcc is there (compiling needs no GPU), and all tests in it;
-#   2. AddressSanitizer and UndefinedBehaviorSanitizer, over the tests labelled unit, region, model, fault and fuzz;
-#   3. ThreadSanitizer, over the tests labelled unit, region, model and fault.
+#   1. the optimised build, with the gpu back end where there are a GPU and nvcc, and all tests in it;
+#   2. where there is nvcc and no GPU: every CUDA file compiled once, in a build of its own, and the tests of what the compiler makes;
+#   3. AddressSanitizer and UndefinedBehaviorSanitizer, over the tests labelled unit, region, model, fault and fuzz;
+#   4. ThreadSanitizer, over the tests labelled unit, region, model and fault.
 #
-# --all: step 2 includes the programs and their tests, which takes some minutes more.
+# --all: step 3 includes the programs and their tests, which takes some minutes more.
 #
 # Installs missing Debian packages first. The last line counts the tests: "N passed, N failed, N skipped"; the exit status
 # is 0 only if none failed. Suites that need a GPU report themselves as skipped where there is none.
@@ -73,8 +74,28 @@ sanitized() {
     suite "$name: tests" "$folder" --label-regex "^($labels)$" --parallel "$jobs"
 }
 
+# All objects of CUDA files, and the programs that need a GPU; not those programs that other builds have.
+build_gpu_code() {
+    local folder=$1 objects
+    objects=$(ninja -C "$folder" -t targets all | sed -n 's/^\([^ ]*\.cu\.o\): CUDA_COMPILER.*/\1/p; s/^\(examples\/0[245][^ ]*\): .*/\1/p') || return
+    # shellcheck disable=SC2086  # one target a word
+    build "$folder" --target $objects penstock penstock_mount device_test penstock_model_gpu penstock_write_model_gpu
+}
+
+gpu_code() {
+    local folder=$build_dir/gpu
+    step "gpu code: configure" configure_gpu_code "$folder" || return
+    step "gpu code: build" build_gpu_code "$folder" || return
+    suite "gpu code: tests" "$folder" --tests-regex '^(device_test|model_gpu|write_model_gpu|codegen_.*|install_cuda|example_0[245].*)$' --parallel "$jobs"
+}
+
 if step "release: configure" configure_main && step "release: build" build "$build_dir"; then
     suite "release: tests" "$build_dir" --parallel "$jobs"
+    if gpu_is_here || ! command -v nvcc >/dev/null; then
+        say "gpu code: $(command -v nvcc >/dev/null && echo 'built and tested above' || echo 'not compiled, there is no nvcc')"
+    else
+        gpu_code
+    fi
     sanitized asan address,undefined "$asan_labels" "$with_programs" -Og
     sanitized tsan thread 'unit|region|model|fault' OFF -O1
 fi

@@ -29,15 +29,22 @@ configure() {
     grep -E '^-- (CUDA [0-9]|no nvcc|nvcc |liburing not found)' "$log" || true
 }
 
-# The main build: optimised, with the gpu back end if nvcc is there. Where no GPU is seen its code is compiled to intermediate code alone, which a driver can
-# still translate, and optimised as little as nvcc knows how: large kernels compile in half the time, and nobody runs them here. With a GPU all is built in full.
+gpu_is_here() { nvidia-smi -L >/dev/null 2>&1; }
+
+# The main build: optimised, with the gpu back end if there is a GPU to run it and nvcc to compile it. demo.sh and test.sh share its objects.
 configure_main() {
-    local gpu_code=(-UCMAKE_CUDA_ARCHITECTURES -UCMAKE_CUDA_FLAGS)
-    if ! nvidia-smi -L >/dev/null 2>&1; then
-        gpu_code=(-DCMAKE_CUDA_ARCHITECTURES=80-virtual)
-        [[ $(nvcc --help 2>/dev/null) != *--Ofast-compile* ]] || gpu_code+=(-DCMAKE_CUDA_FLAGS=-Ofc=max)
-    fi
-    configure "$build_dir" -DCMAKE_BUILD_TYPE=Release -DPENSTOCK_CUDA=AUTO -DPENSTOCK_SANITIZE= "${gpu_code[@]}" "$@"
+    local cuda=OFF
+    ! gpu_is_here || cuda=AUTO
+    configure "$build_dir" -DCMAKE_BUILD_TYPE=Release -DPENSTOCK_CUDA="$cuda" -DPENSTOCK_SANITIZE= -UCMAKE_CUDA_ARCHITECTURES -UCMAKE_CUDA_FLAGS "$@"
+}
+
+# A build of its own for code of GPUs where there is none: compiled to intermediate code alone, which a driver can still translate, and optimised as little
+# as the compilers know how. Nothing is run of it but what checks the compiler's output and what says that a GPU is missing.
+configure_gpu_code() {
+    local flags=()
+    [[ $(nvcc --help 2>/dev/null) != *--Ofast-compile* ]] || flags=(-DCMAKE_CUDA_FLAGS=-Ofc=max)
+    configure "$1" -DCMAKE_BUILD_TYPE=Release -DCMAKE_CXX_FLAGS_RELEASE="-O0 -DNDEBUG" -DPENSTOCK_CUDA=ON -DPENSTOCK_SANITIZE= \
+        -DCMAKE_CUDA_ARCHITECTURES=80-virtual "${flags[@]}"
 }
 
 build() { cmake --build "$1" --parallel "$jobs" "${@:2}"; }
