@@ -79,14 +79,15 @@ build_gpu_code() {
     local folder=$1 objects
     objects=$(ninja -C "$folder" -t targets all | sed -n 's/^\([^ ]*\.cu\.o\): CUDA_COMPILER.*/\1/p; s/^\(examples\/0[245][^ ]*\): .*/\1/p') || return
     # shellcheck disable=SC2086  # one target a word
-    build "$folder" --target $objects penstock penstock_mount device_test penstock_model_gpu penstock_write_model_gpu
+    build "$folder" --target $objects penstock penstock_mount device_test guest_test gpufs_samples gpufs_samples_rdc \
+        penstock_model_gpu penstock_write_model_gpu
 }
 
 gpu_code() {
     local folder=$build_dir/gpu
     step "gpu code: configure" configure_gpu_code "$folder" || return
     step "gpu code: build" build_gpu_code "$folder" || return
-    suite "gpu code: tests" "$folder" --tests-regex '^(device_test|model_gpu|write_model_gpu|codegen_.*|install_cuda|example_0[245].*)$' --parallel "$jobs"
+    suite "gpu code: tests" "$folder" --tests-regex '^(device_test|guest_test|gpufs_samples(_rdc)?|model_gpu|write_model_gpu|codegen_.*|install_cuda|example_0[245].*)$' --parallel "$jobs"
 }
 
 if step "release: configure" configure_main && step "release: build" build "$build_dir"; then

@@ -67,9 +67,10 @@ PENSTOCK_D inline block_notes& notes_of_block() {
     const note_word mine = tag_of_block();
     for (note_word seen = look(&n.tag); seen != mine; seen = look(&n.tag)) {
         if (seen == (mine | 1) || atomicCAS(&n.tag, seen, mine | 1) != seen) continue;
-        n.places = 0;
-        for (note_word& word : n.mappings) word = 0;
-        for (note_word& word : n.files) word = 0;
+        // Atomic, as every other change of these words: the next leader may change them right after.
+        atomicExch(&n.places, 0u);
+        for (note_word& word : n.mappings) atomicExch(&word, note_word{0});
+        for (note_word& word : n.files) atomicExch(&word, note_word{0});
         __threadfence_block();  // pairs with the fence below: the words are cleared before the tag
         atomicExch(&n.tag, mine);
     }
@@ -106,7 +107,7 @@ PENSTOCK_D inline void drop_reserved(block_notes& n, std::uint32_t place) {
 }
 PENSTOCK_D inline void note_mapping(block_notes& n, std::uint32_t place, note_word key,
                                     std::uint32_t end, int references) {
-    n.ends[place] = end;
+    atomicExch(&n.ends[place], end);  // a word that another warp's mapping had before
     __threadfence_block();  // the end comes before the key, by which another warp may find it
     atomicExch(&n.mappings[place], key | static_cast<note_word>(references));
 }

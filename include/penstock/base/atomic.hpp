@@ -12,6 +12,7 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 #include "penstock/base/device_atomic.cuh"
 #include "penstock/base/macros.hpp"
@@ -76,7 +77,15 @@ PENSTOCK_HD PENSTOCK_INLINE T atomic_fetch_add(T* address, T value) {
     return device_atomic::fetch_add<Order, Scope>(address, value);
 #else
     PENSTOCK_SCHEDULE_POINT(address, true);
-    return __atomic_fetch_add(address, value, detail::host_order<Order>);
+    if constexpr (std::is_floating_point_v<T>) {  // the builtin has integers alone
+        T seen, sum;
+        __atomic_load(address, &seen, __ATOMIC_RELAXED);
+        do sum = seen + value;
+        while (!__atomic_compare_exchange(address, &seen, &sum, false, detail::host_order<Order>, __ATOMIC_RELAXED));
+        return seen;
+    } else {
+        return __atomic_fetch_add(address, value, detail::host_order<Order>);
+    }
 #endif
 }
 

@@ -28,9 +28,20 @@ namespace penstock::device_atomic {
         else PENSTOCK_PTX_SCOPED(before ".acq_rel", after, __VA_ARGS__);                                        \
     } while (false)
 
-// A word as the register that holds it.
+// A word as the register that holds it: the value of an integer, the bits of a floating-point number.
 template <typename T>
 using word_of = std::conditional_t<sizeof(T) == 8, unsigned long long, unsigned>;
+
+template <typename T>
+PENSTOCK_D PENSTOCK_INLINE word_of<T> to_word(T value) {
+    if constexpr (!std::is_floating_point_v<T>) return static_cast<word_of<T>>(value);
+    else return __builtin_bit_cast(word_of<T>, value);
+}
+template <typename T>
+PENSTOCK_D PENSTOCK_INLINE T from_word(word_of<T> word) {
+    if constexpr (!std::is_floating_point_v<T>) return static_cast<T>(word);
+    else return __builtin_bit_cast(T, word);
+}
 
 template <order Order, scope Scope, typename T>
 PENSTOCK_D PENSTOCK_INLINE T load(const T* address) {
@@ -46,13 +57,13 @@ PENSTOCK_D PENSTOCK_INLINE T load(const T* address) {
         PENSTOCK_PTX_SCOPED("ld.relaxed", ".b64 %0,[%1];", : "=l"(value) : "l"(address) : "memory");
     else
         PENSTOCK_PTX_SCOPED("ld.relaxed", ".b32 %0,[%1];", : "=r"(value) : "l"(address) : "memory");
-    return static_cast<T>(value);
+    return from_word<T>(value);
 }
 
 template <order Order, scope Scope, typename T>
 PENSTOCK_D PENSTOCK_INLINE void store(T* address, T value) {
     static_assert(sizeof(T) == 4 || sizeof(T) == 8 || (sizeof(T) == 1 && Order == order::relaxed));
-    const auto word = static_cast<word_of<T>>(value);
+    const auto word = to_word(value);
     if constexpr (sizeof(T) == 1)
         PENSTOCK_PTX_SCOPED("st.relaxed", ".u8 [%0],%1;", ::"l"(address), "r"(word) : "memory");
     else if constexpr (Order == order::release && sizeof(T) == 8)
@@ -69,13 +80,13 @@ PENSTOCK_D PENSTOCK_INLINE void store(T* address, T value) {
 template <order Order, scope Scope, typename T>
 PENSTOCK_D PENSTOCK_INLINE T compare_swap(T* address, T expected, T desired) {
     static_assert(sizeof(T) == 4 || sizeof(T) == 8);
-    const auto word = static_cast<word_of<T>>(expected), next = static_cast<word_of<T>>(desired);
+    const auto word = to_word(expected), next = to_word(desired);
     word_of<T> before;
     if constexpr (sizeof(T) == 8)
         PENSTOCK_PTX_ORDERED("atom.cas", ".b64 %0,[%1],%2,%3;", : "=l"(before) : "l"(address), "l"(word), "l"(next) : "memory");
     else
         PENSTOCK_PTX_ORDERED("atom.cas", ".b32 %0,[%1],%2,%3;", : "=r"(before) : "l"(address), "r"(word), "r"(next) : "memory");
-    return static_cast<T>(before);
+    return from_word<T>(before);
 }
 
 // name(address, value): the atomic `instruction` on words of the kinds `wide` and `narrow`.
@@ -83,20 +94,40 @@ PENSTOCK_D PENSTOCK_INLINE T compare_swap(T* address, T expected, T desired) {
     template <order Order, scope Scope, typename T>                                                                                      \
     PENSTOCK_D PENSTOCK_INLINE T name(T* address, T value) {                                                                              \
         static_assert(sizeof(T) == 4 || sizeof(T) == 8);                                                                                  \
-        const auto word = static_cast<word_of<T>>(value);                                                                                 \
+        const auto word = to_word(value);                                                                                 \
         word_of<T> before;                                                                                                               \
         if constexpr (sizeof(T) == 8)                                                                                                    \
             PENSTOCK_PTX_ORDERED(instruction, "." wide " %0,[%1],%2;", : "=l"(before) : "l"(address), "l"(word) : "memory");               \
         else                                                                                                                             \
             PENSTOCK_PTX_ORDERED(instruction, "." narrow " %0,[%1],%2;", : "=r"(before) : "l"(address), "r"(word) : "memory");             \
-        return static_cast<T>(before);                                                                                                   \
+        return from_word<T>(before);                                                                                                   \
     }
-PENSTOCK_DEVICE_ATOMIC(fetch_add, "atom.add", "u64", "u32")
+PENSTOCK_DEVICE_ATOMIC(add_integers, "atom.add", "u64", "u32")
 PENSTOCK_DEVICE_ATOMIC(exchange, "atom.exch", "b64", "b32")
 PENSTOCK_DEVICE_ATOMIC(fetch_or, "atom.or", "b64", "b32")
 PENSTOCK_DEVICE_ATOMIC(fetch_and, "atom.and", "b64", "b32")
-PENSTOCK_DEVICE_ATOMIC(fetch_max, "atom.max", "u64", "u32")
+PENSTOCK_DEVICE_ATOMIC(max_unsigned, "atom.max", "u64", "u32")
 #undef PENSTOCK_DEVICE_ATOMIC
+
+template <order Order, scope Scope, typename T>
+PENSTOCK_D PENSTOCK_INLINE T fetch_add(T* address, T value) {
+    if constexpr (!std::is_floating_point_v<T>) {
+        return add_integers<Order, Scope>(address, value);
+    } else {
+        T before;
+        if constexpr (sizeof(T) == 8)
+            PENSTOCK_PTX_ORDERED("atom.add", ".f64 %0,[%1],%2;", : "=d"(before) : "l"(address), "d"(value) : "memory");
+        else
+            PENSTOCK_PTX_ORDERED("atom.add", ".f32 %0,[%1],%2;", : "=f"(before) : "l"(address), "f"(value) : "memory");
+        return before;
+    }
+}
+
+template <order Order, scope Scope, typename T>
+PENSTOCK_D PENSTOCK_INLINE T fetch_max(T* address, T value) {
+    static_assert(std::is_unsigned_v<T>);
+    return max_unsigned<Order, Scope>(address, value);
+}
 
 // Two-way.
 template <scope Scope>
