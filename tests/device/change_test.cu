@@ -80,7 +80,41 @@ __global__ void fill_elements(const __grid_constant__ runtime_ref fs, const char
     close(this_warp(), fs, fd);
 }
 
+// Quarters are exact in binary, so any order of additions gives the same sums.
+template <typename T>
+__global__ void add_quarters(const __grid_constant__ runtime_ref fs, int fd, std::uint64_t sums) {
+    const writable_view<T> out(fs, fd, sums);
+    const std::uint64_t me = blockIdx.x * blockDim.x + threadIdx.x;
+    for (std::uint64_t i = 0; i < 16; ++i) out.atomic_add((me + i) % sums, T{0.25});
+}
+
+template <typename T>
+void run_add_quarters() {
+    const temporary_folder folder;
+    const auto rt = make_runtime(writing_options(folder, 4096, 64));
+    ASSERT_NE(rt, nullptr);
+    constexpr std::uint64_t sums = 256, threads = 64 * 128;
+    const int fd = rt->open(folder / "sums", open_read_write | open_create);
+    ASSERT_GE(fd, 0);
+    add_quarters<T><<<64, 128>>>(rt->ref(), fd, sums);
+    ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+    EXPECT_EQ(rt->close(fd), 0);
+    const std::vector<std::uint8_t> got = file_bytes(folder / "sums");
+    ASSERT_EQ(got.size(), sums * sizeof(T));
+    for (std::uint64_t i = 0; i < sums; ++i) {
+        T sum = 0;
+        std::memcpy(&sum, &got[i * sizeof(T)], sizeof(T));
+        ASSERT_EQ(sum, T(threads * 16 / sums) / 4) << i;
+    }
+}
+
 }  // namespace
+
+TEST(device_change, floating_point_sums) {
+    PENSTOCK_NEEDS_GPU();
+    run_add_quarters<double>();
+    run_add_quarters<float>();
+}
 
 TEST(device_change, warps_of_4_kib_pages) { PENSTOCK_NEEDS_GPU(); run_count_up<width::warp>(4096, 256, 2 << 20, 97); }
 TEST(device_change, warps_in_few_frames) { PENSTOCK_NEEDS_GPU(); run_count_up<width::warp>(4096, 64, 1 << 20, 200); }
