@@ -226,11 +226,13 @@ PENSTOCK_HD PENSTOCK_INLINE bool soil_page(const cache_view& c, std::uint32_t sl
     count_dirty(c, slot, ~std::uint64_t{0});
     return false;
 }
+// Release: pairs with writers_of, so that a closer that sees a writer counted also sees the reference that it took before.
 PENSTOCK_HD PENSTOCK_INLINE std::uint64_t count_writers(const cache_view& c, std::uint32_t slot, std::uint64_t change) {
-    return atomic_fetch_add<order::relaxed>(&c.writes[slot].writers, change);
+    return atomic_fetch_add<order::release>(&c.writes[slot].writers, change);
 }
+// Acquire: pairs with count_writers; the file word that is looked at next is no older.
 PENSTOCK_HD PENSTOCK_INLINE std::uint64_t writers_of(const cache_view& c, std::uint32_t slot) {
-    return atomic_load<order::relaxed>(&c.writes[slot].writers);
+    return atomic_load<order::acquire>(&c.writes[slot].writers);
 }
 PENSTOCK_HD PENSTOCK_INLINE void raise_epoch(const cache_view& c, std::uint32_t slot, std::uint64_t epoch) {
     atomic_raise<order::relaxed>(&c.writes[slot].epoch, epoch);

@@ -137,11 +137,13 @@ PENSTOCK_HD PENSTOCK_NOINLINE bool release_written(const Group& g, const cache_v
 }
 
 // Leader only. Is there such a descriptor to close? Of those without a number it is told only if all that are open are for the other
-// access: `writers` counts none before it has its reference, nor after it began to give it back.
+// access: `writers` counts none before it has its reference, nor after it began to give it back. So a writer that came after `seen` may
+// be counted already, and then the word has changed: true, and the caller's step from `seen` fails and is tried again.
 PENSTOCK_HD inline bool is_close_of_open(const cache_view& c, int fd, file_word seen) {
+    const std::uint32_t slot = descriptor_slot(c, fd);
     if (!is_closable(seen, descriptor_generation(fd), descriptor_number(c, fd))) return false;
-    return descriptor_number(c, fd) != 0 || descriptor_access(fd) != may_read ||
-           writers_of(c, descriptor_slot(c, fd)) < references_of(seen);
+    if (descriptor_number(c, fd) != 0 || descriptor_access(fd) != may_read) return true;
+    return writers_of(c, slot) < references_of(seen) || look(&c.file_words[slot]) != seen;
 }
 
 // Whole group, in a runtime that writes. Writes back before the last reference to a written file goes, and then gives the caller's back. 0, -EBADF, or what could
