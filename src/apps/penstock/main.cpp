@@ -124,7 +124,7 @@ CLI::App* add_mount(CLI::App& app, penstock::mount_command::request& wanted) {
 CLI::App* add_cp(CLI::App& app, penstock::cp::request& wanted) {
     CLI::App* const cp = app.add_subcommand("cp", about_cp);
     cp->footer(details_cp);
-    cp->add_option("SOURCE DEST", wanted.names, "Files to copy, and last the name of the copy or a directory to copy into")->required()->option_text("...");
+    cp->add_option("FILES", wanted.names, "Files to copy, and last the name of the copy or a directory to copy into")->required()->option_text("...");
     cp->add_flag("--fsync", wanted.how.fsync, "End only when the copies and their names are on storage");
     cp->add_flag("--verify", wanted.how.verify, "Read every copy back and compare it with its source");
     cp->add_flag("!--no-windows", wanted.how.windows, "Read every page by a request to the host, even what the OS page cache has. GPU only; for measuring");
