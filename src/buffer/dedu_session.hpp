@@ -114,7 +114,7 @@ public:
         const std::lock_guard alone(file->resizing);
         const std::uint64_t before = file->bytes, room = page_bytes();
         if (bytes < before) return cut(*file, number, bytes);
-        // Of what a page holds behind the end nobody was told, so it must not become bytes of the
+        // No caller was told what a page holds behind the end, so it must not become bytes of the
         // file.
         const auto nothing_more = [] {};
         const page_id last{before / room, number};

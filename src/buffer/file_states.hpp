@@ -135,7 +135,7 @@ public:
         held_page& one = held_by(number, place);
         one.file.store(id.file, std::memory_order_relaxed);
         one.page.store(id.page, std::memory_order_relaxed);
-        // Release: who sees the turn sees the page.
+        // Release: a thread that sees the turn sees the page.
         one.turn.store(one.turn.load(std::memory_order_relaxed) + 1, std::memory_order_release);
         return place;
     }

@@ -124,7 +124,7 @@ int manager_state<Order>::resize(session_room& s, std::uint32_t number, std::uin
     const std::lock_guard alone(one.resizing);
     const std::uint64_t before = one.bytes;
     if (bytes < before) return cut(s, number, bytes);
-    // Of what a page holds behind the end nobody was told, so it must not become bytes of the file.
+    // No caller was told what a page holds behind the end, so it must not become bytes of the file.
     const page_id last{before / settings_.page_bytes, number};
     const int code = clear_rest(s, last, before % settings_.page_bytes);
     if (code != 0) return code;

@@ -263,7 +263,7 @@ PENSTOCK_HD PENSTOCK_INLINE std::uint64_t epoch_of(const cache_view& c, std::uin
 PENSTOCK_HD PENSTOCK_INLINE void count_mappings(const cache_view& c, std::uint32_t slot, std::uint64_t more) {
     atomic_add_relaxed(&c.writes[slot].mappings, more);
 }
-// Acquire: pairs with drop_mapping; who finds none sees what they made dirty.
+// Acquire: pairs with drop_mapping; a closer that finds none sees what the mappings made dirty.
 PENSTOCK_HD PENSTOCK_INLINE std::uint64_t mappings_of(const cache_view& c, std::uint32_t slot) {
     return atomic_load<order::acquire>(&c.writes[slot].mappings);
 }

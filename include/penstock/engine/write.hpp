@@ -108,7 +108,7 @@ PENSTOCK_HD inline bool take_up_again(const cache_view& c, std::uint32_t slot, s
     return mappings_after_close(c, slot) == 0 && try_reopen(&c.file_words[slot], generation);
 }
 
-// Leader only. Gives the reference back if the file word is still `seen`: true, and `error` is what nobody was told of yet. False: try
+// Leader only. Gives the reference back if the file word is still `seen`: true, and `error` is what no caller was told of yet. False: try
 // again, maybe with another `fd`. `mapped`: the file was mapped to be changed before it was looked at for dirty pages.
 template <typename Group>
 PENSTOCK_HD PENSTOCK_NOINLINE bool release_written(const Group& g, const cache_view& c, int& fd, file_word seen, bool mapped, std::int64_t& error) {

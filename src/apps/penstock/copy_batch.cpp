@@ -113,7 +113,7 @@ std::uint64_t batch::growth_bytes() const {
         most, words / 256 * std::min(most_leaf_pages, words / 128) * rt_.settings().page_bytes);
 }
 
-// Nobody else may read a new file before it has its source's permissions. A copy that is to become
+// No other user may read a new file before it has its source's permissions. A copy that is to become
 // longer than files may grow gets its length before the runtime opens it.
 status batch::open_copy_of(const planned_copy& plan, std::uint64_t bytes, handle& place, int& fd) {
     place.fd = ::open(plan.to.c_str(), (plan.is_new ? O_CREAT | O_EXCL : 0) | O_WRONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0600);
