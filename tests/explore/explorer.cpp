@@ -188,26 +188,35 @@ bool explorer::choose(std::uint32_t enabled) {
     return true;
 }
 
+// Notes which earlier accesses the next access of `id` follows from. Complete mode alone needs it: with a bound, every order within it is tried.
+void explorer::record_order(std::uint32_t id) {
+    lane_state& lane = lanes_[id];
+    const bool is_write = lane.next.is_write;
+    word_state& word = words_[lane.next.word];
+    for (std::uint32_t i = 0; i < max_fibers; ++i)
+        lane.seen[i] = std::max(lane.seen[i], is_write ? word.accesses[i] : word.writes[i]);
+    lane.seen[id] = lane.done;
+    for (std::uint32_t i = 0; i < max_fibers; ++i) {
+        word.accesses[i] = std::max(word.accesses[i], lane.seen[i]);
+        if (is_write) word.writes[i] = std::max(word.writes[i], lane.seen[i]);
+    }
+    (is_write ? word.last_write : word.last_read)[id] = static_cast<std::uint32_t>(events_.size()) + 1;
+}
+
 void explorer::execute() {
     const node& at = nodes_[depth_];
     const std::uint32_t id = at.chosen;
     lane_state& lane = lanes_[id];
     const access what = lane.next;
-    word_state& word = touch(what.word);
-    compare_with_past(id);
-
-    for (std::uint32_t i = 0; i < max_fibers; ++i)
-        lane.seen[i] = std::max(lane.seen[i], what.is_write ? word.accesses[i] : word.writes[i]);
-    lane.seen[id] = ++lane.done;
-    for (std::uint32_t i = 0; i < max_fibers; ++i) {
-        word.accesses[i] = std::max(word.accesses[i], lane.seen[i]);
-        if (what.is_write) word.writes[i] = std::max(word.writes[i], lane.seen[i]);
+    touch(what.word);
+    ++lane.done;
+    if (complete()) {
+        compare_with_past(id);
+        record_order(id);
     }
     events_.push_back({what, id, lane.done, value_of(what.word), 0, lane.seen});
-    const auto index = static_cast<std::uint32_t>(events_.size());
-    (what.is_write ? word.last_write : word.last_read)[id] = index;
 
-    if (how_.preemptions < 0) {
+    if (complete()) {
         sleep_ = 0;
         for (std::uint32_t other = 0; other < lanes_.size(); ++other)
             if (other != id && lanes_[other].at == phase::at_access && !lanes_[other].next.conflicts(what))
@@ -237,9 +246,8 @@ void explorer::wake_watchers(std::uint32_t word, std::uint32_t by) {
 // The fiber is about to make its access: for every earlier access that it conflicts with and does not follow from, the
 // other order must be tried too.
 void explorer::compare_with_past(std::uint32_t id) {
-    if (how_.preemptions >= 0) return;
     const lane_state& lane = lanes_[id];
-    const word_state& word = touch(lane.next.word);
+    const word_state& word = words_[lane.next.word];
     for (std::uint32_t other = 0; other < lanes_.size(); ++other) {
         if (other == id) continue;
         std::uint32_t last = word.last_write[other];

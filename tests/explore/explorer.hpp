@@ -119,7 +119,9 @@ private:
     bool wake_by_time();
     bool lanes_finished() const;
     bool choose(std::uint32_t enabled);
+    bool complete() const { return how_.preemptions < 0; }
     void execute();
+    void record_order(std::uint32_t id);
     void compare_with_past(std::uint32_t id);
     std::uint32_t beginners(std::uint32_t first, std::uint32_t id, bool& waited) const;
     void add_race(std::uint32_t event_index, std::uint32_t id);

@@ -53,7 +53,7 @@ TEST(retire, answer_that_is_out_of_date) {
         };
         s.lane([&](auto g) { explore::require(s.open_and_close(g, "c") % ENFILE == 0, "wrong error"); });
         s.lane([&, told_generation](auto g) {
-            const engine::open_answer told{0, 0, told_generation, 2 * page_bytes, 0, 0, false, 2, 0};
+            const engine::open_answer told{0, 0, told_generation, 2 * page_bytes, 0, 0, false, 2, 0, 0};
             engine::patience deadline(g, s.w.view.request_wait_ns);
             if (engine::attach_file(g, s.w.view, told, deadline) != 0) return;
             explore::require(s.server.gave(0, told_generation, 2), "an answer that was out of date came into force");

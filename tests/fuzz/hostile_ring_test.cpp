@@ -52,7 +52,7 @@ TEST(hostile_ring, a_slot_is_used_again_while_its_read_is_under_way) {
         EXPECT_EQ(ring.reply(first).result, 512);
         EXPECT_TRUE(ring.guards_hold(first, 512));
         EXPECT_TRUE(ring.service->alive());
-        const std::uint64_t third = ring.post({0, op::ping, 0, 0, 0, 0, 0, 0, {}});
+        const std::uint64_t third = ring.post({.operation = op::ping});
         EXPECT_TRUE(ring.await(third));
     }
 }
@@ -115,7 +115,7 @@ TEST(hostile_ring, names_stay_inside_their_slot) {
     ring_harness ring(fuzz_root());
     for (std::uint32_t i = 0; i < ring_harness::slots; ++i) {
         for (const std::uint32_t bytes : {4095u, 4096u, 0u, 0x80000000u, 0xffffffffu}) {
-            while (ring.next % ring_harness::slots != i) ASSERT_TRUE(ring.await(ring.post({0, op::ping, 0, 0, 0, 0, 0, 0, {}})));
+            while (ring.next % ring_harness::slots != i) ASSERT_TRUE(ring.await(ring.post({.operation = op::ping})));
             std::memset(ring.staging(ring.next), 'x', ring_harness::stride);
             ring_request request{};
             request.operation = op::open;

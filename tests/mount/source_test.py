@@ -229,7 +229,7 @@ class Sources(unittest.TestCase):
                 f"proc/{me}/cmdline",
                 f"proc/{me}/maps",
                 "sys/kernel/mm/transparent_hugepage/enabled",
-                "sys/kernel/uevent_seqnum",
+                "sys/devices/system/cpu/possible",
             ):
                 if not (self.source / name).exists():
                     continue

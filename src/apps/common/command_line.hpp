@@ -1,7 +1,6 @@
 // The options that every program has, and reading a command line so that a mistake costs one clear line.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <memory>
 #include <optional>
 #include <string>
@@ -9,6 +8,10 @@
 
 #include "common/process.hpp"
 #include "penstock/runtime.hpp"
+
+namespace CLI {
+class App;  // its header is for the sources that define options: every source that has it compiles its functions
+}
 
 namespace penstock::apps {
 

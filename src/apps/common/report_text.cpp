@@ -1,6 +1,7 @@
 #include "common/report_text.hpp"
 
 #include <cstdio>
+#include <nlohmann/json.hpp>
 
 #include "common/output_file.hpp"
 

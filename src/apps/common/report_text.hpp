@@ -1,7 +1,7 @@
 // What the programs' reports have in common: the JSON object on standard output, and numbers in text.
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 
 #include "penstock/runtime.hpp"

@@ -1,5 +1,7 @@
 #include "request.hpp"
 
+#include <CLI/CLI.hpp>
+
 #include "common/message.hpp"
 
 namespace penstock::grep {

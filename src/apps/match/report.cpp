@@ -1,6 +1,7 @@
 #include "report.hpp"
 
 #include <bit>
+#include <nlohmann/json.hpp>
 
 #include "common/message.hpp"
 #include "common/report_text.hpp"

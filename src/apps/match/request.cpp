@@ -1,5 +1,6 @@
 #include "request.hpp"
 
+#include <CLI/CLI.hpp>
 #include <charconv>
 #include <cmath>
 #include <cstring>

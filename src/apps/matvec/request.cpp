@@ -1,5 +1,7 @@
 #include "request.hpp"
 
+#include <CLI/CLI.hpp>
+
 #include "common/message.hpp"
 #include "common/method_report.hpp"
 #include "common/number.hpp"

@@ -1,5 +1,6 @@
 // penstock: looks at what Penstock can do here (info), reads files through it (cat), copies them (cp), measures it (bench), serves a directory at
 // another place (mount), makes traces of page accesses (trace), and plays them through a buffer of host and device memory (replay).
+#include <CLI/CLI.hpp>
 #include <unistd.h>
 
 #include "bench/bench.hpp"

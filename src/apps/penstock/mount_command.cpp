@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <csignal>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 #include <system_error>
 
 #include "common/leftover.hpp"

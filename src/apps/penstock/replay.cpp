@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <nlohmann/json.hpp>
 
 #include "common/message.hpp"
 #include "common/number.hpp"

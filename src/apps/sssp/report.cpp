@@ -1,6 +1,7 @@
 #include "report.hpp"
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
 #include "common/message.hpp"
 #include "common/report_text.hpp"

@@ -1,5 +1,6 @@
 #include "request.hpp"
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 
 #include "common/command_line.hpp"

@@ -1,5 +1,6 @@
 #include "trace_command.hpp"
 
+#include <CLI/CLI.hpp>
 #include <cerrno>
 
 #include "common/command_line.hpp"

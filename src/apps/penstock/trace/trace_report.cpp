@@ -1,5 +1,7 @@
 #include "trace_report.hpp"
 
+#include <nlohmann/json.hpp>
+
 #include "common/message.hpp"
 #include "common/report_text.hpp"
 #include "penstock/version.hpp"
