@@ -15,22 +15,13 @@
 #include "buffer/manager.hpp"
 #include "fault/faulty_environment.hpp"
 #include "region/support.hpp"
+#include "rounds.hpp"
 
 namespace penstock::test {
 
 using bytes = std::vector<std::uint8_t>;
 
 inline std::byte* begin_of(bytes& some) { return reinterpret_cast<std::byte*>(some.data()); }
-
-// So many rounds of a random test; fewer where each takes many times as long.
-template <typename Count>
-constexpr Count rounds(Count count) {
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-    return count / 4;
-#else
-    return count;
-#endif
-}
 
 // Frames that move as late as they may: what was begun is done when it must have ended, or when something else is asked of its queue. With `forgetful`, nothing is moved once in a while: the canary.
 class late_frames final : public buffer::device_frames {

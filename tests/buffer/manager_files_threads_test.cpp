@@ -115,7 +115,7 @@ using shared_files = on_backends;
 
 // One thread changes the file below and has it forgotten; the others must not be given what was before.
 TEST_P(shared_files, are_never_older_than_what_was_forgotten) {
-    constexpr std::uint64_t pages = 12, versions = 1500;
+    constexpr std::uint64_t pages = 12, versions = rounds(std::uint64_t{1500});
     for (const auto& [host, device] : {std::pair{13u, 0u}, {13u, 4u}}) {
         manager_settings how = small(host, device, order_kind::lru);
         how.sessions = 6;

@@ -1,6 +1,7 @@
 // The Nth call of the operating system fails, for every N, once or from then on: each run ends with right bytes or the
 // right error, and once the fault is gone everything works and nothing is lost.
 #include "fault/scenario.hpp"
+#include "rounds.hpp"
 
 namespace penstock::fault {
 
@@ -87,11 +88,7 @@ TEST_P(sweep, nth_call_fails) {
     }
 }
 
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-constexpr std::uint64_t coarse = 5;
-#else
-constexpr std::uint64_t coarse = 1;
-#endif
+constexpr std::uint64_t coarse = test::sanitizer_slowdown;
 
 INSTANTIATE_TEST_SUITE_P(
     fault, sweep,

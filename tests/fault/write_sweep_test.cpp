@@ -2,6 +2,7 @@
 // lost a write-back is told; what an fsync or close acknowledged is in the file at once; and once the fault is gone everything that a
 // write acknowledged gets there too.
 #include "fault/write_scenario.hpp"
+#include "rounds.hpp"
 
 namespace penstock::fault {
 
@@ -105,11 +106,7 @@ TEST_P(write_sweep, nth_call_fails) {
     }
 }
 
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-constexpr std::uint64_t coarse = 6;
-#else
-constexpr std::uint64_t coarse = 1;
-#endif
+constexpr std::uint64_t coarse = test::sanitizer_slowdown;
 
 INSTANTIATE_TEST_SUITE_P(
     fault, write_sweep,

@@ -21,6 +21,12 @@ ring_request read_of(std::uint32_t slot, std::uint32_t generation, std::uint64_t
     return request;
 }
 
+ring_request ping() {
+    ring_request request{};
+    request.operation = op::ping;
+    return request;
+}
+
 void await_stalled(const ring_harness& ring, int count) {
     const auto end = std::chrono::steady_clock::now() + std::chrono::minutes(10);
     while (ring.disk.stalled() < count && std::chrono::steady_clock::now() < end) std::this_thread::yield();
@@ -52,7 +58,7 @@ TEST(hostile_ring, a_slot_is_used_again_while_its_read_is_under_way) {
         EXPECT_EQ(ring.reply(first).result, 512);
         EXPECT_TRUE(ring.guards_hold(first, 512));
         EXPECT_TRUE(ring.service->alive());
-        const std::uint64_t third = ring.post({.operation = op::ping});
+        const std::uint64_t third = ring.post(ping());
         EXPECT_TRUE(ring.await(third));
     }
 }
@@ -115,7 +121,7 @@ TEST(hostile_ring, names_stay_inside_their_slot) {
     ring_harness ring(fuzz_root());
     for (std::uint32_t i = 0; i < ring_harness::slots; ++i) {
         for (const std::uint32_t bytes : {4095u, 4096u, 0u, 0x80000000u, 0xffffffffu}) {
-            while (ring.next % ring_harness::slots != i) ASSERT_TRUE(ring.await(ring.post({.operation = op::ping})));
+            while (ring.next % ring_harness::slots != i) ASSERT_TRUE(ring.await(ring.post(ping())));
             std::memset(ring.staging(ring.next), 'x', ring_harness::stride);
             ring_request request{};
             request.operation = op::open;

@@ -8,6 +8,7 @@
 #include <random>
 
 #include "region/support.hpp"
+#include "rounds.hpp"
 
 namespace penstock::test {
 
@@ -15,13 +16,8 @@ namespace {
 
 constexpr std::uint64_t size = (2 << 20) + 312345;
 
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-constexpr std::uint64_t seeds = 1;
-constexpr int steps = 100;
-#else
-constexpr std::uint64_t seeds = 3;
-constexpr int steps = 300;
-#endif
+constexpr std::uint64_t seeds = rounds(std::uint64_t{3});
+constexpr int steps = std::max(100, rounds(300));
 
 struct actor {
     std::unique_ptr<file_region> region;
