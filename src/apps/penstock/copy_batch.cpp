@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 
 #include "common/message.hpp"
+#include "host/env.hpp"
 #include "source_file.hpp"
 
 namespace penstock::cp {
@@ -43,7 +44,7 @@ std::uint64_t hole_bytes_of(const open_copy& copy) {
 int sync_directory_of(const std::string& path) {
     const std::size_t slash = path.rfind('/');
     const handle directory(::open(slash == std::string::npos ? "." : path.substr(0, slash + 1).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-    return directory.fd >= 0 && ::fsync(directory.fd) == 0 ? 0 : -errno;
+    return directory.fd >= 0 ? host::sync_file(host::linux_environment(), directory.fd) : -errno;
 }
 
 }  // namespace
