@@ -17,12 +17,12 @@ MOST_FUNCTION_LINES = 70
 
 CODE = (".hpp", ".cuh", ".cpp", ".cu")
 TEXT = CODE + (".py", ".sh", ".md", ".cmake", ".txt", ".in", ".json")
-SKIPPED_FOLDERS = {"build", "__pycache__", ".git", ".ccache", ".inputs"}
+SKIPPED_FOLDERS = {"__pycache__", ".git", ".ccache", ".inputs"}  # and folders of builds
 
 # Includes go from a layer to its own or a lower one.
 LAYERS = [("include/penstock/base/", 0), ("include/penstock/group/", 1), ("include/penstock/engine/", 2), ("include/penstock/consistency/", 2),
           ("include/penstock/", 3),
-          ("src/buffer/", 4), ("src/host/", 4), ("src/mount/", 4), ("src/region/", 4), ("src/apps/", 5)]
+          ("src/buffer/", 4), ("src/host/", 4), ("src/mount/", 4), ("src/region/", 4), ("apps/", 5), ("bench/", 5), ("cli/", 6)]
 # Of one layer, and they do not know each other.
 STRANGERS = [("include/penstock/engine/", "penstock/consistency/"), ("include/penstock/consistency/", "penstock/engine/")]
 # What the three lowest layers may take from the standard library: nothing that allocates, throws or calls the system.
@@ -57,7 +57,7 @@ class Tree:
         self.root = pathlib.Path(root)
         self.files = {}
         for folder, folders, names in os.walk(self.root):
-            folders[:] = sorted(name for name in folders if name not in SKIPPED_FOLDERS)
+            folders[:] = sorted(name for name in folders if name not in SKIPPED_FOLDERS and not re.fullmatch(r"build(-.*)?", name))
             for name in sorted(names):
                 path = pathlib.Path(folder, name)
                 relative = path.relative_to(self.root).as_posix()
@@ -83,9 +83,11 @@ def target_of(path, name):
         return layer_of("include/" + name)
     if name.startswith(("buffer/", "host/", "mount/", "region/")):
         return layer_of("src/" + name)
-    if path.startswith("src/apps/") and "/" not in name:
-        return layer_of("src/apps/")
-    return layer_of("src/apps/") if name.startswith("common/") else None
+    if name.startswith(("bench/", "cli/")):
+        return layer_of(name)
+    if path.startswith(("apps/", "bench/", "cli/")) and "/" not in name:
+        return layer_of(path)
+    return layer_of("apps/") if name.startswith("common/") else None
 
 
 def includes(text):
@@ -106,7 +108,7 @@ def include_direction(tree):
                 yield path, number, f"includes {name}, which lies in a layer above"
             if any(path.startswith(mine) and name.startswith(other) for mine, other in STRANGERS):
                 yield path, number, f"includes {name}: engine and consistency do not know each other"
-            if path.startswith("src/apps/common/") and target == 5 and not name.startswith("common/"):
+            if path.startswith("apps/common/") and target == 5 and not name.startswith("common/"):
                 yield path, number, f"includes {name}: what programs share may not know one of them"
 
 

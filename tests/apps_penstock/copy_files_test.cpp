@@ -5,8 +5,8 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include "apps/penstock/copy_files.hpp"
-#include "apps/penstock/copy_job.hpp"
+#include "cli/copy_files.hpp"
+#include "cli/copy_job.hpp"
 #include "unit/support.hpp"
 
 namespace penstock::cp {

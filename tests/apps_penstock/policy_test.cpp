@@ -4,14 +4,14 @@
 #include <numeric>
 #include <string>
 
-#include "apps/penstock/bench/policy/belady.hpp"
-#include "apps/penstock/bench/policy/clock.hpp"
-#include "apps/penstock/bench/policy/fifo.hpp"
-#include "apps/penstock/bench/policy/lru.hpp"
-#include "apps/penstock/bench/policy/queued_sieve.hpp"
-#include "apps/penstock/bench/policy/s3_fifo.hpp"
-#include "apps/penstock/bench/policy/sieve.hpp"
-#include "apps/penstock/bench/policy/traces.hpp"
+#include "bench/policy/belady.hpp"
+#include "bench/policy/clock.hpp"
+#include "bench/policy/fifo.hpp"
+#include "bench/policy/lru.hpp"
+#include "bench/policy/queued_sieve.hpp"
+#include "bench/policy/s3_fifo.hpp"
+#include "bench/policy/sieve.hpp"
+#include "bench/policy/traces.hpp"
 #include "unit/support.hpp"
 
 namespace penstock::bench::policy::test {

@@ -7,9 +7,9 @@
 #include <set>
 #include <sstream>
 
-#include "apps/penstock/trace/page_pattern.hpp"
-#include "apps/penstock/trace/trace.hpp"
-#include "apps/penstock/trace/writer.hpp"
+#include "cli/trace/page_pattern.hpp"
+#include "cli/trace/trace.hpp"
+#include "cli/trace/writer.hpp"
 
 namespace penstock::trace::test {
 

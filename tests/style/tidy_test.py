@@ -16,7 +16,7 @@ CLEAN = {
                                          "// See the table:\n//   step(x);\nvoid turn_hand();\n",
     "include/penstock/file.hpp": '// Files.\n#pragma once\n#include "penstock/engine/clock.hpp"\n',
     "src/host/env.cpp": '#include "penstock/file.hpp"\n#include <unistd.h>\nconst char* text = "volatile // not code;";\n',
-    "src/apps/penstock/main.cpp": '#include "host/env.hpp"\n#include "common/message.hpp"\nint main() { return 0; }\n',
+    "cli/main.cpp": '#include "host/env.hpp"\n#include "common/message.hpp"\nint main() { return 0; }\n',
     "README.md": "Call `turn_hand()` of `engine/clock.hpp`; see [files](include/penstock/file.hpp).\n\n"
                  "| what | rate | file |\n| --- | --- | --- |\n"
                  "| reads | 3.0 TB/s | `h100-2026-11-24-hit.json` |\n| maps | 2.9 TB/s | the same |\n",
@@ -34,7 +34,9 @@ PLANTED = [
     ("include_direction", "include/penstock/engine/bad.hpp", '// B.\n#include "penstock/consistency/page_versions.hpp"\n'),
     ("include_direction", "include/penstock/bad.hpp", '// B.\n#include "host/env.hpp"\n'),
     ("include_direction", "src/host/bad.cpp", '#include "common/message.hpp"\n'),
-    ("include_direction", "src/apps/common/bad.cpp", '#include "request.hpp"\n'),
+    ("include_direction", "src/host/bad.cpp", '#include "bench/context.hpp"\n'),
+    ("include_direction", "bench/bad.cpp", '#include "cli/copy_job.hpp"\n'),
+    ("include_direction", "apps/common/bad.cpp", '#include "request.hpp"\n'),
     ("pure_layers", "include/penstock/engine/bad.hpp", "// B.\n#include <unistd.h>\n"),
     ("pure_layers", "include/penstock/engine/bad.hpp", "// B.\n#include <vector>\n"),
     ("pure_layers", "include/penstock/group/bad.hpp", "// B.\n#include <sys/mman.h>\n"),

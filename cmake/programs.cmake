@@ -1,0 +1,26 @@
+# What folders of programs call.
+#
+# penstock_program(name source ...): a program in build/bin. Sources that end in .cu are compiled by g++ as C++ where there
+# is no nvcc, so one file serves both builds.
+find_package(CLI11 REQUIRED)
+find_package(nlohmann_json REQUIRED)
+
+function(penstock_program name)
+  add_executable(${name} ${ARGN})
+  target_link_libraries(${name} PRIVATE penstock penstock_build_options CLI11::CLI11 nlohmann_json::nlohmann_json)
+  target_include_directories(${name} PRIVATE ${CMAKE_CURRENT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/src)
+  if(NOT PENSTOCK_WITH_CUDA)
+    foreach(source ${ARGN})
+      if(source MATCHES "\\.cu$")
+        set_source_files_properties(${source} PROPERTIES LANGUAGE CXX COMPILE_OPTIONS "-xc++")
+      endif()
+    endforeach()
+  endif()
+  install(TARGETS ${name} COMPONENT programs)
+endfunction()
+
+# penstock_run_once(source ...): command lines and reports. Half of their compiling is optimising what CLI11's and nlohmann's templates make, and
+# they run once. Nothing that is measured stands in these files.
+function(penstock_run_once)
+  set_source_files_properties(${ARGN} PROPERTIES COMPILE_OPTIONS "$<$<CONFIG:Release>:-Og>")
+endfunction()
