@@ -19,20 +19,20 @@ struct request_run {
 
 std::string served_by(std::uint32_t threads) { return std::to_string(threads) + (threads == 1 ? " service thread" : " service threads"); }
 
-status throughput(const request_run& run, caller who) {
+status throughput(const request_run& run, caller kind) {
     context& here = run.here;
     std::unique_ptr<runtime> rt;
     int fd = -1;
     if (status s = here.make_runtime(run.shape(), rt, fd); !s) return s;
     const std::uint64_t total = std::min(run.file_bytes, (here.on_gpu() ? 1024 : 128) * mib);
-    const std::uint64_t groups = who == caller::warps ? group_count(here, *rt, run.page) : std::max<std::uint64_t>(group_count(here, *rt, run.page) / 8, 1);
+    const std::uint64_t groups = kind == caller::warps ? group_count(here, *rt, run.page) : std::max<std::uint64_t>(group_count(here, *rt, run.page) / 8, 1);
     pattern ours = make_pattern(run.file_bytes, run.page, run.page, groups, total, false);
     pattern theirs = make_pattern(run.file_bytes, run.page, run.page, host_threads(here), total, false);
     series rate, cores, baseline, batch;
     for (std::uint64_t repeat = 0; repeat <= here.repeats(5); ++repeat) {
         run_result got;
         ours.seed = theirs.seed = repeat;
-        if (status s = run_reads(*rt, fd, ours, got, who); !s) return s;
+        if (status s = run_reads(*rt, fd, ours, got, kind); !s) return s;
         if (repeat == 0) continue;  // the first fills the cache
         rate.add(1e-9 * got.loaded_bytes / got.seconds);
         cores.add(got.cores);
@@ -40,9 +40,9 @@ status throughput(const request_run& run, caller who) {
         if (status s = run_preads(here.file().path(), theirs, false, got); !s) return s;
         baseline.add(gigabytes_a_second(theirs.total_bytes(), got.seconds));
     }
-    const std::string by = here.on_gpu() ? (who == caller::warps ? "warps" : "blocks") : "threads";
+    const std::string by = here.on_gpu() ? (kind == caller::warps ? "warps" : "blocks") : "threads";
     const std::string name = "requests of random pages by " + by + ", " + served_by(rt->settings().service_threads) + ", " + cache_label(run.cache, run.file_bytes);
-    const std::string note = groups_label(here, groups, who) + ", " + rt->io_name();
+    const std::string note = groups_label(here, groups, kind) + ", " + rt->io_name();
     if (status s = here.add({"S8", name, "", run.page, rate, "GB/s", "pread of the same into one buffer a thread, " + std::to_string(host_threads(here)) + " threads",
                              baseline, cores, note});
         !s)

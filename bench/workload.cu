@@ -43,8 +43,8 @@ struct read_blocks_with_shards {
     }
 };
 
-int launch_reads(runtime& rt, const read_blocks& body, caller who, std::uint32_t clock_shards) {
-    if (who == caller::blocks) return launch<width::block>(rt, body.what.groups, body);
+int launch_reads(runtime& rt, const read_blocks& body, caller kind, std::uint32_t clock_shards) {
+    if (kind == caller::blocks) return launch<width::block>(rt, body.what.groups, body);
     if (clock_shards == 0) return launch<width::warp>(rt, body.what.groups, body);
     runtime_ref other = rt.ref();
     other.view.clock_shards = clock_shards;
@@ -65,14 +65,14 @@ pattern make_pattern(std::uint64_t file_bytes, std::uint64_t block_bytes, std::u
     return out;
 }
 
-status run_reads(runtime& rt, int fd, const pattern& what, run_result& out, caller who, std::uint32_t clock_shards) {
+status run_reads(runtime& rt, int fd, const pattern& what, run_result& out, caller kind, std::uint32_t clock_shards) {
     memory buffers, wrong;
     if (status s = buffers.make(rt.where(), what.groups * what.block_bytes); !s) return s;
     if (status s = wrong.make(rt.where(), 8); !s) return s;
     const read_blocks body{fd, buffers.as<std::byte>(), wrong.as<std::uint64_t>(), what};
     const statistics before = rt.stats();
     const stopwatch watch;
-    const int code = launch_reads(rt, body, who, clock_shards);
+    const int code = launch_reads(rt, body, kind, clock_shards);
     out.seconds = watch.seconds();
     out.cores = watch.cores(out.seconds);
     const statistics after = rt.stats();
@@ -98,8 +98,8 @@ std::uint64_t group_count(const context& here, const runtime& rt, std::uint64_t 
     return std::max<std::uint64_t>(warps, 8);
 }
 
-std::string groups_label(const context& here, std::uint64_t groups, caller who) {
-    const char* const name = !here.on_gpu() ? "thread" : who == caller::warps ? "warp" : "block";
+std::string groups_label(const context& here, std::uint64_t groups, caller kind) {
+    const char* const name = !here.on_gpu() ? "thread" : kind == caller::warps ? "warp" : "block";
     return std::to_string(groups) + " " + name + (groups == 1 ? "" : "s");
 }
 

@@ -73,11 +73,11 @@ bool is_caller_in_group(fuse_req_t request, gid_t group) {
 
 as_caller::as_caller(fuse_req_t request)
     : has_mask_(has_own_mask()), mask_(fuse_req_ctx(request)->umask & 0777) {
-    const fuse_ctx* const who = fuse_req_ctx(request);
+    const fuse_ctx* const context = fuse_req_ctx(request);
     if (has_mask_) ::umask(mask_);
-    if (::geteuid() != 0 || (who->uid == 0 && who->gid == 0)) return;
-    take(who->uid, who->gid);
-    if (who->uid != 0) keep_file_rights();
+    if (::geteuid() != 0 || (context->uid == 0 && context->gid == 0)) return;
+    take(context->uid, context->gid);
+    if (context->uid != 0) keep_file_rights();
     changed_ = true;
 }
 
@@ -87,8 +87,8 @@ as_caller::~as_caller() {
 }
 
 as_user::as_user(fuse_req_t request) {
-    const fuse_ctx* const who = fuse_req_ctx(request);
-    if (::geteuid() == 0 && who->uid != 0) take(who->uid, who->gid, groups_of(request));
+    const fuse_ctx* const context = fuse_req_ctx(request);
+    if (::geteuid() == 0 && context->uid != 0) take(context->uid, context->gid, groups_of(request));
 }
 
 as_user::as_user() {

@@ -61,26 +61,26 @@ std::shared_ptr<page_masks> masks_in_use(const file_key& file) {
     return found == all.files.end() ? nullptr : found->second.lock();
 }
 
-page_masks::mask* page_masks::of(owner who, std::uint64_t page) {
+page_masks::mask* page_masks::of(owner holder, std::uint64_t page) {
     const auto [first, end] = masks_.equal_range(page);
-    const auto found = std::find_if(first, end, [&](const auto& one) { return one.second.who == who; });
+    const auto found = std::find_if(first, end, [&](const auto& one) { return one.second.holder == holder; });
     return found == end ? nullptr : &found->second;
 }
 
-void page_masks::add(owner who, const page_list& pages, const std::byte* marks) {
+void page_masks::add(owner holder, const page_list& pages, const std::byte* marks) {
     const std::lock_guard hold(lock_);
     for (std::size_t i = 0; i < pages.size(); ++i) {
-        mask* one = of(who, pages[i]);
-        if (one == nullptr) one = &masks_.emplace(pages[i], mask{who})->second;
+        mask* one = of(holder, pages[i]);
+        if (one == nullptr) one = &masks_.emplace(pages[i], mask{holder})->second;
         for (std::size_t b = 0; b < mark_bytes; ++b) one->marks[b] |= marks[i * mark_bytes + b];
         one->settled = false;
     }
 }
 
-void page_masks::settle(owner who, const page_list& pages) {
+void page_masks::settle(owner holder, const page_list& pages) {
     const std::lock_guard hold(lock_);
     for (const std::uint64_t page : pages)
-        if (mask* const one = of(who, page); one != nullptr) one->settled = true;
+        if (mask* const one = of(holder, page); one != nullptr) one->settled = true;
 }
 
 void page_masks::forget_settled(const page_range& pages) {
@@ -91,11 +91,11 @@ void page_masks::forget_settled(const page_range& pages) {
     }
 }
 
-void page_masks::remove(owner who, const page_list& pages) {
+void page_masks::remove(owner holder, const page_list& pages) {
     const std::lock_guard hold(lock_);
     for (const std::uint64_t page : pages) {
         const auto [first, end] = masks_.equal_range(page);
-        for (auto at = first; at != end;) at = at->second.who == who ? masks_.erase(at) : std::next(at);
+        for (auto at = first; at != end;) at = at->second.holder == holder ? masks_.erase(at) : std::next(at);
     }
 }
 

@@ -22,22 +22,22 @@ public:
     using owner = const void*;
 
     // `marks`: mark_bytes for each of the pages, one after the other. A page that has a mask of this owner already gets the bytes of both.
-    void add(owner who, const page_list& pages, const std::byte* marks);
+    void add(owner holder, const page_list& pages, const std::byte* marks);
     // The changes are in the file, or will not come.
-    void settle(owner who, const page_list& pages);
+    void settle(owner holder, const page_list& pages);
     // Of these pages those that are settled go: the kernel gets the page anew.
     void forget_settled(const page_range& pages);
-    void remove(owner who, const page_list& pages);
+    void remove(owner holder, const page_list& pages);
     // What is not masked by anybody. `bytes`, or a negative errno.
     std::int64_t write_around(int fd, const std::byte* from, std::uint64_t bytes, std::uint64_t offset);
 
 private:
     struct mask {
-        owner who = nullptr;
+        owner holder = nullptr;
         std::array<std::byte, mark_bytes> marks{};
         bool settled = false;
     };
-    [[nodiscard]] mask* of(owner who, std::uint64_t page);
+    [[nodiscard]] mask* of(owner holder, std::uint64_t page);
 
     std::mutex lock_;
     std::unordered_multimap<std::uint64_t, mask> masks_;  // by page; guarded by lock_

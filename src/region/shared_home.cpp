@@ -119,28 +119,28 @@ std::int64_t shared_home::size_bytes() const {
     return code != 0 ? code : static_cast<std::int64_t>(facts.identity.size_bytes);
 }
 
-int shared_home::join(const member& who, place& out) {
+int shared_home::join(const member& holder, place& out) {
     std::lock_guard lock(state_);
-    if (who.pages.end > versions_.pages()) versions_.grow(who.pages.end, at_first());
+    if (holder.pages.end > versions_.pages()) versions_.grow(holder.pages.end, at_first());
     for (place p = 1; p <= most_devices; ++p) {
         if (members_[p].memory != nullptr) continue;
-        members_[p] = who;
+        members_[p] = holder;
         out = p;
         return 0;
     }
     return -EMFILE;
 }
 
-void shared_home::leave(place who) {
+void shared_home::leave(place holder) {
     std::lock_guard request(requests_);
     std::lock_guard lock(state_);
     const auto gone = [&](page_state& p) {
-        p.present &= ~only(who);
-        p.stale &= ~only(who);
-        p.pending &= ~only(who);
+        p.present &= ~only(holder);
+        p.stale &= ~only(holder);
+        p.pending &= ~only(holder);
     };
-    versions_.change(members_[who].pages, gone);
-    members_[who] = {};
+    versions_.change(members_[holder].pages, gone);
+    members_[holder] = {};
 }
 
 bool shared_home::others_may_write() const {
@@ -158,35 +158,35 @@ int shared_home::look() {
     return 0;
 }
 
-int shared_home::check_size(const member& who) const {
+int shared_home::check_size(const member& holder) const {
     const std::int64_t size = size_bytes();
     if (size < 0) return static_cast<int>(size);
-    return static_cast<std::uint64_t>(size) < who.end_bytes ? -ESTALE : 0;
+    return static_cast<std::uint64_t>(size) < holder.end_bytes ? -ESTALE : 0;
 }
 
-int shared_home::acquire(place who) {
+int shared_home::acquire(place holder) {
     for (const auto& mount : all_views())
         if (const int code = mount->collect(key_); code != 0) return code;
     std::lock_guard lock(state_);
-    if (const int code = check_size(members_[who]); code != 0) return code;
+    if (const int code = check_size(members_[holder]); code != 0) return code;
     if (const int code = look(); code != 0) return code;
     const consistency::stamp now = ++clock_;
-    versions_.change(members_[who].pages, [&](page_state& p) { consistency::acquire(p, who, now); });
+    versions_.change(members_[holder].pages, [&](page_state& p) { consistency::acquire(p, holder, now); });
     return 0;
 }
 
-std::int64_t shared_home::fetch(place who, void* stream) {
+std::int64_t shared_home::fetch(place holder, void* stream) {
     std::lock_guard request(requests_);
-    consistency::step filling{consistency::work::fill, who, only(consistency::cpu), 0};
+    consistency::step filling{consistency::work::fill, holder, only(consistency::cpu), 0};
     page_list wanted;
     member mine;
     {
         std::lock_guard lock(state_);
-        mine = members_[who];
-        members_[who].untouched = false;
+        mine = members_[holder];
+        members_[holder].untouched = false;
         // Whatever is released after this has a later stamp, and is for the next acquire, whether it is among the bytes or not.
         filling.seen = clock_;
-        wanted = versions_.pages_where(mine.pages, [&](const page_state& p) { return next_for_access(p, who).what != consistency::work::nothing; });
+        wanted = versions_.pages_where(mine.pages, [&](const page_state& p) { return next_for_access(p, holder).what != consistency::work::nothing; });
     }
     if (wanted.empty()) return 0;
     std::uint64_t written = 0;
@@ -229,33 +229,33 @@ page_list shared_home::without_holes(const page_list& pages) const {
     return out;
 }
 
-int shared_home::fill(const member& who, const page_list& pages) {
-    return for_batches(*who.memory, pages, [&](unsigned worker, const page_list& batch) {
+int shared_home::fill(const member& holder, const page_list& pages) {
+    return for_batches(*holder.memory, pages, [&](unsigned worker, const page_list& batch) {
         std::vector<staged_page> staged;
         staged.reserve(batch.size());
         std::uint64_t slot = 0;
         int code = 0;
         for_runs(batch, longest_gap, [&](const page_range& run, std::size_t first, std::size_t last) {
-            for (std::size_t i = first; i <= last; ++i) staged.push_back({batch[i] - who.pages.begin, slot + batch[i] - run.begin});
-            if (code == 0) code = read_run(fd_, who.memory->staging(worker) + slot * page_bytes, run.begin, run.end - run.begin);
+            for (std::size_t i = first; i <= last; ++i) staged.push_back({batch[i] - holder.pages.begin, slot + batch[i] - run.begin});
+            if (code == 0) code = read_run(fd_, holder.memory->staging(worker) + slot * page_bytes, run.begin, run.end - run.begin);
             slot += run.end - run.begin;
         });
-        return code != 0 ? code : who.memory->fill(worker, staged);
+        return code != 0 ? code : holder.memory->fill(worker, staged);
     });
 }
 
 // All that was released of these pages, in the order of the devices.
 int shared_home::bring_home(const page_list& pages, std::uint64_t& written) {
-    for (place who = 1; who <= most_devices; ++who) {
+    for (place holder = 1; holder <= most_devices; ++holder) {
         page_list his;
         {
             std::lock_guard lock(state_);
-            const auto is_pending = [&](const page_state& p) { return has(p.pending, who); };
-            if (members_[who].memory == nullptr || pages.empty() || !versions_.any({pages.front(), pages.back() + 1}, is_pending)) continue;
+            const auto is_pending = [&](const page_state& p) { return has(p.pending, holder); };
+            if (members_[holder].memory == nullptr || pages.empty() || !versions_.any({pages.front(), pages.back() + 1}, is_pending)) continue;
             std::copy_if(pages.begin(), pages.end(), std::back_inserter(his), [&](std::uint64_t page) { return is_pending(versions_.at(page)); });
         }
         if (his.empty()) continue;
-        if (const int code = collect(who, his, written); code != 0) return code;
+        if (const int code = collect(holder, his, written); code != 0) return code;
     }
     return 0;
 }
@@ -297,14 +297,14 @@ int shared_home::take_views(const views& mounts, const page_list& pages) {
     return code;
 }
 
-int shared_home::collect(place who, const page_list& pages, std::uint64_t& written) {
+int shared_home::collect(place holder, const page_list& pages, std::uint64_t& written) {
     const views mounts = all_views();
-    if (mounts.empty()) return collect_slice(who, pages, false, written);
+    if (mounts.empty()) return collect_slice(holder, pages, false, written);
     int code = 0;
     for (std::uint64_t first = 0; code == 0 && first < pages.size(); first += slice_pages) {
         const std::uint64_t end = std::min<std::uint64_t>(pages.size(), first + slice_pages);
         const page_list slice(pages.begin() + static_cast<std::ptrdiff_t>(first), pages.begin() + static_cast<std::ptrdiff_t>(end));
-        code = collect_slice(who, slice, true, written);
+        code = collect_slice(holder, slice, true, written);
         const int failed = take_views(mounts, slice);
         if (failed == 0) {
             masks_->remove(this, slice);
@@ -313,20 +313,20 @@ int shared_home::collect(place who, const page_list& pages, std::uint64_t& writt
         // Masks stay until the kernel asks for the pages anew, and the next release tries again.
         if (code == 0) code = failed;
         std::lock_guard lock(state_);
-        versions_.change(slice, [&](page_state& p) { p.pending |= only(who); });
+        versions_.change(slice, [&](page_state& p) { p.pending |= only(holder); });
     }
     return code;
 }
 
-int shared_home::collect_slice(place who, const page_list& pages, bool masked, std::uint64_t& written) {
+int shared_home::collect_slice(place holder, const page_list& pages, bool masked, std::uint64_t& written) {
     member from;
     bool exactly = false;
     {
         std::lock_guard lock(state_);
-        from = members_[who];
+        from = members_[holder];
         exactly = others_may_write() || masked;
     }
-    const consistency::step collecting{consistency::work::collect, who, 0, 0};
+    const consistency::step collecting{consistency::work::collect, holder, 0, 0};
     std::atomic<std::uint64_t> all_written{0};
     // Opened anew each time: while it is open nobody can tell whether somebody else writes (host/may_change.hpp).
     const int fd = env_.open_writing(fd_);
@@ -360,43 +360,43 @@ int shared_home::collect_slice(place who, const page_list& pages, bool masked, s
     return code;
 }
 
-std::int64_t shared_home::release(place who, const page_list& changed) {
+std::int64_t shared_home::release(place holder, const page_list& changed) {
     std::lock_guard request(requests_);
     page_list pending;
     {
         std::lock_guard lock(state_);
-        if (const int code = check_size(members_[who]); code != 0) return code;
-        if (members_[who].promote) {
+        if (const int code = check_size(members_[holder]); code != 0) return code;
+        if (members_[holder].promote) {
             page_list own = changed;
-            for (std::uint64_t& page : own) page -= members_[who].pages.begin;
-            members_[who].memory->used(own);
+            for (std::uint64_t& page : own) page -= members_[holder].pages.begin;
+            members_[holder].memory->used(own);
         }
         const consistency::stamp now = ++clock_;
         const auto stamped = [&](page_state& p) {
-            if (has(p.present, who)) consistency::release(p, who, now);
+            if (has(p.present, holder)) consistency::release(p, holder, now);
         };
         versions_.change(changed, stamped);
         // Also what an earlier release could not bring home.
-        pending = versions_.pages_where(members_[who].pages, [&](const page_state& p) { return has(p.pending, who); });
+        pending = versions_.pages_where(members_[holder].pages, [&](const page_state& p) { return has(p.pending, holder); });
     }
     std::uint64_t written = 0;
     const int code = bring_home(pending, written);
     return code != 0 ? code : static_cast<std::int64_t>(written);
 }
 
-region_memory& shared_home::memory_of(place who) const {
+region_memory& shared_home::memory_of(place holder) const {
     std::lock_guard lock(state_);
-    return *members_[who].memory;
+    return *members_[holder].memory;
 }
 
-std::int64_t shared_home::prefer(place who, std::uint64_t begin, std::uint64_t end, void* stream) {
+std::int64_t shared_home::prefer(place holder, std::uint64_t begin, std::uint64_t end, void* stream) {
     std::lock_guard request(requests_);
-    return memory_of(who).prefer(begin, end, stream);
+    return memory_of(holder).prefer(begin, end, stream);
 }
 
-std::int64_t shared_home::promote(place who, void* stream) {
+std::int64_t shared_home::promote(place holder, void* stream) {
     std::lock_guard request(requests_);
-    return memory_of(who).promote(stream);
+    return memory_of(holder).promote(stream);
 }
 
 int shared_home::sync() {

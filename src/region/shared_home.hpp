@@ -48,7 +48,7 @@ public:
     [[nodiscard]] std::int64_t size_bytes() const;
 
     // -EMFILE: as many regions share the file as can.
-    int join(const member& who, consistency::place& place);
+    int join(const member& holder, consistency::place& place);
     // Its pages are given up; what it has not released is lost.
     void leave(consistency::place place);
 
@@ -75,18 +75,18 @@ private:
     struct held_pages;
     [[nodiscard]] held_pages held_by_device(const page_range& range, const host::file_facts* facts);
     [[nodiscard]] bool outside_writers() const;
-    [[nodiscard]] region_memory& memory_of(consistency::place who) const;
+    [[nodiscard]] region_memory& memory_of(consistency::place holder) const;
     [[nodiscard]] int read_held(const held_pages& held, int fd, const page_range& range) const;
     using views = std::vector<std::shared_ptr<program_views>>;
     [[nodiscard]] bool others_may_write() const;
     int look();
-    [[nodiscard]] int check_size(const member& who) const;
+    [[nodiscard]] int check_size(const member& holder) const;
     [[nodiscard]] page_range clipped(std::uint64_t offset, std::uint64_t bytes) const;
     int take_views(const views& mounts, const page_list& pages);
     int bring_home(const page_list& pages, std::uint64_t& written);
     int collect(consistency::place place, const page_list& pages, std::uint64_t& written);
     int collect_slice(consistency::place place, const page_list& pages, bool masked, std::uint64_t& written);
-    int fill(const member& who, const page_list& pages);
+    int fill(const member& holder, const page_list& pages);
     [[nodiscard]] page_list without_holes(const page_list& pages) const;
     int read_run(int fd, std::byte* to, std::uint64_t page, std::uint64_t pages) const;
 

@@ -13,10 +13,10 @@ namespace penstock::consistency::model {
 struct rules {
     static constexpr bool base_moves = true, fill_keeps_own = true, view_is_written_back = true;
     static constexpr bool looks_inside = true;  // not only at what programs read
-    template <unsigned D> static void acquire(page_versions<D>& p, place who, stamp now) { consistency::acquire(p, who, now); }
+    template <unsigned D> static void acquire(page_versions<D>& p, place holder, stamp now) { consistency::acquire(p, holder, now); }
     template <unsigned D> static step for_release(const page_versions<D>& p) { return next_for_release(p); }
-    template <unsigned D> static step for_access(const page_versions<D>& p, place who) { return next_for_access(p, who); }
-    template <unsigned D> static step for_eviction(const page_versions<D>& p, place who) { return next_for_eviction(p, who); }
+    template <unsigned D> static step for_access(const page_versions<D>& p, place holder) { return next_for_access(p, holder); }
+    template <unsigned D> static step for_eviction(const page_versions<D>& p, place holder) { return next_for_eviction(p, holder); }
     template <unsigned D> static step for_sync(const page_versions<D>& p) { return next_for_sync(p); }
     template <unsigned D> static void forget(page_versions<D>& p) { forget_stamps(p); }
     template <unsigned D> static void begin(page_versions<D>& p, const step& s) { consistency::begin(p, s); }
@@ -66,7 +66,7 @@ private:
             if (has(all, w) && bytes_of(s, w) != bytes_of(s, first_of(all))) return false;
         return true;
     }
-    static std::string numbered(const char* what, place who) { return std::string(what) + " " + std::to_string(who); }
+    static std::string numbered(const char* what, place holder) { return std::string(what) + " " + std::to_string(holder); }
 
     template <typename Emit>
     void programs(const state& s, Emit&& emit) const {
@@ -134,9 +134,9 @@ private:
     }
 
     template <typename How, typename Emit>
-    void ask(state n, wish what, place who, const How& how, Emit&& emit) const {
+    void ask(state n, wish what, place holder, const How& how, Emit&& emit) const {
         n.asked = what;
-        n.by = who;
+        n.by = holder;
         next_step(n, how, emit);
     }
 
@@ -189,10 +189,10 @@ private:
             n.source = from;
             n.moved = false;
             Rules::begin(n.p, next);
-            if (next.what == work::collect) n.has_home[next.who] = n.count[next.who];
+            if (next.what == work::collect) n.has_home[next.holder] = n.count[next.holder];
             if (next.what == work::fill) std::copy(std::begin(n.has_home), std::end(n.has_home), n.has_filled);
             const auto told = [&] {
-                return how() + "; begins: " + numbered(name[static_cast<int>(next.what)], next.who) + (next.from != 0 ? numbered(" from", from) : std::string());
+                return how() + "; begins: " + numbered(name[static_cast<int>(next.what)], next.holder) + (next.from != 0 ? numbered(" from", from) : std::string());
             };
             emit(n, told, nullptr);
         }
@@ -212,7 +212,7 @@ private:
     }
 
     static void move_bytes(state& n) {
-        const place d = n.doing.who;
+        const place d = n.doing.holder;
         n.moved = true;
         switch (n.doing.what) {
             case work::load_home: n.home = bytes_of(n, n.source); break;
@@ -252,7 +252,7 @@ private:
         if (s.doing.what == work::invalidate_view && s.view_changed && Rules::view_is_written_back) return;  // what was changed in it goes home first
         state n = s;
         if (n.doing.what == work::fill)
-            for (place w = 0; w < state::places; ++w) n.has_replica[n.doing.who][w] = n.has_filled[w];
+            for (place w = 0; w < state::places; ++w) n.has_replica[n.doing.holder][w] = n.has_filled[w];
         Rules::finish(n.p, n.doing, true);
         n.doing = {};
         next_step(n, [] { return std::string("finished"); }, emit);

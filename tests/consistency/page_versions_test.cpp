@@ -20,20 +20,20 @@ struct shared_page {
     std::vector<std::string> log;
     stamp clock = 0;
 
-    std::string& bytes_of(place who) { return who == cpu ? home : who == page::storage ? stored : base[who]; }
+    std::string& bytes_of(place holder) { return holder == cpu ? home : holder == page::storage ? stored : base[holder]; }
 
     void perform(const step& s) {
         const char* const name[] = {"", "invalidate", "load", "collect", "fill", "store", "drop"};
-        log.push_back(name[static_cast<int>(s.what)] + std::to_string(s.who));
+        log.push_back(name[static_cast<int>(s.what)] + std::to_string(s.holder));
         const std::string from = s.from != 0 ? bytes_of(first_of(s.from)) : std::string();
-        std::string &mine = replica[s.who], &before = base[s.who];
+        std::string &mine = replica[s.holder], &before = base[s.holder];
         if (s.what == work::load_home) home = from;
         if (s.what == work::write_back) stored = home;
         if (s.what == work::collect)
             for (std::size_t i = 0; i < home.size(); ++i)
                 if (mine[i] != before[i]) home[i] = before[i] = mine[i];
         if (s.what == work::fill) {
-            if (!has(p.present, s.who)) mine = before = from;
+            if (!has(p.present, s.holder)) mine = before = from;
             for (std::size_t i = 0; i < from.size(); ++i) mine[i] = mine[i] == before[i] ? from[i] : mine[i], before[i] = from[i];
         }
     }

@@ -83,10 +83,10 @@ struct view_stays : broken {
         p.view = false;
         return next(p);
     }
-    template <unsigned D> static step for_access(page_versions<D> p, place who) {
-        if (who == cpu && p.view) return {};
+    template <unsigned D> static step for_access(page_versions<D> p, place holder) {
+        if (holder == cpu && p.view) return {};
         p.view = false;
-        return next_for_access(p, who);
+        return next_for_access(p, holder);
     }
     template <unsigned D> static step for_sync(const page_versions<D>& p) { return without_view<D>(p, next_for_sync<D>); }
 };
@@ -94,10 +94,10 @@ TEST(consistency_canary, changes_come_home_under_a_view) { expect_caught<view_st
 
 // Rule 2.
 struct one_at_a_time : broken {
-    template <unsigned D> static step for_access(page_versions<D> p, place who) {
+    template <unsigned D> static step for_access(page_versions<D> p, place holder) {
         if (has(p.pending, 1)) p.pending &= only(1);
-        else if (!has(p.present & ~p.stale, who)) p.pending = 0;
-        return next_for_access(p, who);
+        else if (!has(p.present & ~p.stale, holder)) p.pending = 0;
+        return next_for_access(p, holder);
     }
 };
 TEST(consistency_canary, not_all_changes_are_brought_home) { expect_caught<one_at_a_time>(device_reads_old); }
@@ -111,7 +111,7 @@ struct pending_goes_late : broken {
     }
     template <unsigned D> static void finish(page_versions<D>& p, const step& s, bool done) {
         consistency::finish(p, s, done);
-        if (done && s.what == work::collect) p.pending &= ~only(s.who);
+        if (done && s.what == work::collect) p.pending &= ~only(s.holder);
     }
 };
 TEST(consistency_canary, a_release_during_a_collect_is_forgotten) { expect_caught<pending_goes_late>(cpu_reads_old); }
@@ -131,7 +131,7 @@ TEST(consistency_canary, a_write_during_a_write_back_is_forgotten) { expect_caug
 
 struct seen_at_the_end : broken {
     template <unsigned D> static void finish(page_versions<D>& p, step s, bool done) {
-        if (s.what == work::fill) s.seen = newest_of_others(p, s.who);
+        if (s.what == work::fill) s.seen = newest_of_others(p, s.holder);
         consistency::finish(p, s, done);
     }
 };
@@ -139,9 +139,9 @@ TEST(consistency_canary, a_release_during_a_fill_is_taken_for_seen) { expect_cau
 
 // Rule 6.
 struct cpu_is_not_stamped : broken {
-    template <unsigned D> static void acquire(page_versions<D>& p, place who, stamp now) {
+    template <unsigned D> static void acquire(page_versions<D>& p, place holder, stamp now) {
         p.wrote = false;
-        consistency::acquire(p, who, now);
+        consistency::acquire(p, holder, now);
     }
 };
 TEST(consistency_canary, the_cpus_writes_have_no_stamp) { expect_caught<cpu_is_not_stamped>(device_reads_old); }
@@ -153,17 +153,17 @@ TEST(consistency_canary, a_release_leaves_the_view) { expect_caught<view_outlive
 
 // What is dropped.
 struct drops_changes : broken {
-    template <unsigned D> static step for_eviction(page_versions<D> p, place who) {
-        if (who != cpu) p.pending &= ~only(who);
-        return next_for_eviction(p, who);
+    template <unsigned D> static step for_eviction(page_versions<D> p, place holder) {
+        if (holder != cpu) p.pending &= ~only(holder);
+        return next_for_eviction(p, holder);
     }
 };
 TEST(consistency_canary, a_replica_is_dropped_with_its_changes) { expect_caught<drops_changes>(cpu_reads_old); }
 
 struct drops_the_home : broken {
-    template <unsigned D> static step for_eviction(page_versions<D> p, place who) {
-        if (who == cpu) p.newer = false;
-        return next_for_eviction(p, who);
+    template <unsigned D> static step for_eviction(page_versions<D> p, place holder) {
+        if (holder == cpu) p.newer = false;
+        return next_for_eviction(p, holder);
     }
 };
 TEST(consistency_canary, a_home_is_dropped_that_storage_lacks) { expect_caught<drops_the_home>(cpu_reads_old); }

@@ -64,10 +64,10 @@ struct world {
         return false;
     }
 
-    void write(value& byte, place who) {
+    void write(value& byte, place holder) {
         ++writes;
-        known_before[writes] = known[who];
-        known[who] |= static_cast<write_set>(1u << writes);
+        known_before[writes] = known[holder];
+        known[holder] |= static_cast<write_set>(1u << writes);
         byte = writes;
     }
     [[nodiscard]] stamp later() const {
@@ -82,7 +82,7 @@ struct world {
         for (place d = 1; d < places; ++d) {
             if (has(p.present, d)) continue;
             others_changed[d] = false;
-            if (doing.what != work::fill || doing.who != d) replica[d] = base[d] = 0;
+            if (doing.what != work::fill || doing.holder != d) replica[d] = base[d] = 0;
         }
         if (!view_is_there()) view = 0;
         if (!has(p.present, cpu) && doing.what != work::load_home) home = 0;
@@ -103,15 +103,15 @@ struct world {
         act(p.present | p.stale << 4), act(p.pending | static_cast<std::uint32_t>(asked) << 4);
         act(p.view | p.newer << 1 | p.wrote << 2 | view_changed << 3 | returning << 4 | moved << 5);
         act(home | stored << 4), act(view | writes << 4), act(published), act(wanted);
-        act(by | static_cast<std::uint32_t>(doing.what) << 4), act(doing.who | doing.seen << 3 | source << 4);
+        act(by | static_cast<std::uint32_t>(doing.what) << 4), act(doing.holder | doing.seen << 3 | source << 4);
     }
 
 private:
     void normalize_versions() {
         const bool filling = doing.what == work::fill;
-        doing.seen = filling && newest_of_others(p, doing.who) <= doing.seen ? 1 : 0;
+        doing.seen = filling && newest_of_others(p, doing.holder) <= doing.seen ? 1 : 0;
         bool filled_behind = false;
-        for (place w = 0; w < places; ++w) filled_behind = filled_behind || (w != doing.who && count[w] > has_filled[w]);
+        for (place w = 0; w < places; ++w) filled_behind = filled_behind || (w != doing.holder && count[w] > has_filled[w]);
         for (place w = 0; w < places; ++w) {
             has_filled[w] = filling && !filled_behind ? 1 : 0;
             has_home[w] = has_home[w] < count[w] ? 0 : 1;

@@ -163,9 +163,9 @@ private:
         list_failures(second_report_, "the second runtime");
     }
 
-    void list_failures(const write_report& seen, const char* who) {
+    void list_failures(const write_report& seen, const char* kind) {
         if (seen.failures == 0) return;
-        complain("FAILED: " + std::to_string(seen.wrong_bytes) + " wrong bytes, " + std::to_string(seen.wrong_results) + " wrong results in " + who);
+        complain("FAILED: " + std::to_string(seen.wrong_bytes) + " wrong bytes, " + std::to_string(seen.wrong_results) + " wrong results in " + kind);
         for (std::uint64_t i = 0; i < seen.failures && i < 6; ++i) {
             const failure& f = seen.kept[i];
             std::cout << "  actor " << f.actor << " step " << f.step << " " << name_of(static_cast<write_verb>(f.what)) << " file " << f.file << " offset "

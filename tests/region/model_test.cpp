@@ -56,38 +56,38 @@ public:
     }
 
 private:
-    void map(std::size_t who) {
-        actors_[who].region = map_whole(*runtimes_[who % 2], path_, protection::read_write, {.outside_writers = outside_});
-        actors_[who].sees = file_;
+    void map(std::size_t holder) {
+        actors_[holder].region = map_whole(*runtimes_[holder % 2], path_, protection::read_write, {.outside_writers = outside_});
+        actors_[holder].sees = file_;
     }
     void step() {
-        const std::size_t who = random_() % actors_.size();
+        const std::size_t holder = random_() % actors_.size();
         switch (random_() % 16) {
-            case 0: acquire(who); check(who, 0, size); return;
-            case 1: release(who); return;
-            case 2: release(who); acquire(who); return;
+            case 0: acquire(holder); check(holder, 0, size); return;
+            case 1: release(holder); return;
+            case 2: release(holder); acquire(holder); return;
             case 3: check_file(); return;
             case 4:
                 if (random_() % 4 != 0) return;
-                note(*actors_[who].region);
-                EXPECT_EQ(actors_[who].region->close(), 0);
-                put(who);
-                map(who);
+                note(*actors_[holder].region);
+                EXPECT_EQ(actors_[holder].region->close(), 0);
+                put(holder);
+                map(holder);
                 return;
             case 5: case 6:
                 if (outside_) write_outside();
                 return;
-            case 7: check(who, random_() % (size - 5000), 5000); return;
-            default: write(who);
+            case 7: check(holder, random_() % (size - 5000), 5000); return;
+            default: write(holder);
         }
     }
     // Some of its bytes, from single ones to many pages.
-    void write(std::size_t who) {
+    void write(std::size_t holder) {
         const std::uint64_t length = std::min<std::uint64_t>(random_() % 3 == 0 ? random_() % 60000 + 1 : random_() % 64 + 1, size);
         const std::uint64_t at = random_() % (size - length + 1);
-        actor& a = actors_[who];
+        actor& a = actors_[holder];
         for (std::uint64_t i = at; i < at + length; ++i)
-            if (owner(i) == who && random_() % 2 == 0) a.sees[i] = static_cast<std::uint8_t>(random_());
+            if (owner(i) == holder && random_() % 2 == 0) a.sees[i] = static_cast<std::uint8_t>(random_());
         poke(*a.region, where_, at, {a.sees.begin() + static_cast<std::ptrdiff_t>(at), a.sees.begin() + static_cast<std::ptrdiff_t>(at + length)});
     }
     void write_outside() {
@@ -97,23 +97,23 @@ private:
             patch_file(path_, at, {file_[at]});
         }
     }
-    void acquire(std::size_t who) {
-        actor& a = actors_[who];
+    void acquire(std::size_t holder) {
+        actor& a = actors_[holder];
         EXPECT_GE(a.region->acquire(), 0);
         for (std::uint64_t i = 0; i < size; ++i)
-            if (owner(i) != who) a.sees[i] = file_[i];
+            if (owner(i) != holder) a.sees[i] = file_[i];
     }
-    void release(std::size_t who) {
-        EXPECT_GE(actors_[who].region->release(), 0);
-        put(who);
+    void release(std::size_t holder) {
+        EXPECT_GE(actors_[holder].region->release(), 0);
+        put(holder);
     }
-    void put(std::size_t who) {
+    void put(std::size_t holder) {
         for (std::uint64_t i = 0; i < size; ++i)
-            if (owner(i) == who) file_[i] = actors_[who].sees[i];
+            if (owner(i) == holder) file_[i] = actors_[holder].sees[i];
     }
-    void check(std::size_t who, std::uint64_t at, std::uint64_t length) {
-        const std::vector<std::uint8_t> now = peek(*actors_[who].region, where_, at, length);
-        for (std::uint64_t i = 0; i < length; ++i) out_.wrong += now[i] != actors_[who].sees[at + i] ? 1 : 0;
+    void check(std::size_t holder, std::uint64_t at, std::uint64_t length) {
+        const std::vector<std::uint8_t> now = peek(*actors_[holder].region, where_, at, length);
+        for (std::uint64_t i = 0; i < length; ++i) out_.wrong += now[i] != actors_[holder].sees[at + i] ? 1 : 0;
         out_.checked += length;
     }
     void check_file() {

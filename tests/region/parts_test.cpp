@@ -89,12 +89,12 @@ TEST(version_map, is_as_a_state_for_each_page) {
         which.end = which.begin + 1 + random() % (pages - which.begin);
         if (random() % 4 == 0) which = {which.begin / version_map::chunk_pages * version_map::chunk_pages, pages};
         if (random() % 4 != 0) which.end = std::min(pages, which.begin + 1 + random() % 3);
-        const auto who = static_cast<consistency::place>(random() % 3);
+        const auto holder = static_cast<consistency::place>(random() % 3);
         const bool catches_up = random() % 2 == 0, stale = random() % 40 == 0;
         const auto now = static_cast<consistency::stamp>(round + 1);
         const auto change = [&](page_state& p) {
             if (catches_up) p.seen[1] = p.seen[2] = now;
-            else p.released[who] = now;
+            else p.released[holder] = now;
             p.stale = stale ? 2 : 0;
         };
         if (random() % 3 == 0) {

@@ -122,16 +122,16 @@ protected:
     // are lost at the end.
     std::uint64_t lost_words(std::uint64_t rounds) {
         std::atomic<int> devices{2};
-        const auto program = [&](std::uint64_t who) {
-            for (std::uint64_t word = who; word < file_words; word += 4) {
-                if (who == 0) kernel_->store(word, rounds);
+        const auto program = [&](std::uint64_t holder) {
+            for (std::uint64_t word = holder; word < file_words; word += 4) {
+                if (holder == 0) kernel_->store(word, rounds);
                 else kernel_->write(word, rounds);
                 if (devices != 0) std::this_thread::sleep_for(std::chrono::microseconds(100));
             }
         };
-        const auto device = [&](std::uint64_t who, file_region& r) {
+        const auto device = [&](std::uint64_t holder, file_region& r) {
             for (std::uint64_t round = 1; round <= rounds; ++round) {
-                for (std::uint64_t word = who; word < file_words; word += 4) words_of(r)[word] = round;
+                for (std::uint64_t word = holder; word < file_words; word += 4) words_of(r)[word] = round;
                 EXPECT_GE(r.release(), 0);
                 EXPECT_GE(r.acquire(), 0);
             }
@@ -186,9 +186,9 @@ TEST_F(region_views, nothing_is_lost_of_what_kernels_write_by_write) {
     ASSERT_GE(fd, 0);
     constexpr std::uint64_t value = 7, rounds = words_of_page / 4;
     std::atomic<bool> all_written{false};
-    const auto program = [&](std::uint64_t who) {
-        for (std::uint64_t word = who; word < file_words; word += 4) {
-            if (who == 0) kernel_->store(word, value);
+    const auto program = [&](std::uint64_t holder) {
+        for (std::uint64_t word = holder; word < file_words; word += 4) {
+            if (holder == 0) kernel_->store(word, value);
             else kernel_->write(word, value);
             if (!all_written) std::this_thread::sleep_for(std::chrono::microseconds(100));
         }

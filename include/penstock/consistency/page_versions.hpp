@@ -38,27 +38,27 @@ using place = std::uint32_t;      // cpu, or a device from 1 on
 using place_set = std::uint32_t;  // bit p: place p
 inline constexpr place cpu = 0;
 
-constexpr place_set only(place who) { return place_set{1} << who; }
-constexpr bool has(place_set set, place who) { return (set >> who & 1) != 0; }
+constexpr place_set only(place holder) { return place_set{1} << holder; }
+constexpr bool has(place_set set, place holder) { return (set >> holder & 1) != 0; }
 constexpr place first_of(place_set set) {
-    place who = 0;
-    while (!has(set, who)) ++who;
-    return who;
+    place holder = 0;
+    while (!has(set, holder)) ++holder;
+    return holder;
 }
 
 enum class work : std::uint8_t {
     nothing,
     invalidate_view,  // write back what the CPU's programs changed in their view (wrote_by_cpu), then take it away; ends when no access is under way
     load_home,        // bring the page from one of `from` into the host's memory
-    collect,          // the own changes of device `who` go over the home, and become part of its base
-    fill,             // from one of `from`: base and replica of device `who` take each byte, but the replica keeps what it has changed
+    collect,          // the own changes of device `holder` go over the home, and become part of its base
+    fill,             // from one of `from`: base and replica of device `holder` take each byte, but the replica keeps what it has changed
     write_back,       // the home goes to storage
-    drop,             // the copy of `who` is given up
+    drop,             // the copy of `holder` is given up
 };
 
 struct step {
     work what = work::nothing;
-    place who = cpu;
+    place holder = cpu;
     place_set from = 0;  // any one of these has the bytes
     stamp seen = 0;      // of a fill: what the replica will have
 };
@@ -81,10 +81,10 @@ struct page_versions {
 };
 
 template <unsigned D>
-constexpr stamp newest_of_others(const page_versions<D>& p, place who) {
+constexpr stamp newest_of_others(const page_versions<D>& p, place holder) {
     stamp newest = 0;
     for (place w = 0; w <= D; ++w)
-        if (w != who && p.released[w] > newest) newest = p.released[w];
+        if (w != holder && p.released[w] > newest) newest = p.released[w];
     return newest;
 }
 
@@ -111,22 +111,22 @@ constexpr void wrote_by_cpu(page_versions<D>& p) {
     p.newer = true;
 }
 
-// Device `who` acquires at `now`, later than every stamp before; what the CPU changed in its view was brought home before. It uses the page no more until
+// Device `holder` acquires at `now`, later than every stamp before; what the CPU changed in its view was brought home before. It uses the page no more until
 // its acquire is done. True if it needs the page filled before it uses it again. Moves nothing.
 template <unsigned D>
-constexpr bool acquire(page_versions<D>& p, place who, stamp now) {
+constexpr bool acquire(page_versions<D>& p, place holder, stamp now) {
     if (p.wrote) p.released[cpu] = now;
     p.wrote = false;
-    if (has(p.present, who) && is_outdated(p, who)) p.stale |= only(who);
-    return !has(p.present & ~p.stale, who);
+    if (has(p.present, holder) && is_outdated(p, holder)) p.stale |= only(holder);
+    return !has(p.present & ~p.stale, holder);
 }
 
-// Device `who`, whose replica differs from its base, releases at `now`. Moves nothing; then next_for_release().
+// Device `holder`, whose replica differs from its base, releases at `now`. Moves nothing; then next_for_release().
 template <unsigned D>
-constexpr void release(page_versions<D>& p, place who, stamp now) {
-    PENSTOCK_ASSERT(has(p.present, who));
-    p.released[who] = now;
-    p.pending |= only(who);
+constexpr void release(page_versions<D>& p, place holder, stamp now) {
+    PENSTOCK_ASSERT(has(p.present, holder));
+    p.released[holder] = now;
+    p.pending |= only(holder);
 }
 
 // Nothing was left to be done for an access of the CPU: its programs may use the page until the view is taken away.
@@ -171,19 +171,19 @@ constexpr step next_for_release(const page_versions<D>& p) {
 }
 
 template <unsigned D>
-constexpr step next_for_access(const page_versions<D>& p, place who) {
-    if (who == cpu ? p.view : has(p.present & ~p.stale, who)) return {};
+constexpr step next_for_access(const page_versions<D>& p, place holder) {
+    if (holder == cpu ? p.view : has(p.present & ~p.stale, holder)) return {};
     if (const step first = detail::bring_home(p); first.what != work::nothing) return first;
-    if (who == cpu) return has(p.present, cpu) ? step{} : detail::load_home(p);
-    return {work::fill, who, sources(p) & ~only(who), newest_of_others(p, who)};
+    if (holder == cpu) return has(p.present, cpu) ? step{} : detail::load_home(p);
+    return {work::fill, holder, sources(p) & ~only(holder), newest_of_others(p, holder)};
 }
 
-// The copy of `who` is to go. A device uses the page no more, and what it changed was released.
+// The copy of `holder` is to go. A device uses the page no more, and what it changed was released.
 template <unsigned D>
-constexpr step next_for_eviction(const page_versions<D>& p, place who) {
-    if (!has(p.present, who)) return {};
-    if (who != cpu) {
-        if (!has(p.pending, who)) return {work::drop, who, 0, 0};
+constexpr step next_for_eviction(const page_versions<D>& p, place holder) {
+    if (!has(p.present, holder)) return {};
+    if (holder != cpu) {
+        if (!has(p.pending, holder)) return {work::drop, holder, 0, 0};
         return detail::bring_home(p);
     }
     if (p.view) return {work::invalidate_view, cpu, 0, 0};
@@ -204,13 +204,13 @@ constexpr void begin(page_versions<D>& p, const step& s) {
     switch (s.what) {
         case work::invalidate_view: p.view = false; break;
         case work::collect:
-            p.pending &= ~only(s.who);
+            p.pending &= ~only(s.holder);
             p.newer = true;
             break;
         case work::write_back: p.newer = false; break;
         case work::drop:
-            p.present &= ~only(s.who);
-            p.stale &= ~only(s.who);
+            p.present &= ~only(s.holder);
+            p.stale &= ~only(s.holder);
             break;
         default: break;
     }
@@ -225,13 +225,13 @@ constexpr void finish(page_versions<D>& p, const step& s, bool done) {
             if (done) p.present |= only(cpu);
             break;
         case work::collect:
-            if (!done) p.pending |= only(s.who);
+            if (!done) p.pending |= only(s.holder);
             break;
         case work::fill:
             if (!done) break;
-            p.present |= only(s.who);
-            p.stale &= ~only(s.who);
-            p.seen[s.who] = s.seen;
+            p.present |= only(s.holder);
+            p.stale &= ~only(s.holder);
+            p.seen[s.holder] = s.seen;
             break;
         case work::write_back: p.newer = p.newer || !done; break;
         default: break;
