@@ -135,7 +135,8 @@ status runtime_state::settle_sizes() {
     return {};
 }
 
-status runtime_state::build_cache() {
+// How large everything is and how long groups wait, from the settings.
+void runtime_state::shape_cache() {
     engine::cache_view& c = ref.view;
     c.page_shift = static_cast<std::uint32_t>(std::countr_zero(settings.page_bytes));
     const std::uint64_t frames = settings.cache_bytes >> c.page_shift;
@@ -157,27 +158,34 @@ status runtime_state::build_cache() {
     c.request_wait_ns = std::uint64_t{settings.request_wait_ms} * 1000000;
     c.look_ns = device->is_gpu() ? 20'000'000 : 1'000'000;
     c.host_wait_ns = std::uint64_t{settings.host_wait_ms} * 1000000;
-    const std::uint64_t path_units = std::uint64_t{settings.max_files} * 16;
+}
+
+status runtime_state::allocate_cache() {
+    engine::cache_view& c = ref.view;
     // A search that meets a name slot under change may take the length of one path for another's; it must not run out of
     // the arena before it notices.
     const std::uint64_t path_slack = (engine::max_path_bytes + 7) / 8;
-    const bool has_windows = device->is_gpu() || hooks.windows_on_cpu;
     const bool all = allocate(*device, c.frames, std::uint64_t{c.frame_count} << c.page_shift) &&
                      allocate(*device, c.words, c.word_count) && allocate(*device, c.frame_words, c.frame_count) &&
                      allocate(*device, c.clock_hands, std::uint64_t{c.clock_shards} * engine::clock_hand_stride) &&
                      allocate(*device, c.fill_done, 1) && allocate(*device, c.file_words, c.file_slots) && allocate(*device, c.file_records, c.file_slots) &&
                      allocate(*device, c.names, c.name_slots) && allocate(*device, c.name_locks, c.name_lock_count) &&
-                     allocate(*device, c.paths, path_units + path_slack) && allocate(*device, c.retire_hand, 1) &&
+                     allocate(*device, c.paths, path_units() + path_slack) && allocate(*device, c.retire_hand, 1) &&
                      allocate(*device, c.counters, c.counter_shards) && allocate(*device, c.fault, 1) &&
                      allocate(*device, c.advice, c.file_slots) &&
                      (!settings.writable ||
                       (allocate(*device, c.writes, c.file_slots) && allocate(*device, c.frame_pages, c.frame_count) &&
                        allocate(*device, c.write_locks, c.frame_count) && allocate(*device, c.offered_run, 1) && allocate(*device, c.pristine, c.frame_count) &&
                        allocate(*device, c.dirty_bits, (std::uint64_t{c.frame_count} << c.page_shift) / 64))) &&
-                     (!has_windows || (allocate(*device, c.windows, c.file_slots) && allocate(*device, c.window_chunks, window_chunk_words)));
+                     (!has_windows() || (allocate(*device, c.windows, c.file_slots) && allocate(*device, c.window_chunks, window_chunk_words)));
     if (!all)
         return {-ENOMEM, "cache_bytes: " + format_size(settings.cache_bytes) + " and the tables of " + std::to_string(settings.max_files) +
                              " files could not be allocated on " + device->name() + ": " + device->shortage() + "; give less, or smaller max_files"};
+    return {};
+}
+
+status runtime_state::build_control() {
+    engine::cache_view& c = ref.view;
     control = static_cast<engine::control_block*>(device->allocate_shared(sizeof(engine::control_block)));
     if (control == nullptr) return {-ENOMEM, "no host memory for the control block: " + device->shortage() + "; free some memory"};
     control->heartbeat = 1;
@@ -187,11 +195,19 @@ status runtime_state::build_cache() {
         if (!allocate(*device, device_stop, 1)) return {-ENOMEM, "no device memory for the abort word on " + device->name() + "; give less cache_bytes"};
         c.stop = device_stop;
     }
-    const registry_limits limits{c.file_slots, c.page_shift, c.leaf_shift, c.word_count, path_units,
+    return {};
+}
+
+status runtime_state::build_cache() {
+    shape_cache();
+    if (const status s = allocate_cache(); !s) return s;
+    if (const status s = build_control(); !s) return s;
+    const engine::cache_view& c = ref.view;
+    const registry_limits limits{c.file_slots, c.page_shift, c.leaf_shift, c.word_count, path_units(),
                                  hooks.max_handles != 0 ? hooks.max_handles : default_handles(settings.direct_io != direct_mode::off),
                                  settings.direct_io, settings.writable, c.growth_entries};
     files = std::make_unique<file_registry>(*hooks.env, limits, [this](const std::string& line) { say(line); });
-    if (has_windows)
+    if (has_windows())
         windows = std::make_unique<window_set>(*hooks.env, *device, c, window_chunk_words, settings.window_bytes - settings.tier_bytes);
     if (const status s = build_tier(); !s) return s;
     if (device->is_gpu())

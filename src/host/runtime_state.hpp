@@ -55,7 +55,13 @@ struct runtime_state {
     // Steps of creation, in order; each returns what went wrong and the cure.
     status choose_device();
     status settle_sizes();
+    // The parts of build_cache(), in this order.
+    void shape_cache();
+    status allocate_cache();
+    status build_control();
     status build_cache();
+    std::uint64_t path_units() const { return std::uint64_t{settings.max_files} * 16; }
+    bool has_windows() const { return device->is_gpu() || hooks.windows_on_cpu; }
     status build_tier();
     [[nodiscard]] ring_shape shape_of_rings(std::uint64_t stride) const;
     status build_rings();
