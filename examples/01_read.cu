@@ -13,7 +13,8 @@ struct count_lines {
 
     // Piece number `index`, read by the whole group together.
     template <typename Group>
-    PENSTOCK_HD void operator()(const Group& g, const penstock::runtime_ref& fs, std::uint64_t index) const {
+    PENSTOCK_HD void operator()(const Group& g, const penstock::runtime_ref& fs,
+                                std::uint64_t index) const {
         const std::int64_t at = static_cast<std::int64_t>(index) * piece_bytes;
         const std::int64_t bytes = penstock::read(g, fs, fd, text + at, piece_bytes, at);
         std::uint64_t found = 0;
@@ -38,6 +39,7 @@ int main(int argc, char** argv) {
     const count_lines work{fd, text.data(), counts.data(), counts.data() + 1};
     const int launched = penstock::launch<penstock::width::warp>(*rt, pieces, work);
     rt->close(fd);
-    if (launched != 0 || counts[1] != 0) return std::fprintf(stderr, "%s could not be read\n", argv[1]), 1;
+    if (launched != 0 || counts[1] != 0)
+        return std::fprintf(stderr, "%s could not be read\n", argv[1]), 1;
     std::printf("%llu %s\n", static_cast<unsigned long long>(counts[0]), argv[1]);
 }

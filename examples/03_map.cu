@@ -1,4 +1,5 @@
-// Adds up the bytes of a file through pointers into the page cache, without copying them: 03_map FILE.
+// Adds up the bytes of a file through pointers into the page cache, without copying them: 03_map
+// FILE.
 #include "support.hpp"
 
 struct add_bytes {
@@ -7,12 +8,16 @@ struct add_bytes {
     std::uint64_t* sum;
     std::uint64_t* failures;
 
-    // Page number `index`. While the mapping is held the page stays where it is; unmap gives its frame back to the cache.
+    // Page number `index`. While the mapping is held the page stays where it is; unmap gives its
+    // frame back to the cache.
     template <typename Group>
-    PENSTOCK_HD void operator()(const Group& g, const penstock::runtime_ref& fs, std::uint64_t index) const {
-        const penstock::mapping page = penstock::map(g, fs, fd, static_cast<std::int64_t>(index) * page_bytes, page_bytes);
+    PENSTOCK_HD void operator()(const Group& g, const penstock::runtime_ref& fs,
+                                std::uint64_t index) const {
+        const penstock::mapping page =
+            penstock::map(g, fs, fd, static_cast<std::int64_t>(index) * page_bytes, page_bytes);
         std::uint64_t found = 0;
-        for (std::int64_t i = g.rank(); i < page.bytes; i += g.size()) found += static_cast<std::uint8_t>(page.data[i]);
+        for (std::int64_t i = g.rank(); i < page.bytes; i += g.size())
+            found += static_cast<std::uint8_t>(page.data[i]);
         penstock::unmap(g, fs, page);
         penstock::atomic_add_relaxed(sum, found);
         if (page.bytes < 0) penstock::atomic_add_relaxed(failures, std::uint64_t{1});
@@ -30,9 +35,11 @@ int main(int argc, char** argv) {
 
     const std::uint64_t pages = (facts.size_bytes + facts.page_bytes - 1) / facts.page_bytes;
     const shared_array<std::uint64_t> counts(*rt, 2);
-    const add_bytes work{fd, static_cast<std::int64_t>(facts.page_bytes), counts.data(), counts.data() + 1};
+    const add_bytes work{fd, static_cast<std::int64_t>(facts.page_bytes), counts.data(),
+                         counts.data() + 1};
     const int launched = penstock::launch<penstock::width::warp>(*rt, pages, work);
     rt->close(fd);
-    if (launched != 0 || counts[1] != 0) return std::fprintf(stderr, "%s could not be read\n", argv[1]), 1;
+    if (launched != 0 || counts[1] != 0)
+        return std::fprintf(stderr, "%s could not be read\n", argv[1]), 1;
     std::printf("%llu %s\n", static_cast<unsigned long long>(counts[0]), argv[1]);
 }

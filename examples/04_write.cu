@@ -11,18 +11,23 @@ __global__ void save_squares(penstock::runtime_ref fs, const char* path, std::ui
         for (unsigned i = warp.rank(); i < 512; i += 32) row[w][i] = (r * 512 + i) * (r * 512 + i);
         penstock::write(warp, fs, fd, row[w], 4096, 4096 * r);
     }
-    penstock::close(warp, fs, fd);                  // an error of the disk shows here, or in fsync
+    penstock::close(warp, fs, fd);  // an error of the disk shows here, or in fsync
 }
 
 int main(int argc, char** argv) {
     if (argc != 2) return std::fprintf(stderr, "usage: 04_write FILE\n"), 2;
     const auto rt = make_runtime(true);
     if (rt == nullptr) return 1;
-    if (rt->where() != penstock::backend::gpu) return std::fprintf(stderr, "SKIP: no GPU here to run a kernel on\n"), 77;
+    if (rt->where() != penstock::backend::gpu)
+        return std::fprintf(stderr, "SKIP: no GPU here to run a kernel on\n"), 77;
     const std::string file = std::string(argv[1]) + ".squares";
-    // Held open by the host, so that the file is closed for the last time when the whole kernel is over.
-    const int held = rt->open(file, penstock::open_write | penstock::open_create | penstock::open_truncate);
-    if (held < 0) return std::fprintf(stderr, "%s: %s\n", file.c_str(), penstock::error_text(held).c_str()), 1;
+    // Held open by the host, so that the file is closed for the last time when the whole kernel is
+    // over.
+    const int held =
+        rt->open(file, penstock::open_write | penstock::open_create | penstock::open_truncate);
+    if (held < 0)
+        return std::fprintf(stderr, "%s: %s\n", file.c_str(), penstock::error_text(held).c_str()),
+               1;
 
     const shared_array<char> path(*rt, file.size() + 1);
     std::strcpy(path.data(), file.c_str());
@@ -30,12 +35,18 @@ int main(int argc, char** argv) {
     const cudaError_t ran = cudaDeviceSynchronize();
     const int closed = rt->close(held);
     if (ran != cudaSuccess || closed != 0 || rt->stats().errors != 0)
-        return std::fprintf(stderr, "%s could not be written: %s, %s\n", file.c_str(), cudaGetErrorString(ran), penstock::error_text(closed).c_str()), 1;
+        return std::fprintf(stderr, "%s could not be written: %s, %s\n", file.c_str(),
+                            cudaGetErrorString(ran), penstock::error_text(closed).c_str()),
+               1;
     std::FILE* const in = std::fopen(file.c_str(), "rb");
     std::uint64_t number = 0, wrong = 0, found = 0;
-    for (; in != nullptr && std::fread(&number, sizeof number, 1, in) == 1; ++found) wrong += number != found * found ? 1 : 0;
+    for (; in != nullptr && std::fread(&number, sizeof number, 1, in) == 1; ++found)
+        wrong += number != found * found ? 1 : 0;
     if (in != nullptr) std::fclose(in);
     std::remove(file.c_str());
-    if (found != 512000 || wrong != 0) return std::fprintf(stderr, "%s: %llu numbers, %llu of them wrong\n", file.c_str(), (unsigned long long)found, (unsigned long long)wrong), 1;
+    if (found != 512000 || wrong != 0)
+        return std::fprintf(stderr, "%s: %llu numbers, %llu of them wrong\n", file.c_str(),
+                            (unsigned long long)found, (unsigned long long)wrong),
+               1;
     std::printf("%llu squares written\n", (unsigned long long)found);
 }

@@ -1,4 +1,5 @@
-// What the examples share: a runtime made from the environment, and memory that host and device can both reach.
+// What the examples share: a runtime made from the environment, and memory that host and device can
+// both reach.
 #pragma once
 
 #include <cstdint>
@@ -29,7 +30,8 @@ inline std::unique_ptr<penstock::runtime> make_runtime(bool writable = false) {
 template <typename T>
 class shared_array {
 public:
-    shared_array(const penstock::runtime& rt, std::uint64_t count) : on_gpu_(rt.where() == penstock::backend::gpu) {
+    shared_array(const penstock::runtime& rt, std::uint64_t count)
+        : on_gpu_(rt.where() == penstock::backend::gpu) {
         const std::uint64_t bytes = count * sizeof(T) + 1;
         void* memory = nullptr;
 #if defined(__CUDACC__)
@@ -37,7 +39,8 @@ public:
 #endif
         if (!on_gpu_) memory = std::malloc(bytes);
         if (memory == nullptr) {
-            std::fprintf(stderr, "no memory for %llu bytes\n", static_cast<unsigned long long>(bytes));
+            std::fprintf(stderr, "no memory for %llu bytes\n",
+                         static_cast<unsigned long long>(bytes));
             std::exit(1);
         }
         std::memset(memory, 0, bytes);

@@ -14,6 +14,8 @@ import tidy_text
 MOST_FILE_LINES = 600
 LONG_FILE_LINES = 250  # said, not punished
 MOST_FUNCTION_LINES = 70
+MOST_CODE_COLUMNS = 100
+MOST_TEXT_COLUMNS = 120
 
 CODE = (".hpp", ".cuh", ".cpp", ".cu")
 TEXT = CODE + (".py", ".sh", ".md", ".cmake", ".txt", ".in", ".json")
@@ -133,6 +135,20 @@ def file_length(tree):
             yield path, lines, f"has {lines} lines, more than {MOST_FILE_LINES}"
 
 
+def line_length(tree):
+    """Code ends at 100 columns, text at 120. A table's row and a block of code in a document are as long as they are."""
+    for path, text in tree.files.items():
+        if path.endswith(CODE):
+            lines, most = text, MOST_CODE_COLUMNS
+        elif path.endswith(".md"):
+            lines, most = tidy_docs.without_blocks(text), MOST_TEXT_COLUMNS
+        else:
+            continue
+        for number, line in numbered(lines):
+            if len(line) > most and not line.lstrip().startswith("|"):
+                yield path, number, f"has {len(line)} columns, more than {most}"
+
+
 def function_length(tree):
     for path, code, _ in tree.code():
         for name, first, last in tidy_text.functions(code):
@@ -201,7 +217,7 @@ def plain_text(tree):
                 yield path, number, "has a tab or a space at the end of the line"
 
 
-RULES = [include_direction, pure_layers, file_length, function_length, no_volatile, no_leftovers, orders,
+RULES = [include_direction, pure_layers, file_length, line_length, function_length, no_volatile, no_leftovers, orders,
          headers_begin_with_comment, no_machine_paths, plain_text, tidy_docs.names_exist, tidy_docs.links_exist,
          tidy_docs.results_exist, tidy_docs.figures_name_results]
 

@@ -45,6 +45,8 @@ PLANTED = [
     ("file_length", "src/host/bad.cpp", "int a;\n" * 601),
     ("function_length", "src/host/bad.cpp", "namespace n {\nint f(int a) {\n" + LONG_BODY + "}\n}\n"),
     ("function_length", "src/host/bad.cpp", "struct s {\n    s(int a) : a_(a) {\n" + LONG_BODY + "    }\n};\n"),
+    ("line_length", "src/host/bad.cpp", "// " + "long " * 20 + "\n"),
+    ("line_length", "docs/bad.md", "long " * 25 + "\n"),
     ("function_length", "tools/bad.py", "def f():\n" + "    f()\n" * 80),
     ("no_volatile", "src/host/bad.cpp", "volatile int a;\n"),
     ("no_leftovers", "src/host/bad.cpp", "// TO" + "DO: later\n"),
