@@ -162,9 +162,11 @@ private:
         read_at(file, 2 * page - 10, page);
         for (int i = 0; i < 3; ++i) append_to(file, 37);
         if (!tell("msync", msync(lane{}, fs_, file.fd, 0, 3 * page)) && file.known) {
-            const auto there = bytes_on_disk(from_.folder / file.name);
-            const bool same = there.size() >= 3 * page && file.bytes.size() >= 3 * page && std::equal(there.begin(), there.begin() + 3 * page, file.bytes.begin());
-            if (!same && file.bytes.size() >= 3 * page) complain("msync left something out");
+            // Where the first writes found no room and a later one did, there is a hole: msync brings nothing of it, and the file may end before it.
+            auto there = bytes_on_disk(from_.folder / file.name);
+            there.resize(std::max<std::size_t>(there.size(), 3 * page));
+            const bool same = file.bytes.size() < 3 * page || std::equal(there.begin(), there.begin() + 3 * page, file.bytes.begin());
+            if (!same) complain("msync left something out");
         }
         write_at(file, 21 * page + 5, 100);
         fsync_it(file);
