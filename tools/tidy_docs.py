@@ -37,7 +37,7 @@ def path_exists(tree, span):
         for name in (path, path.removeprefix("include/"), path.removeprefix("include/penstock/"), path.removeprefix("src/")):
             if fnmatch.fnmatch(name, pattern) or fnmatch.fnmatch(name, pattern + "/*"):
                 return True
-    return pattern.startswith("build/") or (tree.root / pattern).exists()
+    return pattern.split("/")[0] == "build" or (tree.root / pattern).exists()
 
 
 def words_of_tree(tree):
