@@ -1,5 +1,5 @@
-// Acquire of a region after another device changed a part of the file, against bringing the whole file again; and release, against copying
-// the region in its own memory.
+// Acquire of a region after another device changed a part of the file, against bringing the whole
+// file again; and release, against copying the region in its own memory.
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
@@ -22,7 +22,8 @@ namespace {
 
 constexpr std::uint64_t region_page_bytes = 4096;
 
-// Kernels that know nothing of Penstock: plain loads and stores, a word of `count` pages spread over the region.
+// Kernels that know nothing of Penstock: plain loads and stores, a word of `count` pages spread
+// over the region.
 struct change_words {
     std::uint64_t* words;
     std::uint64_t count, pages, value;
@@ -39,12 +40,15 @@ struct count_other_words {
 
     template <typename Group>
     PENSTOCK_HD void operator()(const Group&, const runtime_ref&, std::uint64_t i) const {
-        if (words[i * pages / count * (region_page_bytes / 8) + i % (region_page_bytes / 8)] != value) atomic_add_relaxed(others, std::uint64_t{1});
+        if (words[i * pages / count * (region_page_bytes / 8) + i % (region_page_bytes / 8)] !=
+            value)
+            atomic_add_relaxed(others, std::uint64_t{1});
     }
 };
 
 // On the cpu: all processors read the file into memory.
-status read_again(const std::string& path, std::byte* to, std::uint64_t bytes, std::uint64_t threads) {
+status read_again(const std::string& path, std::byte* to, std::uint64_t bytes,
+                  std::uint64_t threads) {
     const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
     if (fd < 0) return {-errno, "the file: " + error_text(-errno)};
     std::atomic<std::uint64_t> next{0};
@@ -65,12 +69,23 @@ public:
     status run(std::uint64_t bytes) {
         bytes_ = bytes;
         if (status s = here_.use_file(bytes); !s) return s;
-        if (status s = here_.make_runtime({.page_bytes = 65536, .cache_bytes = 64 * mib, .file_bytes = bytes, .writable = true}, rt_); !s) return s;
+        if (status s = here_.make_runtime({.page_bytes = 65536,
+                                           .cache_bytes = 64 * mib,
+                                           .file_bytes = bytes,
+                                           .writable = true},
+                                          rt_);
+            !s)
+            return s;
         if (status s = others_.make(rt_->where(), 8); !s) return s;
         // Those who write are the regions.
         const region_options alone{.outside_writers = false};
-        if (status s = rt_->map_region(here_.file().path(), 0, 0, protection::read, alone, reader_); !s) return s;
-        if (status s = rt_->map_region(here_.file().path(), 0, 0, protection::read_write, alone, writer_); !s) return s;
+        if (status s = rt_->map_region(here_.file().path(), 0, 0, protection::read, alone, reader_);
+            !s)
+            return s;
+        if (status s =
+                rt_->map_region(here_.file().path(), 0, 0, protection::read_write, alone, writer_);
+            !s)
+            return s;
         pages_ = bytes / region_page_bytes;
         if (status s = make_baseline(); !s) return s;
         for (const double percent : {0.0, 0.1, 1.0, 10.0, 50.0, 75.0, 100.0})
@@ -104,17 +119,24 @@ private:
     status change(std::uint64_t count) {
         if (count == 0) return {};
         ++value_;
-        const int code = launch<width::lane>(*rt_, count, change_words{static_cast<std::uint64_t*>(writer_->data()), count, pages_, value_});
+        const int code = launch<width::lane>(
+            *rt_, count,
+            change_words{static_cast<std::uint64_t*>(writer_->data()), count, pages_, value_});
         return code == 0 ? status{} : status{code, "kernel: " + error_text(code)};
     }
     // The reader has what the writer released.
     status check(std::uint64_t count) {
         if (count == 0) return {};
-        const int code = launch<width::lane>(*rt_, count, count_other_words{static_cast<const std::uint64_t*>(reader_->data()), count, pages_, value_, others_.as<std::uint64_t>()});
+        const int code = launch<width::lane>(
+            *rt_, count,
+            count_other_words{static_cast<const std::uint64_t*>(reader_->data()), count, pages_,
+                              value_, others_.as<std::uint64_t>()});
         std::uint64_t others = 0;
         if (code != 0) return {code, "kernel: " + error_text(code)};
         if (status s = others_.copy_out(&others, sizeof others); !s) return s;
-        return others == 0 ? status{} : status{-EIO, std::to_string(others) + " words are not as they were released"};
+        return others == 0
+                   ? status{}
+                   : status{-EIO, std::to_string(others) + " words are not as they were released"};
     }
 
     status row(double percent) {
@@ -123,7 +145,9 @@ private:
         series took, again, cores;
         for (std::uint64_t repeat = 0; repeat < here_.repeats(3); ++repeat) {
             if (status s = change(count); !s) return s;
-            if (const std::int64_t released = writer_->release(); released != static_cast<std::int64_t>(count)) return unexpected("release", released);
+            if (const std::int64_t released = writer_->release();
+                released != static_cast<std::int64_t>(count))
+                return unexpected("release", released);
             const stopwatch watch;
             const std::int64_t fetched = reader_->acquire();
             const double seconds = watch.seconds();
@@ -135,28 +159,35 @@ private:
         }
         std::ostringstream what;
         what << "acquire of a region of which " << percent << " % of the pages changed";
-        return here_.add({"S12", what.str(), "", region_page_bytes, took, "ms", here_.on_gpu() ? "the whole file again, by a pipeline of all cores" : "the whole file again, by all cores",
-                          again, cores, std::to_string(count) + " of " + std::to_string(pages_) + " pages, each found as released"});
+        return here_.add({"S12", what.str(), "", region_page_bytes, took, "ms",
+                          here_.on_gpu() ? "the whole file again, by a pipeline of all cores"
+                                         : "the whole file again, by all cores",
+                          again, cores,
+                          std::to_string(count) + " of " + std::to_string(pages_) +
+                              " pages, each found as released"});
     }
 
     status release_rows() {
         series rate, copied, cores;
         for (std::uint64_t repeat = 0; repeat < here_.repeats(3); ++repeat) {
             const stopwatch watch;
-            if (const std::int64_t released = writer_->release(); released != 0) return unexpected("release", released);
+            if (const std::int64_t released = writer_->release(); released != 0)
+                return unexpected("release", released);
             const double seconds = watch.seconds();
             cores.add(watch.cores(seconds));
             rate.add(gigabytes_a_second(bytes_, seconds));
             if (status s = copy_inside(copied); !s) return s;
         }
-        return here_.add({"issue-5", "release of a region of which nothing changed", "", region_page_bytes, rate, "GB/s", "copying the region in its own memory", copied, cores,
-                          "bytes of the region; each is compared with its base"});
+        return here_.add({"issue-5", "release of a region of which nothing changed", "",
+                          region_page_bytes, rate, "GB/s", "copying the region in its own memory",
+                          copied, cores, "bytes of the region; each is compared with its base"});
     }
     status copy_inside(series& rate) {
         const stopwatch watch;
 #if defined(PENSTOCK_WITH_CUDA)
         if (here_.on_gpu()) {
-            cudaMemcpyAsync(hand_.device.as<void>(), writer_->data(), bytes_, cudaMemcpyDeviceToDevice, nullptr);
+            cudaMemcpyAsync(hand_.device.as<void>(), writer_->data(), bytes_,
+                            cudaMemcpyDeviceToDevice, nullptr);
             if (status s = cuda_status(cudaStreamSynchronize(nullptr), "copy"); !s) return s;
             rate.add(gigabytes_a_second(bytes_, watch.seconds()));
             return {};
@@ -167,8 +198,10 @@ private:
         return {};
     }
     static status unexpected(const char* what, std::int64_t result) {
-        if (result < 0) return {static_cast<int>(result), std::string(what) + ": " + error_text(result)};
-        return {-EIO, std::string(what) + " found " + std::to_string(result) + " pages, other than were changed"};
+        if (result < 0)
+            return {static_cast<int>(result), std::string(what) + ": " + error_text(result)};
+        return {-EIO, std::string(what) + " found " + std::to_string(result) +
+                          " pages, other than were changed"};
     }
 
     context& here_;

@@ -1,6 +1,7 @@
-// Appends: records of all groups to the one end of a file that they share, and the close that brings it to where other programs see it;
-// against appends with O_APPEND by all processors: a write(2) for each record, and a write(2) for as many records as a buffered
-// program collects. Every record is looked for in the file afterwards.
+// Appends: records of all groups to the one end of a file that they share, and the close that
+// brings it to where other programs see it; against appends with O_APPEND by all processors: a
+// write(2) for each record, and a write(2) for as many records as a buffered program collects.
+// Every record is looked for in the file afterwards.
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
@@ -22,7 +23,8 @@ namespace penstock::bench {
 namespace {
 
 constexpr std::uint64_t record_bytes = 128, record_words = record_bytes / 8;
-// What a program that buffers its log hands to one write(2): no fewer would be fair, and more is no faster.
+// What a program that buffers its log hands to one write(2): no fewer would be fair, and more is no
+// faster.
 constexpr std::uint64_t buffered_records = 64 * kib / record_bytes;
 
 struct append_records {
@@ -34,37 +36,45 @@ struct append_records {
     template <typename Group>
     PENSTOCK_HD void operator()(const Group& g, const runtime_ref& fs, std::uint64_t index) const {
         for (std::uint64_t i = 0; i < rounds; ++i)
-            if (append(g, fs, fd, records + index * record_bytes, record_bytes) < 0 && g.is_leader()) atomic_add_relaxed(failures, std::uint64_t{1});
+            if (append(g, fs, fd, records + index * record_bytes, record_bytes) < 0 &&
+                g.is_leader())
+                atomic_add_relaxed(failures, std::uint64_t{1});
     }
 };
 
-// Each group's record stands in the file as often as it was appended, and nothing else does. Record g has the words mix64(16 g) and so on.
+// Each group's record stands in the file as often as it was appended, and nothing else does. Record
+// g has the words mix64(16 g) and so on.
 status check_records(const std::string& path, std::uint64_t groups, std::uint64_t rounds) {
     const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
     if (file < 0) return {-errno, path + ": " + error_text(-errno)};
     struct stat facts {};
-    bool good = ::fstat(file, &facts) == 0 && static_cast<std::uint64_t>(facts.st_size) == groups * rounds * record_bytes;
+    bool good = ::fstat(file, &facts) == 0 &&
+                static_cast<std::uint64_t>(facts.st_size) == groups * rounds * record_bytes;
     std::unordered_map<std::uint64_t, std::uint64_t> group_of;
     for (std::uint64_t g = 0; g < groups; ++g) group_of.emplace(mix64(g * record_words), g);
     std::vector<std::uint64_t> seen(groups), words(mib / 8);
-    for (std::uint64_t at = 0, end = good ? static_cast<std::uint64_t>(facts.st_size) : 0; good && at < end; at += mib) {
+    for (std::uint64_t at = 0, end = good ? static_cast<std::uint64_t>(facts.st_size) : 0;
+         good && at < end; at += mib) {
         const std::uint64_t bytes = std::min(mib, end - at);
-        good = ::pread(file, words.data(), bytes, static_cast<off_t>(at)) == static_cast<ssize_t>(bytes);
+        good = ::pread(file, words.data(), bytes, static_cast<off_t>(at)) ==
+               static_cast<ssize_t>(bytes);
         for (std::uint64_t i = 0; good && i < bytes / 8; i += record_words) {
             const auto found = group_of.find(words[i]);
             good = found != group_of.end();
-            for (std::uint64_t w = 0; good && w < record_words; ++w) good = words[i + w] == mix64(found->second * record_words + w);
+            for (std::uint64_t w = 0; good && w < record_words; ++w)
+                good = words[i + w] == mix64(found->second * record_words + w);
             if (good) ++seen[found->second];
         }
     }
     ::close(file);
     for (const std::uint64_t times : seen) good = good && times == rounds;
-    return good ? status{} : status{-EIO, "a record that was appended is not in the file once, or not whole"};
+    return good ? status{}
+                : status{-EIO, "a record that was appended is not in the file once, or not whole"};
 }
 
 // `records` records by all threads, `together` of them by one write(2).
-status append_by_hand(const context& here, const std::string& path, std::uint64_t records, std::uint64_t together,
-                      series& rate) {
+status append_by_hand(const context& here, const std::string& path, std::uint64_t records,
+                      std::uint64_t together, series& rate) {
     const int file = ::open(path.c_str(), O_WRONLY | O_TRUNC | O_APPEND | O_CLOEXEC);
     if (file < 0) return {-errno, path + ": " + error_text(-errno)};
     // Fewer than the groups append: each costs a system call, and a rate is a rate.
@@ -89,20 +99,31 @@ status append_by_hand(const context& here, const std::string& path, std::uint64_
     return {};
 }
 
-status append_with_pages_of(context& here, std::uint64_t page, const scratch_file& log, std::uint64_t log_bytes) {
+status append_with_pages_of(context& here, std::uint64_t page, const scratch_file& log,
+                            std::uint64_t log_bytes) {
     std::unique_ptr<runtime> rt;
-    if (status s = here.make_runtime({.page_bytes = page, .cache_bytes = 256 * mib, .file_bytes = mib, .writable = true}, rt); !s) return s;
-    const std::uint64_t groups = group_count(here, *rt, page), rounds = std::max<std::uint64_t>(log_bytes / record_bytes / groups, 1);
+    if (status s = here.make_runtime(
+            {.page_bytes = page, .cache_bytes = 256 * mib, .file_bytes = mib, .writable = true},
+            rt);
+        !s)
+        return s;
+    const std::uint64_t groups = group_count(here, *rt, page),
+                        rounds = std::max<std::uint64_t>(log_bytes / record_bytes / groups, 1);
     memory records, failures;
     if (status s = records.make(rt->where(), groups * record_bytes); !s) return s;
     if (status s = failures.make(rt->where(), 8); !s) return s;
-    if (const int code = launch<width::warp>(*rt, groups, fill_words{records.as<std::uint64_t>(), groups * record_words, groups}); code != 0) return {code, "kernel: " + error_text(code)};
+    if (const int code = launch<width::warp>(
+            *rt, groups, fill_words{records.as<std::uint64_t>(), groups * record_words, groups});
+        code != 0)
+        return {code, "kernel: " + error_text(code)};
     series rate, cores, one_by_one, buffered;
     for (std::uint64_t repeat = 0; repeat < here.repeats(5); ++repeat) {
         const int fd = rt->open(log.path(), open_write | open_truncate);
         if (fd < 0) return {fd, "opening " + log.path() + ": " + error_text(fd)};
         const stopwatch watch;
-        int code = launch<width::warp>(*rt, groups, append_records{fd, records.as<std::byte>(), failures.as<std::uint64_t>(), rounds});
+        int code = launch<width::warp>(
+            *rt, groups,
+            append_records{fd, records.as<std::byte>(), failures.as<std::uint64_t>(), rounds});
         if (const int closed = rt->close(fd); code == 0) code = closed;
         const double seconds = watch.seconds();
         if (code != 0) return {code, "appending: " + error_text(code)};
@@ -112,17 +133,22 @@ status append_with_pages_of(context& here, std::uint64_t page, const scratch_fil
         if (status s = failures.copy_out(&failed, sizeof failed); !s) return s;
         if (failed != 0) return {-EIO, std::to_string(failed) + " appends failed"};
         if (status s = check_records(log.path(), groups, rounds); !s) return s;
-        if (status s = append_by_hand(here, log.path(), groups * rounds, 1, one_by_one); !s) return s;
-        if (status s = append_by_hand(here, log.path(), groups * rounds, buffered_records, buffered); !s) return s;
+        if (status s = append_by_hand(here, log.path(), groups * rounds, 1, one_by_one); !s)
+            return s;
+        if (status s =
+                append_by_hand(here, log.path(), groups * rounds, buffered_records, buffered);
+            !s)
+            return s;
     }
     const std::string label = groups_label(here, groups) + ", each record found in the file";
     const char* const what = "records of 128 bytes appended to one file by all groups, and close";
     if (status s = here.add({"append", what, "", page, rate, "million/s",
-                             "all cores: write of 512 records at a time with O_APPEND", buffered, cores, label});
+                             "all cores: write of 512 records at a time with O_APPEND", buffered,
+                             cores, label});
         !s)
         return s;
-    return here.add({"append", what, "", page, rate, "million/s", "all cores: write of each record with O_APPEND",
-                     one_by_one, cores, label});
+    return here.add({"append", what, "", page, rate, "million/s",
+                     "all cores: write of each record with O_APPEND", one_by_one, cores, label});
 }
 
 }  // namespace

@@ -13,7 +13,8 @@ namespace {
 
 using json = nlohmann::ordered_json;
 
-// Four digits are more than any of these figures is good for, and fewer hide a change of a tenth of a percent.
+// Four digits are more than any of these figures is good for, and fewer hide a change of a tenth of
+// a percent.
 json rounded(double value) {
     char text[32];
     std::snprintf(text, sizeof text, "%.5g", value);
@@ -21,16 +22,25 @@ json rounded(double value) {
 }
 
 json row_of(const figure& one) {
-    return {{"goal", one.goal}, {"case", one.name}, {"backend", one.backend}, {"page_bytes", one.page_bytes},
-            {"value", rounded(one.value.median())}, {"unit", one.unit}, {"baseline", one.baseline},
-            {"baseline_value", rounded(one.baseline_value.median())}, {"ratio", rounded(ratio_of(one))},
-            {"cpu_cores_used", rounded(one.cores.median())}, {"note", note_of(one)}};
+    return {{"goal", one.goal},
+            {"case", one.name},
+            {"backend", one.backend},
+            {"page_bytes", one.page_bytes},
+            {"value", rounded(one.value.median())},
+            {"unit", one.unit},
+            {"baseline", one.baseline},
+            {"baseline_value", rounded(one.baseline_value.median())},
+            {"ratio", rounded(ratio_of(one))},
+            {"cpu_cores_used", rounded(one.cores.median())},
+            {"note", note_of(one)}};
 }
 
 status run_case(const bench_case& one, context& here) {
     status (*const body)(context&) = here.on_gpu() ? one.on_gpu : one.on_cpu;
     if (body == nullptr) {
-        here.leave_out(one.name, here.on_gpu() ? "it has nothing to measure on a GPU; give --backend cpu" : "it needs a GPU; give --backend gpu where there is one");
+        here.leave_out(one.name, here.on_gpu()
+                                     ? "it has nothing to measure on a GPU; give --backend cpu"
+                                     : "it needs a GPU; give --backend gpu where there is one");
         return {};
     }
     here.progress(std::string(one.name) + ": " + one.about);
@@ -41,9 +51,14 @@ status run_case(const bench_case& one, context& here) {
 
 status print(const context& here, backend where) {
     // A line for each row, so that two files of results can be compared line by line.
-    const auto line = [](const json& value) { return value.dump(-1, ' ', false, json::error_handler_t::replace); };
-    std::string text = "{\"machine\":" + line(machine_json(where, here.asked().directory, here.asked().commit)) + ",\n\"results\":[";
-    for (std::size_t i = 0; i < here.figures().size(); ++i) text += (i > 0 ? ",\n" : "\n") + line(row_of(here.figures()[i]));
+    const auto line = [](const json& value) {
+        return value.dump(-1, ' ', false, json::error_handler_t::replace);
+    };
+    std::string text =
+        "{\"machine\":" + line(machine_json(where, here.asked().directory, here.asked().commit)) +
+        ",\n\"results\":[";
+    for (std::size_t i = 0; i < here.figures().size(); ++i)
+        text += (i > 0 ? ",\n" : "\n") + line(row_of(here.figures()[i]));
     text += "\n]}\n";
     apps::output_file standard_output;
     status ended = standard_output.open("");

@@ -1,5 +1,6 @@
-// A file that is not in the operating system's page cache: 4 KiB at random and 1 MiB in order, through Penstock from many groups,
-// against the best of O_DIRECT and buffered pread from 64 threads.
+// A file that is not in the operating system's page cache: 4 KiB at random and 1 MiB in order,
+// through Penstock from many groups, against the best of O_DIRECT and buffered pread from 64
+// threads.
 #include <algorithm>
 
 #include "cases.hpp"
@@ -31,7 +32,8 @@ status drop(const context& here, ways& out) {
     return {};
 }
 
-status measure_once(context& here, const runtime_shape& shape, const access& what, std::uint64_t repeat, ways& out) {
+status measure_once(context& here, const runtime_shape& shape, const access& what,
+                    std::uint64_t repeat, ways& out) {
     const std::uint64_t total = std::min(shape.file_bytes, what.most_bytes);
     run_result got;
     {
@@ -39,14 +41,16 @@ status measure_once(context& here, const runtime_shape& shape, const access& wha
         int fd = -1;
         if (status s = here.make_runtime(shape, rt, fd); !s) return s;
         out.groups = group_count(here, *rt, what.block_bytes);
-        pattern ours = make_pattern(shape.file_bytes, what.block_bytes, what.block_bytes, out.groups, total, what.in_order);
+        pattern ours = make_pattern(shape.file_bytes, what.block_bytes, what.block_bytes,
+                                    out.groups, total, what.in_order);
         ours.seed = 3 * repeat;
         if (status s = drop(here, out); !s) return s;
         if (status s = run_reads(*rt, fd, ours, got); !s) return s;
         out.ours.add(gigabytes_a_second(ours.total_bytes(), got.seconds));
         out.cores.add(got.cores);
     }
-    pattern theirs = make_pattern(shape.file_bytes, what.block_bytes, what.block_bytes, here.threads(64), total, what.in_order);
+    pattern theirs = make_pattern(shape.file_bytes, what.block_bytes, what.block_bytes,
+                                  here.threads(64), total, what.in_order);
     theirs.seed = 3 * repeat + 1;
     if (out.has_direct) {
         if (status s = drop(here, out); !s) return s;
@@ -64,20 +68,25 @@ status measure_once(context& here, const runtime_shape& shape, const access& wha
 
 std::string honest_note(const context& here, const ways& all, bool direct_is_best) {
     char text[160];
-    const std::string other = !all.has_direct ? "this file system has no O_DIRECT" : direct_is_best ? "buffered pread" : "pread with O_DIRECT";
+    const std::string other = !all.has_direct  ? "this file system has no O_DIRECT"
+                              : direct_is_best ? "buffered pread"
+                                               : "pread with O_DIRECT";
     const series& second = direct_is_best ? all.buffered : all.direct;
     std::string out = groups_label(here, all.groups) + "; " + other;
     if (all.has_direct) {
         std::snprintf(text, sizeof text, ": %.4g GB/s", second.median());
         out += text;
     }
-    std::snprintf(text, sizeof text, "; %.2f %% of the file stayed in the page cache when it was dropped", 100 * all.left);
+    std::snprintf(text, sizeof text,
+                  "; %.2f %% of the file stayed in the page cache when it was dropped",
+                  100 * all.left);
     out += text;
     if (all.left > 0.01) out += ": NOT a cold file, so these figures are not the disk's";
     return out;
 }
 
-status one_access(context& here, std::uint64_t file_bytes, std::uint64_t page, std::uint64_t cache, const access& what) {
+status one_access(context& here, std::uint64_t file_bytes, std::uint64_t page, std::uint64_t cache,
+                  const access& what) {
     runtime_shape shape{.page_bytes = page, .cache_bytes = cache, .file_bytes = file_bytes};
     // A thread is one group there, and waits for the disk most of the time.
     if (!here.on_gpu()) shape.worker_threads = here.threads(64);
@@ -86,9 +95,13 @@ status one_access(context& here, std::uint64_t file_bytes, std::uint64_t page, s
         if (status s = measure_once(here, shape, what, repeat, all); !s) return s;
     const bool direct_is_best = all.has_direct && all.direct.median() > all.buffered.median();
     const std::string threads = std::to_string(here.threads(64)) + " threads";
-    return here.add({"S7", std::string("cold, ") + what.name + ", " + cache_label(cache, file_bytes), "", page, all.ours, "GB/s",
-                     (direct_is_best ? "O_DIRECT pread, " : "buffered pread, ") + threads + ", the better of the two",
-                     direct_is_best ? all.direct : all.buffered, all.cores, honest_note(here, all, direct_is_best)});
+    return here.add({"S7",
+                     std::string("cold, ") + what.name + ", " + cache_label(cache, file_bytes), "",
+                     page, all.ours, "GB/s",
+                     (direct_is_best ? "O_DIRECT pread, " : "buffered pread, ") + threads +
+                         ", the better of the two",
+                     direct_is_best ? all.direct : all.buffered, all.cores,
+                     honest_note(here, all, direct_is_best)});
 }
 
 }  // namespace
@@ -96,7 +109,8 @@ status one_access(context& here, std::uint64_t file_bytes, std::uint64_t page, s
 status cold(context& here) {
     const std::uint64_t file_bytes = here.file_bytes(here.on_gpu() ? 8 * gib : gib);
     if (status s = here.use_file(file_bytes); !s) return s;
-    const access random{"4 KiB at random", 4 * kib, false, 256 * mib}, in_order{"1 MiB in order", mib, true, 4 * gib};
+    const access random{"4 KiB at random", 4 * kib, false, 256 * mib},
+        in_order{"1 MiB in order", mib, true, 4 * gib};
     for (const std::uint64_t page : here.pages({4 * kib}))
         for (const std::uint64_t cache : here.caches(file_bytes, page))
             if (status s = one_access(here, file_bytes, page, cache, random); !s) return s;

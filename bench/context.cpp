@@ -15,10 +15,12 @@ std::vector<std::uint64_t> context::pages(std::initializer_list<std::uint64_t> o
     return {4 * kib, 16 * kib, 64 * kib, 256 * kib, mib};
 }
 
-std::vector<std::uint64_t> context::caches(std::uint64_t file_bytes, std::uint64_t page_bytes) const {
+std::vector<std::uint64_t> context::caches(std::uint64_t file_bytes,
+                                           std::uint64_t page_bytes) const {
     if (!asked_.cache_bytes.empty()) return asked_.cache_bytes;
     std::vector<std::uint64_t> out;
-    for (const std::uint64_t part : asked_.sweep ? std::vector<std::uint64_t>{64, 16, 4, 2} : std::vector<std::uint64_t>{16}) {
+    for (const std::uint64_t part :
+         asked_.sweep ? std::vector<std::uint64_t>{64, 16, 4, 2} : std::vector<std::uint64_t>{16}) {
         const std::uint64_t bytes = std::max(file_bytes / part, 16 * page_bytes);
         if (out.empty() || out.back() != bytes) out.push_back(bytes);
     }
@@ -42,7 +44,9 @@ status context::use_file(std::uint64_t bytes) {
     if (status s = file_.bring_into_page_cache(); !s) return s;
     if (status s = file_.resident_share(share); !s) return s;
     if (share < 0.999)
-        apps::say("bench: only " + std::to_string(static_cast<int>(100 * share)) + " % of the file stays in the page cache, so the disk has a part in what is measured; give a smaller --file");
+        apps::say("bench: only " + std::to_string(static_cast<int>(100 * share)) +
+                  " % of the file stays in the page cache, so the disk has a part in what is "
+                  "measured; give a smaller --file");
     return {};
 }
 
@@ -56,9 +60,12 @@ status context::make_runtime(const runtime_shape& shape, std::unique_ptr<runtime
     o.writable = o.writable || shape.writable;
     if (shape.write_behind_bytes != 0) o.write_behind_bytes = shape.write_behind_bytes;
     // A table of more than a quarter would have two levels.
-    o.table_bytes = std::max<std::uint64_t>(mib, shape.file_bytes / shape.page_bytes * 8 * 4 + 64 * kib);
-    if (shape.service_threads != 0) o.service_threads = static_cast<std::uint32_t>(shape.service_threads);
-    if (shape.worker_threads != 0) o.worker_threads = static_cast<std::uint32_t>(shape.worker_threads);
+    o.table_bytes =
+        std::max<std::uint64_t>(mib, shape.file_bytes / shape.page_bytes * 8 * 4 + 64 * kib);
+    if (shape.service_threads != 0)
+        o.service_threads = static_cast<std::uint32_t>(shape.service_threads);
+    if (shape.worker_threads != 0)
+        o.worker_threads = static_cast<std::uint32_t>(shape.worker_threads);
     if (status s = o.check(); !s) return s;
     std::vector<std::string> notes;
     if (status s = apps::create_runtime(o, notes, out); !s) return s;
@@ -70,7 +77,9 @@ status context::make_runtime(const runtime_shape& shape, std::unique_ptr<runtime
 status context::make_runtime(const runtime_shape& shape, std::unique_ptr<runtime>& out, int& fd) {
     if (status s = make_runtime(shape, out); !s) return s;
     fd = out->open(file_.path());
-    if (fd < 0) return {fd, "file " + apps::shown(file_.path()) + ": " + error_text(fd) + "; it must stay while it is measured"};
+    if (fd < 0)
+        return {fd, "file " + apps::shown(file_.path()) + ": " + error_text(fd) +
+                        "; it must stay while it is measured"};
     return {};
 }
 
@@ -78,15 +87,19 @@ void context::progress(const std::string& what) const {
     if (!asked_.quiet) apps::say("bench: " + what);
 }
 
-void context::leave_out(const std::string& what, const std::string& why) const { apps::say("bench: " + what + " left out: " + why); }
+void context::leave_out(const std::string& what, const std::string& why) const {
+    apps::say("bench: " + what + " left out: " + why);
+}
 
 status context::add(figure one) {
     if (one.backend.empty()) one.backend = backend_name();
     const double value = one.value.median(), baseline = one.baseline_value.median();
     // A policy may well have no hit at all.
-    const bool good = std::isfinite(value) && (one.unit == "hit ratio" ? value >= 0 : value > 0) && std::isfinite(baseline) && baseline > 0;
+    const bool good = std::isfinite(value) && (one.unit == "hit ratio" ? value >= 0 : value > 0) &&
+                      std::isfinite(baseline) && baseline > 0;
     if (!good)
-        return {-ERANGE, "bench: '" + one.name + "' gave " + std::to_string(value) + " beside " + std::to_string(baseline) +
+        return {-ERANGE, "bench: '" + one.name + "' gave " + std::to_string(value) + " beside " +
+                             std::to_string(baseline) +
                              "; nothing was measured, give a larger --file or more --repeats"};
     figures_.push_back(std::move(one));
     return {};

@@ -36,12 +36,20 @@ public:
 
     // What was asked for, else the case's own choice; with --sweep, the sweep's.
     [[nodiscard]] std::vector<std::uint64_t> pages(std::initializer_list<std::uint64_t> own) const;
-    // Sizes of a cache smaller than the file, each at least 16 pages; the case's own is a 16th of the file.
-    [[nodiscard]] std::vector<std::uint64_t> caches(std::uint64_t file_bytes, std::uint64_t page_bytes) const;
+    // Sizes of a cache smaller than the file, each at least 16 pages; the case's own is a 16th of
+    // the file.
+    [[nodiscard]] std::vector<std::uint64_t> caches(std::uint64_t file_bytes,
+                                                    std::uint64_t page_bytes) const;
     [[nodiscard]] std::vector<std::uint64_t> service_threads() const;
-    [[nodiscard]] std::uint64_t repeats(std::uint64_t own) const { return asked_.repeats != 0 ? asked_.repeats : own; }
-    [[nodiscard]] std::uint64_t threads(std::uint64_t own) const { return asked_.threads != 0 ? asked_.threads : own; }
-    [[nodiscard]] std::uint64_t file_bytes(std::uint64_t own) const { return asked_.file_bytes != 0 ? asked_.file_bytes : own; }
+    [[nodiscard]] std::uint64_t repeats(std::uint64_t own) const {
+        return asked_.repeats != 0 ? asked_.repeats : own;
+    }
+    [[nodiscard]] std::uint64_t threads(std::uint64_t own) const {
+        return asked_.threads != 0 ? asked_.threads : own;
+    }
+    [[nodiscard]] std::uint64_t file_bytes(std::uint64_t own) const {
+        return asked_.file_bytes != 0 ? asked_.file_bytes : own;
+    }
 
     // The file of that size, in the page cache; the one before is kept if it has it.
     status use_file(std::uint64_t bytes);
@@ -59,7 +67,8 @@ public:
     // A case, or a part of one, that cannot be run here; its rows are left out.
     void leave_out(const std::string& what, const std::string& why) const;
 
-    // Backend is filled in if empty. A figure that is no positive number fails the run: something was not measured.
+    // Backend is filled in if empty. A figure that is no positive number fails the run: something
+    // was not measured.
     status add(figure one);
     [[nodiscard]] const std::vector<figure>& figures() const { return figures_; }
 
@@ -75,7 +84,9 @@ private:
 std::string cache_label(std::uint64_t cache_bytes, std::uint64_t file_bytes);
 
 // "GB/s" of so many bytes in so many seconds.
-inline double gigabytes_a_second(std::uint64_t bytes, double seconds) { return 1e-9 * static_cast<double>(bytes) / seconds; }
+inline double gigabytes_a_second(std::uint64_t bytes, double seconds) {
+    return 1e-9 * static_cast<double>(bytes) / seconds;
+}
 
 inline constexpr std::uint64_t kib = 1u << 10, mib = 1u << 20, gib = 1u << 30;
 

@@ -1,5 +1,5 @@
-// Elements on the cpu back end: v[i] at random and in order, and for_each, with all pages resident, against the same loads from
-// a plain array.
+// Elements on the cpu back end: v[i] at random and in order, and for_each, with all pages resident,
+// against the same loads from a plain array.
 #include <atomic>
 
 #include "cases.hpp"
@@ -18,11 +18,13 @@ struct element_run {
 
     // sum(thread) over the same elements, from the plain array and through the view.
     template <typename Plain, typename View>
-    status compare(const char* name, std::uint64_t rounds, const Plain& from_plain, const View& from_view) const {
+    status compare(const char* name, std::uint64_t rounds, const Plain& from_plain,
+                   const View& from_view) const {
         series plain, viewed, cores;
         const auto run = [&](const auto& body, std::uint64_t& sum) {
             std::vector<std::uint64_t> sums(threads * 8);
-            const double seconds = seconds_together(threads, [&](std::uint64_t t) { sums[t * 8] = body(t); });
+            const double seconds =
+                seconds_together(threads, [&](std::uint64_t t) { sums[t * 8] = body(t); });
             sum = 0;
             for (const std::uint64_t one : sums) sum += one;
             return 1e-9 * static_cast<double>(threads * rounds) / seconds;
@@ -36,9 +38,13 @@ struct element_run {
             if (expected != got) return {-EIO, "the elements differ from the file"};
         }
         char slower[40];
-        std::snprintf(slower, sizeof slower, "%.3f times slower; ", plain.median() / viewed.median());
-        return here.add({"S3", name, "", page, viewed, "billion/s", "the same loads from plain memory", plain, cores,
-                         slower + std::to_string(threads) + (threads == 1 ? " thread, " : " threads, ") + format_size(elements * 8) + " resident"});
+        std::snprintf(slower, sizeof slower, "%.3f times slower; ",
+                      plain.median() / viewed.median());
+        return here.add({"S3", name, "", page, viewed, "billion/s",
+                         "the same loads from plain memory", plain, cores,
+                         slower + std::to_string(threads) +
+                             (threads == 1 ? " thread, " : " threads, ") +
+                             format_size(elements * 8) + " resident"});
     }
 };
 
@@ -61,14 +67,24 @@ status one_page_size(context& here, std::uint64_t bytes, std::uint64_t page) {
     const auto of_view = [&v](std::uint64_t i) { return v[i]; };
     const auto random = [&](std::uint64_t i) { return mix64(i) % run.elements; };
     const auto in_order = [](std::uint64_t i) { return i; };
-    if (status s = run.compare("random 8-byte elements", rounds, sum_over(of_array, random), sum_over(of_view, random)); !s) return s;
-    if (status s = run.compare("8-byte elements in order, v[i]", rounds, sum_over(of_array, in_order), sum_over(of_view, in_order)); !s) return s;
+    if (status s = run.compare("random 8-byte elements", rounds, sum_over(of_array, random),
+                               sum_over(of_view, random));
+        !s)
+        return s;
+    if (status s = run.compare("8-byte elements in order, v[i]", rounds,
+                               sum_over(of_array, in_order), sum_over(of_view, in_order));
+        !s)
+        return s;
     const auto each = [&](std::uint64_t t) {
         std::uint64_t sum = 0;
-        v.for_each(lane{}, t * rounds, rounds, [&](std::uint64_t, std::uint64_t element) { sum += element; });
+        v.for_each(lane{}, t * rounds, rounds,
+                   [&](std::uint64_t, std::uint64_t element) { sum += element; });
         return sum;
     };
-    if (status s = run.compare("8-byte elements in order, for_each", rounds, sum_over(of_array, in_order), each); !s) return s;
+    if (status s = run.compare("8-byte elements in order, for_each", rounds,
+                               sum_over(of_array, in_order), each);
+        !s)
+        return s;
     return file.rt->view_status();
 }
 

@@ -1,5 +1,7 @@
-// In which order pages go: a cache that holds pages of a closed file, clean pages and dirty pages, each used twice, and then so many others come that all
-// together are 1.25 to 64 times what fits. The share of each kind that is left, against what would be left if one page went as readily as another.
+// In which order pages go: a cache that holds pages of a closed file, clean pages and dirty pages,
+// each used twice, and then so many others come that all together are 1.25 to 64 times what fits.
+// The share of each kind that is left, against what would be left if one page went as readily as
+// another.
 #include <algorithm>
 #include <cerrno>
 #include <sstream>
@@ -37,45 +39,64 @@ private:
         double closed = 0, clean = 0, dirty = 0;
     };
 
-    // How far the file is read, so that with the closed file's pages there are so many times as many as fit.
-    [[nodiscard]] std::uint64_t pages_of(double times) const { return static_cast<std::uint64_t>(times * static_cast<double>(cache_ / page_)) - kept_; }
+    // How far the file is read, so that with the closed file's pages there are so many times as
+    // many as fit.
+    [[nodiscard]] std::uint64_t pages_of(double times) const {
+        return static_cast<std::uint64_t>(times * static_cast<double>(cache_ / page_)) - kept_;
+    }
 
     // Reads `count` pages from the page-th on, `step` apart.
     status touch(int fd, std::uint64_t first, std::uint64_t count, std::uint64_t step = 1) {
         std::vector<std::byte> at_hand(page_);
         for (std::uint64_t i = 0; i < count; ++i) {
-            const std::int64_t got = read(lane{}, rt_->ref(), fd, at_hand.data(), static_cast<std::int64_t>(page_), static_cast<std::int64_t>((first + i * step) * page_));
-            if (got != static_cast<std::int64_t>(page_)) return {got < 0 ? static_cast<int>(got) : -EIO, "reading a page: " + error_text(got < 0 ? static_cast<int>(got) : -EIO)};
+            const std::int64_t got =
+                read(lane{}, rt_->ref(), fd, at_hand.data(), static_cast<std::int64_t>(page_),
+                     static_cast<std::int64_t>((first + i * step) * page_));
+            if (got != static_cast<std::int64_t>(page_))
+                return {got < 0 ? static_cast<int>(got) : -EIO,
+                        "reading a page: " + error_text(got < 0 ? static_cast<int>(got) : -EIO)};
         }
         return {};
     }
     status soil(int fd, std::uint64_t first, std::uint64_t count) {
         const std::vector<std::byte> zeros(page_);
         for (std::uint64_t i = 0; i < count; ++i) {
-            const std::int64_t done = write(lane{}, rt_->ref(), fd, zeros.data(), static_cast<std::int64_t>(page_), static_cast<std::int64_t>((first + i) * page_));
-            if (done != static_cast<std::int64_t>(page_)) return {done < 0 ? static_cast<int>(done) : -EIO, "writing a page: " + error_text(done < 0 ? static_cast<int>(done) : -EIO)};
+            const std::int64_t done =
+                write(lane{}, rt_->ref(), fd, zeros.data(), static_cast<std::int64_t>(page_),
+                      static_cast<std::int64_t>((first + i) * page_));
+            if (done != static_cast<std::int64_t>(page_))
+                return {done < 0 ? static_cast<int>(done) : -EIO,
+                        "writing a page: " + error_text(done < 0 ? static_cast<int>(done) : -EIO)};
         }
         return {};
     }
     // Of every eighth page, so that looking changes little.
     status share_left(int fd, std::uint64_t first, double& out) {
-        const std::uint64_t step = kept_ < 8 ? 1 : 8, looked = kept_ / step, before = rt_->stats().misses;
+        const std::uint64_t step = kept_ < 8 ? 1 : 8, looked = kept_ / step,
+                            before = rt_->stats().misses;
         if (status s = touch(fd, first, looked, step); !s) return s;
         out = 1 - static_cast<double>(rt_->stats().misses - before) / static_cast<double>(looked);
         return {};
     }
 
     status measure(double times, shares& out) {
-        const runtime_shape shape{.page_bytes = page_, .cache_bytes = cache_, .file_bytes = here_.file().bytes(), .writable = true, .write_behind_bytes = cache_};
+        const runtime_shape shape{.page_bytes = page_,
+                                  .cache_bytes = cache_,
+                                  .file_bytes = here_.file().bytes(),
+                                  .writable = true,
+                                  .write_behind_bytes = cache_};
         if (status s = here_.make_runtime(shape, rt_); !s) return s;
-        const int fd = rt_->open(here_.file().path(), open_read_write), closed = rt_->open(other_.path());
-        if (fd < 0 || closed < 0) return {std::min(fd, closed), "opening a file: " + error_text(std::min(fd, closed))};
+        const int fd = rt_->open(here_.file().path(), open_read_write),
+                  closed = rt_->open(other_.path());
+        if (fd < 0 || closed < 0)
+            return {std::min(fd, closed), "opening a file: " + error_text(std::min(fd, closed))};
         for (int round = 0; round < 2; ++round) {
             if (status s = touch(closed, 0, kept_); !s) return s;
             if (status s = touch(fd, 0, kept_); !s) return s;
             if (status s = soil(fd, kept_, kept_); !s) return s;
         }
-        if (const int code = rt_->close(closed); code != 0) return {code, "closing: " + error_text(code)};
+        if (const int code = rt_->close(closed); code != 0)
+            return {code, "closing: " + error_text(code)};
         if (status s = touch(fd, 2 * kept_, pages_of(times) - 2 * kept_); !s) return s;
         // Those that are left first: they are looked at without another page coming.
         if (status s = share_left(fd, kept_, out.dirty); !s) return s;
@@ -101,9 +122,16 @@ private:
         }
         std::ostringstream when;
         when << " left, with " << times << " times as many pages as fit";
-        const std::string note = std::to_string(kept_) + " pages of each kind, " + std::to_string(victims_) + " dirty ones written for their frame";
-        for (const auto& [kind, share] : {std::pair<const char*, const series*>{"pages of a closed file", &closed}, {"clean pages", &clean}, {"dirty pages", &dirty}})
-            if (status s = here_.add({"evict", kind + when.str(), "", page_, *share, "hit ratio", "were all pages alike", alike, cores, note}); !s) return s;
+        const std::string note = std::to_string(kept_) + " pages of each kind, " +
+                                 std::to_string(victims_) + " dirty ones written for their frame";
+        for (const auto& [kind, share] :
+             {std::pair<const char*, const series*>{"pages of a closed file", &closed},
+              {"clean pages", &clean},
+              {"dirty pages", &dirty}})
+            if (status s = here_.add({"evict", kind + when.str(), "", page_, *share, "hit ratio",
+                                      "were all pages alike", alike, cores, note});
+                !s)
+                return s;
         return {};
     }
 

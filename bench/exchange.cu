@@ -1,5 +1,6 @@
-// Pages of a buffer that change places between the host's frames and a device's, in batches, as they do when a miss of the host is found there. Baseline: the copy engine with 64 MiB at a time to
-// the host, which is what the bus can do; on the cpu memcpy.
+// Pages of a buffer that change places between the host's frames and a device's, in batches, as
+// they do when a miss of the host is found there. Baseline: the copy engine with 64 MiB at a time
+// to the host, which is what the bus can do; on the cpu memcpy.
 #include <algorithm>
 #include <cstring>
 #include <numeric>
@@ -26,10 +27,13 @@ constexpr std::uint64_t frame_bytes = 4096;
 constexpr std::uint32_t most_moves = 4096;
 constexpr unsigned most_queues = 8;
 
-// Batches of frames at random, of which a thread has its own part of all: what is measured is the moving, not the choice.
+// Batches of frames at random, of which a thread has its own part of all: what is measured is the
+// moving, not the choice.
 class batches {
 public:
-    batches(std::uint32_t host_frames, std::uint32_t device_frames, unsigned queues, std::uint32_t size, direction way) : lists_(queues) {
+    batches(std::uint32_t host_frames, std::uint32_t device_frames, unsigned queues,
+            std::uint32_t size, direction way)
+        : lists_(queues) {
         std::mt19937_64 random(1);
         std::vector<std::uint32_t> far(host_frames), near(device_frames);
         std::iota(far.begin(), far.end(), 0);
@@ -54,9 +58,15 @@ public:
                     if (codes[t] == 0) codes[t] = frames.move(t, batch);
         });
         out = gigabytes_a_second(times * pages() * frame_bytes, watch.seconds());
-        return std::all_of(codes.begin(), codes.end(), [](int code) { return code == 0; }) ? status{} : status{-EIO, "the device failed to move pages"};
+        return std::all_of(codes.begin(), codes.end(), [](int code) { return code == 0; })
+                   ? status{}
+                   : status{-EIO, "the device failed to move pages"};
     }
-    [[nodiscard]] std::uint64_t pages() const { return std::accumulate(lists_.begin(), lists_.end(), std::uint64_t{0}, [](auto sum, const auto& l) { return sum + (l.empty() ? 0 : l.size() * l[0].size()); }); }
+    [[nodiscard]] std::uint64_t pages() const {
+        return std::accumulate(
+            lists_.begin(), lists_.end(), std::uint64_t{0},
+            [](auto sum, const auto& l) { return sum + (l.empty() ? 0 : l.size() * l[0].size()); });
+    }
 
 private:
     std::vector<std::vector<std::vector<frame_move>>> lists_;
@@ -72,7 +82,9 @@ status copy_engine(context& here, series& out) {
     for (std::uint64_t repeat = 0; repeat < here.repeats(7); ++repeat) {
         float ms = 0;
         const auto copies = [&] {
-            for (int i = 0; i < 16; ++i) cudaMemcpyAsync(far.as<std::byte>(), near.as<std::byte>(), piece, cudaMemcpyDeviceToHost);
+            for (int i = 0; i < 16; ++i)
+                cudaMemcpyAsync(far.as<std::byte>(), near.as<std::byte>(), piece,
+                                cudaMemcpyDeviceToHost);
         };
         if (status s = kernel_ms(copies, ms); !s) return s;
         out.add(gigabytes_a_second(16 * piece, 1e-3 * ms));
@@ -99,32 +111,54 @@ status plain_copies(context& here, std::uint64_t bytes, series& out) {
 }  // namespace
 
 status exchange_path(context& here) {
-    const auto frames_each = static_cast<std::uint32_t>(here.file_bytes(here.on_gpu() ? gib : 64 * mib) / frame_bytes);
-    const auto queues = static_cast<unsigned>(std::min<std::uint64_t>(here.threads(here.on_gpu() ? 4 : 1), most_queues));
+    const auto frames_each =
+        static_cast<std::uint32_t>(here.file_bytes(here.on_gpu() ? gib : 64 * mib) / frame_bytes);
+    const auto queues = static_cast<unsigned>(
+        std::min<std::uint64_t>(here.threads(here.on_gpu() ? 4 : 1), most_queues));
     const buffer::frames_shape shape{frames_each, frames_each, frame_bytes, queues, most_moves};
     std::string why;
-    const auto frames = here.on_gpu() ? buffer::make_gpu_frames(0, shape, why) : buffer::make_cpu_frames(shape, why);
+    const auto frames = here.on_gpu() ? buffer::make_gpu_frames(0, shape, why)
+                                      : buffer::make_cpu_frames(shape, why);
     if (frames == nullptr) return {-ENOMEM, "exchange: " + why + "; give a smaller --file"};
     std::memset(frames->host_frames(), 1, frames_each * frame_bytes);
     series bus;
-    if (status s = here.on_gpu() ? copy_engine(here, bus) : plain_copies(here, frames_each * frame_bytes, bus); !s) return s;
-    const std::string baseline = here.on_gpu() ? "the copy engine, 64 MiB at a time to the host" : "memcpy";
+    if (status s = here.on_gpu() ? copy_engine(here, bus)
+                                 : plain_copies(here, frames_each * frame_bytes, bus);
+        !s)
+        return s;
+    const std::string baseline =
+        here.on_gpu() ? "the copy engine, 64 MiB at a time to the host" : "memcpy";
     for (const direction way : {direction::exchange, direction::to_host})
         for (const std::uint32_t size : {1u, 16u, 64u, 256u, 1024u, 4096u}) {
             const batches all(frames_each, frames_each, queues, size, way);
             if (all.pages() == 0) continue;
-            const std::string name = std::string(way == direction::exchange ? "pages that change places with victims" : "pages to the host") + ", " + std::to_string(size) + " a batch, " +
-                                     std::to_string(queues) + (queues == 1 ? " thread" : " threads");
+            const std::string name =
+                std::string(way == direction::exchange ? "pages that change places with victims"
+                                                       : "pages to the host") +
+                ", " + std::to_string(size) + " a batch, " + std::to_string(queues) +
+                (queues == 1 ? " thread" : " threads");
             here.progress(name);
             // Single pages take long.
-            const std::uint64_t times = size >= 64 ? std::max<std::uint64_t>(1, gib / (all.pages() * frame_bytes)) : 1;
+            const std::uint64_t times =
+                size >= 64 ? std::max<std::uint64_t>(1, gib / (all.pages() * frame_bytes)) : 1;
             series moved;
             for (std::uint64_t repeat = 0; repeat < here.repeats(7); ++repeat) {
                 double speed = 0;
                 if (status s = all.measure(*frames, here.on_gpu() ? times : 1, speed); !s) return s;
                 moved.add(speed);
             }
-            if (status s = here.add({"S14", name, "", frame_bytes, moved, "GB/s", baseline, bus, {}, "GB that come to the host"}); !s) return s;
+            if (status s = here.add({"S14",
+                                     name,
+                                     "",
+                                     frame_bytes,
+                                     moved,
+                                     "GB/s",
+                                     baseline,
+                                     bus,
+                                     {},
+                                     "GB that come to the host"});
+                !s)
+                return s;
         }
     return {};
 }

@@ -1,5 +1,6 @@
-// fsync of one file with few or many dirty pages, while another file has none or as many as the file has pages; against pwrite of the same
-// bytes and fdatasync. What it costs must follow the pages of its own file, and not what else the cache holds.
+// fsync of one file with few or many dirty pages, while another file has none or as many as the
+// file has pages; against pwrite of the same bytes and fdatasync. What it costs must follow the
+// pages of its own file, and not what else the cache holds.
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
@@ -27,7 +28,10 @@ struct write_pages {
     PENSTOCK_HD void operator()(const Group& g, const runtime_ref& fs, std::uint64_t index) const {
         const auto bytes = static_cast<std::int64_t>(fs.view.page_bytes());
         for (std::uint64_t i = index; i < count; i += groups)
-            if (write(g, fs, fd, page, bytes, static_cast<std::int64_t>(i * step) * bytes) != bytes && g.is_leader()) atomic_add_relaxed(failures, std::uint64_t{1});
+            if (write(g, fs, fd, page, bytes, static_cast<std::int64_t>(i * step) * bytes) !=
+                    bytes &&
+                g.is_leader())
+                atomic_add_relaxed(failures, std::uint64_t{1});
     }
 };
 
@@ -41,14 +45,22 @@ public:
         if (status s = here_.use_file(bytes); !s) return s;
         if (status s = other_.make_empty(here_.asked().directory, bytes); !s) return s;
         // Room for both files: no page is written back because its frame is needed.
-        if (status s = here_.make_runtime({.page_bytes = page, .cache_bytes = 2 * bytes + bytes / 2, .file_bytes = bytes, .writable = true}, rt_); !s) return s;
+        if (status s = here_.make_runtime({.page_bytes = page,
+                                           .cache_bytes = 2 * bytes + bytes / 2,
+                                           .file_bytes = bytes,
+                                           .writable = true},
+                                          rt_);
+            !s)
+            return s;
         groups_ = group_count(here_, *rt_, page);
         if (status s = words_.make(rt_->where(), page); !s) return s;
         if (status s = failures_.make(rt_->where(), 8); !s) return s;
         expected_.resize(page / 8);
         file_ = rt_->open(here_.file().path(), open_write);
         const int other = rt_->open(other_.path(), open_write);
-        if (file_ < 0 || other < 0) return {std::min(file_, other), "opening a file for writing: " + error_text(std::min(file_, other))};
+        if (file_ < 0 || other < 0)
+            return {std::min(file_, other),
+                    "opening a file for writing: " + error_text(std::min(file_, other))};
         hand_ = ::open(here_.file().path().c_str(), O_RDWR | O_CLOEXEC);
         if (hand_ < 0) return {-errno, here_.file().path() + ": " + error_text(-errno)};
         status ended = rows("no dirty page");
@@ -64,21 +76,32 @@ public:
 private:
     status soil(int fd, std::uint64_t count, std::uint64_t step) {
         ++seed_;
-        for (std::uint64_t i = 0; i < expected_.size(); ++i) expected_[i] = mix64(seed_ * expected_.size() + i);
-        int code = launch<width::warp>(*rt_, groups_, fill_words{words_.as<std::uint64_t>(), expected_.size(), groups_, seed_ * expected_.size()});
-        if (code == 0) code = launch<width::warp>(*rt_, groups_, write_pages{fd, words_.as<std::byte>(), failures_.as<std::uint64_t>(), count, step, groups_});
+        for (std::uint64_t i = 0; i < expected_.size(); ++i)
+            expected_[i] = mix64(seed_ * expected_.size() + i);
+        int code = launch<width::warp>(*rt_, groups_,
+                                       fill_words{words_.as<std::uint64_t>(), expected_.size(),
+                                                  groups_, seed_ * expected_.size()});
+        if (code == 0)
+            code = launch<width::warp>(
+                *rt_, groups_,
+                write_pages{fd, words_.as<std::byte>(), failures_.as<std::uint64_t>(), count, step,
+                            groups_});
         std::uint64_t failed = 0;
         if (code != 0) return {code, "kernel: " + error_text(code)};
         if (status s = failures_.copy_out(&failed, sizeof failed); !s) return s;
-        return failed == 0 ? status{} : status{-EIO, std::to_string(failed) + " pages could not be written"};
+        return failed == 0 ? status{}
+                           : status{-EIO, std::to_string(failed) + " pages could not be written"};
     }
 
     // The file has what was written, as other programs see it.
     status check(std::uint64_t count, std::uint64_t step) const {
         std::vector<std::uint64_t> got(expected_.size());
         for (std::uint64_t i = 0; i < count; ++i)
-            if (::pread(hand_, got.data(), page_, static_cast<off_t>(i * step * page_)) != static_cast<ssize_t>(page_) || got != expected_)
-                return {-EIO, "page " + std::to_string(i * step) + " is not in the file after fsync"};
+            if (::pread(hand_, got.data(), page_, static_cast<off_t>(i * step * page_)) !=
+                    static_cast<ssize_t>(page_) ||
+                got != expected_)
+                return {-EIO,
+                        "page " + std::to_string(i * step) + " is not in the file after fsync"};
         return {};
     }
 
@@ -87,7 +110,9 @@ private:
         const std::vector<std::byte> zeros(page_);
         const stopwatch watch;
         for (std::uint64_t i = 0; i < count; ++i)
-            if (::pwrite(hand_, zeros.data(), page_, static_cast<off_t>(i * step * page_)) != static_cast<ssize_t>(page_)) return {errno != 0 ? -errno : -EIO, "pwrite by hand failed"};
+            if (::pwrite(hand_, zeros.data(), page_, static_cast<off_t>(i * step * page_)) !=
+                static_cast<ssize_t>(page_))
+                return {errno != 0 ? -errno : -EIO, "pwrite by hand failed"};
         if (::fdatasync(hand_) != 0) return {-errno, "fdatasync by hand: " + error_text(-errno)};
         out.add(1e6 * watch.seconds());
         return {};
@@ -110,8 +135,14 @@ private:
                 if (status s = check(count, step); !s) return s;
                 if (status s = by_hand(count, step, hand); !s) return s;
             }
-            const std::string name = "fsync of a file of " + std::to_string(pages_) + " pages, " + std::to_string(count) + " of them dirty; another file has " + others;
-            if (status s = here_.add({"fsync", name, "", page_, times, "us", "pwrite of the same bytes and fdatasync, one thread", hand, cores, "each page found in the file"}); !s) return s;
+            const std::string name = "fsync of a file of " + std::to_string(pages_) + " pages, " +
+                                     std::to_string(count) + " of them dirty; another file has " +
+                                     others;
+            if (status s = here_.add({"fsync", name, "", page_, times, "us",
+                                      "pwrite of the same bytes and fdatasync, one thread", hand,
+                                      cores, "each page found in the file"});
+                !s)
+                return s;
         }
         return {};
     }

@@ -15,9 +15,13 @@ std::uint64_t available_host_bytes() {
 
 status require_memory(const char* kind, std::uint64_t needed_bytes, std::uint64_t free_bytes) {
     if (needed_bytes <= free_bytes) return {};
-    const auto gibibytes = [](std::uint64_t bytes) { return static_cast<double>(bytes) / (1u << 30); };
+    const auto gibibytes = [](std::uint64_t bytes) {
+        return static_cast<double>(bytes) / (1u << 30);
+    };
     char text[160];
-    std::snprintf(text, sizeof text, "it needs %.2f GiB of %s and %.2f GiB are free; give a smaller --file", gibibytes(needed_bytes), kind, gibibytes(free_bytes));
+    std::snprintf(text, sizeof text,
+                  "it needs %.2f GiB of %s and %.2f GiB are free; give a smaller --file",
+                  gibibytes(needed_bytes), kind, gibibytes(free_bytes));
     return {-ENOMEM, text};
 }
 

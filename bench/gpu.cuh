@@ -1,4 +1,5 @@
-// What the cases on a GPU share: CUDA calls as status values, memory and events that go away with their scope.
+// What the cases on a GPU share: CUDA calls as status values, memory and events that go away with
+// their scope.
 #pragma once
 
 #include <cerrno>
@@ -15,7 +16,8 @@ inline status cuda_status(cudaError_t code, const std::string& what) {
     if (code == cudaSuccess) return {};
     cudaGetLastError();
     return {code == cudaErrorMemoryAllocation ? -ENOMEM : -EIO,
-            "CUDA, " + what + ": " + cudaGetErrorString(code) + (code == cudaErrorMemoryAllocation ? "; give a smaller --file" : "")};
+            "CUDA, " + what + ": " + cudaGetErrorString(code) +
+                (code == cudaErrorMemoryAllocation ? "; give a smaller --file" : "")};
 }
 
 // Memory of the device, or pinned memory of the host that the device can reach.
@@ -28,12 +30,14 @@ public:
 
     status on_device(std::uint64_t bytes) {
         free();
-        return cuda_status(cudaMalloc(&data_, bytes), std::to_string(bytes) + " bytes of device memory");
+        return cuda_status(cudaMalloc(&data_, bytes),
+                           std::to_string(bytes) + " bytes of device memory");
     }
     status on_host(std::uint64_t bytes) {
         free();
         pinned_ = true;
-        return cuda_status(cudaHostAlloc(&data_, bytes, cudaHostAllocMapped), std::to_string(bytes) + " bytes of pinned memory");
+        return cuda_status(cudaHostAlloc(&data_, bytes, cudaHostAllocMapped),
+                           std::to_string(bytes) + " bytes of pinned memory");
     }
     template <typename T>
     [[nodiscard]] T* as() const {

@@ -1,5 +1,6 @@
-// Hits on a GPU: read() of random pieces of a file into shared memory against the same copy from a plain array; and map, look, unmap
-// against looking at plain memory. Pieces are blocks of 4 KiB, read by warps, and whole pages, which blocks of threads read and warps map.
+// Hits on a GPU: read() of random pieces of a file into shared memory against the same copy from a
+// plain array; and map, look, unmap against looking at plain memory. Pieces are blocks of 4 KiB,
+// read by warps, and whole pages, which blocks of threads read and warps map.
 #include "cases.hpp"
 #include "gpu.cuh"
 #include "penstock/launch.hpp"
@@ -30,7 +31,8 @@ struct look {
     }
 };
 
-__device__ __forceinline__ std::uint64_t random_piece(std::uint64_t group_number, std::uint32_t i, std::uint64_t seed, std::uint64_t pieces) {
+__device__ __forceinline__ std::uint64_t random_piece(std::uint64_t group_number, std::uint32_t i,
+                                                      std::uint64_t seed, std::uint64_t pieces) {
     return mix64((group_number << 20) + i + seed * 0x9e3779b97f4a7c15ull) % pieces;
 }
 
@@ -45,8 +47,9 @@ struct piece_shape {
 };
 
 template <way What, typename Group>
-__global__ void __launch_bounds__(threads, std::is_same_v<Group, block> ? 3 : 4) hit(const __grid_constant__ runtime_ref fs, int fd, const std::byte* plain, piece_shape piece,
-                                                  std::uint32_t rounds, std::uint64_t seed, unsigned* failures) {
+__global__ void __launch_bounds__(threads, std::is_same_v<Group, block> ? 3 : 4)
+    hit(const __grid_constant__ runtime_ref fs, int fd, const std::byte* plain, piece_shape piece,
+        std::uint32_t rounds, std::uint64_t seed, unsigned* failures) {
     extern __shared__ std::byte buffers[];
     const Group g;
     const std::uint32_t in_block = (threadIdx.x - g.rank()) / g.size();
@@ -59,7 +62,8 @@ __global__ void __launch_bounds__(threads, std::is_same_v<Group, block> ? 3 : 4)
             g.copy_out(mine, plain + at, piece.bytes);
             g.sync();
         } else if constexpr (What == way::read) {
-            if (read(g, fs, fd, mine, piece.bytes, static_cast<std::int64_t>(at)) != piece.bytes) failed = 1;
+            if (read(g, fs, fd, mine, piece.bytes, static_cast<std::int64_t>(at)) != piece.bytes)
+                failed = 1;
         } else if constexpr (What == way::look_plain) {
             sum += look::at_all(g, plain + at, piece.bytes);
         } else {
@@ -81,22 +85,35 @@ struct hit_run {
     piece_shape piece;
     unsigned* failures;
 
-    // Adds GB/s. As many blocks of threads as fit at a time, each kernel its own number, and the same work for all: no kernel
-    // waits for a last few blocks.
+    // Adds GB/s. As many blocks of threads as fit at a time, each kernel its own number, and the
+    // same work for all: no kernel waits for a last few blocks.
     template <way What, typename Group>
     status run(std::uint64_t seed, series& out) const {
         const std::uint32_t groups = std::is_same_v<Group, block> ? 1 : threads / 32;
         const std::uint32_t shared = copies(What) ? groups * piece.bytes : 0;
         const auto kernel = hit<What, Group>;
         if (shared != 0)
-            if (status s = cuda_status(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared)), "shared memory"); !s) return s;
+            if (status s = cuda_status(
+                    cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                         static_cast<int>(shared)),
+                    "shared memory");
+                !s)
+                return s;
         int resident = 0;
         cudaOccupancyMaxActiveBlocksPerMultiprocessor(&resident, kernel, threads, shared);
         const auto grid = static_cast<std::uint32_t>(std::max(resident * multiprocessors(), 1));
         const std::uint64_t all_bytes = 132ull * 6 * 512 * 8 * block_bytes;
-        const auto rounds = static_cast<std::uint32_t>(std::max<std::uint64_t>(all_bytes / piece.bytes / groups / grid, 1));
+        const auto rounds = static_cast<std::uint32_t>(
+            std::max<std::uint64_t>(all_bytes / piece.bytes / groups / grid, 1));
         float ms = 0;
-        if (status s = kernel_ms([&] { kernel<<<grid, threads, shared>>>(rt.ref(), fd, plain, piece, rounds, seed, failures); }, ms); !s) return s;
+        if (status s = kernel_ms(
+                [&] {
+                    kernel<<<grid, threads, shared>>>(rt.ref(), fd, plain, piece, rounds, seed,
+                                                      failures);
+                },
+                ms);
+            !s)
+            return s;
         out.add(1e-6 * grid * groups * rounds * piece.bytes / ms);
         return {};
     }
@@ -112,10 +129,14 @@ struct resident_on_gpu {
     status make(context& here, std::uint64_t page) {
         bytes = here.file_bytes(2 * gib);
         if (status s = here.use_file(bytes); !s) return s;
-        if (status s = here.make_runtime({.page_bytes = page, .cache_bytes = 2 * bytes, .file_bytes = bytes}, rt, fd); !s) return s;
+        if (status s = here.make_runtime(
+                {.page_bytes = page, .cache_bytes = 2 * bytes, .file_bytes = bytes}, rt, fd);
+            !s)
+            return s;
         const auto wanted = static_cast<std::int64_t>(bytes);
         if (const std::int64_t got = rt->prefetch(fd, 0, wanted); got != wanted)
-            return {-EIO, "prefetch brought " + std::to_string(got) + " of " + std::to_string(bytes) + " bytes"};
+            return {-EIO, "prefetch brought " + std::to_string(got) + " of " +
+                              std::to_string(bytes) + " bytes"};
         if (status s = plain.on_device(bytes); !s) return s;
         if (status s = failures.on_host(8); !s) return s;
         failures.as<unsigned>()[0] = 0;
@@ -129,12 +150,18 @@ struct comparison {
     const char* name;
     const char* baseline;
 };
-constexpr comparison by_read{"S1", "hit, copying read into shared memory", "the same copy from plain memory"};
+constexpr comparison by_read{"S1", "hit, copying read into shared memory",
+                             "the same copy from plain memory"};
 constexpr comparison by_map{"S2", "hit, map, look, unmap", "looking at plain memory"};
 
 template <way Ours, way Plain, typename Group>
-status compare(context& here, const comparison& what, const resident_on_gpu& file, std::uint64_t page, std::uint32_t piece_bytes) {
-    const hit_run one{*file.rt, file.fd, file.plain.as<std::byte>(), {piece_bytes, file.bytes / piece_bytes}, file.failures.as<unsigned>()};
+status compare(context& here, const comparison& what, const resident_on_gpu& file,
+               std::uint64_t page, std::uint32_t piece_bytes) {
+    const hit_run one{*file.rt,
+                      file.fd,
+                      file.plain.as<std::byte>(),
+                      {piece_bytes, file.bytes / piece_bytes},
+                      file.failures.as<unsigned>()};
     series ours, plain, cores;
     for (std::uint64_t seed = 0; seed < here.repeats(11); ++seed) {
         if (status s = one.run<Plain, Group>(seed, plain); !s) return s;
@@ -142,14 +169,20 @@ status compare(context& here, const comparison& what, const resident_on_gpu& fil
         if (status s = one.run<Ours, Group>(seed, ours); !s) return s;
         cores.add(watch.cores(watch.seconds()));
     }
-    if (*file.failures.as<unsigned>() != 0) return {-EIO, std::string(what.name) + ": some calls failed"};
+    if (*file.failures.as<unsigned>() != 0)
+        return {-EIO, std::string(what.name) + ": some calls failed"};
     const bool whole = piece_bytes != block_bytes;
-    return here.add({what.goal, std::string(what.name) + (whole ? ", whole pages" : ""), "", page, ours, "GB/s", what.baseline, plain, cores,
-                     "random " + std::string(whole ? "pages" : "4 KiB blocks") + (std::is_same_v<Group, block> ? " by blocks of 256 threads, " : " by warps, ") +
-                         format_size(file.bytes) + " resident; misses " + std::to_string(file.rt->stats().misses)});
+    return here.add(
+        {what.goal, std::string(what.name) + (whole ? ", whole pages" : ""), "", page, ours, "GB/s",
+         what.baseline, plain, cores,
+         "random " + std::string(whole ? "pages" : "4 KiB blocks") +
+             (std::is_same_v<Group, block> ? " by blocks of 256 threads, " : " by warps, ") +
+             format_size(file.bytes) + " resident; misses " +
+             std::to_string(file.rt->stats().misses)});
 }
 
-// Whole pages as well, where they are larger than the blocks and, if they are copied, fit the memory that threads share.
+// Whole pages as well, where they are larger than the blocks and, if they are copied, fit the
+// memory that threads share.
 constexpr std::uint64_t largest_copied = 128 * kib;
 
 }  // namespace
@@ -158,13 +191,20 @@ status hit_on_gpu(context& here) {
     for (const std::uint64_t page : here.pages({4 * kib, 64 * kib})) {
         resident_on_gpu file;
         if (status s = file.make(here, page); !s) return s;
-        if (status s = compare<way::read, way::copy_plain, warp>(here, by_read, file, page, block_bytes); !s) return s;
+        if (status s =
+                compare<way::read, way::copy_plain, warp>(here, by_read, file, page, block_bytes);
+            !s)
+            return s;
         if (page <= block_bytes) continue;
         if (page > largest_copied) {
-            here.leave_out("copies of whole pages of " + format_size(page), "they go to shared memory, which has no room for that");
+            here.leave_out("copies of whole pages of " + format_size(page),
+                           "they go to shared memory, which has no room for that");
             continue;
         }
-        if (status s = compare<way::read, way::copy_plain, block>(here, by_read, file, page, static_cast<std::uint32_t>(page)); !s) return s;
+        if (status s = compare<way::read, way::copy_plain, block>(here, by_read, file, page,
+                                                                  static_cast<std::uint32_t>(page));
+            !s)
+            return s;
     }
     return {};
 }
@@ -172,14 +212,21 @@ status hit_on_gpu(context& here) {
 status map_on_gpu(context& here) {
     for (const std::uint64_t page : here.pages({4 * kib, 64 * kib})) {
         if (page < block_bytes) {
-            here.leave_out("map with pages of " + format_size(page), "a mapping ends with its page, and blocks of 4 KiB are looked at");
+            here.leave_out("map with pages of " + format_size(page),
+                           "a mapping ends with its page, and blocks of 4 KiB are looked at");
             continue;
         }
         resident_on_gpu file;
         if (status s = file.make(here, page); !s) return s;
-        if (status s = compare<way::map, way::look_plain, warp>(here, by_map, file, page, block_bytes); !s) return s;
+        if (status s =
+                compare<way::map, way::look_plain, warp>(here, by_map, file, page, block_bytes);
+            !s)
+            return s;
         if (page == block_bytes) continue;
-        if (status s = compare<way::map, way::look_plain, warp>(here, by_map, file, page, static_cast<std::uint32_t>(page)); !s) return s;
+        if (status s = compare<way::map, way::look_plain, warp>(here, by_map, file, page,
+                                                                static_cast<std::uint32_t>(page));
+            !s)
+            return s;
     }
     return {};
 }

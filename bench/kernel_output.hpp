@@ -15,7 +15,8 @@ struct fill_words {
 
     template <typename Group>
     PENSTOCK_HD void operator()(const Group& g, const runtime_ref&, std::uint64_t index) const {
-        for (std::uint64_t i = index * g.size() + g.rank(); i < count; i += groups * g.size()) words[i] = mix64(first + i);
+        for (std::uint64_t i = index * g.size() + g.rank(); i < count; i += groups * g.size())
+            words[i] = mix64(first + i);
     }
 };
 

@@ -39,11 +39,13 @@ std::string why_no_gpu() {
 }
 
 #if defined(PENSTOCK_WITH_CUDA)
-// "580.159.04, CUDA 13.0": the driver's own version, where the system tells it, and what it supports.
+// "580.159.04, CUDA 13.0": the driver's own version, where the system tells it, and what it
+// supports.
 std::string driver_name() {
     int version = 0;
     cudaDriverGetVersion(&version);
-    const std::string cuda = "CUDA " + std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
+    const std::string cuda =
+        "CUDA " + std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
     std::ifstream file("/sys/module/nvidia/version");
     std::string number;
     return file >> number ? number + ", " + cuda : cuda;
@@ -62,18 +64,22 @@ status choose_backend(backend asked, [[maybe_unused]] int device, backend& out) 
         cudaError_t code = cudaSetDevice(device);
         if (code == cudaSuccess) code = cudaSetDeviceFlags(cudaDeviceScheduleBlockingSync);
         if (code != cudaSuccess)
-            return {-ENODEV, "GPU " + std::to_string(device) + ": " + cudaGetErrorString(code) + "; set PENSTOCK_DEVICE to one that is there, or give --backend cpu"};
+            return {-ENODEV,
+                    "GPU " + std::to_string(device) + ": " + cudaGetErrorString(code) +
+                        "; set PENSTOCK_DEVICE to one that is there, or give --backend cpu"};
     }
 #endif
     return {};
 }
 
-nlohmann::ordered_json machine_json(backend where, const std::string& directory, const std::string& commit) {
+nlohmann::ordered_json machine_json(backend where, const std::string& directory,
+                                    const std::string& commit) {
     std::string device = "cpu", driver;
 #if defined(PENSTOCK_WITH_CUDA)
     cudaDeviceProp properties{};
     int number = 0;
-    if (where == backend::gpu && cudaGetDevice(&number) == cudaSuccess && cudaGetDeviceProperties(&properties, number) == cudaSuccess) {
+    if (where == backend::gpu && cudaGetDevice(&number) == cudaSuccess &&
+        cudaGetDeviceProperties(&properties, number) == cudaSuccess) {
         device = properties.name;
         driver = driver_name();
     }
@@ -82,8 +88,10 @@ nlohmann::ordered_json machine_json(backend where, const std::string& directory,
 #endif
     utsname system{};
     ::uname(&system);
-    return {{"device", device}, {"driver", driver}, {"cpu", processor_name()}, {"cores", std::thread::hardware_concurrency()},
-            {"kernel", system.release}, {"file_system", file_system_of(directory)}, {"commit", commit}};
+    return {{"device", device},         {"driver", driver},
+            {"cpu", processor_name()},  {"cores", std::thread::hardware_concurrency()},
+            {"kernel", system.release}, {"file_system", file_system_of(directory)},
+            {"commit", commit}};
 }
 
 }  // namespace penstock::bench

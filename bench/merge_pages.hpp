@@ -1,5 +1,5 @@
-// What the merge case merges: pages with a pristine copy and two changed ones. Every eighth byte of a page was changed by the first
-// writer, every eighth by the second.
+// What the merge case merges: pages with a pristine copy and two changed ones. Every eighth byte of
+// a page was changed by the first writer, every eighth by the second.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,8 @@ inline constexpr std::uint64_t merge_page_bytes = 4096;
 
 class merge_input {
 public:
-    explicit merge_input(std::uint64_t pages) : pages_(pages), memory_(5 * pages * merge_page_bytes / sizeof(block)) {
+    explicit merge_input(std::uint64_t pages)
+        : pages_(pages), memory_(5 * pages * merge_page_bytes / sizeof(block)) {
         for (std::uint64_t i = 0; i < pages * merge_page_bytes; ++i) {
             const auto old = static_cast<std::uint8_t>(mix64(i) >> 7);
             at(0)[i] = at(1)[i] = at(2)[i] = old;
@@ -42,7 +43,9 @@ private:
     struct alignas(64) block {
         std::uint8_t bytes[64];
     };
-    std::uint8_t* at(std::uint64_t which) { return memory_[0].bytes + which * pages_ * merge_page_bytes; }
+    std::uint8_t* at(std::uint64_t which) {
+        return memory_[0].bytes + which * pages_ * merge_page_bytes;
+    }
 
     std::uint64_t pages_;
     std::vector<block> memory_;

@@ -1,5 +1,5 @@
-// Misses on the cpu back end: random pages of a file in the operating system's page cache, with a Penstock cache smaller than
-// the file, against pread of the same pages.
+// Misses on the cpu back end: random pages of a file in the operating system's page cache, with a
+// Penstock cache smaller than the file, against pread of the same pages.
 #include <algorithm>
 
 #include "cases.hpp"
@@ -10,12 +10,20 @@ namespace penstock::bench {
 
 namespace {
 
-status random_pages(context& here, std::uint64_t file_bytes, std::uint64_t page, std::uint64_t cache) {
+status random_pages(context& here, std::uint64_t file_bytes, std::uint64_t page,
+                    std::uint64_t cache) {
     const std::uint64_t threads = host_threads(here);
     std::unique_ptr<runtime> rt;
     int fd = -1;
-    if (status s = here.make_runtime({.page_bytes = page, .cache_bytes = cache, .file_bytes = file_bytes, .worker_threads = threads}, rt, fd); !s) return s;
-    pattern what = make_pattern(file_bytes, page, page, threads, std::min(file_bytes, 256 * mib), false);
+    if (status s = here.make_runtime({.page_bytes = page,
+                                      .cache_bytes = cache,
+                                      .file_bytes = file_bytes,
+                                      .worker_threads = threads},
+                                     rt, fd);
+        !s)
+        return s;
+    pattern what =
+        make_pattern(file_bytes, page, page, threads, std::min(file_bytes, 256 * mib), false);
     series loaded, baseline, cores;
     double share = 0;
     for (std::uint64_t repeat = 0; repeat <= here.repeats(5); ++repeat) {
@@ -30,9 +38,13 @@ status random_pages(context& here, std::uint64_t file_bytes, std::uint64_t page,
         baseline.add(gigabytes_a_second(what.total_bytes(), got.seconds));
     }
     char note[160];
-    std::snprintf(note, sizeof note, "%.3f million misses/s; %.3f of the pages missed in the last run", 1e3 * loaded.median() / static_cast<double>(page), share);
-    return here.add({page == 512 ? "S5" : "S4", "loads of random pages, " + cache_label(cache, file_bytes), "", page, loaded, "GB/s",
-                     "pread of the same pages, " + std::to_string(threads) + " threads", baseline, cores, note});
+    std::snprintf(note, sizeof note,
+                  "%.3f million misses/s; %.3f of the pages missed in the last run",
+                  1e3 * loaded.median() / static_cast<double>(page), share);
+    return here.add({page == 512 ? "S5" : "S4",
+                     "loads of random pages, " + cache_label(cache, file_bytes), "", page, loaded,
+                     "GB/s", "pread of the same pages, " + std::to_string(threads) + " threads",
+                     baseline, cores, note});
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
-// Misses on a GPU: pages of a file in the operating system's page cache, with a Penstock cache much smaller than the file,
-// through windows: no request, no CPU. Beside what the bus allows, in one run.
+// Misses on a GPU: pages of a file in the operating system's page cache, with a Penstock cache much
+// smaller than the file, through windows: no request, no CPU. Beside what the bus allows, in one
+// run.
 #include <cstring>
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -14,29 +15,36 @@ namespace penstock::bench {
 
 namespace {
 
-// What the machine allows: warps copy random pages of registered host memory to device memory, nothing else.
-__global__ void __launch_bounds__(256) plain_pages(const std::byte* host, std::byte* device, std::uint64_t pages,
-                                                   std::uint32_t page_bytes, std::uint32_t rounds, std::uint64_t seed) {
+// What the machine allows: warps copy random pages of registered host memory to device memory,
+// nothing else.
+__global__ void __launch_bounds__(256)
+    plain_pages(const std::byte* host, std::byte* device, std::uint64_t pages,
+                std::uint32_t page_bytes, std::uint32_t rounds, std::uint64_t seed) {
     const warp g;
     const std::uint64_t number = std::uint64_t{blockIdx.x} * 8 + threadIdx.x / 32;
     for (std::uint32_t i = 0; i < rounds; ++i) {
-        const std::uint64_t page = mix64(number * rounds + i + seed * 0x9e3779b97f4a7c15ull) % pages;
+        const std::uint64_t page =
+            mix64(number * rounds + i + seed * 0x9e3779b97f4a7c15ull) % pages;
         g.copy_in(device + number * page_bytes, host + page * page_bytes, page_bytes);
     }
 }
 
 // By groups of Lanes lanes, one page each at a time.
 template <std::uint32_t Lanes>
-__global__ void __launch_bounds__(256, 4) missing_pages(const __grid_constant__ runtime_ref fs, int fd, std::byte* device,
-                                                        std::uint64_t pages, std::uint32_t page_bytes, std::uint32_t rounds,
-                                                        std::uint64_t seed, unsigned long long* wrong) {
+__global__ void __launch_bounds__(256, 4)
+    missing_pages(const __grid_constant__ runtime_ref fs, int fd, std::byte* device,
+                  std::uint64_t pages, std::uint32_t page_bytes, std::uint32_t rounds,
+                  std::uint64_t seed, unsigned long long* wrong) {
     const tile<Lanes> g;
     const std::uint64_t number = std::uint64_t{blockIdx.x} * (256 / Lanes) + threadIdx.x / Lanes;
     std::byte* const mine = device + number * page_bytes;
     for (std::uint32_t i = 0; i < rounds; ++i) {
-        const std::uint64_t page = mix64(number * rounds + i + seed * 0x9e3779b97f4a7c15ull) % pages;
-        const bool right = read(g, fs, fd, mine, page_bytes, static_cast<std::int64_t>(page * page_bytes)) == page_bytes &&
-                           reinterpret_cast<const std::uint64_t*>(mine)[g.rank()] == mix64(page * page_bytes / 8 + g.rank());
+        const std::uint64_t page =
+            mix64(number * rounds + i + seed * 0x9e3779b97f4a7c15ull) % pages;
+        const bool right = read(g, fs, fd, mine, page_bytes,
+                                static_cast<std::int64_t>(page * page_bytes)) == page_bytes &&
+                           reinterpret_cast<const std::uint64_t*>(mine)[g.rank()] ==
+                               mix64(page * page_bytes / 8 + g.rank());
         if (!g.all(right) && g.is_leader()) atomicAdd(wrong, 1ull);
         g.sync();
     }
@@ -55,13 +63,16 @@ struct miss_shape {
 };
 
 // No more groups of so many lanes than leave each of them a few frames and a buffer.
-miss_shape shape_for(std::uint64_t file_bytes, std::uint64_t page, std::uint64_t cache, std::uint32_t lanes) {
+miss_shape shape_for(std::uint64_t file_bytes, std::uint64_t page, std::uint64_t cache,
+                     std::uint32_t lanes) {
     const std::uint32_t groups = 256 / lanes;
     const auto most = static_cast<std::uint64_t>(multiprocessors()) * 4;
-    const std::uint64_t blocks = std::max<std::uint64_t>(std::min({most, 512 * mib / page / groups, cache / page / 4 / groups}), 1);
+    const std::uint64_t blocks = std::max<std::uint64_t>(
+        std::min({most, 512 * mib / page / groups, cache / page / 4 / groups}), 1);
     const std::uint64_t moved = std::min(4 * gib, 32 * file_bytes);
-    return {file_bytes / page, page, static_cast<std::uint32_t>(blocks), groups,
-            static_cast<std::uint32_t>(std::max<std::uint64_t>(moved / page / (blocks * groups), 1))};
+    return {
+        file_bytes / page, page, static_cast<std::uint32_t>(blocks), groups,
+        static_cast<std::uint32_t>(std::max<std::uint64_t>(moved / page / (blocks * groups), 1))};
 }
 
 // Runs `kernel` once to warm up and then `repeats` times.
@@ -94,7 +105,9 @@ public:
         const int code = errno;
         if (file >= 0) ::close(file);
         if (mapped_ == MAP_FAILED) return {-code, "mapping the file: " + error_text(-code)};
-        const status s = cuda_status(cudaHostRegister(mapped_, bytes, cudaHostRegisterMapped | cudaHostRegisterReadOnly), "registering the file");
+        const status s = cuda_status(
+            cudaHostRegister(mapped_, bytes, cudaHostRegisterMapped | cudaHostRegisterReadOnly),
+            "registering the file");
         registered_ = s.ok();
         return s;
     }
@@ -110,56 +123,80 @@ struct bus_limit {
     rate plain, scattered;
 };
 
-status measure_limits(context& here, const miss_shape& shape, const std::byte* plain, std::byte* device, bus_limit& out) {
+status measure_limits(context& here, const miss_shape& shape, const std::byte* plain,
+                      std::byte* device, bus_limit& out) {
     const auto copies = [&](const std::byte* from, rate& to) {
         return timed(shape, here.repeats(5), to, [&](std::uint64_t seed) {
-            plain_pages<<<shape.blocks, 256>>>(from, device, shape.pages, static_cast<std::uint32_t>(shape.page_bytes), shape.rounds, seed);
+            plain_pages<<<shape.blocks, 256>>>(from, device, shape.pages,
+                                               static_cast<std::uint32_t>(shape.page_bytes),
+                                               shape.rounds, seed);
         });
     };
     if (status s = copies(plain, out.plain); !s) return s;
     registered_file mapped;
     if (status s = mapped.make(here.file().path(), here.file().bytes()); !s) return s;
     if (status s = copies(mapped.data(), out.scattered); !s) return s;
-    return here.add({shape.page_bytes == 512 ? "S5" : "S4", "no Penstock: warps copying random pages of the file's registered page cache", "",
-                     shape.page_bytes, out.scattered.gb_a_second, "GB/s", "warps copying random pages of registered host memory",
-                     out.plain.gb_a_second, out.scattered.cores, ""});
+    return here.add({shape.page_bytes == 512 ? "S5" : "S4",
+                     "no Penstock: warps copying random pages of the file's registered page cache",
+                     "", shape.page_bytes, out.scattered.gb_a_second, "GB/s",
+                     "warps copying random pages of registered host memory", out.plain.gb_a_second,
+                     out.scattered.cores, ""});
 }
 
 template <std::uint32_t Lanes>
-status through_windows(context& here, const miss_shape& shape, std::uint64_t cache, std::byte* device, const bus_limit& limit) {
+status through_windows(context& here, const miss_shape& shape, std::uint64_t cache,
+                       std::byte* device, const bus_limit& limit) {
     const std::uint64_t file_bytes = here.file().bytes(), page = shape.page_bytes;
     std::unique_ptr<runtime> rt;
     int fd = -1;
     gpu_memory wrong;
     if (status s = wrong.on_host(8); !s) return s;
     *wrong.as<unsigned long long>() = 0;
-    if (status s = here.make_runtime({.page_bytes = page, .cache_bytes = cache, .file_bytes = file_bytes}, rt, fd); !s) return s;
+    if (status s = here.make_runtime(
+            {.page_bytes = page, .cache_bytes = cache, .file_bytes = file_bytes}, rt, fd);
+        !s)
+        return s;
     const stopwatch watch;
     if (status s = open_all_windows(here, *rt, fd, file_bytes); !s) return s;
     const double opening = watch.seconds();
     const statistics before = rt->stats();
     rate windows;
-    if (status s = timed(shape, here.repeats(5), windows, [&](std::uint64_t seed) {
-            missing_pages<Lanes><<<shape.blocks, 256>>>(rt->ref(), fd, device, shape.pages, static_cast<std::uint32_t>(page), shape.rounds, seed,
-                                                 wrong.as<unsigned long long>());
-        }); !s)
+    if (status s = timed(shape, here.repeats(5), windows,
+                         [&](std::uint64_t seed) {
+                             missing_pages<Lanes><<<shape.blocks, 256>>>(
+                                 rt->ref(), fd, device, shape.pages,
+                                 static_cast<std::uint32_t>(page), shape.rounds, seed,
+                                 wrong.as<unsigned long long>());
+                         });
+        !s)
         return s;
     const statistics after = rt->stats();
-    if (*wrong.as<unsigned long long>() != 0) return {-EIO, std::to_string(*wrong.as<unsigned long long>()) + " reads failed or gave wrong bytes"};
+    if (*wrong.as<unsigned long long>() != 0)
+        return {-EIO, std::to_string(*wrong.as<unsigned long long>()) +
+                          " reads failed or gave wrong bytes"};
     // Over the bus go only the pages that missed; the warm-up run counts among them.
     const double runs = static_cast<double>(windows.gb_a_second.size() + 1);
-    const double missed = static_cast<double>(after.misses - before.misses) * static_cast<double>(page) / (runs * static_cast<double>(shape.moved_bytes()));
+    const double missed = static_cast<double>(after.misses - before.misses) *
+                          static_cast<double>(page) /
+                          (runs * static_cast<double>(shape.moved_bytes()));
     const series loaded = windows.gb_a_second.times(missed);
-    const std::string by_whom = Lanes == 32 ? "" : "by tiles of " + std::to_string(Lanes) + " lanes, ";
+    const std::string by_whom =
+        Lanes == 32 ? "" : "by tiles of " + std::to_string(Lanes) + " lanes, ";
     char note[200];
-    std::snprintf(note, sizeof note, "%.1f million misses/s; %.3f of the pages missed, %.1f GB/s delivered; opening %.1f GB of windows took %.2f s",
-                  1e3 * loaded.median() / static_cast<double>(page), missed, windows.gb_a_second.median(), 1e-9 * static_cast<double>(file_bytes), opening);
-    return here.add({page == 512 ? "S5" : "S4", "loads of random pages through windows, " + by_whom + cache_label(cache, file_bytes), "", page, loaded, "GB/s",
-                     "warps copying random pages of registered host memory", limit.plain.gb_a_second, windows.cores, note});
+    std::snprintf(note, sizeof note,
+                  "%.1f million misses/s; %.3f of the pages missed, %.1f GB/s delivered; opening "
+                  "%.1f GB of windows took %.2f s",
+                  1e3 * loaded.median() / static_cast<double>(page), missed,
+                  windows.gb_a_second.median(), 1e-9 * static_cast<double>(file_bytes), opening);
+    return here.add(
+        {page == 512 ? "S5" : "S4",
+         "loads of random pages through windows, " + by_whom + cache_label(cache, file_bytes), "",
+         page, loaded, "GB/s", "warps copying random pages of registered host memory",
+         limit.plain.gb_a_second, windows.cores, note});
 }
 
-// A page of 512 bytes gives the 32 lanes of a warp 16 bytes each, and the misses of a group come one after the other: smaller groups
-// have more of them on their way at once.
+// A page of 512 bytes gives the 32 lanes of a warp 16 bytes each, and the misses of a group come
+// one after the other: smaller groups have more of them on their way at once.
 template <std::uint32_t Lanes>
 status tiles_through_windows(context& here, const bus_limit& limit) {
     constexpr std::uint64_t page = 512;
@@ -168,7 +205,9 @@ status tiles_through_windows(context& here, const bus_limit& limit) {
         const miss_shape shape = shape_for(file_bytes, page, cache, Lanes);
         gpu_memory device;
         if (status s = device.on_device(shape.groups() * page); !s) return s;
-        if (status s = through_windows<Lanes>(here, shape, cache, device.as<std::byte>(), limit); !s) return s;
+        if (status s = through_windows<Lanes>(here, shape, cache, device.as<std::byte>(), limit);
+            !s)
+            return s;
     }
     return {};
 }
@@ -187,9 +226,14 @@ status miss_on_gpu(context& here) {
         gpu_memory device;
         if (status s = device.on_device(shape.groups() * page); !s) return s;
         bus_limit limit;
-        if (status s = measure_limits(here, shape, plain.as<std::byte>(), device.as<std::byte>(), limit); !s) return s;
+        if (status s =
+                measure_limits(here, shape, plain.as<std::byte>(), device.as<std::byte>(), limit);
+            !s)
+            return s;
         for (const std::uint64_t cache : caches)
-            if (status s = through_windows<32>(here, shape, cache, device.as<std::byte>(), limit); !s) return s;
+            if (status s = through_windows<32>(here, shape, cache, device.as<std::byte>(), limit);
+                !s)
+                return s;
         if (page == 512) {
             if (status s = tiles_through_windows<8>(here, limit); !s) return s;
             if (status s = tiles_through_windows<4>(here, limit); !s) return s;

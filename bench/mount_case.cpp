@@ -1,5 +1,6 @@
-// Programs at a mount of this process against the same at the file itself, which is in memory: what the way through the kernel and back costs.
-// (Beside another pass-through file system: tools/mount_bench.py.)
+// Programs at a mount of this process against the same at the file itself, which is in memory: what
+// the way through the kernel and back costs. (Beside another pass-through file system:
+// tools/mount_bench.py.)
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
@@ -56,11 +57,15 @@ status write_blocks(const std::string& path, const pattern& what, run_result& ou
 
 class mount_case_runner {
 public:
-    explicit mount_case_runner(context& here) : here_(here), bytes_(std::max(mib, here.file_bytes(gib) / mib * mib)) {}
+    explicit mount_case_runner(context& here)
+        : here_(here), bytes_(std::max(mib, here.file_bytes(gib) / mib * mib)) {}
 
     status run() {
         if (status s = here_.use_file(bytes_); !s) return s;
-        if (status s = here_.make_runtime({.page_bytes = 65536, .cache_bytes = 64 * mib, .file_bytes = bytes_}, rt_); !s) return s;
+        if (status s = here_.make_runtime(
+                {.page_bytes = 65536, .cache_bytes = 64 * mib, .file_bytes = bytes_}, rt_);
+            !s)
+            return s;
         if (status s = mounted_.make(*rt_, here_); !s) return s;
         if (status s = here_.file().bring_into_page_cache(); !s) return s;
         for (const access& how : ways)
@@ -70,7 +75,8 @@ public:
     }
 
 private:
-    status once(const std::string& path, const access& how, const pattern& what, run_result& got) const {
+    status once(const std::string& path, const access& how, const pattern& what,
+                run_result& got) const {
         if (how.what == act::write) return write_blocks(path, what, got);
         if (how.what == act::read_again)
             if (status s = run_preads(path, what, false, got); !s) return s;
@@ -78,7 +84,8 @@ private:
     }
     status row(const access& how, std::uint64_t threads) {
         const std::uint64_t total = how.in_order ? bytes_ : std::min(bytes_, 64 * mib * threads);
-        pattern what = make_pattern(bytes_, how.block_bytes, how.block_bytes, threads, total, how.in_order);
+        pattern what =
+            make_pattern(bytes_, how.block_bytes, how.block_bytes, threads, total, how.in_order);
         series ours, plain, cores;
         for (std::uint64_t repeat = 0; repeat < here_.repeats(3); ++repeat) {
             run_result got;
@@ -91,7 +98,9 @@ private:
             plain.add(gigabytes_a_second(what.total_bytes(), got.seconds));
         }
         const std::string of = threads == 1 ? "1 thread" : std::to_string(threads) + " threads";
-        return here_.add({"5", std::string("at a mount: ") + how.name + ", " + of, "", 0, ours, "GB/s", "the same at the file itself", plain, cores, "the file is in memory"});
+        return here_.add({"5", std::string("at a mount: ") + how.name + ", " + of, "", 0, ours,
+                          "GB/s", "the same at the file itself", plain, cores,
+                          "the file is in memory"});
     }
 
     context& here_;

@@ -1,4 +1,5 @@
-// What a programmer writes to bring a file to a GPU: all cores read pieces into pinned buffers, two each, and copy them on streams of their own.
+// What a programmer writes to bring a file to a GPU: all cores read pieces into pinned buffers, two
+// each, and copy them on streams of their own.
 #pragma once
 
 #include <algorithm>
@@ -23,9 +24,15 @@ struct streams {
         all.resize(threads);
         copied.resize(2 * threads);
         for (auto& s : all)
-            if (status bad = cuda_status(cudaStreamCreateWithFlags(&s, cudaStreamNonBlocking), "stream"); !bad) return bad;
+            if (status bad =
+                    cuda_status(cudaStreamCreateWithFlags(&s, cudaStreamNonBlocking), "stream");
+                !bad)
+                return bad;
         for (auto& e : copied)
-            if (status bad = cuda_status(cudaEventCreateWithFlags(&e, cudaEventDisableTiming), "event"); !bad) return bad;
+            if (status bad =
+                    cuda_status(cudaEventCreateWithFlags(&e, cudaEventDisableTiming), "event");
+                !bad)
+                return bad;
         return {};
     }
     ~streams() {
@@ -46,19 +53,24 @@ struct pipeline {
 
     // 0, a negative errno, or a positive CUDA error.
     int part(std::uint64_t t, std::atomic<std::uint64_t>& next) const {
-        if (const cudaError_t code = cudaSetDevice(number); code != cudaSuccess) return code;  // a new thread begins with device 0
+        if (const cudaError_t code = cudaSetDevice(number); code != cudaSuccess)
+            return code;  // a new thread begins with device 0
         for (unsigned turn = 0;; turn ^= 1) {
             const std::uint64_t at = next.fetch_add(piece);
             if (at >= bytes) break;
             std::byte* const buffer = pinned + (2 * t + turn) * piece;
-            if (const cudaError_t code = cudaEventSynchronize(on.copied[2 * t + turn]); code != cudaSuccess) return code;
+            if (const cudaError_t code = cudaEventSynchronize(on.copied[2 * t + turn]);
+                code != cudaSuccess)
+                return code;
             const std::uint64_t length = std::min(piece, bytes - at);
             for (std::uint64_t done = 0; done < length;) {
-                const ssize_t got = ::pread(file, buffer + done, length - done, static_cast<off_t>(at + done));
+                const ssize_t got =
+                    ::pread(file, buffer + done, length - done, static_cast<off_t>(at + done));
                 if (got <= 0) return got < 0 ? -errno : -EIO;
                 done += static_cast<std::uint64_t>(got);
             }
-            cudaError_t code = cudaMemcpyAsync(device + at, buffer, length, cudaMemcpyHostToDevice, on.all[t]);
+            cudaError_t code =
+                cudaMemcpyAsync(device + at, buffer, length, cudaMemcpyHostToDevice, on.all[t]);
             if (code == cudaSuccess) code = cudaEventRecord(on.copied[2 * t + turn], on.all[t]);
             if (code != cudaSuccess) return code;
         }
@@ -101,13 +113,21 @@ struct by_hand {
         file = ::open(here.file().path().c_str(), O_RDONLY | O_CLOEXEC);
         return file >= 0 ? status{} : status{-errno, "the file: " + error_text(-errno)};
     }
-    status run(std::uint64_t piece, series& rate) { return pipeline{file, bytes, piece, threads, pinned.as<std::byte>(), device.as<std::byte>(), on, number}.run(rate); }
+    status run(std::uint64_t piece, series& rate) {
+        return pipeline{file, bytes, piece, threads, pinned.as<std::byte>(), device.as<std::byte>(),
+                        on,   number}
+            .run(rate);
+    }
 
     // The copy engine alone, over and over the same pinned bytes.
     status copy_engine(std::uint64_t piece, series& rate) {
         const stopwatch watch;
         for (std::uint64_t at = 0; at < bytes; at += piece)
-            if (status s = cuda_status(cudaMemcpyAsync(device.as<std::byte>() + at, pinned.as<std::byte>(), std::min(piece, bytes - at), cudaMemcpyHostToDevice, on.all[0]), "copy"); !s)
+            if (status s = cuda_status(
+                    cudaMemcpyAsync(device.as<std::byte>() + at, pinned.as<std::byte>(),
+                                    std::min(piece, bytes - at), cudaMemcpyHostToDevice, on.all[0]),
+                    "copy");
+                !s)
                 return s;
         if (status s = cuda_status(cudaStreamSynchronize(on.all[0]), "copy"); !s) return s;
         rate.add(gigabytes_a_second(bytes, watch.seconds()));

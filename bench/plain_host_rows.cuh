@@ -25,10 +25,13 @@ public:
         if (status s = require_memory("host memory", bytes, available_host_bytes()); !s) return s;
         bytes_ = bytes;
         data_ = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-        if (data_ == MAP_FAILED) return {-ENOMEM, format_size(bytes) + " of host memory could not be had; give a smaller --file"};
+        if (data_ == MAP_FAILED)
+            return {-ENOMEM,
+                    format_size(bytes) + " of host memory could not be had; give a smaller --file"};
         ::madvise(data_, bytes, MADV_HUGEPAGE);
         std::memset(data_, 1, bytes);
-        const status s = cuda_status(cudaHostRegister(data_, bytes, cudaHostRegisterMapped), "pinning " + format_size(bytes) + " of host memory");
+        const status s = cuda_status(cudaHostRegister(data_, bytes, cudaHostRegisterMapped),
+                                     "pinning " + format_size(bytes) + " of host memory");
         registered_ = s.ok();
         return s;
     }

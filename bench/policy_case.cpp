@@ -1,5 +1,5 @@
-// Replacement: which page should go. A simulation on one CPU thread of policies over traces, for caches of a 64th to a half of the
-// pages, beside the optimum that knows the future.
+// Replacement: which page should go. A simulation on one CPU thread of policies over traces, for
+// caches of a 64th to a half of the pages, beside the optimum that knows the future.
 #include <array>
 #include <functional>
 #include <thread>
@@ -38,7 +38,8 @@ outcome simulate(Policy cache, const std::vector<std::uint32_t>& pages) {
 
 struct contender {
     const char* name;
-    outcome (*run)(std::uint32_t frames, std::uint32_t pages, const std::vector<std::uint32_t>& trace);
+    outcome (*run)(std::uint32_t frames, std::uint32_t pages,
+                   const std::vector<std::uint32_t>& trace);
 };
 
 template <typename Policy>
@@ -48,19 +49,25 @@ outcome plain(std::uint32_t frames, std::uint32_t pages, const std::vector<std::
 
 constexpr std::array<contender, 8> contenders = {{
     {"FIFO", plain<policy::fifo>},
-    {"CLOCK", [](std::uint32_t frames, std::uint32_t pages, const std::vector<std::uint32_t>& trace) {
+    {"CLOCK",
+     [](std::uint32_t frames, std::uint32_t pages, const std::vector<std::uint32_t>& trace) {
          return simulate(policy::clock(frames, pages, policy::engine_shards(frames)), trace);
      }},
-    {"CLOCK, used at load", [](std::uint32_t frames, std::uint32_t pages, const std::vector<std::uint32_t>& trace) {
-         return simulate(policy::clock(frames, pages, policy::engine_shards(frames), policy::at_load::used), trace);
+    {"CLOCK, used at load",
+     [](std::uint32_t frames, std::uint32_t pages, const std::vector<std::uint32_t>& trace) {
+         return simulate(
+             policy::clock(frames, pages, policy::engine_shards(frames), policy::at_load::used),
+             trace);
      }},
     {"SIEVE", plain<policy::sieve>},
-    {"SIEVE in shards", [](std::uint32_t frames, std::uint32_t pages, const std::vector<std::uint32_t>& trace) {
+    {"SIEVE in shards",
+     [](std::uint32_t frames, std::uint32_t pages, const std::vector<std::uint32_t>& trace) {
          return simulate(policy::queued_sieve(frames, pages, policy::engine_shards(frames)), trace);
      }},
     {"S3-FIFO", plain<policy::s3_fifo>},
     {"LRU", plain<policy::lru>},
-    {"Belady", [](std::uint32_t frames, std::uint32_t pages, const std::vector<std::uint32_t>& trace) {
+    {"Belady",
+     [](std::uint32_t frames, std::uint32_t pages, const std::vector<std::uint32_t>& trace) {
          return simulate(policy::belady(frames, pages, trace), trace);
      }},
 }};
@@ -73,20 +80,32 @@ struct figures_of_trace {
     std::array<std::array<series, contenders.size()>, parts.size()> hit_ratio, speed;
 };
 
-status report(context& here, const figures_of_trace& one, std::uint32_t pages, std::uint64_t length) {
+status report(context& here, const figures_of_trace& one, std::uint32_t pages,
+              std::uint64_t length) {
     char note[120];
     for (std::size_t p = 0; p < parts.size(); ++p)
         for (std::size_t c = 0; c < optimum; ++c) {
-            std::snprintf(note, sizeof note, "%u pages, %.2f million accesses a seed, the first quarter not counted; %.1f million/s", pages,
-                          1e-6 * static_cast<double>(length), 1e-6 * one.speed[p][c].median());
-            if (status s = here.add({"issue-3", "policy, " + one.name + ", cache 1/" + std::to_string(parts[p]) + " of the pages, " + contenders[c].name, "cpu", 0,
-                                     one.hit_ratio[p][c], "hit ratio", "Belady's optimum", one.hit_ratio[p][optimum], series(1), note});
+            std::snprintf(note, sizeof note,
+                          "%u pages, %.2f million accesses a seed, the first quarter not counted; "
+                          "%.1f million/s",
+                          pages, 1e-6 * static_cast<double>(length),
+                          1e-6 * one.speed[p][c].median());
+            if (status s =
+                    here.add({"issue-3",
+                              "policy, " + one.name + ", cache 1/" + std::to_string(parts[p]) +
+                                  " of the pages, " + contenders[c].name,
+                              "cpu", 0, one.hit_ratio[p][c], "hit ratio", "Belady's optimum",
+                              one.hit_ratio[p][optimum], series(1), note});
                 !s)
                 return s;
         }
     for (std::size_t c = 0; c < optimum; ++c)
-        if (status s = here.add({"issue-3", "policy, " + one.name + ", speed of the simulation, " + contenders[c].name, "cpu", 0, one.speed[2][c].times(1e-6), "million/s",
-                                 "CLOCK", one.speed[2][engine].times(1e-6), series(1), "cache 1/16 of the pages, one thread"});
+        if (status s = here.add(
+                {"issue-3",
+                 "policy, " + one.name + ", speed of the simulation, " + contenders[c].name, "cpu",
+                 0, one.speed[2][c].times(1e-6), "million/s", "CLOCK",
+                 one.speed[2][engine].times(1e-6), series(1),
+                 "cache 1/16 of the pages, one thread"});
             !s)
             return s;
     return {};

@@ -21,7 +21,8 @@ int read_part(int fd, const pattern& what, std::uint64_t thread, std::byte* buff
     for (std::uint64_t i = 0; i < what.rounds; ++i) {
         const std::uint64_t at = what.offset_bytes(thread, i);
         for (std::uint64_t done = 0; done < what.block_bytes;) {
-            const ssize_t got = ::pread(fd, buffer + done, what.block_bytes - done, static_cast<off_t>(at + done));
+            const ssize_t got =
+                ::pread(fd, buffer + done, what.block_bytes - done, static_cast<off_t>(at + done));
             if (got < 0 && errno == EINTR) continue;
             if (got <= 0) return got < 0 ? -errno : -EIO;
             done += static_cast<std::uint64_t>(got);
@@ -37,11 +38,15 @@ int read_part(int fd, const pattern& what, std::uint64_t thread, std::byte* buff
 
 status run_preads(const std::string& path, const pattern& what, bool direct, run_result& out) {
     const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | (direct ? O_DIRECT : 0));
-    if (fd < 0) return {-errno, "file " + apps::shown(path) + ": " + error_text(-errno) + "; it must stay while it is measured"};
+    if (fd < 0)
+        return {-errno, "file " + apps::shown(path) + ": " + error_text(-errno) +
+                            "; it must stay while it is measured"};
     std::vector<std::unique_ptr<std::byte, void (*)(void*)>> buffers;
     bool room = true;
     for (std::uint64_t t = 0; t < what.groups; ++t) {
-        buffers.emplace_back(static_cast<std::byte*>(std::aligned_alloc(4096, (what.block_bytes + 4095) / 4096 * 4096)), std::free);
+        buffers.emplace_back(static_cast<std::byte*>(
+                                 std::aligned_alloc(4096, (what.block_bytes + 4095) / 4096 * 4096)),
+                             std::free);
         room = room && buffers.back() != nullptr;
         if (room) std::memset(buffers.back().get(), 1, what.block_bytes);
     }
@@ -54,7 +59,8 @@ status run_preads(const std::string& path, const pattern& what, bool direct, run
     out.cores = watch.cores(out.seconds);
     ::close(fd);
     if (code == 0) return {};
-    return {code, std::string(direct ? "pread with O_DIRECT" : "pread") + " of " + apps::shown(path) + ": " + error_text(code)};
+    return {code, std::string(direct ? "pread with O_DIRECT" : "pread") + " of " +
+                      apps::shown(path) + ": " + error_text(code)};
 }
 
 }  // namespace penstock::bench

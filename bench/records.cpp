@@ -13,14 +13,19 @@ struct record {
     std::uint64_t bytes, step_bytes;
 };
 
-status one_record_size(context& here, std::uint64_t file_bytes, std::uint64_t page, const record& what) {
+status one_record_size(context& here, std::uint64_t file_bytes, std::uint64_t page,
+                       const record& what) {
     series rate, baseline, cores, waste;
     std::uint64_t groups = 0;
-    const std::uint64_t cache = std::max(file_bytes / 16, 16 * page), total = std::min(file_bytes / 4, (here.on_gpu() ? 1024 : 64) * mib);
+    const std::uint64_t cache = std::max(file_bytes / 16, 16 * page),
+                        total = std::min(file_bytes / 4, (here.on_gpu() ? 1024 : 64) * mib);
     for (std::uint64_t repeat = 0; repeat < here.repeats(5); ++repeat) {
         std::unique_ptr<runtime> rt;
         int fd = -1;
-        if (status s = here.make_runtime({.page_bytes = page, .cache_bytes = cache, .file_bytes = file_bytes}, rt, fd); !s) return s;
+        if (status s = here.make_runtime(
+                {.page_bytes = page, .cache_bytes = cache, .file_bytes = file_bytes}, rt, fd);
+            !s)
+            return s;
         if (status s = open_all_windows(here, *rt, fd, file_bytes); !s) return s;
         groups = group_count(here, *rt, what.bytes);
         pattern ours = make_pattern(file_bytes, what.bytes, what.step_bytes, groups, total, false);
@@ -30,18 +35,22 @@ status one_record_size(context& here, std::uint64_t file_bytes, std::uint64_t pa
         rate.add(gigabytes_a_second(ours.total_bytes(), got.seconds));
         cores.add(got.cores);
         waste.add(got.loaded_bytes / static_cast<double>(ours.total_bytes()));
-        pattern theirs = make_pattern(file_bytes, what.bytes, what.step_bytes, host_threads(here), total, false);
+        pattern theirs =
+            make_pattern(file_bytes, what.bytes, what.step_bytes, host_threads(here), total, false);
         theirs.seed = repeat;
         if (status s = run_preads(here.file().path(), theirs, false, got); !s) return s;
         baseline.add(gigabytes_a_second(theirs.total_bytes(), got.seconds));
     }
-    const std::string note = groups_label(here, groups) + "; " + cache_label(cache, file_bytes) + " of " + format_size(file_bytes);
-    if (status s = here.add({"S4", std::string("random ") + what.name, "", page, rate, "GB/s", "pread of the same into one buffer a thread, " +
-                             std::to_string(host_threads(here)) + " threads", baseline, cores, note + "; counted is what was asked for"});
+    const std::string note = groups_label(here, groups) + "; " + cache_label(cache, file_bytes) +
+                             " of " + format_size(file_bytes);
+    if (status s = here.add({"S4", std::string("random ") + what.name, "", page, rate, "GB/s",
+                             "pread of the same into one buffer a thread, " +
+                                 std::to_string(host_threads(here)) + " threads",
+                             baseline, cores, note + "; counted is what was asked for"});
         !s)
         return s;
-    return here.add({"S4", std::string("random ") + what.name + ", loaded", "", page, waste, "bytes loaded per byte asked for",
-                     "each byte once", series(1), cores, note});
+    return here.add({"S4", std::string("random ") + what.name + ", loaded", "", page, waste,
+                     "bytes loaded per byte asked for", "each byte once", series(1), cores, note});
 }
 
 }  // namespace
@@ -51,18 +60,22 @@ status open_all_windows(const context& here, runtime& rt, int fd, std::uint64_t 
     const std::int64_t inside = rt.open_windows(fd);
     if (inside == static_cast<std::int64_t>(file_bytes)) return {};
     return {inside < 0 ? static_cast<int>(inside) : -ENOMEM,
-            inside < 0 ? "windows: " + error_text(inside) : "only " + format_size(static_cast<std::uint64_t>(inside)) +
-                " of the file lie in windows; the rest is not in the page cache or beyond PENSTOCK_WINDOW: give a smaller --file"};
+            inside < 0 ? "windows: " + error_text(inside)
+                       : "only " + format_size(static_cast<std::uint64_t>(inside)) +
+                             " of the file lie in windows; the rest is not in the page cache or "
+                             "beyond PENSTOCK_WINDOW: give a smaller --file"};
 }
 
 status random_records(context& here, std::uint64_t file_bytes, std::uint64_t page_bytes) {
-    for (const record& what : {record{"records of 3 KiB", 3 * kib, 4 * kib}, record{"blocks of 32 KiB", 32 * kib, 512}})
+    for (const record& what :
+         {record{"records of 3 KiB", 3 * kib, 4 * kib}, record{"blocks of 32 KiB", 32 * kib, 512}})
         if (status s = one_record_size(here, file_bytes, page_bytes, what); !s) return s;
     return {};
 }
 
 status fewer_shards(context& here, std::uint64_t file_bytes, std::uint64_t page) {
-    const std::uint64_t cache = std::max(file_bytes / 16, 16 * page), total = std::min(file_bytes, (here.on_gpu() ? 4096 : 64) * mib);
+    const std::uint64_t cache = std::max(file_bytes / 16, 16 * page),
+                        total = std::min(file_bytes, (here.on_gpu() ? 4096 : 64) * mib);
     std::vector<std::uint32_t> shards;
     std::vector<series> seconds, cores;
     for (std::uint64_t repeat = 0; repeat < here.repeats(5); ++repeat) {
@@ -70,11 +83,15 @@ status fewer_shards(context& here, std::uint64_t file_bytes, std::uint64_t page)
         for (std::size_t i = 0; i == 0 || count >= 1; ++i) {
             std::unique_ptr<runtime> rt;
             int fd = -1;
-            if (status s = here.make_runtime({.page_bytes = page, .cache_bytes = cache, .file_bytes = file_bytes}, rt, fd); !s) return s;
+            if (status s = here.make_runtime(
+                    {.page_bytes = page, .cache_bytes = cache, .file_bytes = file_bytes}, rt, fd);
+                !s)
+                return s;
             if (status s = open_all_windows(here, *rt, fd, file_bytes); !s) return s;
             if (i == 0) count = rt->ref().view.clock_shards;
             if (repeat == 0) shards.push_back(count), seconds.emplace_back(), cores.emplace_back();
-            pattern what = make_pattern(file_bytes, page, page, group_count(here, *rt, page), total, false);
+            pattern what =
+                make_pattern(file_bytes, page, page, group_count(here, *rt, page), total, false);
             what.seed = repeat;
             run_result got;
             if (status s = run_reads(*rt, fd, what, got, caller::warps, count); !s) return s;
@@ -84,7 +101,10 @@ status fewer_shards(context& here, std::uint64_t file_bytes, std::uint64_t page)
         }
     }
     for (std::size_t i = 0; i < shards.size(); ++i)
-        if (status s = here.add({"S4", "random pages, " + std::to_string(shards[i]) + (shards[i] == 1 ? " clock shard" : " clock shards"), "", page, seconds[i], "s",
+        if (status s = here.add({"S4",
+                                 "random pages, " + std::to_string(shards[i]) +
+                                     (shards[i] == 1 ? " clock shard" : " clock shards"),
+                                 "", page, seconds[i], "s",
                                  "the same with " + std::to_string(shards[0]), seconds[0], cores[i],
                                  format_size(total) + " read, " + cache_label(cache, file_bytes)});
             !s)

@@ -5,8 +5,8 @@
 
 namespace penstock::bench {
 
-// Records of 3 KiB on 4 KiB boundaries and blocks of 32 KiB anywhere, at random, with pages of this size: what reaches the caller a
-// second, and how much was loaded for it.
+// Records of 3 KiB on 4 KiB boundaries and blocks of 32 KiB anywhere, at random, with pages of this
+// size: what reaches the caller a second, and how much was loaded for it.
 status random_records(context& here, std::uint64_t file_bytes, std::uint64_t page_bytes);
 
 // The time of one run that evicts all the while, with fewer and fewer shards of the clock.

@@ -16,19 +16,29 @@ struct resident_file {
     // Laid out as the cache is: anonymous memory that may have huge pages.
     std::unique_ptr<std::byte, void (*)(void*)> plain{nullptr, std::free};
 
-    status make(context& here, std::uint64_t bytes, std::uint64_t page_bytes, std::uint64_t worker_threads = 0) {
+    status make(context& here, std::uint64_t bytes, std::uint64_t page_bytes,
+                std::uint64_t worker_threads = 0) {
         if (status s = here.use_file(bytes); !s) return s;
-        if (status s = here.make_runtime({.page_bytes = page_bytes, .cache_bytes = 2 * bytes, .file_bytes = bytes, .worker_threads = worker_threads}, rt, fd); !s) return s;
+        if (status s = here.make_runtime({.page_bytes = page_bytes,
+                                          .cache_bytes = 2 * bytes,
+                                          .file_bytes = bytes,
+                                          .worker_threads = worker_threads},
+                                         rt, fd);
+            !s)
+            return s;
         const auto wanted = static_cast<std::int64_t>(bytes);
         plain.reset(static_cast<std::byte*>(std::aligned_alloc(file_step_bytes, bytes)));
-        if (plain == nullptr) return {-ENOMEM, "no memory for " + format_size(bytes) + "; give a smaller --file"};
-        if (const std::int64_t got = rt->read(fd, plain.get(), wanted, 0); got != wanted) return incomplete(got);
+        if (plain == nullptr)
+            return {-ENOMEM, "no memory for " + format_size(bytes) + "; give a smaller --file"};
+        if (const std::int64_t got = rt->read(fd, plain.get(), wanted, 0); got != wanted)
+            return incomplete(got);
         return {};
     }
 
     static status incomplete(std::int64_t got) {
         const int code = got < 0 ? static_cast<int>(got) : -EIO;
-        return {code, "the file could not be brought into the cache: " + error_text(code) + "; give a smaller --file"};
+        return {code, "the file could not be brought into the cache: " + error_text(code) +
+                          "; give a smaller --file"};
     }
 };
 

@@ -24,11 +24,14 @@ std::string series::spread() const {
     if (values_.empty() || middle == 0) return "none";
     const auto [least, most] = std::minmax_element(values_.begin(), values_.end());
     char text[64];
-    std::snprintf(text, sizeof text, "%+.1f to %+.1f %%", 100 * (*least / middle - 1), 100 * (*most / middle - 1));
+    std::snprintf(text, sizeof text, "%+.1f to %+.1f %%", 100 * (*least / middle - 1),
+                  100 * (*most / middle - 1));
     return text;
 }
 
-bool smaller_is_better(const std::string& unit) { return unit == "us" || unit == "ms" || unit == "s" || unit == "bytes loaded per byte asked for"; }
+bool smaller_is_better(const std::string& unit) {
+    return unit == "us" || unit == "ms" || unit == "s" || unit == "bytes loaded per byte asked for";
+}
 
 double ratio_of(const figure& one) {
     const double ours = one.value.median(), theirs = one.baseline_value.median();
@@ -37,7 +40,8 @@ double ratio_of(const figure& one) {
 
 std::string note_of(const figure& one) {
     if (one.value.size() < 2) return one.note;
-    std::string out = "median of " + std::to_string(one.value.size()) + ", spread " + one.value.spread();
+    std::string out =
+        "median of " + std::to_string(one.value.size()) + ", spread " + one.value.spread();
     if (one.baseline_value.size() > 1) out += ", baseline " + one.baseline_value.spread();
     return one.note.empty() ? out : out + "; " + one.note;
 }

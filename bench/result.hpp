@@ -1,4 +1,5 @@
-// Figures: what was measured again and again, its median and spread, and the row of the report that it becomes.
+// Figures: what was measured again and again, its median and spread, and the row of the report that
+// it becomes.
 #pragma once
 
 #include <cstdint>
@@ -34,11 +35,13 @@ struct figure {
     std::string unit;
     std::string baseline;
     series baseline_value;
-    series cores;      // processors that this process kept busy meanwhile; empty: not measured, shown as 0
+    series
+        cores;  // processors that this process kept busy meanwhile; empty: not measured, shown as 0
     std::string note;  // median and spread are put before it
 };
 
-// Times and ratios of waste: there the quotient is turned round, so that more is better in every row.
+// Times and ratios of waste: there the quotient is turned round, so that more is better in every
+// row.
 bool smaller_is_better(const std::string& unit);
 
 double ratio_of(const figure& one);

@@ -51,11 +51,14 @@ status scratch_file::make_empty(const std::string& directory, std::uint64_t byte
 status scratch_file::make_empty(const std::string& directory, std::uint64_t bytes, int& fd) {
     remove();
     struct statvfs room {};
-    if (::statvfs(directory.c_str(), &room) != 0) return {-errno, "--dir: " + apps::shown(directory) + ": " + error_text(-errno) + "; name another"};
+    if (::statvfs(directory.c_str(), &room) != 0)
+        return {-errno,
+                "--dir: " + apps::shown(directory) + ": " + error_text(-errno) + "; name another"};
     const std::uint64_t free_bytes = std::uint64_t{room.f_bavail} * room.f_frsize;
     if (free_bytes < bytes + bytes / 64)
-        return {-ENOSPC, "--dir: " + apps::shown(directory) + " has " + format_size(free_bytes) + " free and the file takes " +
-                             format_size(bytes) + "; give another --dir or a smaller --file"};
+        return {-ENOSPC, "--dir: " + apps::shown(directory) + " has " + format_size(free_bytes) +
+                             " free and the file takes " + format_size(bytes) +
+                             "; give another --dir or a smaller --file"};
     std::string name = directory + "/penstock-bench-XXXXXX";
     const apps::signal_pause until_noted;
     fd = ::mkostemp(name.data(), O_CLOEXEC);
@@ -65,7 +68,9 @@ status scratch_file::make_empty(const std::string& directory, std::uint64_t byte
         path_ = name;
         bytes_ = bytes;
     }
-    if (fd < 0) return {-code, "--dir: " + apps::shown(directory) + ": " + error_text(-code) + "; name a directory that can be written to"};
+    if (fd < 0)
+        return {-code, "--dir: " + apps::shown(directory) + ": " + error_text(-code) +
+                           "; name a directory that can be written to"};
     return {};
 }
 
@@ -74,11 +79,14 @@ status scratch_file::write_words(int fd) const {
     for (std::uint64_t at = 0; at < bytes_;) {
         for (std::size_t i = 0; i < block.size(); ++i) block[i] = mix64(at / 8 + i);
         const auto* from = reinterpret_cast<const char*>(block.data());
-        for (std::uint64_t left = std::min<std::uint64_t>(block.size() * 8, bytes_ - at); left > 0;) {
+        for (std::uint64_t left = std::min<std::uint64_t>(block.size() * 8, bytes_ - at);
+             left > 0;) {
             const ssize_t got = ::write(fd, from, left);
             if (got < 0 && errno == EINTR) continue;
-            if (got <= 0) return failed(got < 0 ? -errno : -EIO, "give another --dir or a smaller --file");
-            from += got, at += static_cast<std::uint64_t>(got), left -= static_cast<std::uint64_t>(got);
+            if (got <= 0)
+                return failed(got < 0 ? -errno : -EIO, "give another --dir or a smaller --file");
+            from += got, at += static_cast<std::uint64_t>(got),
+                left -= static_cast<std::uint64_t>(got);
         }
     }
     return {};
@@ -128,7 +136,8 @@ status scratch_file::resident_share(double& share) const {
 std::string file_system_of(const std::string& directory) {
     struct stat facts {};
     if (::stat(directory.c_str(), &facts) != 0) return "unknown";
-    const std::string device = std::to_string(major(facts.st_dev)) + ":" + std::to_string(minor(facts.st_dev));
+    const std::string device =
+        std::to_string(major(facts.st_dev)) + ":" + std::to_string(minor(facts.st_dev));
     std::ifstream mounts("/proc/self/mountinfo");
     for (std::string line; std::getline(mounts, line);) {
         std::istringstream words(line);
@@ -136,7 +145,8 @@ std::string file_system_of(const std::string& directory) {
         for (int i = 0; i < 3; ++i) words >> word;  // the third is the device
         if (word != device) continue;
         const std::size_t dash = line.find(" - ");
-        if (dash != std::string::npos && std::istringstream(line.substr(dash + 3)) >> type) return type;
+        if (dash != std::string::npos && std::istringstream(line.substr(dash + 3)) >> type)
+            return type;
     }
     return "unknown";
 }

@@ -1,4 +1,5 @@
-// The file that a case reads: made in the directory asked for, gone when the program ends, also by a signal.
+// The file that a case reads: made in the directory asked for, gone when the program ends, also by
+// a signal.
 #pragma once
 
 #include <cstdint>
@@ -16,8 +17,9 @@ public:
     scratch_file(const scratch_file&) = delete;
     scratch_file& operator=(const scratch_file&) = delete;
 
-    // Makes a file whose i-th 8-byte word is mix64(i), in place of the one before; written pages stay in the operating system's
-    // page cache as far as it has room. -ENOSPC before anything is written if there is no room.
+    // Makes a file whose i-th 8-byte word is mix64(i), in place of the one before; written pages
+    // stay in the operating system's page cache as far as it has room. -ENOSPC before anything is
+    // written if there is no room.
     status make(const std::string& directory, std::uint64_t bytes);
     // The same without content, for a file that will grow to about `bytes`.
     status make_empty(const std::string& directory, std::uint64_t bytes);
@@ -26,7 +28,8 @@ public:
     [[nodiscard]] const std::string& path() const { return path_; }
     [[nodiscard]] std::uint64_t bytes() const { return bytes_; }
 
-    // Puts the file on storage and drops it from the page cache. `left`: the share that stayed there all the same.
+    // Puts the file on storage and drops it from the page cache. `left`: the share that stayed
+    // there all the same.
     status drop_from_page_cache(double& left) const;
     // Reads it as a whole, so that it is in the page cache as far as that has room.
     status bring_into_page_cache() const;

@@ -12,7 +12,9 @@ namespace penstock::bench {
 
 namespace {
 
-status failed(const std::string& path, int code) { return {code, apps::shown(path) + ": " + error_text(code) + "; name another --dir"}; }
+status failed(const std::string& path, int code) {
+    return {code, apps::shown(path) + ": " + error_text(code) + "; name another --dir"};
+}
 
 }  // namespace
 
@@ -31,7 +33,8 @@ status scratch_mount::make(runtime& rt, context& here) {
     std::error_code code;
     for (const std::string& folder : {source_, point_})
         if (!std::filesystem::create_directory(folder, code)) return failed(folder, -code.value());
-    if (::link(here.file().path().c_str(), (source_ + "/file").c_str()) != 0) return failed(source_ + "/file", -errno);
+    if (::link(here.file().path().c_str(), (source_ + "/file").c_str()) != 0)
+        return failed(source_ + "/file", -errno);
     return rt.mount(source_, point_, {}, mount_);
 }
 
@@ -41,7 +44,8 @@ void scratch_mount::remove() {
     std::error_code ignored;
     // Not what a mount shows that is still there.
     std::filesystem::remove(source_ + "/file", ignored);
-    for (const std::string& folder : {point_, source_, top_}) std::filesystem::remove(folder, ignored);
+    for (const std::string& folder : {point_, source_, top_})
+        std::filesystem::remove(folder, ignored);
     for (apps::leftover& one : noted_) one.forget();
     top_.clear();
 }

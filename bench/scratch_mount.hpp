@@ -1,4 +1,5 @@
-// A mount of this process over a folder that has the scratch file, for as long as a case measures it; gone when the program ends, also by a signal.
+// A mount of this process over a folder that has the scratch file, for as long as a case measures
+// it; gone when the program ends, also by a signal.
 #pragma once
 
 #include <memory>

@@ -42,33 +42,45 @@ status number(const char* flag, const std::string& text, std::uint64_t most, std
     const char* const end = text.data() + text.size();
     const auto parsed = std::from_chars(text.data(), end, out);
     if (parsed.ec == std::errc() && parsed.ptr == end && out >= 1 && out <= most) return {};
-    return refuse(flag, text, "is no whole number from 1 to " + std::to_string(most) + "; give one, such as 2");
+    return refuse(flag, text,
+                  "is no whole number from 1 to " + std::to_string(most) + "; give one, such as 2");
 }
 
 status page_sizes(const request& asked, settings& out) {
     if (status s = sizes("--page", asked.page, out.page_bytes); !s) return s;
     for (const std::uint64_t page : out.page_bytes)
         if (page < 512 || page > (2u << 20) || (page & (page - 1)) != 0)
-            return refuse("--page", asked.page, "holds " + std::to_string(page) + ", which is no page size; give powers of two from 512 to 2MiB");
+            return refuse("--page", asked.page,
+                          "holds " + std::to_string(page) +
+                              ", which is no page size; give powers of two from 512 to 2MiB");
     if (status s = sizes("--cache", asked.cache, out.cache_bytes); !s) return s;
-    const std::uint64_t largest = out.page_bytes.empty() ? 65536 : *std::max_element(out.page_bytes.begin(), out.page_bytes.end());
+    const std::uint64_t largest =
+        out.page_bytes.empty() ? 65536
+                               : *std::max_element(out.page_bytes.begin(), out.page_bytes.end());
     for (const std::uint64_t cache : out.cache_bytes)
         if (cache / 8 < largest)
-            return refuse("--cache", asked.cache, "holds " + format_size(cache) + ", less than 8 pages of " + format_size(largest) +
-                                                      "; give " + format_size(8 * largest) + " or more");
+            return refuse("--cache", asked.cache,
+                          "holds " + format_size(cache) + ", less than 8 pages of " +
+                              format_size(largest) + "; give " + format_size(8 * largest) +
+                              " or more");
     return {};
 }
 
 status file_place(const request& asked, settings& out) {
     std::vector<std::uint64_t> bytes;
     if (status s = sizes("--file", asked.file, bytes); !s) return s;
-    if (bytes.size() > 1) return refuse("--file", asked.file, "is more than one size; give one, such as 8GiB");
-    if (!bytes.empty() && bytes[0] < file_step_bytes) return refuse("--file", asked.file, "is too small to measure; give 2MiB or more");
-    if (!bytes.empty()) out.file_bytes = (bytes[0] + file_step_bytes - 1) / file_step_bytes * file_step_bytes;
+    if (bytes.size() > 1)
+        return refuse("--file", asked.file, "is more than one size; give one, such as 8GiB");
+    if (!bytes.empty() && bytes[0] < file_step_bytes)
+        return refuse("--file", asked.file, "is too small to measure; give 2MiB or more");
+    if (!bytes.empty())
+        out.file_bytes = (bytes[0] + file_step_bytes - 1) / file_step_bytes * file_step_bytes;
     std::error_code ignored;
-    out.directory = asked.directory.empty() ? std::filesystem::temp_directory_path(ignored).string() : asked.directory;
+    out.directory = asked.directory.empty() ? std::filesystem::temp_directory_path(ignored).string()
+                                            : asked.directory;
     if (!std::filesystem::is_directory(out.directory, ignored))
-        return refuse("--dir", out.directory, "is no directory; name one that exists and has room for the file");
+        return refuse("--dir", out.directory,
+                      "is no directory; name one that exists and has room for the file");
     if (::access(out.directory.c_str(), W_OK) != 0)
         return refuse("--dir", out.directory, "cannot be written to; name a directory that can");
     return {};
@@ -83,8 +95,10 @@ status case_names(const request& asked, const std::vector<std::string>& known, s
             return {};
         }
         if (std::find(known.begin(), known.end(), name) == known.end())
-            return {-EINVAL, "bench: " + apps::shown(name) + " is no case; give some of " + all + ", or all"};
-        if (std::find(out.cases.begin(), out.cases.end(), name) == out.cases.end()) out.cases.push_back(name);
+            return {-EINVAL, "bench: " + apps::shown(name) + " is no case; give some of " + all +
+                                 ", or all"};
+        if (std::find(out.cases.begin(), out.cases.end(), name) == out.cases.end())
+            out.cases.push_back(name);
     }
     return {};
 }
@@ -102,7 +116,9 @@ status settle(const request& asked, const std::vector<std::string>& known, setti
     if (!asked.service_threads.empty())
         for (const std::string& one : split(asked.service_threads)) {
             std::uint64_t threads = 0;
-            if (one.empty()) return refuse("--service-threads", asked.service_threads, "has an empty part; give numbers such as 1,2,4");
+            if (one.empty())
+                return refuse("--service-threads", asked.service_threads,
+                              "has an empty part; give numbers such as 1,2,4");
             if (status s = number("--service-threads", one, 64, threads); !s) return s;
             out.service_threads.push_back(threads);
         }

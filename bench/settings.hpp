@@ -33,7 +33,8 @@ struct settings {
     bool quiet = false;
 };
 
-// The smallest file that is measured; sizes are rounded up to a multiple of it, which holds whole pages of every size.
+// The smallest file that is measured; sizes are rounded up to a multiple of it, which holds whole
+// pages of every size.
 inline constexpr std::uint64_t file_step_bytes = std::uint64_t{2} << 20;
 
 // -EINVAL and a message with option, value and cure. `known`: the names of the cases.

@@ -14,8 +14,8 @@
 
 namespace penstock::bench {
 
-// Seconds for work(thread) on each of `threads` threads, from the moment all of them stand ready until the last is done: what
-// it takes to make threads and to spread them is not the work's.
+// Seconds for work(thread) on each of `threads` threads, from the moment all of them stand ready
+// until the last is done: what it takes to make threads and to spread them is not the work's.
 template <typename Work>
 double seconds_together(std::uint64_t threads, const Work& work) {
     std::barrier ready(static_cast<std::ptrdiff_t>(threads));
@@ -30,12 +30,14 @@ double seconds_together(std::uint64_t threads, const Work& work) {
         work(t);
         ended[t] = now_s();
     });
-    return *std::max_element(ended.begin(), ended.end()) - *std::min_element(began.begin(), began.end());
+    return *std::max_element(ended.begin(), ended.end()) -
+           *std::min_element(began.begin(), began.end());
 }
 
 // The same for visit(thread, number) with `rounds` random numbers below `count` on each thread.
 template <typename Visit>
-double seconds_at_random(std::uint64_t threads, std::uint64_t rounds, std::uint64_t count, const Visit& visit) {
+double seconds_at_random(std::uint64_t threads, std::uint64_t rounds, std::uint64_t count,
+                         const Visit& visit) {
     return seconds_together(threads, [&](std::uint64_t t) {
         for (std::uint64_t i = 0; i < rounds; ++i) visit(t, mix64(t * rounds + i) % count);
     });

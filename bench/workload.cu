@@ -25,7 +25,9 @@ struct read_blocks {
             const auto wanted = static_cast<std::int64_t>(what.block_bytes);
             bool right = read(g, fs, fd, mine, wanted, static_cast<std::int64_t>(at)) == wanted;
             // Each thread looks at a word of its own, as far as there are words.
-            if (g.rank() < what.block_bytes / 8) right = right && reinterpret_cast<const std::uint64_t*>(mine)[g.rank()] == mix64(at / 8 + g.rank());
+            if (g.rank() < what.block_bytes / 8)
+                right = right && reinterpret_cast<const std::uint64_t*>(mine)[g.rank()] ==
+                                     mix64(at / 8 + g.rank());
             if (!g.all(right) && g.is_leader()) atomic_add_relaxed(wrong, std::uint64_t{1});
             g.sync();  // all have looked before the next block comes
         }
@@ -53,8 +55,8 @@ int launch_reads(runtime& rt, const read_blocks& body, caller kind, std::uint32_
 
 }  // namespace
 
-pattern make_pattern(std::uint64_t file_bytes, std::uint64_t block_bytes, std::uint64_t step_bytes, std::uint64_t groups,
-                     std::uint64_t total_bytes, bool in_order) {
+pattern make_pattern(std::uint64_t file_bytes, std::uint64_t block_bytes, std::uint64_t step_bytes,
+                     std::uint64_t groups, std::uint64_t total_bytes, bool in_order) {
     pattern out;
     out.block_bytes = block_bytes;
     out.step_bytes = step_bytes;
@@ -65,7 +67,8 @@ pattern make_pattern(std::uint64_t file_bytes, std::uint64_t block_bytes, std::u
     return out;
 }
 
-status run_reads(runtime& rt, int fd, const pattern& what, run_result& out, caller kind, std::uint32_t clock_shards) {
+status run_reads(runtime& rt, int fd, const pattern& what, run_result& out, caller kind,
+                 std::uint32_t clock_shards) {
     memory buffers, wrong;
     if (status s = buffers.make(rt.where(), what.groups * what.block_bytes); !s) return s;
     if (status s = wrong.make(rt.where(), 8); !s) return s;
@@ -79,10 +82,16 @@ status run_reads(runtime& rt, int fd, const pattern& what, run_result& out, call
     if (code != 0) return {code, "the kernel failed: " + error_text(code)};
     std::uint64_t failures = 0;
     if (status s = wrong.copy_out(&failures, sizeof failures); !s) return s;
-    if (failures != 0) return {-EIO, std::to_string(failures) + " of " + std::to_string(what.groups * what.rounds) + " reads failed or gave wrong bytes"};
-    out.loaded_bytes = static_cast<double>(after.misses - before.misses) * static_cast<double>(rt.settings().page_bytes);
+    if (failures != 0)
+        return {-EIO, std::to_string(failures) + " of " +
+                          std::to_string(what.groups * what.rounds) +
+                          " reads failed or gave wrong bytes"};
+    out.loaded_bytes = static_cast<double>(after.misses - before.misses) *
+                       static_cast<double>(rt.settings().page_bytes);
     const std::uint64_t batches = after.batches - before.batches;
-    out.batch_requests = batches == 0 ? 0 : static_cast<double>(after.requests - before.requests) / static_cast<double>(batches);
+    out.batch_requests = batches == 0 ? 0
+                                      : static_cast<double>(after.requests - before.requests) /
+                                            static_cast<double>(batches);
     return {};
 }
 
@@ -92,9 +101,11 @@ std::uint64_t group_count(const context& here, const runtime& rt, std::uint64_t 
 #if defined(__CUDACC__)
     cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, rt.settings().device);
 #endif
-    const std::uint64_t frames = rt.settings().cache_bytes / rt.settings().page_bytes, touched = block_bytes / rt.settings().page_bytes + 1;
-    const std::uint64_t warps = std::min<std::uint64_t>({static_cast<std::uint64_t>(multiprocessors) * 32, frames / 4 / std::min<std::uint64_t>(touched, 8),
-                                                         (512 * mib) / block_bytes});
+    const std::uint64_t frames = rt.settings().cache_bytes / rt.settings().page_bytes,
+                        touched = block_bytes / rt.settings().page_bytes + 1;
+    const std::uint64_t warps = std::min<std::uint64_t>(
+        {static_cast<std::uint64_t>(multiprocessors) * 32,
+         frames / 4 / std::min<std::uint64_t>(touched, 8), (512 * mib) / block_bytes});
     return std::max<std::uint64_t>(warps, 8);
 }
 
@@ -103,6 +114,8 @@ std::string groups_label(const context& here, std::uint64_t groups, caller kind)
     return std::to_string(groups) + " " + name + (groups == 1 ? "" : "s");
 }
 
-std::uint64_t host_threads(const context& here) { return here.threads(std::max(1u, std::thread::hardware_concurrency())); }
+std::uint64_t host_threads(const context& here) {
+    return here.threads(std::max(1u, std::thread::hardware_concurrency()));
+}
 
 }  // namespace penstock::bench

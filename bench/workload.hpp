@@ -1,4 +1,5 @@
-// Reads by many groups, the same on both back ends, and the same blocks by pread: what most cases run.
+// Reads by many groups, the same on both back ends, and the same blocks by pread: what most cases
+// run.
 #pragma once
 
 #include <cstddef>
@@ -18,20 +19,22 @@ struct pattern {
     std::uint64_t step_bytes = 4096;  // from one block's beginning to the next
     std::uint64_t blocks = 1;         // in the file
     std::uint64_t groups = 1;
-    std::uint64_t rounds = 1;         // blocks for each group
+    std::uint64_t rounds = 1;  // blocks for each group
     std::uint64_t seed = 0;
-    bool in_order = false;            // from front to back, each group the next block; else at random
+    bool in_order = false;  // from front to back, each group the next block; else at random
 
     PENSTOCK_HD std::uint64_t offset_bytes(std::uint64_t group, std::uint64_t i) const {
-        const std::uint64_t block = in_order ? i * groups + group : mix64(group * rounds + i + seed * 0x9e3779b97f4a7c15ull);
+        const std::uint64_t block = in_order
+                                        ? i * groups + group
+                                        : mix64(group * rounds + i + seed * 0x9e3779b97f4a7c15ull);
         return block % blocks * step_bytes;
     }
     [[nodiscard]] std::uint64_t total_bytes() const { return block_bytes * groups * rounds; }
 };
 
 // About `total_bytes` of blocks by that many groups.
-pattern make_pattern(std::uint64_t file_bytes, std::uint64_t block_bytes, std::uint64_t step_bytes, std::uint64_t groups,
-                     std::uint64_t total_bytes, bool in_order);
+pattern make_pattern(std::uint64_t file_bytes, std::uint64_t block_bytes, std::uint64_t step_bytes,
+                     std::uint64_t groups, std::uint64_t total_bytes, bool in_order);
 
 enum class caller { warps, blocks };
 
@@ -39,22 +42,26 @@ enum class caller { warps, blocks };
 struct run_result {
     double seconds = 0;
     double cores = 0;
-    double loaded_bytes = 0;   // into the cache
-    double batch_requests = 0; // requests that a service thread took together, in the mean; 0: none
+    double loaded_bytes = 0;  // into the cache
+    double batch_requests =
+        0;  // requests that a service thread took together, in the mean; 0: none
 };
 
-// Runs the pattern through the file calls and checks what came. On the cpu back end a group is a thread. `clock_shards`: a power of
-// two, at most what the runtime chose, the same in every run over one runtime; 0: what it chose.
-status run_reads(runtime& rt, int fd, const pattern& what, run_result& out, caller kind = caller::warps, std::uint32_t clock_shards = 0);
+// Runs the pattern through the file calls and checks what came. On the cpu back end a group is a
+// thread. `clock_shards`: a power of two, at most what the runtime chose, the same in every run
+// over one runtime; 0: what it chose.
+status run_reads(runtime& rt, int fd, const pattern& what, run_result& out,
+                 caller kind = caller::warps, std::uint32_t clock_shards = 0);
 
-// How many groups keep a back end busy without taking more than a fraction of its frames; --threads on the cpu back end.
+// How many groups keep a back end busy without taking more than a fraction of its frames; --threads
+// on the cpu back end.
 std::uint64_t group_count(const context& here, const runtime& rt, std::uint64_t block_bytes);
 
 // "4 warps", "2 threads"
 std::string groups_label(const context& here, std::uint64_t groups, caller kind = caller::warps);
 
-// The same by pread, `what.groups` threads with a buffer each. `direct`: past the page cache (O_DIRECT); -EINVAL where the
-// file system has none.
+// The same by pread, `what.groups` threads with a buffer each. `direct`: past the page cache
+// (O_DIRECT); -EINVAL where the file system has none.
 status run_preads(const std::string& path, const pattern& what, bool direct, run_result& out);
 
 // All processors, or --threads.

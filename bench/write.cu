@@ -1,5 +1,6 @@
-// Writes: what a kernel made goes to a file in the operating system's page cache, by write from the kernel and a close; against what
-// one would do by hand: copy it back to pinned memory in pieces and pwrite from all processors.
+// Writes: what a kernel made goes to a file in the operating system's page cache, by write from the
+// kernel and a close; against what one would do by hand: copy it back to pinned memory in pieces
+// and pwrite from all processors.
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
@@ -19,7 +20,8 @@ namespace penstock::bench {
 
 namespace {
 
-// Each group computes for a while and writes its page. `launch` gives out its groups in order, so pages that are written at a time are neighbours.
+// Each group computes for a while and writes its page. `launch` gives out its groups in order, so
+// pages that are written at a time are neighbours.
 struct write_page {
     int fd;
     const std::byte* output;
@@ -28,10 +30,14 @@ struct write_page {
 
     template <typename Group>
     PENSTOCK_HD void operator()(const Group& g, const runtime_ref& fs, std::uint64_t page) const {
-        for (const std::uint64_t start = g.now_ns(); g.now_ns() - start < compute_ns;) {}
+        for (const std::uint64_t start = g.now_ns(); g.now_ns() - start < compute_ns;) {
+        }
         const std::uint64_t at = page * page_bytes;
-        const auto length = static_cast<std::int64_t>(page_bytes < bytes - at ? page_bytes : bytes - at);
-        if (write(g, fs, fd, output + at, length, static_cast<std::int64_t>(at)) != length && g.is_leader()) atomic_add_relaxed(failures, std::uint64_t{1});
+        const auto length =
+            static_cast<std::int64_t>(page_bytes < bytes - at ? page_bytes : bytes - at);
+        if (write(g, fs, fd, output + at, length, static_cast<std::int64_t>(at)) != length &&
+            g.is_leader())
+            atomic_add_relaxed(failures, std::uint64_t{1});
     }
 };
 
@@ -42,14 +48,19 @@ status check_file(const context& here) {
     std::atomic<std::uint64_t> next{0}, wrong{0};
     seconds_together(host_threads(here), [&](std::uint64_t) {
         std::vector<std::uint64_t> words(mib / 8);
-        for (std::uint64_t at = next.fetch_add(mib); at < here.file().bytes(); at = next.fetch_add(mib)) {
-            if (::pread(file, words.data(), mib, static_cast<off_t>(at)) != static_cast<ssize_t>(mib)) ++wrong;
+        for (std::uint64_t at = next.fetch_add(mib); at < here.file().bytes();
+             at = next.fetch_add(mib)) {
+            if (::pread(file, words.data(), mib, static_cast<off_t>(at)) !=
+                static_cast<ssize_t>(mib))
+                ++wrong;
             for (std::uint64_t i = 0; i < words.size(); ++i)
                 if (words[i] != mix64(at / 8 + i)) ++wrong;
         }
     });
     ::close(file);
-    return wrong == 0 ? status{} : status{-EIO, std::to_string(wrong.load()) + " words of the file are not what was written"};
+    return wrong == 0 ? status{}
+                      : status{-EIO, std::to_string(wrong.load()) +
+                                         " words of the file are not what was written"};
 }
 
 // So that bytes which are not written show.
@@ -60,8 +71,11 @@ status clear_file(const context& here) {
     std::atomic<int> code{0};
     const std::vector<std::byte> zeros(mib);
     seconds_together(host_threads(here), [&](std::uint64_t) {
-        for (std::uint64_t at = next.fetch_add(mib); at < here.file().bytes(); at = next.fetch_add(mib))
-            if (::pwrite(file, zeros.data(), mib, static_cast<off_t>(at)) != static_cast<ssize_t>(mib)) code = errno != 0 ? -errno : -EIO;
+        for (std::uint64_t at = next.fetch_add(mib); at < here.file().bytes();
+             at = next.fetch_add(mib))
+            if (::pwrite(file, zeros.data(), mib, static_cast<off_t>(at)) !=
+                static_cast<ssize_t>(mib))
+                code = errno != 0 ? -errno : -EIO;
     });
     ::close(file);
     return code == 0 ? status{} : status{code, "clearing the file: " + error_text(code)};
@@ -72,9 +86,12 @@ struct written {
     statistics counted{};
 };
 
-// Writes the file once, each group at work for `busy_seconds` in all, and closes it. `by_hand`: afterwards the same output by hand.
-status write_output(context& here, const runtime_shape& shape, double busy_seconds, written& out, series* by_hand) {
-    const std::uint64_t bytes = here.file().bytes(), pages = (bytes + shape.page_bytes - 1) / shape.page_bytes;
+// Writes the file once, each group at work for `busy_seconds` in all, and closes it. `by_hand`:
+// afterwards the same output by hand.
+status write_output(context& here, const runtime_shape& shape, double busy_seconds, written& out,
+                    series* by_hand) {
+    const std::uint64_t bytes = here.file().bytes(),
+                        pages = (bytes + shape.page_bytes - 1) / shape.page_bytes;
     if (status s = clear_file(here); !s) return s;
     std::unique_ptr<runtime> rt;
     if (status s = here.make_runtime(shape, rt); !s) return s;
@@ -82,15 +99,24 @@ status write_output(context& here, const runtime_shape& shape, double busy_secon
     if (status s = output.make(rt->where(), bytes); !s) return s;
     if (status s = failures.make(rt->where(), 8); !s) return s;
     const std::uint64_t groups = group_count(here, *rt, shape.page_bytes);
-    if (const int code = launch<width::warp>(*rt, groups, fill_words{output.as<std::uint64_t>(), bytes / 8, groups}); code != 0) return {code, "kernel: " + error_text(code)};
+    if (const int code = launch<width::warp>(
+            *rt, groups, fill_words{output.as<std::uint64_t>(), bytes / 8, groups});
+        code != 0)
+        return {code, "kernel: " + error_text(code)};
     const int fd = rt->open(here.file().path(), open_write);
     if (fd < 0) return {fd, "opening the file for writing: " + error_text(fd)};
     // Blocks of 8 warps, all of them resident.
     const launch_shape resident{.blocks = static_cast<std::uint32_t>((groups + 15) / 16)};
-    const std::uint64_t at_a_time = std::min(pages, here.on_gpu() ? resident.blocks * std::uint64_t{8} : rt->settings().worker_threads);
-    const auto compute_ns = static_cast<std::uint64_t>(busy_seconds * 1e9 * static_cast<double>(at_a_time) / static_cast<double>(pages));
+    const std::uint64_t at_a_time = std::min(
+        pages, here.on_gpu() ? resident.blocks * std::uint64_t{8} : rt->settings().worker_threads);
+    const auto compute_ns = static_cast<std::uint64_t>(
+        busy_seconds * 1e9 * static_cast<double>(at_a_time) / static_cast<double>(pages));
     const stopwatch watch;
-    int code = launch<width::warp>(*rt, pages, write_page{fd, output.as<std::byte>(), failures.as<std::uint64_t>(), bytes, shape.page_bytes, compute_ns}, resident);
+    int code =
+        launch<width::warp>(*rt, pages,
+                            write_page{fd, output.as<std::byte>(), failures.as<std::uint64_t>(),
+                                       bytes, shape.page_bytes, compute_ns},
+                            resident);
     if (code == 0) code = rt->close(fd);
     out.seconds = watch.seconds();
     if (code != 0) return {code, "writing: " + error_text(code)};
@@ -106,7 +132,8 @@ status write_output(context& here, const runtime_shape& shape, double busy_secon
     return check_file(here);
 }
 
-// The output of a kernel that does nothing else, by a cache of that size; against writing it by hand.
+// The output of a kernel that does nothing else, by a cache of that size; against writing it by
+// hand.
 status write_only(context& here, const runtime_shape& shape, series& by_hand) {
     const std::uint64_t bytes = here.file().bytes();
     series rate, cores;
@@ -116,13 +143,20 @@ status write_only(context& here, const runtime_shape& shape, series& by_hand) {
         rate.add(gigabytes_a_second(bytes, last.seconds));
         cores.add(last.cores);
     }
-    const std::string where = shape.cache_bytes > bytes ? "the cache holds it all" : cache_label(shape.cache_bytes, bytes);
-    return here.add({"S9", "output of a kernel to a file, written and closed, " + where, "", shape.page_bytes, rate, "GB/s", write_by_hand_name(here), by_hand, cores,
-                     std::to_string(last.counted.dirty_victims) + " pages written for their frame and " + std::to_string(last.counted.written_behind) + " behind in the last run, " +
-                         std::to_string(last.counted.file_write_bytes / std::max<std::uint64_t>(last.counted.file_writes, 1)) + " bytes a system call"});
+    const std::string where = shape.cache_bytes > bytes ? "the cache holds it all"
+                                                        : cache_label(shape.cache_bytes, bytes);
+    return here.add({"S9", "output of a kernel to a file, written and closed, " + where, "",
+                     shape.page_bytes, rate, "GB/s", write_by_hand_name(here), by_hand, cores,
+                     std::to_string(last.counted.dirty_victims) +
+                         " pages written for their frame and " +
+                         std::to_string(last.counted.written_behind) + " behind in the last run, " +
+                         std::to_string(last.counted.file_write_bytes /
+                                        std::max<std::uint64_t>(last.counted.file_writes, 1)) +
+                         " bytes a system call"});
 }
 
-// A kernel that computes between its writes, as long in all as writing by hand takes; against the same with nothing written behind.
+// A kernel that computes between its writes, as long in all as writing by hand takes; against the
+// same with nothing written behind.
 status write_and_compute(context& here, runtime_shape shape, double busy_seconds) {
     const std::uint64_t bytes = here.file().bytes();
     series rate, cores, without;
@@ -136,9 +170,13 @@ status write_and_compute(context& here, runtime_shape shape, double busy_seconds
         if (status s = write_output(here, shape, busy_seconds, last, nullptr); !s) return s;
         without.add(gigabytes_a_second(bytes, last.seconds));
     }
-    return here.add({"S9", "output of a kernel that computes as long as writing by hand takes, the cache holds it all", "", shape.page_bytes, rate, "GB/s",
-                     "the same, nothing written behind", without, cores,
-                     std::to_string(behind.counted.written_behind) + " of " + std::to_string(behind.counted.write_backs) + " pages written behind in the last run"});
+    return here.add(
+        {"S9",
+         "output of a kernel that computes as long as writing by hand takes, the cache holds it "
+         "all",
+         "", shape.page_bytes, rate, "GB/s", "the same, nothing written behind", without, cores,
+         std::to_string(behind.counted.written_behind) + " of " +
+             std::to_string(behind.counted.write_backs) + " pages written behind in the last run"});
 }
 
 }  // namespace
@@ -148,13 +186,18 @@ status write_path(context& here) {
     if (status s = here.use_file(bytes); !s) return s;
     for (const std::uint64_t page : here.pages({64 * kib, 4 * kib})) {
         std::vector<std::uint64_t> caches{bytes + bytes / 8};
-        for (const std::uint64_t cache : here.caches(bytes, page)) caches.push_back(std::max(cache, 64 * page));
+        for (const std::uint64_t cache : here.caches(bytes, page))
+            caches.push_back(std::max(cache, 64 * page));
         for (const std::uint64_t cache : caches) {
-            const runtime_shape shape{.page_bytes = page, .cache_bytes = cache, .file_bytes = bytes, .writable = true};
+            const runtime_shape shape{
+                .page_bytes = page, .cache_bytes = cache, .file_bytes = bytes, .writable = true};
             series by_hand;
             if (status s = write_only(here, shape, by_hand); !s) return s;
             if (cache <= bytes) continue;
-            if (status s = write_and_compute(here, shape, static_cast<double>(bytes) / 1e9 / by_hand.median()); !s) return s;
+            if (status s = write_and_compute(here, shape,
+                                             static_cast<double>(bytes) / 1e9 / by_hand.median());
+                !s)
+                return s;
         }
     }
     return {};

@@ -24,7 +24,9 @@ constexpr std::uint64_t piece_bytes = 4 << 20;
 
 constexpr const char* instead = "cat";  // for what is no regular file
 
-status about_file(const std::string& name, std::int64_t code) { return apps::about_source(name, code, instead); }
+status about_file(const std::string& name, std::int64_t code) {
+    return apps::about_source(name, code, instead);
+}
 
 status open_all(runtime& rt, const std::vector<std::string>& names, std::vector<open_file>& out) {
     for (const std::string& name : names) {
@@ -37,13 +39,15 @@ status open_all(runtime& rt, const std::vector<std::string>& names, std::vector<
     return {};
 }
 
-status copy_all(runtime& rt, const request& wanted, const std::vector<open_file>& files, apps::output_file& to,
-                std::atomic<std::uint64_t>& written) {
-    const std::uint32_t readers = rt.where() == backend::gpu ? 4 : std::min(rt.settings().worker_threads, 8u);
+status copy_all(runtime& rt, const request& wanted, const std::vector<open_file>& files,
+                apps::output_file& to, std::atomic<std::uint64_t>& written) {
+    const std::uint32_t readers =
+        rt.where() == backend::gpu ? 4 : std::min(rt.settings().worker_threads, 8u);
     ordered_reader reader(rt, files, piece_bytes, readers);
     piece part;
     while (reader.next(part)) {
-        if (was_interrupted()) return {-ECANCELED, "interrupted; nothing was written to " + apps::shown(wanted.out)};
+        if (was_interrupted())
+            return {-ECANCELED, "interrupted; nothing was written to " + apps::shown(wanted.out)};
         if (part.error != 0) return about_file(wanted.files[part.file], part.error);
         if (status failed = to.write(part.bytes.data(), part.bytes.size()); !failed) return failed;
         written += part.bytes.size();
@@ -51,21 +55,24 @@ status copy_all(runtime& rt, const request& wanted, const std::vector<open_file>
     return {};
 }
 
-std::string report_of(const runtime& rt, const request& wanted, std::uint64_t bytes, double seconds) {
-    return apps::line_of({{"program", "penstock cat"},
-                          {"version", version()},
-                          {"files", wanted.files.size()},
-                          {"bytes", bytes},
-                          {"seconds", seconds},
-                          {"bytes_per_second", seconds > 0 ? static_cast<double>(bytes) / seconds : 0.0},
-                          {"runtime", apps::json_of(rt)}});
+std::string report_of(const runtime& rt, const request& wanted, std::uint64_t bytes,
+                      double seconds) {
+    return apps::line_of(
+        {{"program", "penstock cat"},
+         {"version", version()},
+         {"files", wanted.files.size()},
+         {"bytes", bytes},
+         {"seconds", seconds},
+         {"bytes_per_second", seconds > 0 ? static_cast<double>(bytes) / seconds : 0.0},
+         {"runtime", apps::json_of(rt)}});
 }
 
 status print_to_standard_error(const std::string& text) {
     for (std::size_t done = 0; done < text.size();) {
         const ssize_t got = ::write(STDERR_FILENO, text.data() + done, text.size() - done);
         if (got < 0 && errno == EINTR) continue;
-        if (got <= 0) return {-errno, "standard error: " + error_text(-errno) + "; the report is incomplete"};
+        if (got <= 0)
+            return {-errno, "standard error: " + error_text(-errno) + "; the report is incomplete"};
         done += static_cast<std::size_t>(got);
     }
     return {};
@@ -73,14 +80,18 @@ status print_to_standard_error(const std::string& text) {
 
 status settle(const request& wanted, options& settings) {
     if (wanted.common.json && wanted.out.empty())
-        return {-EINVAL, "--json: standard output holds the file itself; give --out FILE as well, or --stats instead of --json"};
+        return {-EINVAL,
+                "--json: standard output holds the file itself; give --out FILE as well, or "
+                "--stats instead of --json"};
     if (status failed = apps::settle_options(wanted.common, settings); !failed) return failed;
-    settings.roots = {"."};  // names on a command line start at the working directory, whatever kernels may open
+    settings.roots = {
+        "."};  // names on a command line start at the working directory, whatever kernels may open
     return {};
 }
 
 status cat_files(const request& wanted, const options& settings) {
-    // Without --out the usual effect of Ctrl-C is the right one, also while a write waits for a full pipe.
+    // Without --out the usual effect of Ctrl-C is the right one, also while a write waits for a
+    // full pipe.
     if (!wanted.out.empty())
         if (status failed = apps::watch_signals(); !failed) return failed;
     struct stat facts {};
@@ -89,7 +100,8 @@ status cat_files(const request& wanted, const options& settings) {
     apps::output_file to;
     if (status failed = to.open(wanted.out); !failed) return failed;
     std::unique_ptr<runtime> rt;
-    if (status failed = apps::create_runtime(settings, wanted.common.quiet, rt); !failed) return failed;
+    if (status failed = apps::create_runtime(settings, wanted.common.quiet, rt); !failed)
+        return failed;
     std::vector<open_file> files;
     if (status failed = open_all(*rt, wanted.files, files); !failed) return failed;
     std::uint64_t total = 0;
@@ -98,12 +110,15 @@ status cat_files(const request& wanted, const options& settings) {
     const auto start = std::chrono::steady_clock::now();
     {
         // No bar over the text of the files.
-        const bool bar_wanted = !wanted.common.quiet && (!wanted.out.empty() || ::isatty(STDOUT_FILENO) == 0);
-        const apps::progress bar("reading", total, [&] { return written.load(); }, bar_wanted);
+        const bool bar_wanted =
+            !wanted.common.quiet && (!wanted.out.empty() || ::isatty(STDOUT_FILENO) == 0);
+        const apps::progress bar(
+            "reading", total, [&] { return written.load(); }, bar_wanted);
         if (status failed = copy_all(*rt, wanted, files, to, written); !failed) return failed;
     }
     if (status failed = to.commit(); !failed) return failed;
-    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    const double seconds =
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     for (const open_file& file : files) rt->close(file.fd);
     const std::string report = report_of(*rt, wanted, written, seconds);
     if (wanted.stats)

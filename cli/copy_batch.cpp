@@ -17,21 +17,29 @@ constexpr std::uint64_t least_hole_bytes = 64 << 10;  // shorter ones are copied
 
 // How far it came, for the end of a message.
 std::string reach_of(const planned_copy& plan, const open_copy& copy) {
-    return "the first " + apps::with_commas(copy.reached_bytes) + " of " + bytes_text(copy.bytes) + " are in " + apps::shown(plan.to);
+    return "the first " + apps::with_commas(copy.reached_bytes) + " of " + bytes_text(copy.bytes) +
+           " are in " + apps::shown(plan.to);
 }
 
 status reading_failed(const planned_copy& plan, const open_copy& copy) {
-    const std::string cure = copy.code == -ESTALE ? "run again when nobody writes to it" : apps::cure_of_reading(copy.code, instead);
-    const std::string what = copy.code == -ESTALE ? "it became shorter while it was copied (ESTALE)" : error_text(copy.code);
-    return {copy.code, apps::shown(plan.from) + ": " + what + "; " + reach_of(plan, copy) + "; " + cure};
+    const std::string cure = copy.code == -ESTALE ? "run again when nobody writes to it"
+                                                  : apps::cure_of_reading(copy.code, instead);
+    const std::string what = copy.code == -ESTALE ? "it became shorter while it was copied (ESTALE)"
+                                                  : error_text(copy.code);
+    return {copy.code,
+            apps::shown(plan.from) + ": " + what + "; " + reach_of(plan, copy) + "; " + cure};
 }
 
-// The runtime knows which bytes it was. If another file was the first to fail, its range would mislead.
+// The runtime knows which bytes it was. If another file was the first to fail, its range would
+// mislead.
 status writing_failed(runtime& rt, const planned_copy& plan, const open_copy& copy) {
     const status first = rt.write_status();
-    const bool known = !first.ok() && first.code == copy.code && first.message.find(plan.to.substr(plan.to.rfind('/') + 1)) != std::string::npos;
-    return {copy.code, apps::shown(plan.to) + ": " + (known ? first.message : error_text(copy.code)) + "; " + reach_of(plan, copy) +
-                           "; make room, or give another place"};
+    const bool known =
+        !first.ok() && first.code == copy.code &&
+        first.message.find(plan.to.substr(plan.to.rfind('/') + 1)) != std::string::npos;
+    return {copy.code, apps::shown(plan.to) + ": " +
+                           (known ? first.message : error_text(copy.code)) + "; " +
+                           reach_of(plan, copy) + "; make room, or give another place"};
 }
 
 std::uint64_t hole_bytes_of(const open_copy& copy) {
@@ -43,13 +51,17 @@ std::uint64_t hole_bytes_of(const open_copy& copy) {
 // A new name is on storage once its directory is.
 int sync_directory_of(const std::string& path) {
     const std::size_t slash = path.rfind('/');
-    const handle directory(::open(slash == std::string::npos ? "." : path.substr(0, slash + 1).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    const handle directory(
+        ::open(slash == std::string::npos ? "." : path.substr(0, slash + 1).c_str(),
+               O_RDONLY | O_DIRECTORY | O_CLOEXEC));
     return directory.fd >= 0 ? host::sync_file(host::linux_environment(), directory.fd) : -errno;
 }
 
 }  // namespace
 
-std::string bytes_text(std::uint64_t bytes) { return apps::with_commas(bytes) + (bytes == 1 ? " byte" : " bytes"); }
+std::string bytes_text(std::uint64_t bytes) {
+    return apps::with_commas(bytes) + (bytes == 1 ? " byte" : " bytes");
+}
 
 int cut::make() const {
     const handle file(::open(path.c_str(), O_WRONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
@@ -68,13 +80,15 @@ status batch::add(const planned_copy& plan) {
     const int code = copy.from < 0 ? copy.from : rt_.stat(copy.from, &facts);
     if (code < 0) return apps::about_source(plan.from, code, instead);
     copy.bytes = facts.size_bytes;
-    copy.data = data_of(source.fd, copy.bytes, std::max(least_hole_bytes, rt_.settings().page_bytes));
+    copy.data =
+        data_of(source.fd, copy.bytes, std::max(least_hole_bytes, rt_.settings().page_bytes));
     if (status failed = open_copy_of(plan, copy.bytes, place, copy.to); !failed) {
         if (plan.is_new && place.fd >= 0) ::unlink(plan.to.c_str());
         rt_.close(copy.from);
         return failed;
     }
-    if (wanted_.windows && rt_.where() == backend::gpu) rt_.open_windows(copy.from);  // what has none comes by request
+    if (wanted_.windows && rt_.where() == backend::gpu)
+        rt_.open_windows(copy.from);  // what has none comes by request
     plans_.push_back(&plan);
     copies_.push_back(std::move(copy));
     places_.push_back(std::move(place));
@@ -114,10 +128,12 @@ std::uint64_t batch::growth_bytes() const {
         most, words / 256 * std::min(most_leaf_pages, words / 128) * rt_.settings().page_bytes);
 }
 
-// No other user may read a new file before it has its source's permissions. A copy that is to become
-// longer than files may grow gets its length before the runtime opens it.
+// No other user may read a new file before it has its source's permissions. A copy that is to
+// become longer than files may grow gets its length before the runtime opens it.
 status batch::open_copy_of(const planned_copy& plan, std::uint64_t bytes, handle& place, int& fd) {
-    place.fd = ::open(plan.to.c_str(), (plan.is_new ? O_CREAT | O_EXCL : 0) | O_WRONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0600);
+    place.fd = ::open(
+        plan.to.c_str(),
+        (plan.is_new ? O_CREAT | O_EXCL : 0) | O_WRONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0600);
     const auto failed = [&](int code, const char* cure) {
         return status{code, apps::shown(plan.to) + ": " + error_text(code) + "; " +
                                 apps::cure_for(code, cure)};
@@ -135,13 +151,16 @@ status batch::open_copy_of(const planned_copy& plan, std::uint64_t bytes, handle
 status batch::conclude(const planned_copy& plan, open_copy& copy, int source, handle& place) {
     struct stat now {};
     if (plan.is_new) ::fchmod(place.fd, plan.mode);
-    if (copy.code == 0 && ::fstat(source, &now) == 0 && static_cast<std::uint64_t>(now.st_size) < copy.bytes) {
-        copy.reached_bytes = static_cast<std::uint64_t>(now.st_size);  // a window shows what is no longer there
+    if (copy.code == 0 && ::fstat(source, &now) == 0 &&
+        static_cast<std::uint64_t>(now.st_size) < copy.bytes) {
+        copy.reached_bytes =
+            static_cast<std::uint64_t>(now.st_size);  // a window shows what is no longer there
         copy.code = -ESTALE;
         copy.reading = true;
     }
     if (copy.code == -ECANCELED && !was_interrupted()) copy.code = -EIO;
-    const std::uint64_t end = copy.data.empty() ? 0 : copy.data.back().offset_bytes + copy.data.back().bytes;
+    const std::uint64_t end =
+        copy.data.empty() ? 0 : copy.data.back().offset_bytes + copy.data.back().bytes;
     int code = 0;
     struct stat made {};
     if (copy.code != 0 && ::fstat(place.fd, &made) == 0)
@@ -150,12 +169,14 @@ status batch::conclude(const planned_copy& plan, open_copy& copy, int source, ha
     if (code == 0 && copy.code == 0 && wanted_.fsync) code = rt_.fsync(copy.to);
     const int closed = rt_.close(copy.to);
     if (copy.code == -ECANCELED) return {copy.code, "interrupted; " + reach_of(plan, copy)};
-    if (copy.code != 0) return copy.reading ? reading_failed(plan, copy) : writing_failed(rt_, plan, copy);
+    if (copy.code != 0)
+        return copy.reading ? reading_failed(plan, copy) : writing_failed(rt_, plan, copy);
     if (code == 0) code = closed;
     if (code == 0 && wanted_.fsync) code = sync_directory_of(plan.to);
     if (code == 0) return {};
     const status why = rt_.write_status();
-    return {code, apps::shown(plan.to) + ": " + (why.ok() ? error_text(code) : why.message) + "; not all of its " + bytes_text(copy.bytes) +
+    return {code, apps::shown(plan.to) + ": " + (why.ok() ? error_text(code) : why.message) +
+                      "; not all of its " + bytes_text(copy.bytes) +
                       " can be relied on; make room, or give another place"};
 }
 
@@ -172,8 +193,12 @@ status batch::verify(std::vector<bool>& good) {
         open_copy one{copies_[i].from, rt_.open(plans_[i]->to), copies_[i].bytes, {}, 0, 0, false};
         if (one.bytes > 0) one.data.push_back({0, one.bytes});  // holes too
         file_stat facts{};
-        if (one.to < 0 || rt_.stat(one.to, &facts) != 0) failed(i, error_text(one.to) + "; the copy cannot be read back");
-        else if (facts.size_bytes != one.bytes) failed(i, "has " + bytes_text(facts.size_bytes) + " and not " + apps::with_commas(one.bytes) + "; copy it again when nobody writes to it");
+        if (one.to < 0 || rt_.stat(one.to, &facts) != 0)
+            failed(i, error_text(one.to) + "; the copy cannot be read back");
+        else if (facts.size_bytes != one.bytes)
+            failed(i, "has " + bytes_text(facts.size_bytes) + " and not " +
+                          apps::with_commas(one.bytes) +
+                          "; copy it again when nobody writes to it");
         if (good[i]) which.push_back(i);
         if (good[i]) again.push_back(std::move(one));
         else if (one.to >= 0) rt_.close(one.to);
@@ -181,8 +206,12 @@ status batch::verify(std::vector<bool>& good) {
     if (status kernel = compare_open_files(rt_, again); !kernel) return kernel;
     for (std::size_t i = 0; i < again.size(); ++i) {
         const std::string at = "byte " + apps::with_commas(again[i].reached_bytes);
-        if (again[i].code == -EILSEQ) failed(which[i], at + " differs from " + apps::shown(plans_[which[i]]->from) + "; copy it again when nobody writes to either");
-        else if (again[i].code != 0) failed(which[i], "reading it back stopped at " + at + ": " + error_text(again[i].code) + "; run again");
+        if (again[i].code == -EILSEQ)
+            failed(which[i], at + " differs from " + apps::shown(plans_[which[i]]->from) +
+                                 "; copy it again when nobody writes to either");
+        else if (again[i].code != 0)
+            failed(which[i], "reading it back stopped at " + at + ": " + error_text(again[i].code) +
+                                 "; run again");
         rt_.close(again[i].to);
     }
     return {};

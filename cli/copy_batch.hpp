@@ -1,4 +1,5 @@
-// Files that are open at the same time and copied by one kernel: opening them, and what becomes of each.
+// Files that are open at the same time and copied by one kernel: opening them, and what becomes of
+// each.
 #pragma once
 
 #include <cstdint>
@@ -54,12 +55,15 @@ std::string bytes_text(std::uint64_t bytes);
 // By one thread. Lives no longer than the runtime.
 class batch {
 public:
-    batch(runtime& rt, const copy_settings& wanted, std::vector<cut>& cuts) : rt_(rt), wanted_(wanted), cuts_(cuts) {}
+    batch(runtime& rt, const copy_settings& wanted, std::vector<cut>& cuts)
+        : rt_(rt), wanted_(wanted), cuts_(cuts) {}
 
-    // Opens both files and makes the second one if it is not there; an existing one is cut, and loses what it had. The plan stays where it is.
+    // Opens both files and makes the second one if it is not there; an existing one is cut, and
+    // loses what it had. The plan stays where it is.
     status add(const planned_copy& plan);
 
-    // Copies them, and compares them if that is wanted. Files that failed have been said and are counted; the status is that of the kernel.
+    // Copies them, and compares them if that is wanted. Files that failed have been said and are
+    // counted; the status is that of the kernel.
     status copy(copy_totals& sum);
 
 private:

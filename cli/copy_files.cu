@@ -19,7 +19,8 @@ struct work_on_pieces {
     copy_view view;
 
     template <typename Group>
-    PENSTOCK_HD void operator()([[maybe_unused]] const Group& g, [[maybe_unused]] const runtime_ref& fs, std::uint64_t) const {
+    PENSTOCK_HD void operator()([[maybe_unused]] const Group& g,
+                                [[maybe_unused]] const runtime_ref& fs, std::uint64_t) const {
 #if PENSTOCK_ON_DEVICE
         if constexpr (std::is_same_v<Group, warp>) work_through<Compare>(g, fs, view);
 #else
@@ -32,16 +33,20 @@ struct job_shape {
     std::uint64_t piece_bytes, groups;
 };
 
-// So few groups that each has the slots to send its piece to the host together: many that send a page now and then make a system call of
-// each. A piece is short enough that all groups get some. The pages that all have under way, of both files, take no more than half of the
-// frames, so that none is dropped before it is used and none waits for a frame that others hold.
+// So few groups that each has the slots to send its piece to the host together: many that send a
+// page now and then make a system call of each. A piece is short enough that all groups get some.
+// The pages that all have under way, of both files, take no more than half of the frames, so that
+// none is dropped before it is used and none waits for a frame that others hold.
 job_shape shape_of(const runtime& rt, std::uint64_t bytes) {
     constexpr std::uint64_t most_pages = 16, most_warps = 96;
     const options& o = rt.settings();
     const std::uint64_t frames = o.cache_bytes / o.page_bytes, pages = bytes / o.page_bytes + 1;
-    const std::uint64_t workers = rt.where() == backend::gpu ? most_warps : apps::thread_count(o.worker_threads);
-    const std::uint64_t pages_each = std::clamp<std::uint64_t>(std::min(pages / workers, frames / 16), 1, most_pages);
-    return {pages_each * o.page_bytes, std::clamp<std::uint64_t>(frames / (4 * pages_each), 1, workers)};
+    const std::uint64_t workers =
+        rt.where() == backend::gpu ? most_warps : apps::thread_count(o.worker_threads);
+    const std::uint64_t pages_each =
+        std::clamp<std::uint64_t>(std::min(pages / workers, frames / 16), 1, most_pages);
+    return {pages_each * o.page_bytes,
+            std::clamp<std::uint64_t>(frames / (4 * pages_each), 1, workers)};
 }
 
 // The job as the device sees it, and what it left behind.
@@ -64,27 +69,39 @@ struct placed_job {
         view.extent_count = extents.size();
     }
     status place(const runtime& rt) {
-        memory = rt.where() == backend::gpu ? apps::make_gpu_memory(rt.settings().device) : apps::make_host_memory();
-        const bool placed = memory != nullptr && memory->place(view.extents, extents) && memory->allocate(view.files, files.size()) &&
-                            memory->upload(view.files, files.data(), files.size() * sizeof(copy_file)) && memory->allocate(view.totals, 1);
-        return placed ? status{} : status{-ENOMEM, "no memory for the list of what is copied; give a smaller --cache"};
+        memory = rt.where() == backend::gpu ? apps::make_gpu_memory(rt.settings().device)
+                                            : apps::make_host_memory();
+        const bool placed =
+            memory != nullptr && memory->place(view.extents, extents) &&
+            memory->allocate(view.files, files.size()) &&
+            memory->upload(view.files, files.data(), files.size() * sizeof(copy_file)) &&
+            memory->allocate(view.totals, 1);
+        return placed ? status{}
+                      : status{-ENOMEM,
+                               "no memory for the list of what is copied; give a smaller --cache"};
     }
     status fetch() {
         apps::work_totals totals{};
-        if (!memory->download(files.data(), view.files, files.size() * sizeof(copy_file)) || !memory->download(&totals, view.totals, sizeof totals))
+        if (!memory->download(files.data(), view.files, files.size() * sizeof(copy_file)) ||
+            !memory->download(&totals, view.totals, sizeof totals))
             return {-EIO, "what was copied cannot be fetched from the device; see penstock info"};
         items_taken = std::min(totals.items_taken, view.items);
         return {};
     }
-    // A file is done up to its failure, or to its first piece that nobody took, whichever comes first.
+    // A file is done up to its failure, or to its first piece that nobody took, whichever comes
+    // first.
     void judge(std::vector<open_copy>& out) const {
         for (std::uint64_t file = 0; file < out.size(); ++file) {
             out[file].reached_bytes = out[file].bytes;
             out[file].code = 0;
         }
         for (auto one = extents.rbegin(); one != extents.rend(); ++one)
-            if (const std::uint64_t end = one->first_item + (one->bytes + view.piece_bytes - 1) / view.piece_bytes; end > items_taken) {
-                const std::uint64_t done = items_taken > one->first_item ? (items_taken - one->first_item) * view.piece_bytes : 0;
+            if (const std::uint64_t end =
+                    one->first_item + (one->bytes + view.piece_bytes - 1) / view.piece_bytes;
+                end > items_taken) {
+                const std::uint64_t done = items_taken > one->first_item
+                                               ? (items_taken - one->first_item) * view.piece_bytes
+                                               : 0;
                 out[one->file].reached_bytes = one->offset_bytes + done;
                 out[one->file].code = -ECANCELED;
             }
@@ -108,7 +125,10 @@ status work_on(runtime& rt, std::vector<open_copy>& files) {
     job.list(files, shape.piece_bytes);
     if (job.view.items > 0) {
         if (status s = job.place(rt); !s) return s;
-        if (const int code = launch<width::warp>(rt, shape.groups, work_on_pieces<Compare>{job.view}); code != 0) return apps::launch_error(rt, code);
+        if (const int code =
+                launch<width::warp>(rt, shape.groups, work_on_pieces<Compare>{job.view});
+            code != 0)
+            return apps::launch_error(rt, code);
         if (status s = job.fetch(); !s) return s;
     }
     job.judge(files);
@@ -117,7 +137,11 @@ status work_on(runtime& rt, std::vector<open_copy>& files) {
 
 }  // namespace
 
-status copy_open_files(runtime& rt, std::vector<open_copy>& files) { return work_on<false>(rt, files); }
-status compare_open_files(runtime& rt, std::vector<open_copy>& files) { return work_on<true>(rt, files); }
+status copy_open_files(runtime& rt, std::vector<open_copy>& files) {
+    return work_on<false>(rt, files);
+}
+status compare_open_files(runtime& rt, std::vector<open_copy>& files) {
+    return work_on<true>(rt, files);
+}
 
 }  // namespace penstock::cp

@@ -16,11 +16,13 @@ struct open_copy {
 
     // What became of it. All that lies before `reached_bytes` was done.
     std::uint64_t reached_bytes = 0;
-    int code = 0;  // 0, or why it stopped there: -EILSEQ, the byte there differs; -ECANCELED, it never came to it
+    int code = 0;  // 0, or why it stopped there: -EILSEQ, the byte there differs; -ECANCELED, it
+                   // never came to it
     bool reading = false;  // the source could not be read; else the copy could not be written
 };
 
-// Blocks until all is done or has failed. The status is that of the kernel; each file's own is in it.
+// Blocks until all is done or has failed. The status is that of the kernel; each file's own is in
+// it.
 status copy_open_files(runtime& rt, std::vector<open_copy>& files);
 status compare_open_files(runtime& rt, std::vector<open_copy>& files);
 

@@ -18,9 +18,11 @@ struct planned_copy {
     bool is_new = false;  // `to` is not there
 };
 
-// One source to a file, or all of them into a directory. Every file is looked at; the first that cannot be copied is told, and then
-// nothing has been changed: no regular file or none that can be read, a destination that cannot be written, a file onto itself or
-// onto another source (also by a link), two to one place.
-status plan_copies(const std::vector<std::string>& sources, const std::string& destination, std::vector<planned_copy>& out);
+// One source to a file, or all of them into a directory. Every file is looked at; the first that
+// cannot be copied is told, and then nothing has been changed: no regular file or none that can be
+// read, a destination that cannot be written, a file onto itself or onto another source (also by a
+// link), two to one place.
+status plan_copies(const std::vector<std::string>& sources, const std::string& destination,
+                   std::vector<planned_copy>& out);
 
 }  // namespace penstock::cp

@@ -24,8 +24,8 @@ struct report {
     std::vector<finding> findings;
     options in_force;
     std::vector<option_row> rows;
-    status made;                  // of the runtime
-    std::vector<std::string> log; // what the runtime said while it was made
+    status made;                   // of the runtime
+    std::vector<std::string> log;  // what the runtime said while it was made
     std::string device;
     std::string io;
 };
@@ -34,7 +34,8 @@ report look(const apps::common_flags& flags, const options& asked) {
     report out;
     out.host = read_host_facts();
     out.gpus = look_at_gpus(asked.device);
-    out.findings = {probe_opening(), probe_io_uring(), probe_direct_io(), probe_huge_pages(), probe_exact_times()};
+    out.findings = {probe_opening(), probe_io_uring(), probe_direct_io(), probe_huge_pages(),
+                    probe_exact_times()};
     out.findings.insert(out.findings.end(), out.gpus.findings.begin(), out.gpus.findings.end());
     out.in_force = asked;
     options settings = asked;
@@ -52,12 +53,17 @@ report look(const apps::common_flags& flags, const options& asked) {
     return out;
 }
 
-json limit_json(std::uint64_t value) { return value == host_facts::unlimited ? json(nullptr) : json(value); }
+json limit_json(std::uint64_t value) {
+    return value == host_facts::unlimited ? json(nullptr) : json(value);
+}
 
 json json_of(const report& r) {
     json out = {{"program", "penstock info"},
                 {"version", version()},
-                {"host", {{"kernel", r.host.kernel}, {"processors", r.host.processors}, {"memory_bytes", r.host.memory_bytes}}},
+                {"host",
+                 {{"kernel", r.host.kernel},
+                  {"processors", r.host.processors},
+                  {"memory_bytes", r.host.memory_bytes}}},
                 {"cuda",
                  {{"built_with", r.gpus.runtime.empty() ? json(nullptr) : json(r.gpus.runtime)},
                   {"driver", r.gpus.driver.empty() ? json(nullptr) : json(r.gpus.driver)},
@@ -79,14 +85,21 @@ json json_of(const report& r) {
                   {"log", r.log}}},
                 {"options", json::array()}};
     for (const gpu& g : r.gpus.gpus)
-        out["gpus"].push_back({{"number", g.number}, {"name", g.name}, {"compute_capability", g.capability},
-                               {"memory_bytes", g.memory_bytes}, {"free_bytes", g.free_bytes},
+        out["gpus"].push_back({{"number", g.number},
+                               {"name", g.name},
+                               {"compute_capability", g.capability},
+                               {"memory_bytes", g.memory_bytes},
+                               {"free_bytes", g.free_bytes},
                                {"multiprocessors", g.multiprocessors}});
-    for (const finding& f : r.findings) out["works"].push_back({{"what", f.what}, {"works", f.works}, {"why", f.why}});
+    for (const finding& f : r.findings)
+        out["works"].push_back({{"what", f.what}, {"works", f.works}, {"why", f.why}});
     for (const option_row& o : r.rows)
-        out["options"].push_back({{"name", o.name}, {"environment", o.environment}, {"unit", o.unit},
-                                  {"value", o.unit.empty() ? json(o.value) : json(std::stoull(o.value))},
-                                  {"source", o.source}});
+        out["options"].push_back(
+            {{"name", o.name},
+             {"environment", o.environment},
+             {"unit", o.unit},
+             {"value", o.unit.empty() ? json(o.value) : json(std::stoull(o.value))},
+             {"source", o.source}});
     return out;
 }
 
@@ -103,21 +116,29 @@ std::string roughly(std::uint64_t bytes) {
 }
 
 std::string shown_limit(std::uint64_t value, bool bytes) {
-    return value == host_facts::unlimited ? "unlimited" : bytes ? format_size(value) : apps::with_commas(value);
+    return value == host_facts::unlimited ? "unlimited"
+           : bytes                        ? format_size(value)
+                                          : apps::with_commas(value);
 }
 
 std::string text_of(const report& r) {
     std::string out = std::string("Penstock ") + version() + "\n\nDevices\n";
-    const auto line = [&out](const std::string& name, const std::string& value) { out += "  " + padded(name, 28) + value + "\n"; };
-    line("CPU", std::to_string(r.host.processors) + " processors, " + roughly(r.host.memory_bytes) + ", " + r.host.kernel);
+    const auto line = [&out](const std::string& name, const std::string& value) {
+        out += "  " + padded(name, 28) + value + "\n";
+    };
+    line("CPU", std::to_string(r.host.processors) + " processors, " + roughly(r.host.memory_bytes) +
+                    ", " + r.host.kernel);
     for (const gpu& g : r.gpus.gpus)
-        line("GPU " + std::to_string(g.number), g.name + ", " + roughly(g.memory_bytes) + ", " + roughly(g.free_bytes) +
+        line("GPU " + std::to_string(g.number), g.name + ", " + roughly(g.memory_bytes) + ", " +
+                                                    roughly(g.free_bytes) +
                                                     " free, compute capability " + g.capability);
     if (!r.gpus.why.empty()) line("GPU", "none: " + r.gpus.why);
     if (!r.gpus.runtime.empty())
-        line("CUDA", "built with " + r.gpus.runtime + ", driver for " + (r.gpus.driver.empty() ? "none" : r.gpus.driver));
+        line("CUDA", "built with " + r.gpus.runtime + ", driver for " +
+                         (r.gpus.driver.empty() ? "none" : r.gpus.driver));
     out += "\nWhat works here\n";
-    for (const finding& f : r.findings) line(f.what, (f.works ? "yes" : "no") + (f.why.empty() ? "" : ": " + f.why));
+    for (const finding& f : r.findings)
+        line(f.what, (f.works ? "yes" : "no") + (f.why.empty() ? "" : ": " + f.why));
     out += "\nLimits\n";
     line("open files (ulimit -n)", shown_limit(r.host.open_files, false));
     line("locked memory (ulimit -l)", shown_limit(r.host.locked_bytes, true));
@@ -125,7 +146,9 @@ std::string text_of(const report& r) {
     line("pages in a cache", "fewer than " + apps::with_commas(engine::max_frames));
     line("files open or remembered", "up to " + apps::with_commas(engine::max_file_slots));
     out += "\nOptions in force\n";
-    for (const option_row& o : r.rows) out += "  " + padded(o.name, 18) + padded(o.shown, 24) + padded(o.source, 14) + o.environment + "\n";
+    for (const option_row& o : r.rows)
+        out += "  " + padded(o.name, 18) + padded(o.shown, 24) + padded(o.source, 14) +
+               o.environment + "\n";
     out += "\nRuntime\n";
     for (const std::string& said : r.log) line("note", said);
     if (r.made.ok()) line("made", "on " + r.device + ", reading with " + r.io);
@@ -141,7 +164,9 @@ int run(const apps::common_flags& flags) {
         return apps::exit_usage;
     }
     const report r = look(flags, asked);
-    const std::string text = flags.json ? json_of(r).dump(-1, ' ', false, json::error_handler_t::replace) + "\n" : text_of(r);
+    const std::string text =
+        flags.json ? json_of(r).dump(-1, ' ', false, json::error_handler_t::replace) + "\n"
+                   : text_of(r);
     apps::output_file standard_output;
     status ended = standard_output.open("");
     if (ended.ok()) ended = standard_output.write(text.data(), text.size());

@@ -25,7 +25,9 @@ constexpr std::uint64_t most_read_ahead_bytes = 1u << 30;
 
 void say_ready(const mount::serve_options& wanted) {
     noted.mount(wanted.point);
-    if (!quiet) apps::say(apps::shown(wanted.source) + " is at " + apps::shown(wanted.point) + "; it goes with: fusermount3 -u " + wanted.point + ", or Ctrl-C");
+    if (!quiet)
+        apps::say(apps::shown(wanted.source) + " is at " + apps::shown(wanted.point) +
+                  "; it goes with: fusermount3 -u " + wanted.point + ", or Ctrl-C");
 }
 
 // For SIGUSR1.
@@ -38,23 +40,40 @@ void say_state(const mount::serve_report& done) {
         return;
     }
     const buffer::manager_counts& seen = done.buffer->counts;
-    const auto told = [](std::uint64_t number, const char* what) { return apps::with_commas(number) + what; };
-    apps::say("mount: " + told(seen.host_hits, " host hits, ") + told(seen.device_hits, " device hits, ") + told(seen.misses, " misses, ") + told(seen.prefetched, " pages read ahead, ") +
-              told(done.buffer->reads_outside, " reads past the buffer; it has ") + told(seen.pages, " pages, ") + told(seen.device_pages, " of them in the device, which take ") +
+    const auto told = [](std::uint64_t number, const char* what) {
+        return apps::with_commas(number) + what;
+    };
+    apps::say("mount: " + told(seen.host_hits, " host hits, ") +
+              told(seen.device_hits, " device hits, ") + told(seen.misses, " misses, ") +
+              told(seen.prefetched, " pages read ahead, ") +
+              told(done.buffer->reads_outside, " reads past the buffer; it has ") +
+              told(seen.pages, " pages, ") +
+              told(seen.device_pages, " of them in the device, which take ") +
               told(seen.device_bytes, " bytes there"));
 }
 
 status settle_buffer(const request& wanted, mount::serve_options& out) {
     if (wanted.buffer.empty()) {
-        const bool any = !wanted.ram.empty() || !wanted.gpu.empty() || !wanted.page.empty() || !wanted.backend.empty();
-        return any ? status{-EINVAL, "--ram, --gpu, --page and --backend are of a buffer; give --buffer gram too, or leave them out"} : status{};
+        const bool any = !wanted.ram.empty() || !wanted.gpu.empty() || !wanted.page.empty() ||
+                         !wanted.backend.empty();
+        return any ? status{-EINVAL,
+                            "--ram, --gpu, --page and --backend are of a buffer; give --buffer "
+                            "gram too, or leave them out"}
+                   : status{};
     }
     mount::buffer_options how;
     if (wanted.buffer == "native") how.policy = buffer::policy_kind::native;
     else if (wanted.buffer == "dedu") how.policy = buffer::policy_kind::dedu;
-    else if (wanted.buffer != "gram") return {-EINVAL, "--buffer: " + apps::shown(wanted.buffer) + " is no policy; give native, gram or dedu"};
-    if (wanted.ram.empty()) return {-EINVAL, "--ram is missing: how much host memory the buffer has; give a size such as 256MiB"};
-    if (wanted.gpu.empty() && how.policy != buffer::policy_kind::native) return {-EINVAL, "--gpu is missing: how much device memory " + wanted.buffer + " has; give a size such as 256MiB"};
+    else if (wanted.buffer != "gram")
+        return {-EINVAL, "--buffer: " + apps::shown(wanted.buffer) +
+                             " is no policy; give native, gram or dedu"};
+    if (wanted.ram.empty())
+        return {
+            -EINVAL,
+            "--ram is missing: how much host memory the buffer has; give a size such as 256MiB"};
+    if (wanted.gpu.empty() && how.policy != buffer::policy_kind::native)
+        return {-EINVAL, "--gpu is missing: how much device memory " + wanted.buffer +
+                             " has; give a size such as 256MiB"};
     if (status s = parse_size("--ram", wanted.ram, how.ram_bytes); !s) return s;
     if (!wanted.gpu.empty())
         if (status s = parse_size("--gpu", wanted.gpu, how.gpu_bytes); !s) return s;
@@ -65,9 +84,12 @@ status settle_buffer(const request& wanted, mount::serve_options& out) {
     how.page_bytes = static_cast<std::uint32_t>(std::min<std::uint64_t>(page_bytes, 1u << 31));
     if (wanted.backend == "gpu") how.where = backend::gpu;
     else if (wanted.backend == "cpu") how.where = backend::cpu;
-    else if (!wanted.backend.empty()) return {-EINVAL, "--backend: " + apps::shown(wanted.backend) + " is none; give cpu or gpu"};
+    else if (!wanted.backend.empty())
+        return {-EINVAL, "--backend: " + apps::shown(wanted.backend) + " is none; give cpu or gpu"};
     if (out.background && how.where != backend::cpu && how.policy != buffer::policy_kind::native)
-        return {-EINVAL, "--background: a process that goes on in the background loses its GPU; give --backend cpu, or leave --background out"};
+        return {-EINVAL,
+                "--background: a process that goes on in the background loses its GPU; give "
+                "--backend cpu, or leave --background out"};
     out.buffer = how;
     out.note = [](const std::string& text) { apps::say("mount: " + text); };
     return mount::check(how, mount::serving_threads(out.threads));
@@ -76,12 +98,21 @@ status settle_buffer(const request& wanted, mount::serve_options& out) {
 // `usage`: what is wrong is how the program was called.
 status settle(const request& wanted, mount::serve_options& out, bool& usage) {
     out = wanted.how;
-    if (status s = apps::parse_number<std::uint32_t>("--threads", wanted.threads, 1, 1024, "from 1 to 1024", out.threads); !s) return s;
+    if (status s = apps::parse_number<std::uint32_t>("--threads", wanted.threads, 1, 1024,
+                                                     "from 1 to 1024", out.threads);
+        !s)
+        return s;
     if (!wanted.read_ahead.empty())
-        if (status s = parse_size("--read-ahead", wanted.read_ahead, out.read_ahead_bytes); !s) return s;
+        if (status s = parse_size("--read-ahead", wanted.read_ahead, out.read_ahead_bytes); !s)
+            return s;
     if (!wanted.read_ahead.empty() && out.read_ahead_bytes > most_read_ahead_bytes)
-        return {-EINVAL, "--read-ahead: " + wanted.read_ahead + " is further than anybody reads; give at most " + format_size(most_read_ahead_bytes)};
-    if (wanted.json && out.background) return {-EINVAL, "--json reports when the mount is gone, and --background ends before; give one of them"};
+        return {-EINVAL, "--read-ahead: " + wanted.read_ahead +
+                             " is further than anybody reads; give at most " +
+                             format_size(most_read_ahead_bytes)};
+    if (wanted.json && out.background)
+        return {-EINVAL,
+                "--json reports when the mount is gone, and --background ends before; give one of "
+                "them"};
     if (status s = settle_buffer(wanted, out); !s) {
         usage = s.code == -EINVAL;
         return s;
@@ -94,7 +125,8 @@ status settle(const request& wanted, mount::serve_options& out, bool& usage) {
     return {};
 }
 
-nlohmann::json json_of(const mount::buffer_options& how, const mount::buffer_report& done, const std::string& policy) {
+nlohmann::json json_of(const mount::buffer_options& how, const mount::buffer_report& done,
+                       const std::string& policy) {
     const buffer::manager_counts& seen = done.counts;
     return {{"policy", policy},
             {"backend", done.on_gpu ? "gpu" : "cpu"},
@@ -113,21 +145,17 @@ nlohmann::json json_of(const mount::buffer_options& how, const mount::buffer_rep
             {"device_bytes", seen.device_bytes}};
 }
 
-status report(const request& wanted, const mount::serve_options& how, const mount::serve_report& done) {
+status report(const request& wanted, const mount::serve_options& how,
+              const mount::serve_report& done) {
     if (!wanted.json) {
         if (!wanted.quiet && done.buffer) say_state(done);
         return {};
     }
-    nlohmann::json out = {{"program", "penstock mount"},
-                          {"version", version()},
-                          {"source", wanted.how.source},
-                          {"mount_point", wanted.how.point},
-                          {"requests", done.requests},
-                          {"errors", done.errors},
-                          {"reads", done.reads},
-                          {"bytes_asked", done.bytes_asked},
-                          {"writes", done.writes},
-                          {"bytes_written", done.bytes_written}};
+    nlohmann::json out = {{"program", "penstock mount"}, {"version", version()},
+                          {"source", wanted.how.source}, {"mount_point", wanted.how.point},
+                          {"requests", done.requests},   {"errors", done.errors},
+                          {"reads", done.reads},         {"bytes_asked", done.bytes_asked},
+                          {"writes", done.writes},       {"bytes_written", done.bytes_written}};
     if (done.buffer) out["buffer"] = json_of(*how.buffer, *done.buffer, wanted.buffer);
     return apps::print_json(apps::line_of(out));
 }

@@ -6,8 +6,8 @@
 
 namespace penstock::cat {
 
-ordered_reader::ordered_reader(runtime& rt, const std::vector<open_file>& files, std::uint64_t piece_bytes,
-                               std::uint32_t readers)
+ordered_reader::ordered_reader(runtime& rt, const std::vector<open_file>& files,
+                               std::uint64_t piece_bytes, std::uint32_t readers)
     : rt_(rt), files_(files), piece_bytes_(piece_bytes) {
     for (const open_file& file : files_) total_ += pieces_of(file);
     const auto threads = static_cast<std::uint32_t>(std::min<std::uint64_t>(readers, total_));
@@ -53,7 +53,9 @@ bool ordered_reader::next(piece& out) {
 void ordered_reader::read_pieces() {
     std::unique_lock lock(mutex_);
     for (;;) {
-        room_.wait(lock, [&] { return stop_ || started_ == total_ || started_ < handed_out_ + slots_.size(); });
+        room_.wait(lock, [&] {
+            return stop_ || started_ == total_ || started_ < handed_out_ + slots_.size();
+        });
         if (stop_ || started_ == total_) return;
         slot& to = slots_[started_++ % slots_.size()];
         while (number_in_file_ == pieces_of(files_[file_])) {
@@ -83,9 +85,11 @@ void ordered_reader::fill(piece& out, std::uint64_t number_in_file) {
         return;
     }
     for (std::uint64_t done = 0; done < wanted;) {
-        const std::int64_t got = rt_.read(file.fd, out.bytes.data() + done, static_cast<std::int64_t>(wanted - done),
-                                          static_cast<std::int64_t>(begin + done));
-        // A read that stops early is asked again and then says why; 0 would mean that the file ended before its size.
+        const std::int64_t got =
+            rt_.read(file.fd, out.bytes.data() + done, static_cast<std::int64_t>(wanted - done),
+                     static_cast<std::int64_t>(begin + done));
+        // A read that stops early is asked again and then says why; 0 would mean that the file
+        // ended before its size.
         if (got <= 0) {
             out.error = got < 0 ? got : -ESTALE;
             out.bytes.clear();

@@ -39,7 +39,8 @@ std::string text_of(std::int64_t code) { return error_text(code); }
 std::uint64_t soft_limit(int which) {
     rlimit limit{};
     if (::getrlimit(static_cast<__rlimit_resource>(which), &limit) != 0) return 0;
-    return limit.rlim_cur == RLIM_INFINITY ? host_facts::unlimited : static_cast<std::uint64_t>(limit.rlim_cur);
+    return limit.rlim_cur == RLIM_INFINITY ? host_facts::unlimited
+                                           : static_cast<std::uint64_t>(limit.rlim_cur);
 }
 
 }  // namespace
@@ -81,7 +82,8 @@ finding probe_io_uring() {
         out.why = "a ring could be made, but a read failed: " + text_of(results[0].result);
     } else {
         const std::int64_t got = env.read(file.fd(), by_pread.data(), probe_bytes, 0);
-        out.works = got == results[0].result && std::memcmp(by_ring.data(), by_pread.data(), static_cast<std::size_t>(got)) == 0;
+        out.works = got == results[0].result && std::memcmp(by_ring.data(), by_pread.data(),
+                                                            static_cast<std::size_t>(got)) == 0;
         if (!out.works) out.why = "a read gave other bytes than pread";
     }
     return out;
@@ -96,9 +98,11 @@ finding probe_direct_io() {
     const int direct = file.fd() < 0 ? file.fd() : env.open_direct(file.fd(), grain_bytes);
     const scoped_handle past(direct);
     alignas(4096) static std::array<std::byte, probe_bytes> by_direct, by_pread;
-    const std::int64_t got = direct < 0 ? direct : env.read(direct, by_direct.data(), probe_bytes, 0);
+    const std::int64_t got =
+        direct < 0 ? direct : env.read(direct, by_direct.data(), probe_bytes, 0);
     if (got < 0) {
-        out.why = "the file system of the program refuses it: " + text_of(got) + "; files there are read through the page cache";
+        out.why = "the file system of the program refuses it: " + text_of(got) +
+                  "; files there are read through the page cache";
         return out;
     }
     out.works = got == env.read(file.fd(), by_pread.data(), probe_bytes, 0) &&
@@ -107,9 +111,12 @@ finding probe_direct_io() {
         out.why = "a read gave other bytes than pread";
         return out;
     }
-    out.why = "in pieces of " + std::to_string(grain_bytes) + " bytes, on the file system of the program";
+    out.why =
+        "in pieces of " + std::to_string(grain_bytes) + " bytes, on the file system of the program";
     const int cached = env.in_page_cache(file.fd(), 0, probe_bytes);
-    if (cached < 0) out.why += "; the kernel does not tell what is in the page cache (" + text_of(cached) + "), so direct_io=auto does without it";
+    if (cached < 0)
+        out.why += "; the kernel does not tell what is in the page cache (" + text_of(cached) +
+                   "), so direct_io=auto does without it";
     return out;
 }
 
@@ -135,7 +142,9 @@ finding probe_exact_times() {
     out.works = code == 0 && facts.exact_times;
     if (code != 0) out.why = "working directory: " + text_of(code);
     else if (!out.works)
-        out.why = "the kernel or the file system of the working directory has coarse times; a file changed within the last 20 ms is read anew at the next open";
+        out.why =
+            "the kernel or the file system of the working directory has coarse times; a file "
+            "changed within the last 20 ms is read anew at the next open";
     return out;
 }
 
@@ -144,7 +153,8 @@ host_facts read_host_facts() {
     utsname name{};
     if (::uname(&name) == 0) out.kernel = std::string(name.sysname) + " " + name.release;
     out.processors = std::thread::hardware_concurrency();
-    out.memory_bytes = static_cast<std::uint64_t>(::sysconf(_SC_PHYS_PAGES)) * static_cast<std::uint64_t>(::sysconf(_SC_PAGE_SIZE));
+    out.memory_bytes = static_cast<std::uint64_t>(::sysconf(_SC_PHYS_PAGES)) *
+                       static_cast<std::uint64_t>(::sysconf(_SC_PAGE_SIZE));
     out.open_files = soft_limit(RLIMIT_NOFILE);
     out.locked_bytes = soft_limit(RLIMIT_MEMLOCK);
     return out;

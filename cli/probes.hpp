@@ -1,4 +1,5 @@
-// Trying out what works on this machine. Every probe does the thing itself, in small; none looks only at a version.
+// Trying out what works on this machine. Every probe does the thing itself, in small; none looks
+// only at a version.
 #pragma once
 
 #include <cstdint>
@@ -15,17 +16,17 @@ struct finding {
 };
 
 finding probe_io_uring();
-finding probe_opening();     // opening through /proc/self/fd, which keeps kernels below their roots
+finding probe_opening();  // opening through /proc/self/fd, which keeps kernels below their roots
 finding probe_huge_pages();
-finding probe_direct_io();   // reads past the page cache; on the program's own file
+finding probe_direct_io();  // reads past the page cache; on the program's own file
 finding probe_exact_times();
 
 struct host_facts {
     std::string kernel;
     unsigned processors = 0;
     std::uint64_t memory_bytes = 0;
-    std::uint64_t open_files = 0;         // RLIMIT_NOFILE, soft
-    std::uint64_t locked_bytes = 0;       // RLIMIT_MEMLOCK, soft
+    std::uint64_t open_files = 0;    // RLIMIT_NOFILE, soft
+    std::uint64_t locked_bytes = 0;  // RLIMIT_MEMLOCK, soft
     static constexpr std::uint64_t unlimited = ~std::uint64_t{0};
 };
 host_facts read_host_facts();

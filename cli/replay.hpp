@@ -7,8 +7,10 @@ namespace penstock::replay {
 
 // As given on the command line; empty: not given.
 struct request {
-    std::string trace, policy, order = "lru", ram, gpu, blocks, table, absent, threads, backend, signature, sign_on, batch, batch_wait;
-    bool simulate = false, cached = false, writes = false, verify = false, always_dedu = false, json = false, quiet = false;
+    std::string trace, policy, order = "lru", ram, gpu, blocks, table, absent, threads, backend,
+                               signature, sign_on, batch, batch_wait;
+    bool simulate = false, cached = false, writes = false, verify = false, always_dedu = false,
+         json = false, quiet = false;
 };
 
 // The exit status; what went wrong has been said.

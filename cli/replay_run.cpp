@@ -47,36 +47,51 @@ status refused(const std::string& path, int code, const std::string& cure) {
     return {code, apps::shown(path) + ": " + error_text(code) + "; " + apps::cure_for(code, cure)};
 }
 
-status open_files(const trace::trace_header& header, const run_settings& settings, std::vector<open_file>& out) {
+status open_files(const trace::trace_header& header, const run_settings& settings,
+                  std::vector<open_file>& out) {
     for (const trace::file_entry& entry : header.files) {
         struct stat facts {};
         if (status s = apps::look_at_input(entry.path, "name a file in the trace that you may read",
                                            facts);
             !s)
             return s;
-        const int flags = (settings.writes ? O_RDWR : O_RDONLY) | (settings.past_the_cache ? O_DIRECT : 0) | O_CLOEXEC | O_NOCTTY;
+        const int flags = (settings.writes ? O_RDWR : O_RDONLY) |
+                          (settings.past_the_cache ? O_DIRECT : 0) | O_CLOEXEC | O_NOCTTY;
         const open_file& file = out.emplace_back(::open(entry.path.c_str(), flags));
-        if (file.fd() < 0 && errno == EINVAL && settings.past_the_cache) return refused(entry.path, -EINVAL, "its file system cannot read past the page cache, give --cached");
-        if (file.fd() < 0) return refused(entry.path, -errno, settings.writes ? "name a file in the trace that you may read and write" : "name a file in the trace that you may read");
-        if (::fstat(file.fd(), &facts) != 0) return refused(entry.path, -errno, "is the file still there?");
+        if (file.fd() < 0 && errno == EINVAL && settings.past_the_cache)
+            return refused(entry.path, -EINVAL,
+                           "its file system cannot read past the page cache, give --cached");
+        if (file.fd() < 0)
+            return refused(entry.path, -errno,
+                           settings.writes ? "name a file in the trace that you may read and write"
+                                           : "name a file in the trace that you may read");
+        if (::fstat(file.fd(), &facts) != 0)
+            return refused(entry.path, -errno, "is the file still there?");
         const std::uint64_t needed = entry.pages * header.page_bytes;
         if (static_cast<std::uint64_t>(facts.st_size) < needed)
-            return {-EINVAL, apps::shown(entry.path) + " has " + std::to_string(facts.st_size) + " bytes, and the trace is of " + std::to_string(needed) + "; make it as long (penstock trace generate --data)"};
+            return {-EINVAL, apps::shown(entry.path) + " has " + std::to_string(facts.st_size) +
+                                 " bytes, and the trace is of " + std::to_string(needed) +
+                                 "; make it as long (penstock trace generate --data)"};
     }
     return {};
 }
 
-// A trace that writes changes its files: only where that was said. Read to its end before, which also finds what is wrong with it.
+// A trace that writes changes its files: only where that was said. Read to its end before, which
+// also finds what is wrong with it.
 status check_trace(const std::string& path, const run_settings& settings) {
     struct stat facts {};
-    if (::stat(path.c_str(), &facts) == 0 && !S_ISREG(facts.st_mode)) return {-EINVAL, apps::shown(path) + " is read twice; give a regular file"};
+    if (::stat(path.c_str(), &facts) == 0 && !S_ISREG(facts.st_mode))
+        return {-EINVAL, apps::shown(path) + " is read twice; give a regular file"};
     trace::reader from;
     if (status s = from.open(path); !s) return s;
     std::vector<trace::record> records;
     do {
         if (status s = from.next(records, 4096); !s) return s;
         for (const trace::record& one : records)
-            if (one.what == trace::operation::write && !settings.writes) return {-EINVAL, apps::shown(path) + " has writes, which would change its files; give --writes if they may be changed"};
+            if (one.what == trace::operation::write && !settings.writes)
+                return {-EINVAL, apps::shown(path) +
+                                     " has writes, which would change its files; give --writes if "
+                                     "they may be changed"};
     } while (!records.empty());
     return {};
 }
@@ -84,7 +99,10 @@ status check_trace(const std::string& path, const run_settings& settings) {
 // What pages must hold, where the trace says.
 class expected_pages {
 public:
-    expected_pages(const trace::trace_header& header, bool wanted) : made_(header.contents), page_bytes_(header.page_bytes), page_(wanted ? header.page_bytes / 8 : 0) {}
+    expected_pages(const trace::trace_header& header, bool wanted)
+        : made_(header.contents),
+          page_bytes_(header.page_bytes),
+          page_(wanted ? header.page_bytes / 8 : 0) {}
 
     void written(page_id id, std::uint64_t content) {
         if (!page_.empty()) written_[id.page | std::uint64_t{id.file} << 44] = content;
@@ -92,7 +110,8 @@ public:
     bool is_right(page_id id, const std::byte* bytes) {
         if (page_.empty()) return true;
         const auto known = written_.find(id.page | std::uint64_t{id.file} << 44);
-        const std::uint64_t content = known != written_.end() ? known->second : trace::made_content(*made_, id.file, id.page);
+        const std::uint64_t content =
+            known != written_.end() ? known->second : trace::made_content(*made_, id.file, id.page);
         trace::fill_page(content, reinterpret_cast<std::byte*>(page_.data()), page_bytes_);
         return std::memcmp(page_.data(), bytes, page_bytes_) == 0;
     }
@@ -107,7 +126,9 @@ private:
 // One thread's part of the work.
 class file_player {
 public:
-    file_player(std::unique_ptr<buffer::session> mine, const trace::trace_header& header, bool verify) : mine_(std::move(mine)), header_(header), expected_(header, verify) {}
+    file_player(std::unique_ptr<buffer::session> mine, const trace::trace_header& header,
+                bool verify)
+        : mine_(std::move(mine)), header_(header), expected_(header, verify) {}
 
     status play(const trace::record& one) {
         if (one.what == trace::operation::flush) {
@@ -116,28 +137,42 @@ public:
             return code == 0 ? status{} : failed(one, code, "flushing");
         }
         for (std::uint32_t i = 0; i < one.pages; ++i)
-            if (status s = one.what == trace::operation::read ? read({one.page + i, one.file}) : write({one.page + i, one.file}, one, i); !s) return s;
+            if (status s = one.what == trace::operation::read
+                               ? read({one.page + i, one.file})
+                               : write({one.page + i, one.file}, one, i);
+                !s)
+                return s;
         return {};
     }
     simulated counts;
 
 private:
     status failed(const trace::record& one, int code, const char* what) const {
-        return {code, std::string(what) + " page " + std::to_string(one.page) + " of " + apps::shown(header_.files[one.file].path) + ": " + error_text(code) + "; is its disk in order, and has it room?"};
+        return {code, std::string(what) + " page " + std::to_string(one.page) + " of " +
+                          apps::shown(header_.files[one.file].path) + ": " + error_text(code) +
+                          "; is its disk in order, and has it room?"};
     }
     status read(page_id id) {
         buffer::fixed_page page;
-        if (const int code = mine_->fix(id, use_kind::read, page); code != 0) return failed({.page = id.page, .file = id.file}, code, "reading");
+        if (const int code = mine_->fix(id, use_kind::read, page); code != 0)
+            return failed({.page = id.page, .file = id.file}, code, "reading");
         const bool right = expected_.is_right(id, page.data);
         mine_->unfix(page, false);
         ++counts.reads;
         if (right) return {};
-        return {-EILSEQ, "page " + std::to_string(id.page) + " of " + apps::shown(header_.files[id.file].path) + " does not hold what the trace says; was the file made for this trace, and not changed since?"};
+        return {-EILSEQ, "page " + std::to_string(id.page) + " of " +
+                             apps::shown(header_.files[id.file].path) +
+                             " does not hold what the trace says; was the file made for this "
+                             "trace, and not changed since?"};
     }
     status write(page_id id, const trace::record& one, std::uint32_t i) {
-        const std::uint64_t content = one.has_content ? one.content + i : trace::most_content + mix64(one.time_ns ^ id.page << 20 ^ ++made_up_) / 4;
+        const std::uint64_t content =
+            one.has_content
+                ? one.content + i
+                : trace::most_content + mix64(one.time_ns ^ id.page << 20 ^ ++made_up_) / 4;
         buffer::fixed_page page;
-        if (const int code = mine_->fix_fresh(id, page); code != 0) return failed(one, code, "writing");
+        if (const int code = mine_->fix_fresh(id, page); code != 0)
+            return failed(one, code, "writing");
         trace::fill_page(content, page.data, header_.page_bytes);
         mine_->unfix(page, true);
         ++counts.writes;
@@ -157,30 +192,42 @@ struct buffer_parts {
     std::unique_ptr<buffer::manager> all;
 };
 
-status make_buffer(const trace::trace_header& header, const simulation& how, const run_settings& settings, buffer_parts& out, bool& on_gpu) {
+status make_buffer(const trace::trace_header& header, const simulation& how,
+                   const run_settings& settings, buffer_parts& out, bool& on_gpu) {
     if (status s = open_files(header, settings, out.files); !s) return s;
-    const buffer::manager_settings shape{.page_bytes = header.page_bytes,
-                                         .host_pages = how.limits.host_pages,
-                                         .device_pages = how.what == policy::native ? 0 : how.limits.device_pages,
-                                         .sessions = settings.threads,
-                                         .fixed_pages = 1,
-                                         .files = how.limits.files,
-                                         .order = how.order == host_order::lru ? buffer::order_kind::lru : buffer::order_kind::clock,
-                                         .policy = how.what == policy::dedu ? buffer::policy_kind::dedu : buffer::policy_kind::gram,
-                                         .batch_pages = settings.batch_pages,
-                                         .batch_wait_us = settings.batch_wait_us,
-                                         .dedu = settings.dedu};
+    const buffer::manager_settings shape{
+        .page_bytes = header.page_bytes,
+        .host_pages = how.limits.host_pages,
+        .device_pages = how.what == policy::native ? 0 : how.limits.device_pages,
+        .sessions = settings.threads,
+        .fixed_pages = 1,
+        .files = how.limits.files,
+        .order = how.order == host_order::lru ? buffer::order_kind::lru : buffer::order_kind::clock,
+        .policy = how.what == policy::dedu ? buffer::policy_kind::dedu : buffer::policy_kind::gram,
+        .batch_pages = settings.batch_pages,
+        .batch_wait_us = settings.batch_wait_us,
+        .dedu = settings.dedu};
     const buffer::frames_shape frames = buffer::frames_for(shape);
-    const backend where = settings.backend.empty() ? backend::automatic : settings.backend == "gpu" ? backend::gpu : backend::cpu;
+    const backend where = settings.backend.empty()    ? backend::automatic
+                          : settings.backend == "gpu" ? backend::gpu
+                                                      : backend::cpu;
     if (status s = buffer::choose_frames(where, 0, frames, out.frames, on_gpu); !s)
-        return {s.code, (settings.backend.empty() ? "" : "--backend " + settings.backend + ": ") + s.message + "; give less with --ram and --gpu" + (s.code == -ENODEV ? ", or --backend cpu" : "")};
-    if (status s = buffer::manager::make(shape, *out.frames, host::linux_environment(), out.all); !s) return {s.code, s.message + " (--ram, --threads)"};
+        return {s.code, (settings.backend.empty() ? "" : "--backend " + settings.backend + ": ") +
+                            s.message + "; give less with --ram and --gpu" +
+                            (s.code == -ENODEV ? ", or --backend cpu" : "")};
+    if (status s = buffer::manager::make(shape, *out.frames, host::linux_environment(), out.all);
+        !s)
+        return {s.code, s.message + " (--ram, --threads)"};
     for (std::size_t i = 0; i < header.files.size(); ++i)
-        if (const int code = out.all->add_file(out.files[i].fd(), header.files[i].pages * header.page_bytes); code < 0) return refused(header.files[i].path, code, "it is too long");
+        if (const int code =
+                out.all->add_file(out.files[i].fd(), header.files[i].pages * header.page_bytes);
+            code < 0)
+            return refused(header.files[i].path, code, "it is too long");
     return {};
 }
 
-status play_by_threads(trace::reader& from, const run_settings& settings, buffer::manager& all, simulated& sum) {
+status play_by_threads(trace::reader& from, const run_settings& settings, buffer::manager& all,
+                       simulated& sum) {
     apps::first_error errors;
     std::mutex reading;  // guards `from` and `sum`
     apps::on_threads(settings.threads, [&](std::uint32_t) {
@@ -191,8 +238,10 @@ status play_by_threads(trace::reader& from, const run_settings& settings, buffer
                 const std::lock_guard hold(reading);
                 errors.note(from.next(records, records_at_once));
             }
-            for (std::size_t i = 0; i < records.size() && !errors.stop(); ++i) errors.note(mine.play(records[i]));
-            if (was_interrupted()) errors.note({-ECANCELED, "interrupted; what was written so far is in the files"});
+            for (std::size_t i = 0; i < records.size() && !errors.stop(); ++i)
+                errors.note(mine.play(records[i]));
+            if (was_interrupted())
+                errors.note({-ECANCELED, "interrupted; what was written so far is in the files"});
         } while (!records.empty() && !errors.stop());
         const std::lock_guard hold(reading);
         sum.reads += mine.counts.reads;
@@ -206,18 +255,21 @@ status flush_all(const trace::trace_header& header, buffer::manager& all) {
     const auto mine = all.open_session();
     status first;
     for (std::uint32_t file = 0; file < header.files.size(); ++file)
-        if (const int code = mine->flush(file); code != 0 && first.ok()) first = refused(header.files[file].path, code, "not all that was written is in it");
+        if (const int code = mine->flush(file); code != 0 && first.ok())
+            first = refused(header.files[file].path, code, "not all that was written is in it");
     return first;
 }
 
 }  // namespace
 
-status run_against_files(const std::string& trace, const simulation& how, const run_settings& settings, run_report& out) {
+status run_against_files(const std::string& trace, const simulation& how,
+                         const run_settings& settings, run_report& out) {
     if (status s = check_trace(trace, settings); !s) return s;
     trace::reader from;
     if (status s = from.open(trace); !s) return s;
     const trace::trace_header& header = from.header();
-    if (settings.verify && !header.contents) return {-EINVAL, "--verify: the trace does not say what its pages hold; leave it out"};
+    if (settings.verify && !header.contents)
+        return {-EINVAL, "--verify: the trace does not say what its pages hold; leave it out"};
     buffer_parts parts;
     if (status s = make_buffer(header, how, settings, parts, out.on_gpu); !s) return s;
     apps::stopwatch watch;

@@ -1,4 +1,5 @@
-// A trace played through the buffer manager against its files: pages are read and written where the trace says so, and it takes the time that it takes.
+// A trace played through the buffer manager against its files: pages are read and written where the
+// trace says so, and it takes the time that it takes.
 #pragma once
 
 #include "buffer/manager.hpp"
@@ -7,7 +8,7 @@
 namespace penstock::replay {
 
 struct run_settings {
-    std::string backend;         // cpu, gpu, or empty: a GPU if there is one
+    std::string backend;  // cpu, gpu, or empty: a GPU if there is one
     std::uint32_t threads = 1;
     bool past_the_cache = true;  // of the operating system, so that the sizes mean something
     bool writes = false;         // the files may be changed
@@ -17,13 +18,16 @@ struct run_settings {
 };
 
 struct run_report {
-    simulated counts;            // as far as the manager counts them: accesses, hits, misses, loads, and what moved
-    double flush_seconds = 0;    // at the end, for pages that were still dirty
+    simulated
+        counts;  // as far as the manager counts them: accesses, hits, misses, loads, and what moved
+    double flush_seconds = 0;  // at the end, for pages that were still dirty
     std::uint64_t looked_blocks = 0, shared_blocks = 0, compared_blocks = 0, differing_blocks = 0;
     bool on_gpu = false;
 };
 
-// Everything that can be seen before the first read or write of a file is refused before it. However it ends, what was written is in the files.
-status run_against_files(const std::string& trace, const simulation& how, const run_settings& settings, run_report& out);
+// Everything that can be seen before the first read or write of a file is refused before it.
+// However it ends, what was written is in the files.
+status run_against_files(const std::string& trace, const simulation& how,
+                         const run_settings& settings, run_report& out);
 
 }  // namespace penstock::replay

@@ -23,15 +23,20 @@ using buffer::page_id;
 constexpr std::size_t records_at_once = 4096, step = 4;
 
 struct page_hash {
-    std::size_t operator()(const page_id& id) const { return mix64(id.page + std::uint64_t{id.file} * 0x9e3779b97f4a7c15ull); }
+    std::size_t operator()(const page_id& id) const {
+        return mix64(id.page + std::uint64_t{id.file} * 0x9e3779b97f4a7c15ull);
+    }
 };
 
 // What the pages of the trace's files hold as it goes on, as the contents of their blocks.
 class page_contents {
 public:
-    page_contents(const trace::trace_header& header, std::uint32_t blocks) : made_(header.contents), blocks_(blocks) {}
+    page_contents(const trace::trace_header& header, std::uint32_t blocks)
+        : made_(header.contents), blocks_(blocks) {}
 
-    void write(page_id id, bool has_number, std::uint64_t number) { written_[id] = {has_number, number}; }
+    void write(page_id id, bool has_number, std::uint64_t number) {
+        written_[id] = {has_number, number};
+    }
 
     // Memory goes by the number of records: one of 32 bytes may claim to write billions of pages.
     [[nodiscard]] bool has_room(const trace::record& one) {
@@ -45,7 +50,9 @@ public:
     const content_id* of(page_id id) {
         const auto written = written_.empty() ? written_.end() : written_.find(id);
         if (written == written_.end() && !made_) return nullptr;
-        const content what = written == written_.end() ? content{true, trace::made_content(*made_, id.file, id.page)} : written->second;
+        const content what = written == written_.end()
+                                 ? content{true, trace::made_content(*made_, id.file, id.page)}
+                                 : written->second;
         if (!what.has_number) return nullptr;
         for (std::uint32_t i = 0; i < blocks_; ++i) ids_[i] = {what.number, i};
         return ids_.data();
@@ -63,13 +70,16 @@ private:
     std::array<content_id, buffer::limits::most_blocks_per_page> ids_;
 };
 
-void count(found at, simulated& sum) { ++(at == found::host ? sum.host_hits : at == found::device ? sum.device_hits : sum.misses); }
+void count(found at, simulated& sum) {
+    ++(at == found::host ? sum.host_hits : at == found::device ? sum.device_hits : sum.misses);
+}
 
 // Nothing is ever pinned here, so no access fails.
 template <typename Core>
 class player {
 public:
-    player(Core& core, page_contents* contents, simulated& sum) : core_(core), contents_(contents), sum_(sum) {}
+    player(Core& core, page_contents* contents, simulated& sum)
+        : core_(core), contents_(contents), sum_(sum) {}
 
     void play(const trace::record& one) {
         if (one.what == trace::operation::flush) {
@@ -117,9 +127,12 @@ private:
 
 // The core waits for little else than memory; what is to come is known here.
 template <typename Core>
-PENSTOCK_FETCHING void look_ahead(const Core& core, const std::vector<trace::record>& records, std::size_t at) {
+PENSTOCK_FETCHING void look_ahead(const Core& core, const std::vector<trace::record>& records,
+                                  std::size_t at) {
     if (at + 3 * step >= records.size()) return;
-    const auto first_page = [&](std::size_t i) { return page_id{records[i].page, records[i].file}; };
+    const auto first_page = [&](std::size_t i) {
+        return page_id{records[i].page, records[i].file};
+    };
     core.expect_first(first_page(at + 3 * step));
     core.expect_second(first_page(at + 2 * step));
     core.expect_third(first_page(at + step));
@@ -133,15 +146,18 @@ void look_at_the_end(const Core& core, simulated& sum) {
     sum.absent_blocks = end.absent.size;
     sum.pages_with_sharing = buffer::pages_with_sharing(end);
     sum.block_references = std::uint64_t{sum.pages} * end.most.blocks_per_page;
-    for (std::uint32_t file = 0; file < end.most.files; ++file) sum.dirty_pages += end.pages.dirty_pages(file);
+    for (std::uint32_t file = 0; file < end.most.files; ++file)
+        sum.dirty_pages += end.pages.dirty_pages(file);
 }
 
 template <typename Order>
 status play_all(trace::reader& from, const simulation& how, simulated& sum) {
     buffer::core<Order> core;
     if (core.make(how.limits) != 0)
-        return {-ENOMEM, "there is no memory for the tables of " + std::to_string(std::uint64_t{how.limits.host_pages} + how.limits.device_pages) +
-                             " pages; give less with --ram and --gpu, or --table and --absent"};
+        return {-ENOMEM,
+                "there is no memory for the tables of " +
+                    std::to_string(std::uint64_t{how.limits.host_pages} + how.limits.device_pages) +
+                    " pages; give less with --ram and --gpu, or --table and --absent"};
     page_contents contents(from.header(), how.limits.blocks_per_page);
     player<buffer::core<Order>> plays(core, how.what == policy::dedu ? &contents : nullptr, sum);
     apps::stopwatch watch;
@@ -166,7 +182,8 @@ status play_all(trace::reader& from, const simulation& how, simulated& sum) {
 }  // namespace
 
 status simulate(trace::reader& from, const simulation& how, simulated& out) {
-    return how.order == host_order::lru ? play_all<buffer::lru_order>(from, how, out) : play_all<buffer::clock_order>(from, how, out);
+    return how.order == host_order::lru ? play_all<buffer::lru_order>(from, how, out)
+                                        : play_all<buffer::clock_order>(from, how, out);
 }
 
 }  // namespace penstock::replay

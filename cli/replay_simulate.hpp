@@ -1,4 +1,5 @@
-// A trace played through the buffer manager's core without any bytes: where its pages were found, and what would have moved.
+// A trace played through the buffer manager's core without any bytes: where its pages were found,
+// and what would have moved.
 #pragma once
 
 #include <cstdint>

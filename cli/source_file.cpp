@@ -25,7 +25,8 @@ std::string cure_of_reading(std::int64_t code, const char* instead) {
 }
 
 status about_source(const std::string& name, std::int64_t code, const char* instead) {
-    return {static_cast<int>(code), shown(name) + ": " + error_text(code) + "; " + cure_of_reading(code, instead)};
+    return {static_cast<int>(code),
+            shown(name) + ": " + error_text(code) + "; " + cure_of_reading(code, instead)};
 }
 
 status look_at_source(const std::string& name, const char* instead, struct stat& facts) {

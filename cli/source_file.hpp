@@ -9,7 +9,8 @@
 
 namespace penstock::apps {
 
-// What can be done about an error of reading a file; `instead` is the program for files that are no regular ones.
+// What can be done about an error of reading a file; `instead` is the program for files that are no
+// regular ones.
 std::string cure_of_reading(std::int64_t code, const char* instead);
 
 // "'name': text of the error; cure".

@@ -1,5 +1,6 @@
-// How long a test that repeats itself runs: in full, or a part of it under a sanitizer, where each round takes up to thirty times as long.
-// What a sanitizer finds lies in the kinds of rounds, and the optimised build runs them all.
+// How long a test that repeats itself runs: in full, or a part of it under a sanitizer, where each
+// round takes up to thirty times as long. What a sanitizer finds lies in the kinds of rounds, and
+// the optimised build runs them all.
 #pragma once
 
 #include <algorithm>

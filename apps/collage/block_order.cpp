@@ -1,6 +1,7 @@
-// Blocks share candidates if they lie close together in the space that the hash functions project (docs/collage.md). So the
-// blocks are split there in two by two means, and again, and of two halves that one comes first which lies nearer to what comes
-// before. A curve through the mean colours alone would load half as many pages again.
+// Blocks share candidates if they lie close together in the space that the hash functions project
+// (docs/collage.md). So the blocks are split there in two by two means, and again, and of two
+// halves that one comes first which lies nearer to what comes before. A curve through the mean
+// colours alone would load half as many pages again.
 #include "block_order.hpp"
 
 #include <algorithm>
@@ -19,13 +20,14 @@ namespace penstock::collage {
 namespace {
 
 constexpr std::uint32_t values = 3 * knots_per_channel;
-constexpr std::uint32_t samples_per_side = 8;     // of a block; every 4th pixel tells enough
-constexpr std::uint32_t least_split = 4;          // blocks; of fewer, the order does not matter
-constexpr std::uint32_t inline_blocks = 512;      // fewer are split by the thread that has them
-constexpr std::uint32_t sampled_blocks = 256;     // from which a split finds its two means
+constexpr std::uint32_t samples_per_side = 8;  // of a block; every 4th pixel tells enough
+constexpr std::uint32_t least_split = 4;       // blocks; of fewer, the order does not matter
+constexpr std::uint32_t inline_blocks = 512;   // fewer are split by the thread that has them
+constexpr std::uint32_t sampled_blocks = 256;  // from which a split finds its two means
 constexpr std::uint32_t mean_rounds = 4;
 
-// Counts of a block's colours at the knots of the hash functions. Whole numbers, so that every machine finds the same order.
+// Counts of a block's colours at the knots of the hash functions. Whole numbers, so that every
+// machine finds the same order.
 using point = std::array<std::int32_t, values>;
 
 struct block_point {
@@ -54,7 +56,8 @@ point point_of(const block_point& from) {
     return out;
 }
 
-// A pixel counts at the two knots that its colour lies between, as its histogram's bin does in a projection.
+// A pixel counts at the two knots that its colour lies between, as its histogram's bin does in a
+// projection.
 block_point look_at(const picture& of, std::uint32_t block, std::uint32_t columns) {
     block_point out{{}, block};
     const std::uint32_t left = block % columns * tile_side, top = block / columns * tile_side;
@@ -63,11 +66,15 @@ block_point look_at(const picture& of, std::uint32_t block, std::uint32_t column
         const std::uint32_t y = std::min(of.height - 1, top + j * step + step / 2);
         const std::uint8_t* const row = of.rgb.data() + std::size_t{y} * of.width * 3;
         for (std::uint32_t i = 0; i < samples_per_side; ++i) {
-            const std::uint8_t* const pixel = row + std::size_t{std::min(of.width - 1, left + i * step + step / 2)} * 3;
+            const std::uint8_t* const pixel =
+                row + std::size_t{std::min(of.width - 1, left + i * step + step / 2)} * 3;
             for (std::uint32_t c = 0; c < 3; ++c) {
-                const std::uint32_t feature = pixel[c] / bins_per_feature, behind = feature % features_per_knot;
-                std::int16_t* const knot = &out.at[c * knots_per_channel + feature / features_per_knot];
-                knot[0] = static_cast<std::int16_t>(knot[0] + static_cast<std::int16_t>(features_per_knot - behind));
+                const std::uint32_t feature = pixel[c] / bins_per_feature,
+                                    behind = feature % features_per_knot;
+                std::int16_t* const knot =
+                    &out.at[c * knots_per_channel + feature / features_per_knot];
+                knot[0] = static_cast<std::int16_t>(
+                    knot[0] + static_cast<std::int16_t>(features_per_knot - behind));
                 knot[1] = static_cast<std::int16_t>(knot[1] + static_cast<std::int16_t>(behind));
             }
         }
@@ -83,7 +90,8 @@ struct range {
 };
 
 // The means of the two parts that a sample of the range falls into; false if all of it is alike.
-bool find_means(const std::vector<block_point>& points, const range& r, point& first, point& second) {
+bool find_means(const std::vector<block_point>& points, const range& r, point& first,
+                point& second) {
     const std::size_t step = std::max<std::size_t>(1, (r.end - r.begin) / sampled_blocks);
     first = point_of(points[r.begin]);
     std::int32_t farthest = 0;
@@ -97,7 +105,8 @@ bool find_means(const std::vector<block_point>& points, const range& r, point& f
         point sum[2] = {};
         std::int32_t count[2] = {};
         for (std::size_t i = r.begin; i < r.end; i += step) {
-            const bool in_second = squared_distance(points[i], second) < squared_distance(points[i], first);
+            const bool in_second =
+                squared_distance(points[i], second) < squared_distance(points[i], first);
             ++count[in_second];
             for (std::uint32_t k = 0; k < values; ++k) sum[in_second][k] += points[i].at[k];
         }
@@ -115,12 +124,16 @@ bool split(std::vector<block_point>& points, const range& r, range& left, range&
     point first, second;
     if (r.end - r.begin < least_split || !find_means(points, r, first, second)) return false;
     const auto apart = [&](const point& p, const point& q) {
-        return (r.has_before ? std::int64_t{squared_distance(r.before, p)} : 0) + (r.has_behind ? squared_distance(r.behind, q) : 0);
+        return (r.has_before ? std::int64_t{squared_distance(r.before, p)} : 0) +
+               (r.has_behind ? squared_distance(r.behind, q) : 0);
     };
     if (apart(second, first) < apart(first, second)) std::swap(first, second);
     const auto begin = points.begin();
-    const auto middle = std::partition(begin + static_cast<std::ptrdiff_t>(r.begin), begin + static_cast<std::ptrdiff_t>(r.end),
-                                       [&](const block_point& p) { return squared_distance(p, first) <= squared_distance(p, second); });
+    const auto middle =
+        std::partition(begin + static_cast<std::ptrdiff_t>(r.begin),
+                       begin + static_cast<std::ptrdiff_t>(r.end), [&](const block_point& p) {
+                           return squared_distance(p, first) <= squared_distance(p, second);
+                       });
     const auto at = static_cast<std::size_t>(middle - begin);
     if (at == r.begin || at == r.end) return false;
     left = {r.begin, at, r.before, second, r.has_before, true};
@@ -174,14 +187,15 @@ private:
     }
     std::mutex mutex_;
     std::condition_variable changed_;
-    std::vector<range> waiting_;     // guarded by mutex_
-    std::uint32_t working_ = 0;      // guarded by mutex_
+    std::vector<range> waiting_;  // guarded by mutex_
+    std::uint32_t working_ = 0;   // guarded by mutex_
 };
 
 }  // namespace
 
 std::vector<std::uint32_t> block_order(const picture& of, std::uint32_t threads) {
-    const std::uint32_t columns = (of.width + tile_side - 1) / tile_side, rows = (of.height + tile_side - 1) / tile_side;
+    const std::uint32_t columns = (of.width + tile_side - 1) / tile_side,
+                        rows = (of.height + tile_side - 1) / tile_side;
     std::vector<std::uint32_t> out(std::size_t{columns} * rows);
     std::iota(out.begin(), out.end(), 0u);
     if (out.size() < least_ordered_blocks) return out;
@@ -190,7 +204,8 @@ std::vector<std::uint32_t> block_order(const picture& of, std::uint32_t threads)
     std::atomic<std::uint32_t> next_row{0}, rows_left{rows};
     apps::on_threads(threads, [&](std::uint32_t) {
         for (std::uint32_t row = next_row++; row < rows; row = next_row++) {
-            for (std::uint32_t b = row * columns; b < (row + 1) * columns; ++b) points[b] = look_at(of, b, columns);
+            for (std::uint32_t b = row * columns; b < (row + 1) * columns; ++b)
+                points[b] = look_at(of, b, columns);
             if (--rows_left == 0) rows_left.notify_all();
         }
         for (std::uint32_t left = rows_left; left != 0; left = rows_left) rows_left.wait(left);

@@ -1,5 +1,5 @@
-// In which order the blocks of a picture are made: blocks of like colours one after the other, for they are compared with the
-// same tiles, which should still be in the cache.
+// In which order the blocks of a picture are made: blocks of like colours one after the other, for
+// they are compared with the same tiles, which should still be in the cache.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,8 @@
 
 namespace penstock::collage {
 
-// Smaller pictures are made row by row: their blocks are nearly all under way at once, whatever the order.
+// Smaller pictures are made row by row: their blocks are nearly all under way at once, whatever the
+// order.
 inline constexpr std::uint64_t least_ordered_blocks = 1024;
 
 // Every block's number once; the same for any number of threads.

@@ -17,7 +17,8 @@ constexpr std::uint32_t sample_tables = 8;
 constexpr double wanted_others = 8;
 constexpr std::uint64_t tiles_per_read = 4096;
 constexpr std::uint64_t feature_bytes = features * sizeof(std::uint16_t);
-// Threads build one table each and hold all its entries; more threads than this allows would take too much memory.
+// Threads build one table each and hold all its entries; more threads than this allows would take
+// too much memory.
 constexpr std::uint64_t most_sorting_bytes = std::uint64_t{4} << 30;
 
 struct keyed_tile {
@@ -30,9 +31,11 @@ struct keyed_tile {
     }
 };
 
-// How many others a tile finds in its buckets, a table on average and bucket_cap at most: the tenth of the sample that finds
-// least finds this or less. The tiles of the sample stand for `tiles_each` of all.
-double poorest_tenth(const std::vector<std::int32_t>& sums, std::uint64_t sampled, double tiles_each, const lsh_family& family) {
+// How many others a tile finds in its buckets, a table on average and bucket_cap at most: the tenth
+// of the sample that finds least finds this or less. The tiles of the sample stand for `tiles_each`
+// of all.
+double poorest_tenth(const std::vector<std::int32_t>& sums, std::uint64_t sampled,
+                     double tiles_each, const lsh_family& family) {
     std::vector<std::pair<std::uint64_t, std::uint32_t>> keys(sampled);  // and whose
     std::vector<double> found(sampled);
     for (std::uint32_t t = 0; t < sample_tables; ++t) {
@@ -40,7 +43,8 @@ double poorest_tenth(const std::vector<std::int32_t>& sums, std::uint64_t sample
             std::uint32_t cells[projections_per_table];
             for (std::uint32_t k = 0; k < projections_per_table; ++k) {
                 const std::uint32_t p = t * projections_per_table + k;
-                cells[k] = cell_of(sums[i * sample_tables * projections_per_table + p], family.offsets[p], family.width);
+                cells[k] = cell_of(sums[i * sample_tables * projections_per_table + p],
+                                   family.offsets[p], family.width);
             }
             keys[i] = {key_of(t, cells), static_cast<std::uint32_t>(i)};
         }
@@ -48,7 +52,8 @@ double poorest_tenth(const std::vector<std::int32_t>& sums, std::uint64_t sample
         for (std::uint64_t i = 0; i < sampled;) {
             std::uint64_t end = i;
             while (end < sampled && keys[end].first == keys[i].first) ++end;
-            const double others = std::min<double>(bucket_cap, static_cast<double>(end - i - 1) * tiles_each);
+            const double others =
+                std::min<double>(bucket_cap, static_cast<double>(end - i - 1) * tiles_each);
             for (; i < end; ++i) found[keys[i].second] += others / sample_tables;
         }
     }
@@ -60,22 +65,33 @@ double poorest_tenth(const std::vector<std::int32_t>& sums, std::uint64_t sample
 // One table, all tiles.
 class table_builder {
 public:
-    table_builder(const staged_file& tile_features, const library_header& h, const lsh_family& family)
-        : features_(tile_features), h_(h), family_(family), entries_(h.tile_count), read_(tiles_per_read * features) {}
+    table_builder(const staged_file& tile_features, const library_header& h,
+                  const lsh_family& family)
+        : features_(tile_features),
+          h_(h),
+          family_(family),
+          entries_(h.tile_count),
+          read_(tiles_per_read * features) {}
 
-    status build(std::uint32_t table, const std::string& path, std::uint64_t& kept, const apps::first_error& errors) {
+    status build(std::uint32_t table, const std::string& path, std::uint64_t& kept,
+                 const apps::first_error& errors) {
         for (std::uint64_t first = 0; first < h_.tile_count; first += tiles_per_read) {
             if (errors.stop()) return {};
             const std::uint64_t count = std::min(tiles_per_read, h_.tile_count - first);
-            if (status failed = features_.read(read_.data(), count * feature_bytes, first * feature_bytes); !failed) return failed;
+            if (status failed =
+                    features_.read(read_.data(), count * feature_bytes, first * feature_bytes);
+                !failed)
+                return failed;
             for (std::uint64_t i = 0; i < count; ++i) {
                 const auto id = static_cast<std::uint32_t>(first + i);
                 entries_[id] = {key(table, read_.data() + i * features), rank_of(table, id), id};
             }
         }
-        // By slot first, as the table is laid out; within a slot by fingerprint, which is what is left of the key.
+        // By slot first, as the table is laid out; within a slot by fingerprint, which is what is
+        // left of the key.
         const std::uint32_t slots = h_.slots;
-        for (keyed_tile& e : entries_) e.key = std::uint64_t{slot_of(e.key, slots)} << 32 | static_cast<std::uint32_t>(e.key);
+        for (keyed_tile& e : entries_)
+            e.key = std::uint64_t{slot_of(e.key, slots)} << 32 | static_cast<std::uint32_t>(e.key);
         std::sort(entries_.begin(), entries_.end());
         cut_buckets();
         kept = entries_.size();
@@ -91,11 +107,13 @@ private:
         for (std::uint32_t f = 0; f < features; ++f) {
             const std::int32_t count = of[f];
             if (count == 0) continue;
-            const std::int16_t* const c = family_.coefficients.data() + std::size_t{f} * projections + first;
+            const std::int16_t* const c =
+                family_.coefficients.data() + std::size_t{f} * projections + first;
             for (std::uint32_t k = 0; k < projections_per_table; ++k) sums[k] += count * c[k];
         }
         std::uint32_t cells[projections_per_table];
-        for (std::uint32_t k = 0; k < projections_per_table; ++k) cells[k] = cell_of(sums[k], family_.offsets[first + k], family_.width);
+        for (std::uint32_t k = 0; k < projections_per_table; ++k)
+            cells[k] = cell_of(sums[k], family_.offsets[first + k], family_.width);
         return key_of(table, cells);
     }
 
@@ -121,7 +139,8 @@ private:
         auto* const out = reinterpret_cast<table_entry*>(image.data() + entries_at(h_.slots));
         std::uint32_t slot = 0;
         for (std::size_t i = 0; i < entries_.size(); ++i) {
-            for (; slot <= entries_[i].key >> 32; ++slot) begins[slot] = static_cast<std::uint32_t>(i);
+            for (; slot <= entries_[i].key >> 32; ++slot)
+                begins[slot] = static_cast<std::uint32_t>(i);
             out[i] = {static_cast<std::uint32_t>(entries_[i].key), entries_[i].id};
         }
         for (; slot <= h_.slots; ++slot) begins[slot] = static_cast<std::uint32_t>(entries_.size());
@@ -141,21 +160,25 @@ private:
 
 }  // namespace
 
-status choose_width(const staged_file& tile_features, std::uint64_t tile_count, std::uint64_t seed, std::uint32_t& width) {
+status choose_width(const staged_file& tile_features, std::uint64_t tile_count, std::uint64_t seed,
+                    std::uint32_t& width) {
     const std::uint64_t sampled = std::min(tile_count, sample_tiles);
     constexpr std::uint32_t used = sample_tables * projections_per_table;
     std::vector<std::int32_t> sums(sampled * used);
     lsh_family family = make_family(seed, 1);
     for (std::uint64_t i = 0; i < sampled; ++i) {
-        const auto id = static_cast<std::uint64_t>(static_cast<unsigned __int128>(i) * tile_count / sampled);
+        const auto id =
+            static_cast<std::uint64_t>(static_cast<unsigned __int128>(i) * tile_count / sampled);
         std::uint16_t one[features];
         std::int32_t all[projections];
-        if (status failed = tile_features.read(one, feature_bytes, id * feature_bytes); !failed) return failed;
+        if (status failed = tile_features.read(one, feature_bytes, id * feature_bytes); !failed)
+            return failed;
         project(family.coefficients.data(), one, all);
         std::copy(all, all + used, sums.begin() + static_cast<std::ptrdiff_t>(i * used));
     }
     const double tiles_each = static_cast<double>(tile_count) / static_cast<double>(sampled);
-    // Wider cells make fuller buckets. Halving the span of the exponent twelve times leaves less than the sample can tell.
+    // Wider cells make fuller buckets. Halving the span of the exponent twelve times leaves less
+    // than the sample can tell.
     double low = 8, high = std::log2(most_width);
     width = most_width;
     for (int step = 0; step < 12; ++step) {
@@ -172,17 +195,21 @@ status choose_width(const staged_file& tile_features, std::uint64_t tile_count, 
     return {};
 }
 
-status build_tables(const staged_file& tile_features, const staging_folder& folder, library_header& header, std::uint32_t threads,
+status build_tables(const staged_file& tile_features, const staging_folder& folder,
+                    library_header& header, std::uint32_t threads,
                     std::atomic<std::uint64_t>& done) {
     const lsh_family family = make_family(header.seed, header.width);
-    const std::uint64_t each = header.tile_count * (sizeof(keyed_tile) + 2 * sizeof(table_entry)) + 1;
-    const auto at_once = static_cast<std::uint32_t>(std::clamp<std::uint64_t>(most_sorting_bytes / each, 1, std::min(threads, tables)));
+    const std::uint64_t each =
+        header.tile_count * (sizeof(keyed_tile) + 2 * sizeof(table_entry)) + 1;
+    const auto at_once = static_cast<std::uint32_t>(
+        std::clamp<std::uint64_t>(most_sorting_bytes / each, 1, std::min(threads, tables)));
     std::atomic<std::uint32_t> next{0};
     apps::first_error errors;
     apps::on_threads(at_once, [&](std::uint32_t) {
         table_builder builder(tile_features, header, family);
         for (std::uint32_t t = next++; t < tables && !errors.stop(); t = next++) {
-            errors.note(builder.build(t, folder.file(table_name(t)), header.table_entries[t], errors));
+            errors.note(
+                builder.build(t, folder.file(table_name(t)), header.table_entries[t], errors));
             ++done;
         }
     });

@@ -13,7 +13,8 @@
 
 namespace penstock::collage {
 
-// Owns what it allocates until it is destroyed: device memory of a GPU, or ordinary memory. Not thread-safe.
+// Owns what it allocates until it is destroyed: device memory of a GPU, or ordinary memory. Not
+// thread-safe.
 class collage_memory : public apps::typed_memory<collage_memory> {
 public:
     using typed_memory::allocate;
@@ -29,7 +30,8 @@ public:
     // Returns before the bytes are there if `from` is pinned. They are there after the next upload.
     bool begin_upload(void* to, const void* from, std::uint64_t bytes) const;
     bool download(void* to, const void* from, std::uint64_t bytes) const;
-    // Makes copies to and from this piece of host memory as fast as the bus; where that is refused they are only slower.
+    // Makes copies to and from this piece of host memory as fast as the bus; where that is refused
+    // they are only slower.
     void pin(const void* address, std::uint64_t bytes);
 
 private:
@@ -38,18 +40,23 @@ private:
     std::vector<void*> pinned_;
 };
 
-// Room for both pictures, the hash functions and the totals. On a CPU the view leads to the pictures themselves.
-status place_collage(collage_memory& memory, bool on_gpu, const library_header& h, const picture& in, picture& out, collage_view& v);
+// Room for both pictures, the hash functions and the totals. On a CPU the view leads to the
+// pictures themselves.
+status place_collage(collage_memory& memory, bool on_gpu, const library_header& h,
+                     const picture& in, picture& out, collage_view& v);
 
-// Both parts of what comes before the work: the order of the blocks, which is returned too, and it and the picture to the device.
-// They overlap; the report has how long each took.
-status prepare_input(const collage_memory& memory, const picture& in, const collage_view& v, std::uint32_t threads,
-                     std::vector<std::uint32_t>& order, method_report& report);
+// Both parts of what comes before the work: the order of the blocks, which is returned too, and it
+// and the picture to the device. They overlap; the report has how long each took.
+status prepare_input(const collage_memory& memory, const picture& in, const collage_view& v,
+                     std::uint32_t threads, std::vector<std::uint32_t>& order,
+                     method_report& report);
 
 // The collage and the totals from the device.
-status download_result(const collage_memory& memory, const collage_view& v, picture& out, collage_totals& totals);
+status download_result(const collage_memory& memory, const collage_view& v, picture& out,
+                       collage_totals& totals);
 
 // How many different tiles were compared. Not part of making a collage.
-status count_seen(const collage_memory& memory, const library_header& h, const collage_view& v, std::uint64_t& unique_tiles);
+status count_seen(const collage_memory& memory, const library_header& h, const collage_view& v,
+                  std::uint64_t& unique_tiles);
 
 }  // namespace penstock::collage

@@ -1,4 +1,5 @@
-// What a collage needs, as the code that runs on a GPU or on CPU threads sees it: pointers into that device's memory.
+// What a collage needs, as the code that runs on a GPU or on CPU threads sees it: pointers into
+// that device's memory.
 #pragma once
 
 #include <cstdint>
@@ -19,13 +20,13 @@ struct collage_view {
     std::uint8_t* out;            // of the same size
     std::uint32_t width;
     std::uint32_t height;
-    std::uint32_t columns;        // of blocks; partial ones at the right and bottom count
+    std::uint32_t columns;  // of blocks; partial ones at the right and bottom count
     std::uint32_t rows;
-    const std::uint32_t* order;   // of the blocks: which is made as number i (block_order.hpp)
+    const std::uint32_t* order;  // of the blocks: which is made as number i (block_order.hpp)
     lsh_ref lsh;
     std::uint64_t tile_count;
     std::uint32_t table_entries[tables];
-    std::uint64_t* seen;          // one bit for each tile: it was a candidate of some block
+    std::uint64_t* seen;  // one bit for each tile: it was a candidate of some block
     collage_totals* totals;
 
     PENSTOCK_HD std::uint64_t blocks() const { return std::uint64_t{columns} * rows; }

@@ -16,9 +16,13 @@ namespace penstock::collage {
 status block_error(const library& from, int code) {
     if (code == 0) return {};
     if (code == -EBADMSG)
-        return {code, "library " + apps::shown(from.path) + ": a hash table is damaged; make the library again with penstock-collage index"};
+        return {
+            code,
+            "library " + apps::shown(from.path) +
+                ": a hash table is damaged; make the library again with penstock-collage index"};
     if (code == -ESTALE)
-        return {code, "library " + apps::shown(from.path) + ": a file changed while it was read; run again when nobody writes to it"};
+        return {code, "library " + apps::shown(from.path) +
+                          ": a file changed while it was read; run again when nobody writes to it"};
     return {code, "library " + apps::shown(from.path) + ": " + error_text(code)};
 }
 
@@ -41,10 +45,12 @@ status make_with_cpu(const collage_job& job, picture& out, method_report& report
     apps::stopwatch part;
     std::atomic<std::uint64_t> next{0};
     {
-        const apps::progress bar("blocks", view.blocks(), [&] { return next.load(); }, !job.quiet);
+        const apps::progress bar(
+            "blocks", view.blocks(), [&] { return next.load(); }, !job.quiet);
         apps::on_threads(threads, [&](std::uint32_t) {
             state_of<lane> state;
-            for (std::uint64_t block = next++; block < view.blocks() && !was_interrupted(); block = next++) {
+            for (std::uint64_t block = next++; block < view.blocks() && !was_interrupted();
+                 block = next++) {
                 state.block = view.order[block];
                 make_block(lane{}, mapped, view, state);
             }

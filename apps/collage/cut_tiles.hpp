@@ -1,5 +1,5 @@
-// Cuts the planned tiles out of the pictures and writes tiles, histograms and features. All processors: some read
-// pictures, the others count what was read.
+// Cuts the planned tiles out of the pictures and writes tiles, histograms and features. All
+// processors: some read pictures, the others count what was read.
 #pragma once
 
 #include <atomic>
@@ -23,9 +23,9 @@ struct damaged_picture {
     std::string message;
 };
 
-// Pictures that turn out damaged are read to that point and reported; then the files hold no use for a library, and the
-// caller plans again without them. `done` counts pictures.
-status cut_tiles(const tiling& plan, const tile_files& files, std::uint32_t threads, std::atomic<std::uint64_t>& done,
-                 std::vector<damaged_picture>& damaged);
+// Pictures that turn out damaged are read to that point and reported; then the files hold no use
+// for a library, and the caller plans again without them. `done` counts pictures.
+status cut_tiles(const tiling& plan, const tile_files& files, std::uint32_t threads,
+                 std::atomic<std::uint64_t>& done, std::vector<damaged_picture>& damaged);
 
 }  // namespace penstock::collage

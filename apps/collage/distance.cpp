@@ -4,19 +4,22 @@ namespace penstock::collage {
 
 namespace {
 
-using distance_function = std::uint32_t (*)(const std::uint32_t*, const std::uint32_t*, std::uint32_t);
+using distance_function = std::uint32_t (*)(const std::uint32_t*, const std::uint32_t*,
+                                            std::uint32_t);
 
 std::uint32_t plain(const std::uint32_t* a, const std::uint32_t* b, std::uint32_t count) {
     return detail::sum_of_squares(a, b, count);
 }
 
 #if defined(__x86_64__)
-[[gnu::target("avx2")]] std::uint32_t with_avx2(const std::uint32_t* a, const std::uint32_t* b, std::uint32_t count) {
+[[gnu::target("avx2")]] std::uint32_t with_avx2(const std::uint32_t* a, const std::uint32_t* b,
+                                                std::uint32_t count) {
     return detail::sum_of_squares(a, b, count);
 }
 
-[[gnu::target("avx512f,prefer-vector-width=512")]] std::uint32_t with_avx512(const std::uint32_t* a, const std::uint32_t* b,
-                                                                            std::uint32_t count) {
+[[gnu::target("avx512f,prefer-vector-width=512")]] std::uint32_t with_avx512(const std::uint32_t* a,
+                                                                             const std::uint32_t* b,
+                                                                             std::uint32_t count) {
     return detail::sum_of_squares(a, b, count);
 }
 #endif

@@ -1,5 +1,6 @@
-// Squared Euclidean distance of two histograms, in whole numbers: at most 6,291,456, so it fits the upper half of a word
-// whose lower half is the tile's number, and the least such word is the best tile.
+// Squared Euclidean distance of two histograms, in whole numbers: at most 6,291,456, so it fits the
+// upper half of a word whose lower half is the tile's number, and the least such word is the best
+// tile.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +14,8 @@ namespace penstock::collage {
 PENSTOCK_HD PENSTOCK_INLINE std::uint32_t squared_difference(std::uint32_t a, std::uint32_t b) {
     const std::uint32_t d = a - b;  // modulo 2^32; its square is right all the same
 #if defined(PENSTOCK_COLLAGE_WRONG_DISTANCE)
-    return d > 1u << 31 ? 0u - d : d;  // only in the program that the tests must find out: not squared
+    return d > 1u << 31 ? 0u - d
+                        : d;  // only in the program that the tests must find out: not squared
 #else
     return d * d;
 #endif
@@ -28,7 +30,9 @@ inline constexpr std::uint64_t no_score = ~std::uint64_t{0};
 namespace detail {
 
 // One loop that the compiler turns into vector code, compiled for each kind of processor.
-[[gnu::always_inline]] inline std::uint32_t sum_of_squares(const std::uint32_t* a, const std::uint32_t* b, std::uint32_t count) {
+[[gnu::always_inline]] inline std::uint32_t sum_of_squares(const std::uint32_t* a,
+                                                           const std::uint32_t* b,
+                                                           std::uint32_t count) {
     std::uint32_t sum = 0;
     for (std::uint32_t i = 0; i < count; ++i) sum += squared_difference(a[i], b[i]);
     return sum;

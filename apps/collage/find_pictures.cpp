@@ -94,15 +94,20 @@ status find_pictures(const std::string& folder, found_pictures& out) {
                      : S_ISDIR(info.st_mode)           ? 0
                                                        : -ENOTDIR;
     if (fd >= 0) ::close(fd);
-    if (code != 0) return {code, apps::shown(folder) + ": " + error_text(code) + "; name a folder of pictures"};
+    if (code != 0)
+        return {code,
+                apps::shown(folder) + ": " + error_text(code) + "; name a folder of pictures"};
     std::vector<std::string> files;
     if (status s = list(folder, files, out); !s) return s;
     for (const std::string& path : files)
         if (status s = look_at(path, out); !s) return s;
     if (!out.pictures.empty()) return {};
-    return {-ENOENT, apps::shown(folder) + ": no picture in it that can be used (" + std::to_string(out.other_files) +
-                         " other files, " + std::to_string(out.too_small) + " too small, " + std::to_string(out.complaints.size()) +
-                         " unreadable); name a folder with JPEG, PNG or PPM pictures of 32 by 32 pixels or more"};
+    return {-ENOENT, apps::shown(folder) + ": no picture in it that can be used (" +
+                         std::to_string(out.other_files) + " other files, " +
+                         std::to_string(out.too_small) + " too small, " +
+                         std::to_string(out.complaints.size()) +
+                         " unreadable); name a folder with JPEG, PNG or PPM pictures of 32 by 32 "
+                         "pixels or more"};
 }
 
 }  // namespace penstock::collage

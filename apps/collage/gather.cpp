@@ -11,7 +11,7 @@ namespace penstock::collage {
 
 namespace {
 
-constexpr std::uint32_t batch_records = 1u << 16;      // 192 MiB of histograms
+constexpr std::uint32_t batch_records = 1u << 16;  // 192 MiB of histograms
 constexpr std::uint32_t batch_references = 1u << 22;
 constexpr std::uint32_t batch_blocks = 1u << 14;
 
@@ -34,12 +34,17 @@ batch_room room_for(std::uint32_t threads) {
     return {batch_records + over, batch_references + over, batch_blocks};
 }
 
-gatherer::gatherer(const mapped_library& library, const collage_view& view, const std::uint64_t* keys, const std::uint32_t* order,
-                   std::uint32_t threads)
-    : library_(library), view_(view), keys_(keys), order_(order), threads_(threads), staged_(new std::atomic<std::uint64_t>[view.tile_count]()) {}
+gatherer::gatherer(const mapped_library& library, const collage_view& view,
+                   const std::uint64_t* keys, const std::uint32_t* order, std::uint32_t threads)
+    : library_(library),
+      view_(view),
+      keys_(keys),
+      order_(order),
+      threads_(threads),
+      staged_(new std::atomic<std::uint64_t>[view.tile_count]()) {}
 
-// The tile's record in this batch. Of threads that want the same tile at once, one reads it, the others only need to know
-// where it will be; a place that was taken in vain stays empty.
+// The tile's record in this batch. Of threads that want the same tile at once, one reads it, the
+// others only need to know where it will be; a place that was taken in vain stays empty.
 int gatherer::stage(std::uint32_t id, staged_batch& out, std::uint32_t& record) {
     std::uint64_t known = staged_[id];
     if (known >> 32 != batch_) {
@@ -49,7 +54,8 @@ int gatherer::stage(std::uint32_t id, staged_batch& out, std::uint32_t& record) 
             out.ids[mine] = id;
             ++records_read_;
             if (known == 0) ++unique_tiles_;
-            return read_record(library_.histograms_fd(), id, out.records + std::uint64_t{mine} * bins);
+            return read_record(library_.histograms_fd(), id,
+                               out.records + std::uint64_t{mine} * bins);
         }
         out.ids[mine] = no_tile;
     }
@@ -71,7 +77,8 @@ int gatherer::gather_block(std::uint64_t block, staged_batch& out, std::uint32_t
     const std::uint32_t begin = std::atomic_ref(references).fetch_add(s.count);
     out.ranges[block - out.first_block] = {begin, s.count};
     for (std::uint32_t i = 0; i < s.count; ++i)
-        if (const int code = stage(s.list[i], out, out.references[begin + i]); code != 0) return code;
+        if (const int code = stage(s.list[i], out, out.references[begin + i]); code != 0)
+            return code;
     return 0;
 }
 
@@ -84,9 +91,12 @@ status gatherer::gather(std::uint64_t first_block, staged_batch& out) {
     std::atomic<int> code{0};
     apps::on_threads(threads_, [&](std::uint32_t) {
         while (code == 0 && !was_interrupted()) {
-            if (used_records_ >= batch_records || std::atomic_ref(references).load() >= batch_references) return;
+            if (used_records_ >= batch_records ||
+                std::atomic_ref(references).load() >= batch_references)
+                return;
             std::uint64_t block = next;
-            // One at a time and never past the end, so that what was taken is a run of blocks without a gap.
+            // One at a time and never past the end, so that what was taken is a run of blocks
+            // without a gap.
             do {
                 if (block >= view_.blocks() || block - first_block >= batch_blocks) return;
             } while (!next.compare_exchange_weak(block, block + 1));

@@ -1,5 +1,5 @@
-// The CPU's part of the CUDA baseline: collects the candidates of a run of blocks, each tile once, and reads their
-// histograms into staging memory. All cores.
+// The CPU's part of the CUDA baseline: collects the candidates of a run of blocks, each tile once,
+// and reads their histograms into staging memory. All cores.
 #pragma once
 
 #include <atomic>
@@ -20,12 +20,13 @@ struct reference_range {
 
 // Staging memory of one batch, in memory that the caller owns (pinned, for a GPU).
 struct staged_batch {
-    std::uint32_t* records = nullptr;     // [record_room][bins]
-    std::uint32_t* ids = nullptr;         // [record_room]: which tile a record is of
-    std::uint32_t* references = nullptr;  // [reference_room]: the records that a block is compared with
-    reference_range* ranges = nullptr;    // [block_room]
+    std::uint32_t* records = nullptr;  // [record_room][bins]
+    std::uint32_t* ids = nullptr;      // [record_room]: which tile a record is of
+    std::uint32_t* references =
+        nullptr;  // [reference_room]: the records that a block is compared with
+    reference_range* ranges = nullptr;  // [block_room]
     // Filled in by gather():
-    std::uint64_t first_block = 0;        // in the order; its blocks are so numbered too
+    std::uint64_t first_block = 0;  // in the order; its blocks are so numbered too
     std::uint32_t blocks = 0;
     std::uint32_t record_count = 0;
     std::uint32_t reference_count = 0;
@@ -41,11 +42,13 @@ batch_room room_for(std::uint32_t threads);
 
 class gatherer {
 public:
-    // `keys`: those of all blocks, tables of them a block. `order`: of the blocks, in host memory. All must outlive the gatherer.
-    gatherer(const mapped_library& library, const collage_view& view, const std::uint64_t* keys, const std::uint32_t* order,
-             std::uint32_t threads);
+    // `keys`: those of all blocks, tables of them a block. `order`: of the blocks, in host memory.
+    // All must outlive the gatherer.
+    gatherer(const mapped_library& library, const collage_view& view, const std::uint64_t* keys,
+             const std::uint32_t* order, std::uint32_t threads);
 
-    // Takes blocks from number `first_block` of the order on until the batch is full or the picture ends.
+    // Takes blocks from number `first_block` of the order on until the batch is full or the picture
+    // ends.
     status gather(std::uint64_t first_block, staged_batch& out);
 
     [[nodiscard]] std::uint64_t records_read() const { return records_read_; }
@@ -66,7 +69,8 @@ private:
     std::atomic<std::uint32_t> used_records_{0};
     // For each tile, the batch that staged it last (from 1 on; 0: none), and its record there.
     std::unique_ptr<std::atomic<std::uint64_t>[]> staged_;
-    std::atomic<std::uint64_t> records_read_{0}, unique_tiles_{0}, evaluations_{0}, fallback_blocks_{0};
+    std::atomic<std::uint64_t> records_read_{0}, unique_tiles_{0}, evaluations_{0},
+        fallback_blocks_{0};
 };
 
 }  // namespace penstock::collage

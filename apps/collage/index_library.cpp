@@ -17,7 +17,9 @@ namespace penstock::collage {
 namespace {
 
 status create_files(const staging_folder& folder, std::uint64_t tiles, tile_files& out) {
-    if (status s = out.histograms.create(folder.file(histograms_name), tiles * record_stride_bytes); !s) return s;
+    if (status s = out.histograms.create(folder.file(histograms_name), tiles * record_stride_bytes);
+        !s)
+        return s;
     if (status s = out.tiles.create(folder.file(tiles_name), tiles * tile_bytes); !s) return s;
     return out.features.create(folder.file("features"), tiles * features * sizeof(std::uint16_t));
 }
@@ -26,20 +28,26 @@ void remove_files(const staging_folder& folder) {
     for (const char* const name : {histograms_name, tiles_name, "features"}) folder.remove(name);
 }
 
-// Cuts until a round meets no damaged picture. A damaged one shows only while it is read, when later tiles have their
-// numbers already, so the round is done again without it.
-status cut_without_damaged(const request& asked, found_pictures& found, const staging_folder& folder, tiling& plan, tile_files& files,
+// Cuts until a round meets no damaged picture. A damaged one shows only while it is read, when
+// later tiles have their numbers already, so the round is done again without it.
+status cut_without_damaged(const request& asked, found_pictures& found,
+                           const staging_folder& folder, tiling& plan, tile_files& files,
                            std::uint32_t threads, index_report& out) {
     const index_request& wanted = asked.index;
     while (true) {
-        if (wanted.strict && !found.complaints.empty()) return {-EBADMSG, found.complaints.front() + "; --strict makes that an error"};
-        if (status s = plan_tiles(found.pictures, wanted.scales, wanted.stride, wanted.tiles, plan); !s) return s;
+        if (wanted.strict && !found.complaints.empty())
+            return {-EBADMSG, found.complaints.front() + "; --strict makes that an error"};
+        if (status s = plan_tiles(found.pictures, wanted.scales, wanted.stride, wanted.tiles, plan);
+            !s)
+            return s;
         tile_files fresh;
         if (status s = create_files(folder, plan.tiles, fresh); !s) return s;
         std::atomic<std::uint64_t> done{0};
         std::vector<damaged_picture> damaged;
         {
-            const apps::progress bar("reading pictures", plan.pictures.size(), [&] { return done.load(); }, !asked.common.quiet);
+            const apps::progress bar(
+                "reading pictures", plan.pictures.size(), [&] { return done.load(); },
+                !asked.common.quiet);
             if (status s = cut_tiles(plan, fresh, threads, done, damaged); !s) return s;
         }
         if (damaged.empty()) {
@@ -53,7 +61,8 @@ status cut_without_damaged(const request& asked, found_pictures& found, const st
             const std::string& path = plan.pictures[one.picture].source.path;
             std::erase_if(found.pictures, [&](const source_picture& p) { return p.path == path; });
         }
-        if (found.pictures.empty()) return {-EBADMSG, found.complaints.front() + ", and no other picture is there"};
+        if (found.pictures.empty())
+            return {-EBADMSG, found.complaints.front() + ", and no other picture is there"};
     }
 }
 
@@ -66,7 +75,8 @@ status write_header(const staging_folder& folder, library_header& h) {
     return file.close();
 }
 
-status build(const request& asked, const tiling& plan, const staging_folder& folder, const tile_files& files, index_report& out) {
+status build(const request& asked, const tiling& plan, const staging_folder& folder,
+             const tile_files& files, index_report& out) {
     apps::stopwatch watch;
     library_header& h = out.made.header;
     h = {};
@@ -79,7 +89,8 @@ status build(const request& asked, const tiling& plan, const staging_folder& fol
     if (status s = choose_width(files.features, plan.tiles, h.seed, h.width); !s) return s;
     out.width_seconds = watch.lap();
     std::atomic<std::uint64_t> done{0};
-    const apps::progress bar("building tables", tables, [&] { return done.load(); }, !asked.common.quiet);
+    const apps::progress bar(
+        "building tables", tables, [&] { return done.load(); }, !asked.common.quiet);
     if (status s = build_tables(files.features, folder, h, out.threads, done); !s) return s;
     out.table_seconds = watch.lap();
     return write_header(folder, h);

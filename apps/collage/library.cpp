@@ -16,11 +16,13 @@ namespace penstock::collage {
 namespace {
 
 status damaged(const std::string& path, const std::string& what) {
-    return {-EBADMSG, apps::shown(path) + ": " + what + "; make the library again with penstock-collage index"};
+    return {-EBADMSG, apps::shown(path) + ": " + what +
+                          "; make the library again with penstock-collage index"};
 }
 
 // The first `bytes` of a regular file, and its size.
-status read_head(const std::string& path, void* to, std::uint64_t bytes, std::uint64_t& size_bytes) {
+status read_head(const std::string& path, void* to, std::uint64_t bytes,
+                 std::uint64_t& size_bytes) {
     struct stat info {};
     if (status s = apps::look_at_input(path, "name a library made by penstock-collage index", info);
         !s)
@@ -32,29 +34,37 @@ status read_head(const std::string& path, void* to, std::uint64_t bytes, std::ui
     if (code == 0) got = ::pread(fd, to, bytes, 0);
     if (got < 0) code = -errno;
     if (fd >= 0) ::close(fd);
-    if (code != 0) return {code, apps::shown(path) + ": " + error_text(code) + "; name a library made by penstock-collage index"};
+    if (code != 0)
+        return {code, apps::shown(path) + ": " + error_text(code) +
+                          "; name a library made by penstock-collage index"};
     if (static_cast<std::uint64_t>(got) < bytes)
-        return damaged(path, "it has " + std::to_string(size_bytes) + " bytes and should have " + std::to_string(bytes) + " or more");
+        return damaged(path, "it has " + std::to_string(size_bytes) + " bytes and should have " +
+                                 std::to_string(bytes) + " or more");
     return {};
 }
 
 status check_size(const std::string& path, std::uint64_t is_bytes, std::uint64_t want_bytes) {
     if (is_bytes == want_bytes) return {};
-    return damaged(path, "it has " + std::to_string(is_bytes) + " bytes and should have " + std::to_string(want_bytes));
+    return damaged(path, "it has " + std::to_string(is_bytes) + " bytes and should have " +
+                             std::to_string(want_bytes));
 }
 
 status check_header(const std::string& path, const library_header& h) {
     if (h.magic != library_magic) return damaged(path, "not the header of a collage library");
     if (h.version != library_version)
-        return damaged(path, "library of version " + std::to_string(h.version) + ", and this program reads version " +
+        return damaged(path, "library of version " + std::to_string(h.version) +
+                                 ", and this program reads version " +
                                  std::to_string(library_version));
     if (h.header_bytes != sizeof(library_header) || h.checksum != checksum_of(h))
         return damaged(path, "the header is damaged (its checksum does not fit)");
-    const bool known = h.table_count == tables && h.projection_count == projections_per_table && h.feature_count == features &&
-                       h.cap == bucket_cap && h.fallback_count == fallback_candidates && h.record_stride == record_stride_bytes;
-    const bool usable = h.tile_count >= 1 && h.tile_count <= most_tiles && h.width >= 1 && h.width <= most_width &&
-                        h.slots == slots_for(h.tile_count);
-    if (!known || !usable) return damaged(path, "its parameters are not those that this program works with");
+    const bool known = h.table_count == tables && h.projection_count == projections_per_table &&
+                       h.feature_count == features && h.cap == bucket_cap &&
+                       h.fallback_count == fallback_candidates &&
+                       h.record_stride == record_stride_bytes;
+    const bool usable = h.tile_count >= 1 && h.tile_count <= most_tiles && h.width >= 1 &&
+                        h.width <= most_width && h.slots == slots_for(h.tile_count);
+    if (!known || !usable)
+        return damaged(path, "its parameters are not those that this program works with");
     return {};
 }
 
@@ -65,7 +75,8 @@ std::uint64_t table_bytes(const library_header& h, std::uint32_t table) {
 }  // namespace
 
 std::uint32_t slots_for(std::uint64_t tile_count) {
-    return static_cast<std::uint32_t>(std::bit_ceil(tile_count < 16 ? std::uint64_t{1} : tile_count / 16));
+    return static_cast<std::uint32_t>(
+        std::bit_ceil(tile_count < 16 ? std::uint64_t{1} : tile_count / 16));
 }
 
 std::string table_name(std::uint32_t table) {
@@ -82,7 +93,8 @@ std::uint64_t checksum_of(const library_header& h) {
 }
 
 std::uint64_t library::bytes() const {
-    std::uint64_t sum = header.tile_count * (record_stride_bytes + tile_bytes) + sizeof(library_header);
+    std::uint64_t sum =
+        header.tile_count * (record_stride_bytes + tile_bytes) + sizeof(library_header);
     for (std::uint32_t t = 0; t < tables; ++t) sum += table_bytes(header, t);
     return sum;
 }
@@ -96,16 +108,21 @@ status open_library(const std::string& path, library& out) {
     if (status failed = check_header(head, h); !failed) return failed;
     if (status failed = check_size(head, size_bytes, sizeof h); !failed) return failed;
     char first = 0;
-    for (const auto& [name, bytes] : {std::pair{histograms_name, std::uint64_t{record_stride_bytes}}, std::pair{tiles_name, std::uint64_t{tile_bytes}}}) {
-        if (status failed = read_head(out.file(name), &first, 1, size_bytes); !failed) return failed;
-        if (status failed = check_size(out.file(name), size_bytes, h.tile_count * bytes); !failed) return failed;
+    for (const auto& [name, bytes] :
+         {std::pair{histograms_name, std::uint64_t{record_stride_bytes}},
+          std::pair{tiles_name, std::uint64_t{tile_bytes}}}) {
+        if (status failed = read_head(out.file(name), &first, 1, size_bytes); !failed)
+            return failed;
+        if (status failed = check_size(out.file(name), size_bytes, h.tile_count * bytes); !failed)
+            return failed;
     }
     for (std::uint32_t t = 0; t < tables; ++t) {
         table_head table;
         const std::string name = out.file(table_name(t));
-        if (status failed = read_head(name, &table, sizeof table, size_bytes); !failed) return failed;
-        if (table.magic != table_magic || table.table != t || table.slots != h.slots || table.entries != h.table_entries[t] ||
-            table.tile_count != h.tile_count)
+        if (status failed = read_head(name, &table, sizeof table, size_bytes); !failed)
+            return failed;
+        if (table.magic != table_magic || table.table != t || table.slots != h.slots ||
+            table.entries != h.table_entries[t] || table.tile_count != h.tile_count)
             return damaged(name, "its head does not belong to this library");
         if (status failed = check_size(name, size_bytes, table_bytes(h, t)); !failed) return failed;
     }

@@ -1,4 +1,5 @@
-// The files of a library: names, header, layout of a table. docs/collage.md describes them byte by byte.
+// The files of a library: names, header, layout of a table. docs/collage.md describes them byte by
+// byte.
 #pragma once
 
 #include <cstdint>
@@ -40,8 +41,9 @@ struct library_header {
 };
 static_assert(std::is_trivially_copyable_v<library_header> && sizeof(library_header) == 344);
 
-// The first 4 KiB of a file lsh-NN; then slots + 1 numbers, where the entries of each slot begin; then, from the next
-// multiple of 4 KiB on, the entries: by slot, in it by fingerprint and then by rank.
+// The first 4 KiB of a file lsh-NN; then slots + 1 numbers, where the entries of each slot begin;
+// then, from the next multiple of 4 KiB on, the entries: by slot, in it by fingerprint and then by
+// rank.
 struct table_head {
     std::uint64_t magic = table_magic;
     std::uint32_t table = 0;
@@ -57,7 +59,8 @@ struct table_entry {
 static_assert(sizeof(table_entry) == 8);
 
 PENSTOCK_HD PENSTOCK_INLINE std::uint64_t entries_at(std::uint32_t slots) {
-    return (table_head_bytes + (std::uint64_t{slots} + 1) * sizeof(std::uint32_t) + 4095) / 4096 * 4096;
+    return (table_head_bytes + (std::uint64_t{slots} + 1) * sizeof(std::uint32_t) + 4095) / 4096 *
+           4096;
 }
 
 std::uint32_t slots_for(std::uint64_t tile_count);
@@ -77,7 +80,8 @@ struct library {
     [[nodiscard]] std::uint64_t bytes() const;
 };
 
-// Checks everything that can be checked without reading it all. Messages name the file, what is wrong and the cure.
+// Checks everything that can be checked without reading it all. Messages name the file, what is
+// wrong and the cure.
 status open_library(const std::string& path, library& out);
 
 }  // namespace penstock::collage

@@ -1,5 +1,5 @@
-// What readers have in common that use a library which reports errors by jumping out of its calls: the open file, and the text of
-// what was wrong.
+// What readers have in common that use a library which reports errors by jumping out of its calls:
+// the open file, and the text of what was wrong.
 #pragma once
 
 #include <cerrno>
@@ -25,7 +25,9 @@ protected:
     status open_file(const std::string& path) {
         return open_picture_file(path, file_, file_bytes_);
     }
-    [[nodiscard]] status damage() const { return {-EBADMSG, std::string("damaged ") + kind_ + ": " + text_}; }
+    [[nodiscard]] status damage() const {
+        return {-EBADMSG, std::string("damaged ") + kind_ + ": " + text_};
+    }
 
     std::FILE* file_ = nullptr;
     std::uint64_t file_bytes_ = 0;

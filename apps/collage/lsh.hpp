@@ -1,4 +1,5 @@
-// Locality sensitive hashing in whole numbers, so that GPU and CPU agree to the last bit. docs/collage.md has the formulas.
+// Locality sensitive hashing in whole numbers, so that GPU and CPU agree to the last bit.
+// docs/collage.md has the formulas.
 #pragma once
 
 #include <cstdint>
@@ -18,8 +19,9 @@ inline constexpr std::uint32_t most_candidates = tables * bucket_cap;
 // Tiles that stand in where no bucket has any: spread evenly over the library.
 inline constexpr std::uint32_t fallback_candidates = 256;
 
-// Coefficients are random at every fourth feature and lie on straight lines in between. Colours that differ a little then
-// have projections that differ a little, though they may count in different bins.
+// Coefficients are random at every fourth feature and lie on straight lines in between. Colours
+// that differ a little then have projections that differ a little, though they may count in
+// different bins.
 inline constexpr std::uint32_t features_per_channel = features / 3;
 inline constexpr std::uint32_t features_per_knot = 4;
 inline constexpr std::uint32_t knots_per_channel = features_per_channel / features_per_knot + 1;
@@ -54,7 +56,8 @@ struct lsh_ref {
 };
 
 // Cell of one projection. `sum` is the product of the features and that projection's coefficients.
-PENSTOCK_HD PENSTOCK_INLINE std::uint32_t cell_of(std::int32_t sum, std::uint32_t offset, std::uint32_t width) {
+PENSTOCK_HD PENSTOCK_INLINE std::uint32_t cell_of(std::int32_t sum, std::uint32_t offset,
+                                                  std::uint32_t width) {
     return (static_cast<std::uint32_t>(sum + projection_bias) + offset) / width;
 }
 
@@ -69,16 +72,19 @@ PENSTOCK_HD PENSTOCK_INLINE std::uint32_t slot_of(std::uint64_t key, std::uint32
     return static_cast<std::uint32_t>(key >> 32) & (slots - 1);
 }
 
-// Where entries of a bucket are cut off, those of least rank stay. Eight tables share a ranking, so that blocks which fall into
-// different large buckets of one region meet the same tiles there, and read pages that others have read.
+// Where entries of a bucket are cut off, those of least rank stay. Eight tables share a ranking, so
+// that blocks which fall into different large buckets of one region meet the same tiles there, and
+// read pages that others have read.
 inline constexpr std::uint32_t tables_per_ranking = 8;
 
 PENSTOCK_HD PENSTOCK_INLINE std::uint32_t rank_of(std::uint32_t table, std::uint32_t id) {
-    return static_cast<std::uint32_t>(mix((std::uint64_t{table / tables_per_ranking} << 32 | id) + golden));
+    return static_cast<std::uint32_t>(
+        mix((std::uint64_t{table / tables_per_ranking} << 32 | id) + golden));
 }
 
 // All sums of one tile by one thread: sums[p] for p below `projections`.
-PENSTOCK_HD inline void project(const std::int16_t* coefficients, const std::uint16_t* tile_features, std::int32_t* sums) {
+PENSTOCK_HD inline void project(const std::int16_t* coefficients,
+                                const std::uint16_t* tile_features, std::int32_t* sums) {
     for (std::uint32_t p = 0; p < projections; ++p) sums[p] = 0;
     for (std::uint32_t f = 0; f < features; ++f) {
         const std::int32_t count = tile_features[f];

@@ -1,4 +1,5 @@
-// penstock-collage: makes libraries of tiles and collages from them. See request.cpp for what it promises.
+// penstock-collage: makes libraries of tiles and collages from them. See request.cpp for what it
+// promises.
 #include "common/message.hpp"
 #include "common/output_file.hpp"
 #include "common/process.hpp"

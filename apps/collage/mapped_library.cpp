@@ -21,14 +21,17 @@ status mapped_library::map(const std::string& path, const char*& out, int* keep_
     if (fd < 0 || ::fstat(fd, &info) != 0) {
         const int code = -errno;
         if (fd >= 0) ::close(fd);
-        return {code, apps::shown(path) + ": " + error_text(code) + "; name a library that can be read"};
+        return {code,
+                apps::shown(path) + ": " + error_text(code) + "; name a library that can be read"};
     }
     const auto bytes = static_cast<std::size_t>(info.st_size);
     void* const at = ::mmap(nullptr, bytes, PROT_READ, MAP_SHARED, fd, 0);
     const int code = at == MAP_FAILED ? -errno : 0;
     if (keep_fd != nullptr && code == 0) *keep_fd = fd;
     else ::close(fd);
-    if (code != 0) return {code, apps::shown(path) + ": " + error_text(code) + " while mapping it; free some address space"};
+    if (code != 0)
+        return {code, apps::shown(path) + ": " + error_text(code) +
+                          " while mapping it; free some address space"};
     maps_.emplace_back(at, bytes);
     out = static_cast<const char*>(at);
     return {};

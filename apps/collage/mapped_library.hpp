@@ -1,5 +1,6 @@
-// The library in this process's address space, for the baselines: plain memory maps of the operating system's page cache.
-// A library that is cut short while it is mapped ends the program by SIGBUS, as with every memory map.
+// The library in this process's address space, for the baselines: plain memory maps of the
+// operating system's page cache. A library that is cut short while it is mapped ends the program by
+// SIGBUS, as with every memory map.
 #pragma once
 
 #include <cstdint>
@@ -24,20 +25,25 @@ public:
 
     // A source for make_block.
     template <typename Member>
-    int slot(const Member&, std::uint32_t table, std::uint32_t slot, table_entry*, std::uint32_t& begin, std::uint32_t& end) const {
-        const auto* const begins = reinterpret_cast<const std::uint32_t*>(tables_[table] + table_head_bytes);
+    int slot(const Member&, std::uint32_t table, std::uint32_t slot, table_entry*,
+             std::uint32_t& begin, std::uint32_t& end) const {
+        const auto* const begins =
+            reinterpret_cast<const std::uint32_t*>(tables_[table] + table_head_bytes);
         begin = begins[slot];
         end = begins[slot + 1];
         return 0;
     }
     template <typename Member>
-    int entries(const Member&, std::uint32_t table, std::uint32_t first, std::uint32_t, table_entry*, const table_entry*& out) const {
+    int entries(const Member&, std::uint32_t table, std::uint32_t first, std::uint32_t,
+                table_entry*, const table_entry*& out) const {
         out = reinterpret_cast<const table_entry*>(tables_[table] + entries_at_) + first;
         return 0;
     }
     template <typename Member, typename Visit>
     int record(const Member&, std::uint32_t id, const Visit& visit) const {
-        visit(reinterpret_cast<const std::uint32_t*>(histograms_ + std::uint64_t{id} * record_stride_bytes), 0, bins);
+        visit(reinterpret_cast<const std::uint32_t*>(histograms_ +
+                                                     std::uint64_t{id} * record_stride_bytes),
+              0, bins);
         return 0;
     }
     template <typename Member>

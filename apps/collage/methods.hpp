@@ -15,22 +15,26 @@ namespace penstock::collage {
 // What one method did. Times are of this process's wall clock.
 struct method_report {
     std::string backend = "cpu";
-    std::string note;                 // how it computed, in a few words
-    double start_seconds = 0;         // runtime, threads, memory
-    double window_seconds = 0;        // opening windows onto the library
-    double collage_seconds = 0;       // from the picture in host memory to the collage there: the four parts below
-    double order_seconds = 0;         // in which order the blocks are made; the picture goes to the device meanwhile
-    double upload_seconds = 0;        // what of that was left, and the order
-    double compute_seconds = 0;       // kernels, and the work of CPU threads
-    double download_seconds = 0;      // the collage from the device; cuda: the winners' pixels put in place
-    double cpu_seconds = 0;           // of all processors, during the collage
+    std::string note;           // how it computed, in a few words
+    double start_seconds = 0;   // runtime, threads, memory
+    double window_seconds = 0;  // opening windows onto the library
+    double collage_seconds =
+        0;  // from the picture in host memory to the collage there: the four parts below
+    double order_seconds =
+        0;  // in which order the blocks are made; the picture goes to the device meanwhile
+    double upload_seconds = 0;   // what of that was left, and the order
+    double compute_seconds = 0;  // kernels, and the work of CPU threads
+    double download_seconds =
+        0;                   // the collage from the device; cuda: the winners' pixels put in place
+    double cpu_seconds = 0;  // of all processors, during the collage
     std::uint64_t window_bytes = 0;
     std::uint64_t blocks = 0;
-    std::uint64_t evaluations = 0;    // candidates compared
-    std::uint64_t unique_tiles = 0;   // of these, different tiles
+    std::uint64_t evaluations = 0;   // candidates compared
+    std::uint64_t unique_tiles = 0;  // of these, different tiles
     std::uint64_t fallback_blocks = 0;
-    std::uint64_t pages_read = 0;     // pages of the library that were loaded (penstock), touched (cpu), staged (cuda)
-    std::uint64_t batches = 0;        // cuda only
+    std::uint64_t pages_read =
+        0;  // pages of the library that were loaded (penstock), touched (cpu), staged (cuda)
+    std::uint64_t batches = 0;  // cuda only
 };
 
 struct collage_job {
@@ -41,8 +45,8 @@ struct collage_job {
 };
 
 // One kernel that reads the library through Penstock. The runtime stays in `rt` for its statistics.
-status make_with_penstock(const collage_job& job, picture& out, method_report& report, std::unique_ptr<runtime>& rt,
-                          std::vector<std::string>& notes);
+status make_with_penstock(const collage_job& job, picture& out, method_report& report,
+                          std::unique_ptr<runtime>& rt, std::vector<std::string>& notes);
 
 // Baseline: the same on CPU threads, from memory maps of the library.
 status make_with_cpu(const collage_job& job, picture& out, method_report& report);

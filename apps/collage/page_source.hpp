@@ -17,14 +17,17 @@ struct library_files {
 
 class page_source {
 public:
-    PENSTOCK_HD page_source(const runtime_ref& fs, const library_files& files) : fs_(fs), files_(files) {}
+    PENSTOCK_HD page_source(const runtime_ref& fs, const library_files& files)
+        : fs_(fs), files_(files) {}
 
     template <typename Member>
-    PENSTOCK_HD PENSTOCK_INLINE int slot(const Member& m, std::uint32_t table, std::uint32_t slot, table_entry* buffer,
-                                         std::uint32_t& begin, std::uint32_t& end) const {
+    PENSTOCK_HD PENSTOCK_INLINE int slot(const Member& m, std::uint32_t table, std::uint32_t slot,
+                                         table_entry* buffer, std::uint32_t& begin,
+                                         std::uint32_t& end) const {
         // Two neighbouring numbers take as much room as one entry.
         const std::uint64_t at = table_head_bytes + std::uint64_t{slot} * sizeof(std::uint32_t);
-        const std::int64_t got = read(m, fs_, files_.table[table], buffer, sizeof *buffer, static_cast<std::int64_t>(at));
+        const std::int64_t got = read(m, fs_, files_.table[table], buffer, sizeof *buffer,
+                                      static_cast<std::int64_t>(at));
         begin = buffer->fingerprint;
         end = buffer->id;
         m.sync();  // all have them before the buffer takes the entries
@@ -32,19 +35,23 @@ public:
     }
 
     template <typename Member>
-    PENSTOCK_HD PENSTOCK_INLINE int entries(const Member& m, std::uint32_t table, std::uint32_t first, std::uint32_t count,
+    PENSTOCK_HD PENSTOCK_INLINE int entries(const Member& m, std::uint32_t table,
+                                            std::uint32_t first, std::uint32_t count,
                                             table_entry* buffer, const table_entry*& out) const {
         out = buffer;
         const std::uint32_t bytes = count * sizeof(table_entry);
         const std::uint64_t at = files_.entries_at + std::uint64_t{first} * sizeof(table_entry);
-        return settled(read(m, fs_, files_.table[table], buffer, bytes, static_cast<std::int64_t>(at)), bytes);
+        return settled(
+            read(m, fs_, files_.table[table], buffer, bytes, static_cast<std::int64_t>(at)), bytes);
     }
 
     template <typename Member, typename Visit>
-    PENSTOCK_HD PENSTOCK_INLINE int record(const Member& m, std::uint32_t id, const Visit& visit) const {
+    PENSTOCK_HD PENSTOCK_INLINE int record(const Member& m, std::uint32_t id,
+                                           const Visit& visit) const {
         // One piece, unless the pages are smaller than a histogram.
         for (std::uint32_t done = 0; done < record_bytes;) {
-            const auto at = static_cast<std::int64_t>(std::uint64_t{id} * record_stride_bytes + done);
+            const auto at =
+                static_cast<std::int64_t>(std::uint64_t{id} * record_stride_bytes + done);
             const mapping piece = map(m, fs_, files_.histograms, at, record_bytes - done);
             if (piece.bytes <= 0) return piece.bytes < 0 ? static_cast<int>(piece.bytes) : -ESTALE;
             const auto bytes = static_cast<std::uint32_t>(piece.bytes);
@@ -56,7 +63,8 @@ public:
     }
 
     template <typename Member>
-    PENSTOCK_HD PENSTOCK_INLINE int tile(const Member& m, std::uint32_t id, std::uint8_t* buffer, const std::uint8_t*& out) const {
+    PENSTOCK_HD PENSTOCK_INLINE int tile(const Member& m, std::uint32_t id, std::uint8_t* buffer,
+                                         const std::uint8_t*& out) const {
         out = buffer;
         const std::int64_t at = static_cast<std::int64_t>(id) * tile_bytes;
         return settled(read(m, fs_, files_.tiles, buffer, tile_bytes, at), tile_bytes);

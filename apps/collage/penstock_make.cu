@@ -18,13 +18,14 @@ namespace penstock::collage {
 
 namespace {
 
-// Blocks one after the other, by a thread block or a CPU thread, until none is left. Each takes the next in the order when it is
-// done with the last: dealt out beforehand, blocks far apart in the order would soon be under way together, and would drive each
-// other's tiles out of the cache.
+// Blocks one after the other, by a thread block or a CPU thread, until none is left. Each takes the
+// next in the order when it is done with the last: dealt out beforehand, blocks far apart in the
+// order would soon be under way together, and would drive each other's tiles out of the cache.
 struct make_blocks {
     collage_view view;
     library_files files;
-    std::uint32_t blocks;  // how many there are to make; 0: the launch is only to put the kernel in place
+    std::uint32_t
+        blocks;  // how many there are to make; 0: the launch is only to put the kernel in place
 
     template <typename Group>
     PENSTOCK_HD void operator()(const Group& g, const runtime_ref& fs, std::uint64_t) const {
@@ -53,7 +54,8 @@ status open_files(runtime& rt, const library& from, library_files& out) {
     const auto open_one = [&](const std::string& name, int& fd) -> status {
         fd = rt.open(from.file(name));
         if (fd >= 0) return {};
-        return {fd, apps::shown(from.file(name)) + ": " + error_text(fd) + "; name a library that can be read"};
+        return {fd, apps::shown(from.file(name)) + ": " + error_text(fd) +
+                        "; name a library that can be read"};
     };
     if (status s = open_one(histograms_name, out.histograms); !s) return s;
     if (status s = open_one(tiles_name, out.tiles); !s) return s;
@@ -63,8 +65,8 @@ status open_files(runtime& rt, const library& from, library_files& out) {
     return {};
 }
 
-// Windows let the GPU fetch pages without a request. What has none, for want of budget or because the driver refuses, comes
-// by request as ever.
+// Windows let the GPU fetch pages without a request. What has none, for want of budget or because
+// the driver refuses, comes by request as ever.
 void open_windows(runtime& rt, const library_files& files, std::uint64_t& window_bytes) {
     window_bytes = 0;
     const auto open_one = [&](int fd) {
@@ -77,25 +79,29 @@ void open_windows(runtime& rt, const library_files& files, std::uint64_t& window
     open_one(files.tiles);
 }
 
-// Warps hold one page each, and half the frames are left for pages that are being loaded. A small picture has fewer blocks
-// than fit; larger thread blocks then keep the GPU busy.
+// Warps hold one page each, and half the frames are left for pages that are being loaded. A small
+// picture has fewer blocks than fit; larger thread blocks then keep the GPU busy.
 launch_shape shape_for(const runtime& rt, [[maybe_unused]] std::uint64_t blocks) {
     launch_shape shape;
 #if defined(__CUDACC__)
     if (rt.where() != backend::gpu) return shape;
     int multiprocessors = 1, resident = 1;
     cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, rt.settings().device);
-    shape.threads_per_block = blocks <= std::uint64_t{2} * static_cast<std::uint64_t>(multiprocessors) ? 512 : 256;
+    shape.threads_per_block =
+        blocks <= std::uint64_t{2} * static_cast<std::uint64_t>(multiprocessors) ? 512 : 256;
     int current = 0;
     cudaGetDevice(&current);
     cudaSetDevice(rt.settings().device);
-    cudaOccupancyMaxActiveBlocksPerMultiprocessor(&resident, penstock::detail::run_groups<width::block, make_blocks>,
-                                                  static_cast<int>(shape.threads_per_block), 0);
+    cudaOccupancyMaxActiveBlocksPerMultiprocessor(
+        &resident, penstock::detail::run_groups<width::block, make_blocks>,
+        static_cast<int>(shape.threads_per_block), 0);
     cudaSetDevice(current);
     const std::uint64_t frames = rt.settings().cache_bytes / rt.settings().page_bytes;
     const std::uint64_t warps = shape.threads_per_block / 32;
-    const std::uint64_t most = static_cast<std::uint64_t>(multiprocessors) * static_cast<std::uint64_t>(std::max(resident, 1));
-    shape.blocks = static_cast<std::uint32_t>(std::clamp<std::uint64_t>(frames / 2 / warps, 1, most));
+    const std::uint64_t most = static_cast<std::uint64_t>(multiprocessors) *
+                               static_cast<std::uint64_t>(std::max(resident, 1));
+    shape.blocks =
+        static_cast<std::uint32_t>(std::clamp<std::uint64_t>(frames / 2 / warps, 1, most));
 #else
     static_cast<void>(rt);
 #endif
@@ -109,23 +115,28 @@ status failed_launch(runtime& rt, int code) {
 
 }  // namespace
 
-status make_with_penstock(const collage_job& job, picture& out, method_report& report, std::unique_ptr<runtime>& rt,
-                          std::vector<std::string>& notes) {
+status make_with_penstock(const collage_job& job, picture& out, method_report& report,
+                          std::unique_ptr<runtime>& rt, std::vector<std::string>& notes) {
     apps::stopwatch watch;
     if (status s = apps::create_runtime(job.settings, notes, rt); !s) return s;
     const bool on_gpu = rt->where() == backend::gpu;
     report.backend = on_gpu ? "gpu" : "cpu";
-    report.note = on_gpu ? "one kernel" : std::string("one kernel on CPU threads, vectors of ") + vector_name();
+    report.note = on_gpu ? "one kernel"
+                         : std::string("one kernel on CPU threads, vectors of ") + vector_name();
     make_blocks function{};
     if (status s = open_files(*rt, job.from, function.files); !s) return s;
     collage_memory memory(on_gpu ? rt->settings().device : collage_memory::no_gpu);
-    if (status s = place_collage(memory, on_gpu, job.from.header, job.in, out, function.view); !s) return s;
+    if (status s = place_collage(memory, on_gpu, job.from.header, job.in, out, function.view); !s)
+        return s;
     report.blocks = function.view.blocks();
     const std::uint32_t threads = apps::thread_count(job.settings.worker_threads);
     const launch_shape shape = shape_for(*rt, report.blocks);
-    const std::uint64_t groups = on_gpu ? std::min<std::uint64_t>(shape.blocks, report.blocks) : threads;
-    // A launch that makes no block, so that the kernel and its stack are on the device before the clock runs.
-    if (const int code = penstock::launch<width::block>(*rt, groups, function, shape); code != 0) return failed_launch(*rt, code);
+    const std::uint64_t groups =
+        on_gpu ? std::min<std::uint64_t>(shape.blocks, report.blocks) : threads;
+    // A launch that makes no block, so that the kernel and its stack are on the device before the
+    // clock runs.
+    if (const int code = penstock::launch<width::block>(*rt, groups, function, shape); code != 0)
+        return failed_launch(*rt, code);
     function.blocks = static_cast<std::uint32_t>(report.blocks);
     report.start_seconds = watch.lap();
     if (on_gpu) open_windows(*rt, function.files, report.window_bytes);
@@ -135,7 +146,8 @@ status make_with_penstock(const collage_job& job, picture& out, method_report& r
     const double cpu_before = apps::cpu_seconds();
     watch.lap();
     std::vector<std::uint32_t> order;
-    if (status s = prepare_input(memory, job.in, function.view, threads, order, report); !s) return s;
+    if (status s = prepare_input(memory, job.in, function.view, threads, order, report); !s)
+        return s;
     apps::stopwatch part;
     const int code = penstock::launch<width::block>(*rt, groups, function, shape);
     report.compute_seconds = part.lap();
@@ -145,7 +157,8 @@ status make_with_penstock(const collage_job& job, picture& out, method_report& r
     report.download_seconds = part.lap();
     report.collage_seconds = watch.lap();
     report.cpu_seconds = apps::cpu_seconds() - cpu_before;
-    if (code == 0 && copied.ok()) copied = count_seen(memory, job.from.header, function.view, report.unique_tiles);
+    if (code == 0 && copied.ok())
+        copied = count_seen(memory, job.from.header, function.view, report.unique_tiles);
     report.evaluations = totals.evaluations;
     report.fallback_blocks = totals.fallback_blocks;
     report.pages_read = rt->stats().misses - before.misses;

@@ -20,11 +20,13 @@ constexpr std::uint64_t most_pixels = std::uint64_t{1} << 32;
 constexpr std::size_t reserved_bytes = std::size_t{1} << 30;
 
 bool ends_with(const std::string& text, const std::string& end) {
-    return text.size() >= end.size() && text.compare(text.size() - end.size(), end.size(), end) == 0;
+    return text.size() >= end.size() &&
+           text.compare(text.size() - end.size(), end.size(), end) == 0;
 }
 
 status write_ppm(const picture& what, apps::output_file& to) {
-    const std::string head = "P6\n" + std::to_string(what.width) + " " + std::to_string(what.height) + "\n255\n";
+    const std::string head =
+        "P6\n" + std::to_string(what.width) + " " + std::to_string(what.height) + "\n255\n";
     if (status failed = to.write(head.data(), head.size()); !failed) return failed;
     return to.write(reinterpret_cast<const char*>(what.rgb.data()), what.rgb.size());
 }
@@ -46,7 +48,8 @@ void put(png_structp png, png_bytep data, std::size_t bytes) {
 void flush(png_structp) {}
 
 [[noreturn]] void on_error(png_structp png, png_const_charp text) {
-    std::snprintf(static_cast<png_output*>(png_get_error_ptr(png))->text, sizeof png_output::text, "%s", text);
+    std::snprintf(static_cast<png_output*>(png_get_error_ptr(png))->text, sizeof png_output::text,
+                  "%s", text);
     png_longjmp(png, 1);
 }
 
@@ -55,9 +58,10 @@ void on_warning(png_structp, png_const_charp) {}
 // Holds nothing with a destructor, for the library leaves it by a jump.
 bool encode(png_structp png, png_infop info, const picture& what) {
     if (setjmp(png_jmpbuf(png)) != 0) return false;
-    png_set_IHDR(png, info, what.width, what.height, 8, PNG_COLOR_TYPE_RGB, PNG_INTERLACE_NONE, PNG_COMPRESSION_TYPE_DEFAULT,
-                 PNG_FILTER_TYPE_DEFAULT);
-    // Large collages are written in seconds this way; trying all filters at the usual level takes many times as long.
+    png_set_IHDR(png, info, what.width, what.height, 8, PNG_COLOR_TYPE_RGB, PNG_INTERLACE_NONE,
+                 PNG_COMPRESSION_TYPE_DEFAULT, PNG_FILTER_TYPE_DEFAULT);
+    // Large collages are written in seconds this way; trying all filters at the usual level takes
+    // many times as long.
     png_set_compression_level(png, 2);
     png_set_filter(png, 0, PNG_FILTER_SUB);
     png_write_info(png, info);
@@ -78,7 +82,8 @@ status write_png(const picture& what, apps::output_file& to) {
     }
     if (png != nullptr) png_destroy_write_struct(&png, &info);
     if (done || !out.ended.ok()) return out.ended;
-    return {-EIO, std::string("writing the PNG: ") + (info == nullptr ? "no memory for the PNG library" : out.text)};
+    return {-EIO, std::string("writing the PNG: ") +
+                      (info == nullptr ? "no memory for the PNG library" : out.text)};
 }
 #endif
 
@@ -90,12 +95,15 @@ status load_picture(const std::string& path, picture& out) {
     out.width = reader->width();
     out.height = reader->height();
     if (std::uint64_t{out.width} * out.height > most_pixels)
-        return {-EFBIG, apps::shown(path) + ": " + std::to_string(out.width) + " by " + std::to_string(out.height) +
-                            " pixels are more than a picture may have here (4 G); cut it into parts"};
+        return {-EFBIG,
+                apps::shown(path) + ": " + std::to_string(out.width) + " by " +
+                    std::to_string(out.height) +
+                    " pixels are more than a picture may have here (4 G); cut it into parts"};
     const std::size_t stride = std::size_t{out.width} * 3;
     out.rgb.reserve(std::min(stride * out.height, reserved_bytes));
     for (std::uint32_t y = 0; y < out.height; ++y) {
-        // Grown as the rows come, so that a damaged head cannot ask for memory that its file does not fill.
+        // Grown as the rows come, so that a damaged head cannot ask for memory that its file does
+        // not fill.
         out.rgb.resize(out.rgb.size() + stride);
         if (status failed = reader->read_row(out.rgb.data() + y * stride); !failed)
             return {failed.code, apps::shown(path) + ": " + failed.message};
@@ -107,13 +115,17 @@ status check_output_name(const std::string& path) {
     if (ends_with(path, ".ppm")) return {};
 #if defined(PENSTOCK_WITH_PNG)
     if (ends_with(path, ".png")) return {};
-    return {-EINVAL, "--out: " + apps::shown(path) + " ends neither in .png nor in .ppm; give a name that does"};
+    return {-EINVAL, "--out: " + apps::shown(path) +
+                         " ends neither in .png nor in .ppm; give a name that does"};
 #else
-    return {-EINVAL, "--out: " + apps::shown(path) + " does not end in .ppm, and this program was built without libpng; give a name that does"};
+    return {-EINVAL, "--out: " + apps::shown(path) +
+                         " does not end in .ppm, and this program was built without libpng; give a "
+                         "name that does"};
 #endif
 }
 
-status write_picture([[maybe_unused]] const std::string& path, const picture& what, apps::output_file& to) {
+status write_picture([[maybe_unused]] const std::string& path, const picture& what,
+                     apps::output_file& to) {
 #if defined(PENSTOCK_WITH_PNG)
     const status written = ends_with(path, ".png") ? write_png(what, to) : write_ppm(what, to);
 #else

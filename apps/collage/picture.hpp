@@ -18,8 +18,8 @@ struct picture {
 
 status load_picture(const std::string& path, picture& out);
 
-// The form is chosen by the end of the name: .png, where the program was built with libpng, or .ppm. Found out before any
-// work is done: -EINVAL and a message.
+// The form is chosen by the end of the name: .png, where the program was built with libpng, or
+// .ppm. Found out before any work is done: -EINVAL and a message.
 status check_output_name(const std::string& path);
 
 // Appears whole or not at all.

@@ -1,4 +1,5 @@
-// JPEG through libjpeg-turbo. Grey becomes three equal bytes; the orientation that a camera notes is not applied.
+// JPEG through libjpeg-turbo. Grey becomes three equal bytes; the orientation that a camera notes
+// is not applied.
 #include <cerrno>
 
 #include "library_reader.hpp"
@@ -17,7 +18,8 @@ namespace {
 // What the library said that keeps a picture from being used.
 enum class jpeg_end { none, damaged, not_read, no_memory };
 
-// The library reports by jumping out of the call; functions that call it hold nothing that has a destructor.
+// The library reports by jumping out of the call; functions that call it hold nothing that has a
+// destructor.
 struct jpeg_errors {
     jpeg_error_mgr base;
     std::jmp_buf jump;
@@ -173,7 +175,8 @@ private:
 
     bool read(std::uint8_t* rgb) {
         if (setjmp(errors_.jump) != 0) return false;
-        // Only now: this is where the work of a progressive picture is done, and sizes are asked for more often.
+        // Only now: this is where the work of a progressive picture is done, and sizes are asked
+        // for more often.
         if (!started_) started_ = jpeg_start_decompress(&info_) != 0;
         JSAMPROW row = rgb;
         return started_ && jpeg_read_scanlines(&info_, &row, 1) == 1;

@@ -1,4 +1,5 @@
-// PNG through libpng: any kind of it, as 8 bits of red, green and blue. Transparency is dropped, not blended.
+// PNG through libpng: any kind of it, as 8 bits of red, green and blue. Transparency is dropped,
+// not blended.
 #include <cerrno>
 
 #include "library_reader.hpp"
@@ -44,7 +45,8 @@ public:
         const std::size_t stride = std::size_t{width_} * 3;
         if (whole_.empty()) {
             if (std::uint64_t{stride} * height_ > most_interlaced_bytes)
-                return {-EFBIG, "an interlaced PNG of more than 1 G pixels; store it without interlacing"};
+                return {-EFBIG,
+                        "an interlaced PNG of more than 1 G pixels; store it without interlacing"};
             whole_.resize(stride * height_);
             for (int pass = 0; pass < passes_; ++pass)
                 for (std::uint32_t y = 0; y < height_; ++y)
@@ -76,7 +78,8 @@ private:
         png_set_strip_alpha(png_);
         passes_ = png_set_interlace_handling(png_);
         png_read_update_info(png_, info_);
-        if (png_get_rowbytes(png_, info_) != std::size_t{width_} * 3) png_error(png_, "a kind of pixel that is not known");
+        if (png_get_rowbytes(png_, info_) != std::size_t{width_} * 3)
+            png_error(png_, "a kind of pixel that is not known");
         return true;
     }
 

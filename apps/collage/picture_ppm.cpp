@@ -22,8 +22,11 @@ public:
         std::uint32_t most = 0;
         std::fseek(file_, 2, SEEK_SET);
         if (!number(width_) || !number(height_) || !number(most) || width_ == 0 || height_ == 0)
-            return {-EBADMSG, "damaged PPM: no usable width, height and largest value in its first lines"};
-        if (most != 255) return {-EOPNOTSUPP, "PPM with largest value " + std::to_string(most) + "; only 255 is read: convert it"};
+            return {-EBADMSG,
+                    "damaged PPM: no usable width, height and largest value in its first lines"};
+        if (most != 255)
+            return {-EOPNOTSUPP, "PPM with largest value " + std::to_string(most) +
+                                     "; only 255 is read: convert it"};
         const auto needed =
             static_cast<std::uint64_t>(std::ftell(file_)) + std::uint64_t{3} * width_ * height_;
         if (bytes < needed) return holds_too_little("PPM", width_, height_, bytes, needed);

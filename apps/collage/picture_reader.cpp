@@ -30,7 +30,9 @@ picture_kind kind_of_file(const std::string& path, int& code) {
     if (fd >= 0) ::close(fd);
     if (got >= 3 && std::memcmp(first, "\xff\xd8\xff", 3) == 0) return picture_kind::jpeg;
     if (got >= 8 && std::memcmp(first, "\x89PNG\r\n\x1a\n", 8) == 0) return picture_kind::png;
-    if (got >= 3 && first[0] == 'P' && first[1] == '6' && std::strchr(" \t\r\n", first[2]) != nullptr) return picture_kind::ppm;
+    if (got >= 3 && first[0] == 'P' && first[1] == '6' &&
+        std::strchr(" \t\r\n", first[2]) != nullptr)
+        return picture_kind::ppm;
     return picture_kind::other;
 }
 
@@ -93,12 +95,17 @@ const char* name_of(picture_kind kind) {
 status open_picture(const std::string& path, std::unique_ptr<picture_reader>& out) {
     int code = 0;
     const picture_kind kind = kind_of_file(path, code);
-    if (code != 0) return {code, apps::shown(path) + ": " + error_text(code) + "; name a picture that can be read"};
+    if (code != 0)
+        return {code,
+                apps::shown(path) + ": " + error_text(code) + "; name a picture that can be read"};
     if (kind == picture_kind::other)
-        return {-EBADMSG, apps::shown(path) + ": neither JPEG, PNG nor binary PPM (P6); convert it to one of these"};
+        return {-EBADMSG,
+                apps::shown(path) +
+                    ": neither JPEG, PNG nor binary PPM (P6); convert it to one of these"};
     if (!can_read(kind))
-        return {-EOPNOTSUPP, apps::shown(path) + ": this program was built without the " + name_of(kind) +
-                                 " library; build it with that library, or convert the picture to binary PPM"};
+        return {-EOPNOTSUPP,
+                apps::shown(path) + ": this program was built without the " + name_of(kind) +
+                    " library; build it with that library, or convert the picture to binary PPM"};
     status opened = kind == picture_kind::jpeg  ? open_jpeg(path, out)
                     : kind == picture_kind::png ? open_png(path, out)
                                                 : open_ppm(path, out);

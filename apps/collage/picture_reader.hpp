@@ -1,4 +1,5 @@
-// Pictures, read row by row: JPEG and PNG where the program was built with their libraries, and binary PPM everywhere.
+// Pictures, read row by row: JPEG and PNG where the program was built with their libraries, and
+// binary PPM everywhere.
 #pragma once
 
 #include <cstdint>
@@ -10,11 +11,13 @@
 
 namespace penstock::collage {
 
-// Rows of a picture from top to bottom, three bytes a pixel: red, green, blue. Used by one thread at a time.
+// Rows of a picture from top to bottom, three bytes a pixel: red, green, blue. Used by one thread
+// at a time.
 class picture_reader {
 public:
     virtual ~picture_reader() = default;
-    // The next row, 3 * width() bytes. -EBADMSG and a message without the path if the picture is damaged.
+    // The next row, 3 * width() bytes. -EBADMSG and a message without the path if the picture is
+    // damaged.
     virtual status read_row(std::uint8_t* rgb) = 0;
     [[nodiscard]] std::uint32_t width() const { return width_; }
     [[nodiscard]] std::uint32_t height() const { return height_; }

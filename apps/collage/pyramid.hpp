@@ -1,5 +1,5 @@
-// A picture that comes row by row, at all its scales at once: keeps the last rows of each scale and hands out bands of 32.
-// Memory: 64 rows a scale, whatever the picture's height.
+// A picture that comes row by row, at all its scales at once: keeps the last rows of each scale and
+// hands out bands of 32. Memory: 64 rows a scale, whatever the picture's height.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,8 @@ namespace penstock::collage {
 
 class pyramid {
 public:
-    // emit(level, row, pixels): `pixels` are the 32 rows of a band, whose tiles are row number `row` of that level's plan.
+    // emit(level, row, pixels): `pixels` are the 32 rows of a band, whose tiles are row number
+    // `row` of that level's plan.
     using emitter = std::function<void(std::uint32_t, std::uint32_t, const std::uint8_t*)>;
     pyramid(const picture_plan& plan, std::uint32_t stride, emitter emit);
 
@@ -37,7 +38,9 @@ private:
     std::vector<level> levels_;
 };
 
-// Each pixel of `out` is the mean of four, rounded to nearest: two of `above` and the two below them.
-void halve_rows(const std::uint8_t* above, const std::uint8_t* below, std::uint32_t out_width, std::uint8_t* out);
+// Each pixel of `out` is the mean of four, rounded to nearest: two of `above` and the two below
+// them.
+void halve_rows(const std::uint8_t* above, const std::uint8_t* below, std::uint32_t out_width,
+                std::uint8_t* out);
 
 }  // namespace penstock::collage

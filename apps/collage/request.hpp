@@ -12,8 +12,8 @@ namespace penstock::collage {
 struct index_request {
     std::string folder;
     std::string out;
-    std::uint64_t tiles = 0;    // 0: all
-    std::uint32_t stride = 0;   // 0: automatic
+    std::uint64_t tiles = 0;   // 0: all
+    std::uint32_t stride = 0;  // 0: automatic
     std::uint32_t scales = 4;
     std::uint64_t seed = 20160606;
     bool strict = false;
@@ -34,7 +34,8 @@ struct request {
     options settings;
 };
 
-// Nothing if the program should go on with `out`, else its exit status; what was wrong has been said.
+// Nothing if the program should go on with `out`, else its exit status; what was wrong has been
+// said.
 std::optional<int> read_request(int argc, char** argv, request& out);
 
 }  // namespace penstock::collage

@@ -28,13 +28,15 @@ std::vector<std::string> names_in(const std::string& folder) {
 }
 
 bool is_library_file(const std::string& name) {
-    if (name == header_name || name == histograms_name || name == tiles_name || name == "features") return true;
+    if (name == header_name || name == histograms_name || name == tiles_name || name == "features")
+        return true;
     for (std::uint32_t t = 0; t < tables; ++t)
         if (name == table_name(t)) return true;
     return false;
 }
 
-// Removes a library, and only that: other files that lie in its folder stay, and then the folder too.
+// Removes a library, and only that: other files that lie in its folder stay, and then the folder
+// too.
 void remove_library(const std::string& folder) {
     for (const std::string& name : names_in(folder))
         if (is_library_file(name)) ::unlink((folder + "/" + name).c_str());
@@ -58,7 +60,8 @@ staged_file& staged_file::operator=(staged_file&& other) noexcept {
 }
 
 status staged_file::failed(int code) const {
-    return {code, apps::shown(path_) + ": " + error_text(code) + "; make room or give another place for the library"};
+    return {code, apps::shown(path_) + ": " + error_text(code) +
+                      "; make room or give another place for the library"};
 }
 
 status staged_file::create(const std::string& path, std::uint64_t bytes) {
@@ -113,18 +116,24 @@ status staging_folder::create(const std::string& path) {
     while (target_.size() > 1 && target_.back() == '/') target_.pop_back();
     struct stat there {};
     if (::lstat(target_.c_str(), &there) == 0) {
-        if (!S_ISDIR(there.st_mode)) return named(path, -EEXIST, "it is no folder; give another name");
+        if (!S_ISDIR(there.st_mode))
+            return named(path, -EEXIST, "it is no folder; give another name");
         const std::vector<std::string> names = names_in(target_);
         if (!names.empty() && ::access((target_ + "/" + header_name).c_str(), F_OK) != 0)
-            return named(path, -ENOTEMPTY, "the folder holds other things than a library; give another name");
+            return named(path, -ENOTEMPTY,
+                         "the folder holds other things than a library; give another name");
         for (const std::string& name : names)
             if (!is_library_file(name))
-                return named(path, -ENOTEMPTY, "the folder also holds " + apps::shown(name) + ", which is no part of a library; move that away, or give another name");
+                return named(
+                    path, -ENOTEMPTY,
+                    "the folder also holds " + apps::shown(name) +
+                        ", which is no part of a library; move that away, or give another name");
     }
     if (status s = make_passing(path); !s) return s;
     const mode_t mask = ::umask(0);
     ::umask(mask);
-    return ::chmod(passing_.c_str(), 0777 & ~mask) == 0 ? status{} : named(path, -errno, "give another name");
+    return ::chmod(passing_.c_str(), 0777 & ~mask) == 0 ? status{}
+                                                        : named(path, -errno, "give another name");
 }
 
 status staging_folder::make_passing(const std::string& path) {
@@ -138,7 +147,8 @@ status staging_folder::make_passing(const std::string& path) {
 }
 
 status staging_folder::commit() {
-    // An older library of that name changes places with the new one, so that there is one at every moment.
+    // An older library of that name changes places with the new one, so that there is one at every
+    // moment.
     if (::renameat2(AT_FDCWD, passing_.c_str(), AT_FDCWD, target_.c_str(), RENAME_EXCHANGE) == 0) {
         remove_library(passing_);
         passing_.clear();

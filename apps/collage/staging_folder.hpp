@@ -1,4 +1,5 @@
-// A folder that appears whole or not at all: filled under a passing name beside its place, and renamed at the end.
+// A folder that appears whole or not at all: filled under a passing name beside its place, and
+// renamed at the end.
 #pragma once
 
 #include <cstdint>
@@ -47,7 +48,7 @@ public:
 private:
     status make_passing(const std::string& path);
     std::string target_;
-    std::string passing_;  // empty: nothing to clean up
+    std::string passing_;   // empty: nothing to clean up
     apps::leftover noted_;  // the same, for signals
 };
 

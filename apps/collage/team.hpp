@@ -1,5 +1,6 @@
-// A group that works on one block of the picture, and the members it is made of: the warps of a thread block, or the one
-// lane of a CPU thread. Collectives inside a member do not hold up the others.
+// A group that works on one block of the picture, and the members it is made of: the warps of a
+// thread block, or the one lane of a CPU thread. Collectives inside a member do not hold up the
+// others.
 #pragma once
 
 #include <cstdint>
@@ -35,7 +36,8 @@ struct team<block> {
     static PENSTOCK_D std::uint32_t number() { return threadIdx.x / 32; }
     // In the leader of the member; in others, anything.
     static PENSTOCK_D std::uint32_t sum(const warp&, std::uint32_t value) {
-        for (int step = 16; step > 0; step /= 2) value += __shfl_down_sync(0xffffffffu, value, step);
+        for (int step = 16; step > 0; step /= 2)
+            value += __shfl_down_sync(0xffffffffu, value, step);
         return value;
     }
 };
@@ -43,7 +45,8 @@ struct team<block> {
 
 // Changes to words that the members share. A lane shares with nobody, and need not pay for it.
 template <typename Group>
-PENSTOCK_HD PENSTOCK_INLINE std::uint32_t add_shared(const Group& g, std::uint32_t* word, std::uint32_t value) {
+PENSTOCK_HD PENSTOCK_INLINE std::uint32_t add_shared(const Group& g, std::uint32_t* word,
+                                                     std::uint32_t value) {
     if (g.size() != 1) return atomic_fetch_add<order::relaxed>(word, value);
     const std::uint32_t before = *word;
     *word = before + value;
@@ -51,19 +54,22 @@ PENSTOCK_HD PENSTOCK_INLINE std::uint32_t add_shared(const Group& g, std::uint32
 }
 
 template <typename Group>
-PENSTOCK_HD PENSTOCK_INLINE void min_shared(const Group& g, std::uint64_t* word, std::uint64_t value) {
+PENSTOCK_HD PENSTOCK_INLINE void min_shared(const Group& g, std::uint64_t* word,
+                                            std::uint64_t value) {
     if (g.size() == 1) {
         if (value < *word) *word = value;
         return;
     }
 #if PENSTOCK_ON_DEVICE
-    ::atomicMin(reinterpret_cast<unsigned long long*>(word), static_cast<unsigned long long>(value));
+    ::atomicMin(reinterpret_cast<unsigned long long*>(word),
+                static_cast<unsigned long long>(value));
 #endif
 }
 
 // True if this call changed the word from `expected`.
 template <typename Group>
-PENSTOCK_HD PENSTOCK_INLINE bool swap_shared(const Group& g, std::uint32_t* word, std::uint32_t expected, std::uint32_t desired) {
+PENSTOCK_HD PENSTOCK_INLINE bool swap_shared(const Group& g, std::uint32_t* word,
+                                             std::uint32_t expected, std::uint32_t desired) {
     if (g.size() != 1) return atomic_compare_swap<order::relaxed>(word, expected, desired);
     if (*word != expected) return false;
     *word = desired;

@@ -1,5 +1,5 @@
-// Which tiles are cut out of which pictures: a plan made from the pictures' sizes alone, so that every tile's number is
-// known before the first pixel is read.
+// Which tiles are cut out of which pictures: a plan made from the pictures' sizes alone, so that
+// every tile's number is known before the first pixel is read.
 #pragma once
 
 #include <cstdint>
@@ -42,9 +42,10 @@ struct tiling {
     }
 };
 
-// `stride` 0: the largest, at most a tile's side, that gives `tiles` of them. `tiles` 0: all there are; then a stride of 0
-// stands for a tile's side. -ERANGE and a message if there are too few, or too many for one library.
-status plan_tiles(const std::vector<source_picture>& pictures, std::uint32_t scales, std::uint32_t stride, std::uint64_t tiles,
-                  tiling& out);
+// `stride` 0: the largest, at most a tile's side, that gives `tiles` of them. `tiles` 0: all there
+// are; then a stride of 0 stands for a tile's side. -ERANGE and a message if there are too few, or
+// too many for one library.
+status plan_tiles(const std::vector<source_picture>& pictures, std::uint32_t scales,
+                  std::uint32_t stride, std::uint64_t tiles, tiling& out);
 
 }  // namespace penstock::collage

@@ -1,5 +1,6 @@
-// A vector for millions of plain elements that are written right after it was made: its memory may have huge pages, and elements that are not given a value have
-// none. An ordinary one is cleared first, and faulted in by small pages.
+// A vector for millions of plain elements that are written right after it was made: its memory may
+// have huge pages, and elements that are not given a value have none. An ordinary one is cleared
+// first, and faulted in by small pages.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +15,8 @@ namespace penstock::apps {
 
 template <typename T>
 struct big_allocator {
-    static_assert(std::is_trivially_copyable_v<T> && std::is_trivially_default_constructible_v<T>, "elements without a value must do no harm");
+    static_assert(std::is_trivially_copyable_v<T> && std::is_trivially_default_constructible_v<T>,
+                  "elements without a value must do no harm");
     using value_type = T;
 
     big_allocator() = default;
@@ -24,10 +26,14 @@ struct big_allocator {
     T* allocate(std::size_t count) {
         constexpr std::size_t huge = std::size_t{2} << 20;
         if (count > (static_cast<std::size_t>(-1) - huge) / sizeof(T)) throw std::bad_alloc();
-        const std::size_t bytes = count * sizeof(T), step = bytes >= 2 * huge ? huge : 64, whole = (bytes + step - 1) / step * step;
+        const std::size_t bytes = count * sizeof(T), step = bytes >= 2 * huge ? huge : 64,
+                          whole = (bytes + step - 1) / step * step;
         void* const at = std::aligned_alloc(step, whole);
         if (at == nullptr) throw std::bad_alloc();
-        if (step == huge) ::madvise(at, whole, MADV_HUGEPAGE);  // where the kernel has none it costs what it would cost anyway
+        if (step == huge)
+            ::madvise(
+                at, whole,
+                MADV_HUGEPAGE);  // where the kernel has none it costs what it would cost anyway
         return static_cast<T*>(at);
     }
     void deallocate(T* at, std::size_t) { std::free(at); }

@@ -12,11 +12,15 @@ namespace penstock::apps {
 
 namespace {
 
-// Sizes that are given must be usable ones: 0 means "automatic" inside, and nobody who types it means that.
+// Sizes that are given must be usable ones: 0 means "automatic" inside, and nobody who types it
+// means that.
 status positive_size(const char* flag, const std::string& text, std::uint64_t& out) {
     if (text.empty()) return {};
     if (status s = parse_size(flag, text, out); !s) return s;
-    if (out == 0) return {-EINVAL, std::string(flag) + ": '" + text + "' is no usable size; give one, such as 64KiB, or leave " + flag + " out"};
+    if (out == 0)
+        return {-EINVAL, std::string(flag) + ": '" + text +
+                             "' is no usable size; give one, such as 64KiB, or leave " + flag +
+                             " out"};
     return {};
 }
 
@@ -26,7 +30,8 @@ status whole_number(const char* flag, const std::string& text, Integer& out) {
     const char* const end = text.data() + text.size();
     const auto parsed = std::from_chars(text.data(), end, out);
     if (parsed.ec == std::errc() && parsed.ptr == end) return {};
-    return {-EINVAL, std::string(flag) + ": '" + text + "' is not a whole number that fits; give one, such as 4"};
+    return {-EINVAL, std::string(flag) + ": '" + text +
+                         "' is not a whole number that fits; give one, such as 4"};
 }
 
 // Shared by the runtime's threads until the runtime stands, and for its whole life after.
@@ -49,7 +54,8 @@ struct held_log {
 
 }  // namespace
 
-void add_value(CLI::App& app, const std::string& flag, std::string& out, const std::string& about, const char* form) {
+void add_value(CLI::App& app, const std::string& flag, std::string& out, const std::string& about,
+               const char* form) {
     app.add_option(flag, out, about)->option_text(form)->check([](const std::string& given) {
         return given.empty() ? std::string("'' is no value; give one") : std::string();
     });
@@ -57,13 +63,19 @@ void add_value(CLI::App& app, const std::string& flag, std::string& out, const s
 
 void add_common_flags(CLI::App& app, common_flags& flags) {
     app.set_version_flag("--version", std::string("penstock ") + version());
-    add_value(app, "--backend", flags.backend, "Where kernels run: gpu, cpu, or auto (gpu if there is one). PENSTOCK_BACKEND", "WHERE");
+    add_value(app, "--backend", flags.backend,
+              "Where kernels run: gpu, cpu, or auto (gpu if there is one). PENSTOCK_BACKEND",
+              "WHERE");
     add_value(app, "--device", flags.device, "Number of the GPU. PENSTOCK_DEVICE", "N");
-    add_value(app, "--cache", flags.cache, "Size of the page cache, such as 8GiB. PENSTOCK_CACHE", "SIZE");
-    add_value(app, "--page", flags.page, "Size of a page: a power of two, 512 to 2MiB. PENSTOCK_PAGE", "SIZE");
-    add_value(app, "--workers", flags.workers, "Threads that run kernels on the cpu back end. PENSTOCK_WORKERS", "N");
+    add_value(app, "--cache", flags.cache, "Size of the page cache, such as 8GiB. PENSTOCK_CACHE",
+              "SIZE");
+    add_value(app, "--page", flags.page,
+              "Size of a page: a power of two, 512 to 2MiB. PENSTOCK_PAGE", "SIZE");
+    add_value(app, "--workers", flags.workers,
+              "Threads that run kernels on the cpu back end. PENSTOCK_WORKERS", "N");
     app.add_flag("--json", flags.json, "Print exactly one JSON object on standard output");
-    app.add_flag("--quiet", flags.quiet, "Print no summary and no notes; errors and warnings still appear");
+    app.add_flag("--quiet", flags.quiet,
+                 "Print no summary and no notes; errors and warnings still appear");
 }
 
 std::optional<int> parse_command_line(CLI::App& app, int argc, char** argv) {
@@ -91,7 +103,8 @@ status settle_options(const common_flags& flags, options& out) {
     return out.check();
 }
 
-status create_runtime(options settings, std::vector<std::string>& notes, std::unique_ptr<runtime>& out) {
+status create_runtime(options settings, std::vector<std::string>& notes,
+                      std::unique_ptr<runtime>& out) {
     const auto log = std::make_shared<held_log>();
     settings.log = [log](const std::string& line) { log->take(line); };
     if (status s = runtime::create(settings, out); !s) return s;

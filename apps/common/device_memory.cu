@@ -16,8 +16,8 @@ public:
     }
     void* allocate(std::uint64_t bytes) override {
         const std::uint64_t length = bytes == 0 ? 1 : bytes;
-        void* const address =
-            ::mmap(nullptr, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        void* const address = ::mmap(nullptr, length, PROT_READ | PROT_WRITE,
+                                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         if (address == MAP_FAILED) return nullptr;
         pieces_.emplace_back(address, length);
         return address;
@@ -26,9 +26,12 @@ public:
         if (bytes != 0) std::memcpy(to, from, bytes);
         return true;
     }
-    bool download(void* to, const void* from, std::uint64_t bytes) override { return upload(to, from, bytes); }
+    bool download(void* to, const void* from, std::uint64_t bytes) override {
+        return upload(to, from, bytes);
+    }
     [[nodiscard]] std::uint64_t free_bytes() const override {
-        return static_cast<std::uint64_t>(::sysconf(_SC_AVPHYS_PAGES)) * static_cast<std::uint64_t>(::sysconf(_SC_PAGE_SIZE));
+        return static_cast<std::uint64_t>(::sysconf(_SC_AVPHYS_PAGES)) *
+               static_cast<std::uint64_t>(::sysconf(_SC_PAGE_SIZE));
     }
 
 private:
@@ -47,16 +50,18 @@ public:
         const std::uint64_t length = bytes == 0 ? 1 : bytes;
         void* address = nullptr;
         if (cudaSetDevice(device_) != cudaSuccess || cudaMalloc(&address, length) != cudaSuccess) {
-            cudaGetLastError();  // the failure is reported by the null pointer, not by the next launch
+            cudaGetLastError();  // the failure is reported by the null pointer, not by the next
+                                 // launch
             return nullptr;
         }
         pieces_.push_back(address);
         return cudaMemset(address, 0, length) == cudaSuccess ? address : nullptr;
     }
-    // From memory that is not pinned, the copy may return before the last bytes are there, and kernels on streams of their own do
-    // not wait for it.
+    // From memory that is not pinned, the copy may return before the last bytes are there, and
+    // kernels on streams of their own do not wait for it.
     bool upload(void* to, const void* from, std::uint64_t bytes) override {
-        return bytes == 0 || (cudaMemcpy(to, from, bytes, cudaMemcpyHostToDevice) == cudaSuccess && cudaStreamSynchronize(nullptr) == cudaSuccess);
+        return bytes == 0 || (cudaMemcpy(to, from, bytes, cudaMemcpyHostToDevice) == cudaSuccess &&
+                              cudaStreamSynchronize(nullptr) == cudaSuccess);
     }
     bool download(void* to, const void* from, std::uint64_t bytes) override {
         return bytes == 0 || cudaMemcpy(to, from, bytes, cudaMemcpyDeviceToHost) == cudaSuccess;

@@ -14,7 +14,8 @@ class device_memory : public apps::typed_memory<device_memory> {
 public:
     using typed_memory::allocate;
     virtual ~device_memory() = default;
-    // Zeroed and aligned to at least 64 bytes; null if there is not enough. 0 bytes give a pointer too.
+    // Zeroed and aligned to at least 64 bytes; null if there is not enough. 0 bytes give a pointer
+    // too.
     virtual void* allocate(std::uint64_t bytes) = 0;
     virtual bool upload(void* to, const void* from, std::uint64_t bytes) = 0;
     virtual bool download(void* to, const void* from, std::uint64_t bytes) = 0;

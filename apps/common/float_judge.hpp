@@ -17,25 +17,34 @@ struct exact_sum {
 // Each thread has one of its own.
 class float_judge {
 public:
-    // `limit`: the most that a sum may deviate, relative to its size. `products`: how many each has.
-    float_judge(double limit, std::uint64_t products) : limit_(limit), least_(static_cast<double>(products) * FLT_TRUE_MIN) {}
+    // `limit`: the most that a sum may deviate, relative to its size. `products`: how many each
+    // has.
+    float_judge(double limit, std::uint64_t products)
+        : limit_(limit), least_(static_cast<double>(products) * FLT_TRUE_MIN) {}
 
     void look(std::uint64_t place, float found, const exact_sum& reference) {
-        // Past the largest number sums may be infinite, or not, by their order; with what is no number there is nothing to compare.
+        // Past the largest number sums may be infinite, or not, by their order; with what is no
+        // number there is nothing to compare.
         if (!(reference.size < FLT_MAX)) {
             ++not_judged_;
             return;
         }
         // Products below the smallest number lose up to that much each, however small they are.
-        const double off = std::max(std::fabs(static_cast<double>(found) - reference.value) - least_, 0.0);
-        const double deviation = off == 0 ? 0 : reference.size > 0 ? off / reference.size : INFINITY;
+        const double off =
+            std::max(std::fabs(static_cast<double>(found) - reference.value) - least_, 0.0);
+        const double deviation = off == 0             ? 0
+                                 : reference.size > 0 ? off / reference.size
+                                                      : INFINITY;
         // What is no number is as wrong as can be.
         const double judged = std::isnan(found) ? INFINITY : deviation;
-        if (judged > worst_) worst_ = judged, place_ = place, found_ = found, expected_ = reference.value;
+        if (judged > worst_)
+            worst_ = judged, place_ = place, found_ = found, expected_ = reference.value;
     }
     void add(const float_judge& other) {
         not_judged_ += other.not_judged_;
-        if (other.worst_ > worst_) worst_ = other.worst_, place_ = other.place_, found_ = other.found_, expected_ = other.expected_;
+        if (other.worst_ > worst_)
+            worst_ = other.worst_, place_ = other.place_, found_ = other.found_,
+            expected_ = other.expected_;
     }
 
     [[nodiscard]] bool passes() const { return worst_ <= limit_; }

@@ -1,4 +1,5 @@
-// Files that a kernel works on, opened by the host before the launch, and what their errors mean to the user.
+// Files that a kernel works on, opened by the host before the launch, and what their errors mean to
+// the user.
 #pragma once
 
 #include <cstdint>
@@ -16,11 +17,12 @@ status open_input(runtime& rt, const number_file& file, int& fd);
 // Makes the file under its passing name empty and opens it for a kernel to write.
 status open_result(runtime& rt, const output_file& file, int& fd);
 
-// After the kernel, whose own result `written` is: everything comes to the file, and other programs see it.
+// After the kernel, whose own result `written` is: everything comes to the file, and other programs
+// see it.
 status close_result(runtime& rt, int fd, const status& written);
 
-// Windows let the GPU fetch pages without a request. What has none, for want of budget or because the driver refuses, comes by request
-// as ever. Returns how many bytes of the files have one.
+// Windows let the GPU fetch pages without a request. What has none, for want of budget or because
+// the driver refuses, comes by request as ever. Returns how many bytes of the files have one.
 std::uint64_t open_windows(runtime& rt, const std::vector<int>& fds);
 
 // What an error code of a kernel means.

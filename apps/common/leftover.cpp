@@ -63,9 +63,9 @@ int put(kind what, const std::string& path, pid_t child) {
     return place;
 }
 
-// Only a process that is root unmounts by itself. MNT_FORCE ends what is asked of the mount: a thread
-// of this process that waits for an answer of this process would keep it from ending. fork() would
-// run handlers that take locks, so the call itself is made.
+// Only a process that is root unmounts by itself. MNT_FORCE ends what is asked of the mount: a
+// thread of this process that waits for an answer of this process would keep it from ending. fork()
+// would run handlers that take locks, so the call itself is made.
 void take_away(const char* point) {
     if (::umount2(point, MNT_FORCE | MNT_DETACH) == 0) return;
     const auto child = static_cast<pid_t>(::syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0));

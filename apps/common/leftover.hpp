@@ -21,10 +21,10 @@ public:
     leftover(const leftover&) = delete;
     leftover& operator=(const leftover&) = delete;
 
-    void file(const std::string& path);     // is removed
-    void folder(const std::string& path);   // is removed, with the files that lie directly in it
-    void mount(const std::string& point);   // is taken away
-    void process(pid_t child);              // is killed
+    void file(const std::string& path);    // is removed
+    void folder(const std::string& path);  // is removed, with the files that lie directly in it
+    void mount(const std::string& point);  // is taken away
+    void process(pid_t child);             // is killed
     void forget();
 
 private:

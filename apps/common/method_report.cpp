@@ -24,14 +24,26 @@ status check_method(const std::string& name) {
     return {-EINVAL, "--method: " + shown(name) + " is no method; give penstock, cpu or cuda"};
 }
 
-status no_cuda() { return {-ENODEV, "--method cuda: this program was built without CUDA; use --method penstock or cpu"}; }
+status no_cuda() {
+    return {-ENODEV,
+            "--method cuda: this program was built without CUDA; use --method penstock or cpu"};
+}
 
 json json_of(const method_report& r) {
     double all = 0;
     for (const double one : r.seconds) all += one;
-    return {{"method", r.name}, {"backend", r.backend}, {"how", r.note}, {"bytes_read", r.bytes_read}, {"window_bytes", r.window_bytes},
-            {"cpu_seconds", r.cpu_seconds}, {"cpu_cores_used", all > 0 ? r.cpu_seconds / all : 0.0},
-            {"seconds", {{"start", r.start_seconds}, {"windows", r.window_seconds}, {"runs", r.seconds}, {"median", r.median_seconds()}}},
+    return {{"method", r.name},
+            {"backend", r.backend},
+            {"how", r.note},
+            {"bytes_read", r.bytes_read},
+            {"window_bytes", r.window_bytes},
+            {"cpu_seconds", r.cpu_seconds},
+            {"cpu_cores_used", all > 0 ? r.cpu_seconds / all : 0.0},
+            {"seconds",
+             {{"start", r.start_seconds},
+              {"windows", r.window_seconds},
+              {"runs", r.seconds},
+              {"median", r.median_seconds()}}},
             {"runtime", r.rt != nullptr ? json_of(*r.rt) : json(nullptr)}};
 }
 
@@ -39,7 +51,8 @@ std::string times_of(const method_report& r, double amount, const std::string& u
     std::string out;
     for (const double one : r.seconds) out += (out.empty() ? "" : ", ") + text_of("%.3f s", one);
     const double median = r.median_seconds();
-    return out + " (" + text_of("%.2f ", median > 0 ? amount / median : 0.0) + unit + "), windows " + text_of("%.3f s", r.window_seconds) + ", start " +
+    return out + " (" + text_of("%.2f ", median > 0 ? amount / median : 0.0) + unit +
+           "), windows " + text_of("%.3f s", r.window_seconds) + ", start " +
            text_of("%.3f s", r.start_seconds);
 }
 

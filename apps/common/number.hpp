@@ -10,10 +10,11 @@
 
 namespace penstock::apps {
 
-// Leaves `out` as it is if nothing was given. -EINVAL and a message with flag, text and `range` unless it is a number from `least` to
-// `most`; what is not a number is neither.
+// Leaves `out` as it is if nothing was given. -EINVAL and a message with flag, text and `range`
+// unless it is a number from `least` to `most`; what is not a number is neither.
 template <typename Number>
-status parse_number(const char* flag, const std::string& text, Number least, Number most, const std::string& range, Number& out) {
+status parse_number(const char* flag, const std::string& text, Number least, Number most,
+                    const std::string& range, Number& out) {
     if (text.empty()) return {};
     Number value{};
     const char* const end = text.data() + text.size();

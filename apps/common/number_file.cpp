@@ -16,9 +16,12 @@ status open_numbers(const std::string& path, const std::string& what, number_fil
     out.bytes = static_cast<std::uint64_t>(info.st_size);
     out.device = info.st_dev;
     out.inode = info.st_ino;
-    if (out.bytes == 0) return {-EINVAL, shown(path) + ": is empty; name a " + what + " of at least one number"};
+    if (out.bytes == 0)
+        return {-EINVAL, shown(path) + ": is empty; name a " + what + " of at least one number"};
     if (out.bytes % sizeof(float) != 0)
-        return {-EINVAL, shown(path) + ": has " + with_commas(out.bytes) + " bytes, which are no whole number of numbers of 4 bytes; copy it again or make it again"};
+        return {-EINVAL, shown(path) + ": has " + with_commas(out.bytes) +
+                             " bytes, which are no whole number of numbers of 4 bytes; copy it "
+                             "again or make it again"};
     return {};
 }
 
@@ -27,7 +30,8 @@ status check_not_input(const std::string& output, const std::vector<const number
     if (::stat(output.c_str(), &there) != 0) return {};
     for (const number_file* one : inputs)
         if (there.st_dev == one->device && there.st_ino == one->inode)
-            return {-EINVAL, "output file " + shown(output) + ": is the input " + shown(one->path) + "; give another name"};
+            return {-EINVAL, "output file " + shown(output) + ": is the input " + shown(one->path) +
+                                 "; give another name"};
     return {};
 }
 

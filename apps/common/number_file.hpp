@@ -1,4 +1,5 @@
-// Files that are nothing but single-precision numbers, one after the other, in the byte order of the machine.
+// Files that are nothing but single-precision numbers, one after the other, in the byte order of
+// the machine.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +18,9 @@ struct number_file {
     [[nodiscard]] std::uint64_t count() const { return bytes / sizeof(float); }
 };
 
-// Finds out what can be known without reading. A negative errno and a message with file, size and cure: it cannot be read, is no regular
-// file, is empty, or has no whole number of numbers. `what` says what is in it: "vector".
+// Finds out what can be known without reading. A negative errno and a message with file, size and
+// cure: it cannot be read, is no regular file, is empty, or has no whole number of numbers. `what`
+// says what is in it: "vector".
 status open_numbers(const std::string& path, const std::string& what, number_file& out);
 
 // -EINVAL and a message if the output would go over one of the inputs, by whatever name.

@@ -1,4 +1,5 @@
-// A vector of one number, for every processor. Where it has no fused multiply and add, the C library computes it.
+// A vector of one number, for every processor. Where it has no fused multiply and add, the C
+// library computes it.
 #pragma once
 
 #include <cmath>
@@ -16,7 +17,9 @@ struct one_number {
     static void store(float* to, type value) { *to = value; }
     static type broadcast(float value) { return value; }
     static type subtract(type a, type b) { return a - b; }
-    static type add_product(type sum, type a, type b) { return std::fma(a, b, sum); }  // one rounding
+    static type add_product(type sum, type a, type b) {
+        return std::fma(a, b, sum);
+    }  // one rounding
 };
 
 }  // namespace

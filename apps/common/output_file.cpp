@@ -50,7 +50,8 @@ output_file::~output_file() {
 
 status output_file::failed(int code, const std::string& cure) const {
     if (path_.empty() && code == -EPIPE) return {code, ""};  // the reader has what it wanted
-    if (path_.empty()) return {code, "standard output: " + error_text(code) + "; the output is incomplete"};
+    if (path_.empty())
+        return {code, "standard output: " + error_text(code) + "; the output is incomplete"};
     return {code,
             "output file " + shown(path_) + ": " + error_text(code) + "; " + cure_for(code, cure)};
 }
@@ -94,7 +95,8 @@ status output_file::open_named(const std::string& path) {
     struct stat there {};
     const bool exists = ::stat(path.c_str(), &there) == 0;
     if (exists && S_ISDIR(there.st_mode)) return failed(-EISDIR, "give the name of a file");
-    if (exists && !S_ISREG(there.st_mode)) return failed(-EINVAL, "it is no regular file, so give another name");
+    if (exists && !S_ISREG(there.st_mode))
+        return failed(-EINVAL, "it is no regular file, so give another name");
     return open_regular(exists, there.st_mode);
 }
 
@@ -106,13 +108,14 @@ status output_file::open_regular(bool exists, unsigned mode) {
     return open_new(directory_of(target_), exists ? mode & 07777 : mode_of_new_files());
 }
 
-// A file without a name vanishes by itself however the program ends. Where the file system has no such thing, it gets a
-// passing name that the destructor removes.
+// A file without a name vanishes by itself however the program ends. Where the file system has no
+// such thing, it gets a passing name that the destructor removes.
 status output_file::open_new(const std::string& directory, unsigned mode) {
     if (!wants_name_) fd_ = ::open(directory.c_str(), O_TMPFILE | O_WRONLY | O_CLOEXEC, 0600);
     unnamed_ = fd_ >= 0;
     if (!unnamed_) {
-        if (!wants_name_ && (errno == ENOENT || errno == ENOTDIR || errno == EACCES || errno == EROFS))
+        if (!wants_name_ &&
+            (errno == ENOENT || errno == ENOTDIR || errno == EACCES || errno == EROFS))
             return failed(-errno, "name a directory that exists and can be written");
         const signal_pause until_noted;
         std::string name = directory + "/.penstock.XXXXXX";
@@ -138,14 +141,16 @@ status output_file::write(const char* data, std::size_t bytes) {
     return {};
 }
 
-status output_file::write_at(const void* data, std::uint64_t bytes, std::uint64_t offset) const { return write_exactly(path_, fd_, data, bytes, offset); }
+status output_file::write_at(const void* data, std::uint64_t bytes, std::uint64_t offset) const {
+    return write_exactly(path_, fd_, data, bytes, offset);
+}
 
 // A name cannot be given over an existing one in one step, so it first gets a passing one.
 status output_file::name_it() {
     const std::string from = "/proc/self/fd/" + std::to_string(fd_);
     for (int attempt = 0; attempt < 100; ++attempt) {
-        const std::string name =
-            directory_of(target_) + "/.penstock." + std::to_string(::getpid()) + "." + std::to_string(attempt);
+        const std::string name = directory_of(target_) + "/.penstock." +
+                                 std::to_string(::getpid()) + "." + std::to_string(attempt);
         const signal_pause until_noted;
         if (::linkat(AT_FDCWD, from.c_str(), AT_FDCWD, name.c_str(), AT_SYMLINK_FOLLOW) == 0) {
             passing_ = name;
@@ -161,7 +166,8 @@ status output_file::commit() {
     if (!replaces_) return {};
     if (unnamed_)
         if (status s = name_it(); !s) return s;
-    if (::rename(passing_.c_str(), target_.c_str()) != 0) return failed(-errno, "give another name");
+    if (::rename(passing_.c_str(), target_.c_str()) != 0)
+        return failed(-errno, "give another name");
     passing_.clear();
     noted_.forget();
     return {};

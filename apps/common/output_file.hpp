@@ -1,4 +1,5 @@
-// A file that appears whole or not at all: written without a name, or under a passing one, and put in place at the end.
+// A file that appears whole or not at all: written without a name, or under a passing one, and put
+// in place at the end.
 #pragma once
 
 #include <cstdint>
@@ -21,8 +22,8 @@ public:
     // within seconds; a link is followed; an existing file stays as it is until commit().
     status open(const std::string& path);
 
-    // The same for what is written by its name, as by a kernel: until commit() it stands beside its place under passing_path(). Only
-    // a regular file can be.
+    // The same for what is written by its name, as by a kernel: until commit() it stands beside its
+    // place under passing_path(). Only a regular file can be.
     status open_named(const std::string& path);
     [[nodiscard]] const std::string& passing_path() const { return passing_; }
 
@@ -41,10 +42,10 @@ private:
     status open_regular(bool exists, unsigned mode);
     status name_it();
 
-    std::string path_;       // as given, for messages
-    std::string target_;     // where it goes, links followed
-    std::string passing_;    // name it has meanwhile; empty: none
-    leftover noted_;         // that name, for signals
+    std::string path_;     // as given, for messages
+    std::string target_;   // where it goes, links followed
+    std::string passing_;  // name it has meanwhile; empty: none
+    leftover noted_;       // that name, for signals
     int fd_ = -1;
     bool replaces_ = false;  // a regular file, put in place at the end
     bool unnamed_ = false;

@@ -90,8 +90,9 @@ void open_standard_streams() {
             ::open("/", O_PATH);
 }
 
-// Descriptors cost nothing until they are used. The runtime keeps files open up to half of the limit, and programs that this
-// one starts may close every number below it, so it does not go as high as it could.
+// Descriptors cost nothing until they are used. The runtime keeps files open up to half of the
+// limit, and programs that this one starts may close every number below it, so it does not go as
+// high as it could.
 void raise_file_limit() {
     constexpr rlim_t enough = 1u << 16;
     rlimit limit{};

@@ -7,8 +7,8 @@
 
 namespace penstock::apps {
 
-// Everything that can be wrong with what was named is found before any work is done. `Session` has `asked` and `result`; the functions are
-// found by its and the report's namespace.
+// Everything that can be wrong with what was named is found before any work is done. `Session` has
+// `asked` and `result`; the functions are found by its and the report's namespace.
 template <typename Session>
 status run_session(Session& s) {
     if (status failed = open_files(s); !failed) return failed;

@@ -16,10 +16,16 @@ std::atomic<bool> bar_stands{false};
 void draw(const std::string& label, std::uint64_t done, std::uint64_t total) {
     constexpr int width = 40;
     const std::uint64_t shown = std::min(done, total);
-    const int filled = total == 0 ? width : static_cast<int>(static_cast<double>(shown) / static_cast<double>(total) * width);
-    const std::string bar = std::string(static_cast<std::size_t>(filled), '#') + std::string(static_cast<std::size_t>(width - filled), '.');
+    const int filled =
+        total == 0
+            ? width
+            : static_cast<int>(static_cast<double>(shown) / static_cast<double>(total) * width);
+    const std::string bar = std::string(static_cast<std::size_t>(filled), '#') +
+                            std::string(static_cast<std::size_t>(width - filled), '.');
     std::fprintf(stderr, "\r%s [%s] %3d%%", label.c_str(), bar.c_str(),
-                 total == 0 ? 100 : static_cast<int>(static_cast<double>(shown) / static_cast<double>(total) * 100));
+                 total == 0 ? 100
+                            : static_cast<int>(static_cast<double>(shown) /
+                                               static_cast<double>(total) * 100));
     std::fflush(stderr);
     bar_stands = true;
 }
@@ -32,7 +38,8 @@ void clear_progress() {
     std::fflush(stderr);
 }
 
-progress::progress(std::string label, std::uint64_t total, std::function<std::uint64_t()> done, bool wanted)
+progress::progress(std::string label, std::uint64_t total, std::function<std::uint64_t()> done,
+                   bool wanted)
     : label_(std::move(label)), total_(total), done_(std::move(done)) {
     if (!wanted || ::isatty(STDERR_FILENO) != 1) return;
     try {

@@ -10,11 +10,12 @@
 
 namespace penstock::apps {
 
-// Shows how much of `total` is done, asking `done` about four times a second from a thread of its own, until destroyed.
-// `done` must be callable from that thread all that time.
+// Shows how much of `total` is done, asking `done` about four times a second from a thread of its
+// own, until destroyed. `done` must be callable from that thread all that time.
 class progress {
 public:
-    progress(std::string label, std::uint64_t total, std::function<std::uint64_t()> done, bool wanted = true);
+    progress(std::string label, std::uint64_t total, std::function<std::uint64_t()> done,
+             bool wanted = true);
     ~progress();
     progress(const progress&) = delete;
     progress& operator=(const progress&) = delete;

@@ -24,7 +24,8 @@ status repeat_timed(std::uint32_t times, method_report& report, const Once& once
 
 // The same through a runtime, which counts what it reads meanwhile.
 template <typename Once>
-status repeat_timed(std::uint32_t times, const runtime& rt, method_report& report, const Once& once) {
+status repeat_timed(std::uint32_t times, const runtime& rt, method_report& report,
+                    const Once& once) {
     const std::uint64_t misses_before = rt.stats().misses;
     status ended = repeat_timed(times, report, once);
     report.bytes_read = (rt.stats().misses - misses_before) * rt.settings().page_bytes;

@@ -27,12 +27,18 @@ std::string field_of(const std::string& text) {
     return out;
 }
 
-std::string line_of(const json& what) { return what.dump(-1, ' ', false, json::error_handler_t::replace) + "\n"; }
+std::string line_of(const json& what) {
+    return what.dump(-1, ' ', false, json::error_handler_t::replace) + "\n";
+}
 
 json json_of(const runtime& rt) {
     const options& o = rt.settings();
-    return {{"backend", name_of(rt.where())}, {"device", rt.device_name()}, {"io", rt.io_name()},
-            {"cache_bytes", o.cache_bytes}, {"page_bytes", o.page_bytes}, {"statistics", json::parse(rt.stats().to_json())}};
+    return {{"backend", name_of(rt.where())},
+            {"device", rt.device_name()},
+            {"io", rt.io_name()},
+            {"cache_bytes", o.cache_bytes},
+            {"page_bytes", o.page_bytes},
+            {"statistics", json::parse(rt.stats().to_json())}};
 }
 
 status print_json(const std::string& text) {

@@ -1,4 +1,5 @@
-// What the programs' reports have in common: the JSON object on standard output, and numbers in text.
+// What the programs' reports have in common: the JSON object on standard output, and numbers in
+// text.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>

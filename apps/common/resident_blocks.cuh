@@ -14,9 +14,11 @@ std::uint64_t resident_blocks(int device, Kernel kernel, std::uint32_t threads_p
     cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device);
     cudaGetDevice(&current);
     cudaSetDevice(device);
-    cudaOccupancyMaxActiveBlocksPerMultiprocessor(&resident, kernel, static_cast<int>(threads_per_block), 0);
+    cudaOccupancyMaxActiveBlocksPerMultiprocessor(&resident, kernel,
+                                                  static_cast<int>(threads_per_block), 0);
     cudaSetDevice(current);
-    return static_cast<std::uint64_t>(std::max(multiprocessors, 1)) * static_cast<std::uint64_t>(std::max(resident, 1));
+    return static_cast<std::uint64_t>(std::max(multiprocessors, 1)) *
+           static_cast<std::uint64_t>(std::max(resident, 1));
 }
 
 }  // namespace penstock::apps

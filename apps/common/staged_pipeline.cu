@@ -9,13 +9,19 @@
 
 namespace penstock::apps {
 
-status cuda_error() { return {-EIO, std::string("--method cuda: ") + cudaGetErrorString(cudaGetLastError()) + "; is the GPU in order?"}; }
+status cuda_error() {
+    return {-EIO, std::string("--method cuda: ") + cudaGetErrorString(cudaGetLastError()) +
+                      "; is the GPU in order?"};
+}
 
 status use_gpu(int device) {
     int devices = 0;
-    if (cudaGetDeviceCount(&devices) == cudaSuccess && device < devices && cudaSetDevice(device) == cudaSuccess) return {};
+    if (cudaGetDeviceCount(&devices) == cudaSuccess && device < devices &&
+        cudaSetDevice(device) == cudaSuccess)
+        return {};
     cudaGetLastError();
-    return {-ENODEV, "--method cuda: there is no GPU " + std::to_string(device) + " here; use --method penstock or cpu"};
+    return {-ENODEV, "--method cuda: there is no GPU " + std::to_string(device) +
+                         " here; use --method penstock or cpu"};
 }
 
 staged_pipeline::room::~room() {
@@ -28,13 +34,18 @@ staged_pipeline::room::~room() {
 status staged_pipeline::allocate(std::uint64_t room_bytes, std::uint32_t threads) {
     threads_ = threads;
     for (room& one : rooms_)
-        if (cudaStreamCreateWithFlags(&one.stream, cudaStreamNonBlocking) != cudaSuccess || cudaEventCreateWithFlags(&one.done, cudaEventDisableTiming) != cudaSuccess ||
-            cudaMallocHost(&one.pinned, room_bytes) != cudaSuccess || cudaMalloc(&one.there, room_bytes) != cudaSuccess)
-            return {-ENOMEM, std::string("--method cuda: ") + cudaGetErrorString(cudaGetLastError()) + "; free some memory of the GPU"};
+        if (cudaStreamCreateWithFlags(&one.stream, cudaStreamNonBlocking) != cudaSuccess ||
+            cudaEventCreateWithFlags(&one.done, cudaEventDisableTiming) != cudaSuccess ||
+            cudaMallocHost(&one.pinned, room_bytes) != cudaSuccess ||
+            cudaMalloc(&one.there, room_bytes) != cudaSuccess)
+            return {-ENOMEM, std::string("--method cuda: ") +
+                                 cudaGetErrorString(cudaGetLastError()) +
+                                 "; free some memory of the GPU"};
     return {};
 }
 
-// The next slice that nobody has; waits until its room is free. False if none is left, or something failed.
+// The next slice that nobody has; waits until its room is free. False if none is left, or something
+// failed.
 bool staged_pipeline::take(const staged_work& work, slice_of_chunk& out) {
     std::unique_lock lock(mutex_);
     if (!failed_.ok() || was_interrupted() || next_chunk_ == count_) return false;
@@ -42,9 +53,10 @@ bool staged_pipeline::take(const staged_work& work, slice_of_chunk& out) {
     const std::uint64_t slices = work.slices(out.chunk);
     if (next_slice_ == slices) next_slice_ = 0, ++next_chunk_;
     room& mine = rooms_[out.chunk % chunks_under_way];
-    // As `started` is when the chunk that was in the room before is on its way. All slices of that one were taken earlier, and who has
-    // taken one passes it on before it waits.
-    const std::uint64_t before = out.chunk < chunks_under_way ? 0 : out.chunk - chunks_under_way + 1;
+    // As `started` is when the chunk that was in the room before is on its way. All slices of that
+    // one were taken earlier, and who has taken one passes it on before it waits.
+    const std::uint64_t before =
+        out.chunk < chunks_under_way ? 0 : out.chunk - chunks_under_way + 1;
     started_.wait(lock, [&] { return mine.started >= before || !failed_.ok(); });
     if (!failed_.ok()) return false;
     // Whoever comes first, be it with another slice than the first.
@@ -60,16 +72,21 @@ status staged_pipeline::pass(staged_work& work, const slice_of_chunk& what) {
     const std::uint32_t number = static_cast<std::uint32_t>(what.chunk % chunks_under_way);
     room& mine = rooms_[number];
     if (cudaEventSynchronize(mine.done) != cudaSuccess) return cuda_error();
-    // The chunk is not started before this slice is passed on, so what finish needs is not overwritten.
+    // The chunk is not started before this slice is passed on, so what finish needs is not
+    // overwritten.
     if (what.finishes)
         if (status s = work.finish(what.chunk - chunks_under_way, number); !s) return s;
     slice_place at{};
     if (status s = work.read(what.chunk, what.slice, mine.pinned, at); !s) return s;
-    if (cudaMemcpyAsync(mine.there + at.offset, mine.pinned + at.offset, at.bytes, cudaMemcpyHostToDevice, mine.stream) != cudaSuccess) return cuda_error();
+    if (cudaMemcpyAsync(mine.there + at.offset, mine.pinned + at.offset, at.bytes,
+                        cudaMemcpyHostToDevice, mine.stream) != cudaSuccess)
+        return cuda_error();
     std::lock_guard lock(mutex_);
     if (--mine.slices_left != 0) return {};
     // All copies are in the stream before what is started.
-    if (!work.start(what.chunk, number, mine.there, mine.stream) || cudaEventRecord(mine.done, mine.stream) != cudaSuccess) return cuda_error();
+    if (!work.start(what.chunk, number, mine.there, mine.stream) ||
+        cudaEventRecord(mine.done, mine.stream) != cudaSuccess)
+        return cuda_error();
     mine.started = what.chunk + 1;
     started_.notify_all();
     return {};
@@ -100,7 +117,8 @@ status staged_pipeline::run(staged_work& work, std::uint64_t count) {
     if (!failed_.ok()) return failed_;
     first_error errors;
     on_threads(chunks_under_way, [&](std::uint32_t number) {
-        if (rooms_[number].started != 0) errors.note(work.finish(rooms_[number].started - 1, number));
+        if (rooms_[number].started != 0)
+            errors.note(work.finish(rooms_[number].started - 1, number));
     });
     return errors.get();
 }

@@ -1,6 +1,7 @@
-// Chunks of files through pinned memory to a GPU, as one would write it by hand: threads read slices of a chunk and copy each as soon as it is
-// read; who copied the last slice starts what is to be done with the chunk. Chunks have streams of their own, so reading, copying and
-// computing overlap. For the baselines; only in programs with CUDA.
+// Chunks of files through pinned memory to a GPU, as one would write it by hand: threads read
+// slices of a chunk and copy each as soon as it is read; who copied the last slice starts what is
+// to be done with the chunk. Chunks have streams of their own, so reading, copying and computing
+// overlap. For the baselines; only in programs with CUDA.
 #pragma once
 
 #include <condition_variable>
@@ -16,7 +17,8 @@ namespace penstock::apps {
 
 inline constexpr std::uint64_t chunk_bytes = 64u << 20;  // about so much is a chunk
 inline constexpr std::uint64_t slice_bytes = 4u << 20;
-inline constexpr std::uint32_t chunks_under_way = 4;     // some are read, one is copied, one computed with
+inline constexpr std::uint32_t chunks_under_way =
+    4;  // some are read, one is copied, one computed with
 
 // Where a slice lies in the room of its chunk.
 struct slice_place {
@@ -28,10 +30,14 @@ public:
     virtual ~staged_work() = default;
     [[nodiscard]] virtual std::uint64_t slices(std::uint64_t chunk) const = 0;
     // Any thread: reads a slice to its place in the chunk's pinned room.
-    virtual status read(std::uint64_t chunk, std::uint64_t slice, std::byte* room, slice_place& out) = 0;
-    // Puts on the stream what is to be done with the chunk, all of which is `there` then. False: CUDA has an error.
-    virtual bool start(std::uint64_t chunk, std::uint32_t room, const std::byte* there, cudaStream_t stream) = 0;
-    // The stream is done with the chunk. Once for each, by any thread, before another chunk in its room is started.
+    virtual status read(std::uint64_t chunk, std::uint64_t slice, std::byte* room,
+                        slice_place& out) = 0;
+    // Puts on the stream what is to be done with the chunk, all of which is `there` then. False:
+    // CUDA has an error.
+    virtual bool start(std::uint64_t chunk, std::uint32_t room, const std::byte* there,
+                       cudaStream_t stream) = 0;
+    // The stream is done with the chunk. Once for each, by any thread, before another chunk in its
+    // room is started.
     virtual status finish(std::uint64_t, std::uint32_t) { return {}; }
 };
 
@@ -57,7 +63,8 @@ private:
         std::byte* there = nullptr;
         cudaStream_t stream = nullptr;
         cudaEvent_t done = nullptr;
-        std::uint64_t started = 0;      // 1 + number of the last chunk that was started; guarded by the mutex
+        std::uint64_t started =
+            0;  // 1 + number of the last chunk that was started; guarded by the mutex
         std::uint64_t chunk = 0;        // 1 + number of the one that is in it; guarded too
         std::uint64_t slices_left = 0;  // of it; guarded too
 

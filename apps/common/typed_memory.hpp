@@ -1,4 +1,5 @@
-// Arrays in memory of a device, for a class that allocates and uploads bytes: what the memories of the programs have in common.
+// Arrays in memory of a device, for a class that allocates and uploads bytes: what the memories of
+// the programs have in common.
 #pragma once
 
 #include <cstdint>
@@ -6,7 +7,8 @@
 
 namespace penstock::apps {
 
-// `Memory` derives from this, and has `void* allocate(std::uint64_t)`, null if there is not enough, and `bool upload(to, from, bytes)`.
+// `Memory` derives from this, and has `void* allocate(std::uint64_t)`, null if there is not enough,
+// and `bool upload(to, from, bytes)`.
 template <typename Memory>
 class typed_memory {
 public:
@@ -20,7 +22,8 @@ public:
     bool place(const T*& out, const std::vector<T>& from) {
         T* to = nullptr;
         out = nullptr;
-        if (!allocate(to, from.size()) || !own().upload(to, from.data(), from.size() * sizeof(T))) return false;
+        if (!allocate(to, from.size()) || !own().upload(to, from.data(), from.size() * sizeof(T)))
+            return false;
         out = to;
         return true;
     }

@@ -17,7 +17,9 @@ struct vector_of_16 {
     static void store(float* to, type value) { _mm512_storeu_ps(to, value); }
     static type broadcast(float value) { return _mm512_set1_ps(value); }
     static type subtract(type a, type b) { return _mm512_sub_ps(a, b); }
-    static type add_product(type sum, type a, type b) { return _mm512_fmadd_ps(a, b, sum); }  // one rounding
+    static type add_product(type sum, type a, type b) {
+        return _mm512_fmadd_ps(a, b, sum);
+    }  // one rounding
 };
 
 }  // namespace

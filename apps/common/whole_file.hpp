@@ -9,18 +9,23 @@
 namespace penstock::apps {
 
 // pread of all of it. -ESTALE and a message if the file is shorter.
-status read_exactly(const std::string& path, int fd, void* to, std::uint64_t bytes, std::uint64_t offset);
+status read_exactly(const std::string& path, int fd, void* to, std::uint64_t bytes,
+                    std::uint64_t offset);
 
 // pwrite of all of it.
-status write_exactly(const std::string& path, int fd, const void* from, std::uint64_t bytes, std::uint64_t offset);
+status write_exactly(const std::string& path, int fd, const void* from, std::uint64_t bytes,
+                     std::uint64_t offset);
 
-// A file in this process's address space: a plain memory map of the operating system's page cache, for the baselines. A file that
-// is cut short while it is mapped ends the program by SIGBUS, as with every memory map.
+// A file in this process's address space: a plain memory map of the operating system's page cache,
+// for the baselines. A file that is cut short while it is mapped ends the program by SIGBUS, as
+// with every memory map.
 class mapped_file {
 public:
     mapped_file() = default;
     ~mapped_file();
-    mapped_file(mapped_file&& other) noexcept : data_(other.data_), bytes_(other.bytes_) { other.data_ = nullptr; }
+    mapped_file(mapped_file&& other) noexcept : data_(other.data_), bytes_(other.bytes_) {
+        other.data_ = nullptr;
+    }
     mapped_file(const mapped_file&) = delete;
     mapped_file& operator=(const mapped_file&) = delete;
 

@@ -1,4 +1,5 @@
-// Items of work that groups of a kernel, or CPU threads, take from one counter, and the first error that any of them met.
+// Items of work that groups of a kernel, or CPU threads, take from one counter, and the first error
+// that any of them met.
 #pragma once
 
 #include <cstdint>
@@ -15,14 +16,17 @@ struct work_totals {
 };
 
 // By one thread.
-PENSTOCK_HD PENSTOCK_INLINE void note_error(work_totals* totals, std::uint32_t about, std::int64_t code) {
-    if (atomic_compare_swap<order::relaxed>(&totals->code, 0, static_cast<std::int32_t>(code))) totals->failed = about;
+PENSTOCK_HD PENSTOCK_INLINE void note_error(work_totals* totals, std::uint32_t about,
+                                            std::int64_t code) {
+    if (atomic_compare_swap<order::relaxed>(&totals->code, 0, static_cast<std::int32_t>(code)))
+        totals->failed = about;
 }
 
-// Whole group. The next item in order, or `count` when no more is to be done: after the last, after an error, or when `stop()` says that
-// the user interrupted.
+// Whole group. The next item in order, or `count` when no more is to be done: after the last, after
+// an error, or when `stop()` says that the user interrupted.
 template <typename Group, typename Stop>
-PENSTOCK_HD PENSTOCK_INLINE std::uint64_t take_item(const Group& g, work_totals* totals, std::uint64_t count, const Stop& stop) {
+PENSTOCK_HD PENSTOCK_INLINE std::uint64_t take_item(const Group& g, work_totals* totals,
+                                                    std::uint64_t count, const Stop& stop) {
     std::uint64_t item = count;
     if (g.is_leader() && !stop() && atomic_load<order::relaxed>(&totals->code) == 0)
         item = atomic_fetch_add<order::relaxed>(&totals->items_taken, std::uint64_t{1});
@@ -30,15 +34,17 @@ PENSTOCK_HD PENSTOCK_INLINE std::uint64_t take_item(const Group& g, work_totals*
     return item < count ? item : count;
 }
 
-// Whole group, which has done its part of something that `parts` make together. True for the one group that was the last to end: then every
-// thread of it sees what the others did, and `ended` counts from 0 again.
+// Whole group, which has done its part of something that `parts` make together. True for the one
+// group that was the last to end: then every thread of it sees what the others did, and `ended`
+// counts from 0 again.
 template <typename Group>
-PENSTOCK_HD PENSTOCK_INLINE bool ends_last(const Group& g, std::uint64_t* ended, std::uint64_t parts) {
+PENSTOCK_HD PENSTOCK_INLINE bool ends_last(const Group& g, std::uint64_t* ended,
+                                           std::uint64_t parts) {
     bool last = false;
     g.sync();  // what any thread did comes before the leader's release
     if (g.is_leader()) {
-        // Release: with what this group did. Acquire: of every group that added before; their releases are its partners. Without it
-        // the last group could use what is still on its way.
+        // Release: with what this group did. Acquire: of every group that added before; their
+        // releases are its partners. Without it the last group could use what is still on its way.
         last = atomic_fetch_add<order::acq_rel>(ended, std::uint64_t{1}) + 1 == parts;
         if (last) *ended = 0;  // nobody else looks before the next product with the same memory
     }
@@ -51,7 +57,9 @@ PENSTOCK_HD PENSTOCK_INLINE bool ends_last(const Group& g, std::uint64_t* ended,
 struct user_interrupt {
     const runtime_ref& fs;
 
-    PENSTOCK_HD bool operator()() const { return atomic_load<order::relaxed, scope::system>(&fs.view.control->abort_code) != 0; }
+    PENSTOCK_HD bool operator()() const {
+        return atomic_load<order::relaxed, scope::system>(&fs.view.control->abort_code) != 0;
+    }
 };
 
 }  // namespace penstock::apps

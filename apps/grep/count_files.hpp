@@ -1,4 +1,5 @@
-// From files to counts: cutting files into jobs, running them, and settling files that hold zero bytes.
+// From files to counts: cutting files into jobs, running them, and settling files that hold zero
+// bytes.
 #pragma once
 
 #include <cstdint>
@@ -16,8 +17,8 @@ struct file_error {
 };
 
 struct counted_files {
-    apps::big_vector<word_count> counts;   // sorted by file, then word; none is zero
-    std::vector<file_error> errors;   // files whose counts are left out
+    apps::big_vector<word_count> counts;  // sorted by file, then word; none is zero
+    std::vector<file_error> errors;       // files whose counts are left out
     std::uint64_t binary_files = 0;
     std::uint64_t jobs = 0;
     std::uint64_t launches = 0;
@@ -27,10 +28,11 @@ struct counted_files {
 };
 
 // `piece_bytes`: how large files are cut. Fails only if the search as a whole does.
-status count_files(search_method& method, const dictionary& words, const file_list& files, std::uint64_t piece_bytes,
-                   counted_files& out);
+status count_files(search_method& method, const dictionary& words, const file_list& files,
+                   std::uint64_t piece_bytes, counted_files& out);
 
 // A piece size that gives every group some pieces of `total_bytes`, from `least` to 1 MiB.
-std::uint64_t choose_piece_bytes(std::uint64_t total_bytes, std::uint64_t groups, std::uint64_t least);
+std::uint64_t choose_piece_bytes(std::uint64_t total_bytes, std::uint64_t groups,
+                                 std::uint64_t least);
 
 }  // namespace penstock::grep

@@ -1,5 +1,5 @@
-// The kernel: opens files, reads them through the cache, counts words. A function object over a group, so that the same
-// body runs as GPU warps and as CPU lanes.
+// The kernel: opens files, reads them through the cache, counts words. A function object over a
+// group, so that the same body runs as GPU warps and as CPU lanes.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +9,9 @@
 
 namespace penstock::grep {
 
-// A file behind the page cache. The inside of a page is scanned where it lies, through a mapping; only the seam between
-// two pages is copied, into the group's scratch. Pages too small for that are copied whole, several at a time.
+// A file behind the page cache. The inside of a page is scanned where it lies, through a mapping;
+// only the seam between two pages is copied, into the group's scratch. Pages too small for that are
+// copied whole, several at a time.
 //
 // Getting at text is kept out of line: its registers would be taken from the scanning loop.
 struct paged_source {
@@ -32,7 +33,8 @@ struct paged_source {
     };
 
     template <typename Group, typename Body>
-    PENSTOCK_HD int for_each_window(const Group& g, std::uint64_t from, std::uint64_t to, const Body& body) const {
+    PENSTOCK_HD int for_each_window(const Group& g, std::uint64_t from, std::uint64_t to,
+                                    const Body& body) const {
         std::uint64_t fetched = from;
         for (std::uint64_t at = from; at < to;) {
             if (ahead_bytes != 0 && at >= fetched && to - at > page_bytes) {
@@ -52,35 +54,43 @@ struct paged_source {
 private:
     // What it could not bring in, get() reports.
     template <typename Group>
-    PENSTOCK_HD PENSTOCK_NOINLINE void bring_in(const Group& g, std::uint64_t at, std::uint64_t to) const {
+    PENSTOCK_HD PENSTOCK_NOINLINE void bring_in(const Group& g, std::uint64_t at,
+                                                std::uint64_t to) const {
         const std::uint64_t bytes = to - at < ahead_bytes ? to - at : ahead_bytes;
         prefetch(g, fs, fd, static_cast<std::int64_t>(at), static_cast<std::int64_t>(bytes));
     }
 
     template <typename Group>
-    PENSTOCK_HD PENSTOCK_NOINLINE void get(const Group& g, std::uint64_t at, std::uint64_t to, piece& out) const {
+    PENSTOCK_HD PENSTOCK_NOINLINE void get(const Group& g, std::uint64_t at, std::uint64_t to,
+                                           piece& out) const {
         const std::uint64_t before = at > 0 ? at - 1 : 0;
         const std::uint64_t page_end = (before | (page_bytes - 1)) + 1;
         const std::uint64_t inside = page_end >= file_bytes ? file_bytes : page_end - window_margin;
         out.until = inside < to ? inside : to;
         if (page_bytes >= least_mapped_page && at < out.until) {
             const std::uint64_t end = page_end < file_bytes ? page_end : file_bytes;
-            out.held = map(g, fs, fd, static_cast<std::int64_t>(before), static_cast<std::int64_t>(end - before));
-            settle(out, reinterpret_cast<const unsigned char*>(out.held.data), before, end, out.held.bytes);
+            out.held = map(g, fs, fd, static_cast<std::int64_t>(before),
+                           static_cast<std::int64_t>(end - before));
+            settle(out, reinterpret_cast<const unsigned char*>(out.held.data), before, end,
+                   out.held.bytes);
             return;
         }
         out.until = at + (copy_bytes - window_margin - 1);
         if (page_bytes >= least_mapped_page && out.until > page_end + 1) out.until = page_end + 1;
         if (out.until > to) out.until = to;
-        const std::uint64_t end = file_bytes - out.until > window_margin ? out.until + window_margin : file_bytes;
+        const std::uint64_t end =
+            file_bytes - out.until > window_margin ? out.until + window_margin : file_bytes;
         settle(out, copy, before, end,
-               read(g, fs, fd, copy, static_cast<std::int64_t>(end - before), static_cast<std::int64_t>(before)));
+               read(g, fs, fd, copy, static_cast<std::int64_t>(end - before),
+                    static_cast<std::int64_t>(before)));
     }
 
-    PENSTOCK_HD static void settle(piece& out, const unsigned char* bytes, std::uint64_t begin, std::uint64_t end,
-                                   std::int64_t got) {
+    PENSTOCK_HD static void settle(piece& out, const unsigned char* bytes, std::uint64_t begin,
+                                   std::uint64_t end, std::int64_t got) {
         out.window = {bytes, begin, end};
-        out.code = got < 0 ? static_cast<int>(got) : static_cast<std::uint64_t>(got) == end - begin ? 0 : -ESTALE;
+        out.code = got < 0                                          ? static_cast<int>(got)
+                   : static_cast<std::uint64_t>(got) == end - begin ? 0
+                                                                    : -ESTALE;
     }
 
     template <typename Group>
@@ -106,14 +116,16 @@ struct count_words {
             const int code = settled ? 0 : run(g, fs, t, job_index);
             if (!g.is_leader()) continue;
             view.status[job_index] = code;
-            // These concern the runtime and not the file: the rest would fail the same way, each after a wait.
+            // These concern the runtime and not the file: the rest would fail the same way, each
+            // after a wait.
             if (code == -ECANCELED || code == -ESHUTDOWN || code == -ETIMEDOUT)
                 atomic_store<order::relaxed>(&view.shared->stop, 1u);
         }
     }
 
     template <typename Group>
-    PENSTOCK_HD PENSTOCK_INLINE int run(const Group& g, const runtime_ref& fs, const tally& t, std::uint32_t job_index) const {
+    PENSTOCK_HD PENSTOCK_INLINE int run(const Group& g, const runtime_ref& fs, const tally& t,
+                                        std::uint32_t job_index) const {
         paged_source source{fs, -1, 0, 0, t.text, view.layout.text_bytes, ahead_bytes};
         int code = open_text(g, view.jobs[job_index].file, source);
         if (code == 0) code = count_job(g, view, t, source, job_index);
@@ -122,10 +134,12 @@ struct count_words {
     }
 
     template <typename Group>
-    PENSTOCK_HD PENSTOCK_NOINLINE int open_text(const Group& g, std::uint32_t file, paged_source& out) const {
+    PENSTOCK_HD PENSTOCK_NOINLINE int open_text(const Group& g, std::uint32_t file,
+                                                paged_source& out) const {
         out.fd = open(g, out.fs, view.paths + view.path_at[file]);
         if (out.fd < 0) return out.fd;
-        auto* const about = reinterpret_cast<file_stat*>(out.copy);  // memory that the whole group can read
+        auto* const about =
+            reinterpret_cast<file_stat*>(out.copy);  // memory that the whole group can read
         const int code = stat(g, out.fs, out.fd, about);
         out.file_bytes = about->size_bytes;
         out.page_bytes = about->page_bytes;
@@ -135,7 +149,8 @@ struct count_words {
     }
 
     template <typename Group>
-    PENSTOCK_HD PENSTOCK_NOINLINE void close_text(const Group& g, const paged_source& source) const {
+    PENSTOCK_HD PENSTOCK_NOINLINE void close_text(const Group& g,
+                                                  const paged_source& source) const {
         close(g, source.fs, source.fd);
     }
 };

@@ -15,7 +15,8 @@ struct pending_key {
 };
 
 text_hash hash_of(const std::string& text) {
-    return hash_text(reinterpret_cast<const unsigned char*>(text.data()), static_cast<std::uint32_t>(text.size()), text.size());
+    return hash_text(reinterpret_cast<const unsigned char*>(text.data()),
+                     static_cast<std::uint32_t>(text.size()), text.size());
 }
 
 std::size_t run_length(const std::string& word) {
@@ -41,8 +42,9 @@ void fill_slots(dictionary_tables::table& t, const std::vector<std::uint64_t>& h
     }
 }
 
-void add_entry(dictionary_tables& d, dictionary_tables::table& t, std::vector<std::uint64_t>& hashes,
-               const std::string& text, std::uint32_t word, const std::vector<std::uint8_t>& lengths) {
+void add_entry(dictionary_tables& d, dictionary_tables::table& t,
+               std::vector<std::uint64_t>& hashes, const std::string& text, std::uint32_t word,
+               const std::vector<std::uint8_t>& lengths) {
     const text_hash hash = hash_of(text);
     key_entry entry{};
     entry.head = hash.head;
@@ -67,7 +69,8 @@ dictionary_ref dictionary_tables::ref() const {
     return out;
 }
 
-dictionary_tables build_tables(const std::vector<std::string>& words, const std::vector<std::uint32_t>& numbers) {
+dictionary_tables build_tables(const std::vector<std::string>& words,
+                               const std::vector<std::uint32_t>& numbers) {
     dictionary_tables d;
     std::map<std::string, pending_key> keys;  // in order, so that equal input gives equal tables
     std::vector<std::uint64_t> longer_hashes;
@@ -90,7 +93,8 @@ dictionary_tables build_tables(const std::vector<std::string>& words, const std:
         key.lengths.erase(std::unique(key.lengths.begin(), key.lengths.end()), key.lengths.end());
         add_entry(d, d.keys, key_hashes, text, key.word, key.lengths);
         if (is_constituent(static_cast<unsigned char>(text[0])))
-            d.settings.max_run_bytes = std::max(d.settings.max_run_bytes, static_cast<std::uint32_t>(text.size()));
+            d.settings.max_run_bytes =
+                std::max(d.settings.max_run_bytes, static_cast<std::uint32_t>(text.size()));
     }
     fill_slots(d.keys, key_hashes);
     fill_slots(d.longer, longer_hashes);
@@ -98,8 +102,9 @@ dictionary_tables build_tables(const std::vector<std::string>& words, const std:
     return d;
 }
 
-// A second match may begin `shift` bytes into a first one if the rest of the word equals its beginning, the byte before
-// it (inside the first) is no constituent, and the byte behind the first (inside the second) is none either.
+// A second match may begin `shift` bytes into a first one if the rest of the word equals its
+// beginning, the byte before it (inside the first) is no constituent, and the byte behind the first
+// (inside the second) is none either.
 bool can_overlap_itself(const std::string& word) {
     for (std::size_t shift = 1; shift < word.size(); ++shift) {
         const std::size_t shared = word.size() - shift;

@@ -1,4 +1,5 @@
-// The dictionary on the host: reading and checking the file of words, and the tables the scanning code looks into.
+// The dictionary on the host: reading and checking the file of words, and the tables the scanning
+// code looks into.
 #pragma once
 
 #include <string>
@@ -10,12 +11,15 @@
 
 namespace penstock::grep {
 
-// Tables in ordinary memory. A dictionary_ref of them may be used on the host, or copied to a device array by array.
+// Tables in ordinary memory. A dictionary_ref of them may be used on the host, or copied to a
+// device array by array.
 struct dictionary_tables {
     struct table {
         std::vector<std::uint64_t> slots;
         std::vector<key_entry> entries;
-        [[nodiscard]] hash_table_ref ref() const { return {slots.data(), entries.data(), slots.size() - 1}; }
+        [[nodiscard]] hash_table_ref ref() const {
+            return {slots.data(), entries.data(), slots.size() - 1};
+        }
     };
     table keys;
     table longer;
@@ -27,21 +31,24 @@ struct dictionary_tables {
 };
 
 // `words` may be in any order, without repetition; word i is reported as numbers[i].
-dictionary_tables build_tables(const std::vector<std::string>& words, const std::vector<std::uint32_t>& numbers);
+dictionary_tables build_tables(const std::vector<std::string>& words,
+                               const std::vector<std::uint32_t>& numbers);
 
 // True if two matches of the word could overlap, so that the left one rules out the right one.
 bool can_overlap_itself(const std::string& word);
 
 struct dictionary {
-    std::vector<std::string> words;        // sorted bytewise, no repetition; a word's number is its place here
-    std::vector<chained_word> chained;     // those that can overlap themselves
+    std::vector<std::string>
+        words;  // sorted bytewise, no repetition; a word's number is its place here
+    std::vector<chained_word> chained;  // those that can overlap themselves
     dictionary_tables plain_tables;
-    dictionary_tables chained_tables;      // reports places in `chained`
-    std::string warning;                   // about repeated words or carriage returns; empty if there is nothing to say
+    dictionary_tables chained_tables;  // reports places in `chained`
+    std::string
+        warning;  // about repeated words or carriage returns; empty if there is nothing to say
 };
 
-// Reads one word per line. -EINVAL and a message that names file, line, value and cure if a line is no word, or, with
-// `strict`, if a word is repeated; -errno if the file cannot be read.
+// Reads one word per line. -EINVAL and a message that names file, line, value and cure if a line is
+// no word, or, with `strict`, if a word is repeated; -errno if the file cannot be read.
 status load_dictionary(const std::string& path, bool strict, dictionary& out);
 
 }  // namespace penstock::grep

@@ -29,24 +29,29 @@ status read_whole(const std::string& path, std::string& out) {
                       apps::about_stream(code, "give a readable file with one word per line")};
 }
 
-std::string place(const std::string& path, std::size_t line) { return path + ":" + std::to_string(line); }
+std::string place(const std::string& path, std::size_t line) {
+    return path + ":" + std::to_string(line);
+}
 
 std::string shortened(const std::string& word) {
     return word.size() <= 40 ? word : word.substr(0, 40) + "...";
 }
 
 status check_word(const std::string& path, std::size_t line, const std::string& word) {
-    const std::string start = place(path, line) + ": the word " + apps::shown(shortened(word)) + " ";
+    const std::string start =
+        place(path, line) + ": the word " + apps::shown(shortened(word)) + " ";
     if (word.empty()) return {-EINVAL, start + "is empty; remove the blank line"};
     if (word.size() > max_word_bytes)
         return {-EINVAL, start + "has " + std::to_string(word.size()) + " bytes; shorten it to " +
                              std::to_string(max_word_bytes) + " or remove it"};
     if (word.find('\0') != std::string::npos)
-        return {-EINVAL, start + "holds a zero byte, which no text line can match; remove the byte"};
+        return {-EINVAL,
+                start + "holds a zero byte, which no text line can match; remove the byte"};
     return {};
 }
 
-status split_lines(const std::string& path, const std::string& text, std::vector<std::string>& out) {
+status split_lines(const std::string& path, const std::string& text,
+                   std::vector<std::string>& out) {
     for (std::size_t at = 0; at < text.size();) {
         const std::size_t end = std::min(text.find('\n', at), text.size());
         out.emplace_back(text, at, end - at);
@@ -54,11 +59,13 @@ status split_lines(const std::string& path, const std::string& text, std::vector
         at = end + 1;
     }
     if (out.empty())
-        return {-EINVAL, "dictionary " + apps::shown(path) + ": holds no words; give one word per line"};
+        return {-EINVAL,
+                "dictionary " + apps::shown(path) + ": holds no words; give one word per line"};
     return {};
 }
 
-// Says what is repeated, or nothing. `order` holds line numbers from 0, sorted by word and then by line.
+// Says what is repeated, or nothing. `order` holds line numbers from 0, sorted by word and then by
+// line.
 std::string repetitions(const std::string& path, const std::vector<std::string>& lines,
                         const std::vector<std::uint32_t>& order) {
     std::size_t count = 0, first = lines.size(), original = 0;
@@ -74,9 +81,10 @@ std::string repetitions(const std::string& path, const std::vector<std::string>&
         }
     }
     if (count == 0) return {};
-    return place(path, first + 1) + ": the word " + apps::shown(shortened(lines[first])) + " is in line " +
-           std::to_string(original + 1) + " already; " + std::to_string(count) +
-           (count == 1 ? " repeated line" : " repeated lines") + " in all, remove " + (count == 1 ? "it" : "them");
+    return place(path, first + 1) + ": the word " + apps::shown(shortened(lines[first])) +
+           " is in line " + std::to_string(original + 1) + " already; " + std::to_string(count) +
+           (count == 1 ? " repeated line" : " repeated lines") + " in all, remove " +
+           (count == 1 ? "it" : "them");
 }
 
 void find_chained(dictionary& d) {
@@ -111,12 +119,16 @@ status load_dictionary(const std::string& path, bool strict, dictionary& out) {
     });
     const std::string repeated = repetitions(path, lines, order);
     if (!repeated.empty() && strict) return {-EINVAL, repeated};
-    if (!repeated.empty()) out.warning = repeated + "; each word is counted once (--strict makes this an error)";
-    else if (std::all_of(lines.begin(), lines.end(), [](const std::string& l) { return l.back() == '\r'; }))
+    if (!repeated.empty())
+        out.warning = repeated + "; each word is counted once (--strict makes this an error)";
+    else if (std::all_of(lines.begin(), lines.end(),
+                         [](const std::string& l) { return l.back() == '\r'; }))
         out.warning = place(path, 1) + ": the word " + apps::shown(shortened(lines[0])) +
-                      " ends in a carriage return, as all words here; if that is not meant, remove them with tr -d '\\r'";
+                      " ends in a carriage return, as all words here; if that is not meant, remove "
+                      "them with tr -d '\\r'";
     for (const std::uint32_t line : order)
-        if (out.words.empty() || out.words.back() != lines[line]) out.words.push_back(std::move(lines[line]));
+        if (out.words.empty() || out.words.back() != lines[line])
+            out.words.push_back(std::move(lines[line]));
     find_chained(out);
     return {};
 }

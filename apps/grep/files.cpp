@@ -43,8 +43,8 @@ void look_at(const std::string& path, std::vector<std::string>& directories, fil
         out.files.push_back({path, static_cast<std::uint64_t>(info.st_size)});
 }
 
-// 0 or an errno for `top` itself; what goes wrong further down becomes a complaint. Directories wait in a list and not
-// on the call stack, so depth costs memory only.
+// 0 or an errno for `top` itself; what goes wrong further down becomes a complaint. Directories
+// wait in a list and not on the call stack, so depth costs memory only.
 int walk(const std::string& top, file_list& out) {
     std::vector<std::string> directories{top};
     for (bool first = true; !directories.empty(); first = false) {
@@ -73,14 +73,18 @@ status add_path(const std::string& path, file_list& out) {
     };
     struct stat info {};
     if (path.empty()) return failed(ENOENT, "name a file or directory");
-    if (::stat(path.c_str(), &info) != 0) return failed(errno, "name a file or directory that exists");
+    if (::stat(path.c_str(), &info) != 0)
+        return failed(errno, "name a file or directory that exists");
     if (S_ISDIR(info.st_mode)) {
-        if (const int error = walk(path, out); error != 0) return failed(error, "name a directory that can be read");
+        if (const int error = walk(path, out); error != 0)
+            return failed(error, "name a directory that can be read");
         out.roots.push_back(path);
         return {};
     }
     if (!S_ISREG(info.st_mode))
-        return {-EOPNOTSUPP, apps::shown(path) + ": neither a regular file nor a directory; copy what it gives to a file first"};
+        return {-EOPNOTSUPP,
+                apps::shown(path) +
+                    ": neither a regular file nor a directory; copy what it gives to a file first"};
     if (status s = apps::look_at_input(path, "name a file that can be read", info); !s) return s;
     out.files.push_back({path, static_cast<std::uint64_t>(info.st_size)});
     out.named.push_back(path);
@@ -98,7 +102,8 @@ status find_files(const std::vector<std::string>& paths, file_list& out) {
     const auto same = [](const input_file& a, const input_file& b) { return a.path == b.path; };
     out.files.erase(std::unique(out.files.begin(), out.files.end(), same), out.files.end());
     if (out.files.size() > UINT32_MAX)
-        return {-EFBIG, std::to_string(out.files.size()) + " files are more than one run can number; search them in parts"};
+        return {-EFBIG, std::to_string(out.files.size()) +
+                            " files are more than one run can number; search them in parts"};
     return {};
 }
 

@@ -18,13 +18,15 @@ constexpr std::uint64_t page = 4096, word_bytes = 8, map_threshold = 128 << 10, 
 
 constexpr std::uint64_t aligned(std::uint64_t n) { return (n + page - 1) & ~(page - 1); }
 
-// grep's buffer: positions are relative to its start, which lies `offset` bytes behind a page boundary.
+// grep's buffer: positions are relative to its start, which lies `offset` bytes behind a page
+// boundary.
 struct buffer_state {
     std::uint64_t allocated = first_read_bytes + page + word_bytes;
     std::uint64_t offset = 0;
     std::uint64_t limit = 0;  // end of what was read
 
-    // fillbuf: how many bytes it asks for, with `saved` carried over and `left` not yet read of the file.
+    // fillbuf: how many bytes it asks for, with `saved` carried over and `left` not yet read of the
+    // file.
     std::uint64_t ask(std::uint64_t saved, std::uint64_t left) {
         std::uint64_t at = limit;
         if (allocated - word_bytes < limit + page) {
@@ -39,10 +41,12 @@ struct buffer_state {
 
     // By half, but no more than the rest of the file takes, and at least by what is needed.
     void grow(std::uint64_t saved, std::uint64_t left) {
-        const std::uint64_t least = saved + 2 * page + word_bytes, whole = saved + left + page + word_bytes;
+        const std::uint64_t least = saved + 2 * page + word_bytes,
+                            whole = saved + left + page + word_bytes;
         if (least <= allocated) return;
         allocated = std::max(least, std::min(allocated + allocated / 2, std::max(whole, least)));
-        // Large pieces are mapped by malloc and begin behind its 16-byte header; a small one lies behind the old one.
+        // Large pieces are mapped by malloc and begin behind its 16-byte header; a small one lies
+        // behind the old one.
         offset = allocated >= map_threshold ? mapped_offset : (offset + mapped_offset) % page;
     }
 };
@@ -60,7 +64,8 @@ int binary_file::open(const std::string& path, std::uint64_t bytes, std::uint64_
     struct stat info {};
     if (fd_ < 0 || ::fstat(fd_, &info) != 0) return -errno;
     if (static_cast<std::uint64_t>(info.st_size) != bytes) return -ESTALE;
-    // After its first read grep asks for a hole behind it; a file with one is binary from the start.
+    // After its first read grep asks for a hole behind it; a file with one is binary from the
+    // start.
     const off_t hole = bytes > first_read_bytes ? ::lseek(fd_, first_read_bytes, SEEK_HOLE) : -1;
     has_holes_ = hole >= 0 && static_cast<std::uint64_t>(hole) < bytes;
     return 0;
@@ -77,13 +82,15 @@ int binary_file::behind_last_line_end(std::uint64_t from, std::uint64_t to, std:
     for (std::uint64_t end = to; end > from;) {
         const std::uint64_t begin = end - from > page ? end - page : from;
         for (std::uint64_t done = begin; done < end;) {
-            const ssize_t got = ::pread(fd_, block.data() + (done - begin), end - done, static_cast<off_t>(done));
+            const ssize_t got =
+                ::pread(fd_, block.data() + (done - begin), end - done, static_cast<off_t>(done));
             if (got < 0 && errno == EINTR) continue;
             if (got <= 0) return got < 0 ? -errno : -ESTALE;
             done += static_cast<std::uint64_t>(got);
         }
         if (const void* const at = ::memrchr(block.data(), '\n', end - begin)) {
-            out = begin + static_cast<std::uint64_t>(static_cast<const char*>(at) - block.data()) + 1;
+            out =
+                begin + static_cast<std::uint64_t>(static_cast<const char*>(at) - block.data()) + 1;
             line_ends_[to] = out;
             return 0;
         }

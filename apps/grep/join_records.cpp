@@ -29,14 +29,18 @@ std::vector<file_part> parts_of(const std::vector<record_run>& runs, std::uint64
     return parts;
 }
 
-void join_one(const std::vector<record_run>& runs, file_part& part, apps::big_vector<word_count>& out) {
+void join_one(const std::vector<record_run>& runs, file_part& part,
+              apps::big_vector<word_count>& out) {
     std::uint64_t at = part.at;
     for (std::uint64_t i = part.first_run; i < part.end_run; ++i)
-        for (const record& r : std::span(runs[i].first, runs[i].count)) out[at++] = {runs[i].file, r.word, r.count};
+        for (const record& r : std::span(runs[i].first, runs[i].count))
+            out[at++] = {runs[i].file, r.word, r.count};
     const std::span<word_count> counts(out.data() + part.at, at - part.at);
-    std::sort(counts.begin(), counts.end(), [](const word_count& a, const word_count& b) { return a.word < b.word; });
+    std::sort(counts.begin(), counts.end(),
+              [](const word_count& a, const word_count& b) { return a.word < b.word; });
     for (const word_count& one : counts) {
-        if (part.kept > 0 && counts[part.kept - 1].word == one.word) counts[part.kept - 1].count += one.count;
+        if (part.kept > 0 && counts[part.kept - 1].word == one.word)
+            counts[part.kept - 1].count += one.count;
         else counts[part.kept++] = one;
     }
 }
@@ -44,15 +48,18 @@ void join_one(const std::vector<record_run>& runs, file_part& part, apps::big_ve
 }  // namespace
 
 apps::big_vector<word_count> join_records(std::vector<record_run> runs, unsigned threads) {
-    std::sort(runs.begin(), runs.end(), [](const record_run& a, const record_run& b) { return a.file < b.file; });
+    std::sort(runs.begin(), runs.end(),
+              [](const record_run& a, const record_run& b) { return a.file < b.file; });
     std::uint64_t total = 0;
     std::vector<file_part> parts = parts_of(runs, total);
     apps::big_vector<word_count> out(total);
     constexpr std::uint64_t parts_at_once = 64, worth_a_thread = 1 << 16;
     std::atomic<std::uint64_t> next{0};
     const auto work = [&](std::uint32_t) {
-        for (std::uint64_t first = next.fetch_add(parts_at_once); first < parts.size(); first = next.fetch_add(parts_at_once))
-            for (std::uint64_t i = first; i < std::min<std::uint64_t>(first + parts_at_once, parts.size()); ++i)
+        for (std::uint64_t first = next.fetch_add(parts_at_once); first < parts.size();
+             first = next.fetch_add(parts_at_once))
+            for (std::uint64_t i = first;
+                 i < std::min<std::uint64_t>(first + parts_at_once, parts.size()); ++i)
                 join_one(runs, parts[i], out);
     };
     const auto helpers =
@@ -61,7 +68,9 @@ apps::big_vector<word_count> join_records(std::vector<record_run> runs, unsigned
     // What was added up left gaps.
     std::uint64_t kept = 0;
     for (const file_part& part : parts) {
-        if (kept != part.at) std::copy_n(out.begin() + static_cast<std::ptrdiff_t>(part.at), part.kept, out.begin() + static_cast<std::ptrdiff_t>(kept));
+        if (kept != part.at)
+            std::copy_n(out.begin() + static_cast<std::ptrdiff_t>(part.at), part.kept,
+                        out.begin() + static_cast<std::ptrdiff_t>(kept));
         kept += part.kept;
     }
     out.resize(kept);

@@ -24,11 +24,12 @@ struct record_run {
     std::uint64_t count;
 };
 
-// Adds the runs of `records` to `runs`: a job's records lie together. `file_of(record)` is a file, or `no_file` to leave the
-// record out.
+// Adds the runs of `records` to `runs`: a job's records lie together. `file_of(record)` is a file,
+// or `no_file` to leave the record out.
 inline constexpr std::uint32_t no_file = ~std::uint32_t{0};
 template <typename FileOf>
-void find_runs(const apps::big_vector<record>& records, std::vector<record_run>& runs, const FileOf& file_of) {
+void find_runs(const apps::big_vector<record>& records, std::vector<record_run>& runs,
+               const FileOf& file_of) {
     std::uint64_t end = 0;
     for (std::uint64_t begin = 0; begin < records.size(); begin = end) {
         const std::uint32_t file = file_of(records[begin]);
@@ -37,8 +38,9 @@ void find_runs(const apps::big_vector<record>& records, std::vector<record_run>&
     }
 }
 
-// Sorted by file, then word; counts of the same word in the same file are added up. Done by up to `threads` threads, because
-// at millions of records one thread would take longer than all of them took to count.
+// Sorted by file, then word; counts of the same word in the same file are added up. Done by up to
+// `threads` threads, because at millions of records one thread would take longer than all of them
+// took to count.
 apps::big_vector<word_count> join_records(std::vector<record_run> runs, unsigned threads);
 
 }  // namespace penstock::grep

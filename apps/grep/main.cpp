@@ -15,7 +15,8 @@ namespace apps = penstock::apps;
 // Everything that can be wrong with what was named is found before any work is done.
 status read_inputs(session& s, apps::output_file& lines) {
     stopwatch watch;
-    if (status failed = load_dictionary(s.asked.dictionary, s.asked.strict, s.words); !failed) return failed;
+    if (status failed = load_dictionary(s.asked.dictionary, s.asked.strict, s.words); !failed)
+        return failed;
     s.seconds.dictionary = watch.lap();
     if (status failed = find_files(s.asked.paths, s.files); !failed) return failed;
     for (const input_file& file : s.files.files) s.total_bytes += file.bytes;
@@ -66,7 +67,8 @@ int run(session& s) {
         return apps::exit_failed;
     }
     if (!s.asked.common.quiet) say_summary(s);
-    return s.files.complaints.empty() && s.runs.back().found.errors.empty() ? apps::exit_done : apps::exit_failed;
+    return s.files.complaints.empty() && s.runs.back().found.errors.empty() ? apps::exit_done
+                                                                            : apps::exit_failed;
 }
 
 }  // namespace

@@ -19,9 +19,10 @@ bool will_use_gpu(const options& o);
 std::unique_ptr<search_method> make_cpu_search();
 search_limits cpu_limits(std::uint32_t threads);
 
-// Baseline: the same counting on the GPU; the host reads the files into pinned memory in large batches and copies them,
-// reading one batch while the GPU counts another. `files` must outlive the method. -ENODEV and a message without a GPU.
-status make_cuda_search(int device, std::uint32_t threads, const file_list& files, std::unique_ptr<search_method>& out,
-                        search_limits& limits);
+// Baseline: the same counting on the GPU; the host reads the files into pinned memory in large
+// batches and copies them, reading one batch while the GPU counts another. `files` must outlive the
+// method. -ENODEV and a message without a GPU.
+status make_cuda_search(int device, std::uint32_t threads, const file_list& files,
+                        std::unique_ptr<search_method>& out, search_limits& limits);
 
 }  // namespace penstock::grep

@@ -31,7 +31,8 @@ public:
     // All of it or a negative errno.
     [[nodiscard]] int read(unsigned char* to, std::uint64_t bytes, std::uint64_t offset) const {
         for (std::uint64_t done = 0; done < bytes;) {
-            const ssize_t got = ::pread(fd_, to + done, bytes - done, static_cast<off_t>(offset + done));
+            const ssize_t got =
+                ::pread(fd_, to + done, bytes - done, static_cast<off_t>(offset + done));
             if (got < 0 && errno == EINTR) continue;
             if (got <= 0) return got < 0 ? -errno : -ESTALE;
             done += static_cast<std::uint64_t>(got);
@@ -52,12 +53,14 @@ struct pread_source {
     std::uint64_t copy_bytes;
 
     template <typename Group, typename Body>
-    int for_each_window(const Group&, std::uint64_t from, std::uint64_t to, const Body& body) const {
+    int for_each_window(const Group&, std::uint64_t from, std::uint64_t to,
+                        const Body& body) const {
         for (std::uint64_t at = from; at < to;) {
             const std::uint64_t before = at > 0 ? at - 1 : 0;
             const std::uint64_t room = copy_bytes - window_margin - 1;
             const std::uint64_t until = to - at < room ? to : at + room;
-            const std::uint64_t end = file_bytes - until > window_margin ? until + window_margin : file_bytes;
+            const std::uint64_t end =
+                file_bytes - until > window_margin ? until + window_margin : file_bytes;
             if (const int code = file.read(copy, end - before, before); code != 0) return code;
             body(text_window{copy, before, end}, at, until);
             at = until;

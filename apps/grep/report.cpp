@@ -20,21 +20,27 @@ std::uint64_t matches_of(const method_run& run) {
 }
 
 std::string message_of(const session& s, const file_error& e) {
-    const char* const cure = e.code == -ESTALE ? "it changed while it was read: run again; its counts are left out"
-                                               : "its counts are left out";
+    const char* const cure =
+        e.code == -ESTALE ? "it changed while it was read: run again; its counts are left out"
+                          : "its counts are left out";
     return apps::shown(s.files.files[e.file].path) + ": " + error_text(e.code) + "; " + cure;
 }
 
 json method_json(const session& s, const method_run& run) {
-    return {{"method", run.name},
-            {"start_seconds", run.start_seconds},
-            {"search_seconds", run.search_seconds},
-            {"phases", {{"launch", run.found.launch_seconds}, {"collect", run.found.collect_seconds}, {"join", run.found.join_seconds}}},
-            {"bytes_per_second", run.search_seconds > 0 ? static_cast<double>(s.total_bytes) / run.search_seconds : 0.0},
-            {"groups", run.groups},
-            {"piece_bytes", run.piece_bytes},
-            {"pieces", run.found.jobs},
-            {"launches", run.found.launches}};
+    return {
+        {"method", run.name},
+        {"start_seconds", run.start_seconds},
+        {"search_seconds", run.search_seconds},
+        {"phases",
+         {{"launch", run.found.launch_seconds},
+          {"collect", run.found.collect_seconds},
+          {"join", run.found.join_seconds}}},
+        {"bytes_per_second",
+         run.search_seconds > 0 ? static_cast<double>(s.total_bytes) / run.search_seconds : 0.0},
+        {"groups", run.groups},
+        {"piece_bytes", run.piece_bytes},
+        {"pieces", run.found.jobs},
+        {"launches", run.found.launches}};
 }
 
 std::string counted(std::uint64_t number, const std::string& one, const std::string& many) {
@@ -67,7 +73,9 @@ std::string json_of(const session& s) {
     json out = {{"program", "penstock-grep"},
                 {"version", version()},
                 {"method", run.name},
-                {"backend", s.rt != nullptr ? name_of(s.rt->where()) : run.name == "cuda" ? "gpu" : "cpu"},
+                {"backend", s.rt != nullptr      ? name_of(s.rt->where())
+                            : run.name == "cuda" ? "gpu"
+                                                 : "cpu"},
                 {"files", s.files.files.size()},
                 {"binary_files", run.found.binary_files},
                 {"bytes", s.total_bytes},
@@ -77,8 +85,12 @@ std::string json_of(const session& s) {
                 {"errors", json::array()},
                 {"methods", json::array()}};
     const seconds_by_phase& t = s.seconds;
-    out["seconds"] = {{"dictionary", t.dictionary}, {"find_files", t.find_files}, {"start", t.start}, {"search", t.search},
-                      {"output", t.output}, {"total", t.dictionary + t.find_files + t.start + t.search + t.output}};
+    out["seconds"] = {{"dictionary", t.dictionary},
+                      {"find_files", t.find_files},
+                      {"start", t.start},
+                      {"search", t.search},
+                      {"output", t.output},
+                      {"total", t.dictionary + t.find_files + t.start + t.search + t.output}};
     for (const std::string& complaint : s.files.complaints) out["errors"].push_back(complaint);
     for (const file_error& e : run.found.errors) out["errors"].push_back(message_of(s, e));
     for (const method_run& one : s.runs) out["methods"].push_back(method_json(s, one));
@@ -90,22 +102,26 @@ std::string json_of(const session& s) {
 void say_summary(const session& s) {
     for (const std::string& note : s.notes) apps::say(note);
     const method_run& run = s.runs.back();
-    std::string text = counted(s.files.files.size(), "file", "files") + " (" + apps::with_commas(run.found.binary_files) +
-                       " binary), " + counted(s.total_bytes, "byte", "bytes") + ", " +
-                       counted(s.words.words.size(), "word", "words") + ": " + counted(matches_of(run), "match", "matches") +
-                       " in " + counted(run.found.counts.size(), "line", "lines") + "; " + run.name + " searched " +
-                       text_of("%.3f s", run.search_seconds);
+    std::string text = counted(s.files.files.size(), "file", "files") + " (" +
+                       apps::with_commas(run.found.binary_files) + " binary), " +
+                       counted(s.total_bytes, "byte", "bytes") + ", " +
+                       counted(s.words.words.size(), "word", "words") + ": " +
+                       counted(matches_of(run), "match", "matches") + " in " +
+                       counted(run.found.counts.size(), "line", "lines") + "; " + run.name +
+                       " searched " + text_of("%.3f s", run.search_seconds);
     if (s.rt != nullptr) {
         const statistics figures = s.rt->stats();
-        text += std::string(" on ") + name_of(s.rt->where()) + ", " + apps::with_commas(figures.hits) + " hits, " +
-                apps::with_commas(figures.misses) + " misses";
+        text += std::string(" on ") + name_of(s.rt->where()) + ", " +
+                apps::with_commas(figures.hits) + " hits, " + apps::with_commas(figures.misses) +
+                " misses";
     }
     apps::say(text);
     if (s.runs.size() < 2) return;
     for (const method_run& one : s.runs)
-        apps::say(one.name + ": start " + text_of("%.3f s", one.start_seconds) + ", search " +
-                  text_of("%.3f s", one.search_seconds) + ", " +
-                  text_of("%.1f MB/s", static_cast<double>(s.total_bytes) / one.search_seconds / 1e6));
+        apps::say(
+            one.name + ": start " + text_of("%.3f s", one.start_seconds) + ", search " +
+            text_of("%.3f s", one.search_seconds) + ", " +
+            text_of("%.1f MB/s", static_cast<double>(s.total_bytes) / one.search_seconds / 1e6));
 }
 
 void say_left_out(const session& s) {

@@ -16,7 +16,8 @@ status write_lines(const session& s, apps::output_file& to);
 // The JSON object, one line.
 std::string json_of(const session& s);
 
-// The runtime's notes; files, bytes, time and cache figures in one line; one more for each method if they were compared.
+// The runtime's notes; files, bytes, time and cache figures in one line; one more for each method
+// if they were compared.
 void say_summary(const session& s);
 
 // What was left out, one line each.

@@ -12,22 +12,29 @@ namespace {
 
 constexpr std::uint64_t job_room = std::uint64_t{1} << 20;  // jobs of one launch
 
-// Want of something that others hold for a moment, or of room for so many at a time: fewer groups may succeed.
+// Want of something that others hold for a moment, or of room for so many at a time: fewer groups
+// may succeed.
 bool may_pass(std::int32_t code) {
-    return code == -ENOBUFS || code == -EAGAIN || code == -ENFILE || code == -ENOMEM || code == -EMFILE;
+    return code == -ENOBUFS || code == -EAGAIN || code == -ENFILE || code == -ENOMEM ||
+           code == -EMFILE;
 }
 
-bool concerns_runtime(std::int32_t code) { return code == -ECANCELED || code == -ESHUTDOWN || code == -ETIMEDOUT; }
+bool concerns_runtime(std::int32_t code) {
+    return code == -ECANCELED || code == -ESHUTDOWN || code == -ETIMEDOUT;
+}
 
 bool place_tables(apps::device_memory& memory, const dictionary_tables& from, dictionary_ref& out) {
     out = from.ref();
-    return memory.place(out.keys.slots, from.keys.slots) && memory.place(out.keys.entries, from.keys.entries) &&
-           memory.place(out.longer.slots, from.longer.slots) && memory.place(out.longer.entries, from.longer.entries) &&
+    return memory.place(out.keys.slots, from.keys.slots) &&
+           memory.place(out.keys.entries, from.keys.entries) &&
+           memory.place(out.longer.slots, from.longer.slots) &&
+           memory.place(out.longer.entries, from.longer.entries) &&
            memory.place(out.text, from.text) && memory.place(out.lengths, from.lengths);
 }
 
 status no_room(std::uint64_t bytes) {
-    return {-ENOMEM, "the search needs " + format_size(bytes) + " of memory that is not free; use fewer words, or a smaller --cache"};
+    return {-ENOMEM, "the search needs " + format_size(bytes) +
+                         " of memory that is not free; use fewer words, or a smaller --cache"};
 }
 
 }  // namespace
@@ -43,26 +50,32 @@ status search_method::place(const dictionary& words, const file_list& files) {
     const std::vector<std::uint64_t> no_zeros(files.files.size(), no_zero_byte);
     file_count_ = files.files.size();
     view_.chained_count = static_cast<std::uint32_t>(words.chained.size());
-    for (const chained_word& word : words.chained) view_.longest_chained = std::max(view_.longest_chained, word.bytes);
-    const bool placed = place_tables(*memory_, words.plain_tables, view_.plain) &&
-                        place_tables(*memory_, words.chained_tables, view_.chained) &&
-                        memory_->place(view_.chained_words, words.chained) && memory_->place(view_.paths, paths) &&
-                        memory_->place(view_.path_at, path_at) && memory_->place(view_.file_bytes, file_bytes) &&
-                        memory_->allocate(view_.first_zero, file_count_) &&
-                        memory_->upload(view_.first_zero, no_zeros.data(), file_count_ * sizeof(std::uint64_t)) &&
-                        memory_->allocate(view_.shared, 1) && memory_->allocate(jobs_, job_room) &&
-                        memory_->allocate(view_.status, job_room);
+    for (const chained_word& word : words.chained)
+        view_.longest_chained = std::max(view_.longest_chained, word.bytes);
+    const bool placed =
+        place_tables(*memory_, words.plain_tables, view_.plain) &&
+        place_tables(*memory_, words.chained_tables, view_.chained) &&
+        memory_->place(view_.chained_words, words.chained) && memory_->place(view_.paths, paths) &&
+        memory_->place(view_.path_at, path_at) && memory_->place(view_.file_bytes, file_bytes) &&
+        memory_->allocate(view_.first_zero, file_count_) &&
+        memory_->upload(view_.first_zero, no_zeros.data(), file_count_ * sizeof(std::uint64_t)) &&
+        memory_->allocate(view_.shared, 1) && memory_->allocate(jobs_, job_room) &&
+        memory_->allocate(view_.status, job_room);
     return placed ? status{} : no_room(words.plain_tables.text.size() * 8 + paths.size());
 }
 
-status search_method::prepare(const dictionary& words, const file_list& files, const search_limits& limits) {
+status search_method::prepare(const dictionary& words, const file_list& files,
+                              const search_limits& limits) {
     if (status s = place(words, files); !s) return s;
     const std::uint64_t word_count = words.words.size();
     view_.layout = lay_out_scratch(word_count, words.chained.size(), limits.text_bytes);
-    // An eighth of what is free each for scratch and records. A launch must have room for the records of one job.
+    // An eighth of what is free each for scratch and records. A launch must have room for the
+    // records of one job.
     const std::uint64_t share = memory_->free_bytes() / 8;
-    groups_ = std::clamp<std::uint64_t>(share / view_.layout.bytes, 1, std::max<std::uint64_t>(limits.groups, 1));
-    const std::uint64_t wanted = limits.record_bytes != 0 ? limits.record_bytes : std::min<std::uint64_t>(share, 64u << 20);
+    groups_ = std::clamp<std::uint64_t>(share / view_.layout.bytes, 1,
+                                        std::max<std::uint64_t>(limits.groups, 1));
+    const std::uint64_t wanted =
+        limits.record_bytes != 0 ? limits.record_bytes : std::min<std::uint64_t>(share, 64u << 20);
     view_.record_capacity = std::max(wanted / sizeof(record), word_count);
     if (!memory_->allocate(view_.scratch, groups_ * view_.layout.bytes) ||
         !memory_->allocate(view_.records, view_.record_capacity))
@@ -77,10 +90,15 @@ status search_method::place_jobs(const std::vector<job>& jobs) {
     view_.job_count = jobs.size();
     view_.stamp_base = stamp_;
     stamp_ += jobs.size();
-    const bool placed = memory_->upload(jobs_, jobs.data(), jobs.size() * sizeof(job)) &&
-                        memory_->upload(view_.status, open.data(), open.size() * sizeof(std::int32_t)) &&
-                        memory_->upload(view_.shared, &fresh, sizeof fresh);
-    return placed ? status{} : status{-EIO, "the list of files could not be copied to the device; is the GPU in order?"};
+    const bool placed =
+        memory_->upload(jobs_, jobs.data(), jobs.size() * sizeof(job)) &&
+        memory_->upload(view_.status, open.data(), open.size() * sizeof(std::int32_t)) &&
+        memory_->upload(view_.shared, &fresh, sizeof fresh);
+    return placed
+               ? status{}
+               : status{
+                     -EIO,
+                     "the list of files could not be copied to the device; is the GPU in order?"};
 }
 
 // Takes over the records of a launch of the jobs `pending`, and their status.
@@ -89,27 +107,36 @@ status search_method::collect(const std::vector<std::uint32_t>& pending, search_
     shared_words shared{};
     status_now.resize(pending.size());
     bool good = memory_->download(&shared, view_.shared, sizeof shared) &&
-                memory_->download(status_now.data(), view_.status, status_now.size() * sizeof(std::int32_t));
+                memory_->download(status_now.data(), view_.status,
+                                  status_now.size() * sizeof(std::int32_t));
     const std::size_t before = out.records.size();
     if (good) {
         out.records.resize(before + shared.records_used);
-        good = memory_->download(out.records.data() + before, view_.records, shared.records_used * sizeof(record));
+        good = memory_->download(out.records.data() + before, view_.records,
+                                 shared.records_used * sizeof(record));
     }
     // Nearly always all jobs were launched together, in their order.
-    const bool in_order = !pending.empty() && pending.front() == 0 && pending.back() == pending.size() - 1 && std::is_sorted(pending.begin(), pending.end());
-    for (std::size_t i = before; good && !in_order && i < out.records.size(); ++i) out.records[i].job = pending[out.records[i].job];
-    return good ? status{} : status{-EIO, "the counts could not be copied from the device; is the GPU in order?"};
+    const bool in_order = !pending.empty() && pending.front() == 0 &&
+                          pending.back() == pending.size() - 1 &&
+                          std::is_sorted(pending.begin(), pending.end());
+    for (std::size_t i = before; good && !in_order && i < out.records.size(); ++i)
+        out.records[i].job = pending[out.records[i].job];
+    return good ? status{}
+                : status{-EIO,
+                         "the counts could not be copied from the device; is the GPU in order?"};
 }
 
 status search_method::run(const std::vector<job>& jobs, search_output& out) {
-    if (jobs.size() > UINT32_MAX) return {-EFBIG, "too many pieces of files for one run; search the files in parts"};
+    if (jobs.size() > UINT32_MAX)
+        return {-EFBIG, "too many pieces of files for one run; search the files in parts"};
     out.status.assign(jobs.size(), job_open);
     std::vector<std::uint32_t> waiting(jobs.size());
     std::iota(waiting.rbegin(), waiting.rend(), 0u);  // taken from the back
     std::uint64_t groups = groups_;
     while (!waiting.empty()) {
         const std::size_t count = std::min<std::size_t>(waiting.size(), job_room);
-        const std::vector<std::uint32_t> pending(waiting.rbegin(), waiting.rbegin() + static_cast<std::ptrdiff_t>(count));
+        const std::vector<std::uint32_t> pending(
+            waiting.rbegin(), waiting.rbegin() + static_cast<std::ptrdiff_t>(count));
         waiting.resize(waiting.size() - count);
         std::vector<job> batch;
         for (const std::uint32_t i : pending) batch.push_back(jobs[i]);
@@ -131,12 +158,16 @@ status search_method::run(const std::vector<job>& jobs, search_output& out) {
             if (retry) again.push_back(pending[i]);
             else out.status[pending[i]] = code;
         }
-        if (again.size() == count && !crowded) return {-EIO, "the search made no progress; please report this"};
-        if (crowded) groups = std::max<std::uint64_t>(1, std::min<std::uint64_t>(groups, count) / 2);
+        if (again.size() == count && !crowded)
+            return {-EIO, "the search made no progress; please report this"};
+        if (crowded)
+            groups = std::max<std::uint64_t>(1, std::min<std::uint64_t>(groups, count) / 2);
         waiting.insert(waiting.end(), again.rbegin(), again.rend());
     }
     out.first_zero.resize(file_count_);
-    if (memory_->download(out.first_zero.data(), view_.first_zero, file_count_ * sizeof(std::uint64_t))) return {};
+    if (memory_->download(out.first_zero.data(), view_.first_zero,
+                          file_count_ * sizeof(std::uint64_t)))
+        return {};
     return {-EIO, "the results could not be copied from the device; is the GPU in order?"};
 }
 

@@ -1,5 +1,6 @@
-// Running jobs on some kind of processor. Everything but the launch is the same for all methods: placing dictionary,
-// files and scratch in the device's memory, running jobs until all are done, bringing the records back.
+// Running jobs on some kind of processor. Everything but the launch is the same for all methods:
+// placing dictionary, files and scratch in the device's memory, running jobs until all are done,
+// bringing the records back.
 #pragma once
 
 #include <cstdint>
@@ -20,13 +21,13 @@ namespace penstock::grep {
 using apps::stopwatch;
 
 struct search_limits {
-    std::uint64_t groups = 1;         // how many could run at once; less if their scratch does not fit
-    std::uint64_t text_bytes = 16384; // a group's room for copied text
-    std::uint64_t record_bytes = 0;   // room for records between two launches; 0: automatic
+    std::uint64_t groups = 1;  // how many could run at once; less if their scratch does not fit
+    std::uint64_t text_bytes = 16384;  // a group's room for copied text
+    std::uint64_t record_bytes = 0;    // room for records between two launches; 0: automatic
 };
 
 struct search_output {
-    apps::big_vector<record> records;            // `job` is the place in the list that was run
+    apps::big_vector<record> records;       // `job` is the place in the list that was run
     std::vector<std::int32_t> status;       // per job: 0 or a negative errno
     std::vector<std::uint64_t> first_zero;  // per file, over all runs so far
     std::uint64_t launches = 0;
@@ -42,22 +43,27 @@ public:
     // Places what does not change. Once, before run().
     status prepare(const dictionary& words, const file_list& files, const search_limits& limits);
 
-    // Runs the jobs. The output's status says what became of each; the result, whether the search as a whole failed.
+    // Runs the jobs. The output's status says what became of each; the result, whether the search
+    // as a whole failed.
     status run(const std::vector<job>& jobs, search_output& out);
 
     [[nodiscard]] std::uint64_t groups() const { return groups_; }
 
 protected:
-    explicit search_method(std::unique_ptr<apps::device_memory> memory) : memory_(std::move(memory)) {}
+    explicit search_method(std::unique_ptr<apps::device_memory> memory)
+        : memory_(std::move(memory)) {}
 
-    // Runs the view's jobs, of which `jobs` is a copy, on up to `groups` groups and waits. A job that fails for want of
-    // something that fewer groups would leave (frames, file slots) is run again by fewer.
-    virtual status launch(const search_view& view, const std::vector<job>& jobs, std::uint64_t groups) = 0;
+    // Runs the view's jobs, of which `jobs` is a copy, on up to `groups` groups and waits. A job
+    // that fails for want of something that fewer groups would leave (frames, file slots) is run
+    // again by fewer.
+    virtual status launch(const search_view& view, const std::vector<job>& jobs,
+                          std::uint64_t groups) = 0;
 
 private:
     status place(const dictionary& words, const file_list& files);
     status place_jobs(const std::vector<job>& jobs);
-    status collect(const std::vector<std::uint32_t>& pending, search_output& out, std::vector<std::int32_t>& status_now);
+    status collect(const std::vector<std::uint32_t>& pending, search_output& out,
+                   std::vector<std::int32_t>& status_now);
 
     std::unique_ptr<apps::device_memory> memory_;
     search_view view_{};

@@ -1,8 +1,10 @@
-// What groups share while they search, as plain pointers into the memory of the device that runs them.
+// What groups share while they search, as plain pointers into the memory of the device that runs
+// them.
 //
-// Written by the host before the launch: dictionaries, jobs, paths, sizes. Written by groups: `status` of a job by the
-// group that took it, `records` below `records_used` by the group that reserved them, `first_zero` and `shared` by any,
-// atomically. Everything else of a group lies in its own scratch. The host reads after the launch.
+// Written by the host before the launch: dictionaries, jobs, paths, sizes. Written by groups:
+// `status` of a job by the group that took it, `records` below `records_used` by the group that
+// reserved them, `first_zero` and `shared` by any, atomically. Everything else of a group lies in
+// its own scratch. The host reads after the launch.
 #pragma once
 
 #include <cstddef>
@@ -26,11 +28,14 @@ struct record {
     std::uint64_t count;
 };
 
-inline constexpr std::int32_t job_open = 1;  // not taken, or its records did not fit: run it again. 0 done, < 0 errno
+inline constexpr std::int32_t job_open =
+    1;  // not taken, or its records did not fit: run it again. 0 done, < 0 errno
 inline constexpr std::uint64_t no_zero_byte = ~std::uint64_t{0};
-inline constexpr std::uint64_t first_read_bytes = 98304;  // a zero byte below this: grep prints nothing of the file
+inline constexpr std::uint64_t first_read_bytes =
+    98304;  // a zero byte below this: grep prints nothing of the file
 
-// A word that can overlap itself ("a.a" in "a.a.a"). The dictionary of chained words knows it by its place in this list.
+// A word that can overlap itself ("a.a" in "a.a.a"). The dictionary of chained words knows it by
+// its place in this list.
 struct chained_word {
     std::uint32_t word;
     std::uint32_t bytes;
@@ -40,14 +45,16 @@ struct chained_word {
 struct chain_state {
     std::uint64_t stamp;      // of the job that wrote it; another stamp means nothing is known
     std::uint64_t last_seen;  // where the word was seen last
-    std::uint64_t free_from;  // where the next match may begin; 0: the chain began before this job, another counts it
+    std::uint64_t free_from;  // where the next match may begin; 0: the chain began before this job,
+                              // another counts it
 };
 
 // Words that groups change together, each on a line of its own.
 struct shared_words {
     alignas(128) std::uint64_t next_job;
     alignas(128) std::uint64_t records_used;
-    alignas(128) std::uint32_t stop;  // no more jobs are taken: the records are full, or the runtime failed
+    alignas(128)
+        std::uint32_t stop;  // no more jobs are taken: the records are full, or the runtime failed
 };
 
 // A group's scratch: counters, chains, list of the counters in use, text.
@@ -60,7 +67,8 @@ struct scratch_layout {
     std::uint64_t bytes;  // of one group
 };
 
-constexpr scratch_layout lay_out_scratch(std::uint64_t words, std::uint64_t chained, std::uint64_t text_bytes) {
+constexpr scratch_layout lay_out_scratch(std::uint64_t words, std::uint64_t chained,
+                                         std::uint64_t text_bytes) {
     const auto up = [](std::uint64_t n) { return (n + 127) & ~std::uint64_t{127}; };
     scratch_layout s{};
     s.chains_at = up(words * sizeof(std::uint64_t));
@@ -80,12 +88,12 @@ struct search_view {
     std::uint32_t longest_chained;
     const job* jobs;
     std::uint64_t job_count;
-    std::uint64_t stamp_base;      // differs from launch to launch, so that no stamp repeats
-    const char* paths;             // each ends with a zero byte
+    std::uint64_t stamp_base;  // differs from launch to launch, so that no stamp repeats
+    const char* paths;         // each ends with a zero byte
     const std::uint64_t* path_at;
     const std::uint64_t* file_bytes;
-    std::uint64_t* first_zero;     // per file: the first zero byte seen so far
-    std::int32_t* status;          // per job
+    std::uint64_t* first_zero;  // per file: the first zero byte seen so far
+    std::int32_t* status;       // per job
     record* records;
     std::uint64_t record_capacity;
     shared_words* shared;

@@ -13,21 +13,24 @@ namespace penstock::grep {
 namespace {
 
 std::uint32_t thread_count(const options& o) {
-    return o.worker_threads != 0 ? o.worker_threads : std::max(1u, std::thread::hardware_concurrency());
+    return o.worker_threads != 0 ? o.worker_threads
+                                 : std::max(1u, std::thread::hardware_concurrency());
 }
 
-// Every file is read once. On CPU threads a cache beyond what is in flight costs the first touch of its memory, which takes
-// longer than counting does; on a GPU it costs nothing.
+// Every file is read once. On CPU threads a cache beyond what is in flight costs the first touch of
+// its memory, which takes longer than counting does; on a GPU it costs nothing.
 void choose_cache(options& o) {
     constexpr std::uint64_t least = std::uint64_t{64} << 20, pages_of_a_thread = 32;
     if (o.where == backend::cpu && o.cache_bytes == 0)
         o.cache_bytes = std::max(least, thread_count(o) * pages_of_a_thread * o.page_bytes);
 }
 
-// A kernel opens thousands of files at a time, and the host's calls for each are all that it waits for. On CPU threads those need the processors.
+// A kernel opens thousands of files at a time, and the host's calls for each are all that it waits
+// for. On CPU threads those need the processors.
 void choose_service_threads(options& o) {
     constexpr std::uint32_t most = 16;
-    if (o.service_threads == 0 && will_use_gpu(o)) o.service_threads = std::clamp(std::thread::hardware_concurrency(), 1u, most);
+    if (o.service_threads == 0 && will_use_gpu(o))
+        o.service_threads = std::clamp(std::thread::hardware_concurrency(), 1u, most);
 }
 
 // The files that were named may be opened wherever they lie; below the directories, everything may.
@@ -36,10 +39,12 @@ status start_runtime(session& s) {
     choose_cache(s.asked.settings);
     choose_service_threads(s.asked.settings);
     s.asked.settings.roots = s.files.roots;
-    if (status failed = apps::create_runtime(s.asked.settings, s.notes, s.rt); !failed) return failed;
+    if (status failed = apps::create_runtime(s.asked.settings, s.notes, s.rt); !failed)
+        return failed;
     for (const std::string& path : s.files.named)
         if (const int code = s.rt->allow(path); code != 0)
-            return {code, apps::shown(path) + ": " + error_text(code) + "; name a file that can be read"};
+            return {code,
+                    apps::shown(path) + ": " + error_text(code) + "; name a file that can be read"};
     return {};
 }
 
@@ -58,7 +63,9 @@ status prepare(session& s, const std::string& name, prepared_method& out) {
         out.method = make_cpu_search();
         out.limits = cpu_limits(threads);
     } else if (name == "cuda") {
-        if (status failed = make_cuda_search(s.asked.settings.device, threads, s.files, out.method, out.limits); !failed)
+        if (status failed =
+                make_cuda_search(s.asked.settings.device, threads, s.files, out.method, out.limits);
+            !failed)
             return failed;
         out.least_piece = least_piece_on_gpu;
     } else {
@@ -84,8 +91,9 @@ std::string difference(const session& s, const method_run& a, const method_run& 
         if (i < x.size() && j < y.size() && x[i] == y[j]) continue;
         const bool in_x = i < x.size() && (j == y.size() || key(x[i]) <= key(y[j]));
         const bool in_y = j < y.size() && (i == x.size() || key(y[j]) <= key(x[i]));
-        return place_of(s, in_x ? x[i] : y[j]) + ": " + a.name + " counted " + std::to_string(in_x ? x[i].count : 0) + ", " +
-               b.name + " " + std::to_string(in_y ? y[j].count : 0);
+        return place_of(s, in_x ? x[i] : y[j]) + ": " + a.name + " counted " +
+               std::to_string(in_x ? x[i].count : 0) + ", " + b.name + " " +
+               std::to_string(in_y ? y[j].count : 0);
     }
     return {};
 }
@@ -100,8 +108,9 @@ status run_method(session& s, const std::string& name) {
     run.name = name;
     run.start_seconds = watch.lap();
     run.groups = ready.method->groups();
-    run.piece_bytes = s.asked.piece_bytes != 0 ? s.asked.piece_bytes
-                                               : choose_piece_bytes(s.total_bytes, run.groups, ready.least_piece);
+    run.piece_bytes = s.asked.piece_bytes != 0
+                          ? s.asked.piece_bytes
+                          : choose_piece_bytes(s.total_bytes, run.groups, ready.least_piece);
     status ended;
     {
         const bool counts_opens = name == "penstock";
@@ -125,7 +134,8 @@ status compare_methods(session& s) {
     if (status failed = run_method(s, "penstock"); !failed) return failed;
     for (const method_run& run : s.runs) {
         const std::string text = difference(s, s.runs.front(), run);
-        if (!text.empty()) return {-EILSEQ, "the methods disagree on " + text + "; please report this"};
+        if (!text.empty())
+            return {-EILSEQ, "the methods disagree on " + text + "; please report this"};
     }
     return {};
 }

@@ -15,7 +15,7 @@ namespace penstock::grep {
 struct seconds_by_phase {
     double dictionary = 0;
     double find_files = 0;
-    double start = 0;   // creating the runtime, placing the dictionary
+    double start = 0;  // creating the runtime, placing the dictionary
     double search = 0;
     double output = 0;
 };
@@ -37,7 +37,7 @@ struct session {
     std::uint64_t total_bytes = 0;
     std::unique_ptr<runtime> rt;  // null if no method needed one
     std::vector<std::string> notes;
-    std::vector<method_run> runs; // the last one is the one whose lines are printed
+    std::vector<method_run> runs;  // the last one is the one whose lines are printed
     seconds_by_phase seconds;
 };
 

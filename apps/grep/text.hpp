@@ -1,5 +1,5 @@
-// Bytes, eight or sixty-four at a time, and the hash by which dictionary and text meet. The C locale decides: a word is
-// made of [A-Za-z0-9_], and no byte from 0x80 up belongs to one.
+// Bytes, eight or sixty-four at a time, and the hash by which dictionary and text meet. The C
+// locale decides: a word is made of [A-Za-z0-9_], and no byte from 0x80 up belongs to one.
 #pragma once
 
 #include <cstdint>
@@ -33,8 +33,9 @@ constexpr PENSTOCK_HD PENSTOCK_INLINE std::uint64_t low_bits(std::uint32_t count
     return count >= 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << count) - 1;
 }
 
-// The `count` (1 to 8) bytes at `at`, first byte lowest, zeros above. `room`: how many bytes may be read there. The GPU
-// cannot load eight bytes from any address, so it takes the aligned words that hold at least one byte asked for.
+// The `count` (1 to 8) bytes at `at`, first byte lowest, zeros above. `room`: how many bytes may be
+// read there. The GPU cannot load eight bytes from any address, so it takes the aligned words that
+// hold at least one byte asked for.
 PENSTOCK_HD PENSTOCK_INLINE std::uint64_t load_bytes(const unsigned char* at, std::uint32_t count,
                                                      [[maybe_unused]] std::uint64_t room) {
     std::uint64_t value = 0;
@@ -56,7 +57,8 @@ namespace detail {
 inline constexpr std::uint64_t each_byte = 0x0101010101010101ull, top_bits = 0x80 * each_byte;
 
 // In every byte below 0x80 of `bytes`: the top bit, if the byte is at least `least`.
-constexpr PENSTOCK_HD PENSTOCK_INLINE std::uint64_t at_least(std::uint64_t bytes, std::uint32_t least) {
+constexpr PENSTOCK_HD PENSTOCK_INLINE std::uint64_t at_least(std::uint64_t bytes,
+                                                             std::uint32_t least) {
     return bytes + (0x80 - least) * each_byte;
 }
 
@@ -86,7 +88,8 @@ struct byte_kinds {
 };
 
 // The `count` (1 to 64) bytes at `at`; `room` as above.
-PENSTOCK_HD PENSTOCK_INLINE byte_kinds look_at(const unsigned char* at, std::uint32_t count, std::uint64_t room) {
+PENSTOCK_HD PENSTOCK_INLINE byte_kinds look_at(const unsigned char* at, std::uint32_t count,
+                                               std::uint64_t room) {
     byte_kinds kinds;
     for (std::uint32_t i = 0; i < count; i += 8) {
         const std::uint64_t bytes = load_bytes(at + i, count - i < 8 ? count - i : 8, room - i);
@@ -97,14 +100,16 @@ PENSTOCK_HD PENSTOCK_INLINE byte_kinds look_at(const unsigned char* at, std::uin
     return kinds;
 }
 
-// Hash of a byte string, and its first eight bytes, so that a string of up to eight is compared in one step.
+// Hash of a byte string, and its first eight bytes, so that a string of up to eight is compared in
+// one step.
 struct text_hash {
     std::uint64_t value;
     std::uint64_t head;
     std::uint32_t bytes;
 };
 
-PENSTOCK_HD PENSTOCK_INLINE text_hash hash_text(const unsigned char* at, std::uint32_t bytes, std::uint64_t room) {
+PENSTOCK_HD PENSTOCK_INLINE text_hash hash_text(const unsigned char* at, std::uint32_t bytes,
+                                                std::uint64_t room) {
     text_hash out{0x9e3779b97f4a7c15ull + (std::uint64_t{bytes} << 56), 0, bytes};
     for (std::uint32_t i = 0; i < bytes; i += 8) {
         const std::uint64_t chunk = load_bytes(at + i, bytes - i < 8 ? bytes - i : 8, room - i);

@@ -32,9 +32,12 @@ status match_with_cpu(const match_job& job, method_report& report) {
     match_view view = memory.view();
     view.queries = queries.data();
     {
-        const apps::progress bar("tiles", view.item_count(), [&] { return atomic_load<order::relaxed>(&view.totals->items_taken); }, !job.quiet);
+        const apps::progress bar(
+            "tiles", view.item_count(),
+            [&] { return atomic_load<order::relaxed>(&view.totals->items_taken); }, !job.quiet);
         apps::on_threads(threads, [&](std::uint32_t thread) {
-            for (std::uint64_t item = take_item(view); item < view.item_count() && !was_interrupted(); item = take_item(view))
+            for (std::uint64_t item = take_item(view);
+                 item < view.item_count() && !was_interrupted(); item = take_item(view))
                 compare_on_lane(mapped, view, place_of(view, item), scratch.pointers()[thread]);
         });
     }

@@ -1,4 +1,5 @@
-// penstock-match: finds the first image like each query in databases of images. See request.cpp for what it promises.
+// penstock-match: finds the first image like each query in databases of images. See request.cpp for
+// what it promises.
 #include "common/message.hpp"
 #include "common/process.hpp"
 #include "common/report_text.hpp"
@@ -22,7 +23,10 @@ status search(session& s) {
     if (status failed = open_files(s); !failed) return failed;
     if (status failed = lines.open(s.asked.search.out); !failed) return failed;
     if (status failed = apps::watch_signals(); !failed) return failed;
-    if (status failed = s.asked.search.compare ? compare_methods(s) : run_method(s, s.asked.search.method); !failed) return failed;
+    if (status failed =
+            s.asked.search.compare ? compare_methods(s) : run_method(s, s.asked.search.method);
+        !failed)
+        return failed;
     apps::stopwatch watch;
     if (!s.asked.search.out.empty() || !s.asked.common.json) {
         if (status failed = write_lines(s, lines); !failed) return failed;
@@ -45,7 +49,8 @@ int run_make(const request& asked) {
     if (status failed = apps::watch_signals(); !failed) return failed_with(failed);
     if (status failed = make_images(asked, report); !failed) return failed_with(failed);
     if (asked.common.json)
-        if (status failed = apps::print_json(json_of(asked, report)); !failed) return failed_with(failed);
+        if (status failed = apps::print_json(json_of(asked, report)); !failed)
+            return failed_with(failed);
     if (!asked.common.quiet) say_summary(asked, report);
     return apps::exit_done;
 }

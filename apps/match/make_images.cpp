@@ -29,7 +29,9 @@ struct image_maker {
     std::uint64_t stride;
 
     // Where the random numbers of an image begin. Database 0 are the queries.
-    [[nodiscard]] std::uint64_t start(std::uint64_t database, std::uint64_t image) const { return mix64(apps::random_start(asked.seed, database) + image); }
+    [[nodiscard]] std::uint64_t start(std::uint64_t database, std::uint64_t image) const {
+        return mix64(apps::random_start(asked.seed, database) + image);
+    }
     void fill(std::uint64_t database, std::uint64_t image, float* to) const {
         const std::uint64_t from = start(database, image);
         for (std::uint64_t k = 0; k < floats; ++k) to[k] = apps::even_number(from, k);
@@ -38,12 +40,13 @@ struct image_maker {
     void blur(std::uint64_t database, std::uint64_t image, float* to) const {
         const std::uint64_t from = start(database, image);
         const auto noise = static_cast<float>(asked.noise);
-        for (std::uint64_t k = 0; k < floats; ++k) to[k] += noise * (2 * apps::even_number(from, k) - 1);
+        for (std::uint64_t k = 0; k < floats; ++k)
+            to[k] += noise * (2 * apps::even_number(from, k) - 1);
     }
 };
 
-status write_file(const std::string& path, const image_maker& maker, std::uint64_t images, std::uint32_t threads,
-                  const std::function<void(std::uint64_t, float*)>& fill) {
+status write_file(const std::string& path, const image_maker& maker, std::uint64_t images,
+                  std::uint32_t threads, const std::function<void(std::uint64_t, float*)>& fill) {
     apps::output_file file;
     if (status s = file.open(path); !s) return s;
     std::vector<char> head(data_alignment_bytes, 0);
@@ -53,15 +56,22 @@ status write_file(const std::string& path, const image_maker& maker, std::uint64
     h.stride_floats = static_cast<std::uint32_t>(maker.stride);
     std::copy_n(reinterpret_cast<const char*>(&h), sizeof h, head.data());
     if (status s = file.write(head.data(), head.size()); !s) return s;
-    const std::uint64_t at_once = std::max<std::uint64_t>(1, piece_bytes / (maker.stride * sizeof(float)));
-    std::vector<float> piece(std::min(at_once, std::max<std::uint64_t>(images, 1)) * maker.stride, 0.0f);
+    const std::uint64_t at_once =
+        std::max<std::uint64_t>(1, piece_bytes / (maker.stride * sizeof(float)));
+    std::vector<float> piece(std::min(at_once, std::max<std::uint64_t>(images, 1)) * maker.stride,
+                             0.0f);
     for (std::uint64_t first = 0; first < images; first += at_once) {
         const std::uint64_t count = std::min(at_once, images - first);
         apps::on_threads(threads, [&](std::uint32_t thread) {
-            for (std::uint64_t i = thread; i < count; i += threads) fill(first + i, piece.data() + i * maker.stride);
+            for (std::uint64_t i = thread; i < count; i += threads)
+                fill(first + i, piece.data() + i * maker.stride);
         });
-        if (was_interrupted()) return {-ECANCELED, "interrupted; " + apps::shown(path) + " was not written"};
-        if (status s = file.write(reinterpret_cast<const char*>(piece.data()), count * maker.stride * sizeof(float)); !s) return s;
+        if (was_interrupted())
+            return {-ECANCELED, "interrupted; " + apps::shown(path) + " was not written"};
+        if (status s = file.write(reinterpret_cast<const char*>(piece.data()),
+                                  count * maker.stride * sizeof(float));
+            !s)
+            return s;
     }
     return file.commit();
 }
@@ -79,12 +89,15 @@ std::vector<planted_images> plant_all(const make_request& asked, std::uint64_t& 
     planted = 0;
     for (std::uint64_t query = 0; query < asked.queries; ++query) {
         const auto before = static_cast<std::uint64_t>(static_cast<double>(query) * asked.matches);
-        const auto after = static_cast<std::uint64_t>(static_cast<double>(query + 1) * asked.matches);
+        const auto after =
+            static_cast<std::uint64_t>(static_cast<double>(query + 1) * asked.matches);
         if (before == after) continue;
-        const std::uint64_t random = mix64(mix64(asked.seed) ^ query), database = random % asked.databases;
+        const std::uint64_t random = mix64(mix64(asked.seed) ^ query),
+                            database = random % asked.databases;
         if (out[database].size() == asked.images) continue;  // it is full
         plant(out[database], asked.images, mix64(random), query);
-        if (planted++ % 2 == 0 && database + 1 < asked.databases && out[database + 1].size() < asked.images)
+        if (planted++ % 2 == 0 && database + 1 < asked.databases &&
+            out[database + 1].size() < asked.images)
             plant(out[database + 1], asked.images, mix64(random + 1), query);
     }
     return out;
@@ -99,13 +112,18 @@ status make_images(const request& asked, make_report& report) {
     const image_maker maker{m, floats, padded_floats(floats)};
     report.threads = apps::thread_count(asked.settings.worker_threads);
     if (::mkdir(m.folder.c_str(), 0777) != 0 && errno != EEXIST)
-        return {-errno, apps::shown(m.folder) + ": " + error_text(-errno) + "; name a folder that can be made"};
-    const auto add = [&](const std::string& name, std::uint64_t images, const std::function<void(std::uint64_t, float*)>& fill) -> status {
+        return {-errno, apps::shown(m.folder) + ": " + error_text(-errno) +
+                            "; name a folder that can be made"};
+    const auto add = [&](const std::string& name, std::uint64_t images,
+                         const std::function<void(std::uint64_t, float*)>& fill) -> status {
         report.files.push_back(m.folder + "/" + name);
         report.bytes += data_alignment_bytes + images * maker.stride * sizeof(float);
         return write_file(report.files.back(), maker, images, report.threads, fill);
     };
-    if (status s = add("queries.images", m.queries, [&](std::uint64_t i, float* to) { maker.fill(0, i, to); }); !s) return s;
+    if (status s = add("queries.images", m.queries,
+                       [&](std::uint64_t i, float* to) { maker.fill(0, i, to); });
+        !s)
+        return s;
     const std::vector<planted_images> planted = plant_all(m, report.planted);
     for (std::uint64_t d = 1; d <= m.databases; ++d) {
         const auto fill = [&](std::uint64_t i, float* to) {
@@ -114,7 +132,8 @@ status make_images(const request& asked, make_report& report) {
             maker.fill(0, query->second, to);
             maker.blur(d, i, to);
         };
-        if (status s = add("database-" + std::to_string(d) + ".images", m.images, fill); !s) return s;
+        if (status s = add("database-" + std::to_string(d) + ".images", m.images, fill); !s)
+            return s;
     }
     // The square of even noise is a third of the largest on average.
     report.threshold = std::max(static_cast<double>(floats) * m.noise * m.noise, 1e-6);

@@ -13,15 +13,20 @@ namespace penstock::match {
 
 namespace {
 
-status copy_failed() { return {-EIO, "queries or results could not be copied to or from the device; is the GPU in order?"}; }
+status copy_failed() {
+    return {-EIO,
+            "queries or results could not be copied to or from the device; is the GPU in order?"};
+}
 
-std::vector<database_view> places_of(const match_job& job, const std::vector<int>& fds, std::uint32_t tile_images, std::uint64_t& tiles) {
+std::vector<database_view> places_of(const match_job& job, const std::vector<int>& fds,
+                                     std::uint32_t tile_images, std::uint64_t& tiles) {
     std::vector<database_view> out;
     std::uint64_t images = 0;
     tiles = 0;
     for (const image_file& one : job.databases) {
         const int fd = out.size() < fds.size() ? fds[out.size()] : -1;
-        out.push_back({fd, one.header.data_offset, one.header.stride_bytes(), one.header.image_count, images, tiles});
+        out.push_back({fd, one.header.data_offset, one.header.stride_bytes(),
+                       one.header.image_count, images, tiles});
         images += one.header.image_count;
         tiles += (one.header.image_count + tile_images - 1) / tile_images;
     }
@@ -36,45 +41,60 @@ std::uint64_t match_job::image_count() const {
     return images;
 }
 
-status match_memory::place(const match_job& job, const match_cut& cut, const std::vector<int>& fds) {
+status match_memory::place(const match_job& job, const match_cut& cut,
+                           const std::vector<int>& fds) {
     view_ = {};
     view_.query_count = job.queries.header.image_count;
     view_.tile_images = cut.tile_images;
-    const std::vector<database_view> places = places_of(job, fds, cut.tile_images, view_.tile_count);
+    const std::vector<database_view> places =
+        places_of(job, fds, cut.tile_images, view_.tile_count);
     view_.database_count = static_cast<std::uint32_t>(places.size());
     view_.floats = job.floats();
     view_.slab_floats = cut.slab_floats;
     view_.threshold = job.threshold;
     view_.whole = job.whole ? 1 : 0;
     const std::uint64_t units = (view_.query_count + cut.query_unit - 1) / cut.query_unit;
-    const std::uint64_t groups = std::clamp<std::uint64_t>(cut.items_wanted / std::max<std::uint64_t>(view_.tile_count, 1), 1, std::max<std::uint64_t>(units, 1));
+    const std::uint64_t groups =
+        std::clamp<std::uint64_t>(cut.items_wanted / std::max<std::uint64_t>(view_.tile_count, 1),
+                                  1, std::max<std::uint64_t>(units, 1));
     view_.group_queries = (units + groups - 1) / groups * cut.query_unit;
-    view_.group_count = view_.group_queries == 0 ? 1 : static_cast<std::uint32_t>((view_.query_count + view_.group_queries - 1) / view_.group_queries);
+    view_.group_count =
+        view_.group_queries == 0
+            ? 1
+            : static_cast<std::uint32_t>((view_.query_count + view_.group_queries - 1) /
+                                         view_.group_queries);
     const std::uint64_t query_floats = view_.query_count * view_.floats;
-    if (memory_ != nullptr && memory_->allocate(queries_, query_floats) && memory_->place(view_.databases, places) &&
+    if (memory_ != nullptr && memory_->allocate(queries_, query_floats) &&
+        memory_->place(view_.databases, places) &&
         memory_->allocate(view_.best, view_.query_count) && memory_->allocate(view_.totals, 1)) {
         view_.queries = queries_;
         return {};
     }
-    return {-ENOMEM, "the queries need " + format_size(query_floats * sizeof(float)) +
-                         " of memory that is not free; search for fewer at a time, or use a smaller --cache"};
+    return {
+        -ENOMEM,
+        "the queries need " + format_size(query_floats * sizeof(float)) +
+            " of memory that is not free; search for fewer at a time, or use a smaller --cache"};
 }
 
 status match_memory::reset() {
     const std::vector<std::uint64_t> none(view_.query_count, no_match);
     const match_totals zero{};
-    const bool copied = memory_->upload(view_.best, none.data(), none.size() * sizeof(std::uint64_t)) &&
-                        memory_->upload(view_.totals, &zero, sizeof zero);
+    const bool copied =
+        memory_->upload(view_.best, none.data(), none.size() * sizeof(std::uint64_t)) &&
+        memory_->upload(view_.totals, &zero, sizeof zero);
     return copied ? status{} : copy_failed();
 }
 
 status match_memory::upload_queries(const std::vector<float>& queries) {
-    return memory_->upload(queries_, queries.data(), queries.size() * sizeof(float)) ? status{} : copy_failed();
+    return memory_->upload(queries_, queries.data(), queries.size() * sizeof(float))
+               ? status{}
+               : copy_failed();
 }
 
 status match_memory::download(method_report& report) {
     report.best.resize(view_.query_count);
-    const bool copied = memory_->download(report.best.data(), view_.best, report.best.size() * sizeof(std::uint64_t)) &&
+    const bool copied = memory_->download(report.best.data(), view_.best,
+                                          report.best.size() * sizeof(std::uint64_t)) &&
                         memory_->download(&report.totals, view_.totals, sizeof report.totals);
     return copied ? status{} : copy_failed();
 }
@@ -84,20 +104,30 @@ status read_queries(const match_job& job, std::vector<float>& out) {
     const std::uint32_t floats = job.floats();
     out.resize(h.image_count * floats);
     const int fd = ::open(job.queries.path.c_str(), O_RDONLY | O_CLOEXEC);
-    if (fd < 0) return {-errno, apps::shown(job.queries.path) + ": " + error_text(-errno) + "; name a file of images that can be read"};
+    if (fd < 0)
+        return {-errno, apps::shown(job.queries.path) + ": " + error_text(-errno) +
+                            "; name a file of images that can be read"};
     status ended;
-    if (h.stride_floats == floats) ended = apps::read_exactly(job.queries.path, fd, out.data(), h.data_bytes(), h.data_offset);
+    if (h.stride_floats == floats)
+        ended = apps::read_exactly(job.queries.path, fd, out.data(), h.data_bytes(), h.data_offset);
     else
         for (std::uint64_t i = 0; i < h.image_count && ended.ok(); ++i)
-            ended = apps::read_exactly(job.queries.path, fd, out.data() + i * floats, floats * sizeof(float), h.data_offset + i * h.stride_bytes());
+            ended =
+                apps::read_exactly(job.queries.path, fd, out.data() + i * floats,
+                                   floats * sizeof(float), h.data_offset + i * h.stride_bytes());
     ::close(fd);
     return ended;
 }
 
 status match_error(const match_job& job, std::uint32_t database, int code) {
-    const image_file& file = database < job.databases.size() ? job.databases[database] : job.queries;
-    if (code == -ESTALE) return {code, apps::shown(file.path) + ": a file changed while it was read; run again when nobody writes to it"};
-    if (code == -ENOBUFS) return {code, apps::shown(file.path) + ": all pages of the cache are in use; use a larger --cache"};
+    const image_file& file =
+        database < job.databases.size() ? job.databases[database] : job.queries;
+    if (code == -ESTALE)
+        return {code, apps::shown(file.path) +
+                          ": a file changed while it was read; run again when nobody writes to it"};
+    if (code == -ENOBUFS)
+        return {code, apps::shown(file.path) +
+                          ": all pages of the cache are in use; use a larger --cache"};
     return {code, apps::shown(file.path) + ": " + error_text(code)};
 }
 

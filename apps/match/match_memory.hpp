@@ -14,17 +14,20 @@ namespace penstock::match {
 // How the work is cut.
 struct match_cut {
     std::uint32_t tile_images;
-    std::uint32_t query_unit;   // queries of a group are a multiple of it
-    std::uint64_t items_wanted; // at least, if there is so much work: so that who ends first finds more to do
+    std::uint32_t query_unit;    // queries of a group are a multiple of it
+    std::uint64_t items_wanted;  // at least, if there is so much work: so that who ends first finds
+                                 // more to do
     std::uint32_t slab_floats;
 };
 
 class match_memory {
 public:
     // `memory` may be null: there is none of that kind, as in a program without CUDA.
-    explicit match_memory(std::unique_ptr<apps::device_memory> memory) : memory_(std::move(memory)) {}
+    explicit match_memory(std::unique_ptr<apps::device_memory> memory)
+        : memory_(std::move(memory)) {}
 
-    // Room for the queries, the databases' places and the results. The view's queries are not read yet.
+    // Room for the queries, the databases' places and the results. The view's queries are not read
+    // yet.
     status place(const match_job& job, const match_cut& cut, const std::vector<int>& fds);
 
     // Before each search, so that one may follow another.

@@ -1,4 +1,5 @@
-// One kernel that reads the databases as it goes: tile after tile, until every query has a match or no tile is left.
+// One kernel that reads the databases as it goes: tile after tile, until every query has a match or
+// no tile is left.
 #include <algorithm>
 #include <cerrno>
 #include <type_traits>
@@ -30,7 +31,8 @@ struct read_query {
     template <typename Group>
     PENSTOCK_HD void operator()(const Group& g, const runtime_ref& fs, std::uint64_t query) const {
         const std::int64_t bytes = static_cast<std::int64_t>(view.floats * sizeof(float));
-        const std::int64_t got = read(g, fs, fd, to + query * view.floats, bytes, static_cast<std::int64_t>(first_byte + query * stride_bytes));
+        const std::int64_t got = read(g, fs, fd, to + query * view.floats, bytes,
+                                      static_cast<std::int64_t>(first_byte + query * stride_bytes));
         if (got == bytes || !g.is_leader()) return;
         tile_place at{};
         at.database = view.database_count;  // none of them: the queries
@@ -38,23 +40,29 @@ struct read_query {
     }
 };
 
-// Items one after the other, by a thread block or a CPU thread, until none is left. They are taken in order, so that the first
-// databases are searched first, and what is matched there is not searched for in later ones.
+// Items one after the other, by a thread block or a CPU thread, until none is left. They are taken
+// in order, so that the first databases are searched first, and what is matched there is not
+// searched for in later ones.
 struct match_items {
     match_view view;
     float* const* scratch;  // of CPU threads
     bool rehearsal;         // the launch is only to put the kernel in place
 
     template <typename Group>
-    PENSTOCK_HD void operator()([[maybe_unused]] const Group& g, const runtime_ref& fs, [[maybe_unused]] std::uint64_t index) const {
+    PENSTOCK_HD void operator()([[maybe_unused]] const Group& g, const runtime_ref& fs,
+                                [[maybe_unused]] std::uint64_t index) const {
         if (rehearsal) return;
 #if PENSTOCK_ON_DEVICE
         if constexpr (std::is_same_v<Group, block>) {
             block_state& state = shared_state();
             while (true) {
-                // What waits is ended by an interrupt; what finds all pages in the cache has to look.
+                // What waits is ended by an interrupt; what finds all pages in the cache has to
+                // look.
                 if (g.is_leader())
-                    state.item = atomic_load<order::relaxed, scope::system>(&fs.view.control->abort_code) == 0 ? take_item(view) : view.item_count();
+                    state.item = atomic_load<order::relaxed, scope::system>(
+                                     &fs.view.control->abort_code) == 0
+                                     ? take_item(view)
+                                     : view.item_count();
                 g.sync();
                 const std::uint64_t item = state.item;
                 if (item >= view.item_count()) return;
@@ -63,7 +71,8 @@ struct match_items {
         }
 #else
         if constexpr (std::is_same_v<Group, lane>)
-            for (std::uint64_t item = take_item(view); item < view.item_count() && !was_interrupted(); item = take_item(view))
+            for (std::uint64_t item = take_item(view);
+                 item < view.item_count() && !was_interrupted(); item = take_item(view))
                 compare_on_lane(page_source(fs), view, place_of(view, item), scratch[index]);
 #endif
     }
@@ -73,7 +82,8 @@ status open_all(runtime& rt, const match_job& job, std::vector<int>& databases, 
     const auto open_one = [&](const image_file& file, int& fd) -> status {
         fd = rt.open(file.path);
         if (fd >= 0) return {};
-        return {fd, apps::shown(file.path) + ": " + error_text(fd) + "; name a file of images that can be read"};
+        return {fd, apps::shown(file.path) + ": " + error_text(fd) +
+                        "; name a file of images that can be read"};
     };
     if (status s = open_one(job.queries, queries); !s) return s;
     for (const image_file& file : job.databases)
@@ -88,7 +98,8 @@ struct match_plan {
     std::uint64_t groups = 1;
 };
 
-status plan_for([[maybe_unused]] const runtime& rt, [[maybe_unused]] const match_job& job, std::uint32_t threads, match_plan& out) {
+status plan_for([[maybe_unused]] const runtime& rt, [[maybe_unused]] const match_job& job,
+                std::uint32_t threads, match_plan& out) {
     out.groups = threads;
     out.cut = {lane_images, lane_queries, std::uint64_t{16} * threads, job.floats()};
 #if defined(__CUDACC__)
@@ -96,33 +107,43 @@ status plan_for([[maybe_unused]] const runtime& rt, [[maybe_unused]] const match
     const std::uint64_t page = rt.settings().page_bytes, frames = rt.settings().cache_bytes / page;
     const std::uint64_t image_bytes = std::uint64_t{job.floats()} * sizeof(float);
     std::uint64_t stride_bytes = image_bytes;
-    for (const image_file& file : job.databases) stride_bytes = std::max(stride_bytes, file.header.stride_bytes());
-    // One page fewer than there is room for, because a slab need not begin with a page. What is compared to the end is best held
-    // whole; else most images are given up within their first page.
-    const std::uint64_t slab = std::min({image_bytes, (row_pages - 1) * page, job.whole ? image_bytes : std::max<std::uint64_t>(page, 4096)});
-    const std::uint64_t held = std::min(block_images * ((slab + page - 1) / page + 1), (block_images * stride_bytes + page - 1) / page + 1);
+    for (const image_file& file : job.databases)
+        stride_bytes = std::max(stride_bytes, file.header.stride_bytes());
+    // One page fewer than there is room for, because a slab need not begin with a page. What is
+    // compared to the end is best held whole; else most images are given up within their first
+    // page.
+    const std::uint64_t slab =
+        std::min({image_bytes, (row_pages - 1) * page,
+                  job.whole ? image_bytes : std::max<std::uint64_t>(page, 4096)});
+    const std::uint64_t held = std::min(block_images * ((slab + page - 1) / page + 1),
+                                        (block_images * stride_bytes + page - 1) / page + 1);
     if (frames < 2 * held)
-        return {-EINVAL, "--cache: " + format_size(rt.settings().cache_bytes) + " is too small to hold " + std::to_string(block_images) +
+        return {-EINVAL, "--cache: " + format_size(rt.settings().cache_bytes) +
+                             " is too small to hold " + std::to_string(block_images) +
                              " images twice; give " + format_size(2 * held * page) + " or more"};
     int multiprocessors = 1, resident = 1, current = 0;
     cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, rt.settings().device);
     cudaGetDevice(&current);
     cudaSetDevice(rt.settings().device);
-    cudaOccupancyMaxActiveBlocksPerMultiprocessor(&resident, penstock::detail::run_groups<width::block, match_items>, block_threads, 0);
+    cudaOccupancyMaxActiveBlocksPerMultiprocessor(
+        &resident, penstock::detail::run_groups<width::block, match_items>, block_threads, 0);
     cudaSetDevice(current);
     // Half of the frames are left for pages that are being loaded.
-    const std::uint64_t most = static_cast<std::uint64_t>(multiprocessors) * static_cast<std::uint64_t>(std::max(resident, 1));
+    const std::uint64_t most = static_cast<std::uint64_t>(multiprocessors) *
+                               static_cast<std::uint64_t>(std::max(resident, 1));
     out.groups = std::clamp<std::uint64_t>(frames / 2 / held, 1, most);
     out.shape.threads_per_block = block_threads;
     out.shape.blocks = static_cast<std::uint32_t>(out.groups);
-    out.cut = {block_images, block_queries, std::uint64_t{16} * out.groups, static_cast<std::uint32_t>(slab / sizeof(float))};
+    out.cut = {block_images, block_queries, std::uint64_t{16} * out.groups,
+               static_cast<std::uint32_t>(slab / sizeof(float))};
 #endif
     return {};
 }
 
 }  // namespace
 
-status match_with_penstock(const match_job& job, method_report& report, std::vector<std::string>& notes) {
+status match_with_penstock(const match_job& job, method_report& report,
+                           std::vector<std::string>& notes) {
     apps::stopwatch watch;
     if (status s = apps::create_runtime(job.settings, notes, report.rt); !s) return s;
     runtime& rt = *report.rt;
@@ -134,8 +155,10 @@ status match_with_penstock(const match_job& job, method_report& report, std::vec
     if (status s = open_all(rt, job, fds, queries); !s) return s;
     match_plan plan{};
     if (status s = plan_for(rt, job, threads, plan); !s) return s;
-    report.note = on_gpu ? std::to_string(plan.groups) + " thread blocks" : std::to_string(threads) + " threads, " + chosen_kernel().name;
-    match_memory memory(on_gpu ? apps::make_gpu_memory(rt.settings().device) : apps::make_host_memory());
+    report.note = on_gpu ? std::to_string(plan.groups) + " thread blocks"
+                         : std::to_string(threads) + " threads, " + chosen_kernel().name;
+    match_memory memory(on_gpu ? apps::make_gpu_memory(rt.settings().device)
+                               : apps::make_host_memory());
     if (status s = memory.place(job, plan.cut, fds); !s) return s;
     if (status s = memory.reset(); !s) return s;
     apps::thread_scratch scratch;
@@ -145,9 +168,13 @@ status match_with_penstock(const match_job& job, method_report& report, std::vec
     const image_header& h = job.queries.header;
     const read_query reader{view, memory.queries(), queries, h.data_offset, h.stride_bytes()};
     match_items items{view, scratch.pointers(), true};
-    // Launches that do nothing, so that the kernels and their stacks are on the device before the clock runs.
-    if (const int code = penstock::launch<width::warp>(rt, 0, reader); code != 0) return apps::launch_error(rt, code);
-    if (const int code = penstock::launch<width::block>(rt, plan.groups, items, plan.shape); code != 0) return apps::launch_error(rt, code);
+    // Launches that do nothing, so that the kernels and their stacks are on the device before the
+    // clock runs.
+    if (const int code = penstock::launch<width::warp>(rt, 0, reader); code != 0)
+        return apps::launch_error(rt, code);
+    if (const int code = penstock::launch<width::block>(rt, plan.groups, items, plan.shape);
+        code != 0)
+        return apps::launch_error(rt, code);
     items.rehearsal = false;
     report.start_seconds = watch.lap();
     if (on_gpu && job.windows) report.window_bytes = apps::open_windows(rt, fds);

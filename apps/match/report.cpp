@@ -15,16 +15,31 @@ using apps::line_of;
 using apps::text_of;
 using nlohmann::json;
 
-float distance_of(std::uint64_t key) { return std::bit_cast<float>(static_cast<std::uint32_t>(key)); }
+float distance_of(std::uint64_t key) {
+    return std::bit_cast<float>(static_cast<std::uint32_t>(key));
+}
 
 // A squared difference and its sum: a subtraction, and a multiplication and addition in one.
-double gflops(const method_report& r) { return r.match_seconds > 0 ? 3e-9 * static_cast<double>(r.totals.numbers) / r.match_seconds : 0.0; }
+double gflops(const method_report& r) {
+    return r.match_seconds > 0 ? 3e-9 * static_cast<double>(r.totals.numbers) / r.match_seconds
+                               : 0.0;
+}
 
 json json_of(const method_report& r) {
-    return {{"method", r.name}, {"backend", r.backend}, {"how", r.note}, {"matched", r.totals.matched}, {"pairs_compared", r.totals.pairs},
-            {"numbers_compared", r.totals.numbers}, {"gflops", gflops(r)}, {"bytes_read", r.bytes_read}, {"window_bytes", r.window_bytes},
-            {"cpu_seconds", r.cpu_seconds}, {"cpu_cores_used", r.match_seconds > 0 ? r.cpu_seconds / r.match_seconds : 0.0},
-            {"seconds", {{"start", r.start_seconds}, {"windows", r.window_seconds}, {"match", r.match_seconds}}}};
+    return {
+        {"method", r.name},
+        {"backend", r.backend},
+        {"how", r.note},
+        {"matched", r.totals.matched},
+        {"pairs_compared", r.totals.pairs},
+        {"numbers_compared", r.totals.numbers},
+        {"gflops", gflops(r)},
+        {"bytes_read", r.bytes_read},
+        {"window_bytes", r.window_bytes},
+        {"cpu_seconds", r.cpu_seconds},
+        {"cpu_cores_used", r.match_seconds > 0 ? r.cpu_seconds / r.match_seconds : 0.0},
+        {"seconds",
+         {{"start", r.start_seconds}, {"windows", r.window_seconds}, {"match", r.match_seconds}}}};
 }
 
 json matches_json(const session& s) {
@@ -35,7 +50,8 @@ json matches_json(const session& s) {
             continue;
         }
         const image_place at = place_of_image(s.job, key >> 32);
-        out.push_back({{"database", at.database}, {"image", at.image}, {"distance", distance_of(key)}});
+        out.push_back(
+            {{"database", at.database}, {"image", at.image}, {"distance", distance_of(key)}});
     }
     return out;
 }
@@ -67,7 +83,9 @@ std::string json_of(const session& s) {
     const method_report& last = s.runs.back();
     json databases = json::array();
     for (const image_file& one : s.job.databases)
-        databases.push_back({{"path", one.path}, {"images", one.header.image_count}, {"bytes", one.header.data_bytes()}});
+        databases.push_back({{"path", one.path},
+                             {"images", one.header.image_count},
+                             {"bytes", one.header.data_bytes()}});
     json out = {{"program", "penstock-match"}, {"version", version()}, {"command", "match"}};
     out.update(json_of(last));
     out["queries"] = {{"path", s.job.queries.path}, {"images", s.job.queries.header.image_count}};
@@ -88,23 +106,36 @@ std::string json_of(const session& s) {
 
 std::string json_of(const request& asked, const make_report& r) {
     const make_request& m = asked.make;
-    return line_of({{"program", "penstock-match"}, {"version", version()}, {"command", "make"}, {"files", r.files}, {"bytes", r.bytes},
-                    {"queries", m.queries}, {"images", m.images}, {"seed", m.seed}, {"planted", r.planted}, {"threshold", r.threshold},
-                    {"threads", r.threads}, {"seconds", {{"total", r.seconds}}}});
+    return line_of({{"program", "penstock-match"},
+                    {"version", version()},
+                    {"command", "make"},
+                    {"files", r.files},
+                    {"bytes", r.bytes},
+                    {"queries", m.queries},
+                    {"images", m.images},
+                    {"seed", m.seed},
+                    {"planted", r.planted},
+                    {"threshold", r.threshold},
+                    {"threads", r.threads},
+                    {"seconds", {{"total", r.seconds}}}});
 }
 
 void say_summary(const session& s) {
     for (const std::string& note : s.notes) apps::say(note);
     for (const method_report& r : s.runs)
-        apps::say(r.name + " on " + r.backend + " (" + r.note + "): " + apps::with_commas(r.totals.matched) + " of " + apps::with_commas(r.best.size()) +
-                  " queries matched in " + text_of("%.3f s", r.match_seconds) + ", windows " + text_of("%.3f s", r.window_seconds) + ", start " +
-                  text_of("%.3f s", r.start_seconds) + "; " + apps::with_commas(r.totals.pairs) + " pairs of images compared, " +
-                  text_of("%.1f", gflops(r)) + " GFLOP/s");
+        apps::say(r.name + " on " + r.backend + " (" + r.note + "): " +
+                  apps::with_commas(r.totals.matched) + " of " + apps::with_commas(r.best.size()) +
+                  " queries matched in " + text_of("%.3f s", r.match_seconds) + ", windows " +
+                  text_of("%.3f s", r.window_seconds) + ", start " +
+                  text_of("%.3f s", r.start_seconds) + "; " + apps::with_commas(r.totals.pairs) +
+                  " pairs of images compared, " + text_of("%.1f", gflops(r)) + " GFLOP/s");
 }
 
 void say_summary(const request& asked, const make_report& r) {
-    apps::say(asked.make.folder + ": " + std::to_string(r.files.size()) + " files, " + format_size(r.bytes) + ", in " + text_of("%.2f s", r.seconds) + "; " +
-              apps::with_commas(r.planted) + " queries have a match, found with --threshold " + text_of("%.6g", r.threshold));
+    apps::say(asked.make.folder + ": " + std::to_string(r.files.size()) + " files, " +
+              format_size(r.bytes) + ", in " + text_of("%.2f s", r.seconds) + "; " +
+              apps::with_commas(r.planted) + " queries have a match, found with --threshold " +
+              text_of("%.6g", r.threshold));
 }
 
 }  // namespace penstock::match

@@ -21,16 +21,19 @@ namespace penstock::matmul {
 
 namespace {
 
-constexpr std::uint64_t rows_together = 32, columns_together = 128;  // their sums are in the cache of a processor
+constexpr std::uint64_t rows_together = 32,
+                        columns_together = 128;  // their sums are in the cache of a processor
 constexpr std::uint64_t band_rows = 128;
 
 std::vector<std::uint64_t> rows_to_check(const matmul_job& job, double most_products) {
     std::vector<std::uint64_t> out;
-    if (static_cast<double>(job.m) * static_cast<double>(job.n) * static_cast<double>(job.k) <= most_products) {
+    if (static_cast<double>(job.m) * static_cast<double>(job.n) * static_cast<double>(job.k) <=
+        most_products) {
         for (std::uint64_t row = 0; row < job.m; ++row) out.push_back(row);
         return out;
     }
-    for (std::uint64_t first = 0; first < job.m; first += band_rows) out.push_back(first + mix64(first + job.n + job.k) % std::min(band_rows, job.m - first));
+    for (std::uint64_t first = 0; first < job.m; first += band_rows)
+        out.push_back(first + mix64(first + job.n + job.k) % std::min(band_rows, job.m - first));
     return out;
 }
 
@@ -41,21 +44,29 @@ struct three_maps {
         const std::string& path = job.result->passing_path();
         struct stat info {};
         const std::uint64_t expected = job.m * job.n * sizeof(float);
-        if (::stat(path.c_str(), &info) != 0) return {-errno, apps::shown(path) + ": " + error_text(-errno) + "; the result could not be read to be checked"};
+        if (::stat(path.c_str(), &info) != 0)
+            return {-errno, apps::shown(path) + ": " + error_text(-errno) +
+                                "; the result could not be read to be checked"};
         if (static_cast<std::uint64_t>(info.st_size) != expected)
-            return {-EILSEQ, "--check: the result has " + apps::with_commas(static_cast<std::uint64_t>(info.st_size)) + " bytes and should have " +
-                                 apps::with_commas(expected) + "; nothing was written, please report this"};
+            return {-EILSEQ, "--check: the result has " +
+                                 apps::with_commas(static_cast<std::uint64_t>(info.st_size)) +
+                                 " bytes and should have " + apps::with_commas(expected) +
+                                 "; nothing was written, please report this"};
         if (status s = a.open(job.a.path, job.a.bytes); !s) return s;
         if (status s = b.open(job.b.path, job.b.bytes); !s) return s;
         return c.open(path, expected);
     }
-    static const float* numbers(const apps::mapped_file& file) { return reinterpret_cast<const float*>(file.data()); }
+    static const float* numbers(const apps::mapped_file& file) {
+        return reinterpret_cast<const float*>(file.data());
+    }
 };
 
 // Some rows and columns of the result.
-void judge_block(const matmul_job& job, const three_maps& maps, const std::uint64_t* rows, std::uint64_t row_count, std::uint64_t column, apps::float_judge& judge) {
+void judge_block(const matmul_job& job, const three_maps& maps, const std::uint64_t* rows,
+                 std::uint64_t row_count, std::uint64_t column, apps::float_judge& judge) {
     const std::uint64_t width = std::min(columns_together, job.n - column);
-    std::vector<double> value(row_count * columns_together, 0.0), size(row_count * columns_together, 0.0);
+    std::vector<double> value(row_count * columns_together, 0.0),
+        size(row_count * columns_together, 0.0);
     const float *const a = three_maps::numbers(maps.a), *const c = three_maps::numbers(maps.c);
     for (std::uint64_t k = 0; k < job.k; ++k) {
         const float* const b = three_maps::numbers(maps.b) + k * job.n + column;
@@ -72,7 +83,8 @@ void judge_block(const matmul_job& job, const three_maps& maps, const std::uint6
     for (std::uint64_t i = 0; i < row_count; ++i)
         for (std::uint64_t j = 0; j < width; ++j) {
             const std::uint64_t place = rows[i] * job.n + column + j;
-            judge.look(place, c[place], {value[i * columns_together + j], size[i * columns_together + j]});
+            judge.look(place, c[place],
+                       {value[i * columns_together + j], size[i * columns_together + j]});
         }
 }
 
@@ -83,9 +95,12 @@ status verdict(const matmul_job& job, const apps::float_judge& judge, check_repo
     out.tolerance = judge.limit();
     out.not_judged = judge.not_judged();
     if (judge.passes()) return {};
-    return {-EILSEQ, "--check: row " + std::to_string(out.worst_row) + ", column " + std::to_string(out.worst_column) + " is " + apps::text_of("%.9g", judge.found()) +
-                         " and should be " + apps::text_of("%.9g", judge.expected()) + ", a deviation of " + apps::text_of("%.3g", judge.worst()) +
-                         " of its products, more than " + apps::text_of("%.3g", judge.limit()) + "; nothing was written, please report this"};
+    return {-EILSEQ,
+            "--check: row " + std::to_string(out.worst_row) + ", column " +
+                std::to_string(out.worst_column) + " is " + apps::text_of("%.9g", judge.found()) +
+                " and should be " + apps::text_of("%.9g", judge.expected()) + ", a deviation of " +
+                apps::text_of("%.3g", judge.worst()) + " of its products, more than " +
+                apps::text_of("%.3g", judge.limit()) + "; nothing was written, please report this"};
 }
 
 }  // namespace
@@ -101,15 +116,19 @@ status check_result(const matmul_job& job, check_report& out, double most_produc
     three_maps maps;
     if (status s = maps.open(job); !s) return s;
     const std::vector<std::uint64_t> rows = rows_to_check(job, most_products);
-    const std::uint64_t groups = pieces_of(rows.size(), rows_together), blocks = groups * pieces_of(job.n, columns_together);
+    const std::uint64_t groups = pieces_of(rows.size(), rows_together),
+                        blocks = groups * pieces_of(job.n, columns_together);
     std::atomic<std::uint64_t> next{0};
     std::mutex mutex;
     apps::float_judge all(tolerance_of(job.k), job.k);
     apps::on_threads(apps::thread_count(job.settings.worker_threads), [&](std::uint32_t) {
         apps::float_judge mine(all.limit(), job.k);
-        for (std::uint64_t block = next.fetch_add(1); block < blocks && !was_interrupted(); block = next.fetch_add(1)) {
+        for (std::uint64_t block = next.fetch_add(1); block < blocks && !was_interrupted();
+             block = next.fetch_add(1)) {
             const std::uint64_t first = block % groups * rows_together;
-            judge_block(job, maps, &rows[first], std::min<std::uint64_t>(rows_together, rows.size() - first), block / groups * columns_together, mine);
+            judge_block(job, maps, &rows[first],
+                        std::min<std::uint64_t>(rows_together, rows.size() - first),
+                        block / groups * columns_together, mine);
         }
         std::lock_guard lock(mutex);
         all.add(mine);

@@ -9,18 +9,22 @@ namespace penstock::matmul {
 
 struct check_report {
     double seconds = 0;
-    std::uint64_t rows = 0;         // that were checked
-    double greatest_deviation = 0;  // |c - reference| / sum of |a b|, over all numbers of these rows
+    std::uint64_t rows = 0;  // that were checked
+    double greatest_deviation =
+        0;  // |c - reference| / sum of |a b|, over all numbers of these rows
     std::uint64_t worst_row = 0, worst_column = 0;
-    double tolerance = 0;           // most that it may be
-    std::uint64_t not_judged = 0;   // numbers that single precision cannot hold, or with what is no number
+    double tolerance = 0;  // most that it may be
+    std::uint64_t not_judged =
+        0;  // numbers that single precision cannot hold, or with what is no number
 };
 
-// What the roundings of a sum of k products come to at most, relative to the sum of the products' sizes. docs/matrix.md derives it.
+// What the roundings of a sum of k products come to at most, relative to the sum of the products'
+// sizes. docs/matrix.md derives it.
 double tolerance_of(std::uint64_t k);
 
-// Reads the result from its file. All rows, or, where that would be more than `most_products`, one of each 128 rows, drawn by chance from the
-// size: so a row of every tile. -EILSEQ and a message that names the place if a deviation is larger than the tolerance.
+// Reads the result from its file. All rows, or, where that would be more than `most_products`, one
+// of each 128 rows, drawn by chance from the size: so a row of every tile. -EILSEQ and a message
+// that names the place if a deviation is larger than the tolerance.
 status check_result(const matmul_job& job, check_report& out, double most_products = 4e9);
 
 }  // namespace penstock::matmul

@@ -9,7 +9,8 @@
 
 namespace penstock::matmul {
 
-// Where numbers of a row lie: side by side in at most two places. The i-th is front[i] if i < split, else back[i].
+// Where numbers of a row lie: side by side in at most two places. The i-th is front[i] if i <
+// split, else back[i].
 struct row_run {
     static constexpr std::uint16_t no_split = 0xffff;
     const float* front;
@@ -20,11 +21,14 @@ struct row_run {
 // Of one group; a stretch of numbers after the other. At most two pages are pinned at a time.
 class held_row {
 public:
-    // Whole group. `count` numbers of the file from place `first` on, no more than a page has, lie in `out` until the next call. A page
-    // that has all of them is held from one call to the next, and its bytes up to place `end` are no reason to ask again. 0, or a
-    // negative errno; then nothing is held.
+    // Whole group. `count` numbers of the file from place `first` on, no more than a page has, lie
+    // in `out` until the next call. A page that has all of them is held from one call to the next,
+    // and its bytes up to place `end` are no reason to ask again. 0, or a negative errno; then
+    // nothing is held.
     template <typename Group>
-    PENSTOCK_HD std::int64_t move(const Group& g, const runtime_ref& fs, int fd, std::uint64_t first, std::uint64_t count, std::uint64_t end, row_run& out) {
+    PENSTOCK_HD std::int64_t move(const Group& g, const runtime_ref& fs, int fd,
+                                  std::uint64_t first, std::uint64_t count, std::uint64_t end,
+                                  row_run& out) {
         if (!covers(first, count)) {
             release(g, fs);
             front_ = map(g, fs, fd, byte_of(first), byte_of(end - first));
@@ -32,10 +36,12 @@ public:
             if (!has_numbers(front_)) return give_up(g, fs, front_.bytes);
         }
         const std::uint64_t in_front = numbers_of(front_) - (first - begin_);
-        out = {reinterpret_cast<const float*>(front_.data) + (first - begin_), nullptr, row_run::no_split};
+        out = {reinterpret_cast<const float*>(front_.data) + (first - begin_), nullptr,
+               row_run::no_split};
         if (in_front >= count) return 0;
         back_ = map(g, fs, fd, byte_of(first + in_front), byte_of(count - in_front));
-        if (!has_numbers(back_) || numbers_of(back_) < count - in_front) return give_up(g, fs, back_.bytes);
+        if (!has_numbers(back_) || numbers_of(back_) < count - in_front)
+            return give_up(g, fs, back_.bytes);
         out.back = reinterpret_cast<const float*>(back_.data) - in_front;
         out.split = static_cast<std::uint16_t>(in_front);
         return 0;
@@ -50,12 +56,19 @@ public:
     }
 
 private:
-    PENSTOCK_HD static std::int64_t byte_of(std::uint64_t place) { return static_cast<std::int64_t>(place * sizeof(float)); }
-    PENSTOCK_HD static std::uint64_t numbers_of(const mapping& m) { return static_cast<std::uint64_t>(m.bytes) / sizeof(float); }
-    PENSTOCK_HD static bool has_numbers(const mapping& m) { return m.bytes >= static_cast<std::int64_t>(sizeof(float)); }
+    PENSTOCK_HD static std::int64_t byte_of(std::uint64_t place) {
+        return static_cast<std::int64_t>(place * sizeof(float));
+    }
+    PENSTOCK_HD static std::uint64_t numbers_of(const mapping& m) {
+        return static_cast<std::uint64_t>(m.bytes) / sizeof(float);
+    }
+    PENSTOCK_HD static bool has_numbers(const mapping& m) {
+        return m.bytes >= static_cast<std::int64_t>(sizeof(float));
+    }
 
     PENSTOCK_HD bool covers(std::uint64_t first, std::uint64_t count) const {
-        return front_.data != nullptr && first >= begin_ && first + count <= begin_ + numbers_of(front_);
+        return front_.data != nullptr && first >= begin_ &&
+               first + count <= begin_ + numbers_of(front_);
     }
     // Fewer bytes than there were when the file was opened: it was cut short.
     template <typename Group>

@@ -4,5 +4,6 @@
 
 int main(int argc, char** argv) {
     using namespace penstock::matmul;
-    return penstock::apps::run_program<session, make_report, request>("penstock-matmul", argc, argv);
+    return penstock::apps::run_program<session, make_report, request>("penstock-matmul", argc,
+                                                                      argv);
 }

@@ -28,45 +28,59 @@ namespace {
 struct multiply {
     matmul_view view;
     int a, b, result;
-    float* const* rooms;  // of CPU threads
-    float* copies;        // of thread blocks that pin no pages
-    std::uint64_t* ended; // of each row of tiles: tiles that were written
+    float* const* rooms;   // of CPU threads
+    float* copies;         // of thread blocks that pin no pages
+    std::uint64_t* ended;  // of each row of tiles: tiles that were written
 
     // Whole group: a part of a row of the result.
     template <typename Group>
-    PENSTOCK_HD PENSTOCK_INLINE std::int64_t write_row(const Group& g, const runtime_ref& fs, std::uint64_t row, std::uint64_t column, std::uint32_t columns,
+    PENSTOCK_HD PENSTOCK_INLINE std::int64_t write_row(const Group& g, const runtime_ref& fs,
+                                                       std::uint64_t row, std::uint64_t column,
+                                                       std::uint32_t columns,
                                                        const float* from) const {
         const auto bytes = static_cast<std::int64_t>(columns * sizeof(float));
-        const std::int64_t done = write(g, fs, result, from, bytes, static_cast<std::int64_t>((row * view.n + column) * sizeof(float)));
+        const std::int64_t done =
+            write(g, fs, result, from, bytes,
+                  static_cast<std::int64_t>((row * view.n + column) * sizeof(float)));
         return done == bytes ? 0 : done < 0 ? done : -EIO;
     }
 
-    // Whole group, which wrote a tile. True if that was the last of its row of tiles, and the row should go to the file now, while others
-    // compute; of less than a page others may write parts at the same time, and all are left to the close.
+    // Whole group, which wrote a tile. True if that was the last of its row of tiles, and the row
+    // should go to the file now, while others compute; of less than a page others may write parts
+    // at the same time, and all are left to the close.
     template <typename Group>
-    PENSTOCK_HD PENSTOCK_INLINE bool ends_row(const Group& g, const runtime_ref& fs, const tile_place& at, tile_shape shape) const {
-        return apps::ends_last(g, &ended[at.row / shape.rows], pieces_of(view.n, shape.columns)) && at.rows * view.n * sizeof(float) >= fs.view.page_bytes();
+    PENSTOCK_HD PENSTOCK_INLINE bool ends_row(const Group& g, const runtime_ref& fs,
+                                              const tile_place& at, tile_shape shape) const {
+        return apps::ends_last(g, &ended[at.row / shape.rows], pieces_of(view.n, shape.columns)) &&
+               at.rows * view.n * sizeof(float) >= fs.view.page_bytes();
     }
-    // Whole group: rows of the result to the file. What cannot be written stays in the cache; the close tries again and says what it was.
+    // Whole group: rows of the result to the file. What cannot be written stays in the cache; the
+    // close tries again and says what it was.
     template <typename Group>
-    PENSTOCK_HD PENSTOCK_INLINE void bring_home(const Group& g, const runtime_ref& fs, std::uint64_t row, std::uint64_t rows) const {
+    PENSTOCK_HD PENSTOCK_INLINE void bring_home(const Group& g, const runtime_ref& fs,
+                                                std::uint64_t row, std::uint64_t rows) const {
         const std::uint64_t row_bytes = view.n * sizeof(float);
-        msync(g, fs, result, static_cast<std::int64_t>(row * row_bytes), static_cast<std::int64_t>(rows * row_bytes));
+        msync(g, fs, result, static_cast<std::int64_t>(row * row_bytes),
+              static_cast<std::int64_t>(rows * row_bytes));
     }
 
 #if defined(__CUDACC__)
     // Whole block: the tile by way of shared memory, half of its rows at a time.
-    PENSTOCK_D PENSTOCK_INLINE void write_tile(const block& g, const runtime_ref& fs, const tile_place& at, const float* totals) const {
+    PENSTOCK_D PENSTOCK_INLINE void write_tile(const block& g, const runtime_ref& fs,
+                                               const tile_place& at, const float* totals) const {
         float* const rows = shared_state().rows();
         g.sync();  // nobody multiplies any more
         constexpr std::uint32_t half = block_tile.rows / 2;
         for (std::uint32_t first = 0; first < at.rows; first += half) {
             for (std::uint32_t i = 0; i < 32; ++i)
-                rows[place_of_sum(thread_down(), i / 8) * block_tile.columns + place_of_sum(thread_across(), i % 8)] = totals[first / half * 32 + i];
+                rows[place_of_sum(thread_down(), i / 8) * block_tile.columns +
+                     place_of_sum(thread_across(), i % 8)] = totals[first / half * 32 + i];
             g.sync();  // all of the half is there
             const std::uint32_t end = lesser(half, at.rows - first);
             for (std::uint32_t row = threadIdx.x / 32; row < end; row += block_warps) {
-                const std::int64_t code = write_row(this_warp(), fs, at.row + first + row, at.column, at.columns, rows + row * block_tile.columns);
+                const std::int64_t code =
+                    write_row(this_warp(), fs, at.row + first + row, at.column, at.columns,
+                              rows + row * block_tile.columns);
                 if (code != 0 && threadIdx.x % 32 == 0) note_error(view, bad_file::result, code);
             }
             g.sync();  // all of it was taken
@@ -79,22 +93,34 @@ struct multiply {
 #endif
 
     template <typename Group>
-    PENSTOCK_HD void operator()([[maybe_unused]] const Group& g, [[maybe_unused]] const runtime_ref& fs, [[maybe_unused]] std::uint64_t index) const {
+    PENSTOCK_HD void operator()([[maybe_unused]] const Group& g,
+                                [[maybe_unused]] const runtime_ref& fs,
+                                [[maybe_unused]] std::uint64_t index) const {
 #if PENSTOCK_ON_DEVICE
         if constexpr (std::is_same_v<Group, block>) {
             const cached_matrices matrices{fs, view, a, b};
-            multiply_tiles_on_block(g, page_rows(matrices, copies == nullptr ? nullptr : copies + index * copied_slab_floats), view, apps::user_interrupt{fs},
-                                    [&](const tile_place& at, const float* totals) { write_tile(g, fs, at, totals); });
+            multiply_tiles_on_block(
+                g,
+                page_rows(matrices,
+                          copies == nullptr ? nullptr : copies + index * copied_slab_floats),
+                view, apps::user_interrupt{fs},
+                [&](const tile_place& at, const float* totals) { write_tile(g, fs, at, totals); });
         }
 #else
         if constexpr (std::is_same_v<Group, lane>)
-            multiply_tiles_on_lane(cached_matrices{fs, view, a, b}, view, *reinterpret_cast<lane_room*>(rooms[index]), apps::user_interrupt{fs},
-                                   [&](const tile_place& at, const float* tile) -> std::int64_t {
-                                       for (std::uint32_t i = 0; i < at.rows; ++i)
-                                           if (const std::int64_t code = write_row(g, fs, at.row + i, at.column, at.columns, tile + std::uint64_t{i} * at.columns); code != 0) return code;
-                                       if (ends_row(g, fs, at, lane_tile)) bring_home(g, fs, at.row, at.rows);
-                                       return 0;
-                                   });
+            multiply_tiles_on_lane(
+                cached_matrices{fs, view, a, b}, view, *reinterpret_cast<lane_room*>(rooms[index]),
+                apps::user_interrupt{fs},
+                [&](const tile_place& at, const float* tile) -> std::int64_t {
+                    for (std::uint32_t i = 0; i < at.rows; ++i)
+                        if (const std::int64_t code =
+                                write_row(g, fs, at.row + i, at.column, at.columns,
+                                          tile + std::uint64_t{i} * at.columns);
+                            code != 0)
+                            return code;
+                    if (ends_row(g, fs, at, lane_tile)) bring_home(g, fs, at.row, at.rows);
+                    return 0;
+                });
 #endif
     }
 };
@@ -105,15 +131,20 @@ struct group_plan {
     bool pins = false;  // thread blocks pin the pages that they read
 };
 
-group_plan plan_groups([[maybe_unused]] const runtime& rt, [[maybe_unused]] const matmul_view& view, std::uint32_t threads) {
+group_plan plan_groups([[maybe_unused]] const runtime& rt, [[maybe_unused]] const matmul_view& view,
+                       std::uint32_t threads) {
 #if defined(__CUDACC__)
     if (rt.where() == backend::gpu) {
-        const std::uint64_t room = apps::resident_blocks(rt.settings().device, penstock::detail::run_groups<width::block, multiply>, block_threads);
+        const std::uint64_t room = apps::resident_blocks(
+            rt.settings().device, penstock::detail::run_groups<width::block, multiply>,
+            block_threads);
         const std::uint64_t blocks = std::min(room, view.tile_count(block_tile));
         const std::uint64_t frames = rt.settings().cache_bytes / rt.settings().page_bytes;
-        // Pinned pages leave a quarter of the frames to those that are loaded and written, so nobody waits for a frame that others
-        // hold while they wait. Half of the blocks that have room with pages in place are faster than all of them with copies.
-        const std::uint64_t pinned = most_pages_pinned(view, rt.settings().page_bytes), with_pins = pinned == 0 ? 0 : frames / 4 * 3 / pinned;
+        // Pinned pages leave a quarter of the frames to those that are loaded and written, so
+        // nobody waits for a frame that others hold while they wait. Half of the blocks that have
+        // room with pages in place are faster than all of them with copies.
+        const std::uint64_t pinned = most_pages_pinned(view, rt.settings().page_bytes),
+                            with_pins = pinned == 0 ? 0 : frames / 4 * 3 / pinned;
         if (with_pins > 0 && 2 * with_pins >= blocks) return {std::min(with_pins, blocks), true};
         // A block loads up to eight pages for each of its warps at a time, and writes to as many.
         return {std::clamp<std::uint64_t>(frames / (16 * block_warps), 1, blocks)};
@@ -122,9 +153,11 @@ group_plan plan_groups([[maybe_unused]] const runtime& rt, [[maybe_unused]] cons
     return {threads};
 }
 
-// Few rows of tiles at a time, so that they go to the file one after the other while others are made, and little is left at the end; but where B has to be
-// read anew each time, many.
-std::uint64_t rows_together(const runtime& rt, const matmul_job& job) { return job.b.bytes <= rt.settings().cache_bytes / 2 ? 4 : 16; }
+// Few rows of tiles at a time, so that they go to the file one after the other while others are
+// made, and little is left at the end; but where B has to be read anew each time, many.
+std::uint64_t rows_together(const runtime& rt, const matmul_job& job) {
+    return job.b.bytes <= rt.settings().cache_bytes / 2 ? 4 : 16;
+}
 
 struct product {
     runtime& rt;
@@ -137,9 +170,11 @@ struct product {
     int launch_on(const matmul_view& view, int result) {
         launch_shape shape;
         shape.blocks = static_cast<std::uint32_t>(groups);
-        return launch<width::block>(rt, groups, multiply{view, a, b, result, rooms, copies, memory.ended()}, shape);
+        return launch<width::block>(
+            rt, groups, multiply{view, a, b, result, rooms, copies, memory.ended()}, shape);
     }
-    // A launch that does nothing, so that the kernel and its stack are on the device before the clock runs.
+    // A launch that does nothing, so that the kernel and its stack are on the device before the
+    // clock runs.
     int rehearse() {
         matmul_view none = memory.view();
         none.m = 0;
@@ -151,13 +186,15 @@ struct product {
         int result = -1;
         if (status s = apps::open_result(rt, *job.result, result); !s) return s;
         const int code = launch_on(memory.view(), result);
-        return apps::close_result(rt, result, code != 0 ? apps::launch_error(rt, code) : memory.outcome(job));
+        return apps::close_result(rt, result,
+                                  code != 0 ? apps::launch_error(rt, code) : memory.outcome(job));
     }
 };
 
 }  // namespace
 
-status multiply_with_penstock(const matmul_job& job, method_report& report, std::vector<std::string>& notes) {
+status multiply_with_penstock(const matmul_job& job, method_report& report,
+                              std::vector<std::string>& notes) {
     apps::stopwatch watch;
     options settings = job.settings;
     settings.writable = true;
@@ -166,7 +203,8 @@ status multiply_with_penstock(const matmul_job& job, method_report& report, std:
     const bool on_gpu = rt.where() == backend::gpu;
     const std::uint32_t threads = apps::thread_count(settings.worker_threads);
     report.backend = on_gpu ? "gpu" : "cpu";
-    matmul_memory memory(on_gpu ? apps::make_gpu_memory(rt.settings().device) : apps::make_host_memory());
+    matmul_memory memory(on_gpu ? apps::make_gpu_memory(rt.settings().device)
+                                : apps::make_host_memory());
     apps::thread_scratch rooms;
     if (!on_gpu)
         if (status s = rooms.allocate(threads, sizeof(lane_room) / sizeof(float)); !s) return s;
@@ -180,9 +218,12 @@ status multiply_with_penstock(const matmul_job& job, method_report& report, std:
     all.groups = plan.groups;
 #if defined(__CUDACC__)
     if (on_gpu && !plan.pins)
-        if (status s = memory.allocate_copies(plan.groups * copied_slab_floats, all.copies); !s) return s;
+        if (status s = memory.allocate_copies(plan.groups * copied_slab_floats, all.copies); !s)
+            return s;
 #endif
-    report.note = on_gpu ? std::to_string(all.groups) + " thread blocks" + (plan.pins ? "" : ", copies of slabs") : std::to_string(threads) + " threads, " + chosen_tiles().name;
+    report.note = on_gpu ? std::to_string(all.groups) + " thread blocks" +
+                               (plan.pins ? "" : ", copies of slabs")
+                         : std::to_string(threads) + " threads, " + chosen_tiles().name;
     if (const int code = all.rehearse(); code != 0) return apps::launch_error(rt, code);
     report.start_seconds = watch.lap();
     if (on_gpu && job.windows) report.window_bytes = apps::open_windows(rt, {all.a, all.b});

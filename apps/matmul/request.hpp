@@ -41,7 +41,8 @@ struct request {
     options settings;
 };
 
-// Nothing if the program should go on with `out`, else its exit status; what was wrong has been said.
+// Nothing if the program should go on with `out`, else its exit status; what was wrong has been
+// said.
 std::optional<int> read_request(int argc, char** argv, request& out);
 
 }  // namespace penstock::matmul

@@ -8,12 +8,16 @@ namespace penstock::matmul {
 
 namespace {
 
-status open_matrix(const std::string& path, std::uint64_t rows, std::uint64_t columns, const std::string& flags, apps::number_file& out) {
+status open_matrix(const std::string& path, std::uint64_t rows, std::uint64_t columns,
+                   const std::string& flags, apps::number_file& out) {
     if (status failed = apps::open_numbers(path, "matrix", out); !failed) return failed;
     const std::uint64_t expected = rows * columns * sizeof(float);
     if (out.bytes == expected) return {};
-    return {-EINVAL, apps::shown(path) + ": has " + apps::with_commas(out.bytes) + " bytes and should have " + apps::with_commas(expected) + " for " +
-                         apps::with_commas(rows) + " rows of " + apps::with_commas(columns) + "; give " + flags + " as it was made, or copy it again if it was cut short"};
+    return {-EINVAL, apps::shown(path) + ": has " + apps::with_commas(out.bytes) +
+                         " bytes and should have " + apps::with_commas(expected) + " for " +
+                         apps::with_commas(rows) + " rows of " + apps::with_commas(columns) +
+                         "; give " + flags +
+                         " as it was made, or copy it again if it was cut short"};
 }
 
 }  // namespace
@@ -27,8 +31,10 @@ status open_files(session& s) {
     job.windows = asked.windows;
     job.quiet = s.asked.common.quiet;
     job.settings = s.asked.settings;
-    if (status failed = open_matrix(asked.a, size.m, size.k, "--m and --k", job.a); !failed) return failed;
-    if (status failed = open_matrix(asked.b, size.k, size.n, "--k and --n", job.b); !failed) return failed;
+    if (status failed = open_matrix(asked.a, size.m, size.k, "--m and --k", job.a); !failed)
+        return failed;
+    if (status failed = open_matrix(asked.b, size.k, size.n, "--k and --n", job.b); !failed)
+        return failed;
     if (status failed = apps::check_not_input(asked.out, {&job.a, &job.b}); !failed) return failed;
     job.result = &s.result;
     return s.result.open_named(asked.out);

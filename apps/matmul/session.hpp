@@ -22,7 +22,8 @@ struct session {
 // Opens and checks the files, all of them before any work is done.
 status open_files(session& s);
 
-// Multiplies, and checks the result if that was asked for. The result is in its file, under a passing name.
+// Multiplies, and checks the result if that was asked for. The result is in its file, under a
+// passing name.
 status multiply(session& s);
 
 }  // namespace penstock::matmul

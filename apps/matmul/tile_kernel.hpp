@@ -1,16 +1,19 @@
-// The inner loop on CPU threads: products of numbers of some rows of A with those of the columns of B, added one after the other with one
-// rounding each (fused multiply and add), as on the GPU; so all methods find the same bits.
+// The inner loop on CPU threads: products of numbers of some rows of A with those of the columns of
+// B, added one after the other with one rounding each (fused multiply and add), as on the GPU; so
+// all methods find the same bits.
 #pragma once
 
 #include <cstdint>
 
 namespace penstock::matmul {
 
-inline constexpr std::uint32_t kernel_rows = 6;  // with four vectors of columns they fill the 32 registers of AVX-512
+inline constexpr std::uint32_t kernel_rows =
+    6;  // with four vectors of columns they fill the 32 registers of AVX-512
 inline constexpr std::uint32_t kernel_columns = 64;
 
 // As apps::add_tile (common/tile_loop.hpp), of kernel_rows and kernel_columns.
-using add_products_function = void (*)(const float* const* rows, const float* packed, std::uint32_t floats, float* sums);
+using add_products_function = void (*)(const float* const* rows, const float* packed,
+                                       std::uint32_t floats, float* sums);
 
 struct tile_kernel {
     add_products_function add_products;

@@ -13,16 +13,21 @@ namespace penstock::matvec {
 
 namespace {
 
-status multiply_once(const matvec_job& job, const matvec_view& view, const numbers_in_memory& matrix, std::uint32_t threads) {
+status multiply_once(const matvec_job& job, const matvec_view& view,
+                     const numbers_in_memory& matrix, std::uint32_t threads) {
     apps::first_error errors;
-    const apps::progress bar("items", view.item_count(), [&] { return atomic_load<order::relaxed>(&view.totals->items_taken); }, !job.quiet);
+    const apps::progress bar(
+        "items", view.item_count(),
+        [&] { return atomic_load<order::relaxed>(&view.totals->items_taken); }, !job.quiet);
     apps::on_threads(threads, [&](std::uint32_t) {
         const auto write = [&](const stretch& rows) -> std::int64_t {
-            const status written = job.result->write_at(view.y + rows.begin, rows.count() * sizeof(float), rows.begin * sizeof(float));
+            const status written = job.result->write_at(
+                view.y + rows.begin, rows.count() * sizeof(float), rows.begin * sizeof(float));
             errors.note(written);
             return written.code;
         };
-        sum_items(lane{}, matrix, view, [] { return was_interrupted(); }, write);
+        sum_items(
+            lane{}, matrix, view, [] { return was_interrupted(); }, write);
     });
     return errors.get();
 }
@@ -43,7 +48,8 @@ status multiply_with_cpu(const matvec_job& job, method_report& report) {
     report.start_seconds = watch.lap();
     return apps::repeat_timed(job.repeats, report, [&]() -> status {
         if (status s = memory.reset(); !s) return s;
-        return multiply_once(job, view, {reinterpret_cast<const float*>(matrix.data()), 0}, threads);
+        return multiply_once(job, view, {reinterpret_cast<const float*>(matrix.data()), 0},
+                             threads);
     });
 }
 

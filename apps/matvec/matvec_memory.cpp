@@ -10,7 +10,10 @@ namespace penstock::matvec {
 
 namespace {
 
-status copy_failed() { return {-EIO, "vector or result could not be copied to or from the device; is the GPU in order?"}; }
+status copy_failed() {
+    return {-EIO,
+            "vector or result could not be copied to or from the device; is the GPU in order?"};
+}
 
 }  // namespace
 
@@ -22,15 +25,20 @@ status matvec_memory::place(const matvec_job& job) {
     view_.item_rows = rows_of_item(job.columns);
     view_.add_products = chosen_products().add_products;
     const bool whole = view_.segments == 1;
-    if (memory_ != nullptr && memory_->allocate(x_, view_.columns) && memory_->allocate(view_.sums, view_.rows * view_.segments) &&
-        (whole || memory_->allocate(view_.y, view_.rows)) && memory_->allocate(view_.ended, view_.band_count()) && memory_->allocate(view_.totals, 1)) {
+    if (memory_ != nullptr && memory_->allocate(x_, view_.columns) &&
+        memory_->allocate(view_.sums, view_.rows * view_.segments) &&
+        (whole || memory_->allocate(view_.y, view_.rows)) &&
+        memory_->allocate(view_.ended, view_.band_count()) && memory_->allocate(view_.totals, 1)) {
         view_.x = x_;
         if (whole) view_.y = view_.sums;
         return {};
     }
-    return {-ENOMEM, "the vector and the sums of " + apps::with_commas(view_.rows) + " rows need " +
-                         format_size((view_.columns + view_.rows * (view_.segments + (whole ? 0 : 1))) * sizeof(float)) +
-                         " of memory that is not free; use a smaller --cache, or multiply fewer rows at a time"};
+    return {
+        -ENOMEM,
+        "the vector and the sums of " + apps::with_commas(view_.rows) + " rows need " +
+            format_size((view_.columns + view_.rows * (view_.segments + (whole ? 0 : 1))) *
+                        sizeof(float)) +
+            " of memory that is not free; use a smaller --cache, or multiply fewer rows at a time"};
 }
 
 status matvec_memory::reset() {
@@ -43,7 +51,10 @@ status matvec_memory::outcome(const matvec_job& job) {
     if (!memory_->download(&totals, view_.totals, sizeof totals)) return copy_failed();
     if (totals.code == 0) return {};
     const auto failed = static_cast<bad_file>(totals.failed);
-    return failed == bad_file::result ? apps::write_error(totals.code) : apps::read_error(failed == bad_file::vector ? job.vector : job.matrix, totals.code);
+    return failed == bad_file::result
+               ? apps::write_error(totals.code)
+               : apps::read_error(failed == bad_file::vector ? job.vector : job.matrix,
+                                  totals.code);
 }
 
 status matvec_memory::upload_vector(const float* from) {

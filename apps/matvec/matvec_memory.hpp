@@ -13,7 +13,8 @@ namespace penstock::matvec {
 class matvec_memory {
 public:
     // `memory` may be null: there is none of that kind, as in a program without CUDA.
-    explicit matvec_memory(std::unique_ptr<apps::device_memory> memory) : memory_(std::move(memory)) {}
+    explicit matvec_memory(std::unique_ptr<apps::device_memory> memory)
+        : memory_(std::move(memory)) {}
 
     // Room for the vector, the sums and the result.
     status place(const matvec_job& job);

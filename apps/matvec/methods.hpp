@@ -26,13 +26,14 @@ struct matvec_job {
 using apps::method_report;
 
 // One kernel that reads the matrix and writes the result through Penstock.
-status multiply_with_penstock(const matvec_job& job, method_report& report, std::vector<std::string>& notes);
+status multiply_with_penstock(const matvec_job& job, method_report& report,
+                              std::vector<std::string>& notes);
 
 // Baseline: the same sums on CPU threads, from a memory map of the matrix.
 status multiply_with_cpu(const matvec_job& job, method_report& report);
 
-// Baseline: CPU threads read the matrix into pinned memory, chunk by chunk, and copies and sums overlap. -ENODEV and a message
-// without a GPU.
+// Baseline: CPU threads read the matrix into pinned memory, chunk by chunk, and copies and sums
+// overlap. -ENODEV and a message without a GPU.
 status multiply_with_cuda(const matvec_job& job, method_report& report);
 
 }  // namespace penstock::matvec

@@ -31,9 +31,14 @@ struct read_vector {
 
     template <typename Group>
     PENSTOCK_HD void operator()(const Group& g, const runtime_ref& fs, std::uint64_t piece) const {
-        const std::uint64_t first = piece * vector_piece_bytes, bytes = lesser(vector_piece_bytes, view.columns * sizeof(float) - first);
-        const std::int64_t got = read(g, fs, fd, reinterpret_cast<char*>(to) + first, static_cast<std::int64_t>(bytes), static_cast<std::int64_t>(first));
-        if (got != static_cast<std::int64_t>(bytes) && g.is_leader()) note_error(view, bad_file::vector, got < 0 ? got : -ESTALE);
+        const std::uint64_t first = piece * vector_piece_bytes,
+                            bytes =
+                                lesser(vector_piece_bytes, view.columns * sizeof(float) - first);
+        const std::int64_t got =
+            read(g, fs, fd, reinterpret_cast<char*>(to) + first, static_cast<std::int64_t>(bytes),
+                 static_cast<std::int64_t>(first));
+        if (got != static_cast<std::int64_t>(bytes) && g.is_leader())
+            note_error(view, bad_file::vector, got < 0 ? got : -ESTALE);
     }
 };
 
@@ -47,19 +52,30 @@ struct page_source {
     const runtime_ref& fs;
     int fd;
 
-    // Four pages of an item are loaded together. What cannot be had is met again by take, which says so.
+    // Four pages of an item are loaded together. What cannot be had is met again by take, which
+    // says so.
     template <typename Group>
-    PENSTOCK_HD PENSTOCK_INLINE void expect(const Group& g, std::uint64_t first, std::uint64_t count) const {
-        const std::uint64_t ahead = pages_ahead * fs.view.page_bytes(), byte = first * sizeof(float);
-        prefetch(g, fs, fd, static_cast<std::int64_t>(byte), static_cast<std::int64_t>(lesser(count * sizeof(float), ahead - byte % ahead)));
+    PENSTOCK_HD PENSTOCK_INLINE void expect(const Group& g, std::uint64_t first,
+                                            std::uint64_t count) const {
+        const std::uint64_t ahead = pages_ahead * fs.view.page_bytes(),
+                            byte = first * sizeof(float);
+        prefetch(g, fs, fd, static_cast<std::int64_t>(byte),
+                 static_cast<std::int64_t>(lesser(count * sizeof(float), ahead - byte % ahead)));
     }
     template <typename Group>
-    PENSTOCK_HD PENSTOCK_INLINE piece take(const Group& g, std::uint64_t first, std::uint64_t count) const {
-        if (first * sizeof(float) % (pages_ahead * fs.view.page_bytes()) == 0) expect(g, first, count);
-        const mapping page = map(g, fs, fd, static_cast<std::int64_t>(first * sizeof(float)), static_cast<std::int64_t>(count * sizeof(float)));
+    PENSTOCK_HD PENSTOCK_INLINE piece take(const Group& g, std::uint64_t first,
+                                           std::uint64_t count) const {
+        if (first * sizeof(float) % (pages_ahead * fs.view.page_bytes()) == 0)
+            expect(g, first, count);
+        const mapping page = map(g, fs, fd, static_cast<std::int64_t>(first * sizeof(float)),
+                                 static_cast<std::int64_t>(count * sizeof(float)));
         const auto size = static_cast<std::int64_t>(sizeof(float));
         // A part of a number, or nothing: the file is shorter than it was.
-        return {reinterpret_cast<const float*>(page.data), page.bytes < 0 ? page.bytes : page.bytes < size ? -ESTALE : page.bytes / size, page};
+        return {reinterpret_cast<const float*>(page.data),
+                page.bytes < 0      ? page.bytes
+                : page.bytes < size ? -ESTALE
+                                    : page.bytes / size,
+                page};
     }
     template <typename Group>
     PENSTOCK_HD PENSTOCK_INLINE void give_back(const Group& g, const piece& what) const {
@@ -76,14 +92,16 @@ struct multiply {
     PENSTOCK_HD void work(const Group& g, const runtime_ref& fs) const {
         const auto write_rows = [&](const stretch& rows) -> std::int64_t {
             const auto bytes = static_cast<std::int64_t>(rows.count() * sizeof(float));
-            const std::int64_t done = write(g, fs, result, view.y + rows.begin, bytes, static_cast<std::int64_t>(rows.begin * sizeof(float)));
+            const std::int64_t done = write(g, fs, result, view.y + rows.begin, bytes,
+                                            static_cast<std::int64_t>(rows.begin * sizeof(float)));
             return done == bytes ? 0 : done < 0 ? done : -EIO;
         };
         sum_items(g, page_source{fs, matrix}, view, apps::user_interrupt{fs}, write_rows);
     }
 
     template <typename Group>
-    PENSTOCK_HD void operator()([[maybe_unused]] const Group& g, [[maybe_unused]] const runtime_ref& fs, std::uint64_t) const {
+    PENSTOCK_HD void operator()([[maybe_unused]] const Group& g,
+                                [[maybe_unused]] const runtime_ref& fs, std::uint64_t) const {
 #if PENSTOCK_ON_DEVICE
         if constexpr (std::is_same_v<Group, warp>) work(g, fs);
 #else
@@ -92,14 +110,19 @@ struct multiply {
     }
 };
 
-// How many groups the kernel has. The pages that all of them have under way take no more than a quarter of the frames, so that none is
-// dropped before it is used.
+// How many groups the kernel has. The pages that all of them have under way take no more than a
+// quarter of the frames, so that none is dropped before it is used.
 std::uint64_t group_count([[maybe_unused]] const runtime& rt, std::uint32_t threads) {
 #if defined(__CUDACC__)
     if (rt.where() == backend::gpu) {
         const std::uint32_t block_threads = launch_shape{}.threads_per_block;
-        const std::uint64_t warps = apps::resident_blocks(rt.settings().device, penstock::detail::run_groups<width::warp, multiply>, block_threads) * (block_threads / 32);
-        return std::clamp<std::uint64_t>(rt.settings().cache_bytes / rt.settings().page_bytes / (4 * pages_ahead), 1, warps);
+        const std::uint64_t warps =
+            apps::resident_blocks(rt.settings().device,
+                                  penstock::detail::run_groups<width::warp, multiply>,
+                                  block_threads) *
+            (block_threads / 32);
+        return std::clamp<std::uint64_t>(
+            rt.settings().cache_bytes / rt.settings().page_bytes / (4 * pages_ahead), 1, warps);
     }
 #endif
     return threads;
@@ -111,7 +134,8 @@ struct product {
     int matrix = -1, vector = -1;
     std::uint64_t groups = 1;
 
-    // Launches that do nothing, so that the kernels and their stacks are on the device before the clock runs.
+    // Launches that do nothing, so that the kernels and their stacks are on the device before the
+    // clock runs.
     int rehearse() {
         matvec_view none = memory.view();
         none.rows = 0;
@@ -124,15 +148,19 @@ struct product {
         int result = -1;
         if (status s = apps::open_result(rt, *job.result, result); !s) return s;
         const matvec_view& view = memory.view();
-        int code = launch<width::warp>(rt, pieces_of(view.columns * sizeof(float), vector_piece_bytes), read_vector{view, memory.x(), vector});
+        int code =
+            launch<width::warp>(rt, pieces_of(view.columns * sizeof(float), vector_piece_bytes),
+                                read_vector{view, memory.x(), vector});
         if (code == 0) code = launch<width::warp>(rt, groups, multiply{view, matrix, result});
-        return apps::close_result(rt, result, code != 0 ? apps::launch_error(rt, code) : memory.outcome(job));
+        return apps::close_result(rt, result,
+                                  code != 0 ? apps::launch_error(rt, code) : memory.outcome(job));
     }
 };
 
 }  // namespace
 
-status multiply_with_penstock(const matvec_job& job, method_report& report, std::vector<std::string>& notes) {
+status multiply_with_penstock(const matvec_job& job, method_report& report,
+                              std::vector<std::string>& notes) {
     apps::stopwatch watch;
     options settings = job.settings;
     settings.writable = true;
@@ -141,17 +169,20 @@ status multiply_with_penstock(const matvec_job& job, method_report& report, std:
     const bool on_gpu = rt.where() == backend::gpu;
     const std::uint32_t threads = apps::thread_count(settings.worker_threads);
     report.backend = on_gpu ? "gpu" : "cpu";
-    matvec_memory memory(on_gpu ? apps::make_gpu_memory(rt.settings().device) : apps::make_host_memory());
+    matvec_memory memory(on_gpu ? apps::make_gpu_memory(rt.settings().device)
+                                : apps::make_host_memory());
     product all{rt, memory};
     if (status s = apps::open_input(rt, job.matrix, all.matrix); !s) return s;
     if (status s = apps::open_input(rt, job.vector, all.vector); !s) return s;
     if (status s = memory.place(job); !s) return s;
     if (status s = memory.reset(); !s) return s;
     all.groups = group_count(rt, threads);
-    report.note = on_gpu ? std::to_string(all.groups) + " warps" : std::to_string(threads) + " threads, " + chosen_products().name;
+    report.note = on_gpu ? std::to_string(all.groups) + " warps"
+                         : std::to_string(threads) + " threads, " + chosen_products().name;
     if (const int code = all.rehearse(); code != 0) return apps::launch_error(rt, code);
     report.start_seconds = watch.lap();
-    if (on_gpu && job.windows) report.window_bytes = apps::open_windows(rt, {all.matrix, all.vector});
+    if (on_gpu && job.windows)
+        report.window_bytes = apps::open_windows(rt, {all.matrix, all.vector});
     report.window_seconds = watch.lap();
 
     return apps::repeat_timed(job.repeats, rt, report, [&] { return all.run(job); });

@@ -12,12 +12,15 @@ namespace penstock::matvec {
 namespace {
 
 constexpr const char* about =
-    "Multiplies a matrix with a vector, y = A x, all three in files of single-precision numbers. The matrix may be larger than any memory:\n"
+    "Multiplies a matrix with a vector, y = A x, all three in files of single-precision numbers. "
+    "The matrix may be larger than any memory:\n"
     "it is read as it is needed, row by row.\n";
 
 constexpr const char* details =
-    "\nA file is nothing but its numbers, of 4 bytes each in the byte order of the machine; the matrix row by row. The number of columns is that of\n"
-    "the numbers in X, and rows are as many as A has of that length. All methods add in one order (docs/matrix.md), so y is the same bit\n"
+    "\nA file is nothing but its numbers, of 4 bytes each in the byte order of the machine; the "
+    "matrix row by row. The number of columns is that of\n"
+    "the numbers in X, and rows are as many as A has of that length. All methods add in one order "
+    "(docs/matrix.md), so y is the same bit\n"
     "by bit. The file of y appears whole or not at all.\n"
     "\n"
     "Exit status: 0 done; 1 failed; 2 wrong usage.\n";
@@ -36,47 +39,76 @@ CLI::App* add_run(CLI::App& app, request& out, numbers_given& given) {
     run->add_option("X", r.vector, "File of the vector")->required();
     apps::add_value(*run, "-o,--out", r.out, "File that gets y", "FILE");
     run->get_option("--out")->required();
-    apps::add_value(*run, "--method", r.method, "penstock, or a baseline: cpu (all cores, memory maps), cuda (GPU, the host reads)", "NAME");
-    apps::add_value(*run, "--repeat", given.repeats, "Multiply so many times, 1 to 1000, and report the time of each; default: 1. What is in the cache stays there", "K");
-    run->add_flag("--check", r.check, "Compare y with a reference in double precision, and fail if it deviates by more than roundings can");
-    run->add_flag("!--no-windows", r.windows, "Read every page by a request to the host, even what the OS page cache has. GPU only; for measuring");
+    apps::add_value(
+        *run, "--method", r.method,
+        "penstock, or a baseline: cpu (all cores, memory maps), cuda (GPU, the host reads)",
+        "NAME");
+    apps::add_value(*run, "--repeat", given.repeats,
+                    "Multiply so many times, 1 to 1000, and report the time of each; default: 1. "
+                    "What is in the cache stays there",
+                    "K");
+    run->add_flag("--check", r.check,
+                  "Compare y with a reference in double precision, and fail if it deviates by more "
+                  "than roundings can");
+    run->add_flag("!--no-windows", r.windows,
+                  "Read every page by a request to the host, even what the OS page cache has. GPU "
+                  "only; for measuring");
     apps::add_common_flags(*run, out.common);
     return run;
 }
 
 CLI::App* add_make(CLI::App& app, request& out, numbers_given& given) {
-    CLI::App* const make = app.add_subcommand("make", "Make a matrix and a vector of random numbers, even from -1 to 1, that the seed alone decides");
+    CLI::App* const make = app.add_subcommand("make",
+                                              "Make a matrix and a vector of random numbers, even "
+                                              "from -1 to 1, that the seed alone decides");
     make_request& m = out.make;
     apps::add_value(*make, "--rows", given.rows, "Rows of the matrix", "N");
     make->get_option("--rows")->required();
-    apps::add_value(*make, "--cols", given.columns, "Columns of the matrix, and numbers of the vector", "M");
+    apps::add_value(*make, "--cols", given.columns,
+                    "Columns of the matrix, and numbers of the vector", "M");
     make->get_option("--cols")->required();
     apps::add_value(*make, "--seed", given.seed, "Of the random numbers; default: 1", "S");
     apps::add_value(*make, "-o,--out", m.matrix, "File that gets the matrix", "FILE");
     make->get_option("--out")->required();
     apps::add_value(*make, "-x,--vector", m.vector, "File that gets the vector", "FILE");
     make->get_option("--vector")->required();
-    apps::add_value(*make, "--workers", out.common.workers, "Threads; default: one for every processor", "N");
+    apps::add_value(*make, "--workers", out.common.workers,
+                    "Threads; default: one for every processor", "N");
     make->add_flag("--json", out.common.json, "Print exactly one JSON object on standard output");
-    make->add_flag("--quiet", out.common.quiet, "Print no summary; errors and warnings still appear");
+    make->add_flag("--quiet", out.common.quiet,
+                   "Print no summary; errors and warnings still appear");
     return make;
 }
 
 status check_run(request& out, const numbers_given& given) {
     run_request& r = out.run;
     if (status s = apps::check_method(r.method); !s) return s;
-    if (status s = apps::parse_number<std::uint32_t>("--repeat", given.repeats, 1, 1000, "from 1 to 1000", r.repeats); !s) return s;
+    if (status s = apps::parse_number<std::uint32_t>("--repeat", given.repeats, 1, 1000,
+                                                     "from 1 to 1000", r.repeats);
+        !s)
+        return s;
     return apps::settle_options(out.common, out.settings);
 }
 
 status check_make(request& out, const numbers_given& given) {
     make_request& m = out.make;
     const std::string range = "from 1 to " + apps::with_commas(most_numbers);
-    if (status s = apps::parse_number<std::uint64_t>("--rows", given.rows, 1, most_numbers, range, m.rows); !s) return s;
-    if (status s = apps::parse_number<std::uint64_t>("--cols", given.columns, 1, most_numbers, range, m.columns); !s) return s;
-    if (status s = apps::parse_number<std::uint64_t>("--seed", given.seed, 0, UINT64_MAX, "that fits 64 bits and is not negative", m.seed); !s) return s;
+    if (status s =
+            apps::parse_number<std::uint64_t>("--rows", given.rows, 1, most_numbers, range, m.rows);
+        !s)
+        return s;
+    if (status s = apps::parse_number<std::uint64_t>("--cols", given.columns, 1, most_numbers,
+                                                     range, m.columns);
+        !s)
+        return s;
+    if (status s = apps::parse_number<std::uint64_t>(
+            "--seed", given.seed, 0, UINT64_MAX, "that fits 64 bits and is not negative", m.seed);
+        !s)
+        return s;
     if (m.rows > most_numbers / m.columns)
-        return {-EINVAL, "--rows: " + given.rows + " rows of " + given.columns + " columns are more than " + apps::with_commas(most_numbers) + " numbers; give fewer"};
+        return {-EINVAL, "--rows: " + given.rows + " rows of " + given.columns +
+                             " columns are more than " + apps::with_commas(most_numbers) +
+                             " numbers; give fewer"};
     return apps::settle_options(out.common, out.settings);
 }
 

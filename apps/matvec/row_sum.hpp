@@ -1,7 +1,9 @@
-// The sum of a row, or of a segment of one, as a group makes it: 128 parts, then their sum in a fixed order. On CPU threads an array
-// of parts; in a warp four parts in the registers of each lane, so that a lane loads 16 bytes at a time.
+// The sum of a row, or of a segment of one, as a group makes it: 128 parts, then their sum in a
+// fixed order. On CPU threads an array of parts; in a warp four parts in the registers of each
+// lane, so that a lane loads 16 bytes at a time.
 //
-// The order in which parts are added: four neighbours as (0 + 1) + (2 + 3), which gives 32; then those that lie 16 apart, 8, 4, 2, 1.
+// The order in which parts are added: four neighbours as (0 + 1) + (2 + 3), which gives 32; then
+// those that lie 16 apart, 8, 4, 2, 1.
 #pragma once
 
 #include <cstdint>
@@ -26,12 +28,14 @@ public:
         for (float& part : parts_) part = 0;
     }
     // Numbers of the matrix from place `first` on, and those of the vector that belong to them.
-    PENSTOCK_HD void add(const lane&, const matvec_view& v, const float* a, const float* x, std::uint64_t first, std::uint64_t count) {
+    PENSTOCK_HD void add(const lane&, const matvec_view& v, const float* a, const float* x,
+                         std::uint64_t first, std::uint64_t count) {
         v.add_products(parts_, a, x, static_cast<std::uint32_t>(first % part_count), count);
     }
     PENSTOCK_HD float total(const lane&) {
         float four[lanes_of_sum];
-        for (std::uint32_t i = 0; i < lanes_of_sum; ++i) four[i] = (parts_[4 * i] + parts_[4 * i + 1]) + (parts_[4 * i + 2] + parts_[4 * i + 3]);
+        for (std::uint32_t i = 0; i < lanes_of_sum; ++i)
+            four[i] = (parts_[4 * i] + parts_[4 * i + 1]) + (parts_[4 * i + 2] + parts_[4 * i + 3]);
         return total_of(four);
     }
     // The sum of `count` numbers: each 32nd one after the other, then these in the order above.
@@ -56,9 +60,12 @@ class row_sum<warp> {
 public:
     PENSTOCK_D PENSTOCK_INLINE void clear() { parts_ = {}; }
 
-    // `a` lies in memory as its place in the file says, modulo 512 bytes, so that the four numbers of a lane are 16 aligned bytes.
-    PENSTOCK_D PENSTOCK_INLINE void add(const warp& g, const matvec_view&, const float* a, const float* x, std::uint64_t first, std::uint64_t count) {
-        const std::int64_t phase = static_cast<std::int64_t>(first % part_count), end = phase + static_cast<std::int64_t>(count);
+    // `a` lies in memory as its place in the file says, modulo 512 bytes, so that the four numbers
+    // of a lane are 16 aligned bytes.
+    PENSTOCK_D PENSTOCK_INLINE void add(const warp& g, const matvec_view&, const float* a,
+                                        const float* x, std::uint64_t first, std::uint64_t count) {
+        const std::int64_t phase = static_cast<std::int64_t>(first % part_count),
+                           end = phase + static_cast<std::int64_t>(count);
         a -= phase, x -= phase;  // both begin where the file's 128 numbers do
         std::int64_t at = g.rank() * 4;
         if (phase != 0) {
@@ -69,17 +76,24 @@ public:
         for (; at + 3 * part_count + 4 <= end; at += 4 * part_count) {
             float4 numbers[4];
 #pragma unroll
-            for (int i = 0; i < 4; ++i) numbers[i] = *reinterpret_cast<const float4*>(a + at + i * static_cast<int>(part_count));
+            for (int i = 0; i < 4; ++i)
+                numbers[i] =
+                    *reinterpret_cast<const float4*>(a + at + i * static_cast<int>(part_count));
 #pragma unroll
-            for (int i = 0; i < 4; ++i) add_four(numbers[i], x + at + i * static_cast<int>(part_count), aligned);
+            for (int i = 0; i < 4; ++i)
+                add_four(numbers[i], x + at + i * static_cast<int>(part_count), aligned);
         }
-        for (; at + 4 <= end; at += part_count) add_four(*reinterpret_cast<const float4*>(a + at), x + at, aligned);
+        for (; at + 4 <= end; at += part_count)
+            add_four(*reinterpret_cast<const float4*>(a + at), x + at, aligned);
         if (at < end) add_some(a + at, x + at, 0, end - at);
     }
 
-    PENSTOCK_D PENSTOCK_INLINE float total(const warp& g) const { return total_of(g, (parts_.x + parts_.y) + (parts_.z + parts_.w)); }
+    PENSTOCK_D PENSTOCK_INLINE float total(const warp& g) const {
+        return total_of(g, (parts_.x + parts_.y) + (parts_.z + parts_.w));
+    }
 
-    PENSTOCK_D PENSTOCK_INLINE static float total_of(const warp& g, const float* numbers, std::uint64_t count) {
+    PENSTOCK_D PENSTOCK_INLINE static float total_of(const warp& g, const float* numbers,
+                                                     std::uint64_t count) {
         float sum = 0;
         for (std::uint64_t i = g.rank(); i < count; i += lanes_of_sum) sum += numbers[i];
         return total_of(g, sum);
@@ -88,7 +102,8 @@ public:
 private:
     PENSTOCK_D PENSTOCK_INLINE static float total_of(const warp&, float sum) {
 #pragma unroll
-        for (std::uint32_t apart = lanes_of_sum / 2; apart > 0; apart /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, apart);
+        for (std::uint32_t apart = lanes_of_sum / 2; apart > 0; apart /= 2)
+            sum += __shfl_xor_sync(0xffffffffu, sum, apart);
         return sum;
     }
     PENSTOCK_D PENSTOCK_INLINE void add_four(const float4& a, const float* x, bool aligned) {
@@ -101,7 +116,8 @@ private:
         parts_.w = __fmaf_rn(a.w, b.w, parts_.w);
     }
     // Those of the lane's four that lie from `begin` to before `end`.
-    PENSTOCK_D PENSTOCK_INLINE void add_some(const float* a, const float* x, std::int64_t begin, std::int64_t end) {
+    PENSTOCK_D PENSTOCK_INLINE void add_some(const float* a, const float* x, std::int64_t begin,
+                                             std::int64_t end) {
         if (begin <= 0 && end > 0) parts_.x = __fmaf_rn(a[0], __ldg(x), parts_.x);
         if (begin <= 1 && end > 1) parts_.y = __fmaf_rn(a[1], __ldg(x + 1), parts_.y);
         if (begin <= 2 && end > 2) parts_.z = __fmaf_rn(a[2], __ldg(x + 2), parts_.z);

@@ -9,19 +9,27 @@ namespace penstock::matvec {
 status open_files(session& s) {
     const run_request& asked = s.asked.run;
     matvec_job& job = s.job;
-    if (status failed = apps::open_numbers(asked.matrix, "matrix", job.matrix); !failed) return failed;
-    if (status failed = apps::open_numbers(asked.vector, "vector", job.vector); !failed) return failed;
+    if (status failed = apps::open_numbers(asked.matrix, "matrix", job.matrix); !failed)
+        return failed;
+    if (status failed = apps::open_numbers(asked.vector, "vector", job.vector); !failed)
+        return failed;
     job.columns = job.vector.count();
     if (job.matrix.count() % job.columns != 0)
-        return {-EINVAL, apps::shown(asked.matrix) + ": has " + apps::with_commas(job.matrix.bytes) + " bytes, which are no whole number of rows of " +
-                             apps::with_commas(job.columns) + " columns (" + apps::with_commas(job.vector.bytes) + " bytes) as " + apps::shown(asked.vector) +
-                             " says; copy the matrix again if it was cut short, or name the vector that belongs to it"};
+        return {-EINVAL, apps::shown(asked.matrix) + ": has " +
+                             apps::with_commas(job.matrix.bytes) +
+                             " bytes, which are no whole number of rows of " +
+                             apps::with_commas(job.columns) + " columns (" +
+                             apps::with_commas(job.vector.bytes) + " bytes) as " +
+                             apps::shown(asked.vector) +
+                             " says; copy the matrix again if it was cut short, or name the vector "
+                             "that belongs to it"};
     job.rows = job.matrix.count() / job.columns;
     job.repeats = asked.repeats;
     job.windows = asked.windows;
     job.quiet = s.asked.common.quiet;
     job.settings = s.asked.settings;
-    if (status failed = apps::check_not_input(asked.out, {&job.matrix, &job.vector}); !failed) return failed;
+    if (status failed = apps::check_not_input(asked.out, {&job.matrix, &job.vector}); !failed)
+        return failed;
     job.result = &s.result;
     return s.result.open_named(asked.out);
 }

@@ -1,7 +1,9 @@
-// The work of a group, the same for every method: items one after the other, and the bands that it ends.
+// The work of a group, the same for every method: items one after the other, and the bands that it
+// ends.
 //
-// A source has `expect(g, first, count)`, which says what is wanted next; `piece take(g, first, count)`, which gives numbers of the matrix from place `first` on, as many as it has side by
-// side and at least one, or a negative errno as their count; and `give_back(g, piece)`.
+// A source has `expect(g, first, count)`, which says what is wanted next; `piece take(g, first,
+// count)`, which gives numbers of the matrix from place `first` on, as many as it has side by side
+// and at least one, or a negative errno as their count; and `give_back(g, piece)`.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +19,7 @@ struct numbers_in_memory {
         const float* data;
         std::int64_t count;
     };
-    const float* data;    // of the number at place `first`
+    const float* data;  // of the number at place `first`
     std::uint64_t first;
 
     template <typename Group>
@@ -32,7 +34,8 @@ struct numbers_in_memory {
 
 // Whole group. 0, or a negative errno from the source.
 template <typename Group, typename Source>
-PENSTOCK_HD PENSTOCK_INLINE std::int64_t sum_item(const Group& g, const Source& source, const matvec_view& v, const item_place& at) {
+PENSTOCK_HD PENSTOCK_INLINE std::int64_t sum_item(const Group& g, const Source& source,
+                                                  const matvec_view& v, const item_place& at) {
     row_sum<Group> sum;
     sum.clear();
     const stretch all = at.elements(v.columns);
@@ -43,8 +46,10 @@ PENSTOCK_HD PENSTOCK_INLINE std::int64_t sum_item(const Group& g, const Source& 
         if (piece.count <= 0) return piece.count;
         const std::uint64_t first = place, stop = place + static_cast<std::uint64_t>(piece.count);
         while (place < stop) {
-            const std::uint64_t row_begin = row * v.columns, row_end = row_begin + at.columns.end, until = lesser(row_end, stop);
-            sum.add(g, v, piece.data + (place - first), v.x + (place - row_begin), place, until - place);
+            const std::uint64_t row_begin = row * v.columns, row_end = row_begin + at.columns.end,
+                                until = lesser(row_end, stop);
+            sum.add(g, v, piece.data + (place - first), v.x + (place - row_begin), place,
+                    until - place);
             place = until;
             if (place != row_end) continue;
             const float total = sum.total(g);
@@ -59,7 +64,8 @@ PENSTOCK_HD PENSTOCK_INLINE std::int64_t sum_item(const Group& g, const Source& 
 
 // Whole group, which sees the sums. Adds the segments of rows that have several.
 template <typename Group>
-PENSTOCK_HD PENSTOCK_INLINE void add_segments(const Group& g, const matvec_view& v, const stretch& rows) {
+PENSTOCK_HD PENSTOCK_INLINE void add_segments(const Group& g, const matvec_view& v,
+                                              const stretch& rows) {
     if (v.segments == 1) return;
     for (std::uint64_t row = rows.begin; row < rows.end; ++row) {
         const float total = row_sum<Group>::total_of(g, v.sums + row * v.segments, v.segments);
@@ -68,11 +74,15 @@ PENSTOCK_HD PENSTOCK_INLINE void add_segments(const Group& g, const matvec_view&
     g.sync();  // the leader's results are there for all
 }
 
-// Whole group. `stop` as in take_item. `write(rows)`: brings results to their file; 0 or a negative errno.
+// Whole group. `stop` as in take_item. `write(rows)`: brings results to their file; 0 or a negative
+// errno.
 template <typename Group, typename Source, typename Stop, typename Write>
-PENSTOCK_HD PENSTOCK_INLINE void sum_items(const Group& g, const Source& source, const matvec_view& v, const Stop& stop, const Write& write) {
+PENSTOCK_HD PENSTOCK_INLINE void sum_items(const Group& g, const Source& source,
+                                           const matvec_view& v, const Stop& stop,
+                                           const Write& write) {
     const std::uint64_t count = v.item_count();
-    for (std::uint64_t item = apps::take_item(g, v.totals, count, stop); item < count; item = apps::take_item(g, v.totals, count, stop)) {
+    for (std::uint64_t item = apps::take_item(g, v.totals, count, stop); item < count;
+         item = apps::take_item(g, v.totals, count, stop)) {
         const item_place at = place_of(v, item);
         if (const std::int64_t code = sum_item(g, source, v, at); code != 0) {
             if (g.is_leader()) note_error(v, bad_file::matrix, code);
@@ -80,10 +90,12 @@ PENSTOCK_HD PENSTOCK_INLINE void sum_items(const Group& g, const Source& source,
         }
         const std::uint64_t band = at.rows.begin / band_rows;
         const stretch rows = rows_of_band(v, band);
-        const std::uint64_t parts = v.segments == 1 ? pieces_of(rows.count(), v.item_rows) : rows.count() * v.segments;
+        const std::uint64_t parts =
+            v.segments == 1 ? pieces_of(rows.count(), v.item_rows) : rows.count() * v.segments;
         if (!apps::ends_last(g, &v.ended[band], parts)) continue;
         add_segments(g, v, rows);
-        if (const std::int64_t code = write(rows); code != 0 && g.is_leader()) note_error(v, bad_file::result, code);
+        if (const std::int64_t code = write(rows); code != 0 && g.is_leader())
+            note_error(v, bad_file::result, code);
     }
 }
 

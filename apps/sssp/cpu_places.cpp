@@ -23,12 +23,21 @@ public:
     }
     status refresh(std::uint64_t& pages) override {
         const std::int64_t code = region_->acquire();
-        if (code < 0) return {static_cast<int>(code), apps::shown(path_) + ": acquire: " + error_text(code) + (code == -ESTALE ? "; the file became shorter, so start again" : "; see that the file can be read")};
+        if (code < 0)
+            return {static_cast<int>(code),
+                    apps::shown(path_) + ": acquire: " + error_text(code) +
+                        (code == -ESTALE ? "; the file became shorter, so start again"
+                                         : "; see that the file can be read")};
         pages = static_cast<std::uint64_t>(code);
         return {};
     }
-    [[nodiscard]] const std::byte* data() const override { return static_cast<const std::byte*>(region_->data()); }
-    [[nodiscard]] std::string note() const override { return outside_writers_ ? "region, any program may write the file" : "region, what is written comes through the mount"; }
+    [[nodiscard]] const std::byte* data() const override {
+        return static_cast<const std::byte*>(region_->data());
+    }
+    [[nodiscard]] std::string note() const override {
+        return outside_writers_ ? "region, any program may write the file"
+                                : "region, what is written comes through the mount";
+    }
 
 private:
     std::string path_;
@@ -38,18 +47,22 @@ private:
 
 class copy_place final : public graph_place {
 public:
-    copy_place(const graph_file& graph, std::uint32_t threads) : reader_(graph, threads), memory_(apps::make_host_memory()) {}
+    copy_place(const graph_file& graph, std::uint32_t threads)
+        : reader_(graph, threads), memory_(apps::make_host_memory()) {}
     status open() {
         if (status s = reader_.open(); !s) return s;
         if (memory_->allocate(data_, reader_.bytes())) return {};
-        return {-ENOMEM, "--method copy: " + format_size(reader_.bytes()) + " of memory are not free; use --method cpu"};
+        return {-ENOMEM, "--method copy: " + format_size(reader_.bytes()) +
+                             " of memory are not free; use --method cpu"};
     }
     status refresh(std::uint64_t& pages) override {
         pages = reader_.bytes() / page_bytes;
         return reader_.read_all(data_);
     }
     [[nodiscard]] const std::byte* data() const override { return data_; }
-    [[nodiscard]] std::string note() const override { return "the whole file, by " + std::to_string(reader_.threads()) + " threads"; }
+    [[nodiscard]] std::string note() const override {
+        return "the whole file, by " + std::to_string(reader_.threads()) + " threads";
+    }
 
 private:
     whole_reader reader_;
@@ -59,12 +72,16 @@ private:
 
 class mapped_place final : public graph_place {
 public:
-    status open(const graph_file& graph) { return file_.open(graph.real_path(), graph.shape.file_bytes()); }
+    status open(const graph_file& graph) {
+        return file_.open(graph.real_path(), graph.shape.file_bytes());
+    }
     status refresh(std::uint64_t& pages) override {
         pages = 0;
         return {};
     }
-    [[nodiscard]] const std::byte* data() const override { return reinterpret_cast<const std::byte*>(file_.data()); }
+    [[nodiscard]] const std::byte* data() const override {
+        return reinterpret_cast<const std::byte*>(file_.data());
+    }
     [[nodiscard]] std::string note() const override { return "memory map"; }
 
 private:
@@ -73,14 +90,16 @@ private:
 
 }  // namespace
 
-status make_region_place(runtime& rt, const graph_file& graph, bool outside_writers, std::unique_ptr<graph_place>& out) {
+status make_region_place(runtime& rt, const graph_file& graph, bool outside_writers,
+                         std::unique_ptr<graph_place>& out) {
     auto made = std::make_unique<region_place>();
     if (status s = made->open(rt, graph, outside_writers); !s) return s;
     out = std::move(made);
     return {};
 }
 
-status make_copy_place(const graph_file& graph, std::uint32_t threads, std::unique_ptr<graph_place>& out) {
+status make_copy_place(const graph_file& graph, std::uint32_t threads,
+                       std::unique_ptr<graph_place>& out) {
     auto made = std::make_unique<copy_place>(graph, threads);
     if (status s = made->open(); !s) return s;
     out = std::move(made);

@@ -22,7 +22,10 @@ constexpr std::uint64_t vertices_at_a_time = 4096, parts_at_a_time = 64, parts_k
 // One of the threads that search together; it has one lane.
 class thread_of_team {
 public:
-    thread_of_team(std::uint32_t number, std::uint32_t threads, std::barrier<>& all) : number_(number), threads_(threads), all_(all) { kept_.reserve(parts_kept); }
+    thread_of_team(std::uint32_t number, std::uint32_t threads, std::barrier<>& all)
+        : number_(number), threads_(threads), all_(all) {
+        kept_.reserve(parts_kept);
+    }
 
     void sync() { all_.arrive_and_wait(); }
     [[nodiscard]] bool is_first() const { return number_ == 0; }
@@ -45,13 +48,17 @@ public:
     }
     void flush(const search_view& v, std::uint32_t queue) {
         if (kept_.empty()) return;
-        const std::uint64_t first = fetch_add_relaxed(&v.state->counts[queue], std::uint64_t{kept_.size()});
-        if (first + kept_.size() <= v.room) std::copy(kept_.begin(), kept_.end(), v.queues[queue] + first);
+        const std::uint64_t first =
+            fetch_add_relaxed(&v.state->counts[queue], std::uint64_t{kept_.size()});
+        if (first + kept_.size() <= v.room)
+            std::copy(kept_.begin(), kept_.end(), v.queues[queue] + first);
         else note(v, fault::damaged);
         kept_.clear();
     }
     void lower_for_all(std::uint32_t* word, std::uint32_t value) const { lower(word, value); }
-    void add_for_all(std::uint64_t* word, std::uint64_t value) const { atomic_add_relaxed(word, value); }
+    void add_for_all(std::uint64_t* word, std::uint64_t value) const {
+        atomic_add_relaxed(word, value);
+    }
 
 private:
     template <typename Function>
@@ -67,17 +74,22 @@ private:
 
 class cpu_solver final : public solver {
 public:
-    explicit cpu_solver(const solver_settings& how) : how_(how), memory_(apps::make_host_memory()) {}
+    explicit cpu_solver(const solver_settings& how)
+        : how_(how), memory_(apps::make_host_memory()) {}
 
     status prepare() {
         const graph_shape& shape = how_.shape;
         view_.room = parts_of(shape);
         view_.delta = how_.delta;
         view_.state = &state_;
-        if (memory_->allocate(view_.distances, shape.vertices) && memory_->allocate(view_.stamps, shape.vertices) && memory_->allocate(view_.queues[0], view_.room) &&
+        if (memory_->allocate(view_.distances, shape.vertices) &&
+            memory_->allocate(view_.stamps, shape.vertices) &&
+            memory_->allocate(view_.queues[0], view_.room) &&
             memory_->allocate(view_.queues[1], view_.room))
             return {};
-        return {-ENOMEM, "the search needs " + format_size(8 * shape.vertices + 2 * sizeof(part) * view_.room) + " of memory that is not free; use a smaller graph"};
+        return {-ENOMEM, "the search needs " +
+                             format_size(8 * shape.vertices + 2 * sizeof(part) * view_.room) +
+                             " of memory that is not free; use a smaller graph"};
     }
 
     status compute(const graph_view& graph, std::uint32_t source) override {

@@ -16,7 +16,8 @@ std::vector<std::uint32_t> plain_distances(const graph_view& graph, std::uint32_
         const auto [distance, vertex] = waiting.top();
         waiting.pop();
         if (distance > out[vertex]) continue;
-        for (std::uint64_t e = graph.offsets[vertex]; e < graph.offsets[vertex + std::uint64_t{1}]; ++e) {
+        for (std::uint64_t e = graph.offsets[vertex]; e < graph.offsets[vertex + std::uint64_t{1}];
+             ++e) {
             const edge& one = graph.edges[e];
             const std::uint64_t nearer = distance + one.weight;
             if (nearer >= out[one.target]) continue;

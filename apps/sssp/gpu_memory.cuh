@@ -1,4 +1,5 @@
-// Memory of a GPU, or that a GPU reaches, that is given back by itself; and CUDA's errors as messages. Only in programs with CUDA.
+// Memory of a GPU, or that a GPU reaches, that is given back by itself; and CUDA's errors as
+// messages. Only in programs with CUDA.
 #pragma once
 
 #include <cerrno>
@@ -39,8 +40,12 @@ private:
 };
 
 inline cudaError_t allocate_device(void** out, std::size_t bytes) { return cudaMalloc(out, bytes); }
-inline cudaError_t allocate_pinned(void** out, std::size_t bytes) { return cudaMallocHost(out, bytes); }
-inline cudaError_t allocate_managed(void** out, std::size_t bytes) { return cudaMallocManaged(out, bytes, cudaMemAttachGlobal); }
+inline cudaError_t allocate_pinned(void** out, std::size_t bytes) {
+    return cudaMallocHost(out, bytes);
+}
+inline cudaError_t allocate_managed(void** out, std::size_t bytes) {
+    return cudaMallocManaged(out, bytes, cudaMemAttachGlobal);
+}
 
 using device_bytes = owned_bytes<allocate_device, cudaFree>;
 using pinned_bytes = owned_bytes<allocate_pinned, cudaFreeHost>;

@@ -29,9 +29,13 @@ struct two_rooms {
     two_rooms& operator=(const two_rooms&) = delete;
 
     status make() {
-        if (!pinned.allocate(2 * read_piece_bytes)) return {-ENOMEM, "--method copy: no pinned memory is free; use fewer --workers"};
+        if (!pinned.allocate(2 * read_piece_bytes))
+            return {-ENOMEM, "--method copy: no pinned memory is free; use fewer --workers"};
         for (cudaEvent_t& one : copied)
-            if (status s = check(cudaEventCreateWithFlags(&one, cudaEventDisableTiming), "--method copy"); !s) return s;
+            if (status s =
+                    check(cudaEventCreateWithFlags(&one, cudaEventDisableTiming), "--method copy");
+                !s)
+                return s;
         return check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "--method copy");
     }
     pinned_bytes pinned;
@@ -42,12 +46,15 @@ struct two_rooms {
 
 class gpu_copy_place final : public graph_place {
 public:
-    gpu_copy_place(const graph_file& graph, std::uint32_t threads, int device) : reader_(graph, threads), device_(device) {}
+    gpu_copy_place(const graph_file& graph, std::uint32_t threads, int device)
+        : reader_(graph, threads), device_(device) {}
 
     status open() {
         if (status s = check(cudaSetDevice(device_), "--method copy"); !s) return s;
         if (status s = reader_.open(); !s) return s;
-        if (!memory_.allocate(reader_.bytes())) return {-ENOMEM, "--method copy: " + format_size(reader_.bytes()) + " of device memory are not free; leave this method out"};
+        if (!memory_.allocate(reader_.bytes()))
+            return {-ENOMEM, "--method copy: " + format_size(reader_.bytes()) +
+                                 " of device memory are not free; leave this method out"};
         for (std::uint32_t i = 0; i < reader_.threads(); ++i) {
             rooms_.push_back(std::make_unique<two_rooms>());
             if (status s = rooms_.back()->make(); !s) return s;
@@ -56,20 +63,37 @@ public:
     }
     status refresh(std::uint64_t& pages) override {
         pages = reader_.bytes() / page_bytes;
-        return reader_.each_piece([&](std::uint32_t thread, std::uint64_t at, std::uint64_t bytes) { return pass(*rooms_[thread], at, bytes); },
-                                  [&](std::uint32_t thread) { return check(cudaStreamSynchronize(rooms_[thread]->stream), "--method copy"); });
+        return reader_.each_piece(
+            [&](std::uint32_t thread, std::uint64_t at, std::uint64_t bytes) {
+                return pass(*rooms_[thread], at, bytes);
+            },
+            [&](std::uint32_t thread) {
+                return check(cudaStreamSynchronize(rooms_[thread]->stream), "--method copy");
+            });
     }
-    [[nodiscard]] const std::byte* data() const override { return static_cast<const std::byte*>(memory_.get()); }
-    [[nodiscard]] std::string note() const override { return "the whole file through pinned memory, by " + std::to_string(reader_.threads()) + " threads"; }
+    [[nodiscard]] const std::byte* data() const override {
+        return static_cast<const std::byte*>(memory_.get());
+    }
+    [[nodiscard]] std::string note() const override {
+        return "the whole file through pinned memory, by " + std::to_string(reader_.threads()) +
+               " threads";
+    }
 
 private:
     status pass(two_rooms& mine, std::uint64_t at, std::uint64_t bytes) {
-        if (status s = check(cudaSetDevice(device_), "--method copy"); !s) return s;  // a new thread begins with device 0
+        if (status s = check(cudaSetDevice(device_), "--method copy"); !s)
+            return s;  // a new thread begins with device 0
         const unsigned half = mine.next++ % 2;
-        std::byte* const room = static_cast<std::byte*>(mine.pinned.get()) + half * read_piece_bytes;
-        if (status s = check(cudaEventSynchronize(mine.copied[half]), "--method copy"); !s) return s;
+        std::byte* const room =
+            static_cast<std::byte*>(mine.pinned.get()) + half * read_piece_bytes;
+        if (status s = check(cudaEventSynchronize(mine.copied[half]), "--method copy"); !s)
+            return s;
         if (status s = reader_.read(room, bytes, at); !s) return s;
-        if (status s = check(cudaMemcpyAsync(static_cast<std::byte*>(memory_.get()) + at, room, bytes, cudaMemcpyHostToDevice, mine.stream), "--method copy"); !s) return s;
+        if (status s = check(cudaMemcpyAsync(static_cast<std::byte*>(memory_.get()) + at, room,
+                                             bytes, cudaMemcpyHostToDevice, mine.stream),
+                             "--method copy");
+            !s)
+            return s;
         return check(cudaEventRecord(mine.copied[half], mine.stream), "--method copy");
     }
 
@@ -89,12 +113,20 @@ public:
         if (status s = reader_.open(); !s) return s;
         // Without this, the CPU may not use such memory while any kernel runs.
         int together = 0;
-        if (status s = check(cudaDeviceGetAttribute(&together, cudaDevAttrConcurrentManagedAccess, device), "--method managed"); !s) return s;
-        if (together == 0) return {-ENODEV, "--method managed: CPU and GPU " + std::to_string(device) + " cannot share memory page by page; leave this method out"};
+        if (status s =
+                check(cudaDeviceGetAttribute(&together, cudaDevAttrConcurrentManagedAccess, device),
+                      "--method managed");
+            !s)
+            return s;
+        if (together == 0)
+            return {-ENODEV, "--method managed: CPU and GPU " + std::to_string(device) +
+                                 " cannot share memory page by page; leave this method out"};
         std::size_t free = 0, total = 0;
         if (status s = check(cudaMemGetInfo(&free, &total), "--method managed"); !s) return s;
         if (reader_.bytes() > free || !memory_.allocate(reader_.bytes()))
-            return {-ENOMEM, "--method managed: the graph has " + format_size(reader_.bytes()) + ", and of the GPU's memory " + format_size(free) + " are free; leave this method out, or use a smaller graph"};
+            return {-ENOMEM, "--method managed: the graph has " + format_size(reader_.bytes()) +
+                                 ", and of the GPU's memory " + format_size(free) +
+                                 " are free; leave this method out, or use a smaller graph"};
         return {};
     }
     status refresh(std::uint64_t& pages) override {
@@ -102,23 +134,27 @@ public:
         if (status s = reader_.read_all(static_cast<std::byte*>(memory_.get())); !s) return s;
         return check(move_to_device(), "--method managed");
     }
-    [[nodiscard]] const std::byte* data() const override { return static_cast<const std::byte*>(memory_.get()); }
+    [[nodiscard]] const std::byte* data() const override {
+        return static_cast<const std::byte*>(memory_.get());
+    }
     [[nodiscard]] std::string note() const override {
         return "the whole file into managed memory, by " + std::to_string(reader_.threads()) +
                " threads; then moved to the GPU by cudaMemPrefetchAsync";
     }
 
 private:
-    // In large pieces before the kernel starts: a kernel that faults its pages in one after the other takes several
-    // times as long, and a program that cares about time does not do that.
+    // In large pieces before the kernel starts: a kernel that faults its pages in one after the
+    // other takes several times as long, and a program that cares about time does not do that.
     cudaError_t move_to_device() {
 #if CUDART_VERSION >= 13000
         cudaMemLocation where{};
         where.type = cudaMemLocationTypeDevice;
         where.id = device_;
-        const cudaError_t code = cudaMemPrefetchAsync(memory_.get(), reader_.bytes(), where, 0, nullptr);
+        const cudaError_t code =
+            cudaMemPrefetchAsync(memory_.get(), reader_.bytes(), where, 0, nullptr);
 #else
-        const cudaError_t code = cudaMemPrefetchAsync(memory_.get(), reader_.bytes(), device_, nullptr);
+        const cudaError_t code =
+            cudaMemPrefetchAsync(memory_.get(), reader_.bytes(), device_, nullptr);
 #endif
         return code == cudaSuccess ? cudaStreamSynchronize(nullptr) : code;
     }
@@ -130,14 +166,16 @@ private:
 
 }  // namespace
 
-status make_gpu_copy_place(const graph_file& graph, std::uint32_t threads, int device, std::unique_ptr<graph_place>& out) {
+status make_gpu_copy_place(const graph_file& graph, std::uint32_t threads, int device,
+                           std::unique_ptr<graph_place>& out) {
     auto made = std::make_unique<gpu_copy_place>(graph, threads, device);
     if (status s = made->open(); !s) return s;
     out = std::move(made);
     return {};
 }
 
-status make_managed_place(const graph_file& graph, std::uint32_t threads, int device, std::unique_ptr<graph_place>& out) {
+status make_managed_place(const graph_file& graph, std::uint32_t threads, int device,
+                          std::unique_ptr<graph_place>& out) {
     auto made = std::make_unique<managed_place>(graph, threads);
     if (status s = made->open(device); !s) return s;
     out = std::move(made);
@@ -146,10 +184,14 @@ status make_managed_place(const graph_file& graph, std::uint32_t threads, int de
 
 #else
 
-status make_gpu_copy_place(const graph_file&, std::uint32_t, int, std::unique_ptr<graph_place>&) { return {-ENODEV, "--method copy: this program was built without CUDA; use --backend cpu"}; }
+status make_gpu_copy_place(const graph_file&, std::uint32_t, int, std::unique_ptr<graph_place>&) {
+    return {-ENODEV, "--method copy: this program was built without CUDA; use --backend cpu"};
+}
 
 status make_managed_place(const graph_file&, std::uint32_t, int, std::unique_ptr<graph_place>&) {
-    return {-ENODEV, "--method managed: needs a GPU and a program that was built with CUDA; leave this method out"};
+    return {-ENODEV,
+            "--method managed: needs a GPU and a program that was built with CUDA; leave this "
+            "method out"};
 }
 
 #endif

@@ -1,4 +1,5 @@
-// The search by a GPU: one kernel whose blocks are all resident and take the steps together, so that the host waits once for some thousand of them.
+// The search by a GPU: one kernel whose blocks are all resident and take the steps together, so
+// that the host waits once for some thousand of them.
 #include <cerrno>
 #include <memory>
 #include <string>
@@ -24,8 +25,9 @@ namespace groups = cooperative_groups;
 constexpr std::uint32_t steps_of_a_stretch = 4096;
 constexpr unsigned block_threads = 512;
 
-// What the threads of a block put into a queue in a step, as far as there is room, goes there by one addition at the step's end: the threads of the whole GPU would wait for
-// each other at the one counter.
+// What the threads of a block put into a queue in a step, as far as there is room, goes there by
+// one addition at the step's end: the threads of the whole GPU would wait for each other at the one
+// counter.
 struct kept_parts {
     static constexpr std::uint32_t room = 4096;
     part parts[room];
@@ -50,10 +52,12 @@ public:
     }
     template <typename Function>
     __device__ void each_part(std::uint64_t count, const Function& f) const {
-        for (std::uint64_t i = thread() / 32; i < count; i += threads() / 32) f(i, threadIdx.x % 32, 32u);
+        for (std::uint64_t i = thread() / 32; i < count; i += threads() / 32)
+            f(i, threadIdx.x % 32, 32u);
     }
 
-    __device__ void put(const search_view& v, std::uint32_t queue, std::uint32_t vertex, std::uint32_t parts) const {
+    __device__ void put(const search_view& v, std::uint32_t queue, std::uint32_t vertex,
+                        std::uint32_t parts) const {
         if (parts == 1) {
             const std::uint32_t place = atomicAdd(&kept_.wanted, 1u);
             if (place < kept_parts::room) {
@@ -63,37 +67,48 @@ public:
         }
         const std::uint64_t first = take_places(v, queue, parts);
         if (first + parts > v.room) return note(v, fault::damaged);
-        for (std::uint32_t number = 0; number < parts; ++number) v.queues[queue][first + number] = {vertex, number};
+        for (std::uint32_t number = 0; number < parts; ++number)
+            v.queues[queue][first + number] = {vertex, number};
     }
     // Whole block, after each step in which parts were put.
     __device__ void flush(const search_view& v, std::uint32_t queue) const {
         __syncthreads();
-        const std::uint32_t count = kept_.wanted < kept_parts::room ? kept_.wanted : kept_parts::room;
+        const std::uint32_t count =
+            kept_.wanted < kept_parts::room ? kept_.wanted : kept_parts::room;
         if (threadIdx.x == 0 && count != 0) kept_.first = take_places(v, queue, count);
         __syncthreads();
         if (threadIdx.x == 0) kept_.wanted = 0;
         if (count == 0) return;
         const std::uint64_t first = kept_.first;
         if (first + count > v.room) return note(v, fault::damaged);
-        for (std::uint32_t i = threadIdx.x; i < count; i += blockDim.x) v.queues[queue][first + i] = kept_.parts[i];
+        for (std::uint32_t i = threadIdx.x; i < count; i += blockDim.x)
+            v.queues[queue][first + i] = kept_.parts[i];
     }
 
     // Whole warps come here, from behind a loop.
     __device__ void lower_for_all(std::uint32_t* word, std::uint32_t value) const {
         __syncwarp();
-        for (int apart = 16; apart > 0; apart /= 2) value = min(value, __shfl_down_sync(0xffffffffu, value, apart));
+        for (int apart = 16; apart > 0; apart /= 2)
+            value = min(value, __shfl_down_sync(0xffffffffu, value, apart));
         if (threadIdx.x % 32 == 0 && value != unreachable) atomicMin(word, value);
     }
     __device__ void add_for_all(std::uint64_t* word, std::uint64_t value) const {
         __syncwarp();
-        for (int apart = 16; apart > 0; apart /= 2) value += __shfl_down_sync(0xffffffffu, static_cast<unsigned long long>(value), apart);
-        if (threadIdx.x % 32 == 0 && value != 0) atomicAdd(reinterpret_cast<unsigned long long*>(word), static_cast<unsigned long long>(value));
+        for (int apart = 16; apart > 0; apart /= 2)
+            value += __shfl_down_sync(0xffffffffu, static_cast<unsigned long long>(value), apart);
+        if (threadIdx.x % 32 == 0 && value != 0)
+            atomicAdd(reinterpret_cast<unsigned long long*>(word),
+                      static_cast<unsigned long long>(value));
     }
 
 private:
-    static __device__ std::uint64_t thread() { return std::uint64_t{blockIdx.x} * blockDim.x + threadIdx.x; }
-    static __device__ std::uint64_t take_places(const search_view& v, std::uint32_t queue, std::uint32_t count) {
-        return atomicAdd(reinterpret_cast<unsigned long long*>(&v.state->counts[queue]), static_cast<unsigned long long>(count));
+    static __device__ std::uint64_t thread() {
+        return std::uint64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+    }
+    static __device__ std::uint64_t take_places(const search_view& v, std::uint32_t queue,
+                                                std::uint32_t count) {
+        return atomicAdd(reinterpret_cast<unsigned long long*>(&v.state->counts[queue]),
+                         static_cast<unsigned long long>(count));
     }
     static __device__ std::uint64_t threads() { return std::uint64_t{gridDim.x} * blockDim.x; }
 
@@ -101,7 +116,8 @@ private:
     kept_parts& kept_;
 };
 
-__global__ void __launch_bounds__(block_threads) search_kernel(const __grid_constant__ search_view view, std::uint32_t most_steps) {
+__global__ void __launch_bounds__(block_threads)
+    search_kernel(const __grid_constant__ search_view view, std::uint32_t most_steps) {
     __shared__ kept_parts kept;
     grid_team team(kept);
     search(team, view, most_steps);
@@ -123,16 +139,27 @@ public:
         view_.delta = how_.delta;
         if (status s = check(cudaSetDevice(how_.device), "the search"); !s) return s;
         int cooperative = 0;
-        if (status s = check(cudaDeviceGetAttribute(&cooperative, cudaDevAttrCooperativeLaunch, how_.device), "the search"); !s) return s;
-        if (cooperative == 0) return {-ENODEV, "GPU " + std::to_string(how_.device) + " cannot keep all blocks of a kernel in step; use --backend cpu"};
-        if (!distances_.allocate(shape.vertices * 4) || !stamps_.allocate(shape.vertices * 4) || !queues_[0].allocate(view_.room * sizeof(part)) ||
-            !queues_[1].allocate(view_.room * sizeof(part)) || !state_.allocate(sizeof(search_state)) || !host_state_.allocate(sizeof(search_state)))
-            return {-ENOMEM, "the search needs " + format_size(8 * shape.vertices + 2 * sizeof(part) * view_.room) + " of device memory that is not free; use a smaller graph"};
+        if (status s = check(
+                cudaDeviceGetAttribute(&cooperative, cudaDevAttrCooperativeLaunch, how_.device),
+                "the search");
+            !s)
+            return s;
+        if (cooperative == 0)
+            return {-ENODEV, "GPU " + std::to_string(how_.device) +
+                                 " cannot keep all blocks of a kernel in step; use --backend cpu"};
+        if (!distances_.allocate(shape.vertices * 4) || !stamps_.allocate(shape.vertices * 4) ||
+            !queues_[0].allocate(view_.room * sizeof(part)) ||
+            !queues_[1].allocate(view_.room * sizeof(part)) ||
+            !state_.allocate(sizeof(search_state)) || !host_state_.allocate(sizeof(search_state)))
+            return {-ENOMEM, "the search needs " +
+                                 format_size(8 * shape.vertices + 2 * sizeof(part) * view_.room) +
+                                 " of device memory that is not free; use a smaller graph"};
         view_.distances = static_cast<std::uint32_t*>(distances_.get());
         view_.stamps = static_cast<std::uint32_t*>(stamps_.get());
         for (int i = 0; i < 2; ++i) view_.queues[i] = static_cast<part*>(queues_[i].get());
         view_.state = static_cast<search_state*>(state_.get());
-        blocks_ = static_cast<unsigned>(apps::resident_blocks(how_.device, search_kernel, block_threads));
+        blocks_ =
+            static_cast<unsigned>(apps::resident_blocks(how_.device, search_kernel, block_threads));
         *state() = search_state{};
         return check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "the search");
     }
@@ -141,26 +168,53 @@ public:
         view_.graph = graph;
         if (status s = check(cudaSetDevice(how_.device), "the search"); !s) return s;
         *state() = first_state(how_.delta);
-        if (status s = check(cudaMemsetAsync(view_.distances, 0xff, graph.vertices * 4, stream_), "the search"); !s) return s;
-        if (status s = check(cudaMemsetAsync(view_.distances + source, 0, 4, stream_), "the search"); !s) return s;
-        if (status s = check(cudaMemsetAsync(view_.stamps, 0, graph.vertices * 4, stream_), "the search"); !s) return s;
-        if (status s = check(cudaMemcpyAsync(view_.state, state(), sizeof(search_state), cudaMemcpyHostToDevice, stream_), "the search"); !s) return s;
-        return run_search(how_, [&] { return run_steps(); }, *state());
+        if (status s = check(cudaMemsetAsync(view_.distances, 0xff, graph.vertices * 4, stream_),
+                             "the search");
+            !s)
+            return s;
+        if (status s =
+                check(cudaMemsetAsync(view_.distances + source, 0, 4, stream_), "the search");
+            !s)
+            return s;
+        if (status s =
+                check(cudaMemsetAsync(view_.stamps, 0, graph.vertices * 4, stream_), "the search");
+            !s)
+            return s;
+        if (status s = check(cudaMemcpyAsync(view_.state, state(), sizeof(search_state),
+                                             cudaMemcpyHostToDevice, stream_),
+                             "the search");
+            !s)
+            return s;
+        return run_search(
+            how_, [&] { return run_steps(); }, *state());
     }
     status copy_distances(std::uint32_t* to) override {
         if (status s = check(cudaSetDevice(how_.device), "the distances"); !s) return s;
-        return check(cudaMemcpy(to, view_.distances, how_.shape.vertices * 4, cudaMemcpyDeviceToHost), "the distances");
+        return check(
+            cudaMemcpy(to, view_.distances, how_.shape.vertices * 4, cudaMemcpyDeviceToHost),
+            "the distances");
     }
     [[nodiscard]] search_state last() const override { return *state(); }
 
 private:
-    [[nodiscard]] search_state* state() const { return static_cast<search_state*>(host_state_.get()); }
+    [[nodiscard]] search_state* state() const {
+        return static_cast<search_state*>(host_state_.get());
+    }
 
     status run_steps() {
         std::uint32_t most_steps = steps_of_a_stretch;
         void* arguments[] = {&view_, &most_steps};
-        if (status s = check(cudaLaunchCooperativeKernel(reinterpret_cast<const void*>(search_kernel), dim3(blocks_), dim3(block_threads), arguments, 0, stream_), "the search"); !s) return s;
-        if (status s = check(cudaMemcpyAsync(state(), view_.state, sizeof(search_state), cudaMemcpyDeviceToHost, stream_), "the search"); !s) return s;
+        if (status s = check(cudaLaunchCooperativeKernel(
+                                 reinterpret_cast<const void*>(search_kernel), dim3(blocks_),
+                                 dim3(block_threads), arguments, 0, stream_),
+                             "the search");
+            !s)
+            return s;
+        if (status s = check(cudaMemcpyAsync(state(), view_.state, sizeof(search_state),
+                                             cudaMemcpyDeviceToHost, stream_),
+                             "the search");
+            !s)
+            return s;
         return check(cudaStreamSynchronize(stream_), "the search");
     }
 
@@ -182,7 +236,9 @@ bool gpu_is_there(int device) {
 }
 
 status make_gpu_solver(const solver_settings& how, std::unique_ptr<solver>& out) {
-    if (!gpu_is_there(how.device)) return {-ENODEV, "--device: there is no GPU " + std::to_string(how.device) + " here; use --backend cpu"};
+    if (!gpu_is_there(how.device))
+        return {-ENODEV, "--device: there is no GPU " + std::to_string(how.device) +
+                             " here; use --backend cpu"};
     auto made = std::make_unique<gpu_solver>(how);
     if (status s = made->prepare(); !s) return s;
     out = std::move(made);
@@ -193,7 +249,9 @@ status make_gpu_solver(const solver_settings& how, std::unique_ptr<solver>& out)
 
 bool gpu_is_there(int) { return false; }
 
-status make_gpu_solver(const solver_settings&, std::unique_ptr<solver>&) { return {-ENODEV, "--backend gpu: this program was built without CUDA; use --backend cpu"}; }
+status make_gpu_solver(const solver_settings&, std::unique_ptr<solver>&) {
+    return {-ENODEV, "--backend gpu: this program was built without CUDA; use --backend cpu"};
+}
 
 #endif
 

@@ -23,7 +23,9 @@ constexpr const char* again = "; make the graph again, or copy it again";
 constexpr std::uint64_t piece_numbers = 1u << 19;
 
 struct open_file {
-    explicit open_file(const std::string& path) : fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {}  // a pipe must not hold up the program
+    explicit open_file(const std::string& path)
+        : fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {
+    }  // a pipe must not hold up the program
     ~open_file() {
         if (fd >= 0) ::close(fd);
     }
@@ -32,18 +34,31 @@ struct open_file {
     const int fd;
 };
 
-status wrong(const graph_file& graph, const std::string& what) { return {-EINVAL, apps::shown(graph.path) + ": " + what + again}; }
+status wrong(const graph_file& graph, const std::string& what) {
+    return {-EINVAL, apps::shown(graph.path) + ": " + what + again};
+}
 
 status check_header(const graph_header& header, std::uint64_t size, graph_file& out) {
     if (std::memcmp(header.magic, graph_magic, sizeof graph_magic) != 0)
-        return {-EINVAL, apps::shown(out.path) + ": is no graph of this program, for it does not begin with PSTKSSSP; make one with penstock-sssp make"};
-    if (header.version != graph_version) return wrong(out, "has version " + std::to_string(header.version) + ", and this program reads version " + std::to_string(graph_version));
+        return {-EINVAL, apps::shown(out.path) +
+                             ": is no graph of this program, for it does not begin with PSTKSSSP; "
+                             "make one with penstock-sssp make"};
+    if (header.version != graph_version)
+        return wrong(out, "has version " + std::to_string(header.version) +
+                              ", and this program reads version " + std::to_string(graph_version));
     if (header.vertices == 0 || header.vertices > most_vertices || header.edges > most_edges)
-        return wrong(out, "says that it has " + apps::with_commas(header.vertices) + " vertices and " + apps::with_commas(header.edges) + " edges, which cannot be");
+        return wrong(out, "says that it has " + apps::with_commas(header.vertices) +
+                              " vertices and " + apps::with_commas(header.edges) +
+                              " edges, which cannot be");
     out.shape = {header.vertices, header.edges};
-    if (header.header_bytes != page_bytes || header.offsets_at != out.shape.offsets_at() || header.edges_at != out.shape.edges_at() || header.file_bytes != out.shape.file_bytes())
-        return wrong(out, "its header does not say where a graph of " + apps::with_commas(header.vertices) + " vertices and " + apps::with_commas(header.edges) + " edges lies");
-    if (size != header.file_bytes) return wrong(out, "has " + apps::with_commas(size) + " bytes, and its header says " + apps::with_commas(header.file_bytes));
+    if (header.header_bytes != page_bytes || header.offsets_at != out.shape.offsets_at() ||
+        header.edges_at != out.shape.edges_at() || header.file_bytes != out.shape.file_bytes())
+        return wrong(out, "its header does not say where a graph of " +
+                              apps::with_commas(header.vertices) + " vertices and " +
+                              apps::with_commas(header.edges) + " edges lies");
+    if (size != header.file_bytes)
+        return wrong(out, "has " + apps::with_commas(size) + " bytes, and its header says " +
+                              apps::with_commas(header.file_bytes));
     return {};
 }
 
@@ -55,28 +70,44 @@ public:
     // Numbers [first, end) of the offsets, and the one after them.
     status offsets(std::uint64_t first, std::uint64_t end) {
         offsets_.resize(end - first + 1);
-        if (status s = read(offsets_.data(), offsets_.size() * sizeof(std::uint64_t), graph_.shape.offsets_at() + first * sizeof(std::uint64_t)); !s) return s;
-        if (first == 0 && offsets_[0] != 0) return wrong(graph_, "the edges of vertex 0 begin at edge " + apps::with_commas(offsets_[0]) + " and not at edge 0");
+        if (status s = read(offsets_.data(), offsets_.size() * sizeof(std::uint64_t),
+                            graph_.shape.offsets_at() + first * sizeof(std::uint64_t));
+            !s)
+            return s;
+        if (first == 0 && offsets_[0] != 0)
+            return wrong(graph_, "the edges of vertex 0 begin at edge " +
+                                     apps::with_commas(offsets_[0]) + " and not at edge 0");
         for (std::uint64_t v = first; v < end; ++v)
             if (offsets_[v - first] > offsets_[v - first + 1])
-                return wrong(graph_, "the edges of vertex " + apps::with_commas(v) + " end at edge " + apps::with_commas(offsets_[v - first + 1]) + ", before they begin at " +
-                                         apps::with_commas(offsets_[v - first]));
+                return wrong(
+                    graph_, "the edges of vertex " + apps::with_commas(v) + " end at edge " +
+                                apps::with_commas(offsets_[v - first + 1]) +
+                                ", before they begin at " + apps::with_commas(offsets_[v - first]));
         if (end == graph_.shape.vertices && offsets_.back() != graph_.shape.edges)
-            return wrong(graph_, "the edges of the last vertex end at edge " + apps::with_commas(offsets_.back()) + " of " + apps::with_commas(graph_.shape.edges));
+            return wrong(graph_, "the edges of the last vertex end at edge " +
+                                     apps::with_commas(offsets_.back()) + " of " +
+                                     apps::with_commas(graph_.shape.edges));
         return {};
     }
     status edges(std::uint64_t first, std::uint64_t end) {
         edges_.resize(end - first);
-        if (status s = read(edges_.data(), edges_.size() * sizeof(edge), graph_.shape.edges_at() + first * sizeof(edge)); !s) return s;
+        if (status s = read(edges_.data(), edges_.size() * sizeof(edge),
+                            graph_.shape.edges_at() + first * sizeof(edge));
+            !s)
+            return s;
         for (std::uint64_t e = first; e < end; ++e)
             if (edges_[e - first].target >= graph_.shape.vertices)
-                return wrong(graph_, "edge " + apps::with_commas(e) + " leads to vertex " + apps::with_commas(edges_[e - first].target) + " of " + apps::with_commas(graph_.shape.vertices) +
+                return wrong(graph_, "edge " + apps::with_commas(e) + " leads to vertex " +
+                                         apps::with_commas(edges_[e - first].target) + " of " +
+                                         apps::with_commas(graph_.shape.vertices) +
                                          ", counted from 0");
         return {};
     }
 
 private:
-    status read(void* to, std::uint64_t bytes, std::uint64_t offset) const { return apps::read_exactly(graph_.path, fd_, to, bytes, offset); }
+    status read(void* to, std::uint64_t bytes, std::uint64_t offset) const {
+        return apps::read_exactly(graph_.path, fd_, to, bytes, offset);
+    }
 
     const graph_file& graph_;
     int fd_;
@@ -96,12 +127,15 @@ status open_graph(const std::string& path, graph_file& out) {
     if (code != 0) return {code, apps::shown(path) + ": " + error_text(code) + "; " + cure};
     const auto size = static_cast<std::uint64_t>(info.st_size);
     graph_header header{};
-    if (size < page_bytes) return wrong(out, "has " + apps::with_commas(size) + " bytes, less than a header");
+    if (size < page_bytes)
+        return wrong(out, "has " + apps::with_commas(size) + " bytes, less than a header");
     if (status s = apps::read_exactly(path, file.fd, &header, sizeof header, 0); !s) return s;
     if (status s = check_header(header, size, out); !s) return s;
     std::error_code failed;
     const std::filesystem::path real = std::filesystem::canonical(path, failed);
-    if (failed) return {-failed.value(), apps::shown(path) + ": " + failed.message() + "; name a graph that can be read"};
+    if (failed)
+        return {-failed.value(),
+                apps::shown(path) + ": " + failed.message() + "; name a graph that can be read"};
     out.folder = real.parent_path().string();
     out.name = real.filename().string();
     return {};
@@ -109,18 +143,26 @@ status open_graph(const std::string& path, graph_file& out) {
 
 status check_graph(const graph_file& graph, std::uint32_t threads) {
     const open_file file(graph.real_path());
-    if (file.fd < 0) return {-errno, apps::shown(graph.path) + ": " + error_text(-errno) + "; name a graph that can be read"};
-    const std::uint64_t vertex_pieces = apps::pieces_of(graph.shape.vertices, piece_numbers), pieces = vertex_pieces + apps::pieces_of(graph.shape.edges, piece_numbers);
+    if (file.fd < 0)
+        return {-errno, apps::shown(graph.path) + ": " + error_text(-errno) +
+                            "; name a graph that can be read"};
+    const std::uint64_t vertex_pieces = apps::pieces_of(graph.shape.vertices, piece_numbers),
+                        pieces = vertex_pieces + apps::pieces_of(graph.shape.edges, piece_numbers);
     std::atomic<std::uint64_t> next{0};
     apps::first_error errors;
-    apps::on_threads(static_cast<std::uint32_t>(std::min<std::uint64_t>(threads, pieces)), [&](std::uint32_t) {
-        checker mine(graph, file.fd);
-        for (std::uint64_t i = next.fetch_add(1); i < pieces && !errors.stop(); i = next.fetch_add(1)) {
-            const bool is_edges = i >= vertex_pieces;
-            const std::uint64_t first = (is_edges ? i - vertex_pieces : i) * piece_numbers, end = std::min(first + piece_numbers, is_edges ? graph.shape.edges : graph.shape.vertices);
-            errors.note(is_edges ? mine.edges(first, end) : mine.offsets(first, end));
-        }
-    });
+    apps::on_threads(
+        static_cast<std::uint32_t>(std::min<std::uint64_t>(threads, pieces)), [&](std::uint32_t) {
+            checker mine(graph, file.fd);
+            for (std::uint64_t i = next.fetch_add(1); i < pieces && !errors.stop();
+                 i = next.fetch_add(1)) {
+                const bool is_edges = i >= vertex_pieces;
+                const std::uint64_t first = (is_edges ? i - vertex_pieces : i) * piece_numbers,
+                                    end = std::min(
+                                        first + piece_numbers,
+                                        is_edges ? graph.shape.edges : graph.shape.vertices);
+                errors.note(is_edges ? mine.edges(first, end) : mine.offsets(first, end));
+            }
+        });
     return errors.get();
 }
 

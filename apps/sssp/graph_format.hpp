@@ -1,4 +1,5 @@
-// The file of a graph: a page of header, the offsets, the edges; each of them begins on a page (docs/sssp.md). Numbers are in the byte order of the machine.
+// The file of a graph: a page of header, the offsets, the edges; each of them begins on a page
+// (docs/sssp.md). Numbers are in the byte order of the machine.
 #pragma once
 
 #include <cstddef>
@@ -41,12 +42,20 @@ struct graph_shape {
     std::uint64_t edges = 0;
 
     [[nodiscard]] constexpr std::uint64_t offsets_at() const { return page_bytes; }
-    [[nodiscard]] constexpr std::uint64_t edges_at() const { return page_bytes + pages_for((vertices + 1) * sizeof(std::uint64_t)) * page_bytes; }
-    [[nodiscard]] constexpr std::uint64_t edge_pages() const { return pages_for(edges * sizeof(edge)); }
-    [[nodiscard]] constexpr std::uint64_t file_bytes() const { return edges_at() + edge_pages() * page_bytes; }
+    [[nodiscard]] constexpr std::uint64_t edges_at() const {
+        return page_bytes + pages_for((vertices + 1) * sizeof(std::uint64_t)) * page_bytes;
+    }
+    [[nodiscard]] constexpr std::uint64_t edge_pages() const {
+        return pages_for(edges * sizeof(edge));
+    }
+    [[nodiscard]] constexpr std::uint64_t file_bytes() const {
+        return edges_at() + edge_pages() * page_bytes;
+    }
 
 private:
-    static constexpr std::uint64_t pages_for(std::uint64_t bytes) { return apps::pieces_of(bytes, page_bytes); }
+    static constexpr std::uint64_t pages_for(std::uint64_t bytes) {
+        return apps::pieces_of(bytes, page_bytes);
+    }
 };
 
 // A graph wherever its bytes are: in a map, a region, a copy. Plain pointers.
@@ -58,7 +67,8 @@ struct graph_view {
 };
 
 inline graph_view view_of(const std::byte* file, const graph_shape& shape) {
-    return {reinterpret_cast<const std::uint64_t*>(file + shape.offsets_at()), reinterpret_cast<const edge*>(file + shape.edges_at()), shape.vertices, shape.edges};
+    return {reinterpret_cast<const std::uint64_t*>(file + shape.offsets_at()),
+            reinterpret_cast<const edge*>(file + shape.edges_at()), shape.vertices, shape.edges};
 }
 
 }  // namespace penstock::sssp

@@ -1,4 +1,5 @@
-// penstock-sssp: shortest paths over a graph whose file another program changes. See request.cpp for what it promises.
+// penstock-sssp: shortest paths over a graph whose file another program changes. See request.cpp
+// for what it promises.
 #include "common/message.hpp"
 #include "common/process.hpp"
 #include "report.hpp"
@@ -24,7 +25,11 @@ status make(const request& asked) {
 }
 
 // The updater is ended by signals as any program is.
-status follow(const request& asked) { return asked.what == command::make ? make(asked) : asked.what == command::update ? update_weights(asked.update) : run(asked); }
+status follow(const request& asked) {
+    return asked.what == command::make     ? make(asked)
+           : asked.what == command::update ? update_weights(asked.update)
+                                           : run(asked);
+}
 
 }  // namespace
 

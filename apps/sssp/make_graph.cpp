@@ -22,11 +22,13 @@ constexpr std::uint64_t piece_numbers = 1u << 20;
 
 class graph_maker {
 public:
-    graph_maker(const make_request& asked, const apps::output_file& out) : asked_(asked), out_(out) {}
+    graph_maker(const make_request& asked, const apps::output_file& out)
+        : asked_(asked), out_(out) {}
 
     status run(make_report& report) {
         const graph_shape& shape = asked_.shape;
-        const apps::progress bar("make", shape.file_bytes(), [this] { return written_.load(); }, !asked_.quiet);
+        const apps::progress bar(
+            "make", shape.file_bytes(), [this] { return written_.load(); }, !asked_.quiet);
         if (status s = write_header(); !s) return s;
         if (status s = count_shares(); !s) return s;
         if (status s = write_offsets(); !s) return s;
@@ -36,12 +38,15 @@ public:
 
 private:
     // body(first, end) on all threads, for all pieces of `count`.
-    status each_piece(std::uint64_t count, const std::function<status(std::uint64_t, std::uint64_t)>& body) const {
+    status each_piece(std::uint64_t count,
+                      const std::function<status(std::uint64_t, std::uint64_t)>& body) const {
         std::atomic<std::uint64_t> next{0};
         apps::first_error errors;
-        const auto threads = static_cast<std::uint32_t>(std::clamp<std::uint64_t>(apps::pieces_of(count, piece_numbers), 1, asked_.threads));
+        const auto threads = static_cast<std::uint32_t>(
+            std::clamp<std::uint64_t>(apps::pieces_of(count, piece_numbers), 1, asked_.threads));
         apps::on_threads(threads, [&](std::uint32_t) {
-            for (std::uint64_t first = next.fetch_add(piece_numbers); first < count && !errors.stop(); first = next.fetch_add(piece_numbers))
+            for (std::uint64_t first = next.fetch_add(piece_numbers);
+                 first < count && !errors.stop(); first = next.fetch_add(piece_numbers))
                 errors.note(body(first, std::min(first + piece_numbers, count)));
         });
         return errors.get();
@@ -55,11 +60,13 @@ private:
     status write_header() {
         const graph_shape& shape = asked_.shape;
         char page[page_bytes] = {};
-        graph_header header{{}, graph_version, page_bytes, shape.vertices, shape.edges, shape.offsets_at(), shape.edges_at(), shape.file_bytes()};
+        graph_header header{{},          graph_version,      page_bytes,       shape.vertices,
+                            shape.edges, shape.offsets_at(), shape.edges_at(), shape.file_bytes()};
         std::memcpy(header.magic, graph_magic, sizeof header.magic);
         std::memcpy(page, &header, sizeof header);
         if (status s = write(page, sizeof page, 0); !s) return s;
-        // The file has its full length; the last page's end is written over unless it is past the last edge.
+        // The file has its full length; the last page's end is written over unless it is past the
+        // last edge.
         return out_.write_at("", 1, shape.file_bytes() - 1);
     }
 
@@ -69,7 +76,8 @@ private:
         if (status s = each_piece(asked_.shape.vertices,
                                   [&](std::uint64_t first, std::uint64_t end) {
                                       std::uint64_t sum = 0;
-                                      for (std::uint64_t v = first; v < end; ++v) sum += share_of_edges(asked_.seed, v);
+                                      for (std::uint64_t v = first; v < end; ++v)
+                                          sum += share_of_edges(asked_.seed, v);
                                       before_[first / piece_numbers + 1] = sum;
                                       return status{};
                                   });
@@ -78,7 +86,9 @@ private:
         for (std::size_t i = 1; i < before_.size(); ++i) before_[i] += before_[i - 1];
         return {};
     }
-    [[nodiscard]] std::uint64_t offset_of(std::uint64_t shares) const { return static_cast<std::uint64_t>(wide{asked_.shape.edges} * shares / before_.back()); }
+    [[nodiscard]] std::uint64_t offset_of(std::uint64_t shares) const {
+        return static_cast<std::uint64_t>(wide{asked_.shape.edges} * shares / before_.back());
+    }
 
     // A vertex's edges begin where its shares do.
     status write_offsets() {
@@ -92,10 +102,14 @@ private:
                 offsets[v - first + 1] = offset_of(shares);
                 mine = std::max(mine, offsets[v - first + 1] - offsets[v - first]);
             }
-            for (std::uint64_t seen = most.load(); seen < mine && !most.compare_exchange_weak(seen, mine);) {}
+            for (std::uint64_t seen = most.load();
+                 seen < mine && !most.compare_exchange_weak(seen, mine);) {
+            }
             // The last number is the next piece's first, or the end of all.
-            const std::uint64_t count = end == asked_.shape.vertices ? offsets.size() : offsets.size() - 1;
-            return write(offsets.data(), count * sizeof(std::uint64_t), asked_.shape.offsets_at() + first * sizeof(std::uint64_t));
+            const std::uint64_t count =
+                end == asked_.shape.vertices ? offsets.size() : offsets.size() - 1;
+            return write(offsets.data(), count * sizeof(std::uint64_t),
+                         asked_.shape.offsets_at() + first * sizeof(std::uint64_t));
         });
         most_edges_ = most.load();
         return s;
@@ -106,8 +120,10 @@ private:
         const std::uint64_t weights = weights_of_round(asked_.seed, 0);
         return each_piece(asked_.shape.edges, [&](std::uint64_t first, std::uint64_t end) {
             std::vector<edge> edges(end - first);
-            for (std::uint64_t e = first; e < end; ++e) edges[e - first] = {targets.of(e), weight_of(weights, e)};
-            return write(edges.data(), edges.size() * sizeof(edge), asked_.shape.edges_at() + first * sizeof(edge));
+            for (std::uint64_t e = first; e < end; ++e)
+                edges[e - first] = {targets.of(e), weight_of(weights, e)};
+            return write(edges.data(), edges.size() * sizeof(edge),
+                         asked_.shape.edges_at() + first * sizeof(edge));
         });
     }
 

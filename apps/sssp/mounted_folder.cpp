@@ -29,10 +29,13 @@ mounted_folder::~mounted_folder() {
     if (const status s = close(); !s) apps::say(s.message);
 }
 
-// A mount point must not lie in what is mounted there, and graphs may lie in the usual folder for temporary things.
+// A mount point must not lie in what is mounted there, and graphs may lie in the usual folder for
+// temporary things.
 status mounted_folder::make_point(const std::string& folder) {
     const char* const wanted = std::getenv("TMPDIR");
-    for (const std::string& parent : {std::string(wanted != nullptr ? wanted : ""), std::string("/tmp"), std::string("/var/tmp"), std::string("/dev/shm")}) {
+    for (const std::string& parent :
+         {std::string(wanted != nullptr ? wanted : ""), std::string("/tmp"),
+          std::string("/var/tmp"), std::string("/dev/shm")}) {
         std::error_code failed;
         const fs::path real = parent.empty() ? fs::path() : fs::canonical(parent, failed);
         if (real.empty() || failed || lies_in(real, folder)) continue;
@@ -44,11 +47,16 @@ status mounted_folder::make_point(const std::string& folder) {
         noted_point_.folder(name);
         return {};
     }
-    return {-ENOENT, "there is no folder for temporary things outside of " + apps::shown(folder) + ", where the graph lies; name an empty folder elsewhere by --mount, or give --no-mount"};
+    return {-ENOENT, "there is no folder for temporary things outside of " + apps::shown(folder) +
+                         ", where the graph lies; name an empty folder elsewhere by --mount, or "
+                         "give --no-mount"};
 }
 
 status mounted_folder::open(runtime& rt, const std::string& folder, const std::string& point) {
-    if (status s = mount::can_mount(); !s) return {s.code, s.message + "; or give --no-mount: the updater then writes the file itself, and all of it is brought each time"};
+    if (status s = mount::can_mount(); !s)
+        return {s.code, s.message +
+                            "; or give --no-mount: the updater then writes the file itself, and "
+                            "all of it is brought each time"};
     point_ = point;
     if (point.empty())
         if (status s = make_point(folder); !s) return s;
@@ -62,7 +70,9 @@ status mounted_folder::open(runtime& rt, const std::string& folder, const std::s
 status mounted_folder::close() {
     status ended;
     if (mount_ != nullptr)
-        if (const int code = mount_->unmount(); code != 0) ended = {code, "the mount at " + apps::shown(point_) + ": " + error_text(code) + "; take it away with: fusermount3 -u " + point_};
+        if (const int code = mount_->unmount(); code != 0)
+            ended = {code, "the mount at " + apps::shown(point_) + ": " + error_text(code) +
+                               "; take it away with: fusermount3 -u " + point_};
     mount_.reset();
     noted_mount_.forget();
     noted_point_.forget();

@@ -1,4 +1,5 @@
-// The folder of the graph as other programs see it while this one runs: through a mount of this process.
+// The folder of the graph as other programs see it while this one runs: through a mount of this
+// process.
 #pragma once
 
 #include <memory>
@@ -22,7 +23,8 @@ public:
     mounted_folder(const mounted_folder&) = delete;
     mounted_folder& operator=(const mounted_folder&) = delete;
 
-    // At `point`, an empty folder; "": one of its own, which goes with the mount. The message names the cure.
+    // At `point`, an empty folder; "": one of its own, which goes with the mount. The message names
+    // the cure.
     status open(runtime& rt, const std::string& folder, const std::string& point);
     // Nothing is mounted after it.
     status close();

@@ -6,7 +6,8 @@
 
 namespace penstock::sssp {
 
-// While a run goes on, in words on standard error, unless quiet: what computes, and what each percentage took.
+// While a run goes on, in words on standard error, unless quiet: what computes, and what each
+// percentage took.
 void say_methods(const session& s);
 void say_update(const session& s, const update_run& u);
 

@@ -24,15 +24,17 @@ struct run_request {
     std::vector<double> percents;      // empty: nobody changes the graph
     std::uint32_t rounds = 3;
     std::uint64_t seed = 1;
-    std::uint32_t delta = 0;           // 0: chosen
+    std::uint32_t delta = 0;  // 0: chosen
     bool by_store = false;
     bool mounts = true;
     bool check = false;
-    std::string point;                 // empty: a folder of its own
-    std::string out;                   // empty: distances are not written
+    std::string point;  // empty: a folder of its own
+    std::string out;    // empty: distances are not written
 
     [[nodiscard]] bool has(const std::string& method) const;
-    [[nodiscard]] bool wants_mount() const { return mounts && !percents.empty() && has("penstock"); }
+    [[nodiscard]] bool wants_mount() const {
+        return mounts && !percents.empty() && has("penstock");
+    }
 };
 
 enum class command { make, run, update };
@@ -48,7 +50,8 @@ struct request {
     update_request update;
 };
 
-// Nothing if the program should go on with `out`, else its exit status; what was wrong has been said.
+// Nothing if the program should go on with `out`, else its exit status; what was wrong has been
+// said.
 std::optional<int> read_request(int argc, char** argv, request& out);
 
 // Ctrl-C and SIGTERM end the work in order from now on.

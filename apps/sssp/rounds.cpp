@@ -19,24 +19,36 @@ namespace {
 
 using distances = std::vector<std::uint32_t>;
 
-std::string name_of_distance(std::uint32_t distance) { return distance == unreachable ? "none" : apps::with_commas(distance); }
+std::string name_of_distance(std::uint32_t distance) {
+    return distance == unreachable ? "none" : apps::with_commas(distance);
+}
 
-status compare(const session& s, const std::string& one_name, const distances& one, const std::string& other_name, const distances& other) {
+status compare(const session& s, const std::string& one_name, const distances& one,
+               const std::string& other_name, const distances& other) {
     const auto [first, second] = std::mismatch(one.begin(), one.end(), other.begin());
     if (first == one.end()) return {};
-    return {-EIO, apps::shown(s.graph.path) + ": the distance of vertex " + apps::with_commas(static_cast<std::uint64_t>(first - one.begin())) + " is " + name_of_distance(*first) + " by " + one_name + " and " +
-                      name_of_distance(*second) + " by " + other_name + "; let nobody else write the graph meanwhile, and if nobody does, report this"};
+    return {-EIO,
+            apps::shown(s.graph.path) + ": the distance of vertex " +
+                apps::with_commas(static_cast<std::uint64_t>(first - one.begin())) + " is " +
+                name_of_distance(*first) + " by " + one_name + " and " + name_of_distance(*second) +
+                " by " + other_name +
+                "; let nobody else write the graph meanwhile, and if nobody does, report this"};
 }
 
 class all_rounds {
 public:
-    explicit all_rounds(session& s) : s_(s), other_(s.graph.shape.vertices) { s.distances.resize(s.graph.shape.vertices); }
+    explicit all_rounds(session& s) : s_(s), other_(s.graph.shape.vertices) {
+        s.distances.resize(s.graph.shape.vertices);
+    }
 
     status run() {
         const run_request& r = s_.asked.run;
         const std::uint64_t total = 1 + r.rounds * std::max<std::uint64_t>(r.percents.size(), 1);
-        const apps::progress bar("rounds", total, [this] { return done_.load(); }, !s_.asked.quiet);
-        if (status failed = compute_all([](method_run& m) -> round_times& { return m.first; }); !failed) return failed;
+        const apps::progress bar(
+            "rounds", total, [this] { return done_.load(); }, !s_.asked.quiet);
+        if (status failed = compute_all([](method_run& m) -> round_times& { return m.first; });
+            !failed)
+            return failed;
         if (r.percents.empty())
             if (status failed = rounds_of(-1); !failed) return failed;
         for (const double percent : r.percents)
@@ -46,7 +58,8 @@ public:
     }
 
 private:
-    // By each method, with what is in the file now. The first one's distances are the others' measure.
+    // By each method, with what is in the file now. The first one's distances are the others'
+    // measure.
     template <typename TimesOf>
     status compute_all(const TimesOf& times_of) {
         for (method_run& m : s_.methods) {
@@ -55,15 +68,23 @@ private:
             apps::stopwatch watch;
             if (status failed = m.place->refresh(times.pages); !failed) return failed;
             times.data_seconds = watch.lap();
-            if (status failed = m.by->compute(view_of(m.place->data(), s_.graph.shape), static_cast<std::uint32_t>(s_.asked.run.source)); !failed)
-                return {failed.code, apps::shown(s_.graph.path) + ": " + m.name + ": " + failed.message};
+            if (status failed = m.by->compute(view_of(m.place->data(), s_.graph.shape),
+                                              static_cast<std::uint32_t>(s_.asked.run.source));
+                !failed)
+                return {failed.code,
+                        apps::shown(s_.graph.path) + ": " + m.name + ": " + failed.message};
             times.compute_seconds = watch.lap();
             times.edges = m.by->last().edges;
             times.steps = m.by->last().step;
             const bool is_first = &m == &s_.methods.front();
-            if (status failed = m.by->copy_distances(is_first ? s_.distances.data() : other_.data()); !failed) return failed;
+            if (status failed =
+                    m.by->copy_distances(is_first ? s_.distances.data() : other_.data());
+                !failed)
+                return failed;
             if (is_first) continue;
-            if (status failed = compare(s_, s_.methods.front().name, s_.distances, m.name, other_); !failed) return failed;
+            if (status failed = compare(s_, s_.methods.front().name, s_.distances, m.name, other_);
+                !failed)
+                return failed;
         }
         ++done_;
         return s_.asked.run.check ? check_plainly() : status{};
@@ -71,8 +92,11 @@ private:
 
     status check_plainly() {
         apps::mapped_file file;
-        if (status failed = file.open(s_.graph.real_path(), s_.graph.shape.file_bytes()); !failed) return failed;
-        const distances plain = plain_distances(view_of(reinterpret_cast<const std::byte*>(file.data()), s_.graph.shape), static_cast<std::uint32_t>(s_.asked.run.source));
+        if (status failed = file.open(s_.graph.real_path(), s_.graph.shape.file_bytes()); !failed)
+            return failed;
+        const distances plain = plain_distances(
+            view_of(reinterpret_cast<const std::byte*>(file.data()), s_.graph.shape),
+            static_cast<std::uint32_t>(s_.asked.run.source));
         ++s_.checked;
         return compare(s_, s_.methods.front().name, s_.distances, "Dijkstra's algorithm", plain);
     }
@@ -88,9 +112,15 @@ private:
             if (percent >= 0)
                 if (status failed = update(u); !failed) return failed;
             before_ = s_.distances;
-            if (status failed = compute_all([&](method_run& m) -> round_times& { return u.methods[static_cast<std::size_t>(&m - s_.methods.data())].emplace_back(); }); !failed) return failed;
+            if (status failed = compute_all([&](method_run& m) -> round_times& {
+                    return u.methods[static_cast<std::size_t>(&m - s_.methods.data())]
+                        .emplace_back();
+                });
+                !failed)
+                return failed;
             std::uint64_t changed = 0;
-            for (std::size_t v = 0; v < before_.size(); ++v) changed += before_[v] != s_.distances[v] ? 1 : 0;
+            for (std::size_t v = 0; v < before_.size(); ++v)
+                changed += before_[v] != s_.distances[v] ? 1 : 0;
             u.changed.push_back(changed);
         }
         say_update(s_, u);
@@ -104,7 +134,8 @@ private:
         what.round = s_.rounds_done;
         what.by_store = s_.asked.run.by_store;
         what.threads = s_.asked.threads;
-        u.pages = page_choice(s_.graph.shape.edge_pages(), u.percent, what.seed, what.round).count();
+        u.pages =
+            page_choice(s_.graph.shape.edge_pages(), u.percent, what.seed, what.round).count();
         apps::stopwatch watch;
         const status ended = run_updater(what, [] { return was_interrupted(); });
         u.update_seconds.push_back(watch.lap());

@@ -1,4 +1,5 @@
-// The rounds of a run: an update, then every method with the same weights; what they find is compared.
+// The rounds of a run: an update, then every method with the same weights; what they find is
+// compared.
 #pragma once
 
 #include "penstock/error.hpp"

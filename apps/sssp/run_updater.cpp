@@ -27,19 +27,34 @@ std::string text_of_percent(double percent) {
 }
 
 status start(const update_request& what, pid_t& child) {
-    std::vector<std::string> words = {"penstock-sssp", "update",         what.file,  "--percent", text_of_percent(what.percent),    "--seed", std::to_string(what.seed), "--round", std::to_string(what.round),
-                                      "--by",          what.by_store ? "store" : "write", "--workers", std::to_string(what.threads)};
+    std::vector<std::string> words = {"penstock-sssp",
+                                      "update",
+                                      what.file,
+                                      "--percent",
+                                      text_of_percent(what.percent),
+                                      "--seed",
+                                      std::to_string(what.seed),
+                                      "--round",
+                                      std::to_string(what.round),
+                                      "--by",
+                                      what.by_store ? "store" : "write",
+                                      "--workers",
+                                      std::to_string(what.threads)};
     std::vector<char*> arguments;
     for (std::string& one : words) arguments.push_back(one.data());
     arguments.push_back(nullptr);
-    const int code = ::posix_spawn(&child, "/proc/self/exe", nullptr, nullptr, arguments.data(), environ);
-    return code == 0 ? status{} : status{-code, "the updater cannot be started: " + error_text(-code) + "; end some programs"};
+    const int code =
+        ::posix_spawn(&child, "/proc/self/exe", nullptr, nullptr, arguments.data(), environ);
+    return code == 0 ? status{}
+                     : status{-code, "the updater cannot be started: " + error_text(-code) +
+                                         "; end some programs"};
 }
 
 // It is gone when this returns.
 status kill_it(pid_t child, status why) {
     ::kill(child, SIGKILL);
-    while (::waitpid(child, nullptr, 0) < 0 && errno == EINTR) {}
+    while (::waitpid(child, nullptr, 0) < 0 && errno == EINTR) {
+    }
     return why;
 }
 
@@ -58,15 +73,22 @@ status run_updater(const update_request& what, const std::function<bool()>& inte
     for (;;) {
         const pid_t found = ::waitpid(child, &ended, WNOHANG);
         if (found == child) break;
-        if (found < 0 && errno != EINTR) return {-errno, "the updater: " + error_text(-errno) + "; let nothing else wait for this program's children"};
+        if (found < 0 && errno != EINTR)
+            return {-errno, "the updater: " + error_text(-errno) +
+                                "; let nothing else wait for this program's children"};
         if (interrupted()) return kill_it(child, {-ECANCELED, "interrupted; nothing was written"});
-        if (std::chrono::steady_clock::now() > deadline) return kill_it(child, {-ETIMEDOUT, "the updater took more than ten minutes for " + apps::shown(what.file) + "; use a smaller graph, or change less"});
+        if (std::chrono::steady_clock::now() > deadline)
+            return kill_it(child, {-ETIMEDOUT, "the updater took more than ten minutes for " +
+                                                   apps::shown(what.file) +
+                                                   "; use a smaller graph, or change less"});
         std::this_thread::sleep_for(between_looks);
     }
     if (interrupted()) return {-ECANCELED, "interrupted; nothing was written"};
     if (WIFEXITED(ended) && WEXITSTATUS(ended) == 0) return {};
-    if (WIFEXITED(ended)) return {-EIO, "the updater failed, and said why above; see that the graph can be written"};
-    return {-EIO, "the updater was ended by signal " + std::to_string(WTERMSIG(ended)) + "; run again"};
+    if (WIFEXITED(ended))
+        return {-EIO, "the updater failed, and said why above; see that the graph can be written"};
+    return {-EIO,
+            "the updater was ended by signal " + std::to_string(WTERMSIG(ended)) + "; run again"};
 }
 
 }  // namespace penstock::sssp

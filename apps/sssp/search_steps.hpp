@@ -1,11 +1,16 @@
-// The search for shortest paths: one body for CPU threads and for the threads of a GPU (delta-stepping: Meyer and Sanders, 2003).
+// The search for shortest paths: one body for CPU threads and for the threads of a GPU
+// (delta-stepping: Meyer and Sanders, 2003).
 //
-// Distances are cut into buckets. A scan puts the vertices whose distance lies in the bucket into a queue; then the edges of those in the queue are followed, and
-// vertices that come nearer and lie in the bucket too are put into the other queue, until that stays empty. All vertices of the bucket have their final
-// distances then, and the next one follows. There is no list of vertices farther away: the scan of plain numbers costs less than to keep one.
+// Distances are cut into buckets. A scan puts the vertices whose distance lies in the bucket into a
+// queue; then the edges of those in the queue are followed, and vertices that come nearer and lie
+// in the bucket too are put into the other queue, until that stays empty. All vertices of the
+// bucket have their final distances then, and the next one follows. There is no list of vertices
+// farther away: the scan of plain numbers costs less than to keep one.
 //
-// A `Team` is all threads that search together: each(count, f) shares f(0) to f(count - 1) among threads, each_part among warps, whose threads are the lanes;
-// sync() is a barrier of all, and flush() is called by all, after each step, before anybody reads what put() put into a queue. Weights may be 0, for a distance that is stored always goes down, and so the search ends.
+// A `Team` is all threads that search together: each(count, f) shares f(0) to f(count - 1) among
+// threads, each_part among warps, whose threads are the lanes; sync() is a barrier of all, and
+// flush() is called by all, after each step, before anybody reads what put() put into a queue.
+// Weights may be 0, for a distance that is stored always goes down, and so the search ends.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +27,8 @@ PENSTOCK_D PENSTOCK_INLINE bool lower(std::uint32_t* address, std::uint32_t valu
 #if PENSTOCK_ON_DEVICE
     return ::atomicMin(address, value) > value;
 #else
-    for (std::uint32_t seen = atomic_load<order::relaxed>(address); seen > value; seen = atomic_load<order::relaxed>(address))
+    for (std::uint32_t seen = atomic_load<order::relaxed>(address); seen > value;
+         seen = atomic_load<order::relaxed>(address))
         if (atomic_compare_swap<order::relaxed>(address, seen, value)) return true;
     return false;
 #endif
@@ -38,25 +44,37 @@ PENSTOCK_D PENSTOCK_INLINE edge load_edge(const edge* from) {
 #endif
 }
 
-// On a CPU: asks for the distances that edges [first, end) lead to, which lie anywhere. A GPU has other threads to run while one waits.
-PENSTOCK_D PENSTOCK_INLINE void ask_for_targets([[maybe_unused]] const search_view& v, [[maybe_unused]] std::uint64_t first, [[maybe_unused]] std::uint64_t end) {
+// On a CPU: asks for the distances that edges [first, end) lead to, which lie anywhere. A GPU has
+// other threads to run while one waits.
+PENSTOCK_D PENSTOCK_INLINE void ask_for_targets([[maybe_unused]] const search_view& v,
+                                                [[maybe_unused]] std::uint64_t first,
+                                                [[maybe_unused]] std::uint64_t end) {
 #if !PENSTOCK_ON_DEVICE
-    for (std::uint64_t e = first; e < end; ++e) __builtin_prefetch(v.distances + v.graph.edges[e].target);
+    for (std::uint64_t e = first; e < end; ++e)
+        __builtin_prefetch(v.distances + v.graph.edges[e].target);
 #endif
 }
 
-PENSTOCK_D PENSTOCK_INLINE void note(const search_view& v, fault what) { atomic_store<order::relaxed>(&v.state->failed, static_cast<std::uint32_t>(what)); }
+PENSTOCK_D PENSTOCK_INLINE void note(const search_view& v, fault what) {
+    atomic_store<order::relaxed>(&v.state->failed, static_cast<std::uint32_t>(what));
+}
 
-// Who changes the file while it is searched could make its offsets anything: no place outside of the edges is looked at.
+// Who changes the file while it is searched could make its offsets anything: no place outside of
+// the edges is looked at.
 template <typename Team>
-PENSTOCK_D void put_into_queue(Team& team, const search_view& v, std::uint32_t queue, std::uint32_t vertex) {
-    const std::uint64_t begin = v.graph.offsets[vertex], end = v.graph.offsets[vertex + std::uint64_t{1}];
+PENSTOCK_D void put_into_queue(Team& team, const search_view& v, std::uint32_t queue,
+                               std::uint32_t vertex) {
+    const std::uint64_t begin = v.graph.offsets[vertex],
+                        end = v.graph.offsets[vertex + std::uint64_t{1}];
     if (begin > end || end > v.graph.edge_count) return note(v, fault::damaged);
-    if (begin < end) team.put(v, queue, vertex, static_cast<std::uint32_t>((end - begin - 1) / edges_of_part + 1));
+    if (begin < end)
+        team.put(v, queue, vertex,
+                 static_cast<std::uint32_t>((end - begin - 1) / edges_of_part + 1));
 }
 
 template <typename Team>
-PENSTOCK_D void scan_vertices(Team& team, const search_view& v, std::uint32_t low, std::uint32_t high, std::uint32_t queue) {
+PENSTOCK_D void scan_vertices(Team& team, const search_view& v, std::uint32_t low,
+                              std::uint32_t high, std::uint32_t queue) {
     std::uint32_t least = unreachable;
     team.each(v.graph.vertices, [&](std::uint64_t vertex) {
         const std::uint32_t distance = v.distances[vertex];
@@ -68,8 +86,10 @@ PENSTOCK_D void scan_vertices(Team& team, const search_view& v, std::uint32_t lo
     team.lower_for_all(&v.state->least, least);
 }
 
-// One edge: true if its target came nearer and is to be followed in the next step, which nobody else has seen to.
-PENSTOCK_D PENSTOCK_INLINE bool relax(const search_view& v, const edge& e, std::uint32_t from, std::uint32_t high, std::uint32_t next_step) {
+// One edge: true if its target came nearer and is to be followed in the next step, which nobody
+// else has seen to.
+PENSTOCK_D PENSTOCK_INLINE bool relax(const search_view& v, const edge& e, std::uint32_t from,
+                                      std::uint32_t high, std::uint32_t next_step) {
     if (e.target >= v.graph.vertices) {
         note(v, fault::damaged);
         return false;
@@ -80,18 +100,24 @@ PENSTOCK_D PENSTOCK_INLINE bool relax(const search_view& v, const edge& e, std::
         return false;
     }
     const auto nearer = static_cast<std::uint32_t>(distance);
-    if (atomic_load<order::relaxed>(v.distances + e.target) <= nearer || !lower(v.distances + e.target, nearer)) return false;
-    return nearer < high && atomic_exchange<order::relaxed>(v.stamps + e.target, next_step) != next_step;
+    if (atomic_load<order::relaxed>(v.distances + e.target) <= nearer ||
+        !lower(v.distances + e.target, nearer))
+        return false;
+    return nearer < high &&
+           atomic_exchange<order::relaxed>(v.stamps + e.target, next_step) != next_step;
 }
 
 // Returns how many edges this thread looked at.
 template <typename Team>
-PENSTOCK_D std::uint64_t follow_edges(Team& team, const search_view& v, const part* parts, std::uint64_t count, std::uint32_t high, std::uint32_t queue, std::uint32_t next_step) {
+PENSTOCK_D std::uint64_t follow_edges(Team& team, const search_view& v, const part* parts,
+                                      std::uint64_t count, std::uint32_t high, std::uint32_t queue,
+                                      std::uint32_t next_step) {
     std::uint64_t edges = 0;
     team.each_part(count, [&](std::uint64_t i, std::uint32_t lane, std::uint32_t lanes) {
         const part mine = parts[i];
         const std::uint32_t from = atomic_load<order::relaxed>(v.distances + mine.vertex);
-        const std::uint64_t begin = v.graph.offsets[mine.vertex] + mine.number * edges_of_part, last = v.graph.offsets[mine.vertex + std::uint64_t{1}];
+        const std::uint64_t begin = v.graph.offsets[mine.vertex] + mine.number * edges_of_part,
+                            last = v.graph.offsets[mine.vertex + std::uint64_t{1}];
         if (last > v.graph.edge_count) return note(v, fault::damaged);
         const std::uint64_t end = apps::lesser(begin + edges_of_part, last);
         ask_for_targets(v, begin, apps::lesser(begin + edges_ahead, end));
@@ -127,8 +153,10 @@ PENSTOCK_D inline void advance(const search_view& v) {
         ++s.bucket_steps;
         s.is_scan = 0;
     } else if (s.is_scan == 0) {
-        // Where buckets have next to nothing in them, or steps next to nothing to do, as in long chains, scans would take all the time.
-        if (s.bucket_parts < v.graph.vertices / 65536 || s.bucket_parts < 16 * s.bucket_steps) s.width = s.width > unreachable / 2 ? unreachable : 2 * s.width;
+        // Where buckets have next to nothing in them, or steps next to nothing to do, as in long
+        // chains, scans would take all the time.
+        if (s.bucket_parts < v.graph.vertices / 65536 || s.bucket_parts < 16 * s.bucket_steps)
+            s.width = s.width > unreachable / 2 ? unreachable : 2 * s.width;
         else s.width = v.delta;
         begin_bucket(s, s.high);
     } else if (s.least != unreachable) {
@@ -136,8 +164,11 @@ PENSTOCK_D inline void advance(const search_view& v) {
     } else {
         s.is_done = 1;
     }
-    // A bucket has a final vertex at least, or is found empty by its scan; a step within it fixes those that are one edge farther.
-    if (s.step >= apps::lesser(4 * v.graph.vertices + 64, std::uint64_t{unreachable}) && s.is_done == 0) s.failed = static_cast<std::uint32_t>(fault::endless);
+    // A bucket has a final vertex at least, or is found empty by its scan; a step within it fixes
+    // those that are one edge farther.
+    if (s.step >= apps::lesser(4 * v.graph.vertices + 64, std::uint64_t{unreachable}) &&
+        s.is_done == 0)
+        s.failed = static_cast<std::uint32_t>(fault::endless);
     if (s.failed != 0) s.is_done = 1;
 }
 
@@ -151,7 +182,9 @@ PENSTOCK_D void search(Team& team, const search_view& v, std::uint32_t most_step
         if (s.is_done != 0) break;
         const std::uint32_t current = s.current, other = current ^ 1, high = s.high;
         if (s.is_scan != 0) scan_vertices(team, v, s.low, high, other);
-        else edges += follow_edges(team, v, v.queues[current], s.counts[current], high, other, static_cast<std::uint32_t>(s.step + 1));
+        else
+            edges += follow_edges(team, v, v.queues[current], s.counts[current], high, other,
+                                  static_cast<std::uint32_t>(s.step + 1));
         team.sync();
         if (team.is_first()) advance(v);
         team.sync();

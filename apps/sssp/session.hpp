@@ -16,10 +16,10 @@
 namespace penstock::sssp {
 
 struct round_times {
-    double data_seconds = 0;     // until what was changed is where it is computed with
+    double data_seconds = 0;  // until what was changed is where it is computed with
     double compute_seconds = 0;
-    std::uint64_t pages = 0;     // that were brought
-    std::uint64_t edges = 0;     // that were looked at
+    std::uint64_t pages = 0;  // that were brought
+    std::uint64_t edges = 0;  // that were looked at
     std::uint64_t steps = 0;
 };
 
@@ -34,10 +34,11 @@ struct method_run {
 
 struct update_run {
     double percent = 0;
-    std::uint64_t pages = 0;                       // that were changed in each round
-    std::vector<double> update_seconds;            // of the updater, from its start to its end
-    std::vector<std::uint64_t> changed;            // vertices whose distance is not what it was in the round before
-    std::vector<std::vector<round_times>> methods; // of each, of each round
+    std::uint64_t pages = 0;             // that were changed in each round
+    std::vector<double> update_seconds;  // of the updater, from its start to its end
+    std::vector<std::uint64_t>
+        changed;  // vertices whose distance is not what it was in the round before
+    std::vector<std::vector<round_times>> methods;  // of each, of each round
 };
 
 struct session {
@@ -46,10 +47,10 @@ struct session {
     apps::output_file out;
     std::uint32_t delta = 1;
     std::uint64_t rounds_done = 0;
-    std::uint64_t checked = 0;          // rounds whose distances were as Dijkstra's algorithm finds them
+    std::uint64_t checked = 0;  // rounds whose distances were as Dijkstra's algorithm finds them
     std::uint64_t reached = 0, farthest = 0;
     bool mounted = false;
-    std::string device_name;            // of the runtime; empty: there was none
+    std::string device_name;  // of the runtime; empty: there was none
     std::vector<update_run> updates;
     std::vector<std::uint32_t> distances;  // of the last round
 

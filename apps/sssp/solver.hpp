@@ -37,7 +37,9 @@ status make_gpu_solver(const solver_settings& how, std::unique_ptr<solver>& out)
 // Is there a GPU of this number, and can this program use it?
 bool gpu_is_there(int device);
 
-// Searches in stretches of steps, between which it is asked whether to give up. `run_steps()` does some, `state` is as they left it.
-status run_search(const solver_settings& how, const std::function<status()>& run_steps, const search_state& state);
+// Searches in stretches of steps, between which it is asked whether to give up. `run_steps()` does
+// some, `state` is as they left it.
+status run_search(const solver_settings& how, const std::function<status()>& run_steps,
+                  const search_state& state);
 
 }  // namespace penstock::sssp

@@ -32,14 +32,21 @@ public:
     status run() {
         if (status s = open(); !s) return s;
         const page_choice chosen(shape_.edge_pages(), what_.percent, what_.seed, what_.round);
-        const auto threads = static_cast<std::uint32_t>(std::clamp<std::uint64_t>(chosen.count(), 1, what_.threads));
+        const auto threads =
+            static_cast<std::uint32_t>(std::clamp<std::uint64_t>(chosen.count(), 1, what_.threads));
         apps::first_error errors;
-        apps::on_threads(threads, [&](std::uint32_t i) { errors.note(change(chosen, chosen.count() * i / threads, chosen.count() * (i + 1) / threads)); });
+        apps::on_threads(threads, [&](std::uint32_t i) {
+            errors.note(
+                change(chosen, chosen.count() * i / threads, chosen.count() * (i + 1) / threads));
+        });
         return errors.get();
     }
 
 private:
-    status failed(const char* doing) const { return {-errno, std::string("update: ") + apps::shown(what_.file) + ": " + doing + ": " + error_text(-errno) + "; name a graph that you may write"}; }
+    status failed(const char* doing) const {
+        return {-errno, std::string("update: ") + apps::shown(what_.file) + ": " + doing + ": " +
+                            error_text(-errno) + "; name a graph that you may write"};
+    }
 
     status open() {
         graph_file graph;
@@ -61,17 +68,27 @@ private:
         std::vector<edge> room;
         for (std::uint64_t i = first, next = first; i < end; i = next) {
             const std::uint64_t page = chosen.page(i);
-            for (next = i + 1; next < end && next - i < most_pages_at_once && chosen.page(next) == page + (next - i);) ++next;
-            const std::uint64_t begin = page * edges_of_page, count = std::min((page + next - i) * edges_of_page, shape_.edges) - begin;
+            for (next = i + 1; next < end && next - i < most_pages_at_once &&
+                               chosen.page(next) == page + (next - i);)
+                ++next;
+            const std::uint64_t begin = page * edges_of_page,
+                                count = std::min((page + next - i) * edges_of_page, shape_.edges) -
+                                        begin;
             const std::uint64_t offset = shape_.edges_at() + begin * sizeof(edge);
             if (mapped_ != nullptr) {
                 set_weights(reinterpret_cast<edge*>(mapped_ + offset), begin, count);
                 continue;
             }
             room.resize(count);
-            if (status s = apps::read_exactly(what_.file, fd_, room.data(), count * sizeof(edge), offset); !s) return s;
+            if (status s =
+                    apps::read_exactly(what_.file, fd_, room.data(), count * sizeof(edge), offset);
+                !s)
+                return s;
             set_weights(room.data(), begin, count);
-            if (status s = apps::write_exactly(what_.file, fd_, room.data(), count * sizeof(edge), offset); !s) return s;
+            if (status s =
+                    apps::write_exactly(what_.file, fd_, room.data(), count * sizeof(edge), offset);
+                !s)
+                return s;
         }
         return {};
     }

@@ -37,7 +37,8 @@ std::uint64_t hash_piece(const std::vector<char>& bytes) {
     for (std::size_t at = 0; at < bytes.size(); at += sizeof chains) {
         std::uint64_t words[4];
         std::memcpy(words, bytes.data() + at, sizeof words);
-        for (int i = 0; i < 4; ++i) chains[i] = std::rotl(chains[i] ^ words[i], 29) * 0x9e3779b97f4a7c15ull;
+        for (int i = 0; i < 4; ++i)
+            chains[i] = std::rotl(chains[i] ^ words[i], 29) * 0x9e3779b97f4a7c15ull;
     }
     return mix64(chains[0] ^ mix64(chains[1] ^ mix64(chains[2] ^ mix64(chains[3]))));
 }
@@ -49,7 +50,9 @@ image_file::~image_file() {
     if (fd_ >= 0) ::close(fd_);
 }
 
-status image_file::failed(int code, const std::string& cure) const { return {code, "output file " + shown_ + ": " + error_text(code) + "; " + cure}; }
+status image_file::failed(int code, const std::string& cure) const {
+    return {code, "output file " + shown_ + ": " + error_text(code) + "; " + cure};
+}
 
 status image_file::open(const std::string& path, std::uint32_t width, std::uint32_t height) {
     shown_ = apps::shown(path);
@@ -67,9 +70,13 @@ status image_file::clear() {
 
 status image_file::extend() {
     struct statvfs room {};
-    if (::fstatvfs(fd_, &room) == 0 && room.f_blocks != 0 && std::uint64_t{room.f_bavail} * room.f_frsize < bytes())
-        return failed(-ENOSPC, "it gets " + format_size(bytes()) + " and " + format_size(std::uint64_t{room.f_bavail} * room.f_frsize) + " are free; make room or give another name");
-    if (::ftruncate(fd_, static_cast<off_t>(bytes())) != 0) return failed(-errno, "make room or give another name");
+    if (::fstatvfs(fd_, &room) == 0 && room.f_blocks != 0 &&
+        std::uint64_t{room.f_bavail} * room.f_frsize < bytes())
+        return failed(-ENOSPC, "it gets " + format_size(bytes()) + " and " +
+                                   format_size(std::uint64_t{room.f_bavail} * room.f_frsize) +
+                                   " are free; make room or give another name");
+    if (::ftruncate(fd_, static_cast<off_t>(bytes())) != 0)
+        return failed(-errno, "make room or give another name");
     const std::string header = header_of(width_, height_);
     if (status s = write_at(header.data(), header.size(), 0); !s) return s;
     void* const at = ::mmap(nullptr, bytes(), PROT_READ | PROT_WRITE, MAP_SHARED, fd_, 0);
@@ -85,14 +92,17 @@ void image_file::unmap() {
     pixels_ = nullptr;
 }
 
-status image_file::write_at(const void* from, std::uint64_t bytes, std::uint64_t offset) const { return file_.write_at(from, bytes, offset); }
+status image_file::write_at(const void* from, std::uint64_t bytes, std::uint64_t offset) const {
+    return file_.write_at(from, bytes, offset);
+}
 
 status image_file::hash(std::uint32_t threads, std::uint64_t& out) const {
     std::atomic<std::uint64_t> next{0}, all{bytes()};
     apps::first_error errors;
     apps::on_threads(threads, [&](std::uint32_t) {
         std::vector<char> room(piece_bytes);
-        for (std::uint64_t at = next.fetch_add(piece_bytes); at < bytes() && !errors.stop(); at = next.fetch_add(piece_bytes)) {
+        for (std::uint64_t at = next.fetch_add(piece_bytes); at < bytes() && !errors.stop();
+             at = next.fetch_add(piece_bytes)) {
             const std::uint64_t here = std::min(piece_bytes, bytes() - at);
             std::fill(room.begin() + static_cast<std::ptrdiff_t>(here), room.end(), '\0');
             errors.note(apps::read_exactly(path(), fd_, room.data(), here, at));

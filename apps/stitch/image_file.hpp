@@ -1,4 +1,5 @@
-// The image that is made: a PGM file under a passing name, at its full size from the beginning, which threads store to through a mapping.
+// The image that is made: a PGM file under a passing name, at its full size from the beginning,
+// which threads store to through a mapping.
 #pragma once
 
 #include <cstdint>
@@ -23,15 +24,19 @@ public:
     status open(const std::string& path, std::uint32_t width, std::uint32_t height);
     // Nothing is in it. Threads have no mapping.
     status clear();
-    // Full size, all background, mapped. -ENOSPC and a message if the file system has no room, for a store to a mapping could not say so.
+    // Full size, all background, mapped. -ENOSPC and a message if the file system has no room, for
+    // a store to a mapping could not say so.
     status extend();
     void unmap();
 
     [[nodiscard]] std::uint16_t* pixels() const { return pixels_; }
-    [[nodiscard]] std::uint64_t bytes() const { return image_header_bytes + 2 * std::uint64_t{width_} * height_; }
+    [[nodiscard]] std::uint64_t bytes() const {
+        return image_header_bytes + 2 * std::uint64_t{width_} * height_;
+    }
     [[nodiscard]] const std::string& path() const { return file_.passing_path(); }
     // Of rows: from memory to their place.
-    [[nodiscard]] status write_at(const void* from, std::uint64_t bytes, std::uint64_t offset) const;
+    [[nodiscard]] status write_at(const void* from, std::uint64_t bytes,
+                                  std::uint64_t offset) const;
 
     // Of all bytes, as programs read them.
     status hash(std::uint32_t threads, std::uint64_t& out) const;

@@ -1,4 +1,5 @@
-// Which pixel of the image comes from which tile, and who makes it: rectangles of tiles, cut at the line that divides the image.
+// Which pixel of the image comes from which tile, and who makes it: rectangles of tiles, cut at the
+// line that divides the image.
 //
 // Of several tiles that cover a pixel the one with the highest number owns it.
 #pragma once
@@ -14,9 +15,9 @@ namespace penstock::stitch {
 // A part of a tile, and where it goes. Plain, for the GPU has it too.
 struct piece {
     std::uint32_t tile;
-    std::uint32_t left, top;      // in the tile
+    std::uint32_t left, top;  // in the tile
     std::uint32_t width, height;
-    std::uint32_t x, y;           // in the image
+    std::uint32_t x, y;  // in the image
 };
 
 // All pixels that a tile owns, each once. -ECANCELED after an interrupt.
@@ -30,7 +31,9 @@ std::vector<piece> cut(const std::vector<piece>& pieces, std::uint32_t columns, 
 
 std::uint64_t pixels_of(const std::vector<piece>& pieces);
 
-// Pages of the file that have pixels of both sides of a line left of column `split`, of pixels that begin at `first_byte`.
-std::uint64_t shared_pages(std::uint32_t width, std::uint32_t height, std::uint32_t split, std::uint64_t first_byte);
+// Pages of the file that have pixels of both sides of a line left of column `split`, of pixels that
+// begin at `first_byte`.
+std::uint64_t shared_pages(std::uint32_t width, std::uint32_t height, std::uint32_t split,
+                           std::uint64_t first_byte);
 
 }  // namespace penstock::stitch

@@ -8,7 +8,9 @@
 
 namespace penstock::stitch {
 
-status make_runtime(session& s, options settings) { return apps::create_runtime(std::move(settings), s.notes, s.rt); }
+status make_runtime(session& s, options settings) {
+    return apps::create_runtime(std::move(settings), s.notes, s.rt);
+}
 
 namespace {
 

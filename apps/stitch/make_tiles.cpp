@@ -20,13 +20,17 @@ struct scene_tables {
     std::vector<std::uint16_t> across, down, along;
 
     explicit scene_tables(const tile_set& tiles) {
-        for (std::uint64_t x = 0; x < tiles.image_width; ++x) across.push_back(static_cast<std::uint16_t>(scene_across(x)));
-        for (std::uint64_t y = 0; y < tiles.image_height; ++y) down.push_back(static_cast<std::uint16_t>(scene_down(y)));
-        for (std::uint64_t d = 0; d < std::uint64_t{tiles.image_width} + tiles.image_height; ++d) along.push_back(static_cast<std::uint16_t>(scene_along(d)));
+        for (std::uint64_t x = 0; x < tiles.image_width; ++x)
+            across.push_back(static_cast<std::uint16_t>(scene_across(x)));
+        for (std::uint64_t y = 0; y < tiles.image_height; ++y)
+            down.push_back(static_cast<std::uint16_t>(scene_down(y)));
+        for (std::uint64_t d = 0; d < std::uint64_t{tiles.image_width} + tiles.image_height; ++d)
+            along.push_back(static_cast<std::uint16_t>(scene_along(d)));
     }
 };
 
-void fill_tile(const tile_set& tiles, const scene_tables& scene, std::uint32_t tile, std::uint64_t seed, std::uint16_t* out) {
+void fill_tile(const tile_set& tiles, const scene_tables& scene, std::uint32_t tile,
+               std::uint64_t seed, std::uint16_t* out) {
     const tile_place& at = tiles.places[tile];
     const std::uint64_t start = apps::random_start(seed, tile);
     std::uint64_t place = 0, noise = 0;
@@ -36,24 +40,34 @@ void fill_tile(const tile_set& tiles, const scene_tables& scene, std::uint32_t t
         const std::uint16_t* const along = scene.along.data() + at.x + at.y + row;
         for (std::uint32_t column = 0; column < tiles.tile_width; ++column, ++place) {
             if (place % 4 == 0) noise = noise_of(start, place / 4);
-            out[place] = static_cast<std::uint16_t>(scene_dark + (across[column] * down >> 2) + along[column] + (noise >> (place % 4 * 6) & 63));
+            out[place] =
+                static_cast<std::uint16_t>(scene_dark + (across[column] * down >> 2) +
+                                           along[column] + (noise >> (place % 4 * 6) & 63));
         }
     }
 }
 
-status write_tiles(const tile_set& tiles, const make_request& m, bool quiet, std::uint32_t threads, const apps::output_file& out) {
+status write_tiles(const tile_set& tiles, const make_request& m, bool quiet, std::uint32_t threads,
+                   const apps::output_file& out) {
     const tile_header header = header_of(tiles);
     if (status s = out.write_at(&header, sizeof header, 0); !s) return s;
-    if (status s = out.write_at(tiles.places.data(), tiles.places.size() * sizeof(tile_place), page_bytes); !s) return s;
+    if (status s =
+            out.write_at(tiles.places.data(), tiles.places.size() * sizeof(tile_place), page_bytes);
+        !s)
+        return s;
     const scene_tables scene(tiles);
     std::atomic<std::uint32_t> next{0};
     apps::first_error errors;
-    const apps::progress bar("tiles", tiles.places.size(), [&] { return std::min<std::uint64_t>(next, tiles.places.size()); }, !quiet);
+    const apps::progress bar(
+        "tiles", tiles.places.size(),
+        [&] { return std::min<std::uint64_t>(next, tiles.places.size()); }, !quiet);
     apps::on_threads(threads, [&](std::uint32_t) {
         std::vector<std::uint16_t> room(tiles.tile_stride() / sizeof(std::uint16_t));
-        for (std::uint32_t i = next.fetch_add(1); i < tiles.places.size() && !errors.stop(); i = next.fetch_add(1)) {
+        for (std::uint32_t i = next.fetch_add(1); i < tiles.places.size() && !errors.stop();
+             i = next.fetch_add(1)) {
             fill_tile(tiles, scene, i, m.seed, room.data());
-            errors.note(out.write_at(room.data(), tiles.tile_stride(), tiles.first_tile() + i * tiles.tile_stride()));
+            errors.note(out.write_at(room.data(), tiles.tile_stride(),
+                                     tiles.first_tile() + i * tiles.tile_stride()));
         }
     });
     return errors.get();
@@ -64,20 +78,28 @@ status write_tiles(const tile_set& tiles, const make_request& m, bool quiet, std
 status place_tiles(const make_request& m, tile_set& out) {
     out.tile_width = m.tile_width;
     out.tile_height = m.tile_height;
-    const auto step = [&](std::uint32_t side) { return std::max<std::uint64_t>(std::uint64_t{side} * (100 - m.overlap_percent) / 100, 1); };
+    const auto step = [&](std::uint32_t side) {
+        return std::max<std::uint64_t>(std::uint64_t{side} * (100 - m.overlap_percent) / 100, 1);
+    };
     const std::uint64_t across = step(m.tile_width), down = step(m.tile_height);
-    const std::uint64_t width = (m.columns - 1) * across + m.tile_width + 2 * m.jitter, height = (m.rows - 1) * down + m.tile_height + 2 * m.jitter;
+    const std::uint64_t width = (m.columns - 1) * across + m.tile_width + 2 * m.jitter,
+                        height = (m.rows - 1) * down + m.tile_height + 2 * m.jitter;
     if (width > most_image_side || height > most_image_side)
-        return {-EINVAL, "the image would have " + apps::with_commas(width) + " by " + apps::with_commas(height) + " pixels, and a side has " + apps::with_commas(most_image_side) +
+        return {-EINVAL, "the image would have " + apps::with_commas(width) + " by " +
+                             apps::with_commas(height) + " pixels, and a side has " +
+                             apps::with_commas(most_image_side) +
                              " at most; give fewer --rows or --columns"};
     out.image_width = static_cast<std::uint32_t>(width);
     out.image_height = static_cast<std::uint32_t>(height);
-    const std::uint64_t start = apps::random_start(m.seed, UINT64_MAX), choices = 2 * std::uint64_t{m.jitter} + 1;
+    const std::uint64_t start = apps::random_start(m.seed, UINT64_MAX),
+                        choices = 2 * std::uint64_t{m.jitter} + 1;
     out.places.clear();
     for (std::uint64_t column = 0; column < m.columns; ++column)
         for (std::uint64_t row = 0; row < m.rows; ++row) {
             const std::uint64_t dice = mix64(start + out.places.size());
-            out.places.push_back({static_cast<std::uint32_t>(column * across + (dice & UINT32_MAX) % choices), static_cast<std::uint32_t>(row * down + (dice >> 32) % choices)});
+            out.places.push_back(
+                {static_cast<std::uint32_t>(column * across + (dice & UINT32_MAX) % choices),
+                 static_cast<std::uint32_t>(row * down + (dice >> 32) % choices)});
         }
     return {};
 }

@@ -1,4 +1,5 @@
-// Made tiles: a smooth scene, seen through a grid of tiles that are not quite where they should be, with the noise of a camera.
+// Made tiles: a smooth scene, seen through a grid of tiles that are not quite where they should be,
+// with the noise of a camera.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +15,8 @@ struct make_report {
     double seconds = 0;
 };
 
-// Places column by column, so that the left part of an image has the first part of the file. -EINVAL and a message if the image would be too large.
+// Places column by column, so that the left part of an image has the first part of the file.
+// -EINVAL and a message if the image would be too large.
 status place_tiles(const make_request& m, tile_set& out);
 
 status make_tiles(const request& asked, make_report& report);

@@ -1,4 +1,5 @@
-// Baseline: managed memory of CUDA. Both processors write one buffer at the same time, and pages that both have parts of move between them.
+// Baseline: managed memory of CUDA. Both processors write one buffer at the same time, and pages
+// that both have parts of move between them.
 #include <cerrno>
 
 #include "methods.hpp"
@@ -25,11 +26,15 @@ namespace {
 constexpr std::uint64_t copy_bytes = 4u << 20;
 constexpr std::uint64_t spare_bytes = 1ull << 30;
 
-std::uint64_t image_bytes(const stitch_job& job) { return 2 * std::uint64_t{job.tiles.image_width} * job.tiles.image_height; }
+std::uint64_t image_bytes(const stitch_job& job) {
+    return 2 * std::uint64_t{job.tiles.image_width} * job.tiles.image_height;
+}
 
 status cuda_failed(cudaError_t code, const char* what) {
     cudaGetLastError();
-    return {code == cudaErrorMemoryAllocation ? -ENOMEM : -EIO, std::string("--method managed: ") + what + ": " + cudaGetErrorString(code) + "; is the GPU in order?"};
+    return {code == cudaErrorMemoryAllocation ? -ENOMEM : -EIO,
+            std::string("--method managed: ") + what + ": " + cudaGetErrorString(code) +
+                "; is the GPU in order?"};
 }
 
 struct managed_memory {
@@ -52,7 +57,8 @@ cudaError_t prefetch(const void* what, std::uint64_t bytes, bool to_host, int de
     where.id = to_host ? 0 : device;
     const cudaError_t code = cudaMemPrefetchAsync(what, bytes, where, 0, nullptr);
 #else
-    const cudaError_t code = cudaMemPrefetchAsync(what, bytes, to_host ? cudaCpuDeviceId : device, nullptr);
+    const cudaError_t code =
+        cudaMemPrefetchAsync(what, bytes, to_host ? cudaCpuDeviceId : device, nullptr);
 #endif
     return code == cudaSuccess ? cudaStreamSynchronize(nullptr) : code;
 }
@@ -60,12 +66,16 @@ cudaError_t prefetch(const void* what, std::uint64_t bytes, bool to_host, int de
 status read_tiles(const stitch_job& job, const tile_range& range, std::byte* to) {
     const std::string& path = job.tiles.file.path;
     const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-    if (fd < 0) return {-errno, apps::shown(path) + ": " + error_text(-errno) + "; name a file of tiles that can be read"};
+    if (fd < 0)
+        return {-errno, apps::shown(path) + ": " + error_text(-errno) +
+                            "; name a file of tiles that can be read"};
     apps::first_error errors;
     std::atomic<std::uint64_t> next{0};
     apps::on_threads(job.all_threads, [&](std::uint32_t) {
-        for (std::uint64_t at = next.fetch_add(copy_bytes); at < range.bytes && !errors.stop(); at = next.fetch_add(copy_bytes))
-            errors.note(apps::read_exactly(path, fd, to + at, std::min(copy_bytes, range.bytes - at), range.offset + at));
+        for (std::uint64_t at = next.fetch_add(copy_bytes); at < range.bytes && !errors.stop();
+             at = next.fetch_add(copy_bytes))
+            errors.note(apps::read_exactly(
+                path, fd, to + at, std::min(copy_bytes, range.bytes - at), range.offset + at));
     });
     ::close(fd);
     return errors.get();
@@ -76,8 +86,10 @@ status write_image(const stitch_job& job, const std::byte* from, const image_fil
     std::atomic<std::uint64_t> next{0};
     const std::uint64_t bytes = image_bytes(job);
     apps::on_threads(job.all_threads, [&](std::uint32_t) {
-        for (std::uint64_t at = next.fetch_add(copy_bytes); at < bytes && !errors.stop(); at = next.fetch_add(copy_bytes))
-            errors.note(image.write_at(from + at, std::min(copy_bytes, bytes - at), image_header_bytes + at));
+        for (std::uint64_t at = next.fetch_add(copy_bytes); at < bytes && !errors.stop();
+             at = next.fetch_add(copy_bytes))
+            errors.note(image.write_at(from + at, std::min(copy_bytes, bytes - at),
+                                       image_header_bytes + at));
     });
     return errors.get();
 }
@@ -85,18 +97,27 @@ status write_image(const stitch_job& job, const std::byte* from, const image_fil
 }  // namespace
 
 status check_managed(const stitch_job& job) {
-    if (job.rt == nullptr || job.rt->where() != backend::gpu) return {-ENODEV, "--method managed: needs a GPU; use --method penstock, private or cpu"};
+    if (job.rt == nullptr || job.rt->where() != backend::gpu)
+        return {-ENODEV, "--method managed: needs a GPU; use --method penstock, private or cpu"};
     const int device = job.rt->settings().device;
     int concurrent = 0;
-    if (cudaSetDevice(device) != cudaSuccess || cudaDeviceGetAttribute(&concurrent, cudaDevAttrConcurrentManagedAccess, device) != cudaSuccess || concurrent == 0) {
+    if (cudaSetDevice(device) != cudaSuccess ||
+        cudaDeviceGetAttribute(&concurrent, cudaDevAttrConcurrentManagedAccess, device) !=
+            cudaSuccess ||
+        concurrent == 0) {
         cudaGetLastError();
-        return {-ENODEV, "--method managed: this GPU and the CPU cannot use managed memory at the same time; use --method penstock, private or cpu"};
+        return {-ENODEV,
+                "--method managed: this GPU and the CPU cannot use managed memory at the same "
+                "time; use --method penstock, private or cpu"};
     }
     std::size_t free = 0, total = 0;
     const std::uint64_t needed = left_tiles(job).bytes + image_bytes(job) + spare_bytes;
-    if (const cudaError_t code = cudaMemGetInfo(&free, &total); code != cudaSuccess) return cuda_failed(code, "asking for free memory");
+    if (const cudaError_t code = cudaMemGetInfo(&free, &total); code != cudaSuccess)
+        return cuda_failed(code, "asking for free memory");
     if (needed <= free) return {};
-    return {-ENOMEM, "--method managed: needs " + format_size(needed) + " of the GPU's memory, of which " + format_size(free) + " are free; use fewer tiles or a smaller --split"};
+    return {-ENOMEM, "--method managed: needs " + format_size(needed) +
+                         " of the GPU's memory, of which " + format_size(free) +
+                         " are free; use fewer tiles or a smaller --split"};
 }
 
 status with_managed(const stitch_job& job, image_file& image, phases& out) {
@@ -119,8 +140,11 @@ status with_managed(const stitch_job& job, image_file& image, phases& out) {
     if (code != cudaSuccess) return cuda_failed(code, "bringing the tiles to the GPU");
     out.input = watch.lap();
     const image_in_memory both{reinterpret_cast<std::uint16_t*>(mine.image), job.tiles.image_width};
-    if (status s = make_both(job, {tiles_at(job, mine.tiles, range.first), both, &job.left, job.convolutions},
-                             {tiles_at(job, tiles.data() + job.tiles.first_tile(), 0), both, &job.right, job.convolutions}, out);
+    if (status s = make_both(
+            job, {tiles_at(job, mine.tiles, range.first), both, &job.left, job.convolutions},
+            {tiles_at(job, tiles.data() + job.tiles.first_tile(), 0), both, &job.right,
+             job.convolutions},
+            out);
         !s)
         return s;
     out.compute = watch.lap();
@@ -136,7 +160,11 @@ status with_managed(const stitch_job& job, image_file& image, phases& out) {
 
 #else
 
-status check_managed(const stitch_job&) { return {-ENODEV, "--method managed: this program was built without CUDA; use --method penstock, private or cpu"}; }
+status check_managed(const stitch_job&) {
+    return {-ENODEV,
+            "--method managed: this program was built without CUDA; use --method penstock, private "
+            "or cpu"};
+}
 status with_managed(const stitch_job& job, image_file&, phases&) { return check_managed(job); }
 
 #endif

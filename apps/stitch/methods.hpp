@@ -1,4 +1,5 @@
-// The methods: each makes the whole image once, from the tiles in their file to the image in its own.
+// The methods: each makes the whole image once, from the tiles in their file to the image in its
+// own.
 #pragma once
 
 #include <cstdint>
@@ -19,14 +20,15 @@ struct stitch_job {
     std::vector<piece> all, left, right;  // all: left and right of the line together
     std::uint32_t split = 0;              // the first column of the right part
     std::uint32_t convolutions = 0;
-    std::uint32_t threads = 1;            // of the right part
-    std::uint32_t all_threads = 1;        // where nobody else computes
-    bool whole_pages = false;             // how a region's changes come to the file
-    runtime* rt = nullptr;                // null: only the method cpu
+    std::uint32_t threads = 1;      // of the right part
+    std::uint32_t all_threads = 1;  // where nobody else computes
+    bool whole_pages = false;       // how a region's changes come to the file
+    runtime* rt = nullptr;          // null: only the method cpu
     part_maker* left_maker = nullptr;
 };
 
-// Seconds, one after the other; `left` and `right` both lie in `compute`. `end` gives back what was allocated, after the image was complete.
+// Seconds, one after the other; `left` and `right` both lie in `compute`. `end` gives back what was
+// allocated, after the image was complete.
 struct phases {
     double map = 0, input = 0, compute = 0, merge = 0, end = 0, left = 0, right = 0;
     std::uint64_t bytes_released = 0, pages_released = 0, pages_fetched = 0;

@@ -1,4 +1,5 @@
-// Who makes the left part of the image: a GPU, or on the cpu back end threads that stand for it. And who makes the right one: threads.
+// Who makes the left part of the image: a GPU, or on the cpu back end threads that stand for it.
+// And who makes the right one: threads.
 //
 // What it does knows nothing of Penstock: pointers to tiles, a pointer to pixels.
 #pragma once
@@ -41,8 +42,8 @@ status make_on_threads(const part_work& work, std::uint32_t threads);
 // Rows of the image's left part, one after the other in memory of the device.
 struct rows_in_memory {
     const std::uint16_t* pixels;
-    std::uint32_t width, height;   // of the part
-    std::uint64_t stride;          // of the image
+    std::uint32_t width, height;  // of the part
+    std::uint64_t stride;         // of the image
 };
 
 class part_maker {
@@ -50,11 +51,14 @@ public:
     virtual ~part_maker() = default;
     // The pixels of these pieces are there when it returns.
     virtual status make(const part_work& work) = 0;
-    // Memory of its own for the method private; freed with the maker or by drop(). Image memory is all zero. -ENOMEM and a message with the cure.
-    virtual status take(std::uint64_t tile_bytes, std::uint64_t image_bytes, std::byte*& tiles, std::byte*& image) = 0;
+    // Memory of its own for the method private; freed with the maker or by drop(). Image memory is
+    // all zero. -ENOMEM and a message with the cure.
+    virtual status take(std::uint64_t tile_bytes, std::uint64_t image_bytes, std::byte*& tiles,
+                        std::byte*& image) = 0;
     virtual void drop() = 0;
     // All cores bring part of a file there, and rows to their places in the image.
-    virtual status bring(const std::string& path, std::uint64_t offset, std::uint64_t bytes, std::byte* to) = 0;
+    virtual status bring(const std::string& path, std::uint64_t offset, std::uint64_t bytes,
+                         std::byte* to) = 0;
     virtual status send(const rows_in_memory& rows, const image_file& to) = 0;
 };
 

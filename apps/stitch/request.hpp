@@ -17,7 +17,7 @@ struct run_request {
     bool all = false;                  // every method that can be used here
     std::uint32_t convolutions = 1;
     std::uint32_t repetitions = 1;
-    std::optional<double> split;       // nothing: by measuring
+    std::optional<double> split;  // nothing: by measuring
     bool whole_pages = false;
 };
 
@@ -38,7 +38,8 @@ struct request {
     options settings;
 };
 
-// Nothing if the program should go on with `out`, else its exit status; what was wrong has been said.
+// Nothing if the program should go on with `out`, else its exit status; what was wrong has been
+// said.
 std::optional<int> read_request(int argc, char** argv, request& out);
 
 }  // namespace penstock::stitch

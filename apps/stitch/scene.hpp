@@ -1,4 +1,5 @@
-// The scene of made tiles: whole numbers, so that every machine makes the same. docs/stitch.md has the formula.
+// The scene of made tiles: whole numbers, so that every machine makes the same. docs/stitch.md has
+// the formula.
 #pragma once
 
 #include <cstdint>
@@ -13,14 +14,20 @@ constexpr std::uint32_t wave(std::uint64_t t, std::uint32_t period) {
     return u * (period - u);
 }
 
-// What does not change along a row or column, and what lies along diagonals, so that a pixel takes three additions and a product.
-constexpr std::uint32_t scene_across(std::uint64_t x) { return wave(x, 509) >> 8; }       // to 253
-constexpr std::uint32_t scene_down(std::uint64_t y) { return wave(y, 383) >> 7; }         // to 286
-constexpr std::uint32_t scene_along(std::uint64_t diagonal) { return wave(diagonal, 97); }  // to 2352
+// What does not change along a row or column, and what lies along diagonals, so that a pixel takes
+// three additions and a product.
+constexpr std::uint32_t scene_across(std::uint64_t x) { return wave(x, 509) >> 8; }  // to 253
+constexpr std::uint32_t scene_down(std::uint64_t y) { return wave(y, 383) >> 7; }    // to 286
+constexpr std::uint32_t scene_along(std::uint64_t diagonal) {
+    return wave(diagonal, 97);
+}  // to 2352
 
 constexpr std::uint32_t scene_dark = 400;
 
-// Noise of four neighbouring pixels, 6 bits each, the lowest first; `place`: number of the first in its tile, divided by 4.
-constexpr std::uint64_t noise_of(std::uint64_t start, std::uint64_t place) { return mix64(start + place); }
+// Noise of four neighbouring pixels, 6 bits each, the lowest first; `place`: number of the first in
+// its tile, divided by 4.
+constexpr std::uint64_t noise_of(std::uint64_t start, std::uint64_t place) {
+    return mix64(start + place);
+}
 
 }  // namespace penstock::stitch

@@ -15,7 +15,10 @@ namespace {
 // The page cache of the runtime is not used, and its memory is wanted for regions.
 constexpr std::uint64_t cache_bytes = 16u << 20, table_bytes = 4u << 20, staging_bytes = 4u << 20;
 
-bool only_cpu(const run_request& asked) { return !asked.all && std::all_of(asked.methods.begin(), asked.methods.end(), [](const std::string& name) { return name == "cpu"; }); }
+bool only_cpu(const run_request& asked) {
+    return !asked.all && std::all_of(asked.methods.begin(), asked.methods.end(),
+                                     [](const std::string& name) { return name == "cpu"; });
+}
 
 status start_processors(session& s) {
     const std::uint32_t threads = apps::thread_count(s.asked.settings.worker_threads);
@@ -24,9 +27,11 @@ status start_processors(session& s) {
     apps::stopwatch watch;
     options settings = s.asked.settings;
     settings.writable = true;
-    if (settings.cache_bytes == 0) settings.cache_bytes = std::max(cache_bytes, 8 * settings.page_bytes);
+    if (settings.cache_bytes == 0)
+        settings.cache_bytes = std::max(cache_bytes, 8 * settings.page_bytes);
     settings.table_bytes = std::min(settings.table_bytes, table_bytes);
-    if (settings.staging_bytes == 0) settings.staging_bytes = std::max(staging_bytes, 4 * settings.page_bytes);
+    if (settings.staging_bytes == 0)
+        settings.staging_bytes = std::max(staging_bytes, 4 * settings.page_bytes);
     settings.worker_threads = 1;
     if (status failed = make_runtime(s, std::move(settings)); !failed) return failed;
     s.job.rt = s.rt.get();
@@ -63,7 +68,10 @@ status divide(session& s) {
 using method_function = status (*)(const stitch_job&, image_file&, phases&);
 
 method_function function_of(const std::string& name) {
-    return name == "penstock" ? with_penstock : name == "private" ? with_private : name == "managed" ? with_managed : with_cpu;
+    return name == "penstock"  ? with_penstock
+           : name == "private" ? with_private
+           : name == "managed" ? with_managed
+                               : with_cpu;
 }
 
 // What is left out is said.
@@ -87,7 +95,10 @@ status run_method(session& s, const std::string& name, image_file& image) {
         std::uint64_t hash = 0;
         if (status failed = image.hash(s.job.all_threads, hash); !failed) return failed;
         if (s.methods.size() == 1 && i == 0) s.hash = hash;
-        if (hash != s.hash) return {-EILSEQ, "--method " + name + ": made another image than " + s.methods.front().name + "; nothing was written, please report this"};
+        if (hash != s.hash)
+            return {-EILSEQ, "--method " + name + ": made another image than " +
+                                 s.methods.front().name +
+                                 "; nothing was written, please report this"};
     }
     return {};
 }
@@ -110,7 +121,8 @@ double method_run::median_total() const {
 status open_files(session& s) {
     const run_request& asked = s.asked.run;
     if (status failed = open_tiles(asked.tiles, s.job.tiles); !failed) return failed;
-    if (status failed = apps::check_not_input(asked.out, {&s.job.tiles.file}); !failed) return failed;
+    if (status failed = apps::check_not_input(asked.out, {&s.job.tiles.file}); !failed)
+        return failed;
     s.job.convolutions = asked.convolutions;
     s.job.whole_pages = asked.whole_pages;
     return s.image.open(asked.out, s.job.tiles.image_width, s.job.tiles.image_height);

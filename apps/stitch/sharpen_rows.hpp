@@ -1,4 +1,5 @@
-// Rows of a convolution on a CPU, by code for several kinds of processors; every kind finds the same bits.
+// Rows of a convolution on a CPU, by code for several kinds of processors; every kind finds the
+// same bits.
 #pragma once
 
 #include <cstdint>
@@ -10,8 +11,11 @@ namespace penstock::stitch {
 // The widest row that is asked for.
 inline constexpr std::uint32_t most_columns = 1024;
 
-// Row `out` from the rows above, at and below. Each has `left` pixels (0 or 1) before its first and `right` behind its last.
-using sharpen_row = void(const std::uint16_t* above, const std::uint16_t* at, const std::uint16_t* below, std::uint16_t* out, std::uint32_t count, bool left, bool right);
+// Row `out` from the rows above, at and below. Each has `left` pixels (0 or 1) before its first and
+// `right` behind its last.
+using sharpen_row = void(const std::uint16_t* above, const std::uint16_t* at,
+                         const std::uint16_t* below, std::uint16_t* out, std::uint32_t count,
+                         bool left, bool right);
 // A row as the file has it.
 using store_row = void(const std::uint16_t* from, std::uint16_t* to, std::uint32_t count);
 

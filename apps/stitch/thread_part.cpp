@@ -20,19 +20,24 @@ static_assert(block_columns + 2 * most_convolutions <= most_columns);
 struct rows_of {
     const std::uint16_t* first;  // pixel 0, 0 of the tile would be here
     std::uint64_t stride;
-    [[nodiscard]] const std::uint16_t* at(std::uint32_t x, std::uint32_t y) const { return first + static_cast<std::ptrdiff_t>(y * stride + x); }
+    [[nodiscard]] const std::uint16_t* at(std::uint32_t x, std::uint32_t y) const {
+        return first + static_cast<std::ptrdiff_t>(y * stride + x);
+    }
 };
 
 // One convolution of an area, from pixels that go one further wherever the tile does.
-void sharpen_area(const row_kernel& rows, const rows_of& from, std::uint16_t* to, std::uint64_t stride, const area& a, const tiles_in_memory& t) {
+void sharpen_area(const row_kernel& rows, const rows_of& from, std::uint16_t* to,
+                  std::uint64_t stride, const area& a, const tiles_in_memory& t) {
     for (std::uint32_t y = a.top; y < a.bottom; ++y) {
         const std::uint32_t above = y == 0 ? 0 : y - 1, below = y + 1 == t.height ? y : y + 1;
-        rows.sharpen(from.at(a.left, above), from.at(a.left, y), from.at(a.left, below), to + (y - a.top) * stride, a.width(), a.left > 0, a.right < t.width);
+        rows.sharpen(from.at(a.left, above), from.at(a.left, y), from.at(a.left, below),
+                     to + (y - a.top) * stride, a.width(), a.left > 0, a.right < t.width);
     }
 }
 
 // `one`, `other`: room for the block with its margins.
-void make_piece(const row_kernel& rows, const part_work& work, const piece& p, std::uint16_t* one, std::uint16_t* other) {
+void make_piece(const row_kernel& rows, const part_work& work, const piece& p, std::uint16_t* one,
+                std::uint16_t* other) {
     const tiles_in_memory& t = work.tiles;
     rows_of source{t.pixels + (p.tile - t.first) * t.stride, t.width};
     const std::uint64_t stride = area_of(p, work.convolutions, t.width, t.height).width();
@@ -43,7 +48,8 @@ void make_piece(const row_kernel& rows, const part_work& work, const piece& p, s
         std::swap(one, other);
     }
     for (std::uint32_t row = 0; row < p.height; ++row)
-        rows.store(source.at(p.left, p.top + row), work.image.pixels + std::uint64_t{p.y + row} * work.image.stride + p.x, p.width);
+        rows.store(source.at(p.left, p.top + row),
+                   work.image.pixels + std::uint64_t{p.y + row} * work.image.stride + p.x, p.width);
 }
 
 }  // namespace
@@ -51,14 +57,17 @@ void make_piece(const row_kernel& rows, const part_work& work, const piece& p, s
 status make_on_threads(const part_work& work, std::uint32_t threads) {
     const std::vector<piece> blocks = cut(*work.pieces, block_columns, block_rows);
     if (blocks.empty()) return {};
-    constexpr std::uint64_t room = (block_columns + 2 * most_convolutions) * (block_rows + 2 * most_convolutions);
+    constexpr std::uint64_t room =
+        (block_columns + 2 * most_convolutions) * (block_rows + 2 * most_convolutions);
     apps::thread_scratch scratch;  // of 4 bytes a number: two pixels
     if (status s = scratch.allocate(threads, room); !s) return s;
     std::atomic<std::uint64_t> next{0};
     const row_kernel& rows = chosen_rows();
     apps::on_threads(threads, [&](std::uint32_t thread) {
         auto* const mine = reinterpret_cast<std::uint16_t*>(scratch.pointers()[thread]);
-        for (std::uint64_t i = next.fetch_add(1); i < blocks.size() && !was_interrupted(); i = next.fetch_add(1)) make_piece(rows, work, blocks[i], mine, mine + room);
+        for (std::uint64_t i = next.fetch_add(1); i < blocks.size() && !was_interrupted();
+             i = next.fetch_add(1))
+            make_piece(rows, work, blocks[i], mine, mine + room);
     });
     return was_interrupted() ? status{-ECANCELED, "interrupted; nothing was written"} : status{};
 }

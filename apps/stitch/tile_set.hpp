@@ -35,11 +35,20 @@ struct tile_set {
     std::uint32_t image_width = 0, image_height = 0;
     std::vector<tile_place> places;
 
-    [[nodiscard]] std::uint64_t pixels_of_tile() const { return std::uint64_t{tile_width} * tile_height; }
+    [[nodiscard]] std::uint64_t pixels_of_tile() const {
+        return std::uint64_t{tile_width} * tile_height;
+    }
     // From one tile to the next; each begins at a page.
-    [[nodiscard]] std::uint64_t tile_stride() const { return (2 * pixels_of_tile() + page_bytes - 1) / page_bytes * page_bytes; }
-    [[nodiscard]] std::uint64_t first_tile() const { return page_bytes + (places.size() * sizeof(tile_place) + page_bytes - 1) / page_bytes * page_bytes; }
-    [[nodiscard]] std::uint64_t file_bytes() const { return first_tile() + places.size() * tile_stride(); }
+    [[nodiscard]] std::uint64_t tile_stride() const {
+        return (2 * pixels_of_tile() + page_bytes - 1) / page_bytes * page_bytes;
+    }
+    [[nodiscard]] std::uint64_t first_tile() const {
+        return page_bytes +
+               (places.size() * sizeof(tile_place) + page_bytes - 1) / page_bytes * page_bytes;
+    }
+    [[nodiscard]] std::uint64_t file_bytes() const {
+        return first_tile() + places.size() * tile_stride();
+    }
 };
 
 tile_header header_of(const tile_set& tiles);

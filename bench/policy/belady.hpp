@@ -1,4 +1,5 @@
-// Belady's optimum: drops the page whose next use lies furthest ahead. It knows the future, so it is a bound and no policy.
+// Belady's optimum: drops the page whose next use lies furthest ahead. It knows the future, so it
+// is a bound and no policy.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,6 @@
-// CLOCK with one use bit, as the engine has it: a hand for each shard passes over frames whose bit is set, clearing it, and takes
-// the first that is clear; the new page lies in the victim's place, just behind the hand. A hit sets the bit where it is clear.
+// CLOCK with one use bit, as the engine has it: a hand for each shard passes over frames whose bit
+// is set, clearing it, and takes the first that is clear; the new page lies in the victim's place,
+// just behind the hand. A hit sets the bit where it is clear.
 #pragma once
 
 #include "shards.hpp"
@@ -11,8 +12,14 @@ enum class at_load { used, unused };
 
 class clock {
 public:
-    clock(std::uint32_t frames, std::uint32_t pages, std::uint32_t shards = 1, at_load bit = at_load::unused)
-        : map_(frames, shards), bit_(bit == at_load::used), hands_(shards), in_frame_(map_.frames(), nothing), used_(map_.frames()), frame_of_(pages, nothing) {}
+    clock(std::uint32_t frames, std::uint32_t pages, std::uint32_t shards = 1,
+          at_load bit = at_load::unused)
+        : map_(frames, shards),
+          bit_(bit == at_load::used),
+          hands_(shards),
+          in_frame_(map_.frames(), nothing),
+          used_(map_.frames()),
+          frame_of_(pages, nothing) {}
 
     bool access(std::uint32_t page) {
         if (const std::uint32_t frame = frame_of_[page]; frame != nothing) {

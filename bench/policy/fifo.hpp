@@ -1,7 +1,7 @@
 // FIFO: the page that was loaded first goes first. A hit changes nothing.
 //
-// Every policy here has the same shape: made for so many frames and pages, access(page) says whether it was a hit and, if not,
-// loads the page in place of a victim.
+// Every policy here has the same shape: made for so many frames and pages, access(page) says
+// whether it was a hit and, if not, loads the page in place of a victim.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,8 @@ inline constexpr std::uint32_t nothing = ~std::uint32_t{0};
 
 class fifo {
 public:
-    fifo(std::uint32_t frames, std::uint32_t pages) : in_frame_(frames, nothing), resident_(pages) {}
+    fifo(std::uint32_t frames, std::uint32_t pages)
+        : in_frame_(frames, nothing), resident_(pages) {}
 
     bool access(std::uint32_t page) {
         if (resident_[page] != 0) return true;

@@ -11,7 +11,8 @@ using buffer::list_ends;
 
 class lru {
 public:
-    lru(std::uint32_t frames, std::uint32_t pages) : frames_(frames), links_(pages), resident_(pages) {}
+    lru(std::uint32_t frames, std::uint32_t pages)
+        : frames_(frames), links_(pages), resident_(pages) {}
 
     bool access(std::uint32_t page) {
         const bool hit = resident_[page] != 0;

@@ -1,6 +1,7 @@
-// SIEVE over the frames of a sharded cache, without a list: each shard has two rings of frame numbers. What lies before the hand is in
-// one, with new pages put at its end; what the hand has spared goes to the other, in order. When the first is empty they change places.
-// With one shard it takes the same victims as sieve.hpp.
+// SIEVE over the frames of a sharded cache, without a list: each shard has two rings of frame
+// numbers. What lies before the hand is in one, with new pages put at its end; what the hand has
+// spared goes to the other, in order. When the first is empty they change places. With one shard it
+// takes the same victims as sieve.hpp.
 #pragma once
 
 #include <utility>
@@ -33,7 +34,11 @@ private:
 class queued_sieve {
 public:
     queued_sieve(std::uint32_t frames, std::uint32_t pages, std::uint32_t shards = 1)
-        : map_(frames, shards), shards_(shards, shard(frames / shards)), in_frame_(map_.frames(), nothing), used_(map_.frames()), frame_of_(pages, nothing) {}
+        : map_(frames, shards),
+          shards_(shards, shard(frames / shards)),
+          in_frame_(map_.frames(), nothing),
+          used_(map_.frames()),
+          frame_of_(pages, nothing) {}
 
     bool access(std::uint32_t page) {
         if (const std::uint32_t frame = frame_of_[page]; frame != nothing) {
@@ -63,7 +68,8 @@ private:
             if (in.ahead.empty()) std::swap(in.ahead, in.spared);
             frame = in.ahead.pop();
         }
-        // At once, and not when the next victim is looked for: the page that comes now lies before the hand, behind the others.
+        // At once, and not when the next victim is looked for: the page that comes now lies before
+        // the hand, behind the others.
         if (in.ahead.empty()) std::swap(in.ahead, in.spared);
         frame_of_[in_frame_[frame]] = nothing;
         return frame;

@@ -1,6 +1,7 @@
-// S3-FIFO (Yang and others, SOSP 2023): a small queue, a tenth of the frames, for new pages; a main queue for those that were used
-// twice meanwhile or came back soon after they were dropped; and a queue of names only, as long as the main one, that remembers what was
-// dropped. A hit counts up to three in two bits.
+// S3-FIFO (Yang and others, SOSP 2023): a small queue, a tenth of the frames, for new pages; a main
+// queue for those that were used twice meanwhile or came back soon after they were dropped; and a
+// queue of names only, as long as the main one, that remembers what was dropped. A hit counts up to
+// three in two bits.
 #pragma once
 
 #include <algorithm>
@@ -16,7 +17,12 @@ using buffer::list_ends;
 class s3_fifo {
 public:
     s3_fifo(std::uint32_t frames, std::uint32_t pages)
-        : frames_(frames), small_frames_(std::max(frames / 10, 1u)), names_(std::max(frames - frames / 10, 1u)), links_(pages), where_(pages), count_(pages) {}
+        : frames_(frames),
+          small_frames_(std::max(frames / 10, 1u)),
+          names_(std::max(frames - frames / 10, 1u)),
+          links_(pages),
+          where_(pages),
+          count_(pages) {}
 
     bool access(std::uint32_t page) {
         if (where_[page] == place::small || where_[page] == place::main) {
@@ -65,7 +71,9 @@ private:
         where_[page] = to;
         if (to != place::none) links_.push_newest(ends(to), page);
     }
-    list_ends& ends(place of) { return of == place::small ? small_ : of == place::main ? main_ : remembered_; }
+    list_ends& ends(place of) {
+        return of == place::small ? small_ : of == place::main ? main_ : remembered_;
+    }
 
     std::uint32_t frames_, small_frames_, names_;
     linked links_;

@@ -1,6 +1,7 @@
-// SIEVE (Zhang and others, NSDI 2024): pages in the order in which they were loaded, a hand that goes from the oldest to the newest,
-// clears the use bits that it finds set, and takes the first page whose bit is clear. A page that the hand spares stays where it is, and
-// a new one is put at the newest end, so the hand comes to new pages soon and to proven ones late. A hit sets one bit.
+// SIEVE (Zhang and others, NSDI 2024): pages in the order in which they were loaded, a hand that
+// goes from the oldest to the newest, clears the use bits that it finds set, and takes the first
+// page whose bit is clear. A page that the hand spares stays where it is, and a new one is put at
+// the newest end, so the hand comes to new pages soon and to proven ones late. A hit sets one bit.
 #pragma once
 
 #include "buffer/linked.hpp"
@@ -13,7 +14,8 @@ using buffer::list_ends;
 
 class sieve {
 public:
-    sieve(std::uint32_t frames, std::uint32_t pages) : frames_(frames), links_(pages), resident_(pages), used_(pages) {}
+    sieve(std::uint32_t frames, std::uint32_t pages)
+        : frames_(frames), links_(pages), resident_(pages), used_(pages) {}
 
     bool access(std::uint32_t page) {
         if (resident_[page] != 0) {

@@ -11,7 +11,8 @@ namespace {
 
 using apps::dice;
 
-// The n-th of `count` things with probability proportional to 1/n^0.9, by a table of sums; which thing is n-th is shuffled.
+// The n-th of `count` things with probability proportional to 1/n^0.9, by a table of sums; which
+// thing is n-th is shuffled.
 class skewed {
 public:
     skewed(std::uint32_t count, dice& from) : sums_(count), thing_(count) {
@@ -24,7 +25,9 @@ public:
     }
     std::uint32_t draw(dice& from) const {
         const double at = from.share() * sums_.back();
-        return thing_[static_cast<std::size_t>(std::min(std::upper_bound(sums_.begin(), sums_.end(), at), sums_.end() - 1) - sums_.begin())];
+        return thing_[static_cast<std::size_t>(
+            std::min(std::upper_bound(sums_.begin(), sums_.end(), at), sums_.end() - 1) -
+            sums_.begin())];
     }
 
 private:
@@ -60,7 +63,8 @@ trace shift(std::uint32_t pages, std::uint64_t length, dice& from) {
 
 trace streams(std::uint32_t pages, std::uint64_t length, dice& from) {
     constexpr std::uint32_t count = 64, touches = 4;
-    const std::uint32_t shared = std::max(pages / 32, 1u), stretch = std::max((pages - shared) / count, 1u);
+    const std::uint32_t shared = std::max(pages / 32, 1u),
+                        stretch = std::max((pages - shared) / count, 1u);
     const skewed index(shared, from);
     struct stream {
         std::uint32_t place = 0, stride = 1, touched = 0;
@@ -87,7 +91,8 @@ std::vector<trace> make_traces(std::uint32_t pages, std::uint64_t length, std::u
     out.push_back(make("uniform", length, [&](std::uint64_t) { return from.below(pages); }));
     const skewed all(pages, from);
     out.push_back(make("zipf", length, [&](std::uint64_t) { return all.draw(from); }));
-    out.push_back(make("loop", length, [&](std::uint64_t i) { return static_cast<std::uint32_t>(i % pages); }));
+    out.push_back(make("loop", length,
+                       [&](std::uint64_t i) { return static_cast<std::uint32_t>(i % pages); }));
     out.push_back(scan_and_hot(pages, length, from));
     out.push_back(shift(pages, length, from));
     out.push_back(streams(pages, length, from));

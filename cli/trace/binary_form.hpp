@@ -1,4 +1,5 @@
-// The binary format: a head of 16 bytes, the header's lines, records of 32 bytes, and an end that counts and sums them. All numbers are little-endian.
+// The binary format: a head of 16 bytes, the header's lines, records of 32 bytes, and an end that
+// counts and sums them. All numbers are little-endian.
 #pragma once
 
 #include <bit>
@@ -10,7 +11,8 @@
 
 namespace penstock::trace {
 
-static_assert(std::endian::native == std::endian::little, "on another machine the words below have to be turned round");
+static_assert(std::endian::native == std::endian::little,
+              "on another machine the words below have to be turned round");
 
 // No text begins with its first byte.
 inline constexpr unsigned char binary_magic[8] = {0x89, 'P', 'S', 'T', 'R', 'A', 'C', 'E'};
@@ -19,19 +21,22 @@ inline constexpr std::uint32_t most_header_bytes = 1u << 29;
 
 struct binary_head {
     unsigned char magic[8];
-    std::uint32_t version, header_bytes;  // of the lines, without the zeros that follow them up to a multiple of 8
+    std::uint32_t version,
+        header_bytes;  // of the lines, without the zeros that follow them up to a multiple of 8
 };
 static_assert(sizeof(binary_head) == 16);
 
 constexpr std::size_t padded(std::size_t bytes) { return (bytes + 7) / 8 * 8; }
 
 struct binary_record {
-    std::uint64_t time_ns, page_and_kind, content;  // of the end: how many records, kind end, the sum
+    std::uint64_t time_ns, page_and_kind,
+        content;  // of the end: how many records, kind end, the sum
     std::uint32_t file, pages;
 };
 static_assert(sizeof(binary_record) == 32);
 
-// The word page_and_kind: the page below, the kind of record in two bits, and a bit for "has a content number".
+// The word page_and_kind: the page below, the kind of record in two bits, and a bit for "has a
+// content number".
 inline constexpr unsigned kind_shift = 56, content_shift = 58;
 inline constexpr std::uint64_t kind_end = 3;
 static_assert(most_file_bytes / least_page_bytes <= std::uint64_t{1} << kind_shift);
@@ -54,7 +59,10 @@ private:
 };
 
 inline binary_record packed(const record& r) {
-    return {r.time_ns, r.page | std::uint64_t{static_cast<std::uint8_t>(r.what)} << kind_shift | std::uint64_t{r.has_content} << content_shift, r.content, r.file, r.pages};
+    return {r.time_ns,
+            r.page | std::uint64_t{static_cast<std::uint8_t>(r.what)} << kind_shift |
+                std::uint64_t{r.has_content} << content_shift,
+            r.content, r.file, r.pages};
 }
 
 // False if it has bits that no record has.
@@ -67,7 +75,8 @@ inline bool unpack(const binary_record& from, record& out) {
     out.pages = from.pages;
     out.what = static_cast<operation>(kind);
     out.has_content = (from.page_and_kind >> content_shift & 1) != 0;
-    return kind != kind_end && from.page_and_kind >> (content_shift + 1) == 0 && (out.has_content || from.content == 0);
+    return kind != kind_end && from.page_and_kind >> (content_shift + 1) == 0 &&
+           (out.has_content || from.content == 0);
 }
 
 }  // namespace penstock::trace

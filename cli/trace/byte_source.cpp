@@ -9,7 +9,8 @@
 
 namespace penstock::trace {
 
-status byte_source::open(const std::string& path, const std::string& what, std::size_t piece_bytes, std::size_t kept_bytes) {
+status byte_source::open(const std::string& path, const std::string& what, std::size_t piece_bytes,
+                         std::size_t kept_bytes) {
     path_ = path;
     if (const int code = from_.open(path); code != 0)
         return {code, apps::shown(path) + ": " + error_text(code) + "; name a " + what +

@@ -16,8 +16,10 @@ public:
     byte_source(const byte_source&) = delete;
     byte_source& operator=(const byte_source&) = delete;
 
-    // Reads at most `piece_bytes` at a time, and keeps up to `kept_bytes` that were not consumed yet. `what` says what is meant, for messages: "trace".
-    status open(const std::string& path, const std::string& what, std::size_t piece_bytes, std::size_t kept_bytes);
+    // Reads at most `piece_bytes` at a time, and keeps up to `kept_bytes` that were not consumed
+    // yet. `what` says what is meant, for messages: "trace".
+    status open(const std::string& path, const std::string& what, std::size_t piece_bytes,
+                std::size_t kept_bytes);
 
     // What was read and not consumed. more() moves it.
     [[nodiscard]] const char* begin() const { return begin_; }

@@ -26,18 +26,28 @@ status data_files::make(const trace_header& header, std::uint32_t threads, bool 
         pages += file.pages;
     }
     std::atomic<std::uint64_t> next{0}, made{0};
-    const apps::progress bar("data", pages, [&made] { return made.load(); }, !quiet);
+    const apps::progress bar(
+        "data", pages, [&made] { return made.load(); }, !quiet);
     apps::first_error errors;
-    apps::on_threads(static_cast<std::uint32_t>(std::min<std::uint64_t>(threads, first_piece.back())), [&](std::uint32_t) {
-        std::vector<std::byte> bytes(piece_bytes);
-        for (std::uint64_t piece = next.fetch_add(1); piece < first_piece.back() && !errors.stop(); piece = next.fetch_add(1)) {
-            const auto f = static_cast<std::uint32_t>(std::upper_bound(first_piece.begin(), first_piece.end(), piece) - first_piece.begin() - 1);
-            const std::uint64_t first = (piece - first_piece[f]) * piece_pages, here = std::min(piece_pages, header.files[f].pages - first);
-            for (std::uint64_t i = 0; i < here; ++i) fill_page(made_content(*header.contents, f, first + i), bytes.data() + i * header.page_bytes, header.page_bytes);
-            errors.note(files_[f]->write_at(bytes.data(), here * header.page_bytes, first * header.page_bytes));
-            made += here;
-        }
-    });
+    apps::on_threads(
+        static_cast<std::uint32_t>(std::min<std::uint64_t>(threads, first_piece.back())),
+        [&](std::uint32_t) {
+            std::vector<std::byte> bytes(piece_bytes);
+            for (std::uint64_t piece = next.fetch_add(1);
+                 piece < first_piece.back() && !errors.stop(); piece = next.fetch_add(1)) {
+                const auto f = static_cast<std::uint32_t>(
+                    std::upper_bound(first_piece.begin(), first_piece.end(), piece) -
+                    first_piece.begin() - 1);
+                const std::uint64_t first = (piece - first_piece[f]) * piece_pages,
+                                    here = std::min(piece_pages, header.files[f].pages - first);
+                for (std::uint64_t i = 0; i < here; ++i)
+                    fill_page(made_content(*header.contents, f, first + i),
+                              bytes.data() + i * header.page_bytes, header.page_bytes);
+                errors.note(files_[f]->write_at(bytes.data(), here * header.page_bytes,
+                                                first * header.page_bytes));
+                made += here;
+            }
+        });
     return errors.get();
 }
 

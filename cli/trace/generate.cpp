@@ -20,13 +20,19 @@ namespace {
 constexpr std::uint64_t ns_per_second = 1000000000;
 constexpr std::size_t batch = 4096;
 
-std::uint64_t part_of(std::uint64_t pages, double share) { return std::min(pages, static_cast<std::uint64_t>(std::llround(static_cast<double>(pages) * share))); }
+std::uint64_t part_of(std::uint64_t pages, double share) {
+    return std::min(pages,
+                    static_cast<std::uint64_t>(std::llround(static_cast<double>(pages) * share)));
+}
 
-std::uint64_t distinct_of(std::uint64_t pages, double factor) { return pages == 0 ? 0 : std::max<std::uint64_t>(part_of(pages, 1 / factor), 1); }
+std::uint64_t distinct_of(std::uint64_t pages, double factor) {
+    return pages == 0 ? 0 : std::max<std::uint64_t>(part_of(pages, 1 / factor), 1);
+}
 
 class access_maker {
 public:
-    access_maker(const generate_request& asked, const trace_header& header) : asked_(asked), contents_(*header.contents), from_(mix64(asked.seed) + 2) {
+    access_maker(const generate_request& asked, const trace_header& header)
+        : asked_(asked), contents_(*header.contents), from_(mix64(asked.seed) + 2) {
         const std::uint64_t common = contents_.common_pages, own = asked.pages - common;
         for (std::uint32_t f = 0; f < header.files.size(); ++f) {
             // The hot pages of the common part are the same in every machine.
@@ -47,16 +53,20 @@ public:
             r.content = from_.below(contents_.distinct);
         }
         to.push_back(r);
-        if (r.what == operation::read || asked_.flush_every == 0 || ++writes_ % asked_.flush_every != 0) return;
+        if (r.what == operation::read || asked_.flush_every == 0 ||
+            ++writes_ % asked_.flush_every != 0)
+            return;
         to.push_back({r.time_ns, 0, 0, r.file, 0, operation::flush, false});
     }
 
 private:
-    // Machines write what is their own, if they have any; they read common pages as often as there are such.
+    // Machines write what is their own, if they have any; they read common pages as often as there
+    // are such.
     page_pattern& pattern_for(const record& r) {
         if (common_.empty()) return own_[r.file];
         if (own_.empty()) return common_[r.file];
-        const bool common = r.what == operation::read && from_.below(asked_.pages) < contents_.common_pages;
+        const bool common =
+            r.what == operation::read && from_.below(asked_.pages) < contents_.common_pages;
         return common ? common_[r.file] : own_[r.file];
     }
 
@@ -68,17 +78,23 @@ private:
 };
 
 void count(const std::vector<record>& some, generate_report& out) {
-    for (const record& r : some) ++(r.what == operation::read ? out.reads : r.what == operation::write ? out.writes : out.flushes);
+    for (const record& r : some)
+        ++(r.what == operation::read    ? out.reads
+           : r.what == operation::write ? out.writes
+                                        : out.flushes);
 }
 
 status write_trace(const generate_request& asked, writer& to, generate_report& out) {
     std::atomic<std::uint64_t> done{0};
-    const apps::progress bar("trace", asked.accesses, [&done] { return done.load(); }, !asked.quiet);
+    const apps::progress bar(
+        "trace", asked.accesses, [&done] { return done.load(); }, !asked.quiet);
     access_maker maker(asked, out.header);
     std::vector<record> some;
     for (std::uint64_t at = 0; at < asked.accesses; done = at) {
         some.clear();
-        for (const std::uint64_t end = std::min<std::uint64_t>(at + batch, asked.accesses); at < end; ++at) maker.add(at, some);
+        for (const std::uint64_t end = std::min<std::uint64_t>(at + batch, asked.accesses);
+             at < end; ++at)
+            maker.add(at, some);
         count(some, out);
         if (status s = to.add(some); !s) return s;
         if (was_interrupted()) return {-ECANCELED, "interrupted; nothing was written"};
@@ -88,8 +104,11 @@ status write_trace(const generate_request& asked, writer& to, generate_report& o
 
 status check_paths(const generate_request& asked, const trace_header& header) {
     for (const file_entry& file : header.files) {
-        if (const std::string wrong = check_path(file.path); !wrong.empty()) return {-EINVAL, "--file: " + wrong};
-        if (!asked.data.empty() && apps::same_file(file.path, asked.out)) return {-EINVAL, "--data: " + apps::shown(file.path) + " is the trace too; give another name"};
+        if (const std::string wrong = check_path(file.path); !wrong.empty())
+            return {-EINVAL, "--file: " + wrong};
+        if (!asked.data.empty() && apps::same_file(file.path, asked.out))
+            return {-EINVAL,
+                    "--data: " + apps::shown(file.path) + " is the trace too; give another name"};
     }
     return {};
 }
@@ -105,9 +124,11 @@ trace_header made_header(const generate_request& asked) {
         out.contents = made_contents{distinct_of(asked.pages, asked.factor), asked.seed};
         return out;
     }
-    for (std::uint32_t f = 0; f < asked.machines; ++f) out.files.push_back({path + "." + std::to_string(f), asked.pages});
+    for (std::uint32_t f = 0; f < asked.machines; ++f)
+        out.files.push_back({path + "." + std::to_string(f), asked.pages});
     const std::uint64_t common = part_of(asked.pages, asked.common_percent / 100);
-    made_contents c{0, asked.seed, common, distinct_of(common, asked.factor), distinct_of(asked.pages - common, asked.factor)};
+    made_contents c{0, asked.seed, common, distinct_of(common, asked.factor),
+                    distinct_of(asked.pages - common, asked.factor)};
     c.distinct = c.common_distinct + asked.machines * c.own_distinct;
     out.contents = c;
     return out;

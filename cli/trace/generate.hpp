@@ -1,5 +1,5 @@
-// Makes traces, and the files that they are of, from a seed alone: one file of a given share of equal pages, or the images of several virtual machines
-// that run the same system.
+// Makes traces, and the files that they are of, from a seed alone: one file of a given share of
+// equal pages, or the images of several virtual machines that run the same system.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,8 @@
 namespace penstock::trace {
 
 struct generate_request {
-    std::string out, file, data;  // the trace; how it calls its file, or the images before ".0"; the same where the file is to be made, or empty
+    std::string out, file, data;  // the trace; how it calls its file, or the images before ".0";
+                                  // the same where the file is to be made, or empty
     bool binary = false, quiet = false;
     std::uint32_t page_bytes = 4096, threads = 1;
     std::uint64_t pages = 0, accesses = 0, seed = 1, rate = 10000, flush_every = 0;

@@ -10,13 +10,16 @@
 
 namespace penstock::trace {
 
-// Turns bytes into pages. First it only finds out how large the files are; then, with a writer, it makes records.
+// Turns bytes into pages. First it only finds out how large the files are; then, with a writer, it
+// makes records.
 class import_sink {
 public:
-    import_sink(const import_request& asked, import_report& report, writer* to) : page_bytes_(asked.page_bytes), report_(report), to_(to) {}
+    import_sink(const import_request& asked, import_report& report, writer* to)
+        : page_bytes_(asked.page_bytes), report_(report), to_(to) {}
 
     // What is wrong with it; empty if it was taken. The file's number is one that file() gave.
-    std::string access(operation what, std::uint32_t file, std::uint64_t time_ns, std::uint64_t offset, std::uint64_t bytes);
+    std::string access(operation what, std::uint32_t file, std::uint64_t time_ns,
+                       std::uint64_t offset, std::uint64_t bytes);
     void flush(std::uint32_t file, std::uint64_t time_ns);
     // A line without a record.
     void skip(const char* why) { ++report_.skipped[why]; }
@@ -39,7 +42,8 @@ private:
     std::uint64_t last_ns_ = 0;
 };
 
-// One kind of input, line by line. take() gives what is wrong with the line and what was expected; empty if nothing is.
+// One kind of input, line by line. take() gives what is wrong with the line and what was expected;
+// empty if nothing is.
 class importer {
 public:
     virtual ~importer() = default;

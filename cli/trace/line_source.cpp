@@ -18,13 +18,15 @@ bool line_source::fail(std::uint64_t number, const std::string& why) {
 }
 
 bool line_source::too_long() {
-    return fail(number_, "has more than " + apps::with_commas(most_line_bytes) + " bytes; expected a text with short lines");
+    return fail(number_, "has more than " + apps::with_commas(most_line_bytes) +
+                             " bytes; expected a text with short lines");
 }
 
 bool line_source::slow(std::string_view& line) {
     if (!status_) return false;
     for (;;) {
-        const void* const end = from_.size() == 0 ? nullptr : std::memchr(from_.begin(), '\n', from_.size());
+        const void* const end =
+            from_.size() == 0 ? nullptr : std::memchr(from_.begin(), '\n', from_.size());
         if (end != nullptr) {
             if (!give(static_cast<const char*>(end), line)) return false;
             if (line.find('\0') == std::string_view::npos) return true;
@@ -37,7 +39,8 @@ bool line_source::slow(std::string_view& line) {
         odd_ = odd_ || from_.saw_nul();
     }
     if (from_.size() == 0) return false;
-    return fail(number_ + 1, "has no line end, so the file was cut short; make it again, or end its last line");
+    return fail(number_ + 1,
+                "has no line end, so the file was cut short; make it again, or end its last line");
 }
 
 std::string_view take_word(std::string_view& line) {

@@ -14,8 +14,9 @@ class line_source {
 public:
     explicit line_source(byte_source& from) : from_(from), odd_(from.saw_nul()) {}
 
-    // Without its line end; valid until the next call. False: there is none, because of the end or of an error, which status() tells. A line without an
-    // end, one that is too long, and one with a NUL byte are errors.
+    // Without its line end; valid until the next call. False: there is none, because of the end or
+    // of an error, which status() tells. A line without an end, one that is too long, and one with
+    // a NUL byte are errors.
     bool next(std::string_view& line) {
         const void* const end = std::memchr(from_.begin(), '\n', from_.size());
         if (end == nullptr || odd_) return slow(line);

@@ -14,8 +14,11 @@ namespace {
 constexpr std::size_t batch = 8192;
 
 // The share of the accesses that the first `share` of the pages take, at least one page.
-double hottest(const std::vector<page_counts::group>& groups, std::uint64_t pages, std::uint64_t accesses, double share) {
-    std::uint64_t left = std::max<std::uint64_t>(static_cast<std::uint64_t>(static_cast<double>(pages) * share), 1), taken = 0;
+double hottest(const std::vector<page_counts::group>& groups, std::uint64_t pages,
+               std::uint64_t accesses, double share) {
+    std::uint64_t left = std::max<std::uint64_t>(
+                      static_cast<std::uint64_t>(static_cast<double>(pages) * share), 1),
+                  taken = 0;
     for (const page_counts::group& one : groups) {
         const std::uint64_t some = std::min(left, one.pages);
         taken += some * one.times;
@@ -25,7 +28,9 @@ double hottest(const std::vector<page_counts::group>& groups, std::uint64_t page
 }
 
 void count(const record& r, summary& out) {
-    ++(r.what == operation::read ? out.reads : r.what == operation::write ? out.writes : out.flushes);
+    ++(r.what == operation::read    ? out.reads
+       : r.what == operation::write ? out.writes
+                                    : out.flushes);
     if (r.what == operation::read) out.pages_read += r.pages;
     if (r.what == operation::write) out.pages_written += r.pages;
     out.with_content += r.has_content ? 1 : 0;
@@ -45,7 +50,8 @@ bool page_counts::open(const std::vector<file_entry>& files) {
         pages_ += std::min(file.pages, most_pages + 1);
         if (pages_ > most_pages) return false;
     }
-    void* const at = ::mmap(nullptr, pages_ * sizeof *counts_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    void* const at = ::mmap(nullptr, pages_ * sizeof *counts_, PROT_READ | PROT_WRITE,
+                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (at == MAP_FAILED) return false;
     counts_ = static_cast<std::uint32_t*>(at);
     touched_.resize(apps::pieces_of(pages_, block_pages));
@@ -68,10 +74,12 @@ bool page_counts::add(const record& r) {
 std::vector<page_counts::group> page_counts::groups() const {
     std::map<std::uint64_t, std::uint64_t> pages_by_times;
     for (std::uint64_t block = 0; block < touched_.size(); ++block)
-        for (std::uint64_t page = block * block_pages; touched_[block] && page < std::min((block + 1) * block_pages, pages_); ++page)
+        for (std::uint64_t page = block * block_pages;
+             touched_[block] && page < std::min((block + 1) * block_pages, pages_); ++page)
             if (counts_[page] > 0) ++pages_by_times[counts_[page]];
     std::vector<group> out;
-    for (auto one = pages_by_times.rbegin(); one != pages_by_times.rend(); ++one) out.push_back({one->first, one->second});
+    for (auto one = pages_by_times.rbegin(); one != pages_by_times.rend(); ++one)
+        out.push_back({one->first, one->second});
     return out;
 }
 
@@ -98,7 +106,8 @@ status summarise(const std::string& path, summary& out) {
     return {};
 }
 
-status convert(const std::string& from, const std::string& to, bool binary, std::uint64_t& records) {
+status convert(const std::string& from, const std::string& to, bool binary,
+               std::uint64_t& records) {
     reader in;
     if (status s = in.open(from); !s) return s;
     writer out;

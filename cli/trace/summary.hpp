@@ -10,7 +10,8 @@
 
 namespace penstock::trace {
 
-// How often each page of a trace's files was accessed. Memory is taken only where pages are accessed.
+// How often each page of a trace's files was accessed. Memory is taken only where pages are
+// accessed.
 class page_counts {
 public:
     page_counts() = default;
@@ -23,7 +24,8 @@ public:
     // False: more pages than the memory that so many records may take; nothing is counted any more.
     bool add(const record& r);
 
-    // How often the pages were accessed that were accessed at all, the most accessed first: so many pages, so often each.
+    // How often the pages were accessed that were accessed at all, the most accessed first: so many
+    // pages, so often each.
     struct group {
         std::uint64_t times, pages;
     };
@@ -49,7 +51,9 @@ struct summary {
     std::uint64_t first_ns = 0, last_ns = 0;
     bool counted = false;  // whether the rest is known
     std::uint64_t distinct_pages = 0;
-    double hottest_1 = 0, hottest_10 = 0;  // share of the accesses that the hottest 1 % and 10 % of these pages take
+    double hottest_1 = 0,
+           hottest_10 =
+               0;  // share of the accesses that the hottest 1 % and 10 % of these pages take
 };
 
 status summarise(const std::string& path, summary& out);

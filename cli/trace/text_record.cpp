@@ -46,7 +46,9 @@ constexpr const char* form = "expected TIME_NS R|W|F FILE PAGE PAGES [CONTENT]";
 bool parse_record(std::string_view line, record& out) {
     cursor c{line.data(), line.data() + line.size()};
     c.gap();
-    if (!c.number(out.time_ns) || !c.gap() || !c.letter(out.what) || !c.gap() || !c.number(out.file) || !c.gap() || !c.number(out.page) || !c.gap() || !c.number(out.pages)) return false;
+    if (!c.number(out.time_ns) || !c.gap() || !c.letter(out.what) || !c.gap() ||
+        !c.number(out.file) || !c.gap() || !c.number(out.page) || !c.gap() || !c.number(out.pages))
+        return false;
     out.content = 0;
     out.has_content = false;
     if (c.at == c.end) return true;
@@ -62,20 +64,27 @@ std::string why_no_record(std::string_view line) {
         const char* name;
         std::uint64_t most;
     };
-    constexpr field fields[] = {{"TIME_NS", UINT64_MAX}, {"", 0}, {"FILE", UINT32_MAX}, {"PAGE", UINT64_MAX}, {"PAGES", UINT32_MAX}, {"CONTENT", UINT64_MAX}};
+    constexpr field fields[] = {{"TIME_NS", UINT64_MAX}, {"", 0},
+                                {"FILE", UINT32_MAX},    {"PAGE", UINT64_MAX},
+                                {"PAGES", UINT32_MAX},   {"CONTENT", UINT64_MAX}};
     std::size_t count = 0;
     for (std::string_view word = take_word(line); !word.empty(); word = take_word(line), ++count) {
-        if (count == std::size(fields)) return apps::shown(std::string(word)) + " is one field too many; " + form;
+        if (count == std::size(fields))
+            return apps::shown(std::string(word)) + " is one field too many; " + form;
         if (count == 1) {
-            if (word != "R" && word != "W" && word != "F") return apps::shown(std::string(word)) + " is no operation; expected R, W or F";
+            if (word != "R" && word != "W" && word != "F")
+                return apps::shown(std::string(word)) + " is no operation; expected R, W or F";
             continue;
         }
         std::uint64_t value = 0;
         const auto parsed = std::from_chars(word.data(), word.data() + word.size(), value);
-        if (parsed.ec == std::errc::result_out_of_range || (parsed.ec == std::errc() && value > fields[count].most))
-            return std::string(fields[count].name) + " " + apps::shown(std::string(word)) + " is too large; expected at most " + std::to_string(fields[count].most);
+        if (parsed.ec == std::errc::result_out_of_range ||
+            (parsed.ec == std::errc() && value > fields[count].most))
+            return std::string(fields[count].name) + " " + apps::shown(std::string(word)) +
+                   " is too large; expected at most " + std::to_string(fields[count].most);
         if (parsed.ec != std::errc() || parsed.ptr != word.data() + word.size())
-            return std::string(fields[count].name) + " " + apps::shown(std::string(word)) + " is no whole number; " + form;
+            return std::string(fields[count].name) + " " + apps::shown(std::string(word)) +
+                   " is no whole number; " + form;
     }
     return std::to_string(count) + (count == 1 ? " field; " : " fields; ") + form;
 }

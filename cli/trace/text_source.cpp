@@ -15,18 +15,29 @@ public:
 
     status begin(trace_header& out) override {
         std::string_view line;
-        if (!lines_.next(line)) return lines_.status().ok() ? lines_.wrong(1, std::string("the file is empty; expected ") + first_line()) : lines_.status();
-        if (line != text_first_line) return lines_.wrong(apps::shown(std::string(line.substr(0, 80))) + " is not how a trace of version 1 begins; expected " + first_line());
+        if (!lines_.next(line))
+            return lines_.status().ok()
+                       ? lines_.wrong(1, std::string("the file is empty; expected ") + first_line())
+                       : lines_.status();
+        if (line != text_first_line)
+            return lines_.wrong(apps::shown(std::string(line.substr(0, 80))) +
+                                " is not how a trace of version 1 begins; expected " +
+                                first_line());
         header_parser parser;
         while (lines_.next(line)) {
             if (line.starts_with('#')) continue;
             const bool last = line.empty();
-            if (std::string wrong = last ? parser.finish(header_) : parser.take(line); !wrong.empty()) return lines_.wrong(wrong);
+            if (std::string wrong = last ? parser.finish(header_) : parser.take(line);
+                !wrong.empty())
+                return lines_.wrong(wrong);
             if (!last) continue;
             out = header_;
             return {};
         }
-        return lines_.status().ok() ? lines_.wrong(lines_.number() + 1, "the file ends in its header; expected an empty line before the first record") : lines_.status();
+        return lines_.status().ok() ? lines_.wrong(lines_.number() + 1,
+                                                   "the file ends in its header; expected an empty "
+                                                   "line before the first record")
+                                    : lines_.status();
     }
 
     status next(std::vector<record>& out, std::size_t most) override {
@@ -52,6 +63,8 @@ private:
 
 }  // namespace
 
-std::unique_ptr<record_source> make_text_source(byte_source& from) { return std::make_unique<text_source>(from); }
+std::unique_ptr<record_source> make_text_source(byte_source& from) {
+    return std::make_unique<text_source>(from);
+}
 
 }  // namespace penstock::trace

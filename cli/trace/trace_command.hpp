@@ -19,7 +19,8 @@ struct request {
     std::string input, out;  // of convert and show
     bool text = false, binary = false, json = false, quiet = false;
     // As given; empty: not given.
-    std::string page, pages, accesses, pattern, skew, writes, shared_writes, factor, seed, rate, flush_every, machines, common, workers, from, action;
+    std::string page, pages, accesses, pattern, skew, writes, shared_writes, factor, seed, rate,
+        flush_every, machines, common, workers, from, action;
 };
 
 // Adds the command and those below it.

@@ -13,9 +13,12 @@ struct report_form {
     bool json = false, quiet = false;
 };
 
-status report(const report_form& form, const trace::generate_request& asked, const trace::generate_report& done);
-status report(const report_form& form, const trace::import_request& asked, const trace::import_report& done);
+status report(const report_form& form, const trace::generate_request& asked,
+              const trace::generate_report& done);
+status report(const report_form& form, const trace::import_request& asked,
+              const trace::import_report& done);
 status report(const report_form& form, const std::string& path, const trace::summary& found);
-status report_converted(const report_form& form, const std::string& from, const std::string& to, bool binary, std::uint64_t records);
+status report_converted(const report_form& form, const std::string& from, const std::string& to,
+                        bool binary, std::uint64_t records);
 
 }  // namespace penstock::trace_command

@@ -13,8 +13,11 @@ constexpr std::size_t buffer_bytes = std::size_t{1} << 20;
 
 }  // namespace
 
-status writer::open(const std::string& path, const std::string& input, const trace_header& header, bool binary) {
-    if (!input.empty() && apps::same_file(path, input)) return {-EINVAL, "output file " + apps::shown(path) + ": is the input " + apps::shown(input) + "; give another name"};
+status writer::open(const std::string& path, const std::string& input, const trace_header& header,
+                    bool binary) {
+    if (!input.empty() && apps::same_file(path, input))
+        return {-EINVAL, "output file " + apps::shown(path) + ": is the input " +
+                             apps::shown(input) + "; give another name"};
     binary_ = binary;
     buffer_.resize(buffer_bytes);
     if (status s = file_.open(path); !s) return s;
@@ -27,7 +30,9 @@ status writer::write_header(const trace_header& header) {
         text = std::string(text_first_line) + "\n" + text + "\n";
         return file_.write(text.data(), text.size());
     }
-    if (text.size() > most_header_bytes) return {-EINVAL, "a header of " + apps::with_commas(text.size()) + " bytes is too large; use fewer files or shorter paths"};
+    if (text.size() > most_header_bytes)
+        return {-EINVAL, "a header of " + apps::with_commas(text.size()) +
+                             " bytes is too large; use fewer files or shorter paths"};
     binary_head head{{}, binary_version, static_cast<std::uint32_t>(text.size())};
     std::memcpy(head.magic, binary_magic, sizeof head.magic);
     text.resize(padded(text.size()));
@@ -57,7 +62,8 @@ status writer::add(std::span<const record> some) {
 status writer::add_text(std::span<const record> some) {
     for (const record& one : some) {
         if (status s = flush(most_record_bytes); !s) return s;
-        used_ = static_cast<std::size_t>(print_record(one, buffer_.data() + used_) - buffer_.data());
+        used_ =
+            static_cast<std::size_t>(print_record(one, buffer_.data() + used_) - buffer_.data());
     }
     return {};
 }

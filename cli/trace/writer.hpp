@@ -13,8 +13,10 @@ namespace penstock::trace {
 
 class writer {
 public:
-    // Checks that `path` can be written and is not the file `input` (may be empty), which is still read. Writes the header, which must be right.
-    status open(const std::string& path, const std::string& input, const trace_header& header, bool binary);
+    // Checks that `path` can be written and is not the file `input` (may be empty), which is still
+    // read. Writes the header, which must be right.
+    status open(const std::string& path, const std::string& input, const trace_header& header,
+                bool binary);
     // Records that a reader would take, in the order of their times.
     status add(std::span<const record> some);
     // Writes the end and puts the file in its place.

@@ -1,4 +1,5 @@
-// Ranks from 1 to n, rank k with probability proportional to k to the power of -s, without a table, so that n may be large.
+// Ranks from 1 to n, rank k with probability proportional to k to the power of -s, without a table,
+// so that n may be large.
 #pragma once
 
 #include <algorithm>
@@ -7,8 +8,9 @@
 
 namespace penstock::trace {
 
-// By rejection-inversion (Hoermann and Derflinger 1996): a point is drawn evenly below the hat, the integral of x^-s over ranks widened by a half on
-// either side; it gives its rank unless it lies in the sliver between hat and bars.
+// By rejection-inversion (Hoermann and Derflinger 1996): a point is drawn evenly below the hat, the
+// integral of x^-s over ranks widened by a half on either side; it gives its rank unless it lies in
+// the sliver between hat and bars.
 class zipf {
 public:
     zipf(std::uint64_t count, double skew) : count_(static_cast<double>(count)), skew_(skew) {
@@ -23,14 +25,16 @@ public:
         for (;;) {
             const double under = right_ + even() * (left_ - right_), x = place(under);
             const double rank = std::clamp(std::floor(x + 0.5), 1.0, count_);
-            if (rank - x <= sure_ || under >= area(rank + 0.5) - height(rank)) return static_cast<std::uint64_t>(rank);
+            if (rank - x <= sure_ || under >= area(rank + 0.5) - height(rank))
+                return static_cast<std::uint64_t>(rank);
         }
     }
 
 private:
     [[nodiscard]] double height(double x) const { return std::exp(-skew_ * std::log(x)); }
 
-    // The integral of x^-s from 1 to x, and its inverse. In terms of expm1 and log1p, so that a skew near 1 loses no digits.
+    // The integral of x^-s from 1 to x, and its inverse. In terms of expm1 and log1p, so that a
+    // skew near 1 loses no digits.
     [[nodiscard]] double area(double x) const {
         const double l = std::log(x), t = (1 - skew_) * l;
         return std::abs(t) < 1e-12 ? l : std::expm1(t) / (1 - skew_);

@@ -13,39 +13,51 @@
 namespace penstock {
 
 enum class advice : std::int32_t {
-    normal = 0,      // whole file: read ahead of those who are seen to read in order (the state after open)
+    normal =
+        0,  // whole file: read ahead of those who are seen to read in order (the state after open)
     sequential = 1,  // whole file: read ahead from the first miss on
     random = 2,      // whole file: never read ahead
     will_need = 3,   // the range: bring it to the host tier, without waiting
     done_with = 4    // the range: drop its pages, but those that are mapped or being loaded
 };
 
-// Whole group. For `normal`, `sequential` and `random` the range is ignored; they hold for the file, for all who have it open,
-// until it changes on the host.
-// Returns 0; for will_need how many bytes of the range, from its beginning, are in cache, tier or window or on their way, which
-// is less than asked where tier or ring have no room just now, and 0 where there is no tier (options::tier_bytes).
-// Errors: -EBADF; -EINVAL for a negative range or an unknown kind.
-// Blocks: not for bytes of the file. Cost: will_need a request for each 32 pages; done_with a look at each page of the range.
+// Whole group. For `normal`, `sequential` and `random` the range is ignored; they hold for the
+// file, for all who have it open, until it changes on the host. Returns 0; for will_need how many
+// bytes of the range, from its beginning, are in cache, tier or window or on their way, which is
+// less than asked where tier or ring have no room just now, and 0 where there is no tier
+// (options::tier_bytes). Errors: -EBADF; -EINVAL for a negative range or an unknown kind. Blocks:
+// not for bytes of the file. Cost: will_need a request for each 32 pages; done_with a look at each
+// page of the range.
 template <group Group>
-PENSTOCK_HD std::int64_t advise(const Group& g, const runtime_ref& fs, int fd, advice what, std::int64_t offset = 0, std::int64_t bytes = INT64_MAX) {
+PENSTOCK_HD std::int64_t advise(const Group& g, const runtime_ref& fs, int fd, advice what,
+                                std::int64_t offset = 0, std::int64_t bytes = INT64_MAX) {
     engine::file_handle file{};
     if (!engine::find_file(g, fs.view, fd, file)) return detail::counted(g, fs, -EBADF);
-    if (offset < 0 || bytes < 0 || what < advice::normal || what > advice::done_with) return detail::counted(g, fs, -EINVAL);
+    if (offset < 0 || bytes < 0 || what < advice::normal || what > advice::done_with)
+        return detail::counted(g, fs, -EINVAL);
     const engine::cache_view& c = fs.view;
     std::int64_t result = 0;
     if (g.is_leader()) {
         const auto begin = static_cast<std::uint64_t>(offset);
         const std::uint64_t left = begin < file.size_bytes ? file.size_bytes - begin : 0;
-        const std::uint64_t end = begin + (static_cast<std::uint64_t>(bytes) < left ? static_cast<std::uint64_t>(bytes) : left);
+        const std::uint64_t end =
+            begin +
+            (static_cast<std::uint64_t>(bytes) < left ? static_cast<std::uint64_t>(bytes) : left);
         if (what == advice::will_need && end > begin) {
             const std::uint64_t first = begin >> c.page_shift;
-            const std::uint64_t pages = by_address(&engine::want_pages<Group>)(g, c, file, first, ((end - 1) >> c.page_shift) + 1);
+            const std::uint64_t pages = by_address(&engine::want_pages<Group>)(
+                g, c, file, first, ((end - 1) >> c.page_shift) + 1);
             const std::uint64_t reached = (first + pages) << c.page_shift;
-            result = reached > begin ? static_cast<std::int64_t>((reached < end ? reached : end) - begin) : 0;
+            result = reached > begin
+                         ? static_cast<std::int64_t>((reached < end ? reached : end) - begin)
+                         : 0;
         } else if (what == advice::done_with && end > begin) {
-            // Only whole pages: the rest of a page may be somebody else's. The file's last page ends with it.
-            const std::uint64_t until = end == file.size_bytes ? engine::pages_of(c, end) : end >> c.page_shift;
-            by_address(&engine::drop_pages)(c, file, (begin + c.page_bytes() - 1) >> c.page_shift, until);
+            // Only whole pages: the rest of a page may be somebody else's. The file's last page
+            // ends with it.
+            const std::uint64_t until =
+                end == file.size_bytes ? engine::pages_of(c, end) : end >> c.page_shift;
+            by_address (&engine::drop_pages)(c, file, (begin + c.page_bytes() - 1) >> c.page_shift,
+                                             until);
         } else if (what <= advice::random) {
             engine::set_advice(c, file, static_cast<engine::advice_kind>(what));
         }

@@ -1,11 +1,14 @@
-// A buffer pool for programs on the host: pages of files in host memory and, behind it, in the memory of a GPU, as a database has them: a page is fixed, used in place, unfixed, and flushed. What the host has no room for
-// goes to the device, and what is found there is not read from the disk; equal blocks are kept once if that is asked for. docs/buffer.md has the rules.
+// A buffer pool for programs on the host: pages of files in host memory and, behind it, in the
+// memory of a GPU, as a database has them: a page is fixed, used in place, unfixed, and flushed.
+// What the host has no room for goes to the device, and what is found there is not read from the
+// disk; equal blocks are kept once if that is asked for. docs/buffer.md has the rules.
 //
 //     std::unique_ptr<penstock::buffer_pool> pool;
 //     std::uint32_t accounts = 0;
-//     if (penstock::status s = penstock::buffer_pool::make({.host_bytes = 1 << 30, .device_bytes = 8ull << 30}, pool); !s) return fail(s.message);
-//     if (penstock::status s = pool->open_file("accounts.db", penstock::buffer::file_access::read_write, accounts); !s) return fail(s.message);
-//     const auto mine = pool->open_session();  // of this thread
+//     if (penstock::status s = penstock::buffer_pool::make({.host_bytes = 1 << 30, .device_bytes =
+//     8ull << 30}, pool); !s) return fail(s.message); if (penstock::status s =
+//     pool->open_file("accounts.db", penstock::buffer::file_access::read_write, accounts); !s)
+//     return fail(s.message); const auto mine = pool->open_session();  // of this thread
 //     penstock::buffer::fixed_page page;
 //     if (mine->fix({.page = 7, .file = accounts}, penstock::buffer::use_kind::write, page) == 0) {
 //         ++*reinterpret_cast<std::uint64_t*>(page.data);
@@ -50,22 +53,33 @@ struct page_id {
 struct dedu_settings {
     static constexpr std::uint32_t usual_absent = ~std::uint32_t{0};
 
-    std::uint32_t blocks_per_page = 4;      // a power of two, up to 64; a block is a multiple of 64 bytes
-    std::uint32_t table_pages = 0;          // that are known at once, at most; 0: 8 times those that the frames hold
-    std::uint32_t absent_blocks = usual_absent;  // that are known though they are in no frame, at most (90 bytes each); 0: a block that goes takes all its pages with it; usual_absent: twice as many as the frames
+    std::uint32_t blocks_per_page =
+        4;  // a power of two, up to 64; a block is a multiple of 64 bytes
+    std::uint32_t table_pages =
+        0;  // that are known at once, at most; 0: 8 times those that the frames hold
+    std::uint32_t absent_blocks =
+        usual_absent;  // that are known though they are in no frame, at most (90 bytes each); 0: a
+                       // block that goes takes all its pages with it; usual_absent: twice as many
+                       // as the frames
     signature_kind signature = signature_kind::quick;
-    bool sign_on_device = false;            // else each thread signs its own page
-    bool adaptive = true;                   // in a file in which hardly any equal blocks are found none are looked for, for a while; and a page comes into the buffer while the next is read
-    std::uint32_t window_pages = 32;        // that one read of a file brings at once, at most
-    std::uint64_t remembered_pages = 0;     // whose signatures are remembered, at most; 0: 16 times as many as table_pages
+    bool sign_on_device = false;  // else each thread signs its own page
+    bool adaptive =
+        true;  // in a file in which hardly any equal blocks are found none are looked for, for a
+               // while; and a page comes into the buffer while the next is read
+    std::uint32_t window_pages = 32;  // that one read of a file brings at once, at most
+    std::uint64_t remembered_pages =
+        0;  // whose signatures are remembered, at most; 0: 16 times as many as table_pages
 };
 
 struct manager_counts {
-    std::uint64_t host_hits = 0, device_hits = 0, misses = 0, loads = 0, write_backs = 0, demotions = 0, promotions = 0;
-    std::uint64_t device_write_backs = 0;  // blocks that came from the device for that; pages where a page is one block
-    // Where equal blocks are kept once: blocks that were looked for and those that were there; compared byte for byte, and found to differ.
+    std::uint64_t host_hits = 0, device_hits = 0, misses = 0, loads = 0, write_backs = 0,
+                  demotions = 0, promotions = 0;
+    std::uint64_t device_write_backs =
+        0;  // blocks that came from the device for that; pages where a page is one block
+    // Where equal blocks are kept once: blocks that were looked for and those that were there;
+    // compared byte for byte, and found to differ.
     std::uint64_t looked_blocks = 0, shared_blocks = 0, compared_blocks = 0, differing_blocks = 0;
-    std::uint64_t prefetched = 0;          // pages read ahead; among neither hits, misses nor loads
+    std::uint64_t prefetched = 0;  // pages read ahead; among neither hits, misses nor loads
     // Now:
     std::uint64_t pages = 0, device_pages = 0;  // in the buffer, and of those in the device
     std::uint64_t device_bytes = 0;             // of device memory in use
@@ -73,7 +87,8 @@ struct manager_counts {
 
 // What is in the buffer now. Takes time for all of it.
 struct manager_contents {
-    std::uint64_t pages = 0, pages_with_sharing = 0;  // the latter have a block that another place has too
+    std::uint64_t pages = 0,
+                  pages_with_sharing = 0;  // the latter have a block that another place has too
     std::uint64_t blocks = 0, block_references = 0, absent_blocks = 0;  // the first are in frames
 };
 
@@ -82,7 +97,7 @@ struct fixed_page {
     page_id id;
     std::uint32_t frame = 0;
     use_kind kind = use_kind::read;
-    std::uint32_t place = 0;    // the session's own
+    std::uint32_t place = 0;  // the session's own
 };
 
 // What one thread does with the buffer. Not thread-safe itself; any number of sessions work at the
@@ -107,9 +122,12 @@ public:
     // fix_fresh any may have been, and the page is as it was before.
     virtual void unfix(const fixed_page& page, bool changed) = 0;
 
-    // Bytes of a file, through fixed pages: the count, less at the end of the file, or a negative errno where nothing was done.
-    virtual std::int64_t read(std::uint32_t file, std::uint64_t offset, std::byte* to, std::uint64_t bytes) = 0;
-    virtual std::int64_t write(std::uint32_t file, std::uint64_t offset, const std::byte* from, std::uint64_t bytes) = 0;
+    // Bytes of a file, through fixed pages: the count, less at the end of the file, or a negative
+    // errno where nothing was done.
+    virtual std::int64_t read(std::uint32_t file, std::uint64_t offset, std::byte* to,
+                              std::uint64_t bytes) = 0;
+    virtual std::int64_t write(std::uint32_t file, std::uint64_t offset, const std::byte* from,
+                               std::uint64_t bytes) = 0;
 
     // Every page that was unfixed as changed before is in its file, and on storage. 0 or the first
     // error; then what was not written stays dirty, and the next flush tries again. -ETIMEDOUT:
@@ -134,7 +152,9 @@ public:
     // fixed: some pages have left, others are still there. Cost: for each page that is in the
     // buffer, and little for each thousand that are not.
     virtual int forget(std::uint32_t file, std::uint64_t first_page, std::uint64_t pages) = 0;
-    // These pages will be wanted: those that are nowhere are read, as many of the first as do not drive each other out. A hint: no error is told, and no page fixed. Cost: as of fix for each that is read.
+    // These pages will be wanted: those that are nowhere are read, as many of the first as do not
+    // drive each other out. A hint: no error is told, and no page fixed. Cost: as of fix for each
+    // that is read.
     virtual void prefetch(std::uint32_t file, std::uint64_t first_page, std::uint64_t pages) = 0;
 };
 
@@ -145,23 +165,27 @@ class open_pool;
 struct buffer_options {
     buffer::policy_kind policy = buffer::policy_kind::gram;
     buffer::order_kind order = buffer::order_kind::lru;
-    backend where = backend::automatic;  // of the device's part; cpu: ordinary memory stands for it. automatic: a GPU if there is one
+    backend where = backend::automatic;  // of the device's part; cpu: ordinary memory stands for
+                                         // it. automatic: a GPU if there is one
     int device = 0;                      // CUDA device number
-    std::uint64_t host_bytes = 0;        // whole pages of both sizes are used: at least two, and in the host, for
-                                         // every policy, (sessions + 1) x (fixed_pages + 1) + 1
-                                         // (the pool's own is one more)
-    std::uint64_t device_bytes = 0;      // not used by `native`
-    std::uint32_t page_bytes = 4096;     // a power of two, 512 B to 2 MiB
-    std::uint32_t sessions = 16;         // threads that use the buffer at a time, at most
-    std::uint32_t fixed_pages = 8;       // that one of them has fixed at a time, at most
+    std::uint64_t host_bytes = 0;  // whole pages of both sizes are used: at least two, and in the
+                                   // host, for every policy, (sessions + 1) x (fixed_pages + 1) + 1
+                                   // (the pool's own is one more)
+    std::uint64_t device_bytes = 0;   // not used by `native`
+    std::uint32_t page_bytes = 4096;  // a power of two, 512 B to 2 MiB
+    std::uint32_t sessions = 16;      // threads that use the buffer at a time, at most
+    std::uint32_t fixed_pages = 8;    // that one of them has fixed at a time, at most
     std::uint32_t max_files = 64;
-    std::uint32_t wait_ms = 30'000;      // for a page that others have fixed
-    // Files are read and written past the operating system's page cache, so that the sizes mean something, where their file system can do that and their pages are of 4 KiB or more.
+    std::uint32_t wait_ms = 30'000;  // for a page that others have fixed
+    // Files are read and written past the operating system's page cache, so that the sizes mean
+    // something, where their file system can do that and their pages are of 4 KiB or more.
     bool direct_io = true;
-    std::uint32_t batch_pages = 256;     // that threads who ask at once have moved to and from the device together, or handled by dedu, at most
-    std::uint32_t batch_wait_us = 0;     // in which others may join
+    std::uint32_t batch_pages = 256;  // that threads who ask at once have moved to and from the
+                                      // device together, or handled by dedu, at most
+    std::uint32_t batch_wait_us = 0;  // in which others may join
     buffer::dedu_settings dedu{};
-    std::function<void(const std::string&)> log{};  // of what nobody is there to be told; by default standard error
+    std::function<void(const std::string&)>
+        log{};  // of what nobody is there to be told; by default standard error
 };
 
 // Thread-safe, except that the destructor is for one thread, with no other call under way and no
@@ -178,8 +202,10 @@ public:
     buffer_pool(const buffer_pool&) = delete;
     buffer_pool& operator=(const buffer_pool&) = delete;
 
-    // A regular file that exists, and its number. Others must not change it while it is open here, unless sessions are told by forget(). Where it cannot be read past the page cache, or could not be written so since its size is
-    // no whole number of pages, it goes through it. Costs four bytes of memory for each page. Not both here twice: -EBUSY.
+    // A regular file that exists, and its number. Others must not change it while it is open here,
+    // unless sessions are told by forget(). Where it cannot be read past the page cache, or could
+    // not be written so since its size is no whole number of pages, it goes through it. Costs four
+    // bytes of memory for each page. Not both here twice: -EBUSY.
     status open_file(const std::string& path, buffer::file_access access, std::uint32_t& number);
     // Flushes, and gives the number back. Waits for sessions that have a page of it fixed; from
     // then on no other can be fixed (-EBADF), and what they unfix as changed is written. 0, and
@@ -203,7 +229,8 @@ public:
     // One for each thread; null: there are as many as `sessions` says, or there is no memory.
     [[nodiscard]] std::unique_ptr<buffer::session> open_session();
 
-    // A thread tells its hits now and then, and when its session ends; under `dedu` so it does of the page that it has read last.
+    // A thread tells its hits now and then, and when its session ends; under `dedu` so it does of
+    // the page that it has read last.
     [[nodiscard]] buffer::manager_counts counts() const;
     [[nodiscard]] buffer::manager_contents contents() const;
     [[nodiscard]] bool is_on_gpu() const;

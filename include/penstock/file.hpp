@@ -1,26 +1,33 @@
-// The file API, the same on GPU and CPU: open, close, read, map, unmap, stat, prefetch. Writing: penstock/write.hpp.
+// The file API, the same on GPU and CPU: open, close, read, map, unmap, stat, prefetch. Writing:
+// penstock/write.hpp.
 //
-// Every call takes the calling group first: penstock::lane (one thread), warp, tile<N> or block. All threads of the group
-// call together with equal arguments and all get the same result. On the host, a thread calls as penstock::lane{}.
+// Every call takes the calling group first: penstock::lane (one thread), warp, tile<N> or block.
+// All threads of the group call together with equal arguments and all get the same result. On the
+// host, a thread calls as penstock::lane{}.
 //
-// Results: a count or 0, or a negative errno (penstock/error.hpp). No call aborts, prints or hangs: every wait ends by
-// the answer, the runtime's interrupt, or a time-out of its options.
+// Results: a count or 0, or a negative errno (penstock/error.hpp). No call aborts, prints or hangs:
+// every wait ends by the answer, the runtime's interrupt, or a time-out of its options.
 //
-// Interrupts: after runtime::interrupt(), or a signal (interrupt_on_signals), each call that reads, writes, maps, gathers or opens gives
-// -ECANCELED, whether or not it would wait. Opens, maps, gathers and whatever is not in the cache look every time; reads of cached pages
-// and writes on a GPU about every 32nd time. So a kernel that heeds its results ends within a second whatever it does. Elements of a
-// view have no result: those that are not in the cache are zero then (view_status() says why), and the kernel goes on to its own end.
+// Interrupts: after runtime::interrupt(), or a signal (interrupt_on_signals), each call that reads,
+// writes, maps, gathers or opens gives -ECANCELED, whether or not it would wait. Opens, maps,
+// gathers and whatever is not in the cache look every time; reads of cached pages and writes on a
+// GPU about every 32nd time. So a kernel that heeds its results ends within a second whatever it
+// does. Elements of a view have no result: those that are not in the cache are zero then
+// (view_status() says why), and the kernel goes on to its own end.
 //
-// Thread safety: any number of groups may make any calls at once, on the same descriptors too; each open needs its close, which any
-// group may make. A descriptor is its opener's own if no more than six of the file are open then (and options::max_files is 65536 or
-// less): after its close every call with it gives -EBADF, a second close too, until an open of the same file and access is given that
-// number again, the lowest that is free. Further opens of a name with the same access share one number, so that a million of them ask
-// the host once: a close too many of that one takes the reference of another that shares it, but of no descriptor with a number of
-// its own, and as long as no reader shares it none of a writer.
+// Thread safety: any number of groups may make any calls at once, on the same descriptors too; each
+// open needs its close, which any group may make. A descriptor is its opener's own if no more than
+// six of the file are open then (and options::max_files is 65536 or less): after its close every
+// call with it gives -EBADF, a second close too, until an open of the same file and access is given
+// that number again, the lowest that is free. Further opens of a name with the same access share
+// one number, so that a million of them ask the host once: a close too many of that one takes the
+// reference of another that shares it, but of no descriptor with a number of its own, and as long
+// as no reader shares it none of a writer.
 //
-// Consistency: within one device all groups see the same pages, and a write that has returned is seen by every later read. A change
-// that other programs make to a file is seen by the first open after the last close (close-to-open); while a file stays open its
-// size is the one at its first open, and as far as this runtime has written since.
+// Consistency: within one device all groups see the same pages, and a write that has returned is
+// seen by every later read. A change that other programs make to a file is seen by the first open
+// after the last close (close-to-open); while a file stays open its size is the one at its first
+// open, and as far as this runtime has written since.
 #pragma once
 
 #include <cstddef>
@@ -33,22 +40,27 @@
 
 namespace penstock {
 
-// What a kernel needs of its runtime. Trivially copyable; pass it by value. Valid while the runtime lives.
+// What a kernel needs of its runtime. Trivially copyable; pass it by value. Valid while the runtime
+// lives.
 struct runtime_ref {
     engine::cache_view view;
 };
 
-// One of the first three, and any of the others that make sense with it. The values are those of Linux's O_* flags.
+// One of the first three, and any of the others that make sense with it. The values are those of
+// Linux's O_* flags.
 enum open_flags : int {
     open_read = 0,
     open_write = 1,
     open_read_write = 2,
-    open_write_once = 3,                      // for new files: mappings of it need no copy of the page, and zeros that are stored
-                                              // through them are not written. Otherwise as open_read_write
-    open_create = engine::flag_create,        // a file that is not there is made, with mode 0666 less the umask
+    open_write_once = 3,  // for new files: mappings of it need no copy of the page, and zeros that
+                          // are stored through them are not written. Otherwise as open_read_write
+    open_create =
+        engine::flag_create,  // a file that is not there is made, with mode 0666 less the umask
     open_exclusive = engine::flag_exclusive,  // with open_create: -EEXIST if it is there
-    open_truncate = engine::flag_truncate,    // cut to nothing, unless this runtime has it open for writing already: so the groups of a
-                                              // kernel may all open their output with it, if the host holds it open meanwhile
+    open_truncate =
+        engine::flag_truncate,  // cut to nothing, unless this runtime has it open for writing
+                                // already: so the groups of a kernel may all open their output with
+                                // it, if the host holds it open meanwhile
 };
 
 struct file_stat {
@@ -58,7 +70,8 @@ struct file_stat {
     std::uint64_t page_bytes;  // reads of whole aligned pages are cheapest
 };
 
-// A pinned piece of one page. `data` may be read until unmap; the bytes change meanwhile only if somebody writes them.
+// A pinned piece of one page. `data` may be read until unmap; the bytes change meanwhile only if
+// somebody writes them.
 struct mapping {
     const std::byte* data;
     std::int64_t bytes;  // how many, or a negative errno, and then data is null
@@ -66,7 +79,8 @@ struct mapping {
     std::uint32_t frame;
 };
 
-// A place in a file for those who read from front to back. Each thread of the group keeps an equal copy.
+// A place in a file for those who read from front to back. Each thread of the group keeps an equal
+// copy.
 struct cursor {
     int fd = -1;
     std::uint64_t offset_bytes = 0;
@@ -76,91 +90,110 @@ namespace detail {
 
 // Counts a failed verb and passes its result on.
 template <typename Group>
-PENSTOCK_HD PENSTOCK_INLINE std::int64_t counted(const Group& g, const runtime_ref& fs, std::int64_t result) {
+PENSTOCK_HD PENSTOCK_INLINE std::int64_t counted(const Group& g, const runtime_ref& fs,
+                                                 std::int64_t result) {
     if (result < 0 && g.is_leader()) engine::count(g, fs.view, engine::count_errors);
     return result;
 }
 
 }  // namespace detail
 
-// Opens a regular file below the runtime's roots. `path` ends with a zero byte, may be relative to the first root, and
-// lies in memory that every thread of the group can read. Returns a descriptor (>= 0).
-// Errors: -EFAULT null path, -EINVAL unknown flags or such as do not go together, -ENOENT, -EACCES, -EISDIR, -EOPNOTSUPP,
-// -ENAMETOOLONG, -ENFILE, -ENOMEM, -EMFILE, -EEXIST, -EROFS (for writing: options::writable is off, or the file system is read
-// only), the file system's, and those of a wait (-ETIMEDOUT, -ECANCELED, -ESHUTDOWN, -EAGAIN).
-// Cost: a file that is open already (for writing: that others write already), a few loads and one atomic; else one round trip to the
-// host, which all groups that open the name meanwhile share. A file that was closed and has not changed keeps its cached pages.
+// Opens a regular file below the runtime's roots. `path` ends with a zero byte, may be relative to
+// the first root, and lies in memory that every thread of the group can read. Returns a descriptor
+// (>= 0). Errors: -EFAULT null path, -EINVAL unknown flags or such as do not go together, -ENOENT,
+// -EACCES, -EISDIR, -EOPNOTSUPP, -ENAMETOOLONG, -ENFILE, -ENOMEM, -EMFILE, -EEXIST, -EROFS (for
+// writing: options::writable is off, or the file system is read only), the file system's, and those
+// of a wait (-ETIMEDOUT, -ECANCELED, -ESHUTDOWN, -EAGAIN). Cost: a file that is open already (for
+// writing: that others write already), a few loads and one atomic; else one round trip to the host,
+// which all groups that open the name meanwhile share. A file that was closed and has not changed
+// keeps its cached pages.
 template <group Group>
-PENSTOCK_HD int open(const Group& g, const runtime_ref& fs, const char* path, int flags = open_read) {
+PENSTOCK_HD int open(const Group& g, const runtime_ref& fs, const char* path,
+                     int flags = open_read) {
     if (flags == open_read) return static_cast<int>(engine::open_file(g, fs.view, path));
     if (flags < 0 || !engine::sound_flags(static_cast<std::uint32_t>(flags))) return -EINVAL;
     if (fs.view.writes == nullptr) return -EROFS;
-    return static_cast<int>(engine::open_written(g, fs.view, path, static_cast<std::uint32_t>(flags)));
+    return static_cast<int>(
+        engine::open_written(g, fs.view, path, static_cast<std::uint32_t>(flags)));
 }
 
-// Gives one reference back. 0 or -EBADF. The file's pages stay in the cache. Waits for nothing, unless the file was written and this is its
-// last reference: then what the file does not have yet is written back, so that every program that opens it afterwards sees it
-// (on storage it is after fsync only). What could not be written, now or earlier without anybody being told, is the result; the
-// descriptor is closed all the same, the pages stay dirty in the cache, and the next open of the file finds them.
+// Gives one reference back. 0 or -EBADF. The file's pages stay in the cache. Waits for nothing,
+// unless the file was written and this is its last reference: then what the file does not have yet
+// is written back, so that every program that opens it afterwards sees it (on storage it is after
+// fsync only). What could not be written, now or earlier without anybody being told, is the result;
+// the descriptor is closed all the same, the pages stay dirty in the cache, and the next open of
+// the file finds them.
 template <group Group>
 PENSTOCK_HD int close(const Group& g, const runtime_ref& fs, int fd) {
     std::int64_t result = 0;
     g.sync();  // no thread of the group is still using the descriptor
-    const std::uint32_t slot = engine::descriptor_slot(fs.view, fd), number = engine::descriptor_number(fs.view, fd);
+    const std::uint32_t slot = engine::descriptor_slot(fs.view, fd),
+                        number = engine::descriptor_number(fs.view, fd);
     const bool known = fd >= 0 && slot < fs.view.file_slots;
     if (known && fs.view.writes != nullptr)
-        return static_cast<int>(detail::counted(g, fs, by_address(&engine::close_written<Group>)(g, fs.view, fd)));
+        return static_cast<int>(
+            detail::counted(g, fs, by_address(&engine::close_written<Group>)(g, fs.view, fd)));
     if (g.is_leader()) {
         const std::uint32_t generation = engine::descriptor_generation(fd);
         if (!known || !(number == 0 ? engine::try_release(&fs.view.file_words[slot], generation)
-                                    : engine::release_number(&fs.view.file_words[slot], generation, number))) {
+                                    : engine::release_number(&fs.view.file_words[slot], generation,
+                                                             number))) {
             result = -EBADF;
             engine::count(g, fs.view, engine::count_errors);
         }
     }
-    return static_cast<int>(static_cast<std::int64_t>(g.broadcast(static_cast<std::uint64_t>(result))));
+    return static_cast<int>(
+        static_cast<std::int64_t>(g.broadcast(static_cast<std::uint64_t>(result))));
 }
 
-// Copies up to `bytes` bytes from byte `offset` of the file to `buffer` (any alignment; 16 bytes is fastest; global,
-// shared or host memory that the group's threads can write). Returns the count, smaller than asked only at the end of
-// the file, 0 at or behind it. After it returns, every thread of the group may read the whole buffer.
-// Errors: -EBADF, -EINVAL (null buffer, negative offset or count, sum past 2^63), -ENOBUFS, -ESTALE, the file system's
-// (that of another file too, if all frames are pinned or dirty and the dirty ones cannot be written), those of a wait. If some bytes were delivered before the error, their count is returned.
-// Cost: a page in the cache, two loads of its word and the copy, no atomic (host threads: two atomics); a page that is
-// not, one round trip to the host, up to eight pages of this call in flight together.
+// Copies up to `bytes` bytes from byte `offset` of the file to `buffer` (any alignment; 16 bytes is
+// fastest; global, shared or host memory that the group's threads can write). Returns the count,
+// smaller than asked only at the end of the file, 0 at or behind it. After it returns, every thread
+// of the group may read the whole buffer. Errors: -EBADF, -EINVAL (null buffer, negative offset or
+// count, sum past 2^63), -ENOBUFS, -ESTALE, the file system's (that of another file too, if all
+// frames are pinned or dirty and the dirty ones cannot be written), those of a wait. If some bytes
+// were delivered before the error, their count is returned. Cost: a page in the cache, two loads of
+// its word and the copy, no atomic (host threads: two atomics); a page that is not, one round trip
+// to the host, up to eight pages of this call in flight together.
 template <group Group>
-PENSTOCK_HD PENSTOCK_INLINE std::int64_t read(const Group& g, const runtime_ref& fs, int fd, void* buffer,
-                                              std::int64_t bytes, std::int64_t offset) {
+PENSTOCK_HD PENSTOCK_INLINE std::int64_t read(const Group& g, const runtime_ref& fs, int fd,
+                                              void* buffer, std::int64_t bytes,
+                                              std::int64_t offset) {
     engine::file_handle file{};
     engine::page_word early = 0;
-    if (!engine::find_to_read(g, fs.view, fd, offset, file, early)) return detail::counted(g, fs, -EBADF);
+    if (!engine::find_to_read(g, fs.view, fd, offset, file, early))
+        return detail::counted(g, fs, -EBADF);
     if (bytes < 0 || offset < 0 || offset + static_cast<std::uint64_t>(bytes) > INT64_MAX ||
         (buffer == nullptr && bytes > 0))
         return detail::counted(g, fs, -EINVAL);
     const std::int64_t done = engine::read_file(g, fs.view, file, static_cast<std::byte*>(buffer),
-                                                static_cast<std::uint64_t>(bytes), static_cast<std::uint64_t>(offset), early);
+                                                static_cast<std::uint64_t>(bytes),
+                                                static_cast<std::uint64_t>(offset), early);
     g.sync();  // every thread's part is in the buffer before any of them reads it
-    if (g.is_leader() && done > 0) engine::count(g, fs.view, engine::count_bytes_read, static_cast<std::uint64_t>(done));
+    if (g.is_leader() && done > 0)
+        engine::count(g, fs.view, engine::count_bytes_read, static_cast<std::uint64_t>(done));
     return detail::counted(g, fs, done);
 }
 
 // The same from the cursor's place, which moves on by the count.
 template <group Group>
-PENSTOCK_HD PENSTOCK_INLINE std::int64_t read(const Group& g, const runtime_ref& fs, cursor& at, void* buffer,
-                                              std::int64_t bytes) {
-    const std::int64_t done = read(g, fs, at.fd, buffer, bytes, static_cast<std::int64_t>(at.offset_bytes));
+PENSTOCK_HD PENSTOCK_INLINE std::int64_t read(const Group& g, const runtime_ref& fs, cursor& at,
+                                              void* buffer, std::int64_t bytes) {
+    const std::int64_t done =
+        read(g, fs, at.fd, buffer, bytes, static_cast<std::int64_t>(at.offset_bytes));
     if (done > 0) at.offset_bytes += static_cast<std::uint64_t>(done);
     return done;
 }
 
-// Pins the page that holds byte `offset` and returns a pointer to that byte. The mapping reaches to the end of the page,
-// of the file, or of the range asked for, whichever comes first: ask again for the rest. Alignment of `data` is that of
-// `offset`. Each map needs its unmap, by the same or another group; while it is held, its frame is not evicted, so hold
-// few at a time.
-// Errors (in `bytes`): as read; -ENOBUFS if every frame stayed pinned for the frame wait.
-// Cost: a page in the cache, one atomic; else a round trip.
+// Pins the page that holds byte `offset` and returns a pointer to that byte. The mapping reaches to
+// the end of the page, of the file, or of the range asked for, whichever comes first: ask again for
+// the rest. Alignment of `data` is that of `offset`. Each map needs its unmap, by the same or
+// another group; while it is held, its frame is not evicted, so hold few at a time. Errors (in
+// `bytes`): as read; -ENOBUFS if every frame stayed pinned for the frame wait. Cost: a page in the
+// cache, one atomic; else a round trip.
 template <group Group>
-PENSTOCK_HD mapping map(const Group& g, const runtime_ref& fs, int fd, std::int64_t offset, std::int64_t bytes) {
+PENSTOCK_HD mapping map(const Group& g, const runtime_ref& fs, int fd, std::int64_t offset,
+                        std::int64_t bytes) {
     mapping out{nullptr, 0, engine::no_word, 0};
     engine::file_handle file{};
     engine::page_word early = 0;
@@ -175,7 +208,9 @@ PENSTOCK_HD mapping map(const Group& g, const runtime_ref& fs, int fd, std::int6
     const auto at = static_cast<std::uint64_t>(offset);
     if (at >= file.size_bytes || bytes == 0) return out;
     engine::pinned_page page{};
-    if (const std::int64_t code = engine::map_page(g, fs.view, file, at >> fs.view.page_shift, page, early); code != 0) {
+    if (const std::int64_t code =
+            engine::map_page(g, fs.view, file, at >> fs.view.page_shift, page, early);
+        code != 0) {
         out.bytes = detail::counted(g, fs, code);
         return out;
     }
@@ -183,10 +218,12 @@ PENSTOCK_HD mapping map(const Group& g, const runtime_ref& fs, int fd, std::int6
     std::uint64_t length = fs.view.page_bytes() - in_page;
     if (length > static_cast<std::uint64_t>(bytes)) length = static_cast<std::uint64_t>(bytes);
     if (length > file.size_bytes - at) length = file.size_bytes - at;
-    return {fs.view.frame_address(page.frame) + in_page, static_cast<std::int64_t>(length), page.word_index, page.frame};
+    return {fs.view.frame_address(page.frame) + in_page, static_cast<std::int64_t>(length),
+            page.word_index, page.frame};
 }
 
-// Gives a mapping back. 0, or -EINVAL if it is not one that is held (an empty or failed one may be unmapped: 0).
+// Gives a mapping back. 0, or -EINVAL if it is not one that is held (an empty or failed one may be
+// unmapped: 0).
 template <group Group>
 PENSTOCK_HD int unmap(const Group& g, const runtime_ref& fs, const mapping& what) {
     g.sync();  // no thread of the group still reads through the pointer
@@ -194,30 +231,37 @@ PENSTOCK_HD int unmap(const Group& g, const runtime_ref& fs, const mapping& what
     std::int64_t result = 0;
     if (g.is_leader()) {
         result = -EINVAL;
-        if (what.word_index < fs.view.word_count && engine::unpin_if_held(&fs.view.words[what.word_index], what.frame)) result = 0;
+        if (what.word_index < fs.view.word_count &&
+            engine::unpin_if_held(&fs.view.words[what.word_index], what.frame))
+            result = 0;
         if (result < 0) engine::count(g, fs.view, engine::count_errors);
     }
-    return static_cast<int>(static_cast<std::int64_t>(g.broadcast(static_cast<std::uint64_t>(result))));
+    return static_cast<int>(
+        static_cast<std::int64_t>(g.broadcast(static_cast<std::uint64_t>(result))));
 }
 
 // What is known of an open file. 0 or -EBADF; never waits, asks no host.
 template <group Group>
 PENSTOCK_HD int stat(const Group& g, const runtime_ref& fs, int fd, file_stat* out) {
     engine::file_handle file{};
-    if (!engine::find_file(g, fs.view, fd, file, engine::nothing_unwanted)) return static_cast<int>(detail::counted(g, fs, -EBADF));
+    if (!engine::find_file(g, fs.view, fd, file, engine::nothing_unwanted))
+        return static_cast<int>(detail::counted(g, fs, -EBADF));
     if (out == nullptr) return static_cast<int>(detail::counted(g, fs, -EFAULT));
     const engine::file_record& record = fs.view.file_records[file.slot];
-    if (g.is_leader()) *out = {file.size_bytes, record.inode, record.modified_ns, fs.view.page_bytes()};
+    if (g.is_leader())
+        *out = {file.size_bytes, record.inode, record.modified_ns, fs.view.page_bytes()};
     g.sync();  // *out may be shared by the group
     return 0;
 }
 
-// Brings the pages of a range into the cache, up to eight in flight at a time, and returns when they were brought; the
-// calls of other groups go on meanwhile. Pages that others are loading are not waited for. Returns how many bytes of the
-// range lie in pages that were found or brought in before the end of the range or the first error.
-// Errors: as read, if the first page failed. Cost: nothing but a look at each page that is there already.
+// Brings the pages of a range into the cache, up to eight in flight at a time, and returns when
+// they were brought; the calls of other groups go on meanwhile. Pages that others are loading are
+// not waited for. Returns how many bytes of the range lie in pages that were found or brought in
+// before the end of the range or the first error. Errors: as read, if the first page failed. Cost:
+// nothing but a look at each page that is there already.
 template <group Group>
-PENSTOCK_HD std::int64_t prefetch(const Group& g, const runtime_ref& fs, int fd, std::int64_t offset, std::int64_t bytes) {
+PENSTOCK_HD std::int64_t prefetch(const Group& g, const runtime_ref& fs, int fd,
+                                  std::int64_t offset, std::int64_t bytes) {
     engine::file_handle file{};
     if (!engine::find_file(g, fs.view, fd, file)) return detail::counted(g, fs, -EBADF);
     if (bytes < 0 || offset < 0 || offset + static_cast<std::uint64_t>(bytes) > INT64_MAX)
@@ -225,8 +269,11 @@ PENSTOCK_HD std::int64_t prefetch(const Group& g, const runtime_ref& fs, int fd,
     const auto begin = static_cast<std::uint64_t>(offset);
     if (begin >= file.size_bytes || bytes == 0) return 0;
     const std::uint64_t left = file.size_bytes - begin;
-    const std::uint64_t end = begin + (static_cast<std::uint64_t>(bytes) < left ? static_cast<std::uint64_t>(bytes) : left);
-    return detail::counted(g, fs, by_address(&engine::bring_in<Group>)(g, fs.view, file.slot, begin, end));
+    const std::uint64_t end =
+        begin +
+        (static_cast<std::uint64_t>(bytes) < left ? static_cast<std::uint64_t>(bytes) : left);
+    return detail::counted(g, fs,
+                           by_address(&engine::bring_in<Group>)(g, fs.view, file.slot, begin, end));
 }
 
 }  // namespace penstock

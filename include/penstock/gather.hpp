@@ -1,21 +1,25 @@
-// Gather: rows of a file by an array of their numbers, as embeddings, feature vectors or records are fetched.
+// Gather: rows of a file by an array of their numbers, as embeddings, feature vectors or records
+// are fetched.
 //
 //   const penstock::row_view rows(fs, fd, {.row_bytes = 512});
-//   penstock::gather(g, rows, indices + first, n, out);         // in a kernel: each group its share of the array
-//   rt.gather(fd, {.row_bytes = 512}, indices, count, out);     // from the host: the whole device (penstock/runtime.hpp)
+//   penstock::gather(g, rows, indices + first, n, out);         // in a kernel: each group its
+//   share of the array rt.gather(fd, {.row_bytes = 512}, indices, count, out);     // from the
+//   host: the whole device (penstock/runtime.hpp)
 //
-// Row indices[i] is copied to out + i * row_bytes, whichever order they are fetched in. Rows may straddle pages, repeat, overlap
-// in the file and be longer than a page. `indices` and `out` lie in memory that all threads of the group reach; neither may
-// change or be read by others meanwhile.
+// Row indices[i] is copied to out + i * row_bytes, whichever order they are fetched in. Rows may
+// straddle pages, repeat, overlap in the file and be longer than a page. `indices` and `out` lie in
+// memory that all threads of the group reach; neither may change or be read by others meanwhile.
 //
-// Result: `count`, or a negative errno; then any of the rows may be delivered, and nothing else was written. -ERANGE: an index is
-// not below size(). -EBADF, -EINVAL (a null pointer, a row of 0 bytes, an array of more than 2^63 bytes); else as read. Which row
-// it was, if it was one, the runtime keeps: ask runtime::view_status() after the kernel.
+// Result: `count`, or a negative errno; then any of the rows may be delivered, and nothing else was
+// written. -ERANGE: an index is not below size(). -EBADF, -EINVAL (a null pointer, a row of 0
+// bytes, an array of more than 2^63 bytes); else as read. Which row it was, if it was one, the
+// runtime keeps: ask runtime::view_status() after the kernel.
 //
-// Cost: of a row in the cache on a GPU two loads of the page word around the copy, no atomic update, and nothing is counted as a
-// hit; short rows are copied several at a time, so give a group many (32 rows of 64 bytes, or 4 of 512, keep a warp busy).
-// Multiples of 16 bytes for `out`, row, stride and first byte are fastest. Missing pages of one call are loaded together, up to
-// eight at a time, each once.
+// Cost: of a row in the cache on a GPU two loads of the page word around the copy, no atomic
+// update, and nothing is counted as a hit; short rows are copied several at a time, so give a group
+// many (32 rows of 64 bytes, or 4 of 512, keep a warp busy). Multiples of 16 bytes for `out`, row,
+// stride and first byte are fastest. Missing pages of one call are loaded together, up to eight at
+// a time, each once.
 //
 // Thread safety: as file.hpp.
 #pragma once
@@ -31,34 +35,41 @@ namespace penstock {
 // Where the rows of a file lie.
 struct row_shape {
     std::uint64_t row_bytes = 0;
-    std::uint64_t stride_bytes = 0;  // from the first byte of one row to that of the next; 0: row_bytes
-    std::uint64_t first_byte = 0;    // of row 0
+    std::uint64_t stride_bytes =
+        0;  // from the first byte of one row to that of the next; 0: row_bytes
+    std::uint64_t first_byte = 0;  // of row 0
 };
 
-// In which order runtime::gather fetches the rows; where they go is the same for all. Random rows of host memory that spread over
-// more than 1 to 2 GiB are bound by the GPU's address translation, so they come faster span by span.
+// In which order runtime::gather fetches the rows; where they go is the same for all. Random rows
+// of host memory that spread over more than 1 to 2 GiB are bound by the GPU's address translation,
+// so they come faster span by span.
 enum class gather_order {
-    automatic,  // by_span for 65536 rows and more of a file that is larger than 2 GiB and than the cache, if memory can be had
+    automatic,  // by_span for 65536 rows and more of a file that is larger than 2 GiB and than the
+                // cache, if memory can be had
     as_given,
-    by_span  // costs two passes over the indices and 4 bytes of device memory a row, 256 MiB at most (-ENOMEM); not stable on gpu
+    by_span  // costs two passes over the indices and 4 bytes of device memory a row, 256 MiB at
+             // most (-ENOMEM); not stable on gpu
 };
 
 struct gather_options {
     gather_order order = gather_order::automatic;
-    // Bytes of a span, a power of two from 2 MiB. A file is divided into 1024 spans at most; those of a larger one are larger.
+    // Bytes of a span, a power of two from 2 MiB. A file is divided into 1024 spans at most; those
+    // of a larger one are larger.
     std::uint64_t span_bytes = std::uint64_t{1} << 30;
 };
 
 // A file as rows of bytes. As a view, it holds the address of the runtime_ref it was made from.
 class row_view {
 public:
-    // What cannot be (a descriptor that is not open, a row of 0 bytes) gives a view of no rows, and gather the reason.
+    // What cannot be (a descriptor that is not open, a row of 0 bytes) gives a view of no rows, and
+    // gather the reason.
     PENSTOCK_HD row_view(const runtime_ref& fs, int fd, const row_shape& shape) : cache_(&fs.view) {
         if (!engine::find_file(fs.view, fd, file_)) code_ = -EBADF;
         else if (shape.row_bytes == 0) code_ = -EINVAL;
         else
             rows_ = engine::rows_of(file_.size_bytes, shape.first_byte,
-                                    shape.stride_bytes != 0 ? shape.stride_bytes : shape.row_bytes, shape.row_bytes);
+                                    shape.stride_bytes != 0 ? shape.stride_bytes : shape.row_bytes,
+                                    shape.row_bytes);
     }
 
     // Rows that lie whole in the file, as it was when it was opened.
@@ -80,8 +91,8 @@ private:
 namespace detail {
 
 // 0, or what is wrong with the arguments.
-PENSTOCK_HD PENSTOCK_INLINE std::int64_t check_gather(const void* indices, std::uint64_t count, const void* out,
-                                                      std::uint64_t row_bytes) {
+PENSTOCK_HD PENSTOCK_INLINE std::int64_t check_gather(const void* indices, std::uint64_t count,
+                                                      const void* out, std::uint64_t row_bytes) {
     if (count == 0) return 0;
     if (indices == nullptr || out == nullptr) return -EINVAL;
     // Both below 2^31 is the usual case, and spares a division.
@@ -91,11 +102,13 @@ PENSTOCK_HD PENSTOCK_INLINE std::int64_t check_gather(const void* indices, std::
 
 // Whole group: what every gather does once its rows are delivered.
 template <typename Group>
-PENSTOCK_HD PENSTOCK_INLINE std::int64_t end_gather(const Group& g, const engine::cache_view& c, std::int64_t done,
-                                                    std::uint64_t row_bytes) {
+PENSTOCK_HD PENSTOCK_INLINE std::int64_t end_gather(const Group& g, const engine::cache_view& c,
+                                                    std::int64_t done, std::uint64_t row_bytes) {
     g.sync();  // every thread's part is in `out` before any of them reads it
     if (g.is_leader()) {
-        if (done > 0) engine::count(g, c, engine::count_bytes_read, static_cast<std::uint64_t>(done) * row_bytes);
+        if (done > 0)
+            engine::count(g, c, engine::count_bytes_read,
+                          static_cast<std::uint64_t>(done) * row_bytes);
         if (done < 0) engine::count(g, c, engine::count_errors);
     }
     return done;
@@ -103,33 +116,38 @@ PENSTOCK_HD PENSTOCK_INLINE std::int64_t end_gather(const Group& g, const engine
 
 // Whole group: the rows of a list (engine/gather.hpp).
 template <typename Group, typename List>
-PENSTOCK_HD PENSTOCK_INLINE std::int64_t gather_list(const Group& g, const row_view& rows, const List& list, std::uint64_t count,
+PENSTOCK_HD PENSTOCK_INLINE std::int64_t gather_list(const Group& g, const row_view& rows,
+                                                     const List& list, std::uint64_t count,
                                                      void* out) {
     std::int64_t done = rows.code();
     if (done == 0) done = check_gather(list.indices, count, out, rows.geometry().row_bytes);
     if (done == 0 && count > 0)
-        done = engine::gather_rows(g, rows.cache(), rows.file(), rows.geometry(), list, count, static_cast<std::byte*>(out));
+        done = engine::gather_rows(g, rows.cache(), rows.file(), rows.geometry(), list, count,
+                                   static_cast<std::byte*>(out));
     return end_gather(g, rows.cache(), done, rows.geometry().row_bytes);
 }
 
 }  // namespace detail
 
-// Whole group: rows indices[0] to indices[count - 1], one behind the other to `out`, which every thread of the group may read
-// when it returns.
+// Whole group: rows indices[0] to indices[count - 1], one behind the other to `out`, which every
+// thread of the group may read when it returns.
 template <group Group>
-PENSTOCK_HD PENSTOCK_INLINE std::int64_t gather(const Group& g, const row_view& rows, const std::uint64_t* indices,
-                                                std::uint64_t count, void* out) {
+PENSTOCK_HD PENSTOCK_INLINE std::int64_t gather(const Group& g, const row_view& rows,
+                                                const std::uint64_t* indices, std::uint64_t count,
+                                                void* out) {
     return detail::gather_list(g, rows, engine::listed_rows{indices}, count, out);
 }
 
 // The same for the elements of a view. An empty view has no element, so any index is outside it.
 template <typename T, group Group>
-PENSTOCK_HD PENSTOCK_INLINE std::int64_t gather(const Group& g, const view<T>& elements, const std::uint64_t* indices,
-                                                std::uint64_t count, T* out) {
+PENSTOCK_HD PENSTOCK_INLINE std::int64_t gather(const Group& g, const view<T>& elements,
+                                                const std::uint64_t* indices, std::uint64_t count,
+                                                T* out) {
     std::int64_t done = detail::check_gather(indices, count, out, sizeof(T));
     if (done == 0 && count > 0)
         done = engine::gather_in_units<engine::unit_for<sizeof(T)>, engine::call_kind::by_address>(
-            g, elements.cache(), elements.file(), elements.geometry(), engine::listed_rows{indices}, count, reinterpret_cast<std::byte*>(out));
+            g, elements.cache(), elements.file(), elements.geometry(), engine::listed_rows{indices},
+            count, reinterpret_cast<std::byte*>(out));
     return detail::end_gather(g, elements.cache(), done, sizeof(T));
 }
 

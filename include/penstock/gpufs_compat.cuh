@@ -62,10 +62,11 @@ typedef char Page[FS_BLOCKSIZE];
 #define CUDA_SAFE_CALL(call) penstock::gpufs::check_cuda(call, __FILE__, __LINE__)
 
 #define MUTEX_WAS_LOCKED(lock) atomicExch((int*)&(lock), 1)
-#define MUTEX_LOCK(lock)                  \
-    do {                                  \
-        while (MUTEX_WAS_LOCKED(lock)) {} \
-        __threadfence();                  \
+#define MUTEX_LOCK(lock)                 \
+    do {                                 \
+        while (MUTEX_WAS_LOCKED(lock)) { \
+        }                                \
+        __threadfence();                 \
     } while (false)
 #define MUTEX_UNLOCK(lock)            \
     do {                              \
@@ -73,10 +74,12 @@ typedef char Page[FS_BLOCKSIZE];
         atomicExch((int*)&(lock), 0); \
     } while (false)
 
-#define WAIT_ON_MEM(word, value) \
-    while (readNoCache(&(word)) != (value)) {}
-#define WAIT_ON_MEM_NE(word, value) \
-    while (readNoCache(&(word)) == (value)) {}
+#define WAIT_ON_MEM(word, value)              \
+    while (readNoCache(&(word)) != (value)) { \
+    }
+#define WAIT_ON_MEM_NE(word, value)           \
+    while (readNoCache(&(word)) == (value)) { \
+    }
 
 namespace penstock::gpufs {
 

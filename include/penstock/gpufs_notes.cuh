@@ -67,7 +67,8 @@ PENSTOCK_D inline block_notes& notes_of_block() {
     const note_word mine = tag_of_block();
     for (note_word seen = look(&n.tag); seen != mine; seen = look(&n.tag)) {
         if (seen == (mine | 1) || atomicCAS(&n.tag, seen, mine | 1) != seen) continue;
-        // Atomic, as every other change of these words: the next leader may change them right after.
+        // Atomic, as every other change of these words: the next leader may change them right
+        // after.
         atomicExch(&n.places, 0u);
         for (note_word& word : n.mappings) atomicExch(&word, note_word{0});
         for (note_word& word : n.files) atomicExch(&word, note_word{0});

@@ -2,20 +2,24 @@
 //
 //   struct sum_bytes {
 //       template <typename Group>
-//       PENSTOCK_HD void operator()(const Group& g, const penstock::runtime_ref& fs, std::uint64_t index) const;
+//       PENSTOCK_HD void operator()(const Group& g, const penstock::runtime_ref& fs, std::uint64_t
+//       index) const;
 //   };
 //   penstock::launch<penstock::width::warp>(rt, 1000, sum_bytes{...});
 //
-// gpu: a kernel of groups of that width, as many at a time as fit. cpu: one logical group at a time per worker thread,
-// each a single lane. On both they begin in the order of their numbers, a new one whenever one has ended (of width::lane on a gpu: as many as a
-// warp has lanes, whenever those have ended). So no group waits behind a slow one, and those that run at a time have neighbouring numbers: if they
-// are numbers of pages, what they read or write is neighbours in the file too, and goes over together (docs/writing.md).
-// Files compiled by a plain C++ compiler can launch on cpu only.
+// gpu: a kernel of groups of that width, as many at a time as fit. cpu: one logical group at a time
+// per worker thread, each a single lane. On both they begin in the order of their numbers, a new
+// one whenever one has ended (of width::lane on a gpu: as many as a warp has lanes, whenever those
+// have ended). So no group waits behind a slow one, and those that run at a time have neighbouring
+// numbers: if they are numbers of pages, what they read or write is neighbours in the file too, and
+// goes over together (docs/writing.md). Files compiled by a plain C++ compiler can launch on cpu
+// only.
 //
-// Blocks until all groups are done. Returns 0, also if calls inside it failed (they say so themselves); -EOPNOTSUPP; -EAGAIN if a
-// thousand launches of this runtime are under way; -EIO if the kernel faulted (runtime.health() says how); -ENOMEM if the device has
-// no memory to start it; -ENODEV after a cudaDeviceReset; -ECHILD in a child of fork(). After an interrupt the calls inside fail
-// with -ECANCELED. Beside stream captures of any thread it does as ever.
+// Blocks until all groups are done. Returns 0, also if calls inside it failed (they say so
+// themselves); -EOPNOTSUPP; -EAGAIN if a thousand launches of this runtime are under way; -EIO if
+// the kernel faulted (runtime.health() says how); -ENOMEM if the device has no memory to start it;
+// -ENODEV after a cudaDeviceReset; -ECHILD in a child of fork(). After an interrupt the calls
+// inside fail with -ECANCELED. Beside stream captures of any thread it does as ever.
 #pragma once
 
 #include <cstdint>
@@ -81,13 +85,15 @@ constexpr PENSTOCK_HD std::uint32_t groups_per_block(std::uint32_t threads_per_b
     return group_for<Width>::threads == 0 ? 1 : threads_per_block / group_for<Width>::threads;
 }
 
-// The number of the group that the caller is next. Whole group; of lanes the whole warp, or what the block has of it, and it is the first lane's: they
-// are together again after each, for lanes that drew one by one would go on one after the other.
+// The number of the group that the caller is next. Whole group; of lanes the whole warp, or what
+// the block has of it, and it is the first lane's: they are together again after each, for lanes
+// that drew one by one would go on one after the other.
 template <width Width, typename Group>
 PENSTOCK_D PENSTOCK_INLINE std::uint64_t draw_number(const Group& g, unsigned long long* begun) {
     unsigned long long first = 0;
     if constexpr (Width == width::lane) {
-        const std::uint32_t lane = threadIdx.x % 32, left = blockDim.x - (threadIdx.x - lane), lanes = left < 32 ? left : 32;
+        const std::uint32_t lane = threadIdx.x % 32, left = blockDim.x - (threadIdx.x - lane),
+                            lanes = left < 32 ? left : 32;
         const std::uint32_t mask = ~0u >> (32 - lanes);
         __syncwarp(mask);
         if (lane == 0) first = atomicAdd(begun, static_cast<unsigned long long>(lanes));
@@ -98,46 +104,56 @@ PENSTOCK_D PENSTOCK_INLINE std::uint64_t draw_number(const Group& g, unsigned lo
     }
 }
 
-// Of those that draw numbers, one thread each, after its last: the last of them leaves the words as they were, for the next launch. All others
-// have their last numbers by then.
+// Of those that draw numbers, one thread each, after its last: the last of them leaves the words as
+// they were, for the next launch. All others have their last numbers by then.
 inline PENSTOCK_D void end_drawing(launch_count* count, std::uint32_t drawers) {
     if (atomicInc(&count->done, drawers - 1) == drawers - 1) count->begun = 0;
 }
 
 template <width Width, typename Function>
-__global__ void run_groups(const __grid_constant__ runtime_ref fs, std::uint64_t groups, launch_count* count, const __grid_constant__ Function function) {
+__global__ void run_groups(const __grid_constant__ runtime_ref fs, std::uint64_t groups,
+                           launch_count* count, const __grid_constant__ Function function) {
     const typename group_for<Width>::type g{};
-    // Those who draw, of each block, and the threads of each; threads that are no whole group have nothing to do.
-    const std::uint32_t drawers = Width == width::lane ? (blockDim.x + 31) / 32 : groups_per_block<Width>(blockDim.x);
-    const std::uint32_t threads = Width == width::lane ? 32 : Width == width::block ? blockDim.x : group_for<Width>::threads;
+    // Those who draw, of each block, and the threads of each; threads that are no whole group have
+    // nothing to do.
+    const std::uint32_t drawers =
+        Width == width::lane ? (blockDim.x + 31) / 32 : groups_per_block<Width>(blockDim.x);
+    const std::uint32_t threads = Width == width::lane    ? 32
+                                  : Width == width::block ? blockDim.x
+                                                          : group_for<Width>::threads;
     if (threadIdx.x / threads >= drawers) return;
     static_assert(sizeof(unsigned long long) == sizeof count->begun);
     auto* const begun = reinterpret_cast<unsigned long long*>(&count->begun);
     const std::uint32_t place = Width == width::lane ? threadIdx.x % 32 : 0;
-    // Lanes leave the loop together: those that left alone would wait behind it for the others, who wait for them in draw_number.
-    for (std::uint64_t first = draw_number<Width>(g, begun); first < groups; first = draw_number<Width>(g, begun))
+    // Lanes leave the loop together: those that left alone would wait behind it for the others, who
+    // wait for them in draw_number.
+    for (std::uint64_t first = draw_number<Width>(g, begun); first < groups;
+         first = draw_number<Width>(g, begun))
         if (Width != width::lane || first + place < groups) function(g, fs, first + place);
     if (threadIdx.x % threads == 0) end_drawing(count, gridDim.x * drawers);
 }
 
-// Launches the kernel on a stream of its own and waits for it. The launch's own code tells how that went: what
-// cudaGetLastError has may be the program's.
+// Launches the kernel on a stream of its own and waits for it. The launch's own code tells how that
+// went: what cudaGetLastError has may be the program's.
 template <width Width, typename Function>
-cudaError_t run_kernel(runtime& rt, std::uint32_t blocks, std::uint32_t threads, std::uint64_t groups, launch_count* count,
-                       const Function& function) {
+cudaError_t run_kernel(runtime& rt, std::uint32_t blocks, std::uint32_t threads,
+                       std::uint64_t groups, launch_count* count, const Function& function) {
     cudaStream_t stream = nullptr;
     cudaError_t code = cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking);
     if (code != cudaSuccess) return code;
     runtime_ref fs = rt.ref();
-    void* arguments[] = {&fs, &groups, &count, const_cast<void*>(static_cast<const void*>(&function))};
-    code = cudaLaunchKernel(reinterpret_cast<const void*>(run_groups<Width, Function>), dim3(blocks), dim3(threads), arguments, 0, stream);
+    void* arguments[] = {&fs, &groups, &count,
+                         const_cast<void*>(static_cast<const void*>(&function))};
+    code = cudaLaunchKernel(reinterpret_cast<const void*>(run_groups<Width, Function>),
+                            dim3(blocks), dim3(threads), arguments, 0, stream);
     const cudaError_t ran = cudaStreamSynchronize(stream);
     cudaStreamDestroy(stream);
     return code == cudaSuccess ? ran : code;
 }
 
 template <width Width, typename Function>
-int launch_on_gpu(runtime& rt, std::uint64_t groups, const Function& function, const launch_shape& shape) {
+int launch_on_gpu(runtime& rt, std::uint64_t groups, const Function& function,
+                  const launch_shape& shape) {
     if (const status s = rt.health(); s.code == -EIO || s.code == -ENODEV) return s.code;
     int before = 0, multiprocessors = 0, resident = 0;
     const int device = rt.settings().device;
@@ -150,13 +166,18 @@ int launch_on_gpu(runtime& rt, std::uint64_t groups, const Function& function, c
     cudaOccupancyMaxActiveBlocksPerMultiprocessor(&resident, run_groups<Width, Function>,
                                                   static_cast<int>(shape.threads_per_block), 0);
     const std::uint32_t per_block = groups_per_block<Width>(shape.threads_per_block);
-    std::uint64_t blocks = shape.blocks != 0 ? shape.blocks : std::uint64_t(multiprocessors) * (resident > 0 ? resident : 1);
-    if (blocks > (groups + per_block - 1) / per_block) blocks = (groups + per_block - 1) / per_block;
+    std::uint64_t blocks = shape.blocks != 0
+                               ? shape.blocks
+                               : std::uint64_t(multiprocessors) * (resident > 0 ? resident : 1);
+    if (blocks > (groups + per_block - 1) / per_block)
+        blocks = (groups + per_block - 1) / per_block;
     cudaError_t code = cudaSuccess;
     launch_count* const count = blocks > 0 ? rt.take_launch_count() : nullptr;
     if (count != nullptr) {
-        code = run_kernel<Width>(rt, static_cast<std::uint32_t>(blocks), shape.threads_per_block, groups, count, function);
-        rt.give_back(count);  // after a fault its words are not zero, and nothing runs on the device any more
+        code = run_kernel<Width>(rt, static_cast<std::uint32_t>(blocks), shape.threads_per_block,
+                                 groups, count, function);
+        rt.give_back(count);  // after a fault its words are not zero, and nothing runs on the
+                              // device any more
     }
     cudaThreadExchangeStreamCaptureMode(&mode);
     if (before != device) cudaSetDevice(before);
@@ -168,7 +189,8 @@ int launch_on_gpu(runtime& rt, std::uint64_t groups, const Function& function, c
 #endif
 
 template <width Width = width::warp, typename Function>
-int launch(runtime& rt, std::uint64_t groups, const Function& function, const launch_shape& shape = {}) {
+int launch(runtime& rt, std::uint64_t groups, const Function& function,
+           const launch_shape& shape = {}) {
     if (const int code = rt.process_code(); code != 0) return code;
     if (rt.where() == backend::gpu) {
 #if defined(__CUDACC__)

@@ -1,10 +1,13 @@
-// Three-way merge of pages that several wrote by themselves: from a pristine copy and a changed one, the changes go over a third.
+// Three-way merge of pages that several wrote by themselves: from a pristine copy and a changed
+// one, the changes go over a third.
 //
-// For programs that keep copies of their own; the cache does the same for pages that are mapped to be changed (map_write), by marks. Bytes
-// that differ from the pristine copy were changed; where two changed one byte, who is merged last wins. A change to what was there
-// before cannot be seen, and is none.
+// For programs that keep copies of their own; the cache does the same for pages that are mapped to
+// be changed (map_write), by marks. Bytes that differ from the pristine copy were changed; where
+// two changed one byte, who is merged last wins. A change to what was there before cannot be seen,
+// and is none.
 //
-// (Multiple-writer protocols by twins and diffs: Carter, Bennett and Zwaenepoel, "Implementation and performance of Munin", SOSP 1991.)
+// (Multiple-writer protocols by twins and diffs: Carter, Bennett and Zwaenepoel, "Implementation
+// and performance of Munin", SOSP 1991.)
 #pragma once
 
 #include <cstddef>
@@ -23,7 +26,8 @@ constexpr PENSTOCK_HD std::uint64_t differing_bytes(std::uint64_t a, std::uint64
     const std::uint64_t x = a ^ b, top = (((x & low) + low) | x) & ~low;
     return (top >> 7) * 0xff;
 }
-constexpr PENSTOCK_HD std::uint64_t merged_word(std::uint64_t into, std::uint64_t changed, std::uint64_t pristine) {
+constexpr PENSTOCK_HD std::uint64_t merged_word(std::uint64_t into, std::uint64_t changed,
+                                                std::uint64_t pristine) {
     const std::uint64_t mask = differing_bytes(changed, pristine);
     return (into & ~mask) | (changed & mask);
 }
@@ -34,12 +38,14 @@ struct alignas(16) merge_words {
 
 }  // namespace detail
 
-// Whole group. Each byte of `changed` that differs from that of `pristine` replaces the one of `into`; `bytes` of each, a multiple of 16, all
-// 16-byte aligned and in memory that every thread of the group reaches. Nobody else may use `into` meanwhile. No errors, no waiting. Returns when
-// every thread of the group may read the whole result. Cost: reads changed and pristine, and where they differ reads and
-// writes `into`, 16 bytes at a time.
+// Whole group. Each byte of `changed` that differs from that of `pristine` replaces the one of
+// `into`; `bytes` of each, a multiple of 16, all 16-byte aligned and in memory that every thread of
+// the group reaches. Nobody else may use `into` meanwhile. No errors, no waiting. Returns when
+// every thread of the group may read the whole result. Cost: reads changed and pristine, and where
+// they differ reads and writes `into`, 16 bytes at a time.
 template <group Group>
-PENSTOCK_HD void merge(const Group& g, void* into, const void* changed, const void* pristine, std::uint64_t bytes) {
+PENSTOCK_HD void merge(const Group& g, void* into, const void* changed, const void* pristine,
+                       std::uint64_t bytes) {
     auto* const to = static_cast<detail::merge_words*>(into);
     const auto* const now = static_cast<const detail::merge_words*>(changed);
     const auto* const before = static_cast<const detail::merge_words*>(pristine);
@@ -50,7 +56,8 @@ PENSTOCK_HD void merge(const Group& g, void* into, const void* changed, const vo
         const detail::merge_words a = now[i], b = before[i];
         if (((a.low ^ b.low) | (a.high ^ b.high)) == 0) continue;
         const detail::merge_words old = to[i];
-        to[i] = {detail::merged_word(old.low, a.low, b.low), detail::merged_word(old.high, a.high, b.high)};
+        to[i] = {detail::merged_word(old.low, a.low, b.low),
+                 detail::merged_word(old.high, a.high, b.high)};
     }
     g.sync();
 }

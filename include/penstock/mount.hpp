@@ -1,9 +1,11 @@
-// A directory served at another place by this process, through FUSE, so that programs that know nothing of Penstock share its files with the regions of this
-// process, page by page (docs/mount.md): what they write is known to the next acquire of a region, also what they store to a mapping, and what a region
-// releases is what they read next.
+// A directory served at another place by this process, through FUSE, so that programs that know
+// nothing of Penstock share its files with the regions of this process, page by page
+// (docs/mount.md): what they write is known to the next acquire of a region, also what they store
+// to a mapping, and what a region releases is what they read next.
 //
-// In a library of its own, since it needs libfuse 3: find_package(Penstock COMPONENTS mount) and Penstock::mount in CMake,
-// penstock-mount in pkg-config. A program that is linked without it has undefined references which name it.
+// In a library of its own, since it needs libfuse 3: find_package(Penstock COMPONENTS mount) and
+// Penstock::mount in CMake, penstock-mount in pkg-config. A program that is linked without it has
+// undefined references which name it.
 #pragma once
 
 #include <cstdint>
@@ -20,33 +22,40 @@ class background_session;
 
 struct mount_options {
     bool read_only = false;
-    bool allow_other = false;   // other users too; who is not root needs user_allow_other in /etc/fuse.conf
-    // How far the kernel reads ahead for a program that reads a file in order. Root may have more than the kernel's 128 KiB; others have no more than that. UINT64_MAX: 256 KiB for each
+    bool allow_other =
+        false;  // other users too; who is not root needs user_allow_other in /etc/fuse.conf
+    // How far the kernel reads ahead for a program that reads a file in order. Root may have more
+    // than the kernel's 128 KiB; others have no more than that. UINT64_MAX: 256 KiB for each
     // processor, at least 1 MiB and at most 4.
     std::uint64_t read_ahead_bytes = UINT64_MAX;
     std::uint32_t threads = 0;  // that serve requests; 0: one for each processor, at least 4
 };
 
 struct mount_report {
-    std::uint64_t requests = 0, errors = 0, reads = 0, bytes_asked = 0, writes = 0, bytes_written = 0;
-    std::uint64_t bytes_from_devices = 0;  // that regions or the caches of runtimes (device memory and host tier) had and the operating system did not
+    std::uint64_t requests = 0, errors = 0, reads = 0, bytes_asked = 0, writes = 0,
+                  bytes_written = 0;
+    std::uint64_t bytes_from_devices = 0;  // that regions or the caches of runtimes (device memory
+                                           // and host tier) had and the operating system did not
 };
 
-// Part of the names in the linker's message, for a program that calls runtime::mount and lacks the library.
+// Part of the names in the linker's message, for a program that calls runtime::mount and lacks the
+// library.
 inline namespace link_with_penstock_mount {
 
-// Thread-safe, except that unmount() and the destructor are for one thread at a time, with nobody in another call.
+// Thread-safe, except that unmount() and the destructor are for one thread at a time, with nobody
+// in another call.
 class file_mount {
 public:
     explicit file_mount(std::unique_ptr<mount::background_session> session);
-    // As unmount(). In a child of fork() it does nothing, and the mount stays the parent's: its calls give -ECHILD, false and
-    // an empty report there.
+    // As unmount(). In a child of fork() it does nothing, and the mount stays the parent's: its
+    // calls give -ECHILD, false and an empty report there.
     ~file_mount();
     file_mount(const file_mount&) = delete;
     file_mount& operator=(const file_mount&) = delete;
 
-    // Brings home what programs have stored to mapped pages, and takes the mount away, also from under programs that still use it: they get ENOTCONN.
-    // 0 or a negative errno; 0 too if somebody else took it away before. Regions stay.
+    // Brings home what programs have stored to mapped pages, and takes the mount away, also from
+    // under programs that still use it: they get ENOTCONN. 0 or a negative errno; 0 too if somebody
+    // else took it away before. Regions stay.
     int unmount();
 
     [[nodiscard]] bool is_mounted() const;

@@ -1,4 +1,5 @@
-// Everything a program needs: the runtime, the file calls, launch. In a .cu file also the GPU groups.
+// Everything a program needs: the runtime, the file calls, launch. In a .cu file also the GPU
+// groups.
 #pragma once
 
 #include "penstock/advise.hpp"

@@ -1,5 +1,5 @@
-// What a runtime did since it was created. Sums over all groups; counters are relaxed, so a snapshot taken while kernels
-// run may lag by what is in flight.
+// What a runtime did since it was created. Sums over all groups; counters are relaxed, so a
+// snapshot taken while kernels run may lag by what is in flight.
 #pragma once
 
 #include <array>
@@ -9,45 +9,51 @@
 namespace penstock {
 
 struct statistics {
-    std::uint64_t hits = 0;             // page accesses served from the cache
-    std::uint64_t misses = 0;           // pages loaded, by request or through a window
-    std::uint64_t window_loads = 0;     // of these, those through a window: no request, no CPU
-    std::uint64_t window_bytes = 0;     // open in windows now
-    std::uint64_t tier_loads = 0;       // misses that the host tier served
-    std::uint64_t tier_saves = 0;       // pages that went to the tier when the cache dropped them
+    std::uint64_t hits = 0;          // page accesses served from the cache
+    std::uint64_t misses = 0;        // pages loaded, by request or through a window
+    std::uint64_t window_loads = 0;  // of these, those through a window: no request, no CPU
+    std::uint64_t window_bytes = 0;  // open in windows now
+    std::uint64_t tier_loads = 0;    // misses that the host tier served
+    std::uint64_t tier_saves = 0;    // pages that went to the tier when the cache dropped them
     std::uint64_t tier_evictions = 0;
-    std::uint64_t read_ahead_pages = 0; // pages asked for ahead of their use
-    std::uint64_t read_ahead_failures = 0;  // of these, those that were found to have failed; they were then asked for anew
-    std::uint64_t load_waits = 0;       // page accesses that waited for another group's load
+    std::uint64_t read_ahead_pages = 0;  // pages asked for ahead of their use
+    std::uint64_t read_ahead_failures =
+        0;  // of these, those that were found to have failed; they were then asked for anew
+    std::uint64_t load_waits = 0;  // page accesses that waited for another group's load
     std::uint64_t evictions = 0;
-    std::uint64_t clock_steps = 0;      // frames looked at to find victims
-    std::uint64_t frame_waits = 0;      // times a group found no frame at once
-    std::uint64_t ring_waits = 0;       // times a group found its ring full
-    std::uint64_t copy_retries = 0;     // copies repeated because the frame changed hands
+    std::uint64_t clock_steps = 0;   // frames looked at to find victims
+    std::uint64_t frame_waits = 0;   // times a group found no frame at once
+    std::uint64_t ring_waits = 0;    // times a group found its ring full
+    std::uint64_t copy_retries = 0;  // copies repeated because the frame changed hands
     std::uint64_t requests = 0;
     std::uint64_t opens = 0;
-    std::uint64_t open_requests = 0;    // opens that asked the host
-    std::uint64_t errors = 0;           // calls that returned a negative errno
-    std::uint64_t bytes_loaded = 0;     // host to device
-    std::uint64_t bytes_read = 0;       // delivered by read
-    std::uint64_t bytes_written = 0;    // taken by write and append
-    std::uint64_t write_backs = 0;      // pages of which written bytes were sent to the host
-    std::uint64_t write_back_errors = 0;  // of these, those that did not come to the file; they stay dirty
-    std::uint64_t dirty_victims = 0;    // of these, those that went because their frame was needed
-    std::uint64_t written_behind = 0;   // of these, those that went because much of their file was dirty
-    std::uint64_t file_writes = 0;      // write operations of the operating system
+    std::uint64_t open_requests = 0;  // opens that asked the host
+    std::uint64_t errors = 0;         // calls that returned a negative errno
+    std::uint64_t bytes_loaded = 0;   // host to device
+    std::uint64_t bytes_read = 0;     // delivered by read
+    std::uint64_t bytes_written = 0;  // taken by write and append
+    std::uint64_t write_backs = 0;    // pages of which written bytes were sent to the host
+    std::uint64_t write_back_errors =
+        0;  // of these, those that did not come to the file; they stay dirty
+    std::uint64_t dirty_victims = 0;  // of these, those that went because their frame was needed
+    std::uint64_t written_behind =
+        0;  // of these, those that went because much of their file was dirty
+    std::uint64_t file_writes = 0;  // write operations of the operating system
     std::uint64_t file_write_bytes = 0;
     std::uint64_t file_write_errors = 0;
     std::uint64_t file_syncs = 0;
-    std::uint64_t file_reads = 0;       // read operations given to the operating system
+    std::uint64_t file_reads = 0;  // read operations given to the operating system
     std::uint64_t file_read_bytes = 0;
     std::uint64_t file_read_errors = 0;
-    std::uint64_t direct_reads = 0;     // of file_reads, those past the page cache
-    std::uint64_t registered_reads = 0; // of file_reads, those past the page cache into memory registered with io_uring
-    std::uint64_t bad_requests = 0;     // requests the host refused as malformed
-    std::uint64_t batches = 0;          // rounds in which a service thread found requests
-    std::array<std::uint64_t, 16> batch_size{};  // bucket i: 2^i to 2^(i+1)-1 requests taken together
-    std::array<std::uint64_t, 32> latency_ns{};  // bucket i: 2^i to 2^(i+1)-1 ns from request to answer
+    std::uint64_t direct_reads = 0;  // of file_reads, those past the page cache
+    std::uint64_t registered_reads =
+        0;  // of file_reads, those past the page cache into memory registered with io_uring
+    std::uint64_t bad_requests = 0;  // requests the host refused as malformed
+    std::uint64_t batches = 0;       // rounds in which a service thread found requests
+    std::array<std::uint64_t, 16>
+        batch_size{};  // bucket i: 2^i to 2^(i+1)-1 requests taken together
+    std::array<std::uint64_t, 32>
+        latency_ns{};  // bucket i: 2^i to 2^(i+1)-1 ns from request to answer
 
     // One JSON object, keys as above; the histograms are arrays.
     [[nodiscard]] std::string to_json() const;

@@ -1,20 +1,24 @@
 // Element views: a file as an array that a kernel indexes.
 //
 //   penstock::view<double> v(fs, fd);      // fd is open, and stays so while the view is used
-//   double x = v[i];                       // by lane; lanes of a warp may ask for different elements, or not ask
+//   double x = v[i];                       // by lane; lanes of a warp may ask for different
+//   elements, or not ask
 //
-// Elements are 1, 2, 4, 8 or 16 bytes, trivially copyable, in the byte order of the machine. The view starts at a byte offset
-// that is a multiple of the element's size; a piece of an element at the end of the file is left out.
+// Elements are 1, 2, 4, 8 or 16 bytes, trivially copyable, in the byte order of the machine. The
+// view starts at a byte offset that is a multiple of the element's size; a piece of an element at
+// the end of the file is left out.
 //
-// Errors: v[i] cannot return one. An element that cannot be had, because it lies outside or its page fails to load, is zero,
-// and the runtime keeps the first such error with file and offset: ask runtime::view_status() after the kernel.
+// Errors: v[i] cannot return one. An element that cannot be had, because it lies outside or its
+// page fails to load, is zero, and the runtime keeps the first such error with file and offset: ask
+// runtime::view_status() after the kernel.
 //
-// Cost: in the cache, two loads of the page word around that of the element, no atomic update, and nothing is counted as a
-// hit; else one round trip or window fetch, which lanes of a warp that miss together share, up to eight pages in flight.
-// On the host v[i] is a read of one element.
+// Cost: in the cache, two loads of the page word around that of the element, no atomic update, and
+// nothing is counted as a hit; else one round trip or window fetch, which lanes of a warp that miss
+// together share, up to eight pages in flight. On the host v[i] is a read of one element.
 //
-// Thread safety: as file.hpp. A view is trivially copyable and holds the address of the runtime_ref it was made from, which
-// must outlive it: in a kernel declare the parameter `const __grid_constant__ penstock::runtime_ref fs`.
+// Thread safety: as file.hpp. A view is trivially copyable and holds the address of the runtime_ref
+// it was made from, which must outlive it: in a kernel declare the parameter `const
+// __grid_constant__ penstock::runtime_ref fs`.
 #pragma once
 
 #include <cerrno>
@@ -29,12 +33,16 @@ namespace penstock {
 
 template <typename T>
 class view {
-    static_assert(engine::is_element<T>, "an element has 1, 2, 4, 8 or 16 bytes and is trivially copyable");
+    static_assert(engine::is_element<T>,
+                  "an element has 1, 2, 4, 8 or 16 bytes and is trivially copyable");
 
 public:
-    // A descriptor that is not open, or an offset that is no multiple of the element's size, gives an empty view.
-    PENSTOCK_HD view(const runtime_ref& fs, int fd, std::uint64_t offset_bytes = 0) : cache_(&fs.view), first_byte_(offset_bytes) {
-        if (!engine::find_file(fs.view, fd, file_) || offset_bytes % sizeof(T) != 0) file_.size_bytes = 0;
+    // A descriptor that is not open, or an offset that is no multiple of the element's size, gives
+    // an empty view.
+    PENSTOCK_HD view(const runtime_ref& fs, int fd, std::uint64_t offset_bytes = 0)
+        : cache_(&fs.view), first_byte_(offset_bytes) {
+        if (!engine::find_file(fs.view, fd, file_) || offset_bytes % sizeof(T) != 0)
+            file_.size_bytes = 0;
         size_ = offset_bytes < file_.size_bytes ? (file_.size_bytes - offset_bytes) / sizeof(T) : 0;
     }
 
@@ -50,48 +58,63 @@ public:
         return by_address(&engine::element_missing<T>)(*cache_, file_.slot, at);
 #else
         T value{};
-        const std::int64_t got = engine::read_file(lane{}, *cache_, file_, reinterpret_cast<std::byte*>(&value), sizeof(T), at);
+        const std::int64_t got = engine::read_file(
+            lane{}, *cache_, file_, reinterpret_cast<std::byte*>(&value), sizeof(T), at);
         if (got == static_cast<std::int64_t>(sizeof(T))) return value;
         engine::note_fault(*cache_, got < 0 ? got : -ESTALE, file_.slot, file_.generation, at);
         return T{};
 #endif
     }
 
-    // Whole group: visit(i, element) for each of `count` elements from `first` on, each in one of the group's threads, in no
-    // fixed order among threads. An element costs no look-up: on a GPU two looks at the page's word go with each 64 bytes of every thread, and a page is pinned
-    // only if it had to be loaded or changed its frame meanwhile; elsewhere each page is pinned once. Returns how many were visited: fewer
-    // than asked at the end of the file or before a page that could not be had; a negative errno if that was the first.
+    // Whole group: visit(i, element) for each of `count` elements from `first` on, each in one of
+    // the group's threads, in no fixed order among threads. An element costs no look-up: on a GPU
+    // two looks at the page's word go with each 64 bytes of every thread, and a page is pinned only
+    // if it had to be loaded or changed its frame meanwhile; elsewhere each page is pinned once.
+    // Returns how many were visited: fewer than asked at the end of the file or before a page that
+    // could not be had; a negative errno if that was the first.
     template <group Group, typename Visit>
-    PENSTOCK_HD std::int64_t for_each(const Group& g, std::uint64_t first, std::uint64_t count, const Visit& visit) const {
+    PENSTOCK_HD std::int64_t for_each(const Group& g, std::uint64_t first, std::uint64_t count,
+                                      const Visit& visit) const {
         const std::uint64_t size = common_size(g);
         if (first >= size) return 0;
-        return engine::visit_elements<T>(g, *cache_, file_, first_byte_, first, count < size - first ? count : size - first, visit);
+        return engine::visit_elements<T>(g, *cache_, file_, first_byte_, first,
+                                         count < size - first ? count : size - first, visit);
     }
 
-    // Whole group: copies up to `count` elements from `first` on to `out`, which every thread of the group may read when it returns.
-    // Returns how many: fewer than asked at the end of the file or before a page that could not be had; a negative errno if that
-    // was the first. Missing pages come up to eight in flight. From the host, on the cpu back end: the fast way to many elements.
+    // Whole group: copies up to `count` elements from `first` on to `out`, which every thread of
+    // the group may read when it returns. Returns how many: fewer than asked at the end of the file
+    // or before a page that could not be had; a negative errno if that was the first. Missing pages
+    // come up to eight in flight. From the host, on the cpu back end: the fast way to many
+    // elements.
     template <group Group>
-    PENSTOCK_HD std::int64_t copy_to(const Group& g, T* out, std::uint64_t first, std::uint64_t count) const {
+    PENSTOCK_HD std::int64_t copy_to(const Group& g, T* out, std::uint64_t first,
+                                     std::uint64_t count) const {
         const std::uint64_t size = common_size(g);
         if (first >= size || count == 0) return 0;
         if (out == nullptr) return -EINVAL;
         const std::uint64_t wanted = count < size - first ? count : size - first;
-        const std::int64_t got = engine::read_file(g, *cache_, file_, reinterpret_cast<std::byte*>(out), wanted * sizeof(T),
-                                                   first_byte_ + first * sizeof(T));
+        const std::int64_t got =
+            engine::read_file(g, *cache_, file_, reinterpret_cast<std::byte*>(out),
+                              wanted * sizeof(T), first_byte_ + first * sizeof(T));
         g.sync();  // every thread's part is there before any of them reads it
         if (g.is_leader()) {
-            if (got > 0) engine::count(g, *cache_, engine::count_bytes_read, static_cast<std::uint64_t>(got));
+            if (got > 0)
+                engine::count(g, *cache_, engine::count_bytes_read,
+                              static_cast<std::uint64_t>(got));
             else engine::count(g, *cache_, engine::count_errors);
         }
         return got < 0 ? got : got / static_cast<std::int64_t>(sizeof(T));
     }
-    std::int64_t copy_to(T* out, std::uint64_t first, std::uint64_t count) const { return copy_to(lane{}, out, first, count); }
+    std::int64_t copy_to(T* out, std::uint64_t first, std::uint64_t count) const {
+        return copy_to(lane{}, out, first, count);
+    }
 
     // For gather (penstock/gather.hpp): the elements as rows.
     PENSTOCK_HD const engine::cache_view& cache() const { return *cache_; }
     PENSTOCK_HD const engine::file_handle& file() const { return file_; }
-    PENSTOCK_HD engine::row_geometry geometry() const { return {size_, first_byte_, sizeof(T), sizeof(T)}; }
+    PENSTOCK_HD engine::row_geometry geometry() const {
+        return {size_, first_byte_, sizeof(T), sizeof(T)};
+    }
 
 private:
     // The threads of a group may have made their views while the file grew.
@@ -100,8 +123,8 @@ private:
         return cache_->writes == nullptr ? size_ : g.broadcast(size_);
     }
 
-    static PENSTOCK_HD PENSTOCK_NOINLINE T outside(const engine::cache_view& c, std::uint32_t slot, std::uint32_t generation,
-                                                   std::uint64_t at) {
+    static PENSTOCK_HD PENSTOCK_NOINLINE T outside(const engine::cache_view& c, std::uint32_t slot,
+                                                   std::uint32_t generation, std::uint64_t at) {
         engine::note_fault(c, -ERANGE, slot, generation, at);
         return T{};
     }

@@ -1,10 +1,12 @@
-// Writing files, the same on GPU and CPU: write, append, msync, fsync, truncate. For runtimes with options::writable.
+// Writing files, the same on GPU and CPU: write, append, msync, fsync, truncate. For runtimes with
+// options::writable.
 //
-// Groups, results and thread safety are those of penstock/file.hpp; the descriptor has to be open for writing (open_write,
-// open_read_write), except for fsync and msync. Bytes go to cached pages and from there to the file: when their frame is needed, with
-// msync, with fsync, and with the last close. Then exactly the bytes that were written go there and no others, so programs, runtimes
-// and groups that write different bytes of a file, even of one page, do not disturb each other. Of bytes that several write
-// between two synchronisations, the file has what was written back last.
+// Groups, results and thread safety are those of penstock/file.hpp; the descriptor has to be open
+// for writing (open_write, open_read_write), except for fsync and msync. Bytes go to cached pages
+// and from there to the file: when their frame is needed, with msync, with fsync, and with the last
+// close. Then exactly the bytes that were written go there and no others, so programs, runtimes and
+// groups that write different bytes of a file, even of one page, do not disturb each other. Of
+// bytes that several write between two synchronisations, the file has what was written back last.
 #pragma once
 
 #include <cerrno>
@@ -16,8 +18,8 @@
 
 namespace penstock {
 
-// A pinned piece of one page that may be changed. `data` may be read and written until unmap, by plain stores of every thread that the
-// group's synchronisation reaches.
+// A pinned piece of one page that may be changed. `data` may be read and written until unmap, by
+// plain stores of every thread that the group's synchronisation reaches.
 struct writable_mapping {
     std::byte* data;
     std::int64_t bytes;  // how many, or a negative errno, and then data is null
@@ -26,159 +28,209 @@ struct writable_mapping {
     std::uint32_t in_page;
 };
 
-// Copies `bytes` bytes from `buffer` (any alignment; 16 bytes is fastest; memory that every thread of the group can read) to byte
-// `offset` of the file, which grows if need be; bytes in between that nobody wrote read as zeros. Returns the count; when it returns the
-// buffer may be used again, and every later read of the device sees the bytes. Fewer than asked if a page could not be had after some.
-// Errors, if nothing was written: -EBADF, -EINVAL (null buffer, negative offset or count, sum past 2^63), -EFBIG (further than a
-// file may grow while it is open: docs/writing.md), -ENOBUFS, -ENOMEM, the file system's, those of a wait.
-// Cost: a page in the cache, the copy, two atomics of its word and one for every 64 bytes; a page that is not in the cache and is
-// not written whole is read first. A full cache of dirty pages makes the caller write one back; if that fails, it is told why.
+// Copies `bytes` bytes from `buffer` (any alignment; 16 bytes is fastest; memory that every thread
+// of the group can read) to byte `offset` of the file, which grows if need be; bytes in between
+// that nobody wrote read as zeros. Returns the count; when it returns the buffer may be used again,
+// and every later read of the device sees the bytes. Fewer than asked if a page could not be had
+// after some. Errors, if nothing was written: -EBADF, -EINVAL (null buffer, negative offset or
+// count, sum past 2^63), -EFBIG (further than a file may grow while it is open: docs/writing.md),
+// -ENOBUFS, -ENOMEM, the file system's, those of a wait. Cost: a page in the cache, the copy, two
+// atomics of its word and one for every 64 bytes; a page that is not in the cache and is not
+// written whole is read first. A full cache of dirty pages makes the caller write one back; if that
+// fails, it is told why.
 template <group Group>
-PENSTOCK_HD std::int64_t write(const Group& g, const runtime_ref& fs, int fd, const void* buffer, std::int64_t bytes, std::int64_t offset) {
+PENSTOCK_HD std::int64_t write(const Group& g, const runtime_ref& fs, int fd, const void* buffer,
+                               std::int64_t bytes, std::int64_t offset) {
     engine::file_handle file{};
     g.sync();  // every thread's part of the buffer is there before any of them copies it
-    if (fs.view.writes == nullptr || !engine::find_file(g, fs.view, fd, file, engine::may_read)) return detail::counted(g, fs, -EBADF);
-    if (bytes < 0 || offset < 0 || offset + static_cast<std::uint64_t>(bytes) > INT64_MAX || (buffer == nullptr && bytes > 0))
+    if (fs.view.writes == nullptr || !engine::find_file(g, fs.view, fd, file, engine::may_read))
+        return detail::counted(g, fs, -EBADF);
+    if (bytes < 0 || offset < 0 || offset + static_cast<std::uint64_t>(bytes) > INT64_MAX ||
+        (buffer == nullptr && bytes > 0))
         return detail::counted(g, fs, -EINVAL);
     if (bytes == 0) return 0;
-    const std::int64_t done = by_address(&engine::write_file<Group>)(g, fs.view, file.slot, static_cast<const std::byte*>(buffer),
-                                                                     static_cast<std::uint64_t>(bytes), static_cast<std::uint64_t>(offset));
-    if (g.is_leader() && done > 0) engine::count(g, fs.view, engine::count_bytes_written, static_cast<std::uint64_t>(done));
+    const std::int64_t done = by_address(&engine::write_file<Group>)(
+        g, fs.view, file.slot, static_cast<const std::byte*>(buffer),
+        static_cast<std::uint64_t>(bytes), static_cast<std::uint64_t>(offset));
+    if (g.is_leader() && done > 0)
+        engine::count(g, fs.view, engine::count_bytes_written, static_cast<std::uint64_t>(done));
     return detail::counted(g, fs, done);
 }
 
-// The same at the end of the file, which all groups of the device share: the record gets a place of its own, and no record
-// is lost or torn by another. Returns the offset where it begins. Groups that read the file meanwhile may find zeros there until append
-// returns. Records of other runtimes and programs that append at the same time are not known to this one: give each its file.
-// Errors: as write; a record of which only a part could be written is an error, -EIO, and its place stays.
+// The same at the end of the file, which all groups of the device share: the record gets a place of
+// its own, and no record is lost or torn by another. Returns the offset where it begins. Groups
+// that read the file meanwhile may find zeros there until append returns. Records of other runtimes
+// and programs that append at the same time are not known to this one: give each its file. Errors:
+// as write; a record of which only a part could be written is an error, -EIO, and its place stays.
 template <group Group>
-PENSTOCK_HD std::int64_t append(const Group& g, const runtime_ref& fs, int fd, const void* buffer, std::int64_t bytes) {
+PENSTOCK_HD std::int64_t append(const Group& g, const runtime_ref& fs, int fd, const void* buffer,
+                                std::int64_t bytes) {
     engine::file_handle file{};
     g.sync();  // every thread's part of the buffer is there before any of them copies it
-    if (fs.view.writes == nullptr || !engine::find_file(g, fs.view, fd, file, engine::may_read)) return detail::counted(g, fs, -EBADF);
-    if (bytes < 0 || file.size_bytes + static_cast<std::uint64_t>(bytes) > INT64_MAX || (buffer == nullptr && bytes > 0))
+    if (fs.view.writes == nullptr || !engine::find_file(g, fs.view, fd, file, engine::may_read))
+        return detail::counted(g, fs, -EBADF);
+    if (bytes < 0 || file.size_bytes + static_cast<std::uint64_t>(bytes) > INT64_MAX ||
+        (buffer == nullptr && bytes > 0))
         return detail::counted(g, fs, -EINVAL);
     std::uint64_t at = 0;
-    if (g.is_leader()) at = engine::take_room(fs.view, file.slot, static_cast<std::uint64_t>(bytes));
+    if (g.is_leader())
+        at = engine::take_room(fs.view, file.slot, static_cast<std::uint64_t>(bytes));
     at = g.broadcast(at);
-    const std::int64_t done = bytes == 0 ? 0 : write(g, fs, fd, buffer, bytes, static_cast<std::int64_t>(at));
+    const std::int64_t done =
+        bytes == 0 ? 0 : write(g, fs, fd, buffer, bytes, static_cast<std::int64_t>(at));
     if (done == bytes) return static_cast<std::int64_t>(at);
     return done < 0 ? done : detail::counted(g, fs, -EIO);
 }
 
-// Writes back what was written to the pages that [offset, offset + bytes) touches. Other programs see it when this returns; on
-// storage it is after fsync only. 0 or a negative errno: -EBADF, -EINVAL, the file system's, those of a wait. Up to eight pages are
-// under way at a time; clean pages cost a look at their word.
+// Writes back what was written to the pages that [offset, offset + bytes) touches. Other programs
+// see it when this returns; on storage it is after fsync only. 0 or a negative errno: -EBADF,
+// -EINVAL, the file system's, those of a wait. Up to eight pages are under way at a time; clean
+// pages cost a look at their word.
 template <group Group>
-PENSTOCK_HD int msync(const Group& g, const runtime_ref& fs, int fd, std::int64_t offset, std::int64_t bytes) {
+PENSTOCK_HD int msync(const Group& g, const runtime_ref& fs, int fd, std::int64_t offset,
+                      std::int64_t bytes) {
     engine::file_handle file{};
-    if (!engine::find_file(g, fs.view, fd, file, engine::nothing_unwanted)) return static_cast<int>(detail::counted(g, fs, -EBADF));
-    if (bytes < 0 || offset < 0 || offset + static_cast<std::uint64_t>(bytes) > INT64_MAX) return static_cast<int>(detail::counted(g, fs, -EINVAL));
+    if (!engine::find_file(g, fs.view, fd, file, engine::nothing_unwanted))
+        return static_cast<int>(detail::counted(g, fs, -EBADF));
+    if (bytes < 0 || offset < 0 || offset + static_cast<std::uint64_t>(bytes) > INT64_MAX)
+        return static_cast<int>(detail::counted(g, fs, -EINVAL));
     if (fs.view.writes == nullptr || bytes == 0) return 0;
     const std::uint64_t first = static_cast<std::uint64_t>(offset) >> fs.view.page_shift;
-    const std::uint64_t end = engine::pages_of(fs.view, static_cast<std::uint64_t>(offset) + static_cast<std::uint64_t>(bytes));
-    return static_cast<int>(detail::counted(g, fs, by_address(&engine::flush_pages<Group>)(g, fs.view, file.slot, first, end)));
+    const std::uint64_t end = engine::pages_of(
+        fs.view, static_cast<std::uint64_t>(offset) + static_cast<std::uint64_t>(bytes));
+    return static_cast<int>(detail::counted(
+        g, fs, by_address(&engine::flush_pages<Group>)(g, fs.view, file.slot, first, end)));
 }
 
-// Pins the page that holds byte `offset`, to be read and changed through the pointer. As map, but the mapping may begin behind the end of
-// the file and reach beyond it: then the file grows to the end of the mapping when it is unmapped. What was changed counts as
-// written from unmap, or from msync of the mapping, on: bytes that differ from what they were when the page was first mapped so, and
-// no others. Of a page that two change at once, each byte comes from whoever changed it.
-// Errors (in `bytes`): as write; -EBUSY if the same page is mapped through open_write_once and otherwise at the same time.
-// Cost: as map, and a copy of the page in a second frame of the cache, which all mappings of the page share (none with open_write_once);
-// unmap compares the two at memory speed. Hold few at a time.
+// Pins the page that holds byte `offset`, to be read and changed through the pointer. As map, but
+// the mapping may begin behind the end of the file and reach beyond it: then the file grows to the
+// end of the mapping when it is unmapped. What was changed counts as written from unmap, or from
+// msync of the mapping, on: bytes that differ from what they were when the page was first mapped
+// so, and no others. Of a page that two change at once, each byte comes from whoever changed it.
+// Errors (in `bytes`): as write; -EBUSY if the same page is mapped through open_write_once and
+// otherwise at the same time. Cost: as map, and a copy of the page in a second frame of the cache,
+// which all mappings of the page share (none with open_write_once); unmap compares the two at
+// memory speed. Hold few at a time.
 template <group Group>
-PENSTOCK_HD writable_mapping map_write(const Group& g, const runtime_ref& fs, int fd, std::int64_t offset, std::int64_t bytes) {
+PENSTOCK_HD writable_mapping map_write(const Group& g, const runtime_ref& fs, int fd,
+                                       std::int64_t offset, std::int64_t bytes) {
     writable_mapping out{nullptr, 0, engine::no_word, 0, 0};
     engine::file_handle file{};
     std::int64_t code = 0;
-    if (fs.view.writes == nullptr || !engine::find_file(g, fs.view, fd, file, engine::may_read) || engine::descriptor_access(fd) == engine::may_write) code = -EBADF;
-    else if (bytes < 0 || offset < 0 || offset + static_cast<std::uint64_t>(bytes) > INT64_MAX) code = -EINVAL;
+    if (fs.view.writes == nullptr || !engine::find_file(g, fs.view, fd, file, engine::may_read) ||
+        engine::descriptor_access(fd) == engine::may_write)
+        code = -EBADF;
+    else if (bytes < 0 || offset < 0 || offset + static_cast<std::uint64_t>(bytes) > INT64_MAX)
+        code = -EINVAL;
     const auto at = static_cast<std::uint64_t>(offset);
     engine::pinned_page page{};
     if (code == 0 && bytes > 0)
-        code = by_address(&engine::map_to_change<Group>)(g, fs.view, file.slot, at >> fs.view.page_shift,
-                                                         engine::descriptor_access(fd) == engine::may_write_once, page);
+        code = by_address(&engine::map_to_change<Group>)(
+            g, fs.view, file.slot, at >> fs.view.page_shift,
+            engine::descriptor_access(fd) == engine::may_write_once, page);
     if (code != 0) out.bytes = detail::counted(g, fs, code);
     if (code != 0 || bytes == 0) return out;
     const auto in_page = static_cast<std::uint32_t>(at & (fs.view.page_bytes() - 1));
     const auto room = static_cast<std::int64_t>(fs.view.page_bytes() - in_page);
-    return {fs.view.frame_address(page.frame) + in_page, bytes < room ? bytes : room, page.word_index, page.frame, in_page};
+    return {fs.view.frame_address(page.frame) + in_page, bytes < room ? bytes : room,
+            page.word_index, page.frame, in_page};
 }
 
 namespace detail {
 
-// Is the mapping one that is held? A pin keeps the word valid and its frame, and a holder keeps the pristine word.
+// Is the mapping one that is held? A pin keeps the word valid and its frame, and a holder keeps the
+// pristine word.
 template <typename Group>
-PENSTOCK_HD inline bool is_held(const Group& g, const runtime_ref& fs, const writable_mapping& what) {
+PENSTOCK_HD inline bool is_held(const Group& g, const runtime_ref& fs,
+                                const writable_mapping& what) {
     const engine::cache_view& c = fs.view;
-    bool good = c.writes != nullptr && what.word_index < c.word_count && what.frame < c.frame_count && what.bytes > 0 &&
+    bool good = c.writes != nullptr && what.word_index < c.word_count &&
+                what.frame < c.frame_count && what.bytes > 0 &&
                 what.in_page + static_cast<std::uint64_t>(what.bytes) <= c.page_bytes();
     if (good && g.is_leader()) {
         const engine::page_word seen = engine::glance(&c.words[what.word_index]);
         const engine::pristine_word held = engine::glance_pristine(&c.pristine[what.frame]);
-        good = engine::is_valid(seen) && engine::pins_of(seen) > 0 && engine::frame_of(seen) == what.frame && held != engine::pristine_none;
+        good = engine::is_valid(seen) && engine::pins_of(seen) > 0 &&
+               engine::frame_of(seen) == what.frame && held != engine::pristine_none;
     }
     return g.broadcast(good ? 1 : 0) != 0;
 }
 
 }  // namespace detail
 
-// Gives a writable mapping back; what was changed counts as written, and the file reaches to the mapping's end. 0, or -EINVAL if it is
-// not held (an empty or failed one may be unmapped: 0). A mapping may outlive its descriptor: one that is given back after the last close
-// is written back at once, as by a close, and what could not be written is the result.
+// Gives a writable mapping back; what was changed counts as written, and the file reaches to the
+// mapping's end. 0, or -EINVAL if it is not held (an empty or failed one may be unmapped: 0). A
+// mapping may outlive its descriptor: one that is given back after the last close is written back
+// at once, as by a close, and what could not be written is the result.
 template <group Group>
 PENSTOCK_HD int unmap(const Group& g, const runtime_ref& fs, const writable_mapping& what) {
     if (what.data == nullptr) return 0;
     if (!detail::is_held(g, fs, what)) return static_cast<int>(detail::counted(g, fs, -EINVAL));
-    const engine::changed_part part{what.in_page, what.in_page + static_cast<std::uint32_t>(what.bytes), true};
+    const engine::changed_part part{what.in_page,
+                                    what.in_page + static_cast<std::uint32_t>(what.bytes), true};
     const engine::pinned_page page{what.word_index, what.frame, false};
     const std::int64_t code = by_address(&engine::unmap_changed<Group>)(g, fs.view, page, part);
     g.sync();  // what the leader did comes before the group's next call
     return static_cast<int>(detail::counted(g, fs, code));
 }
 
-// Writes back what was changed through the mapping so far, which stays. 0, or a negative errno as the other msync. What is written
-// back of a page while it is mapped so is written once more after the last of its mappings is gone.
+// Writes back what was changed through the mapping so far, which stays. 0, or a negative errno as
+// the other msync. What is written back of a page while it is mapped so is written once more after
+// the last of its mappings is gone.
 template <group Group>
 PENSTOCK_HD int msync(const Group& g, const runtime_ref& fs, const writable_mapping& what) {
     if (what.data == nullptr) return 0;
     if (!detail::is_held(g, fs, what)) return static_cast<int>(detail::counted(g, fs, -EINVAL));
-    const engine::changed_part part{what.in_page, what.in_page + static_cast<std::uint32_t>(what.bytes), false};
+    const engine::changed_part part{what.in_page,
+                                    what.in_page + static_cast<std::uint32_t>(what.bytes), false};
     const engine::pinned_page page{what.word_index, what.frame, false};
-    return static_cast<int>(detail::counted(g, fs, by_address(&engine::flush_changed<Group>)(g, fs.view, page, part)));
+    return static_cast<int>(
+        detail::counted(g, fs, by_address(&engine::flush_changed<Group>)(g, fs.view, page, part)));
 }
 
-// Returns after everything that was written to the file before is on storage (fdatasync). 0; or -EBADF, those of a wait, or what
-// could not be written, now or in a write-back since somebody was last told; such pages stay dirty, and the next fsync tries again.
-// Which bytes of which file: runtime::write_status(). If the sync itself fails, the operating system may have dropped what it had of the
-// file (it does so on Linux): an fsync that succeeds afterwards says nothing about those bytes, so write them once more.
+// Returns after everything that was written to the file before is on storage (fdatasync). 0; or
+// -EBADF, those of a wait, or what could not be written, now or in a write-back since somebody was
+// last told; such pages stay dirty, and the next fsync tries again. Which bytes of which file:
+// runtime::write_status(). If the sync itself fails, the operating system may have dropped what it
+// had of the file (it does so on Linux): an fsync that succeeds afterwards says nothing about those
+// bytes, so write them once more.
 template <group Group>
 PENSTOCK_HD int fsync(const Group& g, const runtime_ref& fs, int fd) {
     engine::file_handle file{};
-    if (!engine::find_file(g, fs.view, fd, file, engine::nothing_unwanted)) return static_cast<int>(detail::counted(g, fs, -EBADF));
-    if (fs.view.writes == nullptr || g.broadcast(engine::is_granted(fs.view, file.slot) ? 1 : 0) == 0) return 0;
-    return static_cast<int>(detail::counted(g, fs, by_address(&engine::sync_file<Group>)(g, fs.view, file.slot)));
+    if (!engine::find_file(g, fs.view, fd, file, engine::nothing_unwanted))
+        return static_cast<int>(detail::counted(g, fs, -EBADF));
+    if (fs.view.writes == nullptr ||
+        g.broadcast(engine::is_granted(fs.view, file.slot) ? 1 : 0) == 0)
+        return 0;
+    return static_cast<int>(
+        detail::counted(g, fs, by_address(&engine::sync_file<Group>)(g, fs.view, file.slot)));
 }
 
-// Gives the file another size. What is cut off is gone; what is new reads as zeros. 0 or a negative errno: -EBADF, -EINVAL, the file
-// system's, those of a wait; if the host refuses, the file is as it was. A read or write of other groups behind the cut at the same
-// time comes before or after it.
+// Gives the file another size. What is cut off is gone; what is new reads as zeros. 0 or a negative
+// errno: -EBADF, -EINVAL, the file system's, those of a wait; if the host refuses, the file is as
+// it was. A read or write of other groups behind the cut at the same time comes before or after it.
 template <group Group>
 PENSTOCK_HD int truncate(const Group& g, const runtime_ref& fs, int fd, std::int64_t size_bytes) {
     engine::file_handle file{};
-    if (fs.view.writes == nullptr || !engine::find_file(g, fs.view, fd, file, engine::may_read)) return static_cast<int>(detail::counted(g, fs, -EBADF));
+    if (fs.view.writes == nullptr || !engine::find_file(g, fs.view, fd, file, engine::may_read))
+        return static_cast<int>(detail::counted(g, fs, -EBADF));
     if (size_bytes < 0) return static_cast<int>(detail::counted(g, fs, -EINVAL));
-    return static_cast<int>(detail::counted(g, fs, by_address(&engine::truncate_file<Group>)(g, fs.view, file.slot, static_cast<std::uint64_t>(size_bytes))));
+    return static_cast<int>(
+        detail::counted(g, fs,
+                        by_address(&engine::truncate_file<Group>)(
+                            g, fs.view, file.slot, static_cast<std::uint64_t>(size_bytes))));
 }
 
-// Removes a name; `path` as in open. The file itself goes with its last descriptor, here and in other programs; until then those that
-// are open go on. An open of the name that begins when this has returned does not find the file. 0 or a negative errno: as open for
-// writing, -EISDIR for a directory. Cost: one round trip to the host. Waits for an open of the same name that is under way.
+// Removes a name; `path` as in open. The file itself goes with its last descriptor, here and in
+// other programs; until then those that are open go on. An open of the name that begins when this
+// has returned does not find the file. 0 or a negative errno: as open for writing, -EISDIR for a
+// directory. Cost: one round trip to the host. Waits for an open of the same name that is under
+// way.
 template <group Group>
 PENSTOCK_HD int unlink(const Group& g, const runtime_ref& fs, const char* path) {
     if (fs.view.writes == nullptr) return static_cast<int>(detail::counted(g, fs, -EROFS));
-    return static_cast<int>(detail::counted(g, fs, by_address(&engine::unlink_file<Group>)(g, fs.view, path, true)));
+    return static_cast<int>(
+        detail::counted(g, fs, by_address(&engine::unlink_file<Group>)(g, fs.view, path, true)));
 }
 
 }  // namespace penstock

@@ -1,22 +1,26 @@
 // Writable element views: a file as an array that a kernel fills or changes.
 //
-//   penstock::writable_view<double> v(fs, fd, count);   // fd is open for writing, and stays so while the view is used
-//   v[i] = x;                                           // by lane; lanes of a warp may write different elements, or not write
-//   const double old = v.atomic_add(j, 1.0);            // no addition by any group of the device is lost
+//   penstock::writable_view<double> v(fs, fd, count);   // fd is open for writing, and stays so
+//   while the view is used v[i] = x;                                           // by lane; lanes of
+//   a warp may write different elements, or not write const double old = v.atomic_add(j, 1.0); //
+//   no addition by any group of the device is lost
 //
-// Elements and offsets are those of penstock/view.hpp. The file grows as far as elements are written; what lies in between reads as
-// zeros. Exactly the bytes of the elements count as written (penstock/write.hpp says when they go to the file).
+// Elements and offsets are those of penstock/view.hpp. The file grows as far as elements are
+// written; what lies in between reads as zeros. Exactly the bytes of the elements count as written
+// (penstock/write.hpp says when they go to the file).
 //
-// Errors: v[i] = x cannot return one. An element that cannot be written, because it lies behind `count`, the descriptor is not open for
-// writing or its page cannot be had, is dropped, and the runtime keeps the first such error with file and offset: ask
-// runtime::view_status() after the kernel.
+// Errors: v[i] = x cannot return one. An element that cannot be written, because it lies behind
+// `count`, the descriptor is not open for writing or its page cannot be had, is dropped, and the
+// runtime keeps the first such error with file and offset: ask runtime::view_status() after the
+// kernel.
 //
-// Cost: a pin and an unpin of each page that the lanes of a warp meet together, an atomic for each element's mark, and one for the
-// page; a page that is not in the cache and of which the file has bytes is read first. For whole runs of bytes write() is faster.
+// Cost: a pin and an unpin of each page that the lanes of a warp meet together, an atomic for each
+// element's mark, and one for the page; a page that is not in the cache and of which the file has
+// bytes is read first. For whole runs of bytes write() is faster.
 //
-// Thread safety: as file.hpp. Two lanes that write one element: it has the value of one of them. A view is trivially copyable and holds
-// the address of the runtime_ref it was made from, which must outlive it: in a kernel declare the parameter
-// `const __grid_constant__ penstock::runtime_ref fs`.
+// Thread safety: as file.hpp. Two lanes that write one element: it has the value of one of them. A
+// view is trivially copyable and holds the address of the runtime_ref it was made from, which must
+// outlive it: in a kernel declare the parameter `const __grid_constant__ penstock::runtime_ref fs`.
 #pragma once
 
 #include <cerrno>
@@ -32,7 +36,8 @@ namespace penstock {
 
 template <typename T>
 class writable_view {
-    static_assert(engine::is_element<T>, "an element has 1, 2, 4, 8 or 16 bytes and is trivially copyable");
+    static_assert(engine::is_element<T>,
+                  "an element has 1, 2, 4, 8 or 16 bytes and is trivially copyable");
 
 public:
     class element {
@@ -41,7 +46,9 @@ public:
             view_.put(at_, value);
             return *this;
         }
-        PENSTOCK_HD const element& operator=(const element& other) const { return *this = static_cast<T>(other); }
+        PENSTOCK_HD const element& operator=(const element& other) const {
+            return *this = static_cast<T>(other);
+        }
         element(const element&) = default;
         // As view<T>: an element that is not in the file is zero, and noted as a fault.
         PENSTOCK_HD operator T() const { return view_.get(at_); }
@@ -53,13 +60,17 @@ public:
         std::uint64_t at_;
     };
 
-    // `count` elements from byte `offset_bytes` on may be written, whether the file has them already or not. A descriptor that is not open
-    // for writing, or an offset that is no multiple of the element's size, gives an empty view.
-    PENSTOCK_HD writable_view(const runtime_ref& fs, int fd, std::uint64_t count, std::uint64_t offset_bytes = 0)
+    // `count` elements from byte `offset_bytes` on may be written, whether the file has them
+    // already or not. A descriptor that is not open for writing, or an offset that is no multiple
+    // of the element's size, gives an empty view.
+    PENSTOCK_HD writable_view(const runtime_ref& fs, int fd, std::uint64_t count,
+                              std::uint64_t offset_bytes = 0)
         : cache_(&fs.view), first_byte_(offset_bytes) {
         engine::file_handle file{};
-        const bool good = fs.view.writes != nullptr && engine::find_file(fs.view, fd, file, engine::may_read) && offset_bytes % sizeof(T) == 0 &&
-                          offset_bytes <= INT64_MAX && count <= (INT64_MAX - offset_bytes) / sizeof(T);
+        const bool good = fs.view.writes != nullptr &&
+                          engine::find_file(fs.view, fd, file, engine::may_read) &&
+                          offset_bytes % sizeof(T) == 0 && offset_bytes <= INT64_MAX &&
+                          count <= (INT64_MAX - offset_bytes) / sizeof(T);
         slot_ = file.slot;
         generation_ = engine::descriptor_generation(fd);
         size_ = good ? count : 0;
@@ -68,11 +79,14 @@ public:
     PENSTOCK_HD std::uint64_t size() const { return size_; }
     PENSTOCK_HD element operator[](std::uint64_t i) const { return {*this, i}; }
 
-    PENSTOCK_HD void put(std::uint64_t i, const T& value) const { change(i, engine::put_element<T>{value}); }
+    PENSTOCK_HD void put(std::uint64_t i, const T& value) const {
+        change(i, engine::put_element<T>{value});
+    }
 
     // Adds `value` and returns what was there before. For 4 and 8 byte integers, float and double.
     PENSTOCK_HD T atomic_add(std::uint64_t i, T value) const {
-        static_assert(std::is_arithmetic_v<T> && (sizeof(T) == 4 || sizeof(T) == 8), "atomic_add is for numbers of 4 or 8 bytes");
+        static_assert(std::is_arithmetic_v<T> && (sizeof(T) == 4 || sizeof(T) == 8),
+                      "atomic_add is for numbers of 4 or 8 bytes");
         return change(i, engine::add_to_element<T>{value});
     }
 
@@ -86,7 +100,8 @@ public:
         return by_address(&engine::element_missing<T>)(*cache_, slot_, at);
 #else
         T value{};
-        const std::int64_t got = engine::read_file(lane{}, *cache_, file, reinterpret_cast<std::byte*>(&value), sizeof(T), at);
+        const std::int64_t got = engine::read_file(
+            lane{}, *cache_, file, reinterpret_cast<std::byte*>(&value), sizeof(T), at);
         if (got == static_cast<std::int64_t>(sizeof(T))) return value;
         engine::note_fault(*cache_, got < 0 ? got : -ESTALE, slot_, generation_, at);
         return T{};

@@ -1,5 +1,5 @@
-// The blocks that are known, in the buffer or absent: where each lies, what it holds, and which places of pages point at it. A place is one block of one page of the
-// page table.
+// The blocks that are known, in the buffer or absent: where each lies, what it holds, and which
+// places of pages point at it. A place is one block of one page of the page table.
 #pragma once
 
 #include <cstdint>
@@ -11,17 +11,19 @@
 
 namespace penstock::buffer {
 
-// All that is known of a block, in one line of the processor's cache: a step through a large buffer waits for memory, and for nothing else.
+// All that is known of a block, in one line of the processor's cache: a step through a large buffer
+// waits for memory, and for nothing else.
 struct alignas(64) block {
     content_id content;
-    list_ends references;                 // the places that point here; none: the block is not in use
-    neighbours order;                     // in the list of its side, or of what is absent
-    std::uint32_t pins = 0;               // places among them whose page is pinned
-    std::uint32_t dirty = 0;              // and whose page is dirty; counted only where blocks may become absent
+    list_ends references;    // the places that point here; none: the block is not in use
+    neighbours order;        // in the list of its side, or of what is absent
+    std::uint32_t pins = 0;  // places among them whose page is pinned
+    std::uint32_t dirty =
+        0;  // and whose page is dirty; counted only where blocks may become absent
     std::uint32_t frame = 0;
     side where = side::host;
-    bool own = false;                     // of the page that is being handled, so no victim now
-    bool used = false;                    // CLOCK's bit
+    bool own = false;   // of the page that is being handled, so no victim now
+    bool used = false;  // CLOCK's bit
 };
 
 class block_table {
@@ -34,15 +36,20 @@ public:
     block& operator[](std::uint32_t number) { return blocks_[number]; }
     const block& operator[](std::uint32_t number) const { return blocks_[number]; }
     [[nodiscard]] std::uint32_t limit() const { return static_cast<std::uint32_t>(blocks_.size()); }
-    [[nodiscard]] std::uint32_t in_use() const { return static_cast<std::uint32_t>(blocks_.size() - free_.size()); }
+    [[nodiscard]] std::uint32_t in_use() const {
+        return static_cast<std::uint32_t>(blocks_.size() - free_.size());
+    }
 
     // The block with these bytes, or `nothing`.
     [[nodiscard]] std::uint32_t find(content_id content) const {
         if (content == content_id::alone()) return nothing;
-        return by_content_.find(hash(content), [&](std::uint32_t number) { return blocks_[number].content == content; });
+        return by_content_.find(hash(content), [&](std::uint32_t number) {
+            return blocks_[number].content == content;
+        });
     }
 
-    // There are as many numbers as frames and absent blocks, so a block that has a frame has a number.
+    // There are as many numbers as frames and absent blocks, so a block that has a frame has a
+    // number.
     std::uint32_t make(content_id content) {
         const std::uint32_t number = free_.back();
         free_.pop_back();
@@ -53,7 +60,8 @@ public:
     }
     // Nobody points at it any more.
     void remove(std::uint32_t number) {
-        if (blocks_[number].content != content_id::alone()) by_content_.remove(hash(blocks_[number].content), number);
+        if (blocks_[number].content != content_id::alone())
+            by_content_.remove(hash(blocks_[number].content), number);
         free_.push_back(number);
     }
 
@@ -63,8 +71,12 @@ public:
     }
 
 private:
-    // Contents that differ in the last two bits only lie side by side, so that looking for all four is one look into memory (content_finder.hpp).
-    static std::uint64_t hash(content_id content) { return mix64(content.first + mix64((content.second >> 2) + 0x9e3779b97f4a7c15ull)) + (content.second & 3); }
+    // Contents that differ in the last two bits only lie side by side, so that looking for all four
+    // is one look into memory (content_finder.hpp).
+    static std::uint64_t hash(content_id content) {
+        return mix64(content.first + mix64((content.second >> 2) + 0x9e3779b97f4a7c15ull)) +
+               (content.second & 3);
+    }
 
     std::vector<block> blocks_;
     std::vector<std::uint32_t> free_;

@@ -1,7 +1,11 @@
-// What many threads ask for is done by one of them at a time, for all that have asked meanwhile: a batch.
+// What many threads ask for is done by one of them at a time, for all that have asked meanwhile: a
+// batch.
 //
-// A request that finds nobody at work is done at once, with what else has come by then; those that come while a batch is done are the next. One that is posted waits for nobody, and for the next batch. With `wait` the first of a batch waits that long
-// for others, unless `most` are there before: larger batches for later answers (Zhong and He, ICCS 2011, 3: the threshold and the epoch of batched page misses).
+// A request that finds nobody at work is done at once, with what else has come by then; those that
+// come while a batch is done are the next. One that is posted waits for nobody, and for the next
+// batch. With `wait` the first of a batch waits that long for others, unless `most` are there
+// before: larger batches for later answers (Zhong and He, ICCS 2011, 3: the threshold and the epoch
+// of batched page misses).
 #pragma once
 
 #include <algorithm>
@@ -21,12 +25,15 @@ template <typename Request>
 class combiner {
 public:
     // `requests`: at a time, at most.
-    combiner(std::size_t requests, std::size_t most, std::chrono::microseconds wait) : most_(most), wait_(wait) {
+    combiner(std::size_t requests, std::size_t most, std::chrono::microseconds wait)
+        : most_(most), wait_(wait) {
         waiting_.reserve(requests);
         batch_.reserve(requests);
     }
 
-    // Returns when the requests were done: by handle(batch), called by one thread at a time with requests in the order in which they came. Thread-safe; takes as long as the batches before it.
+    // Returns when the requests were done: by handle(batch), called by one thread at a time with
+    // requests in the order in which they came. Thread-safe; takes as long as the batches before
+    // it.
     template <typename Handle>
     void submit(Request* const* some, std::size_t count, const Handle& handle) {
         if (count == 0) return;
@@ -34,7 +41,8 @@ public:
         for (std::size_t i = 0; i < count; ++i) add(*some[i]);
         finish(hold, *some[count - 1], handle);  // the last to be done
     }
-    // Returns at once. The request is whoever's who does the next batch, with all that it names, until finish(), or a submit() that begins later, has returned.
+    // Returns at once. The request is whoever's who does the next batch, with all that it names,
+    // until finish(), or a submit() that begins later, has returned.
     void post(Request& one) {
         const std::lock_guard hold(mutex_);
         add(one);
@@ -46,9 +54,11 @@ public:
         std::unique_lock hold(mutex_);
         finish(hold, one, handle);
     }
-    // Whether there may be posted requests that nobody has taken: it is true once one was posted, until then.
+    // Whether there may be posted requests that nobody has taken: it is true once one was posted,
+    // until then.
     [[nodiscard]] bool has_posted() const { return has_posted_; }
-    // For whoever needs what somebody has posted: does a batch if any request waits, or waits for the one that is being done.
+    // For whoever needs what somebody has posted: does a batch if any request waits, or waits for
+    // the one that is being done.
     template <typename Handle>
     void help(const Handle& handle) {
         std::unique_lock hold(mutex_);
@@ -76,7 +86,8 @@ private:
     template <typename Handle>
     void do_batch(lock& hold, const Handle& handle) {
         at_work_ = true;
-        if (wait_.count() != 0) enough_.wait_for(hold, wait_, [&] { return waiting_.size() >= most_; });
+        if (wait_.count() != 0)
+            enough_.wait_for(hold, wait_, [&] { return waiting_.size() >= most_; });
         const auto taken = static_cast<std::ptrdiff_t>(std::min(waiting_.size(), most_));
         batch_.assign(waiting_.begin(), waiting_.begin() + taken);
         waiting_.erase(waiting_.begin(), waiting_.begin() + taken);
@@ -89,13 +100,15 @@ private:
         ++batches_;
         done_.notify_all();
     }
-    // To sleep and be woken takes as long as a batch of a device does, so a while is spent looking first.
+    // To sleep and be woken takes as long as a batch of a device does, so a while is spent looking
+    // first.
     void await_batch(lock& hold) {
         constexpr auto longest_look = std::chrono::microseconds(50);
         const std::uint64_t seen = batches_;
         hold.unlock();
         const auto until = std::chrono::steady_clock::now() + longest_look;
-        while (batches_ == seen && std::chrono::steady_clock::now() < until) std::this_thread::yield();
+        while (batches_ == seen && std::chrono::steady_clock::now() < until)
+            std::this_thread::yield();
         hold.lock();
         done_.wait(hold, [&] { return batches_ != seen; });
     }
@@ -104,7 +117,8 @@ private:
     const std::chrono::microseconds wait_;
     std::mutex mutex_;
     std::condition_variable done_, enough_;
-    std::vector<Request*> waiting_, batch_;  // guarded by mutex_; batch_ is whoever's who is at work
+    std::vector<Request*> waiting_,
+        batch_;  // guarded by mutex_; batch_ is whoever's who is at work
     std::atomic<bool> at_work_{false}, has_posted_{false};  // change under the lock
     std::atomic<std::uint64_t> batches_{0};  // that came to their end; grows under the lock
 };

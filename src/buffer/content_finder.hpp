@@ -1,11 +1,17 @@
-// Which content a block has: finds the block of the buffer with the same bytes. By signature first, and then always byte for byte.
+// Which content a block has: finds the block of the buffer with the same bytes. By signature first,
+// and then always byte for byte.
 //
-// Blocks of one signature and different bytes are told apart by two bits of their content_id that are taken from the signature: up to four of them are in the buffer as four contents, and what comes on top is alone.
+// Blocks of one signature and different bytes are told apart by two bits of their content_id that
+// are taken from the signature: up to four of them are in the buffer as four contents, and what
+// comes on top is alone.
 //
-// A batch goes in two steps. ask() and compare() find what was in the buffer before the batch, whose bytes lie still: with those in the host at once, with those in the device by one call. choose(), in the order of
-// the batch, takes what came and went meanwhile into account:
-// (1) A content that is made in a batch is remembered with its bytes until the batch ends; whoever wants to share it compares with these.
-// (2) A content that was found equal before the batch stands for these bytes unless it is one of (1). If it went meanwhile it is made again, and is one of (1) from its choice on: other blocks of the page, whose
+// A batch goes in two steps. ask() and compare() find what was in the buffer before the batch,
+// whose bytes lie still: with those in the host at once, with those in the device by one call.
+// choose(), in the order of the batch, takes what came and went meanwhile into account: (1) A
+// content that is made in a batch is remembered with its bytes until the batch ends; whoever wants
+// to share it compares with these. (2) A content that was found equal before the batch stands for
+// these bytes unless it is one of (1). If it went meanwhile it is made again, and is one of (1)
+// from its choice on: other blocks of the page, whose
 //     contents are chosen before the core hears of any, must not take it for free.
 #pragma once
 
@@ -38,7 +44,11 @@ public:
     };
 
     // `blocks`: that are made in one batch, at most.
-    content_finder(device_frames& frames, const frames_shape& shape, std::uint32_t blocks) : frames_(frames), block_bytes_(shape.frame_bytes), most_pairs_(shape.most_moves), by_content_(blocks) {
+    content_finder(device_frames& frames, const frames_shape& shape, std::uint32_t blocks)
+        : frames_(frames),
+          block_bytes_(shape.frame_bytes),
+          most_pairs_(shape.most_moves),
+          by_content_(blocks) {
         made_.reserve(blocks);
         pairs_.reserve(most_pairs_);
         asked_.reserve(most_pairs_);
@@ -55,7 +65,9 @@ public:
             if (blocks[number].where == side::host) {
                 if (same(frames_.host_frames() + frame * block_bytes_, one.bytes)) one.equal = k;
             } else if (blocks[number].where == side::absent) {
-                if (const std::byte* const bytes = read_absent(number); bytes != nullptr && same(bytes, one.bytes)) one.equal = k;
+                if (const std::byte* const bytes = read_absent(number);
+                    bytes != nullptr && same(bytes, one.bytes))
+                    one.equal = k;
             } else {
                 pairs_.push_back({one.frame, frame});
                 asked_.push_back({&one, k});
@@ -68,7 +80,8 @@ public:
     // Whether a block with this signature may have the content.
     static bool is_of(const content_id& content, const signature& sign) {
         const content_id other = content_of(sign, 0);
-        return content.first == other.first && (content.second & ~std::uint64_t{variants - 1}) == other.second;
+        return content.first == other.first &&
+               (content.second & ~std::uint64_t{variants - 1}) == other.second;
     }
     // What ask() has left.
     int compare() {
@@ -106,7 +119,8 @@ public:
         return content_of(one.sign, free);
     }
     void end_batch() {
-        for (std::uint32_t number = 0; number < made_.size(); ++number) by_content_.remove(hash(made_[number].content), number);
+        for (std::uint32_t number = 0; number < made_.size(); ++number)
+            by_content_.remove(hash(made_[number].content), number);
         made_.clear();
     }
     [[nodiscard]] const counts& counted() const { return counts_; }
@@ -117,10 +131,15 @@ private:
         const std::byte* bytes;
     };
 
-    static content_id content_of(const signature& sign, std::uint8_t k) { return {sign.low, (sign.high & ~std::uint64_t{variants - 1}) | k}; }
-    static std::uint64_t hash(const content_id& content) { return mix64(content.first + mix64(content.second)); }
+    static content_id content_of(const signature& sign, std::uint8_t k) {
+        return {sign.low, (sign.high & ~std::uint64_t{variants - 1}) | k};
+    }
+    static std::uint64_t hash(const content_id& content) {
+        return mix64(content.first + mix64(content.second));
+    }
     [[nodiscard]] std::uint32_t made(const content_id& content) const {
-        return by_content_.find(hash(content), [&](std::uint32_t number) { return made_[number].content == content; });
+        return by_content_.find(
+            hash(content), [&](std::uint32_t number) { return made_[number].content == content; });
     }
     void make(const content_id& content, const std::byte* bytes) {
         by_content_.add(hash(content), static_cast<std::uint32_t>(made_.size()));

@@ -42,15 +42,19 @@ void dedu_state<Order>::tell_hits(std::vector<page_id>& hits) {
     for (const page_id id : hits) {
         const std::uint32_t slot = core_.inside().pages.find(id);
         bool in_host = slot != nothing;
-        for (std::uint32_t i = 0; in_host && i < how_.blocks_per_page; ++i) in_host = core_.block_of(id, i)->where == side::host;
+        for (std::uint32_t i = 0; in_host && i < how_.blocks_per_page; ++i)
+            in_host = core_.block_of(id, i)->where == side::host;
         found at{};
-        if (in_host) core_.touch(id, [](const action&) {}, at);
+        if (in_host)
+            core_.touch(
+                id, [](const action&) {}, at);
         if (slot != nothing) files_[id.file]->watch.hit();  // else the file may be there no more
     }
     hits.clear();
 }
 
-// Signatures, and what of the buffer has the same bytes: all that reads frames before the batch moves any.
+// Signatures, and what of the buffer has the same bytes: all that reads frames before the batch
+// moves any.
 template <typename Order>
 int dedu_state<Order>::prepare(const batch& all) {
     if (const int code = sign_on_device(all); code != 0) return code;
@@ -59,13 +63,15 @@ int dedu_state<Order>::prepare(const batch& all) {
     std::uint64_t prepared = 0;
     for (dedu_request* const one : all) {
         // Of a page in the table a load knows the contents.
-        one->is_prepared = one->is_signed && (one->what != dedu_request::kind::load || core_.inside().pages.find(one->id) == nothing);
+        one->is_prepared = one->is_signed && (one->what != dedu_request::kind::load ||
+                                              core_.inside().pages.find(one->id) == nothing);
         if (!one->is_prepared) continue;
         ++prepared;
         if (const int code = look_for(*one); code != 0) return code;
     }
     const int code = finder_.compare();
-    for (dedu_request* const one : all) one->search_ns = one->is_prepared ? watch.ns() / prepared : 0;
+    for (dedu_request* const one : all)
+        one->search_ns = one->is_prepared ? watch.ns() / prepared : 0;
     return code;
 }
 
@@ -75,10 +81,14 @@ int dedu_state<Order>::sign_on_device(const batch& all) {
     for (std::size_t next = 0; next < all.size();) {
         to_sign_.clear();
         std::size_t end = next;
-        for (; end < all.size() && to_sign_.size() + how_.blocks_per_page <= shape_.most_moves; ++end)
+        for (; end < all.size() && to_sign_.size() + how_.blocks_per_page <= shape_.most_moves;
+             ++end)
             for (const content_finder::wanted& block : all[end]->blocks)
                 if (all[end]->wants_signs) to_sign_.push_back(block.frame);
-        if (const int code = to_sign_.empty() ? 0 : frames_.sign(0, how_.signature, to_sign_, signs_); code != 0) return code;
+        if (const int code =
+                to_sign_.empty() ? 0 : frames_.sign(0, how_.signature, to_sign_, signs_);
+            code != 0)
+            return code;
         std::size_t at = 0;
         for (; next < end; ++next) {
             dedu_request& one = *all[next];
@@ -94,7 +104,8 @@ int dedu_state<Order>::sign_on_device(const batch& all) {
 template <typename Order>
 void dedu_state<Order>::remember(dedu_request& one) {
     signature* const signs = files_[one.id.file]->signs.note(one.id.page, remembered_left_);
-    for (std::uint32_t i = 0; signs != nullptr && i < how_.blocks_per_page; ++i) signs[i] = one.blocks[i].sign;
+    for (std::uint32_t i = 0; signs != nullptr && i < how_.blocks_per_page; ++i)
+        signs[i] = one.blocks[i].sign;
 }
 
 template <typename Order>
@@ -116,12 +127,14 @@ template <typename Order>
 void dedu_state<Order>::touch(dedu_request& one) {
     found at{};
     one.code = -EAGAIN;
-    one.code = core_.touch(one.id, [&](const action& what) { move_bytes(what, nullptr); }, at);
+    one.code = core_.touch(
+        one.id, [&](const action& what) { move_bytes(what, nullptr); }, at);
     if (at == found::nowhere) one.code = -EAGAIN;
     if (one.code != 0) return;
     ++(at == found::device ? counts_.device_hits : counts_.host_hits);
     files_[one.id.file]->watch.hit();
-    for (std::uint32_t i = 0; i < how_.blocks_per_page; ++i) note(wave_.copy_out(core_.block_of(one.id, i)->frame, one.bytes + i * shape_.frame_bytes));
+    for (std::uint32_t i = 0; i < how_.blocks_per_page; ++i)
+        note(wave_.copy_out(core_.block_of(one.id, i)->frame, one.bytes + i * shape_.frame_bytes));
 }
 
 template <typename Order>
@@ -133,7 +146,8 @@ void dedu_state<Order>::load(dedu_request& one) {
         note(look_for(one));
         note(finder_.compare());
     }
-    one.code = core_.load(one.id, contents_for(one), [&](const action& what) { move_bytes(what, one.bytes); });
+    one.code = core_.load(one.id, contents_for(one),
+                          [&](const action& what) { move_bytes(what, one.bytes); });
     if (one.code != 0) return;
     note_load(one);
 }
@@ -147,7 +161,9 @@ void dedu_state<Order>::note_load(const dedu_request& one) {
     const auto& inside = core_.inside();
     const double places = static_cast<double>(inside.pages.in_use()) * how_.blocks_per_page;
     dedu_file& file = *files_[one.id.file];
-    file.watch.loaded(how_.blocks_per_page, one.read_ns, one.look_ns + (one.disowns ? 0 : one.search_ns), 1 - static_cast<double>(inside.blocks.in_use()) / places);
+    file.watch.loaded(how_.blocks_per_page, one.read_ns,
+                      one.look_ns + (one.disowns ? 0 : one.search_ns),
+                      1 - static_cast<double>(inside.blocks.in_use()) / places);
     file.rests = how_.adaptive && file.watch.rests();
 }
 
@@ -156,9 +172,13 @@ void dedu_state<Order>::replace(dedu_request& one) {
     const content_id* const contents = contents_for(one);
     if (core_.is_complete(one.id)) unpublish(one.id, owned_entry::elsewhere);
     found at{};
-    one.code = core_.replace(one.id, contents, [&](const action& what) { move_bytes(what, one.bytes); }, at);
+    one.code = core_.replace(
+        one.id, contents, [&](const action& what) { move_bytes(what, one.bytes); }, at);
     if (one.code != 0) return;
-    if (one.counts) ++(at == found::host ? counts_.host_hits : at == found::device ? counts_.device_hits : counts_.misses);
+    if (one.counts)
+        ++(at == found::host     ? counts_.host_hits
+           : at == found::device ? counts_.device_hits
+                                 : counts_.misses);
     forget_unwritten(one.id);
     page(one.id).set_where(owned_entry::elsewhere);
 }
@@ -171,7 +191,8 @@ void dedu_state<Order>::forget_page(dedu_request& one) {
         return;
     }
     forget_unwritten(one.id);
-    if (is_here) one.code = core_.forget(one.id, [&](const action& what) { move_bytes(what, nullptr); });
+    if (is_here)
+        one.code = core_.forget(one.id, [&](const action& what) { move_bytes(what, nullptr); });
     page(one.id).set_where(owned_entry::nowhere);
 }
 
@@ -235,7 +256,8 @@ void dedu_state<Order>::unpublish_all_of(std::uint32_t block) {
     });
 }
 
-// Something of the page, or all, is in its file alone from here on; unless it could not be written, and then nobody may read it there.
+// Something of the page, or all, is in its file alone from here on; unless it could not be written,
+// and then nobody may read it there.
 template <typename Order>
 void dedu_state<Order>::leave(page_id id, std::uint32_t where) {
     unpublish(id, find_unwritten(id) != nullptr ? owned_entry::unwritten : where);
@@ -263,10 +285,14 @@ void dedu_state<Order>::move_bytes(const action& one, const std::byte* from) {
             note(wave_.move(one.host, one.device, direction::exchange));
             break;
         case move::write_back:
-            if (one.place == 0) write_victim(one);  // all of the page, whose other blocks are told of next
+            if (one.place == 0)
+                write_victim(one);  // all of the page, whose other blocks are told of next
             break;
         case move::drop: leave(one.page, owned_entry::nowhere); break;
-        case move::vanish: core_.each_page_of(one.block, [&](page_id id, std::uint32_t) { leave(id, owned_entry::incomplete); }); break;
+        case move::vanish:
+            core_.each_page_of(
+                one.block, [&](page_id id, std::uint32_t) { leave(id, owned_entry::incomplete); });
+            break;
     }
 }
 

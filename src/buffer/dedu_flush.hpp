@@ -14,7 +14,8 @@ std::byte* dedu_state<Order>::gather(page_id id) {
     for (std::uint32_t i = 0; i < how_.blocks_per_page; ++i) {
         const block& from = *core_.block_of(id, i);
         counts_.device_write_backs += from.where == side::device ? 1 : 0;
-        note(from.where == side::host ? wave_.copy_out(from.frame, frame_at(own + i)) : wave_.move(own + i, from.frame, direction::to_host));
+        note(from.where == side::host ? wave_.copy_out(from.frame, frame_at(own + i))
+                                      : wave_.move(own + i, from.frame, direction::to_host));
     }
     note(wave_.run());
     return frame_at(own);
@@ -22,10 +23,12 @@ std::byte* dedu_state<Order>::gather(page_id id) {
 
 template <typename Order>
 int dedu_state<Order>::write_page(page_id id, const std::byte* from) {
-    return write_whole(env_, files_[id.file]->fd, from, bytes_in_file(id), id.page * settings_.page_bytes);
+    return write_whole(env_, files_[id.file]->fd, from, bytes_in_file(id),
+                       id.page * settings_.page_bytes);
 }
 
-// It goes next, or a block of it becomes absent; then one that could not be written goes too (drop_unwritten).
+// It goes next, or a block of it becomes absent; then one that could not be written goes too
+// (drop_unwritten).
 template <typename Order>
 void dedu_state<Order>::write_victim(const action& one) {
     const std::byte* const bytes = gather(one.page);
@@ -44,7 +47,8 @@ void dedu_state<Order>::keep_unwritten(page_id id, const std::byte* bytes) try {
     has_unwritten_ = true;
 } catch (const std::bad_alloc&) {
     files_[id.file]->has_lost = true;
-    if (failed_.empty() || failed_.back() != id) note(-ENOMEM);  // else it would be taken for written
+    if (failed_.empty() || failed_.back() != id)
+        note(-ENOMEM);  // else it would be taken for written
 }
 
 template <typename Order>

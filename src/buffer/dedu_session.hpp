@@ -15,14 +15,19 @@ template <typename Order>
 class dedu_session final : public paged_session {
 public:
     dedu_session(dedu_state<Order>& all, std::uint32_t number)
-        : all_(all), number_(number), window_(all, all.first_own_frame(number) + (all.settings().fixed_pages + 1) * all.how().blocks_per_page) {
+        : all_(all),
+          number_(number),
+          window_(all, all.first_own_frame(number) +
+                           (all.settings().fixed_pages + 1) * all.how().blocks_per_page) {
         const std::uint32_t blocks = all.how().blocks_per_page;
         for (dedu_request* const one : {&asked_, &posted_}) {
             one->blocks.resize(blocks);
             one->contents.resize(blocks);
         }
-        for (std::vector<page_id>* const some : {&hits_, &posted_hits_}) some->reserve(dedu_state<Order>::most_untold_hits + all.how().window_pages);
-        for (std::uint32_t i = all.settings().fixed_pages + 1; i-- > 0;) free_.push_back(all.first_own_frame(number) + i * blocks);
+        for (std::vector<page_id>* const some : {&hits_, &posted_hits_})
+            some->reserve(dedu_state<Order>::most_untold_hits + all.how().window_pages);
+        for (std::uint32_t i = all.settings().fixed_pages + 1; i-- > 0;)
+            free_.push_back(all.first_own_frame(number) + i * blocks);
     }
     ~dedu_session() override {
         if (all_.states().here()) {
@@ -59,13 +64,17 @@ public:
             if (was_fresh != fresh_.end()) fresh_.erase(was_fresh);
             all_.page(page.id).disown();
         }
-        // What is posted is copied from there, maybe later: so that frame is taken last, that is never before it is done.
-        free_.insert(has_posted_ && page.frame == posted_frame_ ? free_.begin() : free_.end(), page.frame);
+        // What is posted is copied from there, maybe later: so that frame is taken last, that is
+        // never before it is done.
+        free_.insert(has_posted_ && page.frame == posted_frame_ ? free_.begin() : free_.end(),
+                     page.frame);
         all_.states().let_go(number_, page.place);
         tell_many();
     }
-    // What can be copied at once; else a window at a time, and the pages that it left out one by one. So is a single one that may be posted.
-    std::int64_t read(std::uint32_t number, std::uint64_t offset, std::byte* to, std::uint64_t bytes) override {
+    // What can be copied at once; else a window at a time, and the pages that it left out one by
+    // one. So is a single one that may be posted.
+    std::int64_t read(std::uint32_t number, std::uint64_t offset, std::byte* to,
+                      std::uint64_t bytes) override {
         const file_visit in(all_.states(), number_, number);
         if (in.code() != 0) return in.code() == -EINVAL ? -EBADF : in.code();
         dedu_file* const file = all_.file_at(number);
@@ -73,21 +82,29 @@ public:
         bytes = offset >= end ? 0 : std::min(bytes, end - offset);
         for (std::uint64_t done = 0; done < bytes;) {
             const page_id first{(offset + done) / room, number};
-            if (const std::uint64_t in_page = (offset + done) % room, count = std::min(room - in_page, bytes - done); all_.copy(first, to + done, in_page, count) == found_by_entry::taken) {
+            if (const std::uint64_t in_page = (offset + done) % room,
+                count = std::min(room - in_page, bytes - done);
+                all_.copy(first, to + done, in_page, count) == found_by_entry::taken) {
                 hits_.push_back(first);
                 tell_many();
                 done += count;
                 continue;
             }
-            const std::uint64_t pages = std::min(window_.most_pages(), (offset + bytes - 1) / room - first.page + 1);
+            const std::uint64_t pages =
+                std::min(window_.most_pages(), (offset + bytes - 1) / room - first.page + 1);
             const bool as_fixed = pages == 1 && has_free_frame() && all_.may_post(*file);
             if (!as_fixed) window_.bring(*file, first, pages, hits_);
             for (std::uint64_t i = 0; i < pages; ++i) {
-                const std::uint64_t at = offset + done, in_page = at % room, count = std::min(room - in_page, bytes - done);
+                const std::uint64_t at = offset + done, in_page = at % room,
+                                    count = std::min(room - in_page, bytes - done);
                 if (!as_fixed && window_.code_of(i) == 0) {
                     std::memcpy(to + done, window_.bytes_of(i) + in_page, count);
-                } else if (const std::int64_t got = paged_session::read(number, at, to + done, count); got != static_cast<std::int64_t>(count)) {
-                    return got < 0 && done == 0 ? got : static_cast<std::int64_t>(done) + std::max<std::int64_t>(got, 0);
+                } else if (const std::int64_t got =
+                               paged_session::read(number, at, to + done, count);
+                           got != static_cast<std::int64_t>(count)) {
+                    return got < 0 && done == 0
+                               ? got
+                               : static_cast<std::int64_t>(done) + std::max<std::int64_t>(got, 0);
                 }
                 done += count;
             }
@@ -129,7 +146,8 @@ public:
         dedu_file& file = *all_.file_at(number);
         const int code = all_.forget(asked_, file, number, first_page, end, until);
         if (code != 0) return code;
-        return all_.states().await_fixed(number, first_page, end, number_, until);  // copies from before
+        return all_.states().await_fixed(number, first_page, end, number_,
+                                         until);  // copies from before
     }
     void prefetch(std::uint32_t number, std::uint64_t first_page, std::uint64_t pages) override {
         const file_visit in(all_.states(), number_, number);
@@ -137,7 +155,8 @@ public:
         dedu_file* const file = all_.file_at(number);
         pages = std::min(pages, most_ahead(all_.settings()));
         for (std::uint64_t done = 0; done < pages && first_page + done < file->pages;) {
-            const std::uint64_t count = std::min({window_.most_pages(), pages - done, file->pages - first_page - done});
+            const std::uint64_t count =
+                std::min({window_.most_pages(), pages - done, file->pages - first_page - done});
             if (!window_.bring_ahead(*file, {first_page + done, number}, count, hits_)) return;
             done += count;
         }
@@ -189,7 +208,8 @@ private:
                 hits_.push_back(id);
                 return 0;
             }
-            const int code = answer == found_by_entry::absent ? bring_absent(id, frame, to, is_owned) : -EAGAIN;
+            const int code =
+                answer == found_by_entry::absent ? bring_absent(id, frame, to, is_owned) : -EAGAIN;
             if (code != -EAGAIN) return code;
             if (std::chrono::steady_clock::now() > until) return -ETIMEDOUT;
             pause_between_looks(round);
@@ -209,17 +229,21 @@ private:
             all_.help();
             return -EAGAIN;
         }
-        const int code = owned_entry::is_in_its_file(where) ? load(id, frame, to, where == owned_entry::incomplete, is_owned) : -EAGAIN;
+        const int code = owned_entry::is_in_its_file(where)
+                             ? load(id, frame, to, where == owned_entry::incomplete, is_owned)
+                             : -EAGAIN;
         if (code == posted) return 0;
         if (!is_owned) page.disown();
         return code;
     }
-    // Who owns the page looks again whether the file has it: resize() says first that it has not, and then waits for owners.
+    // Who owns the page looks again whether the file has it: resize() says first that it has not,
+    // and then waits for owners.
     int load(page_id id, std::uint32_t frame, std::byte* to, bool is_known, bool stays_owned) {
         const dedu_file& file = *all_.file_at(id.file);
         if (id.page >= file.pages) return -EINVAL;
         stopwatch watch;
-        const bool has_begun = all_.may_post(file) && all_.begin_read(begun_, id, to), was_kept = has_begun && finish();
+        const bool has_begun = all_.may_post(file) && all_.begin_read(begun_, id, to),
+                   was_kept = has_begun && finish();
         if (const int code = all_.read_page(id, to, &begun_); code != 0) return code;
         const bool posts = has_begun && !stays_owned;
         dedu_request& one = posts ? posted_ : asked_;
@@ -310,11 +334,14 @@ private:
         all_.page(id).disown();
         return -EINVAL;
     }
-    // What could not be written is, before anything else may have to go: so it does not become more and more.
+    // What could not be written is, before anything else may have to go: so it does not become more
+    // and more.
     int rescue() { return all_.has_unwritten() ? ask(dedu_request::kind::rescue, nullptr) : 0; }
 
     void tell_many() {
-        if (hits_.size() >= dedu_state<Order>::most_untold_hits || (hits_.size() >= dedu_state<Order>::most_hits && all_.is_idle())) tell();
+        if (hits_.size() >= dedu_state<Order>::most_untold_hits ||
+            (hits_.size() >= dedu_state<Order>::most_hits && all_.is_idle()))
+            tell();
     }
     void tell() {
         if (!hits_.empty() || has_posted_) ask(dedu_request::kind::tell, nullptr);
@@ -323,14 +350,17 @@ private:
         asked_.what = what;
         asked_.bytes = bytes;
         asked_.hits = &hits_;
-        if (what != dedu_request::kind::load && what != dedu_request::kind::replace) asked_.is_signed = asked_.wants_signs = false;
+        if (what != dedu_request::kind::load && what != dedu_request::kind::replace)
+            asked_.is_signed = asked_.wants_signs = false;
         const int code = all_.ask(asked_);
         if (std::exchange(has_posted_, false)) late_ns_ += posted_.search_ns;  // it came before
         return code;
     }
-    void name_blocks(dedu_request& one, page_id id, std::uint32_t frame, const std::byte* bytes) const {
+    void name_blocks(dedu_request& one, page_id id, std::uint32_t frame,
+                     const std::byte* bytes) const {
         one.id = id;
-        for (std::uint32_t i = 0; i < one.blocks.size(); ++i) one.blocks[i] = {{}, bytes + i * all_.block_bytes(), frame + i};
+        for (std::uint32_t i = 0; i < one.blocks.size(); ++i)
+            one.blocks[i] = {{}, bytes + i * all_.block_bytes(), frame + i};
     }
     // One of them stays: what is posted may lie there.
     [[nodiscard]] bool has_free_frame() const { return free_.size() > 1; }
@@ -340,14 +370,17 @@ private:
     dedu_request asked_;
     dedu_window<Order> window_;
     begun_read begun_;
-    dedu_request posted_;                 // the load of a page that it has read last, and that is the buffer's for whoever comes first to do it
-    std::vector<page_id> posted_hits_;    // from before that
-    std::uint32_t posted_frame_ = 0;      // where the page's bytes are
-    bool has_posted_ = false;             // and it may not be done yet
-    std::uint64_t late_ns_ = 0;           // by which it was kept waiting since blocks of posted pages were looked for
-    std::vector<page_id> hits_;           // not told to the order yet
-    std::vector<std::uint32_t> free_;     // first frames of pages of its own; what is posted lies in the first or in none
-    std::vector<page_id> fresh_;          // of the pages it has fixed, those that were not read
+    dedu_request posted_;  // the load of a page that it has read last, and that is the buffer's for
+                           // whoever comes first to do it
+    std::vector<page_id> posted_hits_;  // from before that
+    std::uint32_t posted_frame_ = 0;    // where the page's bytes are
+    bool has_posted_ = false;           // and it may not be done yet
+    std::uint64_t late_ns_ =
+        0;  // by which it was kept waiting since blocks of posted pages were looked for
+    std::vector<page_id> hits_;  // not told to the order yet
+    std::vector<std::uint32_t>
+        free_;  // first frames of pages of its own; what is posted lies in the first or in none
+    std::vector<page_id> fresh_;  // of the pages it has fixed, those that were not read
 };
 
 }  // namespace penstock::buffer

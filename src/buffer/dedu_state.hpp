@@ -1,9 +1,12 @@
 // The manager of shared blocks (dedu_manager.hpp): what all sessions share, and who may touch it.
 //
-// Sessions touch entries, latches, the pages' places in the host behind a latch that they hold, the signatures of pages that they own, and frames of their own. All else is touched by whoever does a batch, one thread at a time (`combined_`).
+// Sessions touch entries, latches, the pages' places in the host behind a latch that they hold, the
+// signatures of pages that they own, and frames of their own. All else is touched by whoever does a
+// batch, one thread at a time (`combined_`).
 //
-// A page is published, that is readable without asking, only while all its blocks are in host frames with their bytes there: it is made unreadable when the core says that one of them leaves, before anything moves, and
-// published at the end of a batch.
+// A page is published, that is readable without asking, only while all its blocks are in host
+// frames with their bytes there: it is made unreadable when the core says that one of them leaves,
+// before anything moves, and published at the end of a batch.
 #pragma once
 
 #include <atomic>
@@ -30,9 +33,11 @@
 
 namespace penstock::buffer {
 
-// What sessions look at is atomic: entries and signatures grow before the size, and the size before a page goes.
+// What sessions look at is atomic: entries and signatures grow before the size, and the size before
+// a page goes.
 struct dedu_file {
-    dedu_file(std::uint32_t blocks_per_page, std::uint64_t frames) : signs(blocks_per_page), watch(frames) {}
+    dedu_file(std::uint32_t blocks_per_page, std::uint64_t frames)
+        : signs(blocks_per_page), watch(frames) {}
 
     int grow(std::uint64_t new_bytes, std::uint64_t page_bytes) {
         const std::uint64_t all = (new_bytes + page_bytes - 1) / page_bytes;
@@ -47,12 +52,13 @@ struct dedu_file {
     int fd = -1;
     bool is_writable = true, begins_reads = false;
     std::atomic<std::uint64_t> bytes{0}, pages{0}, room{0};  // room: pages with an entry
-    std::mutex resizing;              // one at a time
+    std::mutex resizing;                                     // one at a time
     file_pages<owned_entry> entries;
-    remembered_signatures signs;      // of blocks as they are, or will be, in the file; each page's owner's
-    sharing_watch watch;              // of whoever does a batch, and what it says, for all
+    remembered_signatures
+        signs;            // of blocks as they are, or will be, in the file; each page's owner's
+    sharing_watch watch;  // of whoever does a batch, and what it says, for all
     std::atomic<bool> rests{false};
-    bool has_lost = false;            // a page that could not be written, nor kept
+    bool has_lost = false;  // a page that could not be written, nor kept
 };
 
 // A page that had to go and could not be written.
@@ -61,13 +67,17 @@ struct unwritten_page {
     std::unique_ptr<std::byte[]> bytes;
 };
 
-// Of the host's frames, pages for what one session has fixed and brings, and one for what it has posted.
-inline std::uint32_t own_pages_of(const manager_settings& how) { return how.fixed_pages + 1 + how.dedu.window_pages; }
+// Of the host's frames, pages for what one session has fixed and brings, and one for what it has
+// posted.
+inline std::uint32_t own_pages_of(const manager_settings& how) {
+    return how.fixed_pages + 1 + how.dedu.window_pages;
+}
 
 template <typename Order>
 class dedu_state final : public manager {
 public:
-    // As many uses are told at once, if nobody is at work just then; else it may be some times as many.
+    // As many uses are told at once, if nobody is at work just then; else it may be some times as
+    // many.
     static constexpr std::size_t most_hits = 64, most_untold_hits = 8 * most_hits;
 
     dedu_state(const manager_settings& settings, device_frames& frames, host::environment& env);
@@ -84,23 +94,37 @@ public:
     [[nodiscard]] file_states& states() override { return states_; }
     [[nodiscard]] const dedu_settings& how() const { return settings_.dedu; }
     [[nodiscard]] std::uint64_t block_bytes() const { return shape_.frame_bytes; }
-    [[nodiscard]] std::uint32_t first_own_frame(std::uint32_t session) const { return (settings_.host_pages + session * own_pages_of(settings_)) * how_.blocks_per_page; }
-    [[nodiscard]] std::byte* frame_at(std::uint32_t frame) const { return frames_.host_frames() + frame * shape_.frame_bytes; }
+    [[nodiscard]] std::uint32_t first_own_frame(std::uint32_t session) const {
+        return (settings_.host_pages + session * own_pages_of(settings_)) * how_.blocks_per_page;
+    }
+    [[nodiscard]] std::byte* frame_at(std::uint32_t frame) const {
+        return frames_.host_frames() + frame * shape_.frame_bytes;
+    }
     // Of a file in which the caller's session works.
     [[nodiscard]] dedu_file* file_at(std::uint32_t number) { return files_[number].get(); }
     [[nodiscard]] owned_entry& page(page_id id) { return files_[id.file]->entries[id.page]; }
-    [[nodiscard]] std::uint64_t bytes_in_file(page_id id) const { return std::min(settings_.page_bytes, files_[id.file]->bytes - id.page * settings_.page_bytes); }
+    [[nodiscard]] std::uint64_t bytes_in_file(page_id id) const {
+        return std::min(settings_.page_bytes,
+                        files_[id.file]->bytes - id.page * settings_.page_bytes);
+    }
     // So many bytes of the page, from the host without asking anybody; or busy or absent.
     found_by_entry copy(page_id id, std::byte* to, std::uint64_t from, std::uint64_t bytes);
     int read_page(page_id id, std::byte* to, begun_read* begun = nullptr);
-    // Whether who has read a page of the file posts its load, and does not wait for it. Not where one thread has to hit exactly where the core would.
-    [[nodiscard]] bool may_post(const dedu_file& file) const { return file.begins_reads && how_.adaptive; }
+    // Whether who has read a page of the file posts its load, and does not wait for it. Not where
+    // one thread has to hit exactly where the core would.
+    [[nodiscard]] bool may_post(const dedu_file& file) const {
+        return file.begins_reads && how_.adaptive;
+    }
     bool begin_read(begun_read& begun, page_id id, std::byte* to) {
-        return begun.begin(env_, files_[id.file]->fd, to, settings_.page_bytes, id.page * settings_.page_bytes);
+        return begun.begin(env_, files_[id.file]->fd, to, settings_.page_bytes,
+                           id.page * settings_.page_bytes);
     }
     int sync(std::uint32_t file) { return sync_file(env_, files_[file]->fd); }
     void sign(dedu_request& one, bool is_new);
-    int read(dedu_file& file, std::byte* to, std::uint64_t bytes, std::uint64_t room, std::uint64_t offset) { return read_whole(env_, file.fd, to, bytes, room, offset); }
+    int read(dedu_file& file, std::byte* to, std::uint64_t bytes, std::uint64_t room,
+             std::uint64_t offset) {
+        return read_whole(env_, file.fd, to, bytes, room, offset);
+    }
     int ask(dedu_request& one);
     void ask(const std::vector<dedu_request*>& some);
     void post(dedu_request& one) { combined_.post(one); }
@@ -108,7 +132,7 @@ public:
     // For whoever finds a page owned: it may be by nobody but a load that was posted.
     void help();
     int forget(dedu_request& one, dedu_file& file, std::uint32_t number, std::uint64_t first,
-        std::uint64_t end, deadline until);
+               std::uint64_t end, deadline until);
     [[nodiscard]] deadline wait_until() const {
         return std::chrono::steady_clock::now() + std::chrono::milliseconds(settings_.wait_ms);
     }
@@ -127,7 +151,9 @@ private:
     void tell_hits(std::vector<page_id>& hits);
     int prepare(const batch& all);
     int sign_on_device(const batch& all);
-    [[nodiscard]] signature masked(const signature& one) const { return {one.low & settings_.signature_mask, one.high & settings_.signature_mask}; }
+    [[nodiscard]] signature masked(const signature& one) const {
+        return {one.low & settings_.signature_mask, one.high & settings_.signature_mask};
+    }
     void remember(dedu_request& one);
     void perform(dedu_request& one);
     void touch(dedu_request& one);
@@ -169,30 +195,32 @@ private:
     device_frames& frames_;
     host::environment& env_;
     file_states states_;
-    std::vector<frame_latch> latches_;         // by slot of the page table
-    std::vector<std::uint32_t> host_places_;   // by slot and block: the host frame of each, while the page is published
+    std::vector<frame_latch> latches_;  // by slot of the page table
+    std::vector<std::uint32_t>
+        host_places_;  // by slot and block: the host frame of each, while the page is published
     std::vector<std::unique_ptr<dedu_file>> files_;
-    std::atomic<bool> broken_{false};          // the device failed: what its frames hold is not known
+    std::atomic<bool> broken_{false};  // the device failed: what its frames hold is not known
     std::atomic<bool> has_unwritten_{false};
     combiner<dedu_request> combined_;
     mutable std::mutex sessions_;
-    std::vector<bool> room_in_use_;            // guarded by sessions_; files come and go under it too
+    std::vector<bool> room_in_use_;  // guarded by sessions_; files come and go under it too
     std::atomic<std::int64_t> remembered_left_;
 
     // Of whoever does a batch:
     core<Order> core_;
     wave wave_;
     content_finder finder_;
-    std::vector<bool> published_;              // by slot
+    std::vector<bool> published_;  // by slot
     std::vector<unwritten_page> unwritten_;
-    std::vector<page_id> failed_;              // of this request's pages on their way to their files, those that could not be written
-    page_id compared_{};                       // whose bytes read_absent() has read, while has_compared_
+    std::vector<page_id> failed_;  // of this request's pages on their way to their files, those
+                                   // that could not be written
+    page_id compared_{};           // whose bytes read_absent() has read, while has_compared_
     bool has_compared_ = false;
     std::vector<std::uint32_t> to_sign_;
     std::vector<signature> signs_;
-    int wave_code_ = 0;                        // the batch's first error of the device
+    int wave_code_ = 0;  // the batch's first error of the device
     mutable std::mutex counting_;
-    manager_counts counts_;                    // guarded by counting_
+    manager_counts counts_;  // guarded by counting_
 };
 
 }  // namespace penstock::buffer

@@ -1,6 +1,9 @@
-// Pages that follow one another in a file, brought by one session at once (dedu_state.hpp): what is nowhere is read from the file in as few reads as possible, and all is asked of the manager together.
+// Pages that follow one another in a file, brought by one session at once (dedu_state.hpp): what is
+// nowhere is read from the file in as few reads as possible, and all is asked of the manager
+// together.
 //
-// Several pages are owned at a time, and so nobody is waited for meanwhile: a page that somebody else owns is left out.
+// Several pages are owned at a time, and so nobody is waited for meanwhile: a page that somebody
+// else owns is left out.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +16,8 @@ namespace penstock::buffer {
 template <typename Order>
 class dedu_window {
 public:
-    dedu_window(dedu_state<Order>& all, std::uint32_t first_frame) : all_(all), first_frame_(first_frame), parts_(all.how().window_pages) {
+    dedu_window(dedu_state<Order>& all, std::uint32_t first_frame)
+        : all_(all), first_frame_(first_frame), parts_(all.how().window_pages) {
         for (part& one : parts_) {
             one.asked.blocks.resize(all.how().blocks_per_page);
             one.asked.contents.resize(all.how().blocks_per_page);
@@ -22,17 +26,20 @@ public:
     }
     [[nodiscard]] std::uint64_t most_pages() const { return parts_.size(); }
 
-    // Pages from `first` on, most_pages() at most, that the file has: brought, and their bytes then lie at bytes_of(i), or an error at code_of(i): -EAGAIN, the page was left out. `hits`: of pages that were
-    // there, and of others to be told before.
+    // Pages from `first` on, most_pages() at most, that the file has: brought, and their bytes then
+    // lie at bytes_of(i), or an error at code_of(i): -EAGAIN, the page was left out. `hits`: of
+    // pages that were there, and of others to be told before.
     void bring(dedu_file& file, page_id first, std::uint64_t pages, std::vector<page_id>& hits) {
         pages_ = pages;
         for (std::uint64_t i = 0; i < pages; ++i) {
             part& one = begin(i, first);
             one.code = -EAGAIN;
-            if (all_.copy(one.asked.id, bytes_of(i), 0, all_.settings().page_bytes) == found_by_entry::taken) {
+            if (all_.copy(one.asked.id, bytes_of(i), 0, all_.settings().page_bytes) ==
+                found_by_entry::taken) {
                 hits.push_back(one.asked.id);
                 one.code = 0;
-            } else if (const std::uint32_t where = all_.page(one.asked.id).where(); where == owned_entry::elsewhere) {
+            } else if (const std::uint32_t where = all_.page(one.asked.id).where();
+                       where == owned_entry::elsewhere) {
                 one.asked.what = dedu_request::kind::touch;
                 one.is_asked = true;
             } else if (owned_entry::is_in_its_file(where)) {
@@ -42,14 +49,19 @@ public:
         read_all(file);
         ask(hits, true);
     }
-    // Those that are nowhere are read, and are among neither hits nor misses. False: reading further makes no sense.
-    bool bring_ahead(dedu_file& file, page_id first, std::uint64_t pages, std::vector<page_id>& hits) {
+    // Those that are nowhere are read, and are among neither hits nor misses. False: reading
+    // further makes no sense.
+    bool bring_ahead(dedu_file& file, page_id first, std::uint64_t pages,
+                     std::vector<page_id>& hits) {
         pages_ = pages;
         for (std::uint64_t i = 0; i < pages; ++i)
-            if (part& one = begin(i, first); owned_entry::is_in_its_file(all_.page(one.asked.id).where())) own(one);
+            if (part& one = begin(i, first);
+                owned_entry::is_in_its_file(all_.page(one.asked.id).where()))
+                own(one);
         read_all(file);
         ask(hits, false);
-        return std::all_of(parts_.begin(), parts_.begin() + static_cast<std::ptrdiff_t>(pages), [](const part& one) { return one.code == 0 || one.code == -EAGAIN; });
+        return std::all_of(parts_.begin(), parts_.begin() + static_cast<std::ptrdiff_t>(pages),
+                           [](const part& one) { return one.code == 0 || one.code == -EAGAIN; });
     }
 
     [[nodiscard]] int code_of(std::uint64_t i) const { return parts_[i].code; }
@@ -62,7 +74,9 @@ private:
         bool is_owned = false, is_asked = false, is_known = false;
     };
 
-    [[nodiscard]] std::uint32_t frame_of(std::uint64_t i) const { return first_frame_ + static_cast<std::uint32_t>(i) * all_.how().blocks_per_page; }
+    [[nodiscard]] std::uint32_t frame_of(std::uint64_t i) const {
+        return first_frame_ + static_cast<std::uint32_t>(i) * all_.how().blocks_per_page;
+    }
     part& begin(std::uint64_t i, page_id first) {
         part& one = parts_[i];
         one.asked.id = {first.page + i, first.file};
@@ -85,7 +99,8 @@ private:
         one.is_owned = false;
     }
 
-    // The size is looked at after the pages are owned: whoever makes the file shorter says so first, and then waits for owners.
+    // The size is looked at after the pages are owned: whoever makes the file shorter says so
+    // first, and then waits for owners.
     void read_all(dedu_file& file) {
         const std::uint64_t end = file.bytes;
         for (std::uint64_t i = 0; i < pages_;) {
@@ -96,20 +111,25 @@ private:
         }
     }
     void read_some(dedu_file& file, std::uint64_t i, std::uint64_t count, std::uint64_t end) {
-        const std::uint64_t page_bytes = all_.settings().page_bytes, from = parts_[i].asked.id.page * page_bytes, all = count * page_bytes, wanted = end <= from ? 0 : std::min(all, end - from);
+        const std::uint64_t page_bytes = all_.settings().page_bytes,
+                            from = parts_[i].asked.id.page * page_bytes, all = count * page_bytes,
+                            wanted = end <= from ? 0 : std::min(all, end - from);
         stopwatch watch;
         const int code = wanted == 0 ? -EAGAIN : all_.read(file, bytes_of(i), wanted, all, from);
         clear_behind(bytes_of(i), wanted, all);
         const std::uint64_t read_ns = watch.ns() / count;
         for (std::uint64_t k = i; k < i + count; ++k) {
             part& one = parts_[k];
-            // An error may be of one page only: each is asked for alone then. So is one that the file does not have any more.
+            // An error may be of one page only: each is asked for alone then. So is one that the
+            // file does not have any more.
             one.code = code == 0 && (one.asked.id.page * page_bytes < end) ? 0 : -EAGAIN;
             if (one.code != 0) {
                 disown(one);
                 continue;
             }
-            for (std::uint32_t b = 0; b < one.asked.blocks.size(); ++b) one.asked.blocks[b] = {{}, one.asked.bytes + b * all_.block_bytes(), frame_of(k) + b};
+            for (std::uint32_t b = 0; b < one.asked.blocks.size(); ++b)
+                one.asked.blocks[b] = {
+                    {}, one.asked.bytes + b * all_.block_bytes(), frame_of(k) + b};
             watch = {};
             all_.sign(one.asked, one.is_known);  // dedu_absent.hpp (1)
             one.asked.read_ns = read_ns;

@@ -1,5 +1,6 @@
-// The order of the device's blocks: a demoted one enters at the head, the tail goes when room is needed, and a block that is used leaves. It continues
-// the host's order, which is why nothing is ever touched here.
+// The order of the device's blocks: a demoted one enters at the head, the tail goes when room is
+// needed, and a block that is used leaves. It continues the host's order, which is why nothing is
+// ever touched here.
 #pragma once
 
 #include <cstdint>
@@ -10,8 +11,12 @@ namespace penstock::buffer {
 
 class eviction_cache {
 public:
-    void enter(block_table& blocks, std::uint32_t number) { push_newest(ends_, number, blocks.order()); }
-    void leave(block_table& blocks, std::uint32_t number) { take_out(ends_, number, blocks.order()); }
+    void enter(block_table& blocks, std::uint32_t number) {
+        push_newest(ends_, number, blocks.order());
+    }
+    void leave(block_table& blocks, std::uint32_t number) {
+        take_out(ends_, number, blocks.order());
+    }
 
     // The block nearest to the tail that may go.
     template <typename MayGo>

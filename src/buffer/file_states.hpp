@@ -49,8 +49,10 @@ public:
     static constexpr std::uint32_t no_session = ~std::uint32_t{0};
 
     file_states(std::uint32_t files, std::uint32_t sessions, std::uint32_t fixed_pages)
-        : states_(files), sessions_(sessions),
-          lines_(fixed_pages / held_line::pages + 1), held_(sessions * lines_) {
+        : states_(files),
+          sessions_(sessions),
+          lines_(fixed_pages / held_line::pages + 1),
+          held_(sessions * lines_) {
         for (std::uint32_t number = 0; number < sessions; ++number)
             for (std::uint32_t i = fixed_pages; i-- > 0;) sessions_[number].free.push_back(i);
     }
@@ -209,7 +211,8 @@ public:
 
     file_visit(file_states& all, std::uint32_t session, std::uint32_t file,
                purpose what = purpose::work)
-        : all_(all), session_(session),
+        : all_(all),
+          session_(session),
           code_(all.begin(session, file, what == purpose::fix, before_)) {}
     ~file_visit() {
         if (code_ == 0) all_.end(session_, before_);

@@ -1,18 +1,26 @@
-// Who uses a frame of the host, and how a page that is in it is found and taken without a lock. Two words: the page's entry, which names the frame, and the frame's latch.
+// Who uses a frame of the host, and how a page that is in it is found and taken without a lock. Two
+// words: the page's entry, which names the frame, and the frame's latch.
 //
-//   latch: closed --publish()--> free, shared or owned         by the manager, when the bytes are there
-//          free --withdraw()--> closed                         by the manager, under its lock; not while anybody uses it
-//          free or shared --begin_close()--> closed as soon as no reader is left; by a manager that lends out nothing but short reads
-//          free or shared --take_page()--> shared,  free --take_page()--> owned, and back by end_share(), end_own(): by anybody
-//          owned --withdraw_owned()--> closed                  by the owner, under the manager's lock: the frame never got the page's bytes
+//   latch: closed --publish()--> free, shared or owned         by the manager, when the bytes are
+//   there
+//          free --withdraw()--> closed                         by the manager, under its lock; not
+//          while anybody uses it free or shared --begin_close()--> closed as soon as no reader is
+//          left; by a manager that lends out nothing but short reads free or shared
+//          --take_page()--> shared,  free --take_page()--> owned, and back by end_share(),
+//          end_own(): by anybody owned --withdraw_owned()--> closed                  by the owner,
+//          under the manager's lock: the frame never got the page's bytes
 //   entry: 0 --publish()--> the frame's number and one --withdraw()--> 0
 //
-// (1) An entry is not 0 only while its frame is not closed and holds the page's bytes; between withdraw() and publish() the manager alone uses the frame.
-// (2) Whoever finds a frame by an entry and takes it looks at the entry again: it may have been closed, filled with another page and opened in between. After that the frame stays, for it is only
+// (1) An entry is not 0 only while its frame is not closed and holds the page's bytes; between
+// withdraw() and publish() the manager alone uses the frame. (2) Whoever finds a frame by an entry
+// and takes it looks at the entry again: it may have been closed, filled with another page and
+// opened in between. After that the frame stays, for it is only
 //     closed when it is free.
-// Orders: each step on a latch takes over what was done under the one before it (acquire, release; the manager's open() too), so whoever takes a frame that was closed in between sees the entry that was
-// cleared before, and the manager that closes it has the bytes that its last user left. An entry is published with release for whoever finds it by acquire.
-// Explored in tests/explore/buffer_test.cpp.
+// Orders: each step on a latch takes over what was done under the one before it (acquire, release;
+// the manager's open() too), so whoever takes a frame that was closed in between sees the entry
+// that was cleared before, and the manager that closes it has the bytes that its last user left. An
+// entry is published with release for whoever finds it by acquire. Explored in
+// tests/explore/buffer_test.cpp.
 #pragma once
 
 #include <cstdint>
@@ -26,22 +34,27 @@ enum class found_by_entry : std::uint8_t { taken, busy, absent };
 
 class frame_latch {
 public:
-    // taken: until end_share() or end_own(). busy: somebody else uses it in a way that does not go together. absent: it is closed.
+    // taken: until end_share() or end_own(). busy: somebody else uses it in a way that does not go
+    // together. absent: it is closed.
     found_by_entry take(use_kind kind) {
         for (;;) {
             const std::uint64_t seen = load();
             if ((seen & closed_bit) != 0) return found_by_entry::absent;
-            if (kind == use_kind::write ? seen != 0 : (seen & owned_bit) != 0) return found_by_entry::busy;
-            if (swap(seen, kind == use_kind::write ? owned_bit : seen + 1)) return found_by_entry::taken;
+            if (kind == use_kind::write ? seen != 0 : (seen & owned_bit) != 0)
+                return found_by_entry::busy;
+            if (swap(seen, kind == use_kind::write ? owned_bit : seen + 1))
+                return found_by_entry::taken;
         }
     }
     void end(use_kind kind) {
-        if (kind == use_kind::write) store(0);  // nobody else changes the word of a frame that is owned
+        if (kind == use_kind::write)
+            store(0);  // nobody else changes the word of a frame that is owned
         else atomic_fetch_add<order::release>(&word_, ~std::uint64_t{0});
     }
 
     bool close() { return swap(0, closed_bit); }
-    // By the manager: nobody takes it from here on, and it is closed when those that read have ended. Only of a frame that nobody takes for writing, by one who may wait for readers.
+    // By the manager: nobody takes it from here on, and it is closed when those that read have
+    // ended. Only of a frame that nobody takes for writing, by one who may wait for readers.
     void begin_close() { atomic_fetch_or<order::acq_rel>(&word_, closed_bit); }
     // By the owner of the frame. Store with release, as open(): the next that opens it finds it as
     // it is.
@@ -56,7 +69,9 @@ private:
 
     [[nodiscard]] std::uint64_t load() const { return atomic_load<order::acquire>(&word_); }
     void store(std::uint64_t value) { atomic_store<order::release>(&word_, value); }
-    bool swap(std::uint64_t seen, std::uint64_t next) { return atomic_compare_swap<order::acq_rel>(&word_, seen, next); }
+    bool swap(std::uint64_t seen, std::uint64_t next) {
+        return atomic_compare_swap<order::acq_rel>(&word_, seen, next);
+    }
 
     std::uint64_t word_ = closed_bit;
 };

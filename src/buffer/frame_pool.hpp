@@ -1,4 +1,5 @@
-// The free frames of one side: a stack, with frame 0 on top at the start. What was freed last is taken first.
+// The free frames of one side: a stack, with frame 0 on top at the start. What was freed last is
+// taken first.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +16,9 @@ public:
 
     [[nodiscard]] std::uint32_t size() const { return size_; }
     [[nodiscard]] bool full() const { return free_.empty(); }
-    [[nodiscard]] std::uint32_t in_use() const { return static_cast<std::uint32_t>(size_ - free_.size()); }
+    [[nodiscard]] std::uint32_t in_use() const {
+        return static_cast<std::uint32_t>(size_ - free_.size());
+    }
 
     std::uint32_t take() {
         const std::uint32_t frame = free_.back();

@@ -1,4 +1,5 @@
-// An order whose victim is a block in a frame that nobody uses: that is closed when it is found, so that nobody comes to use it. Whoever drives the core sees to it that there always is one.
+// An order whose victim is a block in a frame that nobody uses: that is closed when it is found, so
+// that nobody comes to use it. Whoever drives the core sees to it that there always is one.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +15,8 @@ public:
     using Order::Order;
 
     // `idle`: nobody uses the frame just now. `close`: closes it, unless somebody came to use it.
-    void close_by(std::function<bool(std::uint32_t)> idle, std::function<bool(std::uint32_t)> close) {
+    void close_by(std::function<bool(std::uint32_t)> idle,
+                  std::function<bool(std::uint32_t)> close) {
         idle_ = std::move(idle);
         close_ = std::move(close);
     }
@@ -22,8 +24,11 @@ public:
     template <typename MayGo>
     std::uint32_t victim(block_table& blocks, const MayGo& may_go) {
         for (;;) {
-            // CLOCK gives up after two rounds, in which others may have come and gone wherever its hand was.
-            const std::uint32_t out = Order::victim(blocks, [&](std::uint32_t number) { return may_go(number) && idle_(blocks[number].frame); });
+            // CLOCK gives up after two rounds, in which others may have come and gone wherever its
+            // hand was.
+            const std::uint32_t out = Order::victim(blocks, [&](std::uint32_t number) {
+                return may_go(number) && idle_(blocks[number].frame);
+            });
             if (out != nothing && close_(blocks[out].frame)) return out;
         }
     }

@@ -1,5 +1,5 @@
-// Doubly linked lists over numbers below a limit, each number in at most one of them. The links may lie inside whatever has the numbers, so that one
-// look into memory finds both.
+// Doubly linked lists over numbers below a limit, each number in at most one of them. The links may
+// lie inside whatever has the numbers, so that one look into memory finds both.
 #pragma once
 
 #include <cstdint>

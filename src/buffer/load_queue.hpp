@@ -1,5 +1,7 @@
-// Slots in the order in which they were put here, for whom the oldest is wanted now and then and most leave from the middle. A slot that leaves stays behind
-// as a stale entry, told by its number; when the ring is full the stale ones are swept out. So a slot that comes or goes costs no look at others.
+// Slots in the order in which they were put here, for whom the oldest is wanted now and then and
+// most leave from the middle. A slot that leaves stays behind as a stale entry, told by its number;
+// when the ring is full the stale ones are swept out. So a slot that comes or goes costs no look at
+// others.
 #pragma once
 
 #include <cstdint>
@@ -46,7 +48,9 @@ private:
     struct entry {
         std::uint32_t slot = 0, turn = 0;
     };
-    [[nodiscard]] std::size_t at(std::size_t i) const { return first_ + i < ring_.size() ? first_ + i : first_ + i - ring_.size(); }
+    [[nodiscard]] std::size_t at(std::size_t i) const {
+        return first_ + i < ring_.size() ? first_ + i : first_ + i - ring_.size();
+    }
     template <typename Turn>
     static bool stale(const entry& one, const Turn& turn) {
         return turn(one.slot) != one.turn;

@@ -1,10 +1,16 @@
-// A buffer of pages of files, in frames of the host and of a device behind them (docs/buffer.md): pages are fixed while they are used, read and changed in place, and flushed. What its users see is in penstock/buffer.hpp.
+// A buffer of pages of files, in frames of the host and of a device behind them (docs/buffer.md):
+// pages are fixed while they are used, read and changed in place, and flushed. What its users see
+// is in penstock/buffer.hpp.
 //
-// A page that is in the host is fixed by one look at its entry and one step on the word of its frame, without a lock; that it was used is told to the order later, all at once, before the same thread
-// next needs a frame. Everything else goes under one lock, which is not held while bytes move: what a miss has to do is decided under it, in the core, and takes a turn on each frame and on each
-// page that is written back. Turns come in the order in which they were taken, so that whoever moves bytes finds those that others, decided before, have put there.
+// A page that is in the host is fixed by one look at its entry and one step on the word of its
+// frame, without a lock; that it was used is told to the order later, all at once, before the same
+// thread next needs a frame. Everything else goes under one lock, which is not held while bytes
+// move: what a miss has to do is decided under it, in the core, and takes a turn on each frame and
+// on each page that is written back. Turns come in the order in which they were taken, so that
+// whoever moves bytes finds those that others, decided before, have put there.
 //
-// Nothing is lost where a write fails: a page that had to go and could not be written comes back, dirty, in place of the one that was asked for.
+// Nothing is lost where a write fails: a page that had to go and could not be written comes back,
+// dirty, in place of the one that was asked for.
 #pragma once
 
 #include <cstddef>
@@ -27,17 +33,19 @@ enum class begun_reads : std::uint8_t { past_the_page_cache, all, none };
 struct manager_settings {
     std::uint64_t page_bytes = 4096;
     std::uint32_t host_pages = 0, device_pages = 0;
-    std::uint32_t sessions = 16;        // threads that use the buffer, at most
-    std::uint32_t fixed_pages = 8;      // that one of them has fixed at a time, at most
+    std::uint32_t sessions = 16;    // threads that use the buffer, at most
+    std::uint32_t fixed_pages = 8;  // that one of them has fixed at a time, at most
     std::uint32_t files = 64;
-    std::uint32_t wait_ms = 30'000;     // for a page that others have fixed
+    std::uint32_t wait_ms = 30'000;  // for a page that others have fixed
     order_kind order = order_kind::lru;
     policy_kind policy = policy_kind::gram;  // native: no pages in the device
-    std::uint32_t batch_pages = 256;    // that threads who ask at once have moved, or handled by dedu, together, at most
-    std::uint32_t batch_wait_us = 0;    // in which others may join
+    std::uint32_t batch_pages =
+        256;  // that threads who ask at once have moved, or handled by dedu, together, at most
+    std::uint32_t batch_wait_us = 0;  // in which others may join
     dedu_settings dedu{};
     begun_reads begins = begun_reads::past_the_page_cache;
-    std::uint64_t signature_mask = ~std::uint64_t{0};  // for tests: fewer bits make blocks of one signature and other bytes
+    std::uint64_t signature_mask =
+        ~std::uint64_t{0};  // for tests: fewer bits make blocks of one signature and other bytes
 };
 
 // Pages that the host's part has at least, so that there is a victim whatever sessions have fixed:
@@ -56,12 +64,18 @@ frames_shape frames_for(const manager_settings& settings);
 class manager {
 public:
     virtual ~manager() = default;
-    // `frames`: of the shape frames_for(settings). Both outlive it, and so do the files' descriptors.
-    static status make(const manager_settings& settings, device_frames& frames, host::environment& env, std::unique_ptr<manager>& out);
+    // `frames`: of the shape frames_for(settings). Both outlive it, and so do the files'
+    // descriptors.
+    static status make(const manager_settings& settings, device_frames& frames,
+                       host::environment& env, std::unique_ptr<manager>& out);
 
-    // The number of a file of so many bytes, which is read and written through `fd` until remove_file; who else changes it says so by forget. -EMFILE, there are as many as can be; -EINVAL, too large; -ENOMEM.
-    // A descriptor that reads past the operating system's page cache will do for files of any size, but only whole pages are written through it. Cost: four bytes of memory for each page.
-    virtual int add_file(int fd, std::uint64_t bytes, file_access access = file_access::read_write) = 0;
+    // The number of a file of so many bytes, which is read and written through `fd` until
+    // remove_file; who else changes it says so by forget. -EMFILE, there are as many as can be;
+    // -EINVAL, too large; -ENOMEM. A descriptor that reads past the operating system's page cache
+    // will do for files of any size, but only whole pages are written through it. Cost: four bytes
+    // of memory for each page.
+    virtual int add_file(int fd, std::uint64_t bytes,
+                         file_access access = file_access::read_write) = 0;
     // The pages of the file leave; what was changed and not flushed is lost. Afterwards the number
     // may be another file's. 0; -EINVAL, no such file; -EBUSY, another thread removes or closes it;
     // -ETIMEDOUT, a session has a page of it fixed, and the file stays as it was. Cost: as of

@@ -15,18 +15,18 @@ namespace penstock::buffer {
 
 template <typename Order>
 int manager_state<Order>::find_size(const session_room& s, std::uint32_t number,
-    std::uint64_t& bytes) {
+                                    std::uint64_t& bytes) {
     const file_visit in(states_, s.number, number);
     if (in.code() != 0) return in.code() == -EINVAL ? -EBADF : in.code();
     // Pages behind a new end go before the size does (cut).
-    bytes = std::min<std::uint64_t>(files_[number].bytes,
-        files_[number].pages * settings_.page_bytes);
+    bytes =
+        std::min<std::uint64_t>(files_[number].bytes, files_[number].pages * settings_.page_bytes);
     return 0;
 }
 
 template <typename Order>
 int manager_state<Order>::fix(session_room& s, page_id id, use_kind kind, page_content content,
-    fixed_page& out) {
+                              fixed_page& out) {
     const file_visit in(states_, s.number, id.file, file_visit::purpose::fix);
     if (in.code() != 0) return in.code();
     if (id.page >= files_[id.file].pages) return -EINVAL;
@@ -68,11 +68,12 @@ int manager_state<Order>::look_again(const session_room& s, page_id id) {
 // of another the bytes are kept. -ENOMEM, and the page is owned no more.
 template <typename Order>
 int manager_state<Order>::note_fresh(session_room& s, page_id id, bool was_nowhere,
-    const fixed_page& page) {
+                                     const fixed_page& page) {
     fresh_page one{id, nullptr};
     if (!was_nowhere) {
         one.before = std::move(s.spare);
-        if (one.before == nullptr) one.before.reset(new (std::nothrow) std::byte[settings_.page_bytes]);
+        if (one.before == nullptr)
+            one.before.reset(new (std::nothrow) std::byte[settings_.page_bytes]);
         if (one.before == nullptr) {
             latches_[page.frame].end(use_kind::write);
             return -ENOMEM;
@@ -121,9 +122,12 @@ void manager_state<Order>::unfix(session_room& s, const fixed_page& page, bool c
     if (const lock hold(mutex_, std::try_to_lock); hold.owns_lock()) {
         tell_hits(s);
     } else if (s.hits.size() < most_untold_hits) {
-        s.next_try = s.hits.size() + most_hits;  // who asks for a lock that is not free keeps others waiting all the same
+        s.next_try =
+            s.hits.size() +
+            most_hits;  // who asks for a lock that is not free keeps others waiting all the same
     } else {
-        // Where the lock is never free when it is asked for, so many hits are told by others that the order knows the hot pages without these.
+        // Where the lock is never free when it is asked for, so many hits are told by others that
+        // the order knows the hot pages without these.
         untold_hits_ += s.hits.size();
         s.forget_hits();
     }
@@ -156,7 +160,8 @@ void manager_state<Order>::open_for(std::uint32_t frame, page_id id, use_kind ki
     entry(id).publish(frame);
 }
 
-// What has to be done that the page is in the host. Nothing is pinned in the core, since those who use a frame keep it from being closed; so there is always room.
+// What has to be done that the page is in the host. Nothing is pinned in the core, since those who
+// use a frame keep it from being closed; so there is always room.
 template <typename Order>
 void manager_state<Order>::decide(session_room& s, page_id id, bool ahead) {
     s.actions.clear();
@@ -185,14 +190,15 @@ void manager_state<Order>::leave_core(page_id id) {
 
 template <typename Order>
 int manager_state<Order>::bring(session_room& s, page_id id, use_kind kind, page_content content,
-    fixed_page& out) {
+                                fixed_page& out) {
     lock hold(mutex_);
     tell_hits(s);
     if (broken_) return -EIO;
     if (id.page >= files_[id.file].pages) return -EINVAL;  // the file has become shorter
     const block* const known = core_.block_of(id, 0);
     if ((known != nullptr && known->where == side::host) || turns_.is_written(id)) {
-        // It is here by now, or somebody is at it: brings it, or writes to the file what the file does not have yet.
+        // It is here by now, or somebody is at it: brings it, or writes to the file what the file
+        // does not have yet.
         if (entry(id).is_absent()) news_.wait_for(hold, std::chrono::milliseconds(10));
         return -EAGAIN;
     }
@@ -206,12 +212,16 @@ int manager_state<Order>::bring(session_room& s, page_id id, use_kind kind, page
     return note_fresh(s, id, std::any_of(s.actions.begin(), s.actions.end(), fills), out);
 }
 
-// A page that is not in the host, and on its way neither there nor to its file. `opened` is called with its frame, under the lock.
+// A page that is not in the host, and on its way neither there nor to its file. `opened` is called
+// with its frame, under the lock.
 template <typename Order>
 template <typename Opened>
-int manager_state<Order>::bring_in(session_room& s, lock& hold, page_id id, wish what, const Opened& opened) {
+int manager_state<Order>::bring_in(session_room& s, lock& hold, page_id id, wish what,
+                                   const Opened& opened) {
     s.filled_bytes = bytes_in_file(id);
-    s.filled_from = s.window.find(id, files_[id.file].version, settings_.page_bytes, s.filled_bytes);  // before the version grows by a page that has to go for it
+    s.filled_from =
+        s.window.find(id, files_[id.file].version, settings_.page_bytes,
+                      s.filled_bytes);  // before the version grows by a page that has to go for it
     decide(s, id, what == wish::ahead);
     const std::uint32_t frame = core_.block_of(id, 0)->frame;
     page_in_[frame] = id;

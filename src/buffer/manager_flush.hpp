@@ -19,20 +19,24 @@ int manager_state<Order>::note_failure(page_id id, int code) {
 template <typename Order>
 void manager_state<Order>::tell_changes() {
     for (std::uint32_t frame = 0; frame < settings_.host_pages; ++frame)
-        if (changed_[frame].load() && changed_[frame].exchange(false)) core_.mark_dirty(page_in_[frame]);
+        if (changed_[frame].load() && changed_[frame].exchange(false))
+            core_.mark_dirty(page_in_[frame]);
 }
 
 // Write-backs that are under way now, of pages that had to go.
 template <typename Order>
-bool manager_state<Order>::wait_for_writes(lock& hold, std::uint32_t file, std::uint64_t first, std::uint64_t end) {
+bool manager_state<Order>::wait_for_writes(lock& hold, std::uint32_t file, std::uint64_t first,
+                                           std::uint64_t end) {
     turns::page_turns under_way = turns_.written_of(file);
-    std::erase_if(under_way, [&](const auto& one) { return one.first.page < first || one.first.page >= end; });
+    std::erase_if(under_way,
+                  [&](const auto& one) { return one.first.page < first || one.first.page >= end; });
     news_.wait(hold, [&] { return turns_.have_ended(under_way); });
     return !under_way.empty();
 }
 
-// As many pages as are dirty at the beginning, the first first: what becomes dirty later comes behind them. One that goes meanwhile is written by whoever needs its frame; that is waited for, and if it
-// fails it is an error here too.
+// As many pages as are dirty at the beginning, the first first: what becomes dirty later comes
+// behind them. One that goes meanwhile is written by whoever needs its frame; that is waited for,
+// and if it fails it is an error here too.
 template <typename Order>
 int manager_state<Order>::flush(session_room& s, std::uint32_t file) {
     const file_visit in(states_, s.number, file);
@@ -77,7 +81,8 @@ int manager_state<Order>::flush_one(session_room& s, page_id id, deadline until)
 
 // The frame is shared by us: nobody changes the page, and it does not go.
 template <typename Order>
-int manager_state<Order>::flush_in_host(session_room& s, lock& hold, page_id id, std::uint32_t frame) {
+int manager_state<Order>::flush_in_host(session_room& s, lock& hold, page_id id,
+                                        std::uint32_t frame) {
     ++files_[id.file].version;
     s.actions.assign(1, {move::write_back, nothing, nothing, frame, nothing, 0, id});
     turns_.take(s.actions, s.mine);
@@ -99,9 +104,11 @@ int manager_state<Order>::flush_in_host(session_room& s, lock& hold, page_id id,
     return code;
 }
 
-// It may go to the host meanwhile and be changed there, or be written by whoever needs the device frame; those take their turns behind this one. Then it stays dirty if it was, behind the others.
+// It may go to the host meanwhile and be changed there, or be written by whoever needs the device
+// frame; those take their turns behind this one. Then it stays dirty if it was, behind the others.
 template <typename Order>
-int manager_state<Order>::flush_in_device(session_room& s, lock& hold, page_id id, std::uint32_t frame) {
+int manager_state<Order>::flush_in_device(session_room& s, lock& hold, page_id id,
+                                          std::uint32_t frame) {
     ++files_[id.file].version;
     s.actions.assign(1, {move::write_back, nothing, nothing, nothing, frame, 0, id});
     turns_.take(s.actions, s.mine);

@@ -1,4 +1,5 @@
-// Files that change: pages that leave without being written, files that grow, shrink and go, and pages that are read ahead (manager_state.hpp).
+// Files that change: pages that leave without being written, files that grow, shrink and go, and
+// pages that are read ahead (manager_state.hpp).
 #pragma once
 
 #include <algorithm>
@@ -14,10 +15,12 @@ namespace penstock::buffer {
 template <typename Order>
 bool manager_state<Order>::is_coming_or_written(page_id id) {
     const block* const known = core_.block_of(id, 0);
-    return turns_.is_written(id) || (known != nullptr && known->where == side::host && entry(id).is_absent());
+    return turns_.is_written(id) ||
+           (known != nullptr && known->where == side::host && entry(id).is_absent());
 }
 
-// False: somebody is at it. In the device it may be on its way still; whoever gets its frame takes his turn behind that.
+// False: somebody is at it. In the device it may be on its way still; whoever gets its frame takes
+// his turn behind that.
 template <typename Order>
 bool manager_state<Order>::forget_one(page_id id) {
     if (is_coming_or_written(id)) return false;
@@ -31,9 +34,11 @@ bool manager_state<Order>::forget_one(page_id id) {
     return true;
 }
 
-// How far it came: to `end`, to a page that somebody is at, or as far as one look under the lock may take.
+// How far it came: to `end`, to a page that somebody is at, or as far as one look under the lock
+// may take.
 template <typename Order>
-std::uint64_t manager_state<Order>::forget_some(std::uint32_t number, std::uint64_t at, std::uint64_t end) {
+std::uint64_t manager_state<Order>::forget_some(std::uint32_t number, std::uint64_t at,
+                                                std::uint64_t end) {
     constexpr int most_looks = 1024;
     const file& one = files_[number];
     end = std::min(end, one.room);
@@ -46,10 +51,11 @@ std::uint64_t manager_state<Order>::forget_some(std::uint32_t number, std::uint6
     return at;
 }
 
-// A page that was dropped and could not be written comes back (keep_unwritten), so after a wait for such a write all is looked at again.
+// A page that was dropped and could not be written comes back (keep_unwritten), so after a wait for
+// such a write all is looked at again.
 template <typename Order>
 int manager_state<Order>::forget_pages(std::uint32_t number, std::uint64_t first, std::uint64_t end,
-    deadline until) {
+                                       deadline until) {
     {
         const lock hold(mutex_);
         ++files_[number].version;
@@ -66,7 +72,8 @@ int manager_state<Order>::forget_pages(std::uint32_t number, std::uint64_t first
                 continue;
             }
             if (std::chrono::steady_clock::now() > until) return -ETIMEDOUT;
-            if (is_coming_or_written({at, number})) news_.wait_for(hold, std::chrono::milliseconds(10));
+            if (is_coming_or_written({at, number}))
+                news_.wait_for(hold, std::chrono::milliseconds(10));
             hold.unlock();
             pause_between_looks(round++);
         }
@@ -78,14 +85,15 @@ int manager_state<Order>::forget_pages(std::uint32_t number, std::uint64_t first
 
 template <typename Order>
 int manager_state<Order>::forget(session_room& s, std::uint32_t number, std::uint64_t first,
-    std::uint64_t pages) {
+                                 std::uint64_t pages) {
     const file_visit in(states_, s.number, number);
     if (in.code() != 0) return in.code();
     const std::uint64_t end = pages > ~first ? ~std::uint64_t{0} : first + pages;
     return forget_pages(number, first, end, wait_until());
 }
 
-// Room before the size, and the size before its pages: whoever finds a page to be there finds its entry.
+// Room before the size, and the size before its pages: whoever finds a page to be there finds its
+// entry.
 template <typename Order>
 int manager_state<Order>::grow(file& one, std::uint64_t bytes) {
     if (bytes >> 52 != 0) return -EINVAL;
@@ -141,7 +149,7 @@ int manager_state<Order>::cut(session_room& s, std::uint32_t number, std::uint64
     const std::uint64_t pages_before = one.pages;
     one.pages = pages_for(bytes);  // (1)
     int code = states_.await_fixed(number, bytes / settings_.page_bytes, ~std::uint64_t{0},
-        s.number, wait_until());
+                                   s.number, wait_until());
     if (code == 0) code = set_end(s, number, bytes);  // (2)
     if (code != 0) {
         one.pages = pages_before;
@@ -204,7 +212,8 @@ bool manager_state<Order>::bring_ahead(session_room& s, page_id id) {
 }
 
 template <typename Order>
-void manager_state<Order>::prefetch(session_room& s, std::uint32_t number, std::uint64_t first, std::uint64_t pages) {
+void manager_state<Order>::prefetch(session_room& s, std::uint32_t number, std::uint64_t first,
+                                    std::uint64_t pages) {
     const file_visit in(states_, s.number, number);
     if (in.code() != 0) return;
     pages = std::min(pages, most_ahead(settings_));
@@ -227,7 +236,8 @@ std::uint64_t manager_state<Order>::look_ahead(session_room& s, page_id first, s
     {
         const lock hold(mutex_);
         version = files_[first.file].version;
-        if (s.window.find(first, version, settings_.page_bytes, 1) != nullptr) return first.page + 1;
+        if (s.window.find(first, version, settings_.page_bytes, 1) != nullptr)
+            return first.page + 1;
         while (at < end && is_nowhere({at, first.file})) ++at;
         if (at == first.page) {
             while (at < end && !is_nowhere({at, first.file})) ++at;
@@ -236,7 +246,9 @@ std::uint64_t manager_state<Order>::look_ahead(session_room& s, page_id first, s
     }
     std::byte* const room = at > first.page + 1 ? s.window.room() : nullptr;
     if (room == nullptr) return at;
-    const std::int64_t got = env_.read(files_[first.file].fd, room, (at - first.page) * settings_.page_bytes, first.page * settings_.page_bytes);
+    const std::int64_t got =
+        env_.read(files_[first.file].fd, room, (at - first.page) * settings_.page_bytes,
+                  first.page * settings_.page_bytes);
     s.window.set(first, version, static_cast<std::uint64_t>(std::max<std::int64_t>(got, 0)));
     return at;
 }

@@ -1,5 +1,6 @@
-// How blocks move between the frames of both sides and out of the buffer: the steps of docs/buffer.md below an access. Each tells the sink what bytes must
-// move before it changes what is known.
+// How blocks move between the frames of both sides and out of the buffer: the steps of
+// docs/buffer.md below an access. Each tells the sink what bytes must move before it changes what
+// is known.
 #pragma once
 
 #include <cstdint>
@@ -15,15 +16,19 @@ template <typename Order, typename Cache>
 struct state {
     state() = default;
     explicit state(const limits& how_much)
-        : most(how_much), pages(how_much), blocks(how_much.blocks()),
-          host(how_much.host_frames()), device(how_much.device_frames()), order(how_much.host_frames()) {}
+        : most(how_much),
+          pages(how_much),
+          blocks(how_much.blocks()),
+          host(how_much.host_frames()),
+          device(how_much.device_frames()),
+          order(how_much.host_frames()) {}
 
     limits most;
     page_table pages;
     block_table blocks;
     frame_pool host, device;
-    Order order;   // of the host's blocks
-    Cache cache;   // of the device's
+    Order order;       // of the host's blocks
+    Cache cache;       // of the device's
     list_ends absent;  // blocks, what became so first oldest
     std::uint32_t pinned_blocks = 0;
 };
@@ -67,7 +72,8 @@ void take_reference(State& s, std::uint32_t place) {
     s.blocks.remove(number);
 }
 
-// How many places of dirty pages point at a block, block::dirty, is known where blocks may become absent, and nobody else asks.
+// How many places of dirty pages point at a block, block::dirty, is known where blocks may become
+// absent, and nobody else asks.
 template <typename State>
 void count_dirty(State& s, std::uint32_t slot, bool more) {
     if (s.most.absent_blocks == 0) return;
@@ -105,17 +111,20 @@ void drop_page(State& s, std::uint32_t slot, Sink& sink) {
     action tell{move::drop};
     tell.page = s.pages.id(slot);
     sink(tell);
-    for (std::uint32_t i = 0; i < s.most.blocks_per_page; ++i) take_reference(s, s.pages.place(slot, i));
+    for (std::uint32_t i = 0; i < s.most.blocks_per_page; ++i)
+        take_reference(s, s.pages.place(slot, i));
     s.pages.remove(slot);
 }
 
 // Drops every page that has the block; with the last of them the block is free.
 template <typename State, typename Sink>
 void drop_pages_of(State& s, std::uint32_t number, Sink& sink) {
-    while (s.blocks[number].references.size != 0) drop_page(s, s.pages.slot_of(s.blocks[number].references.newest), sink);
+    while (s.blocks[number].references.size != 0)
+        drop_page(s, s.pages.slot_of(s.blocks[number].references.newest), sink);
 }
 
-// Whether places of two pages or more point at a block. One page has at most D of them, so this takes no longer.
+// Whether places of two pages or more point at a block. One page has at most D of them, so this
+// takes no longer.
 template <typename State>
 [[nodiscard]] bool is_of_many_pages(const State& s, std::uint32_t number) {
     const std::uint32_t newest = s.blocks[number].references.newest;
@@ -124,7 +133,8 @@ template <typename State>
     return false;
 }
 
-// What is dirty was pointed at since all of the block's pages were clean last, so its places are the newest, and no reference is passed by more than once.
+// What is dirty was pointed at since all of the block's pages were clean last, so its places are
+// the newest, and no reference is passed by more than once.
 template <typename State, typename Sink>
 void make_absent(State& s, std::uint32_t number, Sink& sink) {
     block& one = s.blocks[number];
@@ -138,8 +148,10 @@ void make_absent(State& s, std::uint32_t number, Sink& sink) {
     push_newest(s.absent, number, s.blocks.order());
 }
 
-// The block's frame is free then. A block of several pages becomes absent; where there are as many as may be, what became so first goes with its pages, which are clean. Those of the page that is handled
-// stay; if there are no others the block goes with its pages, as one does that only one page has.
+// The block's frame is free then. A block of several pages becomes absent; where there are as many
+// as may be, what became so first goes with its pages, which are clean. Those of the page that is
+// handled stay; if there are no others the block goes with its pages, as one does that only one
+// page has.
 template <typename State, typename Sink>
 void evict(State& s, std::uint32_t number, Sink& sink) {
     while (s.most.absent_blocks != 0 && is_of_many_pages(s, number)) {
@@ -154,11 +166,14 @@ void evict(State& s, std::uint32_t number, Sink& sink) {
 
 template <typename State>
 std::uint32_t host_victim(State& s) {
-    return s.order.victim(s.blocks, [&](std::uint32_t number) { return s.blocks[number].pins == 0 && !s.blocks[number].own; });
+    return s.order.victim(s.blocks, [&](std::uint32_t number) {
+        return s.blocks[number].pins == 0 && !s.blocks[number].own;
+    });
 }
 
-// Fetches from memory what evicting the blocks from `first` on will look at, a step further for each every time. In a buffer that is larger than the processor's
-// caches a miss would wait for four such looks one after the other.
+// Fetches from memory what evicting the blocks from `first` on will look at, a step further for
+// each every time. In a buffer that is larger than the processor's caches a miss would wait for
+// four such looks one after the other.
 template <typename State>
 PENSTOCK_FETCHING void expect_evictions(const State& s, std::uint32_t first) {
     if (first == nothing) return;
@@ -166,15 +181,20 @@ PENSTOCK_FETCHING void expect_evictions(const State& s, std::uint32_t first) {
     const std::uint32_t second = s.blocks[first].order.newer;
     if (second == nothing) return;
     s.pages.expect_slot(s.pages.slot_of(s.blocks[second].references.newest));
-    if (const std::uint32_t third = s.blocks[second].order.newer; third != nothing) fetch(&s.blocks[third]);
+    if (const std::uint32_t third = s.blocks[second].order.newer; third != nothing)
+        fetch(&s.blocks[third]);
 }
 
-// A host frame that is free. Eviction comes before demotion, since pages that go may leave host frames free, and then nothing need be demoted.
+// A host frame that is free. Eviction comes before demotion, since pages that go may leave host
+// frames free, and then nothing need be demoted.
 template <typename State, typename Sink>
 std::uint32_t free_host_frame(State& s, Sink& sink) {
     while (s.host.full()) {
         if (s.device.size() != 0 && s.device.full()) {
-            evict(s, s.cache.tail(s.blocks, [&](std::uint32_t number) { return !s.blocks[number].own; }), sink);
+            evict(
+                s,
+                s.cache.tail(s.blocks, [&](std::uint32_t number) { return !s.blocks[number].own; }),
+                sink);
             expect_evictions(s, s.cache.oldest());
             continue;
         }
@@ -213,7 +233,8 @@ void promote(State& s, std::uint32_t number, Sink& sink) {
     put_in_host(s, number, tell.host);
 }
 
-// What an access does to each block of its page: used where it is in the host, brought there where it is not.
+// What an access does to each block of its page: used where it is in the host, brought there where
+// it is not.
 template <typename State, typename Sink>
 void use(State& s, std::uint32_t number, Sink& sink) {
     if (s.blocks[number].where == side::host) s.order.touch(s.blocks, number);

@@ -1,5 +1,7 @@
-// A hash table from keys to numbers below a limit. The keys lie with whoever has the numbers; an entry has the number and 32 bits of its key's hash, so that a search
-// hardly ever looks at a key that is not the one. At most half full, entries in a row from where the hash says, rows closed up when one goes.
+// A hash table from keys to numbers below a limit. The keys lie with whoever has the numbers; an
+// entry has the number and 32 bits of its key's hash, so that a search hardly ever looks at a key
+// that is not the one. At most half full, entries in a row from where the hash says, rows closed up
+// when one goes.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +17,8 @@ namespace penstock::buffer {
 class number_index {
 public:
     explicit number_index(std::uint32_t limit = 0)
-        : entries_(std::min(std::bit_ceil(2 * std::uint64_t{limit} + 2), std::uint64_t{1} << 32)), mask_(static_cast<std::uint32_t>(entries_.size() - 1)) {}
+        : entries_(std::min(std::bit_ceil(2 * std::uint64_t{limit} + 2), std::uint64_t{1} << 32)),
+          mask_(static_cast<std::uint32_t>(entries_.size() - 1)) {}
 
     // The number with this hash for which `is_it` holds, or `nothing`.
     template <typename IsIt>
@@ -36,7 +39,8 @@ public:
         std::uint32_t hole = static_cast<std::uint32_t>(hash) & mask_;
         while (entries_[hole].number != number) hole = (hole + 1) & mask_;
         // An entry may fill the hole if a search for it begins at the hole or before.
-        for (std::uint32_t at = (hole + 1) & mask_; entries_[at].number != nothing; at = (at + 1) & mask_) {
+        for (std::uint32_t at = (hole + 1) & mask_; entries_[at].number != nothing;
+             at = (at + 1) & mask_) {
             if (((at - entries_[at].hash) & mask_) < ((at - hole) & mask_)) continue;
             entries_[hole] = entries_[at];
             hole = at;
@@ -48,7 +52,9 @@ public:
         return find(hash, [](std::uint32_t) { return true; });
     }
     // This hash will be looked for.
-    PENSTOCK_FETCHING void expect(std::uint64_t hash) const { fetch(&entries_[static_cast<std::uint32_t>(hash) & mask_]); }
+    PENSTOCK_FETCHING void expect(std::uint64_t hash) const {
+        fetch(&entries_[static_cast<std::uint32_t>(hash) & mask_]);
+    }
 
 private:
     struct entry {

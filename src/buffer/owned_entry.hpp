@@ -1,16 +1,23 @@
-// The word of a page of a file in a buffer that shares blocks: where the page is, and whether somebody has it for himself.
+// The word of a page of a file in a buffer that shares blocks: where the page is, and whether
+// somebody has it for himself.
 //
 //   nowhere     not in the buffer
-//   incomplete  in the table, and some of its blocks are absent: read from its file as a page that is nowhere is
-//   elsewhere   all of it in the buffer, but not all of it where a reader could copy it from: the manager has to be asked
-//   unwritten   not in the buffer, and not in its file as it is either: the manager keeps its bytes until they can be written
-//   readable    every block in a host frame; the word names the page's slot, whose latch a reader takes while it copies
+//   incomplete  in the table, and some of its blocks are absent: read from its file as a page that
+//   is nowhere is elsewhere   all of it in the buffer, but not all of it where a reader could copy
+//   it from: the manager has to be asked unwritten   not in the buffer, and not in its file as it
+//   is either: the manager keeps its bytes until they can be written readable    every block in a
+//   host frame; the word names the page's slot, whose latch a reader takes while it copies
 //
-// (1) Where a page is, the manager alone says (set_where). Who owns it is for anybody to say: the owner is who changes the page, from fix to unfix, or who reads it from its file; he may leave it to the manager, which disowns it when it has
-//     brought the page. So no page is read from its file while its bytes are on their way there through the buffer, and no two change it at once.
-// (2) A readable page is read whoever owns it: it is as it was before the owner's change, which comes to all at once, by the manager.
-// (3) The look again after the latch was taken is that of frame_latch.hpp (2): a slot may have got another page in between.
-// Orders: own() takes over (acquire) what the owner before it left (release of disown()); set_where() releases what the manager made to whoever looks (acquire).
+// (1) Where a page is, the manager alone says (set_where). Who owns it is for anybody to say: the
+// owner is who changes the page, from fix to unfix, or who reads it from its file; he may leave it
+// to the manager, which disowns it when it has
+//     brought the page. So no page is read from its file while its bytes are on their way there
+//     through the buffer, and no two change it at once.
+// (2) A readable page is read whoever owns it: it is as it was before the owner's change, which
+// comes to all at once, by the manager. (3) The look again after the latch was taken is that of
+// frame_latch.hpp (2): a slot may have got another page in between. Orders: own() takes over
+// (acquire) what the owner before it left (release of disown()); set_where() releases what the
+// manager made to whoever looks (acquire).
 #pragma once
 
 #include <cstdint>
@@ -22,10 +29,14 @@ namespace penstock::buffer {
 
 class owned_entry {
 public:
-    static constexpr std::uint32_t nowhere = 0, elsewhere = 1, unwritten = 2, incomplete = 3, first_slot = 4;
+    static constexpr std::uint32_t nowhere = 0, elsewhere = 1, unwritten = 2, incomplete = 3,
+                                   first_slot = 4;
 
-    // Whoever owns the page reads it from its file. It stays so until he brings it, unless others bring what it lacks.
-    static bool is_in_its_file(std::uint32_t where) { return where == nowhere || where == incomplete; }
+    // Whoever owns the page reads it from its file. It stays so until he brings it, unless others
+    // bring what it lacks.
+    static bool is_in_its_file(std::uint32_t where) {
+        return where == nowhere || where == incomplete;
+    }
 
     [[nodiscard]] std::uint32_t where() const { return load() & ~owned_bit; }
     [[nodiscard]] bool is_owned() const { return (load() & owned_bit) != 0; }
@@ -44,11 +55,13 @@ public:
     void set_where(std::uint32_t where) {
         for (;;) {
             const std::uint32_t seen = load();
-            if (atomic_compare_swap<order::acq_rel>(&word_, seen, (seen & owned_bit) | where)) return;
+            if (atomic_compare_swap<order::acq_rel>(&word_, seen, (seen & owned_bit) | where))
+                return;
         }
     }
 
-    // taken: the page lies in the blocks of `slot` until the slot's latch is ended. absent: it is not readable.
+    // taken: the page lies in the blocks of `slot` until the slot's latch is ended. absent: it is
+    // not readable.
     found_by_entry take(frame_latch* latches, std::uint32_t& slot) const {
         const std::uint32_t seen = where();
         if (seen < first_slot) return found_by_entry::absent;

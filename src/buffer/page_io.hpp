@@ -14,8 +14,11 @@ namespace penstock::buffer {
 // Not for ever: who serves others must not hang in a call that says "again".
 inline constexpr int most_attempts = 1000;
 
-// `bytes` of the page are in the file, and `room` is for all of it, which is asked for: of a file that is read past the page cache no odd length can be. 0; -ESTALE: the file has become shorter; or another error.
-inline int read_whole(host::environment& env, int fd, std::byte* to, std::uint64_t bytes, std::uint64_t room, std::uint64_t offset) {
+// `bytes` of the page are in the file, and `room` is for all of it, which is asked for: of a file
+// that is read past the page cache no odd length can be. 0; -ESTALE: the file has become shorter;
+// or another error.
+inline int read_whole(host::environment& env, int fd, std::byte* to, std::uint64_t bytes,
+                      std::uint64_t room, std::uint64_t offset) {
     int again = 0;
     for (std::uint64_t done = 0; done < bytes;) {
         const std::int64_t count = env.read(fd, to + done, room - done, offset + done);
@@ -27,12 +30,14 @@ inline int read_whole(host::environment& env, int fd, std::byte* to, std::uint64
     return 0;
 }
 
-// What of the page's room is behind the end of its file. Usually nothing is, and wide stores of nothing may still wait for the memory behind the room, which nobody has used yet.
+// What of the page's room is behind the end of its file. Usually nothing is, and wide stores of
+// nothing may still wait for the memory behind the room, which nobody has used yet.
 inline void clear_behind(std::byte* page, std::uint64_t bytes, std::uint64_t room) {
     if (bytes < room) std::memset(page + bytes, 0, room - bytes);
 }
 
-inline int write_whole(host::environment& env, int fd, const std::byte* from, std::uint64_t bytes, std::uint64_t offset) {
+inline int write_whole(host::environment& env, int fd, const std::byte* from, std::uint64_t bytes,
+                       std::uint64_t offset) {
     const host::without_size_signal guard;
     int again = 0;
     for (std::uint64_t done = 0; done < bytes;) {

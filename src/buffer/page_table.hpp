@@ -1,5 +1,6 @@
-// The pages that are in the buffer, in slots: which blocks each has, whether it is dirty, how often it is pinned. Slots stand in a queue, the unpinned ones in the
-// order in which they were loaded, and in lists, the dirty ones of each file in the order in which they became so.
+// The pages that are in the buffer, in slots: which blocks each has, whether it is dirty, how often
+// it is pinned. Slots stand in a queue, the unpinned ones in the order in which they were loaded,
+// and in lists, the dirty ones of each file in the order in which they became so.
 #pragma once
 
 #include <bit>
@@ -25,26 +26,38 @@ class page_table {
 public:
     page_table() = default;
     explicit page_table(const limits& most)
-        : slots_(most.pages), places_(std::size_t{most.pages} * most.blocks_per_page), loaded_(most.pages), dirty_of_(most.files), by_id_(most.pages),
+        : slots_(most.pages),
+          places_(std::size_t{most.pages} * most.blocks_per_page),
+          loaded_(most.pages),
+          dirty_of_(most.files),
+          by_id_(most.pages),
           place_bits_(static_cast<std::uint32_t>(std::countr_zero(most.blocks_per_page))) {
         free_.reserve(most.pages);
         for (std::uint32_t slot = most.pages; slot-- > 0;) free_.push_back(slot);
     }
 
     [[nodiscard]] std::uint32_t limit() const { return static_cast<std::uint32_t>(slots_.size()); }
-    [[nodiscard]] std::uint32_t in_use() const { return static_cast<std::uint32_t>(slots_.size() - free_.size()); }
+    [[nodiscard]] std::uint32_t in_use() const {
+        return static_cast<std::uint32_t>(slots_.size() - free_.size());
+    }
     [[nodiscard]] bool full() const { return free_.empty(); }
 
-    [[nodiscard]] page_id id(std::uint32_t slot) const { return {slots_[slot].page, slots_[slot].file}; }
+    [[nodiscard]] page_id id(std::uint32_t slot) const {
+        return {slots_[slot].page, slots_[slot].file};
+    }
     [[nodiscard]] bool is_in_use(std::uint32_t slot) const { return slots_[slot].in_use != 0; }
     [[nodiscard]] bool is_dirty(std::uint32_t slot) const { return slots_[slot].dirty != 0; }
     [[nodiscard]] std::uint32_t pins(std::uint32_t slot) const { return slots_[slot].pins; }
 
     // Places: which block one points at, and the list of those that point at one block.
-    [[nodiscard]] std::uint32_t place(std::uint32_t slot, std::uint32_t i) const { return (slot << place_bits_) + i; }
+    [[nodiscard]] std::uint32_t place(std::uint32_t slot, std::uint32_t i) const {
+        return (slot << place_bits_) + i;
+    }
     [[nodiscard]] std::uint32_t slot_of(std::uint32_t place) const { return place >> place_bits_; }
     [[nodiscard]] std::uint32_t block_at(std::uint32_t place) const { return places_[place].block; }
-    [[nodiscard]] std::uint32_t older_reference(std::uint32_t place) const { return places_[place].references.older; }
+    [[nodiscard]] std::uint32_t older_reference(std::uint32_t place) const {
+        return places_[place].references.older;
+    }
     void point(std::uint32_t place, block_table& blocks, std::uint32_t number) {
         places_[place].block = number;
         push_newest(blocks[number].references, place, references());
@@ -55,17 +68,23 @@ public:
     }
 
     [[nodiscard]] std::uint32_t find(page_id id) const {
-        return by_id_.find(hash(id), [&](std::uint32_t slot) { return slots_[slot].page == id.page && slots_[slot].file == id.file; });
+        return by_id_.find(hash(id), [&](std::uint32_t slot) {
+            return slots_[slot].page == id.page && slots_[slot].file == id.file;
+        });
     }
-    // Fetching from memory ahead of use: where a page will be looked up; what dropping a page looks at, in two steps of which the second needs what the first fetched.
+    // Fetching from memory ahead of use: where a page will be looked up; what dropping a page looks
+    // at, in two steps of which the second needs what the first fetched.
     PENSTOCK_FETCHING void expect(page_id id) const { by_id_.expect(hash(id)); }
-    // The slot that a search for the page will look at first, or `nothing`; needs what expect() fetched.
+    // The slot that a search for the page will look at first, or `nothing`; needs what expect()
+    // fetched.
     [[nodiscard]] std::uint32_t likely_slot(page_id id) const { return by_id_.likely(hash(id)); }
     PENSTOCK_FETCHING void expect_slot(std::uint32_t slot) const {
         fetch(&slots_[slot]);
         fetch(&places_[place(slot, 0)]);
     }
-    PENSTOCK_FETCHING void expect_drop_soon(std::uint32_t place) const { by_id_.expect(hash(id(slot_of(place)))); }
+    PENSTOCK_FETCHING void expect_drop_soon(std::uint32_t place) const {
+        by_id_.expect(hash(id(slot_of(place))));
+    }
     // The table is not full, and the page is not in it.
     std::uint32_t add(page_id id) {
         const std::uint32_t slot = free_.back();
@@ -100,10 +119,15 @@ public:
         else take_out(ends, slot, links);
     }
     // The slot of the file's page that became dirty first, or `nothing`.
-    [[nodiscard]] std::uint32_t first_dirty(std::uint32_t file) const { return dirty_of_[file].oldest; }
-    [[nodiscard]] std::uint32_t dirty_pages(std::uint32_t file) const { return dirty_of_[file].size; }
+    [[nodiscard]] std::uint32_t first_dirty(std::uint32_t file) const {
+        return dirty_of_[file].oldest;
+    }
+    [[nodiscard]] std::uint32_t dirty_pages(std::uint32_t file) const {
+        return dirty_of_[file].size;
+    }
 
-    // Both say whether the page was pinned by nobody before or after. Who is unpinned counts as loaded just now.
+    // Both say whether the page was pinned by nobody before or after. Who is unpinned counts as
+    // loaded just now.
     bool pin(std::uint32_t slot) {
         if (slots_[slot].pins++ != 0) return false;
         loaded_.remove(slot, turn());
@@ -133,7 +157,9 @@ private:
         std::uint32_t block = nothing;
         neighbours references;
     };
-    static std::uint64_t hash(page_id id) { return mix64(id.page + std::uint64_t{id.file} * 0x9e3779b97f4a7c15ull); }
+    static std::uint64_t hash(page_id id) {
+        return mix64(id.page + std::uint64_t{id.file} * 0x9e3779b97f4a7c15ull);
+    }
 
     std::vector<page_slot> slots_;
     std::vector<place_words> places_;

@@ -1,4 +1,5 @@
-// The buffer pool of programs: a manager of pages, its frames, and the files that it reads and writes.
+// The buffer pool of programs: a manager of pages, its frames, and the files that it reads and
+// writes.
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -26,7 +27,8 @@ namespace buffer {
 namespace {
 
 constexpr std::uint32_t least_page_bytes = 512, most_page_bytes = 2u << 20;
-constexpr std::uint64_t direct_grain = 4096;  // any disk reads and writes so much at a time past the page cache
+constexpr std::uint64_t direct_grain =
+    4096;  // any disk reads and writes so much at a time past the page cache
 constexpr std::uint64_t least_pages = 2, most_pages = std::uint64_t{1} << 30;
 
 struct descriptor {
@@ -49,8 +51,12 @@ struct pool_file {
 
 status check_pages(const char* name, std::uint64_t bytes, std::uint32_t page_bytes) {
     const std::string told = std::string("buffer_options::") + name + ": " + format_size(bytes);
-    if (bytes / page_bytes < least_pages) return {-EINVAL, told + " is less than two pages of " + format_size(page_bytes) + "; give at least " + format_size(least_pages * page_bytes)};
-    if (bytes / page_bytes > most_pages) return {-EINVAL, told + " is more than " + std::to_string(most_pages) + " pages; give less, or larger pages"};
+    if (bytes / page_bytes < least_pages)
+        return {-EINVAL, told + " is less than two pages of " + format_size(page_bytes) +
+                             "; give at least " + format_size(least_pages * page_bytes)};
+    if (bytes / page_bytes > most_pages)
+        return {-EINVAL, told + " is more than " + std::to_string(most_pages) +
+                             " pages; give less, or larger pages"};
     return {};
 }
 
@@ -62,8 +68,8 @@ status check_host_pages(const buffer_options& wanted) {
     const std::string users = std::to_string(wanted.sessions) + " sessions that fix " +
                               std::to_string(wanted.fixed_pages) + " pages each";
     if (needed > most_pages)
-        return {-EINVAL, "buffer_options::sessions and fixed_pages: " + users +
-                             " are too many; give fewer"};
+        return {-EINVAL,
+                "buffer_options::sessions and fixed_pages: " + users + " are too many; give fewer"};
     if (pages >= needed) return {};
     return {-EINVAL, "buffer_options::host_bytes: " + format_size(wanted.host_bytes) + " is " +
                          std::to_string(pages) + " pages of " + format_size(wanted.page_bytes) +
@@ -73,29 +79,39 @@ status check_host_pages(const buffer_options& wanted) {
 }
 
 status check(const buffer_options& wanted) {
-    if (wanted.page_bytes < least_page_bytes || wanted.page_bytes > most_page_bytes || !std::has_single_bit(wanted.page_bytes))
-        return {-EINVAL, "buffer_options::page_bytes: " + format_size(wanted.page_bytes) + " is no page; give a power of two from " + format_size(least_page_bytes) + " to " + format_size(most_page_bytes)};
+    if (wanted.page_bytes < least_page_bytes || wanted.page_bytes > most_page_bytes ||
+        !std::has_single_bit(wanted.page_bytes))
+        return {-EINVAL, "buffer_options::page_bytes: " + format_size(wanted.page_bytes) +
+                             " is no page; give a power of two from " +
+                             format_size(least_page_bytes) + " to " + format_size(most_page_bytes)};
     if (status s = check_pages("host_bytes", wanted.host_bytes, wanted.page_bytes); !s) return s;
     if (wanted.policy != policy_kind::native)
-        if (status s = check_pages("device_bytes", wanted.device_bytes, wanted.page_bytes); !s) return s;
-    if (wanted.sessions == 0 || wanted.fixed_pages == 0 || wanted.max_files == 0 || wanted.batch_pages == 0)
-        return {-EINVAL, "buffer_options::sessions, fixed_pages, max_files and batch_pages: at least one of each is needed"};
+        if (status s = check_pages("device_bytes", wanted.device_bytes, wanted.page_bytes); !s)
+            return s;
+    if (wanted.sessions == 0 || wanted.fixed_pages == 0 || wanted.max_files == 0 ||
+        wanted.batch_pages == 0)
+        return {-EINVAL,
+                "buffer_options::sessions, fixed_pages, max_files and batch_pages: at least one of "
+                "each is needed"};
     return check_host_pages(wanted);
 }
 
 manager_settings settings_of(const buffer_options& wanted) {
-    return {.page_bytes = wanted.page_bytes,
-            .host_pages = static_cast<std::uint32_t>(wanted.host_bytes / wanted.page_bytes),
-            .device_pages = wanted.policy == policy_kind::native ? 0 : static_cast<std::uint32_t>(wanted.device_bytes / wanted.page_bytes),
-            .sessions = wanted.sessions + 1,  // one is the pool's own
-            .fixed_pages = wanted.fixed_pages,
-            .files = wanted.max_files,
-            .wait_ms = wanted.wait_ms,
-            .order = wanted.order,
-            .policy = wanted.policy,
-            .batch_pages = wanted.batch_pages,
-            .batch_wait_us = wanted.batch_wait_us,
-            .dedu = wanted.dedu};
+    return {
+        .page_bytes = wanted.page_bytes,
+        .host_pages = static_cast<std::uint32_t>(wanted.host_bytes / wanted.page_bytes),
+        .device_pages = wanted.policy == policy_kind::native
+                            ? 0
+                            : static_cast<std::uint32_t>(wanted.device_bytes / wanted.page_bytes),
+        .sessions = wanted.sessions + 1,  // one is the pool's own
+        .fixed_pages = wanted.fixed_pages,
+        .files = wanted.max_files,
+        .wait_ms = wanted.wait_ms,
+        .order = wanted.order,
+        .policy = wanted.policy,
+        .batch_pages = wanted.batch_pages,
+        .batch_wait_us = wanted.batch_wait_us,
+        .dedu = wanted.dedu};
 }
 
 }  // namespace
@@ -112,10 +128,19 @@ public:
         const manager_settings settings = settings_of(how_);
         if (status s = check_counts(settings); !s)
             return {s.code, s.message + " (buffer_options::max_files, batch_pages, dedu)"};
-        if (status s = choose_frames(how_.where, how_.device, frames_for(settings), frames_, on_gpu_); !s) return {s.code, s.message + "; give less with buffer_options::host_bytes or device_bytes"};
-        if (status s = manager::make(settings, *frames_, host::linux_environment(), all_); !s) return {s.code, s.message + " (buffer_options::host_bytes, sessions, fixed_pages, dedu)"};
+        if (status s =
+                choose_frames(how_.where, how_.device, frames_for(settings), frames_, on_gpu_);
+            !s)
+            return {s.code,
+                    s.message + "; give less with buffer_options::host_bytes or device_bytes"};
+        if (status s = manager::make(settings, *frames_, host::linux_environment(), all_); !s)
+            return {s.code,
+                    s.message + " (buffer_options::host_bytes, sessions, fixed_pages, dedu)"};
         own_ = all_->open_session();
-        return own_ != nullptr ? status{} : status{-ENOMEM, "the host has no memory for the buffer's tables; give less with buffer_options::host_bytes or device_bytes"};
+        return own_ != nullptr ? status{}
+                               : status{-ENOMEM,
+                                        "the host has no memory for the buffer's tables; give less "
+                                        "with buffer_options::host_bytes or device_bytes"};
     }
 
     status open_file(const std::string& path, file_access access, std::uint32_t& number) {
@@ -124,11 +149,19 @@ public:
         const std::lock_guard hold(table_);
         for (const auto& [other, file] : files_)
             if (file.device == opened.device && file.inode == opened.inode)
-                return {-EBUSY, "'" + path + "' is open in this buffer as '" + file.path + "', number " + std::to_string(other) + "; use that, or close it first"};
-        std::map<std::uint32_t, pool_file> one;  // so that nothing is left to fail once it has its number
+                return {-EBUSY, "'" + path + "' is open in this buffer as '" + file.path +
+                                    "', number " + std::to_string(other) +
+                                    "; use that, or close it first"};
+        std::map<std::uint32_t, pool_file>
+            one;  // so that nothing is left to fail once it has its number
         auto place = one.extract(one.try_emplace(0, std::move(opened)).first);
-        const int given = all_->add_file(place.mapped().fd->number, place.mapped().bytes, place.mapped().access);
-        if (given < 0) return {given, "'" + path + "': " + error_text(given) + (given == -EMFILE ? "; close another, or give more with buffer_options::max_files" : "; is there memory for four bytes a page?")};
+        const int given =
+            all_->add_file(place.mapped().fd->number, place.mapped().bytes, place.mapped().access);
+        if (given < 0)
+            return {given, "'" + path + "': " + error_text(given) +
+                               (given == -EMFILE
+                                    ? "; close another, or give more with buffer_options::max_files"
+                                    : "; is there memory for four bytes a page?")};
         place.key() = number = static_cast<std::uint32_t>(given);
         files_.insert(std::move(place));
         return {};
@@ -165,7 +198,9 @@ public:
         pool_file what;
         if (!find(number, what) || what.is_closing) return -EBADF;
         if (what.access == file_access::read) return -EACCES;
-        if (bytes > static_cast<std::uint64_t>(INT64_MAX) || (what.is_direct && bytes % how_.page_bytes != 0)) return -EINVAL;
+        if (bytes > static_cast<std::uint64_t>(INT64_MAX) ||
+            (what.is_direct && bytes % how_.page_bytes != 0))
+            return -EINVAL;
         const int fd = what.fd->number;
         const bool grows = bytes > what.bytes;
         // No page is read behind the end of the file, and none written there: so it grows first
@@ -199,7 +234,9 @@ public:
             const std::uint32_t number = files_.begin()->first;
             const std::string path = files_.begin()->second.path;
             if (const int code = close_file(number, true); code != 0) {
-                say("'" + path + "': " + error_text(code) + "; what was changed in the buffer and is not in the file is lost with the end of the buffer");
+                say("'" + path + "': " + error_text(code) +
+                    "; what was changed in the buffer and is not in the file is lost with the end "
+                    "of the buffer");
                 if (close_file(number, false) != 0) return;
             }
         }
@@ -220,7 +257,8 @@ private:
     }
     // A descriptor, and what the file is.
     status open_below(pool_file& file) const {
-        const int flags = (file.access == file_access::read_write ? O_RDWR : O_RDONLY) | O_CLOEXEC | O_NOCTTY | O_NONBLOCK;
+        const int flags = (file.access == file_access::read_write ? O_RDWR : O_RDONLY) | O_CLOEXEC |
+                          O_NOCTTY | O_NONBLOCK;
         struct stat facts {};
         // To open a device or a pipe may already do something.
         if (::stat(file.path.c_str(), &facts) == 0 &&
@@ -239,8 +277,10 @@ private:
         file.bytes = static_cast<std::uint64_t>(facts.st_size);
         file.device = facts.st_dev;
         file.inode = facts.st_ino;
-        const bool may_be = how_.direct_io && how_.page_bytes % direct_grain == 0 && (file.access == file_access::read || file.bytes % how_.page_bytes == 0);
-        // The same file, whatever has its name by now; where that cannot be, through the page cache.
+        const bool may_be = how_.direct_io && how_.page_bytes % direct_grain == 0 &&
+                            (file.access == file_access::read || file.bytes % how_.page_bytes == 0);
+        // The same file, whatever has its name by now; where that cannot be, through the page
+        // cache.
         const int current = may_be ? ::fcntl(fd, F_GETFL) : -1;
         file.is_direct = current >= 0 && ::fcntl(fd, F_SETFL, current | O_DIRECT) == 0;
         return {};
@@ -279,8 +319,8 @@ private:
     std::unique_ptr<device_frames> frames_;
     std::unique_ptr<manager> all_;
     bool on_gpu_ = false;
-    std::mutex in_own_;               // before table_
-    std::unique_ptr<session> own_;    // guarded by in_own_
+    std::mutex in_own_;             // before table_
+    std::unique_ptr<session> own_;  // guarded by in_own_
     mutable std::mutex table_;
     std::map<std::uint32_t, pool_file> files_;  // guarded by table_
 };
@@ -296,8 +336,8 @@ status buffer_pool::make(const buffer_options& wanted, std::unique_ptr<buffer_po
     return {};
 } catch (const std::exception&) {  // no memory, or tables that no memory could hold
     return {-ENOMEM,
-        "the host has no memory for the buffer's tables; give less with "
-        "buffer_options::host_bytes, device_bytes, sessions or max_files"};
+            "the host has no memory for the buffer's tables; give less with "
+            "buffer_options::host_bytes, device_bytes, sessions or max_files"};
 }
 
 buffer_pool::buffer_pool(std::unique_ptr<buffer::open_pool> made) : pool_(std::move(made)) {}
@@ -307,10 +347,12 @@ buffer_pool::~buffer_pool() {
     else static_cast<void>(pool_.release());
 }
 
-status buffer_pool::open_file(const std::string& path, buffer::file_access access, std::uint32_t& number) try {
+status buffer_pool::open_file(const std::string& path, buffer::file_access access,
+                              std::uint32_t& number) try {
     if (!pool_->here())
         return {-ECHILD, "'" + path +
-            "': the buffer is that of the process that called fork(); make one in this process"};
+                             "': the buffer is that of the process that called fork(); make one in "
+                             "this process"};
     return pool_->open_file(path, access, number);
 } catch (const std::exception&) {
     return {-ENOMEM, "the host has no memory to open a file in the buffer; free some"};

@@ -1,4 +1,5 @@
-// The signatures of a file's pages, for those that were made: so that a page that is read again and again is signed once. Room is taken for 256 pages at a time, when the first of them is signed.
+// The signatures of a file's pages, for those that were made: so that a page that is read again and
+// again is signed once. Room is taken for 256 pages at a time, when the first of them is signed.
 #pragma once
 
 #include <algorithm>
@@ -21,9 +22,12 @@ public:
     // All by the page's owner. Null: none are known, until they are changed next.
     [[nodiscard]] const signature* find(std::uint64_t page) const {
         const leaf* const found = leaves_[page / leaf_pages].made.load();
-        return found != nullptr && found->known[page % leaf_pages] != 0 ? found->signs.get() + page % leaf_pages * blocks_ : nullptr;
+        return found != nullptr && found->known[page % leaf_pages] != 0
+                   ? found->signs.get() + page % leaf_pages * blocks_
+                   : nullptr;
     }
-    // Room for those of a page, to be written at once; null: there is no memory for it, or `left`, how many pages' room may still be taken by all files, is used up.
+    // Room for those of a page, to be written at once; null: there is no memory for it, or `left`,
+    // how many pages' room may still be taken by all files, is used up.
     signature* note(std::uint64_t page, std::atomic<std::int64_t>& left) {
         leaf* found = leaves_[page / leaf_pages].made.load();
         if (found == nullptr) found = make(leaves_[page / leaf_pages], left);
@@ -32,7 +36,8 @@ public:
         return found->signs.get() + page % leaf_pages * blocks_;
     }
     void forget(std::uint64_t page) {
-        if (leaf* const found = leaves_[page / leaf_pages].made.load(); found != nullptr) found->known[page % leaf_pages] = 0;
+        if (leaf* const found = leaves_[page / leaf_pages].made.load(); found != nullptr)
+            found->known[page % leaf_pages] = 0;
     }
 
 private:
@@ -54,7 +59,9 @@ private:
         std::unique_ptr<leaf> made(new (std::nothrow) leaf);
         if (made != nullptr) made->signs.reset(new (std::nothrow) signature[leaf_pages * blocks_]);
         leaf* other = nullptr;
-        if (made != nullptr && made->signs != nullptr && at.made.compare_exchange_strong(other, made.get())) return made.release();
+        if (made != nullptr && made->signs != nullptr &&
+            at.made.compare_exchange_strong(other, made.get()))
+            return made.release();
         left += leaf_pages;
         return other;  // of whoever was faster, if that is why
     }

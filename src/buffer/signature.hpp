@@ -1,9 +1,12 @@
-// What is remembered of a block's bytes to find equal blocks by: 128 bits. Equal signatures are a reason to compare the bytes and nothing more, so two blocks of one
-// signature cost time and never a wrong byte; who can choose a file's content can make many such.
+// What is remembered of a block's bytes to find equal blocks by: 128 bits. Equal signatures are a
+// reason to compare the bytes and nothing more, so two blocks of one signature cost time and never
+// a wrong byte; who can choose a file's content can make many such.
 //
-// `quick` is 32 strands side by side, each over every 32nd word of 16 bytes, so that a warp takes a strand a lane and a CPU has 32 chains of multiplications that wait for nothing but
-// themselves; a step multiplies 64 by 64 bits and folds the product, as wyhash does (Wang Yi, 2019). Then the strands are mixed apart and added.
-// `md5` is RFC 1321, padding and all; the paper's choice (Zhong and He, ICCS 2011) for blocks.
+// `quick` is 32 strands side by side, each over every 32nd word of 16 bytes, so that a warp takes a
+// strand a lane and a CPU has 32 chains of multiplications that wait for nothing but themselves; a
+// step multiplies 64 by 64 bits and folds the product, as wyhash does (Wang Yi, 2019). Then the
+// strands are mixed apart and added. `md5` is RFC 1321, padding and all; the paper's choice (Zhong
+// and He, ICCS 2011) for blocks.
 #pragma once
 
 #include <array>
@@ -42,12 +45,17 @@ PENSTOCK_HD inline std::uint64_t folded_product(std::uint64_t x, std::uint64_t y
 #endif
 }
 
-// Odd, and of no other meaning: the golden ratio's fraction, and those of the square roots of 3, 5 and 7.
-inline constexpr std::uint64_t first_key = 0x9e3779b97f4a7c15ull, second_key = 0xbb67ae8584caa73bull, third_key = 0x3c6ef372fe94f82bull, fourth_key = 0xa54ff53a5f1d36f1ull;
+// Odd, and of no other meaning: the golden ratio's fraction, and those of the square roots of 3, 5
+// and 7.
+inline constexpr std::uint64_t first_key = 0x9e3779b97f4a7c15ull,
+                               second_key = 0xbb67ae8584caa73bull,
+                               third_key = 0x3c6ef372fe94f82bull,
+                               fourth_key = 0xa54ff53a5f1d36f1ull;
 
 }  // namespace detail
 
-// What strands `first`, first + strands / Mine, ... give together to the signature of a block. The parts of all 32, added, go to finished().
+// What strands `first`, first + strands / Mine, ... give together to the signature of a block. The
+// parts of all 32, added, go to finished().
 template <unsigned Mine>
 PENSTOCK_HD signature strands_of(const strand_word* block, std::uint64_t bytes, unsigned first) {
     constexpr unsigned step = strands / Mine;
@@ -65,8 +73,10 @@ PENSTOCK_HD signature strands_of(const strand_word* block, std::uint64_t bytes, 
             const std::uint64_t at = row + first + i * step;
             if (at >= words) continue;
             const strand_word w = block[at];
-            a[i] = detail::folded_product(w.low ^ detail::second_key, w.high ^ a[i]) + detail::first_key;
-            b[i] = detail::folded_product(w.low ^ b[i], w.high ^ detail::fourth_key) + detail::third_key;
+            a[i] = detail::folded_product(w.low ^ detail::second_key, w.high ^ a[i]) +
+                   detail::first_key;
+            b[i] = detail::folded_product(w.low ^ b[i], w.high ^ detail::fourth_key) +
+                   detail::third_key;
         }
     signature out;
     for (unsigned i = 0; i < Mine; ++i) {
@@ -82,33 +92,45 @@ PENSTOCK_HD inline signature finished(const signature& sum, std::uint64_t bytes)
 
 // By one thread.
 inline signature quick_signature(const std::byte* block, std::uint64_t bytes) {
-    return finished(strands_of<strands>(reinterpret_cast<const strand_word*>(block), bytes, 0), bytes);
+    return finished(strands_of<strands>(reinterpret_cast<const strand_word*>(block), bytes, 0),
+                    bytes);
 }
 
 namespace detail {
 
-
 // The integer part of 2^32 |sin(i + 1)|: RFC 1321, 3.4.
 inline constexpr std::array<std::uint32_t, 64> md5_sines = {
-    0xd76aa478, 0xe8c7b756, 0x242070db, 0xc1bdceee, 0xf57c0faf, 0x4787c62a, 0xa8304613, 0xfd469501, 0x698098d8, 0x8b44f7af, 0xffff5bb1, 0x895cd7be, 0x6b901122,
-    0xfd987193, 0xa679438e, 0x49b40821, 0xf61e2562, 0xc040b340, 0x265e5a51, 0xe9b6c7aa, 0xd62f105d, 0x02441453, 0xd8a1e681, 0xe7d3fbc8, 0x21e1cde6, 0xc33707d6,
-    0xf4d50d87, 0x455a14ed, 0xa9e3e905, 0xfcefa3f8, 0x676f02d9, 0x8d2a4c8a, 0xfffa3942, 0x8771f681, 0x6d9d6122, 0xfde5380c, 0xa4beea44, 0x4bdecfa9, 0xf6bb4b60,
-    0xbebfbc70, 0x289b7ec6, 0xeaa127fa, 0xd4ef3085, 0x04881d05, 0xd9d4d039, 0xe6db99e5, 0x1fa27cf8, 0xc4ac5665, 0xf4292244, 0x432aff97, 0xab9423a7, 0xfc93a039,
-    0x655b59c3, 0x8f0ccc92, 0xffeff47d, 0x85845dd1, 0x6fa87e4f, 0xfe2ce6e0, 0xa3014314, 0x4e0811a1, 0xf7537e82, 0xbd3af235, 0x2ad7d2bb, 0xeb86d391};
+    0xd76aa478, 0xe8c7b756, 0x242070db, 0xc1bdceee, 0xf57c0faf, 0x4787c62a, 0xa8304613, 0xfd469501,
+    0x698098d8, 0x8b44f7af, 0xffff5bb1, 0x895cd7be, 0x6b901122, 0xfd987193, 0xa679438e, 0x49b40821,
+    0xf61e2562, 0xc040b340, 0x265e5a51, 0xe9b6c7aa, 0xd62f105d, 0x02441453, 0xd8a1e681, 0xe7d3fbc8,
+    0x21e1cde6, 0xc33707d6, 0xf4d50d87, 0x455a14ed, 0xa9e3e905, 0xfcefa3f8, 0x676f02d9, 0x8d2a4c8a,
+    0xfffa3942, 0x8771f681, 0x6d9d6122, 0xfde5380c, 0xa4beea44, 0x4bdecfa9, 0xf6bb4b60, 0xbebfbc70,
+    0x289b7ec6, 0xeaa127fa, 0xd4ef3085, 0x04881d05, 0xd9d4d039, 0xe6db99e5, 0x1fa27cf8, 0xc4ac5665,
+    0xf4292244, 0x432aff97, 0xab9423a7, 0xfc93a039, 0x655b59c3, 0x8f0ccc92, 0xffeff47d, 0x85845dd1,
+    0x6fa87e4f, 0xfe2ce6e0, 0xa3014314, 0x4e0811a1, 0xf7537e82, 0xbd3af235, 0x2ad7d2bb, 0xeb86d391};
 
 template <unsigned I>
-PENSTOCK_HD PENSTOCK_INLINE void md5_step(std::uint32_t& a, std::uint32_t b, std::uint32_t c, std::uint32_t d, const std::uint32_t* words) {
-    constexpr unsigned turns[4][4] = {{7, 12, 17, 22}, {5, 9, 14, 20}, {4, 11, 16, 23}, {6, 10, 15, 21}};
-    constexpr unsigned round = I / 16, word = round == 0 ? I : round == 1 ? (5 * I + 1) % 16 : round == 2 ? (3 * I + 5) % 16 : 7 * I % 16;
+PENSTOCK_HD PENSTOCK_INLINE void md5_step(std::uint32_t& a, std::uint32_t b, std::uint32_t c,
+                                          std::uint32_t d, const std::uint32_t* words) {
+    constexpr unsigned turns[4][4] = {
+        {7, 12, 17, 22}, {5, 9, 14, 20}, {4, 11, 16, 23}, {6, 10, 15, 21}};
+    constexpr unsigned round = I / 16, word = round == 0   ? I
+                                              : round == 1 ? (5 * I + 1) % 16
+                                              : round == 2 ? (3 * I + 5) % 16
+                                                           : 7 * I % 16;
     constexpr unsigned turn = turns[round][I % 4];
     constexpr std::uint32_t sine = md5_sines[I];
-    const std::uint32_t mixed = round == 0 ? ((b & c) | (~b & d)) : round == 1 ? ((b & d) | (c & ~d)) : round == 2 ? (b ^ c ^ d) : (c ^ (b | ~d));
+    const std::uint32_t mixed = round == 0   ? ((b & c) | (~b & d))
+                                : round == 1 ? ((b & d) | (c & ~d))
+                                : round == 2 ? (b ^ c ^ d)
+                                             : (c ^ (b | ~d));
     const std::uint32_t sum = a + mixed + words[word] + sine;
     a = b + (sum << turn | sum >> (32 - turn));
 }
 
 template <unsigned... I>
-PENSTOCK_HD PENSTOCK_INLINE void md5_steps(std::uint32_t* s, const std::uint32_t* words, std::integer_sequence<unsigned, I...>) {
+PENSTOCK_HD PENSTOCK_INLINE void md5_steps(std::uint32_t* s, const std::uint32_t* words,
+                                           std::integer_sequence<unsigned, I...>) {
     // The four numbers change places with each step.
     (md5_step<I>(s[(64 - I) % 4], s[(65 - I) % 4], s[(66 - I) % 4], s[(67 - I) % 4], words), ...);
 }
@@ -126,7 +148,22 @@ struct md5_state {
     }
     // After `bytes` in all, a multiple of 64.
     PENSTOCK_HD PENSTOCK_INLINE signature end(std::uint64_t bytes) {
-        std::uint32_t padding[16] = {0x80, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, static_cast<std::uint32_t>(bytes << 3), static_cast<std::uint32_t>(bytes >> 29)};
+        std::uint32_t padding[16] = {0x80,
+                                     0,
+                                     0,
+                                     0,
+                                     0,
+                                     0,
+                                     0,
+                                     0,
+                                     0,
+                                     0,
+                                     0,
+                                     0,
+                                     0,
+                                     0,
+                                     static_cast<std::uint32_t>(bytes << 3),
+                                     static_cast<std::uint32_t>(bytes >> 29)};
         take(padding);
         return {s[0] | std::uint64_t{s[1]} << 32, s[2] | std::uint64_t{s[3]} << 32};
     }
@@ -145,7 +182,8 @@ inline signature md5_signature(const std::byte* block, std::uint64_t bytes) {
 
 // 16-byte aligned; `bytes` a multiple of signed_bytes.
 inline signature signature_of(signature_kind kind, const std::byte* block, std::uint64_t bytes) {
-    return kind == signature_kind::md5 ? md5_signature(block, bytes) : quick_signature(block, bytes);
+    return kind == signature_kind::md5 ? md5_signature(block, bytes)
+                                       : quick_signature(block, bytes);
 }
 
 }  // namespace penstock::buffer

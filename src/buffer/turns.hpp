@@ -1,5 +1,6 @@
-// Turns on frames and on pages that are written back: whoever moves bytes takes all it needs at once, under the manager's lock, and waits until those that were taken before are done. As they are taken all
-// at once, nobody waits for somebody who came later, and so none for each other.
+// Turns on frames and on pages that are written back: whoever moves bytes takes all it needs at
+// once, under the manager's lock, and waits until those that were taken before are done. As they
+// are taken all at once, nobody waits for somebody who came later, and so none for each other.
 //
 // All calls under the manager's lock.
 #pragma once
@@ -28,7 +29,10 @@ public:
     };
 
     // `requests`: at a time, at most.
-    turns(std::uint32_t host_frames, std::uint32_t device_frames, std::uint32_t requests) : host_frames_(host_frames), frames_(host_frames + device_frames) { pages_.reserve(requests); }
+    turns(std::uint32_t host_frames, std::uint32_t device_frames, std::uint32_t requests)
+        : host_frames_(host_frames), frames_(host_frames + device_frames) {
+        pages_.reserve(requests);
+    }
 
     // For these actions; of pages that are written back there is one at most.
     void take(const std::vector<action>& actions, taken& out) {
@@ -46,7 +50,8 @@ public:
     }
     [[nodiscard]] bool have_come(const taken& mine) const {
         if (mine.has_page_ && find(mine.page_)->second.done != mine.page_number_) return false;
-        return std::all_of(mine.frames_.begin(), mine.frames_.end(), [&](const auto& one) { return frames_[one.frame].done == one.number; });
+        return std::all_of(mine.frames_.begin(), mine.frames_.end(),
+                           [&](const auto& one) { return frames_[one.frame].done == one.number; });
     }
     void end(const taken& mine) {
         for (const auto& one : mine.frames_) ++frames_[one.frame].done;
@@ -85,14 +90,18 @@ private:
     // A request writes one page at most, so there are as many as requests.
     using page_list = std::vector<std::pair<page_id, turn>>;
     page_list::iterator find(page_id page) {
-        return std::find_if(pages_.begin(), pages_.end(), [&](const auto& one) { return one.first == page; });
+        return std::find_if(pages_.begin(), pages_.end(),
+                            [&](const auto& one) { return one.first == page; });
     }
     page_list::const_iterator find(page_id page) const {
-        return std::find_if(pages_.begin(), pages_.end(), [&](const auto& one) { return one.first == page; });
+        return std::find_if(pages_.begin(), pages_.end(),
+                            [&](const auto& one) { return one.first == page; });
     }
 
     void take_frame(std::uint32_t frame, taken& out) {
-        if (std::any_of(out.frames_.begin(), out.frames_.end(), [&](const auto& one) { return one.frame == frame; })) return;
+        if (std::any_of(out.frames_.begin(), out.frames_.end(),
+                        [&](const auto& one) { return one.frame == frame; }))
+            return;
         out.frames_.push_back({frame, frames_[frame].next++});
     }
 

@@ -1,7 +1,11 @@
-// Moves of blocks that go together. The core tells what moves one after the other; as long as no two touch one frame in a way in which the order matters they wait here and are carried out at once, the moves between
-// host and device by one call: a wave. Within a wave moves come first, then fills of host frames, then copies out of them. What does not fit into that order begins a new wave.
+// Moves of blocks that go together. The core tells what moves one after the other; as long as no
+// two touch one frame in a way in which the order matters they wait here and are carried out at
+// once, the moves between host and device by one call: a wave. Within a wave moves come first, then
+// fills of host frames, then copies out of them. What does not fit into that order begins a new
+// wave.
 //
-// A few blocks that only go to the device are copied first, to frames of the wave's own, and then nobody waits for the device: whatever it is asked next comes after that.
+// A few blocks that only go to the device are copied first, to frames of the wave's own, and then
+// nobody waits for the device: whatever it is asked next comes after that.
 #pragma once
 
 #include <algorithm>
@@ -14,16 +18,23 @@ namespace penstock::buffer {
 
 class wave {
 public:
-    // `copies`: that wait at a time, at most; as fills and moves they are then carried out before more come. The last own_frames(shape.frame_bytes) frames of the host are the wave's.
+    // `copies`: that wait at a time, at most; as fills and moves they are then carried out before
+    // more come. The last own_frames(shape.frame_bytes) frames of the host are the wave's.
     wave(device_frames& frames, const frames_shape& shape, std::size_t copies)
-        : frames_(frames), block_bytes_(shape.frame_bytes), most_moves_(shape.most_moves), most_copies_(copies),
-          first_own_(static_cast<std::uint32_t>(shape.host_frames - own_frames(shape.frame_bytes))), host_(shape.host_frames), device_(shape.device_frames) {
+        : frames_(frames),
+          block_bytes_(shape.frame_bytes),
+          most_moves_(shape.most_moves),
+          most_copies_(copies),
+          first_own_(static_cast<std::uint32_t>(shape.host_frames - own_frames(shape.frame_bytes))),
+          host_(shape.host_frames),
+          device_(shape.device_frames) {
         moves_.reserve(most_moves_);
         fills_.reserve(most_copies_);
         copies_.reserve(most_copies_);
     }
 
-    // `from` and `to` stay as they are until the next run(). 0, or the error of a wave that had to go before.
+    // `from` and `to` stay as they are until the next run(). 0, or the error of a wave that had to
+    // go before.
     int move(std::uint32_t host, std::uint32_t device, direction way) {
         if (host_[host] != 0 || device_[device] != 0 || moves_.size() == most_moves_)
             if (const int code = run(); code != 0) return code;
@@ -61,9 +72,13 @@ public:
         return code;
     }
 
-    static constexpr std::uint64_t own_frames(std::uint64_t block_bytes) { return most_copied_bytes / block_bytes; }
+    static constexpr std::uint64_t own_frames(std::uint64_t block_bytes) {
+        return most_copied_bytes / block_bytes;
+    }
 
-    [[nodiscard]] std::byte* at(std::uint32_t host) const { return frames_.host_frames() + host * block_bytes_; }
+    [[nodiscard]] std::byte* at(std::uint32_t host) const {
+        return frames_.host_frames() + host * block_bytes_;
+    }
 
 private:
     // What waits for a frame of the host.
@@ -78,9 +93,12 @@ private:
     };
 
     [[nodiscard]] bool go_ahead() const {
-        return moves_.size() <= own_frames(block_bytes_) && std::all_of(moves_.begin(), moves_.end(), [](const frame_move& one) { return one.way == direction::to_device; });
+        return moves_.size() <= own_frames(block_bytes_) &&
+               std::all_of(moves_.begin(), moves_.end(),
+                           [](const frame_move& one) { return one.way == direction::to_device; });
     }
-    // 0, or the device's error, of these moves or of those that nobody waited for. The device may still be at those of the wave before: they are of our own frames.
+    // 0, or the device's error, of these moves or of those that nobody waited for. The device may
+    // still be at those of the wave before: they are of our own frames.
     int begin_copied() {
         if (const int code = frames_.end(0); code != 0) return code;
         copied_ = moves_;

@@ -1,4 +1,5 @@
-// Fresh pages of the operating system: zero, aligned for reads past the page cache, and no cost until they are touched.
+// Fresh pages of the operating system: zero, aligned for reads past the page cache, and no cost
+// until they are touched.
 #pragma once
 
 #include <sys/mman.h>
@@ -19,14 +20,17 @@ public:
 
     // Once. False: there are no addresses left.
     bool take(std::uint64_t bytes) {
-        void* const at = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        void* const at = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
+                                MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         if (at == MAP_FAILED) return false;
         begin_ = static_cast<std::byte*>(at);
         bytes_ = bytes;
         return true;
     }
     // Null where nothing was taken.
-    [[nodiscard]] std::byte* at(std::uint64_t offset) const { return begin_ == nullptr ? nullptr : begin_ + offset; }
+    [[nodiscard]] std::byte* at(std::uint64_t offset) const {
+        return begin_ == nullptr ? nullptr : begin_ + offset;
+    }
 
 private:
     std::byte* begin_ = nullptr;

@@ -1,4 +1,5 @@
-// The cpu back end: "device memory" is ordinary memory, and the calls run on the caller's thread as a group of one lane.
+// The cpu back end: "device memory" is ordinary memory, and the calls run on the caller's thread as
+// a group of one lane.
 #include <cerrno>
 #include <cstring>
 #include <new>
@@ -25,14 +26,16 @@ public:
     [[nodiscard]] bool is_gpu() const override { return false; }
 
     [[nodiscard]] std::uint64_t free_bytes() const override {
-        return static_cast<std::uint64_t>(::sysconf(_SC_PHYS_PAGES)) * static_cast<std::uint64_t>(::sysconf(_SC_PAGE_SIZE));
+        return static_cast<std::uint64_t>(::sysconf(_SC_PHYS_PAGES)) *
+               static_cast<std::uint64_t>(::sysconf(_SC_PAGE_SIZE));
     }
 
     // Fresh pages of the kernel are zero, and cost memory only once they are touched.
     void* allocate_device(std::uint64_t bytes) override {
         constexpr std::uint64_t huge = 2u << 20;
         const std::uint64_t length = (bytes + huge - 1) & ~(huge - 1);
-        void* const address = ::mmap(nullptr, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        void* const address = ::mmap(nullptr, length, PROT_READ | PROT_WRITE,
+                                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         if (address == MAP_FAILED) {
             refused_bytes_ = bytes;
             return nullptr;
@@ -68,16 +71,23 @@ public:
     }
     status prepare(const runtime_ref&) override { return {}; }
 
-    int open(const runtime_ref& fs, const char* path, int flags) override { return penstock::open(lane{}, fs, path, flags); }
+    int open(const runtime_ref& fs, const char* path, int flags) override {
+        return penstock::open(lane{}, fs, path, flags);
+    }
     int close(const runtime_ref& fs, int fd) override { return penstock::close(lane{}, fs, fd); }
-    int duplicate(const runtime_ref& fs, int fd) override { return engine::add_reference(lane{}, fs.view, fd); }
-    std::int64_t read(const runtime_ref& fs, int fd, void* buffer, std::int64_t bytes, std::int64_t offset) override {
+    int duplicate(const runtime_ref& fs, int fd) override {
+        return engine::add_reference(lane{}, fs.view, fd);
+    }
+    std::int64_t read(const runtime_ref& fs, int fd, void* buffer, std::int64_t bytes,
+                      std::int64_t offset) override {
         return penstock::read(lane{}, fs, fd, buffer, bytes, offset);
     }
-    std::int64_t write(const runtime_ref& fs, int fd, const void* buffer, std::int64_t bytes, std::int64_t offset) override {
+    std::int64_t write(const runtime_ref& fs, int fd, const void* buffer, std::int64_t bytes,
+                       std::int64_t offset) override {
         return penstock::write(lane{}, fs, fd, buffer, bytes, offset);
     }
-    std::int64_t append(const runtime_ref& fs, int fd, const void* buffer, std::int64_t bytes) override {
+    std::int64_t append(const runtime_ref& fs, int fd, const void* buffer,
+                        std::int64_t bytes) override {
         return penstock::append(lane{}, fs, fd, buffer, bytes);
     }
     int msync(const runtime_ref& fs, int fd, std::int64_t offset, std::int64_t bytes) override {
@@ -87,13 +97,21 @@ public:
     int flush(const runtime_ref& fs, std::uint32_t slot) override {
         return static_cast<int>(engine::flush_pages(lane{}, fs.view, slot, 0, ~std::uint64_t{0}));
     }
-    int truncate(const runtime_ref& fs, int fd, std::int64_t size_bytes) override { return penstock::truncate(lane{}, fs, fd, size_bytes); }
-    int forget(const runtime_ref& fs, const char* path) override { return static_cast<int>(engine::unlink_file(lane{}, fs.view, path, false)); }
-    int stat(const runtime_ref& fs, int fd, file_stat* out) override { return penstock::stat(lane{}, fs, fd, out); }
-    std::int64_t prefetch(const runtime_ref& fs, int fd, std::int64_t offset, std::int64_t bytes) override {
+    int truncate(const runtime_ref& fs, int fd, std::int64_t size_bytes) override {
+        return penstock::truncate(lane{}, fs, fd, size_bytes);
+    }
+    int forget(const runtime_ref& fs, const char* path) override {
+        return static_cast<int>(engine::unlink_file(lane{}, fs.view, path, false));
+    }
+    int stat(const runtime_ref& fs, int fd, file_stat* out) override {
+        return penstock::stat(lane{}, fs, fd, out);
+    }
+    std::int64_t prefetch(const runtime_ref& fs, int fd, std::int64_t offset,
+                          std::int64_t bytes) override {
         return penstock::prefetch(lane{}, fs, fd, offset, bytes);
     }
-    std::int64_t advise(const runtime_ref& fs, int fd, advice what, std::int64_t offset, std::int64_t bytes) override {
+    std::int64_t advise(const runtime_ref& fs, int fd, advice what, std::int64_t offset,
+                        std::int64_t bytes) override {
         return penstock::advise(lane{}, fs, fd, what, offset, bytes);
     }
     std::int64_t gather(const runtime_ref&, const gather_job&) override { return -EOPNOTSUPP; }
@@ -111,8 +129,10 @@ public:
         }
         what.order.to = room.data();
         what.order.states = states.data();
-        for (std::uint32_t part = 0; part < what.order.parts(); ++part) engine::clear_part(&states[part]);
-        for (std::uint32_t part = 0; part < what.order.parts(); ++part) engine::lend_part(lane{}, fs.view, what.order, part);
+        for (std::uint32_t part = 0; part < what.order.parts(); ++part)
+            engine::clear_part(&states[part]);
+        for (std::uint32_t part = 0; part < what.order.parts(); ++part)
+            engine::lend_part(lane{}, fs.view, what.order, part);
         return true;
     }
     void end_loan(loan&) override {}

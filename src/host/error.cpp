@@ -12,12 +12,18 @@ std::string error_text(std::int64_t negative_errno) {
     if (code == 0) return "no error";
     switch (code) {
         // Where Penstock means something the general text does not say.
-        case ESTALE: return "the file shrank or was replaced after it was opened; open it again (ESTALE)";
-        case ENOBUFS: return "every frame of the cache stayed pinned or loading; unmap pages or enlarge the cache (ENOBUFS)";
+        case ESTALE:
+            return "the file shrank or was replaced after it was opened; open it again (ESTALE)";
+        case ENOBUFS:
+            return "every frame of the cache stayed pinned or loading; unmap pages or enlarge the "
+                   "cache (ENOBUFS)";
         case ETIMEDOUT: return "the host did not answer in time (ETIMEDOUT)";
         case ECANCELED: return "interrupted (ECANCELED)";
-        case ESHUTDOWN: return "a service thread of the runtime died; create a new runtime (ESHUTDOWN)";
-        case EOPNOTSUPP: return "not a regular file, or one with a false size as in /proc, or not supported by this back end (EOPNOTSUPP)";
+        case ESHUTDOWN:
+            return "a service thread of the runtime died; create a new runtime (ESHUTDOWN)";
+        case EOPNOTSUPP:
+            return "not a regular file, or one with a false size as in /proc, or not supported by "
+                   "this back end (EOPNOTSUPP)";
         case ERANGE: return "outside the view (ERANGE)";
         case ENFILE: return "every file slot is open; close files or raise max_files (ENFILE)";
         default: break;
@@ -33,8 +39,8 @@ std::string error_text(std::int64_t negative_errno) {
 #define PENSTOCK_TEXT(x) PENSTOCK_TEXT_OF(x)
 
 const char* version() {
-    return PENSTOCK_TEXT(PENSTOCK_VERSION_MAJOR) "." PENSTOCK_TEXT(PENSTOCK_VERSION_MINOR) "." PENSTOCK_TEXT(
-        PENSTOCK_VERSION_PATCH);
+    return PENSTOCK_TEXT(PENSTOCK_VERSION_MAJOR) "." PENSTOCK_TEXT(
+        PENSTOCK_VERSION_MINOR) "." PENSTOCK_TEXT(PENSTOCK_VERSION_PATCH);
 }
 
 }  // namespace penstock

@@ -18,7 +18,8 @@ std::optional<std::uint64_t> extent_allocator::take(std::uint64_t units) {
     if (units == 0) return std::nullopt;
     const auto best = by_length_.lower_bound({units, 0});
     if (best == by_length_.end()) return std::nullopt;
-    // What is left over keeps the places of both in memory: nothing is given back to be taken again.
+    // What is left over keeps the places of both in memory: nothing is given back to be taken
+    // again.
     auto by_length = by_length_.extract(best);
     const auto [length, start] = by_length.value();
     auto piece_left = free_.extract(start);

@@ -1,7 +1,8 @@
-// Gives out pieces of a range of units and joins freed neighbours. The host manages the page-word arena and the path arena
-// with it. Takes the shortest free piece that is long enough, the first of several: what it costs grows with the logarithm of
-// the number of free pieces, while a search from the front met every hole that closed files had left, under the lock that all
-// opens share. Not thread-safe: the file registry's lock guards it.
+// Gives out pieces of a range of units and joins freed neighbours. The host manages the page-word
+// arena and the path arena with it. Takes the shortest free piece that is long enough, the first of
+// several: what it costs grows with the logarithm of the number of free pieces, while a search from
+// the front met every hole that closed files had left, under the lock that all opens share. Not
+// thread-safe: the file registry's lock guards it.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +22,8 @@ public:
     // Start of a piece of `units` (at least 1), or nothing if no free piece is long enough.
     std::optional<std::uint64_t> take(std::uint64_t units);
 
-    // Gives a piece back. False, and nothing changes, if part of it is free already or outside the range.
+    // Gives a piece back. False, and nothing changes, if part of it is free already or outside the
+    // range.
     bool give(std::uint64_t start, std::uint64_t units);
 
     [[nodiscard]] std::uint64_t free_units() const;
@@ -33,7 +35,8 @@ private:
     void erase(piece which);
 
     std::map<std::uint64_t, std::uint64_t> free_;  // start -> length; never adjacent, never empty
-    std::set<std::pair<std::uint64_t, std::uint64_t>> by_length_;  // (length, start) of the same pieces
+    std::set<std::pair<std::uint64_t, std::uint64_t>>
+        by_length_;  // (length, start) of the same pieces
     std::uint64_t limit_;
 };
 

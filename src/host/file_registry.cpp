@@ -14,14 +14,18 @@ namespace penstock::host {
 
 namespace {
 
-std::pair<std::uint64_t, std::uint64_t> key_of(const file_identity& identity) { return {identity.device, identity.inode}; }
+std::pair<std::uint64_t, std::uint64_t> key_of(const file_identity& identity) {
+    return {identity.device, identity.inode};
+}
 
 bool below(const std::string& path, const std::string& root) {
     if (root == "/") return !path.empty() && path[0] == '/';
-    return path.size() > root.size() && path.compare(0, root.size(), root) == 0 && path[root.size()] == '/';
+    return path.size() > root.size() && path.compare(0, root.size(), root) == 0 &&
+           path[root.size()] == '/';
 }
 
-// Adds the parts of `name` to the real path of a directory. False if the letters do not tell where that leads.
+// Adds the parts of `name` to the real path of a directory. False if the letters do not tell where
+// that leads.
 bool append_plain(const std::string& name, std::string& path) {
     for (std::size_t at = 0; at < name.size();) {
         const std::size_t end = std::min(name.find('/', at), name.size());
@@ -41,8 +45,14 @@ constexpr std::size_t most_reserved_handles = 16384;
 
 }  // namespace
 
-file_registry::file_registry(environment& env, const registry_limits& limits, std::function<void(const std::string&)> say)
-    : env_(env), limits_(limits), paths_(limits.path_units), entries_(limits.file_slots), words_(limits.word_count), handles_(limits.file_slots) {
+file_registry::file_registry(environment& env, const registry_limits& limits,
+                             std::function<void(const std::string&)> say)
+    : env_(env),
+      limits_(limits),
+      paths_(limits.path_units),
+      entries_(limits.file_slots),
+      words_(limits.word_count),
+      handles_(limits.file_slots) {
     reads_.direct = limits.direct;
     reads_.page_bytes = std::uint64_t{1} << limits.page_shift;
     reads_.say = std::move(say);
@@ -60,7 +70,9 @@ status file_registry::set_roots(const std::vector<std::string>& roots) {
     std::vector<std::string> real;
     for (const std::string& root : roots) {
         const int handle = env_.find(-1, root);
-        if (handle < 0) return {handle, "root '" + root + "': " + error_text(handle) + "; name an existing directory"};
+        if (handle < 0)
+            return {handle,
+                    "root '" + root + "': " + error_text(handle) + "; name an existing directory"};
         file_facts facts;
         std::string path;
         int code = env_.facts(handle, facts);
@@ -72,10 +84,13 @@ status file_registry::set_roots(const std::vector<std::string>& roots) {
         } else {
             env_.close(handle);
         }
-        if (code != 0) return {code, "root '" + root + "': " + error_text(code) + "; name an existing directory"};
+        if (code != 0)
+            return {code,
+                    "root '" + root + "': " + error_text(code) + "; name an existing directory"};
         real.push_back(path);
     }
-    if (first_root_ >= 0) env_.reserve_handles(first_root_, std::min(limits_.max_handles, most_reserved_handles));
+    if (first_root_ >= 0)
+        env_.reserve_handles(first_root_, std::min(limits_.max_handles, most_reserved_handles));
     roots_ = std::move(real);
     return {};
 }
@@ -106,7 +121,8 @@ bool file_registry::look_up_plain(const std::string& name, bool check_roots, fou
     return true;
 }
 
-// Finds the file first without opening it, judges by where it really lies, and opens exactly what was found: a link or a
+// Finds the file first without opening it, judges by where it really lies, and opens exactly what
+// was found: a link or a
 // ".." that leads outside is refused, and nothing can be exchanged in between.
 int file_registry::look_up_thoroughly(const std::string& name, bool check_roots, found_file& out) {
     const int found = env_.find(first_root_, name);
@@ -125,18 +141,21 @@ int file_registry::look_up_thoroughly(const std::string& name, bool check_roots,
     // Again on the open handle: the facts must belong to what is going to be read.
     if (code == 0) code = env_.facts(out.handle->fd(), out.facts);
     if (code != 0 || !out.facts.false_size) return code;
-    // Read by its size it would be empty, or end in an error: refused by name, since the code says little.
+    // By its size it would be empty or end in an error. The code says little, so a line names it.
     if (reads_.say) reads_.say(out.path + ": " + why_not_by_size(file_kind::false_size));
     return -EOPNOTSUPP;
 }
 
-// The directory of the name is found first, and judged by where it really lies; what follows is done in exactly what was found.
+// The directory of the name is found first, and judged by where it really lies; what follows is
+// done in exactly what was found.
 int file_registry::find_place(const std::string& name, bool check_roots, place& out) {
     if (!limits_.writable) return -EROFS;
     const std::size_t slash = name.rfind('/');
     out.base = slash == std::string::npos ? name : name.substr(slash + 1);
     if (out.base.empty() || out.base == "." || out.base == "..") return -EISDIR;
-    const std::string parent = slash == std::string::npos ? "." : slash == 0 ? "/" : name.substr(0, slash);
+    const std::string parent = slash == std::string::npos ? "."
+                               : slash == 0               ? "/"
+                                                          : name.substr(0, slash);
     out.directory = env_.find(first_root_, parent);
     if (out.directory < 0) return out.directory;
     int code = env_.real_path(out.directory, out.path);
@@ -173,8 +192,10 @@ int file_registry::rename(const std::string& from, const std::string& to, bool c
         const int file = env_.find(first_root_, from);
         const bool known = file >= 0 && env_.facts(file, before) == 0;
         keep_without_name(to);
-        code = env_.rename(old_place.directory, old_place.base, new_place.directory, new_place.base);
-        if (code == 0 && known && env_.facts(file, after) == 0) note_rename(before.identity, after.identity, new_place.path);
+        code =
+            env_.rename(old_place.directory, old_place.base, new_place.directory, new_place.base);
+        if (code == 0 && known && env_.facts(file, after) == 0)
+            note_rename(before.identity, after.identity, new_place.path);
         if (file >= 0) env_.close(file);
         env_.close(new_place.directory);
     }
@@ -182,8 +203,9 @@ int file_registry::rename(const std::string& from, const std::string& to, bool c
     return code;
 }
 
-// Before a file loses its name: who has it open reads on, so its handle has to be there and is not parked. If it keeps the name after all, or
-// has another, that costs a handle. What goes wrong here shows when it is read.
+// Before a file loses its name: who has it open reads on, so its handle has to be there and is not
+// parked. If it keeps the name after all, or has another, that costs a handle. What goes wrong here
+// shows when it is read.
 void file_registry::keep_without_name(const std::string& name) {
     file_facts facts;
     const int found = env_.find(first_root_, name);
@@ -200,7 +222,8 @@ void file_registry::keep_without_name(const std::string& name) {
             const auto entry_of = current_.find(key);
             if (entry_of == current_.end()) return;
             entry& e = entries_[entry_of->second];
-            if (e.handle == nullptr && again.handle != nullptr) keep_handle(entry_of->second, again.handle, parked);
+            if (e.handle == nullptr && again.handle != nullptr)
+                keep_handle(entry_of->second, again.handle, parked);
             if (e.handle != nullptr) {
                 if (!std::exchange(e.nameless, true)) ++nameless_;
                 return;
@@ -211,7 +234,8 @@ void file_registry::keep_without_name(const std::string& name) {
 }
 
 // Its times tell of the new name only, so it is the same version as before.
-void file_registry::note_rename(const file_identity& before, const file_identity& after, const std::string& path) {
+void file_registry::note_rename(const file_identity& before, const file_identity& after,
+                                const std::string& path) {
     std::lock_guard lock(mutex_);
     const auto known = current_.find(key_of(before));
     if (known == current_.end()) return;
@@ -220,13 +244,18 @@ void file_registry::note_rename(const file_identity& before, const file_identity
     if (e.identity == before) e.identity = after;
 }
 
-// A file that is made may be taken away again before it is opened; that ends with -ENOENT, as if it had never been.
-int file_registry::look_up_to_write(const std::string& name, bool check_roots, std::uint32_t flags, found_file& out) {
+// A file that is made may be taken away again before it is opened; that ends with -ENOENT, as if it
+// had never been.
+int file_registry::look_up_to_write(const std::string& name, bool check_roots, std::uint32_t flags,
+                                    found_file& out) {
     if (!limits_.writable) return -EROFS;
-    int code = (flags & engine::flag_exclusive) != 0 ? create(name, check_roots) : look_up(name, check_roots, out);
-    if (code == -ENOENT && (flags & engine::flag_create) != 0 && (flags & engine::flag_exclusive) == 0) {
+    int code = (flags & engine::flag_exclusive) != 0 ? create(name, check_roots)
+                                                     : look_up(name, check_roots, out);
+    if (code == -ENOENT && (flags & engine::flag_create) != 0 &&
+        (flags & engine::flag_exclusive) == 0) {
         code = create(name, check_roots);
-        if (code == -EEXIST) code = 0;  // somebody else was faster, or it is a link that leads to nothing
+        if (code == -EEXIST)
+            code = 0;  // somebody else was faster, or it is a link that leads to nothing
     }
     if (code == 0 && out.handle == nullptr) code = look_up(name, check_roots, out);
     if (code == 0 && check_roots && !permitted(out.path, true)) code = -EACCES;
@@ -240,7 +269,8 @@ int file_registry::look_up_to_write(const std::string& name, bool check_roots, s
 int file_registry::allow(const std::string& path, std::uint32_t flags) {
     const bool to_write = (flags & engine::access_mask) != engine::may_read;
     found_file file;
-    const int code = to_write ? look_up_to_write(path, false, flags, file) : look_up(path, false, file);
+    const int code =
+        to_write ? look_up_to_write(path, false, flags, file) : look_up(path, false, file);
     if (code != 0) return code;
     std::lock_guard lock(mutex_);
     allowed_.insert(file.path);
@@ -250,13 +280,16 @@ int file_registry::allow(const std::string& path, std::uint32_t flags) {
 
 bool file_registry::take_table(entry& e) {
     const std::uint64_t page_bytes = std::uint64_t{1} << limits_.page_shift;
-    const std::uint64_t pages = std::max<std::uint64_t>(1, (e.identity.size_bytes + page_bytes - 1) >> limits_.page_shift);
-    const std::uint64_t leaf_words = std::uint64_t{1} << limits_.leaf_shift, directory_words = ((pages - 1) >> limits_.leaf_shift) + 1;
+    const std::uint64_t pages =
+        std::max<std::uint64_t>(1, (e.identity.size_bytes + page_bytes - 1) >> limits_.page_shift);
+    const std::uint64_t leaf_words = std::uint64_t{1} << limits_.leaf_shift,
+                        directory_words = ((pages - 1) >> limits_.leaf_shift) + 1;
     e.two_level = pages > limits_.word_count / 4;
     e.table_words = e.two_level ? directory_words : pages;
     auto start = words_.take(e.table_words);
     // Room enough, and only none in one piece: files that come and go leave the arena so.
-    if (!start && !e.two_level && pages > leaf_words && words_.free_units() >= directory_words * (leaf_words + 1)) {
+    if (!start && !e.two_level && pages > leaf_words &&
+        words_.free_units() >= directory_words * (leaf_words + 1)) {
         e.two_level = true;
         e.table_words = directory_words;
         start = words_.take(e.table_words);
@@ -265,8 +298,10 @@ bool file_registry::take_table(entry& e) {
     return start.has_value();
 }
 
-// Over the limit, a hand goes round the handles and parks the first that was not used since it last came by.
-void file_registry::keep_handle(std::uint32_t slot, std::shared_ptr<shared_handle> handle, handles& parked) {
+// Over the limit, a hand goes round the handles and parks the first that was not used since it last
+// came by.
+void file_registry::keep_handle(std::uint32_t slot, std::shared_ptr<shared_handle> handle,
+                                handles& parked) {
     entry& e = entries_[slot];
     if (e.handle == nullptr) handles_.add(slot);
     e.handle = std::move(handle);
@@ -323,8 +358,12 @@ open_reply file_registry::enter(found_file& file, const slot_life& open_now, han
 
 open_reply file_registry::join(entry& e, std::uint32_t slot, const found_file& file) {
     if (file.writer != nullptr && e.writer == nullptr) {
-        e.writer = std::make_shared<file_writer>(env_, file.writer, std::uint64_t{1} << limits_.page_shift, write_troubles::file_key{slot, e.generation}, e.path);
-        handle_changes_.fetch_add(1, std::memory_order_release);  // its size is no longer what was given out with its handle
+        e.writer =
+            std::make_shared<file_writer>(env_, file.writer, std::uint64_t{1} << limits_.page_shift,
+                                          write_troubles::file_key{slot, e.generation}, e.path);
+        handle_changes_.fetch_add(
+            1,
+            std::memory_order_release);  // its size is no longer what was given out with its handle
     }
     ++e.epoch;
     return {0, slot, e.generation, e.identity, e.table, e.two_level, 0, e.epoch};
@@ -337,20 +376,23 @@ int file_registry::bring_home(found_file& file) {
     return code <= 0 ? code : env_.facts(file.handle->fd(), file.facts);
 }
 
-open_reply file_registry::open(const std::string& name, std::uint64_t old_extent, std::uint64_t old_units, std::uint32_t flags, slot_life open_now) {
+open_reply file_registry::open(const std::string& name, std::uint64_t old_extent,
+                               std::uint64_t old_units, std::uint32_t flags, slot_life open_now) {
     found_file file;
     handles parked;
     const bool to_write = (flags & engine::access_mask) != engine::may_read;
     int code = -ENOENT;
     if (!engine::sound_flags(flags)) code = -EINVAL;
-    else if (!name.empty()) code = to_write ? look_up_to_write(name, true, flags, file) : look_up(name, true, file);
+    else if (!name.empty())
+        code = to_write ? look_up_to_write(name, true, flags, file) : look_up(name, true, file);
     if (code == 0) code = bring_home(file);
     open_reply reply;
     if (code == 0) {
         std::lock_guard lock(mutex_);
         reply = enter(file, open_now, parked);
     } else {
-        // -ENFILE tells the asker that the file is there and only a slot is wanting. The machine's own may come before the file was made.
+        // -ENFILE tells the asker that the file is there and only a slot is wanting. The machine's
+        // own may come before the file was made.
         reply.result = code == -ENFILE && (flags & engine::flag_exclusive) != 0 ? -EMFILE : code;
     }
     std::lock_guard lock(paths_mutex_);
@@ -395,7 +437,8 @@ std::int64_t file_registry::retire(std::uint32_t slot, std::uint32_t generation)
 void file_registry::give_back_slot(entry& e, std::uint32_t slot) {
     words_.give(e.table, e.table_words);
     for (const auto* leaves : {&e.leaves, &e.growth_leaves})
-        for (const auto& [number, start] : *leaves) words_.give(start, std::uint64_t{1} << limits_.leaf_shift);
+        for (const auto& [number, start] : *leaves)
+            words_.give(start, std::uint64_t{1} << limits_.leaf_shift);
     e.leaves.clear();
     e.growth_leaves.clear();
     if (e.growth_words != 0) words_.give(e.growth, e.growth_words);
@@ -436,7 +479,8 @@ void file_registry::settle(std::uint32_t slot, std::uint32_t generation, std::ui
     handle_changes_.fetch_add(1, std::memory_order_release);
 }
 
-int file_registry::writer_of(std::uint32_t slot, std::uint32_t generation, std::shared_ptr<file_writer>& out) {
+int file_registry::writer_of(std::uint32_t slot, std::uint32_t generation,
+                             std::shared_ptr<file_writer>& out) {
     std::lock_guard lock(mutex_);
     const entry* const e = live_entry(slot, generation);
     if (e == nullptr || e->writer == nullptr) return -EBADF;
@@ -444,7 +488,8 @@ int file_registry::writer_of(std::uint32_t slot, std::uint32_t generation, std::
     return 0;
 }
 
-std::int64_t file_registry::take_leaf(std::unordered_map<std::uint64_t, std::uint64_t>& leaves, std::uint64_t number, extent_allocator& words,
+std::int64_t file_registry::take_leaf(std::unordered_map<std::uint64_t, std::uint64_t>& leaves,
+                                      std::uint64_t number, extent_allocator& words,
                                       std::uint64_t leaf_words, std::uint64_t& word_index) {
     const auto known = leaves.find(number);
     if (known != leaves.end()) {
@@ -457,17 +502,21 @@ std::int64_t file_registry::take_leaf(std::unordered_map<std::uint64_t, std::uin
     return 0;
 }
 
-std::int64_t file_registry::leaf(std::uint32_t slot, std::uint32_t generation, std::uint64_t kind, std::uint64_t number,
-                                 std::uint64_t& word_index) {
+std::int64_t file_registry::leaf(std::uint32_t slot, std::uint32_t generation, std::uint64_t kind,
+                                 std::uint64_t number, std::uint64_t& word_index) {
     const std::uint64_t leaf_words = std::uint64_t{1} << limits_.leaf_shift;
     std::lock_guard lock(mutex_);
     entry* const e = live_entry(slot, generation);
     if (e == nullptr) return -EBADF;
     if (kind == engine::leaf_of_table)
-        return e->two_level && number < e->table_words ? take_leaf(e->leaves, number, words_, leaf_words, word_index) : -EINVAL;
+        return e->two_level && number < e->table_words
+                   ? take_leaf(e->leaves, number, words_, leaf_words, word_index)
+                   : -EINVAL;
     if (e->writer == nullptr) return -EINVAL;
     if (kind == engine::leaf_of_growth)
-        return number < e->growth_words ? take_leaf(e->growth_leaves, number, words_, leaf_words, word_index) : -EINVAL;
+        return number < e->growth_words
+                   ? take_leaf(e->growth_leaves, number, words_, leaf_words, word_index)
+                   : -EINVAL;
     if (kind != engine::growth_directory) return -EINVAL;
     if (e->growth_words == 0) {
         const auto start = words_.take(limits_.growth_entries);
@@ -479,8 +528,8 @@ std::int64_t file_registry::leaf(std::uint32_t slot, std::uint32_t generation, s
     return 0;
 }
 
-int file_registry::handle_of(std::uint32_t slot, std::uint32_t generation, std::shared_ptr<shared_handle>& out,
-                             std::uint64_t& size_bytes) {
+int file_registry::handle_of(std::uint32_t slot, std::uint32_t generation,
+                             std::shared_ptr<shared_handle>& out, std::uint64_t& size_bytes) {
     std::string path;
     file_identity identity;
     {
@@ -496,14 +545,17 @@ int file_registry::handle_of(std::uint32_t slot, std::uint32_t generation, std::
         path = e->path;
         identity = e->identity;
     }
-    // The handle was parked. The path was judged when the file was first opened; only the same file is taken again.
+    // The handle was parked. The path was judged when the file was first opened; only the same file
+    // is taken again.
     found_file file;
-    if (const int code = look_up(path, false, file); code != 0) return code == -ENOENT ? -ESTALE : code;
+    if (const int code = look_up(path, false, file); code != 0)
+        return code == -ENOENT ? -ESTALE : code;
     if (!file.facts.identity.same_file(identity)) return -ESTALE;
     out = file.handle;
     handles parked;
     std::lock_guard lock(mutex_);
-    if (entry* const e = live_entry(slot, generation); e != nullptr && e->handle == nullptr) keep_handle(slot, file.handle, parked);
+    if (entry* const e = live_entry(slot, generation); e != nullptr && e->handle == nullptr)
+        keep_handle(slot, file.handle, parked);
     return 0;
 }
 
@@ -530,7 +582,8 @@ std::vector<written_file> file_registry::written_files() {
         }
     }
     for (std::size_t i = 0; i < out.size(); ++i)
-        out[i].size_bytes = static_cast<std::uint64_t>(std::max<std::int64_t>(env_.size_bytes(writers[i]->fd()), 0));
+        out[i].size_bytes = static_cast<std::uint64_t>(
+            std::max<std::int64_t>(env_.size_bytes(writers[i]->fd()), 0));
     return out;
 }
 

@@ -1,14 +1,17 @@
 // Write-backs of one file on their way to it, from all service threads.
 //
-// The operating system lets one thread at a time write to a file, and takes long for each call. So threads do not queue up for it: each
-// puts what its rings brought into the file's list, and whoever finds nobody writing takes what is in the list and writes it, neighbouring
-// pages in one call. The others go on with other requests; whoever writes gives the answers. While the list is long another thread
-// writes too, so that the file is not idle while one sorts what it took and gives its answers. A short list is left to grow: a call for
-// one page takes nearly as long as for a hundred. After each list a thread looks at its rings: what waits there may be the neighbours
-// of what is in the next.
+// The operating system lets one thread at a time write to a file, and takes long for each call. So
+// threads do not queue up for it: each puts what its rings brought into the file's list, and
+// whoever finds nobody writing takes what is in the list and writes it, neighbouring pages in one
+// call. The others go on with other requests; whoever writes gives the answers. While the list is
+// long another thread writes too, so that the file is not idle while one sorts what it took and
+// gives its answers. A short list is left to grow: a call for one page takes nearly as long as for
+// a hundred. After each list a thread looks at its rings: what waits there may be the neighbours of
+// what is in the next.
 //
-// Thread-safe. An order is answered exactly once, by a thread that is inside run() of the same writer. Of two lists that are written at
-// a time no page is in both: the device posts a page again only when it has the answer (engine/dirty.hpp, invariant (2)).
+// Thread-safe. An order is answered exactly once, by a thread that is inside run() of the same
+// writer. Of two lists that are written at a time no page is in both: the device posts a page again
+// only when it has the answer (engine/dirty.hpp, invariant (2)).
 #pragma once
 
 #include <atomic>
@@ -25,7 +28,8 @@
 
 namespace penstock::host {
 
-// The page of a request: its bytes and marks lie in the staging area of its ring slot, which is the order's until it is answered.
+// The page of a request: its bytes and marks lie in the staging area of its ring slot, which is the
+// order's until it is answered.
 struct write_order {
     const std::byte* page = nullptr;
     std::uint64_t offset = 0;
@@ -45,7 +49,8 @@ struct write_piece {
     std::size_t order;
 };
 
-// What a thread that writes has taken, and its room to work in; kept by the thread, so that it is not allocated anew each time.
+// What a thread that writes has taken, and its room to work in; kept by the thread, so that it is
+// not allocated anew each time.
 struct write_scratch {
     std::vector<write_order> taken;
     std::vector<write_piece> pieces;
@@ -63,21 +68,28 @@ public:
     static constexpr std::uint64_t long_list_bytes = 1 << 20;
 
     // `key` and `path` say in messages which file it is.
-    file_writer(environment& env, std::shared_ptr<shared_handle> file, std::uint64_t page_bytes, const write_troubles::file_key& key, std::string path)
-        : env_(env), file_(std::move(file)), page_bytes_(page_bytes), key_(key), path_(std::move(path)) {}
+    file_writer(environment& env, std::shared_ptr<shared_handle> file, std::uint64_t page_bytes,
+                const write_troubles::file_key& key, std::string path)
+        : env_(env),
+          file_(std::move(file)),
+          page_bytes_(page_bytes),
+          key_(key),
+          path_(std::move(path)) {}
 
     [[nodiscard]] int fd() const { return file_->fd(); }
     void put(const std::vector<write_order>& orders);
-    // Writes what was put so far, unless others are at it and it is no work for one more. True: there is more by now than is left to
-    // others, and the caller has to come again.
-    [[nodiscard]] bool run(write_scratch& scratch, write_counters& counters, write_troubles& troubles);
+    // Writes what was put so far, unless others are at it and it is no work for one more. True:
+    // there is more by now than is left to others, and the caller has to come again.
+    [[nodiscard]] bool run(write_scratch& scratch, write_counters& counters,
+                           write_troubles& troubles);
 
 private:
     [[nodiscard]] bool wants_another() const;
     void write_list(write_scratch& s, write_counters& counters, write_troubles& troubles);
     void list_pieces(write_scratch& s) const;
     static void answer(const write_order& of, std::int64_t result, write_counters& counters);
-    void write_neighbours(write_scratch& s, std::size_t first, std::size_t end, write_counters& counters, write_troubles& troubles);
+    void write_neighbours(write_scratch& s, std::size_t first, std::size_t end,
+                          write_counters& counters, write_troubles& troubles);
 
     environment& env_;
     const std::shared_ptr<shared_handle> file_;

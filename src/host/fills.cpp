@@ -15,7 +15,8 @@ bool fill_set::permits(const fill_order& order) const {
 
 // Release: pairs with look_at_fill; who sees the mark sees the bytes.
 void fill_set::mark(const fill_order& order, std::uint32_t page, bool good) const {
-    const std::uint64_t done = (order.stamp & ~engine::fill_failed) | (good ? 0 : engine::fill_failed);
+    const std::uint64_t done =
+        (order.stamp & ~engine::fill_failed) | (good ? 0 : engine::fill_failed);
     atomic_store<order::release, scope::system>(&tier_.done_marks[order.frames[page]], done);
 }
 
@@ -31,14 +32,16 @@ std::uint32_t fill_set::free_flight() {
     return static_cast<std::uint32_t>(flights_.size() - 1);
 }
 
-std::uint32_t fill_set::begin(const fill_order& order, std::shared_ptr<shared_handle> file, io_engine& io, std::uint32_t& direct) {
+std::uint32_t fill_set::begin(const fill_order& order, std::shared_ptr<shared_handle> file,
+                              io_engine& io, std::uint32_t& direct) {
     const std::uint32_t index = free_flight();
     flight& f = flights_[index];
     f.order = order;
     f.file = std::move(file);
     f.parts.clear();
     for (std::uint32_t page = 0; page < order.pages; ++page) {
-        const std::uint32_t begins = page << page_shift_, page_bytes = std::min(order.bytes - begins, 1u << page_shift_);
+        const std::uint32_t begins = page << page_shift_,
+                            page_bytes = std::min(order.bytes - begins, 1u << page_shift_);
         const bool follows = page > 0 && order.frames[page] == order.frames[page - 1] + 1;
         if (!follows) f.parts.push_back({page});
         ++f.parts.back().pages;
@@ -57,7 +60,8 @@ read_operation fill_set::rest_of(std::uint32_t flight_index, std::uint32_t part_
     const part& p = f.parts[part_index];
     std::byte* const to = tier_.frames + (std::uint64_t{f.order.frames[p.first]} << page_shift_);
     const std::uint64_t offset = f.order.offset + (std::uint64_t{p.first} << page_shift_);
-    return {-1, to + p.done, p.bytes - p.done, offset + p.done, tag_bit | std::uint64_t{flight_index} << 8 | part_index};
+    return {-1, to + p.done, p.bytes - p.done, offset + p.done,
+            tag_bit | std::uint64_t{flight_index} << 8 | part_index};
 }
 
 void fill_set::start(std::uint32_t flight_index, std::uint32_t part_index, io_engine& io) {
@@ -67,7 +71,8 @@ void fill_set::start(std::uint32_t flight_index, std::uint32_t part_index, io_en
     io.start(operation);
 }
 
-// A page of which only a part could be read is as good as none: the file shrank, or reading failed half way.
+// A page of which only a part could be read is as good as none: the file shrank, or reading failed
+// half way.
 void fill_set::mark_part(const flight& f, const part& p) const {
     for (std::uint32_t i = 0; i < p.pages; ++i) {
         const std::uint32_t until = std::min((i + 1) << page_shift_, p.bytes);
@@ -75,8 +80,10 @@ void fill_set::mark_part(const flight& f, const part& p) const {
     }
 }
 
-fill_set::progress fill_set::finish(const read_result& result, io_engine& io, engine::ring_ticket& at) {
-    const auto flight_index = static_cast<std::uint32_t>((result.tag & ~tag_bit) >> 8), part_index = static_cast<std::uint32_t>(result.tag & 255);
+fill_set::progress fill_set::finish(const read_result& result, io_engine& io,
+                                    engine::ring_ticket& at) {
+    const auto flight_index = static_cast<std::uint32_t>((result.tag & ~tag_bit) >> 8),
+               part_index = static_cast<std::uint32_t>(result.tag & 255);
     flight& f = flights_[flight_index];
     part& p = f.parts[part_index];
     if (f.file->must_go_another_way(p.way, result.result)) {
@@ -85,8 +92,11 @@ fill_set::progress fill_set::finish(const read_result& result, io_engine& io, en
         io.start(operation);
         return progress::another_way;
     }
-    if (result.result > 0) p.done += static_cast<std::uint32_t>(std::min<std::int64_t>(result.result, p.bytes - p.done));
-    if (result.result == -EINTR || result.result == -EAGAIN || (result.result > 0 && p.done < p.bytes)) {
+    if (result.result > 0)
+        p.done +=
+            static_cast<std::uint32_t>(std::min<std::int64_t>(result.result, p.bytes - p.done));
+    if (result.result == -EINTR || result.result == -EAGAIN ||
+        (result.result > 0 && p.done < p.bytes)) {
         start(flight_index, part_index, io);
         return progress::again;
     }

@@ -11,7 +11,8 @@ class runtime;
 
 namespace penstock::host {
 
-// Spans of a file are numbered from its first byte; what lies behind the last one, or is outside the file, counts to the last one.
+// Spans of a file are numbered from its first byte; what lies behind the last one, or is outside
+// the file, counts to the last one.
 struct span_rule {
     std::uint32_t spans = 0;  // 0: rows are fetched in the order they are given in
     std::uint32_t shift = 0;
@@ -35,7 +36,8 @@ struct gather_job {
     std::uint64_t count;  // not 0
     std::byte* out;
     span_rule spans;
-    bool must_order;  // without memory for the order: fail, instead of taking the rows as they are given
+    bool must_order;  // without memory for the order: fail, instead of taking the rows as they are
+                      // given
 };
 
 // How many rows a warp or a worker takes at a time: enough to keep it busy, few enough to go round.

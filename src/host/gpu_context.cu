@@ -27,19 +27,22 @@ known_contexts& known() {
     return *one;
 }
 
-// The context belongs to the CUDA runtime from now on, as that of any program does: a reference of ours would
-// keep it from ending at cudaDeviceReset, with all that the program wanted gone.
+// The context belongs to the CUDA runtime from now on, as that of any program does: a reference of
+// ours would keep it from ending at cudaDeviceReset, with all that the program wanted gone.
 CUresult leave_to_runtime(const gpu_context& made) {
     const bool no_error_before = cudaPeekAtLastError() == cudaSuccess;
     const cudaError_t code = cudaInitDevice(made.device, 0, 0);
     if (no_error_before) cudaGetLastError();
-    if (code != cudaSuccess) return code == cudaErrorMemoryAllocation ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_UNKNOWN;
+    if (code != cudaSuccess)
+        return code == cudaErrorMemoryAllocation ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_UNKNOWN;
     driver().release_context(made.device);
     CUcontext again = nullptr;
     return made.is_alive() ? CUDA_SUCCESS : driver().retain(&again, made.device);
 }
 
-std::string failed(const char* call, CUresult code) { return std::string(call) + ": " + cuda_text(code); }
+std::string failed(const char* call, CUresult code) {
+    return std::string(call) + ": " + cuda_text(code);
+}
 
 }  // namespace
 
@@ -52,7 +55,8 @@ gpu_driver::gpu_driver() {
     const auto find = [&](const char* name, auto& out) {
         out = reinterpret_cast<std::remove_reference_t<decltype(out)>>(::dlsym(library, name));
         if (out == nullptr && missing.empty())
-            missing = std::string("the NVIDIA driver has no ") + name + "; it is older than CUDA 12";
+            missing =
+                std::string("the NVIDIA driver has no ") + name + "; it is older than CUDA 12";
     };
     find(PENSTOCK_NAME(cuInit), init);
     find(PENSTOCK_NAME(cuGetErrorName), error_name);
@@ -119,18 +123,24 @@ bool is_sticky(cudaError_t code) {
         case cudaErrorLaunchOutOfResources:
         case cudaErrorNotSupported:
         case cudaErrorNotPermitted: return false;
-        default: return code < cudaErrorStreamCaptureUnsupported || code > cudaErrorStreamCaptureWrongThread;
+        default:
+            return code < cudaErrorStreamCaptureUnsupported ||
+                   code > cudaErrorStreamCaptureWrongThread;
     }
 }
 
-int errno_of(cudaError_t code) { return code == cudaSuccess ? 0 : is_shortage(code) ? -ENOMEM : -EIO; }
+int errno_of(cudaError_t code) {
+    return code == cudaSuccess ? 0 : is_shortage(code) ? -ENOMEM : -EIO;
+}
 
 gpu_context gpu_context::of(int device, std::string& why, bool& short_of_memory) {
     gpu_context none{device};
     short_of_memory = false;
     if (!known().owner.here()) {
-        why = "the program used CUDA before fork(), and CUDA cannot be used in the child; make the child's "
-              "runtime after an exec, or the parent's after the fork";
+        why =
+            "the program used CUDA before fork(), and CUDA cannot be used in the child; make the "
+            "child's "
+            "runtime after an exec, or the parent's after the fork";
         return none;
     }
     if (why = driver().missing; !why.empty()) return none;
@@ -169,13 +179,14 @@ gpu_context gpu_context::of(int device) {
     return of(device, why, short_of_memory);
 }
 
-// After cudaDeviceReset there is no primary context until the next call that needs one, and then it is
-// another one. A context whose kernels faulted is still there.
+// After cudaDeviceReset there is no primary context until the next call that needs one, and then it
+// is another one. A context whose kernels faulted is still there.
 bool gpu_context::is_alive() const {
     if (handle == nullptr || !owner.here()) return false;
     unsigned int flags = 0;
     int active = 0;
-    if (driver().context_state(device, &flags, &active) != CUDA_SUCCESS || active == 0) return false;
+    if (driver().context_state(device, &flags, &active) != CUDA_SUCCESS || active == 0)
+        return false;
     unsigned long long now = 0;
     switch (driver().context_id(handle, &now)) {
         case CUDA_SUCCESS: return now == id;

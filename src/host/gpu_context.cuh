@@ -5,8 +5,10 @@
 //      cudaStreamQuery, and ends invalid if they are made. Under the guard the calling thread is
 //      "relaxed": its calls disturb no capture. The library never uses the legacy stream, nor waits
 //      for the whole device, except on a stream that the caller named.
-//  (2) Its pending error. Kernels are launched by calls that return their own code (launch_kernel), and
-//      calls that may well fail go to the driver, whose codes never become the runtime's last error.
+//  (2) Its pending error. Kernels are launched by calls that return their own code (launch_kernel),
+//  and
+//      calls that may well fail go to the driver, whose codes never become the runtime's last
+//      error.
 //  (3) Its current device and context: the guard pushes ours and pops it again.
 #pragma once
 
@@ -20,7 +22,8 @@
 
 namespace penstock::host {
 
-// The driver's own calls. The library is not linked against it, so that programs start where there is none.
+// The driver's own calls. The library is not linked against it, so that programs start where there
+// is none.
 struct gpu_driver {
     std::string missing;  // empty: all are there
 
@@ -65,8 +68,8 @@ std::string cuda_text(cudaError_t code);
 
 // Does the code say that memory was short, of the device or of the host?
 bool is_shortage(cudaError_t code);
-// Is the device lost with it for good, so that every later call fails too? Not: an error of one call, or
-// of a stream capture.
+// Is the device lost with it for good, so that every later call fails too? Not: an error of one
+// call, or of a stream capture.
 bool is_sticky(cudaError_t code);
 // -ENOMEM, or -EIO for all others; 0.
 int errno_of(cudaError_t code);
@@ -78,15 +81,15 @@ struct gpu_context {
     unsigned long long id = 0;
     process_owner owner{};
 
-    // The device's primary context, made if there is none. Without a handle: `why` says the reason, and
-    // `short_of_memory` whether that is memory.
+    // The device's primary context, made if there is none. Without a handle: `why` says the reason,
+    // and `short_of_memory` whether that is memory.
     static gpu_context of(int device, std::string& why, bool& short_of_memory);
     static gpu_context of(int device);
     [[nodiscard]] bool is_alive() const;
 };
 
-// Makes the context current and the thread relaxed, for a scope. False: the context is gone, and nothing
-// may be called.
+// Makes the context current and the thread relaxed, for a scope. False: the context is gone, and
+// nothing may be called.
 class device_guard {
 public:
     explicit device_guard(const gpu_context& context);
@@ -113,8 +116,8 @@ device_room room_now();
 std::string room_text();
 std::string whole_mib(std::uint64_t bytes);
 
-// May work be put on the caller's stream now? 0, or -EBUSY: it, or for the legacy stream any other, is
-// being captured. Ends no capture.
+// May work be put on the caller's stream now? 0, or -EBUSY: it, or for the legacy stream any other,
+// is being captured. Ends no capture.
 int check_stream(cudaStream_t stream);
 
 // Launches a kernel and returns the launch's own code.
@@ -128,7 +131,8 @@ cudaError_t launch_kernel(void (*kernel)(Wanted...), std::uint32_t blocks, std::
     return cudaLaunchKernelEx(&shape, kernel, static_cast<Wanted>(given)...);
 }
 
-// Device memory that the driver sets aside for the stacks of a kernel's threads when it is first launched.
+// Device memory that the driver sets aside for the stacks of a kernel's threads when it is first
+// launched.
 std::uint64_t stack_bytes(const void* kernel, int device);
 
 }  // namespace penstock::host

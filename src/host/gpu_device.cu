@@ -1,8 +1,9 @@
-// The gpu back end: cache in device memory; the host versions of the calls are small kernels of the runtime's own.
+// The gpu back end: cache in device memory; the host versions of the calls are small kernels of the
+// runtime's own.
 //
-// Each such call borrows a desk: a stream, pinned memory for arguments and results, and a pinned bounce buffer that the
-// kernel's warps write file bytes to. All of it is made when the runtime is created, for nothing may be allocated while
-// another kernel waits for the host.
+// Each such call borrows a desk: a stream, pinned memory for arguments and results, and a pinned
+// bounce buffer that the kernel's warps write file bytes to. All of it is made when the runtime is
+// created, for nothing may be allocated while another kernel waits for the host.
 #include <array>
 #include <cerrno>
 #include <condition_variable>
@@ -24,7 +25,23 @@ constexpr std::uint64_t bounce_bytes = 16u << 20;
 constexpr std::uint32_t max_pieces = 4096;
 constexpr std::uint32_t desk_count = 4;
 
-enum class call : std::uint32_t { nothing, open, close, duplicate, stat, read, prefetch, advise, write, append, msync, fsync, truncate, forget, flush };
+enum class call : std::uint32_t {
+    nothing,
+    open,
+    close,
+    duplicate,
+    stat,
+    read,
+    prefetch,
+    advise,
+    write,
+    append,
+    msync,
+    fsync,
+    truncate,
+    forget,
+    flush
+};
 
 // Pinned: written by the host before the launch and by the kernel before it ends.
 struct call_sheet {
@@ -41,13 +58,17 @@ struct call_sheet {
 };
 
 // This warp's share of the pages of a file slot, written back.
-__device__ std::int64_t flush_share(const warp& g, const runtime_ref& fs, std::uint32_t slot, std::uint32_t share, std::uint32_t shares, std::uint64_t piece_pages) {
-    const std::uint64_t pages = g.broadcast(engine::pages_of(fs.view, engine::size_of(fs.view, slot)));
+__device__ std::int64_t flush_share(const warp& g, const runtime_ref& fs, std::uint32_t slot,
+                                    std::uint32_t share, std::uint32_t shares,
+                                    std::uint64_t piece_pages) {
+    const std::uint64_t pages =
+        g.broadcast(engine::pages_of(fs.view, engine::size_of(fs.view, slot)));
     return engine::flush_share(g, fs.view, slot, pages, share, shares, piece_pages);
 }
 
 // One warp per piece of the range, `results[piece]` each; calls without a range have one piece.
-__global__ void serve_call(const __grid_constant__ runtime_ref fs, call_sheet* sheet, std::byte* bounce, std::uint32_t pieces) {
+__global__ void serve_call(const __grid_constant__ runtime_ref fs, call_sheet* sheet,
+                           std::byte* bounce, std::uint32_t pieces) {
     const warp g;
     for (std::uint32_t piece = blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32; piece < pieces;
          piece += gridDim.x * (blockDim.x / 32)) {
@@ -64,25 +85,36 @@ __global__ void serve_call(const __grid_constant__ runtime_ref fs, call_sheet* s
                               static_cast<std::int64_t>(sheet->offset + begin));
                 break;
             case call::prefetch:
-                result = prefetch(g, fs, sheet->fd, static_cast<std::int64_t>(sheet->offset + begin),
-                                  static_cast<std::int64_t>(length));
+                result =
+                    prefetch(g, fs, sheet->fd, static_cast<std::int64_t>(sheet->offset + begin),
+                             static_cast<std::int64_t>(length));
                 break;
             case call::advise:
-                result = advise(g, fs, sheet->fd, static_cast<advice>(sheet->flags), static_cast<std::int64_t>(sheet->offset),
+                result = advise(g, fs, sheet->fd, static_cast<advice>(sheet->flags),
+                                static_cast<std::int64_t>(sheet->offset),
                                 static_cast<std::int64_t>(sheet->range_bytes));
                 break;
             case call::write:
                 result = write(g, fs, sheet->fd, bounce + begin, static_cast<std::int64_t>(length),
                                static_cast<std::int64_t>(sheet->offset + begin));
                 break;
-            case call::append: result = append(g, fs, sheet->fd, bounce, static_cast<std::int64_t>(sheet->range_bytes)); break;
+            case call::append:
+                result =
+                    append(g, fs, sheet->fd, bounce, static_cast<std::int64_t>(sheet->range_bytes));
+                break;
             case call::msync:
-                result = msync(g, fs, sheet->fd, static_cast<std::int64_t>(sheet->offset), static_cast<std::int64_t>(sheet->range_bytes));
+                result = msync(g, fs, sheet->fd, static_cast<std::int64_t>(sheet->offset),
+                               static_cast<std::int64_t>(sheet->range_bytes));
                 break;
             case call::fsync: result = fsync(g, fs, sheet->fd); break;
-            case call::truncate: result = truncate(g, fs, sheet->fd, static_cast<std::int64_t>(sheet->offset)); break;
+            case call::truncate:
+                result = truncate(g, fs, sheet->fd, static_cast<std::int64_t>(sheet->offset));
+                break;
             case call::forget: result = engine::unlink_file(g, fs.view, sheet->path, false); break;
-            case call::flush: result = flush_share(g, fs, static_cast<std::uint32_t>(sheet->fd), piece, pieces, sheet->offset); break;
+            case call::flush:
+                result = flush_share(g, fs, static_cast<std::uint32_t>(sheet->fd), piece, pieces,
+                                     sheet->offset);
+                break;
             default: break;
         }
         if (g.is_leader()) sheet->results[piece] = result;
@@ -113,17 +145,22 @@ public:
     status init() {
         const device_guard guard(context_);
         if (!guard) return {context_is_gone, "the device was reset"};
-        if (const cudaError_t code = cudaStreamCreateWithFlags(&watch_, cudaStreamNonBlocking); code != cudaSuccess)
+        if (const cudaError_t code = cudaStreamCreateWithFlags(&watch_, cudaStreamNonBlocking);
+            code != cudaSuccess)
             return no_stream(code);
         for (desk& d : desks_) {
-            if (const cudaError_t code = cudaStreamCreateWithFlags(&d.stream, cudaStreamNonBlocking);
+            if (const cudaError_t code =
+                    cudaStreamCreateWithFlags(&d.stream, cudaStreamNonBlocking);
                 code != cudaSuccess)
                 return no_stream(code);
             d.sheet = static_cast<call_sheet*>(memory_.shared_bytes(sizeof(call_sheet)));
-            if (d.sheet != nullptr) d.bounce = static_cast<std::byte*>(memory_.shared_bytes(bounce_bytes));
+            if (d.sheet != nullptr)
+                d.bounce = static_cast<std::byte*>(memory_.shared_bytes(bounce_bytes));
             if (d.bounce != nullptr)
-                d.gather = static_cast<gather_control*>(memory_.device_bytes(sizeof(gather_control)));
-            if (d.gather == nullptr) return {-ENOMEM, "for calls of the host, " + memory_.shortage()};
+                d.gather =
+                    static_cast<gather_control*>(memory_.device_bytes(sizeof(gather_control)));
+            if (d.gather == nullptr)
+                return {-ENOMEM, "for calls of the host, " + memory_.shortage()};
         }
         return loans_.init(memory_);
     }
@@ -144,8 +181,8 @@ public:
         const device_guard guard(context_);
         why = "the device was reset";
         if (!guard) return false;
-        const CUresult code =
-            driver().register_host(host_memory, bytes, CU_MEMHOSTREGISTER_DEVICEMAP | CU_MEMHOSTREGISTER_READ_ONLY);
+        const CUresult code = driver().register_host(
+            host_memory, bytes, CU_MEMHOSTREGISTER_DEVICEMAP | CU_MEMHOSTREGISTER_READ_ONLY);
         why.clear();
         if (code == CUDA_SUCCESS) return true;
         const bool is_short = code == CUDA_ERROR_OUT_OF_MEMORY;
@@ -160,15 +197,20 @@ public:
         if (guard) driver().unregister_host(host_memory);
     }
 
-    int upload(void* to, const void* from, std::uint64_t bytes) override { return copy(to, from, bytes, true); }
-    int download(void* to, const void* from, std::uint64_t bytes) override { return copy(to, from, bytes, false); }
+    int upload(void* to, const void* from, std::uint64_t bytes) override {
+        return copy(to, from, bytes, true);
+    }
+    int download(void* to, const void* from, std::uint64_t bytes) override {
+        return copy(to, from, bytes, false);
+    }
 
     status prepare(const runtime_ref& fs) override {
         const device_guard guard(context_);
         if (!guard) return {context_is_gone, name_ + ": the device was reset"};
         for (desk& d : desks_) {
             d.sheet->what = call::nothing;
-            cudaError_t code = launch_kernel(serve_call, 1, 32, d.stream, fs, d.sheet, d.bounce, 1u);
+            cudaError_t code =
+                launch_kernel(serve_call, 1, 32, d.stream, fs, d.sheet, d.bounce, 1u);
             if (code == cudaSuccess) code = cudaStreamSynchronize(d.stream);
             if (code == cudaSuccess) code = load_gather_kernels(fs, d.gather, d.stream);
             if (code != cudaSuccess) return kernels_refused(code);
@@ -177,12 +219,18 @@ public:
         return code == cudaSuccess ? status{} : kernels_refused(code);
     }
 
-    int open(const runtime_ref& fs, const char* path, int flags) override { return run_named(fs, call::open, path, flags); }
-    int forget(const runtime_ref& fs, const char* path) override { return run_named(fs, call::forget, path, 0); }
+    int open(const runtime_ref& fs, const char* path, int flags) override {
+        return run_named(fs, call::open, path, flags);
+    }
+    int forget(const runtime_ref& fs, const char* path) override {
+        return run_named(fs, call::forget, path, 0);
+    }
     // As with fsync, so that one warp does not have to write a whole file back.
     int close(const runtime_ref& fs, int fd) override {
         file_stat facts;
-        if (fs.view.writes != nullptr && engine::descriptor_access(fd) != engine::may_read && stat(fs, fd, &facts) == 0) flush(fs, engine::descriptor_slot(fs.view, fd));
+        if (fs.view.writes != nullptr && engine::descriptor_access(fd) != engine::may_read &&
+            stat(fs, fd, &facts) == 0)
+            flush(fs, engine::descriptor_slot(fs.view, fd));
         const borrowed d(*this);
         d->sheet->fd = fd;
         return static_cast<int>(run(fs, *d, call::close, 1));
@@ -201,29 +249,40 @@ public:
         return code;
     }
 
-    std::int64_t read(const runtime_ref& fs, int fd, void* buffer, std::int64_t bytes, std::int64_t offset) override {
-        if (bytes < 0 || offset < 0 || bytes > INT64_MAX - offset || (buffer == nullptr && bytes > 0)) return -EINVAL;
+    std::int64_t read(const runtime_ref& fs, int fd, void* buffer, std::int64_t bytes,
+                      std::int64_t offset) override {
+        if (bytes < 0 || offset < 0 || bytes > INT64_MAX - offset ||
+            (buffer == nullptr && bytes > 0))
+            return -EINVAL;
         const borrowed d(*this);
         std::int64_t done = 0;
         do {
-            const std::uint64_t part = std::min<std::uint64_t>(static_cast<std::uint64_t>(bytes - done), bounce_bytes);
-            const std::int64_t got = run_range(fs, *d, call::read, fd, static_cast<std::uint64_t>(offset + done), part);
+            const std::uint64_t part =
+                std::min<std::uint64_t>(static_cast<std::uint64_t>(bytes - done), bounce_bytes);
+            const std::int64_t got =
+                run_range(fs, *d, call::read, fd, static_cast<std::uint64_t>(offset + done), part);
             if (got < 0) return done > 0 ? done : got;
-            std::memcpy(static_cast<std::byte*>(buffer) + done, d->bounce, static_cast<std::size_t>(got));
+            std::memcpy(static_cast<std::byte*>(buffer) + done, d->bounce,
+                        static_cast<std::size_t>(got));
             done += got;
             if (static_cast<std::uint64_t>(got) < part) break;
         } while (done < bytes);
         return done;
     }
 
-    std::int64_t write(const runtime_ref& fs, int fd, const void* buffer, std::int64_t bytes, std::int64_t offset) override {
-        if (bytes < 0 || offset < 0 || bytes > INT64_MAX - offset || (buffer == nullptr && bytes > 0)) return -EINVAL;
+    std::int64_t write(const runtime_ref& fs, int fd, const void* buffer, std::int64_t bytes,
+                       std::int64_t offset) override {
+        if (bytes < 0 || offset < 0 || bytes > INT64_MAX - offset ||
+            (buffer == nullptr && bytes > 0))
+            return -EINVAL;
         const borrowed d(*this);
         std::int64_t done = 0;
         do {
-            const std::uint64_t part = std::min<std::uint64_t>(static_cast<std::uint64_t>(bytes - done), bounce_bytes);
+            const std::uint64_t part =
+                std::min<std::uint64_t>(static_cast<std::uint64_t>(bytes - done), bounce_bytes);
             std::memcpy(d->bounce, static_cast<const std::byte*>(buffer) + done, part);
-            const std::int64_t got = run_range(fs, *d, call::write, fd, static_cast<std::uint64_t>(offset + done), part);
+            const std::int64_t got =
+                run_range(fs, *d, call::write, fd, static_cast<std::uint64_t>(offset + done), part);
             if (got < 0) return done > 0 ? done : got;
             done += got;
             if (static_cast<std::uint64_t>(got) < part) break;
@@ -232,7 +291,8 @@ public:
     }
 
     // A record is one call of one group; it has to fit into the bounce buffer.
-    std::int64_t append(const runtime_ref& fs, int fd, const void* buffer, std::int64_t bytes) override {
+    std::int64_t append(const runtime_ref& fs, int fd, const void* buffer,
+                        std::int64_t bytes) override {
         if (bytes < 0 || (buffer == nullptr && bytes > 0)) return -EINVAL;
         if (static_cast<std::uint64_t>(bytes) > bounce_bytes) return -EMSGSIZE;
         const borrowed d(*this);
@@ -242,14 +302,17 @@ public:
 
     int msync(const runtime_ref& fs, int fd, std::int64_t offset, std::int64_t bytes) override {
         const borrowed d(*this);
-        return static_cast<int>(run_with(fs, *d, call::msync, fd, static_cast<std::uint64_t>(offset), static_cast<std::uint64_t>(bytes)));
+        return static_cast<int>(run_with(fs, *d, call::msync, fd,
+                                         static_cast<std::uint64_t>(offset),
+                                         static_cast<std::uint64_t>(bytes)));
     }
 
     // Many warps write back what one would have to, one page after the other.
     int fsync(const runtime_ref& fs, int fd) override {
         file_stat facts;
         if (const int code = stat(fs, fd, &facts); code != 0) return code;
-        const int flushed = fs.view.writes != nullptr ? flush(fs, engine::descriptor_slot(fs.view, fd)) : 0;
+        const int flushed =
+            fs.view.writes != nullptr ? flush(fs, engine::descriptor_slot(fs.view, fd)) : 0;
         const borrowed d(*this);
         const std::int64_t synced = run_with(fs, *d, call::fsync, fd, 0, 0);
         return flushed != 0 ? flushed : static_cast<int>(synced);
@@ -257,14 +320,18 @@ public:
 
     int truncate(const runtime_ref& fs, int fd, std::int64_t size_bytes) override {
         const borrowed d(*this);
-        return static_cast<int>(run_with(fs, *d, call::truncate, fd, static_cast<std::uint64_t>(size_bytes), 0));
+        return static_cast<int>(
+            run_with(fs, *d, call::truncate, fd, static_cast<std::uint64_t>(size_bytes), 0));
     }
 
     int flush(const runtime_ref& fs, std::uint32_t slot) override {
-        // Few enough that what is under way is still in the processor's caches when it is written, and enough that copying is not what all wait for:
-        // for pages of 64 KiB 8 were best, of 4 KiB 32, with 512 pages in a row among them (bench/results/h200-2026-11-22-write-flush.txt).
+        // Few enough that what is under way is still in the processor's caches when it is written,
+        // and enough that copying is not what all wait for: for pages of 64 KiB 8 were best, of 4
+        // KiB 32, with 512 pages in a row among them
+        // (bench/results/h200-2026-11-22-write-flush.txt).
         constexpr std::uint64_t under_way_bytes = 32u << 20, pages_in_a_row = 512;
-        const auto shares = static_cast<std::uint32_t>(std::clamp<std::uint64_t>(under_way_bytes / (engine::write_queue::depth << fs.view.page_shift), 8, 32));
+        const auto shares = static_cast<std::uint32_t>(std::clamp<std::uint64_t>(
+            under_way_bytes / (engine::write_queue::depth << fs.view.page_shift), 8, 32));
         const borrowed d(*this);
         d->sheet->fd = static_cast<int>(slot);
         d->sheet->piece_bytes = d->sheet->bytes = 0;
@@ -274,13 +341,16 @@ public:
         return static_cast<int>(code);
     }
 
-    std::int64_t prefetch(const runtime_ref& fs, int fd, std::int64_t offset, std::int64_t bytes) override {
+    std::int64_t prefetch(const runtime_ref& fs, int fd, std::int64_t offset,
+                          std::int64_t bytes) override {
         if (bytes < 0 || offset < 0 || bytes > INT64_MAX - offset) return -EINVAL;
         const borrowed d(*this);
         std::int64_t done = 0;
         do {
-            const std::uint64_t part = std::min<std::uint64_t>(static_cast<std::uint64_t>(bytes - done), 1u << 30);
-            const std::int64_t got = run_range(fs, *d, call::prefetch, fd, static_cast<std::uint64_t>(offset + done), part);
+            const std::uint64_t part =
+                std::min<std::uint64_t>(static_cast<std::uint64_t>(bytes - done), 1u << 30);
+            const std::int64_t got = run_range(fs, *d, call::prefetch, fd,
+                                               static_cast<std::uint64_t>(offset + done), part);
             if (got < 0) return done > 0 ? done : got;
             done += got;
             if (static_cast<std::uint64_t>(got) < part) break;
@@ -288,7 +358,8 @@ public:
         return done;
     }
 
-    std::int64_t advise(const runtime_ref& fs, int fd, advice what, std::int64_t offset, std::int64_t bytes) override {
+    std::int64_t advise(const runtime_ref& fs, int fd, advice what, std::int64_t offset,
+                        std::int64_t bytes) override {
         const borrowed d(*this);
         d->sheet->fd = fd;
         d->sheet->flags = static_cast<int>(what);
@@ -311,28 +382,37 @@ public:
     status health() override {
         const device_guard guard(context_);
         if (!guard)
-            return {context_is_gone, name_ + ": the program reset the device (cudaDeviceReset), and what was in its "
-                                             "memory is gone; create a new runtime"};
+            return {context_is_gone,
+                    name_ +
+                        ": the program reset the device (cudaDeviceReset), and what was in its "
+                        "memory is gone; create a new runtime"};
         const cudaError_t code = cudaStreamQuery(watch_);
         if (!is_sticky(code)) return {};
-        return {-EIO, name_ + ": a kernel faulted and the device gave up: " + cuda_text(code) +
-                          "; fix the kernel (compute-sanitizer finds the place) and start the program again"};
+        return {
+            -EIO,
+            name_ + ": a kernel faulted and the device gave up: " + cuda_text(code) +
+                "; fix the kernel (compute-sanitizer finds the place) and start the program again"};
     }
 
 private:
     [[nodiscard]] status no_stream(cudaError_t code) const {
-        return {errno_of(code), "for calls of the host, a stream was refused: " + cuda_text(code) + "; of the device " + room_text()};
+        return {errno_of(code), "for calls of the host, a stream was refused: " + cuda_text(code) +
+                                    "; of the device " + room_text()};
     }
 
-    // Each kernel has the stacks of as many threads as the device can run set aside when it is first launched.
+    // Each kernel has the stacks of as many threads as the device can run set aside when it is
+    // first launched.
     [[nodiscard]] status kernels_refused(cudaError_t code) const {
         if (!is_shortage(code))
             return {-EIO, name_ + " could not load Penstock's kernels: " + cuda_text(code) +
-                              "; is the driver older than the toolkit, or is this a build for another kind of GPU?"};
-        const std::uint64_t stacks = stack_bytes(reinterpret_cast<const void*>(serve_call), context_.device);
-        return {-ENOMEM, name_ + ": no memory for Penstock's kernels: " + cuda_text(code) + "; they need " + whole_mib(stacks) +
-                             " for their stacks besides their code, and of the device " + room_text() +
-                             "; free some of its memory, or give a smaller cache_bytes"};
+                              "; is the driver older than the toolkit, or is this a build for "
+                              "another kind of GPU?"};
+        const std::uint64_t stacks =
+            stack_bytes(reinterpret_cast<const void*>(serve_call), context_.device);
+        return {-ENOMEM,
+                name_ + ": no memory for Penstock's kernels: " + cuda_text(code) + "; they need " +
+                    whole_mib(stacks) + " for their stacks besides their code, and of the device " +
+                    room_text() + "; free some of its memory, or give a smaller cache_bytes"};
     }
 
     int run_named(const runtime_ref& fs, call what, const char* path, int flags) {
@@ -382,8 +462,10 @@ private:
             auto* const target = static_cast<std::byte*>(to) + done;
             const auto* const source = static_cast<const std::byte*>(from) + done;
             if (up) std::memcpy(d->bounce, source, part);
-            if (cudaMemcpyAsync(up ? target : d->bounce, up ? static_cast<const std::byte*>(d->bounce) : source, part,
-                                up ? cudaMemcpyHostToDevice : cudaMemcpyDeviceToHost, d->stream) != cudaSuccess ||
+            if (cudaMemcpyAsync(up ? target : d->bounce,
+                                up ? static_cast<const std::byte*>(d->bounce) : source, part,
+                                up ? cudaMemcpyHostToDevice : cudaMemcpyDeviceToHost,
+                                d->stream) != cudaSuccess ||
                 cudaStreamSynchronize(d->stream) != cudaSuccess)
                 return -EIO;
             if (!up) std::memcpy(target, d->bounce, part);
@@ -395,29 +477,35 @@ private:
         const device_guard guard(context_);
         if (!guard) return context_is_gone;
         d.sheet->what = what;
-        cudaError_t code = launch_kernel(serve_call, (pieces + 3) / 4, 128, d.stream, fs, d.sheet, d.bounce, pieces);
+        cudaError_t code = launch_kernel(serve_call, (pieces + 3) / 4, 128, d.stream, fs, d.sheet,
+                                         d.bounce, pieces);
         if (code == cudaSuccess) code = cudaStreamSynchronize(d.stream);
         return code == cudaSuccess ? d.sheet->results[0] : errno_of(code);
     }
 
-    std::int64_t run_with(const runtime_ref& fs, desk& d, call what, int fd, std::uint64_t offset, std::uint64_t bytes) {
+    std::int64_t run_with(const runtime_ref& fs, desk& d, call what, int fd, std::uint64_t offset,
+                          std::uint64_t bytes) {
         d.sheet->fd = fd;
         d.sheet->offset = offset;
         d.sheet->range_bytes = bytes;
         return run(fs, d, what, 1);
     }
 
-    // Splits a range over warps. The count of the longest prefix that was delivered, or the first piece's error.
-    std::int64_t run_range(const runtime_ref& fs, desk& d, call what, int fd, std::uint64_t offset, std::uint64_t bytes) {
+    // Splits a range over warps. The count of the longest prefix that was delivered, or the first
+    // piece's error.
+    std::int64_t run_range(const runtime_ref& fs, desk& d, call what, int fd, std::uint64_t offset,
+                           std::uint64_t bytes) {
         d.sheet->fd = fd;
         d.sheet->offset = offset;
         d.sheet->bytes = bytes;
-        d.sheet->piece_bytes = std::max<std::uint64_t>(fs.view.page_bytes(), (bytes + max_pieces - 1) / max_pieces);
+        d.sheet->piece_bytes =
+            std::max<std::uint64_t>(fs.view.page_bytes(), (bytes + max_pieces - 1) / max_pieces);
         const auto pieces = static_cast<std::uint32_t>(
             std::max<std::uint64_t>(1, (bytes + d.sheet->piece_bytes - 1) / d.sheet->piece_bytes));
         const std::int64_t first = run(fs, d, what, pieces);
         std::int64_t done = first;
-        for (std::uint32_t i = 1; i < pieces && done == static_cast<std::int64_t>(i * d.sheet->piece_bytes); ++i)
+        for (std::uint32_t i = 1;
+             i < pieces && done == static_cast<std::int64_t>(i * d.sheet->piece_bytes); ++i)
             if (d.sheet->results[i] > 0) done += d.sheet->results[i];
         return done;
     }
@@ -447,7 +535,8 @@ std::unique_ptr<cache_device> make_gpu_device(int device, status& why) {
     int unified = 0, same_address = 0;
     if (calls.device_name(name, sizeof name, device) != CUDA_SUCCESS ||
         calls.attribute(&unified, CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING, device) != CUDA_SUCCESS ||
-        calls.attribute(&same_address, CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM, device) != CUDA_SUCCESS) {
+        calls.attribute(&same_address, CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM,
+                        device) != CUDA_SUCCESS) {
         why.message = "the device cannot be asked for its properties";
         return nullptr;
     }

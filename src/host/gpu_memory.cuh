@@ -11,8 +11,9 @@
 
 namespace penstock::host {
 
-// Owns device and pinned memory; frees all of it at the end, ignoring errors of a device that a kernel has broken.
-// Allocation blocks while a kernel waits for the host, so all of it happens when the runtime is created.
+// Owns device and pinned memory; frees all of it at the end, ignoring errors of a device that a
+// kernel has broken. Allocation blocks while a kernel waits for the host, so all of it happens when
+// the runtime is created.
 class gpu_memory {
 public:
     explicit gpu_memory(int device) : context_(gpu_context::of(device)) {}
@@ -21,8 +22,9 @@ public:
     gpu_memory& operator=(const gpu_memory&) = delete;
 
     void* device_bytes(std::uint64_t bytes);  // zeroed, or null
-    // Pinned, at the same address on both sides, zeroed, or null. It is ordinary memory that was registered:
-    // after cudaDeviceReset the host may still use it. A child of fork() does not have it.
+    // Pinned, at the same address on both sides, zeroed, or null. It is ordinary memory that was
+    // registered: after cudaDeviceReset the host may still use it. A child of fork() does not have
+    // it.
     void* shared_bytes(std::uint64_t bytes);
     // After a null: how much of what was refused, by which error, and how much is free.
     [[nodiscard]] const std::string& shortage() const { return shortage_; }

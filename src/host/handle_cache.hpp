@@ -1,7 +1,9 @@
-// The handles that one service thread used last, so that a request of a file that it knows takes no lock.
+// The handles that one service thread used last, so that a request of a file that it knows takes no
+// lock.
 //
-// Each is held through a count of its own: the threads that read one file would otherwise hand the count of its handle to and
-// fro. All are let go of as soon as the registry has parked or closed any (file_registry::handle_changes).
+// Each is held through a count of its own: the threads that read one file would otherwise hand the
+// count of its handle to and fro. All are let go of as soon as the registry has parked or closed
+// any (file_registry::handle_changes).
 #pragma once
 
 #include <array>
@@ -17,12 +19,14 @@ public:
     explicit handle_cache(file_registry& files) : files_(files) {}
 
     // As file_registry::handle_of.
-    int find(std::uint32_t slot, std::uint32_t generation, std::shared_ptr<shared_handle>& out, std::uint64_t& size_bytes) {
+    int find(std::uint32_t slot, std::uint32_t generation, std::shared_ptr<shared_handle>& out,
+             std::uint64_t& size_bytes) {
         forget_stale();
         place& p = places_[slot % places_.size()];
         if (p.handle == nullptr || p.slot != slot || p.generation != generation) {
             std::shared_ptr<shared_handle> found;
-            if (const int code = files_.handle_of(slot, generation, found, size_bytes); code != 0) return code;
+            if (const int code = files_.handle_of(slot, generation, found, size_bytes); code != 0)
+                return code;
             const auto holder = std::make_shared<std::shared_ptr<shared_handle>>(found);
             p = {slot, generation, size_bytes, std::shared_ptr<shared_handle>(holder, found.get())};
         }

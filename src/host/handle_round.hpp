@@ -1,5 +1,6 @@
-// The slots whose files have a handle of the host, for a hand that goes round them in search of one to park. Slots without one are not met: of tens of thousands
-// of files most may be parked. Not thread-safe: the file registry's lock guards it.
+// The slots whose files have a handle of the host, for a hand that goes round them in search of one
+// to park. Slots without one are not met: of tens of thousands of files most may be parked. Not
+// thread-safe: the file registry's lock guards it.
 #pragma once
 
 #include <cstddef>

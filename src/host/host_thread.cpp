@@ -1,4 +1,5 @@
-// The host half of a lane that needs the operating system: clock, yield, nap, and the doorbell of a service thread.
+// The host half of a lane that needs the operating system: clock, yield, nap, and the doorbell of a
+// service thread.
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -13,8 +14,9 @@ namespace penstock {
 namespace detail {
 
 std::uint64_t host_now_ns() {
-    return static_cast<std::uint64_t>(
-        std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch()).count());
+    return static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(
+                                          std::chrono::steady_clock::now().time_since_epoch())
+                                          .count());
 }
 
 void host_yield() { std::this_thread::yield(); }
@@ -48,7 +50,8 @@ void host_doorbell::ring() {
 
 bool host_doorbell::wait(std::uint64_t limit_ns) {
     std::unique_lock lock(parts_->mutex);
-    const bool was_rung = parts_->rung.wait_for(lock, std::chrono::nanoseconds(limit_ns), [this] { return parts_->pending; });
+    const bool was_rung = parts_->rung.wait_for(lock, std::chrono::nanoseconds(limit_ns),
+                                                [this] { return parts_->pending; });
     parts_->pending = false;
     return was_rung;
 }

@@ -11,15 +11,17 @@ namespace {
 
 // Acquire: pairs with post, as every look at a ring does.
 bool asked(const idle_watch::place& one) {
-    return std::any_of(one.words.begin(), one.words.end(),
-                       [](const auto& each) { return atomic_load<order::acquire, scope::system>(each.word) == each.wanted; });
+    return std::any_of(one.words.begin(), one.words.end(), [](const auto& each) {
+        return atomic_load<order::acquire, scope::system>(each.word) == each.wanted;
+    });
 }
 
 // A nap is twice as long after this many.
 constexpr std::uint32_t naps_of_a_length = 16;
 
 std::uint64_t nap_of(std::uint32_t naps_before, const idle_watch::limits& at_most) {
-    const std::uint64_t grown_ns = at_most.first_look_ns << std::min<std::uint32_t>(naps_before / naps_of_a_length, 20);
+    const std::uint64_t grown_ns = at_most.first_look_ns
+                                   << std::min<std::uint32_t>(naps_before / naps_of_a_length, 20);
     return std::min({grown_ns, at_most.look_ns, at_most.sleep_ns});
 }
 
@@ -35,7 +37,8 @@ bool idle_watch::enter(const place& mine) {
 
 void idle_watch::leave(const place& mine, bool watched, bool hand_over) {
     std::lock_guard lock(mutex_);
-    resting_.erase(std::find_if(resting_.begin(), resting_.end(), [&](const place& one) { return one.bell == mine.bell; }));
+    resting_.erase(std::find_if(resting_.begin(), resting_.end(),
+                                [&](const place& one) { return one.bell == mine.bell; }));
     if (!watched) return;
     watched_ = false;
     if (hand_over && !resting_.empty()) resting_.back().bell->ring();
@@ -47,10 +50,13 @@ void idle_watch::wake_asked(const place& mine) {
         if (one.bell != mine.bell && asked(one)) one.bell->ring();
 }
 
-bool idle_watch::rest(const place& mine, const limits& at_most, const std::atomic<bool>& stop, const std::atomic<bool>& killed) {
+bool idle_watch::rest(const place& mine, const limits& at_most, const std::atomic<bool>& stop,
+                      const std::atomic<bool>& killed) {
     mine.bell->begin_sleep();
     const bool watches = enter(mine);
-    const auto ends = [&] { return stop.load(std::memory_order_seq_cst) || killed.load(std::memory_order_seq_cst); };
+    const auto ends = [&] {
+        return stop.load(std::memory_order_seq_cst) || killed.load(std::memory_order_seq_cst);
+    };
     // Since the one before looked for the last time, requests may have come for others.
     if (watches) wake_asked(mine);
     bool work = asked(mine) || ends();

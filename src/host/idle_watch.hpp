@@ -1,14 +1,17 @@
-// Who looks at the rings while service threads have nothing to do: one of them for all, so that the others can sleep.
+// Who looks at the rings while service threads have nothing to do: one of them for all, so that the
+// others can sleep.
 //
-// A GPU cannot wake a thread, so somebody has to look at the rings now and then. If every idle thread did so, four of them
-// would wake four thousand times a second for nothing.
+// A GPU cannot wake a thread, so somebody has to look at the rings now and then. If every idle
+// thread did so, four of them would wake four thousand times a second for nothing.
 //
 // Invariants
-//  (1) At most one thread watches. It naps no longer than `look_ns` between two looks at all rings of resting threads; at
+//  (1) At most one thread watches. It naps no longer than `look_ns` between two looks at all rings
+//  of resting threads; at
 //      first `first_look_ns`, and the longer the more often it found nothing.
-//  (2) A thread rests only with its doorbell's `sleeping` set and its place on the list, so that the watcher can wake it.
-//  (3) A watcher that leaves because there is work, or because it ends, wakes another thread, which watches next.
-//  (4) Nobody sleeps longer than `sleep_ns`: should a watcher die on the way, the next to wake takes its place.
+//  (2) A thread rests only with its doorbell's `sleeping` set and its place on the list, so that
+//  the watcher can wake it. (3) A watcher that leaves because there is work, or because it ends,
+//  wakes another thread, which watches next. (4) Nobody sleeps longer than `sleep_ns`: should a
+//  watcher die on the way, the next to wake takes its place.
 #pragma once
 
 #include <atomic>
@@ -38,9 +41,10 @@ public:
         std::uint64_t first_look_ns = 160'000;
     };
 
-    // Rests until a request is there, the bell rings, or `sleep_ns` have passed: then false. May return early. Whoever sets one
-    // of the two flags rings afterwards.
-    bool rest(const place& mine, const limits& at_most, const std::atomic<bool>& stop, const std::atomic<bool>& killed);
+    // Rests until a request is there, the bell rings, or `sleep_ns` have passed: then false. May
+    // return early. Whoever sets one of the two flags rings afterwards.
+    bool rest(const place& mine, const limits& at_most, const std::atomic<bool>& stop,
+              const std::atomic<bool>& killed);
 
 private:
     [[nodiscard]] bool enter(const place& mine);

@@ -7,7 +7,8 @@
 
 namespace penstock::host {
 
-// All of it? Where that cannot be told it counts as so. `offset` is a multiple of the page size of the machine.
+// All of it? Where that cannot be told it counts as so. `offset` is a multiple of the page size of
+// the machine.
 inline bool is_in_memory(environment& env, int fd, std::uint64_t offset, std::uint64_t bytes) {
     if (const int told = env.in_page_cache(fd, offset, bytes); told >= 0) return told == 1;
     void* at = nullptr;

@@ -1,4 +1,5 @@
-// Reads done one after the other by the service thread itself, where io_uring is refused or not wanted.
+// Reads done one after the other by the service thread itself, where io_uring is refused or not
+// wanted.
 #include "host/env.hpp"
 
 namespace penstock::host {
@@ -32,6 +33,8 @@ private:
 
 }  // namespace
 
-std::unique_ptr<io_engine> make_pread_engine(environment& env) { return std::make_unique<pread_engine>(env); }
+std::unique_ptr<io_engine> make_pread_engine(environment& env) {
+    return std::make_unique<pread_engine>(env);
+}
 
 }  // namespace penstock::host

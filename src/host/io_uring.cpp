@@ -1,5 +1,6 @@
-// Reads through io_uring: one ring for each service thread. What the page cache has is read at once, past the ring: that costs less
-// processor time for each read, and the first of many is answered before the last is read.
+// Reads through io_uring: one ring for each service thread. What the page cache has is read at
+// once, past the ring: that costs less processor time for each read, and the first of many is
+// answered before the last is read.
 #include <liburing.h>
 #include <sys/uio.h>
 
@@ -18,8 +19,9 @@ public:
     explicit uring_engine(std::uint32_t depth) : depth_(depth) {}
     ~uring_engine() override {
         if (!ready_) return;
-        // The kernel takes a ring apart some time later. Until then the user would be charged for the memory, and the next runtime be
-        // refused it. But it may wait here for a disk that never answers.
+        // The kernel takes a ring apart some time later. Until then the user would be charged for
+        // the memory, and the next runtime be refused it. But it may wait here for a disk that
+        // never answers.
         if (registered_ && in_flight_ == 0) io_uring_unregister_buffers(&ring_);
         io_uring_queue_exit(&ring_);
     }
@@ -36,22 +38,26 @@ public:
     [[nodiscard]] bool reads_at_once() const override { return true; }
     [[nodiscard]] bool has_finished() const override { return !finished_.empty(); }
 
-    // Kernels before 5.13 stop the ring to register and to take it back, and some of them let fork() part a process from pages
-    // that it has registered: the disk would go on writing to those, and the process read others.
+    // Kernels before 5.13 stop the ring to register and to take it back, and some of them let
+    // fork() part a process from pages that it has registered: the disk would go on writing to
+    // those, and the process read others.
     int register_memory(const std::vector<memory_area>& areas) override {
         if (registered_ || (ring_.features & IORING_FEAT_RSRC_TAGS) == 0) return -EOPNOTSUPP;
         std::vector<iovec> places;
         for (const memory_area& one : areas) places.push_back({one.begin, one.bytes});
-        const int code = io_uring_register_buffers(&ring_, places.data(), static_cast<unsigned>(places.size()));
+        const int code =
+            io_uring_register_buffers(&ring_, places.data(), static_cast<unsigned>(places.size()));
         registered_ = code == 0;
         return code;
     }
 
-    // The caller keeps no more than capacity() in flight, so a submission entry is always free after a submit.
+    // The caller keeps no more than capacity() in flight, so a submission entry is always free
+    // after a submit.
     void start(const read_operation& operation) override {
         if (operation.at_once) {
             const iovec place{operation.to, operation.bytes};
-            const ssize_t got = ::preadv2(operation.fd, &place, 1, static_cast<off_t>(operation.offset), RWF_NOWAIT);
+            const ssize_t got = ::preadv2(operation.fd, &place, 1,
+                                          static_cast<off_t>(operation.offset), RWF_NOWAIT);
             finished_.push_back({operation.tag, got >= 0 ? got : -errno});
             return;
         }
@@ -65,13 +71,17 @@ public:
             return;
         }
         if (operation.area >= 0 && registered_)
-            io_uring_prep_read_fixed(entry, operation.fd, operation.to, operation.bytes, operation.offset, operation.area);
-        else io_uring_prep_read(entry, operation.fd, operation.to, operation.bytes, operation.offset);
+            io_uring_prep_read_fixed(entry, operation.fd, operation.to, operation.bytes,
+                                     operation.offset, operation.area);
+        else
+            io_uring_prep_read(entry, operation.fd, operation.to, operation.bytes,
+                               operation.offset);
         io_uring_sqe_set_data64(entry, operation.tag);
         ++in_flight_;
     }
 
-    // A refused submission (out of memory, interrupted) leaves its entries in the ring: they go with the next one.
+    // A refused submission (out of memory, interrupted) leaves its entries in the ring: they go
+    // with the next one.
     void submit() override { io_uring_submit(&ring_); }
 
     void reap(std::vector<read_result>& out, std::uint64_t wait_ns) override {

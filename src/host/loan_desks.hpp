@@ -1,8 +1,11 @@
-// Room for the loans of a device that may be late with them: pinned memory, cut into desks, one for each loan that is under way.
+// Room for the loans of a device that may be late with them: pinned memory, cut into desks, one for
+// each loan that is under way.
 //
-// A GPU that is full of kernels which do not end begins no other. A reader waits for it no longer than loan_wait_ns; then its desk stays taken until all parts
-// are settled after all, since the kernel that comes late still writes there. After a late loan there are no others for a while, and none at all while all desks
-// are taken. So a program loses no more than 2 ms in 100, and once there are eight late ones nothing.
+// A GPU that is full of kernels which do not end begins no other. A reader waits for it no longer
+// than loan_wait_ns; then its desk stays taken until all parts are settled after all, since the
+// kernel that comes late still writes there. After a late loan there are no others for a while, and
+// none at all while all desks are taken. So a program loses no more than 2 ms in 100, and once
+// there are eight late ones nothing.
 #pragma once
 
 #include <array>
@@ -13,7 +16,8 @@
 
 namespace penstock::host {
 
-// A GPU with room answers within some 10 to 100 us, and a disk within some ms: whoever has waited as long as this has lost about as much as the disk would have cost.
+// A GPU with room answers within some 10 to 100 us, and a disk within some ms: whoever has waited
+// as long as this has lost about as much as the disk would have cost.
 inline constexpr std::uint64_t loan_wait_ns = 2'000'000;
 inline constexpr std::uint64_t quiet_after_late_ns = 100'000'000;
 
@@ -31,9 +35,12 @@ struct loan_desk {
 class loan_desks {
 public:
     static constexpr std::uint32_t count = 8;
-    static constexpr std::uint64_t desk_states = most_loan_bytes / least_part_bytes, desk_bytes = most_loan_bytes + desk_states * sizeof(std::uint32_t);
+    static constexpr std::uint64_t desk_states = most_loan_bytes / least_part_bytes,
+                                   desk_bytes =
+                                       most_loan_bytes + desk_states * sizeof(std::uint32_t);
 
-    // `memory`: count * desk_bytes, aligned to 16 bytes, which stays until the device is done with all.
+    // `memory`: count * desk_bytes, aligned to 16 bytes, which stays until the device is done with
+    // all.
     void place(std::byte* memory) {
         for (std::uint32_t i = 0; i < count; ++i) {
             desks_[i].number = i;
@@ -42,7 +49,8 @@ public:
         }
     }
 
-    // A desk whose states are cleared for the loan, or null: there is none, or it is too soon after a late one.
+    // A desk whose states are cleared for the loan, or null: there is none, or it is too soon after
+    // a late one.
     loan_desk* take(loan& what, std::uint64_t now_ns) {
         std::lock_guard lock(mutex_);
         if (now_ns < quiet_until_ns_) return nullptr;
@@ -74,7 +82,8 @@ public:
 
     // Desks of late loans that have come to their end after all are free again.
     void end_late() {
-        std::array<std::shared_ptr<const void>, count> ended;  // what they hold goes without the lock
+        std::array<std::shared_ptr<const void>, count>
+            ended;  // what they hold goes without the lock
         std::lock_guard lock(mutex_);
         for (loan_desk& one : desks_) {
             if (!one.late || !all_settled(one)) continue;

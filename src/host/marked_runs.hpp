@@ -1,6 +1,8 @@
-// The runs of marked bytes of a page: a bit for each byte, in 64-bit words, first byte in the lowest bit.
+// The runs of marked bytes of a page: a bit for each byte, in 64-bit words, first byte in the
+// lowest bit.
 //
-// The words lie in memory that the device can change meanwhile. Each is copied once and what is made of it stays within the page.
+// The words lie in memory that the device can change meanwhile. Each is copied once and what is
+// made of it stays within the page.
 #pragma once
 
 #include <algorithm>
@@ -34,7 +36,8 @@ public:
     }
 
 private:
-    // The first byte from `from` on that is marked, or is not; the size of the page if there is none.
+    // The first byte from `from` on that is marked, or is not; the size of the page if there is
+    // none.
     [[nodiscard]] std::uint64_t first(std::uint64_t from, bool marked) const {
         for (std::uint64_t i = from / 64; i < words_.size(); ++i) {
             std::uint64_t word = marked ? words_[i] : ~words_[i];

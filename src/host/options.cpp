@@ -23,7 +23,8 @@ public:
         const std::string given(text);
         const auto parsed = std::from_chars(given.data(), given.data() + given.size(), out);
         if (parsed.ec != std::errc() || parsed.ptr != given.data() + given.size())
-            result_ = {-EINVAL, std::string(name) + ": '" + given + "' is not a whole number; give one, such as 4"};
+            result_ = {-EINVAL, std::string(name) + ": '" + given +
+                                    "' is not a whole number; give one, such as 4"};
     }
 
     void flag(const char* name, bool& out) {
@@ -31,7 +32,9 @@ public:
         if (text == nullptr) return;
         const std::string given(text);
         if (given == "0" || given == "1") out = given == "1";
-        else result_ = {-EINVAL, std::string(name) + ": '" + given + "' is neither 0 nor 1; give 1 for on, 0 for off"};
+        else
+            result_ = {-EINVAL, std::string(name) + ": '" + given +
+                                    "' is neither 0 nor 1; give 1 for on, 0 for off"};
     }
 
     void choice(const char* name, backend& out) {
@@ -78,9 +81,11 @@ status out_of_range(const char* name, const std::string& value, const std::strin
     return {-EINVAL, std::string(name) + ": " + value + " is out of range; use " + range};
 }
 
-status check_number(const char* name, std::uint64_t value, std::uint64_t least, std::uint64_t most) {
+status check_number(const char* name, std::uint64_t value, std::uint64_t least,
+                    std::uint64_t most) {
     if (value >= least && value <= most) return {};
-    return out_of_range(name, std::to_string(value), std::to_string(least) + " to " + std::to_string(most));
+    return out_of_range(name, std::to_string(value),
+                        std::to_string(least) + " to " + std::to_string(most));
 }
 
 status check_size(const char* name, std::uint64_t value, std::uint64_t least, std::uint64_t most) {
@@ -121,9 +126,12 @@ status options::check() const {
         return {-EINVAL, "page_bytes: " + std::to_string(page_bytes) +
                              " is not usable; give a power of two from 512 to 2097152 (2 MiB)"};
     if (cache_bytes != 0 && cache_bytes < 8 * page_bytes)
-        return {-EINVAL, "cache_bytes: " + format_size(cache_bytes) + " is less than 8 pages of " + format_size(page_bytes) +
-                             "; give at least " + format_size(8 * page_bytes)};
-    if (device < 0) return {-EINVAL, "device: " + std::to_string(device) + " is negative; device numbers start at 0"};
+        return {-EINVAL, "cache_bytes: " + format_size(cache_bytes) + " is less than 8 pages of " +
+                             format_size(page_bytes) + "; give at least " +
+                             format_size(8 * page_bytes)};
+    if (device < 0)
+        return {-EINVAL,
+                "device: " + std::to_string(device) + " is negative; device numbers start at 0"};
     if (status s = check_size("table_bytes", table_bytes, 64 * kib, 1024 * gib); !s) return s;
     if (status s = check_number("max_files", max_files, 16, 1u << 19); !s) return s;
     if (status s = check_number("service_threads", service_threads, 0, 64); !s) return s;
@@ -132,7 +140,8 @@ status options::check() const {
     if (window_bytes != 0)
         if (status s = check_size("window_bytes", window_bytes, 2 * mib, 1024 * gib); !s) return s;
     if (status s = check_size("tier_bytes", tier_bytes, 0, 1024 * gib); !s) return s;
-    if (status s = check_size("write_behind_bytes", write_behind_bytes, 0, 1024 * gib); !s) return s;
+    if (status s = check_size("write_behind_bytes", write_behind_bytes, 0, 1024 * gib); !s)
+        return s;
     if (status s = check_number("worker_threads", worker_threads, 0, 1024); !s) return s;
     if (status s = check_number("frame_wait_ms", frame_wait_ms, 1, 600000); !s) return s;
     if (status s = check_number("request_wait_ms", request_wait_ms, 1, 600000); !s) return s;

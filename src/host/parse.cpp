@@ -16,12 +16,26 @@ struct unit {
 };
 
 constexpr std::uint64_t kib = 1024, mib = kib * 1024, gib = mib * 1024, tib = gib * 1024;
-constexpr unit units[] = {{"", 1},       {"B", 1},       {"K", kib},      {"KiB", kib},      {"KB", 1000},
-                          {"M", mib},    {"MiB", mib},   {"MB", 1000000}, {"G", gib},        {"GiB", gib},
-                          {"GB", 1000000000}, {"T", tib}, {"TiB", tib},   {"TB", 1000000000000}};
+constexpr unit units[] = {{"", 1},
+                          {"B", 1},
+                          {"K", kib},
+                          {"KiB", kib},
+                          {"KB", 1000},
+                          {"M", mib},
+                          {"MiB", mib},
+                          {"MB", 1000000},
+                          {"G", gib},
+                          {"GiB", gib},
+                          {"GB", 1000000000},
+                          {"T", tib},
+                          {"TiB", tib},
+                          {"TB", 1000000000000}};
 
 status bad_size(const std::string& what, const std::string& text) {
-    return {-EINVAL, what + ": '" + text + "' is not a size; give a number with an optional unit, such as 65536, 64KiB, 1.5GiB"};
+    return {
+        -EINVAL,
+        what + ": '" + text +
+            "' is not a size; give a number with an optional unit, such as 65536, 64KiB, 1.5GiB"};
 }
 
 }  // namespace
@@ -30,7 +44,8 @@ status parse_size(const std::string& what, const std::string& text, std::uint64_
     const char* const end = text.data() + text.size();
     double number = 0;
     const auto parsed = std::from_chars(text.data(), end, number, std::chars_format::fixed);
-    if (parsed.ec != std::errc() || parsed.ptr == text.data() || number < 0 || !std::isfinite(number))
+    if (parsed.ec != std::errc() || parsed.ptr == text.data() || number < 0 ||
+        !std::isfinite(number))
         return bad_size(what, text);
     const char* at = parsed.ptr;
     if (at != end && *at == ' ') ++at;
@@ -42,7 +57,9 @@ status parse_size(const std::string& what, const std::string& text, std::uint64_
         // Whole numbers are computed as integers, so that no large size loses its last digits.
         std::uint64_t whole = 0;
         const auto exact = std::from_chars(text.data(), parsed.ptr, whole);
-        bytes = exact.ec == std::errc() && exact.ptr == parsed.ptr ? whole * u.bytes : static_cast<std::uint64_t>(value);
+        bytes = exact.ec == std::errc() && exact.ptr == parsed.ptr
+                    ? whole * u.bytes
+                    : static_cast<std::uint64_t>(value);
         return {};
     }
     return bad_size(what, text);
@@ -51,11 +68,13 @@ status parse_size(const std::string& what, const std::string& text, std::uint64_
 std::string format_size(std::uint64_t bytes) {
     const unit shown[] = {{"TiB", tib}, {"GiB", gib}, {"MiB", mib}, {"KiB", kib}};
     for (const unit& u : shown)
-        if (bytes >= u.bytes && bytes % u.bytes == 0) return std::to_string(bytes / u.bytes) + " " + u.name;
+        if (bytes >= u.bytes && bytes % u.bytes == 0)
+            return std::to_string(bytes / u.bytes) + " " + u.name;
     for (const unit& u : shown) {
         if (bytes < u.bytes) continue;
         char text[64];
-        std::snprintf(text, sizeof text, "%.1f %s", static_cast<double>(bytes) / static_cast<double>(u.bytes), u.name);
+        std::snprintf(text, sizeof text, "%.1f %s",
+                      static_cast<double>(bytes) / static_cast<double>(u.bytes), u.name);
         return text;
     }
     return std::to_string(bytes) + " B";
@@ -76,7 +95,8 @@ status parse_io_method(const std::string& what, const std::string& text, io_meth
 status parse_direct_mode(const std::string& what, const std::string& text, direct_mode& out) {
     for (const direct_mode m : {direct_mode::automatic, direct_mode::off, direct_mode::on})
         if (text == name_of(m)) return out = m, status{};
-    return {-EINVAL, what + ": '" + text + "' does not say when to read past the page cache; use auto, off or on"};
+    return {-EINVAL, what + ": '" + text +
+                         "' does not say when to read past the page cache; use auto, off or on"};
 }
 
 status parse_switch(const std::string& what, const std::string& text, bool& out) {

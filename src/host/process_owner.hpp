@@ -1,5 +1,5 @@
-// The process that made an object. A child of fork() has a copy of the object without its threads, and
-// without the GPU: it must not wait for the one or touch the other.
+// The process that made an object. A child of fork() has a copy of the object without its threads,
+// and without the GPU: it must not wait for the one or touch the other.
 #pragma once
 
 #include <pthread.h>
@@ -21,15 +21,16 @@ public:
     [[nodiscard]] bool here() const { return forks_ == forks_so_far(); }
 
 private:
-    // How many forks lie between the first process and this one. A child counts itself before fork()
-    // returns there.
+    // How many forks lie between the first process and this one. A child counts itself before
+    // fork() returns there.
     static std::uint64_t forks_so_far() {
         static std::atomic<std::uint64_t> forks{0};
         static const int watching = ::pthread_atfork(nullptr, nullptr, [] {
             forks.store(forks.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
         });
         static_cast<void>(watching);
-        // Relaxed: the child has one thread when it counts, and its later threads are made after that.
+        // Relaxed: the child has one thread when it counts, and its later threads are made after
+        // that.
         return forks.load(std::memory_order_relaxed);
     }
 
@@ -49,8 +50,9 @@ void abandon(std::unique_ptr<T> inherited) {
     }
 }
 
-// The one object of its type in a process. A child of fork() begins with a new one: what it inherited may be
-// locked by threads that it does not have, and tells of things that are not its own. Never destroyed.
+// The one object of its type in a process. A child of fork() begins with a new one: what it
+// inherited may be locked by threads that it does not have, and tells of things that are not its
+// own. Never destroyed.
 template <typename T>
 T& one_of_process() {
     struct entry {

@@ -1,5 +1,7 @@
-// Whose turn it is to use what reads for programs are answered with: one request's that changes it (moves pages of regions of a file; adds or takes away a runtime), or that
-// of any number of reads. Requests wait; reads are refused while a request is under way or waits, so they neither wait for one nor keep one waiting for long.
+// Whose turn it is to use what reads for programs are answered with: one request's that changes it
+// (moves pages of regions of a file; adds or takes away a runtime), or that of any number of reads.
+// Requests wait; reads are refused while a request is under way or waits, so they neither wait for
+// one nor keep one waiting for long.
 //
 // A lockable for std::lock_guard (requests) and std::shared_lock with std::try_to_lock (reads).
 #pragma once

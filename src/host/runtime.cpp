@@ -15,7 +15,8 @@ status runtime::create(const options& settings, std::unique_ptr<runtime>& out) {
     return create(settings, host::runtime_hooks{}, out);
 }
 
-status runtime::create(const options& settings, const host::runtime_hooks& hooks, std::unique_ptr<runtime>& out) try {
+status runtime::create(const options& settings, const host::runtime_hooks& hooks,
+                       std::unique_ptr<runtime>& out) try {
     out.reset();
     if (status s = settings.check(); !s) return s;
     auto state = std::make_unique<host::runtime_state>();
@@ -53,7 +54,9 @@ auto checked(const host::runtime_state& state, const Call& call) -> decltype(cal
 }
 
 status not_here() {
-    return {-ECHILD, "the runtime belongs to the parent of this process; make one of the child's own after fork()"};
+    return {-ECHILD,
+            "the runtime belongs to the parent of this process; make one of the child's own after "
+            "fork()"};
 }
 
 }  // namespace
@@ -70,22 +73,26 @@ int runtime::open(const std::string& path, int flags) {
     return checked(*state_, [&] {
         const int code = state_->files->allow(path, static_cast<std::uint32_t>(flags));
         // The file was made just now, by nobody else; the device only has to open it.
-        return code != 0 ? code : state_->device->open(state_->ref, path.c_str(), flags & ~open_exclusive);
+        return code != 0 ? code
+                         : state_->device->open(state_->ref, path.c_str(), flags & ~open_exclusive);
     });
 }
 int runtime::close(int fd) {
     return checked(*state_, [&] { return state_->device->close(state_->ref, fd); });
 }
 std::int64_t runtime::read(int fd, void* buffer, std::int64_t bytes, std::int64_t offset) {
-    return checked(*state_, [&] { return state_->device->read(state_->ref, fd, buffer, bytes, offset); });
+    return checked(*state_,
+                   [&] { return state_->device->read(state_->ref, fd, buffer, bytes, offset); });
 }
 std::int64_t runtime::read(cursor& at, void* buffer, std::int64_t bytes) {
-    const std::int64_t done = read(at.fd, buffer, bytes, static_cast<std::int64_t>(at.offset_bytes));
+    const std::int64_t done =
+        read(at.fd, buffer, bytes, static_cast<std::int64_t>(at.offset_bytes));
     if (done > 0) at.offset_bytes += static_cast<std::uint64_t>(done);
     return done;
 }
 std::int64_t runtime::write(int fd, const void* buffer, std::int64_t bytes, std::int64_t offset) {
-    return checked(*state_, [&] { return state_->device->write(state_->ref, fd, buffer, bytes, offset); });
+    return checked(*state_,
+                   [&] { return state_->device->write(state_->ref, fd, buffer, bytes, offset); });
 }
 std::int64_t runtime::append(int fd, const void* buffer, std::int64_t bytes) {
     return checked(*state_, [&] { return state_->device->append(state_->ref, fd, buffer, bytes); });
@@ -117,10 +124,12 @@ int runtime::stat(int fd, file_stat* out) {
     return checked(*state_, [&] { return state_->device->stat(state_->ref, fd, out); });
 }
 std::int64_t runtime::prefetch(int fd, std::int64_t offset, std::int64_t bytes) {
-    return checked(*state_, [&] { return state_->device->prefetch(state_->ref, fd, offset, bytes); });
+    return checked(*state_,
+                   [&] { return state_->device->prefetch(state_->ref, fd, offset, bytes); });
 }
 std::int64_t runtime::advise(int fd, advice what, std::int64_t offset, std::int64_t bytes) {
-    return checked(*state_, [&] { return state_->device->advise(state_->ref, fd, what, offset, bytes); });
+    return checked(*state_,
+                   [&] { return state_->device->advise(state_->ref, fd, what, offset, bytes); });
 }
 mapping runtime::map(int fd, std::int64_t offset, std::int64_t bytes) {
     if (const int code = process_code(); code != 0) return {nullptr, code, engine::no_word, 0};
@@ -135,17 +144,23 @@ int runtime::unmap(const mapping& what) {
 
 std::int64_t runtime::open_windows(int fd, std::int64_t offset, std::int64_t bytes) {
     if (offset < 0 || bytes < 0) return -EINVAL;
-    return checked(*state_, [&] { return open_windows_of(fd, static_cast<std::uint64_t>(offset), static_cast<std::uint64_t>(bytes)); });
+    return checked(*state_, [&] {
+        return open_windows_of(fd, static_cast<std::uint64_t>(offset),
+                               static_cast<std::uint64_t>(bytes));
+    });
 }
 
 std::int64_t runtime::open_windows_of(int fd, std::uint64_t offset, std::uint64_t bytes) {
     if (state_->windows == nullptr) return -EOPNOTSUPP;
-    // Held open until the window is in place, so that the file's slot cannot go to another meanwhile.
+    // Held open until the window is in place, so that the file's slot cannot go to another
+    // meanwhile.
     const int held = state_->device->duplicate(state_->ref, fd);
     if (held < 0) return held;
-    host::window_file file{engine::descriptor_slot(state_->ref.view, fd), engine::descriptor_generation(fd), -1, 0};
+    host::window_file file{engine::descriptor_slot(state_->ref.view, fd),
+                           engine::descriptor_generation(fd), -1, 0};
     std::shared_ptr<host::shared_handle> handle;
-    std::int64_t inside = state_->files->handle_of(file.slot, file.generation, handle, file.size_bytes);
+    std::int64_t inside =
+        state_->files->handle_of(file.slot, file.generation, handle, file.size_bytes);
     if (inside == 0) {
         file.fd = handle->fd();
         std::string note;
@@ -213,11 +228,15 @@ status runtime::health() const {
 status runtime::view_status() const try {
     if (process_code() != 0) return not_here();
     engine::fault_record fault{};
-    if (state_->device->download(&fault, state_->ref.view.fault, sizeof fault) != 0) return health();
+    if (state_->device->download(&fault, state_->ref.view.fault, sizeof fault) != 0)
+        return health();
     if (fault.claimed == 0) return {};
-    const std::string path = state_->files->path_of(fault.slot, static_cast<std::uint32_t>(fault.generation));
-    const std::string what = fault.is_row != 0 ? "row " + std::to_string(fault.row) : "element at byte " + std::to_string(fault.offset);
-    return {static_cast<int>(fault.code), (path.empty() ? "a file that is not open" : path) + ": " + what + ": " + error_text(fault.code)};
+    const std::string path =
+        state_->files->path_of(fault.slot, static_cast<std::uint32_t>(fault.generation));
+    const std::string what = fault.is_row != 0 ? "row " + std::to_string(fault.row)
+                                               : "element at byte " + std::to_string(fault.offset);
+    return {static_cast<int>(fault.code), (path.empty() ? "a file that is not open" : path) + ": " +
+                                              what + ": " + error_text(fault.code)};
 } catch (...) {
     return host::status_of_exception("view_status: ");
 }
@@ -228,7 +247,9 @@ void runtime::clear_view_status() {
     state_->device->upload(state_->ref.view.fault, &none, sizeof none);
 }
 
-status runtime::write_status() const { return process_code() != 0 ? not_here() : state_->troubles->first(); }
+status runtime::write_status() const {
+    return process_code() != 0 ? not_here() : state_->troubles->first();
+}
 void runtime::clear_write_status() {
     if (process_code() == 0) state_->troubles->clear();
 }
@@ -238,11 +259,13 @@ statistics runtime::stats() const {
     if (process_code() != 0) return out;
     const engine::cache_view& c = state_->ref.view;
     std::vector<engine::counter_shard> shards(c.counter_shards);
-    state_->device->download(shards.data(), c.counters, shards.size() * sizeof(engine::counter_shard));
+    state_->device->download(shards.data(), c.counters,
+                             shards.size() * sizeof(engine::counter_shard));
     std::uint64_t sum[engine::count_kinds] = {};
     for (const engine::counter_shard& shard : shards) {
         for (std::uint32_t i = 0; i < engine::count_kinds; ++i) sum[i] += shard.count[i];
-        for (std::uint32_t i = 0; i < engine::latency_buckets; ++i) out.latency_ns[i] += shard.latency[i];
+        for (std::uint32_t i = 0; i < engine::latency_buckets; ++i)
+            out.latency_ns[i] += shard.latency[i];
     }
     out.hits = sum[engine::count_hits];
     out.misses = sum[engine::count_misses];

@@ -1,4 +1,5 @@
-// Everything a runtime owns. What ends it is in the destructor, in this order: reads for programs, monitor, services, device, registry (of which the device may have slots that are lent).
+// Everything a runtime owns. What ends it is in the destructor, in this order: reads for programs,
+// monitor, services, device, registry (of which the device may have slots that are lent).
 #pragma once
 
 #include <atomic>
@@ -72,7 +73,9 @@ struct runtime_state {
 
     // Before the threads stop: what was written goes to its files; what cannot is named in the log.
     void write_back_all();
-    [[nodiscard]] page_lender& lender() const { return hooks.lender != nullptr ? *hooks.lender : *device; }
+    [[nodiscard]] page_lender& lender() const {
+        return hooks.lender != nullptr ? *hooks.lender : *device;
+    }
     void monitor_loop();
     void look_after();
     [[nodiscard]] bool health_of_services();
@@ -84,7 +87,8 @@ struct runtime_state {
     // Every wait on the device ends with this code from now on; 0 lets waits go on.
     void set_abort(std::int64_t code);
     std::atomic<bool> interrupted{false};
-    // Copies the abort word to device memory, for groups that wait for nothing. By the monitor with each beat, and when waits go on.
+    // Copies the abort word to device memory, for groups that wait for nothing. By the monitor with
+    // each beat, and when waits go on.
     void tell_stop();
     std::int64_t* device_stop = nullptr;  // of a gpu
     std::mutex stop_mutex;
@@ -96,7 +100,8 @@ struct runtime_state {
     std::vector<launch_count*> free_launch_counts;  // guarded by launch_mutex
 };
 
-// Of a runtime that was made, until it is destroyed: in a child of fork() every wait on its copy ends with -ECHILD.
+// Of a runtime that was made, until it is destroyed: in a child of fork() every wait on its copy
+// ends with -ECHILD.
 void watch_forks(runtime_state& made);
 
 }  // namespace penstock::host

@@ -21,7 +21,8 @@ using engine::ring_ticket;
 namespace {
 constexpr unsigned long timer_slack_ns = 1000;
 
-// Once more, but not for ever, what the operating system says to try again: a thread that serves others must not hang in it.
+// Once more, but not for ever, what the operating system says to try again: a thread that serves
+// others must not hang in it.
 template <typename Call>
 auto tried_again(const Call& call) {
     auto result = call();
@@ -29,22 +30,33 @@ auto tried_again(const Call& call) {
     return result;
 }
 
-std::unique_ptr<io_engine> with_registered_memory(std::unique_ptr<io_engine> io, const service_settings& settings,
+std::unique_ptr<io_engine> with_registered_memory(std::unique_ptr<io_engine> io,
+                                                  const service_settings& settings,
                                                   std::atomic<std::uint64_t>& reads) {
     if (settings.to_register.empty()) return io;
-    return std::make_unique<registering_engine>(std::move(io), settings.to_register, reads, settings.register_refused);
+    return std::make_unique<registering_engine>(std::move(io), settings.to_register, reads,
+                                                settings.register_refused);
 }
-}
+}  // namespace
 
-service::service(const std::vector<host_ring>& rings, file_registry& files, environment& env, std::unique_ptr<io_engine> io, host_doorbell* doorbell,
+service::service(const std::vector<host_ring>& rings, file_registry& files, environment& env,
+                 std::unique_ptr<io_engine> io, host_doorbell* doorbell,
                  const service_settings& settings)
-    : rings_(rings), slots_(rings.front().slots), files_(files), env_(env),
+    : rings_(rings),
+      slots_(rings.front().slots),
+      files_(files),
+      env_(env),
       io_(with_registered_memory(std::move(io), settings, counters_.registered_reads)),
-      doorbell_(doorbell != nullptr ? doorbell : &own_doorbell_), settings_(settings), next_ticket_(rings.size()),
-      flights_(rings.size() * slots_), fills_(settings.tier, settings.page_shift), handles_(files) {}
+      doorbell_(doorbell != nullptr ? doorbell : &own_doorbell_),
+      settings_(settings),
+      next_ticket_(rings.size()),
+      flights_(rings.size() * slots_),
+      fills_(settings.tier, settings.page_shift),
+      handles_(files) {}
 
 service::~service() {
-    // One order with the flag in the doorbell: either the thread sees the stop before it sleeps, or it is rung.
+    // One order with the flag in the doorbell: either the thread sees the stop before it sleeps, or
+    // it is rung.
     stop_.store(true, std::memory_order_seq_cst);
     doorbell_->ring();
     if (thread_.joinable()) thread_.join();
@@ -55,11 +67,13 @@ void service::start() {
     thread_ = std::thread([this] {
         pthread_setname_np(pthread_self(), "penstock-serve");
         ignore_size_signal();
-        // Naps are as short as 20 us; the kernel would add up to 50 us to each so as to save wake-ups.
+        // Naps are as short as 20 us; the kernel would add up to 50 us to each so as to save
+        // wake-ups.
         ::prctl(PR_SET_TIMERSLACK, timer_slack_ns, 0, 0, 0);
         try {
             run();
-        } catch (...) {  // out of memory: the monitor sees a dead thread and releases every waiting kernel
+        } catch (...) {  // out of memory: the monitor sees a dead thread and releases every waiting
+                         // kernel
             alive_.store(false, std::memory_order_release);
         }
     });
@@ -75,13 +89,16 @@ void service::run() {
             io_->submit();
         }
         run_writers();
-        if (taken == 0 && in_flight_ > 0) io_->submit();  // what finish() started again after a short read
-        // With reads in flight and nothing new, wait a moment for one to finish; new requests wait no longer than that.
+        if (taken == 0 && in_flight_ > 0)
+            io_->submit();  // what finish() started again after a short read
+        // With reads in flight and nothing new, wait a moment for one to finish; new requests wait
+        // no longer than that.
         finish_all(in_flight_ > 0 && taken == 0 ? 20'000 : 0);
         idle_rounds = taken == 0 && in_flight_ == 0 && writers_.empty() ? rest(idle_rounds + 1) : 0;
     }
     while (!writers_.empty() && !killed_.load(std::memory_order_relaxed)) run_writers();
-    // The kernel still writes to the staging area: it must not be freed before the last read came back.
+    // The kernel still writes to the staging area: it must not be freed before the last read came
+    // back.
     for (std::uint32_t round = 0; in_flight_ > 0 && round < 100'000; ++round) {
         io_->submit();
         finish_all(1'000'000);
@@ -89,11 +106,13 @@ void service::run() {
     alive_.store(false, std::memory_order_release);
 }
 
-// Idle: look again at once for a while, then take longer and longer naps, and soon let one thread look for all: on its own
-// each of them would take hundreds of naps until it may sleep, which was most of the processor time of a kernel that asks
-// once. Whoever can ring does so. Returns how many rounds there were, for the next.
+// Idle: look again at once for a while, then take longer and longer naps, and soon let one thread
+// look for all: on its own each of them would take hundreds of naps until it may sleep, which was
+// most of the processor time of a kernel that asks once. Whoever can ring does so. Returns how many
+// rounds there were, for the next.
 std::uint32_t service::rest(std::uint32_t idle_rounds) {
-    constexpr std::uint32_t yields = 200, naps_of_a_length = 16, lengths = 3, long_asleep = yields + naps_of_a_length * lengths;
+    constexpr std::uint32_t yields = 200, naps_of_a_length = 16, lengths = 3,
+                            long_asleep = yields + naps_of_a_length * lengths;
     handles_.forget_stale();
     if (idle_rounds < yields) {
         std::this_thread::yield();
@@ -102,14 +121,14 @@ std::uint32_t service::rest(std::uint32_t idle_rounds) {
     if (idle_rounds >= long_asleep) {
         idle_watch::limits limits = settings_.idle;
         if (idle_rounds > long_asleep) limits.first_look_ns = limits.look_ns;
-        const bool woken = settings_.watch->rest({doorbell_, awaited_words()}, limits, stop_, killed_);
+        const bool woken =
+            settings_.watch->rest({doorbell_, awaited_words()}, limits, stop_, killed_);
         // Woken to look for all although it has nothing to do: work has come to another.
         return woken ? long_asleep - 1 : long_asleep;
     }
     const std::uint64_t nap_ns = 20'000ull << ((idle_rounds - yields) / naps_of_a_length);
     doorbell_->begin_sleep();
-    if (!any_is_posted() && !stop_.load(std::memory_order_relaxed))
-        doorbell_->wait(nap_ns);
+    if (!any_is_posted() && !stop_.load(std::memory_order_relaxed)) doorbell_->wait(nap_ns);
     doorbell_->end_sleep();
     return idle_rounds;
 }
@@ -117,7 +136,8 @@ std::uint32_t service::rest(std::uint32_t idle_rounds) {
 // Acquire: pairs with post; the request and the name in the staging area are there.
 bool service::next_is_posted(std::uint32_t ring) const {
     const std::uint64_t ticket = next_ticket_[ring];
-    return atomic_load<order::acquire, scope::system>(&rings_[ring].requests[ticket & (slots_ - 1)].published) == ticket + 1;
+    return atomic_load<order::acquire, scope::system>(
+               &rings_[ring].requests[ticket & (slots_ - 1)].published) == ticket + 1;
 }
 
 bool service::any_is_posted() const {
@@ -129,11 +149,14 @@ bool service::any_is_posted() const {
 std::vector<idle_watch::awaited> service::awaited_words() const {
     std::vector<idle_watch::awaited> out;
     for (std::uint32_t ring = 0; ring < rings_.size(); ++ring)
-        out.push_back({&rings_[ring].requests[next_ticket_[ring] & (slots_ - 1)].published, next_ticket_[ring] + 1});
+        out.push_back({&rings_[ring].requests[next_ticket_[ring] & (slots_ - 1)].published,
+                       next_ticket_[ring] + 1});
     return out;
 }
 
-ring_reply& service::reply_of(const ring_ticket& at) const { return rings_[at.ring].replies[at.ticket & (slots_ - 1)]; }
+ring_reply& service::reply_of(const ring_ticket& at) const {
+    return rings_[at.ring].replies[at.ticket & (slots_ - 1)];
+}
 
 std::byte* service::staging_of(const ring_ticket& at) const {
     const host_ring& ring = rings_[at.ring];
@@ -151,12 +174,14 @@ std::uint32_t service::take_from(std::uint32_t ring) {
         const ring_request request = rings_[ring].requests[next_ticket_[ring] & (slots_ - 1)];
         serve(request, {ring, next_ticket_[ring]++});
         ++taken;
-        if (io_->has_finished()) finish_all(0);  // who asked for what is in memory need not wait for the others
+        if (io_->has_finished())
+            finish_all(0);  // who asked for what is in memory need not wait for the others
     }
     return taken;
 }
 
-// Starts at another ring each time, so that none is left waiting when there are more requests than can be in flight.
+// Starts at another ring each time, so that none is left waiting when there are more requests than
+// can be in flight.
 std::uint32_t service::take_requests() {
     std::uint32_t taken = 0;
     const auto rings = static_cast<std::uint32_t>(rings_.size());
@@ -190,7 +215,8 @@ void service::serve(const ring_request& request, const ring_ticket& at) {
             return answer(at, 0);
         case op::leaf: {
             std::uint64_t word_index = 0;
-            const std::int64_t code = files_.leaf(request.file_slot, request.generation, request.argument, request.offset, word_index);
+            const std::int64_t code = files_.leaf(request.file_slot, request.generation,
+                                                  request.argument, request.offset, word_index);
             reply_of(at).words[0] = word_index;
             return answer(at, code);
         }
@@ -199,7 +225,8 @@ void service::serve(const ring_request& request, const ring_ticket& at) {
     }
 }
 
-// The name of a request, or an empty string for none that can be one. A copy: the device could change it while it is looked up.
+// The name of a request, or an empty string for none that can be one. A copy: the device could
+// change it while it is looked up.
 std::string service::name_in(const ring_request& request, const ring_ticket& at) const {
     if (request.bytes == 0 || request.bytes > engine::max_path_bytes) return {};
     std::string name(request.bytes, '\0');
@@ -219,25 +246,34 @@ void service::serve_open(const ring_request& request, const ring_ticket& at) {
     const std::string name = name_in(request, at);
     if (name.empty()) return refuse(at, -EINVAL);
     const bool is_open = request.open_slot != 0 && request.open_slot <= engine::max_file_slots;
-    const slot_life open_now = is_open ? slot_life{static_cast<std::uint32_t>(request.open_slot - 1), request.generation} : slot_life{};
-    const open_reply opened = files_.open(name, request.offset, request.argument, request.file_slot, open_now);
+    const slot_life open_now =
+        is_open ? slot_life{static_cast<std::uint32_t>(request.open_slot - 1), request.generation}
+                : slot_life{};
+    const open_reply opened =
+        files_.open(name, request.offset, request.argument, request.file_slot, open_now);
     ring_reply& reply = reply_of(at);
-    reply.words[engine::reply_slot_and_generation] = std::uint64_t{opened.generation} << 32 | opened.slot;
+    reply.words[engine::reply_slot_and_generation] =
+        std::uint64_t{opened.generation} << 32 | opened.slot;
     reply.words[engine::reply_size_bytes] = opened.identity.size_bytes;
     reply.words[engine::reply_table] = opened.table;
-    reply.words[engine::reply_path_and_flags] = std::uint64_t{opened.epoch} << 33 | std::uint64_t{opened.two_level} << 32 | opened.path_extent;
+    reply.words[engine::reply_path_and_flags] = std::uint64_t{opened.epoch} << 33 |
+                                                std::uint64_t{opened.two_level} << 32 |
+                                                opened.path_extent;
     reply.words[engine::reply_inode] = opened.identity.inode;
-    reply.words[engine::reply_modified_ns] = static_cast<std::uint64_t>(opened.identity.modified_ns);
+    reply.words[engine::reply_modified_ns] =
+        static_cast<std::uint64_t>(opened.identity.modified_ns);
     answer(at, opened.result);
 }
 
 void service::serve_read(const ring_request& request, const ring_ticket& at) {
     const std::uint64_t page_bytes = std::uint64_t{1} << settings_.page_shift;
     flight& f = flights_[flight_of(at)];
-    // An honest device uses a slot again only after its answer was read. A second read here would mix with the first.
+    // An honest device uses a slot again only after its answer was read. A second read here would
+    // mix with the first.
     if (f.file != nullptr) return refuse(at, -EBUSY);
     std::uint64_t size_bytes = 0;
-    if (const int code = handles_.find(request.file_slot, request.generation, f.file, size_bytes); code != 0)
+    if (const int code = handles_.find(request.file_slot, request.generation, f.file, size_bytes);
+        code != 0)
         return code == -EBADF ? refuse(at, code) : answer(at, code);
     if (request.bytes == 0 || request.bytes > page_bytes || request.offset >= size_bytes ||
         request.bytes > size_bytes - request.offset || (request.offset & (page_bytes - 1)) != 0) {
@@ -253,46 +289,61 @@ void service::serve_read(const ring_request& request, const ring_ticket& at) {
     start_flight(flight_of(at));
 }
 
-// The marked bytes of a page, run by run, and no others: those in between may be somebody else's by now. Written when all requests
-// of this look were taken (host/file_writer.hpp).
+// The marked bytes of a page, run by run, and no others: those in between may be somebody else's by
+// now. Written when all requests of this look were taken (host/file_writer.hpp).
 void service::serve_write(const ring_request& request, const ring_ticket& at) {
     const std::uint64_t page_bytes = std::uint64_t{1} << settings_.page_shift;
-    auto batch = std::find_if(batches_.begin(), batches_.end(), [&](const write_batch& b) { return b.slot == request.file_slot && b.generation == request.generation; });
+    auto batch = std::find_if(batches_.begin(), batches_.end(), [&](const write_batch& b) {
+        return b.slot == request.file_slot && b.generation == request.generation;
+    });
     if (batch == batches_.end()) {
         std::shared_ptr<file_writer> writer;
-        if (const int code = files_.writer_of(request.file_slot, request.generation, writer); code != 0) return refuse(at, code);
-        batch = batches_.insert(batch, {request.file_slot, request.generation, std::move(writer), {}});
+        if (const int code = files_.writer_of(request.file_slot, request.generation, writer);
+            code != 0)
+            return refuse(at, code);
+        batch =
+            batches_.insert(batch, {request.file_slot, request.generation, std::move(writer), {}});
     }
-    if (request.bytes != page_bytes || (request.offset & (page_bytes - 1)) != 0 || request.offset > INT64_MAX - page_bytes ||
+    if (request.bytes != page_bytes || (request.offset & (page_bytes - 1)) != 0 ||
+        request.offset > INT64_MAX - page_bytes ||
         rings_[at.ring].staging_stride < page_bytes + page_bytes / 8)
         return refuse(at, -EINVAL);
-    batch->orders.push_back({staging_of(at), request.offset, request.argument == 1, &reply_of(at), at.ticket});
+    batch->orders.push_back(
+        {staging_of(at), request.offset, request.argument == 1, &reply_of(at), at.ticket});
 }
 
 void service::run_writers() {
     for (write_batch& one : batches_) {
         one.writer->put(one.orders);
-        if (std::find(writers_.begin(), writers_.end(), one.writer) == writers_.end()) writers_.push_back(std::move(one.writer));
+        if (std::find(writers_.begin(), writers_.end(), one.writer) == writers_.end())
+            writers_.push_back(std::move(one.writer));
     }
     batches_.clear();
     if (writers_.empty()) return;
     const trace_range range("write");
-    std::erase_if(writers_, [this](const auto& one) { return !one->run(scratch_, counters_.file_writes, *settings_.troubles); });
+    std::erase_if(writers_, [this](const auto& one) {
+        return !one->run(scratch_, counters_.file_writes, *settings_.troubles);
+    });
 }
 
 void service::serve_change(const ring_request& request, const ring_ticket& at) {
     const trace_range range(request.operation == op::sync ? "sync" : "truncate");
     std::shared_ptr<file_writer> file;
-    if (const int code = files_.writer_of(request.file_slot, request.generation, file); code != 0) return refuse(at, code);
+    if (const int code = files_.writer_of(request.file_slot, request.generation, file); code != 0)
+        return refuse(at, code);
     if (request.operation == op::truncate) {
         if (request.offset > INT64_MAX) return refuse(at, -EINVAL);
-        const auto cut = [&] { return tried_again([&] { return env_.truncate(file->fd(), request.offset); }); };
+        const auto cut = [&] {
+            return tried_again([&] { return env_.truncate(file->fd(), request.offset); });
+        };
         return answer(at, change_told(env_, file->fd(), {request.offset, 0, true}, cut));
     }
     counters_.file_syncs.fetch_add(1, std::memory_order_relaxed);
     const int code = tried_again([&] { return sync_file(env_, file->fd()); });
     const write_troubles::file_key key{request.file_slot, request.generation};
-    if (code != 0) settings_.troubles->sync_failed(key, files_.path_of(request.file_slot, request.generation), code);
+    if (code != 0)
+        settings_.troubles->sync_failed(key, files_.path_of(request.file_slot, request.generation),
+                                        code);
     else settings_.troubles->synced(key);
     answer(at, code);
 }
@@ -300,18 +351,22 @@ void service::serve_change(const ring_request& request, const ring_ticket& at) {
 // Nobody waits for the answer, only for the marks; it says that the ring slot can be used again.
 void service::serve_fill(const ring_request& request, const ring_ticket& at) {
     const std::uint64_t page_bytes = std::uint64_t{1} << settings_.page_shift;
-    const std::uint64_t pages = (std::uint64_t{request.bytes} + page_bytes - 1) >> settings_.page_shift;
+    const std::uint64_t pages =
+        (std::uint64_t{request.bytes} + page_bytes - 1) >> settings_.page_shift;
     if (pages == 0 || pages > engine::max_fill_pages) return refuse(at, -EINVAL);
-    fill_order order{at, request.argument, request.offset, request.bytes, static_cast<std::uint32_t>(pages), {}};
+    fill_order order{
+        at, request.argument, request.offset, request.bytes, static_cast<std::uint32_t>(pages), {}};
     std::memcpy(order.frames.data(), staging_of(at), pages * sizeof order.frames[0]);
     std::shared_ptr<shared_handle> file;
     std::uint64_t size_bytes = 0;
     const int code = handles_.find(request.file_slot, request.generation, file, size_bytes);
-    const bool fits = code == 0 && request.offset < size_bytes && request.bytes <= size_bytes - request.offset &&
+    const bool fits = code == 0 && request.offset < size_bytes &&
+                      request.bytes <= size_bytes - request.offset &&
                       (request.offset & (page_bytes - 1)) == 0;
     if (!fits || !fills_.permits(order)) {
         fills_.refuse(order);
-        return code != 0 && code != -EBADF ? answer(at, code) : refuse(at, code != 0 ? code : -EINVAL);
+        return code != 0 && code != -EBADF ? answer(at, code)
+                                           : refuse(at, code != 0 ? code : -EINVAL);
     }
     std::uint32_t direct = 0;
     const std::uint32_t reads = fills_.begin(order, std::move(file), *io_, direct);
@@ -328,7 +383,8 @@ read_operation service::rest_of(std::uint32_t number) const {
 void service::start_flight(std::uint32_t number) {
     read_operation operation = rest_of(number);
     flights_[number].way = flights_[number].file->choose(operation, *io_);
-    if (flights_[number].way == read_way::direct) counters_.direct_reads.fetch_add(1, std::memory_order_relaxed);
+    if (flights_[number].way == read_way::direct)
+        counters_.direct_reads.fetch_add(1, std::memory_order_relaxed);
     io_->start(operation);
     counters_.file_reads.fetch_add(1, std::memory_order_relaxed);
 }
@@ -340,7 +396,9 @@ void service::finish_all(std::uint64_t wait_ns) {
 }
 
 void service::count_read(const read_result& result) {
-    if (result.result > 0) counters_.file_read_bytes.fetch_add(static_cast<std::uint64_t>(result.result), std::memory_order_relaxed);
+    if (result.result > 0)
+        counters_.file_read_bytes.fetch_add(static_cast<std::uint64_t>(result.result),
+                                            std::memory_order_relaxed);
     else if (result.result < 0 && result.result != -EINTR && result.result != -EAGAIN)
         counters_.file_read_errors.fetch_add(1, std::memory_order_relaxed);
 }
@@ -371,8 +429,10 @@ void service::finish(const read_result& result) {
     if (result.result == -EINTR || result.result == -EAGAIN) return start_flight(number);
     if (result.result > 0) {
         // A direct read may bring more than was asked for: the file has grown since.
-        f.done += static_cast<std::uint32_t>(std::min<std::int64_t>(result.result, f.wanted - f.done));
-        if (f.done < f.wanted) return start_flight(number);  // a short read; only 0 means the end of the file
+        f.done +=
+            static_cast<std::uint32_t>(std::min<std::int64_t>(result.result, f.wanted - f.done));
+        if (f.done < f.wanted)
+            return start_flight(number);  // a short read; only 0 means the end of the file
     }
     --in_flight_;
     f.file.reset();

@@ -1,13 +1,16 @@
 // A service thread: takes requests from its rings, reads files, answers.
 //
-// It has several rings because groups of a GPU that claim slots of one ring get in each other's way: with thousands of them the
-// exchanges of its tail fail nearly always (docs/ring.md has the figures). It looks at them in turn.
+// It has several rings because groups of a GPU that claim slots of one ring get in each other's
+// way: with thousands of them the exchanges of its tail fail nearly always (docs/ring.md has the
+// figures). It looks at them in turn.
 //
-// Batching is opportunistic: whatever was posted since the last look goes out together, new requests are taken while reads
-// are in flight, and nobody waits for a batch to fill. Requests of a ring are taken in ticket order and answered in any order.
+// Batching is opportunistic: whatever was posted since the last look goes out together, new
+// requests are taken while reads are in flight, and nobody waits for a batch to fill. Requests of a
+// ring are taken in ticket order and answered in any order.
 //
-// The kernel may be wrong or hostile: a request is copied out of shared memory first, and the copy is checked. Nothing in
-// it can make the thread read outside the staging area of its own slot, or a file that was not opened.
+// The kernel may be wrong or hostile: a request is copied out of shared memory first, and the copy
+// is checked. Nothing in it can make the thread read outside the staging area of its own slot, or a
+// file that was not opened.
 #pragma once
 
 #include <array>
@@ -45,26 +48,31 @@ struct host_ring {
 struct service_counters {
     write_counters file_writes;
     std::atomic<std::uint64_t> file_syncs{0};
-    std::atomic<std::uint64_t> file_reads{0}, file_read_bytes{0}, file_read_errors{0}, direct_reads{0}, registered_reads{0}, bad_requests{0},
-        batches{0};
+    std::atomic<std::uint64_t> file_reads{0}, file_read_bytes{0}, file_read_errors{0},
+        direct_reads{0}, registered_reads{0}, bad_requests{0}, batches{0};
     std::array<std::atomic<std::uint64_t>, 16> batch_size{};
 };
 
 struct service_settings {
     std::uint32_t page_shift = 16;
-    // How long it takes at most until an idle ring is looked at, and how long a thread sleeps while another looks.
+    // How long it takes at most until an idle ring is looked at, and how long a thread sleeps while
+    // another looks.
     idle_watch::limits idle;
-    std::shared_ptr<idle_watch> watch = std::make_shared<idle_watch>();  // the threads of a runtime share one
+    std::shared_ptr<idle_watch> watch =
+        std::make_shared<idle_watch>();  // the threads of a runtime share one
     host_tier tier;
     std::vector<memory_area> to_register;  // empty: none
     registering_engine::refusal register_refused;
-    std::shared_ptr<write_troubles> troubles = std::make_shared<write_troubles>([](const std::string&) {});  // the threads of a runtime share one
+    std::shared_ptr<write_troubles> troubles = std::make_shared<write_troubles>(
+        [](const std::string&) {});  // the threads of a runtime share one
 };
 
 class service {
 public:
-    // At least one ring; all have the same number of slots. `doorbell` is what posters ring; null: they cannot.
-    service(const std::vector<host_ring>& rings, file_registry& files, environment& env, std::unique_ptr<io_engine> io, host_doorbell* doorbell,
+    // At least one ring; all have the same number of slots. `doorbell` is what posters ring; null:
+    // they cannot.
+    service(const std::vector<host_ring>& rings, file_registry& files, environment& env,
+            std::unique_ptr<io_engine> io, host_doorbell* doorbell,
             const service_settings& settings);
     ~service();  // stops and joins
 
@@ -99,7 +107,8 @@ private:
     std::uint32_t take_requests();
     std::uint32_t take_from(std::uint32_t ring);
     void serve(const engine::ring_request& request, const engine::ring_ticket& at);
-    [[nodiscard]] std::string name_in(const engine::ring_request& request, const engine::ring_ticket& at) const;
+    [[nodiscard]] std::string name_in(const engine::ring_request& request,
+                                      const engine::ring_ticket& at) const;
     void serve_unlink(const engine::ring_request& request, const engine::ring_ticket& at);
     void serve_open(const engine::ring_request& request, const engine::ring_ticket& at);
     void serve_read(const engine::ring_request& request, const engine::ring_ticket& at);

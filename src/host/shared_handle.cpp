@@ -16,9 +16,14 @@ read_way shared_handle::choose(read_operation& operation, const io_engine& io) {
     const bool can = io.reads_at_once() && !at_once_refused_.load(std::memory_order_relaxed);
     bool at_once = can && choice_.is_warm();
     if (can && !at_once) {
-        // Trying would make the kernel begin to read what is missing, so it is asked first where it matters.
-        const int cached = mode() == direct_mode::automatic ? env_.in_page_cache(fd_, operation.offset, operation.bytes) : -EOPNOTSUPP;
-        if (cached == 0 && choice_.pays_to_go_past(operation.offset, operation.bytes) && make_direct(operation)) return read_way::direct;
+        // Trying would make the kernel begin to read what is missing, so it is asked first where it
+        // matters.
+        const int cached = mode() == direct_mode::automatic
+                               ? env_.in_page_cache(fd_, operation.offset, operation.bytes)
+                               : -EOPNOTSUPP;
+        if (cached == 0 && choice_.pays_to_go_past(operation.offset, operation.bytes) &&
+            make_direct(operation))
+            return read_way::direct;
         at_once = cached > 0 || (cached < 0 && choice_.is_time_to_try());
     }
     if (!at_once) return choose_other(operation);
@@ -47,19 +52,22 @@ bool shared_handle::must_go_another_way(read_way way, std::int64_t result) {
     }
     if (result == -EAGAIN) choice_.found_absent();
     // Not every file system and kernel can say what is in memory.
-    else if (result == -EOPNOTSUPP || result == -EINVAL || result == -ENOSYS) at_once_refused_.store(true, std::memory_order_relaxed);
+    else if (result == -EOPNOTSUPP || result == -EINVAL || result == -ENOSYS)
+        at_once_refused_.store(true, std::memory_order_relaxed);
     else return false;
     return true;
 }
 
-// Pages are no smaller than the grain, so the last part of a file can be read to the end of its last grain and still stay within
-// the place of a page; the file ends before that, and the read is short.
+// Pages are no smaller than the grain, so the last part of a file can be read to the end of its
+// last grain and still stay within the place of a page; the file ends before that, and the read is
+// short.
 bool shared_handle::make_direct(read_operation& operation) {
     if (direct_refused_.load(std::memory_order_relaxed)) return false;
     const int direct = direct_fd();
     if (direct < 0 || grain_bytes_ > settings_->page_bytes) return false;
     const std::uint64_t in_grain = grain_bytes_ - 1;
-    if (((operation.offset | reinterpret_cast<std::uintptr_t>(operation.to)) & in_grain) != 0) return false;
+    if (((operation.offset | reinterpret_cast<std::uintptr_t>(operation.to)) & in_grain) != 0)
+        return false;
     operation.bytes = static_cast<std::uint32_t>((operation.bytes + in_grain) & ~in_grain);
     operation.fd = direct;
     operation.direct = true;
@@ -79,7 +87,10 @@ int shared_handle::direct_fd() {
 void shared_handle::refuse_direct(int code) {
     direct_refused_.store(true, std::memory_order_relaxed);
     if (settings_->said.exchange(true) || !settings_->say) return;
-    settings_->say("direct_io: reads of some files go through the page cache, since their file system refuses O_DIRECT: " + error_text(code));
+    settings_->say(
+        "direct_io: reads of some files go through the page cache, since their file system refuses "
+        "O_DIRECT: " +
+        error_text(code));
 }
 
 }  // namespace penstock::host

@@ -1,4 +1,5 @@
-// A write past the process's limit on file sizes fails with EFBIG, but also sends its thread a signal (SIGXFSZ) that would end the program.
+// A write past the process's limit on file sizes fails with EFBIG, but also sends its thread a
+// signal (SIGXFSZ) that would end the program.
 #pragma once
 
 #include <pthread.h>
@@ -19,7 +20,8 @@ inline void ignore_size_signal() {
     ::pthread_sigmask(SIG_BLOCK, &signal, nullptr);
 }
 
-// For a thread of somebody else's, while it writes a file of ours: what came meanwhile is taken away, and the thread is as it was. Three system calls.
+// For a thread of somebody else's, while it writes a file of ours: what came meanwhile is taken
+// away, and the thread is as it was. Three system calls.
 class without_size_signal {
 public:
     without_size_signal() {

@@ -1,4 +1,5 @@
-// Statistics as JSON. Written by hand: the library itself needs no JSON package for one flat object.
+// Statistics as JSON. Written by hand: the library itself needs no JSON package for one flat
+// object.
 #include "penstock/statistics.hpp"
 
 namespace penstock {
@@ -19,7 +20,9 @@ std::string statistics::to_json() const {
     const auto add = [&out](const char* name, const std::string& value) {
         out += (out.size() == 1 ? "\"" : ",\"") + std::string(name) + "\":" + value;
     };
-    const auto number = [&add](const char* name, std::uint64_t value) { add(name, std::to_string(value)); };
+    const auto number = [&add](const char* name, std::uint64_t value) {
+        add(name, std::to_string(value));
+    };
     number("hits", hits);
     number("misses", misses);
     number("window_loads", window_loads);

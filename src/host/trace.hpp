@@ -1,5 +1,6 @@
-// NVTX ranges on the host, in a domain of their own, so that a profiler shows what the service threads do. NVTX is a
-// header; without a profiler attached a range costs a few nanoseconds, and without CUDA it costs nothing.
+// NVTX ranges on the host, in a domain of their own, so that a profiler shows what the service
+// threads do. NVTX is a header; without a profiler attached a range costs a few nanoseconds, and
+// without CUDA it costs nothing.
 #pragma once
 
 #if defined(PENSTOCK_WITH_CUDA) && __has_include(<nvtx3/nvToolsExt.h>)

@@ -12,7 +12,8 @@ namespace {
 
 constexpr std::uint64_t chunk_bytes = engine::window_chunk_bytes;
 constexpr std::uint64_t os_page_bytes = 4096;
-// Mappings of this size at most: one registration of a very large range is reported to fail on some drivers.
+// Mappings of this size at most: one registration of a very large range is reported to fail on some
+// drivers.
 constexpr std::uint64_t run_chunks = 512;
 
 std::uint64_t chunks_of(std::uint64_t bytes) { return (bytes + chunk_bytes - 1) / chunk_bytes; }
@@ -20,14 +21,19 @@ std::uint64_t chunks_of(std::uint64_t bytes) { return (bytes + chunk_bytes - 1) 
 // Handles for leases: a part of what the process may have.
 std::size_t most_watched() {
     rlimit limit{};
-    return ::getrlimit(RLIMIT_NOFILE, &limit) == 0 ? std::min<std::size_t>(4096, limit.rlim_cur / 8) : 64;
+    return ::getrlimit(RLIMIT_NOFILE, &limit) == 0 ? std::min<std::size_t>(4096, limit.rlim_cur / 8)
+                                                   : 64;
 }
 
 }  // namespace
 
-window_set::window_set(environment& env, cache_device& device, const engine::cache_view& view, std::uint64_t chunk_words,
-                       std::uint64_t budget_bytes)
-    : env_(env), device_(device), view_(view), budget_bytes_(budget_bytes), chunk_words_(chunk_words) {}
+window_set::window_set(environment& env, cache_device& device, const engine::cache_view& view,
+                       std::uint64_t chunk_words, std::uint64_t budget_bytes)
+    : env_(env),
+      device_(device),
+      view_(view),
+      budget_bytes_(budget_bytes),
+      chunk_words_(chunk_words) {}
 
 window_set::~window_set() { close_all(); }
 
@@ -39,7 +45,10 @@ window_set::opened* window_set::entry_of(const window_file& file) {
     const std::uint64_t chunks = chunks_of(file.size_bytes);
     const auto first = chunk_words_.take(chunks);
     if (!first) return nullptr;
-    return &files_.emplace(file.slot, opened{*first, std::vector<std::uint64_t>(chunks, 0), file.generation, file.size_bytes}).first->second;
+    return &files_
+                .emplace(file.slot, opened{*first, std::vector<std::uint64_t>(chunks, 0),
+                                           file.generation, file.size_bytes})
+                .first->second;
 }
 
 // Before anything is mapped: with the lease nobody can cut the file unseen.
@@ -50,7 +59,9 @@ void window_set::begin_watch(const window_file& file, opened& entry) {
     const int code = env_.take_lease(entry.watch_fd);
     ++watched_;
     entry.leased = code == 0;
-    if (code == -EOPNOTSUPP) end_watch(entry);  // an environment that stands between others, and looks after its files by itself
+    if (code == -EOPNOTSUPP)
+        end_watch(entry);  // an environment that stands between others, and looks after its files
+                           // by itself
 }
 
 void window_set::end_watch(opened& entry) {
@@ -74,12 +85,14 @@ void window_set::watch() {
     for (const auto& [slot, entry] : files_) {
         if (entry.watch_fd < 0) continue;
         const std::int64_t size = entry.leased ? 0 : env_.size_bytes(entry.watch_fd);
-        if (entry.leased ? env_.is_lease_awaited(entry.watch_fd) : size >= 0 && static_cast<std::uint64_t>(size) < entry.size_bytes)
+        if (entry.leased ? env_.is_lease_awaited(entry.watch_fd)
+                         : size >= 0 && static_cast<std::uint64_t>(size) < entry.size_bytes)
             lost.push_back(slot);
     }
     const std::uint64_t nothing = 0;
     for (const std::uint32_t slot : lost) {
-        device_.upload(view_.windows + slot, &nothing, 8);  // before the lease ends: a copy that finds the word as it was is older
+        device_.upload(view_.windows + slot, &nothing,
+                       8);  // before the lease ends: a copy that finds the word as it was is older
         put_aside(slot);
     }
 }
@@ -91,14 +104,17 @@ std::size_t window_set::open_files() {
 
 int window_set::publish(const window_file& file, const opened& entry) {
     // The chunk words first: who sees the window word finds them in place.
-    int code = device_.upload(view_.window_chunks + entry.first_chunk, entry.chunks.data(), entry.chunks.size() * 8);
+    int code = device_.upload(view_.window_chunks + entry.first_chunk, entry.chunks.data(),
+                              entry.chunks.size() * 8);
     const std::uint64_t word = engine::make_window_word(file.generation, entry.first_chunk);
     if (code == 0) code = device_.upload(view_.windows + file.slot, &word, 8);
     return code;
 }
 
-int window_set::open_run(const window_file& file, opened& entry, std::uint64_t first, std::uint64_t last, std::string& note) {
-    const std::uint64_t begin = first * chunk_bytes, bytes = std::min(last * chunk_bytes, file.size_bytes) - begin;
+int window_set::open_run(const window_file& file, opened& entry, std::uint64_t first,
+                         std::uint64_t last, std::string& note) {
+    const std::uint64_t begin = first * chunk_bytes,
+                        bytes = std::min(last * chunk_bytes, file.size_bytes) - begin;
     void* address = nullptr;
     if (const int code = env_.map_file(file.fd, begin, bytes, address); code != 0) return code;
     std::vector<bool> resident;
@@ -114,15 +130,19 @@ int window_set::open_run(const window_file& file, opened& entry, std::uint64_t f
             continue;
         }
         std::byte* const from = static_cast<std::byte*>(address) + (at - first) * chunk_bytes;
-        const std::uint64_t length = std::min(end * chunk_bytes, file.size_bytes) - at * chunk_bytes;
-        // Up to the end of the last page: groups fetch 16 bytes at a time, also where the file ends.
-        if (!device_.expose(from, (length + os_page_bytes - 1) / os_page_bytes * os_page_bytes, note)) {
+        const std::uint64_t length =
+            std::min(end * chunk_bytes, file.size_bytes) - at * chunk_bytes;
+        // Up to the end of the last page: groups fetch 16 bytes at a time, also where the file
+        // ends.
+        if (!device_.expose(from, (length + os_page_bytes - 1) / os_page_bytes * os_page_bytes,
+                            note)) {
             refused_ = true;
             break;
         }
         pieces_.push_back({from, length, true});
         for (std::uint64_t chunk = at; chunk < end; ++chunk)
-            entry.chunks[chunk] = reinterpret_cast<std::uintptr_t>(from + (chunk - at) * chunk_bytes);
+            entry.chunks[chunk] =
+                reinterpret_cast<std::uintptr_t>(from + (chunk - at) * chunk_bytes);
         open_bytes_ += length;
         ++exposed;
         at = end;
@@ -132,7 +152,8 @@ int window_set::open_run(const window_file& file, opened& entry, std::uint64_t f
     return code;
 }
 
-std::int64_t window_set::open(const window_file& file, std::uint64_t offset, std::uint64_t bytes, std::string& note) {
+std::int64_t window_set::open(const window_file& file, std::uint64_t offset, std::uint64_t bytes,
+                              std::string& note) {
     if (offset >= file.size_bytes || bytes == 0) return 0;
     bytes = std::min(bytes, file.size_bytes - offset);
     const std::lock_guard lock(mutex_);
@@ -140,7 +161,8 @@ std::int64_t window_set::open(const window_file& file, std::uint64_t offset, std
     if (entry == nullptr) return -ENOSPC;
     begin_watch(file, *entry);
     const std::int64_t size_now = env_.size_bytes(file.fd);
-    if (size_now >= 0 && static_cast<std::uint64_t>(size_now) < file.size_bytes) {  // cut already: its pages come by request
+    if (size_now >= 0 && static_cast<std::uint64_t>(size_now) <
+                             file.size_bytes) {  // cut already: its pages come by request
         const std::uint64_t nothing = 0;
         device_.upload(view_.windows + file.slot, &nothing, 8);
         put_aside(file.slot);
@@ -151,22 +173,31 @@ std::int64_t window_set::open(const window_file& file, std::uint64_t offset, std
     for (std::uint64_t at = first; at < last && code == 0 && !refused_; at += run_chunks)
         if (const std::uint64_t end = std::min(at + run_chunks, last);
             std::any_of(entry->chunks.begin() + static_cast<std::ptrdiff_t>(at),
-                        entry->chunks.begin() + static_cast<std::ptrdiff_t>(end), [](std::uint64_t c) { return c == 0; }))
+                        entry->chunks.begin() + static_cast<std::ptrdiff_t>(end),
+                        [](std::uint64_t c) { return c == 0; }))
             code = open_run(file, *entry, at, end, note);
     // A file of which nothing is open has no window: a window would keep its slot from other files.
-    if (std::all_of(entry->chunks.begin(), entry->chunks.end(), [](std::uint64_t c) { return c == 0; })) {
+    if (std::all_of(entry->chunks.begin(), entry->chunks.end(),
+                    [](std::uint64_t c) { return c == 0; })) {
         chunk_words_.give(entry->first_chunk, entry->chunks.size());
         end_watch(*entry);
         files_.erase(file.slot);
-        return code != 0 ? code : refused_ ? -EOPNOTSUPP : open_bytes_ + chunk_bytes > budget_bytes_ ? -ENOSPC : 0;
+        return code != 0                                   ? code
+               : refused_                                  ? -EOPNOTSUPP
+               : open_bytes_ + chunk_bytes > budget_bytes_ ? -ENOSPC
+                                                           : 0;
     }
     if (const int published = publish(file, *entry); published != 0) return published;
     std::uint64_t inside = 0;
     for (std::uint64_t chunk = first; chunk < last; ++chunk)
         if (entry->chunks[chunk] != 0)
-            inside += std::min((chunk + 1) * chunk_bytes, offset + bytes) - std::max(chunk * chunk_bytes, offset);
+            inside += std::min((chunk + 1) * chunk_bytes, offset + bytes) -
+                      std::max(chunk * chunk_bytes, offset);
     if (inside > 0) return static_cast<std::int64_t>(inside);
-    return code != 0 ? code : refused_ ? -EOPNOTSUPP : open_bytes_ + chunk_bytes > budget_bytes_ ? -ENOSPC : 0;
+    return code != 0                                   ? code
+           : refused_                                  ? -EOPNOTSUPP
+           : open_bytes_ + chunk_bytes > budget_bytes_ ? -ENOSPC
+                                                       : 0;
 }
 
 void window_set::close_all() {

@@ -7,12 +7,15 @@ namespace penstock::host {
 
 namespace {
 
-// Where the file system of a file is mounted: the furthest folder above it on the same device. Empty if that cannot be told.
+// Where the file system of a file is mounted: the furthest folder above it on the same device.
+// Empty if that cannot be told.
 std::string mount_of(const std::string& path) {
-    struct stat file {}, folder {};
+    struct stat file {
+    }, folder{};
     if (path.empty() || path[0] != '/' || ::lstat(path.c_str(), &file) != 0) return {};
     std::string found;
-    for (std::size_t end = path.rfind('/'); end != std::string::npos; end = end == 0 ? std::string::npos : path.rfind('/', end - 1)) {
+    for (std::size_t end = path.rfind('/'); end != std::string::npos;
+         end = end == 0 ? std::string::npos : path.rfind('/', end - 1)) {
         const std::string above = end == 0 ? "/" : path.substr(0, end);
         if (::lstat(above.c_str(), &folder) != 0 || folder.st_dev != file.st_dev) break;
         found = above;
@@ -28,7 +31,9 @@ std::string its_file_system(const std::string& path) {
 std::string cure_of(std::int64_t code, const std::string& path) {
     switch (code) {
         case -ENOSPC: return "free space on " + its_file_system(path) + ", then call fsync again";
-        case -EDQUOT: return "free space within the quota on " + its_file_system(path) + ", then call fsync again";
+        case -EDQUOT:
+            return "free space within the quota on " + its_file_system(path) +
+                   ", then call fsync again";
         case -EFBIG: return "raise the limit on file sizes (ulimit -f), then call fsync again";
         default: return "remove the cause, then call fsync again";
     }
@@ -36,7 +41,8 @@ std::string cure_of(std::int64_t code, const std::string& path) {
 
 }  // namespace
 
-void write_troubles::note(const file_key& file, std::int64_t code, const std::string& what, const std::string& cure) {
+void write_troubles::note(const file_key& file, std::int64_t code, const std::string& what,
+                          const std::string& cure) {
     bool is_new = false;
     {
         std::lock_guard lock(mutex_);
@@ -46,8 +52,11 @@ void write_troubles::note(const file_key& file, std::int64_t code, const std::st
     if (is_new) say_(what + "; " + cure);
 }
 
-void write_troubles::write_failed(const file_key& file, const std::string& path, std::uint64_t begin, std::uint64_t end, std::int64_t code) {
-    note(file, code, path + ": bytes " + std::to_string(begin) + " to " + std::to_string(end - 1) + " could not be written: " + error_text(code),
+void write_troubles::write_failed(const file_key& file, const std::string& path,
+                                  std::uint64_t begin, std::uint64_t end, std::int64_t code) {
+    note(file, code,
+         path + ": bytes " + std::to_string(begin) + " to " + std::to_string(end - 1) +
+             " could not be written: " + error_text(code),
          "they stay in the cache; " + cure_of(code, path));
 }
 

@@ -1,7 +1,8 @@
-// Which files could not be written, for the log and for runtime::write_status(): the calls of the device tell only a code.
+// Which files could not be written, for the log and for runtime::write_status(): the calls of the
+// device tell only a code.
 //
-// The log has one line a file, until an fsync of it finds that nothing failed since the one before, or it is closed and all of it
-// written. A full disk would otherwise leave a line for every page.
+// The log has one line a file, until an fsync of it finds that nothing failed since the one before,
+// or it is closed and all of it written. A full disk would otherwise leave a line for every page.
 //
 // Thread-safe. Never called with the registry's lock held.
 #pragma once
@@ -25,7 +26,8 @@ public:
     explicit write_troubles(std::function<void(const std::string&)> say) : say_(std::move(say)) {}
 
     // The bytes [begin, end) of the file could not be written, and stay in the cache.
-    void write_failed(const file_key& file, const std::string& path, std::uint64_t begin, std::uint64_t end, std::int64_t code);
+    void write_failed(const file_key& file, const std::string& path, std::uint64_t begin,
+                      std::uint64_t end, std::int64_t code);
     // What was written to the file may not have come to its storage.
     void sync_failed(const file_key& file, const std::string& path, std::int64_t code);
     // An fsync of the file reached its end.
@@ -38,11 +40,13 @@ public:
     void clear();
 
 private:
-    void note(const file_key& file, std::int64_t code, const std::string& what, const std::string& cure);
+    void note(const file_key& file, std::int64_t code, const std::string& what,
+              const std::string& cure);
 
     const std::function<void(const std::string&)> say_;
     mutable std::mutex mutex_;  // guards everything below
-    std::map<file_key, bool> files_;  // that have been told of: did anything fail since the last fsync?
+    std::map<file_key, bool>
+        files_;  // that have been told of: did anything fail since the last fsync?
     status first_;
 };
 

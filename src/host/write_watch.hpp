@@ -20,22 +20,26 @@ struct file_change {
 class write_watch {
 public:
     virtual ~write_watch() = default;
-    // Does it, by `doing`, once, and returns what that returned, when everybody knows. Called with no lock that an operation of a program takes.
-    virtual std::int64_t change(environment& env, int fd, const file_change& what, const std::function<std::int64_t()>& doing) = 0;
+    // Does it, by `doing`, once, and returns what that returned, when everybody knows. Called with
+    // no lock that an operation of a program takes.
+    virtual std::int64_t change(environment& env, int fd, const file_change& what,
+                                const std::function<std::int64_t()>& doing) = 0;
 
     // Before an open: brings to the file what programs stored to mappings of it through mounts of
     // this process. Its facts may change. 0: there are no mounts; 1: there are; or a negative
     // errno: not all stores came. Called with no lock that an operation of a program takes.
     virtual int bring_home(const file_identity& file) = 0;
 
-    // The one of the process, or null as long as there is nobody to tell. It lives as long as the process.
+    // The one of the process, or null as long as there is nobody to tell. It lives as long as the
+    // process.
     static std::atomic<write_watch*>& installed() {
         static std::atomic<write_watch*> one{nullptr};
         return one;
     }
 };
 
-inline std::int64_t change_told(environment& env, int fd, const file_change& what, const std::function<std::int64_t()>& doing) {
+inline std::int64_t change_told(environment& env, int fd, const file_change& what,
+                                const std::function<std::int64_t()>& doing) {
     write_watch* const watch = write_watch::installed();
     return watch == nullptr ? doing() : watch->change(env, fd, what, doing);
 }

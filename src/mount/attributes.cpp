@@ -1,4 +1,5 @@
-// Attributes: what stat tells and chmod, chown, truncate and utimens change; extended attributes; the file system's sizes.
+// Attributes: what stat tells and chmod, chown, truncate and utimens change; extended attributes;
+// the file system's sizes.
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <sys/xattr.h>
@@ -25,7 +26,9 @@ void reply_attributes(fuse_req_t request, const node& what) {
     fuse_reply_attr(request, &facts, tree_of(request).attribute_seconds);
 }
 
-void get_attributes(fuse_req_t request, fuse_ino_t number, fuse_file_info*) { reply_attributes(request, begin(request, number)); }
+void get_attributes(fuse_req_t request, fuse_ino_t number, fuse_file_info*) {
+    reply_attributes(request, begin(request, number));
+}
 
 int change_owner(const node& what, const struct stat& to, int which) {
     const uid_t user = which & FUSE_SET_ATTR_UID ? to.st_uid : static_cast<uid_t>(-1);
@@ -47,8 +50,10 @@ int change_size(fuse_req_t request, node& what, const fuse_file_info* open, off_
     struct stat facts {};
     if (::fstatat(what.fd, "", &facts, AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW) != 0) return -1;
     const auto first = static_cast<std::uint64_t>(std::min(size, facts.st_size));
-    region::program_write access(key_of(what), region::program_access::kind::direct, first, UINT64_MAX);
-    const int result = open != nullptr ? ::ftruncate(handle_of(open), size) : ::truncate(path_of(what.fd).c_str(), size);
+    region::program_write access(key_of(what), region::program_access::kind::direct, first,
+                                 UINT64_MAX);
+    const int result = open != nullptr ? ::ftruncate(handle_of(open), size)
+                                       : ::truncate(path_of(what.fd).c_str(), size);
     const int code = errno;
     access.wrote(first, UINT64_MAX);
     tell_buffer(request, what, first, UINT64_MAX);
@@ -118,7 +123,8 @@ void get_xattr(fuse_req_t request, fuse_ino_t number, const char* name, std::siz
 
 void list_xattr(fuse_req_t request, fuse_ino_t number, std::size_t room) {
     const std::string path = path_of(begin(request, number).fd);
-    reply_xattr(request, room, [&](char* to, std::size_t bytes) { return ::listxattr(path.c_str(), to, bytes); });
+    reply_xattr(request, room,
+                [&](char* to, std::size_t bytes) { return ::listxattr(path.c_str(), to, bytes); });
 }
 
 // Among the attributes that a file system interprets (system.*) the kernel checks changes of lists
@@ -133,7 +139,8 @@ bool is_to_take_group_bit(fuse_req_t request, const node& what, std::string_view
            !is_caller_in_group(request, facts.st_gid);
 }
 
-void set_xattr(fuse_req_t request, fuse_ino_t number, const char* name, const char* value, std::size_t bytes, int flags) {
+void set_xattr(fuse_req_t request, fuse_ino_t number, const char* name, const char* value,
+               std::size_t bytes, int flags) {
     const node& what = begin(request, number);
     if (!is_changeable(name)) return reply(request, EOPNOTSUPP);
     // The source's file system removes capabilities of a program when its file is written.

@@ -40,7 +40,8 @@ void agree(void* files, fuse_conn_info* kernel) {
     const tree& t = *static_cast<const tree*>(files);
     allow_read_ahead(t.point, t.read_ahead_bytes);
     agree_uncached(kernel, static_cast<tree*>(files)->uncached);
-    kernel->max_readahead = static_cast<unsigned>(std::min<std::uint64_t>(t.read_ahead_bytes, UINT32_MAX));
+    kernel->max_readahead =
+        static_cast<unsigned>(std::min<std::uint64_t>(t.read_ahead_bytes, UINT32_MAX));
 }
 
 fuse_lowlevel_ops operations() {
@@ -93,7 +94,9 @@ bool is_without_programs(int root) {
     return ::fstatvfs(root, &facts) == 0 && (facts.f_flag & ST_NOEXEC) != 0;
 }
 
-std::string absolute(const std::string& path) { return std::filesystem::absolute(path).lexically_normal().string(); }
+std::string absolute(const std::string& path) {
+    return std::filesystem::absolute(path).lexically_normal().string();
+}
 
 struct end_session {
     void operator()(fuse_session* session) const { fuse_session_destroy(session); }
@@ -110,8 +113,9 @@ int run_loop(fuse_session* session, std::uint32_t threads) {
     return fuse_session_loop_mt(session, config.get());
 }
 
-// Threads of libfuse are made by the one that this is called by, and take from it: no signals, which are the program's, and a mask of permissions of
-// their own, since the kernel has applied the caller's.
+// Threads of libfuse are made by the one that this is called by, and take from it: no signals,
+// which are the program's, and a mask of permissions of their own, since the kernel has applied the
+// caller's.
 void keep_to_itself() {
     sigset_t all;
     ::sigfillset(&all);
@@ -142,7 +146,10 @@ namespace {
 
 status make_buffer(const serve_options& wanted, tree& files) {
     const auto note = wanted.note ? wanted.note : [](const std::string&) {};
-    if (status s = file_buffer::make(*wanted.buffer, serving_threads(wanted.threads), note, files.buffer); !s) return s;
+    if (status s =
+            file_buffer::make(*wanted.buffer, serving_threads(wanted.threads), note, files.buffer);
+        !s)
+        return s;
     files.buffer->try_directory(wanted.source);
     files.uncached.wanted = true;
     return {};
@@ -150,19 +157,23 @@ status make_buffer(const serve_options& wanted, tree& files) {
 
 }  // namespace
 
-status background_session::open(const serve_options& wanted, std::unique_ptr<background_session>& out) {
+status background_session::open(const serve_options& wanted,
+                                std::unique_ptr<background_session>& out) {
     out.reset();
     const int root = ::open(wanted.source.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC);
     if (root < 0) return {-errno, "the source '" + wanted.source + "': " + error_text(-errno)};
     auto parts = std::make_shared<session_parts>(root);
     std::error_code failed;
     parts->files.point = std::filesystem::canonical(wanted.point, failed).string();
-    parts->files.read_ahead_bytes = wanted.read_ahead_bytes != UINT64_MAX ? wanted.read_ahead_bytes : usual_read_ahead(std::thread::hardware_concurrency());
+    parts->files.read_ahead_bytes = wanted.read_ahead_bytes != UINT64_MAX
+                                        ? wanted.read_ahead_bytes
+                                        : usual_read_ahead(std::thread::hardware_concurrency());
     raise_file_limit();
     // Before anything is mounted, for it may be refused.
     if (wanted.buffer)
         if (status s = make_buffer(wanted, parts->files); !s) return s;
-    std::string options = "default_permissions,subtype=penstock,fsname=" + escaped(absolute(wanted.source));
+    std::string options =
+        "default_permissions,subtype=penstock,fsname=" + escaped(absolute(wanted.source));
     if (wanted.read_only) options += ",ro";
     if (wanted.allow_other) options += ",allow_other";
     if (is_without_programs(root)) options += ",noexec";
@@ -171,12 +182,16 @@ status background_session::open(const serve_options& wanted, std::unique_ptr<bac
     parts->session.reset(fuse_session_new(&given.all, &table, sizeof table, &parts->files));
     if (!parts->session) return {-EINVAL, "libfuse refused the options " + options};
     if (fuse_session_mount(parts->session.get(), wanted.point.c_str()) != 0)
-        return {-EPERM, "'" + wanted.point + "' cannot be mounted; libfuse said why above" + (wanted.allow_other && ::geteuid() != 0 ? " (allow_other needs user_allow_other in /etc/fuse.conf)" : "")};
+        return {-EPERM, "'" + wanted.point + "' cannot be mounted; libfuse said why above" +
+                            (wanted.allow_other && ::geteuid() != 0
+                                 ? " (allow_other needs user_allow_other in /etc/fuse.conf)"
+                                 : "")};
     parts->files.late = std::make_unique<late_answers>(parts->session.get());
     seek_agreement(parts->session.get(), parts->files.uncached);
     parts->point = absolute(wanted.point);
     parts->threads = serving_threads(wanted.threads);
-    parts->views = std::make_shared<mounted_views>(parts->files, parts->session.get(), parts->point);
+    parts->views =
+        std::make_shared<mounted_views>(parts->files, parts->session.get(), parts->point);
     out.reset(new background_session);
     out->parts_ = std::move(parts);
     return {};
@@ -184,12 +199,15 @@ status background_session::open(const serve_options& wanted, std::unique_ptr<bac
 
 void background_session::start(std::function<void()> ended) {
     owner_ = {};
-    // Before anybody is answered: who maps a region from now on must know that the kernel may keep pages.
+    // Before anybody is answered: who maps a region from now on must know that the kernel may keep
+    // pages.
     region::add_views(parts_->views);
     parts_->running = true;
     const auto serve = [parts = parts_, ended = std::move(ended)] {
         keep_to_itself();
-        const int code = run_loop(parts->session.get(), parts->threads);  // 0, or a signal's number: unmounted by others, or stopped
+        const int code =
+            run_loop(parts->session.get(),
+                     parts->threads);  // 0, or a signal's number: unmounted by others, or stopped
         region::remove_views(*parts->views);
         {
             const std::lock_guard hold(parts->lock);
@@ -210,7 +228,8 @@ void background_session::start(std::function<void()> ended) {
 
 namespace {
 
-// The threads that serve look whether it is over after each request. This one may be answered by none any more, until the session is gone.
+// The threads that serve look whether it is over after each request. This one may be answered by
+// none any more, until the session is gone.
 std::thread wake(const std::string& point) try {
     return std::thread([point] {
         struct statvfs facts {};
@@ -274,9 +293,14 @@ int background_session::how_it_ended() const {
 serve_report background_session::report() const {
     if (!parts_) return last_;
     const counters& from = parts_->files.counted;
-    const auto now = [](const std::atomic<std::uint64_t>& x) { return x.load(std::memory_order_relaxed); };
+    const auto now = [](const std::atomic<std::uint64_t>& x) {
+        return x.load(std::memory_order_relaxed);
+    };
     serve_report out;
-    static_cast<mount_report&>(out) = {now(from.requests), now(from.errors), now(from.reads), now(from.bytes_asked), now(from.writes), now(from.bytes_written), now(from.bytes_from_devices)};
+    static_cast<mount_report&>(out) = {
+        now(from.requests),          now(from.errors), now(from.reads),
+        now(from.bytes_asked),       now(from.writes), now(from.bytes_written),
+        now(from.bytes_from_devices)};
     if (parts_->files.buffer != nullptr) out.buffer = parts_->files.buffer->report();
     return out;
 }

@@ -22,11 +22,13 @@ public:
     // Once. `ended` is called by a thread of its own when nothing is served any more.
     // Throws what std::thread throws; then there is nothing to stop.
     void start(std::function<void()> ended);
-    // Programs' stores come home, nothing is served any more, the mount is taken away. 0 or a negative errno: of the stores, or -EBUSY: some thread that serves did
-    // not end within seconds; then it and its memory are left behind. At most one thread at a time.
+    // Programs' stores come home, nothing is served any more, the mount is taken away. 0 or a
+    // negative errno: of the stores, or -EBUSY: some thread that serves did not end within seconds;
+    // then it and its memory are left behind. At most one thread at a time.
     int stop();
 
-    // False in a child of the process that started it, which has none of its threads and must not take it away.
+    // False in a child of the process that started it, which has none of its threads and must not
+    // take it away.
     [[nodiscard]] bool belongs_here() const { return owner_.here(); }
     [[nodiscard]] bool is_running() const;
     [[nodiscard]] int how_it_ended() const;  // 0, or a negative errno; after it ended

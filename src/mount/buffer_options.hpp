@@ -28,6 +28,7 @@ buffer::manager_settings settings_of(const buffer_options& wanted, unsigned thre
 status check(const buffer_options& wanted, unsigned threads);
 
 // After the check. A device that has less than was asked for is refused, with its size.
-status make_frames(const buffer_options& wanted, const buffer::frames_shape& shape, std::unique_ptr<buffer::device_frames>& out, bool& on_gpu);
+status make_frames(const buffer_options& wanted, const buffer::frames_shape& shape,
+                   std::unique_ptr<buffer::device_frames>& out, bool& on_gpu);
 
 }  // namespace penstock::mount

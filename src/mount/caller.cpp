@@ -24,7 +24,8 @@ void keep_file_rights() {
     __user_cap_header_struct head{_LINUX_CAPABILITY_VERSION_3, 0};
     __user_cap_data_struct data[2]{};
     if (::syscall(SYS_capget, &head, data) != 0) return;
-    constexpr unsigned kept = 1u << CAP_DAC_OVERRIDE | 1u << CAP_DAC_READ_SEARCH | 1u << CAP_FOWNER | 1u << CAP_MKNOD;
+    constexpr unsigned kept =
+        1u << CAP_DAC_OVERRIDE | 1u << CAP_DAC_READ_SEARCH | 1u << CAP_FOWNER | 1u << CAP_MKNOD;
     data[0].effective |= data[0].permitted & kept;
     ::syscall(SYS_capset, &head, data);
 }

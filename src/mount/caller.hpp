@@ -1,8 +1,8 @@
 // Acting for the program that asked, where that matters: what is made belongs to it.
 //
-// Whether it may is the kernel's question (default_permissions), answered before we are asked. So we keep the right to pass over permissions and only
-// take the caller's user and group, of this thread alone. Where we are not root there is one
-// user only, and just the umask is taken.
+// Whether it may is the kernel's question (default_permissions), answered before we are asked. So
+// we keep the right to pass over permissions and only take the caller's user and group, of this
+// thread alone. Where we are not root there is one user only, and just the umask is taken.
 //
 // The umask comes with the request (FUSE_CAP_DONT_MASK), because the source's file system applies
 // it: below a folder with a default list it does not count.

@@ -22,10 +22,16 @@ std::string quoted(const std::string& path) { return "'" + path + "'"; }
 status check_directory(const std::string& path, const char* what) {
     struct stat facts {};
     if (::stat(path.c_str(), &facts) != 0) {
-        if (errno == ENOTCONN) return wrong(ENOTCONN, quoted(path) + " is a mount whose service is gone; take it away with: fusermount3 -u " + path);
-        return wrong(errno, std::string(what) + " " + quoted(path) + ": " + error_text(-errno) + "; name a directory that is there");
+        if (errno == ENOTCONN)
+            return wrong(
+                ENOTCONN,
+                quoted(path) +
+                    " is a mount whose service is gone; take it away with: fusermount3 -u " + path);
+        return wrong(errno, std::string(what) + " " + quoted(path) + ": " + error_text(-errno) +
+                                "; name a directory that is there");
     }
-    if (!S_ISDIR(facts.st_mode)) return wrong(ENOTDIR, std::string(what) + " " + quoted(path) + " is not a directory");
+    if (!S_ISDIR(facts.st_mode))
+        return wrong(ENOTDIR, std::string(what) + " " + quoted(path) + " is not a directory");
     return {};
 }
 
@@ -42,17 +48,27 @@ status check(const serve_options& wanted) {
     if (status s = check_directory(wanted.source, "the source"); !s) return s;
     if (status s = check_directory(wanted.point, "the mount point"); !s) return s;
     std::error_code failed;
-    const fs::path source = fs::canonical(wanted.source, failed), point = fs::canonical(wanted.point, failed);
+    const fs::path source = fs::canonical(wanted.source, failed),
+                   point = fs::canonical(wanted.point, failed);
     if (failed) return wrong(failed.value(), quoted(wanted.point) + ": " + failed.message());
     if (const mount_entry there = mounted_at(point.string()); there.type.rfind("fuse", 0) == 0)
-        return wrong(EBUSY, quoted(wanted.point) + " is mounted already (" + there.type + "); take that away with: fusermount3 -u " + point.string());
+        return wrong(EBUSY, quoted(wanted.point) + " is mounted already (" + there.type +
+                                "); take that away with: fusermount3 -u " + point.string());
     if (is_inside(point, source))
-        return wrong(EINVAL, "the mount point " + quoted(wanted.point) + " lies in the source " + quoted(wanted.source) + ", which would contain itself; name a directory elsewhere");
+        return wrong(EINVAL, "the mount point " + quoted(wanted.point) + " lies in the source " +
+                                 quoted(wanted.source) +
+                                 ", which would contain itself; name a directory elsewhere");
     if (!fs::is_empty(point, failed) || failed) {
-        if (failed) return wrong(failed.value(), "the mount point " + quoted(wanted.point) + ": " + failed.message());
-        return wrong(ENOTEMPTY, "the mount point " + quoted(wanted.point) + " is not empty, and what is in it would be hidden; name an empty directory");
+        if (failed)
+            return wrong(failed.value(),
+                         "the mount point " + quoted(wanted.point) + ": " + failed.message());
+        return wrong(
+            ENOTEMPTY,
+            "the mount point " + quoted(wanted.point) +
+                " is not empty, and what is in it would be hidden; name an empty directory");
     }
-    if (::access(wanted.source.c_str(), R_OK | X_OK) != 0) return wrong(errno, "the source " + quoted(wanted.source) + ": " + error_text(-errno));
+    if (::access(wanted.source.c_str(), R_OK | X_OK) != 0)
+        return wrong(errno, "the source " + quoted(wanted.source) + ": " + error_text(-errno));
     return can_mount();
 }
 

@@ -19,16 +19,18 @@ namespace {
 
 struct open_directory {
     DIR* stream = nullptr;
-    std::mutex lock;            // programs that share a descriptor may read at a time
-    off_t at = 0;               // where the stream stands
-    dirent* next = nullptr;     // read already, and did not fit any more
+    std::mutex lock;         // programs that share a descriptor may read at a time
+    off_t at = 0;            // where the stream stands
+    dirent* next = nullptr;  // read already, and did not fit any more
 
     ~open_directory() {
         if (stream != nullptr) ::closedir(stream);
     }
 };
 
-open_directory& directory_of(const fuse_file_info* open) { return *reinterpret_cast<open_directory*>(open->fh); }
+open_directory& directory_of(const fuse_file_info* open) {
+    return *reinterpret_cast<open_directory*>(open->fh);
+}
 
 void open_dir(fuse_req_t request, fuse_ino_t number, fuse_file_info* open) {
     const node& what = begin(request, number);
@@ -46,7 +48,9 @@ void open_dir(fuse_req_t request, fuse_ino_t number, fuse_file_info* open) {
     if (fuse_reply_open(request, open) != -ENOENT) made.release();
 }
 
-bool is_dot(const char* name) { return std::strcmp(name, ".") == 0 || std::strcmp(name, "..") == 0; }
+bool is_dot(const char* name) {
+    return std::strcmp(name, ".") == 0 || std::strcmp(name, "..") == 0;
+}
 
 // Writes one entry to `to`: with the facts of a look-up, or with number and type only. Returns the
 // bytes that it takes, which may be more than there are. An entry whose look-up fails (a dead
@@ -62,13 +66,15 @@ std::size_t put_entry(fuse_req_t request, node& parent, const dirent& one, off_t
     if (!is_dot(one.d_name) && look_up(tree_of(request), parent, one.d_name, entry) != 0)
         entry = bare;
     const std::size_t bytes = fuse_add_direntry_plus(request, to, room, one.d_name, &entry, next);
-    if (bytes > room && entry.ino != 0) tree_of(request).nodes.forget(entry.ino, 1);  // it comes again
+    if (bytes > room && entry.ino != 0)
+        tree_of(request).nodes.forget(entry.ino, 1);  // it comes again
     return bytes;
 }
 
 // Fills `text` from `offset` on, as far as entries fit; how far that is. `code` is the error of
 // reading the folder, or 0.
-std::size_t read_entries(fuse_req_t request, node& what, off_t offset, open_directory& dir, bool with_look_ups, std::vector<char>& text, int& code) {
+std::size_t read_entries(fuse_req_t request, node& what, off_t offset, open_directory& dir,
+                         bool with_look_ups, std::vector<char>& text, int& code) {
     const std::lock_guard hold(dir.lock);
     if (offset != dir.at) {
         ::seekdir(dir.stream, offset);
@@ -92,21 +98,27 @@ std::size_t read_entries(fuse_req_t request, node& what, off_t offset, open_dire
     }
 }
 
-// The lock is given back before the answer: upon that the kernel may have the directory closed by another thread.
-void reply_entries(fuse_req_t request, fuse_ino_t number, std::size_t room, off_t offset, const fuse_file_info* open, bool with_look_ups) {
+// The lock is given back before the answer: upon that the kernel may have the directory closed by
+// another thread.
+void reply_entries(fuse_req_t request, fuse_ino_t number, std::size_t room, off_t offset,
+                   const fuse_file_info* open, bool with_look_ups) {
     std::vector<char> text(room);
     int code = 0;
-    const std::size_t filled = read_entries(request, begin(request, number), offset, directory_of(open), with_look_ups, text, code);
-    // What was looked up must be told, else the kernel would never forget it; the error comes with the next call.
+    const std::size_t filled = read_entries(request, begin(request, number), offset,
+                                            directory_of(open), with_look_ups, text, code);
+    // What was looked up must be told, else the kernel would never forget it; the error comes with
+    // the next call.
     if (code != 0 && filled == 0) return reply(request, code);
     fuse_reply_buf(request, text.data(), filled);
 }
 
-void read_dir(fuse_req_t request, fuse_ino_t number, std::size_t room, off_t offset, fuse_file_info* open) {
+void read_dir(fuse_req_t request, fuse_ino_t number, std::size_t room, off_t offset,
+              fuse_file_info* open) {
     reply_entries(request, number, room, offset, open, false);
 }
 
-void read_dir_plus(fuse_req_t request, fuse_ino_t number, std::size_t room, off_t offset, fuse_file_info* open) {
+void read_dir_plus(fuse_req_t request, fuse_ino_t number, std::size_t room, off_t offset,
+                   fuse_file_info* open) {
     reply_entries(request, number, room, offset, open, true);
 }
 

@@ -14,7 +14,9 @@ namespace penstock::mount {
 
 namespace {
 
-bool facts_of(const node& what, struct stat& facts) { return ::fstatat(what.fd, "", &facts, AT_EMPTY_PATH) == 0; }
+bool facts_of(const node& what, struct stat& facts) {
+    return ::fstatat(what.fd, "", &facts, AT_EMPTY_PATH) == 0;
+}
 
 constexpr std::uint64_t all_pages = ~std::uint64_t{0};
 
@@ -31,7 +33,8 @@ void file_buffer::opened(node& what) try {
         const std::lock_guard hold(table_);
         const inode_key key{what.device, what.inode};
         auto found = files_.find(key);
-        if (found == files_.end()) found = files_.emplace(key, std::make_shared<buffered_file>(key)).first;
+        if (found == files_.end())
+            found = files_.emplace(key, std::make_shared<buffered_file>(key)).first;
         file = found->second;
         if (file->opens++ == 0 && file->number >= 0) wake(*file, what);
         const std::lock_guard node_hold(what.lock);
@@ -79,7 +82,8 @@ void file_buffer::wake(buffered_file& file, const node& what) {
 // With the table's lock. False: somebody is at it.
 bool file_buffer::drop(buffered_file& file) {
     const std::unique_lock alone(file.in_use, std::try_to_lock);
-    if (!alone.owns_lock() || all_->remove_file(static_cast<std::uint32_t>(file.number)) != 0) return false;
+    if (!alone.owns_lock() || all_->remove_file(static_cast<std::uint32_t>(file.number)) != 0)
+        return false;
     ::close(file.fd);
     file.fd = -1;
     file.number = -1;
@@ -126,13 +130,16 @@ int file_buffer::open_source(const node& what) {
     return ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
 }
 
-// With `changing`. The file gets a number; the size and version are those of before any page of it is loaded.
+// With `changing`. The file gets a number; the size and version are those of before any page of it
+// is loaded.
 bool file_buffer::enter(buffered_file& file, const node& what) {
     struct stat facts {};
     const int fd = open_source(what);
     if (fd < 0) return false;
     int number = -EINVAL;
-    if (::fstat(fd, &facts) == 0 && S_ISREG(facts.st_mode) && take_room(file, static_cast<std::uint64_t>(facts.st_size))) number = add(fd, static_cast<std::uint64_t>(facts.st_size));
+    if (::fstat(fd, &facts) == 0 && S_ISREG(facts.st_mode) &&
+        take_room(file, static_cast<std::uint64_t>(facts.st_size)))
+        number = add(fd, static_cast<std::uint64_t>(facts.st_size));
     if (number < 0) {
         ::close(fd);
         const std::lock_guard hold(table_);
@@ -178,7 +185,8 @@ void file_buffer::look_again(buffered_file& file, const node& what) {
     file.outside = !right;
 }
 
-std::int64_t file_buffer::read(buffered_file& file, const node& what, int fd, std::uint64_t offset, std::byte* to, std::uint64_t bytes) {
+std::int64_t file_buffer::read(buffered_file& file, const node& what, int fd, std::uint64_t offset,
+                               std::byte* to, std::uint64_t bytes) {
     if (file.number < 0) {
         const std::lock_guard hold(file.changing);
         if (file.number < 0 && !file.outside && !enter(file, what)) file.outside = true;
@@ -186,7 +194,8 @@ std::int64_t file_buffer::read(buffered_file& file, const node& what, int fd, st
     if (file.outside) return -EAGAIN;
     const std::shared_lock number_stays(file.in_use);
     session_pool::lent session(sessions_);
-    const std::int64_t got = session->read(static_cast<std::uint32_t>(file.number), offset, to, bytes);
+    const std::int64_t got =
+        session->read(static_cast<std::uint32_t>(file.number), offset, to, bytes);
     if (got < 0 || static_cast<std::uint64_t>(got) == bytes) return got;
     // The end, as far as we know: others may have written behind it in the source.
     const auto done = static_cast<std::uint64_t>(got);
@@ -201,7 +210,8 @@ void file_buffer::read_ahead(buffered_file& file, std::uint64_t offset, std::uin
     const std::shared_lock number_stays(file.in_use);
     if (file.number < 0) return;
     session_pool::lent session(sessions_);
-    session->prefetch(static_cast<std::uint32_t>(file.number), (offset + bytes) / how_.page_bytes, std::max(bytes, least_ahead) / how_.page_bytes + 1);
+    session->prefetch(static_cast<std::uint32_t>(file.number), (offset + bytes) / how_.page_bytes,
+                      std::max(bytes, least_ahead) / how_.page_bytes + 1);
 }
 
 // The file, if somebody has it open. If not, it is looked at again in any case when it is opened.
@@ -215,7 +225,8 @@ std::shared_ptr<buffered_file> file_buffer::find_changed(node& what) {
     return nullptr;
 }
 
-// Whoever gets the file its number now, sees what was changed, for it was changed before this lock; who did before, has told it.
+// Whoever gets the file its number now, sees what was changed, for it was changed before this lock;
+// who did before, has told it.
 void file_buffer::changed(node& what, std::uint64_t offset, std::uint64_t bytes) {
     const file_pointer file = find_changed(what);
     if (file == nullptr || bytes == 0) return;
@@ -223,11 +234,15 @@ void file_buffer::changed(node& what, std::uint64_t offset, std::uint64_t bytes)
     const std::shared_lock number_stays(file->in_use);
     if (file->number < 0 || file->outside) return;
     struct stat facts {};
-    bool right = facts_of(what, facts) && take_over_size(*file, static_cast<std::uint64_t>(facts.st_size));
+    bool right =
+        facts_of(what, facts) && take_over_size(*file, static_cast<std::uint64_t>(facts.st_size));
     if (right) {
-        const std::uint64_t first = offset / how_.page_bytes, last = bytes > ~offset ? all_pages : (offset + bytes - 1) / how_.page_bytes;
+        const std::uint64_t first = offset / how_.page_bytes,
+                            last = bytes > ~offset ? all_pages
+                                                   : (offset + bytes - 1) / how_.page_bytes;
         session_pool::lent session(sessions_);
-        right = session->forget(static_cast<std::uint32_t>(file->number), first, last == all_pages ? all_pages : last - first + 1) == 0;
+        right = session->forget(static_cast<std::uint32_t>(file->number), first,
+                                last == all_pages ? all_pages : last - first + 1) == 0;
     }
     if (!right) file->outside = true;  // until it is opened again and all of it could be forgotten
 }

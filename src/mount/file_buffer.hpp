@@ -1,10 +1,14 @@
-// The files of a mount that is read through a buffer (docs/mount.md): which is which in the buffer, and when its pages are still right.
+// The files of a mount that is read through a buffer (docs/mount.md): which is which in the buffer,
+// and when its pages are still right.
 //
-// Everything is written to the source, and afterwards the pages concerned leave the buffer; so nothing of it is ever dirty, and who reads after a write has returned has what was written. A file gets its number
-// with its first read and keeps it, and its pages, over closes; when it is opened it is looked whether it is still as it was when they were loaded. While nobody has it open, its descriptor leads to /dev/null,
-// so that a file that is removed takes no room.
+// Everything is written to the source, and afterwards the pages concerned leave the buffer; so
+// nothing of it is ever dirty, and who reads after a write has returned has what was written. A
+// file gets its number with its first read and keeps it, and its pages, over closes; when it is
+// opened it is looked whether it is still as it was when they were loaded. While nobody has it
+// open, its descriptor leads to /dev/null, so that a file that is removed takes no room.
 //
-// Locks, in this order: a file's `changing`, the table's, a file's `in_use` (which is only tried for, where it is taken alone).
+// Locks, in this order: a file's `changing`, the table's, a file's `in_use` (which is only tried
+// for, where it is taken alone).
 #pragma once
 
 #include <sys/stat.h>
@@ -26,21 +30,23 @@ namespace penstock::mount {
 
 struct buffered_file {
     const inode_key key;
-    std::shared_mutex in_use;        // shared by who uses the number; alone by who takes it away
-    std::atomic<int> number{-1};     // in the buffer
-    std::atomic<bool> outside{false};  // it is read from the source: has no number, or what the buffer has of it may be old
+    std::shared_mutex in_use;          // shared by who uses the number; alone by who takes it away
+    std::atomic<int> number{-1};       // in the buffer
+    std::atomic<bool> outside{false};  // it is read from the source: has no number, or what the
+                                       // buffer has of it may be old
     std::atomic<std::uint64_t> read_to{0};  // where the last read ended: a hint
     std::mutex changing;
     // Guarded by changing:
-    host::file_identity version;     // when the first of its pages was loaded
-    std::uint64_t size_bytes = 0;    // that the buffer knows
-    int fd = -1;                     // what the buffer reads: one number as long as the file has a number
+    host::file_identity version;   // when the first of its pages was loaded
+    std::uint64_t size_bytes = 0;  // that the buffer knows
+    int fd = -1;  // what the buffer reads: one number as long as the file has a number
     // Guarded by the table's lock:
-    std::uint64_t room = 0;          // pages that there are words for
+    std::uint64_t room = 0;  // pages that there are words for
     std::uint32_t opens = 0;
     std::atomic<bool> stale{false};  // was changed while nobody had it open
     bool is_parked = false;
-    std::list<std::shared_ptr<buffered_file>>::iterator place{};  // then: among those that nobody has open
+    std::list<std::shared_ptr<buffered_file>>::iterator
+        place{};  // then: among those that nobody has open
 
     explicit buffered_file(const inode_key& which) : key(which) {}
 };
@@ -49,16 +55,21 @@ struct buffered_file {
 class file_buffer {
 public:
     // `note` is told what people should know, once each.
-    static status make(const buffer_options& wanted, unsigned threads, std::function<void(const std::string&)> note, std::unique_ptr<file_buffer>& out);
+    static status make(const buffer_options& wanted, unsigned threads,
+                       std::function<void(const std::string&)> note,
+                       std::unique_ptr<file_buffer>& out);
     ~file_buffer();
 
-    // A regular file was opened, or closed. One for which there is no memory is read from the source.
+    // A regular file was opened, or closed. One for which there is no memory is read from the
+    // source.
     void opened(node& what);
     void closed(node& what);
     // Null: nobody has it open.
     static std::shared_ptr<buffered_file> file_of(node& what);
-    // So many bytes, less at the end, or a negative errno: read the source. Only of what is open; `fd` reads the source.
-    std::int64_t read(buffered_file& file, const node& what, int fd, std::uint64_t offset, std::byte* to, std::uint64_t bytes);
+    // So many bytes, less at the end, or a negative errno: read the source. Only of what is open;
+    // `fd` reads the source.
+    std::int64_t read(buffered_file& file, const node& what, int fd, std::uint64_t offset,
+                      std::byte* to, std::uint64_t bytes);
     // A program that reads in order will want what comes next. The file may be closed meanwhile.
     void read_ahead(buffered_file& file, std::uint64_t offset, std::uint64_t bytes);
     // These bytes of the source may be others now, or its size: before anybody is told so.
@@ -96,7 +107,7 @@ private:
     std::function<void(const std::string&)> note_;
     int nowhere_ = -1;  // /dev/null
     bool on_gpu_ = false;
-    std::uint64_t most_pages_ = 0;  // of all files in the buffer: there is a word for each
+    std::uint64_t most_pages_ = 0;     // of all files in the buffer: there is a word for each
     std::atomic<bool> cached_{false};  // some file cannot be read past the page cache
     std::atomic<bool> copies_{false}, no_memory_{false};
     std::atomic<std::uint64_t> reads_outside_{0};
@@ -104,8 +115,9 @@ private:
     std::mutex table_;
     // Guarded by table_:
     std::unordered_map<inode_key, file_pointer, inode_key_hash> files_;
-    std::list<file_pointer> parked_;  // that nobody has open, with a number; the one closed longest ago first
-    std::uint64_t pages_ = 0;       // of all that have a number
+    std::list<file_pointer>
+        parked_;  // that nobody has open, with a number; the one closed longest ago first
+    std::uint64_t pages_ = 0;  // of all that have a number
 };
 
 }  // namespace penstock::mount

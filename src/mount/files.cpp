@@ -23,13 +23,15 @@ namespace penstock::mount {
 namespace {
 
 region::program_access::kind kind_of(const fuse_file_info* open) {
-    return (open->flags & O_DIRECT) != 0 ? region::program_access::kind::direct : region::program_access::kind::fetch;
+    return (open->flags & O_DIRECT) != 0 ? region::program_access::kind::direct
+                                         : region::program_access::kind::fetch;
 }
 
 bool may_store(const fuse_file_info* open) { return (open->flags & O_ACCMODE) == O_RDWR; }
 
-// Direct access is the kernel's between the program and us; our own reads and writes may have any address and length. Nor may the descriptor append: the
-// kernel writes pages back through it that the program changed in a mapping, and those have their places.
+// Direct access is the kernel's between the program and us; our own reads and writes may have any
+// address and length. Nor may the descriptor append: the kernel writes pages back through it that
+// the program changed in a mapping, and those have their places.
 int our_flags(int flags) {
     return (flags & ~(O_DIRECT | O_APPEND | ((flags & O_CREAT) == 0 ? O_NOFOLLOW : 0))) | O_CLOEXEC;
 }
@@ -77,10 +79,8 @@ void begin_use(tree& t, node& what, fuse_file_info* open) {
     }
     if (!is_buffered(t, open)) return;
     t.buffer->opened(what);
-    if (t.uncached.reached)
-        open->direct_io = 1;
-    else
-        t.buffer->say_copies();
+    if (t.uncached.reached) open->direct_io = 1;
+    else t.buffer->say_copies();
 }
 
 void end_telling(node& what) {
@@ -157,7 +157,8 @@ void open_file(fuse_req_t request, fuse_ino_t number, fuse_file_info* open) {
     if (!is_told || !reply_told_open(request, t, what, *open)) reply_open(request, t, what, *open);
 }
 
-void create_file(fuse_req_t request, fuse_ino_t parent, const char* name, mode_t mode, fuse_file_info* open) {
+void create_file(fuse_req_t request, fuse_ino_t parent, const char* name, mode_t mode,
+                 fuse_file_info* open) {
     node& at = begin(request, parent);
     int fd = -1;
     {
@@ -182,7 +183,8 @@ void create_file(fuse_req_t request, fuse_ino_t parent, const char* name, mode_t
 }
 
 // False: the source is to be read.
-bool read_buffer(fuse_req_t request, node& what, std::size_t bytes, off_t offset, const fuse_file_info* open) {
+bool read_buffer(fuse_req_t request, node& what, std::size_t bytes, off_t offset,
+                 const fuse_file_info* open) {
     file_buffer* const buffer = tree_of(request).buffer.get();
     if (buffer == nullptr) return false;
     const std::shared_ptr<buffered_file> file = file_buffer::file_of(what);
@@ -193,23 +195,32 @@ bool read_buffer(fuse_req_t request, node& what, std::size_t bytes, off_t offset
     } catch (const std::bad_alloc&) {
         return false;
     }
-    const std::int64_t got = buffer->read(*file, what, handle_of(open), static_cast<std::uint64_t>(offset), room.data(), bytes);
+    const std::int64_t got = buffer->read(*file, what, handle_of(open),
+                                          static_cast<std::uint64_t>(offset), room.data(), bytes);
     if (got < 0) buffer->count_outside();
     if (got < 0) return false;
-    fuse_reply_buf(request, reinterpret_cast<const char*>(room.data()), static_cast<std::size_t>(got));  // the node may be gone after it
-    if (static_cast<std::size_t>(got) == bytes) buffer->read_ahead(*file, static_cast<std::uint64_t>(offset), bytes);
+    fuse_reply_buf(request, reinterpret_cast<const char*>(room.data()),
+                   static_cast<std::size_t>(got));  // the node may be gone after it
+    if (static_cast<std::size_t>(got) == bytes)
+        buffer->read_ahead(*file, static_cast<std::uint64_t>(offset), bytes);
     return true;
 }
 
-void read_file(fuse_req_t request, fuse_ino_t number, std::size_t bytes, off_t offset, fuse_file_info* open) {
+void read_file(fuse_req_t request, fuse_ino_t number, std::size_t bytes, off_t offset,
+               fuse_file_info* open) {
     node& what = begin(request, number);
     counters& counted = tree_of(request).counted;
     counted.reads.fetch_add(1, std::memory_order_relaxed);
     counted.bytes_asked.fetch_add(bytes, std::memory_order_relaxed);
     if ((open->fh & has_false_size) != 0) return read_what_comes(request, open, bytes, offset);
-    const region::program_access access(key_of(what), kind_of(open), static_cast<std::uint64_t>(offset), bytes);
-    const auto answer = [&](const std::byte* first, std::uint64_t count) { fuse_reply_buf(request, reinterpret_cast<const char*>(first), count); };
-    if (const std::uint64_t got = access.read_devices(handle_of(open), static_cast<std::uint64_t>(offset), bytes, answer); got != 0) {
+    const region::program_access access(key_of(what), kind_of(open),
+                                        static_cast<std::uint64_t>(offset), bytes);
+    const auto answer = [&](const std::byte* first, std::uint64_t count) {
+        fuse_reply_buf(request, reinterpret_cast<const char*>(first), count);
+    };
+    if (const std::uint64_t got =
+            access.read_devices(handle_of(open), static_cast<std::uint64_t>(offset), bytes, answer);
+        got != 0) {
         counted.bytes_from_devices.fetch_add(got, std::memory_order_relaxed);
         return;
     }
@@ -238,7 +249,8 @@ ssize_t into_memory(fuse_bufvec& from, std::vector<char>& bytes) {
     return fuse_buf_copy(&to, &from, static_cast<fuse_buf_copy_flags>(0));
 }
 
-// Behind what is there now, which may be more than the kernel knows of: what others appended in the source is not written over.
+// Behind what is there now, which may be more than the kernel knows of: what others appended in the
+// source is not written over.
 ssize_t append(int fd, fuse_bufvec& from) {
     std::vector<char> bytes;
     const ssize_t got = into_memory(from, bytes);
@@ -253,22 +265,27 @@ ssize_t append_told(fuse_req_t request, node& what, int fd, fuse_bufvec& from, o
     struct stat facts {};
     if (::fstat(fd, &facts) != 0) return -errno;
     const auto first = static_cast<std::uint64_t>(std::min<off_t>(offset, facts.st_size));
-    region::program_write access(key_of(what), region::program_access::kind::direct, first, UINT64_MAX);
+    region::program_write access(key_of(what), region::program_access::kind::direct, first,
+                                 UINT64_MAX);
     const ssize_t written = append(fd, from);
     access.wrote(first, UINT64_MAX);
     tell_buffer(request, what, first, UINT64_MAX);
     return written;
 }
 
-// Past its cache the kernel leaves it to us that who writes to a program takes its set-id bits away. So what is not root's is written as the caller, and the source's file system does it.
+// Past its cache the kernel leaves it to us that who writes to a program takes its set-id bits
+// away. So what is not root's is written as the caller, and the source's file system does it.
 bool is_to_take_bits(fuse_req_t request, int fd) {
     struct stat facts {};
-    return tree_of(request).uncached.reached && fuse_req_ctx(request)->uid != 0 && ::fstat(fd, &facts) == 0 && (facts.st_mode & (S_ISUID | S_ISGID)) != 0;
+    return tree_of(request).uncached.reached && fuse_req_ctx(request)->uid != 0 &&
+           ::fstat(fd, &facts) == 0 && (facts.st_mode & (S_ISUID | S_ISGID)) != 0;
 }
 
-ssize_t write_told(fuse_req_t request, node& what, fuse_file_info* open, fuse_bufvec& from, off_t offset) {
+ssize_t write_told(fuse_req_t request, node& what, fuse_file_info* open, fuse_bufvec& from,
+                   off_t offset) {
     const std::size_t bytes = fuse_buf_size(&from);
-    region::program_write access(key_of(what), kind_of(open), static_cast<std::uint64_t>(offset), bytes);
+    region::program_write access(key_of(what), kind_of(open), static_cast<std::uint64_t>(offset),
+                                 bytes);
     const ssize_t written = write_at(handle_of(open), from, offset);
     access.wrote(static_cast<std::uint64_t>(offset), bytes);
     tell_buffer(request, what, static_cast<std::uint64_t>(offset), bytes);
@@ -281,12 +298,15 @@ ssize_t write_back(fuse_req_t request, node& what, int fd, fuse_bufvec& from, of
     const ssize_t got = into_memory(from, bytes);
     if (got < 0) return got;
     const auto* const first = reinterpret_cast<const std::byte*>(bytes.data());
-    const std::int64_t written = region::program_write::write_back(key_of(what), fd, first, static_cast<std::uint64_t>(got), static_cast<std::uint64_t>(offset));
+    const std::int64_t written =
+        region::program_write::write_back(key_of(what), fd, first, static_cast<std::uint64_t>(got),
+                                          static_cast<std::uint64_t>(offset));
     tell_buffer(request, what, static_cast<std::uint64_t>(offset), static_cast<std::uint64_t>(got));
     return written;
 }
 
-ssize_t write_somehow(fuse_req_t request, node& what, fuse_file_info* open, fuse_bufvec& from, off_t offset) {
+ssize_t write_somehow(fuse_req_t request, node& what, fuse_file_info* open, fuse_bufvec& from,
+                      off_t offset) {
     // The kernel does not know that the file is append-only, so it lets programs store to mappings
     // and take O_APPEND back.
     if ((open->fh & only_appends) != 0 && (open->writepage != 0 || (open->flags & O_APPEND) == 0))
@@ -297,11 +317,13 @@ ssize_t write_somehow(fuse_req_t request, node& what, fuse_file_info* open, fuse
     if (judged && !judged->is_so()) return -EACCES;
     std::optional<as_caller> caller;
     if (is_to_take_bits(request, handle_of(open))) caller.emplace(request);
-    if ((open->flags & O_APPEND) != 0) return append_told(request, what, handle_of(open), from, offset);
+    if ((open->flags & O_APPEND) != 0)
+        return append_told(request, what, handle_of(open), from, offset);
     return write_told(request, what, open, from, offset);
 }
 
-void write_file(fuse_req_t request, fuse_ino_t number, fuse_bufvec* from, off_t offset, fuse_file_info* open) {
+void write_file(fuse_req_t request, fuse_ino_t number, fuse_bufvec* from, off_t offset,
+                fuse_file_info* open) {
     node& what = begin(request, number);
     const ssize_t written = write_somehow(request, what, open, *from, offset);
     if (written < 0) return reply(request, static_cast<int>(-written));
@@ -318,7 +340,8 @@ void flush_file(fuse_req_t request, fuse_ino_t number, fuse_file_info* open) {
     reply(request, copy < 0 || ::close(copy) != 0 ? errno : 0);
 }
 
-// The last one. Whether somebody else wrote between our writes cannot be told, so after them the next open has the kernel read again.
+// The last one. Whether somebody else wrote between our writes cannot be told, so after them the
+// next open has the kernel read again.
 void release_file(fuse_req_t request, fuse_ino_t number, fuse_file_info* open) {
     node& what = begin(request, number);
     if ((open->flags & O_ACCMODE) != O_RDONLY) {
@@ -332,14 +355,18 @@ void release_file(fuse_req_t request, fuse_ino_t number, fuse_file_info* open) {
 void sync_file(fuse_req_t request, fuse_ino_t number, int data_only, fuse_file_info* open) {
     begin(request, number);
     if (open->fh & is_ours) return reply(request, 0);
-    reply(request, (data_only ? ::fdatasync(handle_of(open)) : ::fsync(handle_of(open))) != 0 ? errno : 0);
+    reply(request,
+          (data_only ? ::fdatasync(handle_of(open)) : ::fsync(handle_of(open))) != 0 ? errno : 0);
 }
 
-void allocate(fuse_req_t request, fuse_ino_t number, int mode, off_t offset, off_t bytes, fuse_file_info* open) {
+void allocate(fuse_req_t request, fuse_ino_t number, int mode, off_t offset, off_t bytes,
+              fuse_file_info* open) {
     node& what = begin(request, number);
     // Other modes move what lies behind.
-    constexpr int in_place = FALLOC_FL_KEEP_SIZE | FALLOC_FL_PUNCH_HOLE | FALLOC_FL_ZERO_RANGE | FALLOC_FL_UNSHARE_RANGE;
-    const auto first = static_cast<std::uint64_t>(offset), count = (mode & ~in_place) == 0 ? static_cast<std::uint64_t>(bytes) : UINT64_MAX;
+    constexpr int in_place =
+        FALLOC_FL_KEEP_SIZE | FALLOC_FL_PUNCH_HOLE | FALLOC_FL_ZERO_RANGE | FALLOC_FL_UNSHARE_RANGE;
+    const auto first = static_cast<std::uint64_t>(offset),
+               count = (mode & ~in_place) == 0 ? static_cast<std::uint64_t>(bytes) : UINT64_MAX;
     region::program_write access(key_of(what), region::program_access::kind::direct, first, count);
     const int code = ::fallocate(handle_of(open), mode, offset, bytes) != 0 ? errno : 0;
     access.wrote(first, count);
@@ -354,13 +381,16 @@ void seek(fuse_req_t request, fuse_ino_t number, off_t offset, int whence, fuse_
     fuse_reply_lseek(request, at);
 }
 
-void copy_range(fuse_req_t request, fuse_ino_t number, off_t from_offset, fuse_file_info* from, fuse_ino_t into, off_t to_offset, fuse_file_info* to, std::size_t bytes,
+void copy_range(fuse_req_t request, fuse_ino_t number, off_t from_offset, fuse_file_info* from,
+                fuse_ino_t into, off_t to_offset, fuse_file_info* to, std::size_t bytes,
                 int flags) {
     begin(request, number);
     const auto first = static_cast<std::uint64_t>(to_offset);
     node& to_node = tree_of(request).nodes.at(into);
-    region::program_write access(key_of(to_node), region::program_access::kind::direct, first, bytes);
-    const ssize_t copied = ::copy_file_range(handle_of(from), &from_offset, handle_of(to), &to_offset, bytes, static_cast<unsigned>(flags));
+    region::program_write access(key_of(to_node), region::program_access::kind::direct, first,
+                                 bytes);
+    const ssize_t copied = ::copy_file_range(handle_of(from), &from_offset, handle_of(to),
+                                             &to_offset, bytes, static_cast<unsigned>(flags));
     const int code = copied < 0 ? errno : 0;
     access.wrote(first, bytes);
     tell_buffer(request, to_node, first, bytes);

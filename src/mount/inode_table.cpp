@@ -79,17 +79,19 @@ known_file inode_table::known(const node& one) {
 }
 
 inode_table::inode_table(int root_fd)
-    : own_mount_(mount_of(root_fd)),
-      own_limits_(limits_of(root_fd)),
-      numbers_(device_of(root_fd)) {
+    : own_mount_(mount_of(root_fd)), own_limits_(limits_of(root_fd)), numbers_(device_of(root_fd)) {
     root_.fd = root_fd;
     root_.device = device_of(root_fd);
     root_.lookups = 1;
 }
 
-node& inode_table::at(std::uint64_t number) { return number == 1 ? root_ : *reinterpret_cast<node*>(number); }
+node& inode_table::at(std::uint64_t number) {
+    return number == 1 ? root_ : *reinterpret_cast<node*>(number);
+}
 
-std::uint64_t inode_table::number_of(const node& one) const { return &one == &root_ ? 1 : reinterpret_cast<std::uint64_t>(&one); }
+std::uint64_t inode_table::number_of(const node& one) const {
+    return &one == &root_ ? 1 : reinterpret_cast<std::uint64_t>(&one);
+}
 
 std::uint64_t inode_table::shown(dev_t device, ino_t inode) try {
     return numbers_.of({device, inode});

@@ -1,4 +1,5 @@
-// What the kernel knows of the source directory: one node for each inode, as long as the kernel refers to it.
+// What the kernel knows of the source directory: one node for each inode, as long as the kernel
+// refers to it.
 //
 // A node holds its inode open (O_PATH), so that it is found again whatever its name becomes, and
 // its number is not given to another meanwhile. A folder that is mounted at two places of the
@@ -43,13 +44,15 @@ struct node {
     std::uint64_t lookups = 0;  // that the kernel has not forgotten; guarded by the table's lock
     std::mutex lock;
     host::file_identity cached;  // version of the kernel's pages; device 0: none; guarded by lock
-    std::shared_ptr<buffered_file> buffered;  // while it is open in a mount with a buffer (file_buffer.hpp); guarded by lock
+    std::shared_ptr<buffered_file>
+        buffered;  // while it is open in a mount with a buffer (file_buffer.hpp); guarded by lock
     // While it is open: the size that is shown for a file that claims to be empty; 0: what it
     // claims.
     std::atomic<std::uint64_t> told_bytes{0};
     std::atomic<signed char> made_up{-1};  // host::is_made_up; -1: not asked yet
-    std::uint64_t told_opens = 0;  // opens of a false size; guarded by lock
-    std::atomic<std::uint64_t> storers{0};  // that have it open to read and write, so may have mapped it to store
+    std::uint64_t told_opens = 0;          // opens of a false size; guarded by lock
+    std::atomic<std::uint64_t> storers{
+        0};  // that have it open to read and write, so may have mapped it to store
 
     [[nodiscard]] node_key key() const { return {{device, inode}, way}; }
     ~node();

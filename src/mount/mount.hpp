@@ -1,10 +1,11 @@
-// A directory served at another place through FUSE, so that programs that know nothing of Penstock use its files there: every operation of files and
-// directories goes through to the source.
+// A directory served at another place through FUSE, so that programs that know nothing of Penstock
+// use its files there: every operation of files and directories goes through to the source.
 //
-// Programs see at the mount point what they would see in the source, with its owners, permissions, times, links, holes and extended attributes; what is made
-// belongs to who made it. Locks hold among the programs that use the mount. What others change in the source itself is seen when a file is opened, and names and
-// attributes after a second at most. The kernel judges by the source's access control
-// lists.
+// Programs see at the mount point what they would see in the source, with its owners, permissions,
+// times, links, holes and extended attributes; what is made belongs to who made it. Locks hold
+// among the programs that use the mount. What others change in the source itself is seen when a
+// file is opened, and names and attributes after a second at most. The kernel judges by the
+// source's access control lists.
 #pragma once
 
 #include <functional>
@@ -18,17 +19,20 @@ namespace penstock::mount {
 
 struct serve_options : mount_options {
     std::string source, point;
-    bool background = false;       // returns to the shell once the mount is there; the process goes on
-    std::optional<buffer_options> buffer = std::nullopt;   // files are read through it; not with `background` on a GPU
-    std::function<void(const std::string&)> note = {};     // with a buffer: told what people should know of how it works here
+    bool background = false;  // returns to the shell once the mount is there; the process goes on
+    std::optional<buffer_options> buffer =
+        std::nullopt;  // files are read through it; not with `background` on a GPU
+    std::function<void(const std::string&)> note =
+        {};  // with a buffer: told what people should know of how it works here
 };
 
 // Of a buffer: what it did, and what it holds.
 struct buffer_report {
     buffer::manager_counts counts;
-    std::uint64_t reads_outside = 0;  // that went to the source: files without a number, and where the buffer failed
+    std::uint64_t reads_outside =
+        0;  // that went to the source: files without a number, and where the buffer failed
     bool on_gpu = false, past_the_cache = true;
-    bool kernel_copies = false;       // the kernel keeps what is read, too (uncached.hpp)
+    bool kernel_copies = false;  // the kernel keeps what is read, too (uncached.hpp)
 };
 struct serve_report : mount_report {
     std::optional<buffer_report> buffer;
@@ -37,16 +41,19 @@ struct serve_report : mount_report {
 // Is this built with libfuse, and may this process use it? Else why not.
 status can_mount();
 
-// Are source and mount point what they must be? Nothing is changed. The message names the path and the cure.
+// Are source and mount point what they must be? Nothing is changed. The message names the path and
+// the cure.
 status check(const serve_options& wanted);
 
 struct serve_calls {
-    void (*ready)(const serve_options&) = nullptr;       // the mount is there
-    void (*asked)(const serve_report& so_far) = nullptr;  // SIGUSR1 came; may be null: then that signal ends the process, as ever
+    void (*ready)(const serve_options&) = nullptr;  // the mount is there
+    void (*asked)(const serve_report& so_far) =
+        nullptr;  // SIGUSR1 came; may be null: then that signal ends the process, as ever
 };
 
-// Serves until the mount is taken away (fusermount3 -u, umount) or the process gets SIGINT, SIGTERM or SIGHUP; then it is unmounted, and what was done is in
-// `done`. For a program of one thread: it takes the signals. Raises the process's limit on open files.
+// Serves until the mount is taken away (fusermount3 -u, umount) or the process gets SIGINT, SIGTERM
+// or SIGHUP; then it is unmounted, and what was done is in `done`. For a program of one thread: it
+// takes the signals. Raises the process's limit on open files.
 status serve(const serve_options& wanted, const serve_calls& calls, serve_report& done);
 
 }  // namespace penstock::mount

@@ -1,8 +1,11 @@
-// What the kernel keeps for programs that use a mount, given up for the regions of this process (region/programs.hpp).
+// What the kernel keeps for programs that use a mount, given up for the regions of this process
+// (region/programs.hpp).
 //
-// A mapping of a program that stores is known by nothing but that the program has the file open for reading and writing. So the kernel is asked to write back
-// while somebody has, by fsync of a descriptor of our own on the mount: that also waits for what the kernel is about to write already, of which older kernels
-// (before 6.16) keep a copy apart from the page, and which a page that is taken away does not wait for.
+// A mapping of a program that stores is known by nothing but that the program has the file open for
+// reading and writing. So the kernel is asked to write back while somebody has, by fsync of a
+// descriptor of our own on the mount: that also waits for what the kernel is about to write
+// already, of which older kernels (before 6.16) keep a copy apart from the page, and which a page
+// that is taken away does not wait for.
 #pragma once
 
 #include <shared_mutex>
@@ -15,7 +18,8 @@ namespace penstock::mount {
 
 class mounted_views final : public region::program_views {
 public:
-    mounted_views(tree& files, fuse_session* session, std::string point) : files_(files), point_(std::move(point)), session_(session) {}
+    mounted_views(tree& files, fuse_session* session, std::string point)
+        : files_(files), point_(std::move(point)), session_(session) {}
 
     int collect(const region::file_key& file) override;
     int take_away(const region::file_key& file, std::uint64_t offset, std::uint64_t bytes) override;

@@ -61,7 +61,8 @@ void forget(fuse_req_t request, fuse_ino_t number, std::uint64_t lookups) {
 }
 
 void forget_many(fuse_req_t request, std::size_t count, fuse_forget_data* which) {
-    for (std::size_t i = 0; i < count; ++i) tree_of(request).nodes.forget(which[i].ino, which[i].nlookup);
+    for (std::size_t i = 0; i < count; ++i)
+        tree_of(request).nodes.forget(which[i].ino, which[i].nlookup);
     fuse_reply_none(request);
 }
 
@@ -100,7 +101,8 @@ void make_link(fuse_req_t request, fuse_ino_t number, fuse_ino_t parent, const c
     node& at = tree_of(request).nodes.at(parent);
     int code = code_of(::linkat(what.fd, "", at.fd, name, AT_EMPTY_PATH));
     if (code == ENOENT || code == EPERM)  // that way is for the privileged
-        code = code_of(::linkat(AT_FDCWD, path_of(what.fd).c_str(), at.fd, name, AT_SYMLINK_FOLLOW));
+        code =
+            code_of(::linkat(AT_FDCWD, path_of(what.fd).c_str(), at.fd, name, AT_SYMLINK_FOLLOW));
     reply_entry(request, at, name, code);
 }
 
@@ -122,15 +124,19 @@ void read_link(fuse_req_t request, fuse_ino_t number) {
     fuse_reply_readlink(request, target.data());
 }
 
-void remove_name(fuse_req_t request, fuse_ino_t parent, const char* name) { reply(request, code_of(::unlinkat(begin(request, parent).fd, name, 0))); }
+void remove_name(fuse_req_t request, fuse_ino_t parent, const char* name) {
+    reply(request, code_of(::unlinkat(begin(request, parent).fd, name, 0)));
+}
 
 void remove_directory(fuse_req_t request, fuse_ino_t parent, const char* name) {
     reply(request, code_of(::unlinkat(begin(request, parent).fd, name, AT_REMOVEDIR)));
 }
 
-void rename_name(fuse_req_t request, fuse_ino_t parent, const char* name, fuse_ino_t new_parent, const char* new_name, unsigned flags) {
+void rename_name(fuse_req_t request, fuse_ino_t parent, const char* name, fuse_ino_t new_parent,
+                 const char* new_name, unsigned flags) {
     node& from = begin(request, parent);
-    reply(request, code_of(::renameat2(from.fd, name, tree_of(request).nodes.at(new_parent).fd, new_name, flags)));
+    reply(request, code_of(::renameat2(from.fd, name, tree_of(request).nodes.at(new_parent).fd,
+                                       new_name, flags)));
 }
 
 }  // namespace

@@ -20,8 +20,11 @@ status can_mount() {
         ::close(device);
         return {};
     }
-    const std::string cure = errno == EACCES || errno == EPERM ? "be root, or have the package fuse3 installed and a device that you may open"
-                                                               : "load the kernel's module fuse; in a container, pass the device on (--device /dev/fuse --cap-add SYS_ADMIN)";
+    const std::string cure =
+        errno == EACCES || errno == EPERM
+            ? "be root, or have the package fuse3 installed and a device that you may open"
+            : "load the kernel's module fuse; in a container, pass the device on (--device "
+              "/dev/fuse --cap-add SYS_ADMIN)";
     return {-errno, "/dev/fuse: " + error_text(-errno) + "; " + cure};
 }
 
@@ -30,7 +33,8 @@ status serve(const serve_options& wanted, const serve_calls& calls, serve_report
     ::sigemptyset(&ends);
     for (const int number : {SIGINT, SIGTERM, SIGHUP}) ::sigaddset(&ends, number);
     if (calls.asked != nullptr) ::sigaddset(&ends, SIGUSR1);
-    ::pthread_sigmask(SIG_BLOCK, &ends, nullptr);  // before there are other threads, and anything to take away
+    ::pthread_sigmask(SIG_BLOCK, &ends,
+                      nullptr);  // before there are other threads, and anything to take away
     std::unique_ptr<background_session> session;
     if (status s = background_session::open(wanted, session); !s) return s;
     calls.ready(wanted);
@@ -42,23 +46,34 @@ status serve(const serve_options& wanted, const serve_calls& calls, serve_report
     const int code = session->stop();
     done = session->report();
     if (ended < 0) return {ended, "the session with the kernel ended: " + error_text(ended)};
-    if (code < 0) return {code, "'" + wanted.point + "': what programs had stored to mapped pages did not all come to the source: " + error_text(code)};
+    if (code < 0)
+        return {code,
+                "'" + wanted.point +
+                    "': what programs had stored to mapped pages did not all come to the source: " +
+                    error_text(code)};
     return {};
 }
 
 }  // namespace mount
 
-file_mount::file_mount(std::unique_ptr<mount::background_session> session) : session_(std::move(session)) {}
+file_mount::file_mount(std::unique_ptr<mount::background_session> session)
+    : session_(std::move(session)) {}
 file_mount::~file_mount() {
     if (!session_->belongs_here()) host::abandon(std::move(session_));
 }
 int file_mount::unmount() { return session_->belongs_here() ? session_->stop() : -ECHILD; }
 bool file_mount::is_mounted() const { return session_->belongs_here() && session_->is_running(); }
-mount_report file_mount::report() const { return session_->belongs_here() ? session_->report() : mount_report{}; }
+mount_report file_mount::report() const {
+    return session_->belongs_here() ? session_->report() : mount_report{};
+}
 
-status runtime::mount(const std::string& source, const std::string& point, const mount_options& how, std::unique_ptr<file_mount>& out) try {
+status runtime::mount(const std::string& source, const std::string& point, const mount_options& how,
+                      std::unique_ptr<file_mount>& out) try {
     out.reset();
-    if (process_code() != 0) return {-ECHILD, "'" + point + "': the runtime belongs to the parent of this process; make one of the child's own after fork()"};
+    if (process_code() != 0)
+        return {-ECHILD, "'" + point +
+                             "': the runtime belongs to the parent of this process; make one of "
+                             "the child's own after fork()"};
     mount::serve_options wanted{how, source, point};
     if (status s = mount::check(wanted); !s) return s;
     std::unique_ptr<mount::background_session> session;

@@ -24,7 +24,10 @@ void agree_uncached(fuse_conn_info* kernel, uncached_agreement& both) {
 
 namespace {
 
-constexpr std::uint32_t direct_maps = 1u << (36 - 32);  // FUSE_DIRECT_IO_ALLOW_MMAP, in the second word of flags; younger than some headers
+constexpr std::uint32_t direct_maps =
+    1u
+    << (36 -
+        32);  // FUSE_DIRECT_IO_ALLOW_MMAP, in the second word of flags; younger than some headers
 
 uncached_agreement& agreement_of(void* user) { return static_cast<tree*>(user)->uncached; }
 
@@ -38,14 +41,17 @@ ssize_t read_request(int fd, void* to, std::size_t room, void* user) {
     } begin{};
     if (!both.wanted || got != sizeof begin) return got;
     std::memcpy(&begin, to, sizeof begin);
-    if (begin.head.opcode != FUSE_INIT || (begin.body.flags & FUSE_INIT_EXT) == 0 || (begin.body.flags2 & direct_maps) == 0) return got;
+    if (begin.head.opcode != FUSE_INIT || (begin.body.flags & FUSE_INIT_EXT) == 0 ||
+        (begin.body.flags2 & direct_maps) == 0)
+        return got;
     both.first = begin.head.unique;
     return got;
 }
 
 ssize_t write_answer(int fd, iovec* parts, int count, void* user) {
     uncached_agreement& both = agreement_of(user);
-    if (both.wanted && !both.reached && both.first != 0 && count == 2 && parts[0].iov_len == sizeof(fuse_out_header) && parts[1].iov_len == sizeof(fuse_init_out)) {
+    if (both.wanted && !both.reached && both.first != 0 && count == 2 &&
+        parts[0].iov_len == sizeof(fuse_out_header) && parts[1].iov_len == sizeof(fuse_init_out)) {
         fuse_out_header head{};
         fuse_init_out body{};
         std::memcpy(&head, parts[0].iov_base, sizeof head);
@@ -66,7 +72,8 @@ void seek_agreement(fuse_session* session, uncached_agreement& both) {
     fuse_custom_io ways{};
     ways.read = read_request;
     ways.writev = write_answer;
-    if (both.wanted && fuse_session_custom_io(session, &ways, fuse_session_fd(session)) != 0) both.wanted = false;
+    if (both.wanted && fuse_session_custom_io(session, &ways, fuse_session_fd(session)) != 0)
+        both.wanted = false;
 }
 
 void agree_uncached(fuse_conn_info*, uncached_agreement&) {}

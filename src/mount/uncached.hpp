@@ -1,8 +1,11 @@
 // Files of a mount that the kernel keeps no pages of, and that programs can map all the same.
 //
-// A file that is opened for direct access (FOPEN_DIRECT_IO) is read and written past the kernel's cache: what a program asks for comes to the mount, each time, and nothing of it is kept. Only pages that a
-// program maps are. But a shared mapping of such a file is refused (ENODEV), unless the two sides have agreed on it at the start of the session, which kernels from 6.6 on do. libfuse before 3.17 knows nothing
-// of that, so there the agreement is put into its first answer on the way.
+// A file that is opened for direct access (FOPEN_DIRECT_IO) is read and written past the kernel's
+// cache: what a program asks for comes to the mount, each time, and nothing of it is kept. Only
+// pages that a program maps are. But a shared mapping of such a file is refused (ENODEV), unless
+// the two sides have agreed on it at the start of the session, which kernels from 6.6 on do.
+// libfuse before 3.17 knows nothing of that, so there the agreement is put into its first answer on
+// the way.
 #pragma once
 
 #include <atomic>
@@ -15,11 +18,13 @@ namespace penstock::mount {
 // Who has agreed with the kernel on what. Made before the session.
 struct uncached_agreement {
     bool wanted = false;
-    std::atomic<bool> reached{false};  // files may be opened so; set before any other request is answered
+    std::atomic<bool> reached{
+        false};               // files may be opened so; set before any other request is answered
     std::uint64_t first = 0;  // number of the request that begins the session
 };
 
-// The agreement in the hands of libfuse, or in its answer. `session` is mounted and not served yet, and has a tree as its user data.
+// The agreement in the hands of libfuse, or in its answer. `session` is mounted and not served yet,
+// and has a tree as its user data.
 void seek_agreement(fuse_session* session, uncached_agreement& both);
 // When the kernel says what it can (fuse_lowlevel_ops::init).
 void agree_uncached(fuse_conn_info* kernel, uncached_agreement& both);

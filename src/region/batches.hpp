@@ -11,13 +11,16 @@
 
 namespace penstock::region {
 
-// action(worker, pages): 0 or a negative errno, for each batch of up to batch_pages of `pages`, fewer where there are few for many threads, in any order; a worker's memory is at rest
-// when it is given a batch, and all are when this returns. The first error, after which no batch is begun. A thread has two workers, so that one can be
-// filled while the other is copied from.
+// action(worker, pages): 0 or a negative errno, for each batch of up to batch_pages of `pages`,
+// fewer where there are few for many threads, in any order; a worker's memory is at rest when it is
+// given a batch, and all are when this returns. The first error, after which no batch is begun. A
+// thread has two workers, so that one can be filled while the other is copied from.
 template <typename Action>
 int for_batches(region_memory& memory, const std::vector<std::uint64_t>& pages, Action&& action) {
     constexpr std::uint64_t least_pages = 32;
-    const std::uint64_t size = std::clamp(pages.size() / memory.workers(), least_pages, batch_pages), count = (pages.size() + size - 1) / size;
+    const std::uint64_t size =
+                            std::clamp(pages.size() / memory.workers(), least_pages, batch_pages),
+                        count = (pages.size() + size - 1) / size;
     std::atomic<std::uint64_t> next{0};
     std::atomic<int> failed{0};
     const auto fail = [&](int code) {
@@ -31,7 +34,8 @@ int for_batches(region_memory& memory, const std::vector<std::uint64_t>& pages, 
             const unsigned worker = 2 * thread + turn;
             fail(memory.wait(worker));
             const auto begin = pages.begin() + static_cast<std::ptrdiff_t>(batch * size);
-            const auto end = pages.begin() + static_cast<std::ptrdiff_t>(std::min<std::uint64_t>(pages.size(), (batch + 1) * size));
+            const auto end = pages.begin() + static_cast<std::ptrdiff_t>(std::min<std::uint64_t>(
+                                                 pages.size(), (batch + 1) * size));
             fail(action(worker, std::vector<std::uint64_t>(begin, end)));
         }
         fail(memory.wait(2 * thread));
@@ -46,7 +50,8 @@ int for_batches(region_memory& memory, const std::vector<std::uint64_t>& pages, 
             memory.wait(2 * thread + 1);
         }
     };
-    memory.threads().run(static_cast<unsigned>(std::min<std::uint64_t>(memory.workers() / 2, count)), work);
+    memory.threads().run(
+        static_cast<unsigned>(std::min<std::uint64_t>(memory.workers() / 2, count)), work);
     return failed.load();
 }
 

@@ -19,49 +19,64 @@ class cpu_memory final : public region_memory {
 public:
     bool take(const memory_shape& shape) {
         pages_ = shape.pages;
-        workers_ = workers_for(pages_, std::clamp(std::thread::hardware_concurrency(), 1u, most_threads));
-        return replica_.take(pages_ * page_bytes) && (!shape.writable || base_.take(pages_ * page_bytes)) &&
+        workers_ =
+            workers_for(pages_, std::clamp(std::thread::hardware_concurrency(), 1u, most_threads));
+        return replica_.take(pages_ * page_bytes) &&
+               (!shape.writable || base_.take(pages_ * page_bytes)) &&
                staging_.take(workers_ * worker_bytes);
     }
 
     [[nodiscard]] std::byte* data() const override { return replica_.at(0); }
     [[nodiscard]] std::uint64_t bytes_on_device() const override { return pages_ * page_bytes; }
     [[nodiscard]] unsigned workers() const override { return workers_; }
-    [[nodiscard]] std::byte* staging(unsigned worker) const override { return staging_.at(worker * worker_bytes); }
-    [[nodiscard]] std::byte* marks(unsigned worker) const override { return staging(worker) + staging_pages * page_bytes; }
+    [[nodiscard]] std::byte* staging(unsigned worker) const override {
+        return staging_.at(worker * worker_bytes);
+    }
+    [[nodiscard]] std::byte* marks(unsigned worker) const override {
+        return staging(worker) + staging_pages * page_bytes;
+    }
 
     int begin(void*) override { return 0; }
     int wait(unsigned) override { return 0; }
 
     int fill(unsigned worker, const std::vector<staged_page>& pages) override {
         for (const staged_page& one : pages)
-            fill_page(lane{}, replica_.at(one.number * page_bytes), base_.at(one.number * page_bytes), staging(worker) + one.slot * page_bytes);
+            fill_page(lane{}, replica_.at(one.number * page_bytes),
+                      base_.at(one.number * page_bytes), staging(worker) + one.slot * page_bytes);
         return 0;
     }
     int collect(unsigned worker, const std::vector<std::uint64_t>& numbers) override {
         for (std::size_t i = 0; i < numbers.size(); ++i)
-            collect_page(lane{}, replica_.at(numbers[i] * page_bytes), base_.at(numbers[i] * page_bytes), staging(worker) + i * page_bytes,
+            collect_page(lane{}, replica_.at(numbers[i] * page_bytes),
+                         base_.at(numbers[i] * page_bytes), staging(worker) + i * page_bytes,
                          marks(worker) + i * mark_bytes);
         return 0;
     }
-    int adopt(unsigned worker, const std::vector<std::uint64_t>& numbers, std::uint64_t bytes) override {
+    int adopt(unsigned worker, const std::vector<std::uint64_t>& numbers,
+              std::uint64_t bytes) override {
         for (std::size_t i = 0; i < numbers.size(); ++i)
-            adopt_page(lane{}, base_.at(numbers[i] * page_bytes), staging(worker) + i * page_bytes, part_of_page(bytes, i));
+            adopt_page(lane{}, base_.at(numbers[i] * page_bytes), staging(worker) + i * page_bytes,
+                       part_of_page(bytes, i));
         return 0;
     }
     int read_back(unsigned worker, const std::vector<staged_run>& runs) override {
         const host::anonymous_memory& from = base_.at(0) == nullptr ? replica_ : base_;
-        for (const staged_run& one : runs) std::copy_n(from.at(one.number * page_bytes), one.count * page_bytes, staging(worker) + one.slot * page_bytes);
+        for (const staged_run& one : runs)
+            std::copy_n(from.at(one.number * page_bytes), one.count * page_bytes,
+                        staging(worker) + one.slot * page_bytes);
         return 0;
     }
-    std::int64_t prefer(std::uint64_t begin, std::uint64_t end, void*) override { return static_cast<std::int64_t>(end - begin); }
+    std::int64_t prefer(std::uint64_t begin, std::uint64_t end, void*) override {
+        return static_cast<std::int64_t>(end - begin);
+    }
     void used(const std::vector<std::uint64_t>&) override {}
     std::int64_t promote(void*) override { return 0; }
     int changed_pages(void*, std::vector<std::uint64_t>& out) override {
         out.clear();
         if (base_.at(0) == nullptr) return 0;
         for (std::uint64_t page = 0; page < pages_; ++page)
-            if (is_changed(lane{}, replica_.at(page * page_bytes), base_.at(page * page_bytes))) out.push_back(page);
+            if (is_changed(lane{}, replica_.at(page * page_bytes), base_.at(page * page_bytes)))
+                out.push_back(page);
         return 0;
     }
 
@@ -76,7 +91,8 @@ private:
 std::unique_ptr<region_memory> make_cpu_memory(const memory_shape& shape, status& why) {
     auto memory = std::make_unique<cpu_memory>();
     if (memory->take(shape)) return memory;
-    why = {-ENOMEM, "the system gives no " + std::to_string(shape.pages * page_bytes) + " bytes of address space"};
+    why = {-ENOMEM, "the system gives no " + std::to_string(shape.pages * page_bytes) +
+                        " bytes of address space"};
     return nullptr;
 }
 

@@ -1,7 +1,10 @@
-// Reads of programs that are answered with what devices hold (peer caching: Brokhman et al., GAIA, 2019).
+// Reads of programs that are answered with what devices hold (peer caching: Brokhman et al., GAIA,
+// 2019).
 //
-// What a device holds of a page is what the home has, where the state machine names it as a source. That stays so while no request moves pages and no program
-// writes: the first is kept out for as long as the read takes, of the second one that begins meanwhile is at the same time as the read, which may have either.
+// What a device holds of a page is what the home has, where the state machine names it as a source.
+// That stays so while no request moves pages and no program writes: the first is kept out for as
+// long as the read takes, of the second one that begins meanwhile is at the same time as the read,
+// which may have either.
 #include <algorithm>
 #include <bit>
 #include <mutex>
@@ -27,22 +30,30 @@ struct shared_home::held_pages {
     // Of the bytes [begin, end), both from the first page of the range on.
     [[nodiscard]] std::uint64_t bytes_of(std::uint64_t begin, std::uint64_t end) const {
         std::uint64_t sum = 0;
-        for (const staged_run& one : runs) sum += std::min(end, (one.slot + one.count) * page_bytes) - std::max(begin, one.slot * page_bytes);
+        for (const staged_run& one : runs)
+            sum += std::min(end, (one.slot + one.count) * page_bytes) -
+                   std::max(begin, one.slot * page_bytes);
         return sum;
     }
 };
 
-// No memory: nothing is held, or whoever holds it is busy. `facts`: of the file now, where others may write it.
-shared_home::held_pages shared_home::held_by_device(const page_range& range, const host::file_facts* facts) {
+// No memory: nothing is held, or whoever holds it is busy. `facts`: of the file now, where others
+// may write it.
+shared_home::held_pages shared_home::held_by_device(const page_range& range,
+                                                    const host::file_facts* facts) {
     held_pages out;
     std::lock_guard lock(state_);
-    if (facts != nullptr && (doubtful_ || !(facts->identity == known_) || host::may_change_unseen(*facts))) return out;
+    if (facts != nullptr &&
+        (doubtful_ || !(facts->identity == known_) || host::may_change_unseen(*facts)))
+        return out;
     for (std::uint64_t page = range.begin; page < std::min(range.end, versions_.pages()); ++page) {
-        const consistency::place_set devices = sources(versions_.at(page)) & ~only(consistency::cpu) & ~only(page_state::storage);
+        const consistency::place_set devices =
+            sources(versions_.at(page)) & ~only(consistency::cpu) & ~only(page_state::storage);
         if (devices == 0 || (out.place != 0 && !has(devices, out.place))) continue;
         if (out.place == 0) out.place = consistency::first_of(devices);
         const staged_run fresh{page - members_[out.place].pages.begin, page - range.begin, 1};
-        if (!out.runs.empty() && out.runs.back().slot + out.runs.back().count == fresh.slot) ++out.runs.back().count;
+        if (!out.runs.empty() && out.runs.back().slot + out.runs.back().count == fresh.slot)
+            ++out.runs.back().count;
         else out.runs.push_back(fresh);
     }
     if (out.place == 0) return out;
@@ -64,7 +75,9 @@ int shared_home::read_held(const held_pages& held, int fd, const page_range& ran
     std::uint64_t next = 0;
     const auto read_up_to = [&](std::uint64_t slot) {
         if (slot > next) host::read_nothing_ahead(fd);
-        if (code == 0 && slot > next) code = read_run(fd, held.memory->staging(held.worker) + next * page_bytes, range.begin + next, slot - next);
+        if (code == 0 && slot > next)
+            code = read_run(fd, held.memory->staging(held.worker) + next * page_bytes,
+                            range.begin + next, slot - next);
     };
     for (const staged_run& one : held.runs) {
         read_up_to(one.slot);
@@ -75,7 +88,8 @@ int shared_home::read_held(const held_pages& held, int fd, const page_range& ran
     return code != 0 ? code : waited;
 }
 
-std::uint64_t shared_home::read_for_program(int fd, std::uint64_t offset, std::uint64_t bytes, const byte_sink& use) {
+std::uint64_t shared_home::read_for_program(int fd, std::uint64_t offset, std::uint64_t bytes,
+                                            const byte_sink& use) {
     const std::shared_lock turn(requests_, std::try_to_lock);
     if (!turn.owns_lock() || !write_count::is_zero(key_)) return 0;
     const std::int64_t size = env_.size_bytes(fd_);
@@ -89,7 +103,9 @@ std::uint64_t shared_home::read_for_program(int fd, std::uint64_t offset, std::u
     if (ask && env_.facts(fd_, facts) != 0) return 0;
     const held_pages held = held_by_device(range, ask ? &facts : nullptr);
     if (held.memory == nullptr) return 0;
-    const bool there = !host::is_in_memory(env_, fd_, range.begin * page_bytes, (range.end - range.begin) * page_bytes) && read_held(held, fd, range) == 0;
+    const bool there = !host::is_in_memory(env_, fd_, range.begin * page_bytes,
+                                           (range.end - range.begin) * page_bytes) &&
+                       read_held(held, fd, range) == 0;
     const std::uint64_t first = offset % page_bytes;
     if (there) use(held.memory->staging(held.worker) + first, end - offset);
     std::lock_guard lock(state_);

@@ -1,5 +1,6 @@
-// A region on a GPU: a warp for each page moves and compares its bytes. Each worker has a stream, memory of the host that kernels read pages
-// from, and memory of the device where changed pages wait until they are at home.
+// A region on a GPU: a warp for each page moves and compares its bytes. Each worker has a stream,
+// memory of the host that kernels read pages from, and memory of the device where changed pages
+// wait until they are at home.
 #include <algorithm>
 #include <cerrno>
 #include <iterator>
@@ -29,40 +30,53 @@ struct pages_of_region {
     std::uint64_t count;
 };
 
-__device__ std::uint64_t number_of_warp() { return std::uint64_t{blockIdx.x} * warps_of_block + threadIdx.x / 32; }
+__device__ std::uint64_t number_of_warp() {
+    return std::uint64_t{blockIdx.x} * warps_of_block + threadIdx.x / 32;
+}
 
 __global__ void fill_pages(pages_of_region r, const staged_page* pages, const std::byte* staged) {
     const std::uint64_t i = number_of_warp();
     if (i >= r.count) return;
     const std::uint64_t at = pages[i].number * page_bytes;
-    fill_page(warp{}, r.replica + at, r.base == nullptr ? nullptr : r.base + at, staged + pages[i].slot * page_bytes);
+    fill_page(warp{}, r.replica + at, r.base == nullptr ? nullptr : r.base + at,
+              staged + pages[i].slot * page_bytes);
 }
 
 __global__ void collect_pages(pages_of_region r, std::byte* staged, std::byte* marks) {
     const std::uint64_t i = number_of_warp();
     if (i >= r.count) return;
     const std::uint64_t at = r.numbers[i] * page_bytes;
-    collect_page(warp{}, r.replica + at, r.base + at, staged + i * page_bytes, marks + i * mark_bytes);
+    collect_page(warp{}, r.replica + at, r.base + at, staged + i * page_bytes,
+                 marks + i * mark_bytes);
 }
 
 __global__ void adopt_pages(pages_of_region r, const std::byte* staged, std::uint64_t bytes) {
     const std::uint64_t i = number_of_warp();
-    if (i < r.count) adopt_page(warp{}, r.base + r.numbers[i] * page_bytes, staged + i * page_bytes, part_of_page(bytes, i));
+    if (i < r.count)
+        adopt_page(warp{}, r.base + r.numbers[i] * page_bytes, staged + i * page_bytes,
+                   part_of_page(bytes, i));
 }
 
 // Appends the numbers of changed pages to `out`, in any order.
-__global__ void find_changed(const std::byte* replica, const std::byte* base, std::uint64_t pages, unsigned long long* count, std::uint64_t* out) {
+__global__ void find_changed(const std::byte* replica, const std::byte* base, std::uint64_t pages,
+                             unsigned long long* count, std::uint64_t* out) {
     const warp g;
-    for (std::uint64_t page = number_of_warp(); page < pages; page += std::uint64_t{gridDim.x} * warps_of_block)
-        if (is_changed(g, replica + page * page_bytes, base + page * page_bytes) && g.is_leader()) out[atomicAdd(count, 1ull)] = page;
+    for (std::uint64_t page = number_of_warp(); page < pages;
+         page += std::uint64_t{gridDim.x} * warps_of_block)
+        if (is_changed(g, replica + page * page_bytes, base + page * page_bytes) && g.is_leader())
+            out[atomicAdd(count, 1ull)] = page;
 }
 
-unsigned blocks_for(std::uint64_t pages) { return static_cast<unsigned>((pages + warps_of_block - 1) / warps_of_block); }
+unsigned blocks_for(std::uint64_t pages) {
+    return static_cast<unsigned>((pages + warps_of_block - 1) / warps_of_block);
+}
 
-// A kernel's code is loaded at its first launch, which would wait for kernels that run; one of those may wait for this one.
+// A kernel's code is loaded at its first launch, which would wait for kernels that run; one of
+// those may wait for this one.
 cudaError_t load_kernels() {
-    const void* const kernels[] = {reinterpret_cast<const void*>(fill_pages), reinterpret_cast<const void*>(collect_pages),
-                                   reinterpret_cast<const void*>(adopt_pages), reinterpret_cast<const void*>(find_changed)};
+    const void* const kernels[] = {
+        reinterpret_cast<const void*>(fill_pages), reinterpret_cast<const void*>(collect_pages),
+        reinterpret_cast<const void*>(adopt_pages), reinterpret_cast<const void*>(find_changed)};
     cudaError_t code = cudaSuccess;
     cudaFuncAttributes attributes;
     for (const void* const one : kernels)
@@ -79,8 +93,8 @@ using host::launch_kernel;
 struct worker_room {
     cudaStream_t stream = nullptr;
     std::byte* host = nullptr;
-    std::byte* device = nullptr;    // only where something may be changed
-    staged_page* pages = nullptr;   // that a fill is about
+    std::byte* device = nullptr;       // only where something may be changed
+    staged_page* pages = nullptr;      // that a fill is about
     std::uint64_t* numbers = nullptr;  // of the others
 };
 
@@ -108,7 +122,8 @@ public:
             return refused(why, "the kernels of regions could not be loaded: ", code);
         if (!take_rooms(shape.writable, why)) return false;
         const std::uint64_t free_bytes = host::room_now().free_bytes;
-        const std::uint64_t room = std::min(shape.device_bytes, free_bytes > spare_bytes ? free_bytes - spare_bytes : 0);
+        const std::uint64_t room =
+            std::min(shape.device_bytes, free_bytes > spare_bytes ? free_bytes - spare_bytes : 0);
         const std::uint64_t bytes = pages_ * page_bytes;
         why.code = -ENOMEM;
         if (!replica_.take(bytes, room, why.message)) return false;
@@ -116,10 +131,14 @@ public:
     }
 
     [[nodiscard]] std::byte* data() const override { return replica_.data(); }
-    [[nodiscard]] std::uint64_t bytes_on_device() const override { return replica_.bytes_on_device(); }
+    [[nodiscard]] std::uint64_t bytes_on_device() const override {
+        return replica_.bytes_on_device();
+    }
     [[nodiscard]] unsigned workers() const override { return static_cast<unsigned>(rooms_.size()); }
     [[nodiscard]] std::byte* staging(unsigned worker) const override { return rooms_[worker].host; }
-    [[nodiscard]] std::byte* marks(unsigned worker) const override { return rooms_[worker].host + staging_pages * page_bytes; }
+    [[nodiscard]] std::byte* marks(unsigned worker) const override {
+        return rooms_[worker].host + staging_pages * page_bytes;
+    }
 
     int begin(void* stream) override {
         const device_guard guard(context_);
@@ -138,7 +157,8 @@ public:
         const worker_room& room = rooms_[worker];
         std::copy(pages.begin(), pages.end(), room.pages);
         const pages_of_region all{replica_.data(), base_.data(), nullptr, pages.size()};
-        return errno_of(launch_kernel(fill_pages, blocks_for(pages.size()), warps_of_block * 32, room.stream, all, room.pages, room.host));
+        return errno_of(launch_kernel(fill_pages, blocks_for(pages.size()), warps_of_block * 32,
+                                      room.stream, all, room.pages, room.host));
     }
 
     int collect(unsigned worker, const std::vector<std::uint64_t>& numbers) override {
@@ -146,17 +166,26 @@ public:
         if (!guard) return context_is_gone;
         const worker_room& room = rooms_[worker];
         std::byte* const marked = room.device + batch_pages * page_bytes;
-        cudaError_t code = launch_kernel(collect_pages, blocks_for(numbers.size()), warps_of_block * 32, room.stream, listed(room, numbers), room.device, marked);
-        if (code == cudaSuccess) code = cudaMemcpyAsync(room.host, room.device, numbers.size() * page_bytes, cudaMemcpyDeviceToHost, room.stream);
-        if (code == cudaSuccess) code = cudaMemcpyAsync(marks(worker), marked, numbers.size() * mark_bytes, cudaMemcpyDeviceToHost, room.stream);
+        cudaError_t code =
+            launch_kernel(collect_pages, blocks_for(numbers.size()), warps_of_block * 32,
+                          room.stream, listed(room, numbers), room.device, marked);
+        if (code == cudaSuccess)
+            code = cudaMemcpyAsync(room.host, room.device, numbers.size() * page_bytes,
+                                   cudaMemcpyDeviceToHost, room.stream);
+        if (code == cudaSuccess)
+            code = cudaMemcpyAsync(marks(worker), marked, numbers.size() * mark_bytes,
+                                   cudaMemcpyDeviceToHost, room.stream);
         return ended(code, room.stream);
     }
 
-    int adopt(unsigned worker, const std::vector<std::uint64_t>& numbers, std::uint64_t bytes) override {
+    int adopt(unsigned worker, const std::vector<std::uint64_t>& numbers,
+              std::uint64_t bytes) override {
         const device_guard guard(context_);
         if (!guard) return context_is_gone;
         const worker_room& room = rooms_[worker];
-        return ended(launch_kernel(adopt_pages, blocks_for(numbers.size()), warps_of_block * 32, room.stream, listed(room, numbers), room.device, bytes), room.stream);
+        return ended(launch_kernel(adopt_pages, blocks_for(numbers.size()), warps_of_block * 32,
+                                   room.stream, listed(room, numbers), room.device, bytes),
+                     room.stream);
     }
 
     int wait(unsigned worker) override {
@@ -173,9 +202,14 @@ public:
         cudaError_t code = cudaSuccess;
         for (const staged_run& one : runs)
             if (code == cudaSuccess)
-                code = cudaMemcpyAsync(room.host + one.slot * page_bytes, from + one.number * page_bytes, one.count * page_bytes, cudaMemcpyDeviceToHost, room.stream);
+                code = cudaMemcpyAsync(room.host + one.slot * page_bytes,
+                                       from + one.number * page_bytes, one.count * page_bytes,
+                                       cudaMemcpyDeviceToHost, room.stream);
         // A thread that sleeps until it is told takes longer to wake up than the copy takes.
-        for (int looks = 0; code == cudaSuccess && looks < most_looks && cudaStreamQuery(room.stream) == cudaErrorNotReady; ++looks) {}
+        for (int looks = 0; code == cudaSuccess && looks < most_looks &&
+                            cudaStreamQuery(room.stream) == cudaErrorNotReady;
+             ++looks) {
+        }
         return errno_of(code);
     }
 
@@ -207,11 +241,15 @@ public:
         const unsigned blocks = std::min(blocks_for(pages_), 132u * 8);
         unsigned long long found = 0;
         cudaError_t code = cudaMemsetAsync(count, 0, sizeof *count, on);
-        if (code == cudaSuccess) code = launch_kernel(find_changed, blocks, warps_of_block * 32, on, replica_.data(), base_.data(), pages_, count, changed_ + 1);
-        if (code == cudaSuccess) code = cudaMemcpyAsync(&found, count, sizeof found, cudaMemcpyDeviceToHost, on);
+        if (code == cudaSuccess)
+            code = launch_kernel(find_changed, blocks, warps_of_block * 32, on, replica_.data(),
+                                 base_.data(), pages_, count, changed_ + 1);
+        if (code == cudaSuccess)
+            code = cudaMemcpyAsync(&found, count, sizeof found, cudaMemcpyDeviceToHost, on);
         if (const int failed = ended(code, on); failed != 0) return failed;
         out.resize(found);
-        code = cudaMemcpyAsync(out.data(), changed_ + 1, found * sizeof(std::uint64_t), cudaMemcpyDeviceToHost, on);
+        code = cudaMemcpyAsync(out.data(), changed_ + 1, found * sizeof(std::uint64_t),
+                               cudaMemcpyDeviceToHost, on);
         const int failed = ended(code, on);
         std::sort(out.begin(), out.end());
         return failed;
@@ -223,31 +261,39 @@ public:
         const device_guard guard(context_);
         if (!guard) return {context_is_gone, "the program reset the device (cudaDeviceReset)"};
         const cudaError_t code = cudaStreamQuery(rooms_.front().stream);
-        return host::is_sticky(code) ? status{-EIO, "a kernel faulted: " + host::cuda_text(code)} : status{};
+        return host::is_sticky(code) ? status{-EIO, "a kernel faulted: " + host::cuda_text(code)}
+                                     : status{};
     }
 
 private:
     static bool refused(status& why, const std::string& what, cudaError_t code) {
-        why = {errno_of(code), what + host::cuda_text(code) + "; of the device " + host::room_text()};
+        why = {errno_of(code),
+               what + host::cuda_text(code) + "; of the device " + host::room_text()};
         return false;
     }
 
     // What moves pages: a stream and memory for each worker, and the list of changed pages.
     bool take_rooms(bool writable, status& why) {
-        rooms_.resize(workers_for(pages_, std::clamp(std::thread::hardware_concurrency(), 2u, most_threads)));
+        rooms_.resize(
+            workers_for(pages_, std::clamp(std::thread::hardware_concurrency(), 2u, most_threads)));
         cudaError_t code = cudaEventCreateWithFlags(&begun_, cudaEventDisableTiming);
         for (worker_room& one : rooms_)
-            if (code == cudaSuccess) code = cudaStreamCreateWithFlags(&one.stream, cudaStreamNonBlocking);
-        if (code != cudaSuccess) return refused(why, "a stream for moving pages was refused: ", code);
+            if (code == cudaSuccess)
+                code = cudaStreamCreateWithFlags(&one.stream, cudaStreamNonBlocking);
+        if (code != cudaSuccess)
+            return refused(why, "a stream for moving pages was refused: ", code);
         bool all = true;
         for (worker_room& one : rooms_) {
-            all = all && share(host_bytes, one.host) && share(batch_pages * sizeof(staged_page), one.pages) && share(batch_pages * sizeof(std::uint64_t), one.numbers);
+            all = all && share(host_bytes, one.host) &&
+                  share(batch_pages * sizeof(staged_page), one.pages) &&
+                  share(batch_pages * sizeof(std::uint64_t), one.numbers);
             if (!all || !writable) continue;
             one.device = static_cast<std::byte*>(small_.device_bytes(collected_bytes));
             all = one.device != nullptr;
         }
         if (all && writable) {
-            changed_ = static_cast<std::uint64_t*>(small_.device_bytes((pages_ + 1) * sizeof(std::uint64_t)));
+            changed_ = static_cast<std::uint64_t*>(
+                small_.device_bytes((pages_ + 1) * sizeof(std::uint64_t)));
             all = changed_ != nullptr;
         }
         if (!all) why = {-ENOMEM, "for moving pages, " + small_.shortage()};
@@ -270,7 +316,8 @@ private:
         return busy != 0 ? busy : errno_of(cudaStreamSynchronize(on));
     }
 
-    pages_of_region listed(const worker_room& room, const std::vector<std::uint64_t>& numbers) const {
+    pages_of_region listed(const worker_room& room,
+                           const std::vector<std::uint64_t>& numbers) const {
         std::copy(numbers.begin(), numbers.end(), room.numbers);
         return {replica_.data(), base_.data(), room.numbers, numbers.size()};
     }

@@ -13,7 +13,8 @@ namespace {
 
 using host::driver;
 
-// Pieces of this size at most, so that what does not fit whole goes as far as there is memory; where some lie in host memory, of a size that changes places.
+// Pieces of this size at most, so that what does not fit whole goes as far as there is memory;
+// where some lie in host memory, of a size that changes places.
 constexpr std::uint64_t piece_bytes = 1ull << 30, exchanged_bytes = 64u << 20;
 
 }  // namespace
@@ -47,7 +48,8 @@ bool gpu_range::map(CUdeviceptr where, std::uint64_t bytes, CUmemGenericAllocati
     CUmemAccessDesc access{};
     access.location = {CU_MEM_LOCATION_TYPE_DEVICE, context_.device};
     access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
-    if (refusal_ = driver().set_access(where, bytes, &access, 1); refusal_ == CUDA_SUCCESS) return true;
+    if (refusal_ = driver().set_access(where, bytes, &access, 1); refusal_ == CUDA_SUCCESS)
+        return true;
     driver().unmap(where, bytes);
     return false;
 }
@@ -65,7 +67,8 @@ bool gpu_range::back(std::uint64_t at, std::uint64_t bytes, bool on_device) {
 
 bool gpu_range::make_spare() {
     if (spare_ != 0) return true;
-    if (spare_address_ == 0 && driver().reserve(&spare_address_, exchanged_bytes, chunk_bytes, 0, 0) != CUDA_SUCCESS) {
+    if (spare_address_ == 0 &&
+        driver().reserve(&spare_address_, exchanged_bytes, chunk_bytes, 0, 0) != CUDA_SUCCESS) {
         spare_address_ = 0;
         return false;
     }
@@ -79,19 +82,25 @@ bool gpu_range::make_spare() {
     return true;
 }
 
-// What is near goes to the spare, what is far to where that was; then addresses follow, and the far one's memory is the spare.
+// What is near goes to the spare, what is far to where that was; then addresses follow, and the far
+// one's memory is the spare.
 bool gpu_range::exchange(piece& near, piece& far) {
     const auto at = [](CUdeviceptr address) { return reinterpret_cast<void*>(address); };
     const CUdeviceptr near_at = address_ + near.at, far_at = address_ + far.at;
-    const auto copy = [&](CUdeviceptr to, CUdeviceptr from) { return cudaMemcpyAsync(at(to), at(from), exchanged_bytes, cudaMemcpyDefault, stream_); };
-    const bool moved = copy(spare_address_, near_at) == cudaSuccess && copy(near_at, far_at) == cudaSuccess && cudaStreamSynchronize(stream_) == cudaSuccess;
+    const auto copy = [&](CUdeviceptr to, CUdeviceptr from) {
+        return cudaMemcpyAsync(at(to), at(from), exchanged_bytes, cudaMemcpyDefault, stream_);
+    };
+    const bool moved = copy(spare_address_, near_at) == cudaSuccess &&
+                       copy(near_at, far_at) == cudaSuccess &&
+                       cudaStreamSynchronize(stream_) == cudaSuccess;
     if (!moved) return false;
     for (const CUdeviceptr one : {near_at, far_at, spare_address_})
         if (driver().unmap(one, exchanged_bytes) != CUDA_SUCCESS) return false;
     std::swap(near.memory, spare_);
     std::swap(far.memory, spare_);
     std::swap(near.on_device, far.on_device);
-    return map(near_at, exchanged_bytes, near.memory) && map(far_at, exchanged_bytes, far.memory) && map(spare_address_, exchanged_bytes, spare_);
+    return map(near_at, exchanged_bytes, near.memory) && map(far_at, exchanged_bytes, far.memory) &&
+           map(spare_address_, exchanged_bytes, spare_);
 }
 
 std::int64_t gpu_range::prefer(std::uint64_t begin, std::uint64_t end) {
@@ -103,21 +112,25 @@ std::int64_t gpu_range::prefer(std::uint64_t begin, std::uint64_t end) {
         if (one.bytes != exchanged_bytes || one.on_device == inside) continue;
         (inside ? wanted : others).push_back(&one);
     }
-    std::stable_sort(others.begin(), others.end(), [](const piece* a, const piece* b) { return a->preferred < b->preferred; });
+    std::stable_sort(others.begin(), others.end(),
+                     [](const piece* a, const piece* b) { return a->preferred < b->preferred; });
     for (std::size_t i = 0; i < std::min(wanted.size(), others.size()); ++i) {
         if (!make_spare()) return -ENOMEM;
         if (!exchange(*others[i], *wanted[i])) return -EIO;
     }
     std::uint64_t out = 0;
     for (const piece& one : pieces_)
-        if (one.on_device && one.at < end && one.at + one.bytes > begin) out += std::min(end, one.at + one.bytes) - std::max(begin, one.at);
+        if (one.on_device && one.at < end && one.at + one.bytes > begin)
+            out += std::min(end, one.at + one.bytes) - std::max(begin, one.at);
     return static_cast<std::int64_t>(out);
 }
 
 void gpu_range::used(const std::vector<std::uint64_t>& numbers) {
     std::size_t which = 0;
     for (const std::uint64_t page : numbers) {
-        while (which + 1 < heat_.size() && page * page_bytes >= pieces_[which].at + pieces_[which].bytes) ++which;
+        while (which + 1 < heat_.size() &&
+               page * page_bytes >= pieces_[which].at + pieces_[which].bytes)
+            ++which;
         if (which < heat_.size()) heat_.used(which, 1);
     }
 }
@@ -125,7 +138,8 @@ void gpu_range::used(const std::vector<std::uint64_t>& numbers) {
 std::int64_t gpu_range::promote() {
     for (std::size_t i = 0; i < heat_.size(); ++i) {
         heat_.at(i).on_device = pieces_[i].on_device;
-        heat_.at(i).may_move = pieces_[i].bytes == exchanged_bytes && !(pieces_[i].on_device && pieces_[i].preferred != 0);
+        heat_.at(i).may_move = pieces_[i].bytes == exchanged_bytes &&
+                               !(pieces_[i].on_device && pieces_[i].preferred != 0);
     }
     std::int64_t came = 0;
     for (const auto& [near, far] : heat_.next_exchanges()) {
@@ -139,26 +153,34 @@ std::int64_t gpu_range::promote() {
 bool gpu_range::take(std::uint64_t bytes, std::uint64_t on_device, std::string& why) {
     bytes_ = (bytes + chunk_bytes - 1) / chunk_bytes * chunk_bytes;
     const std::uint64_t most_on_device = std::min(bytes_, on_device / chunk_bytes * chunk_bytes);
-    if (const cudaError_t code = cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking); code != cudaSuccess) {
-        why = "a stream was refused: " + host::cuda_text(code) + "; of the device " + host::room_text();
+    if (const cudaError_t code = cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking);
+        code != cudaSuccess) {
+        why = "a stream was refused: " + host::cuda_text(code) + "; of the device " +
+              host::room_text();
         return false;
     }
-    if (const CUresult code = driver().reserve(&address_, bytes_, chunk_bytes, 0, 0); code != CUDA_SUCCESS) {
+    if (const CUresult code = driver().reserve(&address_, bytes_, chunk_bytes, 0, 0);
+        code != CUDA_SUCCESS) {
         address_ = 0;
-        why = "the device gives no range of " + format_size(bytes_) + " of addresses: " + host::cuda_text(code);
+        why = "the device gives no range of " + format_size(bytes_) +
+              " of addresses: " + host::cuda_text(code);
         return false;
     }
     bool device_has_room = true;
     for (std::uint64_t at = 0; at < bytes_;) {
-        const std::uint64_t limit = device_has_room && at < most_on_device ? most_on_device : bytes_;
-        const std::uint64_t size = std::min(most_on_device == bytes_ ? piece_bytes : exchanged_bytes, limit - at);
+        const std::uint64_t limit =
+            device_has_room && at < most_on_device ? most_on_device : bytes_;
+        const std::uint64_t size =
+            std::min(most_on_device == bytes_ ? piece_bytes : exchanged_bytes, limit - at);
         const bool here = device_has_room && at < most_on_device;
         if (here && !back(at, size, true)) {
             device_has_room = false;
             continue;
         }
         if (!here && !back(at, size, false)) {
-            why = "neither device nor host has " + format_size(bytes_) + " left for it: " + host::cuda_text(refusal_) + "; of the device " + host::room_text();
+            why = "neither device nor host has " + format_size(bytes_) +
+                  " left for it: " + host::cuda_text(refusal_) + "; of the device " +
+                  host::room_text();
             return false;
         }
         if (here) on_device_ += size;

@@ -1,4 +1,6 @@
-// Threads that help whoever moves pages of a region, kept from one request to the next: a thread that is made anew costs as much as moving some pages, and on a GPU its first call of the driver does again.
+// Threads that help whoever moves pages of a region, kept from one request to the next: a thread
+// that is made anew costs as much as moving some pages, and on a GPU its first call of the driver
+// does again.
 #pragma once
 
 #include <pthread.h>
@@ -27,8 +29,10 @@ public:
     helpers(const helpers&) = delete;
     helpers& operator=(const helpers&) = delete;
 
-    // work(0) by the caller, and work(i) for other i below `count`, each once at most, by as many threads as begin before the caller is through: so each takes pieces of what there is to do until there are none, and
-    // nobody is waited for who had not begun. Returns when all have returned. By one caller at a time; work throws nothing.
+    // work(0) by the caller, and work(i) for other i below `count`, each once at most, by as many
+    // threads as begin before the caller is through: so each takes pieces of what there is to do
+    // until there are none, and nobody is waited for who had not begun. Returns when all have
+    // returned. By one caller at a time; work throws nothing.
     void run(unsigned count, const std::function<void(unsigned)>& work) {
         make(count);
         {

@@ -19,8 +19,10 @@ class run_writer {
 public:
     run_writer(host::environment& env, int fd) : env_(env), fd_(fd) {}
 
-    // `staged`: where in the staged pages the bytes lie, or the changes that they have. Joined with the run before, if it lies behind that in the file and in memory.
-    bool put(const std::byte* from, std::uint64_t bytes, std::uint64_t offset, std::uint64_t staged) {
+    // `staged`: where in the staged pages the bytes lie, or the changes that they have. Joined with
+    // the run before, if it lies behind that in the file and in memory.
+    bool put(const std::byte* from, std::uint64_t bytes, std::uint64_t offset,
+             std::uint64_t staged) {
         if (bytes_ != 0 && offset == offset_ + bytes_ && from == from_ + bytes_) {
             bytes_ += bytes;
             return true;
@@ -46,7 +48,8 @@ public:
         }
         return true;
     }
-    // So many bytes are in the file already, and all that is marked before `staged`. Only where nothing is left of an earlier put.
+    // So many bytes are in the file already, and all that is marked before `staged`. Only where
+    // nothing is left of an earlier put.
     void note_written(std::uint64_t bytes, std::uint64_t staged) {
         out_.bytes += bytes;
         out_.settled = staged;
@@ -72,20 +75,25 @@ private:
 
 unsigned count_runs(const host::marked_runs& runs, std::uint64_t limit) {
     unsigned count = 0;
-    for (std::uint64_t at = 0, begin = 0; runs.next(at, begin, at) && begin < limit; ++count) {}
+    for (std::uint64_t at = 0, begin = 0; runs.next(at, begin, at) && begin < limit; ++count) {
+    }
     return count;
 }
 
 // Makes the runs of pages, and writes them a few thousand at a time.
 class page_writer {
 public:
-    page_writer(host::environment& env, int fd, const staged_pages& pages) : env_(env), fd_(fd), pages_(pages), out_(env, fd) {}
+    page_writer(host::environment& env, int fd, const staged_pages& pages)
+        : env_(env), fd_(fd), pages_(pages), out_(env, fd) {}
 
     written_pages write() {
         const std::size_t count = pages_.numbers.size();
         for (std::size_t i = 0; i < count && start_of(i) < pages_.end_bytes;) {
             std::size_t end = i;
-            while (end < count && (end == i || pages_.numbers[end] == pages_.numbers[end - 1] + 1) && is_whole(end)) ++end;
+            while (end < count &&
+                   (end == i || pages_.numbers[end] == pages_.numbers[end - 1] + 1) &&
+                   is_whole(end))
+                ++end;
             const bool done = end == i ? add_runs(i) : add_whole(i, end);
             if (!done) return out_.so_far();
             i = std::max(end, i + 1);
@@ -95,24 +103,39 @@ public:
     }
 
 private:
-    [[nodiscard]] std::uint64_t start_of(std::size_t i) const { return pages_.numbers[i] * page_bytes; }
-    [[nodiscard]] std::uint64_t limit_of(std::size_t i) const { return start_of(i) >= pages_.end_bytes ? 0 : std::min(page_bytes, pages_.end_bytes - start_of(i)); }
-    [[nodiscard]] host::marked_runs runs_of(std::size_t i) const { return {pages_.marks + i * mark_bytes, page_bytes, false}; }
-    [[nodiscard]] bool is_whole(std::size_t i) const { return !pages_.exactly && limit_of(i) != 0 && count_runs(runs_of(i), limit_of(i)) > most_runs; }
+    [[nodiscard]] std::uint64_t start_of(std::size_t i) const {
+        return pages_.numbers[i] * page_bytes;
+    }
+    [[nodiscard]] std::uint64_t limit_of(std::size_t i) const {
+        return start_of(i) >= pages_.end_bytes
+                   ? 0
+                   : std::min(page_bytes, pages_.end_bytes - start_of(i));
+    }
+    [[nodiscard]] host::marked_runs runs_of(std::size_t i) const {
+        return {pages_.marks + i * mark_bytes, page_bytes, false};
+    }
+    [[nodiscard]] bool is_whole(std::size_t i) const {
+        return !pages_.exactly && limit_of(i) != 0 &&
+               count_runs(runs_of(i), limit_of(i)) > most_runs;
+    }
 
     // each(begin, end) for each run of the page; false: it said so.
     template <typename Each>
     bool for_runs_of(std::size_t i, const Each& each) const {
         const host::marked_runs runs = runs_of(i);
         const std::uint64_t limit = limit_of(i);
-        for (std::uint64_t at = 0, begin = 0, end = 0; runs.next(at, begin, end) && begin < limit; at = end) {
+        for (std::uint64_t at = 0, begin = 0, end = 0; runs.next(at, begin, end) && begin < limit;
+             at = end) {
             end = std::min(end, limit);
             if (!each(begin, end)) return false;
         }
         return true;
     }
     bool add_runs(std::size_t i) {
-        return for_runs_of(i, [&](std::uint64_t begin, std::uint64_t end) { return add(pages_.bytes + i * page_bytes + begin, end - begin, start_of(i) + begin, i * page_bytes + begin); });
+        return for_runs_of(i, [&](std::uint64_t begin, std::uint64_t end) {
+            return add(pages_.bytes + i * page_bytes + begin, end - begin, start_of(i) + begin,
+                       i * page_bytes + begin);
+        });
     }
     // Pages that follow each other: what the file has, and the changes in it.
     bool add_whole(std::size_t first, std::size_t end) {
@@ -121,15 +144,18 @@ private:
         std::byte* const room = merged.data() + first * page_bytes;
         const std::uint64_t bytes = (end - 1 - first) * page_bytes + limit_of(end - 1);
         const std::int64_t there = host::read_all(env_, fd_, room, bytes, start_of(first));
-        if (there != static_cast<std::int64_t>(bytes)) return flush() && out_.fail(there < 0 ? static_cast<int>(there) : -ESTALE);
+        if (there != static_cast<std::int64_t>(bytes))
+            return flush() && out_.fail(there < 0 ? static_cast<int>(there) : -ESTALE);
         for (std::size_t i = first; i < end; ++i)
             for_runs_of(i, [&](std::uint64_t begin, std::uint64_t last) {
-                std::memcpy(room + (i - first) * page_bytes + begin, pages_.bytes + i * page_bytes + begin, last - begin);
+                std::memcpy(room + (i - first) * page_bytes + begin,
+                            pages_.bytes + i * page_bytes + begin, last - begin);
                 return true;
             });
         return add(room, bytes, start_of(first), first * page_bytes);
     }
-    bool add(const std::byte* from, std::uint64_t bytes, std::uint64_t offset, std::uint64_t staged) {
+    bool add(const std::byte* from, std::uint64_t bytes, std::uint64_t offset,
+             std::uint64_t staged) {
         if (!runs_.empty()) {
             host::placed_piece& last = runs_.back();
             if (offset == last.offset + last.bytes && from == last.from + last.bytes) {
@@ -146,14 +172,18 @@ private:
     bool flush() {
         if (runs_.empty()) return true;
         const std::int64_t scattered = env_.write_scattered(fd_, runs_.data(), runs_.size());
-        std::uint64_t left = scattered < 0 ? 0 : static_cast<std::uint64_t>(scattered);  // of what is written already
+        std::uint64_t left =
+            scattered < 0 ? 0
+                          : static_cast<std::uint64_t>(scattered);  // of what is written already
         bool well = true;
         for (std::size_t i = 0; well && i < runs_.size(); ++i) {
             const auto& [from, bytes, offset] = runs_[i];
             const std::uint64_t written = std::min(left, bytes);
             left -= written;
             if (written != 0) out_.note_written(written, staged_[i] + written);
-            if (written != bytes) well = out_.put(from + written, bytes - written, offset + written, staged_[i] + written);
+            if (written != bytes)
+                well = out_.put(from + written, bytes - written, offset + written,
+                                staged_[i] + written);
         }
         runs_.clear();
         staged_.clear();
@@ -165,11 +195,14 @@ private:
     const staged_pages& pages_;
     run_writer out_;
     std::vector<host::placed_piece> runs_;
-    std::vector<std::uint64_t> staged_;  // of each run: where in the staged pages the bytes lie, or the changes that they have
+    std::vector<std::uint64_t> staged_;  // of each run: where in the staged pages the bytes lie, or
+                                         // the changes that they have
 };
 
 }  // namespace
 
-written_pages write_marked(host::environment& env, int fd, const staged_pages& pages) { return page_writer(env, fd, pages).write(); }
+written_pages write_marked(host::environment& env, int fd, const staged_pages& pages) {
+    return page_writer(env, fd, pages).write();
+}
 
 }  // namespace penstock::region

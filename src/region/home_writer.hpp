@@ -13,13 +13,14 @@ struct staged_pages {
     const std::vector<std::uint64_t>& numbers;  // of the file, in order
     const std::byte* bytes;                     // one page after the other
     const std::byte* marks;
-    std::uint64_t end_bytes;                    // of the file nothing is written from here on
-    bool exactly;                               // no byte without a mark may be written, not even as it is in the file
+    std::uint64_t end_bytes;  // of the file nothing is written from here on
+    bool exactly;  // no byte without a mark may be written, not even as it is in the file
 };
 
 struct written_pages {
     int code = 0;               // or a negative errno
-    std::uint64_t settled = 0;  // of the staged bytes: up to there all that is marked is in the file, and nothing of the rest
+    std::uint64_t settled = 0;  // of the staged bytes: up to there all that is marked is in the
+                                // file, and nothing of the rest
     std::uint64_t bytes = 0;    // that were written
 };
 

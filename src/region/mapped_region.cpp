@@ -16,8 +16,11 @@ bool is_gone(std::int64_t code) { return code == -EIO || code == -ENODEV; }
 
 std::string cure_of_a_move(std::int64_t code) {
     if (is_gone(code)) return "; its memory is not to be used any more, close the region";
-    if (code == -EBUSY) return "; the stream is being captured, or it is the legacy stream and another one is: end the capture first";
-    return "; the host has no room for a piece more: all is where it was, or has been moved as far as that went";
+    if (code == -EBUSY)
+        return "; the stream is being captured, or it is the legacy stream and another one is: end "
+               "the capture first";
+    return "; the host has no room for a piece more: all is where it was, or has been moved as far "
+           "as that went";
 }
 
 }  // namespace
@@ -31,12 +34,16 @@ mapped_region::~mapped_region() {
     } catch (...) {
         open_ = false;
         home_->leave(place_);
-        say_("region of '" + path_ + "', close: the host has no memory left; changes that did not come to the file are lost");
+        say_("region of '" + path_ +
+             "', close: the host has no memory left; changes that did not come to the file are "
+             "lost");
     }
 }
 
-int mapped_region::join(const page_range& pages, std::uint64_t end_bytes, const region_options& how, bool writable) {
-    const int code = home_->join({memory_.get(), pages, end_bytes, how.outside_writers, how.promote_hot}, place_);
+int mapped_region::join(const page_range& pages, std::uint64_t end_bytes, const region_options& how,
+                        bool writable) {
+    const int code = home_->join(
+        {memory_.get(), pages, end_bytes, how.outside_writers, how.promote_hot}, place_);
     if (code != 0) return code;
     promote_hot_ = how.promote_hot;
     open_ = true;
@@ -55,16 +62,25 @@ std::int64_t mapped_region::told(std::int64_t code, const char* what) {
     if (!loss.ok()) {
         loss_said_ = true;
         const std::uint64_t first = first_page_ * page_bytes;
-        say_(subject + loss.message + (writable_ ? "; what kernels changed in bytes " + std::to_string(first) + " to " +
-                                                       std::to_string(first + size_bytes_ - 1) +
-                                                       " of the file since the last release is lost; close the region, and write it once more"
-                                                 : "; close the region, and map it anew in a runtime that is whole"));
+        say_(subject + loss.message +
+             (writable_ ? "; what kernels changed in bytes " + std::to_string(first) + " to " +
+                              std::to_string(first + size_bytes_ - 1) +
+                              " of the file since the last release is lost; close the region, and "
+                              "write it once more"
+                        : "; close the region, and map it anew in a runtime that is whole"));
         return code;
     }
-    std::string cure = error_text(code) + "; nothing is lost, and the next " + what + " tries again";
-    if (code == -ESTALE) cure = "the file is shorter than the region now; close the region and map what is left";
-    else if (code == -EBUSY) cure = "the stream is being captured, or it is the legacy stream and another one is; end the capture first, or give a stream";
-    else if (std::string(what) == "close") cure = error_text(code) + "; changes that did not come to the file are lost, release() first to keep them";
+    std::string cure =
+        error_text(code) + "; nothing is lost, and the next " + what + " tries again";
+    if (code == -ESTALE)
+        cure = "the file is shorter than the region now; close the region and map what is left";
+    else if (code == -EBUSY)
+        cure =
+            "the stream is being captured, or it is the legacy stream and another one is; end the "
+            "capture first, or give a stream";
+    else if (std::string(what) == "close")
+        cure = error_text(code) +
+               "; changes that did not come to the file are lost, release() first to keep them";
     say_(subject + cure);
     return code;
 }
@@ -74,7 +90,9 @@ std::int64_t mapped_region::promote(void* stream) {
     const std::int64_t came = home_->promote(place_, stream);
     if (came > 0) traffic_.bytes_promoted += static_cast<std::uint64_t>(came);
     if (came == -ENOMEM) promote_hot_ = false;
-    if (came < 0 && came != -EBUSY) say_("region of '" + path_ + "', promotion of what is hot: " + error_text(came) + cure_of_a_move(came));
+    if (came < 0 && came != -EBUSY)
+        say_("region of '" + path_ + "', promotion of what is hot: " + error_text(came) +
+             cure_of_a_move(came));
     return is_gone(came) ? came : 0;
 }
 
@@ -95,7 +113,8 @@ std::int64_t mapped_region::acquire(void* stream) try {
 std::int64_t mapped_region::release_locked(void* stream, const char* what) {
     if (!writable_) return 0;
     page_list changed;
-    if (const int code = memory_->changed_pages(stream, changed); code != 0) return told(code, what);
+    if (const int code = memory_->changed_pages(stream, changed); code != 0)
+        return told(code, what);
     for (std::uint64_t& page : changed) page += first_page_;
     const std::int64_t written = home_->release(place_, changed);
     if (written < 0) return told(written, what);
@@ -126,7 +145,8 @@ std::int64_t mapped_region::prefer(std::uint64_t offset, std::uint64_t bytes, vo
     if (!open_) return -EBADF;
     if (offset > size_bytes_ || bytes > size_bytes_ - offset) return -EINVAL;
     const std::int64_t near = home_->prefer(place_, offset, offset + bytes, stream);
-    if (near < 0) say_("region of '" + path_ + "', prefer: " + error_text(near) + cure_of_a_move(near));
+    if (near < 0)
+        say_("region of '" + path_ + "', prefer: " + error_text(near) + cure_of_a_move(near));
     return near;
 } catch (...) {
     return host::status_of_exception("").code;
@@ -164,31 +184,44 @@ namespace {
 
 using region::page_bytes;
 
-status refused(int code, const std::string& path, const std::string& what) { return {code, "region of '" + path + "': " + what}; }
+status refused(int code, const std::string& path, const std::string& what) {
+    return {code, "region of '" + path + "': " + what};
+}
 
 // The cause and the cure. What kind of file it is says more than the code.
 std::string why_not_opened(int code, const std::string& path, bool writable) {
     struct stat facts {};
     host::file_kind kind{};
-    if ((code == -EOPNOTSUPP || code == -EISDIR) && host::look_at_file(path, facts, kind) == 0 && kind != host::file_kind::regular)
+    if ((code == -EOPNOTSUPP || code == -EISDIR) && host::look_at_file(path, facts, kind) == 0 &&
+        kind != host::file_kind::regular)
         return host::why_not_by_size(kind);
-    return error_text(code) + (writable ? "; name a file that you may read and write" : "; name a file that you may read");
+    return error_text(code) + (writable ? "; name a file that you may read and write"
+                                        : "; name a file that you may read");
 }
 
 // The part of the file that is meant: `bytes` 0 for all up to its end.
-status settle_range(const std::string& path, std::uint64_t size, std::uint64_t offset, std::uint64_t& bytes) {
+status settle_range(const std::string& path, std::uint64_t size, std::uint64_t offset,
+                    std::uint64_t& bytes) {
     if (offset % page_bytes != 0)
-        return refused(-EINVAL, path, "offset " + std::to_string(offset) + " is no multiple of " + std::to_string(page_bytes));
-    if (size == 0) return refused(-EINVAL, path, "the file is empty; a region needs bytes that are there, so make it as long as it is to be (truncate)");
+        return refused(-EINVAL, path,
+                       "offset " + std::to_string(offset) + " is no multiple of " +
+                           std::to_string(page_bytes));
+    if (size == 0)
+        return refused(-EINVAL, path,
+                       "the file is empty; a region needs bytes that are there, so make it as long "
+                       "as it is to be (truncate)");
     if (bytes == 0 && offset < size) bytes = size - offset;
     if (offset < size && bytes <= size - offset) return {};
-    return refused(-EINVAL, path, std::to_string(bytes) + " bytes from " + std::to_string(offset) + " on do not lie in a file of " + std::to_string(size) +
-                                      " bytes; map what is there, or make the file longer first (truncate)");
+    return refused(-EINVAL, path,
+                   std::to_string(bytes) + " bytes from " + std::to_string(offset) +
+                       " on do not lie in a file of " + std::to_string(size) +
+                       " bytes; map what is there, or make the file longer first (truncate)");
 }
 
 }  // namespace
 
-file_region::file_region(std::unique_ptr<region::mapped_region> mapped) : mapped_(std::move(mapped)) {}
+file_region::file_region(std::unique_ptr<region::mapped_region> mapped)
+    : mapped_(std::move(mapped)) {}
 file_region::~file_region() {
     if (!mapped_->belongs_here()) host::abandon(std::move(mapped_));
 }
@@ -197,33 +230,54 @@ std::uint64_t file_region::size_bytes() const { return mapped_->size_bytes(); }
 std::int64_t file_region::acquire(device_stream stream) { return mapped_->acquire(stream); }
 std::int64_t file_region::release(device_stream stream) { return mapped_->release(stream); }
 int file_region::sync() { return mapped_->sync(); }
-std::int64_t file_region::prefer(std::uint64_t offset, std::uint64_t bytes, device_stream stream) { return mapped_->prefer(offset, bytes, stream); }
+std::int64_t file_region::prefer(std::uint64_t offset, std::uint64_t bytes, device_stream stream) {
+    return mapped_->prefer(offset, bytes, stream);
+}
 int file_region::close(device_stream stream) { return mapped_->close(stream); }
 region_traffic file_region::traffic() const { return mapped_->traffic(); }
 
-status runtime::map_region(const std::string& path, std::uint64_t offset, std::uint64_t bytes, protection access, const region_options& how,
+status runtime::map_region(const std::string& path, std::uint64_t offset, std::uint64_t bytes,
+                           protection access, const region_options& how,
                            std::unique_ptr<file_region>& out) try {
     out.reset();
-    if (process_code() != 0) return refused(-ECHILD, path, "the runtime belongs to the parent of this process; make one of the child's own after fork()");
+    if (process_code() != 0)
+        return refused(-ECHILD, path,
+                       "the runtime belongs to the parent of this process; make one of the child's "
+                       "own after fork()");
     const bool writable = access == protection::read_write;
     if (writable && !state_->settings.writable)
-        return refused(-EROFS, path, "the runtime only reads; set options::writable (PENSTOCK_WRITABLE) to change files");
+        return refused(
+            -EROFS, path,
+            "the runtime only reads; set options::writable (PENSTOCK_WRITABLE) to change files");
     std::shared_ptr<region::shared_home> home;
-    if (const int code = region::shared_home::open(*state_->hooks.env, path, writable, home); code != 0)
+    if (const int code = region::shared_home::open(*state_->hooks.env, path, writable, home);
+        code != 0)
         return refused(code, path, why_not_opened(code, path, writable));
     const std::int64_t size = home->size_bytes();
     if (size < 0) return refused(static_cast<int>(size), path, error_text(size));
-    if (status s = settle_range(path, static_cast<std::uint64_t>(size), offset, bytes); !s) return s;
-    const region::page_range pages{offset / page_bytes, (offset + bytes + page_bytes - 1) / page_bytes};
+    if (status s = settle_range(path, static_cast<std::uint64_t>(size), offset, bytes); !s)
+        return s;
+    const region::page_range pages{offset / page_bytes,
+                                   (offset + bytes + page_bytes - 1) / page_bytes};
     const region::memory_shape shape{pages.end - pages.begin, writable, how.device_bytes};
     status why;
-    auto memory = state_->device->is_gpu() ? region::make_gpu_memory(state_->settings.device, shape, why) : region::make_cpu_memory(shape, why);
-    if (memory == nullptr) return refused(why.code, path, why.message + (why.code == -ENOMEM ? "; map a smaller part of the file" : ""));
-    const auto say = state_->settings.log ? state_->settings.log : [](const std::string& line) { std::fprintf(stderr, "penstock: %s\n", line.c_str()); };
+    auto memory = state_->device->is_gpu()
+                      ? region::make_gpu_memory(state_->settings.device, shape, why)
+                      : region::make_cpu_memory(shape, why);
+    if (memory == nullptr)
+        return refused(
+            why.code, path,
+            why.message + (why.code == -ENOMEM ? "; map a smaller part of the file" : ""));
+    const auto say = state_->settings.log ? state_->settings.log : [](const std::string& line) {
+        std::fprintf(stderr, "penstock: %s\n", line.c_str());
+    };
     auto mapped = std::make_unique<region::mapped_region>(home, std::move(memory), path, say);
     if (const int code = mapped->join(pages, offset + bytes, how, writable); code != 0)
-        return refused(code, path, "as many regions share the file as can, " + std::to_string(region::most_devices) + "; close one");
-    if (const std::int64_t code = mapped->acquire(nullptr); code < 0) return refused(static_cast<int>(code), path, error_text(code));
+        return refused(code, path,
+                       "as many regions share the file as can, " +
+                           std::to_string(region::most_devices) + "; close one");
+    if (const std::int64_t code = mapped->acquire(nullptr); code < 0)
+        return refused(static_cast<int>(code), path, error_text(code));
     out = std::make_unique<file_region>(std::move(mapped));
     return {};
 } catch (...) {

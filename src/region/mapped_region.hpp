@@ -14,8 +14,12 @@ namespace penstock::region {
 
 class mapped_region {
 public:
-    mapped_region(std::shared_ptr<shared_home> home, std::unique_ptr<region_memory> memory, std::string path, std::function<void(const std::string&)> say)
-        : home_(std::move(home)), memory_(std::move(memory)), path_(std::move(path)), say_(std::move(say)) {}
+    mapped_region(std::shared_ptr<shared_home> home, std::unique_ptr<region_memory> memory,
+                  std::string path, std::function<void(const std::string&)> say)
+        : home_(std::move(home)),
+          memory_(std::move(memory)),
+          path_(std::move(path)),
+          say_(std::move(say)) {}
     // Not in a child of fork() (belongs_here).
     ~mapped_region();
     mapped_region(const mapped_region&) = delete;
@@ -23,7 +27,8 @@ public:
 
     [[nodiscard]] bool belongs_here() const { return owner_.here(); }
     // Before anything else: its place among those that share the file.
-    int join(const page_range& pages, std::uint64_t end_bytes, const region_options& how, bool writable);
+    int join(const page_range& pages, std::uint64_t end_bytes, const region_options& how,
+             bool writable);
 
     [[nodiscard]] void* data() const { return memory_ == nullptr ? nullptr : memory_->data(); }
     [[nodiscard]] std::uint64_t size_bytes() const { return size_bytes_; }

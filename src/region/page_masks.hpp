@@ -1,7 +1,8 @@
-// Of pages that changes of regions come home to: which bytes these are, so that a page that is written back meanwhile goes around them (region/programs.hpp).
+// Of pages that changes of regions come home to: which bytes these are, so that a page that is
+// written back meanwhile goes around them (region/programs.hpp).
 //
-// Thread-safe. What is written around the masks is written while none is added: either the mask is there before the page is written back, or the page is
-// in the file before the changes are.
+// Thread-safe. What is written around the masks is written while none is added: either the mask is
+// there before the page is written back, or the page is in the file before the changes are.
 #pragma once
 
 #include <array>
@@ -18,10 +19,12 @@ namespace penstock::region {
 
 class page_masks {
 public:
-    // Whoever adds masks is told apart from others that do at the same time, for the same pages maybe: nobody takes another's away, and nobody waits for another, who may wait for a GPU.
+    // Whoever adds masks is told apart from others that do at the same time, for the same pages
+    // maybe: nobody takes another's away, and nobody waits for another, who may wait for a GPU.
     using owner = const void*;
 
-    // `marks`: mark_bytes for each of the pages, one after the other. A page that has a mask of this owner already gets the bytes of both.
+    // `marks`: mark_bytes for each of the pages, one after the other. A page that has a mask of
+    // this owner already gets the bytes of both.
     void add(owner holder, const page_list& pages, const std::byte* marks);
     // The changes are in the file, or will not come.
     void settle(owner holder, const page_list& pages);
@@ -29,7 +32,8 @@ public:
     void forget_settled(const page_range& pages);
     void remove(owner holder, const page_list& pages);
     // What is not masked by anybody. `bytes`, or a negative errno.
-    std::int64_t write_around(int fd, const std::byte* from, std::uint64_t bytes, std::uint64_t offset);
+    std::int64_t write_around(int fd, const std::byte* from, std::uint64_t bytes,
+                              std::uint64_t offset);
 
 private:
     struct mask {

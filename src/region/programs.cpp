@@ -45,18 +45,24 @@ std::vector<std::shared_ptr<program_views>> all_views() {
     return known().all;
 }
 
-program_access::program_access(const file_key& file, kind how, std::uint64_t offset, std::uint64_t bytes) : file_(file), home_(shared_home::find(file)) {
+program_access::program_access(const file_key& file, kind how, std::uint64_t offset,
+                               std::uint64_t bytes)
+    : file_(file), home_(shared_home::find(file)) {
     if (home_ != nullptr) home_->admit_program(offset, bytes);
     if (how != kind::fetch) return;
     const page_range whole{(offset + page_bytes - 1) / page_bytes, (offset + bytes) / page_bytes};
     if (whole.empty()) return;
-    if (const std::shared_ptr<page_masks> masks = masks_in_use(file); masks != nullptr) masks->forget_settled(whole);
+    if (const std::shared_ptr<page_masks> masks = masks_in_use(file); masks != nullptr)
+        masks->forget_settled(whole);
 }
 
-std::uint64_t program_access::read_devices(int fd, std::uint64_t offset, std::uint64_t bytes, const byte_sink& use) const {
+std::uint64_t program_access::read_devices(int fd, std::uint64_t offset, std::uint64_t bytes,
+                                           const byte_sink& use) const {
     if (home_ != nullptr)
-        if (const std::uint64_t got = home_->read_for_program(fd, offset, bytes, use); got != 0) return got;
-    if (!host::known_files::may_have(file_.device, file_.inode) || !write_count::is_zero(file_)) return 0;
+        if (const std::uint64_t got = home_->read_for_program(fd, offset, bytes, use); got != 0)
+            return got;
+    if (!host::known_files::may_have(file_.device, file_.inode) || !write_count::is_zero(file_))
+        return 0;
     return host::cached_reads::read(fd, offset, bytes, use);
 }
 
@@ -64,21 +70,27 @@ write_count::write_count(const file_key& file) : count_(count_of(file)) { ++coun
 write_count::~write_count() { --count_; }
 bool write_count::is_zero(const file_key& file) { return count_of(file) == 0; }
 
-program_write::program_write(const file_key& file, kind how, std::uint64_t offset, std::uint64_t bytes) : program_access(file, how, offset, bytes), counted_(file) {}
+program_write::program_write(const file_key& file, kind how, std::uint64_t offset,
+                             std::uint64_t bytes)
+    : program_access(file, how, offset, bytes), counted_(file) {}
 
-// A region that came meanwhile must be told: it may have read the file before it was written. One that comes after this reads what was written.
+// A region that came meanwhile must be told: it may have read the file before it was written. One
+// that comes after this reads what was written.
 void program_write::wrote(std::uint64_t offset, std::uint64_t bytes) {
     const std::shared_ptr<shared_home> home = home_ != nullptr ? home_ : shared_home::find(file_);
     if (home != nullptr) home->wrote_by_program(offset, bytes);
 }
 
-std::int64_t program_write::write_back(const file_key& file, int fd, const std::byte* from, std::uint64_t bytes, std::uint64_t offset) {
+std::int64_t program_write::write_back(const file_key& file, int fd, const std::byte* from,
+                                       std::uint64_t bytes, std::uint64_t offset) {
     const write_count counted(file);
     const std::shared_ptr<shared_home> home = shared_home::find(file);
     // Those that come while it is written wait for it: the same for all.
     const std::int64_t written = masks_of(file)->write_around(fd, from, bytes, offset);
     if (home != nullptr) home->wrote_by_program(offset, bytes);
-    else program_write(file, kind::direct, offset, 0).wrote(offset, bytes);  // a region may have come meanwhile
+    else
+        program_write(file, kind::direct, offset, 0)
+            .wrote(offset, bytes);  // a region may have come meanwhile
     return written;
 }
 

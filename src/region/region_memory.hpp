@@ -1,7 +1,9 @@
-// Where the pages of a region lie, and who moves and compares their bytes: the GPU, or CPU threads on the cpu back end.
+// Where the pages of a region lie, and who moves and compares their bytes: the GPU, or CPU threads
+// on the cpu back end.
 //
-// A few workers, fewer for a small region, each with room for a batch of pages that host and device reach (staging), move pages at a time. What they do comes after
-// what the caller's stream had been given at begin().
+// A few workers, fewer for a small region, each with room for a batch of pages that host and device
+// reach (staging), move pages at a time. What they do comes after what the caller's stream had been
+// given at begin().
 #pragma once
 
 #include <algorithm>
@@ -18,7 +20,8 @@
 namespace penstock::region {
 
 inline constexpr std::uint64_t batch_pages = 512;
-// Of one page between two that are wanted the read goes on over it: a call costs more than its bytes.
+// Of one page between two that are wanted the read goes on over it: a call costs more than its
+// bytes.
 inline constexpr std::uint64_t longest_gap = 1;
 inline constexpr std::uint64_t staging_pages = batch_pages * (1 + longest_gap);
 inline constexpr std::uint64_t chunk_bytes = 2u << 20;
@@ -26,7 +29,8 @@ inline constexpr std::uint64_t chunk_bytes = 2u << 20;
 struct memory_shape {
     std::uint64_t pages = 0;
     bool writable = false;
-    std::uint64_t device_bytes = 0;  // at most, for the pages and their bases; the rest lies in host memory at the same addresses
+    std::uint64_t device_bytes = 0;  // at most, for the pages and their bases; the rest lies in
+                                     // host memory at the same addresses
 };
 
 // A page of the region, and where in staging it lies.
@@ -52,30 +56,38 @@ public:
     [[nodiscard]] virtual unsigned workers() const = 0;
     // Those that move pages besides the caller.
     [[nodiscard]] helpers& threads() { return threads_; }
-    // Of a worker: room for staging_pages pages one after the other, and for the marks of batch_pages.
+    // Of a worker: room for staging_pages pages one after the other, and for the marks of
+    // batch_pages.
     [[nodiscard]] virtual std::byte* staging(unsigned worker) const = 0;
     [[nodiscard]] virtual std::byte* marks(unsigned worker) const = 0;
 
-    // The caller's streams may be refused, here and below: -EBUSY, the stream is being captured, or it is
-    // the legacy stream and another one is.
+    // The caller's streams may be refused, here and below: -EBUSY, the stream is being captured, or
+    // it is the legacy stream and another one is.
     virtual int begin(void* stream) = 0;
-    // From staging to the pages (fill_page). May return before it is done; then the staging is in use until wait().
+    // From staging to the pages (fill_page). May return before it is done; then the staging is in
+    // use until wait().
     virtual int fill(unsigned worker, const std::vector<staged_page>& pages) = 0;
-    // To staging (collect_page); and, when those bytes are at home, to the bases (adopt_page): the first `bytes` of what was collected, the pages one
-    // after the other. They return when done.
+    // To staging (collect_page); and, when those bytes are at home, to the bases (adopt_page): the
+    // first `bytes` of what was collected, the pages one after the other. They return when done.
     virtual int collect(unsigned worker, const std::vector<std::uint64_t>& numbers) = 0;
-    virtual int adopt(unsigned worker, const std::vector<std::uint64_t>& numbers, std::uint64_t bytes) = 0;
+    virtual int adopt(unsigned worker, const std::vector<std::uint64_t>& numbers,
+                      std::uint64_t bytes) = 0;
     virtual int wait(unsigned worker) = 0;
-    // What the pages were filled with or have brought home since, to staging; kernels of the user may run meanwhile, and none is waited for. May return before it is done, as fill.
+    // What the pages were filled with or have brought home since, to staging; kernels of the user
+    // may run meanwhile, and none is waited for. May return before it is done, as fill.
     virtual int read_back(unsigned worker, const std::vector<staged_run>& runs) = 0;
-    // Of bytes [begin, end) of the region as much as can be to device memory, for others, after what is on the stream; it waits for that. How many of them are there then, or a negative
+    // Of bytes [begin, end) of the region as much as can be to device memory, for others, after
+    // what is on the stream; it waits for that. How many of them are there then, or a negative
     // errno.
     virtual std::int64_t prefer(std::uint64_t begin, std::uint64_t end, void* stream) = 0;
-    // Kernels changed these pages, or others did and they were fetched; and: what is hot by that comes to device memory, for what is not, after what is on the stream, which is waited for. How many bytes came, or a negative
-    // errno. Where all lies on the device, or nothing was used since, it does nothing.
+    // Kernels changed these pages, or others did and they were fetched; and: what is hot by that
+    // comes to device memory, for what is not, after what is on the stream, which is waited for.
+    // How many bytes came, or a negative errno. Where all lies on the device, or nothing was used
+    // since, it does nothing.
     virtual void used(const std::vector<std::uint64_t>& numbers) = 0;
     virtual std::int64_t promote(void* stream) = 0;
-    // The pages that differ from their bases when the stream has come so far, in order; waits for the stream only.
+    // The pages that differ from their bases when the stream has come so far, in order; waits for
+    // the stream only.
     virtual int changed_pages(void* stream, std::vector<std::uint64_t>& out) = 0;
 
     // A stream that is not the caller's and never captured, for pages that no kernel uses any more.

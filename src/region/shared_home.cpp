@@ -23,7 +23,8 @@ using consistency::has;
 using consistency::only;
 using consistency::place;
 
-// Where programs of a mount may have a view, so many pages come home at a time, and have masks meanwhile.
+// Where programs of a mount may have a view, so many pages come home at a time, and have masks
+// meanwhile.
 constexpr std::uint64_t slice_pages = 8192;
 
 // The file is there for whoever asks. What the kernel keeps for programs of a mount is not known.
@@ -36,7 +37,8 @@ page_state at_first() {
 
 std::uint64_t pages_for(std::uint64_t bytes) { return (bytes + page_bytes - 1) / page_bytes; }
 
-// action(range, first, last) for each run of pages[first] to pages[last] with no more than `gap` others between two of them.
+// action(range, first, last) for each run of pages[first] to pages[last] with no more than `gap`
+// others between two of them.
 template <typename Action>
 void for_runs(const page_list& pages, std::uint64_t gap, Action&& action) {
     for (std::size_t i = 0, end = 0; i < pages.size(); i = end) {
@@ -61,12 +63,14 @@ directory& all_homes() { return host::one_of_process<directory>(); }
 
 }  // namespace
 
-int shared_home::open(host::environment& env, const std::string& path, bool writable, std::shared_ptr<shared_home>& out) {
+int shared_home::open(host::environment& env, const std::string& path, bool writable,
+                      std::shared_ptr<shared_home>& out) {
     const int found = env.find(AT_FDCWD, path);
     if (found < 0) return found;
     host::file_facts facts;
     int fd = env.facts(found, facts);
-    if (fd == 0) fd = facts.is_directory ? -EISDIR : !facts.is_regular ? -EOPNOTSUPP : env.open_found(found);
+    if (fd == 0)
+        fd = facts.is_directory ? -EISDIR : !facts.is_regular ? -EOPNOTSUPP : env.open_found(found);
     env.close(found);
     if (fd < 0) return fd;
     int code = env.facts(fd, facts);
@@ -94,7 +98,8 @@ int shared_home::open(host::environment& env, const std::string& path, bool writ
 
 std::shared_ptr<shared_home> shared_home::find(const file_key& file) {
     directory& all = all_homes();
-    // A home that is being made now is found by whoever looks again after it wrote (program_access::wrote).
+    // A home that is being made now is found by whoever looks again after it wrote
+    // (program_access::wrote).
     if (all.made.load() == all.gone.load()) return nullptr;
     std::lock_guard lock(all.mutex);
     const auto found = all.homes.lower_bound({file, nullptr});
@@ -102,7 +107,11 @@ std::shared_ptr<shared_home> shared_home::find(const file_key& file) {
 }
 
 shared_home::shared_home(host::environment& env, int fd, const host::file_facts& facts)
-    : env_(env), fd_(fd), key_{facts.identity.device, facts.identity.inode}, masks_(masks_of(key_)), versions_(std::max<std::uint64_t>(pages_for(facts.identity.size_bytes), 1), at_first()),
+    : env_(env),
+      fd_(fd),
+      key_{facts.identity.device, facts.identity.inode},
+      masks_(masks_of(key_)),
+      versions_(std::max<std::uint64_t>(pages_for(facts.identity.size_bytes), 1), at_first()),
       known_(facts.identity) {
     ++all_homes().made;
     watch_kernel_writes();
@@ -144,7 +153,9 @@ void shared_home::leave(place holder) {
 }
 
 bool shared_home::others_may_write() const {
-    return std::any_of(members_.begin(), members_.end(), [](const member& one) { return one.memory != nullptr && one.outside_writers; });
+    return std::any_of(members_.begin(), members_.end(), [](const member& one) {
+        return one.memory != nullptr && one.outside_writers;
+    });
 }
 
 // Has somebody else written to the file? That can be told of a file, not of its pages.
@@ -152,7 +163,8 @@ int shared_home::look() {
     host::file_facts facts;
     if (const int code = env_.facts(fd_, facts); code != 0) return code;
     if (others_may_write() && (doubtful_ || !(facts.identity == known_)))
-        versions_.change(page_range{0, versions_.pages()}, [](page_state& p) { consistency::wrote_by_cpu(p); });
+        versions_.change(page_range{0, versions_.pages()},
+                         [](page_state& p) { consistency::wrote_by_cpu(p); });
     known_ = facts.identity;
     doubtful_ = host::may_change_unseen(facts);
     return 0;
@@ -171,7 +183,8 @@ int shared_home::acquire(place holder) {
     if (const int code = check_size(members_[holder]); code != 0) return code;
     if (const int code = look(); code != 0) return code;
     const consistency::stamp now = ++clock_;
-    versions_.change(members_[holder].pages, [&](page_state& p) { consistency::acquire(p, holder, now); });
+    versions_.change(members_[holder].pages,
+                     [&](page_state& p) { consistency::acquire(p, holder, now); });
     return 0;
 }
 
@@ -184,9 +197,12 @@ std::int64_t shared_home::fetch(place holder, void* stream) {
         std::lock_guard lock(state_);
         mine = members_[holder];
         members_[holder].untouched = false;
-        // Whatever is released after this has a later stamp, and is for the next acquire, whether it is among the bytes or not.
+        // Whatever is released after this has a later stamp, and is for the next acquire, whether
+        // it is among the bytes or not.
         filling.seen = clock_;
-        wanted = versions_.pages_where(mine.pages, [&](const page_state& p) { return next_for_access(p, holder).what != consistency::work::nothing; });
+        wanted = versions_.pages_where(mine.pages, [&](const page_state& p) {
+            return next_for_access(p, holder).what != consistency::work::nothing;
+        });
     }
     if (wanted.empty()) return 0;
     std::uint64_t written = 0;
@@ -212,7 +228,8 @@ int shared_home::read_run(int fd, std::byte* to, std::uint64_t page, std::uint64
     return 0;
 }
 
-// Those that have bytes which were ever written, or may have: of a file that is to be written as a whole, none.
+// Those that have bytes which were ever written, or may have: of a file that is to be written as a
+// whole, none.
 page_list shared_home::without_holes(const page_list& pages) const {
     constexpr int most_extents = 1000;  // to ask for many costs more than to read
     page_list out;
@@ -220,10 +237,13 @@ page_list shared_home::without_holes(const page_list& pages) const {
     for (int extents = 0; i < pages.size() && extents < most_extents; ++extents) {
         const std::int64_t data = env_.next_data(fd_, pages[i] * page_bytes);
         if (data == INT64_MAX) return out;
-        const std::int64_t end = data < 0 ? data : env_.next_hole(fd_, static_cast<std::uint64_t>(data));
+        const std::int64_t end =
+            data < 0 ? data : env_.next_hole(fd_, static_cast<std::uint64_t>(data));
         if (end < 0) break;
-        while (i < pages.size() && (pages[i] + 1) * page_bytes <= static_cast<std::uint64_t>(data)) ++i;
-        for (; i < pages.size() && pages[i] * page_bytes < static_cast<std::uint64_t>(end); ++i) out.push_back(pages[i]);
+        while (i < pages.size() && (pages[i] + 1) * page_bytes <= static_cast<std::uint64_t>(data))
+            ++i;
+        for (; i < pages.size() && pages[i] * page_bytes < static_cast<std::uint64_t>(end); ++i)
+            out.push_back(pages[i]);
     }
     out.insert(out.end(), pages.begin() + static_cast<std::ptrdiff_t>(i), pages.end());
     return out;
@@ -235,11 +255,15 @@ int shared_home::fill(const member& holder, const page_list& pages) {
         staged.reserve(batch.size());
         std::uint64_t slot = 0;
         int code = 0;
-        for_runs(batch, longest_gap, [&](const page_range& run, std::size_t first, std::size_t last) {
-            for (std::size_t i = first; i <= last; ++i) staged.push_back({batch[i] - holder.pages.begin, slot + batch[i] - run.begin});
-            if (code == 0) code = read_run(fd_, holder.memory->staging(worker) + slot * page_bytes, run.begin, run.end - run.begin);
-            slot += run.end - run.begin;
-        });
+        for_runs(
+            batch, longest_gap, [&](const page_range& run, std::size_t first, std::size_t last) {
+                for (std::size_t i = first; i <= last; ++i)
+                    staged.push_back({batch[i] - holder.pages.begin, slot + batch[i] - run.begin});
+                if (code == 0)
+                    code = read_run(fd_, holder.memory->staging(worker) + slot * page_bytes,
+                                    run.begin, run.end - run.begin);
+                slot += run.end - run.begin;
+            });
         return code != 0 ? code : holder.memory->fill(worker, staged);
     });
 }
@@ -251,8 +275,11 @@ int shared_home::bring_home(const page_list& pages, std::uint64_t& written) {
         {
             std::lock_guard lock(state_);
             const auto is_pending = [&](const page_state& p) { return has(p.pending, holder); };
-            if (members_[holder].memory == nullptr || pages.empty() || !versions_.any({pages.front(), pages.back() + 1}, is_pending)) continue;
-            std::copy_if(pages.begin(), pages.end(), std::back_inserter(his), [&](std::uint64_t page) { return is_pending(versions_.at(page)); });
+            if (members_[holder].memory == nullptr || pages.empty() ||
+                !versions_.any({pages.front(), pages.back() + 1}, is_pending))
+                continue;
+            std::copy_if(pages.begin(), pages.end(), std::back_inserter(his),
+                         [&](std::uint64_t page) { return is_pending(versions_.at(page)); });
         }
         if (his.empty()) continue;
         if (const int code = collect(holder, his, written); code != 0) return code;
@@ -262,20 +289,23 @@ int shared_home::bring_home(const page_list& pages, std::uint64_t& written) {
 
 page_range shared_home::clipped(std::uint64_t offset, std::uint64_t bytes) const {
     const std::uint64_t end = bytes > UINT64_MAX - offset ? UINT64_MAX : offset + bytes;
-    return {offset / page_bytes, std::min(versions_.pages(), end / page_bytes + (end % page_bytes != 0))};
+    return {offset / page_bytes,
+            std::min(versions_.pages(), end / page_bytes + (end % page_bytes != 0))};
 }
 
 void shared_home::admit_program(std::uint64_t offset, std::uint64_t bytes) {
     std::lock_guard lock(state_);
     const page_range range = clipped(offset, bytes);
     bool all_seen = true;
-    for (std::uint64_t page = range.begin; page < range.end && all_seen; ++page) all_seen = versions_.at(page).view;
+    for (std::uint64_t page = range.begin; page < range.end && all_seen; ++page)
+        all_seen = versions_.at(page).view;
     if (!all_seen) versions_.change(range, [](page_state& p) { p.view = true; });
 }
 
 void shared_home::wrote_by_program(std::uint64_t offset, std::uint64_t bytes) {
     std::lock_guard lock(state_);
-    if (const page_range range = clipped(offset, bytes); !range.empty()) versions_.change(range, [](page_state& p) { consistency::wrote_by_cpu(p); });
+    if (const page_range range = clipped(offset, bytes); !range.empty())
+        versions_.change(range, [](page_state& p) { consistency::wrote_by_cpu(p); });
 }
 
 // What the kernel has had of these pages until now it has no more.
@@ -283,13 +313,16 @@ int shared_home::take_views(const views& mounts, const page_list& pages) {
     page_list seen;
     {
         std::lock_guard lock(state_);
-        std::copy_if(pages.begin(), pages.end(), std::back_inserter(seen), [&](std::uint64_t page) { return versions_.at(page).view; });
+        std::copy_if(pages.begin(), pages.end(), std::back_inserter(seen),
+                     [&](std::uint64_t page) { return versions_.at(page).view; });
         versions_.change(seen, [](page_state& p) { p.view = false; });
     }
     int code = 0;
     for_runs(seen, [&](const page_range& run) {
         for (const auto& mount : mounts)
-            if (code == 0) code = mount->take_away(key_, run.begin * page_bytes, (run.end - run.begin) * page_bytes);
+            if (code == 0)
+                code = mount->take_away(key_, run.begin * page_bytes,
+                                        (run.end - run.begin) * page_bytes);
     });
     if (code == 0) return 0;
     std::lock_guard lock(state_);
@@ -303,7 +336,8 @@ int shared_home::collect(place holder, const page_list& pages, std::uint64_t& wr
     int code = 0;
     for (std::uint64_t first = 0; code == 0 && first < pages.size(); first += slice_pages) {
         const std::uint64_t end = std::min<std::uint64_t>(pages.size(), first + slice_pages);
-        const page_list slice(pages.begin() + static_cast<std::ptrdiff_t>(first), pages.begin() + static_cast<std::ptrdiff_t>(end));
+        const page_list slice(pages.begin() + static_cast<std::ptrdiff_t>(first),
+                              pages.begin() + static_cast<std::ptrdiff_t>(end));
         code = collect_slice(holder, slice, true, written);
         const int failed = take_views(mounts, slice);
         if (failed == 0) {
@@ -318,7 +352,8 @@ int shared_home::collect(place holder, const page_list& pages, std::uint64_t& wr
     return code;
 }
 
-int shared_home::collect_slice(place holder, const page_list& pages, bool masked, std::uint64_t& written) {
+int shared_home::collect_slice(place holder, const page_list& pages, bool masked,
+                               std::uint64_t& written) {
     member from;
     bool exactly = false;
     {
@@ -328,7 +363,8 @@ int shared_home::collect_slice(place holder, const page_list& pages, bool masked
     }
     const consistency::step collecting{consistency::work::collect, holder, 0, 0};
     std::atomic<std::uint64_t> all_written{0};
-    // Opened anew each time: while it is open nobody can tell whether somebody else writes (host/may_change.hpp).
+    // Opened anew each time: while it is open nobody can tell whether somebody else writes
+    // (host/may_change.hpp).
     const int fd = env_.open_writing(fd_);
     if (fd < 0) return fd;
     const auto each = [&](const page_list& batch, auto&& change) {
@@ -342,9 +378,12 @@ int shared_home::collect_slice(place holder, const page_list& pages, bool masked
         int failed = from.memory->collect(worker, own);
         if (failed == 0) {
             if (masked) masks_->add(this, batch, from.memory->marks(worker));
-            // What came to the file must be in the bases, also if the rest did not: put back to what it was, it would else look unchanged.
+            // What came to the file must be in the bases, also if the rest did not: put back to
+            // what it was, it would else look unchanged.
             const written_pages out =
-                write_marked(env_, fd, {batch, from.memory->staging(worker), from.memory->marks(worker), from.end_bytes, exactly});
+                write_marked(env_, fd,
+                             {batch, from.memory->staging(worker), from.memory->marks(worker),
+                              from.end_bytes, exactly});
             if (masked) masks_->settle(this, batch);
             all_written += out.bytes;
             failed = from.memory->adopt(worker, own, out.settled);
@@ -377,7 +416,8 @@ std::int64_t shared_home::release(place holder, const page_list& changed) {
         };
         versions_.change(changed, stamped);
         // Also what an earlier release could not bring home.
-        pending = versions_.pages_where(members_[holder].pages, [&](const page_state& p) { return has(p.pending, holder); });
+        pending = versions_.pages_where(
+            members_[holder].pages, [&](const page_state& p) { return has(p.pending, holder); });
     }
     std::uint64_t written = 0;
     const int code = bring_home(pending, written);
@@ -389,7 +429,8 @@ region_memory& shared_home::memory_of(place holder) const {
     return *members_[holder].memory;
 }
 
-std::int64_t shared_home::prefer(place holder, std::uint64_t begin, std::uint64_t end, void* stream) {
+std::int64_t shared_home::prefer(place holder, std::uint64_t begin, std::uint64_t end,
+                                 void* stream) {
     std::lock_guard request(requests_);
     return memory_of(holder).prefer(begin, end, stream);
 }

@@ -1,11 +1,15 @@
-// A file that regions of this process share. The file itself, as the operating system has it, is the home of its pages: there the changes of
-// all devices come together, byte by byte, and there every program sees them.
+// A file that regions of this process share. The file itself, as the operating system has it, is
+// the home of its pages: there the changes of all devices come together, byte by byte, and there
+// every program sees them.
 //
-// What is decided about a page is decided by penstock/consistency/page_versions.hpp; this moves the bytes. A release brings its changes home before it
-// returns, since programs read the file without asking anybody. Those that use a mount of this process have a view, which is taken away first (region/programs.hpp).
+// What is decided about a page is decided by penstock/consistency/page_versions.hpp; this moves the
+// bytes. A release brings its changes home before it returns, since programs read the file without
+// asking anybody. Those that use a mount of this process have a view, which is taken away first
+// (region/programs.hpp).
 //
-// Locks, in this order: `requests_` for as long as a request moves pages, one at a time for each file; `state_` for looks at the versions and changes of them,
-// never while bytes are moved. Operations of programs never wait for the first; they take the second, and that of the masks.
+// Locks, in this order: `requests_` for as long as a request moves pages, one at a time for each
+// file; `state_` for looks at the versions and changes of them, never while bytes are moved.
+// Operations of programs never wait for the first; they take the second, and that of the masks.
 #pragma once
 
 #include <array>
@@ -29,14 +33,15 @@ struct member {
     page_range pages;
     std::uint64_t end_bytes = 0;
     bool outside_writers = true;
-    bool promote = false;    // region_options::promote_hot
+    bool promote = false;   // region_options::promote_hot
     bool untouched = true;  // its memory is all zeros: nothing was filled, or tried to be
 };
 
 class shared_home {
 public:
     // The one of this file in this process, made if there is none. 0 or a negative errno.
-    static int open(host::environment& env, const std::string& path, bool writable, std::shared_ptr<shared_home>& out);
+    static int open(host::environment& env, const std::string& path, bool writable,
+                    std::shared_ptr<shared_home>& out);
     // Null: no region of this process is of the file.
     static std::shared_ptr<shared_home> find(const file_key& file);
     shared_home(host::environment& env, int fd, const host::file_facts& facts);
@@ -56,20 +61,25 @@ public:
     int acquire(consistency::place place);
     // Brings in what is missing, after what is on the stream: how many pages, or a negative errno.
     std::int64_t fetch(consistency::place place, void* stream);
-    // `changed`: pages of the file that differ from their bases. How many bytes were written to the file, or a negative errno.
+    // `changed`: pages of the file that differ from their bases. How many bytes were written to the
+    // file, or a negative errno.
     std::int64_t release(consistency::place place, const page_list& changed);
     int sync();
     // Bytes of the region (region_memory::prefer), while nothing uses its memory.
-    std::int64_t prefer(consistency::place place, std::uint64_t begin, std::uint64_t end, void* stream);
+    std::int64_t prefer(consistency::place place, std::uint64_t begin, std::uint64_t end,
+                        void* stream);
     std::int64_t promote(consistency::place place, void* stream);
 
     // The kernel may keep pages of the range for programs from now on.
     void admit_program(std::uint64_t offset, std::uint64_t bytes);
     void wrote_by_program(std::uint64_t offset, std::uint64_t bytes);
-    // A part of the file for a program, where the operating system would have to bring it from storage and a device has pages of it: these from the device, the others from `fd`
-    // at the same time (device_reads.cpp). use(bytes, count), once, with what there is of the part up to the file's end. How much of it came from the device; 0: use was not
-    // called, and the file has to be read.
-    std::uint64_t read_for_program(int fd, std::uint64_t offset, std::uint64_t bytes, const byte_sink& use);
+    // A part of the file for a program, where the operating system would have to bring it from
+    // storage and a device has pages of it: these from the device, the others from `fd` at the same
+    // time (device_reads.cpp). use(bytes, count), once, with what there is of the part up to the
+    // file's end. How much of it came from the device; 0: use was not called, and the file has to
+    // be read.
+    std::uint64_t read_for_program(int fd, std::uint64_t offset, std::uint64_t bytes,
+                                   const byte_sink& use);
 
 private:
     struct held_pages;
@@ -85,7 +95,8 @@ private:
     int take_views(const views& mounts, const page_list& pages);
     int bring_home(const page_list& pages, std::uint64_t& written);
     int collect(consistency::place place, const page_list& pages, std::uint64_t& written);
-    int collect_slice(consistency::place place, const page_list& pages, bool masked, std::uint64_t& written);
+    int collect_slice(consistency::place place, const page_list& pages, bool masked,
+                      std::uint64_t& written);
     int fill(const member& holder, const page_list& pages);
     [[nodiscard]] page_list without_holes(const page_list& pages) const;
     int read_run(int fd, std::byte* to, std::uint64_t page, std::uint64_t pages) const;
@@ -100,7 +111,8 @@ private:
     version_map versions_;
     consistency::stamp clock_ = 0;
     std::array<member, most_devices + 1> members_{};  // by place; free where there is no memory
-    std::array<std::uint64_t, most_devices + 1> reading_{};  // workers of it that read for programs, a bit each
+    std::array<std::uint64_t, most_devices + 1>
+        reading_{};              // workers of it that read for programs, a bit each
     host::file_identity known_;  // as the file was when it was looked at last
     bool doubtful_ = true;       // it may have changed since though it looks the same
 };

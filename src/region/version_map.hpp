@@ -1,5 +1,6 @@
-// What is known of every page of a file that regions share: penstock/consistency/page_versions.hpp for each. The pages of a chunk of 2 MiB have few different
-// states at a time, so a chunk has a list of these, and for each page which of them; not even that where all pages are alike.
+// What is known of every page of a file that regions share: penstock/consistency/page_versions.hpp
+// for each. The pages of a chunk of 2 MiB have few different states at a time, so a chunk has a
+// list of these, and for each page which of them; not even that where all pages are alike.
 //
 // One thread at a time (the home's lock).
 #pragma once
@@ -29,7 +30,8 @@ public:
     static constexpr std::uint64_t chunk_pages = chunk_bytes / page_bytes;
 
     // All pages as `first`.
-    version_map(std::uint64_t pages, const page_state& first) : pages_(pages), chunks_((pages + chunk_pages - 1) / chunk_pages, chunk{{first}, {}}) {}
+    version_map(std::uint64_t pages, const page_state& first)
+        : pages_(pages), chunks_((pages + chunk_pages - 1) / chunk_pages, chunk{{first}, {}}) {}
 
     // The file has more pages; the new ones as `first`.
     void grow(std::uint64_t pages, const page_state& first) {
@@ -40,19 +42,23 @@ public:
     }
 
     [[nodiscard]] std::uint64_t pages() const { return pages_; }
-    [[nodiscard]] const page_state& at(std::uint64_t page) const { return state_in(chunks_[page / chunk_pages], page % chunk_pages); }
+    [[nodiscard]] const page_state& at(std::uint64_t page) const {
+        return state_in(chunks_[page / chunk_pages], page % chunk_pages);
+    }
 
     // change(state), which does the same to equal states, for the pages of the range.
     template <typename Change>
     void change(const page_range& which, const Change& change) {
         for_chunks(which, [&](chunk& of, const page_range& part) {
-            const bool whole = part.begin % chunk_pages == 0 && (part.end % chunk_pages == 0 || part.end == pages_);
+            const bool whole = part.begin % chunk_pages == 0 &&
+                               (part.end % chunk_pages == 0 || part.end == pages_);
             if (whole) {
                 for (page_state& one : of.states) change(one);
                 return;
             }
             changer<Change> changing(of, change, scratch_);
-            for (std::uint64_t page = part.begin; page < part.end; ++page) changing.apply(page % chunk_pages);
+            for (std::uint64_t page = part.begin; page < part.end; ++page)
+                changing.apply(page % chunk_pages);
         });
     }
 
@@ -60,14 +66,17 @@ public:
     template <typename Change>
     void change(const page_list& which, const Change& change) {
         for (std::size_t i = 0; i < which.size();) {
-            const std::uint64_t number = which[i] / chunk_pages, first = number * chunk_pages, count = std::min(chunk_pages, pages_ - first);
-            if (which[i] == first && which.size() - i >= count && which[i + count - 1] == first + count - 1) {  // all of the chunk
+            const std::uint64_t number = which[i] / chunk_pages, first = number * chunk_pages,
+                                count = std::min(chunk_pages, pages_ - first);
+            if (which[i] == first && which.size() - i >= count &&
+                which[i + count - 1] == first + count - 1) {  // all of the chunk
                 for (page_state& one : chunks_[number].states) change(one);
                 i += count;
                 continue;
             }
             changer<Change> changing(chunks_[number], change, scratch_);
-            for (; i < which.size() && which[i] / chunk_pages == number; ++i) changing.apply(which[i] % chunk_pages);
+            for (; i < which.size() && which[i] / chunk_pages == number; ++i)
+                changing.apply(which[i] % chunk_pages);
         }
     }
 
@@ -75,21 +84,30 @@ public:
     template <typename Is>
     [[nodiscard]] bool any(const page_range& which, const Is& is_so) const {
         if (which.empty()) return false;
-        const auto first = chunks_.begin() + static_cast<std::ptrdiff_t>(which.begin / chunk_pages), last = chunks_.begin() + static_cast<std::ptrdiff_t>((which.end - 1) / chunk_pages);
-        return std::any_of(first, last + 1, [&](const chunk& of) { return std::any_of(of.states.begin(), of.states.end(), is_so); });
+        const auto first = chunks_.begin() + static_cast<std::ptrdiff_t>(which.begin / chunk_pages),
+                   last =
+                       chunks_.begin() + static_cast<std::ptrdiff_t>((which.end - 1) / chunk_pages);
+        return std::any_of(first, last + 1, [&](const chunk& of) {
+            return std::any_of(of.states.begin(), of.states.end(), is_so);
+        });
     }
 
-    // The pages of the range of which it is so. Before, stamps that tell nothing any more are forgotten, and states that are equal become one. Only while no step of
-    // these pages is under way.
+    // The pages of the range of which it is so. Before, stamps that tell nothing any more are
+    // forgotten, and states that are equal become one. Only while no step of these pages is under
+    // way.
     template <typename Is>
     [[nodiscard]] page_list pages_where(const page_range& range, const Is& is_so) {
         page_list out;
-        out.reserve(range.empty() ? 0 : range.end - range.begin);  // memory that is not used is not made
+        out.reserve(
+            range.empty() ? 0 : range.end - range.begin);  // memory that is not used is not made
         std::vector<char> so;
         for_chunks(range, [&](chunk& of, const page_range& part) {
             const std::uint64_t first = part.begin / chunk_pages * chunk_pages;
             for (page_state& one : of.states) consistency::forget_stamps(one);
-            if (!of.which.empty()) std::fill(of.which.begin() + static_cast<std::ptrdiff_t>(std::min(chunk_pages, pages_ - first)), of.which.end(), of.which[0]);
+            if (!of.which.empty())
+                std::fill(of.which.begin() +
+                              static_cast<std::ptrdiff_t>(std::min(chunk_pages, pages_ - first)),
+                          of.which.end(), of.which[0]);
             put_together(of);
             so.clear();
             for (const page_state& one : of.states) so.push_back(is_so(one));
@@ -99,7 +117,8 @@ public:
                 return;
             }
             out.resize(out.size() + (part.end - part.begin));
-            std::iota(out.end() - static_cast<std::ptrdiff_t>(part.end - part.begin), out.end(), part.begin);
+            std::iota(out.end() - static_cast<std::ptrdiff_t>(part.end - part.begin), out.end(),
+                      part.begin);
         });
         return out;
     }
@@ -125,7 +144,8 @@ private:
     template <typename Change>
     class changer {
     public:
-        changer(chunk& of, const Change& change, std::vector<std::uint16_t>& scratch) : of_(of), change_(change), changed_(scratch) {
+        changer(chunk& of, const Change& change, std::vector<std::uint16_t>& scratch)
+            : of_(of), change_(change), changed_(scratch) {
             if (of.states.size() > most_states) {
                 std::vector<page_state> kept;
                 version_map::put_together(of, scratch, kept);
@@ -146,7 +166,8 @@ private:
         }
 
     private:
-        // A call adds one for each page at most; so there are never more than a number of 16 bits tells apart.
+        // A call adds one for each page at most; so there are never more than a number of 16 bits
+        // tells apart.
         static constexpr std::size_t most_states = 2 * chunk_pages;
         chunk& of_;
         const Change& change_;
@@ -161,14 +182,20 @@ private:
             at = end;
         }
     }
-    static const page_state& state_in(const chunk& of, std::uint64_t number) { return of.states[of.which.empty() ? 0 : of.which[number]]; }
+    static const page_state& state_in(const chunk& of, std::uint64_t number) {
+        return of.states[of.which.empty() ? 0 : of.which[number]];
+    }
 
-    // Those of the chunk's pages [part) whose state is so. Mostly few are, and the others have one state: eight of these are passed by at once.
-    static void add_pages(const chunk& of, const page_range& part, const std::vector<char>& so, std::uint64_t first, page_list& out) {
-        const auto usual = static_cast<std::uint16_t>(std::find(so.begin(), so.end(), char{0}) - so.begin());
+    // Those of the chunk's pages [part) whose state is so. Mostly few are, and the others have one
+    // state: eight of these are passed by at once.
+    static void add_pages(const chunk& of, const page_range& part, const std::vector<char>& so,
+                          std::uint64_t first, page_list& out) {
+        const auto usual =
+            static_cast<std::uint16_t>(std::find(so.begin(), so.end(), char{0}) - so.begin());
         for (std::uint64_t at = part.begin; at < part.end;) {
             const std::uint64_t end = std::min(part.end, at + at_once);
-            for (const bool pass = end - at == at_once && are_all(of.which.data() + at, usual); !pass && at < end; ++at)
+            for (const bool pass = end - at == at_once && are_all(of.which.data() + at, usual);
+                 !pass && at < end; ++at)
                 if (so[of.which[at]]) out.push_back(first + at);
             at = end;
         }
@@ -180,11 +207,16 @@ private:
         return both[0] == four && both[1] == four;
     }
 
-    // States that no page has go, and of equal ones all but the first. Mostly all have become equal, and then no page is looked at.
+    // States that no page has go, and of equal ones all but the first. Mostly all have become
+    // equal, and then no page is looked at.
     void put_together(chunk& of) { put_together(of, scratch_, kept_); }
-    static void put_together(chunk& of, std::vector<std::uint16_t>& becomes, std::vector<page_state>& kept) {
+    static void put_together(chunk& of, std::vector<std::uint16_t>& becomes,
+                             std::vector<page_state>& kept) {
         if (of.which.empty()) return;
-        const auto all_alike = [&] { return std::all_of(of.states.begin() + 1, of.states.end(), [&](const page_state& one) { return one == of.states[0]; }); };
+        const auto all_alike = [&] {
+            return std::all_of(of.states.begin() + 1, of.states.end(),
+                               [&](const page_state& one) { return one == of.states[0]; });
+        };
         if (of.states.size() == 1 || (of.states.size() <= few_states && all_alike())) {
             of.states.resize(1);
             of.which = {};

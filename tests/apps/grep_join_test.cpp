@@ -11,7 +11,8 @@ namespace {
 
 using namespace penstock::grep;
 
-// Jobs of a few hundred files in random order; some files are left out, and files have several jobs with words in common.
+// Jobs of a few hundred files in random order; some files are left out, and files have several jobs
+// with words in common.
 struct sample {
     std::vector<std::uint32_t> file_of_job;
     penstock::apps::big_vector<record> records;

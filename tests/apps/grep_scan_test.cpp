@@ -1,5 +1,5 @@
-// The scanning code of penstock-grep without files: byte classes against the obvious loop, and the way in which a wide
-// group shares a text against one thread that reads all of it.
+// The scanning code of penstock-grep without files: byte classes against the obvious loop, and the
+// way in which a wide group shares a text against one thread that reads all of it.
 #include <gtest/gtest.h>
 
 #include <cctype>
@@ -20,25 +20,34 @@ TEST(grep_scan, byte_classes_agree_with_the_obvious_loop) {
     std::mt19937_64 random(1);
     for (int round = 0; round < 20000; ++round) {
         unsigned char bytes[64];
-        for (unsigned char& c : bytes) c = static_cast<unsigned char>(random() % 8 == 0 ? 0 : random());
+        for (unsigned char& c : bytes)
+            c = static_cast<unsigned char>(random() % 8 == 0 ? 0 : random());
         const auto count = static_cast<std::uint32_t>(random() % 64 + 1);
         const byte_kinds kinds = look_at(bytes, count, count);
         for (std::uint32_t i = 0; i < 64; ++i) {
             const bool inside = i < count;
-            ASSERT_EQ((kinds.constituent >> i) & 1, inside && plainly_constituent(bytes[i]) ? 1u : 0u) << i << " of " << count;
-            ASSERT_EQ((kinds.zero >> i) & 1, inside && bytes[i] == 0 ? 1u : 0u) << i << " of " << count;
+            ASSERT_EQ((kinds.constituent >> i) & 1,
+                      inside && plainly_constituent(bytes[i]) ? 1u : 0u)
+                << i << " of " << count;
+            ASSERT_EQ((kinds.zero >> i) & 1, inside && bytes[i] == 0 ? 1u : 0u)
+                << i << " of " << count;
         }
     }
-    for (int c = 0; c < 256; ++c) EXPECT_EQ(is_constituent(static_cast<unsigned char>(c)), plainly_constituent(static_cast<unsigned char>(c)));
+    for (int c = 0; c < 256; ++c)
+        EXPECT_EQ(is_constituent(static_cast<unsigned char>(c)),
+                  plainly_constituent(static_cast<unsigned char>(c)));
 }
 
 TEST(grep_scan, overlap_is_found_where_two_matches_can_share_bytes) {
-    for (const char* const word : {"a.a", "::", "...", "a-b-a-b", "--a--", "a..a"}) EXPECT_TRUE(can_overlap_itself(word)) << word;
-    for (const char* const word : {"a", "-", "aa", "aba", "tit-for-tat", "-a-", "-a", "a-", "x::y", "->"})
+    for (const char* const word : {"a.a", "::", "...", "a-b-a-b", "--a--", "a..a"})
+        EXPECT_TRUE(can_overlap_itself(word)) << word;
+    for (const char* const word :
+         {"a", "-", "aa", "aba", "tit-for-tat", "-a-", "-a", "a-", "x::y", "->"})
         EXPECT_FALSE(can_overlap_itself(word)) << word;
 }
 
-// Thread `me` of a group of `Size`, run one after the other: scanning has no collective, so the order is of no matter.
+// Thread `me` of a group of `Size`, run one after the other: scanning has no collective, so the
+// order is of no matter.
 template <std::uint32_t Size>
 struct one_of_many {
     std::uint32_t me;
@@ -53,7 +62,8 @@ struct scratch {
     explicit scratch(std::size_t words) {
         view.layout = lay_out_scratch(words, 0, 0);
         memory.resize(view.layout.bytes + 64);
-        view.scratch = reinterpret_cast<std::byte*>((reinterpret_cast<std::uintptr_t>(memory.data()) + 63) & ~std::uintptr_t{63});
+        view.scratch = reinterpret_cast<std::byte*>(
+            (reinterpret_cast<std::uintptr_t>(memory.data()) + 63) & ~std::uintptr_t{63});
     }
     [[nodiscard]] std::vector<std::uint64_t> counts(std::size_t words) const {
         const tally t(view, 0);
@@ -62,7 +72,8 @@ struct scratch {
 };
 
 template <std::uint32_t Size>
-std::vector<std::uint64_t> count_with(const dictionary_ref& d, const text_window& w, std::uint64_t from, std::uint64_t to,
+std::vector<std::uint64_t> count_with(const dictionary_ref& d, const text_window& w,
+                                      std::uint64_t from, std::uint64_t to,
                                       std::uint64_t& first_zero) {
     const scratch memory(d.word_count);
     const tally t(memory.view, 0);
@@ -77,13 +88,17 @@ std::vector<std::uint64_t> count_with(const dictionary_ref& d, const text_window
 }
 
 // The definition, word by word and place by place; for words that cannot overlap themselves.
-std::vector<std::uint64_t> count_plainly(const std::vector<std::string>& words, const std::string& text, std::size_t from,
+std::vector<std::uint64_t> count_plainly(const std::vector<std::string>& words,
+                                         const std::string& text, std::size_t from,
                                          std::size_t to) {
     std::vector<std::uint64_t> counts(words.size(), 0);
-    const auto constituent = [&text](std::size_t i) { return i < text.size() && plainly_constituent(static_cast<unsigned char>(text[i])); };
+    const auto constituent = [&text](std::size_t i) {
+        return i < text.size() && plainly_constituent(static_cast<unsigned char>(text[i]));
+    };
     for (std::size_t i = 0; i < words.size(); ++i)
         for (std::size_t at = from; at < to; ++at)
-            if (text.compare(at, words[i].size(), words[i]) == 0 && !(at > 0 && constituent(at - 1)) && !constituent(at + words[i].size()))
+            if (text.compare(at, words[i].size(), words[i]) == 0 &&
+                !(at > 0 && constituent(at - 1)) && !constituent(at + words[i].size()))
                 ++counts[i];
     return counts;
 }
@@ -98,14 +113,17 @@ TEST(grep_scan, a_wide_group_counts_what_one_thread_counts) {
     std::mt19937_64 random(2);
     std::uint64_t matches = 0;
     for (int round = 0; round < 300; ++round) {
-        const std::string alphabet = round % 3 == 0 ? "ab_.-\n" : round % 3 == 1 ? std::string("aB9 \0-", 6) : "abcdefgh   ,";
+        const std::string alphabet = round % 3 == 0   ? "ab_.-\n"
+                                     : round % 3 == 1 ? std::string("aB9 \0-", 6)
+                                                      : "abcdefgh   ,";
         std::string text = random_text(random, alphabet, random() % 6000);
         if (round % 5 == 0) text.insert(text.size() / 2, std::string(300 + random() % 300, 'a'));
         std::map<std::string, bool> chosen;
         for (int i = 0; i < 20; ++i) {
             const std::size_t at = text.empty() ? 0 : random() % text.size();
             const std::string word = text.substr(at, 1 + random() % (i < 15 ? 5 : 12));
-            if (!word.empty() && word.find('\n') == std::string::npos && !can_overlap_itself(word)) chosen[word] = true;
+            if (!word.empty() && word.find('\n') == std::string::npos && !can_overlap_itself(word))
+                chosen[word] = true;
         }
         std::vector<std::string> words;
         std::vector<std::uint32_t> numbers;
@@ -114,13 +132,18 @@ TEST(grep_scan, a_wide_group_counts_what_one_thread_counts) {
             words.push_back(word);
         }
         const dictionary_tables tables = build_tables(words, numbers);
-        const text_window window{reinterpret_cast<const unsigned char*>(text.data()), 0, text.size()};
-        const std::uint64_t from = text.empty() ? 0 : random() % text.size(), to = from + (text.size() - from) / (1 + random() % 2);
+        const text_window window{reinterpret_cast<const unsigned char*>(text.data()), 0,
+                                 text.size()};
+        const std::uint64_t from = text.empty() ? 0 : random() % text.size(),
+                            to = from + (text.size() - from) / (1 + random() % 2);
         std::uint64_t zero_1 = 0, zero_32 = 0, zero_8 = 0;
         const auto expected = count_plainly(words, text, from, to);
-        ASSERT_EQ(count_with<1>(tables.ref(), window, from, to, zero_1), expected) << "round " << round;
-        ASSERT_EQ(count_with<32>(tables.ref(), window, from, to, zero_32), expected) << "round " << round;
-        ASSERT_EQ(count_with<8>(tables.ref(), window, from, to, zero_8), expected) << "round " << round;
+        ASSERT_EQ(count_with<1>(tables.ref(), window, from, to, zero_1), expected)
+            << "round " << round;
+        ASSERT_EQ(count_with<32>(tables.ref(), window, from, to, zero_32), expected)
+            << "round " << round;
+        ASSERT_EQ(count_with<8>(tables.ref(), window, from, to, zero_8), expected)
+            << "round " << round;
         const std::size_t zero = text.find('\0', from);
         ASSERT_EQ(zero_1, zero < to ? zero : no_zero_byte);
         ASSERT_EQ(zero_32, zero_1);

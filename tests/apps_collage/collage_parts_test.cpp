@@ -1,5 +1,5 @@
-// The parts of penstock-collage that have a simple truth to be compared with, and the CPU's half of the CUDA baseline, which
-// needs no GPU.
+// The parts of penstock-collage that have a simple truth to be compared with, and the CPU's half of
+// the CUDA baseline, which needs no GPU.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -38,13 +38,16 @@ TEST(collage_distance, is_the_sum_of_squares_for_every_length) {
     }
     for (std::uint32_t count = 0; count <= bins; count += count < 70 ? 1 : 53) {
         std::uint64_t expected = 0;
-        for (std::uint32_t i = 0; i < count; ++i) expected += (std::int64_t{a[i]} - b[i]) * (std::int64_t{a[i]} - b[i]);
-        EXPECT_EQ(distance_of(a.data(), b.data(), count), expected) << count << " bins with " << vector_name();
+        for (std::uint32_t i = 0; i < count; ++i)
+            expected += (std::int64_t{a[i]} - b[i]) * (std::int64_t{a[i]} - b[i]);
+        EXPECT_EQ(distance_of(a.data(), b.data(), count), expected)
+            << count << " bins with " << vector_name();
     }
 }
 
 TEST(collage_tiling, cuts_as_many_as_asked_and_numbers_them_without_gaps) {
-    const std::vector<source_picture> pictures{{"a", 200, 150}, {"b", 31, 500}, {"c", 32, 32}, {"d", 97, 64}};
+    const std::vector<source_picture> pictures{
+        {"a", 200, 150}, {"b", 31, 500}, {"c", 32, 32}, {"d", 97, 64}};
     for (const std::uint64_t wanted : {0, 1, 7, 50, 1000, 5000}) {
         tiling plan;
         ASSERT_TRUE(plan_tiles(pictures, 3, 0, wanted, plan).ok());
@@ -73,19 +76,24 @@ TEST(collage_pyramid, hands_out_the_bands_of_every_scale) {
             picture next{last.width / 2, last.height / 2, {}};
             next.rgb.resize(std::size_t{next.width} * next.height * 3);
             for (std::uint32_t y = 0; y < next.height; ++y)
-                halve_rows(&last.rgb[std::size_t{2 * y} * last.width * 3], &last.rgb[std::size_t{2 * y + 1} * last.width * 3], next.width,
+                halve_rows(&last.rgb[std::size_t{2 * y} * last.width * 3],
+                           &last.rgb[std::size_t{2 * y + 1} * last.width * 3], next.width,
                            &next.rgb[std::size_t{y} * next.width * 3]);
             scales.push_back(std::move(next));
         }
         std::set<std::pair<std::uint32_t, std::uint32_t>> seen;
-        pyramid rows(plan.pictures[0], stride, [&](std::uint32_t level, std::uint32_t row, const std::uint8_t* pixels) {
-            EXPECT_TRUE(seen.emplace(level, row).second);
-            const picture& of = scales[level];
-            const auto from = of.rgb.begin() + std::ptrdiff_t{row} * stride * of.width * 3;
-            EXPECT_TRUE(std::equal(from, from + std::ptrdiff_t{32} * of.width * 3, pixels)) << level << " " << row;
-        });
+        pyramid rows(
+            plan.pictures[0], stride,
+            [&](std::uint32_t level, std::uint32_t row, const std::uint8_t* pixels) {
+                EXPECT_TRUE(seen.emplace(level, row).second);
+                const picture& of = scales[level];
+                const auto from = of.rgb.begin() + std::ptrdiff_t{row} * stride * of.width * 3;
+                EXPECT_TRUE(std::equal(from, from + std::ptrdiff_t{32} * of.width * 3, pixels))
+                    << level << " " << row;
+            });
         for (std::uint32_t y = 0; y < whole.height; ++y) {
-            std::copy_n(&whole.rgb[std::size_t{y} * whole.width * 3], whole.width * 3, rows.next_row());
+            std::copy_n(&whole.rgb[std::size_t{y} * whole.width * 3], whole.width * 3,
+                        rows.next_row());
             rows.push();
         }
         std::size_t expected = 0;
@@ -95,7 +103,12 @@ TEST(collage_pyramid, hands_out_the_bands_of_every_scale) {
 }
 
 TEST(collage_order, names_every_block_once) {
-    for (const auto& [width, height] : {std::pair{1u, 1u}, {200u, 33u}, {64u, 320u}, {500u, 500u}, {1300u, 1100u}, {33u, 50000u}}) {
+    for (const auto& [width, height] : {std::pair{1u, 1u},
+                                        {200u, 33u},
+                                        {64u, 320u},
+                                        {500u, 500u},
+                                        {1300u, 1100u},
+                                        {33u, 50000u}}) {
         const picture in = random_picture(width, height, width);
         const std::vector<std::uint32_t> order = block_order(in, 1);
         const std::set<std::uint32_t> seen(order.begin(), order.end());
@@ -122,7 +135,8 @@ TEST(collage_order, brings_blocks_of_like_colours_together) {
                     colour_of[y / tile_side * side + x / tile_side] * 40 + c * 25 + dice() % 8);
     const std::vector<std::uint32_t> order = block_order(in, 2);
     std::uint32_t changes = 0;
-    for (std::size_t i = 1; i < order.size(); ++i) changes += colour_of[order[i]] != colour_of[order[i - 1]];
+    for (std::size_t i = 1; i < order.size(); ++i)
+        changes += colour_of[order[i]] != colour_of[order[i - 1]];
     EXPECT_EQ(changes, colours - 1);
 }
 
@@ -136,7 +150,8 @@ protected:
         const picture one = random_picture(300, 200, 3);
         std::ofstream file(folder_ / "pictures" / "one.ppm", std::ios::binary);
         file << "P6 300 200 255\n";
-        file.write(reinterpret_cast<const char*>(one.rgb.data()), static_cast<std::streamsize>(one.rgb.size()));
+        file.write(reinterpret_cast<const char*>(one.rgb.data()),
+                   static_cast<std::streamsize>(one.rgb.size()));
         file.close();
         request asked;
         asked.common.quiet = true;
@@ -154,7 +169,8 @@ protected:
     library library_;
 };
 
-// Gathers all blocks batch by batch, compares as the second kernel would, and expects the picture of the other baseline.
+// Gathers all blocks batch by batch, compares as the second kernel would, and expects the picture
+// of the other baseline.
 TEST_F(collage_gather, references_lead_to_the_candidates_that_the_cpu_compares) {
     const picture in = random_picture(333, 211, 4);
     picture expected, out;
@@ -177,7 +193,8 @@ TEST_F(collage_gather, references_lead_to_the_candidates_that_the_cpu_compares) 
     }
     constexpr std::uint32_t threads = 3;
     const batch_room room = room_for(threads);
-    std::vector<std::uint32_t> records(std::size_t{room.records} * bins), ids(room.records), references(room.references);
+    std::vector<std::uint32_t> records(std::size_t{room.records} * bins), ids(room.records),
+        references(room.references);
     std::vector<reference_range> ranges(room.blocks);
     const std::vector<std::uint32_t> order = block_order(in, 1);
     gatherer gather(mapped, view, keys.data(), order.data(), threads);
@@ -191,12 +208,17 @@ TEST_F(collage_gather, references_lead_to_the_candidates_that_the_cpu_compares) 
             for (std::uint32_t i = 0; i < ranges[at - first].count; ++i) {
                 const std::uint32_t record = references[ranges[at - first].begin + i];
                 ASSERT_LT(record, batch.record_count);
-                best = std::min(best, score_of(distance_of(&records[std::size_t{record} * bins], histograms[b].data(), bins), ids[record]));
+                best = std::min(best, score_of(distance_of(&records[std::size_t{record} * bins],
+                                                           histograms[b].data(), bins),
+                                               ids[record]));
             }
             const std::uint8_t* pixels = nullptr;
             mapped.tile(lane{}, static_cast<std::uint32_t>(best), nullptr, pixels);
-            const std::size_t corner = (b / view.columns * 32 * view.width + b % view.columns * 32) * 3;
-            EXPECT_TRUE(std::equal(pixels, pixels + 3, expected.rgb.begin() + static_cast<std::ptrdiff_t>(corner))) << "block " << b;
+            const std::size_t corner =
+                (b / view.columns * 32 * view.width + b % view.columns * 32) * 3;
+            EXPECT_TRUE(std::equal(pixels, pixels + 3,
+                                   expected.rgb.begin() + static_cast<std::ptrdiff_t>(corner)))
+                << "block " << b;
         }
         first += batch.blocks;
     }

@@ -16,7 +16,8 @@ namespace {
 std::vector<const micro_kernel*> kernels_here() {
     std::vector<const micro_kernel*> out{&plain_kernel};
 #if defined(__x86_64__)
-    if (__builtin_cpu_supports("avx2") != 0 && __builtin_cpu_supports("fma") != 0) out.push_back(&avx2_kernel);
+    if (__builtin_cpu_supports("avx2") != 0 && __builtin_cpu_supports("fma") != 0)
+        out.push_back(&avx2_kernel);
     if (__builtin_cpu_supports("avx512f") != 0) out.push_back(&avx512_kernel);
 #endif
     return out;
@@ -26,13 +27,16 @@ std::vector<const micro_kernel*> kernels_here() {
 std::vector<float> random_numbers(std::size_t count, unsigned seed) {
     std::mt19937 dice(seed);
     std::vector<float> out(count);
-    for (float& one : out) one = std::ldexp(static_cast<float>(dice() % 65536), -static_cast<int>(dice() % 24)) * (dice() % 2 == 0 ? 1.0f : -1.0f);
+    for (float& one : out)
+        one = std::ldexp(static_cast<float>(dice() % 65536), -static_cast<int>(dice() % 24)) *
+              (dice() % 2 == 0 ? 1.0f : -1.0f);
     return out;
 }
 
 TEST(match_kernels, add_one_number_after_the_other_with_one_rounding) {
     for (const std::uint32_t floats : {16u, 32u, 128u, 144u}) {
-        const std::vector<float> queries = random_numbers(lane_queries * floats, floats), images = random_numbers(lane_images * floats, floats + 1);
+        const std::vector<float> queries = random_numbers(lane_queries * floats, floats),
+                                 images = random_numbers(lane_images * floats, floats + 1);
         const float* rows[lane_queries];
         for (std::uint32_t i = 0; i < lane_queries; ++i) rows[i] = &queries[i * floats];
         for (const micro_kernel* kernel : kernels_here()) {
@@ -42,7 +46,9 @@ TEST(match_kernels, add_one_number_after_the_other_with_one_rounding) {
             while (reinterpret_cast<std::uintptr_t>(packed) % 64 != 0) ++packed;
             const std::uint32_t width = kernel->panel_images;
             for (std::uint32_t j = 0; j < lane_images; ++j)
-                for (std::uint32_t k = 0; k < floats; ++k) packed[j / width * floats * width + k * width + j % width] = images[j * floats + k];
+                for (std::uint32_t k = 0; k < floats; ++k)
+                    packed[j / width * floats * width + k * width + j % width] =
+                        images[j * floats + k];
             for (float& sum : sums) sum = 0.5f;
             kernel->add_squares(rows, packed, floats, sums);
             for (std::uint32_t i = 0; i < lane_queries; ++i)
@@ -52,8 +58,10 @@ TEST(match_kernels, add_one_number_after_the_other_with_one_rounding) {
                         const float difference = queries[i * floats + k] - images[j * floats + k];
                         expected = std::fma(difference, difference, expected);
                     }
-                    ASSERT_EQ(std::memcmp(&expected, &sums[i * lane_images + j], sizeof expected), 0)
-                        << kernel->name << ", " << floats << " numbers: query " << i << ", image " << j << ": " << sums[i * lane_images + j] << " for " << expected;
+                    ASSERT_EQ(std::memcmp(&expected, &sums[i * lane_images + j], sizeof expected),
+                              0)
+                        << kernel->name << ", " << floats << " numbers: query " << i << ", image "
+                        << j << ": " << sums[i * lane_images + j] << " for " << expected;
                 }
         }
     }
@@ -66,7 +74,8 @@ struct small_search {
     match_totals totals{};
     match_view view{};
 
-    small_search(const std::vector<std::uint64_t>& images, std::uint32_t tile_images, std::uint64_t queries, std::uint64_t group_queries) {
+    small_search(const std::vector<std::uint64_t>& images, std::uint32_t tile_images,
+                 std::uint64_t queries, std::uint64_t group_queries) {
         std::uint64_t first_image = 0, first_tile = 0;
         for (const std::uint64_t count : images) {
             databases.push_back({-1, 4096, 64, count, first_image, first_tile});
@@ -82,7 +91,8 @@ struct small_search {
         view.tile_count = first_tile;
         view.query_count = queries;
         view.group_queries = group_queries;
-        view.group_count = static_cast<std::uint32_t>((queries + group_queries - 1) / group_queries);
+        view.group_count =
+            static_cast<std::uint32_t>((queries + group_queries - 1) / group_queries);
     }
 };
 

@@ -35,7 +35,9 @@ std::vector<const tile_kernel*> kernels_here() {
 std::vector<float> random_numbers(std::size_t count, unsigned seed) {
     std::mt19937 dice(seed);
     std::vector<float> out(count);
-    for (float& one : out) one = std::ldexp(static_cast<float>(dice() % 65536), -static_cast<int>(dice() % 24)) * (dice() % 2 == 0 ? 1.0f : -1.0f);
+    for (float& one : out)
+        one = std::ldexp(static_cast<float>(dice() % 65536), -static_cast<int>(dice() % 24)) *
+              (dice() % 2 == 0 ? 1.0f : -1.0f);
     return out;
 }
 
@@ -43,10 +45,12 @@ TEST(matmul_kernels, add_products_of_packed_columns_one_after_the_other) {
     for (const std::uint32_t depth : {1u, 7u, 512u})
         for (const std::uint32_t width : {1u, 15u, 64u, 100u, 200u})
             for (const tile_kernel* kernel : kernels_here()) {
-                const std::vector<float> a = random_numbers(kernel_rows * depth, depth), b = random_numbers(depth * width, width);
+                const std::vector<float> a = random_numbers(kernel_rows * depth, depth),
+                                         b = random_numbers(depth * width, width);
                 const auto room = std::make_unique<lane_room>();
                 for (std::uint32_t first = 0; first < width; first += kernel_columns) {
-                    pack_columns(b.data(), width, depth, first, kernel->panel_columns, room->packed);
+                    pack_columns(b.data(), width, depth, first, kernel->panel_columns,
+                                 room->packed);
                     const float* rows[kernel_rows];
                     for (std::uint32_t i = 0; i < kernel_rows; ++i) rows[i] = &a[i * depth];
                     std::fill(std::begin(room->sums), std::end(room->sums), 0.0f);
@@ -54,8 +58,12 @@ TEST(matmul_kernels, add_products_of_packed_columns_one_after_the_other) {
                     for (std::uint32_t i = 0; i < kernel_rows; ++i)
                         for (std::uint32_t j = 0; j < kernel_columns; ++j) {
                             float expected = 0;
-                            for (std::uint32_t k = 0; k < depth && first + j < width; ++k) expected = std::fma(a[i * depth + k], b[k * width + first + j], expected);
-                            ASSERT_EQ(room->sums[i * kernel_columns + j], expected) << kernel->name << ", depth " << depth << ", width " << width << ", " << i << " " << first + j;
+                            for (std::uint32_t k = 0; k < depth && first + j < width; ++k)
+                                expected =
+                                    std::fma(a[i * depth + k], b[k * width + first + j], expected);
+                            ASSERT_EQ(room->sums[i * kernel_columns + j], expected)
+                                << kernel->name << ", depth " << depth << ", width " << width
+                                << ", " << i << " " << first + j;
                         }
                 }
             }
@@ -63,7 +71,11 @@ TEST(matmul_kernels, add_products_of_packed_columns_one_after_the_other) {
 
 TEST(matmul_tiles, cover_the_result_once) {
     for (const tile_shape shape : {tile_shape{128, 128}, lane_tile})
-        for (const auto& [m, n] : {std::pair<std::uint64_t, std::uint64_t>{1, 1}, {130, 1}, {1, 1025}, {3000, 700}, {2500, 4100}}) {
+        for (const auto& [m, n] : {std::pair<std::uint64_t, std::uint64_t>{1, 1},
+                                   {130, 1},
+                                   {1, 1025},
+                                   {3000, 700},
+                                   {2500, 4100}}) {
             matmul_view v{m, n, 1, nullptr, nullptr};
             v.together = 1 + m % 7;
             std::vector<int> covered(m * n, 0);
@@ -72,7 +84,8 @@ TEST(matmul_tiles, cover_the_result_once) {
                 ASSERT_LE(at.row + at.rows, m);
                 ASSERT_LE(at.column + at.columns, n);
                 for (std::uint64_t i = at.row; i < at.row + at.rows; ++i)
-                    for (std::uint64_t j = at.column; j < at.column + at.columns; ++j) ++covered[i * n + j];
+                    for (std::uint64_t j = at.column; j < at.column + at.columns; ++j)
+                        ++covered[i * n + j];
             }
             for (const int times : covered) ASSERT_EQ(times, 1) << m << " x " << n;
         }
@@ -82,7 +95,8 @@ TEST(matmul_tiles, cover_the_result_once) {
 struct ones {
     bad_file missing = bad_file::result;
 
-    std::int64_t fetch(const lane&, bad_file which, std::uint64_t, std::uint64_t rows, std::uint64_t, std::uint64_t columns, float* to) const {
+    std::int64_t fetch(const lane&, bad_file which, std::uint64_t, std::uint64_t rows,
+                       std::uint64_t, std::uint64_t columns, float* to) const {
         if (which == missing) return -EIO;
         std::fill(to, to + rows * columns, 1.0f);
         return 0;
@@ -95,18 +109,22 @@ TEST(matmul_tiles, are_not_written_if_a_part_could_not_be_had) {
         apps::work_totals totals{};
         const matmul_view v{200, 600, 700, nullptr, &totals};
         int written = 0;
-        multiply_tiles_on_lane(ones{which}, v, *room, [] { return false; }, [&](const tile_place&, const float*) { return ++written, std::int64_t{0}; });
+        multiply_tiles_on_lane(
+            ones{which}, v, *room, [] { return false; },
+            [&](const tile_place&, const float*) { return ++written, std::int64_t{0}; });
         EXPECT_EQ(written, 0);
         EXPECT_EQ(totals.code, -EIO);
         EXPECT_EQ(static_cast<bad_file>(totals.failed), which);
     }
     apps::work_totals totals{};
     const matmul_view v{200, 600, 700, nullptr, &totals};
-    multiply_tiles_on_lane(ones{}, v, *room, [] { return false; }, [&](const tile_place& at, const float* tile) -> std::int64_t {
-        EXPECT_EQ(tile[0], 700);
-        EXPECT_EQ(tile[at.rows * at.columns - 1], 700);
-        return -ENOSPC;
-    });
+    multiply_tiles_on_lane(
+        ones{}, v, *room, [] { return false; },
+        [&](const tile_place& at, const float* tile) -> std::int64_t {
+            EXPECT_EQ(tile[0], 700);
+            EXPECT_EQ(tile[at.rows * at.columns - 1], 700);
+            return -ENOSPC;
+        });
     EXPECT_EQ(totals.code, -ENOSPC);
     EXPECT_EQ(static_cast<bad_file>(totals.failed), bad_file::result);
     EXPECT_EQ(totals.items_taken, 1u) << "after an error no tile is taken";
@@ -140,10 +158,12 @@ protected:
     static constexpr std::uint64_t numbers = 40000;
 
     void SetUp() override {
-        path_ = std::filesystem::temp_directory_path() / ("penstock-held-rows-" + std::to_string(::getpid()));
+        path_ = std::filesystem::temp_directory_path() /
+                ("penstock-held-rows-" + std::to_string(::getpid()));
         std::vector<float> all(numbers);
         for (std::uint64_t i = 0; i < numbers; ++i) all[i] = static_cast<float>(i);
-        std::ofstream(path_, std::ios::binary).write(reinterpret_cast<const char*>(all.data()), numbers * sizeof(float));
+        std::ofstream(path_, std::ios::binary)
+            .write(reinterpret_cast<const char*>(all.data()), numbers * sizeof(float));
         options o;
         o.where = backend::cpu;
         o.page_bytes = GetParam();
@@ -159,7 +179,10 @@ protected:
         std::filesystem::remove(path_);
     }
     // Are so many pages pinned, and nothing else wrong?
-    void expect_pinned(std::uint64_t pages) { EXPECT_EQ(engine::check_invariants(rt->ref().view, {pages, 1}).rule, nullptr) << pages << " pages pinned"; }
+    void expect_pinned(std::uint64_t pages) {
+        EXPECT_EQ(engine::check_invariants(rt->ref().view, {pages, 1}).rule, nullptr)
+            << pages << " pages pinned";
+    }
 
     // Goes along a row from `begin` to before `end`, so many numbers at a time.
     void go(held_row& row, std::uint64_t begin, std::uint64_t end, std::uint64_t step) {
@@ -168,7 +191,9 @@ protected:
             const std::uint64_t count = std::min(step, end - first);
             row_run run{};
             ASSERT_EQ(row.move(lane{}, rt->ref(), fd, first, count, end, run), 0);
-            for (std::uint64_t i = 0; i < count; ++i) ASSERT_EQ((i < run.split ? run.front : run.back)[i], static_cast<float>(first + i)) << first << " " << i;
+            for (std::uint64_t i = 0; i < count; ++i)
+                ASSERT_EQ((i < run.split ? run.front : run.back)[i], static_cast<float>(first + i))
+                    << first << " " << i;
             expect_pinned(first / page == (first + count - 1) / page ? 1 : 2);
         }
     }
@@ -181,7 +206,11 @@ private:
 };
 
 TEST_P(held_rows, lie_where_their_numbers_are_and_pin_no_more_than_two_pages) {
-    for (const auto& [columns, row_number] : {std::pair<std::uint64_t, std::uint64_t>{2048, 3}, {1000, 7}, {777, 11}, {512, 0}, {13, 100}}) {
+    for (const auto& [columns, row_number] : {std::pair<std::uint64_t, std::uint64_t>{2048, 3},
+                                              {1000, 7},
+                                              {777, 11},
+                                              {512, 0},
+                                              {13, 100}}) {
         held_row row;
         go(row, row_number * columns, (row_number + 1) * columns, 512);
         row.release(lane{}, rt->ref());
@@ -211,13 +240,15 @@ TEST_P(held_rows, hold_nothing_after_an_error) {
 
 INSTANTIATE_TEST_SUITE_P(pages, held_rows, testing::Values(2048, 4096, 65536));
 
-// --check on files of its own, all ones: each number of the result is k, and so is the sum of the sizes.
+// --check on files of its own, all ones: each number of the result is k, and so is the sum of the
+// sizes.
 class matmul_check : public testing::Test {
 protected:
     static constexpr std::uint64_t m = 300, n = 150, k = 20;
 
     void SetUp() override {
-        folder_ = std::filesystem::temp_directory_path() / ("penstock-matmul-" + std::to_string(::getpid()));
+        folder_ = std::filesystem::temp_directory_path() /
+                  ("penstock-matmul-" + std::to_string(::getpid()));
         std::filesystem::create_directory(folder_);
         put("A", std::vector<float>(m * k, 1.0f));
         put("B", std::vector<float>(k * n, 1.0f));
@@ -225,14 +256,18 @@ protected:
     void TearDown() override { std::filesystem::remove_all(folder_); }
 
     void put(const std::string& name, const std::vector<float>& numbers) {
-        std::ofstream(folder_ / name, std::ios::binary).write(reinterpret_cast<const char*>(numbers.data()), static_cast<std::streamsize>(numbers.size() * sizeof(float)));
+        std::ofstream(folder_ / name, std::ios::binary)
+            .write(reinterpret_cast<const char*>(numbers.data()),
+                   static_cast<std::streamsize>(numbers.size() * sizeof(float)));
     }
     status check(const std::vector<float>& c, check_report& out, double most_products = 1e9) {
         matmul_job job;
         job.m = m, job.n = n, job.k = k;
         apps::output_file result;
-        for (const status& s : {apps::open_numbers(folder_ / "A", "matrix", job.a), apps::open_numbers(folder_ / "B", "matrix", job.b), result.open_named(folder_ / "C"),
-                                result.write_at(c.data(), c.size() * sizeof(float), 0)})
+        for (const status& s :
+             {apps::open_numbers(folder_ / "A", "matrix", job.a),
+              apps::open_numbers(folder_ / "B", "matrix", job.b), result.open_named(folder_ / "C"),
+              result.write_at(c.data(), c.size() * sizeof(float), 0)})
             if (!s.ok()) return s;
         job.result = &result;
         return check_result(job, out, most_products);
@@ -249,14 +284,18 @@ TEST_F(matmul_check, passes_the_right_result_and_fails_for_one_wrong_number) {
     EXPECT_EQ(report.rows, m);
     EXPECT_EQ(report.greatest_deviation, 0);
     for (const std::uint64_t wrong : {std::uint64_t{0}, 131 * n + 149, m * n - 1})
-        for (const float bad : {static_cast<float>(k * (1 + 2 * tolerance_of(k))), 0.0f, NAN, INFINITY}) {
+        for (const float bad :
+             {static_cast<float>(k * (1 + 2 * tolerance_of(k))), 0.0f, NAN, INFINITY}) {
             std::vector<float> broken = c;
             broken[wrong] = static_cast<float>(k * (1 + tolerance_of(k) / 2));
             ASSERT_TRUE(check(broken, report).ok()) << "half of what is allowed";
             broken[wrong] = bad;
             const status s = check(broken, report);
             EXPECT_EQ(s.code, -EILSEQ) << bad;
-            EXPECT_NE(s.message.find("row " + std::to_string(wrong / n) + ", column " + std::to_string(wrong % n) + " "), std::string::npos) << s.message;
+            EXPECT_NE(s.message.find("row " + std::to_string(wrong / n) + ", column " +
+                                     std::to_string(wrong % n) + " "),
+                      std::string::npos)
+                << s.message;
         }
 }
 

@@ -30,14 +30,18 @@ std::vector<const product_kernel*> kernels_here() {
 std::vector<float> random_numbers(std::size_t count, unsigned seed) {
     std::mt19937 dice(seed);
     std::vector<float> out(count);
-    for (float& one : out) one = std::ldexp(static_cast<float>(dice() % 65536), -static_cast<int>(dice() % 24)) * (dice() % 2 == 0 ? 1.0f : -1.0f);
+    for (float& one : out)
+        one = std::ldexp(static_cast<float>(dice() % 65536), -static_cast<int>(dice() % 24)) *
+              (dice() % 2 == 0 ? 1.0f : -1.0f);
     return out;
 }
 
 TEST(matvec_kernels, add_each_product_to_the_part_of_its_place_with_one_rounding) {
-    const std::vector<float> a = random_numbers(10000, 1), x = random_numbers(10000, 2), before = random_numbers(part_count, 3);
+    const std::vector<float> a = random_numbers(10000, 1), x = random_numbers(10000, 2),
+                             before = random_numbers(part_count, 3);
     for (const std::uint32_t phase : {0u, 1u, 64u, 127u})
-        for (const std::uint64_t count : {0ull, 1ull, 63ull, 127ull, 128ull, 129ull, 384ull, 2048ull, 2049ull, 9997ull})
+        for (const std::uint64_t count :
+             {0ull, 1ull, 63ull, 127ull, 128ull, 129ull, 384ull, 2048ull, 2049ull, 9997ull})
             for (const product_kernel* kernel : kernels_here()) {
                 alignas(64) float parts[part_count];
                 std::vector<float> expected = before;
@@ -48,12 +52,20 @@ TEST(matvec_kernels, add_each_product_to_the_part_of_its_place_with_one_rounding
                     float& part = expected[(phase + i) % part_count];
                     part = std::fma(a[3 + i], x[1 + i], part);
                 }
-                for (std::uint32_t i = 0; i < part_count; ++i) ASSERT_EQ(parts[i], expected[i]) << kernel->name << ", phase " << phase << ", count " << count << ", part " << i;
+                for (std::uint32_t i = 0; i < part_count; ++i)
+                    ASSERT_EQ(parts[i], expected[i]) << kernel->name << ", phase " << phase
+                                                     << ", count " << count << ", part " << i;
             }
 }
 
 TEST(matvec_items, are_all_of_the_matrix_once_and_follow_each_other) {
-    for (const auto& [rows, columns] : {std::pair<std::uint64_t, std::uint64_t>{1, 1}, {9000, 1}, {5000, 77}, {300, 4001}, {3, 65536}, {3, 65537}, {2, 200000}}) {
+    for (const auto& [rows, columns] : {std::pair<std::uint64_t, std::uint64_t>{1, 1},
+                                        {9000, 1},
+                                        {5000, 77},
+                                        {300, 4001},
+                                        {3, 65536},
+                                        {3, 65537},
+                                        {2, 200000}}) {
         matvec_view v{};
         v.rows = rows, v.columns = columns;
         v.segments = pieces_of(columns, segment_columns);
@@ -64,13 +76,15 @@ TEST(matvec_items, are_all_of_the_matrix_once_and_follow_each_other) {
             const stretch here = at.elements(columns);
             ASSERT_EQ(here.begin, place);
             ASSERT_LT(here.begin, here.end);
-            ASSERT_EQ(at.rows.begin / band_rows, (at.rows.end - 1) / band_rows) << "an item must lie in one band";
+            ASSERT_EQ(at.rows.begin / band_rows, (at.rows.end - 1) / band_rows)
+                << "an item must lie in one band";
             place = here.end;
         }
         ASSERT_EQ(place, rows * columns);
         for (std::uint64_t band = 0; band < v.band_count(); ++band) {
             const stretch of = rows_of_band(v, band);
-            items_of_bands += v.segments == 1 ? pieces_of(of.count(), v.item_rows) : of.count() * v.segments;
+            items_of_bands +=
+                v.segments == 1 ? pieces_of(of.count(), v.item_rows) : of.count() * v.segments;
         }
         ASSERT_EQ(items_of_bands, v.item_count()) << "or a band would never end";
     }
@@ -93,17 +107,22 @@ struct source_in_pieces {
 
 struct small_product {
     static constexpr std::uint64_t rows = 50, columns = 333;
-    std::vector<float> matrix = random_numbers(rows * columns, 4), vector = random_numbers(columns, 5), y = std::vector<float>(rows, NAN);
+    std::vector<float> matrix = random_numbers(rows * columns, 4),
+                       vector = random_numbers(columns, 5), y = std::vector<float>(rows, NAN);
     std::uint64_t ended = 0;
     apps::work_totals totals{};
     std::vector<stretch> written;
 
     void run(const source_in_pieces& source, int write_code = 0) {
-        const matvec_view v{rows, columns, 1, rows_of_item(columns), vector.data(), y.data(), y.data(), &ended, &totals, chosen_products().add_products};
-        sum_items(lane{}, source, v, [] { return false; }, [&](const stretch& of) {
-            written.push_back(of);
-            return std::int64_t{write_code};
-        });
+        const matvec_view v{
+            rows,     columns, 1,       rows_of_item(columns),         vector.data(), y.data(),
+            y.data(), &ended,  &totals, chosen_products().add_products};
+        sum_items(
+            lane{}, source, v, [] { return false; },
+            [&](const stretch& of) {
+                written.push_back(of);
+                return std::int64_t{write_code};
+            });
     }
 };
 
@@ -115,7 +134,8 @@ TEST(matvec_items, give_the_same_bits_however_the_matrix_comes_in_pieces) {
     for (const std::uint64_t most : {1u, 7u, 128u, 332u, 1024u}) {
         small_product cut;
         cut.run({cut.matrix.data(), most});
-        for (std::uint64_t row = 0; row < small_product::rows; ++row) ASSERT_EQ(cut.y[row], whole.y[row]) << "pieces of " << most << ", row " << row;
+        for (std::uint64_t row = 0; row < small_product::rows; ++row)
+            ASSERT_EQ(cut.y[row], whole.y[row]) << "pieces of " << most << ", row " << row;
     }
 }
 
@@ -137,13 +157,16 @@ protected:
     static constexpr std::uint64_t rows = 30;
 
     void SetUp() override {
-        folder_ = std::filesystem::temp_directory_path() / ("penstock-matvec-" + std::to_string(::getpid()));
+        folder_ = std::filesystem::temp_directory_path() /
+                  ("penstock-matvec-" + std::to_string(::getpid()));
         std::filesystem::create_directory(folder_);
     }
     void TearDown() override { std::filesystem::remove_all(folder_); }
 
     static void put(const std::filesystem::path& path, const std::vector<float>& numbers) {
-        std::ofstream(path, std::ios::binary).write(reinterpret_cast<const char*>(numbers.data()), static_cast<std::streamsize>(numbers.size() * sizeof(float)));
+        std::ofstream(path, std::ios::binary)
+            .write(reinterpret_cast<const char*>(numbers.data()),
+                   static_cast<std::streamsize>(numbers.size() * sizeof(float)));
     }
     // Of ones, so that each row is `columns`, and the sum of the sizes too.
     status check(std::uint64_t columns, const std::vector<float>& y, check_report& out) {
@@ -153,8 +176,10 @@ protected:
         matvec_job job;
         job.rows = rows, job.columns = columns;
         apps::output_file result;
-        for (const status& s : {apps::open_numbers(matrix, "matrix", job.matrix), apps::open_numbers(vector, "vector", job.vector), result.open_named(folder_ / "y"),
-                                result.write_at(y.data(), y.size() * sizeof(float), 0)})
+        for (const status& s :
+             {apps::open_numbers(matrix, "matrix", job.matrix),
+              apps::open_numbers(vector, "vector", job.vector), result.open_named(folder_ / "y"),
+              result.write_at(y.data(), y.size() * sizeof(float), 0)})
             if (!s.ok()) return s;
         job.result = &result;
         return check_result(job, out);
@@ -175,11 +200,14 @@ TEST_F(matvec_check, passes_the_right_result_and_fails_for_one_wrong_row) {
             y[wrong] *= 1 + limit / 2;
             ASSERT_TRUE(check(columns, y, report).ok()) << "half of what is allowed";
             EXPECT_EQ(report.worst_row, wrong);
-            for (const float bad : {static_cast<float>(columns) * (1 + 2 * limit), static_cast<float>(columns) * (1 - 2 * limit), 0.0f, NAN, INFINITY}) {
+            for (const float bad :
+                 {static_cast<float>(columns) * (1 + 2 * limit),
+                  static_cast<float>(columns) * (1 - 2 * limit), 0.0f, NAN, INFINITY}) {
                 y[wrong] = bad;
                 const status s = check(columns, y, report);
                 EXPECT_EQ(s.code, -EILSEQ) << bad;
-                EXPECT_NE(s.message.find("row " + std::to_string(wrong) + " "), std::string::npos) << s.message;
+                EXPECT_NE(s.message.find("row " + std::to_string(wrong) + " "), std::string::npos)
+                    << s.message;
             }
         }
 }

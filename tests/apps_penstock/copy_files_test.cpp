@@ -1,4 +1,5 @@
-// Copying and comparing by groups: where a file differs from its copy, where a copy stopped, and what a file with holes has to copy.
+// Copying and comparing by groups: where a file differs from its copy, where a copy stopped, and
+// what a file with holes has to copy.
 #include <gtest/gtest.h>
 
 #include <cerrno>
@@ -29,7 +30,13 @@ struct two_files {
         test::write_file(folder / "source", bytes);
     }
     open_copy opened(int flags) {
-        open_copy out{rt->open(folder / "source"), rt->open(folder / "copy", flags), long_file, {{0, long_file}}, 0, 0, false};
+        open_copy out{rt->open(folder / "source"),
+                      rt->open(folder / "copy", flags),
+                      long_file,
+                      {{0, long_file}},
+                      0,
+                      0,
+                      false};
         EXPECT_GE(out.from, 0);
         EXPECT_GE(out.to, 0);
         return out;
@@ -70,7 +77,8 @@ TEST(copy_files, a_copy_equals_its_source_and_one_changed_byte_is_found) {
     ASSERT_TRUE(compare_open_files(*t.rt, same).ok());
     EXPECT_EQ(same[0].code, 0);
     t.close(same[0]);
-    for (const std::uint64_t at : {std::uint64_t{0}, std::uint64_t{7}, page - 1, 11 * page + 9, 23 * page, long_file - 1}) {
+    for (const std::uint64_t at :
+         {std::uint64_t{0}, std::uint64_t{7}, page - 1, 11 * page + 9, 23 * page, long_file - 1}) {
         auto changed = t.bytes;
         changed[at] ^= 1;
         changed[long_file - 1] ^= 2;  // a second one, further back or the same

@@ -1,4 +1,5 @@
-// The policies of penstock bench policy, against sequences worked out by hand, each other, and the engine.
+// The policies of penstock bench policy, against sequences worked out by hand, each other, and the
+// engine.
 #include <gtest/gtest.h>
 
 #include <numeric>
@@ -54,38 +55,46 @@ TEST(policy, belady_drops_what_is_needed_last) {
     EXPECT_EQ(misses(belady(4, 6, anomaly), anomaly), 6u);
 }
 
-// Frames after each access, * for the use bit: 3 clears all three and takes the place of 0; 1 is hit; 4 passes 1 and takes
-// the place of 2; 2 passes 3 and takes that of 1; 3 is hit; 1 clears everything and takes the place of 4; 2 is still there.
+// Frames after each access, * for the use bit: 3 clears all three and takes the place of 0; 1 is
+// hit; 4 passes 1 and takes the place of 2; 2 passes 3 and takes that of 1; 3 is hit; 1 clears
+// everything and takes the place of 4; 2 is still there.
 TEST(policy, clock_that_counts_a_load_as_use_spares_new_pages) {
     EXPECT_EQ(played(clock(3, 5, 1, at_load::used), {0, 1, 2, 3, 1, 4, 2, 3, 1, 2}), "mmmmhmmhmh");
 }
 
-// Without the bit at load: 3 takes 0's place; 1 is hit; 4 passes 1 and takes 2's; 2 takes 3's, 3 takes 1's, 1 takes 4's.
+// Without the bit at load: 3 takes 0's place; 1 is hit; 4 passes 1 and takes 2's; 2 takes 3's, 3
+// takes 1's, 1 takes 4's.
 TEST(policy, clock_spares_what_was_used_and_drops_new_pages_sooner) {
     EXPECT_EQ(played(clock(3, 5), {0, 1, 2, 3, 1, 4, 2, 3, 1, 2}), "mmmmhmmmmh");
 }
 
-// From the oldest, hand before the page in brackets: 3 passes 0 and drops 1: 0 [2] 3. 4 drops 2: 0* [3] 4. 5 drops 3: 0* [4] 5.
-// 4 is hit. 6 passes 4, drops 5, and the hand goes back: [0*] 4 6. 7 passes 0, drops 4: 0 [6] 7. 0 is hit.
+// From the oldest, hand before the page in brackets: 3 passes 0 and drops 1: 0 [2] 3. 4 drops 2: 0*
+// [3] 4. 5 drops 3: 0* [4] 5. 4 is hit. 6 passes 4, drops 5, and the hand goes back: [0*] 4 6. 7
+// passes 0, drops 4: 0 [6] 7. 0 is hit.
 TEST(policy, sieve_leaves_what_it_spares_in_its_place) {
     const pages trace = {0, 1, 2, 0, 3, 0, 4, 5, 4, 6, 7, 0};
     EXPECT_EQ(played(sieve(3, 8), trace), "mmmhmhmmhmmh");
     EXPECT_EQ(played(queued_sieve(3, 8), trace), "mmmhmhmmhmmh");
 }
 
-// Ten frames, one of them for the small queue. 10 drops 0 but keeps its name; 0 comes back to the main queue in place of 1; 2 is
-// hit three times, so 11 moves it to the main queue and drops 3; 3 comes back to the main queue; 0 is still there, 1 is a name.
+// Ten frames, one of them for the small queue. 10 drops 0 but keeps its name; 0 comes back to the
+// main queue in place of 1; 2 is hit three times, so 11 moves it to the main queue and drops 3; 3
+// comes back to the main queue; 0 is still there, 1 is a name.
 TEST(policy, s3_fifo_keeps_what_was_used_twice_or_came_back) {
     pages trace(10);
     std::iota(trace.begin(), trace.end(), 0u);
     for (const std::uint32_t page : {10, 0, 2, 2, 2, 11, 2, 3, 0, 1}) trace.push_back(page);
-    EXPECT_EQ(played(s3_fifo(10, 12), trace), "mmmmmmmmmm" "mmhhhmhmhm");
+    EXPECT_EQ(played(s3_fifo(10, 12), trace),
+              "mmmmmmmmmm"
+              "mmhhhmhmhm");
 }
 
 TEST(policy, two_rings_do_what_the_list_of_sieve_does) {
     for (const trace& one : make_traces(512, 20000, 7))
         for (const std::uint32_t frames : {1u, 2u, 16u, 100u, 511u})
-            EXPECT_EQ(played(queued_sieve(frames, 512), one.pages), played(sieve(frames, 512), one.pages)) << one.name << ", " << frames << " frames";
+            EXPECT_EQ(played(queued_sieve(frames, 512), one.pages),
+                      played(sieve(frames, 512), one.pages))
+                << one.name << ", " << frames << " frames";
 }
 
 TEST(policy, nobody_beats_the_optimum_and_all_miss_every_page_once) {
@@ -98,18 +107,24 @@ TEST(policy, nobody_beats_the_optimum_and_all_miss_every_page_once) {
         }();
         for (const std::uint32_t frames : {16u, 128u, 1024u}) {
             const std::uint64_t least = misses(belady(frames, 1024, one.pages), one.pages);
-            for (const std::uint64_t got : {misses(fifo(frames, 1024), one.pages), misses(clock(frames, 1024), one.pages), misses(sieve(frames, 1024), one.pages),
-                                            misses(s3_fifo(frames, 1024), one.pages), misses(lru(frames, 1024), one.pages),
-                                            misses(queued_sieve(frames, 1024, frames / 8), one.pages), misses(clock(frames, 1024, frames / 8, at_load::used), one.pages)}) {
+            for (const std::uint64_t got :
+                 {misses(fifo(frames, 1024), one.pages), misses(clock(frames, 1024), one.pages),
+                  misses(sieve(frames, 1024), one.pages), misses(s3_fifo(frames, 1024), one.pages),
+                  misses(lru(frames, 1024), one.pages),
+                  misses(queued_sieve(frames, 1024, frames / 8), one.pages),
+                  misses(clock(frames, 1024, frames / 8, at_load::used), one.pages)}) {
                 EXPECT_GE(got, least) << one.name;
-                if (frames == 1024) { EXPECT_EQ(got, distinct.size()) << one.name; }
+                if (frames == 1024) {
+                    EXPECT_EQ(got, distinct.size()) << one.name;
+                }
             }
         }
     }
 }
 
 TEST(policy, traces_depend_on_the_seed_alone) {
-    const auto first = make_traces(256, 5000, 1), again = make_traces(256, 5000, 1), other = make_traces(256, 5000, 2);
+    const auto first = make_traces(256, 5000, 1), again = make_traces(256, 5000, 1),
+               other = make_traces(256, 5000, 2);
     ASSERT_GE(first.size(), 5u);
     for (std::size_t i = 0; i < first.size(); ++i) {
         EXPECT_EQ(first[i].pages, again[i].pages);
@@ -124,7 +139,8 @@ TEST(policy, shards_are_chosen_as_the_engine_chooses_them) {
     EXPECT_EQ(engine_shards(1 << 20), 1024u);
 }
 
-// One thread that reads whole pages: the engine must miss exactly when the simulation does, with one shard and with several.
+// One thread that reads whole pages: the engine must miss exactly when the simulation does, with
+// one shard and with several.
 TEST(policy, the_simulated_clock_is_the_engines) {
     constexpr std::uint32_t file_pages = 2048, page_bytes = 512;
     const penstock::test::temporary_folder folder;
@@ -140,8 +156,12 @@ TEST(policy, the_simulated_clock_is_the_engines) {
             const int fd = rt->open(path);
             ASSERT_GE(fd, 0);
             std::byte buffer[page_bytes];
-            for (const std::uint32_t page : one.pages) ASSERT_EQ(rt->read(fd, buffer, page_bytes, std::int64_t{page} * page_bytes), page_bytes);
-            EXPECT_EQ(rt->stats().misses, misses(clock(frames, file_pages, engine_shards(frames)), one.pages)) << one.name << ", " << frames << " frames";
+            for (const std::uint32_t page : one.pages)
+                ASSERT_EQ(rt->read(fd, buffer, page_bytes, std::int64_t{page} * page_bytes),
+                          page_bytes);
+            EXPECT_EQ(rt->stats().misses,
+                      misses(clock(frames, file_pages, engine_shards(frames)), one.pages))
+                << one.name << ", " << frames << " frames";
         }
     }
 }

@@ -16,11 +16,15 @@ namespace penstock::trace::test {
 namespace {
 
 const std::string header_lines =
-    "penstock-trace 1\n# made by hand\npage 4096\nfile 0 100 some where/a\nfile 1 8  b\ncontents 60 7\ncommon 4 10 25\n\n";
+    "penstock-trace 1\n# made by hand\npage 4096\nfile 0 100 some where/a\nfile 1 8  b\ncontents "
+    "60 7\ncommon 4 10 25\n\n";
 
-const std::string records_lines = "0 R 0 12 4\n# a comment\n\n5 W 1\t3 1 77\n5 F 1 0 0\n  18446744073709551615  W 0 99  1 \n";
+const std::string records_lines =
+    "0 R 0 12 4\n# a comment\n\n5 W 1\t3 1 77\n5 F 1 0 0\n  18446744073709551615  W 0 99  1 \n";
 
-const std::vector<record> records = {{0, 12, 0, 0, 4, operation::read, false}, {5, 3, 77, 1, 1, operation::write, true}, {5, 0, 0, 1, 0, operation::flush, false},
+const std::vector<record> records = {{0, 12, 0, 0, 4, operation::read, false},
+                                     {5, 3, 77, 1, 1, operation::write, true},
+                                     {5, 0, 0, 1, 0, operation::flush, false},
                                      {UINT64_MAX, 99, 0, 0, 1, operation::write, false}};
 
 class traces : public testing::Test {
@@ -66,7 +70,8 @@ protected:
         ASSERT_TRUE(to.commit().ok());
     }
 
-    std::string path_ = testing::TempDir() + "penstock_trace_" + std::to_string(::getpid()) + testing::UnitTest::GetInstance()->current_test_info()->name();
+    std::string path_ = testing::TempDir() + "penstock_trace_" + std::to_string(::getpid()) +
+                        testing::UnitTest::GetInstance()->current_test_info()->name();
     trace_header header_;
 };
 
@@ -92,7 +97,9 @@ TEST_F(traces, text_gives_header_and_records) {
 
 TEST_F(traces, small_pieces_give_the_same_records) {
     std::string text = header_lines;
-    for (int i = 0; i < 300; ++i) text += std::to_string(i * 1000) + " W 0 " + std::to_string(i % 100) + " 1 " + std::to_string(i) + "\n";
+    for (int i = 0; i < 300; ++i)
+        text += std::to_string(i * 1000) + " W 0 " + std::to_string(i % 100) + " 1 " +
+                std::to_string(i) + "\n";
     for (const bool binary : {false, true}) {
         made(text);
         std::vector<record> all;
@@ -151,8 +158,11 @@ TEST_F(traces, malformed_records_name_line_and_reason) {
         {std::string(9000, '1'), "more than 8,192 bytes"},
     };
     for (const bad_line& one : all) {
-        const std::string message = refusal(header_lines + records_lines.substr(0, records_lines.find("  184")) + one.line + "\n9 R 0 1 1\n");
-        EXPECT_NE(message.find(one.part), std::string::npos) << one.line.substr(0, 80) << "\n" << message;
+        const std::string message =
+            refusal(header_lines + records_lines.substr(0, records_lines.find("  184")) + one.line +
+                    "\n9 R 0 1 1\n");
+        EXPECT_NE(message.find(one.part), std::string::npos) << one.line.substr(0, 80) << "\n"
+                                                             << message;
         EXPECT_NE(message.find("' line 14: "), std::string::npos) << message;
     }
 }
@@ -195,7 +205,8 @@ TEST_F(traces, every_cut_and_every_changed_byte_of_a_binary_trace_is_noticed) {
     const std::string whole = bytes();
     std::vector<record> out;
     EXPECT_EQ(read(usual_piece_bytes, 100, out), "");
-    for (std::size_t end = 1; end < whole.size(); ++end) EXPECT_NE(refusal(whole.substr(0, end)).find("cut short"), std::string::npos) << end;
+    for (std::size_t end = 1; end < whole.size(); ++end)
+        EXPECT_NE(refusal(whole.substr(0, end)).find("cut short"), std::string::npos) << end;
     for (std::size_t at = 0; at < whole.size(); ++at) {
         std::string other = whole;
         other[at] = static_cast<char>(other[at] ^ 1);
@@ -238,7 +249,8 @@ TEST(trace_contents, no_64_bytes_are_the_same_twice) {
         fill_page(content, page.data(), 4096);
         fill_page(content, again.data(), 4096);
         EXPECT_EQ(page, again);
-        for (std::size_t at = 0; at < page.size(); at += 64) seen.emplace(reinterpret_cast<const char*>(page.data()) + at, 64);
+        for (std::size_t at = 0; at < page.size(); at += 64)
+            seen.emplace(reinterpret_cast<const char*>(page.data()) + at, 64);
     }
     EXPECT_EQ(seen.size(), 200u * 64);
 }
@@ -257,7 +269,8 @@ TEST(trace_patterns, zipf_has_the_probabilities_of_its_definition) {
             chi += (times[k] - expected) * (times[k] - expected) / expected;
         }
         EXPECT_EQ(times[0], 0);
-        EXPECT_LT(chi, 85.4) << skew;  // of 49 degrees of freedom: one in a thousand is above, and the seed is fixed
+        EXPECT_LT(chi, 85.4)
+            << skew;  // of 49 degrees of freedom: one in a thousand is above, and the seed is fixed
     }
 }
 

@@ -1,4 +1,5 @@
-// The parts of penstock-sssp that have a simple truth to be compared with, and what the program itself cannot be brought to.
+// The parts of penstock-sssp that have a simple truth to be compared with, and what the program
+// itself cannot be brought to.
 #include <gtest/gtest.h>
 
 #include <cerrno>
@@ -18,17 +19,22 @@ struct graph {
     std::vector<edge> edges;
 
     void end_vertex() { offsets.push_back(edges.size()); }
-    [[nodiscard]] graph_view view() const { return {offsets.data(), edges.data(), offsets.size() - 1, edges.size()}; }
+    [[nodiscard]] graph_view view() const {
+        return {offsets.data(), edges.data(), offsets.size() - 1, edges.size()};
+    }
     [[nodiscard]] graph_shape shape() const { return {offsets.size() - 1, edges.size()}; }
 };
 
-graph random_graph(unsigned seed, std::uint32_t vertices, std::uint32_t most_edges, std::uint32_t most) {
+graph random_graph(unsigned seed, std::uint32_t vertices, std::uint32_t most_edges,
+                   std::uint32_t most) {
     std::mt19937 dice(seed);
     graph out;
     for (std::uint32_t v = 0; v < vertices; ++v) {
         // Some have very many, which are worked on in parts.
         const std::uint32_t count = dice() % 50 == 0 ? 40 * most_edges : dice() % (most_edges + 1);
-        for (std::uint32_t i = 0; i < count; ++i) out.edges.push_back({static_cast<std::uint32_t>(dice() % vertices), static_cast<std::uint32_t>(dice() % (most + 1))});
+        for (std::uint32_t i = 0; i < count; ++i)
+            out.edges.push_back({static_cast<std::uint32_t>(dice() % vertices),
+                                 static_cast<std::uint32_t>(dice() % (most + 1))});
         out.end_vertex();
     }
     return out;
@@ -52,7 +58,8 @@ TEST(sssp_search, finds_what_the_textbook_finds_with_any_threads_and_buckets) {
                 for (const std::uint32_t source : {seed, 2999u}) {
                     ASSERT_TRUE(by->compute(g.view(), source).ok());
                     ASSERT_TRUE(by->copy_distances(found.data()).ok());
-                    ASSERT_EQ(found, plain_distances(g.view(), source)) << "seed " << seed << ", " << threads << " threads, buckets of " << delta;
+                    ASSERT_EQ(found, plain_distances(g.view(), source))
+                        << "seed " << seed << ", " << threads << " threads, buckets of " << delta;
                 }
             }
     }
@@ -86,12 +93,14 @@ TEST(sssp_search, looks_at_nothing_outside_of_a_damaged_graph) {
     graph target = good, past = good, back = good;
     target.edges[0].target = 500;
     for (std::size_t v = 1; v < past.offsets.size(); ++v) past.offsets[v] += past.edges.size();
-    for (std::size_t v = 1; v < back.offsets.size(); v += 2) back.offsets[v] = ~std::uint64_t{0} - v;
+    for (std::size_t v = 1; v < back.offsets.size(); v += 2)
+        back.offsets[v] = ~std::uint64_t{0} - v;
     for (const graph* bad : {&target, &past, &back}) {
         const status ended = by->compute(bad->view(), 0);
         EXPECT_EQ(ended.code, -EINVAL) << ended.message;
         // From other vertices it is not always met.
-        for (std::uint32_t source = 1; source < 20; ++source) static_cast<void>(by->compute(bad->view(), source));
+        for (std::uint32_t source = 1; source < 20; ++source)
+            static_cast<void>(by->compute(bad->view(), source));
     }
     EXPECT_TRUE(by->compute(good.view(), 0).ok());
 }
@@ -125,7 +134,8 @@ TEST(sssp_updates, choose_as_many_pages_as_asked_for_each_once_and_spread) {
                 ASSERT_EQ(seen.size(), chosen.count());
                 ASSERT_TRUE(seen.empty() || *seen.rbegin() < pages);
                 ASSERT_EQ(chosen.count() == 0, percent == 0);
-                ASSERT_LE(static_cast<double>(chosen.count()), std::max(1.0, percent / 100 * static_cast<double>(pages) + 0.5));
+                ASSERT_LE(static_cast<double>(chosen.count()),
+                          std::max(1.0, percent / 100 * static_cast<double>(pages) + 0.5));
                 ASSERT_TRUE(percent < 100 || chosen.count() == pages);
                 // None is farther from the next than its share.
                 std::uint64_t last = seen.empty() ? 0 : *seen.begin();

@@ -17,7 +17,9 @@ namespace {
 std::vector<std::uint16_t> random_pixels(std::size_t count, unsigned seed) {
     std::mt19937 dice(seed);
     std::vector<std::uint16_t> out(count);
-    for (std::uint16_t& one : out) one = static_cast<std::uint16_t>(dice() % 4 == 0 ? (dice() % 2 == 0 ? 65535u : 0u) : dice() % 65536);
+    for (std::uint16_t& one : out)
+        one = static_cast<std::uint16_t>(dice() % 4 == 0 ? (dice() % 2 == 0 ? 65535u : 0u)
+                                                         : dice() % 65536);
     return out;
 }
 
@@ -25,8 +27,12 @@ tile_set random_tiles(std::uint32_t count, unsigned seed) {
     std::mt19937 dice(seed);
     tile_set out;
     out.tile_width = 1 + dice() % 30, out.tile_height = 1 + dice() % 30;
-    out.image_width = out.tile_width + dice() % 90, out.image_height = out.tile_height + dice() % 90;
-    for (std::uint32_t i = 0; i < count; ++i) out.places.push_back({static_cast<std::uint32_t>(dice() % (out.image_width - out.tile_width + 1)), static_cast<std::uint32_t>(dice() % (out.image_height - out.tile_height + 1))});
+    out.image_width = out.tile_width + dice() % 90,
+    out.image_height = out.tile_height + dice() % 90;
+    for (std::uint32_t i = 0; i < count; ++i)
+        out.places.push_back(
+            {static_cast<std::uint32_t>(dice() % (out.image_width - out.tile_width + 1)),
+             static_cast<std::uint32_t>(dice() % (out.image_height - out.tile_height + 1))});
     return out;
 }
 
@@ -51,12 +57,16 @@ TEST(stitch_layout, every_pixel_belongs_to_the_last_tile_that_covers_it) {
         std::vector<std::uint32_t> expected(std::size_t{tiles.image_width} * tiles.image_height);
         for (std::uint32_t i = 0; i < tiles.places.size(); ++i)
             for (std::uint32_t y = 0; y < tiles.tile_height; ++y)
-                for (std::uint32_t x = 0; x < tiles.tile_width; ++x) expected[std::size_t{tiles.places[i].y + y} * tiles.image_width + tiles.places[i].x + x] = i + 1;
+                for (std::uint32_t x = 0; x < tiles.tile_width; ++x)
+                    expected[std::size_t{tiles.places[i].y + y} * tiles.image_width +
+                             tiles.places[i].x + x] = i + 1;
         std::vector<piece> pieces;
         ASSERT_TRUE(owned_pieces(tiles, pieces).ok());
         ASSERT_EQ(owners_of(tiles, pieces), expected) << "seed " << seed;
-        ASSERT_EQ(owners_of(tiles, cut(pieces, 1 + seed % 9, 1 + seed % 7)), expected) << "seed " << seed;
-        for (const piece& one : cut(pieces, 5, 3)) ASSERT_TRUE(one.width >= 1 && one.width <= 5 && one.height >= 1 && one.height <= 3);
+        ASSERT_EQ(owners_of(tiles, cut(pieces, 1 + seed % 9, 1 + seed % 7)), expected)
+            << "seed " << seed;
+        for (const piece& one : cut(pieces, 5, 3))
+            ASSERT_TRUE(one.width >= 1 && one.width <= 5 && one.height >= 1 && one.height <= 3);
     }
 }
 
@@ -67,8 +77,10 @@ TEST(stitch_layout, a_line_divides_the_pixels) {
     for (std::uint32_t split = 0; split <= tiles.image_width; ++split) {
         std::vector<piece> left = within(all, 0, split);
         const std::vector<piece> right = within(all, split, tiles.image_width);
-        ASSERT_TRUE(std::all_of(left.begin(), left.end(), [&](const piece& p) { return p.x + p.width <= split; }));
-        ASSERT_TRUE(std::all_of(right.begin(), right.end(), [&](const piece& p) { return p.x >= split; }));
+        ASSERT_TRUE(std::all_of(left.begin(), left.end(),
+                                [&](const piece& p) { return p.x + p.width <= split; }));
+        ASSERT_TRUE(
+            std::all_of(right.begin(), right.end(), [&](const piece& p) { return p.x >= split; }));
         ASSERT_EQ(pixels_of(left) + pixels_of(right), pixels_of(all));
         left.insert(left.end(), right.begin(), right.end());
         ASSERT_EQ(owners_of(tiles, left), owners_of(tiles, all));
@@ -81,23 +93,32 @@ TEST(stitch_layout, shared_pages_are_those_with_bytes_of_both_sides) {
             if (split > width) continue;
             for (const std::uint64_t first : {0u, 64u, 4096u}) {
                 std::set<std::uint64_t> left, right;
-                for (std::uint64_t pixel = 0; pixel < std::uint64_t{width} * 13; ++pixel) (pixel % width < split ? left : right).insert((first + 2 * pixel) / page_bytes);
-                const auto both = static_cast<std::uint64_t>(std::count_if(left.begin(), left.end(), [&](std::uint64_t page) { return right.count(page) != 0; }));
-                ASSERT_EQ(shared_pages(width, 13, split, first), both) << width << " columns, split " << split << ", from " << first;
+                for (std::uint64_t pixel = 0; pixel < std::uint64_t{width} * 13; ++pixel)
+                    (pixel % width < split ? left : right).insert((first + 2 * pixel) / page_bytes);
+                const auto both = static_cast<std::uint64_t>(
+                    std::count_if(left.begin(), left.end(),
+                                  [&](std::uint64_t page) { return right.count(page) != 0; }));
+                ASSERT_EQ(shared_pages(width, 13, split, first), both)
+                    << width << " columns, split " << split << ", from " << first;
             }
         }
 }
 
-std::vector<std::uint16_t> sharpened_once(const std::vector<std::uint16_t>& from, std::int64_t width, std::int64_t height) {
+std::vector<std::uint16_t> sharpened_once(const std::vector<std::uint16_t>& from,
+                                          std::int64_t width, std::int64_t height) {
     std::vector<std::uint16_t> out(from.size());
     for (std::int64_t y = 0; y < height; ++y)
         for (std::int64_t x = 0; x < width; ++x) {
             std::int64_t around = 0;
             for (std::int64_t dy = -1; dy <= 1; ++dy)
                 for (std::int64_t dx = -1; dx <= 1; ++dx)
-                    around += (2 - std::abs(dx)) * (2 - std::abs(dy)) * from[static_cast<std::size_t>(std::clamp<std::int64_t>(y + dy, 0, height - 1) * width + std::clamp<std::int64_t>(x + dx, 0, width - 1))];
+                    around += (2 - std::abs(dx)) * (2 - std::abs(dy)) *
+                              from[static_cast<std::size_t>(
+                                  std::clamp<std::int64_t>(y + dy, 0, height - 1) * width +
+                                  std::clamp<std::int64_t>(x + dx, 0, width - 1))];
             const std::int64_t pixel = from[static_cast<std::size_t>(y * width + x)];
-            out[static_cast<std::size_t>(y * width + x)] = static_cast<std::uint16_t>(std::clamp<std::int64_t>(pixel + ((16 * pixel - around + 128) >> 8), 0, 65535));
+            out[static_cast<std::size_t>(y * width + x)] = static_cast<std::uint16_t>(
+                std::clamp<std::int64_t>(pixel + ((16 * pixel - around + 128) >> 8), 0, 65535));
         }
     return out;
 }
@@ -106,12 +127,21 @@ std::vector<std::uint16_t> sharpened_once(const std::vector<std::uint16_t>& from
 TEST(stitch_threads, a_tile_in_blocks_is_as_the_whole_tile) {
     constexpr std::uint32_t width = 1100, height = 300;
     for (const std::uint32_t convolutions : {0u, 1u, 3u, 32u}) {
-        std::vector<std::uint16_t> tile = random_pixels(std::size_t{width} * height, 3), image(tile.size());
-        const std::vector<piece> pieces{{0, 0, 0, 401, height, 0, 0}, {0, 401, 0, width - 401, 30, 401, 0}, {0, 401, 30, width - 401, height - 30, 401, 30}};
-        ASSERT_TRUE(make_on_threads({{tile.data(), 0, tile.size(), width, height}, {image.data(), width}, &pieces, convolutions}, 2).ok());
+        std::vector<std::uint16_t> tile = random_pixels(std::size_t{width} * height, 3),
+                                   image(tile.size());
+        const std::vector<piece> pieces{{0, 0, 0, 401, height, 0, 0},
+                                        {0, 401, 0, width - 401, 30, 401, 0},
+                                        {0, 401, 30, width - 401, height - 30, 401, 30}};
+        ASSERT_TRUE(make_on_threads({{tile.data(), 0, tile.size(), width, height},
+                                     {image.data(), width},
+                                     &pieces,
+                                     convolutions},
+                                    2)
+                        .ok());
         for (std::uint32_t i = 0; i < convolutions; ++i) tile = sharpened_once(tile, width, height);
         std::size_t wrong = 0;
-        for (std::size_t i = 0; i < tile.size(); ++i) wrong += image[i] != static_cast<std::uint16_t>(tile[i] << 8 | tile[i] >> 8);
+        for (std::size_t i = 0; i < tile.size(); ++i)
+            wrong += image[i] != static_cast<std::uint16_t>(tile[i] << 8 | tile[i] >> 8);
         EXPECT_EQ(wrong, 0u) << convolutions << " convolutions";
     }
 }
@@ -119,13 +149,17 @@ TEST(stitch_threads, a_tile_in_blocks_is_as_the_whole_tile) {
 TEST(stitch_rows, are_the_same_bits_on_every_processor) {
 #if defined(__x86_64__)
     if (apps::vectors_here() == apps::vectors::none) GTEST_SKIP() << "no AVX2 here";
-    const std::vector<std::uint16_t> above = random_pixels(1100, 1), at = random_pixels(1100, 2), below = random_pixels(1100, 3);
+    const std::vector<std::uint16_t> above = random_pixels(1100, 1), at = random_pixels(1100, 2),
+                                     below = random_pixels(1100, 3);
     for (const std::uint32_t count : {1u, 2u, 15u, 16u, 17u, 1000u, most_columns})
         for (const bool left : {false, true})
             for (const bool right : {false, true}) {
-                std::vector<std::uint16_t> plain(count + 1, 9), fast(count + 1, 9), stored(count + 1, 9);
-                plain_rows.sharpen(above.data() + 1, at.data() + 1, below.data() + 1, plain.data(), count, left, right);
-                avx2_rows.sharpen(above.data() + 1, at.data() + 1, below.data() + 1, fast.data(), count, left, right);
+                std::vector<std::uint16_t> plain(count + 1, 9), fast(count + 1, 9),
+                    stored(count + 1, 9);
+                plain_rows.sharpen(above.data() + 1, at.data() + 1, below.data() + 1, plain.data(),
+                                   count, left, right);
+                avx2_rows.sharpen(above.data() + 1, at.data() + 1, below.data() + 1, fast.data(),
+                                  count, left, right);
                 ASSERT_EQ(plain, fast) << count << " pixels";
                 plain_rows.store(plain.data(), stored.data(), count);
                 avx2_rows.store(plain.data(), fast.data(), count);

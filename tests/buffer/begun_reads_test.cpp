@@ -1,4 +1,5 @@
-// Reads that go on while the buffer makes room for their pages: what is read is what the file has, whatever others do meanwhile, and where reads fail nothing of them is left.
+// Reads that go on while the buffer makes room for their pages: what is read is what the file has,
+// whatever others do meanwhile, and where reads fail nothing of them is left.
 #include <gtest/gtest.h>
 
 #include <cerrno>
@@ -21,7 +22,8 @@ using buffer::use_kind;
 
 constexpr std::uint64_t page_bytes = 512, pages = 400;
 
-manager_settings settings(std::uint32_t host, std::uint32_t device, buffer_kind kind, std::uint32_t sessions = 2) {
+manager_settings settings(std::uint32_t host, std::uint32_t device, buffer_kind kind,
+                          std::uint32_t sessions = 2) {
     manager_settings out = small(host, device, order_kind::lru, page_bytes);
     out.sessions = sessions;
     out.policy = kind.what;
@@ -29,9 +31,12 @@ manager_settings settings(std::uint32_t host, std::uint32_t device, buffer_kind 
     return out;
 }
 
-// A file without equal blocks, and of which dedu knows that already. It is in the buffer by its last pages only.
+// A file without equal blocks, and of which dedu knows that already. It is in the buffer by its
+// last pages only.
 struct peaceful_file : buffered_file {
-    peaceful_file(const manager_settings& how, buffer_kind kind) : buffered_file(how, pattern(1, pages * page_bytes), kind), content(pattern(1, pages * page_bytes)) {
+    peaceful_file(const manager_settings& how, buffer_kind kind)
+        : buffered_file(how, pattern(1, pages * page_bytes), kind),
+          content(pattern(1, pages * page_bytes)) {
         const auto mine = all->open_session();
         for (std::uint64_t page = 0; page < pages; ++page) EXPECT_EQ(look(*mine, page), 0);
     }
@@ -39,7 +44,8 @@ struct peaceful_file : buffered_file {
     int look(buffer::session& mine, std::uint64_t page) const {
         fixed_page fixed;
         if (const int code = mine.fix({page, 0}, use_kind::read, fixed); code != 0) return code;
-        const bool right = std::memcmp(fixed.data, content.data() + page * page_bytes, page_bytes) == 0;
+        const bool right =
+            std::memcmp(fixed.data, content.data() + page * page_bytes, page_bytes) == 0;
         mine.unfix(fixed, false);
         return right ? 0 : -EILSEQ;
     }
@@ -54,7 +60,8 @@ struct peaceful_file : buffered_file {
     const bytes content;
 };
 
-// Where io_uring is missing, from the build or from the kernel, no read is begun: every one is waited for.
+// Where io_uring is missing, from the build or from the kernel, no read is begun: every one is
+// waited for.
 struct begun_reads : on_backends {
     void SetUp() override {
         on_backends::SetUp();
@@ -72,7 +79,8 @@ TEST_P(begun_reads, bring_what_the_file_has) {
     const std::uint64_t before = f.env.queued_reads(), misses = f.all->counts().misses;
     for (int i = 0; i < 2000; ++i) ASSERT_EQ(f.look(*mine, random() % pages), 0);
     mine.reset();
-    EXPECT_EQ(f.env.queued_reads() - before, f.all->counts().misses - misses);  // none went another way
+    EXPECT_EQ(f.env.queued_reads() - before,
+              f.all->counts().misses - misses);  // none went another way
     f.expect_right();
 }
 
@@ -104,7 +112,8 @@ TEST_P(begun_reads, that_fail_leave_nothing) {
     f.expect_right();
 }
 
-// While the disk does not answer: others have what is in the buffer, and write what need not be read; whoever wants the page that is being read has to wait.
+// While the disk does not answer: others have what is in the buffer, and write what need not be
+// read; whoever wants the page that is being read has to wait.
 TEST_P(begun_reads, keep_nobody_waiting_but_for_the_page) {
     peaceful_file f(settings(6, 4, GetParam()), GetParam());
     auto mine = f.all->open_session();
@@ -120,7 +129,10 @@ TEST_P(begun_reads, keep_nobody_waiting_but_for_the_page) {
     bytes written(page_bytes, 7);
     // Of whole pages the device frame that the victim went to has its turn only after the read.
     const std::uint64_t end = GetParam().what == buffer::policy_kind::dedu ? 120 : 103;
-    for (std::uint64_t page = 100; page < end; ++page) ASSERT_EQ(mine->write(0, page * page_bytes, begin_of(written), page_bytes), static_cast<std::int64_t>(page_bytes)) << page;
+    for (std::uint64_t page = 100; page < end; ++page)
+        ASSERT_EQ(mine->write(0, page * page_bytes, begin_of(written), page_bytes),
+                  static_cast<std::int64_t>(page_bytes))
+            << page;
     EXPECT_EQ(first.wait_for(std::chrono::milliseconds(0)), std::future_status::timeout);
     f.env.release();
     EXPECT_EQ(first.get(), 0);
@@ -129,9 +141,11 @@ TEST_P(begun_reads, keep_nobody_waiting_but_for_the_page) {
     f.expect_right();
 }
 
-// One who has seen a page in the device asks for it when it has left and is being read anew. He is held up in between by the page before it, which he reads from the file.
+// One who has seen a page in the device asks for it when it has left and is being read anew. He is
+// held up in between by the page before it, which he reads from the file.
 TEST_P(begun_reads, are_not_seen_by_who_comes_late) {
-    if (GetParam().what != buffer::policy_kind::dedu) GTEST_SKIP() << "there a page is asked for and brought under one lock";
+    if (GetParam().what != buffer::policy_kind::dedu)
+        GTEST_SKIP() << "there a page is asked for and brought under one lock";
     constexpr std::uint64_t page = pages - 10;  // the first of those in the buffer
     peaceful_file f(settings(6, 4, GetParam(), 3), GetParam());
     auto mine = f.all->open_session();
@@ -143,7 +157,10 @@ TEST_P(begun_reads, are_not_seen_by_who_comes_late) {
     });
     while (f.env.stalled() == 0) std::this_thread::yield();
     bytes written(page_bytes, 7);
-    for (std::uint64_t other = 100; other < 120; ++other) ASSERT_EQ(mine->write(0, other * page_bytes, begin_of(written), page_bytes), static_cast<std::int64_t>(page_bytes)) << other;
+    for (std::uint64_t other = 100; other < 120; ++other)
+        ASSERT_EQ(mine->write(0, other * page_bytes, begin_of(written), page_bytes),
+                  static_cast<std::int64_t>(page_bytes))
+            << other;
     fault::fault_plan plan;
     plan.read_delay_ns = 200'000'000;
     f.env.set(plan);
@@ -162,7 +179,8 @@ TEST_P(begun_reads, are_not_seen_by_who_comes_late) {
     f.expect_right();
 }
 
-// The load of a page that was read last is left to whoever comes first; others may forget it, bring it anew and change it meanwhile.
+// The load of a page that was read last is left to whoever comes first; others may forget it, bring
+// it anew and change it meanwhile.
 TEST_P(begun_reads, may_be_forgotten_as_soon_as_they_have_ended) {
     peaceful_file f(settings(6, 4, GetParam()), GetParam());
     auto mine = f.all->open_session(), other = f.all->open_session();
@@ -172,7 +190,8 @@ TEST_P(begun_reads, may_be_forgotten_as_soon_as_they_have_ended) {
     ASSERT_EQ(f.look(*mine, 18), 0);  // what was its page is the other's by now
     f.expect_right();
     bytes written(page_bytes, 7);
-    ASSERT_EQ(mine->write(0, 17 * page_bytes, begin_of(written), page_bytes), static_cast<std::int64_t>(page_bytes));
+    ASSERT_EQ(mine->write(0, 17 * page_bytes, begin_of(written), page_bytes),
+              static_cast<std::int64_t>(page_bytes));
     for (std::uint64_t page = 100; page < 120; ++page) ASSERT_EQ(f.look(*other, page), 0);
     ASSERT_EQ(mine->flush(0), 0);
     EXPECT_EQ(std::memcmp(f.on_disk().data() + 17 * page_bytes, written.data(), page_bytes), 0);
@@ -207,7 +226,8 @@ TEST_P(begun_reads, are_there_for_others_at_once) {
     EXPECT_EQ(f.all->remove_file(0), 0);
 }
 
-// Who has several pages fixed has each as it is, and so have others, whenever the buffer gets round to copying it.
+// Who has several pages fixed has each as it is, and so have others, whenever the buffer gets round
+// to copying it.
 TEST_P(begun_reads, lie_still_while_others_are_fixed) {
     constexpr std::uint32_t most = 3;
     manager_settings how = settings(10, 10, GetParam());
@@ -226,7 +246,10 @@ TEST_P(begun_reads, lie_still_while_others_are_fixed) {
         }
         while (fixed.size() == most || (!fixed.empty() && random() % 2 == 0)) {
             std::swap(fixed[random() % fixed.size()], fixed.back());
-            ASSERT_EQ(std::memcmp(fixed.back().data, f.content.data() + fixed.back().id.page * page_bytes, page_bytes), 0) << i;
+            ASSERT_EQ(std::memcmp(fixed.back().data,
+                                  f.content.data() + fixed.back().id.page * page_bytes, page_bytes),
+                      0)
+                << i;
             mine->unfix(fixed.back(), false);
             fixed.pop_back();
         }
@@ -240,11 +263,14 @@ TEST_P(begun_reads, lie_still_while_others_are_fixed) {
     f.expect_right();
 }
 
-// Threads that want the same few pages, of which the buffer has room for half, while the disk fails now and then.
+// Threads that want the same few pages, of which the buffer has room for half, while the disk fails
+// now and then.
 TEST_P(begun_reads, of_many_threads_bring_what_the_file_has) {
     constexpr std::uint32_t threads = 4;
     for (const bool failing : {false, true}) {
-        peaceful_file f(settings(GetParam().what == buffer::policy_kind::dedu ? 2 : 2 * threads + 1, 4, GetParam(), threads), GetParam());
+        peaceful_file f(settings(GetParam().what == buffer::policy_kind::dedu ? 2 : 2 * threads + 1,
+                                 4, GetParam(), threads),
+                        GetParam());
         std::vector<std::jthread> running;
         for (std::uint32_t t = 0; t < threads; ++t)
             running.emplace_back([&, t] {
@@ -252,8 +278,10 @@ TEST_P(begun_reads, of_many_threads_bring_what_the_file_has) {
                 std::mt19937_64 random(t);
                 for (std::uint64_t i = 0; i < rounds(6000u) && !testing::Test::HasFailure(); ++i) {
                     if (failing && t == 0 && i % 100 == 0) fail_somehow(f.env, random);
-                    const int code = f.look(*mine, random() % 4 == 0 ? random() % pages : random() % 20);
-                    ASSERT_TRUE(code == 0 || (failing && (code == -EIO || code == -ENOSPC))) << code;
+                    const int code =
+                        f.look(*mine, random() % 4 == 0 ? random() % pages : random() % 20);
+                    ASSERT_TRUE(code == 0 || (failing && (code == -EIO || code == -ENOSPC)))
+                        << code;
                 }
             });
         running.clear();
@@ -262,6 +290,10 @@ TEST_P(begun_reads, of_many_threads_bring_what_the_file_has) {
     }
 }
 
-INSTANTIATE_TEST_SUITE_P(on, begun_reads, testing::Values(buffer_kind(backend::cpu), buffer_kind(backend::gpu), buffer_kind(backend::cpu, buffer::policy_kind::dedu), buffer_kind(backend::gpu, buffer::policy_kind::dedu)), name_of);
+INSTANTIATE_TEST_SUITE_P(on, begun_reads,
+                         testing::Values(buffer_kind(backend::cpu), buffer_kind(backend::gpu),
+                                         buffer_kind(backend::cpu, buffer::policy_kind::dedu),
+                                         buffer_kind(backend::gpu, buffer::policy_kind::dedu)),
+                         name_of);
 
 }  // namespace penstock::test

@@ -1,4 +1,5 @@
-// What the tests of the buffer manager share: a file with a buffer over it, on a disk that may fail.
+// What the tests of the buffer manager share: a file with a buffer over it, on a disk that may
+// fail.
 #pragma once
 
 #include <fcntl.h>
@@ -23,10 +24,13 @@ using bytes = std::vector<std::uint8_t>;
 
 inline std::byte* begin_of(bytes& some) { return reinterpret_cast<std::byte*>(some.data()); }
 
-// Frames that move as late as they may: what was begun is done when it must have ended, or when something else is asked of its queue. With `forgetful`, nothing is moved once in a while: the canary.
+// Frames that move as late as they may: what was begun is done when it must have ended, or when
+// something else is asked of its queue. With `forgetful`, nothing is moved once in a while: the
+// canary.
 class late_frames final : public buffer::device_frames {
 public:
-    late_frames(std::unique_ptr<device_frames> real, unsigned queues, bool forgetful = false) : real_(std::move(real)), begun_(queues), forgetful_(forgetful) {}
+    late_frames(std::unique_ptr<device_frames> real, unsigned queues, bool forgetful = false)
+        : real_(std::move(real)), begun_(queues), forgetful_(forgetful) {}
     [[nodiscard]] std::byte* host_frames() const override { return real_->host_frames(); }
     int begin(unsigned queue, const std::vector<buffer::frame_move>& batch) override {
         if (queue >= begun_.size()) return real_->begin(queue, batch);
@@ -39,11 +43,13 @@ public:
         if (queue >= begun_.size()) return real_->end(queue);
         return real_->move(queue, std::exchange(begun_[queue], {}));
     }
-    int compare(unsigned queue, const std::vector<buffer::frame_pair>& pairs, std::vector<std::uint8_t>& equal) override {
+    int compare(unsigned queue, const std::vector<buffer::frame_pair>& pairs,
+                std::vector<std::uint8_t>& equal) override {
         const int code = end(queue);
         return code != 0 ? code : real_->compare(queue, pairs, equal);
     }
-    int sign(unsigned queue, buffer::signature_kind kind, const std::vector<std::uint32_t>& host, std::vector<buffer::signature>& out) override {
+    int sign(unsigned queue, buffer::signature_kind kind, const std::vector<std::uint32_t>& host,
+             std::vector<buffer::signature>& out) override {
         const int code = end(queue);
         return code != 0 ? code : real_->sign(queue, kind, host, out);
     }
@@ -57,8 +63,12 @@ private:
 
 // What kind of buffer, and where its device's part lies.
 struct buffer_kind {
-    buffer_kind(backend on, buffer::policy_kind policy = buffer::policy_kind::gram) : where(on), what(policy) {}  // a backend alone will do
-    friend void PrintTo(const buffer_kind& one, std::ostream* out) { *out << (one.where == backend::gpu ? "gpu" : "cpu") << (one.what == buffer::policy_kind::dedu ? "_dedu" : ""); }
+    buffer_kind(backend on, buffer::policy_kind policy = buffer::policy_kind::gram)
+        : where(on), what(policy) {}  // a backend alone will do
+    friend void PrintTo(const buffer_kind& one, std::ostream* out) {
+        *out << (one.where == backend::gpu ? "gpu" : "cpu")
+             << (one.what == buffer::policy_kind::dedu ? "_dedu" : "");
+    }
 
     backend where;
     buffer::policy_kind what;
@@ -66,24 +76,30 @@ struct buffer_kind {
 
 using frames_owner = std::unique_ptr<buffer::device_frames>;
 
-// A file, and a buffer over it, whose frames a test may put others around. Those of CPU threads are late.
+// A file, and a buffer over it, whose frames a test may put others around. Those of CPU threads are
+// late.
 struct buffered_file {
-    buffered_file(buffer::manager_settings how, const bytes& content, backend where, const std::function<frames_owner(frames_owner)>& around, bool forgetful = false) {
-        if (how.begins == buffer::begun_reads::past_the_page_cache) how.begins = buffer::begun_reads::all;  // also of files that the page cache has
+    buffered_file(buffer::manager_settings how, const bytes& content, backend where,
+                  const std::function<frames_owner(frames_owner)>& around, bool forgetful = false) {
+        if (how.begins == buffer::begun_reads::past_the_page_cache)
+            how.begins = buffer::begun_reads::all;  // also of files that the page cache has
         write_file(folder / "f", content);
         fd = ::open((folder / "f").c_str(), O_RDWR | O_CLOEXEC);
         EXPECT_GE(fd, 0);
         std::string why;
         const buffer::frames_shape shape = buffer::frames_for(how);
-        frames = where == backend::gpu ? buffer::make_gpu_frames(0, shape, why) : buffer::make_cpu_frames(shape, why);
+        frames = where == backend::gpu ? buffer::make_gpu_frames(0, shape, why)
+                                       : buffer::make_cpu_frames(shape, why);
         EXPECT_NE(frames, nullptr) << why;
-        if (where == backend::cpu || forgetful) frames = std::make_unique<late_frames>(std::move(frames), shape.queues, forgetful);
+        if (where == backend::cpu || forgetful)
+            frames = std::make_unique<late_frames>(std::move(frames), shape.queues, forgetful);
         if (around) frames = around(std::move(frames));
         const status made = buffer::manager::make(how, *frames, env, all);
         EXPECT_TRUE(made.ok()) << made.message;
         EXPECT_EQ(all->add_file(fd, content.size()), 0);
     }
-    buffered_file(const buffer::manager_settings& how, const bytes& content, buffer_kind kind = backend::cpu, bool forgetful = false)
+    buffered_file(const buffer::manager_settings& how, const bytes& content,
+                  buffer_kind kind = backend::cpu, bool forgetful = false)
         : buffered_file(with_policy(how, kind.what), content, kind.where, {}, forgetful) {}
     ~buffered_file() {
         all.reset();
@@ -94,7 +110,8 @@ struct buffered_file {
         EXPECT_EQ(wrong, nullptr) << (wrong == nullptr ? "" : wrong);
     }
     [[nodiscard]] bytes on_disk() const { return read_file(folder / "f"); }
-    static buffer::manager_settings with_policy(buffer::manager_settings how, buffer::policy_kind what) {
+    static buffer::manager_settings with_policy(buffer::manager_settings how,
+                                                buffer::policy_kind what) {
         how.policy = what;
         return how;
     }
@@ -117,17 +134,26 @@ inline void fail_somehow(fault::faulty_environment& env, std::mt19937_64& random
     env.set(plan);
 }
 
-inline buffer::manager_settings small(std::uint32_t host_pages, std::uint32_t device_pages, buffer::order_kind order, std::uint64_t page_bytes = 512) {
-    return {.page_bytes = page_bytes, .host_pages = host_pages, .device_pages = device_pages, .sessions = 2, .fixed_pages = 1, .order = order};
+inline buffer::manager_settings small(std::uint32_t host_pages, std::uint32_t device_pages,
+                                      buffer::order_kind order, std::uint64_t page_bytes = 512) {
+    return {.page_bytes = page_bytes,
+            .host_pages = host_pages,
+            .device_pages = device_pages,
+            .sessions = 2,
+            .fixed_pages = 1,
+            .order = order};
 }
 
 class on_backends : public testing::TestWithParam<buffer_kind> {
 protected:
     void SetUp() override {
-        if (GetParam().where == backend::gpu && !gpu_is_there()) GTEST_SKIP() << "no GPU in this machine";
+        if (GetParam().where == backend::gpu && !gpu_is_there())
+            GTEST_SKIP() << "no GPU in this machine";
     }
 };
 
-inline std::string name_of(const testing::TestParamInfo<buffer_kind>& info) { return testing::PrintToString(info.param); }
+inline std::string name_of(const testing::TestParamInfo<buffer_kind>& info) {
+    return testing::PrintToString(info.param);
+}
 
 }  // namespace penstock::test

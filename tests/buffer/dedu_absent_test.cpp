@@ -1,4 +1,5 @@
-// Blocks that have left a buffer that keeps equal blocks once, and are known still: they come back with any of their pages, and with the right bytes, whatever the disk or others do meanwhile.
+// Blocks that have left a buffer that keeps equal blocks once, and are known still: they come back
+// with any of their pages, and with the right bytes, whatever the disk or others do meanwhile.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -25,10 +26,16 @@ protected:
     }
 };
 
-// Pages 0, 1, 5 and 6 have the same four blocks, the others random ones, and the host has room for three pages: with `bring`, the blocks are absent that the first two have.
+// Pages 0, 1, 5 and 6 have the same four blocks, the others random ones, and the host has room for
+// three pages: with `bring`, the blocks are absent that the first two have.
 struct absent_pages {
-    explicit absent_pages(backend where, bool dirty = false, std::uint32_t table = 0) : how{.host = 3, .device = 0, .duplicates = 0, .table = table}, expected(blocks_of(1, how, 12 * 512)), page(512) {
-        for (const std::uint64_t equal : {1, 5, 6}) std::copy_n(expected.begin(), 512, expected.begin() + static_cast<std::ptrdiff_t>(equal) * 512);
+    explicit absent_pages(backend where, bool dirty = false, std::uint32_t table = 0)
+        : how{.host = 3, .device = 0, .duplicates = 0, .table = table},
+          expected(blocks_of(1, how, 12 * 512)),
+          page(512) {
+        for (const std::uint64_t equal : {1, 5, 6})
+            std::copy_n(expected.begin(), 512,
+                        expected.begin() + static_cast<std::ptrdiff_t>(equal) * 512);
         f = std::make_unique<shared_file>(how, expected, where);
         mine = f->all->open_session();
         for (const std::uint64_t at : {0, 1})
@@ -103,7 +110,8 @@ TEST_P(absent_shared_blocks, that_cannot_be_read_are_equal_to_none) {
     for (std::uint64_t at = 0; at < 12; ++at) p.expect(at);
 }
 
-// Who changes a file below says so afterwards. What is read of it before must not become another page's.
+// Who changes a file below says so afterwards. What is read of it before must not become another
+// page's.
 TEST_P(absent_shared_blocks, are_not_taken_from_a_file_that_was_changed) {
     for (const bool fixes : {false, true}) {
         absent_pages p(GetParam());
@@ -141,7 +149,8 @@ TEST_P(absent_shared_blocks, are_kept_where_their_pages_cannot_be_written_before
     p.expect(3);
     p.f->env.set({.calls = fault::call_write, .nth = 1, .for_ever = true, .error = -EIO});
     p.expect(4);
-    EXPECT_EQ(p.mine->read(0, 6 * 512, begin_of(p.page), 512), -EIO);  // before anything else has to go
+    EXPECT_EQ(p.mine->read(0, 6 * 512, begin_of(p.page), 512),
+              -EIO);  // before anything else has to go
     p.expect(0);
     p.expect(1);
     p.f->env.clear();
@@ -151,16 +160,21 @@ TEST_P(absent_shared_blocks, are_kept_where_their_pages_cannot_be_written_before
     p.expect(0);
 }
 
-// The block of pages 0 and 1 is absent, they could not be written, and the batch is not over yet: page 2 has to go, too. Who reads page 0 then must not do so from its file.
+// The block of pages 0 and 1 is absent, they could not be written, and the batch is not over yet:
+// page 2 has to go, too. Who reads page 0 then must not do so from its file.
 TEST_P(absent_shared_blocks, that_cannot_be_written_before_are_not_read_from_the_file) {
     const shape s{.host = 2, .device = 2, .duplicates = 0};
     bytes expected = blocks_of(1, s, 12 * 512), page(512), seen(512);
-    std::copy_n(expected.begin() + 5 * 512, 128, expected.begin() + 5 * 512 + 128);  // so that 0 to 5 have as many blocks as there are frames
+    std::copy_n(expected.begin() + 5 * 512, 128,
+                expected.begin() + 5 * 512 +
+                    128);  // so that 0 to 5 have as many blocks as there are frames
     shared_file f(s, expected, GetParam());
     auto mine = f.all->open_session(), other = f.all->open_session();
     std::fill_n(expected.begin(), 1024, 7);
-    for (const std::uint64_t at : {0, 1, 2}) ASSERT_EQ(mine->write(0, at * 512, begin_of(expected) + at * 512, 512), 512);
-    for (const std::uint64_t at : {3, 4, 5}) ASSERT_EQ(mine->read(0, at * 512, begin_of(page), 512), 512);
+    for (const std::uint64_t at : {0, 1, 2})
+        ASSERT_EQ(mine->write(0, at * 512, begin_of(expected) + at * 512, 512), 512);
+    for (const std::uint64_t at : {3, 4, 5})
+        ASSERT_EQ(mine->read(0, at * 512, begin_of(page), 512), 512);
     std::int64_t got = 0;
     std::atomic<bool> is_done{false};
     std::jthread reader;
@@ -170,9 +184,11 @@ TEST_P(absent_shared_blocks, that_cannot_be_written_before_are_not_read_from_the
             got = other->read(0, 0, begin_of(seen), 512);
             is_done = true;
         });
-        for (int i = 0; i < 50 && !is_done; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));  // of him who does it wrong
+        for (int i = 0; i < 50 && !is_done; ++i)
+            std::this_thread::sleep_for(std::chrono::milliseconds(1));  // of him who does it wrong
     };
-    f.env.set({.calls = fault::call_read | fault::call_write, .nth = 2, .for_ever = true, .error = -EIO});
+    f.env.set(
+        {.calls = fault::call_read | fault::call_write, .nth = 2, .for_ever = true, .error = -EIO});
     EXPECT_EQ(mine->read(0, 6 * 512, begin_of(page), 512), 512);
     ASSERT_TRUE(reader.joinable());
     reader.join();
@@ -204,6 +220,8 @@ TEST_P(absent_shared_blocks, are_forgotten_with_their_file) {
 }
 
 INSTANTIATE_TEST_SUITE_P(on, absent_shared_blocks, testing::Values(backend::cpu, backend::gpu),
-                         [](const testing::TestParamInfo<backend>& info) { return info.param == backend::gpu ? "gpu" : "cpu"; });
+                         [](const testing::TestParamInfo<backend>& info) {
+                             return info.param == backend::gpu ? "gpu" : "cpu";
+                         });
 
 }  // namespace penstock::test

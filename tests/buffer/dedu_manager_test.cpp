@@ -1,4 +1,5 @@
-// The buffer that keeps equal blocks once: what is read is what was written, whatever is equal to what, also where signatures collide and the disk fails; and it hits where the core alone would.
+// The buffer that keeps equal blocks once: what is read is what was written, whatever is equal to
+// what, also where signatures collide and the disk fails; and it hits where the core alone would.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -26,12 +27,15 @@ using buffer::manager_settings;
 using buffer::order_kind;
 using buffer::use_kind;
 
-// Random reads, writes and flushes by one thread against a copy; how many bytes were wrong. `failing`: the disk does now and then.
+// Random reads, writes and flushes by one thread against a copy; how many bytes were wrong.
+// `failing`: the disk does now and then.
 struct played_file {
     std::uint64_t wrong = 0;
     buffer::manager_counts counts;
 };
-played_file play(const shape& s, std::uint64_t file_bytes, std::uint64_t seed, std::uint64_t operations, backend where, bool credulous = false, bool failing = false) {
+played_file play(const shape& s, std::uint64_t file_bytes, std::uint64_t seed,
+                 std::uint64_t operations, backend where, bool credulous = false,
+                 bool failing = false) {
     played_file out;
     bytes expected = blocks_of(seed, s, file_bytes);
     shared_file f(s, expected, where, credulous);
@@ -40,8 +44,12 @@ played_file play(const shape& s, std::uint64_t file_bytes, std::uint64_t seed, s
     for (std::uint64_t i = 0; i < operations; ++i) {
         if (failing && i % 50 == 0) fail_somehow(f.env, random);
         const bool aligned = random() % 2 == 0;
-        const std::uint64_t block = s.page_bytes / s.blocks, at = aligned ? random() % file_bytes / block * block : random() % file_bytes;
-        const std::uint64_t most = !aligned ? 200 : random() % 8 == 0 ? 50 * s.page_bytes : 3 * s.page_bytes;
+        const std::uint64_t block = s.page_bytes / s.blocks,
+                            at = aligned ? random() % file_bytes / block * block
+                                         : random() % file_bytes;
+        const std::uint64_t most = !aligned            ? 200
+                                   : random() % 8 == 0 ? 50 * s.page_bytes
+                                                       : 3 * s.page_bytes;
         bytes some(aligned ? (random() % most / block + 1) * block : random() % most + 1);
         const std::uint64_t count = std::min<std::uint64_t>(some.size(), file_bytes - at);
         const auto kind = random() % 100;
@@ -50,14 +58,17 @@ played_file play(const shape& s, std::uint64_t file_bytes, std::uint64_t seed, s
             if (!failing) {
                 EXPECT_EQ(got, static_cast<std::int64_t>(count));
             }
-            for (std::int64_t b = 0; b < got; ++b) out.wrong += some[static_cast<std::size_t>(b)] != expected[at + static_cast<std::uint64_t>(b)];
+            for (std::int64_t b = 0; b < got; ++b)
+                out.wrong += some[static_cast<std::size_t>(b)] !=
+                             expected[at + static_cast<std::uint64_t>(b)];
         } else if (kind < 98) {
             fill_blocks(random, s, some.data(), some.size());
             const std::int64_t put = mine->write(0, at, begin_of(some), some.size());
             if (!failing) {
                 EXPECT_EQ(put, static_cast<std::int64_t>(count));
             }
-            std::copy_n(some.begin(), std::max<std::int64_t>(put, 0), expected.begin() + static_cast<std::ptrdiff_t>(at));
+            std::copy_n(some.begin(), std::max<std::int64_t>(put, 0),
+                        expected.begin() + static_cast<std::ptrdiff_t>(at));
         } else if (mine->flush(0) == 0 && !credulous) {
             EXPECT_EQ(f.on_disk(), expected) << "seed " << seed << ", operation " << i;
         }
@@ -92,7 +103,10 @@ TEST_P(shared_blocks, hold_what_was_written) {
     for (std::uint64_t seed = 1; seed <= 5; ++seed) {
         shape s;
         s.duplicates = static_cast<unsigned>(22 * (seed - 1));  // 0 to 88
-        s.mask = seed % 2 == 0 ? 7 : ~std::uint64_t{0};         // few signatures: most that are equal are of different blocks
+        s.mask =
+            seed % 2 == 0
+                ? 7
+                : ~std::uint64_t{0};  // few signatures: most that are equal are of different blocks
         s.device = seed == 3 ? 0 : 20;
         s.host = seed == 5 ? 2 : 6;
         s.on_device = seed == 4;
@@ -100,7 +114,8 @@ TEST_P(shared_blocks, hold_what_was_written) {
         s.order = seed == 4 ? order_kind::clock : order_kind::lru;
         s.table = seed == 5 ? 30 : 0;
         s.adaptive = seed % 2 == 1;  // with loads that are posted
-        const played_file seen = play(s, 64 * 512 - 77, seed, operations_wanted(rounds(2500)), GetParam());
+        const played_file seen =
+            play(s, 64 * 512 - 77, seed, operations_wanted(rounds(2500)), GetParam());
         EXPECT_EQ(seen.wrong, 0u) << seed;
         EXPECT_EQ(seen.counts.differing_blocks != 0, s.mask == 7) << seed;
         EXPECT_GT(seen.counts.looked_blocks, 0u);
@@ -146,7 +161,8 @@ struct whole_page {
 std::uint64_t number_of(const whole_page& one, std::uint32_t i) { return (one.first + i * i) % 40; }
 
 template <typename Order>
-buffer::manager_counts driven(const shape& s, std::vector<whole_page> now, const std::vector<whole_page>& accesses) {
+buffer::manager_counts driven(const shape& s, std::vector<whole_page> now,
+                              const std::vector<whole_page>& accesses) {
     buffer::core<Order> core;
     EXPECT_EQ(core.make({s.host, s.device, s.blocks, s.table, 2, s.absent}), 0);
     buffer::manager_counts out;
@@ -157,10 +173,14 @@ buffer::manager_counts driven(const shape& s, std::vector<whole_page> now, const
         buffer::found at{};
         if (one.writes) now[one.page].first = one.first;
         for (std::uint32_t i = 0; i < s.blocks; ++i) contents[i] = {number_of(now[one.page], i), 0};
-        int code = one.writes ? core.replace(id, contents.data(), moved, at) : core.touch(id, moved, at);
-        if (!one.writes && at == buffer::found::nowhere) code = core.load(id, contents.data(), moved);
+        int code =
+            one.writes ? core.replace(id, contents.data(), moved, at) : core.touch(id, moved, at);
+        if (!one.writes && at == buffer::found::nowhere)
+            code = core.load(id, contents.data(), moved);
         EXPECT_EQ(code, 0);
-        ++(at == buffer::found::host ? out.host_hits : at == buffer::found::device ? out.device_hits : out.misses);
+        ++(at == buffer::found::host     ? out.host_hits
+           : at == buffer::found::device ? out.device_hits
+                                         : out.misses);
         out.loads += at == buffer::found::nowhere && !one.writes;
     }
     out.write_backs = moved.written_pages;
@@ -171,14 +191,20 @@ buffer::manager_counts driven(const shape& s, std::vector<whole_page> now, const
 
 void put(const whole_page& one, const shape& s, std::byte* to) {
     const std::uint64_t block = s.page_bytes / s.blocks;
-    for (std::uint32_t i = 0; i < s.blocks; ++i) std::memset(to + i * block, static_cast<int>(number_of(one, i)), block);
+    for (std::uint32_t i = 0; i < s.blocks; ++i)
+        std::memset(to + i * block, static_cast<int>(number_of(one, i)), block);
 }
 
 }  // namespace
 
 // By one thread exactly.
 TEST_P(shared_blocks, are_hit_where_the_core_alone_does) {
-    for (const auto& [host, device, order, table, absent] : {std::tuple{4u, 0u, order_kind::lru, 25u, 32u}, {4u, 6u, order_kind::lru, 25u, 0u}, {4u, 2u, order_kind::lru, 50u, 48u}, {8u, 5u, order_kind::clock, 25u, 3u}, {2u, 3u, order_kind::clock, 60u, 40u}}) {
+    for (const auto& [host, device, order, table, absent] :
+         {std::tuple{4u, 0u, order_kind::lru, 25u, 32u},
+          {4u, 6u, order_kind::lru, 25u, 0u},
+          {4u, 2u, order_kind::lru, 50u, 48u},
+          {8u, 5u, order_kind::clock, 25u, 3u},
+          {2u, 3u, order_kind::clock, 60u, 40u}}) {
         shape s{.host = host, .device = device, .order = order, .table = table, .absent = absent};
         constexpr std::uint64_t pages = 60;
         std::mt19937_64 random(host);
@@ -188,17 +214,24 @@ TEST_P(shared_blocks, are_hit_where_the_core_alone_does) {
             now.push_back({page, false, random() % 400});
             put(now.back(), s, begin_of(content) + page * s.page_bytes);
         }
-        for (int i = 0; i < 4000; ++i) accesses.push_back({random() % 10 < 6 ? random() % 12 : random() % pages, random() % 5 == 0, random() % 400});
+        for (int i = 0; i < 4000; ++i)
+            accesses.push_back({random() % 10 < 6 ? random() % 12 : random() % pages,
+                                random() % 5 == 0, random() % 400});
         shared_file f(s, content, GetParam());
         auto mine = f.all->open_session();
         for (const whole_page& one : accesses) {
             fixed_page fixed;
-            ASSERT_EQ(one.writes ? mine->fix_fresh({one.page, 0}, fixed) : mine->fix({one.page, 0}, use_kind::read, fixed), 0);
+            ASSERT_EQ(one.writes ? mine->fix_fresh({one.page, 0}, fixed)
+                                 : mine->fix({one.page, 0}, use_kind::read, fixed),
+                      0);
             if (one.writes) put(one, s, fixed.data);
             mine->unfix(fixed, one.writes);
         }
         mine.reset();
-        const buffer::manager_counts seen = f.all->counts(), expected = order == order_kind::lru ? driven<buffer::lru_order>(s, now, accesses) : driven<buffer::clock_order>(s, now, accesses);
+        const buffer::manager_counts seen = f.all->counts(),
+                                     expected = order == order_kind::lru
+                                                    ? driven<buffer::lru_order>(s, now, accesses)
+                                                    : driven<buffer::clock_order>(s, now, accesses);
         EXPECT_EQ(seen.host_hits, expected.host_hits);
         EXPECT_EQ(seen.device_hits, expected.device_hits);
         EXPECT_EQ(seen.misses, expected.misses);
@@ -212,21 +245,27 @@ TEST_P(shared_blocks, are_hit_where_the_core_alone_does) {
 
 namespace {
 
-// Eight threads; each adds to numbers of its own in pages that all share, reads them back, and flushes now and then.
+// Eight threads; each adds to numbers of its own in pages that all share, reads them back, and
+// flushes now and then.
 struct adding_threads {
     static constexpr std::uint64_t threads = 8, pages = 60, page_words = 64;
 
-    adding_threads(const shape& s, backend where, bool failing) : f(s, bytes(pages * 512, 0), where), added(threads, std::vector<std::uint64_t>(pages * page_words, 0)), failing(failing) {}
+    adding_threads(const shape& s, backend where, bool failing)
+        : f(s, bytes(pages * 512, 0), where),
+          added(threads, std::vector<std::uint64_t>(pages * page_words, 0)),
+          failing(failing) {}
 
     void step(buffer::session& mine, std::uint64_t t, std::mt19937_64& random) {
-        const std::uint64_t page = random() % 3 == 0 ? random() % pages : random() % 10, word = random() % (page_words / threads) * threads + t;
+        const std::uint64_t page = random() % 3 == 0 ? random() % pages : random() % 10,
+                            word = random() % (page_words / threads) * threads + t;
         const bool writes = random() % 3 == 0;
         fixed_page fixed;
         const int code = mine.fix({page, 0}, writes ? use_kind::write : use_kind::read, fixed);
         if (code != 0 && failing) return;
         ASSERT_EQ(code, 0);
         auto* const number = reinterpret_cast<std::uint64_t*>(fixed.data) + word;
-        ASSERT_EQ(*number, added[t][page * page_words + word]) << "page " << page << ", thread " << t;
+        ASSERT_EQ(*number, added[t][page * page_words + word])
+            << "page " << page << ", thread " << t;
         if (writes) ++*number, ++added[t][page * page_words + word];
         mine.unfix(fixed, writes);
     }
@@ -271,8 +310,17 @@ struct adding_threads {
 }  // namespace
 
 TEST_P(shared_blocks, lose_no_update_of_many_threads) {
-    for (const auto& [host, device, mask, wait] : {std::tuple{8u, 0u, ~0ull, 0u}, {8u, 10u, ~0ull, 0u}, {8u, 10u, 3ull, 0u}, {3u, 100u, ~0ull, 30u}}) {
-        const shape s{.host = host, .device = device, .mask = mask, .on_device = device == 100, .adaptive = mask != 3, .sessions = 8, .batch_wait_us = wait};
+    for (const auto& [host, device, mask, wait] : {std::tuple{8u, 0u, ~0ull, 0u},
+                                                   {8u, 10u, ~0ull, 0u},
+                                                   {8u, 10u, 3ull, 0u},
+                                                   {3u, 100u, ~0ull, 30u}}) {
+        const shape s{.host = host,
+                      .device = device,
+                      .mask = mask,
+                      .on_device = device == 100,
+                      .adaptive = mask != 3,
+                      .sessions = 8,
+                      .batch_wait_us = wait};
         adding_threads all(s, GetParam(), false);
         all.run(rounds(1500));
         const buffer::manager_counts counts = all.f.all->counts();
@@ -283,15 +331,20 @@ TEST_P(shared_blocks, lose_no_update_of_many_threads) {
 }
 
 TEST_P(shared_blocks, lose_no_update_of_many_threads_where_the_disk_fails) {
-    for (const auto& [host, device] : {std::pair{8u, 0u}, {8u, 10u}}) adding_threads({.host = host, .device = device, .adaptive = true, .sessions = 8}, GetParam(), true).run(rounds(1500));
+    for (const auto& [host, device] : {std::pair{8u, 0u}, {8u, 10u}})
+        adding_threads({.host = host, .device = device, .adaptive = true, .sessions = 8},
+                       GetParam(), true)
+            .run(rounds(1500));
 }
 
 // Many pages of the same few blocks, read by all threads while the pages come and go.
 TEST_P(shared_blocks, of_many_pages_are_those_that_were_asked_for) {
     constexpr std::uint64_t pages = 40;
-    const shape s{.host = 2, .device = 3, .adaptive = true, .sessions = 4, .table = 10, .page_bytes = 256};
+    const shape s{
+        .host = 2, .device = 3, .adaptive = true, .sessions = 4, .table = 10, .page_bytes = 256};
     bytes content(pages * 256);
-    for (std::uint64_t i = 0; i < content.size(); ++i) content[i] = static_cast<std::uint8_t>(i / 64 % 13 == 5 ? i / 256 : i / 64 % 13);
+    for (std::uint64_t i = 0; i < content.size(); ++i)
+        content[i] = static_cast<std::uint8_t>(i / 64 % 13 == 5 ? i / 256 : i / 64 % 13);
     shared_file f(s, content, GetParam());
     std::vector<std::jthread> running;
     for (std::uint64_t t = 0; t < 4; ++t)
@@ -306,8 +359,11 @@ TEST_P(shared_blocks, of_many_pages_are_those_that_were_asked_for) {
                 mine->unfix(fixed, false);
                 if (i % 16 != 0) continue;
                 bytes some(random() % (36 * 256) + 1);
-                const std::uint64_t at = random() % content.size(), there = std::min<std::uint64_t>(some.size(), content.size() - at);
-                ASSERT_EQ(mine->read(0, at, begin_of(some), some.size()), static_cast<std::int64_t>(there));
+                const std::uint64_t at = random() % content.size(),
+                                    there =
+                                        std::min<std::uint64_t>(some.size(), content.size() - at);
+                ASSERT_EQ(mine->read(0, at, begin_of(some), some.size()),
+                          static_cast<std::int64_t>(there));
                 ASSERT_EQ(std::memcmp(some.data(), content.data() + at, there), 0) << at;
             }
         });
@@ -324,13 +380,15 @@ TEST_P(shared_blocks, are_not_looked_for_where_there_are_none) {
         shared_file f(s, blocks_of(1, s, pages * 512), GetParam());
         auto mine = f.all->open_session();
         bytes page(512);
-        for (std::uint64_t i = 0; i < pages; ++i) ASSERT_EQ(mine->read(0, i * 512, begin_of(page), 512), 512);
+        for (std::uint64_t i = 0; i < pages; ++i)
+            ASSERT_EQ(mine->read(0, i * 512, begin_of(page), 512), 512);
         EXPECT_EQ(f.all->counts().looked_blocks, adaptive ? 1024u : 4 * pages);
         f.expect_right();
     }
 }
 
-// Pages that had to go while nothing could be written are read, written again, and in the file when that is possible.
+// Pages that had to go while nothing could be written are read, written again, and in the file when
+// that is possible.
 TEST_P(shared_blocks, that_cannot_be_written_can_be_read) {
     const shape s{.host = 3, .device = 2, .duplicates = 0};
     bytes expected = blocks_of(1, s, 60 * 512), page(512);
@@ -347,7 +405,9 @@ TEST_P(shared_blocks, that_cannot_be_written_can_be_read) {
         std::fill(page.begin(), page.end(), static_cast<std::uint8_t>(i));
         const std::int64_t put = mine->write(0, i * 512, begin_of(page), 512);
         refused += put == -EIO ? 1 : 0;
-        if (put == 512) std::copy(page.begin(), page.end(), expected.begin() + static_cast<std::ptrdiff_t>(i) * 512);
+        if (put == 512)
+            std::copy(page.begin(), page.end(),
+                      expected.begin() + static_cast<std::ptrdiff_t>(i) * 512);
     }
     EXPECT_GT(refused, 30u);  // a page of one byte is one block, four times
     for (std::uint64_t i = 0; i < 60 - refused; ++i) {  // those that were written are the first
@@ -397,6 +457,8 @@ TEST_P(shared_blocks, refuse_what_cannot_be) {
 }
 
 INSTANTIATE_TEST_SUITE_P(on, shared_blocks, testing::Values(backend::cpu, backend::gpu),
-                         [](const testing::TestParamInfo<backend>& info) { return info.param == backend::gpu ? "gpu" : "cpu"; });
+                         [](const testing::TestParamInfo<backend>& info) {
+                             return info.param == backend::gpu ? "gpu" : "cpu";
+                         });
 
 }  // namespace penstock::test

@@ -25,19 +25,24 @@ protected:
     }
     static std::unique_ptr<buffer::device_frames> make(const buffer::frames_shape& shape) {
         std::string why;
-        auto out = GetParam() == backend::gpu ? buffer::make_gpu_frames(0, shape, why) : buffer::make_cpu_frames(shape, why);
+        auto out = GetParam() == backend::gpu ? buffer::make_gpu_frames(0, shape, why)
+                                              : buffer::make_cpu_frames(shape, why);
         EXPECT_NE(out, nullptr) << why;
         return out;
     }
 };
 
-// The frames of one thread, and what they should hold. A frame is of one number all over, but for its first word, which also says how often it was moved to.
+// The frames of one thread, and what they should hold. A frame is of one number all over, but for
+// its first word, which also says how often it was moved to.
 struct shadow {
-    shadow(buffer::device_frames& all, std::uint64_t frame_bytes, std::uint32_t first, std::uint32_t count)
+    shadow(buffer::device_frames& all, std::uint64_t frame_bytes, std::uint32_t first,
+           std::uint32_t count)
         : all(all), frame_bytes(frame_bytes), first(first), host(count), device(count, 0) {
         for (std::uint32_t i = 0; i < count; ++i) put(i, host[i] = 1000 * first + i + 1);
     }
-    std::byte* frame(std::uint32_t i) const { return all.host_frames() + (first + i) * frame_bytes; }
+    std::byte* frame(std::uint32_t i) const {
+        return all.host_frames() + (first + i) * frame_bytes;
+    }
     void put(std::uint32_t i, std::uint64_t value) const {
         for (std::uint64_t at = 0; at < frame_bytes; at += 8) {
             const std::uint64_t word = value + at;
@@ -83,26 +88,32 @@ TEST_P(frames, hold_what_was_moved_to_them) {
         std::mt19937_64 random(frame_bytes);
         for (int round = 0; round < 60; ++round) {
             ASSERT_EQ(all->move(0, expected.moves(random, 30)), 0);
-            for (std::uint32_t i = 0; i < 40; ++i) ASSERT_TRUE(expected.holds(i, expected.host[i])) << frame_bytes << ' ' << round << ' ' << i;
+            for (std::uint32_t i = 0; i < 40; ++i)
+                ASSERT_TRUE(expected.holds(i, expected.host[i]))
+                    << frame_bytes << ' ' << round << ' ' << i;
         }
     }
 }
 
-// Moves that nobody waits for come before what is asked of their queue next: other moves of the same frames, and looks at them.
+// Moves that nobody waits for come before what is asked of their queue next: other moves of the
+// same frames, and looks at them.
 TEST_P(frames, that_were_begun_to_move_are_there_for_what_the_queue_does_next) {
     const auto all = make({40, 40, 4096, 2, 30});
     shadow expected(*all, 4096, 0, 40);
     std::mt19937_64 random(7);
     std::vector<std::uint8_t> equal;
     for (int round = 0; round < 100; ++round) {
-        for (int batch = 0; batch < 3; ++batch) ASSERT_EQ(all->begin(0, expected.moves(random, 30)), 0);
+        for (int batch = 0; batch < 3; ++batch)
+            ASSERT_EQ(all->begin(0, expected.moves(random, 30)), 0);
         if (round % 2 == 0) {
-            const auto i = static_cast<std::uint32_t>(random() % 40), k = static_cast<std::uint32_t>(random() % 40);
+            const auto i = static_cast<std::uint32_t>(random() % 40),
+                       k = static_cast<std::uint32_t>(random() % 40);
             ASSERT_EQ(all->compare(0, {{i, k}}, equal), 0);
             ASSERT_EQ(equal[0] == 1, expected.host[i] == expected.device[k]);
         }
         ASSERT_EQ(all->end(0), 0);
-        for (std::uint32_t i = 0; i < 40; ++i) ASSERT_TRUE(expected.holds(i, expected.host[i])) << round << ' ' << i;
+        for (std::uint32_t i = 0; i < 40; ++i)
+            ASSERT_TRUE(expected.holds(i, expected.host[i])) << round << ' ' << i;
     }
     EXPECT_EQ(all->end(0), 0) << "nothing was begun";
     EXPECT_EQ(all->end(1), 0);
@@ -134,13 +145,19 @@ TEST_P(frames, that_do_not_exist_are_refused_and_nothing_moves) {
     shadow expected(*all, 64, 0, 4);
     EXPECT_EQ(all->move(0, {{0, 0, direction::exchange}, {4, 1, direction::exchange}}), -EINVAL);
     EXPECT_EQ(all->move(0, {{0, 0, direction::exchange}, {1, 4, direction::exchange}}), -EINVAL);
-    EXPECT_EQ(all->move(0, {{0, 0, direction::to_host}, {1, 1, direction::to_host}, {2, 2, direction::to_host}, {3, 3, direction::to_host}}), -EINVAL);
+    EXPECT_EQ(all->move(0, {{0, 0, direction::to_host},
+                            {1, 1, direction::to_host},
+                            {2, 2, direction::to_host},
+                            {3, 3, direction::to_host}}),
+              -EINVAL);
     EXPECT_EQ(all->move(2, {}), -EINVAL);
     EXPECT_EQ(all->move(1, {}), 0);
     for (std::uint32_t i = 0; i < 4; ++i) EXPECT_TRUE(expected.holds(i, expected.host[i]));
 }
 
 INSTANTIATE_TEST_SUITE_P(on, frames, testing::Values(backend::cpu, backend::gpu),
-                         [](const testing::TestParamInfo<backend>& info) { return info.param == backend::gpu ? "gpu" : "cpu"; });
+                         [](const testing::TestParamInfo<backend>& info) {
+                             return info.param == backend::gpu ? "gpu" : "cpu";
+                         });
 
 }  // namespace penstock::test

@@ -19,11 +19,14 @@ constexpr std::uint64_t page_bytes = 512;
 struct counted_entry {
     std::uint64_t value = 7;
     static inline std::atomic<int> rooms_left{1000};  // then there is no memory
-    static void* operator new[](std::size_t size, const std::nothrow_t& none) noexcept { return rooms_left-- > 0 ? ::operator new[](size, none) : nullptr; }
+    static void* operator new[](std::size_t size, const std::nothrow_t& none) noexcept {
+        return rooms_left-- > 0 ? ::operator new[](size, none) : nullptr;
+    }
     static void operator delete[](void* at) { ::operator delete[](at); }
 };
 
-using pages_of = buffer::file_pages<counted_entry, 10>;  // 1024 pages, then as many, then twice as many
+using pages_of =
+    buffer::file_pages<counted_entry, 10>;  // 1024 pages, then as many, then twice as many
 
 using read_windows = on_backends;
 
@@ -33,7 +36,8 @@ TEST(file_pages, stay_where_they_are_while_the_file_grows) {
     pages_of pages;
     EXPECT_EQ(pages.grow(0), 0);
     std::vector<counted_entry*> seen;
-    const std::vector<std::uint64_t> borders = {0, 1, 1023, 1024, 1025, 2047, 2048, 4095, 4096, 8191, 8192, 100'000};
+    const std::vector<std::uint64_t> borders = {0,    1,    1023, 1024, 1025, 2047,
+                                                2048, 4095, 4096, 8191, 8192, 100'000};
     for (const std::uint64_t page : borders) {
         ASSERT_EQ(pages.grow(page + 1), 0);
         EXPECT_EQ(pages[page].value, 7u);
@@ -69,7 +73,8 @@ TEST(file_pages, are_found_by_others_while_the_file_grows) {
     std::jthread finder([&] {
         for (std::uint64_t known = 0; known < most;) {
             known = told;
-            for (std::uint64_t page = known < 100 ? 0 : known - 100; page < known; ++page) ASSERT_EQ(pages[page].value, 7u);
+            for (std::uint64_t page = known < 100 ? 0 : known - 100; page < known; ++page)
+                ASSERT_EQ(pages[page].value, 7u);
         }
     });
     for (std::uint64_t count = 1; count <= most; ++count) {
@@ -83,10 +88,12 @@ TEST_P(read_windows, are_read_many_pages_at_a_time) {
     auto mine = f.all->open_session();
     f.env.set({.calls = fault::call_read});
     bytes some(96 * 4096);
-    ASSERT_EQ(mine->read(0, 4 * 4096, begin_of(some), some.size()), static_cast<std::int64_t>(some.size()));
+    ASSERT_EQ(mine->read(0, 4 * 4096, begin_of(some), some.size()),
+              static_cast<std::int64_t>(some.size()));
     EXPECT_EQ(f.env.calls(), 3u);
     EXPECT_EQ(f.all->counts().misses, 96u);
-    ASSERT_EQ(mine->read(0, 99 * 4096, begin_of(some), 5000), 4096 + 9);  // one is there, and the end
+    ASSERT_EQ(mine->read(0, 99 * 4096, begin_of(some), 5000),
+              4096 + 9);  // one is there, and the end
     EXPECT_EQ(f.env.calls(), 4u);
     mine->prefetch(0, 0, 4);
     EXPECT_EQ(f.env.calls(), 5u);
@@ -101,11 +108,13 @@ TEST_P(read_windows, are_not_given_as_they_were_read_ahead) {
     bytes some(8 * page_bytes);
     std::uint8_t value = 1;
     const auto drive_out = [&] {
-        for (std::uint64_t page = 20; page < pages; ++page) ASSERT_EQ(other->read(0, page * page_bytes, begin_of(some), 1), 1);
+        for (std::uint64_t page = 20; page < pages; ++page)
+            ASSERT_EQ(other->read(0, page * page_bytes, begin_of(some), 1), 1);
     };
     const auto read_ahead_and_drive_out = [&] {
         drive_out();
-        ASSERT_EQ(one->read(0, 0, begin_of(some), some.size()), static_cast<std::int64_t>(some.size()));
+        ASSERT_EQ(one->read(0, 0, begin_of(some), some.size()),
+                  static_cast<std::int64_t>(some.size()));
         drive_out();
     };
     const auto expect_new = [&](const char* what) {
@@ -152,11 +161,15 @@ TEST_P(read_windows, do_not_hold_a_page_that_is_being_written) {
     std::jthread driver([&] {
         auto other = f.all->open_session();
         std::byte one{};
-        for (std::uint64_t page = 10; page < 18; ++page) EXPECT_EQ(other->read(0, page * page_bytes, &one, 1), 1);
+        for (std::uint64_t page = 10; page < 18; ++page)
+            EXPECT_EQ(other->read(0, page * page_bytes, &one, 1), 1);
     });
     while (f.env.stalled() == 0) std::this_thread::yield();
     bytes some(3 * page_bytes);
-    std::jthread reader([&] { EXPECT_EQ(mine->read(0, 0, begin_of(some), some.size()), static_cast<std::int64_t>(some.size())); });
+    std::jthread reader([&] {
+        EXPECT_EQ(mine->read(0, 0, begin_of(some), some.size()),
+                  static_cast<std::int64_t>(some.size()));
+    });
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
     f.env.release();
     reader.join();

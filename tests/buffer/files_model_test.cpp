@@ -39,7 +39,7 @@ public:
         return real_.read(fd, to, bytes, offset);
     }
     std::int64_t write(int fd, const host::memory_piece* pieces, std::size_t count,
-        std::uint64_t offset) override {
+                       std::uint64_t offset) override {
         if (!drops || ++writes_ % 20 != 0) return real_.write(fd, pieces, count, offset);
         std::int64_t all = 0;
         for (std::size_t i = 0; i < count; ++i) all += static_cast<std::int64_t>(pieces[i].bytes);
@@ -47,7 +47,7 @@ public:
     }
     int sync(int fd) override { return real_.sync(fd); }
     std::unique_ptr<host::io_engine> make_io_engine(bool want_uring, std::uint32_t depth,
-        std::string& why) override {
+                                                    std::string& why) override {
         return real_.make_io_engine(want_uring, depth, why);
     }
     // Nothing here is opened by it.
@@ -82,7 +82,8 @@ bool version_of(const std::byte* page, page_id id, std::uint64_t& version) {
 }
 
 struct shadow_page {
-    std::atomic<std::uint64_t> begun{0}, ended{0};  // the last version that a writer took, or gave back
+    std::atomic<std::uint64_t> begun{0},
+        ended{0};  // the last version that a writer took, or gave back
 };
 
 class racing_sessions {
@@ -149,7 +150,7 @@ private:
     void require(bool right, const char* name, page_id id) {
         if (right || wrong_++ != 0) return;
         what_ = std::string(name) + ", file " + std::to_string(id.file) + ", page " +
-            std::to_string(id.page);
+                std::to_string(id.page);
     }
     // What may be said to a caller whose file is being closed, cut, or used by others, or whose
     // disk fails.
@@ -204,15 +205,16 @@ private:
     }
     // Once in a while for longer than any other session waits.
     static void linger(dice& random) {
-        if (random() % 400 == 0) std::this_thread::sleep_for(std::chrono::milliseconds(2 * wait_ms));
+        if (random() % 400 == 0)
+            std::this_thread::sleep_for(std::chrono::milliseconds(2 * wait_ms));
     }
     void read_range(buffer::session& mine, page_id first, dice& random) {
         bytes some((random() % 4 + 1) * page_bytes);
         std::uint64_t least[4] = {};
         for (std::uint64_t i = 0; i < 4 && first.page + i < pages; ++i)
             least[i] = shadow({first.page + i, first.file}).ended;
-        const std::int64_t got = mine.read(first.file, first.page * page_bytes, begin_of(some),
-            some.size());
+        const std::int64_t got =
+            mine.read(first.file, first.page * page_bytes, begin_of(some), some.size());
         if (got < 0) expect_code(static_cast<int>(got), first);
         for (std::uint64_t i = 0; static_cast<std::int64_t>((i + 1) * page_bytes) <= got; ++i)
             check(begin_of(some) + i * page_bytes, {first.page + i, first.file}, least[i], false);
@@ -235,9 +237,13 @@ private:
             switch (const std::uint64_t which = random() % 64; which) {
                 case 0: expect_code(mine->flush(id.file), {0, 0}); break;
                 case 1: resize(*mine, id.file, random); break;
-                case 2: case 3: mine->prefetch(id.file, id.page, 4); break;
+                case 2:
+                case 3: mine->prefetch(id.file, id.page, 4); break;
                 case 4: expect_code(mine->forget(1, id.page, random() % 8), {0, 1}); break;
-                case 5: case 6: case 7: case 8: read_range(*mine, id, random); break;
+                case 5:
+                case 6:
+                case 7:
+                case 8: read_range(*mine, id, random); break;
                 default: which % 2 == 0 ? read(*mine, id, random) : write(*mine, id, random);
             }
             if (failing_ && random() % 200 == 0) fail(random);
@@ -266,8 +272,8 @@ private:
                 const std::lock_guard hold(sizes_[file]);
                 struct stat facts {};
                 require(::fstat(fds_[file], &facts) == 0, "fstat", {0, file});
-                const int number = all_->add_file(fds_[file],
-                    static_cast<std::uint64_t>(facts.st_size));
+                const int number =
+                    all_->add_file(fds_[file], static_cast<std::uint64_t>(facts.st_size));
                 require(number == static_cast<int>(file), "another number", {0, file});
             }
             closed_ += code == 0;
@@ -281,8 +287,9 @@ private:
         for (std::uint64_t at = 0; at < kept; ++at) {
             const page_id id{at, 0};
             std::uint64_t version = 0;
-            require(::pread(fds_[0], page, page_bytes,
-                static_cast<off_t>(at * page_bytes)) == page_bytes, "pread", id);
+            require(::pread(fds_[0], page, page_bytes, static_cast<off_t>(at * page_bytes)) ==
+                        page_bytes,
+                    "pread", id);
             require(version_of(page, id, version), "the file has the bytes of no version", id);
             require(version == shadow(id).begun, "the file has an old version", id);
         }

@@ -15,21 +15,28 @@ world<core<Order>> filled(const limits& most, std::uint64_t pages) {
 
 }  // namespace
 
-// Three pages on both sides. Host, newest first: D E F; device: A B C. A read of A exchanges it with F: A D E, F B C. One of G demotes E and evicts C:
-// G A D, E F B.
+// Three pages on both sides. Host, newest first: D E F; device: A B C. A read of A exchanges it
+// with F: A D E, F B C. One of G demotes E and evicts C: G A D, E F B.
 TEST(gram, does_what_the_papers_second_figure_shows) {
     constexpr std::uint64_t a = 0, b = 1, c = 2, d = 3, e = 4, f = 5, g = 6;
     world<core<lru_order>> w(sizes(3, 3));
-    for (const std::uint64_t page : {a, b, c, d, e, f, g}) w.put_on_disk({page}, {first_alone + page});
-    for (const std::uint64_t page : {c, b, a, f, e, d}) EXPECT_EQ(w.read({page}).substr(0, 7), "nowhere");
+    for (const std::uint64_t page : {a, b, c, d, e, f, g})
+        w.put_on_disk({page}, {first_alone + page});
+    for (const std::uint64_t page : {c, b, a, f, e, d})
+        EXPECT_EQ(w.read({page}).substr(0, 7), "nowhere");
     EXPECT_EQ(w.core.block_of({a}, 0)->where, side::device);
-    const std::string a_frame = std::to_string(w.core.block_of({a}, 0)->frame), f_frame = std::to_string(w.core.block_of({f}, 0)->frame);
+    const std::string a_frame = std::to_string(w.core.block_of({a}, 0)->frame),
+                      f_frame = std::to_string(w.core.block_of({f}, 0)->frame);
     EXPECT_EQ(w.read({a}), "device: exchange h" + f_frame + " d" + a_frame);
-    const std::string e_frame = std::to_string(w.core.block_of({e}, 0)->frame), c_frame = std::to_string(w.core.block_of({c}, 0)->frame);
-    EXPECT_EQ(w.read({g}), "nowhere: drop 2, demote h" + e_frame + " d" + c_frame + ", fill h" + e_frame);
+    const std::string e_frame = std::to_string(w.core.block_of({e}, 0)->frame),
+                      c_frame = std::to_string(w.core.block_of({c}, 0)->frame);
+    EXPECT_EQ(w.read({g}),
+              "nowhere: drop 2, demote h" + e_frame + " d" + c_frame + ", fill h" + e_frame);
     EXPECT_EQ(w.core.block_of({c}, 0), nullptr);
-    for (const std::uint64_t page : {g, a, d}) EXPECT_EQ(w.core.block_of({page}, 0)->where, side::host);
-    for (const std::uint64_t page : {e, f, b}) EXPECT_EQ(w.core.block_of({page}, 0)->where, side::device);
+    for (const std::uint64_t page : {g, a, d})
+        EXPECT_EQ(w.core.block_of({page}, 0)->where, side::host);
+    for (const std::uint64_t page : {e, f, b})
+        EXPECT_EQ(w.core.block_of({page}, 0)->where, side::device);
     EXPECT_EQ(w.wrong(), "");
     // The device's order is E F B: the next two that go are B and F.
     EXPECT_EQ(w.read({c}).substr(0, 15), "nowhere: drop 1");
@@ -137,7 +144,8 @@ TEST(gram, busy_where_all_of_the_host_is_pinned_and_nothing_has_changed) {
     expect_busy_changes_nothing<clock_order>();
 }
 
-// A round of the hand: 0 and 1 come with clear bits, 1 is used; 2 takes 0's frame; 3 passes 1 and takes 2's.
+// A round of the hand: 0 and 1 come with clear bits, 1 is used; 2 takes 0's frame; 3 passes 1 and
+// takes 2's.
 TEST(gram, clock_spares_what_was_used_since_it_came) {
     auto w = filled<clock_order>(sizes(2, 2), 2);
     EXPECT_EQ(w.read({1}), "host");
@@ -156,7 +164,8 @@ TEST(gram, a_page_that_is_forgotten_leaves_its_frame_and_is_not_written) {
     EXPECT_EQ(w.core.forget({1}, w.moved), -ENOENT);
 }
 
-// What makes the two lists one: with the device's frames the host part hits where a host of both sizes would have hit.
+// What makes the two lists one: with the device's frames the host part hits where a host of both
+// sizes would have hit.
 TEST(gram, under_lru_both_parts_together_hit_where_one_part_of_their_size_does) {
     auto both = filled(sizes(3, 4), 0), one = filled(sizes(7, 0), 0);
     std::uint64_t state = 5, hits = 0;

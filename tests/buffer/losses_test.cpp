@@ -24,11 +24,11 @@ public:
     }
     int end(unsigned queue) override { return fails ? -EIO : real_->end(queue); }
     int compare(unsigned queue, const std::vector<buffer::frame_pair>& pairs,
-        std::vector<std::uint8_t>& equal) override {
+                std::vector<std::uint8_t>& equal) override {
         return fails ? -EIO : real_->compare(queue, pairs, equal);
     }
     int sign(unsigned queue, buffer::signature_kind kind, const std::vector<std::uint32_t>& host,
-        std::vector<buffer::signature>& out) override {
+             std::vector<buffer::signature>& out) override {
         return fails ? -EIO : real_->sign(queue, kind, host, out);
     }
 
@@ -91,7 +91,9 @@ TEST_P(losses, of_a_device_are_told_by_every_flush) {
     EXPECT_NE(f.on_disk()[0], 9);
 }
 
-INSTANTIATE_TEST_SUITE_P(on, losses, testing::Values(buffer_kind(backend::cpu),
-    buffer_kind(backend::cpu, buffer::policy_kind::dedu)), name_of);
+INSTANTIATE_TEST_SUITE_P(on, losses,
+                         testing::Values(buffer_kind(backend::cpu),
+                                         buffer_kind(backend::cpu, buffer::policy_kind::dedu)),
+                         name_of);
 
 }  // namespace penstock::test

@@ -1,4 +1,5 @@
-// Files that change under the buffer, by one thread: they grow, shrink and go, others change them below, and pages are read ahead.
+// Files that change under the buffer, by one thread: they grow, shrink and go, others change them
+// below, and pages are read ahead.
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
@@ -20,7 +21,11 @@ constexpr std::uint64_t page_bytes = 512;
 // All its operations on one file of one thread, against a copy.
 class shadowed {
 public:
-    shadowed(const manager_settings& how, std::uint64_t seed, buffer_kind where, bool failing) : expected_(pattern(seed, 30 * page_bytes + 77)), f_(how, expected_, where), failing_(failing), random_(seed) {
+    shadowed(const manager_settings& how, std::uint64_t seed, buffer_kind where, bool failing)
+        : expected_(pattern(seed, 30 * page_bytes + 77)),
+          f_(how, expected_, where),
+          failing_(failing),
+          random_(seed) {
         mine_ = f_.all->open_session();
     }
 
@@ -28,8 +33,15 @@ public:
         for (int i = 0; i < operations && !testing::Test::HasFailure(); ++i) {
             if (failing_ && i % 40 == 0) fail_somehow();
             switch (random_() % 128) {
-                case 0: case 1: case 2: case 3: case 4: case 5: resize(); break;
-                case 6: case 9: case 10: mine_->prefetch(0, random_() % 60, random_() % 20); break;
+                case 0:
+                case 1:
+                case 2:
+                case 3:
+                case 4:
+                case 5: resize(); break;
+                case 6:
+                case 9:
+                case 10: mine_->prefetch(0, random_() % 60, random_() % 20); break;
                 case 7: change_below(); break;
                 case 8: flush(); break;
                 default: random_() % 2 == 0 ? read() : write();
@@ -42,27 +54,39 @@ public:
     }
 
 private:
-    void fail_somehow() { f_.env.set({.calls = random_() % 2 == 0 ? fault::call_write : fault::call_read, .nth = random_() % 8 + 1, .for_ever = random_() % 4 == 0}); }
+    void fail_somehow() {
+        f_.env.set({.calls = random_() % 2 == 0 ? fault::call_write : fault::call_read,
+                    .nth = random_() % 8 + 1,
+                    .for_ever = random_() % 4 == 0});
+    }
     void read() {
         const std::uint64_t at = random_() % (expected_.size() + 100);
         bytes some(random_() % (3 * page_bytes) + 1);
         const std::int64_t got = mine_->read(0, at, begin_of(some), some.size());
-        const std::uint64_t there = at >= expected_.size() ? 0 : std::min<std::uint64_t>(some.size(), expected_.size() - at);
+        const std::uint64_t there =
+            at >= expected_.size() ? 0
+                                   : std::min<std::uint64_t>(some.size(), expected_.size() - at);
         ASSERT_TRUE(failing_ || got == static_cast<std::int64_t>(there)) << got;
-        for (std::int64_t b = 0; b < got; ++b) ASSERT_EQ(some[static_cast<std::size_t>(b)], expected_[at + static_cast<std::uint64_t>(b)]) << at + static_cast<std::uint64_t>(b);
+        for (std::int64_t b = 0; b < got; ++b)
+            ASSERT_EQ(some[static_cast<std::size_t>(b)],
+                      expected_[at + static_cast<std::uint64_t>(b)])
+                << at + static_cast<std::uint64_t>(b);
     }
     void write() {
         if (expected_.empty()) return;
         const std::uint64_t at = random_() % expected_.size();
-        bytes some(std::min<std::uint64_t>(random_() % (2 * page_bytes) + 1, expected_.size() - at));
+        bytes some(
+            std::min<std::uint64_t>(random_() % (2 * page_bytes) + 1, expected_.size() - at));
         for (auto& one : some) one = static_cast<std::uint8_t>(random_() | 1);
         const std::int64_t put = mine_->write(0, at, begin_of(some), some.size());
         ASSERT_TRUE(failing_ || put == static_cast<std::int64_t>(some.size())) << put;
-        std::copy_n(some.begin(), std::max<std::int64_t>(put, 0), expected_.begin() + static_cast<std::ptrdiff_t>(at));
+        std::copy_n(some.begin(), std::max<std::int64_t>(put, 0),
+                    expected_.begin() + static_cast<std::ptrdiff_t>(at));
     }
     // Of the buffer first, and then of the file below.
     void resize() {
-        const std::uint64_t size = random_() % 4 == 0 ? random_() % 5 : random_() % (50 * page_bytes);
+        const std::uint64_t size =
+            random_() % 4 == 0 ? random_() % 5 : random_() % (50 * page_bytes);
         int code = mine_->resize(0, size);
         if (code != 0) {
             ASSERT_TRUE(failing_) << code;
@@ -84,11 +108,14 @@ private:
         f_.env.clear();
         ASSERT_EQ(mine_->flush(0), 0);
         const std::uint64_t at = random_() % expected_.size();
-        bytes some(std::min<std::uint64_t>(random_() % (5 * page_bytes) + 1, expected_.size() - at), static_cast<std::uint8_t>(random_()));
-        ASSERT_EQ(::pwrite(f_.fd, some.data(), some.size(), static_cast<off_t>(at)), static_cast<ssize_t>(some.size()));
+        bytes some(std::min<std::uint64_t>(random_() % (5 * page_bytes) + 1, expected_.size() - at),
+                   static_cast<std::uint8_t>(random_()));
+        ASSERT_EQ(::pwrite(f_.fd, some.data(), some.size(), static_cast<off_t>(at)),
+                  static_cast<ssize_t>(some.size()));
         std::copy(some.begin(), some.end(), expected_.begin() + static_cast<std::ptrdiff_t>(at));
         const std::uint64_t first = at / page_bytes, last = (at + some.size() - 1) / page_bytes;
-        ASSERT_EQ(mine_->forget(0, first, random_() % 4 == 0 ? ~std::uint64_t{0} : last - first + 1), 0);
+        ASSERT_EQ(
+            mine_->forget(0, first, random_() % 4 == 0 ? ~std::uint64_t{0} : last - first + 1), 0);
     }
 
     bytes expected_;
@@ -115,12 +142,16 @@ using changing_files = on_backends;
 
 TEST_P(changing_files, hold_what_was_written) {
     for (const order_kind order : {order_kind::lru, order_kind::clock})
-        for (const auto& [host, device] : {std::pair{5u, 0u}, {5u, 1u}, {6u, 9u}, {5u, 100u}}) shadowed(small(host, device, order), host + device, GetParam(), false).run(rounds(2000));
+        for (const auto& [host, device] : {std::pair{5u, 0u}, {5u, 1u}, {6u, 9u}, {5u, 100u}})
+            shadowed(small(host, device, order), host + device, GetParam(), false)
+                .run(rounds(2000));
 }
 
 TEST_P(changing_files, hold_what_was_written_where_reads_and_writes_fail) {
     for (std::uint64_t seed = 1; seed <= 3; ++seed)
-        for (const auto& [host, device] : {std::pair{5u, 0u}, {6u, 7u}}) shadowed(small(host, device, order_kind::lru), seed, GetParam(), true).run(rounds(2000));
+        for (const auto& [host, device] : {std::pair{5u, 0u}, {6u, 7u}})
+            shadowed(small(host, device, order_kind::lru), seed, GetParam(), true)
+                .run(rounds(2000));
 }
 
 TEST_P(changing_files, leave_without_being_written) {
@@ -137,7 +168,8 @@ TEST_P(changing_files, leave_without_being_written) {
     EXPECT_EQ(f.all->counts().pages, 5u);
     EXPECT_EQ(mine->flush(0), 0);
     const bytes now = f.on_disk();
-    for (std::uint64_t page = 0; page < 40; ++page) EXPECT_EQ(now[page * page_bytes], page < 3 || page == 33 || page == 34 ? 9 : 1) << page;
+    for (std::uint64_t page = 0; page < 40; ++page)
+        EXPECT_EQ(now[page * page_bytes], page < 3 || page == 33 || page == 34 ? 9 : 1) << page;
     EXPECT_EQ(first_byte(*mine, 10), 1);
     EXPECT_EQ(mine->forget(0, 50, 10), 0);
     EXPECT_EQ(f.all->counts().write_backs, 5u);
@@ -151,12 +183,14 @@ TEST_P(changing_files, have_zeros_behind_their_end) {
     fixed_page last;
     ASSERT_EQ(mine->resize(0, 2 * page_bytes + 100), 0);
     ASSERT_EQ(mine->fix({2, 0}, use_kind::write, last), 0);
-    for (std::uint64_t at = 100; at < page_bytes; ++at) ASSERT_EQ(last.data[at], std::byte{0}) << at;
+    for (std::uint64_t at = 100; at < page_bytes; ++at)
+        ASSERT_EQ(last.data[at], std::byte{0}) << at;
     std::memset(last.data + 100, 5, page_bytes - 100);  // of which the file has nothing
     mine->unfix(last, true);
     ASSERT_EQ(mine->resize(0, 3 * page_bytes), 0);
     bytes now(page_bytes);
-    ASSERT_EQ(mine->read(0, 2 * page_bytes, begin_of(now), page_bytes), static_cast<std::int64_t>(page_bytes));
+    ASSERT_EQ(mine->read(0, 2 * page_bytes, begin_of(now), page_bytes),
+              static_cast<std::int64_t>(page_bytes));
     for (std::uint64_t at = 1; at < page_bytes; ++at) ASSERT_EQ(now[at], at < 100 ? 1 : 0) << at;
     f.expect_right();
 }
@@ -177,7 +211,8 @@ TEST_P(changing_files, of_which_little_is_in_the_buffer_forget_all_of_it) {
     ASSERT_EQ(::ftruncate(f.fd, pages * page_bytes), 0);
     auto mine = f.all->open_session();
     ASSERT_EQ(mine->resize(0, pages * page_bytes), 0);
-    const std::vector<std::uint64_t> some = {0, 1, 1023, 1024, 4096, 1'000'000, 1'000'001, pages - 2, pages - 1};
+    const std::vector<std::uint64_t> some = {0,         1,         1023,      1024,     4096,
+                                             1'000'000, 1'000'001, pages - 2, pages - 1};
     const auto read_all = [&] {
         for (const std::uint64_t page : some) EXPECT_EQ(first_byte(*mine, page), page == 0 ? 1 : 0);
         mine.reset();
@@ -240,7 +275,9 @@ TEST_P(changing_files, are_read_ahead_as_far_as_there_is_room) {
     EXPECT_EQ(f.all->counts().prefetched, 4u);
     mine->prefetch(0, 12, 4);
     EXPECT_EQ(f.all->counts().prefetched, 6u);
-    mine->prefetch(0, 50, 1'000'000);  // 15, less those that two sessions may have fixed or on their way: half of 11
+    mine->prefetch(
+        0, 50,
+        1'000'000);  // 15, less those that two sessions may have fixed or on their way: half of 11
     EXPECT_EQ(f.all->counts().prefetched, 11u);
     mine->prefetch(0, 98, 5);
     mine->prefetch(0, 200, 5);
@@ -267,7 +304,8 @@ TEST_P(changing_files, of_an_odd_size_are_read_past_the_page_cache) {
     EXPECT_EQ(f.all->add_file(direct, content.size()), 1);
     auto mine = f.all->open_session();
     bytes now(content.size() + 50);
-    ASSERT_EQ(mine->read(1, 0, begin_of(now), now.size()), static_cast<std::int64_t>(content.size()));
+    ASSERT_EQ(mine->read(1, 0, begin_of(now), now.size()),
+              static_cast<std::int64_t>(content.size()));
     now.resize(content.size());
     EXPECT_EQ(now, content);
     ASSERT_EQ(mine->forget(1, 0, 4), 0);
@@ -291,6 +329,10 @@ TEST(policies, of_a_buffer_are_refused_where_they_cannot_be) {
     EXPECT_TRUE(buffer::manager::make(how, *frames, env, none).ok());
 }
 
-INSTANTIATE_TEST_SUITE_P(on, changing_files, testing::Values(buffer_kind(backend::cpu), buffer_kind(backend::gpu), buffer_kind(backend::cpu, buffer::policy_kind::dedu), buffer_kind(backend::gpu, buffer::policy_kind::dedu)), name_of);
+INSTANTIATE_TEST_SUITE_P(on, changing_files,
+                         testing::Values(buffer_kind(backend::cpu), buffer_kind(backend::gpu),
+                                         buffer_kind(backend::cpu, buffer::policy_kind::dedu),
+                                         buffer_kind(backend::gpu, buffer::policy_kind::dedu)),
+                         name_of);
 
 }  // namespace penstock::test

@@ -20,10 +20,12 @@ using buffer::use_kind;
 
 constexpr std::uint64_t page_bytes = 512;
 
-// Three threads add to numbers in pages that stay, one cuts off what is behind them, grows it again and looks that it is zero, and one reads everything and ahead. The disk may fail.
+// Three threads add to numbers in pages that stay, one cuts off what is behind them, grows it again
+// and looks that it is zero, and one reads everything and ahead. The disk may fail.
 class growing_and_shrinking {
 public:
-    growing_and_shrinking(buffer_kind where, bool failing) : f_(shape(), bytes(most * page_bytes, 0), where), failing_(failing) {}
+    growing_and_shrinking(buffer_kind where, bool failing)
+        : f_(shape(), bytes(most * page_bytes, 0), where), failing_(failing) {}
 
     void run() {
         {
@@ -78,7 +80,9 @@ private:
             if (random() % 2 == 0) mine->prefetch(0, random() % most, 4);
             const std::uint64_t at = random() % all.size();
             static_cast<void>(mine->read(0, at, begin_of(all), all.size() - at));
-            if (failing_) f_.env.set({.calls = random() % 2 == 0 ? fault::call_write : fault::call_read, .nth = random() % 20 + 1});
+            if (failing_)
+                f_.env.set({.calls = random() % 2 == 0 ? fault::call_write : fault::call_read,
+                            .nth = random() % 20 + 1});
         }
     }
     template <typename Call>
@@ -92,14 +96,24 @@ private:
         std::mt19937_64 random(9);
         bytes some(most * page_bytes), ones(most * page_bytes, 1);
         while (adding_ != 0 && !testing::Test::HasFailure()) {
-            const std::uint64_t end = kept * page_bytes + random() % ((most - kept) * page_bytes), tail = most * page_bytes - end;
+            const std::uint64_t end = kept * page_bytes + random() % ((most - kept) * page_bytes),
+                                tail = most * page_bytes - end;
             until_done([&] { return mine->resize(0, end); });
             ASSERT_EQ(::ftruncate(f_.fd, static_cast<off_t>(end)), 0);
             ASSERT_EQ(::ftruncate(f_.fd, most * page_bytes), 0);
             until_done([&] { return mine->resize(0, most * page_bytes); });
-            until_done([&] { return mine->read(0, end, begin_of(some), tail) == static_cast<std::int64_t>(tail) ? 0 : -EIO; });
-            EXPECT_TRUE(std::all_of(some.begin(), some.begin() + static_cast<std::ptrdiff_t>(tail), [](std::uint8_t one) { return one == 0; }));
-            until_done([&] { return mine->write(0, end, begin_of(ones), tail) == static_cast<std::int64_t>(tail) ? 0 : -EIO; });
+            until_done([&] {
+                return mine->read(0, end, begin_of(some), tail) == static_cast<std::int64_t>(tail)
+                           ? 0
+                           : -EIO;
+            });
+            EXPECT_TRUE(std::all_of(some.begin(), some.begin() + static_cast<std::ptrdiff_t>(tail),
+                                    [](std::uint8_t one) { return one == 0; }));
+            until_done([&] {
+                return mine->write(0, end, begin_of(ones), tail) == static_cast<std::int64_t>(tail)
+                           ? 0
+                           : -EIO;
+            });
         }
     }
 
@@ -113,7 +127,8 @@ using shared_files = on_backends;
 
 }  // namespace
 
-// One thread changes the file below and has it forgotten; the others must not be given what was before.
+// One thread changes the file below and has it forgotten; the others must not be given what was
+// before.
 TEST_P(shared_files, are_never_older_than_what_was_forgotten) {
     constexpr std::uint64_t pages = 12, versions = rounds(std::uint64_t{1500});
     for (const auto& [host, device] : {std::pair{13u, 0u}, {13u, 4u}}) {
@@ -130,17 +145,21 @@ TEST_P(shared_files, are_never_older_than_what_was_forgotten) {
                     const std::uint64_t page = random() % pages, least = told;
                     if (random() % 8 == 0) mine->prefetch(0, page, 3);
                     std::uint64_t words[page_bytes / 4];
-                    const std::uint64_t count = random() % 2 == 0 ? 8 : 2 * page_bytes;  // two pages are read at once
-                    const std::int64_t got = mine->read(0, page * page_bytes, reinterpret_cast<std::byte*>(words), count);
+                    const std::uint64_t count =
+                        random() % 2 == 0 ? 8 : 2 * page_bytes;  // two pages are read at once
+                    const std::int64_t got = mine->read(0, page * page_bytes,
+                                                        reinterpret_cast<std::byte*>(words), count);
                     ASSERT_GE(got, 8);
                     for (std::int64_t at = 0; at < got / 8; ++at) ASSERT_GE(words[at], least);
                 }
             });
         auto mine = f.all->open_session();
         std::vector<std::uint64_t> words(pages * page_bytes / 8);
-        for (std::uint64_t version = 1; version <= versions && !testing::Test::HasFailure(); ++version) {
+        for (std::uint64_t version = 1; version <= versions && !testing::Test::HasFailure();
+             ++version) {
             std::fill(words.begin(), words.end(), version);
-            ASSERT_EQ(::pwrite(f.fd, words.data(), pages * page_bytes, 0), static_cast<ssize_t>(pages * page_bytes));
+            ASSERT_EQ(::pwrite(f.fd, words.data(), pages * page_bytes, 0),
+                      static_cast<ssize_t>(pages * page_bytes));
             ASSERT_EQ(mine->forget(0, 0, version % 2 == 0 ? pages : 1000), 0);
             told = version;
         }
@@ -150,7 +169,8 @@ TEST_P(shared_files, are_never_older_than_what_was_forgotten) {
     }
 }
 
-// A page that is on its way to its file when it is forgotten is waited for; and if that write fails, what comes back of it goes too. Nothing near it is in the buffer.
+// A page that is on its way to its file when it is forgotten is waited for; and if that write
+// fails, what comes back of it goes too. Nothing near it is in the buffer.
 TEST_P(shared_files, forget_what_is_being_written) {
     constexpr std::uint64_t apart = 1500;
     for (const bool failing : {false, true}) {
@@ -166,7 +186,8 @@ TEST_P(shared_files, forget_what_is_being_written) {
             auto other = f.all->open_session();
             std::byte one{};
             std::int64_t got = 1;
-            for (std::uint64_t page = 1; page < 7 && got == 1; ++page) got = other->read(0, page * page_bytes, &one, 1);
+            for (std::uint64_t page = 1; page < 7 && got == 1; ++page)
+                got = other->read(0, page * page_bytes, &one, 1);
         });
         while (f.env.stalled() == 0) std::this_thread::yield();
         std::atomic<bool> forgotten{false};
@@ -185,10 +206,18 @@ TEST_P(shared_files, forget_what_is_being_written) {
     }
 }
 
-TEST_P(shared_files, lose_nothing_while_they_grow_and_shrink) { growing_and_shrinking(GetParam(), false).run(); }
+TEST_P(shared_files, lose_nothing_while_they_grow_and_shrink) {
+    growing_and_shrinking(GetParam(), false).run();
+}
 
-TEST_P(shared_files, lose_nothing_while_they_grow_and_shrink_and_the_disk_fails) { growing_and_shrinking(GetParam(), true).run(); }
+TEST_P(shared_files, lose_nothing_while_they_grow_and_shrink_and_the_disk_fails) {
+    growing_and_shrinking(GetParam(), true).run();
+}
 
-INSTANTIATE_TEST_SUITE_P(on, shared_files, testing::Values(buffer_kind(backend::cpu), buffer_kind(backend::gpu), buffer_kind(backend::cpu, buffer::policy_kind::dedu), buffer_kind(backend::gpu, buffer::policy_kind::dedu)), name_of);
+INSTANTIATE_TEST_SUITE_P(on, shared_files,
+                         testing::Values(buffer_kind(backend::cpu), buffer_kind(backend::gpu),
+                                         buffer_kind(backend::cpu, buffer::policy_kind::dedu),
+                                         buffer_kind(backend::gpu, buffer::policy_kind::dedu)),
+                         name_of);
 
 }  // namespace penstock::test

@@ -1,4 +1,5 @@
-// The buffer manager: what is read is what was written, wherever pages lie, by one thread and many, also where the disk fails; and it hits where the core alone would.
+// The buffer manager: what is read is what was written, wherever pages lie, by one thread and many,
+// also where the disk fails; and it hits where the core alone would.
 #include "buffer/manager.hpp"
 
 #include <fcntl.h>
@@ -33,8 +34,11 @@ std::uint64_t word_of(const bytes& some, std::uint64_t number) {
     return out;
 }
 
-// Random reads, writes and flushes by one thread against a copy; how many bytes were wrong. `failing`: writes and reads fail now and then, and are tried again.
-std::uint64_t wrong_bytes(const manager_settings& how, std::uint64_t file_bytes, std::uint64_t seed, int operations, buffer_kind where, bool forgetful = false, bool failing = false) {
+// Random reads, writes and flushes by one thread against a copy; how many bytes were wrong.
+// `failing`: writes and reads fail now and then, and are tried again.
+std::uint64_t wrong_bytes(const manager_settings& how, std::uint64_t file_bytes, std::uint64_t seed,
+                          int operations, buffer_kind where, bool forgetful = false,
+                          bool failing = false) {
     bytes expected = pattern(seed, file_bytes);
     buffered_file f(how, expected, where, forgetful);
     auto mine = f.all->open_session();
@@ -42,7 +46,8 @@ std::uint64_t wrong_bytes(const manager_settings& how, std::uint64_t file_bytes,
     std::uint64_t wrong = 0;
     for (int i = 0; i < operations; ++i) {
         if (failing && i % 50 == 0) fail_somehow(f.env, random);
-        const std::uint64_t at = random() % file_bytes, most = random() % 4 == 0 ? 3 * how.page_bytes : 200;
+        const std::uint64_t at = random() % file_bytes,
+                            most = random() % 4 == 0 ? 3 * how.page_bytes : 200;
         bytes some(random() % most + 1);
         const std::uint64_t count = std::min<std::uint64_t>(some.size(), file_bytes - at);
         const auto kind = random() % 100;
@@ -51,14 +56,17 @@ std::uint64_t wrong_bytes(const manager_settings& how, std::uint64_t file_bytes,
             if (!failing) {
                 EXPECT_EQ(got, static_cast<std::int64_t>(count));
             }
-            for (std::int64_t b = 0; b < got; ++b) wrong += some[static_cast<std::size_t>(b)] != expected[at + static_cast<std::uint64_t>(b)];
+            for (std::int64_t b = 0; b < got; ++b)
+                wrong += some[static_cast<std::size_t>(b)] !=
+                         expected[at + static_cast<std::uint64_t>(b)];
         } else if (kind < 98) {
             for (auto& one : some) one = static_cast<std::uint8_t>(random());
             const std::int64_t put = mine->write(0, at, begin_of(some), some.size());
             if (!failing) {
                 EXPECT_EQ(put, static_cast<std::int64_t>(count));
             }
-            std::copy_n(some.begin(), std::max<std::int64_t>(put, 0), expected.begin() + static_cast<std::ptrdiff_t>(at));
+            std::copy_n(some.begin(), std::max<std::int64_t>(put, 0),
+                        expected.begin() + static_cast<std::ptrdiff_t>(at));
         } else if (mine->flush(0) == 0 && !forgetful) {
             EXPECT_EQ(f.on_disk(), expected) << "seed " << seed << ", operation " << i;
         }
@@ -75,16 +83,21 @@ using buffers = on_backends;
 
 // The core, driven as docs/buffer.md says, for the same accesses.
 template <typename Order>
-buffer::manager_counts played(const manager_settings& how, const std::vector<std::pair<std::uint64_t, bool>>& accesses) {
+buffer::manager_counts played(const manager_settings& how,
+                              const std::vector<std::pair<std::uint64_t, bool>>& accesses) {
     buffer::core<Order> core;
-    EXPECT_EQ(core.make({how.host_pages, how.device_pages, 1, how.host_pages + how.device_pages + 1, 1}), 0);
+    EXPECT_EQ(
+        core.make({how.host_pages, how.device_pages, 1, how.host_pages + how.device_pages + 1, 1}),
+        0);
     buffer::manager_counts out;
     buffer::counts moved;
     for (const auto& [page, writes] : accesses) {
         const buffer::page_id id{page, 0};
         buffer::found at{};
         EXPECT_EQ(core.touch(id, moved, at), 0);
-        ++(at == buffer::found::host ? out.host_hits : at == buffer::found::device ? out.device_hits : out.misses);
+        ++(at == buffer::found::host     ? out.host_hits
+           : at == buffer::found::device ? out.device_hits
+                                         : out.misses);
         int code = at == buffer::found::nowhere ? core.load(id, nullptr, moved) : 0;
         if (writes && code == 0) code = core.mark_dirty(id);
         EXPECT_EQ(code, 0);
@@ -99,17 +112,28 @@ buffer::manager_counts played(const manager_settings& how, const std::vector<std
 
 TEST_P(buffers, hold_what_was_written) {
     for (const order_kind order : {order_kind::lru, order_kind::clock})
-        for (const auto& [host, device] : {std::pair{5u, 0u}, {5u, 1u}, {6u, 9u}, {40u, 3u}, {5u, 200u}})
-            EXPECT_EQ(wrong_bytes(small(host, device, order), 40 * 512 - 77, host + device, rounds(4000), GetParam()), 0u) << host << ' ' << device;
-    EXPECT_EQ(wrong_bytes(small(7, 9, order_kind::lru, 4096), 50 * 4096 + 1, 3, 2000, GetParam()), 0u);
+        for (const auto& [host, device] :
+             {std::pair{5u, 0u}, {5u, 1u}, {6u, 9u}, {40u, 3u}, {5u, 200u}})
+            EXPECT_EQ(wrong_bytes(small(host, device, order), 40 * 512 - 77, host + device,
+                                  rounds(4000), GetParam()),
+                      0u)
+                << host << ' ' << device;
+    EXPECT_EQ(wrong_bytes(small(7, 9, order_kind::lru, 4096), 50 * 4096 + 1, 3, 2000, GetParam()),
+              0u);
 }
 
 TEST_P(buffers, lose_nothing_where_reads_and_writes_fail) {
     for (std::uint64_t seed = 1; seed <= 4; ++seed)
-        for (const auto& [host, device] : {std::pair{5u, 0u}, {5u, 6u}}) EXPECT_EQ(wrong_bytes(small(host, device, order_kind::lru), 30 * 512, seed, rounds(3000), GetParam(), false, true), 0u) << seed;
+        for (const auto& [host, device] : {std::pair{5u, 0u}, {5u, 6u}})
+            EXPECT_EQ(wrong_bytes(small(host, device, order_kind::lru), 30 * 512, seed,
+                                  rounds(3000), GetParam(), false, true),
+                      0u)
+                << seed;
 }
 
-TEST_P(buffers, whose_frames_forget_a_move_are_found_out) { EXPECT_GT(wrong_bytes(small(5, 20, order_kind::lru), 40 * 512, 1, 3000, GetParam(), true), 0u); }
+TEST_P(buffers, whose_frames_forget_a_move_are_found_out) {
+    EXPECT_GT(wrong_bytes(small(5, 20, order_kind::lru), 40 * 512, 1, 3000, GetParam(), true), 0u);
+}
 
 // By one thread exactly; the pages are those that are fixed.
 TEST_P(buffers, hit_where_the_core_alone_does) {
@@ -120,14 +144,21 @@ TEST_P(buffers, hit_where_the_core_alone_does) {
             auto mine = f.all->open_session();
             std::mt19937_64 random(host);
             std::vector<std::pair<std::uint64_t, bool>> accesses;
-            for (int i = 0; i < 5000; ++i) accesses.emplace_back(random() % 10 < 7 ? random() % 12 : random() % 100, random() % 4 == 0);
+            for (int i = 0; i < 5000; ++i)
+                accesses.emplace_back(random() % 10 < 7 ? random() % 12 : random() % 100,
+                                      random() % 4 == 0);
             for (const auto& [page, writes] : accesses) {
                 fixed_page fixed;
-                ASSERT_EQ(mine->fix({page, 0}, writes ? use_kind::write : use_kind::read, fixed), 0);
+                ASSERT_EQ(mine->fix({page, 0}, writes ? use_kind::write : use_kind::read, fixed),
+                          0);
                 mine->unfix(fixed, writes);
             }
             mine.reset();
-            const buffer::manager_counts seen = f.all->counts(), expected = order == order_kind::lru ? played<buffer::lru_order>(how, accesses) : played<buffer::clock_order>(how, accesses);
+            const buffer::manager_counts seen = f.all->counts(),
+                                         expected =
+                                             order == order_kind::lru
+                                                 ? played<buffer::lru_order>(how, accesses)
+                                                 : played<buffer::clock_order>(how, accesses);
             EXPECT_EQ(seen.host_hits, expected.host_hits);
             EXPECT_EQ(seen.device_hits, expected.device_hits);
             EXPECT_EQ(seen.misses, expected.misses);
@@ -141,23 +172,35 @@ TEST_P(buffers, hit_where_the_core_alone_does) {
 
 namespace {
 
-// Eight threads; each adds to numbers of its own in pages that all share, reads them back, and flushes now and then. `failing`: the disk does at times, and who gets an error goes on with something else.
+// Eight threads; each adds to numbers of its own in pages that all share, reads them back, and
+// flushes now and then. `failing`: the disk does at times, and who gets an error goes on with
+// something else.
 struct adding_threads {
     static constexpr std::uint64_t threads = 8, pages = 60, page_words = 64;
 
-    adding_threads(std::uint32_t host, std::uint32_t device, order_kind order, buffer_kind where, bool failing)
-        : f({.page_bytes = 512, .host_pages = host, .device_pages = device, .sessions = threads, .fixed_pages = 2, .order = order}, bytes(pages * 512, 0), where),
-          added(threads, std::vector<std::uint64_t>(pages * page_words, 0)), failing(failing) {}
+    adding_threads(std::uint32_t host, std::uint32_t device, order_kind order, buffer_kind where,
+                   bool failing)
+        : f({.page_bytes = 512,
+             .host_pages = host,
+             .device_pages = device,
+             .sessions = threads,
+             .fixed_pages = 2,
+             .order = order},
+            bytes(pages * 512, 0), where),
+          added(threads, std::vector<std::uint64_t>(pages * page_words, 0)),
+          failing(failing) {}
 
     void step(buffer::session& mine, std::uint64_t t, std::mt19937_64& random) {
-        const std::uint64_t page = random() % 3 == 0 ? random() % pages : random() % 10, word = random() % (page_words / threads) * threads + t;
+        const std::uint64_t page = random() % 3 == 0 ? random() % pages : random() % 10,
+                            word = random() % (page_words / threads) * threads + t;
         const bool writes = random() % 3 != 0;
         fixed_page fixed;
         const int code = mine.fix({page, 0}, writes ? use_kind::write : use_kind::read, fixed);
         if (code != 0 && failing) return;
         ASSERT_EQ(code, 0);
         auto* const number = reinterpret_cast<std::uint64_t*>(fixed.data) + word;
-        ASSERT_EQ(*number, added[t][page * page_words + word]) << "page " << page << ", thread " << t;
+        ASSERT_EQ(*number, added[t][page * page_words + word])
+            << "page " << page << ", thread " << t;
         if (writes) ++*number, ++added[t][page * page_words + word];
         mine.unfix(fixed, writes);
     }
@@ -168,7 +211,8 @@ struct adding_threads {
         ASSERT_EQ(code, 0);
         bytes now(pages * 512);
         ASSERT_EQ(::pread(f.fd, now.data(), now.size(), 0), static_cast<ssize_t>(now.size()));
-        for (std::uint64_t own = t; own < pages * page_words; own += threads) ASSERT_EQ(word_of(now, own), added[t][own]) << own;
+        for (std::uint64_t own = t; own < pages * page_words; own += threads)
+            ASSERT_EQ(word_of(now, own), added[t][own]) << own;
     }
     void run(std::uint64_t steps) {
         std::vector<std::jthread> running;
@@ -188,7 +232,8 @@ struct adding_threads {
         f.expect_right();
         EXPECT_EQ(f.all->open_session()->flush(0), 0);
         const bytes now = f.on_disk();
-        for (std::uint64_t word = 0; word < pages * page_words; ++word) ASSERT_EQ(word_of(now, word), added[word % threads][word]) << word;
+        for (std::uint64_t word = 0; word < pages * page_words; ++word)
+            ASSERT_EQ(word_of(now, word), added[word % threads][word]) << word;
     }
 
     buffered_file f;
@@ -200,7 +245,8 @@ struct adding_threads {
 
 TEST_P(buffers, lose_no_update_of_many_threads) {
     for (const order_kind order : {order_kind::lru, order_kind::clock})
-        for (const auto& [host, device] : {std::pair{30u, 0u}, {30u, 10u}, {30u, 100u}, {25u, 1u}}) {
+        for (const auto& [host, device] :
+             {std::pair{30u, 0u}, {30u, 10u}, {30u, 100u}, {25u, 1u}}) {
             adding_threads all(host, device, order, GetParam(), false);
             all.run(rounds(6000));
             const buffer::manager_counts counts = all.f.all->counts();
@@ -242,7 +288,8 @@ TEST_P(buffers, count_each_hit_of_many_threads) {
     f.expect_right();
 }
 
-// Threads want pages whose frames are given to others all the time, also between a look at where the page is and the step on its frame.
+// Threads want pages whose frames are given to others all the time, also between a look at where
+// the page is and the step on its frame.
 TEST_P(buffers, give_the_page_that_was_asked_for) {
     constexpr std::uint64_t pages = 12;
     manager_settings how = small(9, 3, order_kind::lru, 64);
@@ -312,6 +359,8 @@ TEST_P(buffers, refuse_what_cannot_be) {
     EXPECT_EQ(one->read(1, 0, begin_of(some), 10), -EBADF);
 }
 
-INSTANTIATE_TEST_SUITE_P(on, buffers, testing::Values(buffer_kind(backend::cpu), buffer_kind(backend::gpu)), name_of);
+INSTANTIATE_TEST_SUITE_P(on, buffers,
+                         testing::Values(buffer_kind(backend::cpu), buffer_kind(backend::gpu)),
+                         name_of);
 
 }  // namespace penstock::test

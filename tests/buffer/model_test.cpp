@@ -1,4 +1,5 @@
-// Random accesses, pins and flushes over tiny buffers, with every byte and every count looked at after each.
+// Random accesses, pins and flushes over tiny buffers, with every byte and every count looked at
+// after each.
 #include "buffer/world.hpp"
 
 namespace penstock::buffer::test {
@@ -8,7 +9,9 @@ namespace {
 class dice {
 public:
     explicit dice(std::uint64_t seed) : state_(mix64(seed + 1)) {}
-    std::uint64_t below(std::uint64_t limit) { return mix64(state_ += 0x9e3779b97f4a7c15ull) % limit; }
+    std::uint64_t below(std::uint64_t limit) {
+        return mix64(state_ += 0x9e3779b97f4a7c15ull) % limit;
+    }
 
 private:
     std::uint64_t state_;
@@ -17,8 +20,14 @@ private:
 template <typename Core>
 class random_run {
 public:
-    random_run(const limits& most, std::uint64_t seed) : world_(most), most_(most), dice_(seed), pages_(4 + dice_.below(20)), contents_(2 + dice_.below(30)) {
-        for (std::uint64_t page = 0; page < 2 * pages_; ++page) world_.put_on_disk(name(page), drawn());
+    random_run(const limits& most, std::uint64_t seed)
+        : world_(most),
+          most_(most),
+          dice_(seed),
+          pages_(4 + dice_.below(20)),
+          contents_(2 + dice_.below(30)) {
+        for (std::uint64_t page = 0; page < 2 * pages_; ++page)
+            world_.put_on_disk(name(page), drawn());
     }
 
     // The number of the first step after which something was wrong, or 0.
@@ -33,12 +42,15 @@ public:
     world<Core>& around() { return world_; }
 
 private:
-    static page_id name(std::uint64_t page) { return {page / 2, static_cast<std::uint32_t>(page % 2)}; }
+    static page_id name(std::uint64_t page) {
+        return {page / 2, static_cast<std::uint32_t>(page % 2)};
+    }
 
     // A third of the blocks are alone.
     values drawn() {
         values out;
-        for (std::uint32_t i = 0; i < most_.blocks_per_page; ++i) out.push_back(dice_.below(3) == 0 ? first_alone + ++made_ : 1 + dice_.below(contents_));
+        for (std::uint32_t i = 0; i < most_.blocks_per_page; ++i)
+            out.push_back(dice_.below(3) == 0 ? first_alone + ++made_ : 1 + dice_.below(contents_));
         return out;
     }
     void step() {
@@ -54,9 +66,14 @@ private:
                 break;
             case 2: world_.flush(static_cast<std::uint32_t>(dice_.below(2))); break;
             case 3:
-                if (world_.core.block_of(id, 0) != nullptr && std::find(pinned_.begin(), pinned_.end(), id) == pinned_.end()) world_.forget(id);
+                if (world_.core.block_of(id, 0) != nullptr &&
+                    std::find(pinned_.begin(), pinned_.end(), id) == pinned_.end())
+                    world_.forget(id);
                 break;
-            case 4: case 5: case 6: case 7: world_.write(id, drawn()); break;
+            case 4:
+            case 5:
+            case 6:
+            case 7: world_.write(id, drawn()); break;
             default: world_.read(id);
         }
     }
@@ -76,11 +93,14 @@ void run_all(std::uint64_t first_seed) {
         for (std::uint64_t seed = first_seed; seed < first_seed + 8; ++seed) {
             dice from(seed);
             limits most = sizes(1 + from.below(4), from.below(5), blocks, 1 + from.below(24));
-            const std::uint32_t frames = most.host_frames() + most.device_frames(), choices[] = {0, 1, blocks, 2 * frames};
+            const std::uint32_t frames = most.host_frames() + most.device_frames(),
+                                choices[] = {0, 1, blocks, 2 * frames};
             most.absent_blocks = choices[seed % 4];
             random_run<Core> run(most, seed);
-            EXPECT_EQ(run.play(1500), 0) << run.what() << "; seed " << seed << ", H " << most.host_pages << ", G " << most.device_pages << ", D " << blocks << ", table "
-                                         << most.pages << ", absent " << most.absent_blocks;
+            EXPECT_EQ(run.play(1500), 0)
+                << run.what() << "; seed " << seed << ", H " << most.host_pages << ", G "
+                << most.device_pages << ", D " << blocks << ", table " << most.pages << ", absent "
+                << most.absent_blocks;
             all.vanished += run.around().moved.vanished;
             all.demoted += run.around().moved.demoted;
             all.promoted += run.around().moved.promoted;

@@ -1,7 +1,9 @@
-// Plays the accesses on standard input through the buffer's core and prints what came of each, for comparison with naive_buffer.py:
+// Plays the accesses on standard input through the buffer's core and prints what came of each, for
+// comparison with naive_buffer.py:
 //   player H G D TABLE ABSENT lru|clock [tail]
-// Lines: r FILE PAGE CONTENT... (read), w (replace), m (write in place), p and u FILE PAGE (pin, unpin), f FILE (flush). A content of 0 is alone. With `tail`, a
-// demoted block enters the device's list at the tail: the canary.
+// Lines: r FILE PAGE CONTENT... (read), w (replace), m (write in place), p and u FILE PAGE (pin,
+// unpin), f FILE (flush). A content of 0 is alone. With `tail`, a demoted block enters the device's
+// list at the tail: the canary.
 #include <cstdlib>
 #include <iostream>
 #include <string>
@@ -74,18 +76,29 @@ private:
         const int touched = core_.touch(page_, moved_, at);
         if (touched != 0) return touched;
         found before;
-        if (at == found::nowhere) return what == 'm' ? core_.replace(page_, nullptr, moved_, before) : core_.load(page_, contents_.data(), moved_);
+        if (at == found::nowhere)
+            return what == 'm' ? core_.replace(page_, nullptr, moved_, before)
+                               : core_.load(page_, contents_.data(), moved_);
         return what == 'm' ? core_.mark_dirty(page_) : 0;
     }
 
     void print(int result, found at) {
         const auto& end = core_.inside();
-        std::cout << (result == -EBUSY ? "busy" : at == found::host ? "host" : at == found::device ? "device" : "nowhere") << ' ' << moved_.demoted << ' '
-                  << moved_.promoted << ' ' << moved_.filled << ' ' << moved_.written_pages << ' ' << moved_.written_from_device << ' ' << moved_.dropped_pages << ' '
-                  << end.pages.in_use() << ' ' << pages_with_sharing(end) << ' ' << end.blocks.in_use() - end.absent.size << ' ' << end.absent.size;
+        std::cout << (result == -EBUSY      ? "busy"
+                      : at == found::host   ? "host"
+                      : at == found::device ? "device"
+                                            : "nowhere")
+                  << ' ' << moved_.demoted << ' ' << moved_.promoted << ' ' << moved_.filled << ' '
+                  << moved_.written_pages << ' ' << moved_.written_from_device << ' '
+                  << moved_.dropped_pages << ' ' << end.pages.in_use() << ' '
+                  << pages_with_sharing(end) << ' ' << end.blocks.in_use() - end.absent.size << ' '
+                  << end.absent.size;
         for (std::uint32_t i = 0; i < contents_.size(); ++i)
-            if (const block* const one = core_.block_of(page_, i); one != nullptr && one->where == side::absent) std::cout << " a";
-            else if (one != nullptr) std::cout << (one->where == side::host ? " h" : " d") << one->frame;
+            if (const block* const one = core_.block_of(page_, i);
+                one != nullptr && one->where == side::absent)
+                std::cout << " a";
+            else if (one != nullptr)
+                std::cout << (one->where == side::host ? " h" : " d") << one->frame;
         std::cout << "\n";
     }
 
@@ -100,9 +113,12 @@ private:
 int main(int argc, char** argv) {
     if (argc < 7) return 2;
     limits most;
-    std::uint32_t* const to[] = {&most.host_pages, &most.device_pages, &most.blocks_per_page, &most.pages, &most.absent_blocks};
-    for (int i = 0; i < 5; ++i) *to[i] = static_cast<std::uint32_t>(std::strtoul(argv[i + 1], nullptr, 10));
+    std::uint32_t* const to[] = {&most.host_pages, &most.device_pages, &most.blocks_per_page,
+                                 &most.pages, &most.absent_blocks};
+    for (int i = 0; i < 5; ++i)
+        *to[i] = static_cast<std::uint32_t>(std::strtoul(argv[i + 1], nullptr, 10));
     most.files = 4;
     if (argc > 7) return player<core<lru_order, tail_cache>>().play(most);
-    return std::string(argv[6]) == "clock" ? player<core<clock_order>>().play(most) : player<core<lru_order>>().play(most);
+    return std::string(argv[6]) == "clock" ? player<core<clock_order>>().play(most)
+                                           : player<core<lru_order>>().play(most);
 }

@@ -72,8 +72,10 @@ protected:
                                       mine_->flush(number_),
                                       mine_->resize(number_, 100),
                                       mine_->forget(number_, 0, 9),
-                                      pool_->close_file(number_), pool_->discard_file(number_),
-                                      pool_->resize_file(number_, 100), pool_->file_bytes(number_)};
+                                      pool_->close_file(number_),
+                                      pool_->discard_file(number_),
+                                      pool_->resize_file(number_, 100),
+                                      pool_->file_bytes(number_)};
         for (int i = 0; i < static_cast<int>(std::size(codes)); ++i)
             if (codes[i] != -ECHILD) return i + 1;
         std::uint32_t other = 0;
@@ -163,7 +165,8 @@ TEST_P(child, may_make_a_buffer_of_its_own) {
                   const buffer_options how{.policy = GetParam(),
                                            .where = backend::cpu,
                                            .host_bytes = 24 * page_bytes,
-                                           .device_bytes = 8 * page_bytes, .sessions = 1};
+                                           .device_bytes = 8 * page_bytes,
+                                           .sessions = 1};
                   std::unique_ptr<buffer_pool> own;
                   if (!buffer_pool::make(how, own).ok()) return 1;
                   if (!own->open_file(name_, buffer::file_access::read, number_).ok()) return 2;

@@ -1,4 +1,5 @@
-// The buffer pool as programs have it, by its public header alone: what threads changed is in the files, sizes change here and below, and what cannot be is refused with a word on the cure.
+// The buffer pool as programs have it, by its public header alone: what threads changed is in the
+// files, sizes change here and below, and what cannot be is refused with a word on the cure.
 #include "penstock/buffer.hpp"
 
 #include <gtest/gtest.h>
@@ -29,17 +30,29 @@ struct pool_kind {
     backend where;
     bool direct;
     friend void PrintTo(const pool_kind& one, std::ostream* out) {
-        *out << (one.policy == policy_kind::native ? "native" : one.policy == policy_kind::gram ? "gram" : "dedu") << (one.where == backend::gpu ? "_gpu" : "_cpu") << (one.direct ? "_direct" : "");
+        *out << (one.policy == policy_kind::native ? "native"
+                 : one.policy == policy_kind::gram ? "gram"
+                                                   : "dedu")
+             << (one.where == backend::gpu ? "_gpu" : "_cpu") << (one.direct ? "_direct" : "");
     }
 };
 
 buffer_options usual(const pool_kind& kind) {
-    return {.policy = kind.policy, .where = kind.where, .host_bytes = 24 * page_bytes, .device_bytes = 16 * page_bytes, .page_bytes = page_bytes, .sessions = 4, .fixed_pages = 2, .max_files = 2, .direct_io = kind.direct};
+    return {.policy = kind.policy,
+            .where = kind.where,
+            .host_bytes = 24 * page_bytes,
+            .device_bytes = 16 * page_bytes,
+            .page_bytes = page_bytes,
+            .sessions = 4,
+            .fixed_pages = 2,
+            .max_files = 2,
+            .direct_io = kind.direct};
 }
 
 struct pool_of_files : testing::TestWithParam<pool_kind> {
     void SetUp() override {
-        if (GetParam().where == backend::gpu && !gpu_is_there()) GTEST_SKIP() << "no GPU in this machine";
+        if (GetParam().where == backend::gpu && !gpu_is_there())
+            GTEST_SKIP() << "no GPU in this machine";
         write_file(name, bytes(64 * page_bytes));
         const status made = buffer_pool::make(usual(GetParam()), pool);
         ASSERT_TRUE(made.ok()) << made.message;
@@ -75,7 +88,8 @@ TEST_P(pool_of_files, threads_count_and_the_file_has_it) {
             const auto mine = pool->open_session();
             ASSERT_NE(mine, nullptr);
             std::mt19937_64 random(t);
-            for (unsigned i = 0; i < additions; ++i) ASSERT_EQ(add_one(*mine, {random() % 64, number}), 0);
+            for (unsigned i = 0; i < additions; ++i)
+                ASSERT_EQ(add_one(*mine, {random() % 64, number}), 0);
         });
     all.clear();
     ASSERT_EQ(pool->close_file(number), 0);
@@ -95,12 +109,15 @@ TEST_P(pool_of_files, threads_count_and_the_file_has_it) {
 TEST_P(pool_of_files, grows_and_shrinks_here_and_below) {
     const auto mine = pool->open_session();
     bytes ones(64 * page_bytes, 1), seen(100 * page_bytes, 9);
-    ASSERT_EQ(mine->write(number, 0, reinterpret_cast<std::byte*>(ones.data()), ones.size()), 64 * page_bytes);
+    ASSERT_EQ(mine->write(number, 0, reinterpret_cast<std::byte*>(ones.data()), ones.size()),
+              64 * page_bytes);
     ASSERT_EQ(pool->resize_file(number, 10 * page_bytes), 0);
     ASSERT_EQ(pool->resize_file(number, 80 * page_bytes), 0);
     EXPECT_EQ(pool->file_bytes(number), 80 * page_bytes);
-    EXPECT_EQ(mine->read(number, 0, reinterpret_cast<std::byte*>(seen.data()), seen.size()), 80 * page_bytes);
-    for (std::uint64_t at = 0; at < 80 * page_bytes; ++at) ASSERT_EQ(seen[at], at < 10 * page_bytes ? 1 : 0) << at;
+    EXPECT_EQ(mine->read(number, 0, reinterpret_cast<std::byte*>(seen.data()), seen.size()),
+              80 * page_bytes);
+    for (std::uint64_t at = 0; at < 80 * page_bytes; ++at)
+        ASSERT_EQ(seen[at], at < 10 * page_bytes ? 1 : 0) << at;
     ASSERT_EQ(add_one(*mine, {79, number}), 0);
     ASSERT_EQ(mine->flush(number), 0);
     const bytes now = read_file(name);
@@ -108,7 +125,8 @@ TEST_P(pool_of_files, grows_and_shrinks_here_and_below) {
     EXPECT_EQ(now[79 * page_bytes], 1);
     EXPECT_EQ(now[10 * page_bytes - 1], 1);
     EXPECT_EQ(now[10 * page_bytes], 0);
-    // Past the page cache a file has whole pages; a temporary folder may be in memory, which has no such reads.
+    // Past the page cache a file has whole pages; a temporary folder may be in memory, which has no
+    // such reads.
     const int odd = pool->resize_file(number, 5000);
     EXPECT_TRUE(odd == 0 || (GetParam().direct && odd == -EINVAL)) << odd;
     EXPECT_EQ(pool->file_bytes(number), odd == 0 ? 5000 : 80 * page_bytes);
@@ -224,8 +242,12 @@ TEST_P(pool_of_files, a_file_is_open_once_and_must_be_one) {
 }
 
 INSTANTIATE_TEST_SUITE_P(all, pool_of_files,
-                         testing::Values(pool_kind{policy_kind::native, backend::cpu, true}, pool_kind{policy_kind::gram, backend::cpu, true}, pool_kind{policy_kind::gram, backend::cpu, false},
-                                         pool_kind{policy_kind::dedu, backend::cpu, true}, pool_kind{policy_kind::gram, backend::gpu, true}, pool_kind{policy_kind::dedu, backend::gpu, true}),
+                         testing::Values(pool_kind{policy_kind::native, backend::cpu, true},
+                                         pool_kind{policy_kind::gram, backend::cpu, true},
+                                         pool_kind{policy_kind::gram, backend::cpu, false},
+                                         pool_kind{policy_kind::dedu, backend::cpu, true},
+                                         pool_kind{policy_kind::gram, backend::gpu, true},
+                                         pool_kind{policy_kind::dedu, backend::gpu, true}),
                          [](const auto& info) { return testing::PrintToString(info.param); });
 
 // The least that docs/buffer.md names is enough, for every policy, and one page less is refused by
@@ -278,9 +300,14 @@ TEST(buffer_pool, refuses_what_cannot_be) {
         o.dedu.window_pages = ~0u - 5;
     };
     refused(with(wide), -EINVAL, "window_pages");
-    refused(with([](buffer_options& o) { o.device_bytes = std::uint64_t{1} << 41; }), -ENOMEM, "device_bytes");
-    refused(with([](buffer_options& o) { o.policy = policy_kind::dedu, o.dedu.blocks_per_page = 3; }), -EINVAL, "blocks");
-    refused(with([](buffer_options& o) { o.policy = policy_kind::dedu, o.dedu.blocks_per_page = 128; }), -EINVAL, "blocks");
+    refused(with([](buffer_options& o) { o.device_bytes = std::uint64_t{1} << 41; }), -ENOMEM,
+            "device_bytes");
+    refused(
+        with([](buffer_options& o) { o.policy = policy_kind::dedu, o.dedu.blocks_per_page = 3; }),
+        -EINVAL, "blocks");
+    refused(
+        with([](buffer_options& o) { o.policy = policy_kind::dedu, o.dedu.blocks_per_page = 128; }),
+        -EINVAL, "blocks");
 }
 
 }  // namespace penstock::test

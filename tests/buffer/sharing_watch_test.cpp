@@ -1,4 +1,5 @@
-// When the buffer leaves a file in peace: where hardly any blocks are equal, and where looking for them takes longer than it saves.
+// When the buffer leaves a file in peace: where hardly any blocks are equal, and where looking for
+// them takes longer than it saves.
 #include <gtest/gtest.h>
 
 #include "buffer/sharing_watch.hpp"
@@ -8,7 +9,8 @@ namespace penstock::test {
 namespace {
 
 constexpr std::uint32_t blocks = 4;
-constexpr std::uint64_t frames = 1024, window_pages = frames / blocks, time_pages = 8 * window_pages;
+constexpr std::uint64_t frames = 1024, window_pages = frames / blocks,
+                        time_pages = 8 * window_pages;
 
 // A file of which each page that is loaded is new. `hits`: for each of these.
 struct played {
@@ -50,7 +52,9 @@ TEST(sharing_watch, leaves_in_peace_where_it_takes_longer_than_it_saves) {
 }
 
 // Where nobody knows what reads take nothing is said of it.
-TEST(sharing_watch, goes_on_where_times_are_not_known) { EXPECT_FALSE(is_left_in_peace({.read_ns = 0, .look_ns = 1'000'000}, 100 * time_pages)); }
+TEST(sharing_watch, goes_on_where_times_are_not_known) {
+    EXPECT_FALSE(is_left_in_peace({.read_ns = 0, .look_ns = 1'000'000}, 100 * time_pages));
+}
 
 TEST(sharing_watch, tries_again_after_a_rest) {
     buffer::sharing_watch watch(frames);

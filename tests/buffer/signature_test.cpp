@@ -1,4 +1,5 @@
-// Signatures of blocks: MD5 is MD5; the quick one tells blocks apart that differ a little, and is the same by whatever number of threads.
+// Signatures of blocks: MD5 is MD5; the quick one tells blocks apart that differ a little, and is
+// the same by whatever number of threads.
 #include "buffer/signature.hpp"
 
 #include <gtest/gtest.h>
@@ -40,14 +41,17 @@ std::string text_of(const signature& s) {
     for (const std::uint64_t half : {s.low, s.high})
         for (unsigned i = 0; i < 8; ++i) {
             char digits[3];
-            std::snprintf(digits, sizeof digits, "%02x", static_cast<unsigned>(half >> 8 * i & 0xff));
+            std::snprintf(digits, sizeof digits, "%02x",
+                          static_cast<unsigned>(half >> 8 * i & 0xff));
             out += digits;
         }
     return out;
 }
 
 bool all_differ(std::vector<signature> all) {
-    const auto before = [](const signature& a, const signature& b) { return a.low != b.low ? a.low < b.low : a.high < b.high; };
+    const auto before = [](const signature& a, const signature& b) {
+        return a.low != b.low ? a.low < b.low : a.high < b.high;
+    };
     std::sort(all.begin(), all.end(), before);
     return std::adjacent_find(all.begin(), all.end()) == all.end();
 }
@@ -56,11 +60,15 @@ bool all_differ(std::vector<signature> all) {
 
 // As md5sum and Python's hashlib have it.
 TEST(signatures, md5_is_md5) {
-    EXPECT_EQ(text_of(buffer::md5_signature(block(64).data(), 64)), "3b5d3c7d207e37dceeedd301e35e2e58");
-    EXPECT_EQ(text_of(buffer::md5_signature(block(4096).data(), 4096)), "620f0b67a91f7f74151bc5be745b7110");
+    EXPECT_EQ(text_of(buffer::md5_signature(block(64).data(), 64)),
+              "3b5d3c7d207e37dceeedd301e35e2e58");
+    EXPECT_EQ(text_of(buffer::md5_signature(block(4096).data(), 4096)),
+              "620f0b67a91f7f74151bc5be745b7110");
     block some(4096);
-    for (std::uint64_t i = 0; i < some.bytes; ++i) some.data()[i] = static_cast<std::byte>((i * i + 7 * i) % 251);
-    EXPECT_EQ(text_of(buffer::md5_signature(some.data(), 4096)), "7ff4b5ba77554e7a896469d98a9d3397");
+    for (std::uint64_t i = 0; i < some.bytes; ++i)
+        some.data()[i] = static_cast<std::byte>((i * i + 7 * i) % 251);
+    EXPECT_EQ(text_of(buffer::md5_signature(some.data(), 4096)),
+              "7ff4b5ba77554e7a896469d98a9d3397");
     EXPECT_EQ(text_of(buffer::md5_signature(some.data(), 192)), "52ec35099b7496199947c183f6b9d625");
 }
 
@@ -76,7 +84,8 @@ TEST(signatures, a_changed_bit_changes_half_of_the_quick_one) {
         for (std::uint64_t bit = 0; bit < 8 * one.bytes; ++bit) {
             one.data()[bit / 8] ^= static_cast<std::byte>(1u << bit % 8);
             const signature now = one.quick();
-            turned += static_cast<std::uint64_t>(std::popcount(now.low ^ before.low) + std::popcount(now.high ^ before.high));
+            turned += static_cast<std::uint64_t>(std::popcount(now.low ^ before.low) +
+                                                 std::popcount(now.high ^ before.high));
             all.push_back(now);
             one.data()[bit / 8] ^= static_cast<std::byte>(1u << bit % 8);
         }
@@ -85,7 +94,8 @@ TEST(signatures, a_changed_bit_changes_half_of_the_quick_one) {
     }
 }
 
-// Pages of programs: one small number anywhere, the same bytes at another place, two words that change places, blocks of zeros of each length.
+// Pages of programs: one small number anywhere, the same bytes at another place, two words that
+// change places, blocks of zeros of each length.
 TEST(signatures, quick_ones_of_similar_blocks_differ) {
     std::vector<signature> all;
     block one(4096);
@@ -140,16 +150,20 @@ TEST(signatures, a_gpu_finds_the_same) {
         for (const std::uint64_t count : {1u, 31u, 32u, 33u, 1000u}) {
             host::gpu_memory memory(0);
             auto* const blocks = static_cast<std::byte*>(memory.shared_bytes(count * bytes));
-            auto* const found = static_cast<signature*>(memory.shared_bytes(count * sizeof(signature)));
+            auto* const found =
+                static_cast<signature*>(memory.shared_bytes(count * sizeof(signature)));
             ASSERT_TRUE(blocks != nullptr && found != nullptr);
             for (std::uint64_t i = 0; i < count * bytes; i += 8) {
                 const std::uint64_t word = random();
                 std::memcpy(blocks + i, &word, 8);
             }
             for (const signature_kind kind : {signature_kind::quick, signature_kind::md5}) {
-                ASSERT_EQ(buffer::sign_blocks(kind, blocks, count, bytes, found, nullptr), cudaSuccess);
+                ASSERT_EQ(buffer::sign_blocks(kind, blocks, count, bytes, found, nullptr),
+                          cudaSuccess);
                 ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
-                for (std::uint64_t i = 0; i < count; ++i) ASSERT_EQ(found[i], buffer::signature_of(kind, blocks + i * bytes, bytes)) << bytes << ' ' << count << ' ' << i;
+                for (std::uint64_t i = 0; i < count; ++i)
+                    ASSERT_EQ(found[i], buffer::signature_of(kind, blocks + i * bytes, bytes))
+                        << bytes << ' ' << count << ' ' << i;
             }
         }
 }

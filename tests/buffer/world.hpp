@@ -1,5 +1,6 @@
-// A small world around the buffer's core: frames that hold values, a disk, and what every page should hold. The core's actions are carried out on it one after
-// the other, so an action that is missing, wrong or out of order shows in the bytes.
+// A small world around the buffer's core: frames that hold values, a disk, and what every page
+// should hold. The core's actions are carried out on it one after the other, so an action that is
+// missing, wrong or out of order shows in the bytes.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -17,7 +18,8 @@
 
 namespace penstock::buffer::test {
 
-// A value stands for the bytes of a block. From this one on nobody else has them, and the core is told that they are alone.
+// A value stands for the bytes of a block. From this one on nobody else has them, and the core is
+// told that they are alone.
 inline constexpr std::uint64_t first_alone = 1'000'000;
 
 using values = std::vector<std::uint64_t>;
@@ -25,18 +27,23 @@ using values = std::vector<std::uint64_t>;
 template <typename Core>
 class world {
 public:
-    explicit world(const limits& most) : most_(most), host_(most.host_frames()), device_(most.device_frames()) { EXPECT_EQ(core.make(most), 0); }
+    explicit world(const limits& most)
+        : most_(most), host_(most.host_frames()), device_(most.device_frames()) {
+        EXPECT_EQ(core.make(most), 0);
+    }
 
     // What a page of the disk holds at first.
     void put_on_disk(page_id id, values what) { now_[key(id)] = disk_[key(id)] = std::move(what); }
 
-    // "host", "device", "nowhere" or "busy", then what was told: "demote h0 d1", "drop 7" and so on, with commas.
+    // "host", "device", "nowhere" or "busy", then what was told: "demote h0 d1", "drop 7" and so
+    // on, with commas.
     std::string read(page_id id) {
         begin(now_.at(key(id)));
         found at;
         int result = core.touch(id, sink(), at);
         if (result == 0 && at == found::nowhere) {
-            EXPECT_EQ(disk_.at(key(id)), now_.at(key(id))) << "page " << id.page << " is loaded, but its last write was never written back";
+            EXPECT_EQ(disk_.at(key(id)), now_.at(key(id)))
+                << "page " << id.page << " is loaded, but its last write was never written back";
             result = core.load(id, contents().data(), sink());
         }
         return ended(result, at);
@@ -60,15 +67,21 @@ public:
         return ended(result, found::nowhere);
     }
 
-    // Every page in the table has its bytes, every other has them on the disk, and the core's own counts agree.
+    // Every page in the table has its bytes, every other has them on the disk, and the core's own
+    // counts agree.
     std::string wrong() const {
         if (const char* const what = check(core.inside()); what != nullptr) return what;
         for (const auto& [name, wanted] : now_) {
             const page_id id{name.second, name.first};
             for (std::uint32_t i = 0; i < most_.blocks_per_page; ++i) {
                 const block* const one = core.block_of(id, i);
-                const std::uint64_t has = one == nullptr || one->where == side::absent ? disk_.at(name)[i] : (one->where == side::host ? host_ : device_)[one->frame];
-                if (has != wanted[i]) return "page " + std::to_string(id.page) + " has other bytes in its block " + std::to_string(i);
+                const std::uint64_t has =
+                    one == nullptr || one->where == side::absent
+                        ? disk_.at(name)[i]
+                        : (one->where == side::host ? host_ : device_)[one->frame];
+                if (has != wanted[i])
+                    return "page " + std::to_string(id.page) + " has other bytes in its block " +
+                           std::to_string(i);
             }
         }
         return "";
@@ -93,7 +106,8 @@ private:
     }
     std::vector<content_id> contents() const {
         std::vector<content_id> out;
-        for (const std::uint64_t value : staged_) out.push_back(value >= first_alone ? content_id::alone() : content_id{value, 0});
+        for (const std::uint64_t value : staged_)
+            out.push_back(value >= first_alone ? content_id::alone() : content_id{value, 0});
         return out;
     }
     auto sink() {
@@ -102,15 +116,16 @@ private:
             carry_out(what);
         };
     }
-    void tell(const char* verb, const std::string& what) { told_ += std::string(told_.empty() ? ": " : ", ") + verb + what; }
+    void tell(const char* verb, const std::string& what) {
+        told_ += std::string(told_.empty() ? ": " : ", ") + verb + what;
+    }
 
     void carry_out(const action& a) {
-        const std::string host = a.host == nothing ? "" : " h" + std::to_string(a.host), device = a.device == nothing ? "" : " d" + std::to_string(a.device);
+        const std::string host = a.host == nothing ? "" : " h" + std::to_string(a.host),
+                          device = a.device == nothing ? "" : " d" + std::to_string(a.device);
         const std::string page = " " + std::to_string(a.page.page);
         switch (a.what) {
-            case move::fill:
-                host_.at(a.host) = staged_.at(a.place);
-                return tell("fill", host);
+            case move::fill: host_.at(a.host) = staged_.at(a.place); return tell("fill", host);
             case move::demote:
                 device_.at(a.device) = host_.at(a.host);
                 return tell("demote", host + device);
@@ -122,7 +137,8 @@ private:
                 else std::swap(host_.at(a.host), device_.at(a.device));
                 return tell("exchange", host + device);
             case move::write_back:
-                disk_.at(key(a.page))[a.place] = a.host != nothing ? host_.at(a.host) : device_.at(a.device);
+                disk_.at(key(a.page))[a.place] =
+                    a.host != nothing ? host_.at(a.host) : device_.at(a.device);
                 return tell("write", page + host + device);
             case move::drop: return tell("drop", page);
             case move::vanish: return tell("vanish", host + device);
@@ -136,7 +152,8 @@ private:
 };
 
 // Two files; a table that is never full unless it is given, as docs/buffer.md has it for gram.
-inline limits sizes(std::uint32_t host, std::uint32_t device, std::uint32_t blocks = 1, std::uint32_t pages = 0, std::uint32_t absent = 0) {
+inline limits sizes(std::uint32_t host, std::uint32_t device, std::uint32_t blocks = 1,
+                    std::uint32_t pages = 0, std::uint32_t absent = 0) {
     return {host, device, blocks, pages == 0 ? host + device + 1 : pages, 2, absent};
 }
 

@@ -1,4 +1,5 @@
-// What can happen next in a world: programs, devices and the kernel may act at any time; a request goes step by step, and each step begins, moves bytes and ends.
+// What can happen next in a world: programs, devices and the kernel may act at any time; a request
+// goes step by step, and each step begins, moves bytes and ends.
 #pragma once
 
 #include <algorithm>
@@ -13,14 +14,38 @@ namespace penstock::consistency::model {
 struct rules {
     static constexpr bool base_moves = true, fill_keeps_own = true, view_is_written_back = true;
     static constexpr bool looks_inside = true;  // not only at what programs read
-    template <unsigned D> static void acquire(page_versions<D>& p, place holder, stamp now) { consistency::acquire(p, holder, now); }
-    template <unsigned D> static step for_release(const page_versions<D>& p) { return next_for_release(p); }
-    template <unsigned D> static step for_access(const page_versions<D>& p, place holder) { return next_for_access(p, holder); }
-    template <unsigned D> static step for_eviction(const page_versions<D>& p, place holder) { return next_for_eviction(p, holder); }
-    template <unsigned D> static step for_sync(const page_versions<D>& p) { return next_for_sync(p); }
-    template <unsigned D> static void forget(page_versions<D>& p) { forget_stamps(p); }
-    template <unsigned D> static void begin(page_versions<D>& p, const step& s) { consistency::begin(p, s); }
-    template <unsigned D> static void finish(page_versions<D>& p, const step& s, bool done) { consistency::finish(p, s, done); }
+    template <unsigned D>
+    static void acquire(page_versions<D>& p, place holder, stamp now) {
+        consistency::acquire(p, holder, now);
+    }
+    template <unsigned D>
+    static step for_release(const page_versions<D>& p) {
+        return next_for_release(p);
+    }
+    template <unsigned D>
+    static step for_access(const page_versions<D>& p, place holder) {
+        return next_for_access(p, holder);
+    }
+    template <unsigned D>
+    static step for_eviction(const page_versions<D>& p, place holder) {
+        return next_for_eviction(p, holder);
+    }
+    template <unsigned D>
+    static step for_sync(const page_versions<D>& p) {
+        return next_for_sync(p);
+    }
+    template <unsigned D>
+    static void forget(page_versions<D>& p) {
+        forget_stamps(p);
+    }
+    template <unsigned D>
+    static void begin(page_versions<D>& p, const step& s) {
+        consistency::begin(p, s);
+    }
+    template <unsigned D>
+    static void finish(page_versions<D>& p, const step& s, bool done) {
+        consistency::finish(p, s, done);
+    }
 };
 
 template <unsigned Devices, typename Rules>
@@ -41,19 +66,25 @@ public:
 
     [[nodiscard]] const char* wrong(const state& s) const {
         for (place d = 1; d <= Devices; ++d)
-            if (s.may_use(d) && !s.is_right(s.replica[d], s.known[d])) return "a device reads what was replaced before it acquired";
-        if (s.p.view && !s.is_right(s.view, s.known[cpu])) return "the CPU reads what was replaced before a release returned";
+            if (s.may_use(d) && !s.is_right(s.replica[d], s.known[d]))
+                return "a device reads what was replaced before it acquired";
+        if (s.p.view && !s.is_right(s.view, s.known[cpu]))
+            return "the CPU reads what was replaced before a release returned";
         return Rules::looks_inside ? wrong_inside(s) : nullptr;
     }
 
 private:
     static const char* wrong_inside(const state& s) {
         for (place d = 1; d <= Devices; ++d)
-            if (has(s.p.present, d) && is_outdated(s.p, d) != s.vector_says_outdated(d)) return "the stamps do not decide as version vectors";
-        if ((s.p.pending & ~s.p.present) != 0 || (s.p.stale & ~s.p.present) != 0) return "a mark of a replica that is not there";
+            if (has(s.p.present, d) && is_outdated(s.p, d) != s.vector_says_outdated(d))
+                return "the stamps do not decide as version vectors";
+        if ((s.p.pending & ~s.p.present) != 0 || (s.p.stale & ~s.p.present) != 0)
+            return "a mark of a replica that is not there";
         if (s.p.view && !has(s.p.present, cpu)) return "a view of a home that is not there";
-        if (!has(s.p.present, cpu) && s.p.newer) return "the home was dropped and is newer than storage";
-        if (s.asked == wish::none && !sources_are_equal(s)) return "two places that are said to have the home's bytes differ";
+        if (!has(s.p.present, cpu) && s.p.newer)
+            return "the home was dropped and is newer than storage";
+        if (s.asked == wish::none && !sources_are_equal(s))
+            return "two places that are said to have the home's bytes differ";
         return nullptr;
     }
     static value bytes_of(const state& s, place where) {
@@ -66,7 +97,9 @@ private:
             if (has(all, w) && bytes_of(s, w) != bytes_of(s, first_of(all))) return false;
         return true;
     }
-    static std::string numbered(const char* what, place holder) { return std::string(what) + " " + std::to_string(holder); }
+    static std::string numbered(const char* what, place holder) {
+        return std::string(what) + " " + std::to_string(holder);
+    }
 
     template <typename Emit>
     void programs(const state& s, Emit&& emit) const {
@@ -74,25 +107,30 @@ private:
             if (!s.may_use(d)) continue;
             state n = s;
             n.others_changed[d] = true;
-            emit(n, [d] { return numbered("a write of other bytes by device", d); }, nullptr);
+            emit(
+                n, [d] { return numbered("a write of other bytes by device", d); }, nullptr);
             if (s.writes == most_) continue;
             n = s;
             n.write(n.replica[d], d);
-            emit(n, [d] { return numbered("a write by device", d); }, nullptr);
+            emit(
+                n, [d] { return numbered("a write by device", d); }, nullptr);
         }
         if (s.view_is_there()) {
             state n = s;
             n.view_changed = true;
-            emit(n, [] { return std::string("a write of other bytes by the CPU"); }, nullptr);
+            emit(
+                n, [] { return std::string("a write of other bytes by the CPU"); }, nullptr);
             if (s.writes < most_) {
                 n.write(n.view, cpu);
-                emit(n, [] { return std::string("a write by the CPU"); }, nullptr);
+                emit(
+                    n, [] { return std::string("a write by the CPU"); }, nullptr);
             }
         }
         if (!s.view_changed) return;
         state n = s;
         write_view_back(n);
-        emit(n, [] { return std::string("the kernel writes the view back"); }, nullptr);
+        emit(
+            n, [] { return std::string("the kernel writes the view back"); }, nullptr);
     }
 
     // Whole, as a kernel does.
@@ -118,19 +156,24 @@ private:
             n.known[d] |= n.published;
             if (n.p.wrote) n.has_home[cpu] = ++n.count[cpu];
             Rules::acquire(n.p, d, n.later());
-            emit(n, [d] { return numbered("an acquire of device", d); }, nullptr);
+            emit(
+                n, [d] { return numbered("an acquire of device", d); }, nullptr);
 
             n = s;
             n.published |= n.known[d];
             n.returning = true;
             if (has(n.p.present, d) && n.is_changed(d)) give_stamp(n, d);
-            emit(n, [d] { return numbered("a release of device", d); }, nullptr);
+            emit(
+                n, [d] { return numbered("a release of device", d); }, nullptr);
         }
-        if (!s.returning || Rules::for_release(s.p).what != work::nothing || s.doing.what == work::invalidate_view) return;
+        if (!s.returning || Rules::for_release(s.p).what != work::nothing ||
+            s.doing.what == work::invalidate_view)
+            return;
         state n = s;
         n.returning = false;
         n.known[cpu] |= n.published;
-        emit(n, [] { return std::string("a release returns"); }, nullptr);
+        emit(
+            n, [] { return std::string("a release returns"); }, nullptr);
     }
 
     template <typename How, typename Emit>
@@ -140,31 +183,49 @@ private:
         next_step(n, how, emit);
     }
 
-    // Whoever keeps the records forgets stamps that tell nothing. That must lead to no state that would not be there without.
+    // Whoever keeps the records forgets stamps that tell nothing. That must lead to no state that
+    // would not be there without.
     template <typename Emit>
     void records(const state& s, Emit&& emit) const {
         state n = s;
         Rules::forget(n.p);
-        if (!(n.p == s.p)) emit(n, [] { return std::string("stamps are forgotten"); }, nullptr);
+        if (!(n.p == s.p))
+            emit(
+                n, [] { return std::string("stamps are forgotten"); }, nullptr);
     }
 
     template <typename Emit>
     void requests(const state& s, Emit&& emit) const {
-        if (s.returning && Rules::for_release(s.p).what != work::nothing) ask(s, wish::release_end, cpu, [] { return std::string("that release goes on"); }, emit);
-        if (!s.p.view) ask(s, wish::access, cpu, [] { return std::string("the CPU wants the page"); }, emit);
-        if (has(s.p.present, cpu)) ask(s, wish::evict, cpu, [] { return std::string("the home is to be dropped"); }, emit);
+        if (s.returning && Rules::for_release(s.p).what != work::nothing)
+            ask(
+                s, wish::release_end, cpu, [] { return std::string("that release goes on"); },
+                emit);
+        if (!s.p.view)
+            ask(
+                s, wish::access, cpu, [] { return std::string("the CPU wants the page"); }, emit);
+        if (has(s.p.present, cpu))
+            ask(
+                s, wish::evict, cpu, [] { return std::string("the home is to be dropped"); }, emit);
         for (place d = 1; d <= Devices; ++d) {
-            if (!has(s.p.present & ~s.p.stale, d)) ask(s, wish::access, d, [d] { return numbered("the page is wanted by device", d); }, emit);
+            if (!has(s.p.present & ~s.p.stale, d))
+                ask(
+                    s, wish::access, d, [d] { return numbered("the page is wanted by device", d); },
+                    emit);
             if (!has(s.p.present, d)) continue;
             state n = s;
-            if (n.is_changed(d)) give_stamp(n, d);  // what it changed goes home before its time: nobody may rely on not seeing it
-            ask(n, wish::evict, d, [d] { return numbered("the replica is to be dropped of device", d); }, emit);
+            if (n.is_changed(d))
+                give_stamp(n, d);  // what it changed goes home before its time: nobody may rely on
+                                   // not seeing it
+            ask(
+                n, wish::evict, d,
+                [d] { return numbered("the replica is to be dropped of device", d); }, emit);
         }
         if (!trouble_) return;
         state n = s;
         write_view_back(n);
         n.wanted = n.published | n.known[cpu];
-        ask(n, wish::sync, cpu, [] { return std::string("a sync"); }, emit);
+        ask(
+            n, wish::sync, cpu, [] { return std::string("a sync"); }, emit);
     }
 
     static step next_for(const state& s) {
@@ -176,12 +237,14 @@ private:
         }
     }
 
-    // The request has its next step begun at once, or ends: the step before, the choice and the beginning are under one lock.
+    // The request has its next step begun at once, or ends: the step before, the choice and the
+    // beginning are under one lock.
     template <typename How, typename Emit>
     void next_step(const state& s, const How& how, Emit&& emit) const {
         const step next = next_for(s);
         if (next.what == work::nothing) return end_request(s, how, emit);
-        static constexpr const char* name[] = {"", "take the view away", "load the home", "collect", "fill", "write back", "drop"};
+        static constexpr const char* name[] = {
+            "", "take the view away", "load the home", "collect", "fill", "write back", "drop"};
         for (place from = 0; from <= state::page::storage; ++from) {
             if (next.from != 0 ? !has(next.from, from) : from != 0) continue;
             state n = s;
@@ -190,9 +253,12 @@ private:
             n.moved = false;
             Rules::begin(n.p, next);
             if (next.what == work::collect) n.has_home[next.holder] = n.count[next.holder];
-            if (next.what == work::fill) std::copy(std::begin(n.has_home), std::end(n.has_home), n.has_filled);
+            if (next.what == work::fill)
+                std::copy(std::begin(n.has_home), std::end(n.has_home), n.has_filled);
             const auto told = [&] {
-                return how() + "; begins: " + numbered(name[static_cast<int>(next.what)], next.holder) + (next.from != 0 ? numbered(" from", from) : std::string());
+                return how() +
+                       "; begins: " + numbered(name[static_cast<int>(next.what)], next.holder) +
+                       (next.from != 0 ? numbered(" from", from) : std::string());
             };
             emit(n, told, nullptr);
         }
@@ -205,10 +271,12 @@ private:
             admit_cpu(n.p);
             n.view = n.home;
         }
-        if (n.asked == wish::sync && !n.is_right(n.stored, n.wanted)) wrong = "a sync ended, and storage lacks what was written before it";
+        if (n.asked == wish::sync && !n.is_right(n.stored, n.wanted))
+            wrong = "a sync ended, and storage lacks what was written before it";
         n.asked = wish::none;
         n.doing = {};
-        emit(n, [&] { return how() + "; that request ends"; }, wrong);
+        emit(
+            n, [&] { return how() + "; that request ends"; }, wrong);
     }
 
     static void move_bytes(state& n) {
@@ -242,20 +310,25 @@ private:
             Rules::finish(n.p, n.doing, false);
             n.doing = {};
             n.asked = wish::none;
-            emit(n, [] { return std::string("that fails"); }, nullptr);
+            emit(
+                n, [] { return std::string("that fails"); }, nullptr);
         }
         if (has_bytes && !s.moved) {
             state n = s;
             move_bytes(n);
-            return emit(n, [] { return std::string("the bytes of that"); }, nullptr);
+            return emit(
+                n, [] { return std::string("the bytes of that"); }, nullptr);
         }
-        if (s.doing.what == work::invalidate_view && s.view_changed && Rules::view_is_written_back) return;  // what was changed in it goes home first
+        if (s.doing.what == work::invalidate_view && s.view_changed && Rules::view_is_written_back)
+            return;  // what was changed in it goes home first
         state n = s;
         if (n.doing.what == work::fill)
-            for (place w = 0; w < state::places; ++w) n.has_replica[n.doing.holder][w] = n.has_filled[w];
+            for (place w = 0; w < state::places; ++w)
+                n.has_replica[n.doing.holder][w] = n.has_filled[w];
         Rules::finish(n.p, n.doing, true);
         n.doing = {};
-        next_step(n, [] { return std::string("finished"); }, emit);
+        next_step(
+            n, [] { return std::string("finished"); }, emit);
     }
 
     value most_;

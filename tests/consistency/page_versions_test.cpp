@@ -1,4 +1,5 @@
-// What the protocol decides in single situations, and what it moves: by a page of 16 bytes whose steps are done at once.
+// What the protocol decides in single situations, and what it moves: by a page of 16 bytes whose
+// steps are done at once.
 #include "penstock/consistency/page_versions.hpp"
 
 #include <gtest/gtest.h>
@@ -20,7 +21,9 @@ struct shared_page {
     std::vector<std::string> log;
     stamp clock = 0;
 
-    std::string& bytes_of(place holder) { return holder == cpu ? home : holder == page::storage ? stored : base[holder]; }
+    std::string& bytes_of(place holder) {
+        return holder == cpu ? home : holder == page::storage ? stored : base[holder];
+    }
 
     void perform(const step& s) {
         const char* const name[] = {"", "invalidate", "load", "collect", "fill", "store", "drop"};
@@ -34,7 +37,8 @@ struct shared_page {
                 if (mine[i] != before[i]) home[i] = before[i] = mine[i];
         if (s.what == work::fill) {
             if (!has(p.present, s.holder)) mine = before = from;
-            for (std::size_t i = 0; i < from.size(); ++i) mine[i] = mine[i] == before[i] ? from[i] : mine[i], before[i] = from[i];
+            for (std::size_t i = 0; i < from.size(); ++i)
+                mine[i] = mine[i] == before[i] ? from[i] : mine[i], before[i] = from[i];
         }
     }
     template <typename Next>
@@ -116,7 +120,8 @@ TEST(page_versions, a_device_sees_others_changes_when_it_acquires) {
 TEST(page_versions, different_bytes_by_all_survive) {
     shared_page s;
     s.write_by_cpu(0, 'c');
-    for (place d = 1; d <= devices; ++d) s.acquired(d), s.at_device(d)[d] = static_cast<char>('0' + d);
+    for (place d = 1; d <= devices; ++d)
+        s.acquired(d), s.at_device(d)[d] = static_cast<char>('0' + d);
     s.write_by_cpu(5, 'C');
     for (place d = 1; d <= devices; ++d) s.released(d);
     EXPECT_EQ(s.at_cpu().substr(0, 6), "c123.C");

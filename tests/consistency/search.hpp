@@ -1,4 +1,5 @@
-// Breadth-first through every state that can be reached; the story of the first wrong one, which is a shortest one.
+// Breadth-first through every state that can be reached; the story of the first wrong one, which is
+// a shortest one.
 #pragma once
 
 #include <cstdint>
@@ -13,13 +14,17 @@
 
 namespace penstock::consistency::model {
 
-// Two states of one fingerprint would be taken for one: of 10 million states, with a chance of one in 10^24.
+// Two states of one fingerprint would be taken for one: of 10 million states, with a chance of one
+// in 10^24.
 struct fingerprint {
     std::uint64_t low = 0, high = 0;
-    bool operator==(const fingerprint& other) const { return low == other.low && high == other.high; }
+    bool operator==(const fingerprint& other) const {
+        return low == other.low && high == other.high;
+    }
 };
 
-// Open addressing, for a set of nodes spends two thirds of a search on waiting for memory. The fingerprint of zeros marks a free place.
+// Open addressing, for a set of nodes spends two thirds of a search on waiting for memory. The
+// fingerprint of zeros marks a free place.
 class fingerprint_set {
 public:
     // True if it was not there.
@@ -49,14 +54,16 @@ private:
     std::size_t count_ = 0;
 };
 
-// Moves has each(state, emit): emit(next state, a call that tells what happened, what is wrong with that or nullptr); and wrong(state): a text or nullptr. State has
-// normalize() and each_part(act), which gives every number that tells states apart.
+// Moves has each(state, emit): emit(next state, a call that tells what happened, what is wrong with
+// that or nullptr); and wrong(state): a text or nullptr. State has normalize() and each_part(act),
+// which gives every number that tells states apart.
 template <typename State, typename Moves>
 class search {
 public:
     // Empty, or what is wrong and how it came about.
     std::string run(const Moves& moves, State first) {
-        visit(std::move(first), 0, [] { return std::string(); }, nullptr, moves);
+        visit(
+            std::move(first), 0, [] { return std::string(); }, nullptr, moves);
         for (at_ = 0; !open_.empty() && found_.empty(); ++at_) {
             const State here = open_.front();
             open_.pop_front();
@@ -77,10 +84,13 @@ private:
     };
 
     template <typename How>
-    void visit(State next, std::uint32_t from, const How& how, const char* wrong, const Moves& moves) {
+    void visit(State next, std::uint32_t from, const How& how, const char* wrong,
+               const Moves& moves) {
         next.normalize();
         if (!known_.insert(print_of(next)) || !found_.empty()) return;
-        arrivals_.push_back({from, names_.try_emplace(how(), static_cast<std::uint32_t>(names_.size())).first->second});
+        arrivals_.push_back(
+            {from,
+             names_.try_emplace(how(), static_cast<std::uint32_t>(names_.size())).first->second});
         if (wrong == nullptr) wrong = moves.wrong(next);
         if (wrong != nullptr) found_ = std::string(wrong) + story();
         open_.push_back(std::move(next));
@@ -106,7 +116,8 @@ private:
         std::unordered_map<std::uint32_t, std::string> name;
         for (const auto& [text, number] : names_) name[number] = text;
         std::string out;
-        for (std::size_t i = arrivals_.size() - 1; i != 0; i = arrivals_[i].from) out = "\n  " + name[arrivals_[i].how] + out;
+        for (std::size_t i = arrivals_.size() - 1; i != 0; i = arrivals_[i].from)
+            out = "\n  " + name[arrivals_[i].how] + out;
         return out;
     }
 

@@ -1,7 +1,10 @@
-// One shared page in small: its bytes in every place, what the protocol knows of it, and what the programs know of each other's writes.
+// One shared page in small: its bytes in every place, what the protocol knows of it, and what the
+// programs know of each other's writes.
 //
-// Of the bytes one is looked at, in which each write leaves a value of its own; of the others it is only told that some differ from the base, which is all
-// that they can do to the one. A read is right if no write that the reader must know, by the releases and acquires there were, had replaced what it returns.
+// Of the bytes one is looked at, in which each write leaves a value of its own; of the others it is
+// only told that some differ from the base, which is all that they can do to the one. A read is
+// right if no write that the reader must know, by the releases and acquires there were, had
+// replaced what it returns.
 #pragma once
 
 #include <algorithm>
@@ -25,9 +28,10 @@ struct world {
     using page = page_versions<Devices>;
 
     page p;
-    value home = 0, stored = 0, view = 0, replica[places]{}, base[places]{};  // [cpu] of the last two is not used
+    value home = 0, stored = 0, view = 0, replica[places]{},
+          base[places]{};           // [cpu] of the last two is not used
     bool others_changed[places]{};  // by that device, among the bytes that are not looked at
-    bool view_changed = false;      // by the CPU's programs, and the kernel has not written that back
+    bool view_changed = false;  // by the CPU's programs, and the kernel has not written that back
 
     // Who must know which writes, and what was known when each was made.
     write_set known[places]{}, published = 0, known_before[most_writes + 1]{};
@@ -35,7 +39,8 @@ struct world {
     write_set wanted = 0;    // of a sync: what must be in storage when it ends
     bool returning = false;  // a release has been stamped and has not returned
 
-    // Version vectors as they are in the papers: how many released changes of each place a copy has.
+    // Version vectors as they are in the papers: how many released changes of each place a copy
+    // has.
     value count[places]{}, has_home[places]{}, has_replica[places][places]{}, has_filled[places]{};
 
     wish asked = wish::none;
@@ -45,11 +50,17 @@ struct world {
     bool moved = false;  // they are there
 
     // The CPU's programs write until their view is gone.
-    [[nodiscard]] bool view_is_there() const { return p.view || doing.what == work::invalidate_view; }
+    [[nodiscard]] bool view_is_there() const {
+        return p.view || doing.what == work::invalidate_view;
+    }
     // No request of the device itself is under way; those of others do not stop it.
     [[nodiscard]] bool at_boundary(place d) const { return asked == wish::none || by != d; }
-    [[nodiscard]] bool may_use(place d) const { return has(p.present & ~p.stale, d) && at_boundary(d); }
-    [[nodiscard]] bool is_changed(place d) const { return replica[d] != base[d] || others_changed[d]; }
+    [[nodiscard]] bool may_use(place d) const {
+        return has(p.present & ~p.stale, d) && at_boundary(d);
+    }
+    [[nodiscard]] bool is_changed(place d) const {
+        return replica[d] != base[d] || others_changed[d];
+    }
 
     [[nodiscard]] bool is_right(value v, write_set must_know) const {
         for (value w = 1; w <= writes; ++w) {
@@ -76,8 +87,9 @@ struct world {
         return now + 1;
     }
 
-    // States that nobody can tell apart from now on become one: what is not looked at again is cleared; and of stamps and counts it only matters who is
-    // behind, for a new one is always the latest, and being behind ends only by catching up with all.
+    // States that nobody can tell apart from now on become one: what is not looked at again is
+    // cleared; and of stamps and counts it only matters who is behind, for a new one is always the
+    // latest, and being behind ends only by catching up with all.
     void normalize() {
         for (place d = 1; d < places; ++d) {
             if (has(p.present, d)) continue;
@@ -96,14 +108,16 @@ struct world {
     template <typename Act>
     void each_part(Act&& act) const {
         for (place w = 0; w < places; ++w) {
-            act(p.seen[w] | has_home[w] << 1 | has_filled[w] << 2 | has_replica[w][0] << 3 | others_changed[w] << 4);
+            act(p.seen[w] | has_home[w] << 1 | has_filled[w] << 2 | has_replica[w][0] << 3 |
+                others_changed[w] << 4);
             act(known[w]), act(replica[w] | base[w] << 4);
         }
         for (const write_set one : known_before) act(one);
         act(p.present | p.stale << 4), act(p.pending | static_cast<std::uint32_t>(asked) << 4);
         act(p.view | p.newer << 1 | p.wrote << 2 | view_changed << 3 | returning << 4 | moved << 5);
         act(home | stored << 4), act(view | writes << 4), act(published), act(wanted);
-        act(by | static_cast<std::uint32_t>(doing.what) << 4), act(doing.holder | doing.seen << 3 | source << 4);
+        act(by | static_cast<std::uint32_t>(doing.what) << 4),
+            act(doing.holder | doing.seen << 3 | source << 4);
     }
 
 private:
@@ -111,7 +125,8 @@ private:
         const bool filling = doing.what == work::fill;
         doing.seen = filling && newest_of_others(p, doing.holder) <= doing.seen ? 1 : 0;
         bool filled_behind = false;
-        for (place w = 0; w < places; ++w) filled_behind = filled_behind || (w != doing.holder && count[w] > has_filled[w]);
+        for (place w = 0; w < places; ++w)
+            filled_behind = filled_behind || (w != doing.holder && count[w] > has_filled[w]);
         for (place w = 0; w < places; ++w) {
             has_filled[w] = filling && !filled_behind ? 1 : 0;
             has_home[w] = has_home[w] < count[w] ? 0 : 1;

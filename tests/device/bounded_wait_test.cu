@@ -1,4 +1,5 @@
-// Every wait of a kernel ends: frames all pinned, an interrupt, a dead service thread, a host that stands still.
+// Every wait of a kernel ends: frames all pinned, an interrupt, a dead service thread, a host that
+// stands still.
 #include <thread>
 
 #include "device/support.cuh"
@@ -8,7 +9,16 @@ namespace penstock::test {
 
 namespace {
 
-enum counter_index { succeeded, no_frames, cancelled, shut_down, timed_out, other, wrong_bytes, counter_count };
+enum counter_index {
+    succeeded,
+    no_frames,
+    cancelled,
+    shut_down,
+    timed_out,
+    other,
+    wrong_bytes,
+    counter_count
+};
 
 // Holds one page and asks for a second one.
 struct hold_two_pages {
@@ -31,7 +41,8 @@ struct hold_two_pages {
     template <typename Group>
     __device__ void check(const Group& g, const mapping& m, std::uint64_t page) const {
         for (std::int64_t i = g.rank(); i < m.bytes; i += g.size())
-            if (static_cast<std::uint8_t>(m.data[i]) != pattern_byte(5, page * 4096 + i)) atomicAdd(&counters[wrong_bytes], 1ull);
+            if (static_cast<std::uint8_t>(m.data[i]) != pattern_byte(5, page * 4096 + i))
+                atomicAdd(&counters[wrong_bytes], 1ull);
     }
 
     template <typename Group>
@@ -60,12 +71,14 @@ struct pin_everything {
     __device__ void operator()(const Group& g, const runtime_ref& fs, std::uint64_t) const {
         const int fd = open(g, fs, name);
         std::int64_t last = fd;
-        for (std::int64_t page = 0; page < 200 && last >= 0; ++page) last = map(g, fs, fd, page * 4096, 4096).bytes;
+        for (std::int64_t page = 0; page < 200 && last >= 0; ++page)
+            last = map(g, fs, fd, page * 4096, 4096).bytes;
         if (g.is_leader()) *result = last;
     }
 };
 
-// Reads or maps one page after the other, over and over, until a call fails or half a minute has gone. Waits for nothing for long.
+// Reads or maps one page after the other, over and over, until a call fails or half a minute has
+// gone. Waits for nothing for long.
 struct go_round {
     const char* name;
     std::int64_t* result;
@@ -78,7 +91,8 @@ struct go_round {
         const int fd = open(g, fs, name);
         std::int64_t last = fd;
         const std::uint64_t begun = g.now_ns();
-        for (std::uint64_t i = 0; last >= 0 && g.broadcast(g.now_ns() - begun) < 30'000'000'000; ++i) {
+        for (std::uint64_t i = 0; last >= 0 && g.broadcast(g.now_ns() - begun) < 30'000'000'000;
+             ++i) {
             const auto at = static_cast<std::int64_t>(i % pages * 4096);
             if (!maps) {
                 last = read(g, fs, fd, to, 4096, at);
@@ -96,11 +110,15 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-// Runs the pinning kernel with an endless frame wait and does something meanwhile; how long the kernel lasted after it.
+// Runs the pinning kernel with an endless frame wait and does something meanwhile; how long the
+// kernel lasted after it.
 template <typename Action>
-double release_time(runtime& rt, const device_text& name, std::int64_t& result, const Action& action) {
+double release_time(runtime& rt, const device_text& name, std::int64_t& result,
+                    const Action& action) {
     const shared_array<std::int64_t> shared(1);
-    std::thread kernel([&] { launch<width::warp>(rt, 1, pin_everything{name.get(), shared.get()}); });
+    std::thread kernel([&] {
+        launch<width::warp>(rt, 1, pin_everything{name.get(), shared.get()});
+    });
     std::this_thread::sleep_for(std::chrono::milliseconds(300));
     const auto start = std::chrono::steady_clock::now();
     action();
@@ -130,8 +148,9 @@ TEST(device_bounded_wait, ten_thousand_warps_hold_two_pages_of_64_frames) {
     EXPECT_EQ(launch<width::warp>(*rt, 10000, hold_two_pages{name.get(), 512, counters.get()}), 0);
     const double seconds = seconds_since(start);
     const auto count = counters.read();
-    std::printf("64 frames, 10000 warps with two pages each: %.3f s, %llu maps granted, %llu refused\n", seconds,
-                count[succeeded], count[no_frames]);
+    std::printf(
+        "64 frames, 10000 warps with two pages each: %.3f s, %llu maps granted, %llu refused\n",
+        seconds, count[succeeded], count[no_frames]);
     EXPECT_EQ(count[succeeded] + count[no_frames], 20000u);
     EXPECT_EQ(count[wrong_bytes], 0u);
     // Afterwards nothing is lost: all 64 frames can be pinned at once.
@@ -165,7 +184,8 @@ TEST(device_bounded_wait, an_interrupt_releases_the_kernel) {
     EXPECT_EQ(result, -ECANCELED);
 }
 
-// Hits, misses by request and misses through a window: a kernel that never waits for long ends as well.
+// Hits, misses by request and misses through a window: a kernel that never waits for long ends as
+// well.
 TEST(device_bounded_wait, an_interrupt_ends_a_kernel_that_does_not_wait) {
     PENSTOCK_NEEDS_GPU();
     const temporary_folder folder;
@@ -179,13 +199,18 @@ TEST(device_bounded_wait, an_interrupt_ends_a_kernel_that_does_not_wait) {
                 if (window && rt->open_windows(held) <= 0) continue;
                 const shared_array<std::int64_t> result(1);
                 const shared_array<std::byte> to(4096);
-                std::thread kernel([&] { launch<width::warp>(*rt, 1, go_round{name.get(), result.get(), to.get(), pages, maps}); });
+                std::thread kernel([&] {
+                    launch<width::warp>(*rt, 1,
+                                        go_round{name.get(), result.get(), to.get(), pages, maps});
+                });
                 std::this_thread::sleep_for(std::chrono::milliseconds(300));
                 const auto start = std::chrono::steady_clock::now();
                 rt->interrupt();
                 kernel.join();
-                EXPECT_LT(seconds_since(start), 1.0) << "window " << window << ", maps " << maps << ", pages " << pages;
-                EXPECT_EQ(result[0], -ECANCELED) << "window " << window << ", maps " << maps << ", pages " << pages;
+                EXPECT_LT(seconds_since(start), 1.0)
+                    << "window " << window << ", maps " << maps << ", pages " << pages;
+                EXPECT_EQ(result[0], -ECANCELED)
+                    << "window " << window << ", maps " << maps << ", pages " << pages;
             }
 }
 
@@ -216,7 +241,8 @@ TEST(device_bounded_wait, a_host_without_heartbeat_releases_the_kernel) {
     EXPECT_EQ(result, -ETIMEDOUT);
 }
 
-// The fault breaks the whole process's device context, so it happens in a child (threadsafe death test style).
+// The fault breaks the whole process's device context, so it happens in a child (threadsafe death
+// test style).
 TEST(device_bounded_wait_DeathTest, a_faulting_kernel_is_reported) {
     PENSTOCK_NEEDS_GPU();
     GTEST_FLAG_SET(death_test_style, "threadsafe");
@@ -226,10 +252,13 @@ TEST(device_bounded_wait_DeathTest, a_faulting_kernel_is_reported) {
             write_file(folder / "data", pattern(5, 4096));
             const auto rt = make_runtime(gpu_options(folder));
             const device_text name("data");
-            const int code = launch<width::warp>(*rt, 1, pin_everything{name.get(), reinterpret_cast<std::int64_t*>(8)});
+            const int code = launch<width::warp>(
+                *rt, 1, pin_everything{name.get(), reinterpret_cast<std::int64_t*>(8)});
             const status health = rt->health();
-            std::fprintf(stderr, "launch %d, health %d: %s\n", code, health.code, health.message.c_str());
-            const bool reported = code == -EIO && health.code == -EIO && rt->open(folder / "data") < 0;
+            std::fprintf(stderr, "launch %d, health %d: %s\n", code, health.code,
+                         health.message.c_str());
+            const bool reported =
+                code == -EIO && health.code == -EIO && rt->open(folder / "data") < 0;
             std::_Exit(reported ? 7 : 1);
         },
         testing::ExitedWithCode(7), "a kernel faulted");

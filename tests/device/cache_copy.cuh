@@ -1,4 +1,5 @@
-// A copy of a GPU's cache in host memory, so that engine::check_invariants can walk it. Take it while no kernel runs.
+// A copy of a GPU's cache in host memory, so that engine::check_invariants can walk it. Take it
+// while no kernel runs.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -46,8 +47,11 @@ private:
     // Replaces a device pointer by one to its copy.
     template <typename T>
     void fetch(T*& pointer, std::uint64_t count) {
-        pieces_.emplace_back(std::aligned_alloc(256, (count * sizeof(T) + 255) & ~std::uint64_t{255}), std::free);
-        if (cudaMemcpy(pieces_.back().get(), pointer, count * sizeof(T), cudaMemcpyDeviceToHost) != cudaSuccess) std::abort();
+        pieces_.emplace_back(
+            std::aligned_alloc(256, (count * sizeof(T) + 255) & ~std::uint64_t{255}), std::free);
+        if (cudaMemcpy(pieces_.back().get(), pointer, count * sizeof(T), cudaMemcpyDeviceToHost) !=
+            cudaSuccess)
+            std::abort();
         pointer = static_cast<T*>(pieces_.back().get());
     }
 

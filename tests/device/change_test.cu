@@ -11,7 +11,8 @@ std::vector<std::uint8_t> file_bytes(const std::string& path) {
     return {std::istreambuf_iterator<char>(in), {}};
 }
 
-options writing_options(const temporary_folder& folder, std::uint64_t page_bytes, std::uint64_t frames) {
+options writing_options(const temporary_folder& folder, std::uint64_t page_bytes,
+                        std::uint64_t frames) {
     options o = gpu_options(folder);
     o.page_bytes = page_bytes;
     o.cache_bytes = page_bytes * frames;
@@ -31,13 +32,15 @@ struct count_up {
         const int fd = open(g, fs, name, open_read_write);
         unsigned long long failed = fd < 0 ? 1 : 0;
         for (std::uint64_t at = 0; fd >= 0 && at < bytes;) {
-            const writable_mapping mapped = map_write(g, fs, fd, static_cast<std::int64_t>(at), static_cast<std::int64_t>(bytes - at));
+            const writable_mapping mapped = map_write(g, fs, fd, static_cast<std::int64_t>(at),
+                                                      static_cast<std::int64_t>(bytes - at));
             if (mapped.bytes <= 0) {
                 ++failed;
                 break;
             }
             const auto end = at + static_cast<std::uint64_t>(mapped.bytes);
-            for (std::uint64_t i = at + (stride + index - at % stride) % stride + g.rank() * stride; i < end; i += g.size() * stride) {
+            for (std::uint64_t i = at + (stride + index - at % stride) % stride + g.rank() * stride;
+                 i < end; i += g.size() * stride) {
                 auto* const byte = reinterpret_cast<std::uint8_t*>(mapped.data) + (i - at);
                 *byte = static_cast<std::uint8_t>(*byte + 1);
             }
@@ -50,7 +53,8 @@ struct count_up {
 };
 
 template <width Width>
-void run_count_up(std::uint64_t page_bytes, std::uint64_t frames, std::uint64_t bytes, std::uint64_t groups) {
+void run_count_up(std::uint64_t page_bytes, std::uint64_t frames, std::uint64_t bytes,
+                  std::uint64_t groups) {
     const temporary_folder folder;
     auto wanted = pattern(page_bytes, bytes);
     write_file(folder / "data", wanted);
@@ -66,13 +70,17 @@ void run_count_up(std::uint64_t page_bytes, std::uint64_t frames, std::uint64_t 
 }
 
 // Every thread writes its elements of a permutation, then adds to counters that all share.
-__global__ void fill_elements(const __grid_constant__ runtime_ref fs, const char* name, std::uint64_t count, std::uint64_t counters) {
+__global__ void fill_elements(const __grid_constant__ runtime_ref fs, const char* name,
+                              std::uint64_t count, std::uint64_t counters) {
     const int fd = open(this_warp(), fs, name, open_read_write | open_create);
     const writable_view<std::uint32_t> out(fs, fd, count);
     const writable_view<std::uint64_t> sums(fs, fd, counters, count * 4);
-    const std::uint64_t threads = gridDim.x * blockDim.x, me = blockIdx.x * blockDim.x + threadIdx.x;
+    const std::uint64_t threads = gridDim.x * blockDim.x,
+                        me = blockIdx.x * blockDim.x + threadIdx.x;
     for (std::uint64_t i = me; i < count; i += threads) {
-        const std::uint64_t place = i % 64 < 32 ? i : (i * 2654435761u) % count / 64 * 64 + 32 + i % 32;  // half in order, half far apart
+        const std::uint64_t place = i % 64 < 32 ? i
+                                                : (i * 2654435761u) % count / 64 * 64 + 32 +
+                                                      i % 32;  // half in order, half far apart
         if (place < count) out[place] = static_cast<std::uint32_t>(place * 7 + 1);
         if (i % 8 == 0) sums.atomic_add(mix64(i) % counters, 1);
     }
@@ -116,11 +124,26 @@ TEST(device_change, floating_point_sums) {
     run_add_quarters<float>();
 }
 
-TEST(device_change, warps_of_4_kib_pages) { PENSTOCK_NEEDS_GPU(); run_count_up<width::warp>(4096, 256, 2 << 20, 97); }
-TEST(device_change, warps_in_few_frames) { PENSTOCK_NEEDS_GPU(); run_count_up<width::warp>(4096, 64, 1 << 20, 200); }
-TEST(device_change, warps_of_64_kib_pages) { PENSTOCK_NEEDS_GPU(); run_count_up<width::warp>(65536, 64, 8 << 20, 50); }
-TEST(device_change, blocks) { PENSTOCK_NEEDS_GPU(); run_count_up<width::block>(4096, 256, 1 << 20, 40); }
-TEST(device_change, lanes) { PENSTOCK_NEEDS_GPU(); run_count_up<width::lane>(512, 512, 64 << 10, 20); }
+TEST(device_change, warps_of_4_kib_pages) {
+    PENSTOCK_NEEDS_GPU();
+    run_count_up<width::warp>(4096, 256, 2 << 20, 97);
+}
+TEST(device_change, warps_in_few_frames) {
+    PENSTOCK_NEEDS_GPU();
+    run_count_up<width::warp>(4096, 64, 1 << 20, 200);
+}
+TEST(device_change, warps_of_64_kib_pages) {
+    PENSTOCK_NEEDS_GPU();
+    run_count_up<width::warp>(65536, 64, 8 << 20, 50);
+}
+TEST(device_change, blocks) {
+    PENSTOCK_NEEDS_GPU();
+    run_count_up<width::block>(4096, 256, 1 << 20, 40);
+}
+TEST(device_change, lanes) {
+    PENSTOCK_NEEDS_GPU();
+    run_count_up<width::lane>(512, 512, 64 << 10, 20);
+}
 
 TEST(device_change, elements_by_lanes) {
     PENSTOCK_NEEDS_GPU();
@@ -138,7 +161,8 @@ TEST(device_change, elements_by_lanes) {
     std::vector<std::uint8_t> wanted(count * 4 + counters * 8);
     std::vector<std::uint64_t> sums(counters);
     for (std::uint64_t i = 0; i < count; ++i) {
-        const std::uint64_t place = i % 64 < 32 ? i : (i * 2654435761u) % count / 64 * 64 + 32 + i % 32;
+        const std::uint64_t place =
+            i % 64 < 32 ? i : (i * 2654435761u) % count / 64 * 64 + 32 + i % 32;
         const auto value = static_cast<std::uint32_t>(place * 7 + 1);
         if (place < count) std::memcpy(&wanted[place * 4], &value, 4);
         if (i % 8 == 0) ++sums[mix64(i) % counters];

@@ -1,4 +1,5 @@
-// Gathers by GPU groups and by the whole device: resident, missing, evicted meanwhile, through windows and by request.
+// Gathers by GPU groups and by the whole device: resident, missing, evicted meanwhile, through
+// windows and by request.
 #include "device/support.cuh"
 #include "penstock/gather.hpp"
 
@@ -33,24 +34,31 @@ private:
     std::size_t count_;
 };
 
-std::vector<std::uint64_t> random_indices(std::uint64_t count, std::uint64_t rows, std::uint64_t seed) {
+std::vector<std::uint64_t> random_indices(std::uint64_t count, std::uint64_t rows,
+                                          std::uint64_t seed) {
     std::vector<std::uint64_t> out(count);
     for (std::uint64_t i = 0; i < count; ++i) out[i] = mix64(seed * 1000003 + i) % rows;
     return out;
 }
 
 std::uint64_t rows_in_file(const row_shape& shape) {
-    return engine::rows_of(file_bytes, shape.first_byte, shape.stride_bytes != 0 ? shape.stride_bytes : shape.row_bytes, shape.row_bytes).rows;
+    return engine::rows_of(file_bytes, shape.first_byte,
+                           shape.stride_bytes != 0 ? shape.stride_bytes : shape.row_bytes,
+                           shape.row_bytes)
+        .rows;
 }
 
 // How many of the delivered rows are wrong, and whether the margin behind them was written.
-std::uint64_t wrong_rows(const std::vector<std::uint8_t>& bytes, const row_shape& shape, const std::vector<std::uint64_t>& indices,
+std::uint64_t wrong_rows(const std::vector<std::uint8_t>& bytes, const row_shape& shape,
+                         const std::vector<std::uint64_t>& indices,
                          const std::vector<std::uint8_t>& out) {
     const std::uint64_t stride = shape.stride_bytes != 0 ? shape.stride_bytes : shape.row_bytes;
     std::uint64_t wrong = 0;
     for (std::uint64_t i = 0; i < indices.size(); ++i)
-        wrong += std::memcmp(&out[i * shape.row_bytes], &bytes[shape.first_byte + indices[i] * stride], shape.row_bytes) != 0;
-    for (std::uint64_t i = indices.size() * shape.row_bytes; i < out.size(); ++i) wrong += out[i] != 0xa5;
+        wrong += std::memcmp(&out[i * shape.row_bytes],
+                             &bytes[shape.first_byte + indices[i] * stride], shape.row_bytes) != 0;
+    for (std::uint64_t i = indices.size() * shape.row_bytes; i < out.size(); ++i)
+        wrong += out[i] != 0xa5;
     return wrong;
 }
 
@@ -67,7 +75,8 @@ struct gather_pieces {
     __device__ void operator()(const Group& g, const runtime_ref& fs, std::uint64_t number) const {
         const std::uint64_t first = number * piece, n = min(piece, count - first);
         const row_view rows(fs, fd, shape);
-        const std::int64_t done = gather(g, rows, indices + first, n, out + first * shape.row_bytes);
+        const std::int64_t done =
+            gather(g, rows, indices + first, n, out + first * shape.row_bytes);
         if (g.is_leader() && done != static_cast<std::int64_t>(n)) atomicAdd(failures, 1ull);
     }
 };
@@ -92,12 +101,17 @@ protected:
     template <width Width>
     void by_groups(const row_shape& shape, std::uint64_t count, std::uint64_t piece) {
         for (std::uint64_t seed = 1; seed <= 2; ++seed) {
-            const std::vector<std::uint64_t> indices = random_indices(count, rows_in_file(shape), seed);
+            const std::vector<std::uint64_t> indices =
+                random_indices(count, rows_in_file(shape), seed);
             const device_array<std::uint64_t> list(indices);
-            const device_array<std::uint8_t> out(std::vector<std::uint8_t>(count * shape.row_bytes + 64, 0xa5));
+            const device_array<std::uint8_t> out(
+                std::vector<std::uint8_t>(count * shape.row_bytes + 64, 0xa5));
             const device_counters failures(1);
-            ASSERT_EQ(launch<Width>(*rt, (count + piece - 1) / piece,
-                                    gather_pieces{fd, shape, list.get(), count, piece, reinterpret_cast<std::byte*>(out.get()), failures.get()}), 0);
+            ASSERT_EQ(launch<Width>(
+                          *rt, (count + piece - 1) / piece,
+                          gather_pieces{fd, shape, list.get(), count, piece,
+                                        reinterpret_cast<std::byte*>(out.get()), failures.get()}),
+                      0);
             EXPECT_EQ(failures.read()[0], 0u) << shape.row_bytes;
             EXPECT_EQ(wrong_rows(bytes, shape, indices, out.read()), 0u) << shape.row_bytes;
         }
@@ -105,8 +119,17 @@ protected:
     }
     template <width Width>
     void all_shapes() {
-        for (const row_shape shape : {row_shape{64, 0, 0}, {48, 64, 16}, {512, 0, 0}, {4096, 0, 0}, {1024, 0, 0}, {2000, 2048, 48},
-                                      {24, 0, 8}, {100, 0, 0}, {1000, 1024, 4}, {33, 65, 7}, {1, 0, 0}})
+        for (const row_shape shape : {row_shape{64, 0, 0},
+                                      {48, 64, 16},
+                                      {512, 0, 0},
+                                      {4096, 0, 0},
+                                      {1024, 0, 0},
+                                      {2000, 2048, 48},
+                                      {24, 0, 8},
+                                      {100, 0, 0},
+                                      {1000, 1024, 4},
+                                      {33, 65, 7},
+                                      {1, 0, 0}})
             by_groups<Width>(shape, 20000, 61);
         by_groups<Width>({20000, 0, 0}, 600, 3);
         by_groups<Width>({300 * 1024, 4096, 32}, 40, 2);
@@ -120,25 +143,59 @@ protected:
 
 }  // namespace
 
-TEST_F(device_gather, by_warps_resident) { PENSTOCK_NEEDS_GPU(); start(4096, 4096, false); all_shapes<width::warp>(); }
-TEST_F(device_gather, by_warps_with_a_tiny_cache) { PENSTOCK_NEEDS_GPU(); start(512, 2048, true); all_shapes<width::warp>(); }
-TEST_F(device_gather, by_warps_through_windows) { PENSTOCK_NEEDS_GPU(); start(65536, 32, true); all_shapes<width::warp>(); }
-TEST_F(device_gather, by_warps_by_request) { PENSTOCK_NEEDS_GPU(); start(4096, 512, false); all_shapes<width::warp>(); }
-TEST_F(device_gather, by_tiles) { PENSTOCK_NEEDS_GPU(); start(4096, 700, true); all_shapes<width::tile8>(); }
-TEST_F(device_gather, by_lanes) { PENSTOCK_NEEDS_GPU(); start(4096, 4096, true); all_shapes<width::lane>(); }
-TEST_F(device_gather, by_blocks) { PENSTOCK_NEEDS_GPU(); start(4096, 700, true); all_shapes<width::block>(); }
+TEST_F(device_gather, by_warps_resident) {
+    PENSTOCK_NEEDS_GPU();
+    start(4096, 4096, false);
+    all_shapes<width::warp>();
+}
+TEST_F(device_gather, by_warps_with_a_tiny_cache) {
+    PENSTOCK_NEEDS_GPU();
+    start(512, 2048, true);
+    all_shapes<width::warp>();
+}
+TEST_F(device_gather, by_warps_through_windows) {
+    PENSTOCK_NEEDS_GPU();
+    start(65536, 32, true);
+    all_shapes<width::warp>();
+}
+TEST_F(device_gather, by_warps_by_request) {
+    PENSTOCK_NEEDS_GPU();
+    start(4096, 512, false);
+    all_shapes<width::warp>();
+}
+TEST_F(device_gather, by_tiles) {
+    PENSTOCK_NEEDS_GPU();
+    start(4096, 700, true);
+    all_shapes<width::tile8>();
+}
+TEST_F(device_gather, by_lanes) {
+    PENSTOCK_NEEDS_GPU();
+    start(4096, 4096, true);
+    all_shapes<width::lane>();
+}
+TEST_F(device_gather, by_blocks) {
+    PENSTOCK_NEEDS_GPU();
+    start(4096, 700, true);
+    all_shapes<width::block>();
+}
 
 TEST_F(device_gather, from_the_host_in_every_order) {
     PENSTOCK_NEEDS_GPU();
     start(4096, 700, true);
-    for (const row_shape shape : {row_shape{512, 0, 0}, {64, 0, 0}, {1000, 1003, 3}, {5000, 4096, 0}}) {
+    for (const row_shape shape :
+         {row_shape{512, 0, 0}, {64, 0, 0}, {1000, 1003, 3}, {5000, 4096, 0}}) {
         for (const std::uint64_t count : {1, 1000, 70001}) {
-            const std::vector<std::uint64_t> indices = random_indices(count, rows_in_file(shape), count);
+            const std::vector<std::uint64_t> indices =
+                random_indices(count, rows_in_file(shape), count);
             const device_array<std::uint64_t> list(indices);
-            for (const gather_order order : {gather_order::automatic, gather_order::as_given, gather_order::by_span}) {
-                const device_array<std::uint8_t> out(std::vector<std::uint8_t>(count * shape.row_bytes + 64, 0xa5));
-                ASSERT_EQ(rt->gather(fd, shape, list.get(), count, out.get(), {order, 2 << 20}), static_cast<std::int64_t>(count));
-                EXPECT_EQ(wrong_rows(bytes, shape, indices, out.read()), 0u) << shape.row_bytes << ", " << count;
+            for (const gather_order order :
+                 {gather_order::automatic, gather_order::as_given, gather_order::by_span}) {
+                const device_array<std::uint8_t> out(
+                    std::vector<std::uint8_t>(count * shape.row_bytes + 64, 0xa5));
+                ASSERT_EQ(rt->gather(fd, shape, list.get(), count, out.get(), {order, 2 << 20}),
+                          static_cast<std::int64_t>(count));
+                EXPECT_EQ(wrong_rows(bytes, shape, indices, out.read()), 0u)
+                    << shape.row_bytes << ", " << count;
             }
         }
     }
@@ -147,7 +204,8 @@ TEST_F(device_gather, from_the_host_in_every_order) {
 
 namespace {
 
-__global__ void gather_elements(const __grid_constant__ runtime_ref fs, int fd, const std::uint64_t* indices, std::uint64_t count,
+__global__ void gather_elements(const __grid_constant__ runtime_ref fs, int fd,
+                                const std::uint64_t* indices, std::uint64_t count,
                                 std::uint32_t* out, std::int64_t* result) {
     const view<std::uint32_t> v(fs, fd, 4);
     const std::int64_t done = gather(this_block(), v, indices, count, out);
@@ -167,7 +225,8 @@ TEST_F(device_gather, elements_of_a_view) {
     ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
     EXPECT_EQ(result[0], 5000);
     const auto got = out.read();
-    for (std::uint64_t i = 0; i < 5000; ++i) ASSERT_EQ(std::memcmp(&got[i], &bytes[4 + 4 * indices[i]], 4), 0) << i;
+    for (std::uint64_t i = 0; i < 5000; ++i)
+        ASSERT_EQ(std::memcmp(&got[i], &bytes[4 + 4 * indices[i]], 4), 0) << i;
 }
 
 TEST_F(device_gather, errors_name_the_row) {
@@ -180,13 +239,18 @@ TEST_F(device_gather, errors_name_the_row) {
     for (const gather_order order : {gather_order::as_given, gather_order::by_span}) {
         const device_array<std::uint64_t> list(indices);
         EXPECT_EQ(rt->gather(fd, shape, list.get(), 5000, out.get(), {order, 2 << 20}), -ERANGE);
-        EXPECT_NE(rt->view_status().message.find("row " + std::to_string(indices[2000]) + ":"), std::string::npos) << rt->view_status().message;
+        EXPECT_NE(rt->view_status().message.find("row " + std::to_string(indices[2000]) + ":"),
+                  std::string::npos)
+            << rt->view_status().message;
         rt->clear_view_status();
     }
     const auto written = out.read();
     for (std::uint64_t i = 5000 * 512; i < written.size(); ++i) ASSERT_EQ(written[i], 0xa5);
-    EXPECT_EQ(rt->gather(fd, shape, indices.data(), 5000, out.get()), -EFAULT) << "memory that the device does not reach";
-    EXPECT_EQ(rt->gather(fd + 1, shape, device_array<std::uint64_t>(indices).get(), 5000, out.get()), -EBADF);
+    EXPECT_EQ(rt->gather(fd, shape, indices.data(), 5000, out.get()), -EFAULT)
+        << "memory that the device does not reach";
+    EXPECT_EQ(
+        rt->gather(fd + 1, shape, device_array<std::uint64_t>(indices).get(), 5000, out.get()),
+        -EBADF);
     const device_array<std::uint64_t> gone(std::vector<std::uint64_t>{0, rows_in_file(shape) - 1});
     rt.reset();
     start(4096, 64, false);

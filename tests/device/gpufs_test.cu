@@ -12,10 +12,12 @@ __global__ void copy_with_gread(const char* source, uchar* destination, std::siz
     __shared__ uchar scratch[FS_BLOCKSIZE];
     const int fd = gopen(source, O_GRDONLY);
     const std::size_t file_size = fstat(fd);
-    for (std::size_t at = std::size_t{blockIdx.x} * FS_BLOCKSIZE; at < file_size; at += std::size_t{FS_BLOCKSIZE} * gridDim.x) {
+    for (std::size_t at = std::size_t{blockIdx.x} * FS_BLOCKSIZE; at < file_size;
+         at += std::size_t{FS_BLOCKSIZE} * gridDim.x) {
         const std::size_t want = file_size - at < FS_BLOCKSIZE ? file_size - at : FS_BLOCKSIZE;
         const std::size_t got = gread(fd, at, want, scratch);
-        for (std::size_t i = threadIdx.x; i < got; i += blockDim.x) destination[at + i] = scratch[i];
+        for (std::size_t i = threadIdx.x; i < got; i += blockDim.x)
+            destination[at + i] = scratch[i];
         __syncthreads();
     }
     if (threadIdx.x == 0 && blockIdx.x == 0) *size = file_size;
@@ -26,10 +28,13 @@ __global__ void sum_with_gmmap(const char* source, unsigned long long* sum) {
     const int fd = gopen(source, O_GRDONLY);
     const std::size_t file_size = fstat(fd);
     unsigned long long mine = 0;
-    for (std::size_t at = std::size_t{blockIdx.x} * FS_BLOCKSIZE; at < file_size; at += std::size_t{FS_BLOCKSIZE} * gridDim.x) {
-        const volatile uchar* page = static_cast<const volatile uchar*>(gmmap(nullptr, FS_BLOCKSIZE, 0, O_GRDONLY, fd, at));
+    for (std::size_t at = std::size_t{blockIdx.x} * FS_BLOCKSIZE; at < file_size;
+         at += std::size_t{FS_BLOCKSIZE} * gridDim.x) {
+        const volatile uchar* page =
+            static_cast<const volatile uchar*>(gmmap(nullptr, FS_BLOCKSIZE, 0, O_GRDONLY, fd, at));
         if (page == GMAP_FAILED) continue;
-        for (std::size_t i = threadIdx.x; i < FS_BLOCKSIZE && at + i < file_size; i += blockDim.x) mine += page[i];
+        for (std::size_t i = threadIdx.x; i < FS_BLOCKSIZE && at + i < file_size; i += blockDim.x)
+            mine += page[i];
         gmunmap(const_cast<uchar*>(page), FS_BLOCKSIZE);
     }
     atomicAdd(sum, mine);
@@ -39,12 +44,16 @@ __global__ void sum_with_gmmap(const char* source, unsigned long long* sum) {
 __global__ void sum_with_gmmap_warp(const char* source, unsigned long long* sum) {
     const int fd = gopen(source, O_GRDONLY);
     const std::size_t file_size = fstat(fd);
-    const unsigned warp_number = blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32, warps = gridDim.x * (blockDim.x / 32);
+    const unsigned warp_number = blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32,
+                   warps = gridDim.x * (blockDim.x / 32);
     unsigned long long mine = 0;
-    for (std::size_t at = std::size_t{warp_number} * FS_BLOCKSIZE; at < file_size; at += std::size_t{FS_BLOCKSIZE} * warps) {
-        const volatile uchar* page = static_cast<const volatile uchar*>(gmmap_warp(nullptr, FS_BLOCKSIZE, 0, O_GRDONLY, fd, at, 2));
+    for (std::size_t at = std::size_t{warp_number} * FS_BLOCKSIZE; at < file_size;
+         at += std::size_t{FS_BLOCKSIZE} * warps) {
+        const volatile uchar* page = static_cast<const volatile uchar*>(
+            gmmap_warp(nullptr, FS_BLOCKSIZE, 0, O_GRDONLY, fd, at, 2));
         if (page == GMAP_FAILED) continue;
-        for (std::size_t i = threadIdx.x % 32; i < FS_BLOCKSIZE && at + i < file_size; i += 32) mine += page[i];
+        for (std::size_t i = threadIdx.x % 32; i < FS_BLOCKSIZE && at + i < file_size; i += 32)
+            mine += page[i];
         gmunmap_warp(const_cast<uchar*>(page), FS_BLOCKSIZE);
         gmunmap_warp(const_cast<uchar*>(page), FS_BLOCKSIZE, 1);
     }
@@ -58,18 +67,23 @@ __global__ void change_with_gmmap(const char* name, std::size_t bytes, int* bad)
     __shared__ uchar line[64];
     const int fd = gopen(name, O_GRDWR);
     if (fd < 0 && threadIdx.x == 0) atomicAdd(bad, 1);
-    for (std::size_t at = std::size_t{blockIdx.x} * FS_BLOCKSIZE; fd >= 0 && at < bytes; at += std::size_t{FS_BLOCKSIZE} * gridDim.x) {
+    for (std::size_t at = std::size_t{blockIdx.x} * FS_BLOCKSIZE; fd >= 0 && at < bytes;
+         at += std::size_t{FS_BLOCKSIZE} * gridDim.x) {
         const std::size_t size = bytes - at < FS_BLOCKSIZE ? bytes - at : FS_BLOCKSIZE;
-        volatile uchar* page = static_cast<volatile uchar*>(gmmap(nullptr, size, PROT_READ | PROT_WRITE, O_GRDWR, fd, at));
+        volatile uchar* page = static_cast<volatile uchar*>(
+            gmmap(nullptr, size, PROT_READ | PROT_WRITE, O_GRDWR, fd, at));
         if (page == GMAP_FAILED) {
             if (threadIdx.x == 0) atomicAdd(bad, 1);
             continue;
         }
-        for (std::size_t i = threadIdx.x; i < FS_BLOCKSIZE && at + i < bytes; i += blockDim.x) page[i] = static_cast<uchar>(page[i] * 2);
-        const int synced = at == 0 ? gmsync(page, FS_BLOCKSIZE, 0) : 0, unmapped = gmunmap(page, FS_BLOCKSIZE);
+        for (std::size_t i = threadIdx.x; i < FS_BLOCKSIZE && at + i < bytes; i += blockDim.x)
+            page[i] = static_cast<uchar>(page[i] * 2);
+        const int synced = at == 0 ? gmsync(page, FS_BLOCKSIZE, 0) : 0,
+                  unmapped = gmunmap(page, FS_BLOCKSIZE);
         if ((synced != 0 || unmapped != 0) && threadIdx.x == 0) atomicAdd(bad, 1);
     }
-    for (std::size_t i = threadIdx.x; i < 64; i += blockDim.x) line[i] = static_cast<uchar>(blockIdx.x + i);
+    for (std::size_t i = threadIdx.x; i < 64; i += blockDim.x)
+        line[i] = static_cast<uchar>(blockIdx.x + i);
     if (gwrite(fd, bytes + blockIdx.x * 64, 64, line) != 64 && threadIdx.x == 0) atomicAdd(bad, 1);
     if (gfsync(fd) != 0 && threadIdx.x == 0) atomicAdd(bad, 1);
     if (gclose(fd) != 0 && threadIdx.x == 0) atomicAdd(bad, 1);
@@ -78,16 +92,22 @@ __global__ void change_with_gmmap(const char* name, std::size_t bytes, int* bad)
 // A new file, by warps that store each byte once.
 __global__ void fill_with_gmmap_warp(const char* name, std::size_t bytes, int* bad) {
     const int fd = gopen(name, O_GWRONCE | O_GCREAT);
-    const unsigned number = blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32, warps = gridDim.x * (blockDim.x / 32);
-    for (std::size_t at = std::size_t{number} * FS_BLOCKSIZE; fd >= 0 && at < bytes; at += std::size_t{FS_BLOCKSIZE} * warps) {
+    const unsigned number = blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32,
+                   warps = gridDim.x * (blockDim.x / 32);
+    for (std::size_t at = std::size_t{number} * FS_BLOCKSIZE; fd >= 0 && at < bytes;
+         at += std::size_t{FS_BLOCKSIZE} * warps) {
         const std::size_t size = bytes - at < FS_BLOCKSIZE ? bytes - at : FS_BLOCKSIZE;
-        volatile uchar* page = static_cast<volatile uchar*>(gmmap_warp(nullptr, size, PROT_WRITE, O_GWRONCE, fd, at, 2));
+        volatile uchar* page = static_cast<volatile uchar*>(
+            gmmap_warp(nullptr, size, PROT_WRITE, O_GWRONCE, fd, at, 2));
         if (page == GMAP_FAILED) {
             if (threadIdx.x % 32 == 0) atomicAdd(bad, 1);
             continue;
         }
-        for (std::size_t i = threadIdx.x % 32; i < FS_BLOCKSIZE && at + i < bytes; i += 32) page[i] = static_cast<uchar>((at + i) % 251 + 1);
-        if (gmunmap_warp(page, FS_BLOCKSIZE) + gmunmap_warp(page, FS_BLOCKSIZE) != 0 && threadIdx.x % 32 == 0) atomicAdd(bad, 1);
+        for (std::size_t i = threadIdx.x % 32; i < FS_BLOCKSIZE && at + i < bytes; i += 32)
+            page[i] = static_cast<uchar>((at + i) % 251 + 1);
+        if (gmunmap_warp(page, FS_BLOCKSIZE) + gmunmap_warp(page, FS_BLOCKSIZE) != 0 &&
+            threadIdx.x % 32 == 0)
+            atomicAdd(bad, 1);
     }
     __syncthreads();
     if (gclose(fd) != 0 && threadIdx.x == 0) atomicAdd(bad, 1);
@@ -132,7 +152,8 @@ __global__ void unmap_what_is_another_warps(const char* name, int* results, int*
 
 __global__ void cut_and_remove(const char* kept, const char* removed, int* bad) {
     const int fd = gopen(kept, O_GRDWR);
-    const int cut = gftruncate(fd, 1000), gone = gunlink(removed), absent = gopen(removed, O_GRDONLY);
+    const int cut = gftruncate(fd, 1000), gone = gunlink(removed),
+              absent = gopen(removed, O_GRDONLY);
     if (threadIdx.x == 0 && (cut != 0 || gone != 0 || absent != -ENOENT)) atomicAdd(bad, 1);
     gclose(fd);
 }
@@ -159,7 +180,8 @@ TEST(device_gpufs, original_calls_write) {
     for (std::uint8_t& b : data) b = static_cast<std::uint8_t>(b * 2);
     for (std::uint64_t block = 0; block < 16; ++block)
         for (std::uint64_t i = 0; i < 64; ++i) data.push_back(static_cast<std::uint8_t>(block + i));
-    std::ifstream changed(folder / "data", std::ios::binary), filled(folder / "fresh", std::ios::binary);
+    std::ifstream changed(folder / "data", std::ios::binary),
+        filled(folder / "fresh", std::ios::binary);
     EXPECT_TRUE((std::vector<std::uint8_t>{std::istreambuf_iterator<char>(changed), {}}) == data);
     const std::vector<std::uint8_t> got{std::istreambuf_iterator<char>(filled), {}};
     ASSERT_EQ(got.size(), bytes) << "as far as the mappings go";

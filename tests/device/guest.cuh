@@ -17,7 +17,8 @@ PENSTOCK_HD inline std::uint32_t guest_word(std::uint64_t version, std::uint64_t
     return static_cast<std::uint32_t>(mix64(i) << 8 | 0x40 | (version & 0x3f));
 }
 
-inline void write_guest_file(const std::string& path, std::uint64_t version, std::uint64_t bytes = guest_file_bytes) {
+inline void write_guest_file(const std::string& path, std::uint64_t version,
+                             std::uint64_t bytes = guest_file_bytes) {
     std::vector<std::uint8_t> all(bytes);
     for (std::uint64_t i = 0; i < bytes / 4; ++i) {
         const std::uint32_t word = guest_word(version, i);
@@ -33,8 +34,9 @@ struct guest_counts {
     long long last_error = 0;
 };
 
-// A group that reads at random until a call ends with -ECANCELED, `deadline_ns` have passed, or `most` were made. Of a
-// file of which `span` bytes are read, in any of the versions below `versions`.
+// A group that reads at random until a call ends with -ECANCELED, `deadline_ns` have passed, or
+// `most` were made. Of a file of which `span` bytes are read, in any of the versions below
+// `versions`.
 struct guest_reader {
     const char* name;
     std::uint64_t span, versions, deadline_ns, most;
@@ -53,7 +55,8 @@ struct guest_reader {
     }
 
     template <typename Group>
-    PENSTOCK_HD bool read_once(const Group& g, const runtime_ref& fs, int fd, std::uint64_t at) const {
+    PENSTOCK_HD bool read_once(const Group& g, const runtime_ref& fs, int fd,
+                               std::uint64_t at) const {
         std::uint32_t* const words = room();
         const std::int64_t got = read(g, fs, fd, words, 128, static_cast<std::int64_t>(at));
         if (got < 0) note(g, got);
@@ -62,7 +65,8 @@ struct guest_reader {
         unsigned long long wrong = 0, zeros = 0;
         for (std::uint64_t i = g.rank(); i < static_cast<std::uint64_t>(got) / 4; i += g.size()) {
             bool known = false;
-            for (std::uint64_t version = 0; version < versions; ++version) known = known || words[i] == guest_word(version, at / 4 + i);
+            for (std::uint64_t version = 0; version < versions; ++version)
+                known = known || words[i] == guest_word(version, at / 4 + i);
             if (!known) ++wrong;
             if (words[i] == 0) ++zeros;
         }
@@ -93,7 +97,10 @@ struct guest_reader {
     PENSTOCK_HD void note(const Group& g, std::int64_t code) const {
 #if defined(__CUDA_ARCH__)
         if (!g.is_leader()) return;
-        atomicAdd(code == -ESTALE ? &counts->stale : code == -ECANCELED ? &counts->cancelled : &counts->other_errors, 1ull);
+        atomicAdd(code == -ESTALE      ? &counts->stale
+                  : code == -ECANCELED ? &counts->cancelled
+                                       : &counts->other_errors,
+                  1ull);
         if (code != -ESTALE && code != -ECANCELED) counts->last_error = code;
 #endif
     }
@@ -128,11 +135,12 @@ inline options guest_options(const temporary_folder& folder) {
     return o;
 }
 
-// Every call of the host that makes CUDA calls. Made before, and what they need: nothing here allocates by CUDA calls of
-// the test.
+// Every call of the host that makes CUDA calls. Made before, and what they need: nothing here
+// allocates by CUDA calls of the test.
 class guest_calls {
 public:
-    explicit guest_calls(const temporary_folder& folder) : folder_(folder), indices_(1000), out_(1000 * 128) {
+    explicit guest_calls(const temporary_folder& folder)
+        : folder_(folder), indices_(1000), out_(1000 * 128) {
         write_guest_file(folder / "data", 0);
         write_guest_file(folder / "out", 0);
         for (std::size_t i = 0; i < 1000; ++i) indices_[i] = mix64(i) % (guest_file_bytes / 128);
@@ -144,7 +152,8 @@ public:
     // What went wrong, or an empty text.
     std::string make() {
         std::unique_ptr<runtime> rt;
-        if (const status s = runtime::create(guest_options(folder_), rt); !s.ok()) return "create: " + s.message;
+        if (const status s = runtime::create(guest_options(folder_), rt); !s.ok())
+            return "create: " + s.message;
         std::string wrong = use(*rt);
         if (wrong.empty()) wrong = use_pool();
         return wrong;
@@ -155,15 +164,21 @@ public:
         const auto bytes = static_cast<std::int64_t>(guest_file_bytes);
         const int fd = rt.open(folder_ / "data");
         if (fd < 0) return failed("open", fd);
-        if (const std::int64_t got = rt.read(fd, words.data(), bytes, 0); got != bytes) return failed("read", got);
+        if (const std::int64_t got = rt.read(fd, words.data(), bytes, 0); got != bytes)
+            return failed("read", got);
         for (std::uint64_t i = 0; i < words.size(); ++i)
             if (words[i] != guest_word(0, i)) return "a wrong word was read";
-        if (const std::int64_t inside = rt.open_windows(fd); inside < 0 && inside != -EOPNOTSUPP) return failed("open_windows", inside);
+        if (const std::int64_t inside = rt.open_windows(fd); inside < 0 && inside != -EOPNOTSUPP)
+            return failed("open_windows", inside);
         for (const gather_order order : {gather_order::as_given, gather_order::by_span})
-            if (const std::int64_t rows = rt.gather(fd, {128}, indices_.get(), 1000, out_.get(), {order}); rows != 1000) return failed("gather", rows);
+            if (const std::int64_t rows =
+                    rt.gather(fd, {128}, indices_.get(), 1000, out_.get(), {order});
+                rows != 1000)
+                return failed("gather", rows);
         file_stat facts{};
         if (const int code = rt.stat(fd, &facts); code != 0) return failed("stat", code);
-        if (const std::int64_t code = rt.prefetch(fd, 0, 65536); code < 0) return failed("prefetch", code);
+        if (const std::int64_t code = rt.prefetch(fd, 0, 65536); code < 0)
+            return failed("prefetch", code);
         if (const int code = rt.close(fd); code != 0) return failed("close", code);
         rt.close_windows();
         if (std::string wrong = write(rt); !wrong.empty()) return wrong;
@@ -177,7 +192,8 @@ public:
         const int fd = rt.open(folder_ / "out", open_read_write);
         if (fd < 0) return failed("open to write", fd);
         const std::uint32_t word = guest_word(0, 5);
-        if (const std::int64_t put = rt.write(fd, &word, 4, 20); put != 4) return failed("write", put);
+        if (const std::int64_t put = rt.write(fd, &word, 4, 20); put != 4)
+            return failed("write", put);
         if (const int code = rt.fsync(fd); code != 0) return failed("fsync", code);
         const int code = rt.close(fd);
         return code == 0 ? "" : failed("close of a written file", code);
@@ -185,9 +201,14 @@ public:
 
     std::string map(runtime& rt) {
         std::unique_ptr<file_region> region;
-        if (const status s = rt.map_region(folder_ / "out", 0, 0, protection::read_write, {}, region); !s.ok()) return "map_region: " + s.message;
-        if (const std::int64_t code = region->acquire(stream_); code < 0) return failed("acquire", code);
-        if (const std::int64_t code = region->release(stream_); code < 0) return failed("release", code);
+        if (const status s =
+                rt.map_region(folder_ / "out", 0, 0, protection::read_write, {}, region);
+            !s.ok())
+            return "map_region: " + s.message;
+        if (const std::int64_t code = region->acquire(stream_); code < 0)
+            return failed("acquire", code);
+        if (const std::int64_t code = region->release(stream_); code < 0)
+            return failed("release", code);
         const int code = region->close(stream_);
         return code == 0 ? "" : failed("close of a region", code);
     }
@@ -201,20 +222,25 @@ public:
         std::unique_ptr<buffer_pool> pool;
         if (const status s = buffer_pool::make(how, pool); !s.ok()) return "pool: " + s.message;
         std::uint32_t file = 0;
-        if (const status s = pool->open_file(folder_ / "data", buffer::file_access::read, file); !s.ok()) return "pool: " + s.message;
+        if (const status s = pool->open_file(folder_ / "data", buffer::file_access::read, file);
+            !s.ok())
+            return "pool: " + s.message;
         const auto session = pool->open_session();
         if (session == nullptr) return "no session of the pool";
         for (std::uint64_t i = 0; i < 2; ++i)
             for (std::uint64_t page = 0; page < guest_file_bytes / 4096; ++page) {
                 std::uint32_t word = 0;
-                if (session->read(file, page * 4096, reinterpret_cast<std::byte*>(&word), 4) != 4 || word != guest_word(0, page * 1024))
+                if (session->read(file, page * 4096, reinterpret_cast<std::byte*>(&word), 4) != 4 ||
+                    word != guest_word(0, page * 1024))
                     return "the pool gave a wrong word";
             }
         return "";
     }
 
 private:
-    static std::string failed(const char* call, std::int64_t code) { return std::string(call) + ": " + error_text(code); }
+    static std::string failed(const char* call, std::int64_t code) {
+        return std::string(call) + ": " + error_text(code);
+    }
 
     const temporary_folder& folder_;
     const shared_array<std::uint64_t> indices_;
@@ -222,8 +248,8 @@ private:
     cudaStream_t stream_ = nullptr;
 };
 
-// A test that breaks the process's context runs in a process of its own, and ends it with 7. What it prints on standard
-// output is seen.
+// A test that breaks the process's context runs in a process of its own, and ends it with 7. What
+// it prints on standard output is seen.
 template <typename Body>
 [[noreturn]] void end_with(const Body& body) {
     const std::string wrong = body();

@@ -1,5 +1,5 @@
-// Penstock as a guest: stream captures of the program, its pending errors, its interrupts, and files that others change
-// while kernels read them.
+// Penstock as a guest: stream captures of the program, its pending errors, its interrupts, and
+// files that others change while kernels read them.
 #include <csignal>
 
 #include "device/guest.cuh"
@@ -11,9 +11,12 @@ namespace {
 __global__ void touch(int* counter) { atomicAdd(counter, 1); }
 
 const std::pair<const char*, cudaStreamCaptureMode> capture_modes[] = {
-    {"global", cudaStreamCaptureModeGlobal}, {"thread_local", cudaStreamCaptureModeThreadLocal}, {"relaxed", cudaStreamCaptureModeRelaxed}};
+    {"global", cudaStreamCaptureModeGlobal},
+    {"thread_local", cudaStreamCaptureModeThreadLocal},
+    {"relaxed", cudaStreamCaptureModeRelaxed}};
 
-// A program that captures two launches into a graph and runs it, and does something between the two.
+// A program that captures two launches into a graph and runs it, and does something between the
+// two.
 class capturing_program {
 public:
     // Blocking streams are those with which the legacy stream waits.
@@ -52,12 +55,15 @@ private:
 // Kernels that read without end in a thread of their own, until this goes.
 class reading_thread {
 public:
-    reading_thread(runtime& rt, const char* name) : reader_([this, &rt, name] {
-        while (!stop_) {
-            code_ = launch<width::warp>(rt, 256, guest_reader{name, guest_file_bytes, 1, 200'000'000, 1u << 30, result_.get()});
-            ++launches_;
-        }
-    }) {}
+    reading_thread(runtime& rt, const char* name)
+        : reader_([this, &rt, name] {
+              while (!stop_) {
+                  code_ = launch<width::warp>(rt, 256,
+                                              guest_reader{name, guest_file_bytes, 1, 200'000'000,
+                                                           1u << 30, result_.get()});
+                  ++launches_;
+              }
+          }) {}
     ~reading_thread() { join(); }
     // Kernels have come and gone.
     void go_on() const {
@@ -95,12 +101,14 @@ TEST(guest_capture, beside_a_runtime_that_serves_kernels) {
     const device_text name("data");
     const auto rt = make_runtime(guest_options(folder));
     ASSERT_NE(rt, nullptr);
-    launch<width::warp>(*rt, 1, guest_reader{name.get(), guest_file_bytes, 1, 1'000'000, 8, guest_result().get()});
+    launch<width::warp>(
+        *rt, 1, guest_reader{name.get(), guest_file_bytes, 1, 1'000'000, 8, guest_result().get()});
     reading_thread reader(*rt, name.get());
     reader.go_on();
     for (const auto& [text, mode] : capture_modes) {
         SCOPED_TRACE(text);
-        program.capture(mode, [] { std::this_thread::sleep_for(std::chrono::milliseconds(300)); });  // 15 beats
+        program.capture(
+            mode, [] { std::this_thread::sleep_for(std::chrono::milliseconds(300)); });  // 15 beats
         EXPECT_TRUE(rt->health().ok()) << rt->health().message;
         reader.go_on();
     }
@@ -142,7 +150,10 @@ TEST(guest_capture, a_launch_in_the_thread_that_captures) {
     for (const auto& [text, mode] : capture_modes) {
         SCOPED_TRACE(text);
         program.capture(mode, [&] {
-            EXPECT_EQ(launch<width::warp>(*rt, 64, guest_reader{name.get(), guest_file_bytes, 1, 10'000'000'000, 50, result.get()}), 0);
+            EXPECT_EQ(launch<width::warp>(*rt, 64,
+                                          guest_reader{name.get(), guest_file_bytes, 1,
+                                                       10'000'000'000, 50, result.get()}),
+                      0);
         });
     }
     expect_all_right(result.read());
@@ -161,7 +172,8 @@ TEST(guest_capture, a_region_refuses_the_captured_stream) {
         const std::uint32_t word = guest_word(1, 0);
         ASSERT_EQ(cudaMemcpy(region->data(), &word, 4, cudaMemcpyHostToDevice), cudaSuccess);
         program.capture(mode, [&] {
-            for (const cudaStream_t stream : {program.stream(), cudaStream_t{nullptr}}) EXPECT_EQ(region->release(stream), -EBUSY);
+            for (const cudaStream_t stream : {program.stream(), cudaStream_t{nullptr}})
+                EXPECT_EQ(region->release(stream), -EBUSY);
             EXPECT_EQ(region->close(program.stream()), -EBUSY);
         });
         EXPECT_EQ(region->release(nullptr), 1);
@@ -174,7 +186,8 @@ TEST(guest_capture, a_region_refuses_the_captured_stream) {
 
 namespace {
 
-__global__ void read_by_graph(const __grid_constant__ runtime_ref fs, const __grid_constant__ guest_reader reader) {
+__global__ void read_by_graph(const __grid_constant__ runtime_ref fs,
+                              const __grid_constant__ guest_reader reader) {
     reader(warp{}, fs, blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32);
 }
 
@@ -214,18 +227,25 @@ TEST(guest_errors, what_was_pending_is_pending_still) {
     const auto rt = make_runtime(guest_options(folder));
     const device_text name("data");
     const guest_result result;
-    for (const cudaError_t pending : {cudaErrorMemoryAllocation, cudaErrorInvalidValue, cudaErrorInvalidResourceHandle}) {
+    for (const cudaError_t pending :
+         {cudaErrorMemoryAllocation, cudaErrorInvalidValue, cudaErrorInvalidResourceHandle}) {
         SCOPED_TRACE(cudaGetErrorName(pending));
         void* none = nullptr;
         cudaGetLastError();
         if (pending == cudaErrorMemoryAllocation) cudaMalloc(&none, std::size_t{1} << 50);
-        else if (pending == cudaErrorInvalidValue) cudaMemcpy(nullptr, nullptr, 1, static_cast<cudaMemcpyKind>(77));
-        else cudaLaunchKernel(reinterpret_cast<const void*>(&calls), dim3(1), dim3(1), nullptr, 0, nullptr);
+        else if (pending == cudaErrorInvalidValue)
+            cudaMemcpy(nullptr, nullptr, 1, static_cast<cudaMemcpyKind>(77));
+        else
+            cudaLaunchKernel(reinterpret_cast<const void*>(&calls), dim3(1), dim3(1), nullptr, 0,
+                             nullptr);
         const cudaError_t before = cudaPeekAtLastError();
         EXPECT_NE(before, cudaSuccess);
         EXPECT_EQ(calls.make(), "");
         EXPECT_EQ(calls.use(*rt), "");
-        EXPECT_EQ(launch<width::warp>(*rt, 64, guest_reader{name.get(), guest_file_bytes, 1, 10'000'000'000, 20, result.get()}), 0);
+        EXPECT_EQ(launch<width::warp>(*rt, 64,
+                                      guest_reader{name.get(), guest_file_bytes, 1, 10'000'000'000,
+                                                   20, result.get()}),
+                  0);
         EXPECT_TRUE(rt->health().ok()) << rt->health().message;
         // Also after calls of ours that fail.
         std::unique_ptr<runtime> refused;
@@ -256,10 +276,14 @@ double seconds_after(source from, bool by_signal) {
     const guest_result result;
     const int fd = rt->open(folder / "data");
     if (from == source::windows) EXPECT_GT(rt->open_windows(fd), 0);
-    if (from == source::hits) EXPECT_GT(rt->prefetch(fd, 0, static_cast<std::int64_t>(guest_file_bytes)), 0);
+    if (from == source::hits)
+        EXPECT_GT(rt->prefetch(fd, 0, static_cast<std::int64_t>(guest_file_bytes)), 0);
     std::chrono::steady_clock::time_point ended;
     std::thread kernel([&] {
-        EXPECT_EQ(launch<width::warp>(*rt, 2048, guest_reader{name.get(), guest_file_bytes, 1, 8'000'000'000, 1u << 30, result.get()}), 0);
+        EXPECT_EQ(launch<width::warp>(*rt, 2048,
+                                      guest_reader{name.get(), guest_file_bytes, 1, 8'000'000'000,
+                                                   1u << 30, result.get()}),
+                  0);
         ended = std::chrono::steady_clock::now();
     });
     std::this_thread::sleep_for(std::chrono::milliseconds(700));
@@ -268,18 +292,31 @@ double seconds_after(source from, bool by_signal) {
     else rt->interrupt();
     kernel.join();
     const guest_counts c = result.read();
-    std::printf("    %s, %s: %.3f s after the interrupt; %llu reads, %llu cancelled, %llu other errors\n",
-                from == source::hits ? "hits" : from == source::windows ? "windows" : "requests", by_signal ? "signal" : "interrupt()",
-                std::chrono::duration<double>(ended - asked).count(), c.reads, c.cancelled, c.other_errors);
+    std::printf(
+        "    %s, %s: %.3f s after the interrupt; %llu reads, %llu cancelled, %llu other errors\n",
+        from == source::hits      ? "hits"
+        : from == source::windows ? "windows"
+                                  : "requests",
+        by_signal ? "signal" : "interrupt()", std::chrono::duration<double>(ended - asked).count(),
+        c.reads, c.cancelled, c.other_errors);
     EXPECT_EQ(c.wrong, 0u);
     return std::chrono::duration<double>(ended - asked).count();
 }
 
 }  // namespace
 
-TEST(guest_interrupt, ends_kernels_that_hit) { PENSTOCK_NEEDS_GPU(); EXPECT_LT(seconds_after(source::hits, false), 1.0); }
-TEST(guest_interrupt, ends_kernels_that_miss_through_windows) { PENSTOCK_NEEDS_GPU(); EXPECT_LT(seconds_after(source::windows, false), 1.0); }
-TEST(guest_interrupt, ends_kernels_that_miss_by_request) { PENSTOCK_NEEDS_GPU(); EXPECT_LT(seconds_after(source::requests, false), 1.0); }
+TEST(guest_interrupt, ends_kernels_that_hit) {
+    PENSTOCK_NEEDS_GPU();
+    EXPECT_LT(seconds_after(source::hits, false), 1.0);
+}
+TEST(guest_interrupt, ends_kernels_that_miss_through_windows) {
+    PENSTOCK_NEEDS_GPU();
+    EXPECT_LT(seconds_after(source::windows, false), 1.0);
+}
+TEST(guest_interrupt, ends_kernels_that_miss_by_request) {
+    PENSTOCK_NEEDS_GPU();
+    EXPECT_LT(seconds_after(source::requests, false), 1.0);
+}
 TEST(guest_interrupt_DeathTest, a_signal_does_the_same) {
     PENSTOCK_NEEDS_GPU();
     GTEST_FLAG_SET(death_test_style, "threadsafe");
@@ -294,7 +331,8 @@ namespace {
 
 enum class change { cut, extended, replaced, written_anew };
 
-// Kernels read at random while the file is changed a hundred times. Nothing that it never held is ever given.
+// Kernels read at random while the file is changed a hundred times. Nothing that it never held is
+// ever given.
 void change_under(change what, bool windows) {
     const temporary_folder folder;
     const std::string path = folder / "data";
@@ -309,15 +347,20 @@ void change_under(change what, bool windows) {
         EXPECT_GT(rt->open_windows(fd), 0);
     }
     std::thread kernel([&] {
-        EXPECT_EQ(launch<width::warp>(*rt, 512, guest_reader{name.get(), guest_file_bytes, 8, 2'000'000'000, 1u << 30, result.get()}), 0);
+        EXPECT_EQ(launch<width::warp>(*rt, 512,
+                                      guest_reader{name.get(), guest_file_bytes, 8, 2'000'000'000,
+                                                   1u << 30, result.get()}),
+                  0);
     });
     std::this_thread::sleep_for(std::chrono::milliseconds(100));
     for (std::uint64_t round = 1; round < 60; ++round) {
-        if (what == change::cut) std::filesystem::resize_file(path, guest_file_bytes - round * 4096 * 16 - 100);
+        if (what == change::cut)
+            std::filesystem::resize_file(path, guest_file_bytes - round * 4096 * 16 - 100);
         if (what == change::extended) {
             std::ofstream more(path, std::ios::binary | std::ios::app);
             for (std::uint64_t i = 0; i < 1024; ++i) {
-                const std::uint32_t word = guest_word(0, guest_file_bytes / 4 + (round - 1) * 1024 + i);
+                const std::uint32_t word =
+                    guest_word(0, guest_file_bytes / 4 + (round - 1) * 1024 + i);
                 more.write(reinterpret_cast<const char*>(&word), 4);
             }
         }
@@ -333,25 +376,52 @@ void change_under(change what, bool windows) {
     }
     kernel.join();
     const guest_counts c = result.read();
-    std::printf("    %llu reads, %llu words: %llu wrong, %llu zeros; %llu short, %llu stale, %llu other errors (last %lld)\n", c.reads, c.words, c.wrong,
-                c.zeros, c.short_reads, c.stale, c.other_errors, c.last_error);
+    std::printf(
+        "    %llu reads, %llu words: %llu wrong, %llu zeros; %llu short, %llu stale, %llu other "
+        "errors (last %lld)\n",
+        c.reads, c.words, c.wrong, c.zeros, c.short_reads, c.stale, c.other_errors, c.last_error);
     EXPECT_GT(c.reads, 0u);
     EXPECT_EQ(c.wrong, 0u);
     EXPECT_EQ(c.zeros, 0u);
-    EXPECT_TRUE(c.other_errors == 0 || what == change::written_anew || what == change::replaced) << error_text(c.last_error);
+    EXPECT_TRUE(c.other_errors == 0 || what == change::written_anew || what == change::replaced)
+        << error_text(c.last_error);
     EXPECT_TRUE(rt->health().ok());
     EXPECT_EQ(rt->close(fd), 0);
 }
 
 }  // namespace
 
-TEST(guest_change, cut_under_windows) { PENSTOCK_NEEDS_GPU(); change_under(change::cut, true); }
-TEST(guest_change, cut_under_requests) { PENSTOCK_NEEDS_GPU(); change_under(change::cut, false); }
-TEST(guest_change, extended_under_windows) { PENSTOCK_NEEDS_GPU(); change_under(change::extended, true); }
-TEST(guest_change, extended_under_requests) { PENSTOCK_NEEDS_GPU(); change_under(change::extended, false); }
-TEST(guest_change, replaced_under_windows) { PENSTOCK_NEEDS_GPU(); change_under(change::replaced, true); }
-TEST(guest_change, replaced_under_requests) { PENSTOCK_NEEDS_GPU(); change_under(change::replaced, false); }
-TEST(guest_change, written_anew_under_windows) { PENSTOCK_NEEDS_GPU(); change_under(change::written_anew, true); }
-TEST(guest_change, written_anew_under_requests) { PENSTOCK_NEEDS_GPU(); change_under(change::written_anew, false); }
+TEST(guest_change, cut_under_windows) {
+    PENSTOCK_NEEDS_GPU();
+    change_under(change::cut, true);
+}
+TEST(guest_change, cut_under_requests) {
+    PENSTOCK_NEEDS_GPU();
+    change_under(change::cut, false);
+}
+TEST(guest_change, extended_under_windows) {
+    PENSTOCK_NEEDS_GPU();
+    change_under(change::extended, true);
+}
+TEST(guest_change, extended_under_requests) {
+    PENSTOCK_NEEDS_GPU();
+    change_under(change::extended, false);
+}
+TEST(guest_change, replaced_under_windows) {
+    PENSTOCK_NEEDS_GPU();
+    change_under(change::replaced, true);
+}
+TEST(guest_change, replaced_under_requests) {
+    PENSTOCK_NEEDS_GPU();
+    change_under(change::replaced, false);
+}
+TEST(guest_change, written_anew_under_windows) {
+    PENSTOCK_NEEDS_GPU();
+    change_under(change::written_anew, true);
+}
+TEST(guest_change, written_anew_under_requests) {
+    PENSTOCK_NEEDS_GPU();
+    change_under(change::written_anew, false);
+}
 
 }  // namespace penstock::test

@@ -1,7 +1,8 @@
-// The model test on the GPU: the same actors, operations and oracle as on the cpu (tests/model), run as groups of every
-// width over a tiny cache. Between launches the host changes files, opens and closes windows, and runs the drill of
-// tests/model/far_drill.hpp; files that it keeps open have changed under their windows when the next launch reads them. The
-// checks that hold when nobody is inside a verb run on a copy of the cache.
+// The model test on the GPU: the same actors, operations and oracle as on the cpu (tests/model),
+// run as groups of every width over a tiny cache. Between launches the host changes files, opens
+// and closes windows, and runs the drill of tests/model/far_drill.hpp; files that it keeps open
+// have changed under their windows when the next launch reads them. The checks that hold when
+// nobody is inside a verb run on a copy of the cache.
 //
 //   penstock_model_gpu [--seed N] [--seeds N] [--operations N] [--canary]
 //
@@ -33,14 +34,19 @@ struct settings {
 template <typename T>
 T* device_array(std::uint64_t count) {
     T* out = nullptr;
-    if (cudaMalloc(&out, count * sizeof(T)) != cudaSuccess) std::exit((std::cerr << "no device memory\n", 1));
+    if (cudaMalloc(&out, count * sizeof(T)) != cudaSuccess)
+        std::exit((std::cerr << "no device memory\n", 1));
     cudaMemset(out, 0, count * sizeof(T));
     return out;
 }
 
 class gpu_run {
 public:
-    gpu_run(const settings& s, std::uint64_t seed) : settings_(s), seed_(seed), folder_(make_folder()), pins_(host::linux_environment(), true, seed) {
+    gpu_run(const settings& s, std::uint64_t seed)
+        : settings_(s),
+          seed_(seed),
+          folder_(make_folder()),
+          pins_(host::linux_environment(), true, seed) {
         constexpr std::uint64_t pages[] = {4096, 512, 65536, 1024, 16384};
         constexpr std::uint64_t frames[] = {256, 1024, 64, 600, 2048};
         constexpr std::uint64_t open_limits[] = {100000, 2000, 600, 100000, 1000};
@@ -68,10 +74,13 @@ public:
         states_.resize(w_.files());
         files_ = std::make_unique<host_files>(w_, folder_, states_.data());
         met_.no_direct_reads = !files_->can_be_read_directly();
-        files_->before_shrink = [this](const std::string& path, std::uint64_t size_bytes) { pins_.before_shrink(path, size_bytes); };
+        files_->before_shrink = [this](const std::string& path, std::uint64_t size_bytes) {
+            pins_.before_shrink(path, size_bytes);
+        };
         host::runtime_hooks hooks;
         hooks.env = &pins_;
-        if (const status created = runtime::create(o_, hooks, rt_); !created) complain(created.message);
+        if (const status created = runtime::create(o_, hooks, rt_); !created)
+            complain(created.message);
         else windows_ = std::make_unique<window_keeper>(*rt_, w_, states_.data(), met_);
     }
     ~gpu_run() {
@@ -100,11 +109,14 @@ public:
                 if (mix(seed_, round, i) % 3 == 0) files_->change(i);
         }
         if (good_) finish();
-        std::cout << "model: seed " << seed_ << ", gpu, page " << o_.page_bytes << ", frames " << o_.cache_bytes / o_.page_bytes
-                  << ", direct_io " << name_of(o_.direct_io)
-                  << (o_.direct_io == direct_mode::on && met_.no_direct_reads ? ", which the file system refuses for these pages" : "")
-                  << ", " << last_.steps << " operations, " << last_.checks << " judged, " << files_->changes()
-                  << " host changes: " << (good_ ? "passed" : "FAILED") << "\n " << met_.text() << "\n  " << rt_->stats().to_json() << std::endl;
+        std::cout << "model: seed " << seed_ << ", gpu, page " << o_.page_bytes << ", frames "
+                  << o_.cache_bytes / o_.page_bytes << ", direct_io " << name_of(o_.direct_io)
+                  << (o_.direct_io == direct_mode::on && met_.no_direct_reads
+                          ? ", which the file system refuses for these pages"
+                          : "")
+                  << ", " << last_.steps << " operations, " << last_.checks << " judged, "
+                  << files_->changes() << " host changes: " << (good_ ? "passed" : "FAILED")
+                  << "\n " << met_.text() << "\n  " << rt_->stats().to_json() << std::endl;
         cudaFree(report_), cudaFree(device_states_), cudaFree(scratch_);
         return good_;
     }
@@ -114,7 +126,8 @@ public:
 
 private:
     static std::string make_folder() {
-        std::string name = (std::filesystem::temp_directory_path() / "penstock-model-XXXXXX").string();
+        std::string name =
+            (std::filesystem::temp_directory_path() / "penstock-model-XXXXXX").string();
         if (::mkdtemp(name.data()) == nullptr) std::abort();
         return std::filesystem::canonical(name).string();
     }
@@ -125,12 +138,19 @@ private:
     }
 
     void launch_round(width wide, std::uint64_t first, std::uint64_t actors, std::uint64_t steps) {
-        const std::uint64_t stride = (10 * w_.page_bytes + 2 * guard_bytes + 16 + 63) & ~std::uint64_t{63};
+        const std::uint64_t stride =
+            (10 * w_.page_bytes + 2 * guard_bytes + 16 + 63) & ~std::uint64_t{63};
         if (scratch_ == nullptr) scratch_ = device_array<std::byte>(stride * 1024);
-        cudaMemcpy(device_states_, states_.data(), states_.size() * sizeof(file_state), cudaMemcpyHostToDevice);
+        cudaMemcpy(device_states_, states_.data(), states_.size() * sizeof(file_state),
+                   cudaMemcpyHostToDevice);
         world expected = w_;
         if (settings_.canary) expected.seed ^= 1;
-        const model_actor actor_of{{{expected, device_states_, report_}, stride}, scratch_, steps, first, max_open_, max_maps_};
+        const model_actor actor_of{{{expected, device_states_, report_}, stride},
+                                   scratch_,
+                                   steps,
+                                   first,
+                                   max_open_,
+                                   max_maps_};
         const launch_shape shape{128, 0};
         int code = 0;
         switch (wide) {
@@ -142,27 +162,34 @@ private:
         if (code != 0) complain("launch gave " + error_text(code) + "; " + rt_->health().message);
     }
 
-    // After a launch: what the actors found, and what the runtime noted about elements that they could not have.
+    // After a launch: what the actors found, and what the runtime noted about elements that they
+    // could not have.
     void look_at_report() {
         if (!good_) return;
-        cudaMemcpy(states_.data(), device_states_, states_.size() * sizeof(file_state), cudaMemcpyDeviceToHost);
-        if (cudaMemcpy(&last_, report_, sizeof last_, cudaMemcpyDeviceToHost) != cudaSuccess) return complain("no report");
+        cudaMemcpy(states_.data(), device_states_, states_.size() * sizeof(file_state),
+                   cudaMemcpyDeviceToHost);
+        if (cudaMemcpy(&last_, report_, sizeof last_, cudaMemcpyDeviceToHost) != cudaSuccess)
+            return complain("no report");
         if (last_.failures > 0) {
-            complain("FAILED: " + std::to_string(last_.wrong_bytes) + " wrong bytes, " + std::to_string(last_.wrong_results) +
-                     " wrong results, " + std::to_string(last_.written_outside) + " written outside, " +
+            complain("FAILED: " + std::to_string(last_.wrong_bytes) + " wrong bytes, " +
+                     std::to_string(last_.wrong_results) + " wrong results, " +
+                     std::to_string(last_.written_outside) + " written outside, " +
                      std::to_string(last_.changed_mappings) + " changed mappings");
             for (std::uint64_t i = 0; i < last_.failures && i < 4; ++i) {
                 const failure& f = last_.kept[i];
-                std::cout << "  actor " << f.actor << " step " << f.step << " verb " << f.what << " file " << f.file << " offset "
-                          << f.offset << " length " << f.length << ": got " << f.got << ", expected " << f.expected
-                          << "; versions " << f.floor << " to " << f.newest << std::endl;
+                std::cout << "  actor " << f.actor << " step " << f.step << " verb " << f.what
+                          << " file " << f.file << " offset " << f.offset << " length " << f.length
+                          << ": got " << f.got << ", expected " << f.expected << "; versions "
+                          << f.floor << " to " << f.newest << std::endl;
             }
         }
-        if (last_.open_held != 0 || last_.maps_held != 0) complain("the test itself lost count of what its actors hold");
+        if (last_.open_held != 0 || last_.maps_held != 0)
+            complain("the test itself lost count of what its actors hold");
         engine::fault_record fault{};
         cudaMemcpy(&fault, rt_->ref().view.fault, sizeof fault, cudaMemcpyDeviceToHost);
         const status said = rt_->view_status();
-        if (const std::string wrong = judge_view_status(fault, said, last_); !wrong.empty()) complain(wrong);
+        if (const std::string wrong = judge_view_status(fault, said, last_); !wrong.empty())
+            complain(wrong);
         if (!said.ok()) ++met_.view_faults;
         zero_elements_ += last_.missing - last_.out_of_range;
         rt_->clear_view_status();
@@ -174,13 +201,18 @@ private:
     void check() {
         if (!good_) return;
         const test::cache_copy copy(*rt_);
-        const auto found = engine::check_invariants(copy.view(), {.references = windows_->references()});
-        if (found.rule != nullptr) complain("broken rule: " + std::string(found.rule) + ", at " + std::to_string(found.where));
+        const auto found =
+            engine::check_invariants(copy.view(), {.references = windows_->references()});
+        if (found.rule != nullptr)
+            complain("broken rule: " + std::string(found.rule) + ", at " +
+                     std::to_string(found.where));
         const statistics s = rt_->stats();
-        // A page that elements wait for counts one error when it cannot be had, and leaves one or more of them zero.
+        // A page that elements wait for counts one error when it cannot be had, and leaves one or
+        // more of them zero.
         const std::uint64_t errors = last_.errors + drilled_.errors;
-        if (s.opens != last_.opens + windows_->opens() + drilled_.opens || s.bytes_read != last_.bytes_read + drilled_.bytes_read ||
-            s.errors < errors || s.errors > errors + zero_elements_ || s.bad_requests != 0)
+        if (s.opens != last_.opens + windows_->opens() + drilled_.opens ||
+            s.bytes_read != last_.bytes_read + drilled_.bytes_read || s.errors < errors ||
+            s.errors > errors + zero_elements_ || s.bad_requests != 0)
             complain("statistics differ from what the actors counted: " + s.to_json());
         met_.operations = last_.steps;
         met_.window_loads = s.window_loads;
@@ -199,7 +231,8 @@ private:
         for (std::uint64_t i = 0; i < 2 && good_; ++i) {
             far_drill one(*rt_, *files_, pins_, w_, states_.data(), met_, drilled_);
             int windowed = -1;
-            if (const std::string wrong = one.run(mix64(h + i), windowed); !wrong.empty()) complain(wrong);
+            if (const std::string wrong = one.run(mix64(h + i), windowed); !wrong.empty())
+                complain(wrong);
             if (windowed >= 0) windows_->has_window_too(windowed);
         }
         if (!good_) return;
@@ -226,7 +259,8 @@ private:
     std::unique_ptr<window_keeper> windows_;
     coverage met_;
     drill_counts drilled_;
-    std::uint64_t zero_elements_ = 0;  // in files that had changed, so that an error may be behind each
+    std::uint64_t zero_elements_ =
+        0;  // in files that had changed, so that an error may be behind each
     report* report_ = nullptr;
     file_state* device_states_ = nullptr;
     std::byte* scratch_ = nullptr;
@@ -242,12 +276,18 @@ int main(int count, char** words) {
         const std::string word = words[i];
         if (word == "--canary") s.canary = true;
         else if (i + 1 < count && word == "--seed") s.seed = std::strtoull(words[++i], nullptr, 0);
-        else if (i + 1 < count && word == "--seeds") s.seeds = std::strtoull(words[++i], nullptr, 0);
-        else if (i + 1 < count && word == "--operations") s.operations = std::strtoull(words[++i], nullptr, 0);
-        else return std::cerr << "usage: " << words[0] << " [--seed N] [--seeds N] [--operations N] [--canary]\n", 2;
+        else if (i + 1 < count && word == "--seeds")
+            s.seeds = std::strtoull(words[++i], nullptr, 0);
+        else if (i + 1 < count && word == "--operations")
+            s.operations = std::strtoull(words[++i], nullptr, 0);
+        else
+            return std::cerr << "usage: " << words[0]
+                             << " [--seed N] [--seeds N] [--operations N] [--canary]\n",
+                   2;
     }
     int devices = 0;
-    if (cudaGetDeviceCount(&devices) != cudaSuccess || devices == 0) return std::cout << "skipped: no GPU in this machine\n", 77;
+    if (cudaGetDeviceCount(&devices) != cudaSuccess || devices == 0)
+        return std::cout << "skipped: no GPU in this machine\n", 77;
     bool good = true;
     coverage met;
     for (std::uint64_t i = 0; i < s.seeds; ++i) {
@@ -255,8 +295,10 @@ int main(int count, char** words) {
         good = one.run() && good;
         met.add(one.met());
     }
-    // Over so many operations everything is met; a run that has not met it does not test it any more.
-    if (const std::string missing = met.missing(); good && met.operations >= 900000 && !missing.empty()) {
+    // Over so many operations everything is met; a run that has not met it does not test it any
+    // more.
+    if (const std::string missing = met.missing();
+        good && met.operations >= 900000 && !missing.empty()) {
         std::cout << "model: never met: " << missing << ": FAILED" << std::endl;
         good = false;
     }

@@ -1,4 +1,5 @@
-// Opening from kernels: shared descriptors, changes on the host, files that come and go, wrong arguments.
+// Opening from kernels: shared descriptors, changes on the host, files that come and go, wrong
+// arguments.
 #include "device/support.cuh"
 #include "penstock/launch.hpp"
 
@@ -92,7 +93,8 @@ TEST(device_open, a_million_opens_of_one_name_ask_the_host_once) {
     const device_counters failures(1);
     const auto start = std::chrono::steady_clock::now();
     EXPECT_EQ(launch<width::lane>(*rt, 1000000, open_and_close{name.get(), failures.get()}), 0);
-    const double took_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    const double took_s =
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     std::printf("a million opens and closes took %.2f s\n", took_s);
     EXPECT_LT(took_s, 300);  // 40 to 50 when each lane took its reference by itself
     EXPECT_EQ(failures.read()[0], 0u);
@@ -110,7 +112,8 @@ TEST(device_open, lanes_close_no_more_than_was_opened) {
         o.writable = writable;
         const auto rt = make_runtime(o);
         std::vector<int> own;
-        for (std::uint32_t i = 0; i < engine::most_numbers; ++i) own.push_back(rt->open(folder / "data"));
+        for (std::uint32_t i = 0; i < engine::most_numbers; ++i)
+            own.push_back(rt->open(folder / "data"));
         const int fd = rt->open(folder / "data");  // and all that follow share one number
         for (int i = 1; i < 1037; ++i) ASSERT_EQ(rt->open(folder / "data"), fd);
         const device_counters refused(1);
@@ -152,18 +155,22 @@ TEST(device_open, more_files_than_slots) {
     const auto rt = make_runtime(o);
     const device_counters failures(1);
     const launch_shape shape{128, 64};
-    EXPECT_EQ(launch<width::warp>(*rt, 20000, open_each{names.get(), 16, files, failures.get()}, shape), 0);
+    EXPECT_EQ(
+        launch<width::warp>(*rt, 20000, open_each{names.get(), 16, files, failures.get()}, shape),
+        0);
     EXPECT_EQ(failures.read()[0], 0u);
 }
 
-// Names are compared and sent by words; a compiler that got the last, shorter one wrong did so for some lengths and not for others.
+// Names are compared and sent by words; a compiler that got the last, shorter one wrong did so for
+// some lengths and not for others.
 TEST(device_open, names_of_every_length) {
     PENSTOCK_NEEDS_GPU();
     const temporary_folder folder;
     constexpr std::uint32_t longest = 40, stride = 48;
     shared_array<char> names(std::size_t{stride} * longest);
     for (std::uint32_t i = 0; i < longest; ++i) {
-        for (std::uint32_t k = 0; k <= i; ++k) names[std::size_t{stride} * i + k] = static_cast<char>('a' + (i + k) % 26);
+        for (std::uint32_t k = 0; k <= i; ++k)
+            names[std::size_t{stride} * i + k] = static_cast<char>('a' + (i + k) % 26);
         write_file(folder / &names[std::size_t{stride} * i], pattern(i, 200));
     }
     const auto rt = make_runtime(gpu_options(folder));
@@ -171,9 +178,13 @@ TEST(device_open, names_of_every_length) {
     std::vector<int> held;
     // At first each name is sent to the host, and then found in the table.
     for (int round = 0; round < 2; ++round) {
-        EXPECT_EQ(launch<width::warp>(*rt, 2000, open_each{names.get(), stride, longest, failures.get()}, {128, 64}), 0);
+        EXPECT_EQ(
+            launch<width::warp>(*rt, 2000, open_each{names.get(), stride, longest, failures.get()},
+                                {128, 64}),
+            0);
         EXPECT_EQ(failures.read()[0], 0u) << "round " << round;
-        for (std::uint32_t i = 0; round == 0 && i < longest; ++i) held.push_back(rt->open(folder / &names[std::size_t{stride} * i]));
+        for (std::uint32_t i = 0; round == 0 && i < longest; ++i)
+            held.push_back(rt->open(folder / &names[std::size_t{stride} * i]));
     }
     for (const int fd : held) EXPECT_EQ(rt->close(fd), 0);
 }
@@ -204,12 +215,14 @@ TEST(device_open, wrong_arguments_are_refused) {
     write_file(folder / "data", pattern(1, 100));
     const auto rt = make_runtime(gpu_options(folder));
     const device_text name("data");
-    const std::vector<std::int64_t> expected = {-EFAULT, -ENOENT, -ENOENT, -EINVAL, 0,       -EBADF, -EBADF, -EINVAL,
-                                                -EINVAL, -EINVAL, -EINVAL, -EBADF,  -EINVAL, 0,      -EBADF};
+    const std::vector<std::int64_t> expected = {-EFAULT, -ENOENT, -ENOENT, -EINVAL, 0,
+                                                -EBADF,  -EBADF,  -EINVAL, -EINVAL, -EINVAL,
+                                                -EINVAL, -EBADF,  -EINVAL, 0,       -EBADF};
     const shared_array<std::int64_t> results(expected.size());
     for (int round = 0; round < 2; ++round) {
         EXPECT_EQ(launch<width::warp>(*rt, 1, wrong_calls{name.get(), results.get()}), 0);
-        for (std::size_t i = 0; i < expected.size(); ++i) EXPECT_EQ(results[i], expected[i]) << "call " << i;
+        for (std::size_t i = 0; i < expected.size(); ++i)
+            EXPECT_EQ(results[i], expected[i]) << "call " << i;
     }
     EXPECT_TRUE(rt->health().ok());
 }
@@ -218,7 +231,8 @@ TEST(device_open, several_runtimes_do_not_disturb_each_other) {
     PENSTOCK_NEEDS_GPU();
     const temporary_folder folder;
     write_file(folder / "data", pattern(7, 100000));
-    const auto first = make_runtime(gpu_options(folder)), second = make_runtime(gpu_options(folder));
+    const auto first = make_runtime(gpu_options(folder)),
+               second = make_runtime(gpu_options(folder));
     const int a = first->open(folder / "data"), b = second->open(folder / "data");
     std::vector<std::uint8_t> got(100000);
     EXPECT_EQ(first->read(a, got.data(), 100000, 0), 100000);

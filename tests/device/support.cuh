@@ -33,7 +33,8 @@ template <typename T>
 class shared_array {
 public:
     explicit shared_array(std::size_t count) {
-        if (cudaHostAlloc(&data_, count * sizeof(T), cudaHostAllocMapped) != cudaSuccess) std::abort();
+        if (cudaHostAlloc(&data_, count * sizeof(T), cudaHostAllocMapped) != cudaSuccess)
+            std::abort();
         std::memset(static_cast<void*>(data_), 0, count * sizeof(T));
     }
     ~shared_array() { cudaFreeHost(data_); }
@@ -46,7 +47,8 @@ private:
     T* data_ = nullptr;
 };
 
-// Counters that kernels add to; in device memory, because the GPU's atomics on host memory are not for sharing.
+// Counters that kernels add to; in device memory, because the GPU's atomics on host memory are not
+// for sharing.
 class device_counters {
 public:
     explicit device_counters(int count) : count_(count) {

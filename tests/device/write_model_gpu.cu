@@ -1,6 +1,7 @@
-// The model test of writes on the GPU: the actors and the oracle of tests/model as warps of one kernel, over a cache of a 32nd of the
-// files. An ordinary program and a second runtime, on the cpu back end, write their shares of shared files while the kernel runs.
-// After each launch the files are compared with their shadows and the rules of the cache are checked on a copy of it.
+// The model test of writes on the GPU: the actors and the oracle of tests/model as warps of one
+// kernel, over a cache of a 32nd of the files. An ordinary program and a second runtime, on the cpu
+// back end, write their shares of shared files while the kernel runs. After each launch the files
+// are compared with their shadows and the rules of the cache are checked on a copy of it.
 //
 //   penstock_write_model_gpu [--seed N] [--seeds N] [--operations N] [--drop]
 //
@@ -32,7 +33,8 @@ template <typename T>
 class device_copy {
 public:
     explicit device_copy(std::size_t count) : count_(count) {
-        if (cudaMalloc(&at_, count * sizeof(T) + 16) != cudaSuccess) std::exit((std::cerr << "no device memory\n", 1));
+        if (cudaMalloc(&at_, count * sizeof(T) + 16) != cudaSuccess)
+            std::exit((std::cerr << "no device memory\n", 1));
         cudaMemset(at_, 0, count * sizeof(T));
     }
     ~device_copy() { cudaFree(at_); }
@@ -52,8 +54,13 @@ constexpr std::uint32_t actors = 512;
 write_shape shape_of(std::uint64_t seed) {
     constexpr std::uint64_t pages[] = {512, 4096, 1024, 65536, 16384};
     constexpr std::uint64_t frames[] = {256, 1024, 96, 600, 192};
-    const std::uint64_t page_bytes = pages[seed % 5], frame_count = page_bytes > 16384 ? 64 : page_bytes < 4096 ? 256 : frames[mix64(seed) % 5];
-    return {mix64(seed + 1), page_bytes, frame_count * page_bytes, page_bytes <= 1024 ? 16800ull : 0, actors, 16};
+    const std::uint64_t page_bytes = pages[seed % 5], frame_count = page_bytes > 16384 ? 64
+                                                                    : page_bytes < 4096
+                                                                        ? 256
+                                                                        : frames[mix64(seed) % 5];
+    return {
+        mix64(seed + 1), page_bytes, frame_count * page_bytes, page_bytes <= 1024 ? 16800ull : 0,
+        actors,          16};
 }
 
 options options_for(std::uint64_t seed, const write_shape& s, const std::string& folder) {
@@ -64,7 +71,8 @@ options options_for(std::uint64_t seed, const write_shape& s, const std::string&
     o.cache_bytes = s.cache_bytes;
     const std::uint64_t behind[] = {0, 2 * s.page_bytes, s.cache_bytes};
     o.write_behind_bytes = behind[mix64(seed ^ 13) % 3];
-    o.table_bytes = 512 * 1024;  // 65536 words: room for every file at once, and for what is left of their last lives; more than 16384 pages take two levels
+    o.table_bytes = 512 * 1024;  // 65536 words: room for every file at once, and for what is left
+                                 // of their last lives; more than 16384 pages take two levels
     o.max_files = 40;
     o.service_threads = 1 + mix64(seed ^ 8) % 3;
     o.staging_bytes = std::uint64_t{1} << (20 + mix64(seed ^ 11) % 4);
@@ -80,22 +88,35 @@ options options_for(std::uint64_t seed, const write_shape& s, const std::string&
 class gpu_write_run {
 public:
     gpu_write_run(const settings& s, std::uint64_t seed)
-        : settings_(s), seed_(seed), folder_(make_folder()), shape_(shape_of(seed)), files_(shape_, folder_),
-          system_(seed, shape_.page_bytes, s.drop ? 1000 : 0), records_(std::size_t{shape_.files()} * actors), device_records_(records_.size()),
-          device_plans_(shape_.files()), device_shadows_(shape_.files()), device_report_(1), scratch_(scratch_stride() * actors),
+        : settings_(s),
+          seed_(seed),
+          folder_(make_folder()),
+          shape_(shape_of(seed)),
+          files_(shape_, folder_),
+          system_(seed, shape_.page_bytes, s.drop ? 1000 : 0),
+          records_(std::size_t{shape_.files()} * actors),
+          device_records_(records_.size()),
+          device_plans_(shape_.files()),
+          device_shadows_(shape_.files()),
+          device_report_(1),
+          scratch_(scratch_stride() * actors),
           second_scratch_(scratch_stride()) {
         for (std::uint32_t file = 0; file < shape_.files(); ++file)
-            device_versions_.push_back(std::make_unique<device_copy<model::version>>(shape_.capacity(file)));
+            device_versions_.push_back(
+                std::make_unique<device_copy<model::version>>(shape_.capacity(file)));
         met_.watches_write_backs = false;
         host::runtime_hooks hooks;
         hooks.env = &system_;
-        if (const status created = runtime::create(options_for(seed, shape_, folder_), hooks, rt_); !created) complain(created.message);
+        if (const status created = runtime::create(options_for(seed, shape_, folder_), hooks, rt_);
+            !created)
+            complain(created.message);
         options small = options_for(seed, shape_, folder_);
         small.where = backend::cpu;
         small.cache_bytes = 32 * small.page_bytes;
         small.tier_bytes = 0;
         small.worker_threads = 1;
-        if (const status created = runtime::create(small, second_); !created) complain(created.message);
+        if (const status created = runtime::create(small, second_); !created)
+            complain(created.message);
     }
     ~gpu_write_run() {
         rt_.reset(), second_.reset();
@@ -105,27 +126,35 @@ public:
 
     bool run() {
         constexpr std::uint64_t steps = 64;
-        for (std::uint64_t done = 0; good_ && done < settings_.operations; done += steps * actors, ++round_) round(steps);
+        for (std::uint64_t done = 0; good_ && done < settings_.operations;
+             done += steps * actors, ++round_)
+            round(steps);
         if (good_) finish();
-        std::cout << "write model: seed " << seed_ << ", gpu, page " << shape_.page_bytes << ", frames " << shape_.cache_bytes / shape_.page_bytes << ", "
-                  << met_.found.steps << " operations, " << met_.found.judged_bytes << " bytes judged: " << (good_ ? "passed" : "FAILED") << "\n "
-                  << met_.text() << std::endl;
+        std::cout << "write model: seed " << seed_ << ", gpu, page " << shape_.page_bytes
+                  << ", frames " << shape_.cache_bytes / shape_.page_bytes << ", "
+                  << met_.found.steps << " operations, " << met_.found.judged_bytes
+                  << " bytes judged: " << (good_ ? "passed" : "FAILED") << "\n " << met_.text()
+                  << std::endl;
         return good_;
     }
     [[nodiscard]] const write_coverage& met() const { return met_; }
 
 private:
     static std::string make_folder() {
-        std::string name = (std::filesystem::temp_directory_path() / "penstock-write-model-XXXXXX").string();
+        std::string name =
+            (std::filesystem::temp_directory_path() / "penstock-write-model-XXXXXX").string();
         if (::mkdtemp(name.data()) == nullptr) std::abort();
         return std::filesystem::canonical(name).string();
     }
     void complain(const std::string& what) {
         if (what.empty()) return;
         good_ = false;
-        std::cout << "write model: seed " << seed_ << ", round " << round_ << ": " << what << std::endl;
+        std::cout << "write model: seed " << seed_ << ", round " << round_ << ": " << what
+                  << std::endl;
     }
-    [[nodiscard]] std::uint64_t scratch_stride() const { return longest_write(shape_.page_bytes) * (1 + sizeof(model::version)) + 64; }
+    [[nodiscard]] std::uint64_t scratch_stride() const {
+        return longest_write(shape_.page_bytes) * (1 + sizeof(model::version)) + 64;
+    }
 
     // The shadows as the kernel sees them: with versions of its own, which it may write.
     void upload() {
@@ -154,7 +183,8 @@ private:
             std::vector<model::version> written(s.capacity);
             device_versions_[file]->get(written.data());
             for (std::uint64_t i = 0; i < s.capacity; ++i)
-                if (plan.how != use::shared || plan.owner_of(i) < plan.actors) s.versions[i] = written[i];
+                if (plan.how != use::shared || plan.owner_of(i) < plan.actors)
+                    s.versions[i] = written[i];
         }
         write_report seen{};
         device_report_.get(&seen);
@@ -165,14 +195,23 @@ private:
 
     void list_failures(const write_report& seen, const char* kind) {
         if (seen.failures == 0) return;
-        complain("FAILED: " + std::to_string(seen.wrong_bytes) + " wrong bytes, " + std::to_string(seen.wrong_results) + " wrong results in " + kind);
+        complain("FAILED: " + std::to_string(seen.wrong_bytes) + " wrong bytes, " +
+                 std::to_string(seen.wrong_results) + " wrong results in " + kind);
         for (std::uint64_t i = 0; i < seen.failures && i < 6; ++i) {
             const failure& f = seen.kept[i];
-            std::cout << "  actor " << f.actor << " step " << f.step << " " << name_of(static_cast<write_verb>(f.what)) << " file " << f.file << " offset "
-                      << f.offset << " length " << f.length << ": got " << f.got << ", expected " << f.expected << "; versions " << f.floor << " to "
-                      << f.newest << "; use " << static_cast<int>(files_.plans()[f.file].how) << ", owner " << (files_.plans()[f.file].how == use::shared ? files_.plans()[f.file].owner_of(f.offset) : 0) << " of "
-                      << files_.plans()[f.file].actors << "+" << files_.plans()[f.file].second << "+" << files_.plans()[f.file].ordinary << ", stride "
-                      << files_.plans()[f.file].stride << ", size " << files_.size_of(f.file) << std::endl;
+            std::cout << "  actor " << f.actor << " step " << f.step << " "
+                      << name_of(static_cast<write_verb>(f.what)) << " file " << f.file
+                      << " offset " << f.offset << " length " << f.length << ": got " << f.got
+                      << ", expected " << f.expected << "; versions " << f.floor << " to "
+                      << f.newest << "; use " << static_cast<int>(files_.plans()[f.file].how)
+                      << ", owner "
+                      << (files_.plans()[f.file].how == use::shared
+                              ? files_.plans()[f.file].owner_of(f.offset)
+                              : 0)
+                      << " of " << files_.plans()[f.file].actors << "+"
+                      << files_.plans()[f.file].second << "+" << files_.plans()[f.file].ordinary
+                      << ", stride " << files_.plans()[f.file].stride << ", size "
+                      << files_.size_of(f.file) << std::endl;
         }
     }
 
@@ -181,24 +220,42 @@ private:
         const std::vector<int> holds = hold_logs();
         upload();
         const std::uint32_t files = shape_.files();
-        const write_world there{shape_.seed, shape_.page_bytes, round_, files, actors, device_plans_.data(), device_shadows_.data(), device_records_.data()};
-        const write_actor actor{{{{there, device_report_.data(), true, nullptr}, 16}}, scratch_.data(), scratch_stride(), steps};
-        const write_world here{shape_.seed, shape_.page_bytes, round_, files, actors, files_.plans().data(), files_.shadows().data(), records_.data()};
-        const write_actor other{{{{here, &second_report_, false, nullptr}, 4}}, second_scratch_.data(), scratch_stride(), steps * 4};
+        const write_world there{shape_.seed,
+                                shape_.page_bytes,
+                                round_,
+                                files,
+                                actors,
+                                device_plans_.data(),
+                                device_shadows_.data(),
+                                device_records_.data()};
+        const write_actor actor{{{{there, device_report_.data(), true, nullptr}, 16}},
+                                scratch_.data(),
+                                scratch_stride(),
+                                steps};
+        const write_world here{
+            shape_.seed,           shape_.page_bytes,       round_,         files, actors,
+            files_.plans().data(), files_.shadows().data(), records_.data()};
+        const write_actor other{{{{here, &second_report_, false, nullptr}, 4}},
+                                second_scratch_.data(),
+                                scratch_stride(),
+                                steps * 4};
         std::thread second([&] { other(lane{}, second_->ref(), 0); });
         std::thread ordinary([&] {
             for (std::uint64_t i = 0; i < 200; ++i) {
                 const std::uint64_t h = mixed(seed_ ^ 0xbe51de, round_, i);
-                met_.ordinary_bytes += files_.write_own(static_cast<std::uint32_t>(h % shape_.shared_files), mix64(h));
+                met_.ordinary_bytes +=
+                    files_.write_own(static_cast<std::uint32_t>(h % shape_.shared_files), mix64(h));
             }
         });
         const int code = launch<width::warp>(*rt_, actors, actor, {128, 0});
         second.join(), ordinary.join();
-        if (code != 0) return complain("launch gave " + error_text(code) + "; " + rt_->health().message);
+        if (code != 0)
+            return complain("launch gave " + error_text(code) + "; " + rt_->health().message);
         download();
         if (!good_) std::cout << "  " << rt_->stats().to_json() << std::endl;
         for (const int fd : holds)
-            if (const int closed = rt_->close(fd); closed != 0) complain("close gave " + error_text(closed));
+            if (const int closed = rt_->close(fd); closed != 0)
+                complain("close gave " + error_text(closed));
         check();
     }
 
@@ -207,7 +264,8 @@ private:
         std::vector<int> out;
         for (std::uint32_t file = 0; file < shape_.files(); ++file) {
             if (files_.plans()[file].how != use::log) continue;
-            out.push_back(rt_->open(files_.path_of(file), open_write | open_create | open_truncate));
+            out.push_back(
+                rt_->open(files_.path_of(file), open_write | open_create | open_truncate));
             if (out.back() < 0) complain("open of a log gave " + error_text(out.back()));
         }
         return out;
@@ -216,17 +274,22 @@ private:
     void check() {
         const test::cache_copy copy(*rt_);
         const auto found = engine::check_invariants(copy.view());
-        if (found.rule != nullptr) complain("broken rule: " + std::string(found.rule) + ", at " + std::to_string(found.where));
+        if (found.rule != nullptr)
+            complain("broken rule: " + std::string(found.rule) + ", at " +
+                     std::to_string(found.where));
         const engine::cache_view& c = copy.view();
         for (std::uint32_t slot = 0; slot < c.file_slots; ++slot) {
             if (!engine::is_granted(c, slot)) continue;
             if (c.file_records[slot].growth >= engine::growth_first) ++met_.grown_tables;
             if (c.file_records[slot].two_level != 0) ++met_.two_level_tables;
         }
-        // Also after wrong bytes in the kernel: whether the file has them tells where they were lost.
+        // Also after wrong bytes in the kernel: whether the file has them tells where they were
+        // lost.
         for (std::uint32_t file = 0; file < shape_.files(); ++file) {
             const file_plan& plan = files_.plans()[file];
-            if (plan.how == use::log) complain(files_.compare_log(file, round_, &records_[std::size_t{file} * actors], actors, met_.records));
+            if (plan.how == use::log)
+                complain(files_.compare_log(file, round_, &records_[std::size_t{file} * actors],
+                                            actors, met_.records));
             else if (plan.how != use::idle) complain(files_.compare(file, "after close"));
         }
     }
@@ -274,12 +337,18 @@ int main(int count, char** words) {
         const std::string word = words[i];
         if (word == "--drop") s.drop = true;
         else if (i + 1 < count && word == "--seed") s.seed = std::strtoull(words[++i], nullptr, 0);
-        else if (i + 1 < count && word == "--seeds") s.seeds = std::strtoull(words[++i], nullptr, 0);
-        else if (i + 1 < count && word == "--operations") s.operations = std::strtoull(words[++i], nullptr, 0);
-        else return std::cerr << "usage: " << words[0] << " [--seed N] [--seeds N] [--operations N] [--drop]\n", 2;
+        else if (i + 1 < count && word == "--seeds")
+            s.seeds = std::strtoull(words[++i], nullptr, 0);
+        else if (i + 1 < count && word == "--operations")
+            s.operations = std::strtoull(words[++i], nullptr, 0);
+        else
+            return std::cerr << "usage: " << words[0]
+                             << " [--seed N] [--seeds N] [--operations N] [--drop]\n",
+                   2;
     }
     int devices = 0;
-    if (cudaGetDeviceCount(&devices) != cudaSuccess || devices == 0) return std::cout << "skipped: no GPU in this machine\n", 77;
+    if (cudaGetDeviceCount(&devices) != cudaSuccess || devices == 0)
+        return std::cout << "skipped: no GPU in this machine\n", 77;
     bool good = true;
     write_coverage met;
     for (std::uint64_t i = 0; i < s.seeds; ++i) {
@@ -287,8 +356,10 @@ int main(int count, char** words) {
         good = one.run() && good;
         met.add(one.met());
     }
-    // Over so many operations everything is met; a run that has not met it does not test it any more.
-    if (const std::string missing = met.missing(); good && met.found.steps >= 900000 && !missing.empty()) {
+    // Over so many operations everything is met; a run that has not met it does not test it any
+    // more.
+    if (const std::string missing = met.missing();
+        good && met.found.steps >= 900000 && !missing.empty()) {
         std::cout << "write model: never met: " << missing << ": FAILED" << std::endl;
         good = false;
     }

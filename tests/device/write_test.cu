@@ -1,4 +1,5 @@
-// Writing by every width of group, in a cache smaller than the data: what the file has afterwards is what was written.
+// Writing by every width of group, in a cache smaller than the data: what the file has afterwards
+// is what was written.
 #include <algorithm>
 #include <thread>
 
@@ -14,7 +15,8 @@ std::vector<std::uint8_t> file_bytes(const std::string& path) {
     return {std::istreambuf_iterator<char>(in), {}};
 }
 
-options writing_options(const temporary_folder& folder, std::uint64_t page_bytes, std::uint64_t frames) {
+options writing_options(const temporary_folder& folder, std::uint64_t page_bytes,
+                        std::uint64_t frames) {
     options o = gpu_options(folder);
     o.page_bytes = page_bytes;
     o.cache_bytes = page_bytes * frames;
@@ -25,7 +27,8 @@ options writing_options(const temporary_folder& folder, std::uint64_t page_bytes
 
 enum counter_index { bad_results, wrong_bytes, counter_count };
 
-// Pieces of `stride` bytes: each group writes every groups-th one of them, reads it back, and writes back now and then.
+// Pieces of `stride` bytes: each group writes every groups-th one of them, reads it back, and
+// writes back now and then.
 struct write_pieces {
     const char* name;
     const std::uint8_t* wanted;
@@ -40,12 +43,14 @@ struct write_pieces {
         unsigned long long bad = fd < 0 ? 1 : 0, wrong = 0;
         for (std::uint64_t at = index * stride; fd >= 0 && at < bytes; at += groups * stride) {
             const auto length = static_cast<std::int64_t>(min(stride, bytes - at));
-            if (write(g, fs, fd, wanted + at, length, static_cast<std::int64_t>(at)) != length) ++bad;
+            if (write(g, fs, fd, wanted + at, length, static_cast<std::int64_t>(at)) != length)
+                ++bad;
             if (read(g, fs, fd, mine, length, static_cast<std::int64_t>(at)) != length) ++bad;
             for (std::int64_t i = g.rank(); i < length; i += g.size())
                 if (static_cast<std::uint8_t>(mine[i]) != wanted[at + i]) ++wrong;
             g.sync();
-            if (mix64(at) % 16 == 0 && msync(g, fs, fd, static_cast<std::int64_t>(at), length) != 0) ++bad;
+            if (mix64(at) % 16 == 0 && msync(g, fs, fd, static_cast<std::int64_t>(at), length) != 0)
+                ++bad;
         }
         if (fd >= 0 && close(g, fs, fd) != 0) ++bad;
         if (bad != 0 && g.is_leader()) atomicAdd(&counters[bad_results], bad);
@@ -54,7 +59,8 @@ struct write_pieces {
 };
 
 template <width Width>
-void run_pieces(std::uint64_t page_bytes, std::uint64_t frames, std::uint64_t bytes, std::uint64_t stride, std::uint64_t groups) {
+void run_pieces(std::uint64_t page_bytes, std::uint64_t frames, std::uint64_t bytes,
+                std::uint64_t stride, std::uint64_t groups) {
     const temporary_folder folder;
     const auto rt = make_runtime(writing_options(folder, page_bytes, frames));
     ASSERT_NE(rt, nullptr);
@@ -66,7 +72,10 @@ void run_pieces(std::uint64_t page_bytes, std::uint64_t frames, std::uint64_t by
     std::byte* scratch = nullptr;
     ASSERT_EQ(cudaMalloc(&scratch, groups * stride), cudaSuccess);
     const device_counters counters(counter_count);
-    EXPECT_EQ(launch<Width>(*rt, groups, write_pieces{name.get(), source.get(), scratch, counters.get(), bytes, stride, groups}), 0);
+    EXPECT_EQ(launch<Width>(*rt, groups,
+                            write_pieces{name.get(), source.get(), scratch, counters.get(), bytes,
+                                         stride, groups}),
+              0);
     const auto count = counters.read();
     EXPECT_EQ(count[bad_results], 0u);
     EXPECT_EQ(count[wrong_bytes], 0u);
@@ -90,7 +99,8 @@ struct write_stripes {
         __shared__ std::uint8_t stripes[8][4100];  // a warp each
         std::uint8_t* const mine = stripes[threadIdx.x / 32];
         const std::uint64_t at = (2 * index + half) * stripe;
-        for (std::uint64_t i = g.rank(); i < stripe; i += g.size()) mine[i] = pattern_byte(9, at + i);
+        for (std::uint64_t i = g.rank(); i < stripe; i += g.size())
+            mine[i] = pattern_byte(9, at + i);
         g.sync();
         write(g, fs, fd, mine, static_cast<std::int64_t>(stripe), static_cast<std::int64_t>(at));
     }
@@ -107,7 +117,8 @@ struct append_records {
         const int fd = open(g, fs, name, open_write | open_create);
         unsigned long long bad = fd < 0 ? 1 : 0;
         for (std::uint64_t i = 0; fd >= 0 && i < 20; ++i) {
-            for (std::uint64_t k = g.rank(); k < record_bytes; k += g.size()) mine[k] = pattern_byte(index * 20 + i, k);
+            for (std::uint64_t k = g.rank(); k < record_bytes; k += g.size())
+                mine[k] = pattern_byte(index * 20 + i, k);
             g.sync();
             if (append(g, fs, fd, mine, record_bytes) < 0) ++bad;
         }
@@ -118,14 +129,38 @@ struct append_records {
 
 }  // namespace
 
-TEST(device_write, warps_more_than_the_cache) { PENSTOCK_NEEDS_GPU(); run_pieces<width::warp>(4096, 256, 16 << 20, 4096, 1000); }
-TEST(device_write, warps_of_odd_pieces) { PENSTOCK_NEEDS_GPU(); run_pieces<width::warp>(4096, 512, 8 << 20, 1237, 600); }
-TEST(device_write, warps_of_512_byte_pages) { PENSTOCK_NEEDS_GPU(); run_pieces<width::warp>(512, 2048, 4 << 20, 700, 600); }
-TEST(device_write, warps_of_64_kib_pages) { PENSTOCK_NEEDS_GPU(); run_pieces<width::warp>(65536, 128, 64 << 20, 65536, 100); }
-TEST(device_write, blocks) { PENSTOCK_NEEDS_GPU(); run_pieces<width::block>(4096, 512, 8 << 20, 5000, 200); }
-TEST(device_write, tiles) { PENSTOCK_NEEDS_GPU(); run_pieces<width::tile8>(4096, 2048, 8 << 20, 900, 600); }
-TEST(device_write, lanes) { PENSTOCK_NEEDS_GPU(); run_pieces<width::lane>(4096, 512, 1 << 20, 333, 100); }
-TEST(device_write, seven_bytes_apart_in_shared_pages) { PENSTOCK_NEEDS_GPU(); run_pieces<width::warp>(4096, 64, 256 << 10, 7, 500); }
+TEST(device_write, warps_more_than_the_cache) {
+    PENSTOCK_NEEDS_GPU();
+    run_pieces<width::warp>(4096, 256, 16 << 20, 4096, 1000);
+}
+TEST(device_write, warps_of_odd_pieces) {
+    PENSTOCK_NEEDS_GPU();
+    run_pieces<width::warp>(4096, 512, 8 << 20, 1237, 600);
+}
+TEST(device_write, warps_of_512_byte_pages) {
+    PENSTOCK_NEEDS_GPU();
+    run_pieces<width::warp>(512, 2048, 4 << 20, 700, 600);
+}
+TEST(device_write, warps_of_64_kib_pages) {
+    PENSTOCK_NEEDS_GPU();
+    run_pieces<width::warp>(65536, 128, 64 << 20, 65536, 100);
+}
+TEST(device_write, blocks) {
+    PENSTOCK_NEEDS_GPU();
+    run_pieces<width::block>(4096, 512, 8 << 20, 5000, 200);
+}
+TEST(device_write, tiles) {
+    PENSTOCK_NEEDS_GPU();
+    run_pieces<width::tile8>(4096, 2048, 8 << 20, 900, 600);
+}
+TEST(device_write, lanes) {
+    PENSTOCK_NEEDS_GPU();
+    run_pieces<width::lane>(4096, 512, 1 << 20, 333, 100);
+}
+TEST(device_write, seven_bytes_apart_in_shared_pages) {
+    PENSTOCK_NEEDS_GPU();
+    run_pieces<width::warp>(4096, 64, 256 << 10, 7, 500);
+}
 
 TEST(device_write, appended_records_are_whole_and_all_there) {
     PENSTOCK_NEEDS_GPU();
@@ -142,14 +177,16 @@ TEST(device_write, appended_records_are_whole_and_all_there) {
     ASSERT_EQ(bytes.size(), groups * 20 * record_bytes);
     std::vector<std::vector<std::uint8_t>> got, wanted;
     for (std::size_t at = 0; at < bytes.size(); at += record_bytes)
-        got.emplace_back(bytes.begin() + static_cast<std::ptrdiff_t>(at), bytes.begin() + static_cast<std::ptrdiff_t>(at + record_bytes));
+        got.emplace_back(bytes.begin() + static_cast<std::ptrdiff_t>(at),
+                         bytes.begin() + static_cast<std::ptrdiff_t>(at + record_bytes));
     for (std::uint64_t i = 0; i < groups * 20; ++i) wanted.push_back(pattern(i, record_bytes));
     std::sort(got.begin(), got.end());
     std::sort(wanted.begin(), wanted.end());
     EXPECT_TRUE(got == wanted);
 }
 
-// Every second stripe each, of one file, at the same time; on two GPUs where there are two, on one else.
+// Every second stripe each, of one file, at the same time; on two GPUs where there are two, on one
+// else.
 TEST(device_write, two_runtimes_write_between_each_other) {
     PENSTOCK_NEEDS_GPU();
     int devices = 0;
@@ -172,7 +209,8 @@ TEST(device_write, two_runtimes_write_between_each_other) {
         std::thread other([&] { write_half(*second, 1); });
         write_half(*first, 0);
         other.join();
-        EXPECT_TRUE(file_bytes(folder / "file") == pattern(9, 2 * stripes * stripe)) << "stripes of " << stripe;
+        EXPECT_TRUE(file_bytes(folder / "file") == pattern(9, 2 * stripes * stripe))
+            << "stripes of " << stripe;
         EXPECT_EQ(first->stats().errors + second->stats().errors, 0u);
         EXPECT_TRUE(first->write_status().ok() && second->write_status().ok());
     }

@@ -1,4 +1,5 @@
-// The entry of a page and the latch of a frame (buffer/frame_latch.hpp) under every schedule: who takes a page has that page, and has it as long as it likes.
+// The entry of a page and the latch of a frame (buffer/frame_latch.hpp) under every schedule: who
+// takes a page has that page, and has it as long as it likes.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -46,15 +47,19 @@ std::function<void()> user(std::uint64_t which, use_kind kind, int times = 1) {
     return [which, kind, times] {
         for (int i = 0; i < times; ++i) {
             std::uint32_t frame = 0;
-            if (memory.entries[which].take<LooksAgain>(&memory.latch, kind, frame) != found_by_entry::taken) continue;
+            if (memory.entries[which].take<LooksAgain>(&memory.latch, kind, frame) !=
+                found_by_entry::taken)
+                continue;
             explore::require(load(memory.page) == which, "the frame has another page");
             if (kind == use_kind::write) {
                 const std::uint64_t before = load(memory.changes);
                 store(memory.changes, before + 1);
-                explore::require(load(memory.changes) == before + 1, "two changed the page at once");
+                explore::require(load(memory.changes) == before + 1,
+                                 "two changed the page at once");
             } else {
                 const std::uint64_t before = load(memory.changes);
-                explore::require(load(memory.changes) == before, "the page was changed while it was read");
+                explore::require(load(memory.changes) == before,
+                                 "the page was changed while it was read");
             }
             explore::require(load(memory.page) == which, "the page went while it was used");
             memory.latch.end(kind);
@@ -66,7 +71,9 @@ std::function<void()> user(std::uint64_t which, use_kind kind, int times = 1) {
 std::function<void()> replacer(int times, bool careful = true) {
     return [times, careful] {
         for (std::uint64_t now = 0, i = 0; i < static_cast<std::uint64_t>(times); ++i) {
-            if (careful ? !memory.entries[now].withdraw(memory.latch) : (memory.latch.open(), !memory.entries[now].withdraw(memory.latch))) continue;
+            if (careful ? !memory.entries[now].withdraw(memory.latch)
+                        : (memory.latch.open(), !memory.entries[now].withdraw(memory.latch)))
+                continue;
             now = 1 - now;
             store(memory.page, now);
             store(memory.changes, 0);
@@ -76,26 +83,38 @@ std::function<void()> replacer(int times, bool careful = true) {
     };
 }
 
-explore::outcome run(std::vector<std::function<void()>> fibers) { return explore::explorer(program_of(std::move(fibers)), {}).run(); }
+explore::outcome run(std::vector<std::function<void()>> fibers) {
+    return explore::explorer(program_of(std::move(fibers)), {}).run();
+}
 
 void expect_sound(const explore::outcome& out) {
     EXPECT_EQ(out.violation, "") << out.trace;
     EXPECT_TRUE(out.complete);
 }
 
-TEST(frame_latch, readers_have_their_page) { expect_sound(run({user(0, use_kind::read), user(1, use_kind::read), replacer(2)})); }
+TEST(frame_latch, readers_have_their_page) {
+    expect_sound(run({user(0, use_kind::read), user(1, use_kind::read), replacer(2)}));
+}
 
-TEST(frame_latch, a_reader_that_looks_twice_has_its_page) { expect_sound(run({user(0, use_kind::read, 2), replacer(3)})); }
+TEST(frame_latch, a_reader_that_looks_twice_has_its_page) {
+    expect_sound(run({user(0, use_kind::read, 2), replacer(3)}));
+}
 
-TEST(frame_latch, a_writer_is_alone) { expect_sound(run({user(0, use_kind::write), user(0, use_kind::read), user(0, use_kind::write), replacer(1)})); }
+TEST(frame_latch, a_writer_is_alone) {
+    expect_sound(run({user(0, use_kind::write), user(0, use_kind::read), user(0, use_kind::write),
+                      replacer(1)}));
+}
 
-TEST(frame_latch, a_writer_of_the_next_page_is_alone) { expect_sound(run({user(1, use_kind::write), user(0, use_kind::write), replacer(2)})); }
+TEST(frame_latch, a_writer_of_the_next_page_is_alone) {
+    expect_sound(run({user(1, use_kind::write), user(0, use_kind::write), replacer(2)}));
+}
 
 // Has page 0 for writing and gives it up: the frame gets page 1.
 std::function<void()> quitter(bool in_order = true) {
     return [in_order] {
         std::uint32_t frame = 0;
-        if (memory.entries[0].take(&memory.latch, use_kind::write, frame) != found_by_entry::taken) return;
+        if (memory.entries[0].take(&memory.latch, use_kind::write, frame) != found_by_entry::taken)
+            return;
         store(memory.changes, load(memory.changes) + 1);  // of no page
         if (in_order) memory.entries[0].withdraw_owned(memory.latch);
         else memory.latch.close_owned();  // and the entry still names the frame
@@ -112,14 +131,21 @@ TEST(frame_latch, a_page_that_is_given_up_is_never_found) {
 }
 
 TEST(frame_latch, a_page_that_is_given_up_and_still_named_is_found) {
-    EXPECT_EQ(run({quitter(false), user(0, use_kind::read)}).violation, "the frame has another page");
+    EXPECT_EQ(run({quitter(false), user(0, use_kind::read)}).violation,
+              "the frame has another page");
 }
 
-TEST(frame_latch, who_does_not_look_again_gets_another_page) { EXPECT_EQ(run({user<false>(0, use_kind::read), replacer(1)}).violation, "the frame has another page"); }
+TEST(frame_latch, who_does_not_look_again_gets_another_page) {
+    EXPECT_EQ(run({user<false>(0, use_kind::read), replacer(1)}).violation,
+              "the frame has another page");
+}
 
-TEST(frame_latch, a_manager_that_does_not_ask_takes_the_page_away) { EXPECT_NE(run({user(0, use_kind::read), replacer(1, false)}).violation, ""); }
+TEST(frame_latch, a_manager_that_does_not_ask_takes_the_page_away) {
+    EXPECT_NE(run({user(0, use_kind::read), replacer(1, false)}).violation, "");
+}
 
-// The same for pages that share blocks: one slot, which two pages have in turns and which readers alone take; and who owns a page.
+// The same for pages that share blocks: one slot, which two pages have in turns and which readers
+// alone take; and who owns a page.
 struct shared_pages {
     buffer::owned_entry entries[2];
     buffer::frame_latch latch;
@@ -181,12 +207,14 @@ std::function<void()> owner() {
     };
 }
 
-// Whoever reads page 1 from its file leaves it to the manager, owned, if nobody else has read it before (combiner::post, which is a lock).
+// Whoever reads page 1 from its file leaves it to the manager, owned, if nobody else has read it
+// before (combiner::post, which is a lock).
 std::function<void()> poster() {
     return [] {
         std::uint32_t where = 0;
         while (!pages.entries[1].own(where)) explore::explorer::current()->pause();
-        explore::require(where != buffer::owned_entry::nowhere || load(pages.posted) == 0, "a page is read twice");
+        explore::require(where != buffer::owned_entry::nowhere || load(pages.posted) == 0,
+                         "a page is read twice");
         if (where == buffer::owned_entry::nowhere) store(pages.posted, 1);
         else pages.entries[1].disown();
     };
@@ -209,17 +237,29 @@ std::function<void()> load_maker(bool waits = true) {
 
 TEST(shared_page, that_was_left_to_the_manager_is_read_once) {
     expect_sound(run_shared({load_maker(), poster(), poster()}));
-    for (const std::uint64_t which : {0, 1}) expect_sound(run_shared({load_maker(), poster(), reader(which, 2)}));
+    for (const std::uint64_t which : {0, 1})
+        expect_sound(run_shared({load_maker(), poster(), reader(which, 2)}));
 }
 
-TEST(shared_page, that_is_disowned_before_it_is_readable_is_read_twice) { EXPECT_EQ(run_shared({load_maker(false), poster(), poster()}).violation, "a page is read twice"); }
+TEST(shared_page, that_is_disowned_before_it_is_readable_is_read_twice) {
+    EXPECT_EQ(run_shared({load_maker(false), poster(), poster()}).violation,
+              "a page is read twice");
+}
 
-TEST(shared_page, readers_have_their_page) { expect_sound(run_shared({reader(0), reader(1), slot_giver(2)})); }
+TEST(shared_page, readers_have_their_page) {
+    expect_sound(run_shared({reader(0), reader(1), slot_giver(2)}));
+}
 
-TEST(shared_page, a_reader_that_looks_twice_has_its_page) { expect_sound(run_shared({reader(0, 2), slot_giver(2)})); }
+TEST(shared_page, a_reader_that_looks_twice_has_its_page) {
+    expect_sound(run_shared({reader(0, 2), slot_giver(2)}));
+}
 
-TEST(shared_page, has_one_owner_wherever_it_goes) { expect_sound(run_shared({owner(), owner(), slot_giver(1)})); }
+TEST(shared_page, has_one_owner_wherever_it_goes) {
+    expect_sound(run_shared({owner(), owner(), slot_giver(1)}));
+}
 
-TEST(shared_page, a_manager_that_does_not_wait_takes_it_away) { EXPECT_NE(run_shared({reader(0), slot_giver(1, false)}).violation, ""); }
+TEST(shared_page, a_manager_that_does_not_wait_takes_it_away) {
+    EXPECT_NE(run_shared({reader(0), slot_giver(1, false)}).violation, "");
+}
 
 }  // namespace

@@ -1,5 +1,5 @@
-// Elements of a view: an element that passed the second look is the page's, whoever takes the frame meanwhile; a stretch keeps
-// the pages that it reads.
+// Elements of a view: an element that passed the second look is the page's, whoever takes the frame
+// meanwhile; a stretch keeps the pages that it reads.
 #include "explore/scenario.hpp"
 
 namespace penstock::explore_kit {
@@ -50,13 +50,16 @@ void visit_and_compare(const Lane& g, const runtime_ref& fs, int fd) {
     const view<std::uint64_t> v(fs, fd);
     std::uint64_t visited = 0;
     const std::int64_t n = v.for_each(g, 0, v.size(), [&](std::uint64_t i, std::uint64_t element) {
-        explore::require(element == content(1, i / words_per_page, i % words_per_page), "a stretch has wrong bytes");
+        explore::require(element == content(1, i / words_per_page, i % words_per_page),
+                         "a stretch has wrong bytes");
         ++visited;
     });
-    explore::require(n == static_cast<std::int64_t>(v.size()) && visited == v.size(), "a stretch was not visited");
+    explore::require(n == static_cast<std::int64_t>(v.size()) && visited == v.size(),
+                     "a stretch was not visited");
 }
 
-// A stretch without pins, as on a GPU: what was visited was the page's, whoever takes the frame meanwhile.
+// A stretch without pins, as on a GPU: what was visited was the page's, whoever takes the frame
+// meanwhile.
 TEST(element, stretch_by_looks_against_eviction) {
     for (const bool windowed : {false, true}) {
         one_file s({.frames = 1});
@@ -68,7 +71,8 @@ TEST(element, stretch_by_looks_against_eviction) {
     }
 }
 
-// The word of the second page was looked at before the first was visited: it may have gone and come back since.
+// The word of the second page was looked at before the first was visited: it may have gone and come
+// back since.
 TEST(element, stretch_by_a_look_ahead_against_eviction_and_return) {
     one_file s({.frames = 1});
     s.in_window();

@@ -1,4 +1,5 @@
-// Loads that fail while others pin, and answers that come late or never: nothing is lost, nobody waits for ever.
+// Loads that fail while others pin, and answers that come late or never: nothing is lost, nobody
+// waits for ever.
 #include "explore/scenario.hpp"
 
 namespace penstock::explore_kit {
@@ -12,7 +13,9 @@ struct failing_file : one_file {
         std::uint64_t got[words_per_page] = {};
         const auto done = read(g, w.fs(), fd, got, page_bytes, 0);
         if (done == error || done == other_error) return;
-        explore::require(done == page_bytes && got[0] == content(1, 0, 0) && got[1] == content(1, 0, 1), "wrong bytes");
+        explore::require(
+            done == page_bytes && got[0] == content(1, 0, 0) && got[1] == content(1, 0, 1),
+            "wrong bytes");
     }
     template <typename Lane>
     void try_map(const Lane& g, std::int64_t error, std::int64_t other_error) {
@@ -49,30 +52,37 @@ TEST(error, abandon_against_a_pin_taken_in_any_state) {
 
 TEST(error, eviction_against_a_failing_load) {
     failing_file s({.frames = 1});
-    s.server.decide = [&](const engine::ring_request& r) { return plan{.error = r.offset == 0 ? -EIO : 0}; };
+    s.server.decide = [&](const engine::ring_request& r) {
+        return plan{.error = r.offset == 0 ? -EIO : 0};
+    };
     s.lane([&](auto g) { s.try_read(g, -EIO, -EIO); });
     s.lane([&](auto g) { read_and_compare(g, s.w.fs(), s.fd, 1, 1); });
     expect_sound(s.run());
 }
 
-// The host never answers: every lane gives up, and the frame comes back although the ring slot does not.
+// The host never answers: every lane gives up, and the frame comes back although the ring slot does
+// not.
 TEST(error, no_answer_ever) {
     failing_file s({.frames = 1, .ring_slots = 1});
     s.server.decide = [&](const auto&) { return plan{.when = timing::never}; };
     s.lane([&](auto g) { s.try_read(g, -ETIMEDOUT, -EAGAIN); });
     s.lane([&](auto g) { s.try_read(g, -ETIMEDOUT, -EAGAIN); });
-    s.check = [&] { explore::require(s.w.memory.frame_words[0] == engine::frame_free, "the frame was lost"); };
+    s.check = [&] {
+        explore::require(s.w.memory.frame_words[0] == engine::frame_free, "the frame was lost");
+    };
     expect_sound(s.run());
 }
 
-// The runtime interrupts the lanes while they wait, or before they do: each ends with that error or with its page.
+// The runtime interrupts the lanes while they wait, or before they do: each ends with that error or
+// with its page.
 TEST(error, interrupt_ends_every_wait) {
     failing_file s({.frames = 1, .ring_slots = 1});
     s.w.view.request_wait_ns = std::uint64_t{1} << 40;
     s.server.decide = [&](const auto&) { return plan{.when = timing::never}; };
     for (int i = 0; i < 2; ++i) s.lane([&](auto g) { s.try_read(g, -ECANCELED, -ECANCELED); });
     s.lane([&](auto) {
-        atomic_store<order::relaxed, scope::system>(&s.w.memory.control.abort_code, std::int64_t{-ECANCELED});
+        atomic_store<order::relaxed, scope::system>(&s.w.memory.control.abort_code,
+                                                    std::int64_t{-ECANCELED});
     });
     expect_sound(s.run());
 }
@@ -87,10 +97,13 @@ TEST(error, dead_host_ends_every_wait) {
     expect_sound(s.run());
 }
 
-// The answer comes when the lane has just given up, or has not quite: the slot is reused only after the answer.
+// The answer comes when the lane has just given up, or has not quite: the slot is reused only after
+// the answer.
 TEST(error, late_answer_to_a_slot_that_was_given_up) {
     failing_file s({.frames = 1, .ring_slots = 1});
-    s.server.decide = [&](const auto&) { return plan{.when = s.asked++ == 0 ? timing::late : timing::at_once}; };
+    s.server.decide = [&](const auto&) {
+        return plan{.when = s.asked++ == 0 ? timing::late : timing::at_once};
+    };
     s.lane([&](auto g) {
         s.try_read(g, -ETIMEDOUT, -EAGAIN);
         s.try_read(g, -ETIMEDOUT, -EAGAIN);
@@ -100,12 +113,15 @@ TEST(error, late_answer_to_a_slot_that_was_given_up) {
 
 TEST(error, late_answer_while_another_lane_wants_the_slot) {
     failing_file s({.frames = 2, .ring_slots = 1});
-    s.server.decide = [&](const auto&) { return plan{.when = s.asked++ == 0 ? timing::late : timing::at_once}; };
+    s.server.decide = [&](const auto&) {
+        return plan{.when = s.asked++ == 0 ? timing::late : timing::at_once};
+    };
     s.lane([&](auto g) { s.try_read(g, -ETIMEDOUT, -EAGAIN); });
     s.lane([&](auto g) {
         std::uint64_t got[words_per_page] = {};
         const auto done = read(g, s.w.fs(), s.fd, got, page_bytes, page_bytes);
-        explore::require(done == -ETIMEDOUT || done == -EAGAIN || (done == page_bytes && got[1] == content(1, 1, 1)),
+        explore::require(done == -ETIMEDOUT || done == -EAGAIN ||
+                             (done == page_bytes && got[1] == content(1, 1, 1)),
                          "wrong bytes");
     });
     expect_sound(s.run());

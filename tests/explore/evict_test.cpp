@@ -1,4 +1,5 @@
-// More pages than frames: a copy that passed the check has the right bytes, and a pinned page keeps its frame.
+// More pages than frames: a copy that passed the check has the right bytes, and a pinned page keeps
+// its frame.
 #include "explore/scenario.hpp"
 
 namespace penstock::explore_kit {
@@ -11,7 +12,8 @@ TEST(evict, readers_of_two_pages_share_one_frame) {
     expect_sound(s.run());
 }
 
-// The page that the first lane copies without a pin is evicted by the second, whose page then takes the frame.
+// The page that the first lane copies without a pin is evicted by the second, whose page then takes
+// the frame.
 TEST(evict, copy_without_a_pin_against_eviction) {
     for (const bool used : {false, true}) {
         one_file s({.frames = 1});

@@ -1,4 +1,5 @@
-// Groups of one lane for the explorer: they wait, tell the time and spread over shards as the explorer says.
+// Groups of one lane for the explorer: they wait, tell the time and spread over shards as the
+// explorer says.
 #pragma once
 
 #include "explore/explorer.hpp"
@@ -17,7 +18,8 @@ struct explore_lane : racing_lane {
     void pause(std::uint32_t) const { explore::explorer::current()->pause(); }
     void wake(host_doorbell*) const {}
 
-    // Reading the staging area is a plain access; here it is a schedule point as well, so that its reuse is explored.
+    // Reading the staging area is a plain access; here it is a schedule point as well, so that its
+    // reuse is explored.
     void copy_in(std::byte* to, const std::byte* from, std::size_t bytes) const {
         for (std::size_t i = 0; i < bytes; i += 8) {
             explore::point(from + i, false);
@@ -26,7 +28,8 @@ struct explore_lane : racing_lane {
     }
 };
 
-// Pins before it copies, like a CPU thread. The copy itself is still word by word, so that others may run within it.
+// Pins before it copies, like a CPU thread. The copy itself is still word by word, so that others
+// may run within it.
 struct pinning_lane : explore_lane {
     using explore_lane::explore_lane;
     static constexpr bool copies_race() { return false; }

@@ -36,7 +36,10 @@ void violation(const char* what) {
 }
 
 explorer::explorer(program what, limits how)
-    : what_(std::move(what)), how_(how), lanes_(what_.fibers.size()), words_(what_.memory_bytes / 8 + 1) {}
+    : what_(std::move(what)),
+      how_(how),
+      lanes_(what_.fibers.size()),
+      words_(what_.memory_bytes / 8 + 1) {}
 
 void explorer::fiber_body(void* self) {
     auto* const x = static_cast<explorer*>(self);
@@ -171,7 +174,8 @@ bool explorer::run_schedule() {
     }
 }
 
-// Decides who runs next: as the node says in the part that is repeated, else a new node. False: nobody new.
+// Decides who runs next: as the node says in the part that is repeated, else a new node. False:
+// nobody new.
 bool explorer::choose(std::uint32_t enabled) {
     if (depth_ < nodes_.size()) return true;
     const std::uint32_t awake = enabled & ~sleep_;
@@ -188,7 +192,8 @@ bool explorer::choose(std::uint32_t enabled) {
     return true;
 }
 
-// Notes which earlier accesses the next access of `id` follows from. Complete mode alone needs it: with a bound, every order within it is tried.
+// Notes which earlier accesses the next access of `id` follows from. Complete mode alone needs it:
+// with a bound, every order within it is tried.
 void explorer::record_order(std::uint32_t id) {
     lane_state& lane = lanes_[id];
     const bool is_write = lane.next.is_write;
@@ -200,7 +205,8 @@ void explorer::record_order(std::uint32_t id) {
         word.accesses[i] = std::max(word.accesses[i], lane.seen[i]);
         if (is_write) word.writes[i] = std::max(word.writes[i], lane.seen[i]);
     }
-    (is_write ? word.last_write : word.last_read)[id] = static_cast<std::uint32_t>(events_.size()) + 1;
+    (is_write ? word.last_write : word.last_read)[id] =
+        static_cast<std::uint32_t>(events_.size()) + 1;
 }
 
 void explorer::execute() {
@@ -219,7 +225,8 @@ void explorer::execute() {
     if (complete()) {
         sleep_ = 0;
         for (std::uint32_t other = 0; other < lanes_.size(); ++other)
-            if (other != id && lanes_[other].at == phase::at_access && !lanes_[other].next.conflicts(what))
+            if (other != id && lanes_[other].at == phase::at_access &&
+                !lanes_[other].next.conflicts(what))
                 sleep_ |= bit(other) & (at.sleep | at.done);
     } else if (at.previous != nobody && at.previous != id && (at.enabled & bit(at.previous)) != 0) {
         preemptions_ = at.preemptions + 1;
@@ -243,8 +250,8 @@ void explorer::wake_watchers(std::uint32_t word, std::uint32_t by) {
     }
 }
 
-// The fiber is about to make its access: for every earlier access that it conflicts with and does not follow from, the
-// other order must be tried too.
+// The fiber is about to make its access: for every earlier access that it conflicts with and does
+// not follow from, the other order must be tried too.
 void explorer::compare_with_past(std::uint32_t id) {
     const lane_state& lane = lanes_[id];
     const word_state& word = words_[lane.next.word];
@@ -256,8 +263,9 @@ void explorer::compare_with_past(std::uint32_t id) {
     }
 }
 
-// Of the events after `first` that do not follow from it, and the next access of `id`: which fibers could begin? Anybody
-// who waited when `first` happened may have been let go by it, and is told apart: `waited` turns true then.
+// Of the events after `first` that do not follow from it, and the next access of `id`: which fibers
+// could begin? Anybody who waited when `first` happened may have been let go by it, and is told
+// apart: `waited` turns true then.
 std::uint32_t explorer::beginners(std::uint32_t first, std::uint32_t id, bool& waited) const {
     const std::uint32_t enabled = nodes_[first].enabled;
     const auto follows = [](const clock& seen, const event& e) { return e.stamp <= seen[e.by]; };
@@ -269,7 +277,8 @@ std::uint32_t explorer::beginners(std::uint32_t first, std::uint32_t id, bool& w
         waited = waited || (enabled & bit(by)) == 0;
         bool is_first = true;
         for (std::uint32_t other = 0; other < lanes_.size(); ++other)
-            if (other != by && first_of[other] != 0) is_first = is_first && !follows(seen, events_[first_of[other]]);
+            if (other != by && first_of[other] != 0)
+                is_first = is_first && !follows(seen, events_[first_of[other]]);
         if (is_first) begin |= bit(by);
     };
     for (auto i = first + 1; i < events_.size(); ++i) {
@@ -290,8 +299,8 @@ std::uint32_t explorer::beginners(std::uint32_t first, std::uint32_t id, bool& w
 void explorer::add_race(std::uint32_t event_index, std::uint32_t id) {
     node& before = nodes_[event_index];
     if ((before.enabled & bit(id)) == 0) {
-        // It waited then. If it waited for this very word alone, only a conflicting access could have let it go, and the
-        // order of those two is tried on its own account.
+        // It waited then. If it waited for this very word alone, only a conflicting access could
+        // have let it go, and the order of those two is tried on its own account.
         if (!lanes_[id].waited_for_one || lanes_[id].only_word != events_[event_index].what.word)
             before.todo |= before.enabled;
         return;
@@ -337,8 +346,9 @@ std::string explorer::describe() const {
     std::ostringstream text;
     for (const event& e : events_) {
         text << "fiber " << e.by << (e.what.is_write ? " writes " : " loads  ")
-             << (what_.name_of ? what_.name_of(std::size_t{e.what.word} * 8) : std::to_string(e.what.word)) << ' '
-             << std::hex << e.before;
+             << (what_.name_of ? what_.name_of(std::size_t{e.what.word} * 8)
+                               : std::to_string(e.what.word))
+             << ' ' << std::hex << e.before;
         if (e.after != e.before) text << " -> " << e.after;
         text << std::dec << '\n';
     }

@@ -1,19 +1,22 @@
-// Runs a small program of fibers under every schedule that matters, and reports the first one that breaks a rule.
+// Runs a small program of fibers under every schedule that matters, and reports the first one that
+// breaks a rule.
 //
-// A schedule is the order of the fibers' atomic accesses. The memory is sequentially consistent: the explorer finds wrong
-// protocols, not wrong memory orders. Each schedule is run from the beginning (stateless model checking).
+// A schedule is the order of the fibers' atomic accesses. The memory is sequentially consistent:
+// the explorer finds wrong protocols, not wrong memory orders. Each schedule is run from the
+// beginning (stateless model checking).
 //
-// Complete mode: dynamic partial-order reduction (Flanagan, Godefroid 2005), choosing where to branch by source sets
-// (Abdulla, Aronis, Jonsson, Sagonas 2014), with sleep sets (Godefroid 1996). Two
-// schedules that differ only in the order of independent accesses (different words, or two loads) end in the same state,
-// so only one of them is run.
-// Bounded mode (Musuvathi, Qadeer 2007: CHESS): every schedule with at most `preemptions` switches away from a fiber that
-// could have gone on. For programs too large for the complete mode.
+// Complete mode: dynamic partial-order reduction (Flanagan, Godefroid 2005), choosing where to
+// branch by source sets (Abdulla, Aronis, Jonsson, Sagonas 2014), with sleep sets (Godefroid 1996).
+// Two schedules that differ only in the order of independent accesses (different words, or two
+// loads) end in the same state, so only one of them is run. Bounded mode (Musuvathi, Qadeer 2007:
+// CHESS): every schedule with at most `preemptions` switches away from a fiber that could have gone
+// on. For programs too large for the complete mode.
 //
-// Waiting: a fiber that pauses is not run again until a word that it read since its last pause was changed by another
-// fiber: until then it would read the same and pause again. If every fiber waits, logical time jumps far ahead and all
-// may look at their deadlines. So a wait ends by its time-out exactly where nothing else could happen, or where a
-// fiber sleeps on purpose; a fiber that never ends at all is reported.
+// Waiting: a fiber that pauses is not run again until a word that it read since its last pause was
+// changed by another fiber: until then it would read the same and pause again. If every fiber
+// waits, logical time jumps far ahead and all may look at their deadlines. So a wait ends by its
+// time-out exactly where nothing else could happen, or where a fiber sleeps on purpose; a fiber
+// that never ends at all is reported.
 #pragma once
 
 #include <array>
@@ -32,12 +35,15 @@ inline constexpr std::uint32_t max_fibers = 6;
 
 struct program {
     std::vector<std::function<void()>> fibers;
-    std::uint32_t helpers = 0;        // how many of the last fibers serve the others; the run ends when only they wait
-    std::function<void()> reset;      // brings the shared memory to its first state, before each schedule
-    std::function<void()> check;      // calls require() on the last state
-    std::byte* memory = nullptr;      // the shared memory: accesses elsewhere are no schedule points
+    std::uint32_t helpers =
+        0;  // how many of the last fibers serve the others; the run ends when only they wait
+    std::function<void()>
+        reset;  // brings the shared memory to its first state, before each schedule
+    std::function<void()> check;  // calls require() on the last state
+    std::byte* memory = nullptr;  // the shared memory: accesses elsewhere are no schedule points
     std::size_t memory_bytes = 0;
-    std::function<std::string(std::size_t)> name_of;  // of the 8-byte word at a byte offset, for reports
+    std::function<std::string(std::size_t)>
+        name_of;  // of the 8-byte word at a byte offset, for reports
 };
 
 struct limits {
@@ -75,7 +81,9 @@ private:
     struct access {
         std::uint32_t word = 0;
         bool is_write = false;
-        bool conflicts(const access& other) const { return word == other.word && (is_write || other.is_write); }
+        bool conflicts(const access& other) const {
+            return word == other.word && (is_write || other.is_write);
+        }
     };
     struct watched {
         std::uint32_t word;
@@ -97,7 +105,9 @@ private:
         std::array<std::uint32_t, max_fibers> last_read{}, last_write{};  // event + 1
         std::array<std::uint32_t, max_fibers + 1> changes{};  // by each fiber, and by all
         bool used = false;
-        std::uint32_t changes_by_others(std::uint32_t id) const { return changes[max_fibers] - changes[id]; }
+        std::uint32_t changes_by_others(std::uint32_t id) const {
+            return changes[max_fibers] - changes[id];
+        }
     };
     struct node {  // before event i
         std::uint32_t enabled, sleep, todo, done, chosen, previous;

@@ -1,5 +1,5 @@
-// Does the explorer itself see every outcome? Small programs whose outcomes are known, and random ones that are also run
-// under plainly every schedule.
+// Does the explorer itself see every outcome? Small programs whose outcomes are known, and random
+// ones that are also run under plainly every schedule.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -19,9 +19,11 @@ struct small_memory {
 };
 small_memory memory;
 
-constexpr int all_switches = 1000;  // a bound that no program here reaches: nothing is left out, nothing is reduced
+constexpr int all_switches =
+    1000;  // a bound that no program here reaches: nothing is left out, nothing is reduced
 
-explore::program small_program(std::vector<std::function<void()>> fibers, std::function<void()> check = [] {}) {
+explore::program small_program(
+    std::vector<std::function<void()>> fibers, std::function<void()> check = [] {}) {
     explore::program what;
     what.fibers = std::move(fibers);
     what.reset = [] { std::memset(&memory, 0, sizeof memory); };
@@ -36,7 +38,8 @@ void store(int i, std::uint64_t v) { atomic_store<order::relaxed>(&memory.word[i
 void pause() { explore::explorer::current()->pause(); }
 
 TEST(explorer, runs_independent_accesses_once) {
-    explore::explorer x(small_program({[] { store(0, 1); }, [] { store(1, 1); }, [] { store(2, 1); }}), {});
+    explore::explorer x(
+        small_program({[] { store(0, 1); }, [] { store(1, 1); }, [] { store(2, 1); }}), {});
     const auto out = x.run();
     EXPECT_TRUE(out.complete);
     EXPECT_EQ(out.schedules, 1u);
@@ -44,40 +47,52 @@ TEST(explorer, runs_independent_accesses_once) {
 
 TEST(explorer, finds_the_lost_update) {
     const auto add = [] { store(0, load(0) + 1); };
-    explore::explorer x(small_program({add, add}, [] { explore::require(memory.word[0] == 2, "lost an update"); }), {});
+    explore::explorer x(
+        small_program({add, add}, [] { explore::require(memory.word[0] == 2, "lost an update"); }),
+        {});
     const auto out = x.run();
     EXPECT_EQ(out.violation, "lost an update");
     EXPECT_NE(out.trace.find("fiber 1 writes"), std::string::npos);
 }
 
 TEST(explorer, finds_that_nobody_can_go_on) {
-    const auto wait_for = [](int i) { while (load(i) == 0) pause(); };
-    explore::explorer x(small_program({[=] { wait_for(0), store(1, 1); }, [=] { wait_for(1), store(0, 1); }}), {});
+    const auto wait_for = [](int i) {
+        while (load(i) == 0) pause();
+    };
+    explore::explorer x(
+        small_program({[=] { wait_for(0), store(1, 1); }, [=] { wait_for(1), store(0, 1); }}), {});
     EXPECT_EQ(x.run().violation, "a fiber waits for ever");
 }
 
 TEST(explorer, wakes_a_waiter_and_ends) {
-    explore::explorer x(small_program({[] { while (load(0) == 0) pause(); memory.result[0] = load(1); },
-                                       [] { store(1, 7), store(0, 1); }},
-                                      [] { explore::require(memory.result[0] == 7, "woke too early"); }),
-                        {});
+    explore::explorer x(
+        small_program({[] {
+                           while (load(0) == 0) pause();
+                           memory.result[0] = load(1);
+                       },
+                       [] { store(1, 7), store(0, 1); }},
+                      [] { explore::require(memory.result[0] == 7, "woke too early"); }),
+        {});
     const auto out = x.run();
     EXPECT_TRUE(out.complete) << out.violation;
 }
 
 TEST(explorer, lets_time_out_only_what_nothing_else_can_wake) {
-    explore::explorer x(small_program({[] {
-                                           const auto begin = explore::explorer::current()->now();
-                                           while (load(0) == 0 && explore::explorer::current()->now() == begin) pause();
-                                           memory.result[0] = load(0);
-                                       },
-                                       [] { store(0, 1); }},
-                                      [] { explore::require(memory.result[0] == 1, "timed out"); }),
-                        {});
+    explore::explorer x(
+        small_program({[] {
+                           const auto begin = explore::explorer::current()->now();
+                           while (load(0) == 0 && explore::explorer::current()->now() == begin)
+                               pause();
+                           memory.result[0] = load(0);
+                       },
+                       [] { store(0, 1); }},
+                      [] { explore::require(memory.result[0] == 1, "timed out"); }),
+        {});
     EXPECT_TRUE(x.run().complete);
 }
 
-// Every fiber does a few random steps; one in four waits until a word is at least something, for a bounded time.
+// Every fiber does a few random steps; one in four waits until a word is at least something, for a
+// bounded time.
 struct random_step {
     std::uint32_t kind, word, value;
 };
@@ -86,10 +101,14 @@ void run_steps(const std::vector<random_step>& steps, std::uint64_t& seen) {
     for (const random_step& s : steps) {
         if (s.kind == 0) store(s.word, s.value);
         if (s.kind == 1) seen = seen * 31 + load(s.word);
-        if (s.kind == 2) seen = seen * 31 + atomic_fetch_add<order::relaxed>(&memory.word[s.word], std::uint64_t{1});
+        if (s.kind == 2)
+            seen = seen * 31 +
+                   atomic_fetch_add<order::relaxed>(&memory.word[s.word], std::uint64_t{1});
         if (s.kind == 3) {
             const auto begin = explore::explorer::current()->now();
-            while (load(s.word) + load((s.word + 1) % 3) < s.value && explore::explorer::current()->now() == begin) pause();
+            while (load(s.word) + load((s.word + 1) % 3) < s.value &&
+                   explore::explorer::current()->now() == begin)
+                pause();
         }
     }
 }
@@ -99,7 +118,8 @@ std::string print_steps(const std::vector<std::vector<random_step>>& fibers) {
     for (const auto& fiber : fibers) {
         text += "\nfiber:";
         for (const random_step& s : fiber)
-            text += std::string(" ") + "slaw"[s.kind] + std::to_string(s.word) + "," + std::to_string(s.value);
+            text += std::string(" ") + "slaw"[s.kind] + std::to_string(s.word) + "," +
+                    std::to_string(s.value);
     }
     return text;
 }
@@ -114,11 +134,11 @@ seen_outcomes explore_steps(const std::vector<std::vector<random_step>>& fibers,
     std::vector<std::function<void()>> bodies;
     for (std::size_t i = 0; i < fibers.size(); ++i)
         bodies.push_back([&fibers, i] { run_steps(fibers[i], memory.result[i]); });
-    explore::explorer x(small_program(bodies,
-                                      [&] {
-                                          seen.states.emplace(reinterpret_cast<const char*>(&memory), sizeof memory);
-                                      }),
-                        {20'000, preemptions});
+    explore::explorer x(
+        small_program(
+            bodies,
+            [&] { seen.states.emplace(reinterpret_cast<const char*>(&memory), sizeof memory); }),
+        {20'000, preemptions});
     seen.out = x.run();
     return seen;
 }
@@ -132,20 +152,22 @@ TEST(explorer, reaches_every_final_state_of_random_programs) {
         const std::size_t steps = fibers.size() == 2 ? 4 : 3;
         for (auto& fiber : fibers)
             for (std::size_t i = 0; i < steps; ++i)
-                fiber.push_back({static_cast<std::uint32_t>(random() % 4), static_cast<std::uint32_t>(random() % 3),
+                fiber.push_back({static_cast<std::uint32_t>(random() % 4),
+                                 static_cast<std::uint32_t>(random() % 3),
                                  static_cast<std::uint32_t>(1 + random() % 3)});
         const auto all = explore_steps(fibers, all_switches), some = explore_steps(fibers, -1);
         ASSERT_EQ(all.out.violation + some.out.violation, "");
         if (!all.out.complete) continue;  // too many for the plain way
         ++compared;
         ASSERT_TRUE(some.out.complete);
-        ASSERT_TRUE(all.states == some.states) << "round " << round << ": " << some.states.size() << " of "
-                                               << all.states.size() << print_steps(fibers);
+        ASSERT_TRUE(all.states == some.states)
+            << "round " << round << ": " << some.states.size() << " of " << all.states.size()
+            << print_steps(fibers);
         plain += all.out.schedules;
         reduced += some.out.schedules + some.out.cut;
     }
-    std::printf("%d programs: plain %llu schedules, reduced %llu\n", compared, static_cast<unsigned long long>(plain),
-                static_cast<unsigned long long>(reduced));
+    std::printf("%d programs: plain %llu schedules, reduced %llu\n", compared,
+                static_cast<unsigned long long>(plain), static_cast<unsigned long long>(reduced));
     EXPECT_GT(compared, 50);
     EXPECT_LT(reduced, plain / 4);
 }

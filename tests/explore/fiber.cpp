@@ -7,8 +7,9 @@ namespace explore {
 
 #if defined(__x86_64__)
 
-// Saves the registers that a call preserves on the old stack, and takes those of the new one. swapcontext would do, but
-// it makes a system call each time, and an exploration switches some hundred million times.
+// Saves the registers that a call preserves on the old stack, and takes those of the new one.
+// swapcontext would do, but it makes a system call each time, and an exploration switches some
+// hundred million times.
 extern "C" void explore_switch(void** save, void* load);
 extern "C" void explore_begin();
 asm(R"(
@@ -45,8 +46,10 @@ fiber::fiber() : stack_(new std::byte[stack_bytes]) {}
 
 void fiber::restart(void (*body)(void*), void* argument) {
     start_ = {body, argument};
-    const auto top = (reinterpret_cast<std::uintptr_t>(stack_.get()) + stack_bytes) & ~std::uintptr_t{15};
-    // r15 r14 r13 r12 rbx rbp, return address, and two words so that the stack is aligned before explore_begin calls.
+    const auto top =
+        (reinterpret_cast<std::uintptr_t>(stack_.get()) + stack_bytes) & ~std::uintptr_t{15};
+    // r15 r14 r13 r12 rbx rbp, return address, and two words so that the stack is aligned before
+    // explore_begin calls.
     auto* frame = reinterpret_cast<void**>(top) - 9;
     frame[0] = frame[1] = frame[4] = frame[5] = frame[7] = frame[8] = nullptr;
     frame[2] = reinterpret_cast<void*>(body);
@@ -76,8 +79,8 @@ void fiber::restart(void (*body)(void*), void* argument) {
     own_.uc_stack.ss_sp = stack_.get();
     own_.uc_stack.ss_size = stack_bytes;
     const auto address = reinterpret_cast<std::uintptr_t>(&start_);
-    makecontext(&own_, reinterpret_cast<void (*)()>(&begin), 2, static_cast<unsigned>(address >> 32),
-                static_cast<unsigned>(address));
+    makecontext(&own_, reinterpret_cast<void (*)()>(&begin), 2,
+                static_cast<unsigned>(address >> 32), static_cast<unsigned>(address));
 }
 
 void fiber::enter() { swapcontext(&main_, &own_); }

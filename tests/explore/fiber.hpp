@@ -1,4 +1,5 @@
-// Threads of control that switch only where they say so, so that one OS thread can run any interleaving of them.
+// Threads of control that switch only where they say so, so that one OS thread can run any
+// interleaving of them.
 #pragma once
 
 #include <cstddef>
@@ -10,8 +11,9 @@
 
 namespace explore {
 
-// Runs `body(argument)` on a stack of its own. It may be dropped and restarted at any time: what lives on its stack is
-// then forgotten without its destructors, so bodies keep nothing there that owns memory.
+// Runs `body(argument)` on a stack of its own. It may be dropped and restarted at any time: what
+// lives on its stack is then forgotten without its destructors, so bodies keep nothing there that
+// owns memory.
 class fiber {
 public:
     fiber();

@@ -1,7 +1,8 @@
 // Ties the engine to the explorer. Include it before any Penstock header.
 //
-// Every atomic access of the engine becomes a point where another fiber may run, and a failed engine assertion becomes a
-// violation that the explorer reports with its schedule, instead of ending the program.
+// Every atomic access of the engine becomes a point where another fiber may run, and a failed
+// engine assertion becomes a violation that the explorer reports with its schedule, instead of
+// ending the program.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +12,8 @@ namespace explore {
 // Called by a fiber before it accesses `address`. Other fibers may run before it returns.
 void point(const void* address, bool is_write);
 
-// Ends the schedule that is being run, as one that breaks a rule. Does not return when a fiber calls it.
+// Ends the schedule that is being run, as one that breaks a rule. Does not return when a fiber
+// calls it.
 void violation(const char* what);
 
 inline void require(bool holds, const char* what) {

@@ -1,4 +1,5 @@
-// The host of an explored program: a fiber that answers requests as the service thread does, at once, late or never.
+// The host of an explored program: a fiber that answers requests as the service thread does, at
+// once, late or never.
 #pragma once
 
 #include <functional>
@@ -21,7 +22,11 @@ struct host_file {
     bool two_level = false;
 };
 
-enum class timing { at_once, late, never };  // late: when everybody who waits has run out of patience
+enum class timing {
+    at_once,
+    late,
+    never
+};  // late: when everybody who waits has run out of patience
 
 struct plan {
     timing when = timing::at_once;
@@ -61,7 +66,8 @@ public:
 
     // Is the slot, in this generation, the inode's?
     bool gave(std::uint32_t slot, std::uint32_t generation, std::uint64_t inode) const {
-        return slots_[slot].given && slots_[slot].generation == generation && slots_[slot].inode == inode;
+        return slots_[slot].given && slots_[slot].generation == generation &&
+               slots_[slot].inode == inode;
     }
 
     // The body of the service fiber.
@@ -114,10 +120,12 @@ private:
     }
 
     void answer(std::uint64_t ticket, const plan& how);
-    std::int64_t write_page(const engine::ring_request& what, const std::byte* staging, const plan& how);
+    std::int64_t write_page(const engine::ring_request& what, const std::byte* staging,
+                            const plan& how);
     std::int64_t read_page(const engine::ring_request& what, std::byte* staging, const plan& how);
     void fill_pages(const engine::ring_request& what, const std::byte* staging, const plan& how);
-    std::int64_t open_name(const engine::ring_request& what, const std::byte* staging, engine::ring_reply& reply);
+    std::int64_t open_name(const engine::ring_request& what, const std::byte* staging,
+                           engine::ring_reply& reply);
     void take_path_back(std::uint64_t at, std::uint64_t units);
     const host_file* file_of(std::uint64_t inode) const;
 
@@ -175,7 +183,8 @@ inline void host::answer(std::uint64_t ticket, const plan& how) {
     atomic_store<order::release, scope::system>(&reply.completed, ticket + 1);
 }
 
-inline std::int64_t host::read_page(const engine::ring_request& what, std::byte* staging, const plan& how) {
+inline std::int64_t host::read_page(const engine::ring_request& what, std::byte* staging,
+                                    const plan& how) {
     if (how.error != 0) return how.error;
     for (std::uint64_t i = 0; i < words_per_page; ++i) {
         std::uint64_t value = content(slots_[what.file_slot].inode, what.offset >> page_shift, i);
@@ -192,7 +201,8 @@ inline std::int64_t host::read_page(const engine::ring_request& what, std::byte*
 }
 
 // Only the marked bytes.
-inline std::int64_t host::write_page(const engine::ring_request& what, const std::byte* staging, const plan& how) {
+inline std::int64_t host::write_page(const engine::ring_request& what, const std::byte* staging,
+                                     const plan& how) {
     if (how.error != 0) return how.error;
     std::uint64_t marks = 0;
     std::memcpy(&marks, staging + page_bytes, 8);
@@ -201,23 +211,32 @@ inline std::int64_t host::write_page(const engine::ring_request& what, const std
         explore::point(staging + i * 8, false);
         explore::point(&world_.memory.disk[what.offset / 8 + i], true);
         for (std::uint64_t k = 0; k < 8; ++k)
-            if ((marks >> (8 * i + k) & 1) != 0) reinterpret_cast<std::byte*>(&world_.memory.disk[what.offset / 8 + i])[k] = staging[i * 8 + k];
+            if ((marks >> (8 * i + k) & 1) != 0)
+                reinterpret_cast<std::byte*>(&world_.memory.disk[what.offset / 8 + i])[k] =
+                    staging[i * 8 + k];
     }
     return 0;
 }
 
-inline void host::fill_pages(const engine::ring_request& what, const std::byte* staging, const plan& how) {
+inline void host::fill_pages(const engine::ring_request& what, const std::byte* staging,
+                             const plan& how) {
     const std::uint32_t pages = (what.bytes + page_bytes - 1) / page_bytes;
     for (std::uint32_t p = 0; p < pages; ++p) {
         const std::uint32_t frame = reinterpret_cast<const std::uint32_t*>(staging)[p];
-        explore::require(frame < world_.view.tier.frame_count, "a fill names a frame that does not exist");
+        explore::require(frame < world_.view.tier.frame_count,
+                         "a fill names a frame that does not exist");
         for (std::uint64_t i = 0; i < words_per_page; ++i) {
-            const std::uint64_t value = how.error != 0 ? 0xeeeeeeee : content(slots_[what.file_slot].inode, (what.offset >> page_shift) + p, i);
+            const std::uint64_t value =
+                how.error != 0
+                    ? 0xeeeeeeee
+                    : content(slots_[what.file_slot].inode, (what.offset >> page_shift) + p, i);
             std::byte* const to = world_.memory.tier_frames + frame * page_bytes + i * 8;
             explore::point(to, true);
             std::memcpy(to, &value, 8);
         }
-        atomic_store<order::release, scope::system>(&world_.memory.done_marks[frame], what.argument | (how.error != 0 ? engine::fill_failed : 0));
+        atomic_store<order::release, scope::system>(
+            &world_.memory.done_marks[frame],
+            what.argument | (how.error != 0 ? engine::fill_failed : 0));
     }
 }
 
@@ -230,7 +249,8 @@ inline void host::take_path_back(std::uint64_t at, std::uint64_t units) {
     explore::violation("a path extent came back that was not out");
 }
 
-inline std::int64_t host::open_name(const engine::ring_request& what, const std::byte* staging, engine::ring_reply& reply) {
+inline std::int64_t host::open_name(const engine::ring_request& what, const std::byte* staging,
+                                    engine::ring_reply& reply) {
     const std::string name(reinterpret_cast<const char*>(staging), what.bytes);
     for (auto& e : extents_) {
         if (e.units != 0) continue;
@@ -249,10 +269,12 @@ inline std::int64_t host::open_name(const engine::ring_request& what, const std:
     for (std::uint32_t i = 0; i < world_.view.file_slots && slot == world_.view.file_slots; ++i)
         if (!slots_[i].given) {
             slot = i;
-            slots_[i] = {file->inode, (slots_[i].generation + 1) & engine::file_generation_mask, true};
+            slots_[i] = {file->inode, (slots_[i].generation + 1) & engine::file_generation_mask,
+                         true};
         }
     if (slot == world_.view.file_slots) return -ENFILE;
-    reply.words[engine::reply_slot_and_generation] = slot | std::uint64_t{slots_[slot].generation} << 32;
+    reply.words[engine::reply_slot_and_generation] = slot | std::uint64_t{slots_[slot].generation}
+                                                                << 32;
     reply.words[engine::reply_size_bytes] = file->size_bytes;
     reply.words[engine::reply_table] = slot * 8;
     if (file->two_level) reply.words[engine::reply_path_and_flags] |= std::uint64_t{1} << 32;

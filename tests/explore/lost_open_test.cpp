@@ -1,12 +1,13 @@
-// An open that was given up and answered late: the next owner of its ring slot enters the file, so that the slot which the
-// host gave is not out of reach for ever; and it never does so against what happened meanwhile. The room for its name goes
-// back to the host.
+// An open that was given up and answered late: the next owner of its ring slot enters the file, so
+// that the slot which the host gave is not out of reach for ever; and it never does so against what
+// happened meanwhile. The room for its name goes back to the host.
 #include "explore/scenario.hpp"
 
 namespace penstock::explore_kit {
 namespace {
 
-// The host answered slot 0, `told_generation`, of inode 1 to an open that nobody waits for. Its ring slot comes up next.
+// The host answered slot 0, `told_generation`, of inode 1 to an open that nobody waits for. Its
+// ring slot comes up next.
 struct lost_answer : names {
     explicit lost_answer(std::uint32_t told_generation)
         : names({.frames = 1, .files = 1, .ring_slots = 1}), told(told_generation) {
@@ -28,7 +29,8 @@ struct lost_answer : names {
     }
     bool entered() const {
         const engine::file_word word = w.memory.file_words[0];
-        return engine::file_state(word) == engine::file_live && engine::file_generation(word) == told;
+        return engine::file_state(word) == engine::file_live &&
+               engine::file_generation(word) == told;
     }
     std::uint32_t told;
 };
@@ -36,7 +38,9 @@ struct lost_answer : names {
 TEST(lost_open, next_owner_enters_the_file) {
     lost_answer s(1);
     for (std::uint64_t i = 0; i < 2; ++i)
-        s.lane([&s, i](auto g) { explore::require(echo(g, s.w.view, i) == 0, "a question got no answer"); });
+        s.lane([&s, i](auto g) {
+            explore::require(echo(g, s.w.view, i) == 0, "a question got no answer");
+        });
     s.also([&] { explore::require(s.entered(), "the file is out of reach"); });
     expect_sound(s.run());
 }
@@ -44,22 +48,27 @@ TEST(lost_open, next_owner_enters_the_file) {
 TEST(lost_open, against_an_open_of_the_same_file) {
     lost_answer s(1);
     s.held.references = 1;
-    s.lane([&](auto g) { explore::require(echo(g, s.w.view, 7) == 0, "a question got no answer"); });
+    s.lane(
+        [&](auto g) { explore::require(echo(g, s.w.view, 7) == 0, "a question got no answer"); });
     s.lane([&](auto g) { explore::require(open(g, s.w.fs(), "a") >= 0, "an open failed"); });
     s.also([&] { explore::require(s.entered(), "the file is out of reach"); });
     expect_sound(s.run());
 }
 
-// Another lane was given the same answer, to an open of its own, and fills the slot at the same time.
+// Another lane was given the same answer, to an open of its own, and fills the slot at the same
+// time.
 TEST(lost_open, against_the_same_answer_elsewhere) {
     lost_answer s(1);
-    s.lane([&](auto g) { explore::require(echo(g, s.w.view, 7) == 0, "a question got no answer"); });
+    s.lane(
+        [&](auto g) { explore::require(echo(g, s.w.view, 7) == 0, "a question got no answer"); });
     for (int i = 0; i < 2; ++i)
         s.lane([&](auto g) {
             const engine::open_answer told{0, 0, 1, 2 * page_bytes, 0, 0, false, 1, 0, 0};
             engine::patience deadline(g, s.w.view.request_wait_ns);
-            explore::require(engine::attach_file(g, s.w.view, told, deadline) == 0, "an open failed");
-            explore::require(close(g, s.w.fs(), engine::make_descriptor(0, 1)) == 0, "a close failed");
+            explore::require(engine::attach_file(g, s.w.view, told, deadline) == 0,
+                             "an open failed");
+            explore::require(close(g, s.w.fs(), engine::make_descriptor(0, 1)) == 0,
+                             "a close failed");
         });
     s.also([&] { explore::require(s.entered(), "the file is out of reach"); });
     expect_sound(s.run());
@@ -73,9 +82,12 @@ TEST(lost_open, out_of_date) {
         s.server.given_already(0, 2, 2);
         s.w.closed_now(0, 2 * page_bytes, 0, 2);
     };
-    s.lane([&](auto g) { explore::require(echo(g, s.w.view, 7) == 0, "a question got no answer"); });
-    s.lane([&](auto g) { explore::require(s.open_and_close(g, "c") % ENFILE == 0, "wrong error"); });
-    s.also([&] { explore::require(!s.entered(), "an answer that was out of date came into force"); });
+    s.lane(
+        [&](auto g) { explore::require(echo(g, s.w.view, 7) == 0, "a question got no answer"); });
+    s.lane(
+        [&](auto g) { explore::require(s.open_and_close(g, "c") % ENFILE == 0, "wrong error"); });
+    s.also(
+        [&] { explore::require(!s.entered(), "an answer that was out of date came into force"); });
     expect_sound(s.run());
 }
 

@@ -1,4 +1,5 @@
-// Pages that are changed through pointers: no change is lost, and nothing is marked that nobody changed.
+// Pages that are changed through pointers: no change is lost, and nothing is marked that nobody
+// changed.
 #include <cstring>
 
 #include "explore/written_file.hpp"
@@ -33,7 +34,8 @@ TEST(map_write, one_changes_while_another_writes_back) {
     s.lane([&](auto g) {
         s.change(g, 0, 0, 70);
         explore::require(msync(g, s.w.fs(), s.fd, 0, page_bytes) == 0, "an msync failed");
-        explore::require(s.w.memory.disk[0] == 70, "an msync returned before the bytes were in the file");
+        explore::require(s.w.memory.disk[0] == 70,
+                         "an msync returned before the bytes were in the file");
     });
     s.lane(s.flusher());
     expect_sound(s.run({.preemptions = 2}));
@@ -53,7 +55,8 @@ TEST(map_write, one_comes_while_another_goes) {
     expect_sound(s.run({.preemptions = 2}));
 }
 
-// Changed, maybe written back by the other lane, and changed back: the word equals the copy, and the file must not keep what it was in between.
+// Changed, maybe written back by the other lane, and changed back: the word equals the copy, and
+// the file must not keep what it was in between.
 TEST(map_write, a_word_that_is_changed_back) {
     written_file s({.frames = 2});
     s.warm(0, 0);
@@ -68,7 +71,8 @@ TEST(map_write, a_word_that_is_changed_back) {
     expect_sound(s.run({.preemptions = 2}));
 }
 
-// One of two frames is the copy's; the other lane needs a frame for its page meanwhile, and may be told that there is none.
+// One of two frames is the copy's; the other lane needs a frame for its page meanwhile, and may be
+// told that there is none.
 TEST(map_write, the_frame_of_the_copy_is_taken_from_another_page) {
     written_file s({.frames = 2});
     s.warm(0, 0);
@@ -78,12 +82,14 @@ TEST(map_write, the_frame_of_the_copy_is_taken_from_another_page) {
     s.lane([&](auto g) {
         std::uint64_t seen = 0;
         const std::int64_t got = read(g, s.w.fs(), s.fd, &seen, 8, page_bytes);
-        explore::require(got == -ENOBUFS || (got == 8 && seen == content(1, 1, 0)), "a reader got another page's bytes");
+        explore::require(got == -ENOBUFS || (got == 8 && seen == content(1, 1, 0)),
+                         "a reader got another page's bytes");
     });
     expect_sound(s.run({.preemptions = 3}));
 }
 
-// A mapping that outlives its descriptor: whichever comes last, the close or the unmap, brings the change to the file and lets the host go.
+// A mapping that outlives its descriptor: whichever comes last, the close or the unmap, brings the
+// change to the file and lets the host go.
 TEST(map_write, one_closes_while_another_unmaps) {
     written_file s({.frames = 2});
     s.warm(0, 0);
@@ -99,7 +105,8 @@ TEST(map_write, one_closes_while_another_unmaps) {
         s.w.memory.writes[0].mappings = 1;
     };
     s.also([&] {
-        explore::require(s.w.memory.disk[0] == 70, "closed and unmapped by all, and the file does not have it");
+        explore::require(s.w.memory.disk[0] == 70,
+                         "closed and unmapped by all, and the file does not have it");
         explore::require(s.w.memory.writes[0].dirty_pages == 0, "a page stayed dirty");
     });
     s.lane([&](auto g) { explore::require(close(g, s.w.fs(), s.fd) == 0, "a close failed"); });
@@ -107,7 +114,8 @@ TEST(map_write, one_closes_while_another_unmaps) {
         const std::uint64_t value = 70;
         std::byte* const frame = s.w.view.frame_address(0);
         g.copy_store(frame, reinterpret_cast<const std::byte*>(&value), 8);
-        explore::require(unmap(g, s.w.fs(), writable_mapping{frame, page_bytes, 0, 0, 0}) == 0, "an unmap failed");
+        explore::require(unmap(g, s.w.fs(), writable_mapping{frame, page_bytes, 0, 0, 0}) == 0,
+                         "an unmap failed");
     });
     expect_sound(s.run({.preemptions = 3}));
 }

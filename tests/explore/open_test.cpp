@@ -1,4 +1,5 @@
-// Names and files: one host call while a name is open, one error for all who waited, aliases, and slots that run short.
+// Names and files: one host call while a name is open, one error for all who waited, aliases, and
+// slots that run short.
 #include "explore/scenario.hpp"
 
 namespace penstock::explore_kit {
@@ -23,7 +24,8 @@ TEST(open, open_and_close_against_the_same) {
 
 TEST(open, close_of_one_leaves_the_file_to_the_other) {
     names s({.frames = 1});
-    for (int i = 0; i < 2; ++i) s.lane([&](auto g) { explore::require(s.use(g, "a", 1) == 0, "an open failed"); });
+    for (int i = 0; i < 2; ++i)
+        s.lane([&](auto g) { explore::require(s.use(g, "a", 1) == 0, "an open failed"); });
     s.also([&] { explore::require(s.server.asked.reads == 1, "an unchanged file lost its page"); });
     expect_sound(s.run());
 }
@@ -41,7 +43,8 @@ TEST(open, two_names_of_one_file_share_its_slot) {
 TEST(open, all_who_waited_get_the_same_error) {
     names s({.frames = 1});
     int result[2] = {};
-    for (int i = 0; i < 2; ++i) s.lane([&s, &result, i](auto g) { result[i] = open(g, s.w.fs(), "none"); });
+    for (int i = 0; i < 2; ++i)
+        s.lane([&s, &result, i](auto g) { result[i] = open(g, s.w.fs(), "none"); });
     s.also([&] { explore::require(result[0] == -ENOENT && result[1] == -ENOENT, "wrong error"); });
     expect_sound(s.run());
 }
@@ -67,11 +70,14 @@ TEST(open, two_new_names_take_two_slots) {
     int fd[2] = {};
     s.lane([&](auto g) { fd[0] = open(g, s.w.fs(), "a"); });
     s.lane([&](auto g) { fd[1] = open(g, s.w.fs(), "b"); });
-    s.also([&] { explore::require(fd[0] >= 0 && fd[1] >= 0 && fd[0] != fd[1], "two names, one descriptor"); });
+    s.also([&] {
+        explore::require(fd[0] >= 0 && fd[1] >= 0 && fd[0] != fd[1], "two names, one descriptor");
+    });
     expect_sound(s.run());
 }
 
-// One slot for two names: whoever comes second is told that the table is full, or finds the first name closed.
+// One slot for two names: whoever comes second is told that the table is full, or finds the first
+// name closed.
 TEST(open, two_names_race_for_one_slot) {
     names s({.frames = 1, .files = 2, .names = 1});
     for (const char* name : {"a", "b"})
@@ -82,13 +88,15 @@ TEST(open, two_names_race_for_one_slot) {
     expect_sound(s.run());
 }
 
-// The last question is never put, because the ring's only slot waits for an answer: the name keeps its place in the path
-// arena, which would be lost otherwise.
+// The last question is never put, because the ring's only slot waits for an answer: the name keeps
+// its place in the path arena, which would be lost otherwise.
 TEST(open, no_slot_to_ask_with) {
     names s({.frames = 1, .ring_slots = 1});
     std::uint32_t asked = 0;
     s.prepare = [&] { asked = 0; };
-    s.server.decide = [&](const auto&) { return plan{.when = asked++ == 1 ? timing::never : timing::at_once}; };
+    s.server.decide = [&](const auto&) {
+        return plan{.when = asked++ == 1 ? timing::never : timing::at_once};
+    };
     s.lane([&](auto g) {
         explore::require(s.open_and_close(g, "a") == 0, "an open failed");
         explore::require(open(g, s.w.fs(), "b") == -ETIMEDOUT, "wrong error");
@@ -108,7 +116,8 @@ TEST(open, no_answer_to_an_open) {
     expect_sound(s.run());
 }
 
-// One opens, closes and closes again while another does the same with its own: each second close finds nothing to take.
+// One opens, closes and closes again while another does the same with its own: each second close
+// finds nothing to take.
 TEST(open, a_descriptor_with_a_number_is_closed_once) {
     names s({.frames = 1});
     s.prepare = [&s, before = s.prepare] {
@@ -123,7 +132,8 @@ TEST(open, a_descriptor_with_a_number_is_closed_once) {
         const std::uint32_t number = engine::take_number(word);
         explore::require(number == 1, "the lowest number was free");
         explore::require(engine::release_number(word, 1, number), "a close failed");
-        explore::require(!engine::release_number(word, 1, number), "a second close took a reference");
+        explore::require(!engine::release_number(word, 1, number),
+                         "a second close took a reference");
     });
     s.lane([word](auto) {
         explore::require(engine::release_number(word, 1, 2), "a close failed");

@@ -1,4 +1,5 @@
-// Lanes that want the same page: it is loaded once, all get its bytes, and an error leaves nothing behind.
+// Lanes that want the same page: it is loaded once, all get its bytes, and an error leaves nothing
+// behind.
 #include "explore/scenario.hpp"
 
 namespace penstock::explore_kit {
@@ -47,9 +48,11 @@ TEST(page, window_of_two_pages_against_a_reader) {
     one_file s({.frames = 2});
     s.lane([&](auto g) {
         std::uint64_t got[2 * words_per_page] = {};
-        explore::require(read(g, s.w.fs(), s.fd, got, sizeof got, 0) == sizeof got, "a read failed");
+        explore::require(read(g, s.w.fs(), s.fd, got, sizeof got, 0) == sizeof got,
+                         "a read failed");
         for (std::uint64_t i = 0; i < 2 * words_per_page; ++i)
-            explore::require(got[i] == content(1, i / words_per_page, i % words_per_page), "wrong bytes");
+            explore::require(got[i] == content(1, i / words_per_page, i % words_per_page),
+                             "wrong bytes");
     });
     s.lane(s.reader(1));
     s.check = [&] { explore::require(s.server.asked.reads == 2, "a page was loaded twice"); };
@@ -60,14 +63,16 @@ TEST(page, bytes_behind_the_end_of_the_file_are_zero) {
     one_file s({.frames = 1}, 12);
     const auto body = [&](auto g) {
         std::uint64_t got[words_per_page] = {};
-        explore::require(read(g, s.w.fs(), s.fd, got, page_bytes, 0) == 12, "a read passed the end");
+        explore::require(read(g, s.w.fs(), s.fd, got, page_bytes, 0) == 12,
+                         "a read passed the end");
         explore::require(got[0] == content(1, 0, 0), "wrong bytes");
     };
     s.lane(body);
     s.lane(body);
     s.check = [&] {
         const std::byte* frame = s.w.view.frame_address(0);
-        for (int i = 12; i < 16; ++i) explore::require(frame[i] == std::byte{0}, "leftovers behind the end of the file");
+        for (int i = 12; i < 16; ++i)
+            explore::require(frame[i] == std::byte{0}, "leftovers behind the end of the file");
     };
     expect_sound(s.run());
 }
@@ -79,7 +84,8 @@ TEST(page, short_answer_leaves_nothing_behind) {
     const auto body = [&](auto g) {
         std::uint64_t got[words_per_page] = {};
         const auto done = read(g, s.w.fs(), s.fd, got, page_bytes, 0);
-        explore::require(done == -ESTALE || (done == page_bytes && got[0] == content(1, 0, 0)), "wrong result");
+        explore::require(done == -ESTALE || (done == page_bytes && got[0] == content(1, 0, 0)),
+                         "wrong result");
     };
     s.lane(body);
     s.lane(body);

@@ -4,10 +4,12 @@
 namespace penstock::explore_kit {
 namespace {
 
-// A lane that asks again after a pause has nothing to wait for meanwhile, so the explorer lets time pass; the limit must
-// leave room for that.
+// A lane that asks again after a pause has nothing to wait for meanwhile, so the explorer lets time
+// pass; the limit must leave room for that.
 struct few_slots : names {
-    explicit few_slots(std::uint32_t frames) : names({.frames = frames, .files = 1}) { w.view.request_wait_ns = 8500; }
+    explicit few_slots(std::uint32_t frames) : names({.frames = frames, .files = 1}) {
+        w.view.request_wait_ns = 8500;
+    }
 };
 
 TEST(retire, second_file_takes_the_slot_of_the_first) {
@@ -20,8 +22,8 @@ TEST(retire, second_file_takes_the_slot_of_the_first) {
     expect_sound(s.run({.preemptions = 2}));
 }
 
-// "a" was read and closed. One lane opens it again, the other opens "b" in its place: whichever way it goes, both read
-// the bytes of their own file.
+// "a" was read and closed. One lane opens it again, the other opens "b" in its place: whichever way
+// it goes, both read the bytes of their own file.
 TEST(retire, against_a_reopen) {
     for (const bool reopener_reads : {false, true}) {
         few_slots s(1);
@@ -42,8 +44,9 @@ TEST(retire, against_a_reopen) {
     }
 }
 
-// A lane was told slot 0 and generation 1, and was then held up while the slot went on to generation 2. What it was told
-// must not come into force, not even while the slot is vacant on its way to generation 3.
+// A lane was told slot 0 and generation 1, and was then held up while the slot went on to
+// generation 2. What it was told must not come into force, not even while the slot is vacant on its
+// way to generation 3.
 TEST(retire, answer_that_is_out_of_date) {
     for (const std::uint32_t told_generation : {1u, 2u}) {
         few_slots s(1);
@@ -51,13 +54,18 @@ TEST(retire, answer_that_is_out_of_date) {
             s.server.given_already(0, 2, 2);
             s.w.closed_now(0, 2 * page_bytes, 0, 2);
         };
-        s.lane([&](auto g) { explore::require(s.open_and_close(g, "c") % ENFILE == 0, "wrong error"); });
+        s.lane([&](auto g) {
+            explore::require(s.open_and_close(g, "c") % ENFILE == 0, "wrong error");
+        });
         s.lane([&, told_generation](auto g) {
-            const engine::open_answer told{0, 0, told_generation, 2 * page_bytes, 0, 0, false, 2, 0, 0};
+            const engine::open_answer told{0, 0, told_generation, 2 * page_bytes, 0, 0, false, 2,
+                                           0, 0};
             engine::patience deadline(g, s.w.view.request_wait_ns);
             if (engine::attach_file(g, s.w.view, told, deadline) != 0) return;
-            explore::require(s.server.gave(0, told_generation, 2), "an answer that was out of date came into force");
-            explore::require(close(g, s.w.fs(), engine::make_descriptor(0, told_generation)) == 0, "a close failed");
+            explore::require(s.server.gave(0, told_generation, 2),
+                             "an answer that was out of date came into force");
+            explore::require(close(g, s.w.fs(), engine::make_descriptor(0, told_generation)) == 0,
+                             "a close failed");
         });
         expect_sound(s.run());
     }
@@ -78,16 +86,17 @@ TEST(retire, not_while_a_page_is_mapped) {
         explore::require(close(g, s.w.fs(), fd) == 0, "a close failed");
         const auto* words = reinterpret_cast<const std::uint64_t*>(m.data);
         for (std::uint64_t i = 0; i < words_per_page; ++i)
-            explore::require(atomic_load<order::relaxed>(words + i) == content(1, 0, i), "a mapped page changed");
+            explore::require(atomic_load<order::relaxed>(words + i) == content(1, 0, i),
+                             "a mapped page changed");
         explore::require(unmap(g, s.w.fs(), m) == 0, "an unmap failed");
     });
     s.lane([&](auto g) { explore::require(s.use(g, "b", 2) % ENFILE == 0, "wrong error"); });
     expect_sound(s.run());
 }
 
-// Two slots are enough for two lanes with one open file each. While one looks for a slot to take down, the other closes the
-// file in the first slot and opens the one in the second: at no moment was there no slot to take, though a look at one slot
-// after the other finds none.
+// Two slots are enough for two lanes with one open file each. While one looks for a slot to take
+// down, the other closes the file in the first slot and opens the one in the second: at no moment
+// was there no slot to take, though a look at one slot after the other finds none.
 TEST(retire, as_many_slots_as_files_open_at_a_time) {
     names s({.frames = 1, .files = 2});
     s.w.view.request_wait_ns = s.w.view.frame_wait_ns = 8500;

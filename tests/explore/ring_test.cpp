@@ -11,7 +11,8 @@ struct echoes : scenario {
     void asker(std::uint64_t number, int times = 1) {
         lane([this, number, times](auto g) {
             for (int i = 0; i < times; ++i)
-                explore::require(echo(g, w.view, number + static_cast<std::uint64_t>(i)) == 0, "a question got no answer");
+                explore::require(echo(g, w.view, number + static_cast<std::uint64_t>(i)) == 0,
+                                 "a question got no answer");
         });
     }
     void patient_asker(std::uint64_t number) {
@@ -22,7 +23,9 @@ struct echoes : scenario {
     }
     // The first `count` questions are answered late (or never), the others at once.
     void delay(std::uint32_t count, timing when) {
-        server.decide = [this, count, when](const auto&) { return plan{.when = asked++ < count ? when : timing::at_once}; };
+        server.decide = [this, count, when](const auto&) {
+            return plan{.when = asked++ < count ? when : timing::at_once};
+        };
     }
     std::uint32_t asked = 0;
 };
@@ -65,7 +68,8 @@ TEST(ring, late_answer_to_one_of_two) {
     expect_sound(s.run());
 }
 
-// Slot 0 is given up and answered late; the lane that comes round to it must not see the late answer as its own.
+// Slot 0 is given up and answered late; the lane that comes round to it must not see the late
+// answer as its own.
 TEST(ring, slot_that_was_given_up_comes_round_again) {
     echoes s(2);
     s.delay(2, timing::late);

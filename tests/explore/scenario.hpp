@@ -15,9 +15,10 @@ public:
 
     world w;
     host server;
-    engine::quiescent_state held;          // what the lanes keep on purpose
+    engine::quiescent_state held;           // what the lanes keep on purpose
     std::function<void()> prepare = [] {};  // after the reset, before each schedule
-    std::function<void()> check = [] {};    // at the end of each schedule; the invariants are checked as well
+    std::function<void()> check = [] {
+    };  // at the end of each schedule; the invariants are checked as well
 
     // `body(lane)` is run as one more lane.
     template <typename Lane = explore_lane, typename Body>
@@ -46,11 +47,16 @@ public:
         explore::explorer x(what, how);
         const auto out = x.run();
         const std::string bound =
-            how.preemptions < 0 ? "" : " with at most " + std::to_string(how.preemptions) + " preemptions";
+            how.preemptions < 0
+                ? ""
+                : " with at most " + std::to_string(how.preemptions) + " preemptions";
         std::printf("%-44s %8llu schedules, %7llu cut: %s%s\n",
                     ::testing::UnitTest::GetInstance()->current_test_info()->name(),
-                    static_cast<unsigned long long>(out.schedules), static_cast<unsigned long long>(out.cut),
-                    out.complete ? "complete" : out.violation.empty() ? "NOT complete" : out.violation.c_str(),
+                    static_cast<unsigned long long>(out.schedules),
+                    static_cast<unsigned long long>(out.cut),
+                    out.complete            ? "complete"
+                    : out.violation.empty() ? "NOT complete"
+                                            : out.violation.c_str(),
                     bound.c_str());
         return out;
     }
@@ -77,9 +83,11 @@ inline void expect_caught(const explore::outcome& out, const std::string& rule) 
 
 // Reads one page of an open file and tells whether its bytes are those of the inode.
 template <typename Lane>
-void read_and_compare(const Lane& g, const runtime_ref& fs, int fd, std::uint64_t inode, std::uint64_t page) {
+void read_and_compare(const Lane& g, const runtime_ref& fs, int fd, std::uint64_t inode,
+                      std::uint64_t page) {
     std::uint64_t got[words_per_page] = {};
-    const auto done = read(g, fs, fd, got, page_bytes, static_cast<std::int64_t>(page * page_bytes));
+    const auto done =
+        read(g, fs, fd, got, page_bytes, static_cast<std::int64_t>(page * page_bytes));
     explore::require(done == page_bytes, "a read failed");
     for (std::uint64_t i = 0; i < words_per_page; ++i)
         explore::require(got[i] == content(inode, page, i), "a read delivered wrong bytes");
@@ -87,18 +95,21 @@ void read_and_compare(const Lane& g, const runtime_ref& fs, int fd, std::uint64_
 
 // Maps a page, looks at it twice and gives it back: it must not change while it is mapped.
 template <typename Lane>
-void map_and_compare(const Lane& g, const runtime_ref& fs, int fd, std::uint64_t inode, std::uint64_t page) {
+void map_and_compare(const Lane& g, const runtime_ref& fs, int fd, std::uint64_t inode,
+                     std::uint64_t page) {
     const mapping m = map(g, fs, fd, static_cast<std::int64_t>(page * page_bytes), page_bytes);
     explore::require(m.bytes == page_bytes, "a map failed");
     const auto* words = reinterpret_cast<const std::uint64_t*>(m.data);
     for (std::uint64_t i = 0; i < words_per_page; ++i)
-        explore::require(atomic_load<order::relaxed>(words + i) == content(inode, page, i), "a mapped page changed");
+        explore::require(atomic_load<order::relaxed>(words + i) == content(inode, page, i),
+                         "a mapped page changed");
     explore::require(unmap(g, fs, m) == 0, "an unmap failed");
 }
 
 // Asks for an echo of `number`. 0, or why the wait ended.
 template <typename Lane>
-std::int64_t echo(const Lane& g, const engine::cache_view& c, std::uint64_t number, bool may_wait = true) {
+std::int64_t echo(const Lane& g, const engine::cache_view& c, std::uint64_t number,
+                  bool may_wait = true) {
     engine::ring_ticket at{};
     if (const auto code = engine::claim_slot(g, c, may_wait, at); code != 0) return code;
     engine::ring_request request{};
@@ -115,8 +126,8 @@ std::int64_t echo(const Lane& g, const engine::cache_view& c, std::uint64_t numb
     return 0;
 }
 
-// As a lane of a GPU does for v[i]: the element at byte `at`, or false if its page is not in the cache. The loads of a frame are
-// schedule points, two for an element of 16 bytes.
+// As a lane of a GPU does for v[i]: the element at byte `at`, or false if its page is not in the
+// cache. The loads of a frame are schedule points, two for an element of 16 bytes.
 template <typename T>
 bool look_at_element(const runtime_ref& fs, int fd, std::uint64_t at, T& out) {
     engine::file_handle f{};
@@ -124,7 +135,8 @@ bool look_at_element(const runtime_ref& fs, int fd, std::uint64_t at, T& out) {
     const auto load = [](const std::byte* from) {
         std::uint64_t words[sizeof(T) / 8];
         for (std::uint64_t i = 0; i < sizeof(T) / 8; ++i)
-            words[i] = atomic_load<order::relaxed>(reinterpret_cast<const std::uint64_t*>(from) + i);
+            words[i] =
+                atomic_load<order::relaxed>(reinterpret_cast<const std::uint64_t*>(from) + i);
         T value;
         std::memcpy(&value, words, sizeof value);
         return value;
@@ -137,15 +149,19 @@ struct two_words {
 };
 
 // Looks at the whole of a page as one element; if it is there, it must be the inode's.
-inline void look_and_compare(const runtime_ref& fs, int fd, std::uint64_t inode, std::uint64_t page) {
+inline void look_and_compare(const runtime_ref& fs, int fd, std::uint64_t inode,
+                             std::uint64_t page) {
     two_words got{};
     if (!look_at_element(fs, fd, page * page_bytes, got)) return;
-    explore::require(got.first == content(inode, page, 0) && got.second == content(inode, page, 1), "an element has wrong bytes");
+    explore::require(got.first == content(inode, page, 0) && got.second == content(inode, page, 1),
+                     "an element has wrong bytes");
 }
 
-// As a group of a GPU does in for_each: a page's words without a pin, or nothing of them if the page is not there. `early`: a look ahead at its word.
+// As a group of a GPU does in for_each: a page's words without a pin, or nothing of them if the
+// page is not there. `early`: a look ahead at its word.
 template <typename Lane>
-void visit_and_compare_by_looks(const Lane& g, const runtime_ref& fs, int fd, std::uint64_t inode, std::uint64_t page, engine::page_word early = 0) {
+void visit_and_compare_by_looks(const Lane& g, const runtime_ref& fs, int fd, std::uint64_t inode,
+                                std::uint64_t page, engine::page_word early = 0) {
     engine::file_handle f{};
     explore::require(engine::find_file(fs.view, fd, f), "the descriptor is not open");
     const auto load = [](const std::byte* from) {
@@ -153,18 +169,23 @@ void visit_and_compare_by_looks(const Lane& g, const runtime_ref& fs, int fd, st
         const std::uint64_t first = atomic_load<order::relaxed>(words);
         return engine::two_words{first, atomic_load<order::relaxed>(words + 1)};
     };
-    engine::page_stretch<std::uint64_t> what{page, page * words_per_page, 0, static_cast<std::uint32_t>(words_per_page)};
+    engine::page_stretch<std::uint64_t> what{page, page * words_per_page, 0,
+                                             static_cast<std::uint32_t>(words_per_page)};
     std::uint64_t visited = 0;
-    const bool all = engine::try_visit_by<std::uint64_t>(load, g, fs.view, f, early, what, [&](std::uint64_t i, std::uint64_t element) {
-        explore::require(element == content(inode, i / words_per_page, i % words_per_page), "a stretch has wrong bytes");
-        ++visited;
-    });
-    explore::require(visited == (all ? words_per_page : 0) && what.n == words_per_page, "a stretch was visited in part");
+    const bool all = engine::try_visit_by<std::uint64_t>(
+        load, g, fs.view, f, early, what, [&](std::uint64_t i, std::uint64_t element) {
+            explore::require(element == content(inode, i / words_per_page, i % words_per_page),
+                             "a stretch has wrong bytes");
+            ++visited;
+        });
+    explore::require(visited == (all ? words_per_page : 0) && what.n == words_per_page,
+                     "a stretch was visited in part");
 }
 
 // One file (inode 1, slot 0), open already, whose page words are the first of the arena.
 struct one_file : scenario {
-    explicit one_file(const shape& what, std::uint64_t size_bytes = 2 * page_bytes) : scenario(what) {
+    explicit one_file(const shape& what, std::uint64_t size_bytes = 2 * page_bytes)
+        : scenario(what) {
         prepare = [this, size_bytes] {
             server.given_already(0, 1);
             fd = w.open_now(0, size_bytes, 0);
@@ -189,7 +210,8 @@ struct one_file : scenario {
     void in_window() {
         prepare = [this, before = prepare] {
             before();
-            w.window_now(0, 1, [](std::uint64_t page, std::uint64_t i) { return content(1, page, i); });
+            w.window_now(0, 1,
+                         [](std::uint64_t page, std::uint64_t i) { return content(1, page, i); });
         };
     }
     int fd = 0;

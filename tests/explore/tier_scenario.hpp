@@ -1,12 +1,14 @@
-// A page leaves the cache while its file is closed and taken down: what invariant (1) of engine/tier.hpp is about.
+// A page leaves the cache while its file is closed and taken down: what invariant (1) of
+// engine/tier.hpp is about.
 #pragma once
 
 #include "explore/scenario.hpp"
 
 namespace penstock::explore_kit {
 
-// The cache has one frame, which holds page 0 of file 1. One lane reads file 2 and drops that page; another closes file 1 and takes
-// it down. The page may be kept, but only as long as the host has not been told that the words of file 1 are free.
+// The cache has one frame, which holds page 0 of file 1. One lane reads file 2 and drops that page;
+// another closes file 1 and takes it down. The page may be kept, but only as long as the host has
+// not been told that the words of file 1 are free.
 struct dropped_while_taken_down : scenario {
     dropped_while_taken_down() : scenario({.frames = 1, .files = 2, .tier_frames = 1}) {
         prepare = [this] {

@@ -1,4 +1,5 @@
-// The host tier: pages that the cache drops, pages that the host reads ahead, and what happens to either when frames are scarce.
+// The host tier: pages that the cache drops, pages that the host reads ahead, and what happens to
+// either when frames are scarce.
 #include "explore/tier_scenario.hpp"
 #include "penstock/advise.hpp"
 
@@ -20,10 +21,14 @@ void keep(one_file& s, std::uint64_t page, std::uint32_t frame, bool used) {
 }
 
 auto wanter(one_file& s, std::uint64_t page) {
-    return [&s, page](auto g) { advise(g, s.w.fs(), s.fd, advice::will_need, static_cast<std::int64_t>(page * page_bytes), page_bytes); };
+    return [&s, page](auto g) {
+        advise(g, s.w.fs(), s.fd, advice::will_need, static_cast<std::int64_t>(page * page_bytes),
+               page_bytes);
+    };
 }
 
-// Runs the scenario, and fails if in none of its schedules a page was filled: then it would be about something else.
+// Runs the scenario, and fails if in none of its schedules a page was filled: then it would be
+// about something else.
 void expect_sound_with_fills(one_file& s, int preemptions) {
     std::uint32_t fills = 0;
     s.check = [&] { fills += s.server.asked.fills; };
@@ -35,7 +40,9 @@ TEST(tier, two_readers_of_a_kept_page) {
     one_file s({.frames = 2, .tier_frames = 1});
     keep(s, 0, 0, true);
     for (int i = 0; i < 2; ++i) s.lane(s.reader(0));
-    s.check = [&] { explore::require(s.server.asked.reads == 0, "a page of the tier was asked of the host"); };
+    s.check = [&] {
+        explore::require(s.server.asked.reads == 0, "a page of the tier was asked of the host");
+    };
     expect_sound(s.run());
 }
 
@@ -48,7 +55,8 @@ TEST(tier, dropped_and_wanted_back) {
     expect_sound(s.run(bounded(3)));
 }
 
-// The tier has one frame, and it holds a page that a reader is copying while the cache drops another into it.
+// The tier has one frame, and it holds a page that a reader is copying while the cache drops
+// another into it.
 TEST(tier, kept_page_against_the_next_one_dropped) {
     one_file s({.frames = 2, .tier_frames = 1}, 4 * page_bytes);
     s.warm(0, 0, false);
@@ -89,7 +97,8 @@ TEST(tier, a_fill_that_fails) {
     expect_sound_with_fills(s, 3);
 }
 
-// Nobody comes for a fill; its frame serves the next one all the same, once the host is done with it.
+// Nobody comes for a fill; its frame serves the next one all the same, once the host is done with
+// it.
 TEST(tier, a_fill_that_nobody_came_for) {
     one_file s({.frames = 1, .tier_frames = 1});
     s.lane(wanter(s, 0));
@@ -100,7 +109,8 @@ TEST(tier, a_fill_that_nobody_came_for) {
     expect_sound_with_fills(s, 2);
 }
 
-// The file is closed and taken down while one of its pages is on its way to the tier, or comes from the host.
+// The file is closed and taken down while one of its pages is on its way to the tier, or comes from
+// the host.
 TEST(tier, taken_down_with_pages_on_their_way) {
     for (const bool fills : {false, true}) {
         one_file s({.frames = 1, .files = 1, .tier_frames = 1});
@@ -119,7 +129,8 @@ TEST(tier, taken_down_with_pages_on_their_way) {
         s.check = [&s] {
             if (engine::file_state(s.w.memory.file_words[0]) == engine::file_live) return;
             for (const engine::page_word word : s.w.memory.tier_words)
-                explore::require(engine::is_absent(word) && engine::pins_of(word) == 0, "a table was given back with pages in the tier");
+                explore::require(engine::is_absent(word) && engine::pins_of(word) == 0,
+                                 "a table was given back with pages in the tier");
         };
         expect_sound(s.run(bounded(3)));
     }

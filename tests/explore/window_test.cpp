@@ -1,4 +1,5 @@
-// Pages that come through a window: loaded once, without a request, and evicted and checked like any other.
+// Pages that come through a window: loaded once, without a request, and evicted and checked like
+// any other.
 #include "explore/scenario.hpp"
 
 namespace penstock::explore_kit {
@@ -16,7 +17,8 @@ TEST(window, two_readers_miss_together) {
     s.check = [&] {
         explore::require(s.server.asked.reads == 0, "a page in a window was asked for");
         const std::uint64_t* const count = s.w.counters.count;
-        explore::require(count[engine::count_misses] == 1 && count[engine::count_window_loads] == 1, "a page was loaded twice");
+        explore::require(count[engine::count_misses] == 1 && count[engine::count_window_loads] == 1,
+                         "a page was loaded twice");
     };
     expect_sound(s.run());
 }
@@ -49,18 +51,23 @@ TEST(window, mapping_against_a_load_that_evicts) {
     expect_sound(s.run());
 }
 
-// One call reads both pages, so that two loads without a request are under way when the other wants a frame.
+// One call reads both pages, so that two loads without a request are under way when the other wants
+// a frame.
 TEST(window, two_pages_of_one_call_against_a_reader) {
     one_file s({.frames = 2});
     s.in_window();
     s.lane([&](auto g) {
         std::uint64_t got[2 * words_per_page] = {};
-        explore::require(read(g, s.w.fs(), s.fd, got, sizeof got, 0) == sizeof got, "a read failed");
+        explore::require(read(g, s.w.fs(), s.fd, got, sizeof got, 0) == sizeof got,
+                         "a read failed");
         for (std::uint64_t i = 0; i < 2 * words_per_page; ++i)
-            explore::require(got[i] == content(1, i / words_per_page, i % words_per_page), "wrong bytes");
+            explore::require(got[i] == content(1, i / words_per_page, i % words_per_page),
+                             "wrong bytes");
     });
     s.lane(s.reader(1));
-    s.check = [&] { explore::require(s.server.asked.reads == 0, "a page in a window was asked for"); };
+    s.check = [&] {
+        explore::require(s.server.asked.reads == 0, "a page in a window was asked for");
+    };
     expect_sound(s.run());
 }
 
@@ -77,7 +84,9 @@ TEST(window, load_through_a_window_against_a_load_by_request) {
     };
     s.lane(s.reader(0));
     s.lane([&](auto g) { read_and_compare(g, s.w.fs(), other, 2, 0); });
-    s.check = [&] { explore::require(s.server.asked.reads >= 1, "a page without a window was not asked for"); };
+    s.check = [&] {
+        explore::require(s.server.asked.reads >= 1, "a page without a window was not asked for");
+    };
     expect_sound(s.run());
 }
 
@@ -106,7 +115,8 @@ TEST(window, word_of_another_life_of_the_slot) {
     one_file s({.frames = 1});
     s.prepare = [&, before = s.prepare] {
         before();
-        s.w.window_now(0, 2, [](std::uint64_t page, std::uint64_t i) { return content(2, page, i); });
+        s.w.window_now(0, 2,
+                       [](std::uint64_t page, std::uint64_t i) { return content(2, page, i); });
     };
     s.lane(s.reader(0));
     s.lane(s.reader(1));
@@ -114,17 +124,27 @@ TEST(window, word_of_another_life_of_the_slot) {
     expect_sound(s.run());
 }
 
-// A closed file with a window keeps its slot: who needs one goes without, who opens that file again finds it.
+// A closed file with a window keeps its slot: who needs one goes without, who opens that file again
+// finds it.
 TEST(window, closed_file_with_a_window_is_not_taken_down) {
     names s({.frames = 1, .files = 1});
     s.prepare = [&] {
         s.server.given_already(0, 1, 1);
         s.w.closed_now(0, 2 * page_bytes, 0, 1);
-        s.w.window_now(0, 1, [](std::uint64_t page, std::uint64_t i) { return content(1, page, i); });
+        s.w.window_now(0, 1,
+                       [](std::uint64_t page, std::uint64_t i) { return content(1, page, i); });
     };
-    s.lane([&](auto g) { explore::require(s.use(g, "a", 1) == 0, "the file with the window could not be opened"); });
-    s.lane([&](auto g) { explore::require(s.open_and_close(g, "c") == -ENFILE, "a file with a window was taken down"); });
-    s.also([&] { explore::require(s.server.asked.reads == 0 && s.server.asked.retires == 0, "the window was not used"); });
+    s.lane([&](auto g) {
+        explore::require(s.use(g, "a", 1) == 0, "the file with the window could not be opened");
+    });
+    s.lane([&](auto g) {
+        explore::require(s.open_and_close(g, "c") == -ENFILE,
+                         "a file with a window was taken down");
+    });
+    s.also([&] {
+        explore::require(s.server.asked.reads == 0 && s.server.asked.retires == 0,
+                         "the window was not used");
+    });
     expect_sound(s.run({.preemptions = 2}));
 }
 

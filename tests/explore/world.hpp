@@ -1,4 +1,5 @@
-// A cache small enough to explore: two words a page, one or two frames, one or two files, a ring of one or two slots.
+// A cache small enough to explore: two words a page, one or two frames, one or two files, a ring of
+// one or two slots.
 #pragma once
 
 #include <cstring>
@@ -13,16 +14,19 @@
 namespace penstock::explore_kit {
 
 inline constexpr std::uint32_t page_shift = 4, page_bytes = 16, words_per_page = 2;
-inline constexpr std::uint32_t max_frames = 4, max_files = 4, max_slots = 4, max_names = 4, arena_words = 32;
+inline constexpr std::uint32_t max_frames = 4, max_files = 4, max_slots = 4, max_names = 4,
+                               arena_words = 32;
 inline constexpr std::uint32_t staging_bytes = 32;
-inline constexpr std::uint32_t tier_words_count = 8;  // scenarios with a tier use the first words of the arena only
+inline constexpr std::uint32_t tier_words_count =
+    8;  // scenarios with a tier use the first words of the arena only
 
 struct shape {
     std::uint32_t frames = 1, files = 1, ring_slots = 2, names = 4, leaf_shift = 1, tier_frames = 0;
     bool writes = false;
 };
 
-// Everything that fibers share. The counters are outside: nobody reads them, so their order does not matter.
+// Everything that fibers share. The counters are outside: nobody reads them, so their order does
+// not matter.
 struct shared_memory {
     engine::page_word words[arena_words];
     engine::frame_word frame_words[max_frames];
@@ -45,11 +49,13 @@ struct shared_memory {
     std::uint64_t fill_marks[max_frames], done_marks[max_frames], tier_fill_done;
     std::uint32_t tier_hand[engine::clock_hand_stride];
     engine::window_word windows[max_files];
-    std::uint64_t window_chunks[2 * max_files];  // 0 is nobody's, so that a chunk that is not there shows
+    std::uint64_t
+        window_chunks[2 * max_files];  // 0 is nobody's, so that a chunk that is not there shows
     alignas(16) std::byte window_bytes[max_files * 2 * page_bytes];
     // Writing; what the file on disk has (one file, four pages).
     engine::write_record writes[max_files];
-    std::uint64_t dirty_bits[max_frames], frame_pages[max_frames], write_locks[max_frames], pristine[max_frames], offered_run;
+    std::uint64_t dirty_bits[max_frames], frame_pages[max_frames], write_locks[max_frames],
+        pristine[max_frames], offered_run;
     std::uint64_t disk[4 * words_per_page];
 };
 
@@ -57,8 +63,8 @@ class world {
 public:
     explicit world(const shape& what) : shape_(what) {
         engine::ring_view& r = ring_;
-        r = {memory.requests,  memory.replies, memory.staging, &memory.tail,     memory.free_ticket,
-             nullptr,          staging_bytes,  what.ring_slots};
+        r = {memory.requests,    memory.replies, memory.staging, &memory.tail,
+             memory.free_ticket, nullptr,        staging_bytes,  what.ring_slots};
         auto& c = view;
         c = {};
         c.words = memory.words;
@@ -85,9 +91,15 @@ public:
         c.leaf_shift = what.leaf_shift;
         c.clock_shards = c.name_lock_count = c.ring_count = c.ring_threads = c.counter_shards = 1;
         if (what.tier_frames != 0)
-            c.tier = {memory.tier_words,  memory.tier_frame_words, memory.tier_frames,
-                      memory.fill_marks,  memory.done_marks,       memory.tier_hand,
-                      reinterpret_cast<std::uint32_t*>(&memory.tier_fill_done), what.tier_frames, 1};
+            c.tier = {memory.tier_words,
+                      memory.tier_frame_words,
+                      memory.tier_frames,
+                      memory.fill_marks,
+                      memory.done_marks,
+                      memory.tier_hand,
+                      reinterpret_cast<std::uint32_t*>(&memory.tier_fill_done),
+                      what.tier_frames,
+                      1};
         if (what.tier_frames != 0) c.word_count = tier_words_count;
         if (what.writes) {
             c.writes = memory.writes;
@@ -110,46 +122,59 @@ public:
 
     runtime_ref fs() const { return {view}; }
 
-    // As if slot `slot` had been opened: its pages are `first_word` on. Returns the descriptor; one reference is held.
-    int open_now(std::uint32_t slot, std::uint64_t size_bytes, std::uint64_t first_word, bool two_level = false,
-                 std::uint32_t generation = 1) {
+    // As if slot `slot` had been opened: its pages are `first_word` on. Returns the descriptor; one
+    // reference is held.
+    int open_now(std::uint32_t slot, std::uint64_t size_bytes, std::uint64_t first_word,
+                 bool two_level = false, std::uint32_t generation = 1) {
         memory.file_words[slot] = engine::make_file_word(engine::file_live, generation, 1);
-        memory.file_records[slot] = {size_bytes, (size_bytes + page_bytes - 1) / page_bytes, first_word, slot + 1, 0, 0,
-                                     generation, two_level ? 1u : 0u, 0};
+        memory.file_records[slot] = {size_bytes, (size_bytes + page_bytes - 1) / page_bytes,
+                                     first_word, slot + 1,
+                                     0,          0,
+                                     generation, two_level ? 1u : 0u,
+                                     0};
         return engine::make_descriptor(slot, generation);
     }
     // The same, and closed again.
-    void closed_now(std::uint32_t slot, std::uint64_t size_bytes, std::uint64_t first_word, std::uint32_t generation) {
+    void closed_now(std::uint32_t slot, std::uint64_t size_bytes, std::uint64_t first_word,
+                    std::uint32_t generation) {
         open_now(slot, size_bytes, first_word, false, generation);
         memory.file_words[slot] -= 1;
     }
 
-    // As if the page of that word had been read before: `frame` holds it, unpinned. Word i of it is first_value + i.
-    void load_now(std::uint32_t slot, std::uint64_t word_index, std::uint32_t frame, std::uint64_t first_value, bool used) {
+    // As if the page of that word had been read before: `frame` holds it, unpinned. Word i of it is
+    // first_value + i.
+    void load_now(std::uint32_t slot, std::uint64_t word_index, std::uint32_t frame,
+                  std::uint64_t first_value, bool used) {
         memory.words[word_index] = engine::state_valid | frame | (used ? engine::use_bit : 0);
         memory.frame_words[frame] = engine::make_owned(slot, word_index);
         for (std::uint64_t i = 0; i < words_per_page; ++i)
-            reinterpret_cast<std::uint64_t*>(memory.frames + frame * page_bytes)[i] = first_value + i;
+            reinterpret_cast<std::uint64_t*>(memory.frames + frame * page_bytes)[i] =
+                first_value + i;
         memory.fill_done = 1;
     }
 
     // As if that page had been dropped by the cache before: frame `frame` of the tier holds it.
-    void keep_now(std::uint32_t slot, std::uint64_t word_index, std::uint32_t frame, std::uint64_t first_value, bool used) {
+    void keep_now(std::uint32_t slot, std::uint64_t word_index, std::uint32_t frame,
+                  std::uint64_t first_value, bool used) {
         memory.tier_words[word_index] = engine::state_valid | frame | (used ? engine::use_bit : 0);
         memory.tier_frame_words[frame] = engine::make_owned(slot, word_index);
         for (std::uint64_t i = 0; i < words_per_page; ++i)
-            reinterpret_cast<std::uint64_t*>(memory.tier_frames + frame * page_bytes)[i] = first_value + i;
+            reinterpret_cast<std::uint64_t*>(memory.tier_frames + frame * page_bytes)[i] =
+                first_value + i;
         memory.tier_fill_done = 1;
     }
 
-    // As if the host had opened a window onto two pages for this life of the slot; content_of(page, word) is what they hold.
-    void window_now(std::uint32_t slot, std::uint32_t generation, const std::function<std::uint64_t(std::uint64_t, std::uint64_t)>& content_of) {
+    // As if the host had opened a window onto two pages for this life of the slot; content_of(page,
+    // word) is what they hold.
+    void window_now(std::uint32_t slot, std::uint32_t generation,
+                    const std::function<std::uint64_t(std::uint64_t, std::uint64_t)>& content_of) {
         view.windows = memory.windows;
         view.window_chunks = memory.window_chunks;
         std::byte* const bytes = memory.window_bytes + slot * 2 * page_bytes;
         for (std::uint64_t page = 0; page < 2; ++page)
             for (std::uint64_t i = 0; i < words_per_page; ++i)
-                reinterpret_cast<std::uint64_t*>(bytes)[page * words_per_page + i] = content_of(page, i);
+                reinterpret_cast<std::uint64_t*>(bytes)[page * words_per_page + i] =
+                    content_of(page, i);
         memory.window_chunks[slot + 1] = reinterpret_cast<std::uintptr_t>(bytes);
         memory.windows[slot] = engine::make_window_word(generation, slot + 1);
     }
@@ -177,35 +202,36 @@ inline std::string world::name_of(std::size_t offset) const {
         const void* begin;
         std::size_t bytes, stride;
     };
-    const part parts[] = {{"page word", memory.words, sizeof memory.words, 8},
-                          {"frame word", memory.frame_words, sizeof memory.frame_words, 8},
-                          {"frame bytes", memory.frames, sizeof memory.frames, page_bytes},
-                          {"clock hand", memory.clock_hand, sizeof memory.clock_hand, 32},
-                          {"file word", memory.file_words, sizeof memory.file_words, 8},
-                          {"name slot", memory.names, sizeof memory.names, sizeof memory.names[0]},
-                          {"name lock", &memory.name_lock, 8, 8},
-                          {"retire hand", &memory.retire_hand, 8, 8},
-                          {"fill done", &memory.fill_done, 8, 8},
-                          {"path", memory.paths, sizeof memory.paths, 8},
-                          {"request", memory.requests, sizeof memory.requests, sizeof memory.requests[0]},
-                          {"reply", memory.replies, sizeof memory.replies, sizeof memory.replies[0]},
-                          {"tier word", memory.tier_words, sizeof memory.tier_words, 8},
-                          {"tier frame word", memory.tier_frame_words, sizeof memory.tier_frame_words, 8},
-                          {"tier frame bytes", memory.tier_frames, sizeof memory.tier_frames, page_bytes},
-                          {"fill mark", memory.fill_marks, sizeof memory.fill_marks, 8},
-                          {"done mark", memory.done_marks, sizeof memory.done_marks, 8},
-                          {"ring tail", &memory.tail, 8, 8},
-                          {"window word", memory.windows, sizeof memory.windows, 8},
-                          {"chunk word", memory.window_chunks, sizeof memory.window_chunks, 8},
-                          {"window bytes", memory.window_bytes, sizeof memory.window_bytes, page_bytes},
-                          {"write record", memory.writes, sizeof memory.writes, sizeof memory.writes[0]},
-                          {"dirty bits", memory.dirty_bits, sizeof memory.dirty_bits, 8},
-                          {"page of frame", memory.frame_pages, sizeof memory.frame_pages, 8},
-                          {"frame lock", memory.write_locks, sizeof memory.write_locks, 8},
-                          {"pristine word", memory.pristine, sizeof memory.pristine, 8},
-                          {"offered run", &memory.offered_run, 8, 8},
-                          {"disk", memory.disk, sizeof memory.disk, 8},
-                          {"free mark", memory.free_ticket, sizeof memory.free_ticket, 8}};
+    const part parts[] = {
+        {"page word", memory.words, sizeof memory.words, 8},
+        {"frame word", memory.frame_words, sizeof memory.frame_words, 8},
+        {"frame bytes", memory.frames, sizeof memory.frames, page_bytes},
+        {"clock hand", memory.clock_hand, sizeof memory.clock_hand, 32},
+        {"file word", memory.file_words, sizeof memory.file_words, 8},
+        {"name slot", memory.names, sizeof memory.names, sizeof memory.names[0]},
+        {"name lock", &memory.name_lock, 8, 8},
+        {"retire hand", &memory.retire_hand, 8, 8},
+        {"fill done", &memory.fill_done, 8, 8},
+        {"path", memory.paths, sizeof memory.paths, 8},
+        {"request", memory.requests, sizeof memory.requests, sizeof memory.requests[0]},
+        {"reply", memory.replies, sizeof memory.replies, sizeof memory.replies[0]},
+        {"tier word", memory.tier_words, sizeof memory.tier_words, 8},
+        {"tier frame word", memory.tier_frame_words, sizeof memory.tier_frame_words, 8},
+        {"tier frame bytes", memory.tier_frames, sizeof memory.tier_frames, page_bytes},
+        {"fill mark", memory.fill_marks, sizeof memory.fill_marks, 8},
+        {"done mark", memory.done_marks, sizeof memory.done_marks, 8},
+        {"ring tail", &memory.tail, 8, 8},
+        {"window word", memory.windows, sizeof memory.windows, 8},
+        {"chunk word", memory.window_chunks, sizeof memory.window_chunks, 8},
+        {"window bytes", memory.window_bytes, sizeof memory.window_bytes, page_bytes},
+        {"write record", memory.writes, sizeof memory.writes, sizeof memory.writes[0]},
+        {"dirty bits", memory.dirty_bits, sizeof memory.dirty_bits, 8},
+        {"page of frame", memory.frame_pages, sizeof memory.frame_pages, 8},
+        {"frame lock", memory.write_locks, sizeof memory.write_locks, 8},
+        {"pristine word", memory.pristine, sizeof memory.pristine, 8},
+        {"offered run", &memory.offered_run, 8, 8},
+        {"disk", memory.disk, sizeof memory.disk, 8},
+        {"free mark", memory.free_ticket, sizeof memory.free_ticket, 8}};
     const auto* at = reinterpret_cast<const std::byte*>(&memory) + offset;
     for (const part& p : parts) {
         const auto* begin = static_cast<const std::byte*>(p.begin);

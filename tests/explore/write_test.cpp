@@ -1,4 +1,5 @@
-// Writers, write-backs and evictions of the same pages: nothing that was written is lost, and nothing else goes to the file.
+// Writers, write-backs and evictions of the same pages: nothing that was written is lost, and
+// nothing else goes to the file.
 #include "explore/written_file.hpp"
 
 namespace penstock::explore_kit {
@@ -52,7 +53,8 @@ TEST(write, two_write_backs_of_one_page) {
     expect_sound(s.run({.preemptions = 3}));
 }
 
-// Another's write-back may be at its end while this lane writes: what msync says is about this lane's bytes all the same.
+// Another's write-back may be at its end while this lane writes: what msync says is about this
+// lane's bytes all the same.
 TEST(write, after_msync_the_file_has_it_whoever_else_writes_back) {
     written_file s({.frames = 1});
     s.warm(0, 0);
@@ -68,7 +70,8 @@ TEST(write, after_msync_the_file_has_it_whoever_else_writes_back) {
     expect_sound(s.run({.preemptions = 3}));
 }
 
-// The same of the whole file, whose count of dirty pages must not be 0 for a moment. The page is dirty at the beginning.
+// The same of the whole file, whose count of dirty pages must not be 0 for a moment. The page is
+// dirty at the beginning.
 TEST(write, after_fsync_the_file_has_it_whoever_else_writes_back) {
     written_file s({.frames = 1});
     s.warm(0, 0);
@@ -91,8 +94,9 @@ TEST(write, after_fsync_the_file_has_it_whoever_else_writes_back) {
     expect_sound(s.run({.preemptions = 2}));
 }
 
-// A flush that has returned without an error has brought its caller's bytes to the file, whoever else is writing the page back: also while
-// that one has cleared the dirty bit and not yet looked whether there are new marks.
+// A flush that has returned without an error has brought its caller's bytes to the file, whoever
+// else is writing the page back: also while that one has cleared the dirty bit and not yet looked
+// whether there are new marks.
 TEST(write, what_a_flush_acknowledges_is_in_the_file) {
     written_file s({.frames = 1});
     s.warm(0, 0);
@@ -101,29 +105,36 @@ TEST(write, what_a_flush_acknowledges_is_in_the_file) {
     s.lane([&](auto g) {
         s.store(g, 0, 0, 70);
         explore::require(msync(g, s.w.fs(), s.fd, 0, page_bytes) == 0, "an msync failed");
-        explore::require(s.w.memory.disk[0] == 70, "an msync returned before the bytes were in the file");
+        explore::require(s.w.memory.disk[0] == 70,
+                         "an msync returned before the bytes were in the file");
     });
     s.lane([&](auto g) {
         s.store(g, 0, 1, 71);
         explore::require(fsync(g, s.w.fs(), s.fd) == 0, "an fsync failed");
-        explore::require(s.w.memory.disk[1] == 71, "an fsync returned before the bytes were in the file");
+        explore::require(s.w.memory.disk[1] == 71,
+                         "an fsync returned before the bytes were in the file");
     });
     expect_sound(s.run({.preemptions = 2}));
 }
 
-// A page that is written whole is not read first. Who reads it meanwhile gets what it was or what it becomes, and never the frame before
-// its bytes are there.
+// A page that is written whole is not read first. Who reads it meanwhile gets what it was or what
+// it becomes, and never the frame before its bytes are there.
 TEST(write, who_reads_a_page_that_is_written_whole_sees_old_or_new) {
     written_file s({.frames = 1});
     const std::uint64_t all[] = {70, 71};
     s.expect(0, 0, all[0]);
     s.expect(0, 1, all[1]);
-    s.lane([&](auto g) { explore::require(write(g, s.w.fs(), s.fd, all, page_bytes, 0) == page_bytes, "a write failed"); });
+    s.lane([&](auto g) {
+        explore::require(write(g, s.w.fs(), s.fd, all, page_bytes, 0) == page_bytes,
+                         "a write failed");
+    });
     s.lane([&](auto g) {
         std::uint64_t seen[words_per_page] = {};
-        explore::require(read(g, s.w.fs(), s.fd, seen, page_bytes, 0) == page_bytes, "a read failed");
+        explore::require(read(g, s.w.fs(), s.fd, seen, page_bytes, 0) == page_bytes,
+                         "a read failed");
         for (std::uint64_t i = 0; i < words_per_page; ++i)
-            explore::require(seen[i] == all[i] || seen[i] == content(1, 0, i), "a reader saw neither what was there nor what was written");
+            explore::require(seen[i] == all[i] || seen[i] == content(1, 0, i),
+                             "a reader saw neither what was there nor what was written");
     });
     expect_sound(s.run({.preemptions = 3}));
 }
@@ -148,7 +159,8 @@ TEST(write, writers_of_two_pages_share_one_frame) {
     expect_sound(s.run({.preemptions = 2}));
 }
 
-// Both frames are dirty when the second lane needs one: it writes a page back, and the other with it if that is in nobody's hands.
+// Both frames are dirty when the second lane needs one: it writes a page back, and the other with
+// it if that is in nobody's hands.
 TEST(write, neighbours_are_written_back_with_the_page_whose_frame_is_needed) {
     written_file s({.frames = 2}, 3);
     s.warm(0, 0);
@@ -184,7 +196,9 @@ TEST(write, what_cannot_be_written_stays_dirty) {
     written_file s({.frames = 1});
     s.warm(0, 0);
     s.expect(0, 0, 70);
-    s.server.decide = [](const engine::ring_request& what) { return plan{.error = what.operation == engine::op::write ? -ENOSPC : 0}; };
+    s.server.decide = [](const engine::ring_request& what) {
+        return plan{.error = what.operation == engine::op::write ? -ENOSPC : 0};
+    };
     s.lane([&](auto g) {
         s.store(g, 0, 0, 70);
         explore::require(fsync(g, s.w.fs(), s.fd) == -ENOSPC, "an error of the disk was not told");
@@ -193,13 +207,16 @@ TEST(write, what_cannot_be_written_stays_dirty) {
     expect_sound(s.run({.preemptions = 2}));
 }
 
-// The first write-back gives up waiting; the host carries it out later, with what the word was then.
+// The first write-back gives up waiting; the host carries it out later, with what the word was
+// then.
 TEST(write, a_write_back_that_comes_late_does_not_undo_a_later_one) {
     written_file s({.frames = 1});
     s.warm(0, 0);
     s.expect(0, 0, 72);
     s.server.decide = [&](const engine::ring_request& what) {
-        return plan{.when = what.operation == engine::op::write && what.published == 1 ? timing::late : timing::at_once};
+        return plan{.when = what.operation == engine::op::write && what.published == 1
+                                ? timing::late
+                                : timing::at_once};
     };
     s.lane([&](auto g) {
         s.store(g, 0, 0, 70);
@@ -221,7 +238,9 @@ TEST(write, two_close_a_file_that_one_has_written) {
         ++s.w.memory.file_words[0];
         ++s.w.memory.writes[0].writers;
     };
-    s.also([&] { explore::require(s.w.memory.disk[0] == 70, "closed by all, and the file does not have it"); });
+    s.also([&] {
+        explore::require(s.w.memory.disk[0] == 70, "closed by all, and the file does not have it");
+    });
     s.lane([&](auto g) {
         s.store(g, 0, 0, 70);
         explore::require(close(g, s.w.fs(), s.fd) == 0, "a close failed");
@@ -230,12 +249,16 @@ TEST(write, two_close_a_file_that_one_has_written) {
     expect_sound(s.run({.preemptions = 3}));
 }
 
-// Between its write-back and the last step of its close, another opens the file, writes and closes: the word has one reference again.
+// Between its write-back and the last step of its close, another opens the file, writes and closes:
+// the word has one reference again.
 TEST(write, one_opens_writes_and_closes_while_another_closes) {
     written_file s({.frames = 1});
     s.warm(0, 0);
     s.held.references = 0;
-    s.also([&] { explore::require(s.word_now(0) == s.w.memory.disk[0], "closed by all, and the file does not have it"); });
+    s.also([&] {
+        explore::require(s.word_now(0) == s.w.memory.disk[0],
+                         "closed by all, and the file does not have it");
+    });
     s.anything_goes(0, 0);
     s.lane([&](auto g) { explore::require(close(g, s.w.fs(), s.fd) == 0, "a close failed"); });
     s.lane([&](auto g) {
@@ -256,7 +279,10 @@ TEST(write, one_opens_for_writing_while_a_reader_closes) {
         before();
         s.w.memory.writes[0] = {};
     };
-    s.also([&] { explore::require(s.word_now(0) == s.w.memory.disk[0], "closed by all, and the file does not have it"); });
+    s.also([&] {
+        explore::require(s.word_now(0) == s.w.memory.disk[0],
+                         "closed by all, and the file does not have it");
+    });
     s.anything_goes(0, 0);
     const int reading = engine::make_descriptor(0, 1);
     s.lane([&](auto g) { explore::require(close(g, s.w.fs(), reading) == 0, "a close failed"); });

@@ -1,4 +1,5 @@
-// One file that is being written, under every schedule: what the scenarios about writing have in common.
+// One file that is being written, under every schedule: what the scenarios about writing have in
+// common.
 #pragma once
 
 #include "explore/scenario.hpp"
@@ -6,17 +7,20 @@
 
 namespace penstock::explore_kit {
 
-// Slot 0, inode 1, two pages or more, open for reading and writing. Whatever happens, at the end every word is as `expect` says, in the
-// cache or, if its page is not there, on disk; and where a byte is not marked, cache and disk agree.
+// Slot 0, inode 1, two pages or more, open for reading and writing. Whatever happens, at the end
+// every word is as `expect` says, in the cache or, if its page is not there, on disk; and where a
+// byte is not marked, cache and disk agree.
 struct written_file : scenario {
-    explicit written_file(const shape& what, std::uint64_t pages = 2) : scenario(with_writes(what)), pages_(pages) {
+    explicit written_file(const shape& what, std::uint64_t pages = 2)
+        : scenario(with_writes(what)), pages_(pages) {
         prepare = [this] {
             server.given_already(0, 1);
             w.open_now(0, pages_ * page_bytes, 0);
             w.memory.writes[0].granted = 1;
             w.memory.writes[0].writers = 1;
             w.memory.writes[0].stored_bytes = pages_ * page_bytes;
-            for (std::uint64_t i = 0; i < pages_ * words_per_page; ++i) w.memory.disk[i] = content(1, i / words_per_page, i % words_per_page);
+            for (std::uint64_t i = 0; i < pages_ * words_per_page; ++i)
+                w.memory.disk[i] = content(1, i / words_per_page, i % words_per_page);
         };
         check = [this] { compare(); };
         held.references = 1;
@@ -48,13 +52,16 @@ struct written_file : scenario {
     }
     template <typename Lane>
     void store(const Lane& g, std::uint64_t page, std::uint64_t word, std::uint64_t value) {
-        const auto done = write(g, w.fs(), fd, &value, 8, static_cast<std::int64_t>(page * page_bytes + word * 8));
+        const auto done = write(g, w.fs(), fd, &value, 8,
+                                static_cast<std::int64_t>(page * page_bytes + word * 8));
         explore::require(done == 8, "a write failed");
     }
-    // The same through a pointer. The store is a plain one of the caller's; here it is a step as well.
+    // The same through a pointer. The store is a plain one of the caller's; here it is a step as
+    // well.
     template <typename Lane>
     void change(const Lane& g, std::uint64_t page, std::uint64_t word, std::uint64_t value) {
-        const writable_mapping mapped = map_write(g, w.fs(), fd, static_cast<std::int64_t>(page * page_bytes), page_bytes);
+        const writable_mapping mapped =
+            map_write(g, w.fs(), fd, static_cast<std::int64_t>(page * page_bytes), page_bytes);
         explore::require(mapped.bytes == page_bytes, "a map failed");
         g.copy_store(mapped.data + word * 8, reinterpret_cast<const std::byte*>(&value), 8);
         explore::require(unmap(g, w.fs(), mapped) == 0, "an unmap failed");
@@ -63,18 +70,27 @@ struct written_file : scenario {
         return [this, page, word, value](auto g) { change(g, page, word, value); };
     }
     auto flusher() {
-        return [this](auto g) { explore::require(msync(g, w.fs(), fd, 0, static_cast<std::int64_t>(pages_ * page_bytes)) == 0, "an msync failed"); };
+        return [this](auto g) {
+            explore::require(
+                msync(g, w.fs(), fd, 0, static_cast<std::int64_t>(pages_ * page_bytes)) == 0,
+                "an msync failed");
+        };
     }
-    void expect(std::uint64_t page, std::uint64_t word, std::uint64_t value) { expected_.push_back({page * words_per_page + word, value}); }
+    void expect(std::uint64_t page, std::uint64_t word, std::uint64_t value) {
+        expected_.push_back({page * words_per_page + word, value});
+    }
 
     // That word may be as it was, or written, whichever way the lanes run.
-    void anything_goes(std::uint64_t page, std::uint64_t word) { free_word_ = page * words_per_page + word; }
+    void anything_goes(std::uint64_t page, std::uint64_t word) {
+        free_word_ = page * words_per_page + word;
+    }
 
     // What the file is, for whoever reads it through the cache.
     std::uint64_t word_now(std::uint64_t number) const {
         const engine::page_word word = w.memory.words[number / words_per_page];
         if (!engine::is_valid(word)) return w.memory.disk[number];
-        return reinterpret_cast<const std::uint64_t*>(w.memory.frames + engine::frame_of(word) * page_bytes)[number % words_per_page];
+        return reinterpret_cast<const std::uint64_t*>(
+            w.memory.frames + engine::frame_of(word) * page_bytes)[number % words_per_page];
     }
 
     const int fd = engine::make_descriptor(0, 1, engine::may_read_write);
@@ -98,8 +114,10 @@ private:
             explore::require(word_now(i) == wanted, "a written word was lost");
             const engine::page_word word = w.memory.words[i / words_per_page];
             if (!engine::is_valid(word)) continue;
-            const std::uint64_t marks = w.memory.dirty_bits[engine::frame_of(word)] >> (8 * (i % words_per_page)) & 0xff;
-            explore::require(marks != 0 || w.memory.disk[i] == wanted, "a page is clean, and the file does not have its bytes");
+            const std::uint64_t marks =
+                w.memory.dirty_bits[engine::frame_of(word)] >> (8 * (i % words_per_page)) & 0xff;
+            explore::require(marks != 0 || w.memory.disk[i] == wanted,
+                             "a page is clean, and the file does not have its bytes");
         }
     }
 
@@ -107,8 +125,9 @@ private:
     std::vector<word_value> expected_;
 };
 
-// Two frames, both dirty, and two that need one more each: the first offers the neighbour of the page that it writes back, and the second takes it
-// over, unless the first, who helps himself and needs a third, comes first.
+// Two frames, both dirty, and two that need one more each: the first offers the neighbour of the
+// page that it writes back, and the second takes it over, unless the first, who helps himself and
+// needs a third, comes first.
 struct short_of_frames : written_file {
     short_of_frames() : written_file({.frames = 2, .ring_slots = 4}, 4) {
         warm(0, 0);
@@ -123,26 +142,34 @@ struct short_of_frames : written_file {
     }
 };
 
-// Two dirty pages: the first lane writes one back and offers the other, and the second lane takes that over if it is there in time.
+// Two dirty pages: the first lane writes one back and offers the other, and the second lane takes
+// that over if it is there in time.
 struct offered_neighbour : written_file {
     offered_neighbour() : written_file({.frames = 2, .ring_slots = 4}) {
         soiled(0, 0, 0, 70);
         soiled(1, 1, 0, 71);
         lane([this](auto g) {
             engine::pending_write one{};
-            explore::require(engine::begin_offering(w.view) && engine::hold_dirty(w.view, 0, one) == 1, "a dirty page could not be held");
+            explore::require(
+                engine::begin_offering(w.view) && engine::hold_dirty(w.view, 0, one) == 1,
+                "a dirty page could not be held");
             explore::require(engine::write_offering(g, w.view, one) == 0, "a write-back failed");
         });
         lane([this](auto g) {
             engine::pending_write one{};
-            if (engine::take_next_offered(w.view, one)) explore::require(engine::write_alone(g, w.view, one) == 0, "a write-back failed");
+            if (engine::take_next_offered(w.view, one))
+                explore::require(engine::write_alone(g, w.view, one) == 0, "a write-back failed");
         });
         // The other may be dirty still: drawn by the second lane, who then came too late.
-        also([this] { explore::require(!engine::is_dirty(w.memory.words[0]), "a page that was held to be written was not"); });
+        also([this] {
+            explore::require(!engine::is_dirty(w.memory.words[0]),
+                             "a page that was held to be written was not");
+        });
     }
 };
 
-// A lane that goes through a file, and writes behind as soon as it has made a second page dirty; another changes a page that goes meanwhile.
+// A lane that goes through a file, and writes behind as soon as it has made a second page dirty;
+// another changes a page that goes meanwhile.
 struct written_behind : written_file {
     written_behind() : written_file({.frames = 4, .ring_slots = 4}, 3) {
         w.view.write_behind_pages = 1;

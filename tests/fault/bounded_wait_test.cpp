@@ -34,10 +34,12 @@ protected:
     }
     void await_stalled(int count) {
         const auto end = clock::now() + std::chrono::minutes(10);
-        while (disk.stalled() < count && clock::now() < end) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        while (disk.stalled() < count && clock::now() < end)
+            std::this_thread::sleep_for(std::chrono::milliseconds(1));
         ASSERT_GE(disk.stalled(), count);
     }
-    // The leaf that holds the table of the first pages is there from now on, so that reads need one request each.
+    // The leaf that holds the table of the first pages is there from now on, so that reads need one
+    // request each.
     void touch_leaf(int fd) { ASSERT_EQ(read_byte(fd, 127 * page), 1); }
 };
 
@@ -74,11 +76,14 @@ TEST_F(bounded_wait, ring_full_because_the_service_thread_is_stuck) {
     std::vector<std::thread> threads;
     begin();
     for (std::size_t i = 0; i < results.size(); ++i)
-        threads.emplace_back([&, i] { results[i] = open(lane{}, rt->ref(), ("absent" + std::to_string(i)).c_str()); });
+        threads.emplace_back([&, i] {
+            results[i] = open(lane{}, rt->ref(), ("absent" + std::to_string(i)).c_str());
+        });
     for (std::thread& one : threads) one.join();
     expect_no_hang();
     std::size_t timed_out = 0, full = 0;
-    for (const std::int64_t code : results) (code == -ETIMEDOUT ? timed_out : full) += code == -ETIMEDOUT || code == -EAGAIN;
+    for (const std::int64_t code : results)
+        (code == -ETIMEDOUT ? timed_out : full) += code == -ETIMEDOUT || code == -EAGAIN;
     EXPECT_EQ(timed_out + full, results.size());
     EXPECT_GT(timed_out, 0u);
     EXPECT_GT(full, 0u) << "the ring has eight slots";
@@ -138,7 +143,8 @@ TEST_F(bounded_wait, interrupt_during_a_slow_read) {
     disk.stall(call_read);
     std::vector<std::int64_t> results(6, 1);
     std::vector<std::thread> threads;
-    for (std::size_t i = 0; i < results.size(); ++i) threads.emplace_back([&, i] { results[i] = read_byte(fd, i / 2 * page); });
+    for (std::size_t i = 0; i < results.size(); ++i)
+        threads.emplace_back([&, i] { results[i] = read_byte(fd, i / 2 * page); });
     await_stalled(3);
     begin();
     rt->interrupt();
@@ -191,7 +197,8 @@ TEST_F(bounded_wait, ten_thousand_groups_hold_two_pages_each_of_sixty_four) {
     std::atomic<int> done{0}, wrong{0};
     launch(*rt, 10000, [&](const auto& g, const runtime_ref& fs, std::uint64_t i) {
         const mapping a = map(g, fs, fd, static_cast<std::int64_t>(mix64(i) % 8000 * page), 1);
-        const mapping b = map(g, fs, fd, static_cast<std::int64_t>(mix64(i + 50000) % 8000 * page), 1);
+        const mapping b =
+            map(g, fs, fd, static_cast<std::int64_t>(mix64(i + 50000) % 8000 * page), 1);
         for (const mapping& one : {a, b}) wrong += one.bytes != 1 && one.bytes != -ENOBUFS;
         unmap(g, fs, a);
         unmap(g, fs, b);
@@ -212,7 +219,8 @@ TEST_F(bounded_wait, interrupted_groups_end_before_the_runtime_is_destroyed) {
     std::vector<std::thread> threads;
     std::atomic<int> cancelled{0};
     for (std::uint64_t i = 0; i < 8; ++i)
-        threads.emplace_back([&, i] { cancelled += read_byte(fd, (100 + i) * page) == -ECANCELED ? 1 : 0; });
+        threads.emplace_back(
+            [&, i] { cancelled += read_byte(fd, (100 + i) * page) == -ECANCELED ? 1 : 0; });
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
     begin();
     rt->interrupt();
@@ -243,7 +251,8 @@ TEST_F(bounded_wait, destruction_waits_for_reads_that_nobody_waits_for) {
     EXPECT_EQ(disk.handles(), 0);
 }
 
-// The host answered an open that nobody waited for any more: its file slot and table must not be lost.
+// The host answered an open that nobody waited for any more: its file slot and table must not be
+// lost.
 TEST_F(bounded_wait, opens_that_were_given_up_lose_no_file_slots) {
     o.request_wait_ms = 30;
     create();
@@ -261,7 +270,8 @@ TEST_F(bounded_wait, opens_that_were_given_up_lose_no_file_slots) {
     EXPECT_EQ(healed.complaints(), "");
     EXPECT_EQ(what_is_lost(*rt), "");
     EXPECT_LE(rt->state().files->live_files(), 16u);
-    // What is in use now belongs to names that can be found; the lost answers took one unit each as well.
+    // What is in use now belongs to names that can be found; the lost answers took one unit each as
+    // well.
     std::uint64_t remembered = 0;
     const engine::cache_view& c = rt->ref().view;
     for (std::uint32_t i = 0; i < c.name_slots; ++i) remembered += (c.names[i].path_bytes + 7) / 8;
@@ -288,7 +298,9 @@ TEST_F(bounded_wait, nonsense_harms_nobody_else) {
         accepted += read(g, fs, bad, buffer, 64, offset) >= 0;
         accepted += close(g, fs, bad) >= 0;
         accepted += map(g, fs, bad, offset, 64).bytes > 0;
-        accepted += unmap(g, fs, {reinterpret_cast<const std::byte*>(buffer), 64, mix64(r + 1), static_cast<std::uint32_t>(r)}) >= 0;
+        accepted += unmap(g, fs,
+                          {reinterpret_cast<const std::byte*>(buffer), 64, mix64(r + 1),
+                           static_cast<std::uint32_t>(r)}) >= 0;
         accepted += open(g, fs, i % 4 == 1 ? "../../../../etc/passwd" : "\x01\xff/\xfe") >= 0;
         accepted += read(g, fs, good, buffer, -1, offset) >= 0;
         accepted += prefetch(g, fs, good, -1 - static_cast<std::int64_t>(r >> 2), 64) >= 0;

@@ -27,12 +27,16 @@ protected:
         std::uint32_t grain = 0;
         const int direct = host::linux_environment().open_direct(fd, grain);
         ::close(fd);
-        if (direct < 0) GTEST_SKIP() << "the file system of " << folder.path() << " has no O_DIRECT: " << error_text(direct);
+        if (direct < 0)
+            GTEST_SKIP() << "the file system of " << folder.path()
+                         << " has no O_DIRECT: " << error_text(direct);
         ::close(direct);
     }
     // Other programs of this user may have used up what it may lock meanwhile.
     [[nodiscard]] bool was_refused() const {
-        return std::any_of(lines.begin(), lines.end(), [](const std::string& line) { return line.find("RLIMIT_MEMLOCK") != std::string::npos; });
+        return std::any_of(lines.begin(), lines.end(), [](const std::string& line) {
+            return line.find("RLIMIT_MEMLOCK") != std::string::npos;
+        });
     }
     // Does this kernel register a mebibyte for this user?
     static bool kernel_registers() {
@@ -56,7 +60,8 @@ protected:
         const int fd = rt->open(folder / name);
         ASSERT_GE(fd, 0);
         std::vector<std::uint8_t> got(bytes.size());
-        EXPECT_EQ(rt->read(fd, got.data(), static_cast<std::int64_t>(got.size()), 0), static_cast<std::int64_t>(got.size()));
+        EXPECT_EQ(rt->read(fd, got.data(), static_cast<std::int64_t>(got.size()), 0),
+                  static_cast<std::int64_t>(got.size()));
         EXPECT_TRUE(got == bytes);
         EXPECT_EQ(rt->close(fd), 0);
     }
@@ -66,7 +71,8 @@ protected:
         ASSERT_GE(fd, 0);
         for (std::uint64_t i = 0; i < spots; ++i) {
             const auto bytes = test::pattern(i, page);
-            ASSERT_EQ(::pwrite(fd, bytes.data(), page, static_cast<off_t>(i * far_bytes)), static_cast<ssize_t>(page));
+            ASSERT_EQ(::pwrite(fd, bytes.data(), page, static_cast<off_t>(i * far_bytes)),
+                      static_cast<ssize_t>(page));
         }
         ASSERT_EQ(::fsync(fd), 0);
         ASSERT_EQ(::posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED), 0);
@@ -76,7 +82,8 @@ protected:
         for (std::uint64_t i = 0; i < spots; ++i) {
             const std::uint64_t spot = i * 77 % spots;
             std::vector<std::uint8_t> got(page);
-            EXPECT_EQ(rt->read(fd, got.data(), page, static_cast<std::int64_t>(spot * far_bytes)), static_cast<std::int64_t>(page));
+            EXPECT_EQ(rt->read(fd, got.data(), page, static_cast<std::int64_t>(spot * far_bytes)),
+                      static_cast<std::int64_t>(page));
             EXPECT_TRUE(got == test::pattern(spot, page)) << spot;
         }
     }
@@ -118,7 +125,8 @@ TEST_F(direct_io, automatic_reads_at_random_directly_once_then_into_the_page_cac
     ASSERT_GE(fd, 0);
     std::uint8_t byte = 0;
     ASSERT_EQ(rt->read(fd, &byte, 1, 8 * page), 1);
-    if (host::linux_environment().in_page_cache(0, 0, 1) == -ENOSYS) GTEST_SKIP() << "this kernel does not tell what is in the page cache";
+    if (host::linux_environment().in_page_cache(0, 0, 1) == -ENOSYS)
+        GTEST_SKIP() << "this kernel does not tell what is in the page cache";
     read_scattered(fd);
     const std::uint64_t first = rt->stats().direct_reads;
     EXPECT_GT(first, spots * 8 / 10);
@@ -147,7 +155,9 @@ TEST_F(direct_io, what_refuses_to_open_is_read_all_the_same_and_it_is_said_once)
     expect_file("a", bytes);
     expect_file("b", bytes);
     EXPECT_EQ(rt->stats().direct_reads, 0u);
-    EXPECT_EQ(std::count_if(lines.begin(), lines.end(), [](const std::string& line) { return line.find("direct_io: ") == 0; }), 1);
+    EXPECT_EQ(std::count_if(lines.begin(), lines.end(),
+                            [](const std::string& line) { return line.find("direct_io: ") == 0; }),
+              1);
     EXPECT_EQ(disk.calls(), 2u) << "each file is tried once";
 }
 
@@ -200,7 +210,8 @@ TEST_F(direct_io, staging_memory_is_registered_once_as_much_was_read) {
     const auto bytes = test::pattern(10, 700 * page + 513);
     test::write_file(folder / "a", bytes);
     test::let_files_settle();
-    if (!kernel_registers()) GTEST_SKIP() << "this kernel registers no memory for this user; see ulimit -l";
+    if (!kernel_registers())
+        GTEST_SKIP() << "this kernel registers no memory for this user; see ulimit -l";
     make(direct_mode::on);
     expect_file("a", bytes);
     if (was_refused()) GTEST_SKIP() << lines.back();
@@ -218,19 +229,24 @@ TEST_F(direct_io, pages_read_ahead_go_into_a_registered_tier) {
     const auto bytes = test::pattern(11, 2500 * page + 77);
     test::write_file(folder / "a", bytes);
     test::let_files_settle();
-    if (!kernel_registers()) GTEST_SKIP() << "this kernel registers no memory for this user; see ulimit -l";
+    if (!kernel_registers())
+        GTEST_SKIP() << "this kernel registers no memory for this user; see ulimit -l";
     made_with.tier_bytes = 1 << 20;
     make(direct_mode::on);
     const int fd = rt->open(folder / "a");
     for (std::uint64_t i = 0; i < 2501; ++i) {
         std::vector<std::uint8_t> got(page);
-        const auto wanted = static_cast<std::int64_t>(std::min<std::uint64_t>(page, bytes.size() - i * page));
+        const auto wanted =
+            static_cast<std::int64_t>(std::min<std::uint64_t>(page, bytes.size() - i * page));
         ASSERT_EQ(rt->read(fd, got.data(), page, static_cast<std::int64_t>(i * page)), wanted);
-        EXPECT_TRUE(std::equal(got.begin(), got.begin() + wanted, bytes.begin() + static_cast<std::int64_t>(i * page))) << i;
+        EXPECT_TRUE(std::equal(got.begin(), got.begin() + wanted,
+                               bytes.begin() + static_cast<std::int64_t>(i * page)))
+            << i;
     }
     EXPECT_EQ(rt->close(fd), 0);
     if (was_refused()) GTEST_SKIP() << lines.back();
-    // Two mebibytes, 512 pages, are read without; hardly anything of the rest goes through the staging area.
+    // Two mebibytes, 512 pages, are read without; hardly anything of the rest goes through the
+    // staging area.
     EXPECT_GT(rt->stats().read_ahead_pages, 2000u);
     EXPECT_GT(rt->stats().registered_reads, 0u);
     EXPECT_EQ(rt->stats().file_read_errors, 0u);
@@ -256,7 +272,8 @@ TEST_F(direct_io, a_kernel_that_registers_nothing_costs_one_line_where_there_is_
         EXPECT_EQ(rt->stats().file_read_errors, 0u);
         EXPECT_EQ(disk.calls(), 1u) << "tried once";
         const auto said = std::count_if(lines.begin(), lines.end(), [](const std::string& line) {
-            return line.find("RLIMIT_MEMLOCK") != std::string::npos && line.find("PENSTOCK_REGISTERED_BUFFERS") != std::string::npos;
+            return line.find("RLIMIT_MEMLOCK") != std::string::npos &&
+                   line.find("PENSTOCK_REGISTERED_BUFFERS") != std::string::npos;
         });
         rlimit locked{};
         ASSERT_EQ(::getrlimit(RLIMIT_MEMLOCK, &locked), 0);

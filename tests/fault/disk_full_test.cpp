@@ -1,8 +1,9 @@
-// A disk that is full in the middle of a large write, a limit on file sizes, a disk that never works again: who is told what, and that
-// nothing is missing once the cause is gone.
+// A disk that is full in the middle of a large write, a limit on file sizes, a disk that never
+// works again: who is told what, and that nothing is missing once the cause is gone.
 //
-// The full disk is a tmpfs of its own, which only root may mount; elsewhere that test skips itself. It is 64 MiB large; with
-// PENSTOCK_DISK_FULL_MIB=2048 in the environment it is 1 GiB and 2 GiB are written to it (8 GiB of memory, a minute).
+// The full disk is a tmpfs of its own, which only root may mount; elsewhere that test skips itself.
+// It is 64 MiB large; with PENSTOCK_DISK_FULL_MIB=2048 in the environment it is 1 GiB and 2 GiB are
+// written to it (8 GiB of memory, a minute).
 #include <csignal>
 #include <sys/mount.h>
 #include <sys/resource.h>
@@ -32,7 +33,9 @@ public:
     [[nodiscard]] std::size_t count(const std::string& part) {
         const std::string text = lines();
         std::size_t found = 0;
-        for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++found;
+        for (std::size_t at = text.find(part); at != std::string::npos;
+             at = text.find(part, at + 1))
+            ++found;
         return found;
     }
 
@@ -44,7 +47,8 @@ private:
 class small_disk {
 public:
     explicit small_disk(std::uint64_t bytes) {
-        is_there_ = ::mount("tmpfs", folder_.path().c_str(), "tmpfs", MS_NOSUID | MS_NODEV, ("size=" + std::to_string(bytes)).c_str()) == 0;
+        is_there_ = ::mount("tmpfs", folder_.path().c_str(), "tmpfs", MS_NOSUID | MS_NODEV,
+                            ("size=" + std::to_string(bytes)).c_str()) == 0;
     }
     ~small_disk() {
         if (is_there_) ::umount2(folder_.path().c_str(), MNT_DETACH);
@@ -69,7 +73,9 @@ bool same_bytes(const std::string& path, std::uint64_t seed, std::uint64_t bytes
         in.read(piece.data(), static_cast<std::streamsize>(mib));
         if (in.gcount() != static_cast<std::streamsize>(mib)) return false;
         const auto wanted = test::pattern(seed + at / mib, mib);
-        if (!std::equal(wanted.begin(), wanted.end(), reinterpret_cast<const std::uint8_t*>(piece.data()))) return false;
+        if (!std::equal(wanted.begin(), wanted.end(),
+                        reinterpret_cast<const std::uint8_t*>(piece.data())))
+            return false;
     }
     return in.peek() == std::char_traits<char>::eof();
 }
@@ -91,7 +97,8 @@ private:
 
 }  // namespace
 
-// A file takes half of the disk; then a write of three quarters. The half is removed, and fsync succeeds.
+// A file takes half of the disk; then a write of three quarters. The half is removed, and fsync
+// succeeds.
 TEST(disk_full, in_the_middle_of_a_write) {
     const std::uint64_t pieces = megabytes_to_write(), all = pieces * mib;
     const small_disk disk((pieces + pieces / 3) * mib);
@@ -100,14 +107,16 @@ TEST(disk_full, in_the_middle_of_a_write) {
     {
         std::ofstream out(ballast, std::ios::binary);
         const std::vector<char> zeros(mib);
-        for (std::uint64_t i = 0; i < (pieces + pieces / 3) / 2; ++i) out.write(zeros.data(), static_cast<std::streamsize>(mib));
+        for (std::uint64_t i = 0; i < (pieces + pieces / 3) / 2; ++i)
+            out.write(zeros.data(), static_cast<std::streamsize>(mib));
         ASSERT_TRUE(out.good());
     }
     listener log;
     options o = test::small_options(disk.folder());
     o.writable = true;
     o.page_bytes = 65536;
-    o.cache_bytes = all / 6;  // less than what the disk cannot take, so the write ends in the middle
+    o.cache_bytes =
+        all / 6;  // less than what the disk cannot take, so the write ends in the middle
     o.table_bytes = 16 * mib;
     o.frame_wait_ms = 100;
     o.log = log.ear();
@@ -118,7 +127,9 @@ TEST(disk_full, in_the_middle_of_a_write) {
         const auto bytes = test::pattern(7 + i, mib);
         std::int64_t done = 0;
         while (done < static_cast<std::int64_t>(mib)) {
-            const std::int64_t now = rt->write(fd, bytes.data() + done, static_cast<std::int64_t>(mib) - done, static_cast<std::int64_t>(i * mib) + done);
+            const std::int64_t now =
+                rt->write(fd, bytes.data() + done, static_cast<std::int64_t>(mib) - done,
+                          static_cast<std::int64_t>(i * mib) + done);
             if (now < 0) return now;
             done += now;
         }
@@ -126,7 +137,8 @@ TEST(disk_full, in_the_middle_of_a_write) {
     };
     std::uint64_t i = 0;
     std::int64_t code = 0;
-    for (; i < pieces && (code = write_piece(i)) > 0; ++i) {}
+    for (; i < pieces && (code = write_piece(i)) > 0; ++i) {
+    }
     EXPECT_EQ(code, -ENOSPC) << "no page could be written back for its frame, and why";
     EXPECT_LT(i, pieces);
     EXPECT_EQ(rt->fsync(fd), -ENOSPC);
@@ -136,11 +148,14 @@ TEST(disk_full, in_the_middle_of_a_write) {
     EXPECT_NE(found.message.find(path + ": bytes "), std::string::npos) << found.message;
     EXPECT_NE(found.message.find(error_text(-ENOSPC)), std::string::npos) << found.message;
     EXPECT_EQ(log.count(path), 1u) << "one line a file: " << log.lines();
-    EXPECT_EQ(log.count("free space on the file system at " + disk.folder().path() + ","), 1u) << log.lines();
+    EXPECT_EQ(log.count("free space on the file system at " + disk.folder().path() + ","), 1u)
+        << log.lines();
     std::filesystem::remove(ballast);
-    for (; i < pieces; ++i) ASSERT_EQ(write_piece(i), static_cast<std::int64_t>(mib)) << "space was freed";
+    for (; i < pieces; ++i)
+        ASSERT_EQ(write_piece(i), static_cast<std::int64_t>(mib)) << "space was freed";
     const int first = rt->fsync(fd);
-    EXPECT_TRUE(first == 0 || first == -ENOSPC) << error_text(first);  // of a write-back before space was freed
+    EXPECT_TRUE(first == 0 || first == -ENOSPC)
+        << error_text(first);  // of a write-back before space was freed
     EXPECT_EQ(rt->fsync(fd), 0);
     EXPECT_TRUE(same_bytes(path, 7, all));
     EXPECT_EQ(rt->close(fd), 0);
@@ -178,7 +193,9 @@ protected:
         const int fd = rt->open(path, open_read_write | open_create);
         EXPECT_GE(fd, 0);
         const auto what = test::pattern(seed, bytes);
-        EXPECT_EQ(rt->write(fd, what.data(), static_cast<std::int64_t>(bytes), static_cast<std::int64_t>(offset)), static_cast<std::int64_t>(bytes));
+        EXPECT_EQ(rt->write(fd, what.data(), static_cast<std::int64_t>(bytes),
+                            static_cast<std::int64_t>(offset)),
+                  static_cast<std::int64_t>(bytes));
         return fd;
     }
 };
@@ -188,9 +205,11 @@ TEST_F(failing_disk, the_status_names_file_range_and_cause) {
     EXPECT_TRUE(rt->write_status().ok());
     fail(call_write, -ENOSPC);
     EXPECT_EQ(rt->fsync(fd), -ENOSPC);
-    const std::string first_byte = std::to_string(3 * page + 50), last_byte = std::to_string(3 * page + 149);
+    const std::string first_byte = std::to_string(3 * page + 50),
+                      last_byte = std::to_string(3 * page + 149);
     EXPECT_EQ(rt->write_status().code, -ENOSPC);
-    EXPECT_EQ(rt->write_status().message, path + ": bytes " + first_byte + " to " + last_byte + " could not be written: " + error_text(-ENOSPC));
+    EXPECT_EQ(rt->write_status().message, path + ": bytes " + first_byte + " to " + last_byte +
+                                              " could not be written: " + error_text(-ENOSPC));
     EXPECT_EQ(log.count("bytes " + first_byte + " to " + last_byte), 1u) << log.lines();
     EXPECT_EQ(rt->msync(fd, 0, INT64_MAX), -ENOSPC);
     EXPECT_EQ(rt->fsync(fd), -ENOSPC);
@@ -229,7 +248,8 @@ TEST_F(failing_disk, a_writer_is_told_why_it_gets_no_frame) {
     disk.clear();
     EXPECT_EQ(rt->read(again, got.data(), page, 0), static_cast<std::int64_t>(page));
     EXPECT_EQ(got, test::pattern(20, page));
-    EXPECT_EQ(rt->write(fd, got.data(), page, 64 * page), static_cast<std::int64_t>(page)) << "space was freed";
+    EXPECT_EQ(rt->write(fd, got.data(), page, 64 * page), static_cast<std::int64_t>(page))
+        << "space was freed";
     EXPECT_EQ(rt->fsync(fd), -ENOSPC) << "of a write-back before";
     EXPECT_EQ(rt->fsync(fd), 0);
     EXPECT_EQ(rt->close(fd), 0);
@@ -244,20 +264,27 @@ TEST_F(failing_disk, readers_of_other_files_go_on) {
     fail(call_write, -ENOSPC);
     const auto bytes = test::pattern(23, page);
     std::int64_t code = 0, written = 0;
-    for (; code >= 0 && written < 1000; written += code > 0 ? 1 : 0)
+    for (; code >= 0 && written<1000; written += code> 0 ? 1 : 0)
         code = rt->write(fd, bytes.data(), page, written * static_cast<std::int64_t>(page));
     EXPECT_EQ(code, -ENOSPC);
     EXPECT_GE(written, 16) << "as many as may be dirty before any is written back";
     EXPECT_LT(written, 64) << "clean frames are left";
     for (std::uint64_t i = 0; i < 200; ++i) {
         std::vector<std::uint8_t> got(page);
-        ASSERT_EQ(rt->read(other, got.data(), page, static_cast<std::int64_t>(i * page)), static_cast<std::int64_t>(page)) << i;
-        ASSERT_TRUE(std::equal(got.begin(), got.end(), wanted.begin() + static_cast<std::ptrdiff_t>(i * page))) << i;
+        ASSERT_EQ(rt->read(other, got.data(), page, static_cast<std::int64_t>(i * page)),
+                  static_cast<std::int64_t>(page))
+            << i;
+        ASSERT_TRUE(std::equal(got.begin(), got.end(),
+                               wanted.begin() + static_cast<std::ptrdiff_t>(i * page)))
+            << i;
     }
-    EXPECT_EQ(rt->write(fd, bytes.data(), page, written * static_cast<std::int64_t>(page)), -ENOSPC);
+    EXPECT_EQ(rt->write(fd, bytes.data(), page, written * static_cast<std::int64_t>(page)),
+              -ENOSPC);
     disk.clear();
     for (std::int64_t i = written; i < written + 100; ++i)
-        ASSERT_EQ(rt->write(fd, bytes.data(), page, i * static_cast<std::int64_t>(page)), static_cast<std::int64_t>(page)) << i;
+        ASSERT_EQ(rt->write(fd, bytes.data(), page, i * static_cast<std::int64_t>(page)),
+                  static_cast<std::int64_t>(page))
+            << i;
     EXPECT_EQ(rt->fsync(fd), -ENOSPC);
     EXPECT_EQ(rt->fsync(fd), 0);
     EXPECT_EQ(rt->close(fd), 0);
@@ -273,7 +300,8 @@ TEST_F(failing_disk, a_short_write_moves_the_range) {
     plan.error = -EIO;
     disk.set(plan);
     EXPECT_EQ(rt->fsync(fd), -EIO);
-    EXPECT_NE(rt->write_status().message.find("bytes 2000 to 2999 "), std::string::npos) << rt->write_status().message;
+    EXPECT_NE(rt->write_status().message.find("bytes 2000 to 2999 "), std::string::npos)
+        << rt->write_status().message;
     disk.clear();
     EXPECT_EQ(rt->close(fd), 0);
     EXPECT_EQ(bytes_on_disk(path), test::pattern(1, 3000));
@@ -283,13 +311,16 @@ TEST_F(failing_disk, an_error_of_sync_itself_is_told_and_named) {
     const int fd = open_and_write(2, page, 0);
     fail(call_sync, -EIO);
     EXPECT_EQ(rt->fsync(fd), -EIO);
-    EXPECT_NE(rt->write_status().message.find(path + ": could not be brought to its storage"), std::string::npos) << rt->write_status().message;
+    EXPECT_NE(rt->write_status().message.find(path + ": could not be brought to its storage"),
+              std::string::npos)
+        << rt->write_status().message;
     disk.clear();
     EXPECT_EQ(rt->fsync(fd), 0);
     EXPECT_EQ(rt->close(fd), 0);
 }
 
-// A write-back for want of a frame fails: the caller who needed the frame gets another one, and the file's next fsync tells.
+// A write-back for want of a frame fails: the caller who needed the frame gets another one, and the
+// file's next fsync tells.
 TEST_F(failing_disk, the_next_fsync_tells_what_an_eviction_met) {
     const auto bytes = test::pattern(3, 100 * page);
     const int fd = rt->open(path, open_read_write | open_create);
@@ -299,7 +330,9 @@ TEST_F(failing_disk, the_next_fsync_tells_what_an_eviction_met) {
     plan.error = -ENOSPC;
     disk.set(plan);
     for (std::uint64_t i = 0; i < 100; ++i)
-        ASSERT_EQ(rt->write(fd, bytes.data() + i * page, page, static_cast<std::int64_t>(i * page)), static_cast<std::int64_t>(page)) << i;
+        ASSERT_EQ(rt->write(fd, bytes.data() + i * page, page, static_cast<std::int64_t>(i * page)),
+                  static_cast<std::int64_t>(page))
+            << i;
     ASSERT_EQ(disk.failures(), 1u) << "no page was written back for its frame";
     EXPECT_EQ(rt->fsync(fd), -ENOSPC);
     EXPECT_EQ(rt->fsync(fd), 0);

@@ -115,7 +115,8 @@ void faulty_environment::close(int handle) {
     real_.close(handle);
 }
 
-std::int64_t faulty_environment::read(int fd, std::byte* to, std::uint64_t bytes, std::uint64_t offset) {
+std::int64_t faulty_environment::read(int fd, std::byte* to, std::uint64_t bytes,
+                                      std::uint64_t offset) {
     int error = 0;
     wait_while_stalled(call_plain_read);
     if (fails(call_read, error)) return error;
@@ -141,12 +142,14 @@ int faulty_environment::unlink(int directory, const std::string& name) {
     return fails(call_unlink, error) ? error : real_.unlink(directory, name);
 }
 
-int faulty_environment::rename(int from, const std::string& name, int to, const std::string& new_name) {
+int faulty_environment::rename(int from, const std::string& name, int to,
+                               const std::string& new_name) {
     int error = 0;
     return fails(call_rename, error) ? error : real_.rename(from, name, to, new_name);
 }
 
-std::int64_t faulty_environment::write(int fd, const host::memory_piece* pieces, std::size_t count, std::uint64_t offset) {
+std::int64_t faulty_environment::write(int fd, const host::memory_piece* pieces, std::size_t count,
+                                       std::uint64_t offset) {
     int error = 0;
     wait_while_stalled(call_write);
     if (fails(call_write, error)) return error;
@@ -161,7 +164,8 @@ std::int64_t faulty_environment::write(int fd, const host::memory_piece* pieces,
     return real_.write(fd, some.data(), some.size(), offset);
 }
 
-std::int64_t faulty_environment::write_scattered(int fd, const host::placed_piece* pieces, std::size_t count) {
+std::int64_t faulty_environment::write_scattered(int fd, const host::placed_piece* pieces,
+                                                 std::size_t count) {
     std::uint64_t most = most_scattered_.load();
     if (most == 0) return -EOPNOTSUPP;
     std::vector<host::placed_piece> some(pieces, pieces + count);
@@ -189,7 +193,8 @@ int faulty_environment::truncate(int fd, std::uint64_t size_bytes) {
 // Reads go through here whatever engine is below, so that io_uring and pread fail alike.
 class faulty_engine final : public host::io_engine {
 public:
-    faulty_engine(faulty_environment& env, std::unique_ptr<host::io_engine> real) : env_(env), real_(std::move(real)) {}
+    faulty_engine(faulty_environment& env, std::unique_ptr<host::io_engine> real)
+        : env_(env), real_(std::move(real)) {}
     ~faulty_engine() override { env_.stalled_ -= static_cast<int>(counted_); }
 
     [[nodiscard]] const char* name() const override { return real_->name(); }
@@ -210,7 +215,8 @@ public:
         const bool direct = env_.is_direct(wanted.fd);
         // A direct read of an odd length would be refused, so its result is cut.
         if (plan.longest_read != 0 && direct) f.most = plan.longest_read;
-        else if (plan.longest_read != 0 && f.operation.bytes > plan.longest_read) f.operation.bytes = plan.longest_read;
+        else if (plan.longest_read != 0 && f.operation.bytes > plan.longest_read)
+            f.operation.bytes = plan.longest_read;
         f.flip = plan.flip_every != 0 && ++env_.reads_ % plan.flip_every == 0;
         int error = 0;
         if (env_.fails(direct ? call_direct_read : call_read, error)) {
@@ -233,14 +239,17 @@ public:
         for (const host::read_result& one : raw_) {
             flight& f = flights_[one.tag];
             f.result = std::min(one.result, f.most);
-            if (f.flip && one.result > 0) f.operation.to[mix64(++random_) % static_cast<std::uint64_t>(one.result)] ^= std::byte{0x10};
+            if (f.flip && one.result > 0)
+                f.operation.to[mix64(++random_) % static_cast<std::uint64_t>(one.result)] ^=
+                    std::byte{0x10};
             held_.push_back(f);
             f.used = false;
         }
         const std::size_t before = out.size();
         if ((env_.stalled_kinds_.load() & call_read) == 0) let_go(out);
         set_counted((env_.stalled_kinds_.load() & call_read) != 0 ? held_.size() : 0);
-        if (!held_.empty() && out.size() == before && wait_ns > 0) std::this_thread::sleep_for(std::chrono::nanoseconds(wait_ns));
+        if (!held_.empty() && out.size() == before && wait_ns > 0)
+            std::this_thread::sleep_for(std::chrono::nanoseconds(wait_ns));
     }
 
 private:
@@ -256,7 +265,8 @@ private:
     void let_go(std::vector<host::read_result>& out) {
         const bool shuffle = env_.plan().shuffle;
         if (shuffle)
-            for (std::size_t i = held_.size(); i > 1; --i) std::swap(held_[i - 1], held_[mix64(++random_) % i]);
+            for (std::size_t i = held_.size(); i > 1; --i)
+                std::swap(held_[i - 1], held_[mix64(++random_) % i]);
         const auto now = clock::now();
         std::vector<flight> rest;
         for (const flight& f : held_) {
@@ -281,7 +291,9 @@ private:
     std::size_t counted_ = 0;
 };
 
-std::unique_ptr<host::io_engine> faulty_environment::make_io_engine(bool want_uring, std::uint32_t depth, std::string& why) {
+std::unique_ptr<host::io_engine> faulty_environment::make_io_engine(bool want_uring,
+                                                                    std::uint32_t depth,
+                                                                    std::string& why) {
     auto real = real_.make_io_engine(want_uring, depth, why);
     if (real == nullptr) return nullptr;
     return std::make_unique<faulty_engine>(*this, std::move(real));

@@ -1,4 +1,5 @@
-// An operating system that misbehaves on demand: put between Penstock and the real one through host::runtime_hooks.
+// An operating system that misbehaves on demand: put between Penstock and the real one through
+// host::runtime_hooks.
 #pragma once
 
 #include <atomic>
@@ -33,7 +34,8 @@ enum call : std::uint32_t {
     call_unlink = 32768,
     call_rename = 65536,
     every_name_call = 32768 + 65536,
-    call_plain_read = 131072,  // those of call_read that go by no engine: can be stalled by this name
+    call_plain_read =
+        131072,            // those of call_read that go by no engine: can be stalled by this name
     call_register = 16384  // whose failing is nobody's error
 };
 
@@ -41,17 +43,18 @@ struct fault_plan {
     std::uint32_t calls = every_call;  // which kinds are counted and may fail
     std::uint64_t nth = 0;             // the call that fails, from 1; 0: none
     bool for_ever = false;             // and all after it
-    int error = -5;                    // a negative errno; 0 for a read: the file seems to end there
-    std::uint32_t longest_read = 0;    // reads deliver at most so many bytes at a time; 0: no limit
-    std::uint32_t longest_write = 0;   // writes take at most so many bytes at a time; 0: no limit
-    std::uint64_t read_delay_ns = 0;   // results of reads are seen no sooner
-    bool shuffle = false;              // results of reads come in random order
-    std::uint64_t flip_every = 0;      // every so manieth read delivers one wrong byte; 0: none
+    int error = -5;                   // a negative errno; 0 for a read: the file seems to end there
+    std::uint32_t longest_read = 0;   // reads deliver at most so many bytes at a time; 0: no limit
+    std::uint32_t longest_write = 0;  // writes take at most so many bytes at a time; 0: no limit
+    std::uint64_t read_delay_ns = 0;  // results of reads are seen no sooner
+    bool shuffle = false;             // results of reads come in random order
+    std::uint64_t flip_every = 0;     // every so manieth read delivers one wrong byte; 0: none
 };
 
 class faulty_environment final : public host::environment {
 public:
-    explicit faulty_environment(host::environment& real = host::linux_environment()) : real_(real) {}
+    explicit faulty_environment(host::environment& real = host::linux_environment())
+        : real_(real) {}
 
     // From now on misbehaves as planned; the count of calls starts again at 0.
     void set(const fault_plan& plan);
@@ -63,7 +66,8 @@ public:
     // How many of them failed.
     [[nodiscard]] std::uint64_t failures() const { return failures_.load(); }
 
-    // Calls of these kinds wait until release(). Reads wait as the disk would, the others hold up their thread.
+    // Calls of these kinds wait until release(). Reads wait as the disk would, the others hold up
+    // their thread.
     void stall(std::uint32_t kinds);
     void release() { stall(0); }
     // Threads in a stalled call and reads held back, now.
@@ -77,16 +81,20 @@ public:
     int facts(int handle, host::file_facts& out) override;
     int open_found(int handle) override;
     int open_plain(int start, const std::string& path) override;  // counts as a call of call_find
-    void reserve_handles(int handle, std::size_t count) override { real_.reserve_handles(handle, count); }
+    void reserve_handles(int handle, std::size_t count) override {
+        real_.reserve_handles(handle, count);
+    }
     void close(int handle) override;
     std::int64_t read(int fd, std::byte* to, std::uint64_t bytes, std::uint64_t offset) override;
     int open_writing(int handle) override;
     int create(int directory, const std::string& name) override;
     int unlink(int directory, const std::string& name) override;
     int rename(int from, const std::string& name, int to, const std::string& new_name) override;
-    std::int64_t write(int fd, const host::memory_piece* pieces, std::size_t count, std::uint64_t offset) override;
+    std::int64_t write(int fd, const host::memory_piece* pieces, std::size_t count,
+                       std::uint64_t offset) override;
     // Not there, unless said so: then of each call the first so many bytes.
-    std::int64_t write_scattered(int fd, const host::placed_piece* pieces, std::size_t count) override;
+    std::int64_t write_scattered(int fd, const host::placed_piece* pieces,
+                                 std::size_t count) override;
     void write_scattered_up_to(std::uint64_t bytes) { most_scattered_ = bytes; }
     [[nodiscard]] std::uint64_t scattered_bytes() const { return scattered_.load(); }
     int sync(int fd) override;
@@ -99,18 +107,26 @@ public:
     // What in_page_cache answers from now on; `ask`: the truth.
     static constexpr int ask = 2;
     void say_cached(int answer) { said_cached_ = answer; }
-    std::int64_t next_data(int fd, std::uint64_t offset) override { return real_.next_data(fd, offset); }
-    std::int64_t next_hole(int fd, std::uint64_t offset) override { return real_.next_hole(fd, offset); }
+    std::int64_t next_data(int fd, std::uint64_t offset) override {
+        return real_.next_data(fd, offset);
+    }
+    std::int64_t next_hole(int fd, std::uint64_t offset) override {
+        return real_.next_hole(fd, offset);
+    }
     int map_file(int fd, std::uint64_t offset, std::uint64_t bytes, void*& address) override {
         int error = 0;
         return fails(call_map, error) ? error : real_.map_file(fd, offset, bytes, address);
     }
-    void unmap_file(void* address, std::uint64_t bytes) override { real_.unmap_file(address, bytes); }
-    int resident(void* address, std::uint64_t bytes, std::uint64_t piece_bytes, std::vector<bool>& out) override {
+    void unmap_file(void* address, std::uint64_t bytes) override {
+        real_.unmap_file(address, bytes);
+    }
+    int resident(void* address, std::uint64_t bytes, std::uint64_t piece_bytes,
+                 std::vector<bool>& out) override {
         int error = 0;
         return fails(call_map, error) ? error : real_.resident(address, bytes, piece_bytes, out);
     }
-    std::unique_ptr<host::io_engine> make_io_engine(bool want_uring, std::uint32_t depth, std::string& why) override;
+    std::unique_ptr<host::io_engine> make_io_engine(bool want_uring, std::uint32_t depth,
+                                                    std::string& why) override;
 
 private:
     friend class faulty_engine;

@@ -27,7 +27,8 @@ struct sample_folder {
     temporary_folder folder;
 
     sample_folder() {
-        for (std::uint32_t i = 0; i < files; ++i) test::write_file(folder / name(i), test::pattern(i, size(i)));
+        for (std::uint32_t i = 0; i < files; ++i)
+            test::write_file(folder / name(i), test::pattern(i, size(i)));
         test::write_file(folder / "big", {});
         std::filesystem::resize_file(folder / "big", big_bytes);
         test::let_files_settle();
@@ -37,7 +38,8 @@ struct sample_folder {
 };
 
 // 16 frames, 16 file slots, few handles: every way to run out is near.
-inline options tiny_options(const sample_folder& from, io_method io, bool tier = false, direct_mode direct = direct_mode::automatic) {
+inline options tiny_options(const sample_folder& from, io_method io, bool tier = false,
+                            direct_mode direct = direct_mode::automatic) {
     options o = test::small_options(from.folder);
     o.cache_bytes = 16 * page;
     o.table_bytes = 64 * 1024;
@@ -59,23 +61,28 @@ inline host::runtime_hooks tiny_hooks(faulty_environment& disk) {
     return hooks;
 }
 
-// Does the reference sequence and collects every result that is neither right nor an error for which `excused` says yes.
+// Does the reference sequence and collects every result that is neither right nor an error for
+// which `excused` says yes.
 class scenario {
 public:
     scenario(const runtime_ref& fs, bool faults, std::function<bool(std::int64_t)> excused)
         : fs_(fs), faults_(faults), excused_(std::move(excused)) {}
     // Nothing is excused.
-    explicit scenario(const runtime_ref& fs) : scenario(fs, false, [](std::int64_t) { return false; }) {}
+    explicit scenario(const runtime_ref& fs)
+        : scenario(fs, false, [](std::int64_t) { return false; }) {}
 
     void run() {
         std::vector<int> open_files;
-        for (std::uint32_t i = 0; i < 6; ++i) open_files.push_back(open_one(sample_folder::name(i)));
-        // Where there is a tier, some pages are read ahead; what fails there is tried again by who needs the page.
+        for (std::uint32_t i = 0; i < 6; ++i)
+            open_files.push_back(open_one(sample_folder::name(i)));
+        // Where there is a tier, some pages are read ahead; what fails there is tried again by who
+        // needs the page.
         if (open_files[1] >= 0) advise(lane{}, fs_, open_files[1], advice::sequential);
         if (open_files[2] >= 0) advise(lane{}, fs_, open_files[2], advice::will_need);
         for (std::uint32_t i = 0; i < 6; ++i) read_part(open_files[i], i, 100, 2 * page);
         map_two(open_files[0]);
-        for (std::uint32_t i = 0; i < 6; ++i) read_part(open_files[i], i, 0, sample_folder::size(i) + 5);  // parked handles
+        for (std::uint32_t i = 0; i < 6; ++i)
+            read_part(open_files[i], i, 0, sample_folder::size(i) + 5);  // parked handles
         for (const int fd : open_files) close_one(fd);
         read_big();
         for (std::uint32_t i = 6; i < sample_folder::files; ++i) {  // more files than slots
@@ -113,47 +120,64 @@ private:
 
     void close_one(int fd) {
         if (fd < 0) return;
-        if (const int code = close(lane{}, fs_, fd); code != 0) complain("close: " + error_text(code));
+        if (const int code = close(lane{}, fs_, fd); code != 0)
+            complain("close: " + error_text(code));
     }
 
     void read_part(int fd, std::uint32_t file, std::uint64_t offset, std::uint64_t bytes) {
         if (fd < 0) return;
         std::vector<std::uint8_t> got(bytes, 0xee);
-        const std::int64_t count = read(lane{}, fs_, fd, got.data(), static_cast<std::int64_t>(bytes), static_cast<std::int64_t>(offset));
-        const auto wanted = static_cast<std::int64_t>(std::min(bytes, sample_folder::size(file) - offset));
+        const std::int64_t count =
+            read(lane{}, fs_, fd, got.data(), static_cast<std::int64_t>(bytes),
+                 static_cast<std::int64_t>(offset));
+        const auto wanted =
+            static_cast<std::int64_t>(std::min(bytes, sample_folder::size(file) - offset));
         if (failed("read", count)) return;
-        // Less than there is: an error came after some pages. The next call must name it or succeed.
+        // Less than there is: an error came after some pages. The next call must name it or
+        // succeed.
         if (count < wanted) ++errors_;
-        if (count > wanted || count == 0 || (count < wanted && (offset + static_cast<std::uint64_t>(count)) % page != 0))
+        if (count > wanted || count == 0 ||
+            (count < wanted && (offset + static_cast<std::uint64_t>(count)) % page != 0))
             complain("read gave " + std::to_string(count) + " of " + std::to_string(wanted));
         if (count < wanted && !faults_) complain("short read without cause");
         for (std::int64_t i = 0; i < count; ++i)
-            if (got[static_cast<std::size_t>(i)] != pattern_byte(file, offset + static_cast<std::uint64_t>(i)))
-                return complain("wrong byte at " + std::to_string(offset + static_cast<std::uint64_t>(i)) + " of file " + std::to_string(file));
+            if (got[static_cast<std::size_t>(i)] !=
+                pattern_byte(file, offset + static_cast<std::uint64_t>(i)))
+                return complain("wrong byte at " +
+                                std::to_string(offset + static_cast<std::uint64_t>(i)) +
+                                " of file " + std::to_string(file));
     }
 
     void map_two(int fd) {
         if (fd < 0) return;
         const mapping a = map(lane{}, fs_, fd, 0, 10), b = map(lane{}, fs_, fd, page + 7, 1 << 20);
-        if (!failed("map", a.bytes) && (a.bytes != 10 || *reinterpret_cast<const std::uint8_t*>(a.data) != pattern_byte(0, 0)))
+        if (!failed("map", a.bytes) &&
+            (a.bytes != 10 || *reinterpret_cast<const std::uint8_t*>(a.data) != pattern_byte(0, 0)))
             complain("map of the first page");
-        if (!failed("map", b.bytes) && (b.bytes != page - 7 || *reinterpret_cast<const std::uint8_t*>(b.data) != pattern_byte(0, page + 7)))
+        if (!failed("map", b.bytes) &&
+            (b.bytes != page - 7 ||
+             *reinterpret_cast<const std::uint8_t*>(b.data) != pattern_byte(0, page + 7)))
             complain("map of the second page");
         expect_code("unmap", unmap(lane{}, fs_, b), 0);
         expect_code("unmap", unmap(lane{}, fs_, a), 0);
         const std::int64_t brought = prefetch(lane{}, fs_, fd, 0, 3 * page);
-        if (brought > 0 && brought < 3 * static_cast<std::int64_t>(page) && brought % page == 0 && faults_) ++errors_;
+        if (brought > 0 && brought < 3 * static_cast<std::int64_t>(page) && brought % page == 0 &&
+            faults_)
+            ++errors_;
         else expect_code("prefetch", brought, 3 * page);
     }
 
     void read_big() {
         const int fd = open_one("big");
         if (fd < 0) return;
-        for (const std::uint64_t at : {std::uint64_t{0}, std::uint64_t{128} * page - 8, sample_folder::big_bytes - 16}) {
+        for (const std::uint64_t at :
+             {std::uint64_t{0}, std::uint64_t{128} * page - 8, sample_folder::big_bytes - 16}) {
             std::uint64_t words[2] = {1, 1};
-            const std::int64_t got = read(lane{}, fs_, fd, words, 16, static_cast<std::int64_t>(at));
+            const std::int64_t got =
+                read(lane{}, fs_, fd, words, 16, static_cast<std::int64_t>(at));
             if (failed("read of the big file", got)) continue;
-            if (got == 8 ? words[0] != 0 : (got != 16 || words[0] != 0 || words[1] != 0)) complain("bytes of the big file");
+            if (got == 8 ? words[0] != 0 : (got != 16 || words[0] != 0 || words[1] != 0))
+                complain("bytes of the big file");
         }
         close_one(fd);
     }
@@ -169,14 +193,16 @@ private:
 inline std::string what_is_lost(runtime& rt) {
     const engine::cache_view c = rt.ref().view;
     const auto found = engine::check_invariants(c);
-    if (found.rule != nullptr) return std::string("broken rule: ") + found.rule + " at " + std::to_string(found.where);
+    if (found.rule != nullptr)
+        return std::string("broken rule: ") + found.rule + " at " + std::to_string(found.where);
     const int fd = open(lane{}, rt.ref(), "big");
     if (fd < 0) return "open big: " + error_text(fd);
     std::string lost;
     std::vector<mapping> held;
     for (std::uint32_t i = 0; i < c.frame_count && lost.empty(); ++i) {
         held.push_back(map(lane{}, rt.ref(), fd, static_cast<std::int64_t>(i * c.page_bytes()), 1));
-        if (held.back().bytes != 1) lost = "frame " + std::to_string(i) + " is lost: " + error_text(held.back().bytes);
+        if (held.back().bytes != 1)
+            lost = "frame " + std::to_string(i) + " is lost: " + error_text(held.back().bytes);
     }
     for (const mapping& one : held) unmap(lane{}, rt.ref(), one);
     close(lane{}, rt.ref(), fd);
@@ -184,7 +210,8 @@ inline std::string what_is_lost(runtime& rt) {
     std::vector<int> open_files;
     for (std::uint32_t i = 0; i < c.file_slots && lost.empty(); ++i) {
         open_files.push_back(open(lane{}, rt.ref(), sample_folder::name(i).c_str()));
-        if (open_files.back() < 0) lost = "file slot " + std::to_string(i) + " is lost: " + error_text(open_files.back());
+        if (open_files.back() < 0)
+            lost = "file slot " + std::to_string(i) + " is lost: " + error_text(open_files.back());
     }
     for (const int one : open_files) close(lane{}, rt.ref(), one);
     return lost;

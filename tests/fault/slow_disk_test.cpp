@@ -1,4 +1,5 @@
-// Disks that are slow, deliver a few bytes at a time, or answer in any order: the bytes are right all the same.
+// Disks that are slow, deliver a few bytes at a time, or answer in any order: the bytes are right
+// all the same.
 #include <thread>
 
 #include "fault/scenario.hpp"
@@ -40,7 +41,8 @@ TEST(slow_disk, one_byte_at_a_time) {
     const auto rt = test::make_runtime(tiny_options(from, io_method::automatic), tiny_hooks(disk));
     const int fd = open(lane{}, rt->ref(), "f3");
     std::vector<std::uint8_t> got(sample_folder::size(3));
-    EXPECT_EQ(read(lane{}, rt->ref(), fd, got.data(), static_cast<std::int64_t>(got.size()), 0), static_cast<std::int64_t>(got.size()));
+    EXPECT_EQ(read(lane{}, rt->ref(), fd, got.data(), static_cast<std::int64_t>(got.size()), 0),
+              static_cast<std::int64_t>(got.size()));
     EXPECT_EQ(got, test::pattern(3, got.size()));
     EXPECT_EQ(rt->stats().file_reads, got.size());
 }

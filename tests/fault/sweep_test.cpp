@@ -1,5 +1,5 @@
-// The Nth call of the operating system fails, for every N, once or from then on: each run ends with right bytes or the
-// right error, and once the fault is gone everything works and nothing is lost.
+// The Nth call of the operating system fails, for every N, once or from then on: each run ends with
+// right bytes or the right error, and once the fault is gone everything works and nothing is lost.
 #include "fault/scenario.hpp"
 #include "rounds.hpp"
 
@@ -28,7 +28,8 @@ std::uint64_t count_calls(const sample_folder& from, const sweep_case& c) {
     fault_plan plan;
     plan.calls = c.calls;
     disk.set(plan);
-    const auto rt = test::make_runtime(tiny_options(from, c.io, c.tier, c.direct), tiny_hooks(disk));
+    const auto rt =
+        test::make_runtime(tiny_options(from, c.io, c.tier, c.direct), tiny_hooks(disk));
     scenario clean(rt->ref());
     clean.run();
     EXPECT_EQ(clean.complaints(), "");
@@ -38,7 +39,9 @@ std::uint64_t count_calls(const sample_folder& from, const sweep_case& c) {
 // What the runtime may answer when the operating system said `error`.
 bool excused(const sweep_case& c, std::int64_t got) {
     if (got == c.error) return true;
-    if (got == -ESTALE) return true;  // a parked file that cannot be found again, or a file that seems to end too early
+    if (got == -ESTALE)
+        return true;  // a parked file that cannot be found again, or a file that seems to end too
+                      // early
     // EAGAIN to an open means "ask again", which it does until its time is over.
     return c.error == -EAGAIN && got == -ETIMEDOUT;
 }
@@ -62,7 +65,8 @@ TEST_P(sweep, nth_call_fails) {
         disk.set(plan);
         const auto start = std::chrono::steady_clock::now();
         std::unique_ptr<runtime> rt;
-        const status created = runtime::create(tiny_options(from, c.io, c.tier, c.direct), tiny_hooks(disk), rt);
+        const status created =
+            runtime::create(tiny_options(from, c.io, c.tier, c.direct), tiny_hooks(disk), rt);
         if (!created) {
             EXPECT_EQ(created.code, c.error) << created.message;
             EXPECT_EQ(disk.handles(), 0);
@@ -92,25 +96,35 @@ constexpr std::uint64_t coarse = test::sanitizer_slowdown;
 
 INSTANTIATE_TEST_SUITE_P(
     fault, sweep,
-    testing::Values(sweep_case{"any_call_once", io_method::automatic, every_call, false, -EIO, coarse},
-                    sweep_case{"any_call_for_ever", io_method::automatic, every_call, true, -EIO, coarse},
-                    sweep_case{"pread_once", io_method::pread, every_call, false, -EIO, coarse},
-                    sweep_case{"pread_for_ever", io_method::pread, call_read, true, -EIO, coarse},
-                    sweep_case{"no_memory_once", io_method::automatic, every_call, false, -ENOMEM, 2 * coarse},
-                    sweep_case{"no_memory_for_ever", io_method::automatic, every_call, true, -ENOMEM, 3 * coarse},
-                    sweep_case{"no_handle_for_ever", io_method::automatic, call_find | call_open_found, true, -EMFILE, 2 * coarse},
-                    sweep_case{"file_ends_early_once", io_method::automatic, call_read, false, 0, coarse},
-                    sweep_case{"file_ends_early_for_ever", io_method::automatic, call_read, true, 0, coarse},
-                    sweep_case{"tier_read_once", io_method::automatic, call_read, false, -EIO, coarse, true},
-                    sweep_case{"tier_read_for_ever", io_method::automatic, call_read, true, -EIO, coarse, true},
-                    sweep_case{"tier_file_ends_early_once", io_method::automatic, call_read, false, 0, coarse, true},
-                    sweep_case{"tier_try_again_once", io_method::automatic, call_read, false, -EAGAIN, coarse, true},
-                    sweep_case{"direct_any_call_once", io_method::automatic, every_call, false, -EIO, coarse, false, direct_mode::on},
-                    sweep_case{"direct_read_for_ever", io_method::automatic, call_read | call_direct_read, true, -EIO, coarse, true, direct_mode::on},
-                    sweep_case{"direct_file_ends_early_once", io_method::automatic, call_direct_read | call_read, false, 0, coarse, true, direct_mode::on},
-                    sweep_case{"direct_by_pread_once", io_method::pread, every_call, false, -EIO, 2 * coarse, false, direct_mode::on},
-                    sweep_case{"interrupted_once", io_method::automatic, call_read, false, -EINTR, coarse},
-                    sweep_case{"try_again_once", io_method::automatic, every_call & ~(call_facts | call_real_path), false, -EAGAIN, coarse}),
+    testing::Values(
+        sweep_case{"any_call_once", io_method::automatic, every_call, false, -EIO, coarse},
+        sweep_case{"any_call_for_ever", io_method::automatic, every_call, true, -EIO, coarse},
+        sweep_case{"pread_once", io_method::pread, every_call, false, -EIO, coarse},
+        sweep_case{"pread_for_ever", io_method::pread, call_read, true, -EIO, coarse},
+        sweep_case{"no_memory_once", io_method::automatic, every_call, false, -ENOMEM, 2 * coarse},
+        sweep_case{"no_memory_for_ever", io_method::automatic, every_call, true, -ENOMEM,
+                   3 * coarse},
+        sweep_case{"no_handle_for_ever", io_method::automatic, call_find | call_open_found, true,
+                   -EMFILE, 2 * coarse},
+        sweep_case{"file_ends_early_once", io_method::automatic, call_read, false, 0, coarse},
+        sweep_case{"file_ends_early_for_ever", io_method::automatic, call_read, true, 0, coarse},
+        sweep_case{"tier_read_once", io_method::automatic, call_read, false, -EIO, coarse, true},
+        sweep_case{"tier_read_for_ever", io_method::automatic, call_read, true, -EIO, coarse, true},
+        sweep_case{"tier_file_ends_early_once", io_method::automatic, call_read, false, 0, coarse,
+                   true},
+        sweep_case{"tier_try_again_once", io_method::automatic, call_read, false, -EAGAIN, coarse,
+                   true},
+        sweep_case{"direct_any_call_once", io_method::automatic, every_call, false, -EIO, coarse,
+                   false, direct_mode::on},
+        sweep_case{"direct_read_for_ever", io_method::automatic, call_read | call_direct_read, true,
+                   -EIO, coarse, true, direct_mode::on},
+        sweep_case{"direct_file_ends_early_once", io_method::automatic,
+                   call_direct_read | call_read, false, 0, coarse, true, direct_mode::on},
+        sweep_case{"direct_by_pread_once", io_method::pread, every_call, false, -EIO, 2 * coarse,
+                   false, direct_mode::on},
+        sweep_case{"interrupted_once", io_method::automatic, call_read, false, -EINTR, coarse},
+        sweep_case{"try_again_once", io_method::automatic,
+                   every_call & ~(call_facts | call_real_path), false, -EAGAIN, coarse}),
     [](const auto& info) { return std::string(info.param.name); });
 
 }  // namespace penstock::fault

@@ -1,5 +1,6 @@
-// A write(2) that is under way: the file has its new times already, and its old bytes still. Who opens and reads it then
-// must not be answered with those bytes once the write is over and the file was closed.
+// A write(2) that is under way: the file has its new times already, and its old bytes still. Who
+// opens and reads it then must not be answered with those bytes once the write is over and the file
+// was closed.
 #include <ctime>
 #include <fcntl.h>
 #include <unistd.h>
@@ -29,12 +30,15 @@ public:
         return code;
     }
     int open_found(int handle) override { return real_.open_found(handle); }
-    int open_plain(int start, const std::string& path) override { return real_.open_plain(start, path); }
+    int open_plain(int start, const std::string& path) override {
+        return real_.open_plain(start, path);
+    }
     void close(int handle) override { real_.close(handle); }
     std::int64_t read(int fd, std::byte* to, std::uint64_t bytes, std::uint64_t offset) override {
         return real_.read(fd, to, bytes, offset);
     }
-    std::unique_ptr<host::io_engine> make_io_engine(bool want_uring, std::uint32_t depth, std::string& why) override {
+    std::unique_ptr<host::io_engine> make_io_engine(bool want_uring, std::uint32_t depth,
+                                                    std::string& why) override {
         return real_.make_io_engine(want_uring, depth, why);
     }
 
@@ -51,7 +55,8 @@ private:
 std::vector<std::uint8_t> read_whole(runtime& rt, const char* name, std::size_t bytes) {
     const int fd = open(lane{}, rt.ref(), name);
     std::vector<std::uint8_t> out(bytes);
-    EXPECT_EQ(read(lane{}, rt.ref(), fd, out.data(), static_cast<std::int64_t>(bytes), 0), static_cast<std::int64_t>(bytes));
+    EXPECT_EQ(read(lane{}, rt.ref(), fd, out.data(), static_cast<std::int64_t>(bytes), 0),
+              static_cast<std::int64_t>(bytes));
     EXPECT_EQ(close(lane{}, rt.ref(), fd), 0);
     return out;
 }
@@ -70,7 +75,8 @@ TEST(write_in_progress, its_old_bytes_are_forgotten_at_close) {
     const int writer = ::open((folder / "data").c_str(), O_WRONLY | O_CLOEXEC);
     ASSERT_GE(writer, 0);
     EXPECT_EQ(read_whole(*rt, "data", 9000), test::pattern(1, 9000));
-    ASSERT_EQ(::pwrite(writer, test::pattern(2, 9000).data(), 9000, 0), 9000);  // it ends, with the time it began with
+    ASSERT_EQ(::pwrite(writer, test::pattern(2, 9000).data(), 9000, 0),
+              9000);  // it ends, with the time it began with
     ::close(writer);
     EXPECT_EQ(read_whole(*rt, "data", 9000), test::pattern(2, 9000));
 }
@@ -115,7 +121,8 @@ TEST(write_in_progress, a_file_that_rested_keeps_its_pages) {
 
 namespace {
 
-// While the first writes to the file are under way, somebody else opens it, writes another page, and closes it again.
+// While the first writes to the file are under way, somebody else opens it, writes another page,
+// and closes it again.
 class visited_files final : public host::environment {
 public:
     std::function<void(std::uint64_t)> visit;  // which write it is, from 0
@@ -128,13 +135,17 @@ public:
     void close(int handle) override { real_.close(handle); }
     int open_writing(int handle) override { return real_.open_writing(handle); }
     int sync(int fd) override { return real_.sync(fd); }
-    std::int64_t read(int fd, std::byte* to, std::uint64_t bytes, std::uint64_t offset) override { return real_.read(fd, to, bytes, offset); }
-    std::int64_t write(int fd, const host::memory_piece* pieces, std::size_t count, std::uint64_t offset) override {
+    std::int64_t read(int fd, std::byte* to, std::uint64_t bytes, std::uint64_t offset) override {
+        return real_.read(fd, to, bytes, offset);
+    }
+    std::int64_t write(int fd, const host::memory_piece* pieces, std::size_t count,
+                       std::uint64_t offset) override {
         const std::uint64_t number = writes_++;
         if (number < visits) std::thread([&] { visit(number); }).join();
         return real_.write(fd, pieces, count, offset);
     }
-    std::unique_ptr<host::io_engine> make_io_engine(bool want_uring, std::uint32_t depth, std::string& why) override {
+    std::unique_ptr<host::io_engine> make_io_engine(bool want_uring, std::uint32_t depth,
+                                                    std::string& why) override {
         return real_.make_io_engine(want_uring, depth, why);
     }
 
@@ -145,7 +156,8 @@ private:
 
 }  // namespace
 
-// Whoever writes and closes while the last close writes back leaves it to that close. It must not end before their bytes are in the file.
+// Whoever writes and closes while the last close writes back leaves it to that close. It must not
+// end before their bytes are in the file.
 TEST(write_in_progress, the_last_close_leaves_nothing_of_those_who_came_and_went_meanwhile) {
     for (const std::uint64_t visits : {1u, 2u, 3u, 7u}) {
         const temporary_folder folder;
@@ -161,15 +173,19 @@ TEST(write_in_progress, the_last_close_leaves_nothing_of_those_who_came_and_went
             const std::vector<std::uint8_t> bytes(4096, static_cast<std::uint8_t>(page + 1));
             const int fd = open(lane{}, rt->ref(), "data", open_write);
             ASSERT_GE(fd, 0);
-            EXPECT_EQ(write(lane{}, rt->ref(), fd, bytes.data(), 4096, static_cast<std::int64_t>(page * 4096)), 4096);
-            std::copy(bytes.begin(), bytes.end(), expected.begin() + static_cast<std::ptrdiff_t>(page * 4096));
+            EXPECT_EQ(write(lane{}, rt->ref(), fd, bytes.data(), 4096,
+                            static_cast<std::int64_t>(page * 4096)),
+                      4096);
+            std::copy(bytes.begin(), bytes.end(),
+                      expected.begin() + static_cast<std::ptrdiff_t>(page * 4096));
             EXPECT_EQ(close(lane{}, rt->ref(), fd), 0);
         };
         files.visit = [&](std::uint64_t number) { write_page(number + 1); };
         files.visits = visits;
         write_page(0);
         std::vector<std::uint8_t> now(expected.size());
-        std::ifstream(folder / "data", std::ios::binary).read(reinterpret_cast<char*>(now.data()), static_cast<std::streamsize>(now.size()));
+        std::ifstream(folder / "data", std::ios::binary)
+            .read(reinterpret_cast<char*>(now.data()), static_cast<std::streamsize>(now.size()));
         EXPECT_TRUE(now == expected) << visits << " others";
         if (testing::Test::HasFailure()) break;
     }

@@ -1,5 +1,6 @@
-// What the fault tests do to files that they write: a bit of everything by several threads, in a cache smaller than the data. Every
-// result is judged against a shadow: the bytes that the calls said were written.
+// What the fault tests do to files that they write: a bit of everything by several threads, in a
+// cache smaller than the data. Every result is judged against a shadow: the bytes that the calls
+// said were written.
 #pragma once
 
 #include <thread>
@@ -10,7 +11,8 @@
 
 namespace penstock::fault {
 
-inline constexpr std::uint64_t old_bytes = 5 * page + 77;  // of the files "old0", "old1", ... that are there before
+inline constexpr std::uint64_t old_bytes =
+    5 * page + 77;  // of the files "old0", "old1", ... that are there before
 inline constexpr std::uint32_t most_writers = 4, stripe = 60;
 inline constexpr std::uint64_t stripe_rounds = 100;
 
@@ -22,7 +24,8 @@ inline std::vector<std::uint8_t> bytes_on_disk(const std::string& path) {
 struct written_folder {
     temporary_folder folder;
     written_folder() {
-        for (std::uint32_t i = 0; i < most_writers; ++i) test::write_file(folder / old(i), test::pattern(i, old_bytes));
+        for (std::uint32_t i = 0; i < most_writers; ++i)
+            test::write_file(folder / old(i), test::pattern(i, old_bytes));
         test::write_file(folder / "shared", {});
     }
     static std::string old(std::uint32_t i) { return "old" + std::to_string(i); }
@@ -33,7 +36,8 @@ struct shadow_file {
     std::string name;
     int fd = -1;
     std::vector<std::uint8_t> bytes;
-    bool known = true;  // false: an append ended in the middle, so nothing is said of the bytes any more
+    bool known =
+        true;  // false: an append ended in the middle, so nothing is said of the bytes any more
 
     void put(std::uint64_t offset, const std::vector<std::uint8_t>& what, std::uint64_t count) {
         if (bytes.size() < offset + count) bytes.resize(offset + count);
@@ -44,8 +48,14 @@ struct shadow_file {
 // One thread's part. `excused` says which errors may come.
 class write_scenario {
 public:
-    write_scenario(runtime& rt, const written_folder& from, std::uint32_t number, std::uint32_t threads, std::function<bool(std::int64_t)> excused)
-        : rt_(rt), fs_(rt.ref()), from_(from), number_(number), threads_(threads), excused_(std::move(excused)) {}
+    write_scenario(runtime& rt, const written_folder& from, std::uint32_t number,
+                   std::uint32_t threads, std::function<bool(std::int64_t)> excused)
+        : rt_(rt),
+          fs_(rt.ref()),
+          from_(from),
+          number_(number),
+          threads_(threads),
+          excused_(std::move(excused)) {}
 
     void run() {
         write_own();
@@ -73,10 +83,12 @@ public:
             }
             if (const int first = fsync(lane{}, fs_, one.fd); first != 0) {
                 tell("fsync", first);  // of a write-back that failed earlier
-                if (const int second = fsync(lane{}, fs_, one.fd); second != 0) complain("fsync once the fault was gone: " + error_text(second));
+                if (const int second = fsync(lane{}, fs_, one.fd); second != 0)
+                    complain("fsync once the fault was gone: " + error_text(second));
             }
             compare_with_disk(one, "fsync once the fault was gone");
-            if (const int code = close(lane{}, fs_, one.fd); code != 0) complain("close once the fault was gone: " + error_text(code));
+            if (const int code = close(lane{}, fs_, one.fd); code != 0)
+                complain("close once the fault was gone: " + error_text(code));
             compare_with_disk(one, "close once the fault was gone");
         }
         left_.clear();
@@ -87,8 +99,12 @@ public:
     [[nodiscard]] std::uint32_t errors() const { return errors_; }  // that the calls told
 
 private:
-    [[nodiscard]] std::string name(const std::string& kind) const { return kind + std::to_string(number_); }
-    void complain(const std::string& what) { complaints_ += "thread " + std::to_string(number_) + ": " + what + "\n"; }
+    [[nodiscard]] std::string name(const std::string& kind) const {
+        return kind + std::to_string(number_);
+    }
+    void complain(const std::string& what) {
+        complaints_ += "thread " + std::to_string(number_) + ": " + what + "\n";
+    }
 
     // True if `got` is an error, which is complained of unless it is excused.
     bool tell(const std::string& what, std::int64_t got) {
@@ -105,31 +121,41 @@ private:
 
     void write_at(shadow_file& file, std::uint64_t offset, std::uint64_t count) {
         const auto bytes = test::pattern(number_ * 1000 + ++writes_, count);
-        const std::int64_t done = write(lane{}, fs_, file.fd, bytes.data(), static_cast<std::int64_t>(count), static_cast<std::int64_t>(offset));
+        const std::int64_t done =
+            write(lane{}, fs_, file.fd, bytes.data(), static_cast<std::int64_t>(count),
+                  static_cast<std::int64_t>(offset));
         if (tell("write", done)) return;
-        if (done == 0 || done > static_cast<std::int64_t>(count)) complain("write gave " + std::to_string(done));
+        if (done == 0 || done > static_cast<std::int64_t>(count))
+            complain("write gave " + std::to_string(done));
         if (done < static_cast<std::int64_t>(count)) ++errors_;
         file.put(offset, bytes, static_cast<std::uint64_t>(done));
     }
 
     void append_to(shadow_file& file, std::uint64_t count) {
         const auto bytes = test::pattern(number_ * 1000 + ++writes_, count);
-        const std::int64_t at = append(lane{}, fs_, file.fd, bytes.data(), static_cast<std::int64_t>(count));
+        const std::int64_t at =
+            append(lane{}, fs_, file.fd, bytes.data(), static_cast<std::int64_t>(count));
         if (at < 0) file.known = false;
         if (tell("append", at)) return;
-        if (at != static_cast<std::int64_t>(file.bytes.size()) && file.known) complain("append at " + std::to_string(at));
+        if (at != static_cast<std::int64_t>(file.bytes.size()) && file.known)
+            complain("append at " + std::to_string(at));
         file.put(static_cast<std::uint64_t>(at), bytes, count);
     }
 
     void read_at(const shadow_file& file, std::uint64_t offset, std::uint64_t count) {
         std::vector<std::uint8_t> got(count, 0xee);
-        const std::int64_t done = read(lane{}, fs_, file.fd, got.data(), static_cast<std::int64_t>(count), static_cast<std::int64_t>(offset));
+        const std::int64_t done =
+            read(lane{}, fs_, file.fd, got.data(), static_cast<std::int64_t>(count),
+                 static_cast<std::int64_t>(offset));
         if (tell("read", done) || !file.known) return;
-        const std::uint64_t there = offset < file.bytes.size() ? std::min(count, file.bytes.size() - offset) : 0;
-        if (static_cast<std::uint64_t>(done) > there) return complain("read gave " + std::to_string(done) + " of " + std::to_string(there));
+        const std::uint64_t there =
+            offset < file.bytes.size() ? std::min(count, file.bytes.size() - offset) : 0;
+        if (static_cast<std::uint64_t>(done) > there)
+            return complain("read gave " + std::to_string(done) + " of " + std::to_string(there));
         if (static_cast<std::uint64_t>(done) < there) ++errors_;
         for (std::uint64_t i = 0; i < static_cast<std::uint64_t>(done); ++i)
-            if (got[i] != file.bytes[offset + i]) return complain(file.name + ": wrong byte at " + std::to_string(offset + i));
+            if (got[i] != file.bytes[offset + i])
+                return complain(file.name + ": wrong byte at " + std::to_string(offset + i));
     }
 
     // No write that was acknowledged may be missing.
@@ -137,9 +163,12 @@ private:
         if (!file.known) return;
         const auto there = bytes_on_disk(from_.folder / file.name);
         if (there.size() != file.bytes.size())
-            return complain(file.name + " has " + std::to_string(there.size()) + " bytes and not " + std::to_string(file.bytes.size()) + " after " + after);
+            return complain(file.name + " has " + std::to_string(there.size()) + " bytes and not " +
+                            std::to_string(file.bytes.size()) + " after " + after);
         for (std::uint64_t i = 0; i < there.size(); ++i)
-            if (there[i] != file.bytes[i]) return complain(file.name + ": byte " + std::to_string(i) + " is missing after " + after);
+            if (there[i] != file.bytes[i])
+                return complain(file.name + ": byte " + std::to_string(i) + " is missing after " +
+                                after);
     }
 
     void fsync_it(const shadow_file& file) {
@@ -152,7 +181,8 @@ private:
     }
 
     void truncate_it(shadow_file& file, std::uint64_t bytes) {
-        if (!tell("truncate", truncate(lane{}, fs_, file.fd, static_cast<std::int64_t>(bytes)))) file.bytes.resize(bytes);
+        if (!tell("truncate", truncate(lane{}, fs_, file.fd, static_cast<std::int64_t>(bytes))))
+            file.bytes.resize(bytes);
     }
 
     void write_own() {
@@ -162,10 +192,13 @@ private:
         read_at(file, 2 * page - 10, page);
         for (int i = 0; i < 3; ++i) append_to(file, 37);
         if (!tell("msync", msync(lane{}, fs_, file.fd, 0, 3 * page)) && file.known) {
-            // Where the first writes found no room and a later one did, there is a hole: msync brings nothing of it, and the file may end before it.
+            // Where the first writes found no room and a later one did, there is a hole: msync
+            // brings nothing of it, and the file may end before it.
             auto there = bytes_on_disk(from_.folder / file.name);
             there.resize(std::max<std::size_t>(there.size(), 3 * page));
-            const bool same = file.bytes.size() < 3 * page || std::equal(there.begin(), there.begin() + 3 * page, file.bytes.begin());
+            const bool same =
+                file.bytes.size() < 3 * page ||
+                std::equal(there.begin(), there.begin() + 3 * page, file.bytes.begin());
             if (!same) complain("msync left something out");
         }
         write_at(file, 21 * page + 5, 100);
@@ -185,31 +218,41 @@ private:
         if (tell("open shared", fd)) return;
         for (std::uint64_t i = 0; i < stripe_rounds; ++i) {
             const auto bytes = test::pattern(77 + number_, stripe);
-            const std::int64_t done = write(lane{}, fs_, fd, bytes.data(), stripe, static_cast<std::int64_t>(stripe_at(i)));
+            const std::int64_t done = write(lane{}, fs_, fd, bytes.data(), stripe,
+                                            static_cast<std::int64_t>(stripe_at(i)));
             tell("write to shared", done);
             if (done >= 0 && done < stripe) ++errors_;
             if (done == stripe) stripes_.push_back(i);
         }
         if (!tell("fsync of shared", fsync(lane{}, fs_, fd))) compare_stripes("fsync");
-        tell("close of shared", close(lane{}, fs_, fd));  // others may have it open yet, so nothing is said of the file
+        tell(
+            "close of shared",
+            close(lane{}, fs_, fd));  // others may have it open yet, so nothing is said of the file
     }
     void heal_stripes() {
         const int fd = open(lane{}, fs_, "shared", open_read_write);
         if (fd < 0) return complain("open shared once the fault was gone: " + error_text(fd));
         if (const int first = fsync(lane{}, fs_, fd); first != 0) {
             tell("fsync of shared", first);
-            if (const int second = fsync(lane{}, fs_, fd); second != 0) complain("fsync of shared once the fault was gone: " + error_text(second));
+            if (const int second = fsync(lane{}, fs_, fd); second != 0)
+                complain("fsync of shared once the fault was gone: " + error_text(second));
         }
         compare_stripes("fsync once the fault was gone");
-        if (const int code = close(lane{}, fs_, fd); code != 0) complain("close of shared once the fault was gone: " + error_text(code));
+        if (const int code = close(lane{}, fs_, fd); code != 0)
+            complain("close of shared once the fault was gone: " + error_text(code));
     }
-    [[nodiscard]] std::uint64_t stripe_at(std::uint64_t round) const { return (round * threads_ + number_) * stripe; }
+    [[nodiscard]] std::uint64_t stripe_at(std::uint64_t round) const {
+        return (round * threads_ + number_) * stripe;
+    }
     void compare_stripes(const std::string& after) {
         const auto there = bytes_on_disk(from_.folder / "shared");
         const auto bytes = test::pattern(77 + number_, stripe);
         for (const std::uint64_t i : stripes_)
-            if (there.size() < stripe_at(i) + stripe || !std::equal(bytes.begin(), bytes.end(), there.begin() + static_cast<std::ptrdiff_t>(stripe_at(i))))
-                return complain("stripe " + std::to_string(i) + " of shared is missing after " + after);
+            if (there.size() < stripe_at(i) + stripe ||
+                !std::equal(bytes.begin(), bytes.end(),
+                            there.begin() + static_cast<std::ptrdiff_t>(stripe_at(i))))
+                return complain("stripe " + std::to_string(i) + " of shared is missing after " +
+                                after);
     }
 
     // A file with bytes: parts of pages that have to be read first; and again after it was closed.
@@ -228,19 +271,24 @@ private:
         close_it(file);
     }
 
-    [[nodiscard]] bool is_there(const std::string& file) const { return ::access((from_.folder / file).c_str(), F_OK) == 0; }
+    [[nodiscard]] bool is_there(const std::string& file) const {
+        return ::access((from_.folder / file).c_str(), F_OK) == 0;
+    }
 
     // By the host, as kernels cannot. An error leaves both names as they were.
     bool rename_it(shadow_file& file, const std::string& to) {
         const int code = rt_.rename(file.name, to);
         const bool left = is_there(file.name);
-        if (left == (code == 0)) complain("rename of " + file.name + " gave " + error_text(code) + ", and the name is " + (left ? "there" : "gone"));
+        if (left == (code == 0))
+            complain("rename of " + file.name + " gave " + error_text(code) + ", and the name is " +
+                     (left ? "there" : "gone"));
         if (tell("rename", code)) return false;
         file.name = to;
         return true;
     }
 
-    // Another name while bytes wait in the cache; and a closed file whose bytes may wait there too takes the name from it.
+    // Another name while bytes wait in the cache; and a closed file whose bytes may wait there too
+    // takes the name from it.
     void rename_written(std::uint32_t round) {
         const std::string kind = std::to_string(round) + "-";
         shadow_file file{name("before" + kind), -1, {}};
@@ -259,17 +307,21 @@ private:
         left_.erase(left_.end() - 2);
     }
 
-    // The name goes while bytes wait in the cache. Who has it open goes on, and a new file of that name is another.
+    // The name goes while bytes wait in the cache. Who has it open goes on, and a new file of that
+    // name is another.
     void unlink_written(std::uint32_t round) {
         shadow_file file{name("gone" + std::to_string(round) + "-"), -1, {}};
         if (!open_it(file, open_read_write | open_create | open_exclusive)) return;
         write_at(file, 0, 2 * page + 9);
         const int code = unlink(lane{}, fs_, file.name.c_str());
-        if (is_there(file.name) == (code == 0)) complain("unlink gave " + error_text(code) + ", and the name is " + (code == 0 ? "there" : "gone"));
+        if (is_there(file.name) == (code == 0))
+            complain("unlink gave " + error_text(code) + ", and the name is " +
+                     (code == 0 ? "there" : "gone"));
         if (tell("unlink", code)) return close_it(file);
         const int found = open(lane{}, fs_, file.name.c_str());
         if (found >= 0) complain(file.name + " was opened after unlink");
-        if (found >= 0 || (found != -ENOENT && tell("open after unlink", found))) close(lane{}, fs_, found);
+        if (found >= 0 || (found != -ENOENT && tell("open after unlink", found)))
+            close(lane{}, fs_, found);
         write_at(file, page, 50);
         read_at(file, 0, 3 * page);
         if (round == 0) tell("fsync after unlink", fsync(lane{}, fs_, file.fd));
@@ -286,17 +338,20 @@ private:
     const std::uint32_t number_, threads_;
     const std::function<bool(std::int64_t)> excused_;
     std::vector<std::uint64_t> stripes_;  // of the shared file, that were written whole
-    std::vector<shadow_file> left_;  // closed, and to be looked at once the fault is gone
+    std::vector<shadow_file> left_;       // closed, and to be looked at once the fault is gone
     std::string complaints_;
     std::uint32_t errors_ = 0;
     std::uint64_t writes_ = 0;
 };
 
-inline options writing_options(const written_folder& from, io_method io, std::uint32_t frame_wait_ms) {
+inline options writing_options(const written_folder& from, io_method io,
+                               std::uint32_t frame_wait_ms) {
     options o = test::small_options(from.folder);
     o.writable = true;
     o.cache_bytes = 16 * page;
-    if (io == io_method::pread) o.write_behind_bytes = o.cache_bytes;  // in these pages go when their frames are needed, in the others before
+    if (io == io_method::pread)
+        o.write_behind_bytes =
+            o.cache_bytes;  // in these pages go when their frames are needed, in the others before
     o.table_bytes = 128 * 1024;
     o.max_files = 32;
     o.service_threads = 2;
@@ -324,7 +379,9 @@ inline std::string run_writers(std::vector<write_scenario>& writers) {
     return out;
 }
 
-inline std::vector<write_scenario> make_writers(runtime& rt, const written_folder& from, std::uint32_t threads, const std::function<bool(std::int64_t)>& excused) {
+inline std::vector<write_scenario> make_writers(runtime& rt, const written_folder& from,
+                                                std::uint32_t threads,
+                                                const std::function<bool(std::int64_t)>& excused) {
     std::vector<write_scenario> out;
     for (std::uint32_t i = 0; i < threads; ++i) out.emplace_back(rt, from, i, threads, excused);
     return out;

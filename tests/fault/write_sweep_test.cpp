@@ -1,6 +1,7 @@
-// The Nth call that writing, renaming and unlinking make of the operating system fails, for every N, once or from then on. Each run ends; a fault that
-// lost a write-back is told; what an fsync or close acknowledged is in the file at once; and once the fault is gone everything that a
-// write acknowledged gets there too.
+// The Nth call that writing, renaming and unlinking make of the operating system fails, for every
+// N, once or from then on. Each run ends; a fault that lost a write-back is told; what an fsync or
+// close acknowledged is in the file at once; and once the fault is gone everything that a write
+// acknowledged gets there too.
 #include "fault/write_scenario.hpp"
 #include "rounds.hpp"
 
@@ -45,7 +46,8 @@ std::uint64_t count_calls(const write_sweep_case& c) {
         EXPECT_EQ(one.complaints(), "");
         EXPECT_EQ(one.errors(), 0u);
     }
-    EXPECT_GT(rt->stats().dirty_victims + rt->stats().written_behind, 0u) << "no page was written back before its file was closed";
+    EXPECT_GT(rt->stats().dirty_victims + rt->stats().written_behind, 0u)
+        << "no page was written back before its file was closed";
     return disk.calls();
 }
 
@@ -54,9 +56,11 @@ bool is_retried(int error) { return error == -EINTR || error == -EAGAIN; }
 // What the runtime may answer when the operating system said `error`.
 bool excused(const write_sweep_case& c, std::int64_t got) {
     if (got == c.error) return true;
-    if (got == -ESTALE && (c.calls & every_call) != 0) return true;  // a parked file that cannot be found again
-    if (got == -EEXIST && (c.calls & every_call) != 0) return true;  // made by the attempt that failed
-    if (got == -EIO) return true;                                    // an append of which only a part found room
+    if (got == -ESTALE && (c.calls & every_call) != 0)
+        return true;  // a parked file that cannot be found again
+    if (got == -EEXIST && (c.calls & every_call) != 0)
+        return true;               // made by the attempt that failed
+    if (got == -EIO) return true;  // an append of which only a part found room
     // Pages that cannot be written back keep their frames, and their files' slots and tables.
     if (got == -ENOBUFS || (c.for_ever && (got == -ENFILE || got == -ENOMEM))) return true;
     return c.error == -EAGAIN && got == -ETIMEDOUT;
@@ -80,7 +84,8 @@ TEST_P(write_sweep, nth_call_fails) {
         plan.error = c.error;
         disk.set(plan);
         const auto start = std::chrono::steady_clock::now();
-        auto writers = make_writers(*rt, from, c.threads, [&](std::int64_t got) { return excused(c, got); });
+        auto writers =
+            make_writers(*rt, from, c.threads, [&](std::int64_t got) { return excused(c, got); });
         EXPECT_EQ(run_writers(writers), "");
         EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::minutes(20));
         const std::uint64_t failures = disk.failures();
@@ -93,7 +98,8 @@ TEST_P(write_sweep, nth_call_fails) {
         }
         runs_with_errors += told > 0 ? 1 : 0;
         // Of the calls that only writing makes, none fails without anybody being told.
-        if (failures > 0 && (c.calls & ~(every_write_call | every_name_call)) == 0 && !is_retried(c.error)) {
+        if (failures > 0 && (c.calls & ~(every_write_call | every_name_call)) == 0 &&
+            !is_retried(c.error)) {
             EXPECT_GT(told, 0u) << failures << " calls failed, and nobody was told";
         }
         EXPECT_EQ(engine::check_invariants(rt->ref().view).rule, nullptr);
@@ -110,35 +116,39 @@ constexpr std::uint64_t coarse = test::sanitizer_slowdown;
 
 INSTANTIATE_TEST_SUITE_P(
     fault, write_sweep,
-    testing::Values(write_sweep_case{"open_writing_once", call_open_writing, false, -EIO, 4},
-                    write_sweep_case{"open_writing_for_ever", call_open_writing, true, -EROFS, 7},
-                    write_sweep_case{"create_once", call_create, false, -ENOSPC, 2},
-                    write_sweep_case{"create_for_ever", call_create, true, -EDQUOT, 2},
-                    write_sweep_case{"write_once", call_write, false, -EIO, 13 * coarse},
-                    write_sweep_case{"write_once_one_thread", call_write, false, -EIO, 2 * coarse, 1},
-                    write_sweep_case{"write_full_once", call_write, false, -ENOSPC, 23 * coarse},
-                    write_sweep_case{"write_full_for_ever", call_write, true, -ENOSPC, 89 * coarse},
-                    write_sweep_case{"write_over_quota_for_ever", call_write, true, -EDQUOT, 97 * coarse},
-                    write_sweep_case{"write_read_only_for_ever", call_write, true, -EROFS, 89 * coarse},
-                    write_sweep_case{"write_nothing_for_ever", call_write, true, 0, 83 * coarse},
-                    write_sweep_case{"short_write_once", call_write, false, -ENOSPC, 97 * coarse, 2, 511},
-                    write_sweep_case{"write_interrupted_once", call_write, false, -EINTR, 53 * coarse},
-                    write_sweep_case{"write_again_for_ever", call_write, true, -EAGAIN, 191 * coarse},
-                    write_sweep_case{"sync_once", call_sync, false, -EIO, 2},
-                    write_sweep_case{"sync_for_ever", call_sync, true, -EIO, 4},
-                    write_sweep_case{"sync_interrupted_once", call_sync, false, -EINTR, 4},
-                    write_sweep_case{"truncate_once", call_truncate, false, -EIO, 1},
-                    write_sweep_case{"truncate_for_ever", call_truncate, true, -EROFS, 2},
-                    write_sweep_case{"unlink_once", call_unlink, false, -EIO, 1},
-                    write_sweep_case{"unlink_for_ever", call_unlink, true, -EROFS, 1},
-                    write_sweep_case{"rename_once", call_rename, false, -ENOSPC, 1},
-                    write_sweep_case{"rename_for_ever", call_rename, true, -EXDEV, 2},
-                    write_sweep_case{"any_writing_call_once", every_write_call, false, -EIO, 31 * coarse},
-                    write_sweep_case{"any_writing_call_for_ever", every_write_call, true, -EIO, 43 * coarse},
-                    write_sweep_case{"any_call_once", every_call | every_write_call | every_name_call, false, -EIO, 7 * coarse},
-                    write_sweep_case{"any_call_once_by_pread", every_call | every_write_call | every_name_call, false, -ENOMEM, 23 * coarse, 2, 0, io_method::pread},
-                    write_sweep_case{"any_call_for_ever", every_call | every_write_call | every_name_call, true, -EIO, 83 * coarse},
-                    write_sweep_case{"read_for_ever", call_read, true, -EIO, 3}),
+    testing::Values(
+        write_sweep_case{"open_writing_once", call_open_writing, false, -EIO, 4},
+        write_sweep_case{"open_writing_for_ever", call_open_writing, true, -EROFS, 7},
+        write_sweep_case{"create_once", call_create, false, -ENOSPC, 2},
+        write_sweep_case{"create_for_ever", call_create, true, -EDQUOT, 2},
+        write_sweep_case{"write_once", call_write, false, -EIO, 13 * coarse},
+        write_sweep_case{"write_once_one_thread", call_write, false, -EIO, 2 * coarse, 1},
+        write_sweep_case{"write_full_once", call_write, false, -ENOSPC, 23 * coarse},
+        write_sweep_case{"write_full_for_ever", call_write, true, -ENOSPC, 89 * coarse},
+        write_sweep_case{"write_over_quota_for_ever", call_write, true, -EDQUOT, 97 * coarse},
+        write_sweep_case{"write_read_only_for_ever", call_write, true, -EROFS, 89 * coarse},
+        write_sweep_case{"write_nothing_for_ever", call_write, true, 0, 83 * coarse},
+        write_sweep_case{"short_write_once", call_write, false, -ENOSPC, 97 * coarse, 2, 511},
+        write_sweep_case{"write_interrupted_once", call_write, false, -EINTR, 53 * coarse},
+        write_sweep_case{"write_again_for_ever", call_write, true, -EAGAIN, 191 * coarse},
+        write_sweep_case{"sync_once", call_sync, false, -EIO, 2},
+        write_sweep_case{"sync_for_ever", call_sync, true, -EIO, 4},
+        write_sweep_case{"sync_interrupted_once", call_sync, false, -EINTR, 4},
+        write_sweep_case{"truncate_once", call_truncate, false, -EIO, 1},
+        write_sweep_case{"truncate_for_ever", call_truncate, true, -EROFS, 2},
+        write_sweep_case{"unlink_once", call_unlink, false, -EIO, 1},
+        write_sweep_case{"unlink_for_ever", call_unlink, true, -EROFS, 1},
+        write_sweep_case{"rename_once", call_rename, false, -ENOSPC, 1},
+        write_sweep_case{"rename_for_ever", call_rename, true, -EXDEV, 2},
+        write_sweep_case{"any_writing_call_once", every_write_call, false, -EIO, 31 * coarse},
+        write_sweep_case{"any_writing_call_for_ever", every_write_call, true, -EIO, 43 * coarse},
+        write_sweep_case{"any_call_once", every_call | every_write_call | every_name_call, false,
+                         -EIO, 7 * coarse},
+        write_sweep_case{"any_call_once_by_pread", every_call | every_write_call | every_name_call,
+                         false, -ENOMEM, 23 * coarse, 2, 0, io_method::pread},
+        write_sweep_case{"any_call_for_ever", every_call | every_write_call | every_name_call, true,
+                         -EIO, 83 * coarse},
+        write_sweep_case{"read_for_ever", call_read, true, -EIO, 3}),
     [](const auto& info) { return std::string(info.param.name); });
 
 // Nothing fails, but the disk takes a few bytes at a time: nobody notices.

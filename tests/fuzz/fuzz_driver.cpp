@@ -1,4 +1,5 @@
-// Drives the fuzz entry without libFuzzer: inputs from seeds, or from files named on the command line.
+// Drives the fuzz entry without libFuzzer: inputs from seeds, or from files named on the command
+// line.
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
@@ -15,10 +16,13 @@ int main(int count, char** words) {
         const std::uint64_t seeds = std::strtoull(words[2], nullptr, 10);
         for (std::uint64_t seed = 1; seed <= seeds; ++seed) {
             std::vector<std::uint8_t> bytes(20 + penstock::mix64(seed) % 3000);
-            for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<std::uint8_t>(penstock::mix64(seed * 1000003 + i));
-            const std::string wrong = penstock::fuzz::fuzz_ring(penstock::fuzz::fuzz_root(), bytes.data(), bytes.size());
+            for (std::size_t i = 0; i < bytes.size(); ++i)
+                bytes[i] = static_cast<std::uint8_t>(penstock::mix64(seed * 1000003 + i));
+            const std::string wrong =
+                penstock::fuzz::fuzz_ring(penstock::fuzz::fuzz_root(), bytes.data(), bytes.size());
             if (wrong.empty()) continue;
-            std::fprintf(stderr, "ring fuzzer: seed %llu: %s\n", static_cast<unsigned long long>(seed), wrong.c_str());
+            std::fprintf(stderr, "ring fuzzer: seed %llu: %s\n",
+                         static_cast<unsigned long long>(seed), wrong.c_str());
             return 1;
         }
         std::printf("%llu seeds passed\n", static_cast<unsigned long long>(seeds));
@@ -30,7 +34,8 @@ int main(int count, char** words) {
     }
     for (int i = 1; i < count; ++i) {
         std::ifstream in(words[i], std::ios::binary);
-        const std::vector<std::uint8_t> bytes((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
+        const std::vector<std::uint8_t> bytes((std::istreambuf_iterator<char>(in)),
+                                              std::istreambuf_iterator<char>());
         LLVMFuzzerTestOneInput(bytes.data(), bytes.size());
     }
     return 0;

@@ -11,7 +11,8 @@ namespace penstock::fuzz {
 
 namespace {
 
-ring_request read_of(std::uint32_t slot, std::uint32_t generation, std::uint64_t offset, std::uint32_t bytes) {
+ring_request read_of(std::uint32_t slot, std::uint32_t generation, std::uint64_t offset,
+                     std::uint32_t bytes) {
     ring_request request{};
     request.operation = op::read;
     request.file_slot = slot;
@@ -29,14 +30,15 @@ ring_request ping() {
 
 void await_stalled(const ring_harness& ring, int count) {
     const auto end = std::chrono::steady_clock::now() + std::chrono::minutes(10);
-    while (ring.disk.stalled() < count && std::chrono::steady_clock::now() < end) std::this_thread::yield();
+    while (ring.disk.stalled() < count && std::chrono::steady_clock::now() < end)
+        std::this_thread::yield();
     ASSERT_GE(ring.disk.stalled(), count);
 }
 
 }  // namespace
 
-// A second request is published in a slot whose read is still under way. Mixing up the two would read into the slot by
-// the wrong length, or go on with a read whose file is closed.
+// A second request is published in a slot whose read is still under way. Mixing up the two would
+// read into the slot by the wrong length, or go on with a read whose file is closed.
 TEST(hostile_ring, a_slot_is_used_again_while_its_read_is_under_way) {
     fault::fault_plan plan;
     plan.longest_read = 100;
@@ -50,7 +52,8 @@ TEST(hostile_ring, a_slot_is_used_again_while_its_read_is_under_way) {
         await_stalled(ring, 1);
         for (std::uint32_t i = 1; i < ring_harness::slots; ++i) ring.post({});
         // Only now the slots have come round; the service sees a second read for the first slot.
-        const std::uint64_t second = ring.post(read_of(slot, generation, 512, static_cast<std::uint32_t>(1 + round * 25)));
+        const std::uint64_t second =
+            ring.post(read_of(slot, generation, 512, static_cast<std::uint32_t>(1 + round * 25)));
         ASSERT_TRUE(ring.await(second)) << "refused at once, while the first is under way";
         EXPECT_LT(ring.reply(second).result, 0);
         ring.disk.release();
@@ -80,7 +83,8 @@ TEST(hostile_ring, a_file_taken_down_under_a_read_stays_open_for_it) {
     ring.disk.release();
     ASSERT_TRUE(ring.await(first));
     EXPECT_EQ(ring.reply(first).result, 512);
-    EXPECT_EQ(static_cast<std::uint8_t>(ring.staging(first)[0]), static_cast<std::uint8_t>(512 * 7 + 'a'));
+    EXPECT_EQ(static_cast<std::uint8_t>(ring.staging(first)[0]),
+              static_cast<std::uint8_t>(512 * 7 + 'a'));
     const std::uint64_t third = ring.post(read_of(slot, generation, 0, 512));
     ASSERT_TRUE(ring.await(third));
     EXPECT_EQ(ring.reply(third).result, -EBADF);
@@ -94,17 +98,20 @@ TEST(hostile_ring, reads_that_are_not_pages_are_refused) {
     std::uint32_t slot = 0, generation = 0;
     ASSERT_EQ(ring.open("a", slot, generation), 0);
     ring.restore_guards();
-    const ring_request wrong[] = {read_of(slot, generation, 0, 0),          read_of(slot, generation, 0, 513),
-                                  read_of(slot, generation, 1, 16),         read_of(slot, generation, 1024, 277),
-                                  read_of(slot, generation, 1536, 1),       read_of(slot, generation, 0, 0xffffffff),
-                                  read_of(slot, generation, ~0ull << 9, 1), read_of(slot, generation, 512ull << 40, 1)};
+    const ring_request wrong[] = {
+        read_of(slot, generation, 0, 0),          read_of(slot, generation, 0, 513),
+        read_of(slot, generation, 1, 16),         read_of(slot, generation, 1024, 277),
+        read_of(slot, generation, 1536, 1),       read_of(slot, generation, 0, 0xffffffff),
+        read_of(slot, generation, ~0ull << 9, 1), read_of(slot, generation, 512ull << 40, 1)};
     for (const ring_request& one : wrong) {
         const std::uint64_t ticket = ring.post(one);
         ASSERT_TRUE(ring.await(ticket));
         EXPECT_EQ(ring.reply(ticket).result, -EINVAL) << one.offset << " " << one.bytes;
         EXPECT_TRUE(ring.guards_hold(ticket, 0));
     }
-    for (const ring_request& one : {read_of(slot, generation + 1, 0, 1), read_of(slot + 1, generation, 0, 1), read_of(0xffffffff, generation, 0, 1)}) {
+    for (const ring_request& one :
+         {read_of(slot, generation + 1, 0, 1), read_of(slot + 1, generation, 0, 1),
+          read_of(0xffffffff, generation, 0, 1)}) {
         const std::uint64_t ticket = ring.post(one);
         ASSERT_TRUE(ring.await(ticket));
         EXPECT_EQ(ring.reply(ticket).result, -EBADF);
@@ -115,8 +122,8 @@ TEST(hostile_ring, reads_that_are_not_pages_are_refused) {
     EXPECT_EQ(ring.reply(last).result, 276);
 }
 
-// The longest name ends where the slot's area ends; one byte more is refused. The area of the last slot ends at memory
-// that may not be touched.
+// The longest name ends where the slot's area ends; one byte more is refused. The area of the last
+// slot ends at memory that may not be touched.
 TEST(hostile_ring, names_stay_inside_their_slot) {
     ring_harness ring(fuzz_root());
     for (std::uint32_t i = 0; i < ring_harness::slots; ++i) {
@@ -133,7 +140,8 @@ TEST(hostile_ring, names_stay_inside_their_slot) {
     }
 }
 
-// A file that was not opened for writing is not written; one that was, only by whole pages, as marked.
+// A file that was not opened for writing is not written; one that was, only by whole pages, as
+// marked.
 TEST(hostile_ring, writes_that_are_not_permitted_are_refused) {
     const auto text_of = [](const char* name) {
         std::ifstream in(fuzz_root() + "/" + name, std::ios::binary);
@@ -145,7 +153,8 @@ TEST(hostile_ring, writes_that_are_not_permitted_are_refused) {
     std::uint32_t a = 0, of_a = 0, c = 0, of_c = 0;
     ASSERT_EQ(ring.open("a", a, of_a), 0);
     ASSERT_EQ(ring.open("c", c, of_c, engine::may_read_write), 0);
-    const auto result_of = [&](op operation, std::uint32_t slot, std::uint32_t generation, std::uint64_t offset, std::uint32_t bytes, std::uint64_t argument) {
+    const auto result_of = [&](op operation, std::uint32_t slot, std::uint32_t generation,
+                               std::uint64_t offset, std::uint32_t bytes, std::uint64_t argument) {
         ring_request request{};
         request.operation = operation;
         request.file_slot = slot;
@@ -190,8 +199,10 @@ TEST(hostile_ring, writes_that_are_not_permitted_are_refused) {
 
 TEST(hostile_ring, extents_that_were_never_given_are_not_taken_back) {
     ring_harness ring(fuzz_root());
-    for (const std::uint64_t extent : {std::uint64_t{1}, std::uint64_t{200}, std::uint64_t{257}, ~std::uint64_t{0}}) {
-        for (const std::uint64_t units : {std::uint64_t{0}, std::uint64_t{1}, std::uint64_t{300}, ~std::uint64_t{0}}) {
+    for (const std::uint64_t extent :
+         {std::uint64_t{1}, std::uint64_t{200}, std::uint64_t{257}, ~std::uint64_t{0}}) {
+        for (const std::uint64_t units :
+             {std::uint64_t{0}, std::uint64_t{1}, std::uint64_t{300}, ~std::uint64_t{0}}) {
             std::memcpy(ring.staging(ring.next), "a", 1);
             ring_request request{};
             request.operation = op::open;
@@ -202,7 +213,8 @@ TEST(hostile_ring, extents_that_were_never_given_are_not_taken_back) {
             const std::uint64_t ticket = ring.post(request);
             ASSERT_TRUE(ring.await(ticket));
             EXPECT_EQ(ring.reply(ticket).result, 0);
-            const auto given = static_cast<std::uint32_t>(ring.reply(ticket).words[engine::reply_path_and_flags]);
+            const auto given =
+                static_cast<std::uint32_t>(ring.reply(ticket).words[engine::reply_path_and_flags]);
             EXPECT_LE(given, 256u);
         }
     }

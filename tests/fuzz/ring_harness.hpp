@@ -26,9 +26,13 @@ using engine::ring_request;
 // Memory whose last byte is the last that may be touched: the page behind it is forbidden.
 class fenced_memory {
 public:
-    explicit fenced_memory(std::size_t bytes) : bytes_(bytes), mapped_(((bytes + 4095) & ~std::size_t{4095}) + 4096) {
-        base_ = ::mmap(nullptr, mapped_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-        if (base_ == MAP_FAILED || ::mprotect(static_cast<char*>(base_) + mapped_ - 4096, 4096, PROT_NONE) != 0) std::abort();
+    explicit fenced_memory(std::size_t bytes)
+        : bytes_(bytes), mapped_(((bytes + 4095) & ~std::size_t{4095}) + 4096) {
+        base_ =
+            ::mmap(nullptr, mapped_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        if (base_ == MAP_FAILED ||
+            ::mprotect(static_cast<char*>(base_) + mapped_ - 4096, 4096, PROT_NONE) != 0)
+            std::abort();
     }
     ~fenced_memory() { ::munmap(base_, mapped_); }
     fenced_memory(const fenced_memory&) = delete;
@@ -42,33 +46,47 @@ private:
 
 class ring_harness {
 public:
-    static constexpr std::uint32_t slots = 8, page_shift = 9, page_bytes = 1 << page_shift, stride = 4096, file_slots = 16,
-                                   tier_frames = 24;
+    static constexpr std::uint32_t slots = 8, page_shift = 9, page_bytes = 1 << page_shift,
+                                   stride = 4096, file_slots = 16, tier_frames = 24;
     static constexpr std::uint64_t word_count = 4096;
     static constexpr std::byte guard{0xc3};
 
     // `writable`: files may be opened for writing.
-    explicit ring_harness(const std::string& root, const fault::fault_plan& plan = {}, bool writable = false) {
+    explicit ring_harness(const std::string& root, const fault::fault_plan& plan = {},
+                          bool writable = false) {
         disk.set(plan);
-        files = std::make_unique<host::file_registry>(disk, host::registry_limits{file_slots, page_shift, 6, word_count, 256, 8, direct_mode::off, writable, 4});
+        files = std::make_unique<host::file_registry>(
+            disk, host::registry_limits{file_slots, page_shift, 6, word_count, 256, 8,
+                                        direct_mode::off, writable, 4});
         if (!files->set_roots({root})) std::abort();
         std::memset(staging(), static_cast<int>(guard), std::size_t{slots} * stride);
         host::service_settings settings;
         settings.page_shift = page_shift;
-        settings.tier = {static_cast<std::byte*>(tier_memory_.data()), static_cast<std::uint64_t*>(mark_memory_.data()), tier_frames};
+        settings.tier = {static_cast<std::byte*>(tier_memory_.data()),
+                         static_cast<std::uint64_t*>(mark_memory_.data()), tier_frames};
         std::string why;
-        service = std::make_unique<host::service>(std::vector{host::host_ring{requests(), replies(), staging(), stride, slots}}, *files, disk,
-                                                  disk.make_io_engine(false, slots, why), nullptr, settings);
+        service = std::make_unique<host::service>(
+            std::vector{host::host_ring{requests(), replies(), staging(), stride, slots}}, *files,
+            disk, disk.make_io_engine(false, slots, why), nullptr, settings);
         service->start();
     }
     ~ring_harness() { disk.release(); }
 
-    [[nodiscard]] ring_request* requests() const { return static_cast<ring_request*>(request_memory_.data()); }
-    [[nodiscard]] ring_reply* replies() const { return static_cast<ring_reply*>(reply_memory_.data()); }
-    [[nodiscard]] std::byte* staging() const { return static_cast<std::byte*>(staging_memory_.data()); }
-    [[nodiscard]] std::byte* staging(std::uint64_t ticket) const { return staging() + ticket % slots * stride; }
+    [[nodiscard]] ring_request* requests() const {
+        return static_cast<ring_request*>(request_memory_.data());
+    }
+    [[nodiscard]] ring_reply* replies() const {
+        return static_cast<ring_reply*>(reply_memory_.data());
+    }
+    [[nodiscard]] std::byte* staging() const {
+        return static_cast<std::byte*>(staging_memory_.data());
+    }
+    [[nodiscard]] std::byte* staging(std::uint64_t ticket) const {
+        return staging() + ticket % slots * stride;
+    }
 
-    // Publishes the request under the next ticket, which it returns. `published` as given, or the right one.
+    // Publishes the request under the next ticket, which it returns. `published` as given, or the
+    // right one.
     std::uint64_t post(const ring_request& what) {
         ring_request& slot = requests()[next % slots];
         slot.operation = what.operation;
@@ -88,7 +106,8 @@ public:
     }
 
     [[nodiscard]] bool answered(std::uint64_t ticket) const {
-        return atomic_load<order::acquire, scope::system>(&replies()[ticket % slots].completed) == ticket + 1;
+        return atomic_load<order::acquire, scope::system>(&replies()[ticket % slots].completed) ==
+               ticket + 1;
     }
     // Waits at most a second (ten under a sanitizer's load).
     [[nodiscard]] bool await(std::uint64_t ticket) const {
@@ -103,12 +122,16 @@ public:
         return static_cast<const std::byte*>(tier_memory_.data()) + std::size_t{frame} * page_bytes;
     }
     [[nodiscard]] std::uint64_t done_mark(std::uint32_t frame) const {
-        return atomic_load<order::acquire, scope::system>(static_cast<const std::uint64_t*>(mark_memory_.data()) + frame);
+        return atomic_load<order::acquire, scope::system>(
+            static_cast<const std::uint64_t*>(mark_memory_.data()) + frame);
     }
-    [[nodiscard]] const ring_reply& reply(std::uint64_t ticket) const { return replies()[ticket % slots]; }
+    [[nodiscard]] const ring_reply& reply(std::uint64_t ticket) const {
+        return replies()[ticket % slots];
+    }
 
     // Opens as an honest group would. Negative: the service did not answer.
-    std::int64_t open(const std::string& name, std::uint32_t& slot, std::uint32_t& generation, std::uint32_t flags = 0) {
+    std::int64_t open(const std::string& name, std::uint32_t& slot, std::uint32_t& generation,
+                      std::uint32_t flags = 0) {
         std::memcpy(staging(next), name.data(), name.size());
         ring_request request{};
         request.operation = op::open;
@@ -117,25 +140,30 @@ public:
         const std::uint64_t ticket = post(request);
         if (!await(ticket)) return -ETIMEDOUT;
         slot = static_cast<std::uint32_t>(reply(ticket).words[engine::reply_slot_and_generation]);
-        generation = static_cast<std::uint32_t>(reply(ticket).words[engine::reply_slot_and_generation] >> 32);
+        generation = static_cast<std::uint32_t>(
+            reply(ticket).words[engine::reply_slot_and_generation] >> 32);
         return reply(ticket).result;
     }
 
-    // Did the service write only where a page of this slot goes? The first `used` bytes of the slot may have changed.
+    // Did the service write only where a page of this slot goes? The first `used` bytes of the slot
+    // may have changed.
     [[nodiscard]] bool guards_hold(std::uint64_t ticket, std::uint32_t used) const {
         for (std::uint32_t i = used; i < stride; ++i)
             if (staging(ticket)[i] != guard) return false;
         return true;
     }
-    void restore_guards() const { std::memset(staging(), static_cast<int>(guard), std::size_t{slots} * stride); }
+    void restore_guards() const {
+        std::memset(staging(), static_cast<int>(guard), std::size_t{slots} * stride);
+    }
 
     std::uint64_t next = 0;
     fault::faulty_environment disk;
     std::unique_ptr<host::file_registry> files;
 
 private:
-    fenced_memory request_memory_{slots * sizeof(ring_request)}, reply_memory_{slots * sizeof(ring_reply)},
-        staging_memory_{std::size_t{slots} * stride}, tier_memory_{std::size_t{tier_frames} * page_bytes},
+    fenced_memory request_memory_{slots * sizeof(ring_request)},
+        reply_memory_{slots * sizeof(ring_reply)}, staging_memory_{std::size_t{slots} * stride},
+        tier_memory_{std::size_t{tier_frames} * page_bytes},
         mark_memory_{tier_frames * sizeof(std::uint64_t)};
 
 public:

@@ -1,9 +1,10 @@
-// penstock_model_canary: the model test over a cache whose optimistic copies are believed unchecked. It must find wrong
-// bytes; if it does not, the model test proves nothing about the check.
+// penstock_model_canary: the model test over a cache whose optimistic copies are believed
+// unchecked. It must find wrong bytes; if it does not, the model test proves nothing about the
+// check.
 //
-// The engine's `unchanged` is set aside under another name before the engine is included, and one that always agrees takes
-// its place. It is local to this file, and only groups of this file are instantiated with it, so that no other object of
-// the program is affected.
+// The engine's `unchanged` is set aside under another name before the engine is included, and one
+// that always agrees takes its place. It is local to this file, and only groups of this file are
+// instantiated with it, so that no other object of the program is affected.
 #define unchanged checked_unchanged
 #include "penstock/engine/page_word.hpp"
 #undef unchanged

@@ -1,5 +1,6 @@
-// penstock_write_model_canary: the model test of writes with a lane that marks the bytes of a write before it stores them. A write-back
-// in between takes the marks and sends the old bytes; it must be found out.
+// penstock_write_model_canary: the model test of writes with a lane that marks the bytes of a write
+// before it stores them. A write-back in between takes the marks and sends the old bytes; it must
+// be found out.
 #include <thread>
 
 #include "model/write_main.hpp"
@@ -7,8 +8,8 @@
 
 namespace {
 
-// The engine stores, syncs, marks, and syncs again (engine/dirty.hpp). Here the bytes are kept back until the second sync, with a
-// break before it, as a thread may make anywhere.
+// The engine stores, syncs, marks, and syncs again (engine/dirty.hpp). Here the bytes are kept back
+// until the second sync, with a break before it, as a thread may make anywhere.
 struct late_lane : penstock::racing_lane {
     struct kept {
         std::byte* to = nullptr;
@@ -20,7 +21,9 @@ struct late_lane : penstock::racing_lane {
         thread_local kept one;
         return one;
     }
-    void copy_store(std::byte* to, const std::byte* from, std::size_t bytes) const { mine() = {to, from, bytes, 0}; }
+    void copy_store(std::byte* to, const std::byte* from, std::size_t bytes) const {
+        mine() = {to, from, bytes, 0};
+    }
     void sync() const {
         kept& one = mine();
         if (one.to == nullptr || ++one.syncs < 2) return;

@@ -1,4 +1,5 @@
-// What a run of the model test has met. A check that met nothing proves nothing, so a long run must have met everything.
+// What a run of the model test has met. A check that met nothing proves nothing, so a long run must
+// have met everything.
 #pragma once
 
 #include <cstdint>
@@ -9,25 +10,33 @@ namespace penstock::model {
 
 struct coverage {
     std::uint64_t operations = 0;
-    std::uint64_t window_loads = 0, tier_loads = 0, request_loads = 0;  // pages, by where they came from
+    std::uint64_t window_loads = 0, tier_loads = 0,
+                  request_loads = 0;  // pages, by where they came from
     std::uint64_t tier_saves = 0, pages_read_ahead = 0;
     std::uint64_t direct_reads = 0;  // past the operating system's page cache
     bool no_direct_reads = false;    // the file system has none
     std::uint64_t windows_opened = 0, windows_refused = 0, windows_closed = 0;
-    std::uint64_t orphan_pages = 0;                               // of the operating system, cut off below a window
+    std::uint64_t orphan_pages = 0;  // of the operating system, cut off below a window
     std::uint64_t view_elements = 0, view_visits = 0;
-    std::uint64_t view_faults = 0;                                // rounds in which the runtime had noted one
-    std::uint64_t drill_cached = 0, drill_window = 0, drill_orphan = 0, drill_request = 0, drill_stale = 0;  // accesses
+    std::uint64_t view_faults = 0;  // rounds in which the runtime had noted one
+    std::uint64_t drill_cached = 0, drill_window = 0, drill_orphan = 0, drill_request = 0,
+                  drill_stale = 0;  // accesses
 
     template <typename Visit>
     void visit(const Visit& each) {
-        each("operations", operations), each("window_loads", window_loads), each("request_loads", request_loads);
-        each("tier_loads", tier_loads), each("tier_saves", tier_saves), each("pages_read_ahead", pages_read_ahead);
+        each("operations", operations), each("window_loads", window_loads),
+            each("request_loads", request_loads);
+        each("tier_loads", tier_loads), each("tier_saves", tier_saves),
+            each("pages_read_ahead", pages_read_ahead);
         each("direct_reads", direct_reads);
-        each("windows_opened", windows_opened), each("windows_refused", windows_refused), each("windows_closed", windows_closed);
-        each("orphan_pages", orphan_pages), each("view_elements", view_elements), each("view_visits", view_visits);
-        each("view_faults", view_faults), each("drill_cached", drill_cached), each("drill_window", drill_window);
-        each("drill_orphan", drill_orphan), each("drill_request", drill_request), each("drill_stale", drill_stale);
+        each("windows_opened", windows_opened), each("windows_refused", windows_refused),
+            each("windows_closed", windows_closed);
+        each("orphan_pages", orphan_pages), each("view_elements", view_elements),
+            each("view_visits", view_visits);
+        each("view_faults", view_faults), each("drill_cached", drill_cached),
+            each("drill_window", drill_window);
+        each("drill_orphan", drill_orphan), each("drill_request", drill_request),
+            each("drill_stale", drill_stale);
     }
 
     void add(coverage other) {

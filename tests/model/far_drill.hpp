@@ -1,9 +1,9 @@
-// The drill through the host's calls, which work on every back end: a file that nothing is cached of is opened, with a window
-// or without, the host changes it, and then its pages are read.
+// The drill through the host's calls, which work on every back end: a file that nothing is cached
+// of is opened, with a window or without, the host changes it, and then its pages are read.
 //
-// Without a window every byte and every -ESTALE is known. With one no call may fail, and a byte is that of a version since the open,
-// or a zero where one of them has none (shadow.hpp): which of them, is the operating system's to say. A file that was replaced
-// must be wholly the old one.
+// Without a window every byte and every -ESTALE is known. With one no call may fail, and a byte is
+// that of a version since the open, or a zero where one of them has none (shadow.hpp): which of
+// them, is the operating system's to say. A file that was replaced must be wholly the old one.
 #pragma once
 
 #include <cerrno>
@@ -25,7 +25,8 @@ struct drill_counts {
 };
 
 // How many of the bytes from `got` differ from those of `expected` from `at`.
-inline std::uint64_t different_bytes(const std::vector<std::uint8_t>& expected, std::uint64_t at, const void* got, std::uint64_t length) {
+inline std::uint64_t different_bytes(const std::vector<std::uint8_t>& expected, std::uint64_t at,
+                                     const void* got, std::uint64_t length) {
     const auto* const bytes = static_cast<const std::uint8_t*>(got);
     std::uint64_t different = 0;
     for (std::uint64_t i = 0; i < length; ++i) different += bytes[i] != expected[at + i] ? 1 : 0;
@@ -35,16 +36,21 @@ inline std::uint64_t different_bytes(const std::vector<std::uint8_t>& expected, 
 class far_drill {
 public:
     // All outlive this.
-    far_drill(runtime& rt, host_files& files, pinning_environment& env, const world& w, file_state* states, coverage& met, drill_counts& tally)
+    far_drill(runtime& rt, host_files& files, pinning_environment& env, const world& w,
+              file_state* states, coverage& met, drill_counts& tally)
         : rt_(rt), files_(files), env_(env), w_(w), states_(states), met_(met), tally_(tally) {}
 
-    // While nobody uses the runtime. What was wrong, or an empty string. `windowed` is the descriptor if it has a window.
+    // While nobody uses the runtime. What was wrong, or an empty string. `windowed` is the
+    // descriptor if it has a window.
     std::string run(std::uint64_t h, int& windowed) {
         windowed = -1;
         file_ = static_cast<std::uint32_t>(h % w_.small_files);
         file_state& state = states_[file_];
-        if (static_cast<std::uint32_t>(state.period) != 0) return {};  // held by somebody, with an older version
-        do files_.change(file_);  // a new version has a table of its own, in which every page is absent
+        if (static_cast<std::uint32_t>(state.period) != 0)
+            return {};  // held by somebody, with an older version
+        do
+            files_.change(
+                file_);  // a new version has a table of its own, in which every page is absent
         while (!exists(w_, file_, state.done));
         enter_period(state);
         floor_ = state.done;
@@ -61,7 +67,8 @@ public:
         env_.say_resident(residency::by_chance);
         has_window_ = inside > 0;
         if (has_window_) windowed = fd_;
-        if (inside > 0 ? inside != static_cast<std::int64_t>(model.size_bytes()) : inside != 0 && inside != -ENOSPC)
+        if (inside > 0 ? inside != static_cast<std::int64_t>(model.size_bytes())
+                       : inside != 0 && inside != -ENOSPC)
             complain("open_windows gave " + error_text(inside), 0);
         for (std::uint64_t i = 0; i <= (h >> 24) % 3; ++i) {
             files_.change(file_);
@@ -69,7 +76,8 @@ public:
         }
         // Each page twice, the first time from where it lies.
         const std::uint64_t pages = model.pages(), first = mix64(h);
-        for (std::uint64_t i = 0; i < 2 * pages && wrong_.empty(); ++i) read_page(model, (first + i) % pages, i < pages);
+        for (std::uint64_t i = 0; i < 2 * pages && wrong_.empty(); ++i)
+            read_page(model, (first + i) % pages, i < pages);
         if (rt_.close(fd_) != 0) complain("close failed", 0);
         leave_period(state);
         return wrong_;
@@ -78,8 +86,10 @@ public:
 private:
     void complain(const std::string& what, std::uint64_t at) {
         if (!wrong_.empty()) return;
-        wrong_ = "far drill: file " + std::to_string(file_) + (has_window_ ? " with" : " without") + " a window, versions " +
-                 std::to_string(floor_) + " to " + std::to_string(states_[file_].done) + ", from byte " + std::to_string(at) + ": " + what;
+        wrong_ = "far drill: file " + std::to_string(file_) + (has_window_ ? " with" : " without") +
+                 " a window, versions " + std::to_string(floor_) + " to " +
+                 std::to_string(states_[file_].done) + ", from byte " + std::to_string(at) + ": " +
+                 what;
     }
 
     void judge(std::uint64_t wrong, std::uint64_t at) {
@@ -90,22 +100,30 @@ private:
     void read_page(drilled_file& model, std::uint64_t page, bool first_time) {
         const std::uint64_t begin = page * w_.page_bytes, bytes = model.end_of(page) - begin;
         std::vector<std::uint8_t> got(bytes);
-        const std::int64_t count = rt_.read(fd_, got.data(), static_cast<std::int64_t>(bytes), static_cast<std::int64_t>(begin));
+        const std::int64_t count = rt_.read(fd_, got.data(), static_cast<std::int64_t>(bytes),
+                                            static_cast<std::int64_t>(begin));
         if (count > 0) tally_.bytes_read += static_cast<std::uint64_t>(count);
         if (count < 0) ++tally_.errors;
         place from = place::cache;
         const auto known = model.expect(page, false, false, from);  // as a request gives it
-        const std::int64_t wanted = known || has_window_ ? static_cast<std::int64_t>(bytes) : -ESTALE;
-        ++(!first_time ? met_.drill_cached : wanted < 0 ? met_.drill_stale : !has_window_ ? met_.drill_request
-           : model.has_orphans(page) ? met_.drill_orphan : met_.drill_window);
-        if (count != wanted) return complain("read gave " + std::to_string(count) + " and not " + std::to_string(wanted), begin);
+        const std::int64_t wanted =
+            known || has_window_ ? static_cast<std::int64_t>(bytes) : -ESTALE;
+        ++(!first_time               ? met_.drill_cached
+           : wanted < 0              ? met_.drill_stale
+           : !has_window_            ? met_.drill_request
+           : model.has_orphans(page) ? met_.drill_orphan
+                                     : met_.drill_window);
+        if (count != wanted)
+            return complain(
+                "read gave " + std::to_string(count) + " and not " + std::to_string(wanted), begin);
         if (wanted < 0) return;
         if (!has_window_) {
             judge(different_bytes(*known, 0, got.data(), bytes), begin);
             return;
         }
         std::uint64_t first_bad = ~std::uint64_t{0};
-        const std::uint64_t wrong = wrong_bytes(w_, file_, {floor_, model.newest()}, begin, got.data(), bytes, 0, 1, first_bad);
+        const std::uint64_t wrong = wrong_bytes(w_, file_, {floor_, model.newest()}, begin,
+                                                got.data(), bytes, 0, 1, first_bad);
         judge(wrong, first_bad);
     }
 

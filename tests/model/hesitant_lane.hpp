@@ -1,5 +1,5 @@
-// A racing lane that now and then stops in the middle of a copy, as a thread may anywhere, so that on few processors too
-// frames change hands under optimistic readers.
+// A racing lane that now and then stops in the middle of a copy, as a thread may anywhere, so that
+// on few processors too frames change hands under optimistic readers.
 #pragma once
 
 #include <thread>

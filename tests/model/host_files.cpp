@@ -26,12 +26,15 @@ host_files::host_files(const world& w, const std::string& folder, file_state* st
     for (std::uint32_t file = 0; file < w_.files(); ++file) {
         if (w_.is_big(file)) create_big(file);
         else create_whole(path_of(file), file, 0);
-        const std::string name = "f" + std::to_string(file), link = folder_ + "/l" + std::to_string(file);
+        const std::string name = "f" + std::to_string(file),
+                          link = folder_ + "/l" + std::to_string(file);
         require(::symlink(name.c_str(), link.c_str()) == 0, "link " + link);
     }
 }
 
-std::string host_files::path_of(std::uint32_t file) const { return folder_ + "/f" + std::to_string(file); }
+std::string host_files::path_of(std::uint32_t file) const {
+    return folder_ + "/f" + std::to_string(file);
+}
 
 bool host_files::can_be_read_directly() const {
     host::environment& system = host::linux_environment();
@@ -42,16 +45,20 @@ bool host_files::can_be_read_directly() const {
     ::close(fd);
     if (direct < 0) return false;
     alignas(4096) static std::byte place[65536];
-    const bool good = grain_bytes <= std::min<std::uint64_t>(w_.page_bytes, sizeof place) && system.read(direct, place, grain_bytes, 0) >= 0;
+    const bool good = grain_bytes <= std::min<std::uint64_t>(w_.page_bytes, sizeof place) &&
+                      system.read(direct, place, grain_bytes, 0) >= 0;
     system.close(direct);
     return good;
 }
 
-void host_files::write_range(int fd, std::uint32_t file, std::uint64_t version, std::uint64_t begin, std::uint64_t end) {
+void host_files::write_range(int fd, std::uint32_t file, std::uint64_t version, std::uint64_t begin,
+                             std::uint64_t end) {
     buffer_.resize(end - begin);
-    for (std::uint64_t at = begin; at < end; ++at) buffer_[at - begin] = byte_of(w_, file, version, at);
+    for (std::uint64_t at = begin; at < end; ++at)
+        buffer_[at - begin] = byte_of(w_, file, version, at);
     for (std::uint64_t done = 0; done < buffer_.size();) {
-        const ssize_t got = ::pwrite(fd, buffer_.data() + done, buffer_.size() - done, static_cast<off_t>(begin + done));
+        const ssize_t got = ::pwrite(fd, buffer_.data() + done, buffer_.size() - done,
+                                     static_cast<off_t>(begin + done));
         require(got > 0, "write");
         done += static_cast<std::uint64_t>(got);
     }
@@ -76,12 +83,13 @@ void host_files::create_big(std::uint32_t file) {
     ::close(fd);
 }
 
-// The order of the steps keeps every size that can be seen between the old and the new one, and every byte inside it a
-// byte of one of the two.
+// The order of the steps keeps every size that can be seen between the old and the new one, and
+// every byte inside it a byte of one of the two.
 void host_files::rewrite(std::uint32_t file, std::uint64_t version) {
     const int fd = ::open(path_of(file).c_str(), O_WRONLY | O_CLOEXEC);
     require(fd >= 0, "open " + path_of(file));
-    const std::uint64_t old_size = size_of(w_, file, version - 1), new_size = size_of(w_, file, version);
+    const std::uint64_t old_size = size_of(w_, file, version - 1),
+                        new_size = size_of(w_, file, version);
     if (new_size < old_size) {
         before_shrink(path_of(file), new_size);
         require(::ftruncate(fd, static_cast<off_t>(new_size)) == 0, "shrink");

@@ -1,4 +1,5 @@
-// What every verb of the model test needs to judge its result: which versions were allowed, and whether count and bytes agree.
+// What every verb of the model test needs to judge its result: which versions were allowed, and
+// whether count and bytes agree.
 #pragma once
 
 #include <cstdint>
@@ -30,23 +31,27 @@ struct memory {
     std::byte* buffer;
 };
 
-// Called by all threads of a group together; everybody looks at a share of the bytes, the leader notes the rest.
+// Called by all threads of a group together; everybody looks at a share of the bytes, the leader
+// notes the rest.
 struct judge {
     world w;
     file_state* files;  // w.files() of them
     report* out;
 
     template <typename Group>
-    PENSTOCK_HD void wrong(const Group& g, const memory& m, verb what, std::uint32_t file, std::uint64_t offset,
-                           std::uint64_t length, std::int64_t got, std::int64_t expected, const version_range& range) const {
+    PENSTOCK_HD void wrong(const Group& g, const memory& m, verb what, std::uint32_t file,
+                           std::uint64_t offset, std::uint64_t length, std::int64_t got,
+                           std::int64_t expected, const version_range& range) const {
         if (!g.is_leader()) return;
         atomic_add_relaxed(&out->wrong_results, std::uint64_t{1});
-        note(out, {m.actor, m.step, static_cast<std::uint32_t>(what), file, offset, length, got, expected, range.floor, range.newest});
+        note(out, {m.actor, m.step, static_cast<std::uint32_t>(what), file, offset, length, got,
+                   expected, range.floor, range.newest});
     }
 
     // The versions that the call which just returned may have seen.
     template <typename Group>
-    PENSTOCK_HD version_range range_of(const Group& g, std::uint32_t file, std::uint64_t floor) const {
+    PENSTOCK_HD version_range range_of(const Group& g, std::uint32_t file,
+                                       std::uint64_t floor) const {
         std::uint64_t newest = 0;
         if (g.is_leader()) newest = allowed_now(files[file], floor).newest;
         newest = g.broadcast(newest);
@@ -57,12 +62,13 @@ struct judge {
         return {floor, newest};
     }
 
-    // A count for a range of an open file: all of it, or less (or -ESTALE) if the file changed meanwhile. `counted`: the
-    // runtime counts the error in its statistics.
+    // A count for a range of an open file: all of it, or less (or -ESTALE) if the file changed
+    // meanwhile. `counted`: the runtime counts the error in its statistics.
     template <typename Group>
-    PENSTOCK_HD bool count_is_right(const Group& g, const memory& m, verb what, const held_file& f, std::uint64_t offset,
-                                    std::uint64_t length, std::int64_t got, std::int64_t expected,
-                                    const version_range& range, bool counted = true) const {
+    PENSTOCK_HD bool count_is_right(const Group& g, const memory& m, verb what, const held_file& f,
+                                    std::uint64_t offset, std::uint64_t length, std::int64_t got,
+                                    std::int64_t expected, const version_range& range,
+                                    bool counted = true) const {
         if (got < 0 && counted && g.is_leader()) atomic_add_relaxed(&out->errors, std::uint64_t{1});
         if (got == expected) return true;
         if (!range.exact() && expected > 0 && (got == -ESTALE || (got > 0 && got < expected))) {
@@ -74,18 +80,22 @@ struct judge {
     }
 
     template <typename Group>
-    PENSTOCK_HD void judge_bytes(const Group& g, const memory& m, verb what, std::uint32_t file, std::uint64_t offset,
-                                 const std::byte* data, std::uint64_t bytes, const version_range& range) const {
+    PENSTOCK_HD void judge_bytes(const Group& g, const memory& m, verb what, std::uint32_t file,
+                                 std::uint64_t offset, const std::byte* data, std::uint64_t bytes,
+                                 const version_range& range) const {
         std::uint64_t first_bad = ~std::uint64_t{0};
         const auto* seen = reinterpret_cast<const std::uint8_t*>(data);
-        const std::uint64_t bad = wrong_bytes(w, file, range, offset, seen, bytes, g.rank(), g.size(), first_bad);
+        const std::uint64_t bad =
+            wrong_bytes(w, file, range, offset, seen, bytes, g.rank(), g.size(), first_bad);
         if (bad == 0) return;
         atomic_add_relaxed(&out->wrong_bytes, bad);
-        note(out, {m.actor, m.step, static_cast<std::uint32_t>(what), file, first_bad, bytes, seen[first_bad - offset],
-                   byte_of(w, file, range.newest, first_bad), range.floor, range.newest});
+        note(out, {m.actor, m.step, static_cast<std::uint32_t>(what), file, first_bad, bytes,
+                   seen[first_bad - offset], byte_of(w, file, range.newest, first_bad), range.floor,
+                   range.newest});
     }
 
-    PENSTOCK_HD static std::uint64_t rest(std::uint64_t size, std::uint64_t offset, std::uint64_t length) {
+    PENSTOCK_HD static std::uint64_t rest(std::uint64_t size, std::uint64_t offset,
+                                          std::uint64_t length) {
         return offset >= size ? 0 : size - offset < length ? size - offset : length;
     }
 };

@@ -1,4 +1,5 @@
-// penstock_model_test: the model test as a program of its own, so that any seed can be run for as long as one likes.
+// penstock_model_test: the model test as a program of its own, so that any seed can be run for as
+// long as one likes.
 #include "model/model_main.hpp"
 
 #include "model/hesitant_lane.hpp"
@@ -23,11 +24,14 @@ int main(int count, char** words) {
     penstock::model::command_line line(count, words);
     if (line.wrong) return penstock::model::usage(words[0]);
     penstock::model::coverage met;
-    const bool good = penstock::model::run_seeds("model", line.settings, line.seeds, operations_for_all, met, [&](const auto& settings, auto& all) {
-        bool right = true;
-        if (line.lane) right = run_one<penstock::lane>(settings, all);
-        if (line.racing) right = run_one<penstock::model::hesitant_lane>(settings, all) && right;
-        return right;
-    });
+    const bool good = penstock::model::run_seeds(
+        "model", line.settings, line.seeds, operations_for_all, met,
+        [&](const auto& settings, auto& all) {
+            bool right = true;
+            if (line.lane) right = run_one<penstock::lane>(settings, all);
+            if (line.racing)
+                right = run_one<penstock::model::hesitant_lane>(settings, all) && right;
+            return right;
+        });
     return good ? 0 : 1;
 }

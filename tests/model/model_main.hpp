@@ -41,8 +41,10 @@ private:
 
 inline int usage(const char* program) {
     std::cerr << "usage: " << program
-              << " [--seed N] [--seeds N] [--operations N] [--threads N] [--page BYTES] [--lane] [--racing] [--flip]\n"
-                 "Performs random operations on tiny caches and checks every byte. --seeds runs so many seeds from --seed on;\n"
+              << " [--seed N] [--seeds N] [--operations N] [--threads N] [--page BYTES] [--lane] "
+                 "[--racing] [--flip]\n"
+                 "Performs random operations on tiny caches and checks every byte. --seeds runs so "
+                 "many seeds from --seed on;\n"
                  "--flip makes the disk lie now and then, and the run must then fail.\n";
     return 2;
 }

@@ -1,8 +1,9 @@
-// One run of the model test on the cpu back end: a world, a tiny cache, threads that act, and a host that changes files.
+// One run of the model test on the cpu back end: a world, a tiny cache, threads that act, and a
+// host that changes files.
 //
-// Everything a run does follows from its settings but for the interleaving of threads. It goes in rounds, as launches of a
-// kernel would: within a round actors and host work at once; between rounds nobody holds anything, and every rule of the
-// cache that holds then is checked.
+// Everything a run does follows from its settings but for the interleaving of threads. It goes in
+// rounds, as launches of a kernel would: within a round actors and host work at once; between
+// rounds nobody holds anything, and every rule of the cache that holds then is checked.
 #pragma once
 
 #include <atomic>
@@ -37,11 +38,14 @@ struct run_settings {
 };
 
 inline const char* name_of(verb what) {
-    constexpr const char* names[verb_count] = {"open", "close", "read", "read_on", "v[i]", "for_each", "map", "unmap", "prefetch", "stat", "nonsense"};
+    constexpr const char* names[verb_count] = {"open",     "close",    "read",    "read_on",
+                                               "v[i]",     "for_each", "map",     "unmap",
+                                               "prefetch", "stat",     "nonsense"};
     return names[static_cast<std::uint32_t>(what) % verb_count];
 }
 
-// Sizes that make every path busy: few frames, few file slots, short rings, tables in two levels. The seed chooses.
+// Sizes that make every path busy: few frames, few file slots, short rings, tables in two levels.
+// The seed chooses.
 struct tiny_shape {
     options o;
     host::runtime_hooks hooks;
@@ -66,7 +70,8 @@ struct tiny_shape {
         o.frame_wait_ms = o.request_wait_ms = o.host_wait_ms = 60000;
         o.roots = {folder};
         o.log = [](const std::string&) {};
-        // A budget so small that windows are refused: a small file takes a chunk's room, and leaves what it does not need.
+        // A budget so small that windows are refused: a small file takes a chunk's room, and leaves
+        // what it does not need.
         constexpr std::uint64_t budgets_mib[] = {4, 6, 10, 32};
         o.window_bytes = budgets_mib[mix64(s.seed ^ 12) % 4] << 20;
         constexpr std::uint64_t tier_pages[] = {0, 24, 300};
@@ -91,9 +96,13 @@ template <typename Group>
 class model_run {
 public:
     explicit model_run(const run_settings& s)
-        : settings_(s), folder_(make_folder()), shape_(s, folder_), states_(new file_state[shape_.w.files()]{}),
+        : settings_(s),
+          folder_(make_folder()),
+          shape_(s, folder_),
+          states_(new file_state[shape_.w.files()]{}),
           files_(shape_.w, folder_, states_.get()),
-          pins_(s.flip_bytes ? static_cast<host::environment&>(disk_) : host::linux_environment(), false, s.seed) {
+          pins_(s.flip_bytes ? static_cast<host::environment&>(disk_) : host::linux_environment(),
+                false, s.seed) {
         if (s.flip_bytes) {
             fault::fault_plan plan;
             plan.flip_every = 10000;
@@ -101,7 +110,9 @@ public:
         }
         shape_.hooks.env = &pins_;
         met_.no_direct_reads = !files_.can_be_read_directly();
-        files_.before_shrink = [this](const std::string& path, std::uint64_t size_bytes) { pins_.before_shrink(path, size_bytes); };
+        files_.before_shrink = [this](const std::string& path, std::uint64_t size_bytes) {
+            pins_.before_shrink(path, size_bytes);
+        };
         const status created = runtime::create(shape_.o, shape_.hooks, rt_);
         if (!created) complain(created.message);
         else windows_ = std::make_unique<window_keeper>(*rt_, shape_.w, states_.get(), met_);
@@ -121,14 +132,17 @@ public:
         const std::uint64_t stretch = 500;
         std::uint64_t actor = 0;
         std::cout << describe() << std::flush;
-        for (std::uint64_t done = 0; good_ && done < settings_.operations; done += stretch * settings_.threads) {
+        for (std::uint64_t done = 0; good_ && done < settings_.operations;
+             done += stretch * settings_.threads) {
             round(actor, stretch);
             actor += settings_.threads;
             check_quiescent();
             check_views();
             exercise(mix(settings_.seed, actor));
-            // Nobody has anything open now, so the next round must see exactly the newest version of these.
-            for (std::uint32_t i = 0; i < 4; ++i) files_.change(static_cast<std::uint32_t>(mix64(actor + i) % shape_.w.small_files));
+            // Nobody has anything open now, so the next round must see exactly the newest version
+            // of these.
+            for (std::uint32_t i = 0; i < 4; ++i)
+                files_.change(static_cast<std::uint32_t>(mix64(actor + i) % shape_.w.small_files));
         }
         windows_->let_go_of_all();
         windows_->close_all();
@@ -145,7 +159,8 @@ public:
 
 private:
     static std::string make_folder() {
-        std::string name = (std::filesystem::temp_directory_path() / "penstock-model-XXXXXX").string();
+        std::string name =
+            (std::filesystem::temp_directory_path() / "penstock-model-XXXXXX").string();
         if (::mkdtemp(name.data()) == nullptr) std::abort();
         return std::filesystem::canonical(name).string();
     }
@@ -156,9 +171,15 @@ private:
     }
 
     void round(std::uint64_t first_actor, std::uint64_t steps) {
-        const std::uint64_t stride = (10 * shape_.w.page_bytes + 2 * guard_bytes + 16 + 63) & ~std::uint64_t{63};
+        const std::uint64_t stride =
+            (10 * shape_.w.page_bytes + 2 * guard_bytes + 16 + 63) & ~std::uint64_t{63};
         if (scratch_.empty()) scratch_.resize(stride * settings_.threads);
-        const model_actor actor{{{shape_.w, states_.get(), &report_}, stride}, scratch_.data(), steps, first_actor, shape_.max_open, shape_.max_maps};
+        const model_actor actor{{{shape_.w, states_.get(), &report_}, stride},
+                                scratch_.data(),
+                                steps,
+                                first_actor,
+                                shape_.max_open,
+                                shape_.max_maps};
         std::atomic<std::uint32_t> running{settings_.threads};
         std::vector<std::thread> threads;
         for (std::uint32_t i = 0; i < settings_.threads; ++i)
@@ -176,31 +197,39 @@ private:
     }
 
     void check_quiescent() {
-        const auto found = engine::check_invariants(rt_->ref().view, {.references = windows_->references()});
-        if (found.rule != nullptr) complain("broken rule: " + std::string(found.rule) + ", at " + std::to_string(found.where));
-        if (report_.open_held != 0 || report_.maps_held != 0) complain("the test itself lost count of what its actors hold");
+        const auto found =
+            engine::check_invariants(rt_->ref().view, {.references = windows_->references()});
+        if (found.rule != nullptr)
+            complain("broken rule: " + std::string(found.rule) + ", at " +
+                     std::to_string(found.where));
+        if (report_.open_held != 0 || report_.maps_held != 0)
+            complain("the test itself lost count of what its actors hold");
         if (const status s = rt_->health(); !s) complain("health: " + s.message);
     }
 
     void check_views() {
-        const std::string wrong = judge_view_status(*rt_->ref().view.fault, rt_->view_status(), report_);
+        const std::string wrong =
+            judge_view_status(*rt_->ref().view.fault, rt_->view_status(), report_);
         if (!wrong.empty()) complain(wrong);
         if (!rt_->view_status().ok()) ++met_.view_faults;
         rt_->clear_view_status();
         report_.missing = report_.out_of_range = 0;
     }
 
-    // What is done with windows while no actor is there: some are opened or closed for the next round, and the drill.
+    // What is done with windows while no actor is there: some are opened or closed for the next
+    // round, and the drill.
     void exercise(std::uint64_t h) {
         for (std::uint64_t i = 0; i < 3 && good_; ++i) {
             drill<Group> one(*rt_, files_, pins_, shape_.w, states_.get(), met_, drilled_);
             int windowed = -1;
-            if (const std::string wrong = one.run(mix64(h + i), windowed); !wrong.empty()) complain(wrong);
+            if (const std::string wrong = one.run(mix64(h + i), windowed); !wrong.empty())
+                complain(wrong);
             if (windowed >= 0) windows_->has_window_too(windowed);
         }
         far_drill other(*rt_, files_, pins_, shape_.w, states_.get(), met_, drilled_);
         int windowed = -1;
-        if (const std::string wrong = other.run(mix64(h ^ 77), windowed); !wrong.empty()) complain(wrong);
+        if (const std::string wrong = other.run(mix64(h ^ 77), windowed); !wrong.empty())
+            complain(wrong);
         if (windowed >= 0) windows_->has_window_too(windowed);
         if (drilled_.wrong_bytes > 0) list_failures();
         if (const std::string wrong = windows_->between_rounds(h); !wrong.empty()) complain(wrong);
@@ -217,21 +246,29 @@ private:
             name_of_file(file, file % 3, name);
             const int fd = penstock::open(Group{}, rt_->ref(), name);
             const bool there = exists(shape_.w, file, version);
-            if (!there && fd != -ENOENT) complain(std::string(name) + " was removed, but open gave " + std::to_string(fd));
+            if (!there && fd != -ENOENT)
+                complain(std::string(name) + " was removed, but open gave " + std::to_string(fd));
             if (there && fd < 0) complain(std::string(name) + ": open gave " + error_text(fd));
             ++opens_;
             if (fd < 0) ++errors_;
             if (fd < 0) continue;
             const std::uint64_t size = size_of(shape_.w, file, version);
-            const std::uint64_t begin = shape_.w.is_big(file) ? size - (region_pages + 2) * shape_.w.page_bytes : 0;
+            const std::uint64_t begin =
+                shape_.w.is_big(file) ? size - (region_pages + 2) * shape_.w.page_bytes : 0;
             for (std::uint64_t at = begin; at < size && good_; at += bytes.size()) {
-                const std::int64_t got = penstock::read(Group{}, rt_->ref(), fd, bytes.data(), static_cast<std::int64_t>(bytes.size()), static_cast<std::int64_t>(at));
+                const std::int64_t got = penstock::read(Group{}, rt_->ref(), fd, bytes.data(),
+                                                        static_cast<std::int64_t>(bytes.size()),
+                                                        static_cast<std::int64_t>(at));
                 std::uint64_t first_bad = ~std::uint64_t{0};
-                if (got != static_cast<std::int64_t>(std::min<std::uint64_t>(bytes.size(), size - at)))
+                if (got !=
+                    static_cast<std::int64_t>(std::min<std::uint64_t>(bytes.size(), size - at)))
                     complain(std::string(name) + ": read gave " + std::to_string(got));
-                else if (const std::uint64_t wrong = wrong_bytes(shape_.w, file, {version, version}, at, bytes.data(), static_cast<std::uint64_t>(got), 0, 1, first_bad);
+                else if (const std::uint64_t wrong =
+                             wrong_bytes(shape_.w, file, {version, version}, at, bytes.data(),
+                                         static_cast<std::uint64_t>(got), 0, 1, first_bad);
                          wrong != 0)
-                    complain("FAILED: " + std::to_string(wrong) + " wrong bytes in " + name + ", the first at " + std::to_string(first_bad));
+                    complain("FAILED: " + std::to_string(wrong) + " wrong bytes in " + name +
+                             ", the first at " + std::to_string(first_bad));
                 bytes_read_ += static_cast<std::uint64_t>(got > 0 ? got : 0);
             }
             if (penstock::close(Group{}, rt_->ref(), fd) != 0) complain("close failed");
@@ -240,7 +277,8 @@ private:
 
     void expect(const char* what, std::uint64_t got, std::uint64_t expected) {
         if (got != expected)
-            complain("statistics: " + std::string(what) + " " + std::to_string(got) + ", expected " + std::to_string(expected));
+            complain("statistics: " + std::string(what) + " " + std::to_string(got) +
+                     ", expected " + std::to_string(expected));
     }
 
     void check_statistics() {
@@ -252,14 +290,20 @@ private:
         std::uint64_t answered = 0, valid = 0;
         for (const std::uint64_t n : s.latency_ns) answered += n;
         // Nobody waits for the answer to a fill, which asks for one page or more.
-        if (answered > s.requests || s.requests - answered > s.read_ahead_pages) expect("answers", answered, s.requests);
+        if (answered > s.requests || s.requests - answered > s.read_ahead_pages)
+            expect("answers", answered, s.requests);
         const engine::cache_view& c = rt_->ref().view;
-        for (std::uint64_t i = 0; i < c.word_count; ++i) valid += engine::is_valid(c.words[i]) ? 1 : 0;
-        if (s.misses < s.evictions + valid) complain("statistics: fewer misses than evictions and pages in the cache");
-        if (s.file_read_bytes + (s.window_loads + s.tier_loads) * shape_.w.page_bytes < s.bytes_loaded)
+        for (std::uint64_t i = 0; i < c.word_count; ++i)
+            valid += engine::is_valid(c.words[i]) ? 1 : 0;
+        if (s.misses < s.evictions + valid)
+            complain("statistics: fewer misses than evictions and pages in the cache");
+        if (s.file_read_bytes + (s.window_loads + s.tier_loads) * shape_.w.page_bytes <
+            s.bytes_loaded)
             complain("statistics: more bytes loaded than files, windows and tier gave");
-        if (s.tier_evictions > s.tier_saves + s.read_ahead_pages) complain("statistics: tier " + s.to_json());
-        if (s.window_loads + s.tier_loads > s.misses || s.window_bytes != 0) complain("statistics: windows " + s.to_json());
+        if (s.tier_evictions > s.tier_saves + s.read_ahead_pages)
+            complain("statistics: tier " + s.to_json());
+        if (s.window_loads + s.tier_loads > s.misses || s.window_bytes != 0)
+            complain("statistics: windows " + s.to_json());
         met_.operations = report_.steps;
         met_.window_loads = s.window_loads;
         met_.request_loads = s.misses - s.window_loads - s.tier_loads;
@@ -269,7 +313,8 @@ private:
         met_.pages_read_ahead = s.read_ahead_pages;
         met_.direct_reads = s.direct_reads;
         if (shape_.o.direct_io == direct_mode::on && !met_.no_direct_reads && s.direct_reads == 0)
-            complain("statistics: no direct read, though direct_io is on and the file system has them");
+            complain(
+                "statistics: no direct read, though direct_io is on and the file system has them");
         met_.orphan_pages = pins_.orphans();
         met_.view_elements = report_.view_elements;
         met_.view_visits = report_.view_visits;
@@ -284,8 +329,11 @@ private:
         const int fd = penstock::open(Group{}, rt_->ref(), name);
         std::vector<mapping> held;
         for (std::uint32_t i = 0; i < c.frame_count; ++i) {
-            held.push_back(penstock::map(Group{}, rt_->ref(), fd, static_cast<std::int64_t>(i * shape_.w.page_bytes), 1));
-            if (held.back().bytes != 1) complain("frame " + std::to_string(i) + " of " + std::to_string(c.frame_count) + " is lost: " + error_text(held.back().bytes));
+            held.push_back(penstock::map(Group{}, rt_->ref(), fd,
+                                         static_cast<std::int64_t>(i * shape_.w.page_bytes), 1));
+            if (held.back().bytes != 1)
+                complain("frame " + std::to_string(i) + " of " + std::to_string(c.frame_count) +
+                         " is lost: " + error_text(held.back().bytes));
             if (!good_) break;
         }
         for (const mapping& one : held) penstock::unmap(Group{}, rt_->ref(), one);
@@ -294,12 +342,14 @@ private:
 
     void list_failures() {
         std::ostringstream text;
-        text << "FAILED: " << report_.wrong_bytes + drilled_.wrong_bytes << " wrong bytes, " << report_.wrong_results << " wrong results, "
-             << report_.written_outside << " bytes written outside, " << report_.changed_mappings << " changed mappings";
+        text << "FAILED: " << report_.wrong_bytes + drilled_.wrong_bytes << " wrong bytes, "
+             << report_.wrong_results << " wrong results, " << report_.written_outside
+             << " bytes written outside, " << report_.changed_mappings << " changed mappings";
         for (std::uint64_t i = 0; i < report_.failures && i < kept_failures; ++i) {
             const failure& f = report_.kept[i];
-            text << "\n  actor " << f.actor << " step " << f.step << " " << name_of(static_cast<verb>(f.what)) << " file "
-                 << f.file << " offset " << f.offset << " length " << f.length << ": got " << f.got << ", expected "
+            text << "\n  actor " << f.actor << " step " << f.step << " "
+                 << name_of(static_cast<verb>(f.what)) << " file " << f.file << " offset "
+                 << f.offset << " length " << f.length << ": got " << f.got << ", expected "
                  << f.expected << "; versions " << f.floor << " to " << f.newest;
         }
         complain(text.str());
@@ -307,20 +357,28 @@ private:
 
     [[nodiscard]] std::string describe() const {
         std::ostringstream text;
-        text << "model: seed " << settings_.seed << ", " << (std::is_same_v<Group, lane> ? "lane" : "racing") << ", "
-             << settings_.operations << " operations, " << settings_.threads << " threads, page " << shape_.w.page_bytes
-             << ", frames " << rt_->ref().view.frame_count << ", file slots " << shape_.o.max_files << ", rings "
-             << rt_->settings().service_threads << " x " << shape_.hooks.rings_per_thread << " x " << shape_.hooks.ring_slots << ", handles "
-             << shape_.hooks.max_handles << ", " << rt_->io_name() << ", direct_io " << name_of(shape_.o.direct_io)
-             << (shape_.o.direct_io == direct_mode::on && met_.no_direct_reads ? ", which the file system refuses for these pages" : "") << "\n";
+        text << "model: seed " << settings_.seed << ", "
+             << (std::is_same_v<Group, lane> ? "lane" : "racing") << ", " << settings_.operations
+             << " operations, " << settings_.threads << " threads, page " << shape_.w.page_bytes
+             << ", frames " << rt_->ref().view.frame_count << ", file slots " << shape_.o.max_files
+             << ", rings " << rt_->settings().service_threads << " x "
+             << shape_.hooks.rings_per_thread << " x " << shape_.hooks.ring_slots << ", handles "
+             << shape_.hooks.max_handles << ", " << rt_->io_name() << ", direct_io "
+             << name_of(shape_.o.direct_io)
+             << (shape_.o.direct_io == direct_mode::on && met_.no_direct_reads
+                     ? ", which the file system refuses for these pages"
+                     : "")
+             << "\n";
         return text.str();
     }
 
     [[nodiscard]] std::string summary() {
         std::ostringstream text;
-        text << "model: seed " << settings_.seed << ": " << report_.steps << " operations, " << report_.checks << " judged, "
-             << report_.exact_checks * 100 / std::max<std::uint64_t>(1, report_.checks) << " % exactly, " << report_.stale
-             << " stale, " << files_.changes() << " host changes: " << (good_ ? "passed" : "FAILED") << "\n  "
+        text << "model: seed " << settings_.seed << ": " << report_.steps << " operations, "
+             << report_.checks << " judged, "
+             << report_.exact_checks * 100 / std::max<std::uint64_t>(1, report_.checks)
+             << " % exactly, " << report_.stale << " stale, " << files_.changes()
+             << " host changes: " << (good_ ? "passed" : "FAILED") << "\n  "
              << met_.text().substr(1) << "\n  " << rt_->stats().to_json() << "\n";
         return text.str();
     }

@@ -20,8 +20,8 @@ void require(bool good, const char* what) {
     std::abort();
 }
 
-// Zeros follow a mapping up to the end of its last chunk: who reads astray there is judged by what he read, and not ended by a
-// signal that tells nothing.
+// Zeros follow a mapping up to the end of its last chunk: who reads astray there is judged by what
+// he read, and not ended by a signal that tells nothing.
 std::uint64_t room_of(std::uint64_t bytes) {
     constexpr std::uint64_t chunk = engine::window_chunk_bytes;
     return (bytes + chunk - 1) / chunk * chunk;
@@ -29,19 +29,23 @@ std::uint64_t room_of(std::uint64_t bytes) {
 
 }  // namespace
 
-int pinning_environment::map_file(int fd, std::uint64_t offset, std::uint64_t bytes, void*& address) {
+int pinning_environment::map_file(int fd, std::uint64_t offset, std::uint64_t bytes,
+                                  void*& address) {
     struct stat info {};
     if (::fstat(fd, &info) != 0) return -errno;
     void* mapping = nullptr;
     if (const int code = below_.map_file(fd, offset, bytes, mapping); code != 0) return code;
     const std::uint64_t length = first_orphan(bytes);
-    address = ::mmap(nullptr, room_of(bytes), PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    address = ::mmap(nullptr, room_of(bytes), PROT_READ,
+                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     require(address != MAP_FAILED, "reserve room for a mapping");
-    require(::mremap(mapping, length, length, MREMAP_MAYMOVE | MREMAP_FIXED, address) == address, "move a mapping");
+    require(::mremap(mapping, length, length, MREMAP_MAYMOVE | MREMAP_FIXED, address) == address,
+            "move a mapping");
     const auto size = static_cast<std::uint64_t>(info.st_size);
     const std::uint64_t reached = size <= offset ? 0 : std::min(bytes, size - offset);
     const std::lock_guard lock(mutex_);
-    mapped_.push_back({static_cast<std::byte*>(address), offset, reached, info.st_dev, info.st_ino, reached == bytes});
+    mapped_.push_back({static_cast<std::byte*>(address), offset, reached, info.st_dev, info.st_ino,
+                       reached == bytes});
     return 0;
 }
 
@@ -52,11 +56,14 @@ void pinning_environment::unmap_file(void* address, std::uint64_t bytes) {
     }
     below_.unmap_file(address, bytes);
     const std::uint64_t length = first_orphan(bytes);
-    if (room_of(bytes) > length) ::munmap(static_cast<std::byte*>(address) + length, room_of(bytes) - length);
+    if (room_of(bytes) > length)
+        ::munmap(static_cast<std::byte*>(address) + length, room_of(bytes) - length);
 }
 
-// Every piece of a mapping that the file fills can be read, in memory or not; of any other the system has the word.
-int pinning_environment::resident(void* address, std::uint64_t bytes, std::uint64_t piece_bytes, std::vector<bool>& out) {
+// Every piece of a mapping that the file fills can be read, in memory or not; of any other the
+// system has the word.
+int pinning_environment::resident(void* address, std::uint64_t bytes, std::uint64_t piece_bytes,
+                                  std::vector<bool>& out) {
     if (const int code = below_.resident(address, bytes, piece_bytes, out); code != 0) return code;
     const std::lock_guard lock(mutex_);
     for (const mapped& m : mapped_) {
@@ -64,7 +71,8 @@ int pinning_environment::resident(void* address, std::uint64_t bytes, std::uint6
         const residency what = residency_.load();
         const std::uint64_t h = mix64(seed_ + ++asked_);
         for (std::size_t i = 0; i < out.size(); ++i)
-            out[i] = what == residency::everything || (what == residency::by_chance && mix64(h + i) % 8 != 0);
+            out[i] = what == residency::everything ||
+                     (what == residency::by_chance && mix64(h + i) % 8 != 0);
     }
     return 0;
 }
@@ -74,7 +82,8 @@ void pinning_environment::before_shrink(const std::string& path, std::uint64_t n
     require(::stat(path.c_str(), &info) == 0, "look at a file that is going to shrink");
     const std::lock_guard lock(mutex_);
     for (const mapped& m : mapped_)
-        if (m.device == info.st_dev && m.inode == info.st_ino) keep(m, first_orphan(new_size_bytes));
+        if (m.device == info.st_dev && m.inode == info.st_ino)
+            keep(m, first_orphan(new_size_bytes));
 }
 
 // Orphans of earlier times are copied along: their bytes stay what they are.
@@ -86,11 +95,13 @@ void pinning_environment::keep(const mapped& m, std::uint64_t from) {
     orphans_ += length / os_page_bytes;
     if (device_pins_) return;
     std::byte* const place = m.address + (from - m.offset);
-    void* const copy = ::mmap(nullptr, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    void* const copy =
+        ::mmap(nullptr, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     require(copy != MAP_FAILED, "make a copy of mapped pages");
     std::memcpy(copy, place, length);
     require(::mprotect(copy, length, PROT_READ) == 0, "protect a copy");
-    require(::mremap(copy, length, length, MREMAP_MAYMOVE | MREMAP_FIXED, place) == place, "put a copy in place");
+    require(::mremap(copy, length, length, MREMAP_MAYMOVE | MREMAP_FIXED, place) == place,
+            "put a copy in place");
 }
 
 }  // namespace penstock::model

@@ -1,11 +1,14 @@
-// An environment whose mapped files behave on the cpu as they do for a GPU, which pins the pages it may read.
+// An environment whose mapped files behave on the cpu as they do for a GPU, which pins the pages it
+// may read.
 //
-// A processor that reads a mapped page behind the new end of a file gets SIGBUS. A GPU does not: the page is pinned, so it
-// lives on as an orphan that belongs to no file, with the bytes it had when it was cut off; write(2) reaches it no more, also
-// when the file grows again. So whoever is about to shrink a file says so first, and the pages that will be cut off are
-// replaced by a private copy of themselves, at one stroke for whoever reads them meanwhile.
+// A processor that reads a mapped page behind the new end of a file gets SIGBUS. A GPU does not:
+// the page is pinned, so it lives on as an orphan that belongs to no file, with the bytes it had
+// when it was cut off; write(2) reaches it no more, also when the file grows again. So whoever is
+// about to shrink a file says so first, and the pages that will be cut off are replaced by a
+// private copy of themselves, at one stroke for whoever reads them meanwhile.
 //
-// It also decides what counts as resident, so that a run sees files of which nothing, a part or all can be opened.
+// It also decides what counts as resident, so that a run sees files of which nothing, a part or all
+// can be opened.
 #pragma once
 
 #include <atomic>
@@ -20,7 +23,8 @@ namespace penstock::model {
 
 inline constexpr std::uint64_t os_page_bytes = 4096;
 
-// The first byte that is cut off as an orphan when a file shrinks to `size_bytes`; the rest of the last page stays its own.
+// The first byte that is cut off as an orphan when a file shrinks to `size_bytes`; the rest of the
+// last page stays its own.
 constexpr std::uint64_t first_orphan(std::uint64_t size_bytes) {
     return (size_bytes + os_page_bytes - 1) / os_page_bytes * os_page_bytes;
 }
@@ -44,17 +48,25 @@ public:
     int real_path(int handle, std::string& out) override { return below_.real_path(handle, out); }
     int facts(int handle, host::file_facts& out) override { return below_.facts(handle, out); }
     int open_found(int handle) override { return below_.open_found(handle); }
-    int open_plain(int start, const std::string& path) override { return below_.open_plain(start, path); }
+    int open_plain(int start, const std::string& path) override {
+        return below_.open_plain(start, path);
+    }
     void close(int handle) override { below_.close(handle); }
     std::int64_t read(int fd, std::byte* to, std::uint64_t bytes, std::uint64_t offset) override {
         return below_.read(fd, to, bytes, offset);
     }
-    int open_direct(int fd, std::uint32_t& grain_bytes) override { return below_.open_direct(fd, grain_bytes); }
-    int in_page_cache(int fd, std::uint64_t offset, std::uint64_t bytes) override { return below_.in_page_cache(fd, offset, bytes); }
+    int open_direct(int fd, std::uint32_t& grain_bytes) override {
+        return below_.open_direct(fd, grain_bytes);
+    }
+    int in_page_cache(int fd, std::uint64_t offset, std::uint64_t bytes) override {
+        return below_.in_page_cache(fd, offset, bytes);
+    }
     int map_file(int fd, std::uint64_t offset, std::uint64_t bytes, void*& address) override;
     void unmap_file(void* address, std::uint64_t bytes) override;
-    int resident(void* address, std::uint64_t bytes, std::uint64_t piece_bytes, std::vector<bool>& out) override;
-    std::unique_ptr<host::io_engine> make_io_engine(bool want_uring, std::uint32_t depth, std::string& why) override {
+    int resident(void* address, std::uint64_t bytes, std::uint64_t piece_bytes,
+                 std::vector<bool>& out) override;
+    std::unique_ptr<host::io_engine> make_io_engine(bool want_uring, std::uint32_t depth,
+                                                    std::string& why) override {
         return below_.make_io_engine(want_uring, depth, why);
     }
 
@@ -63,7 +75,7 @@ private:
         std::byte* address;
         std::uint64_t offset, bytes;  // of the file; as far as it reached when it was mapped
         std::uint64_t device, inode;
-        bool whole;                   // the file reached to the end of the mapping
+        bool whole;  // the file reached to the end of the mapping
     };
     void keep(const mapped& m, std::uint64_t from);
 

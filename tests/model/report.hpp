@@ -1,4 +1,5 @@
-// What the actors of a model run share besides the files: what they found, and how much they may hold.
+// What the actors of a model run share besides the files: what they found, and how much they may
+// hold.
 #pragma once
 
 #include <cerrno>
@@ -19,34 +20,37 @@ struct failure {
 };
 inline constexpr std::uint32_t kept_failures = 16;
 
-// An element of a view that could not be had, or may not have been: zero where the file was changing.
+// An element of a view that could not be had, or may not have been: zero where the file was
+// changing.
 struct missing_element {
     std::int32_t fd, code;
     std::uint64_t offset;  // in the file
 };
 inline constexpr std::uint32_t kept_missing = 4096;
 
-// Lies in memory that all actors reach, zeroed at the start. Every field is only ever added to, but for the two budgets
-// and what the host takes out.
+// Lies in memory that all actors reach, zeroed at the start. Every field is only ever added to, but
+// for the two budgets and what the host takes out.
 struct report {
     std::uint64_t wrong_bytes;
     std::uint64_t wrong_results;
-    std::uint64_t written_outside;  // reads that touched bytes beside the buffer
-    std::uint64_t changed_mappings; // mapped bytes that did not stay what they were
-    std::uint64_t failures;         // all of the above, as events
+    std::uint64_t written_outside;   // reads that touched bytes beside the buffer
+    std::uint64_t changed_mappings;  // mapped bytes that did not stay what they were
+    std::uint64_t failures;          // all of the above, as events
     failure kept[kept_failures];
 
     std::uint64_t steps;
-    std::uint64_t checks, exact_checks;  // judged calls, and those where only one version was allowed
-    std::uint64_t stale;                 // calls that said -ESTALE, where that was allowed
+    std::uint64_t checks,
+        exact_checks;     // judged calls, and those where only one version was allowed
+    std::uint64_t stale;  // calls that said -ESTALE, where that was allowed
     // To be compared with the runtime's own statistics.
     std::uint64_t opens, bytes_read, errors;
     std::uint64_t view_elements;  // through v[i]
     std::uint64_t view_visits;    // through for_each
 
     // What runtime::view_status may be about. The host takes them out between launches.
-    std::uint64_t missing;        // as events
-    std::uint64_t out_of_range;   // of these, elements that are not there: the runtime must have noted one of all
+    std::uint64_t missing;       // as events
+    std::uint64_t out_of_range;  // of these, elements that are not there: the runtime must have
+                                 // noted one of all
     missing_element missed[kept_missing];
 
     // How many descriptors and mappings all actors hold together.
@@ -61,7 +65,9 @@ inline PENSTOCK_HD bool try_take(std::uint64_t* held, std::uint64_t limit) {
         if (atomic_compare_swap<order::acq_rel>(held, seen, seen + 1)) return true;
     }
 }
-inline PENSTOCK_HD void give_one(std::uint64_t* held) { atomic_fetch_add<order::acq_rel>(held, ~std::uint64_t{0}); }
+inline PENSTOCK_HD void give_one(std::uint64_t* held) {
+    atomic_fetch_add<order::acq_rel>(held, ~std::uint64_t{0});
+}
 
 inline PENSTOCK_HD void note(report* out, const failure& f) {
     const std::uint64_t place = atomic_fetch_add<order::relaxed>(&out->failures, std::uint64_t{1});

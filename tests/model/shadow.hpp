@@ -1,24 +1,30 @@
-// The oracle of the model test, without state and without an operating system, so that GPU kernels can use it too.
+// The oracle of the model test, without state and without an operating system, so that GPU kernels
+// can use it too.
 //
-// Every byte of every version of every file is a pure function of (seed, file, version, offset); so is a version's size,
-// and whether it exists at all. A reader therefore needs no shadow copy: it computes what it should have got.
+// Every byte of every version of every file is a pure function of (seed, file, version, offset); so
+// is a version's size, and whether it exists at all. A reader therefore needs no shadow copy: it
+// computes what it should have got.
 //
 // Which versions a reader may see follows from close-to-open. For each file a `file_state` keeps
 //   begun   the newest version that the host has begun to make,
 //   done    the newest version that the host has finished,
-//   period  (floor, users): users counts those who have the file open or are opening or closing it; floor is `done` as it
+//   period  (floor, users): users counts those who have the file open or are opening or closing it;
+//   floor is `done` as it
 //           was when users last rose from 0.
-// While users > 0 a reader may see any version from floor to begun, byte by byte, since the host changes files in place
-// while they are read. If the two are equal, it must see exactly that version and no error.
+// While users > 0 a reader may see any version from floor to begun, byte by byte, since the host
+// changes files in place while they are read. If the two are equal, it must see exactly that
+// version and no error.
 //
-// Where a page came from does not widen this. A request that meets an end of file that has come nearer gives -ESTALE. A
-// window gives no error: its page holds, each byte for itself,
+// Where a page came from does not widen this. A request that meets an end of file that has come
+// nearer gives -ESTALE. A window gives no error: its page holds, each byte for itself,
 //   before the end of the file  what the file holds now (write(2) is seen),
 //   behind it, to the end of the operating system's page   zero,
-//   in the pages after that     what they held when they were cut off, also when the file has grown again since;
-// on a real GPU the operating system may treat several pages that it keeps as one as it treats the last one: zero all that was
-// cut off, and let go of the rest, whose bytes then stay what they were. All these are bytes of a version from floor to begun, or
-// a zero where one of them has no byte: nothing older, because a file that changed while nobody had it open is another file to
+//   in the pages after that     what they held when they were cut off, also when the file has grown
+//   again since;
+// on a real GPU the operating system may treat several pages that it keeps as one as it treats the
+// last one: zero all that was cut off, and let go of the rest, whose bytes then stay what they
+// were. All these are bytes of a version from floor to begun, or a zero where one of them has no
+// byte: nothing older, because a file that changed while nobody had it open is another file to
 // Penstock, and has no window. The drill (model/drill.hpp) knows which of them it must be.
 #pragma once
 
@@ -34,7 +40,7 @@ struct world {
     std::uint64_t seed = 1;
     std::uint64_t page_bytes = 4096;
     std::uint32_t small_files = 24;
-    std::uint32_t big_files = 2;       // sparse, with two-level tables; the host never changes them
+    std::uint32_t big_files = 2;  // sparse, with two-level tables; the host never changes them
     std::uint64_t big_pages = 1 << 18;
     std::uint32_t small_pages = 20;    // most pages of a small file
     std::uint32_t names_per_file = 3;  // "f7", "./f7" and the link "l7"
@@ -65,7 +71,8 @@ constexpr PENSTOCK_HD bool exists(const world& w, std::uint32_t file, std::uint6
 }
 
 // Three versions in a row have one size, so that an equal size must not be taken for an equal file.
-constexpr PENSTOCK_HD std::uint64_t size_of(const world& w, std::uint32_t file, std::uint64_t version) {
+constexpr PENSTOCK_HD std::uint64_t size_of(const world& w, std::uint32_t file,
+                                            std::uint64_t version) {
     const std::uint64_t h = mix(w.seed ^ 0x51e, file, version / 3);
     if (w.is_big(file)) return w.big_pages * w.page_bytes - h % w.page_bytes;
     const std::uint64_t pages = 1 + (h >> 8) % w.small_pages;
@@ -80,14 +87,16 @@ constexpr PENSTOCK_HD std::uint64_t size_of(const world& w, std::uint32_t file, 
 }
 
 // In place (the inode stays) or by a new file renamed over the old name.
-constexpr PENSTOCK_HD bool made_in_place(const world& w, std::uint32_t file, std::uint64_t version) {
+constexpr PENSTOCK_HD bool made_in_place(const world& w, std::uint32_t file,
+                                         std::uint64_t version) {
     return mix(w.seed ^ 0x91ace, file, version) % 3 != 0;
 }
 
-// A big file is a hole except for these regions; the first lies at its end, the second across the border of two leaves of
-// its page table, wherever a power of two of pages is such a border.
+// A big file is a hole except for these regions; the first lies at its end, the second across the
+// border of two leaves of its page table, wherever a power of two of pages is such a border.
 inline constexpr std::uint32_t big_regions = 6, region_pages = 12;
-constexpr PENSTOCK_HD std::uint64_t region_start(const world& w, std::uint32_t file, std::uint32_t region) {
+constexpr PENSTOCK_HD std::uint64_t region_start(const world& w, std::uint32_t file,
+                                                 std::uint32_t region) {
     const std::uint64_t last = w.big_pages - region_pages;
     if (region == 0) return last;
     if (region == 1) return w.big_pages / 2 - region_pages / 2;
@@ -104,19 +113,22 @@ constexpr PENSTOCK_HD bool in_hole(const world& w, std::uint32_t file, std::uint
 }
 
 // The eight bytes at `word` * 8, the first in the lowest bits.
-constexpr PENSTOCK_HD std::uint64_t word_of(const world& w, std::uint32_t file, std::uint64_t version, std::uint64_t word) {
+constexpr PENSTOCK_HD std::uint64_t word_of(const world& w, std::uint32_t file,
+                                            std::uint64_t version, std::uint64_t word) {
     if (w.is_big(file) && in_hole(w, file, word * 8)) return 0;
-    return mix64(mix64(w.seed * 0x9e3779b97f4a7c15ull + (std::uint64_t{file} << 40 | version)) + word * 0xd6e8feb86659fd93ull);
+    return mix64(mix64(w.seed * 0x9e3779b97f4a7c15ull + (std::uint64_t{file} << 40 | version)) +
+                 word * 0xd6e8feb86659fd93ull);
 }
 
-constexpr PENSTOCK_HD std::uint8_t byte_of(const world& w, std::uint32_t file, std::uint64_t version, std::uint64_t offset) {
+constexpr PENSTOCK_HD std::uint8_t byte_of(const world& w, std::uint32_t file,
+                                           std::uint64_t version, std::uint64_t offset) {
     return static_cast<std::uint8_t>(word_of(w, file, version, offset / 8) >> (8 * (offset % 8)));
 }
 
-// May a reader find `value` at `offset`? A zero is also what the operating system itself may deliver for bytes that are
-// being cut off while it copies them.
-inline PENSTOCK_HD bool byte_allowed(const world& w, std::uint32_t file, const version_range& range, std::uint64_t offset,
-                                     std::uint8_t value) {
+// May a reader find `value` at `offset`? A zero is also what the operating system itself may
+// deliver for bytes that are being cut off while it copies them.
+inline PENSTOCK_HD bool byte_allowed(const world& w, std::uint32_t file, const version_range& range,
+                                     std::uint64_t offset, std::uint8_t value) {
     bool shrinks = false;
     for (std::uint64_t v = range.floor; v <= range.newest; ++v) {
         const std::uint64_t size = exists(w, file, v) ? size_of(w, file, v) : 0;
@@ -126,11 +138,14 @@ inline PENSTOCK_HD bool byte_allowed(const world& w, std::uint32_t file, const v
     return shrinks && !range.exact() && value == 0;
 }
 
-// Counts the bytes of data[0, bytes), read from `offset` on, that no allowed version holds. Each of `of` threads of a
-// group looks at its share of the 8-byte words; the caller adds up. `first_bad` is the lowest one this thread found.
-inline PENSTOCK_HD std::uint64_t wrong_bytes(const world& w, std::uint32_t file, const version_range& range,
-                                             std::uint64_t offset, const std::uint8_t* data, std::uint64_t bytes,
-                                             std::uint32_t rank, std::uint32_t of, std::uint64_t& first_bad) {
+// Counts the bytes of data[0, bytes), read from `offset` on, that no allowed version holds. Each of
+// `of` threads of a group looks at its share of the 8-byte words; the caller adds up. `first_bad`
+// is the lowest one this thread found.
+inline PENSTOCK_HD std::uint64_t wrong_bytes(const world& w, std::uint32_t file,
+                                             const version_range& range, std::uint64_t offset,
+                                             const std::uint8_t* data, std::uint64_t bytes,
+                                             std::uint32_t rank, std::uint32_t of,
+                                             std::uint64_t& first_bad) {
     std::uint64_t wrong = 0;
     const std::uint64_t end = offset + bytes;
     for (std::uint64_t word = offset / 8 + rank; word * 8 < end; word += of) {
@@ -151,7 +166,8 @@ inline PENSTOCK_HD std::uint64_t wrong_bytes(const world& w, std::uint32_t file,
 }
 
 // May an open file have this size? In-place growth shows sizes between the old and the new one.
-inline PENSTOCK_HD bool size_allowed(const world& w, std::uint32_t file, const version_range& range, std::uint64_t size) {
+inline PENSTOCK_HD bool size_allowed(const world& w, std::uint32_t file, const version_range& range,
+                                     std::uint64_t size) {
     if (range.exact()) return exists(w, file, range.floor) && size == size_of(w, file, range.floor);
     std::uint64_t least = ~std::uint64_t{0}, most = 0;
     for (std::uint64_t v = range.floor; v <= range.newest; ++v) {
@@ -176,12 +192,25 @@ inline PENSTOCK_HD void leave_period(file_state& state) {
     atomic_fetch_add<order::acq_rel>(&state.period, ~std::uint64_t{0});
 }
 
-// To be asked after the call whose result is judged: until it returned the host may have begun another version.
+// To be asked after the call whose result is judged: until it returned the host may have begun
+// another version.
 inline PENSTOCK_HD version_range allowed_now(const file_state& state, std::uint64_t floor) {
     return {floor, atomic_load<order::acquire, scope::system>(&state.begun)};
 }
 
-enum class verb : std::uint32_t { open, close, read, read_on, element, each, map, unmap, prefetch, stat, nonsense };
+enum class verb : std::uint32_t {
+    open,
+    close,
+    read,
+    read_on,
+    element,
+    each,
+    map,
+    unmap,
+    prefetch,
+    stat,
+    nonsense
+};
 inline constexpr std::uint32_t verb_count = 11;
 
 // What an actor does at one step: a verb and random numbers for its arguments.
@@ -190,7 +219,8 @@ struct operation {
     std::uint64_t which, where, length, extra;
 };
 
-constexpr PENSTOCK_HD operation operation_at(std::uint64_t seed, std::uint64_t actor, std::uint64_t step) {
+constexpr PENSTOCK_HD operation operation_at(std::uint64_t seed, std::uint64_t actor,
+                                             std::uint64_t step) {
     const std::uint64_t h = mix(seed ^ 0x0b5, actor, step);
     const std::uint32_t p = static_cast<std::uint32_t>(h % 100);
     const verb what = p < 12   ? verb::open
@@ -213,10 +243,13 @@ constexpr PENSTOCK_HD std::uint32_t file_for(const world& w, std::uint64_t where
     return static_cast<std::uint32_t>((where % among) * 7 % w.files());
 }
 
-// Where to read: anywhere up to a page past the end, often beside a page border; in a big file, around its regions.
-constexpr PENSTOCK_HD std::uint64_t offset_for(const world& w, std::uint32_t file, std::uint64_t size, std::uint64_t r) {
+// Where to read: anywhere up to a page past the end, often beside a page border; in a big file,
+// around its regions.
+constexpr PENSTOCK_HD std::uint64_t offset_for(const world& w, std::uint32_t file,
+                                               std::uint64_t size, std::uint64_t r) {
     if (w.is_big(file)) {
-        const std::uint64_t start = region_start(w, file, static_cast<std::uint32_t>(r % big_regions)) * w.page_bytes;
+        const std::uint64_t start =
+            region_start(w, file, static_cast<std::uint32_t>(r % big_regions)) * w.page_bytes;
         return start - w.page_bytes + (r >> 8) % ((region_pages + 2) * w.page_bytes);
     }
     const std::uint64_t any = (r >> 8) % (size + w.page_bytes);
@@ -225,7 +258,8 @@ constexpr PENSTOCK_HD std::uint64_t offset_for(const world& w, std::uint32_t fil
     return border < 2 ? 0 : border - 2;
 }
 
-constexpr PENSTOCK_HD std::uint64_t length_for(const world& w, std::uint64_t most, std::uint64_t r) {
+constexpr PENSTOCK_HD std::uint64_t length_for(const world& w, std::uint64_t most,
+                                               std::uint64_t r) {
     const std::uint64_t n = r >> 8;
     const std::uint64_t length = r % 16 == 0   ? 0
                                  : r % 16 < 5  ? 1 + n % 64

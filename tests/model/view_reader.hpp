@@ -1,4 +1,5 @@
-// The verbs of the model test that read through element views: v[i] by each thread for itself, for_each by the group.
+// The verbs of the model test that read through element views: v[i] by each thread for itself,
+// for_each by the group.
 #pragma once
 
 #include <cerrno>
@@ -14,15 +15,16 @@ struct alignas(16) element_16 {
     std::uint64_t low, high;
 };
 
-// Each verb exists once for each size of an element; out of line, because the compiler of the GPU takes very long over one large
-// function.
+// Each verb exists once for each size of an element; out of line, because the compiler of the GPU
+// takes very long over one large function.
 struct view_reader : judge {
     std::uint64_t scratch_stride;
 
     PENSTOCK_HD std::uint64_t scratch_room() const { return scratch_stride - 2 * guard_bytes - 16; }
 
     template <typename Group>
-    PENSTOCK_HD void look_up(const Group& g, const runtime_ref& fs, const memory& m, const held_file& f, const operation& op) const {
+    PENSTOCK_HD void look_up(const Group& g, const runtime_ref& fs, const memory& m,
+                             const held_file& f, const operation& op) const {
         switch (op.extra % 5) {
             case 0: return look_up_as<std::uint8_t>(g, fs, m, f, op);
             case 1: return look_up_as<std::uint16_t>(g, fs, m, f, op);
@@ -33,7 +35,8 @@ struct view_reader : judge {
     }
 
     template <typename Group>
-    PENSTOCK_HD void visit(const Group& g, const runtime_ref& fs, const memory& m, const held_file& f, const operation& op) const {
+    PENSTOCK_HD void visit(const Group& g, const runtime_ref& fs, const memory& m,
+                           const held_file& f, const operation& op) const {
         switch (op.extra % 5) {
             case 0: return visit_as<std::uint8_t>(g, fs, m, f, op);
             case 1: return visit_as<std::uint16_t>(g, fs, m, f, op);
@@ -46,7 +49,8 @@ struct view_reader : judge {
 private:
     static constexpr std::uint32_t looks = 4;
 
-    // A view that begins somewhere in the first elements; one in eight of the elements larger than a byte begins askew and is empty.
+    // A view that begins somewhere in the first elements; one in eight of the elements larger than
+    // a byte begins askew and is empty.
     template <typename T>
     PENSTOCK_HD static std::uint64_t start_of(const operation& op) {
         return (op.extra >> 8) % 5 * sizeof(T) + ((op.extra >> 16) % 8 == 0 ? sizeof(T) / 2 : 0);
@@ -57,17 +61,20 @@ private:
     }
 
     template <typename T, typename Group>
-    PENSTOCK_HD bool has_right_size(const Group& g, const memory& m, verb what, const held_file& f, std::uint64_t start,
-                                    const view<T>& v) const {
+    PENSTOCK_HD bool has_right_size(const Group& g, const memory& m, verb what, const held_file& f,
+                                    std::uint64_t start, const view<T>& v) const {
         const std::uint64_t expected = elements_from<T>(start, f.size);
         if (v.size() == expected) return true;
-        wrong(g, m, what, f.file, start, sizeof(T), static_cast<std::int64_t>(v.size()), static_cast<std::int64_t>(expected), {f.floor, f.floor});
+        wrong(g, m, what, f.file, start, sizeof(T), static_cast<std::int64_t>(v.size()),
+              static_cast<std::int64_t>(expected), {f.floor, f.floor});
         return false;
     }
 
     // Each thread looks at elements of its own, some of them in the pages of its neighbours.
     template <typename T, typename Group>
-    PENSTOCK_HD PENSTOCK_NOINLINE void look_up_as(const Group& g, const runtime_ref& fs, const memory& m, const held_file& f, const operation& op) const {
+    PENSTOCK_HD PENSTOCK_NOINLINE void look_up_as(const Group& g, const runtime_ref& fs,
+                                                  const memory& m, const held_file& f,
+                                                  const operation& op) const {
         const std::uint64_t start = start_of<T>(op);
         const view<T> v(fs, f.fd, start);
         if (!has_right_size(g, m, verb::element, f, start, v)) return;
@@ -75,7 +82,8 @@ private:
         T got[looks];
         std::uint64_t at[looks];
         for (std::uint32_t k = 0; k < looks; ++k) {
-            const std::uint64_t near = offset_for(w, f.file, f.size, mix64(op.where + k)) / sizeof(T);
+            const std::uint64_t near =
+                offset_for(w, f.file, f.size, mix64(op.where + k)) / sizeof(T);
             std::uint64_t i = near + g.rank() * (1 + op.which % 7);
             if (i >= v.size() && !w.is_big(f.file) && v.size() > 0) i %= v.size();
             const bool inside = i < v.size();
@@ -96,13 +104,16 @@ private:
 
     // An element that is not there: zero, and noted by the runtime.
     template <typename T>
-    PENSTOCK_HD PENSTOCK_NOINLINE void look_outside(const memory& m, const held_file& f, const operation& op, std::uint64_t start, const view<T>& v) const {
+    PENSTOCK_HD PENSTOCK_NOINLINE void look_outside(const memory& m, const held_file& f,
+                                                    const operation& op, std::uint64_t start,
+                                                    const view<T>& v) const {
         const std::uint64_t i = v.size() + (op.which % 3 == 0 ? 0 : op.which >> 8);
         const T got = v[i];
         note_missing(out, {f.fd, -ERANGE, start + i * sizeof(T)});
         if (is_zero(got)) return;
         atomic_add_relaxed(&out->wrong_results, std::uint64_t{1});
-        note(out, {m.actor, m.step, static_cast<std::uint32_t>(verb::element), f.file, start, i, first_byte(got), 0, f.floor, f.floor});
+        note(out, {m.actor, m.step, static_cast<std::uint32_t>(verb::element), f.file, start, i,
+                   first_byte(got), 0, f.floor, f.floor});
     }
 
     template <typename T>
@@ -120,24 +131,31 @@ private:
         return byte;
     }
 
-    // By one thread. Right bytes; or, while the file changes, a zero for an element whose page could not be had.
+    // By one thread. Right bytes; or, while the file changes, a zero for an element whose page
+    // could not be had.
     template <typename T>
-    PENSTOCK_HD PENSTOCK_NOINLINE void judge_element(const memory& m, const held_file& f, const version_range& range, std::uint64_t at, const T& got) const {
+    PENSTOCK_HD PENSTOCK_NOINLINE void judge_element(const memory& m, const held_file& f,
+                                                     const version_range& range, std::uint64_t at,
+                                                     const T& got) const {
         if (!range.exact() && is_zero(got)) return note_missing(out, {f.fd, -ESTALE, at});
         std::uint8_t bytes[sizeof(T)];
         std::memcpy(bytes, &got, sizeof(T));
         for (std::uint32_t i = 0; i < sizeof(T); ++i) {
             if (byte_allowed(w, f.file, range, at + i, bytes[i])) continue;
             atomic_add_relaxed(&out->wrong_bytes, std::uint64_t{1});
-            note(out, {m.actor, m.step, static_cast<std::uint32_t>(verb::element), f.file, at + i, sizeof(T), bytes[i],
-                       byte_of(w, f.file, range.newest, at + i), range.floor, range.newest});
+            note(out, {m.actor, m.step, static_cast<std::uint32_t>(verb::element), f.file, at + i,
+                       sizeof(T), bytes[i], byte_of(w, f.file, range.newest, at + i), range.floor,
+                       range.newest});
             return;
         }
     }
 
-    // The elements go to the buffer and are judged there like those of a read; the visits are counted in front of it.
+    // The elements go to the buffer and are judged there like those of a read; the visits are
+    // counted in front of it.
     template <typename T, typename Group>
-    PENSTOCK_HD PENSTOCK_NOINLINE void visit_as(const Group& g, const runtime_ref& fs, const memory& m, const held_file& f, const operation& op) const {
+    PENSTOCK_HD PENSTOCK_NOINLINE void visit_as(const Group& g, const runtime_ref& fs,
+                                                const memory& m, const held_file& f,
+                                                const operation& op) const {
         const std::uint64_t start = start_of<T>(op);
         const view<T> v(fs, f.fd, start);
         if (!has_right_size(g, m, verb::each, f, start, v)) return;
@@ -146,28 +164,35 @@ private:
         const std::uint64_t expected = rest(v.size(), first, count);
         auto* const visits = reinterpret_cast<std::uint64_t*>(m.buffer);
         std::byte* const to = m.buffer + guard_bytes;
-        for (std::uint64_t i = g.rank(); i < expected * sizeof(T); i += g.size()) to[i] = std::byte{0xdb};
+        for (std::uint64_t i = g.rank(); i < expected * sizeof(T); i += g.size())
+            to[i] = std::byte{0xdb};
         if (g.is_leader()) *visits = 0;
         g.sync();
         std::uint64_t mine = 0, strayed = 0;
-        const std::int64_t got = v.for_each(g, first, count, [&](std::uint64_t i, const T& element) {
-            if (i - first >= expected) {
-                ++strayed;
-                return;
-            }
-            std::memcpy(to + (i - first) * sizeof(T), &element, sizeof(T));
-            ++mine;
-        });
+        const std::int64_t got =
+            v.for_each(g, first, count, [&](std::uint64_t i, const T& element) {
+                if (i - first >= expected) {
+                    ++strayed;
+                    return;
+                }
+                std::memcpy(to + (i - first) * sizeof(T), &element, sizeof(T));
+                ++mine;
+            });
         atomic_add_relaxed(visits, mine + (strayed << 32));
         g.sync();  // everybody's elements and count are there
         const std::uint64_t visited = atomic_load<order::relaxed>(visits);
         const version_range range = range_of(g, f.file, f.floor);
         const std::uint64_t at = start + first * sizeof(T);
         if (visited != static_cast<std::uint64_t>(got > 0 ? got : 0))
-            wrong(g, m, verb::each, f.file, at, count, static_cast<std::int64_t>(visited), got, range);
-        if (count_is_right(g, m, verb::each, f, at, count, got, static_cast<std::int64_t>(expected), range, false) && got > 0) {
-            judge_bytes(g, m, verb::each, f.file, at, to, static_cast<std::uint64_t>(got) * sizeof(T), range);
-            if (g.is_leader()) atomic_add_relaxed(&out->view_visits, static_cast<std::uint64_t>(got));
+            wrong(g, m, verb::each, f.file, at, count, static_cast<std::int64_t>(visited), got,
+                  range);
+        if (count_is_right(g, m, verb::each, f, at, count, got, static_cast<std::int64_t>(expected),
+                           range, false) &&
+            got > 0) {
+            judge_bytes(g, m, verb::each, f.file, at, to,
+                        static_cast<std::uint64_t>(got) * sizeof(T), range);
+            if (g.is_leader())
+                atomic_add_relaxed(&out->view_visits, static_cast<std::uint64_t>(got));
         }
         g.sync();  // everybody has looked before the buffer is used again
     }

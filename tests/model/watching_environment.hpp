@@ -1,5 +1,6 @@
-// The real operating system, which notices pages that are written again while an older state of them is on its way to the file, and
-// as a canary forgets a write now and then although it says it was done.
+// The real operating system, which notices pages that are written again while an older state of
+// them is on its way to the file, and as a canary forgets a write now and then although it says it
+// was done.
 #pragma once
 
 #include <atomic>
@@ -32,21 +33,30 @@ public:
     int open_writing(int handle) override {
         const int fd = below_.open_writing(handle);
         std::string path;
-        if (fd < 0 || fd >= static_cast<int>(most_handles) || below_.real_path(fd, path) != 0) return fd;
+        if (fd < 0 || fd >= static_cast<int>(most_handles) || below_.real_path(fd, path) != 0)
+            return fd;
         const std::size_t name = path.rfind("/f");
-        files_[static_cast<std::size_t>(fd)] = name == std::string::npos ? 0 : std::strtoul(path.c_str() + name + 2, nullptr, 10) + 1;
+        files_[static_cast<std::size_t>(fd)] =
+            name == std::string::npos ? 0 : std::strtoul(path.c_str() + name + 2, nullptr, 10) + 1;
         return fd;
     }
     // Neighbouring pages come in one call; the first one is watched.
-    std::int64_t write(int fd, const host::memory_piece* pieces, std::size_t count, std::uint64_t offset) override {
+    std::int64_t write(int fd, const host::memory_piece* pieces, std::size_t count,
+                       std::uint64_t offset) override {
         const std::uint64_t number = ++writes_;
-        if (drop_every_ != 0 && number % drop_every_ == 0) return static_cast<std::int64_t>(pieces[0].bytes);
-        const std::uint64_t file = fd >= 0 && fd < static_cast<int>(most_handles) ? files_[static_cast<std::size_t>(fd)].load() : 0;
-        if (file == 0 || file > touched_.size() || touched_[file - 1] == nullptr) return below_.write(fd, pieces, count, offset);
-        const std::uint32_t* const touched = touched_[file - 1] + offset / page_bytes_ % touched_pages * 2;
+        if (drop_every_ != 0 && number % drop_every_ == 0)
+            return static_cast<std::int64_t>(pieces[0].bytes);
+        const std::uint64_t file = fd >= 0 && fd < static_cast<int>(most_handles)
+                                       ? files_[static_cast<std::size_t>(fd)].load()
+                                       : 0;
+        if (file == 0 || file > touched_.size() || touched_[file - 1] == nullptr)
+            return below_.write(fd, pieces, count, offset);
+        const std::uint32_t* const touched =
+            touched_[file - 1] + offset / page_bytes_ % touched_pages * 2;
         const std::uint32_t begun = atomic_load<order::relaxed>(touched);
         // Now and then it takes as long as a disk might.
-        if (mix64(seed_ + number) % 64 == 0) std::this_thread::sleep_for(std::chrono::microseconds(200));
+        if (mix64(seed_ + number) % 64 == 0)
+            std::this_thread::sleep_for(std::chrono::microseconds(200));
         const std::int64_t got = below_.write(fd, pieces, count, offset);
         if (atomic_load<order::relaxed>(touched + 1) - begun - 1 < begun_limit) ++overlaps_;
         return got;
@@ -56,28 +66,51 @@ public:
     int real_path(int handle, std::string& out) override { return below_.real_path(handle, out); }
     int facts(int handle, host::file_facts& out) override { return below_.facts(handle, out); }
     int open_found(int handle) override { return below_.open_found(handle); }
-    int open_plain(int start, const std::string& path) override { return below_.open_plain(start, path); }
+    int open_plain(int start, const std::string& path) override {
+        return below_.open_plain(start, path);
+    }
     void close(int handle) override { below_.close(handle); }
-    std::int64_t read(int fd, std::byte* to, std::uint64_t bytes, std::uint64_t offset) override { return below_.read(fd, to, bytes, offset); }
-    int create(int directory, const std::string& name) override { return below_.create(directory, name); }
-    int unlink(int directory, const std::string& name) override { return below_.unlink(directory, name); }
-    int rename(int from, const std::string& name, int to, const std::string& new_name) override { return below_.rename(from, name, to, new_name); }
+    std::int64_t read(int fd, std::byte* to, std::uint64_t bytes, std::uint64_t offset) override {
+        return below_.read(fd, to, bytes, offset);
+    }
+    int create(int directory, const std::string& name) override {
+        return below_.create(directory, name);
+    }
+    int unlink(int directory, const std::string& name) override {
+        return below_.unlink(directory, name);
+    }
+    int rename(int from, const std::string& name, int to, const std::string& new_name) override {
+        return below_.rename(from, name, to, new_name);
+    }
     int sync(int fd) override { return below_.sync(fd); }
-    int truncate(int fd, std::uint64_t size_bytes) override { return below_.truncate(fd, size_bytes); }
-    int open_direct(int fd, std::uint32_t& grain_bytes) override { return below_.open_direct(fd, grain_bytes); }
-    int in_page_cache(int fd, std::uint64_t offset, std::uint64_t bytes) override { return below_.in_page_cache(fd, offset, bytes); }
-    int map_file(int fd, std::uint64_t offset, std::uint64_t bytes, void*& address) override { return below_.map_file(fd, offset, bytes, address); }
-    void unmap_file(void* address, std::uint64_t bytes) override { below_.unmap_file(address, bytes); }
-    int resident(void* address, std::uint64_t bytes, std::uint64_t piece_bytes, std::vector<bool>& out) override {
+    int truncate(int fd, std::uint64_t size_bytes) override {
+        return below_.truncate(fd, size_bytes);
+    }
+    int open_direct(int fd, std::uint32_t& grain_bytes) override {
+        return below_.open_direct(fd, grain_bytes);
+    }
+    int in_page_cache(int fd, std::uint64_t offset, std::uint64_t bytes) override {
+        return below_.in_page_cache(fd, offset, bytes);
+    }
+    int map_file(int fd, std::uint64_t offset, std::uint64_t bytes, void*& address) override {
+        return below_.map_file(fd, offset, bytes, address);
+    }
+    void unmap_file(void* address, std::uint64_t bytes) override {
+        below_.unmap_file(address, bytes);
+    }
+    int resident(void* address, std::uint64_t bytes, std::uint64_t piece_bytes,
+                 std::vector<bool>& out) override {
         return below_.resident(address, bytes, piece_bytes, out);
     }
-    std::unique_ptr<host::io_engine> make_io_engine(bool want_uring, std::uint32_t depth, std::string& why) override {
+    std::unique_ptr<host::io_engine> make_io_engine(bool want_uring, std::uint32_t depth,
+                                                    std::string& why) override {
         return below_.make_io_engine(want_uring, depth, why);
     }
 
 private:
     static constexpr std::size_t most_handles = 4096;
-    // More writes were done than had begun before: so many of them began and ended in between. Differences beyond are negative.
+    // More writes were done than had begun before: so many of them began and ended in between.
+    // Differences beyond are negative.
     static constexpr std::uint32_t begun_limit = 1u << 30;
 
     host::environment& below_ = host::linux_environment();

@@ -1,7 +1,9 @@
-// Opens and closes windows between the rounds of a model run, and judges what the runtime says about them.
+// Opens and closes windows between the rounds of a model run, and judges what the runtime says
+// about them.
 //
-// Half of the files that got a window stay open until a later round: so their window serves the actors while the host shrinks,
-// grows and replaces them. The others are closed again, and who opens them finds the window only if they have not changed.
+// Half of the files that got a window stay open until a later round: so their window serves the
+// actors while the host shrinks, grows and replaces them. The others are closed again, and who
+// opens them finds the window only if they have not changed.
 #pragma once
 
 #include <cstdint>
@@ -21,14 +23,16 @@ inline constexpr std::uint32_t most_windowed = 12, most_held = 4;
 class window_keeper {
 public:
     // All outlive this; the states are those that the host itself changes.
-    window_keeper(runtime& rt, const world& w, file_state* states, coverage& met) : rt_(rt), w_(w), states_(states), met_(met) {}
+    window_keeper(runtime& rt, const world& w, file_state* states, coverage& met)
+        : rt_(rt), w_(w), states_(states), met_(met) {}
 
     // While nobody uses the runtime. `h` decides what is done. What was wrong, or an empty string.
     std::string between_rounds(std::uint64_t h) {
         for (std::size_t i = held_.size(); i-- > 0;)
             if (mix64(h + i) % 2 == 0) let_go(i);
         if (mix64(h ^ 1) % 4 == 0 || windowed_.size() + 7 > most_windowed) close_all();
-        for (std::uint64_t i = 0; i < 1 + mix64(h ^ 2) % 3 && wrong_.empty(); ++i) open_some(mix64(h ^ (i + 3)));
+        for (std::uint64_t i = 0; i < 1 + mix64(h ^ 2) % 3 && wrong_.empty(); ++i)
+            open_some(mix64(h ^ (i + 3)));
         return wrong_;
     }
 
@@ -36,7 +40,8 @@ public:
         rt_.close_windows();
         ++met_.windows_closed;
         windowed_.clear();
-        if (rt_.stats().window_bytes != 0) complain("bytes are open in windows after all were closed");
+        if (rt_.stats().window_bytes != 0)
+            complain("bytes are open in windows after all were closed");
     }
     void let_go_of_all() {
         while (!held_.empty()) let_go(held_.size() - 1);
@@ -86,21 +91,28 @@ private:
     }
 
     // True if some of the range lies in a window now.
-    bool open_windows_of(std::uint32_t file, int fd, std::uint64_t floor, std::uint64_t now, std::uint64_t h) {
+    bool open_windows_of(std::uint32_t file, int fd, std::uint64_t floor, std::uint64_t now,
+                         std::uint64_t h) {
         file_stat facts{};
         if (rt_.stat(fd, &facts) != 0) complain("a stat failed");
         const std::uint64_t size = facts.size_bytes;
-        const std::uint64_t offset = h % 2 == 0 || size == 0 ? 0 : offset_for(w_, file, size, mix64(h)) % size;
-        const std::uint64_t length = h % 3 == 0 ? size : length_for(w_, size, mix64(h ^ 1)), inside = std::min(length, size - offset);
-        const std::int64_t got = rt_.open_windows(fd, static_cast<std::int64_t>(offset), static_cast<std::int64_t>(length));
-        const std::uint64_t open_bytes = rt_.stats().window_bytes, budget = rt_.settings().window_bytes - rt_.settings().tier_bytes;
+        const std::uint64_t offset =
+            h % 2 == 0 || size == 0 ? 0 : offset_for(w_, file, size, mix64(h)) % size;
+        const std::uint64_t length = h % 3 == 0 ? size : length_for(w_, size, mix64(h ^ 1)),
+                            inside = std::min(length, size - offset);
+        const std::int64_t got = rt_.open_windows(fd, static_cast<std::int64_t>(offset),
+                                                  static_cast<std::int64_t>(length));
+        const std::uint64_t open_bytes = rt_.stats().window_bytes,
+                            budget = rt_.settings().window_bytes - rt_.settings().tier_bytes;
         if (open_bytes > budget) complain("the budget is overdrawn");
         if (got > 0) {
             windowed_.insert(fd);
             ++met_.windows_opened;
             // A small file has one chunk, which is there or not.
-            if (static_cast<std::uint64_t>(got) > inside || (!w_.is_big(file) && static_cast<std::uint64_t>(got) != inside))
-                complain("open_windows gave " + std::to_string(got) + " for a range of " + std::to_string(inside));
+            if (static_cast<std::uint64_t>(got) > inside ||
+                (!w_.is_big(file) && static_cast<std::uint64_t>(got) != inside))
+                complain("open_windows gave " + std::to_string(got) + " for a range of " +
+                         std::to_string(inside));
         } else if (got == -ENOSPC && open_bytes + engine::window_chunk_bytes > budget) {
             ++met_.windows_refused;
         } else if (got != 0 && !(got == -ESTALE && floor != now)) {

@@ -1,5 +1,6 @@
-// The actor of the model test of writes: performs one stretch of operations and judges every result. On the CPU and, through
-// penstock::launch, on the GPU. All threads of a group run it together with equal local state.
+// The actor of the model test of writes: performs one stretch of operations and judges every
+// result. On the CPU and, through penstock::launch, on the GPU. All threads of a group run it
+// together with equal local state.
 #pragma once
 
 #include "model/write_changes.hpp"
@@ -18,14 +19,16 @@ struct write_actor : write_changes {
         m.floors = reinterpret_cast<version*>(scratch + scratch_stride * index);
         m.buffer = reinterpret_cast<std::byte*>(m.floors + longest_write(w.page_bytes));
         for (held_written& f : m.open) f.fd = -1;
-        for (m.step = 0; m.step < steps; ++m.step) act(g, fs, m, mixed(w.seed ^ w.round << 20 ^ (sees_others ? 0 : 1), index, m.step));
+        for (m.step = 0; m.step < steps; ++m.step)
+            act(g, fs, m, mixed(w.seed ^ w.round << 20 ^ (sees_others ? 0 : 1), index, m.step));
         for (held_written& f : m.open) shut(g, fs, m, f);
         count(g, &write_report::steps, steps);
     }
 
 private:
     template <typename Group>
-    PENSTOCK_HD void act(const Group& g, const runtime_ref& fs, write_memory& m, std::uint64_t op) const {
+    PENSTOCK_HD void act(const Group& g, const runtime_ref& fs, write_memory& m,
+                         std::uint64_t op) const {
         held_written& f = m.open[op % written_held];
         const std::uint64_t h = mix64(op ^ 0x77), kind = (op >> 16) % 128;
         if (f.fd < 0) return start(g, fs, m, f, h);
@@ -34,7 +37,8 @@ private:
         if (kind < 7) return bring_home(g, fs, m, f, h, false);
         if (kind < 8) return h % 4 == 0 ? bring_home(g, fs, m, f, h >> 2, true) : ask(g, fs, m, f);
         if (kind < 9) return be_refused(g, fs, m, f);
-        if (w.plans[f.file].how == use::log) return kind < 90 ? record(g, fs, m, f) : look_back(g, fs, m, f);
+        if (w.plans[f.file].how == use::log)
+            return kind < 90 ? record(g, fs, m, f) : look_back(g, fs, m, f);
         if (w.plans[f.file].how == use::alone && kind < 18) return cut(g, fs, m, f, h);
         if (w.plans[f.file].how == use::alone && kind < 28) return add(g, fs, m, f, h);
         if (kind < 80) return put(g, fs, m, f, h);
@@ -49,7 +53,8 @@ private:
     PENSTOCK_HD bool may_use(const write_memory& m, std::uint32_t file) const {
         const file_plan& plan = w.plans[file];
         if (!sees_others) return plan.how == use::shared && m.index < plan.second;
-        return plan.how == use::shared || plan.how == use::log || (plan.how == use::alone && plan.owner == m.index);
+        return plan.how == use::shared || plan.how == use::log ||
+               (plan.how == use::alone && plan.owner == m.index);
     }
     // Some file that it may use, those that it has alone first for a third of the time; or `files`.
     PENSTOCK_HD std::uint32_t choose(const write_memory& m, std::uint64_t h) const {
@@ -65,12 +70,16 @@ private:
     }
 
     template <typename Group>
-    PENSTOCK_HD PENSTOCK_NOINLINE void start(const Group& g, const runtime_ref& fs, write_memory& m, held_written& f, std::uint64_t h) const {
+    PENSTOCK_HD PENSTOCK_NOINLINE void start(const Group& g, const runtime_ref& fs, write_memory& m,
+                                             held_written& f, std::uint64_t h) const {
         const std::uint32_t file = choose(m, h);
         if (file == w.files) return;
         file_shadow& s = w.shadows[file];
-        const bool there = g.broadcast(g.is_leader() ? atomic_load<order::acquire>(&s.there) : 0) != 0, is_log = w.plans[file].how == use::log;
-        constexpr std::uint32_t some_access[] = {open_read, open_write, open_read_write, open_read_write, open_read_write, open_read_write};
+        const bool there =
+                       g.broadcast(g.is_leader() ? atomic_load<order::acquire>(&s.there) : 0) != 0,
+                   is_log = w.plans[file].how == use::log;
+        constexpr std::uint32_t some_access[] = {open_read,       open_write,      open_read_write,
+                                                 open_read_write, open_read_write, open_read_write};
         std::uint32_t access = some_access[(h >> 3) % 6];
         if ((!there || is_log) && access == open_read) access = open_read_write;
         int flags = static_cast<int>(access);
@@ -80,16 +89,20 @@ private:
         g.sync();  // the name is in the buffer before the group reads it
         f.fd = open(g, fs, reinterpret_cast<const char*>(m.buffer), flags);
         if (f.fd < 0) {
-            expect(g, m, write_verb::open, file, static_cast<std::uint64_t>(flags), there ? 1 : 0, f.fd, 0);
+            expect(g, m, write_verb::open, file, static_cast<std::uint64_t>(flags), there ? 1 : 0,
+                   f.fd, 0);
             return;
         }
         f = {f.fd, file, access, 0, 0};
-        if (!there && g.is_leader() && atomic_exchange<order::acq_rel>(&s.there, std::uint64_t{1}) == 0) atomic_add_relaxed(&out->creates, std::uint64_t{1});
+        if (!there && g.is_leader() &&
+            atomic_exchange<order::acq_rel>(&s.there, std::uint64_t{1}) == 0)
+            atomic_add_relaxed(&out->creates, std::uint64_t{1});
         count(g, &write_report::reopens);
     }
 
     template <typename Group>
-    PENSTOCK_HD PENSTOCK_NOINLINE void shut(const Group& g, const runtime_ref& fs, const write_memory& m, held_written& f) const {
+    PENSTOCK_HD PENSTOCK_NOINLINE void shut(const Group& g, const runtime_ref& fs,
+                                            const write_memory& m, held_written& f) const {
         if (f.fd < 0) return;
         expect(g, m, write_verb::close, f.file, 0, 0, close(g, fs, f.fd), 0);
         f.fd = -1;
@@ -97,10 +110,13 @@ private:
 
     // The file is there, so it cannot be made.
     template <typename Group>
-    PENSTOCK_HD PENSTOCK_NOINLINE void be_refused(const Group& g, const runtime_ref& fs, const write_memory& m, const held_written& f) const {
+    PENSTOCK_HD PENSTOCK_NOINLINE void be_refused(const Group& g, const runtime_ref& fs,
+                                                  const write_memory& m,
+                                                  const held_written& f) const {
         if (g.is_leader()) name_of_written(f.file, reinterpret_cast<char*>(m.buffer));
         g.sync();
-        const int got = open(g, fs, reinterpret_cast<const char*>(m.buffer), open_write | open_create | open_exclusive);
+        const int got = open(g, fs, reinterpret_cast<const char*>(m.buffer),
+                             open_write | open_create | open_exclusive);
         expect(g, m, write_verb::refused, f.file, 0, 0, got, -EEXIST);
         count(g, &write_report::refusals);
     }

@@ -41,8 +41,10 @@ private:
 
 inline int write_usage(const char* program) {
     std::cerr << "usage: " << program
-              << " [--seed N] [--seeds N] [--operations N] [--threads 1..64] [--lane] [--racing] [--drop]\n"
-                 "Writes and reads files at random through tiny caches and compares every byte. --seeds runs so many seeds from --seed on;\n"
+              << " [--seed N] [--seeds N] [--operations N] [--threads 1..64] [--lane] [--racing] "
+                 "[--drop]\n"
+                 "Writes and reads files at random through tiny caches and compares every byte. "
+                 "--seeds runs so many seeds from --seed on;\n"
                  "--drop loses one write to a file in a thousand, and the run must then fail.\n";
     return 2;
 }

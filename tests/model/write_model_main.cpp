@@ -1,4 +1,5 @@
-// penstock_write_model: the model test of writes as a program, so that any seed can be run for as long as one likes.
+// penstock_write_model: the model test of writes as a program, so that any seed can be run for as
+// long as one likes.
 #include "model/hesitant_lane.hpp"
 #include "model/run_seeds.hpp"
 #include "model/write_main.hpp"
@@ -6,7 +7,8 @@
 namespace {
 
 template <typename Group>
-bool run_one(const penstock::model::write_settings& settings, penstock::model::write_coverage& met) {
+bool run_one(const penstock::model::write_settings& settings,
+             penstock::model::write_coverage& met) {
     penstock::model::write_run<Group> one(settings);
     const bool good = one.run();
     met.add(one.met());
@@ -22,11 +24,14 @@ int main(int count, char** words) {
     penstock::model::write_command_line line(count, words);
     if (line.wrong) return penstock::model::write_usage(words[0]);
     penstock::model::write_coverage met;
-    const bool good = penstock::model::run_seeds("write model", line.settings, line.seeds, operations_for_all, met, [&](const auto& settings, auto& all) {
-        bool right = true;
-        if (line.lane) right = run_one<penstock::lane>(settings, all);
-        if (line.racing) right = run_one<penstock::model::hesitant_lane>(settings, all) && right;
-        return right;
-    });
+    const bool good = penstock::model::run_seeds(
+        "write model", line.settings, line.seeds, operations_for_all, met,
+        [&](const auto& settings, auto& all) {
+            bool right = true;
+            if (line.lane) right = run_one<penstock::lane>(settings, all);
+            if (line.racing)
+                right = run_one<penstock::model::hesitant_lane>(settings, all) && right;
+            return right;
+        });
     return good ? 0 : 1;
 }

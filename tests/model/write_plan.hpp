@@ -1,4 +1,5 @@
-// What each file of the model test of writes is used for in a round, and the sizes of a run. All of it follows from the seed.
+// What each file of the model test of writes is used for in a round, and the sizes of a run. All of
+// it follows from the seed.
 #pragma once
 
 #include <algorithm>
@@ -9,15 +10,19 @@
 
 namespace penstock::model {
 
-// The files: shared ones, the first of them maybe so large that its table has two levels; those that one actor has alone; logs.
+// The files: shared ones, the first of them maybe so large that its table has two levels; those
+// that one actor has alone; logs.
 struct write_shape {
-    std::uint64_t seed = 1, page_bytes = 4096, cache_bytes = 65536, wide_pages = 0;  // wide_pages 0: no such file
+    std::uint64_t seed = 1, page_bytes = 4096, cache_bytes = 65536,
+                  wide_pages = 0;  // wide_pages 0: no such file
     std::uint32_t actors = 8, alone_files = 8;
     static constexpr std::uint32_t shared_files = 4, log_files = 2;
 
     [[nodiscard]] std::uint32_t files() const { return shared_files + alone_files + log_files; }
     [[nodiscard]] bool is_shared(std::uint32_t file) const { return file < shared_files; }
-    [[nodiscard]] bool is_log(std::uint32_t file) const { return file >= shared_files + alone_files; }
+    [[nodiscard]] bool is_log(std::uint32_t file) const {
+        return file >= shared_files + alone_files;
+    }
     // How large it is at first; all together 32 times the cache. None ends with its page.
     [[nodiscard]] std::uint64_t size_at_first(std::uint32_t file) const {
         if (is_log(file)) return 0;
@@ -27,7 +32,9 @@ struct write_shape {
         return cache_bytes * 8 / alone_files + ragged;
     }
     // Room to grow.
-    [[nodiscard]] std::uint64_t capacity(std::uint32_t file) const { return is_log(file) ? 0 : size_at_first(file) + cache_bytes + 5 * page_bytes; }
+    [[nodiscard]] std::uint64_t capacity(std::uint32_t file) const {
+        return is_log(file) ? 0 : size_at_first(file) + cache_bytes + 5 * page_bytes;
+    }
 };
 
 class write_planner {
@@ -35,7 +42,8 @@ public:
     explicit write_planner(const write_shape& shape) : s_(shape) {}
 
     // `size`: of each file, now. A second runtime and an ordinary program take part in some rounds.
-    [[nodiscard]] file_plan plan(std::uint32_t file, std::uint64_t round, std::uint64_t size) const {
+    [[nodiscard]] file_plan plan(std::uint32_t file, std::uint64_t round,
+                                 std::uint64_t size) const {
         const std::uint64_t h = mixed(s_.seed ^ 0x91a, round, file);
         file_plan p{use::idle, 0, 0, 0, 0, 0, 1, 0};
         if (s_.is_log(file)) {
@@ -43,7 +51,8 @@ public:
             return p;
         }
         p.reach = size;
-        const std::uint64_t grown = std::min(s_.capacity(file), size + mix64(h) % (1 + s_.cache_bytes));
+        const std::uint64_t grown =
+            std::min(s_.capacity(file), size + mix64(h) % (1 + s_.cache_bytes));
         if (!s_.is_shared(file)) {
             p.how = use::alone;
             p.owner = static_cast<std::uint32_t>((file - s_.shared_files + round) % s_.actors);
@@ -62,8 +71,10 @@ public:
         const std::uint64_t strides[] = {1, 7, 64, 4095, 4097, 3 * s_.page_bytes + 5};
         p.stride = strides[mix64(h ^ 3) % 6];
         const std::uint64_t most = std::max<std::uint64_t>(1, p.reach / p.stride / 2);
-        p.actors = static_cast<std::uint32_t>(1 + mix64(h ^ 4) % std::min<std::uint64_t>(s_.actors, most));
-        if (mix64(h ^ 5) % 2 == 0) p.actors = static_cast<std::uint32_t>(std::min<std::uint64_t>(s_.actors, most));
+        p.actors =
+            static_cast<std::uint32_t>(1 + mix64(h ^ 4) % std::min<std::uint64_t>(s_.actors, most));
+        if (mix64(h ^ 5) % 2 == 0)
+            p.actors = static_cast<std::uint32_t>(std::min<std::uint64_t>(s_.actors, most));
         return p;
     }
 

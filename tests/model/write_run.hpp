@@ -1,5 +1,6 @@
-// One run of the model test of writes on the cpu back end: files 32 times as large as the cache, threads that write and read them in
-// rounds, in some rounds beside a second runtime and an ordinary program, and after each round the files compared with their shadows.
+// One run of the model test of writes on the cpu back end: files 32 times as large as the cache,
+// threads that write and read them in rounds, in some rounds beside a second runtime and an
+// ordinary program, and after each round the files compared with their shadows.
 #pragma once
 
 #include <atomic>
@@ -42,7 +43,8 @@ struct write_run_shape {
         o.cache_bytes = frame_count * o.page_bytes;
         const std::uint64_t behind[] = {0, 2 * o.page_bytes, o.cache_bytes};
         o.write_behind_bytes = behind[mix64(s.seed ^ 13) % 3];
-        o.table_bytes = 128 * 1024;  // 16384 words, leaves of 256: more than 4096 pages take two levels
+        o.table_bytes =
+            128 * 1024;  // 16384 words, leaves of 256: more than 4096 pages take two levels
         o.max_files = 24;
         o.service_threads = 1 + mix64(s.seed ^ 8) % 3;
         o.staging_bytes = std::uint64_t{1} << 20;
@@ -58,7 +60,9 @@ struct write_run_shape {
         constexpr std::uint32_t slots[] = {4, 16, 64};
         hooks.ring_slots = slots[mix64(s.seed ^ 11) % 3];
         hooks.rings_per_thread = 1 + static_cast<std::uint32_t>(mix64(s.seed ^ 12) % 2);
-        files = {mix64(s.seed + 1), o.page_bytes, o.cache_bytes, o.page_bytes <= 1024 ? 4200ull : 0, s.threads, 8};
+        files = {mix64(s.seed + 1), o.page_bytes,
+                 o.cache_bytes,     o.page_bytes <= 1024 ? 4200ull : 0,
+                 s.threads,         8};
     }
 };
 
@@ -66,16 +70,24 @@ template <typename Group>
 class write_run {
 public:
     explicit write_run(const write_settings& s)
-        : settings_(s), folder_(make_folder()), shape_(s, folder_), files_(shape_.files, folder_),
-          system_(s.seed, shape_.o.page_bytes, s.drop_writes ? 1000 : 0), records_(std::size_t{shape_.files.files()} * s.threads) {
+        : settings_(s),
+          folder_(make_folder()),
+          shape_(s, folder_),
+          files_(shape_.files, folder_),
+          system_(s.seed, shape_.o.page_bytes, s.drop_writes ? 1000 : 0),
+          records_(std::size_t{shape_.files.files()} * s.threads) {
         system_.watch(files_.shadows());
         shape_.hooks.env = &system_;
-        if (const status created = runtime::create(shape_.o, shape_.hooks, rt_); !created) complain(created.message);
+        if (const status created = runtime::create(shape_.o, shape_.hooks, rt_); !created)
+            complain(created.message);
         options small = shape_.o;
-        small.cache_bytes = std::max<std::uint64_t>(8, shape_.o.cache_bytes / shape_.o.page_bytes / 2) * shape_.o.page_bytes;
+        small.cache_bytes =
+            std::max<std::uint64_t>(8, shape_.o.cache_bytes / shape_.o.page_bytes / 2) *
+            shape_.o.page_bytes;
         small.tier_bytes = 0;
         small.service_threads = 1;
-        if (const status created = runtime::create(small, second_); !created) complain(created.message);
+        if (const status created = runtime::create(small, second_); !created)
+            complain(created.message);
     }
     ~write_run() {
         rt_.reset(), second_.reset();
@@ -90,7 +102,9 @@ public:
         if (!good_) return false;
         std::cout << describe() << std::flush;
         constexpr std::uint64_t steps = 500;
-        for (std::uint64_t done = 0, number = 0; good_ && done < settings_.operations; done += steps * settings_.threads) round(number++, steps);
+        for (std::uint64_t done = 0, number = 0; good_ && done < settings_.operations;
+             done += steps * settings_.threads)
+            round(number++, steps);
         if (good_) check_all("when all rounds are over");
         take_statistics();
         second_.reset(), rt_.reset();
@@ -104,23 +118,28 @@ public:
 
 private:
     static std::string make_folder() {
-        std::string name = (std::filesystem::temp_directory_path() / "penstock-write-model-XXXXXX").string();
+        std::string name =
+            (std::filesystem::temp_directory_path() / "penstock-write-model-XXXXXX").string();
         if (::mkdtemp(name.data()) == nullptr) std::abort();
         return std::filesystem::canonical(name).string();
     }
     void complain(const std::string& what) {
         if (what.empty()) return;
         good_ = false;
-        std::cout << "write model: seed " << settings_.seed << ", round " << round_ << ": " << what << std::endl;
+        std::cout << "write model: seed " << settings_.seed << ", round " << round_ << ": " << what
+                  << std::endl;
     }
 
     [[nodiscard]] write_actor actor_for(bool first_runtime, std::uint64_t steps) {
-        const std::uint64_t longest = longest_write(shape_.o.page_bytes), stride = longest * (1 + sizeof(version)) + 64;
+        const std::uint64_t longest = longest_write(shape_.o.page_bytes),
+                            stride = longest * (1 + sizeof(version)) + 64;
         std::vector<std::byte>& scratch = first_runtime ? scratch_ : second_scratch_;
         scratch.resize(stride * settings_.threads);
-        const write_world w{shape_.files.seed, shape_.o.page_bytes, round_, shape_.files.files(), settings_.threads,
-                            files_.plans().data(), files_.shadows().data(), records_.data()};
-        return {{{{w, &report_, first_runtime, files_.handles()}, 4}}, scratch.data(), stride, steps};
+        const write_world w{shape_.files.seed,       shape_.o.page_bytes, round_,
+                            shape_.files.files(),    settings_.threads,   files_.plans().data(),
+                            files_.shadows().data(), records_.data()};
+        return {
+            {{{w, &report_, first_runtime, files_.handles()}, 4}}, scratch.data(), stride, steps};
     }
 
     void round(std::uint64_t number, std::uint64_t steps) {
@@ -131,7 +150,8 @@ private:
         const std::vector<held> holds = hold_some();
         const write_actor actor = actor_for(true, steps), other = actor_for(false, steps / 2);
         std::vector<std::thread> threads;
-        for (std::uint32_t i = 0; i < settings_.threads; ++i) threads.emplace_back([&, i] { actor(Group{}, rt_->ref(), i); });
+        for (std::uint32_t i = 0; i < settings_.threads; ++i)
+            threads.emplace_back([&, i] { actor(Group{}, rt_->ref(), i); });
         threads.emplace_back([&] { other(Group{}, second_->ref(), 0); });
         threads.emplace_back([&] { write_beside(steps / 4); });
         for (std::thread& one : threads) one.join();
@@ -147,14 +167,19 @@ private:
         std::uint32_t file;
         int fd;
     };
-    // Logs are held, so that who opens them later does not cut them. Others for half of the time, for reading or writing.
+    // Logs are held, so that who opens them later does not cut them. Others for half of the time,
+    // for reading or writing.
     std::vector<held> hold_some() {
         std::vector<held> out;
         for (std::uint32_t file = 0; file < shape_.files.files(); ++file) {
             const file_plan& plan = files_.plans()[file];
             const std::uint64_t h = mixed(settings_.seed ^ 0x401d, round_, file);
-            if (plan.how == use::idle || files_.shadows()[file].there == 0 || (plan.how != use::log && h % 2 == 0)) continue;
-            const int flags = plan.how == use::log ? open_write | open_create | open_truncate : h % 3 == 0 ? open_read : open_read_write;
+            if (plan.how == use::idle || files_.shadows()[file].there == 0 ||
+                (plan.how != use::log && h % 2 == 0))
+                continue;
+            const int flags = plan.how == use::log ? open_write | open_create | open_truncate
+                              : h % 3 == 0         ? open_read
+                                                   : open_read_write;
             const int fd = rt_->open(files_.path_of(file), flags);
             if (fd < 0) complain("open of a held file gave " + error_text(fd));
             else out.push_back({file, fd});
@@ -166,36 +191,46 @@ private:
     void write_beside(std::uint64_t times) {
         for (std::uint64_t i = 0; i < times; ++i) {
             const std::uint64_t h = mixed(settings_.seed ^ 0xbe51de, round_, i);
-            met_.ordinary_bytes += files_.write_own(static_cast<std::uint32_t>(h % shape_.files.shared_files), mix64(h));
+            met_.ordinary_bytes += files_.write_own(
+                static_cast<std::uint32_t>(h % shape_.files.shared_files), mix64(h));
             if (i % 8 == 0) std::this_thread::yield();
         }
     }
 
-    // With the descriptor still open: after fsync the file is what it has to be. Of shared company each looks after his own.
+    // With the descriptor still open: after fsync the file is what it has to be. Of shared company
+    // each looks after his own.
     void check_held(const std::vector<held>& holds) {
         for (const held& one : holds) {
-            if (const int code = rt_->fsync(one.fd); code != 0) complain("fsync gave " + error_text(code));
-            if (good_ && files_.plans()[one.file].how != use::log) complain(files_.compare(one.file, "after fsync"));
-            if (const int code = rt_->close(one.fd); code != 0) complain("close gave " + error_text(code));
+            if (const int code = rt_->fsync(one.fd); code != 0)
+                complain("fsync gave " + error_text(code));
+            if (good_ && files_.plans()[one.file].how != use::log)
+                complain(files_.compare(one.file, "after fsync"));
+            if (const int code = rt_->close(one.fd); code != 0)
+                complain("close gave " + error_text(code));
         }
     }
 
     void check_rules(const runtime& rt) {
         const auto found = engine::check_invariants(rt.ref().view);
-        if (found.rule != nullptr) complain("broken rule: " + std::string(found.rule) + ", at " + std::to_string(found.where));
+        if (found.rule != nullptr)
+            complain("broken rule: " + std::string(found.rule) + ", at " +
+                     std::to_string(found.where));
         if (const status s = rt.health(); !s) complain("health: " + s.message);
     }
 
-    // After close, as an ordinary program sees it; and one of them through the runtime, which opens it again.
+    // After close, as an ordinary program sees it; and one of them through the runtime, which opens
+    // it again.
     void check_closed() {
         for (std::uint32_t file = 0; good_ && file < shape_.files.files(); ++file) {
             const file_plan& plan = files_.plans()[file];
             if (plan.how == use::log)
-                complain(files_.compare_log(file, round_, &records_[std::size_t{file} * settings_.threads], settings_.threads, met_.records));
-            else if (plan.how != use::idle)
-                complain(files_.compare(file, "after close"));
+                complain(files_.compare_log(file, round_,
+                                            &records_[std::size_t{file} * settings_.threads],
+                                            settings_.threads, met_.records));
+            else if (plan.how != use::idle) complain(files_.compare(file, "after close"));
         }
-        const auto again = static_cast<std::uint32_t>(mixed(settings_.seed, round_) % (shape_.files.shared_files + shape_.files.alone_files));
+        const auto again = static_cast<std::uint32_t>(
+            mixed(settings_.seed, round_) % (shape_.files.shared_files + shape_.files.alone_files));
         if (good_ && files_.shadows()[again].there != 0) read_again(again);
     }
     void read_again(std::uint32_t file) {
@@ -204,12 +239,21 @@ private:
         const Group g;
         const int fd = penstock::open(g, rt_->ref(), name);
         std::vector<std::uint8_t> bytes(longest_write(shape_.o.page_bytes));
-        const std::uint64_t begin = file == 0 && shape_.files.wide_pages != 0 ? files_.size_of(file) * 15 / 16 : 0;
+        const std::uint64_t begin =
+            file == 0 && shape_.files.wide_pages != 0 ? files_.size_of(file) * 15 / 16 : 0;
         for (std::uint64_t at = begin; good_ && at <= files_.size_of(file); at += bytes.size()) {
-            const std::int64_t got = penstock::read(g, rt_->ref(), fd, bytes.data(), static_cast<std::int64_t>(bytes.size()), static_cast<std::int64_t>(at));
-            if (got != static_cast<std::int64_t>(std::min<std::uint64_t>(bytes.size(), files_.size_of(file) - at)))
-                complain(files_.path_of(file) + ": read after reopen gave " + std::to_string(got) + " at " + std::to_string(at) + " of " + std::to_string(files_.size_of(file)));
-            else complain(files_.compare_bytes(file, at, bytes.data(), static_cast<std::uint64_t>(got), "opened again by the runtime"));
+            const std::int64_t got = penstock::read(g, rt_->ref(), fd, bytes.data(),
+                                                    static_cast<std::int64_t>(bytes.size()),
+                                                    static_cast<std::int64_t>(at));
+            if (got != static_cast<std::int64_t>(
+                           std::min<std::uint64_t>(bytes.size(), files_.size_of(file) - at)))
+                complain(files_.path_of(file) + ": read after reopen gave " + std::to_string(got) +
+                         " at " + std::to_string(at) + " of " +
+                         std::to_string(files_.size_of(file)));
+            else
+                complain(files_.compare_bytes(file, at, bytes.data(),
+                                              static_cast<std::uint64_t>(got),
+                                              "opened again by the runtime"));
         }
         if (penstock::close(g, rt_->ref(), fd) != 0) complain("close failed");
     }
@@ -237,37 +281,47 @@ private:
         met_.tier_saves = s.tier_saves;
         met_.overlaps = system_.overlaps();
         met_.second_bytes = second_->stats().bytes_written;
-        if (good_ && (s.write_back_errors != 0 || s.bad_requests != 0)) complain("statistics: " + s.to_json());
+        if (good_ && (s.write_back_errors != 0 || s.bad_requests != 0))
+            complain("statistics: " + s.to_json());
         last_statistics_ = s.to_json();
     }
 
     void list_failures() {
         std::ostringstream text;
-        text << "FAILED: " << report_.wrong_bytes << " wrong bytes, " << report_.wrong_results << " wrong results";
+        text << "FAILED: " << report_.wrong_bytes << " wrong bytes, " << report_.wrong_results
+             << " wrong results";
         for (std::uint64_t i = 0; i < report_.failures && i < kept_failures; ++i) {
             const failure& f = report_.kept[i];
             const file_plan& plan = files_.plans()[f.file];
-            text << "\n  actor " << f.actor << " step " << f.step << " " << name_of(static_cast<write_verb>(f.what)) << " file " << f.file << " offset "
-                 << f.offset << " length " << f.length << ": got " << f.got << ", expected " << f.expected << "; versions " << f.floor << " to " << f.newest
-                 << "; use " << static_cast<int>(plan.how) << ", owners " << plan.actors << "+" << plan.second << "+" << plan.ordinary << ", stride "
-                 << plan.stride << ", size " << files_.size_of(f.file);
+            text << "\n  actor " << f.actor << " step " << f.step << " "
+                 << name_of(static_cast<write_verb>(f.what)) << " file " << f.file << " offset "
+                 << f.offset << " length " << f.length << ": got " << f.got << ", expected "
+                 << f.expected << "; versions " << f.floor << " to " << f.newest << "; use "
+                 << static_cast<int>(plan.how) << ", owners " << plan.actors << "+" << plan.second
+                 << "+" << plan.ordinary << ", stride " << plan.stride << ", size "
+                 << files_.size_of(f.file);
         }
         complain(text.str());
     }
 
     [[nodiscard]] std::string describe() const {
         std::ostringstream text;
-        text << "write model: seed " << settings_.seed << ", " << (std::is_same_v<Group, lane> ? "lane" : "racing") << ", " << settings_.operations
-             << " operations, " << settings_.threads << " threads, page " << shape_.o.page_bytes << ", frames " << rt_->ref().view.frame_count
-             << ", tier " << shape_.o.tier_bytes / shape_.o.page_bytes << ", rings " << shape_.o.service_threads << " x " << shape_.hooks.rings_per_thread
-             << " x " << shape_.hooks.ring_slots << ", " << rt_->io_name() << "\n";
+        text << "write model: seed " << settings_.seed << ", "
+             << (std::is_same_v<Group, lane> ? "lane" : "racing") << ", " << settings_.operations
+             << " operations, " << settings_.threads << " threads, page " << shape_.o.page_bytes
+             << ", frames " << rt_->ref().view.frame_count << ", tier "
+             << shape_.o.tier_bytes / shape_.o.page_bytes << ", rings " << shape_.o.service_threads
+             << " x " << shape_.hooks.rings_per_thread << " x " << shape_.hooks.ring_slots << ", "
+             << rt_->io_name() << "\n";
         return text.str();
     }
     [[nodiscard]] std::string summary() {
         std::ostringstream text;
-        text << "write model: seed " << settings_.seed << ": " << report_.steps << " operations, " << report_.judged_bytes << " bytes judged, "
-             << report_.exact_bytes * 100 / std::max<std::uint64_t>(1, report_.judged_bytes) << " % exactly: " << (good_ ? "passed" : "FAILED")
-             << "\n " << met_.text() << "\n  " << last_statistics_ << "\n";
+        text << "write model: seed " << settings_.seed << ": " << report_.steps << " operations, "
+             << report_.judged_bytes << " bytes judged, "
+             << report_.exact_bytes * 100 / std::max<std::uint64_t>(1, report_.judged_bytes)
+             << " % exactly: " << (good_ ? "passed" : "FAILED") << "\n " << met_.text() << "\n  "
+             << last_statistics_ << "\n";
         return text.str();
     }
 

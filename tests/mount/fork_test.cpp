@@ -1,4 +1,5 @@
-// A mount and the children of fork() of the process that serves it: they may end or drop it, and it goes on.
+// A mount and the children of fork() of the process that serves it: they may end or drop it, and it
+// goes on.
 #include <csignal>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -19,7 +20,8 @@ protected:
         if (child == 0) body();
         for (int i = 0; child > 0 && i < 6000; ++i) {
             int state = 0;
-            if (::waitpid(child, &state, WNOHANG) == child) return WIFEXITED(state) ? WEXITSTATUS(state) : -1;
+            if (::waitpid(child, &state, WNOHANG) == child)
+                return WIFEXITED(state) ? WEXITSTATUS(state) : -1;
             std::this_thread::sleep_for(std::chrono::milliseconds(10));
         }
         ::kill(child, SIGKILL);
@@ -34,18 +36,24 @@ TEST_P(forked_mount, is_the_parents) {
     write_file(source(), pattern(3, 100'000));
     EXPECT_EQ(in_child([] { std::exit(3); }), 3);
     EXPECT_EQ(in_child([this] {
-        std::unique_ptr<file_mount> other;
-        const bool all = mount_->unmount() == -ECHILD && !mount_->is_mounted() && mount_->report().requests == 0 &&
-                         runtime_->mount(folder_ / "source", folder_ / "point", {}, other).code == -ECHILD;
-        mount_.reset();
-        runtime_.reset();
-        std::exit(all ? 7 : 1);
-    }), 7);
+                  std::unique_ptr<file_mount> other;
+                  const bool all =
+                      mount_->unmount() == -ECHILD && !mount_->is_mounted() &&
+                      mount_->report().requests == 0 &&
+                      runtime_->mount(folder_ / "source", folder_ / "point", {}, other).code ==
+                          -ECHILD;
+                  mount_.reset();
+                  runtime_.reset();
+                  std::exit(all ? 7 : 1);
+              }),
+              7);
     EXPECT_TRUE(mount_->is_mounted());
     EXPECT_EQ(read_file(seen_as()), pattern(3, 100'000));
 }
 
 INSTANTIATE_TEST_SUITE_P(on, forked_mount, testing::Values(backend::cpu, backend::gpu),
-                         [](const auto& about) { return about.param == backend::gpu ? "gpu" : "cpu"; });
+                         [](const auto& about) {
+                             return about.param == backend::gpu ? "gpu" : "cpu";
+                         });
 
 }  // namespace penstock::test

@@ -1,4 +1,5 @@
-// What kernels write by write and truncate, seen by programs through a mount of the process, and by regions: on CPU threads and on the GPU.
+// What kernels write by write and truncate, seen by programs through a mount of the process, and by
+// regions: on CPU threads and on the GPU.
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
@@ -58,7 +59,8 @@ TEST_P(kernel_writes, are_loaded_from_a_mapping_and_what_was_stored_beside_them_
     EXPECT_EQ(now[4096 + 16], 59);
 }
 
-// A program stores to every second word, a kernel writes each of the others once, at the same time. Each word has one writer; what that wrote last is there.
+// A program stores to every second word, a kernel writes each of the others once, at the same time.
+// Each word has one writer; what that wrote last is there.
 TEST_P(kernel_writes, and_stores_to_the_same_pages_at_once_are_all_there) {
     constexpr std::uint64_t size = 32 << 10, words = size / 8, rounds = 64, hammered = 8000;
     const int fd = open_to_write(bytes(size, 0));
@@ -67,7 +69,8 @@ TEST_P(kernel_writes, and_stores_to_the_same_pages_at_once_are_all_there) {
     one_.begin_hammering(0, 2, size, hammered);
     for (std::uint64_t round = 0; round < rounds; ++round) {
         const std::uint64_t value = round + 1;
-        for (std::uint64_t word = 2 * round + 1; word < words; word += 2 * rounds) EXPECT_EQ(runtime_->write(fd, &value, 8, static_cast<std::int64_t>(word * 8)), 8);
+        for (std::uint64_t word = 2 * round + 1; word < words; word += 2 * rounds)
+            EXPECT_EQ(runtime_->write(fd, &value, 8, static_cast<std::int64_t>(word * 8)), 8);
         ASSERT_EQ(runtime_->fsync(fd), 0);
     }
     EXPECT_EQ(one_.hear().code, 0);
@@ -76,7 +79,8 @@ TEST_P(kernel_writes, and_stores_to_the_same_pages_at_once_are_all_there) {
     const bytes now = read_file(source());
     std::vector<std::uint64_t> seen(words);
     std::memcpy(seen.data(), now.data(), size);
-    for (std::uint64_t word = 0; word < words; ++word) ASSERT_EQ(seen[word], word % 2 == 0 ? hammered : word / 2 % rounds + 1) << word;
+    for (std::uint64_t word = 0; word < words; ++word)
+        ASSERT_EQ(seen[word], word % 2 == 0 ? hammered : word / 2 % rounds + 1) << word;
 }
 
 TEST_P(kernel_writes, are_fetched_by_regions_page_by_page) {
@@ -138,6 +142,8 @@ TEST_P(kernel_writes, an_open_has_what_a_program_stored_to_a_mapping_that_it_kee
 }
 
 INSTANTIATE_TEST_SUITE_P(backends, kernel_writes, testing::Values(backend::cpu, backend::gpu),
-                         [](const testing::TestParamInfo<backend>& one) { return one.param == backend::gpu ? "gpu" : "cpu"; });
+                         [](const testing::TestParamInfo<backend>& one) {
+                             return one.param == backend::gpu ? "gpu" : "cpu";
+                         });
 
 }  // namespace penstock::test

@@ -1,5 +1,6 @@
-// Litmus tests: each promises one order of docs/consistency.md, among programs of a mount, by read and write or through mappings, and regions, while all run at once. In each round
-// every word gets the round's number from one writer; what is forbidden is counted and must not have happened.
+// Litmus tests: each promises one order of docs/consistency.md, among programs of a mount, by read
+// and write or through mappings, and regions, while all run at once. In each round every word gets
+// the round's number from one writer; what is forbidden is counted and must not have happened.
 #include <gtest/gtest.h>
 
 #include <barrier>
@@ -15,7 +16,8 @@ namespace penstock::test {
 
 namespace {
 
-constexpr std::uint64_t x = 24, y = 3 * 4096 + 8, file_bytes = 8 * 4096;  // words in different pages
+constexpr std::uint64_t x = 24, y = 3 * 4096 + 8,
+                        file_bytes = 8 * 4096;  // words in different pages
 constexpr int most_tries = 20000;
 
 struct shape {
@@ -27,13 +29,17 @@ class litmus : public testing::TestWithParam<shape> {
 protected:
     void SetUp() override {
         if (const status s = mount::can_mount(); !s) GTEST_SKIP() << s.message;
-        if (GetParam().where == backend::gpu && !gpu_is_there()) GTEST_SKIP() << "no GPU in this machine";
-        for (const char* name : {"source", "point"}) std::filesystem::create_directory(folder_ / name);
+        if (GetParam().where == backend::gpu && !gpu_is_there())
+            GTEST_SKIP() << "no GPU in this machine";
+        for (const char* name : {"source", "point"})
+            std::filesystem::create_directory(folder_ / name);
         write_file(folder_ / "source/f", std::vector<std::uint8_t>(file_bytes, 0));
         runtime_ = make_runtime(region_runtime(folder_, GetParam().where));
         const status s = runtime_->mount(folder_ / "source", folder_ / "point", {}, mount_);
         ASSERT_TRUE(s.ok()) << s.message;
-        for (auto& one : regions_) one = map_whole(*runtime_, folder_ / "source/f", protection::read_write, {.outside_writers = false});
+        for (auto& one : regions_)
+            one = map_whole(*runtime_, folder_ / "source/f", protection::read_write,
+                            {.outside_writers = false});
         for (program* one : {&one_, &two_}) {
             ASSERT_GE(one->open(folder_ / "point/f"), 0);
             ASSERT_EQ(GetParam().mapped ? one->map(file_bytes) : 0, 0);
@@ -48,7 +54,9 @@ protected:
     }
 
     // What programs and kernels do.
-    void put(program& p, std::uint64_t word, std::uint64_t value) const { EXPECT_GE(GetParam().mapped ? p.store(word, value) : p.write(word, value), 0); }
+    void put(program& p, std::uint64_t word, std::uint64_t value) const {
+        EXPECT_GE(GetParam().mapped ? p.store(word, value) : p.write(word, value), 0);
+    }
     std::uint64_t get(program& p, std::uint64_t word) const {
         const program::answer seen = GetParam().mapped ? p.load(word) : p.read(word);
         EXPECT_GE(seen.code, 0);
@@ -111,58 +119,59 @@ protected:
 // Message passing: who sees the second sees the first.
 TEST_P(litmus, from_a_program_to_a_region) {
     run({[&](std::uint64_t n) { put(one_, x, n), put(one_, y, n); },
-        [&](std::uint64_t n) {
-            wait_for(0, y, n);
-            acquire(0);  // what it brings may be from before the first; an acquire that begins after the second was seen has it
-            forbidden_ += get(0, x) != n;
-        }});
+         [&](std::uint64_t n) {
+             wait_for(0, y, n);
+             acquire(0);  // what it brings may be from before the first; an acquire that begins
+                          // after the second was seen has it
+             forbidden_ += get(0, x) != n;
+         }});
     EXPECT_EQ(forbidden_, 0u);
 }
 
 TEST_P(litmus, from_a_region_to_a_program) {
     run({[&](std::uint64_t n) { put_and_release(0, x, n), put_and_release(0, y, n); },
-        [&](std::uint64_t n) {
-            wait_for(one_, y, n);
-            forbidden_ += get(one_, x) != n;
-        }});
+         [&](std::uint64_t n) {
+             wait_for(one_, y, n);
+             forbidden_ += get(one_, x) != n;
+         }});
     EXPECT_EQ(forbidden_, 0u);
 }
 
 TEST_P(litmus, from_a_region_to_another) {
     run({[&](std::uint64_t n) { put_and_release(0, x, n), put_and_release(0, y, n); },
-        [&](std::uint64_t n) {
-            wait_for(1, y, n);
-            acquire(1);
-            forbidden_ += get(1, x) != n;
-        }});
+         [&](std::uint64_t n) {
+             wait_for(1, y, n);
+             acquire(1);
+             forbidden_ += get(1, x) != n;
+         }});
     EXPECT_EQ(forbidden_, 0u);
 }
 
 // Causes before effects, over three: who sees the answer sees what was answered.
 TEST_P(litmus, from_a_program_over_a_region_to_a_program) {
     run({[&](std::uint64_t n) { put(one_, x, n); },
-        [&](std::uint64_t n) {
-            wait_for(0, x, n);
-            put_and_release(0, y, n);
-        },
-        [&](std::uint64_t n) {
-            wait_for(two_, y, n);
-            forbidden_ += get(two_, x) != n;
-        }});
+         [&](std::uint64_t n) {
+             wait_for(0, x, n);
+             put_and_release(0, y, n);
+         },
+         [&](std::uint64_t n) {
+             wait_for(two_, y, n);
+             forbidden_ += get(two_, x) != n;
+         }});
     EXPECT_EQ(forbidden_, 0u);
 }
 
 TEST_P(litmus, from_a_region_over_a_program_to_a_region) {
     run({[&](std::uint64_t n) { put_and_release(0, x, n); },
-        [&](std::uint64_t n) {
-            wait_for(one_, x, n);
-            put(one_, y, n);
-        },
-        [&](std::uint64_t n) {
-            wait_for(1, y, n);
-            acquire(1);
-            forbidden_ += get(1, x) != n;
-        }});
+         [&](std::uint64_t n) {
+             wait_for(one_, x, n);
+             put(one_, y, n);
+         },
+         [&](std::uint64_t n) {
+             wait_for(1, y, n);
+             acquire(1);
+             forbidden_ += get(1, x) != n;
+         }});
     EXPECT_EQ(forbidden_, 0u);
 }
 
@@ -171,19 +180,19 @@ TEST_P(litmus, a_program_and_a_region_do_not_miss_each_other) {
     std::atomic<std::uint64_t> of_program{0}, of_region{0};
     std::barrier both(2);
     run({[&](std::uint64_t n) {
-            put(one_, x, n);
-            of_program = get(one_, y);
-            both.arrive_and_wait();
-            forbidden_ += of_program != n && of_region != n;
-            both.arrive_and_wait();
-        },
-        [&](std::uint64_t n) {
-            put_and_release(0, y, n);
-            acquire(0);
-            of_region = get(0, x);
-            both.arrive_and_wait();
-            both.arrive_and_wait();
-        }});
+             put(one_, x, n);
+             of_program = get(one_, y);
+             both.arrive_and_wait();
+             forbidden_ += of_program != n && of_region != n;
+             both.arrive_and_wait();
+         },
+         [&](std::uint64_t n) {
+             put_and_release(0, y, n);
+             acquire(0);
+             of_region = get(0, x);
+             both.arrive_and_wait();
+             both.arrive_and_wait();
+         }});
     EXPECT_EQ(forbidden_, 0u);
 }
 
@@ -208,33 +217,33 @@ TEST_P(litmus, two_regions_do_not_miss_each_other) {
 TEST_P(litmus, a_word_never_goes_back) {
     std::atomic<int> writers{2};
     run({[&](std::uint64_t n) {
-            if (n != 1) return;
-            for (std::uint64_t i = 1; i <= 300; ++i) put(one_, x, i);
-            --writers;
-        },
-        [&](std::uint64_t n) {
-            if (n != 1) return;
-            for (std::uint64_t i = 1; i <= 300; ++i) put_and_release(0, y, i);
-            --writers;
-        },
-        [&](std::uint64_t n) {
-            for (std::uint64_t before[2]{}; n == 1 && writers != 0;)
-                for (const int i : {0, 1}) {
-                    const std::uint64_t now = get(two_, i == 0 ? x : y);
-                    forbidden_ += now < before[i];
-                    before[i] = now;
-                }
-        },
-        [&](std::uint64_t n) {
-            for (std::uint64_t before[2]{}; n == 1 && writers != 0;) {
-                acquire(1);
-                for (const int i : {0, 1}) {
-                    const std::uint64_t now = get(1, i == 0 ? x : y);
-                    forbidden_ += now < before[i];
-                    before[i] = now;
-                }
-            }
-        }});
+             if (n != 1) return;
+             for (std::uint64_t i = 1; i <= 300; ++i) put(one_, x, i);
+             --writers;
+         },
+         [&](std::uint64_t n) {
+             if (n != 1) return;
+             for (std::uint64_t i = 1; i <= 300; ++i) put_and_release(0, y, i);
+             --writers;
+         },
+         [&](std::uint64_t n) {
+             for (std::uint64_t before[2]{}; n == 1 && writers != 0;)
+                 for (const int i : {0, 1}) {
+                     const std::uint64_t now = get(two_, i == 0 ? x : y);
+                     forbidden_ += now < before[i];
+                     before[i] = now;
+                 }
+         },
+         [&](std::uint64_t n) {
+             for (std::uint64_t before[2]{}; n == 1 && writers != 0;) {
+                 acquire(1);
+                 for (const int i : {0, 1}) {
+                     const std::uint64_t now = get(1, i == 0 ? x : y);
+                     forbidden_ += now < before[i];
+                     before[i] = now;
+                 }
+             }
+         }});
     EXPECT_EQ(forbidden_, 0u);
 }
 
@@ -247,9 +256,12 @@ TEST_P(litmus, a_mount_that_is_told_nothing_is_found_out) {
     EXPECT_EQ(get(one_, x), 0u);
 }
 
-INSTANTIATE_TEST_SUITE_P(on, litmus, testing::Values(shape{backend::cpu, false}, shape{backend::cpu, true}, shape{backend::gpu, false}, shape{backend::gpu, true}),
+INSTANTIATE_TEST_SUITE_P(on, litmus,
+                         testing::Values(shape{backend::cpu, false}, shape{backend::cpu, true},
+                                         shape{backend::gpu, false}, shape{backend::gpu, true}),
                          [](const testing::TestParamInfo<shape>& info) {
-                             return std::string(info.param.where == backend::gpu ? "gpu" : "cpu") + (info.param.mapped ? "_by_mappings" : "_by_read_and_write");
+                             return std::string(info.param.where == backend::gpu ? "gpu" : "cpu") +
+                                    (info.param.mapped ? "_by_mappings" : "_by_read_and_write");
                          });
 
 }  // namespace penstock::test

@@ -1,4 +1,5 @@
-// A source directory, served at a mount point by a runtime of this process, of either kind: what the tests of regions and kernels beside programs begin with.
+// A source directory, served at a mount point by a runtime of this process, of either kind: what
+// the tests of regions and kernels beside programs begin with.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -18,7 +19,8 @@ protected:
     void SetUp() override {
         if (const status s = mount::can_mount(); !s) GTEST_SKIP() << s.message;
         if (where() == backend::gpu && !gpu_is_there()) GTEST_SKIP() << "no GPU in this machine";
-        for (const char* name : {"source", "point"}) std::filesystem::create_directory(folder_ / name);
+        for (const char* name : {"source", "point"})
+            std::filesystem::create_directory(folder_ / name);
         runtime_ = make_runtime(region_runtime(folder_, where()));
         const status s = runtime_->mount(folder_ / "source", folder_ / "point", {}, mount_);
         ASSERT_TRUE(s.ok()) << s.message;

@@ -1,4 +1,5 @@
-// A program that knows nothing of Penstock and uses one file, by read and write or through a mapping: a process of its own, which does what it is told to.
+// A program that knows nothing of Penstock and uses one file, by read and write or through a
+// mapping: a process of its own, which does what it is told to.
 #pragma once
 
 #include <fcntl.h>
@@ -64,13 +65,19 @@ public:
     std::int64_t map(std::uint64_t bytes) { return ask({act::map, 0, 0, bytes, {}}).code; }
     std::int64_t close_file() { return ask({act::close_file, 0, 0, 0, {}}).code; }
     answer read(std::uint64_t offset) { return ask({act::read, offset, 0, 0, {}}); }
-    std::int64_t write(std::uint64_t offset, std::uint64_t value) { return ask({act::write, offset, value, 0, {}}).code; }
+    std::int64_t write(std::uint64_t offset, std::uint64_t value) {
+        return ask({act::write, offset, value, 0, {}}).code;
+    }
     answer load(std::uint64_t offset) { return ask({act::load, offset, 0, 0, {}}); }
-    std::int64_t store(std::uint64_t offset, std::uint64_t value) { return ask({act::store, offset, value, 0, {}}).code; }
+    std::int64_t store(std::uint64_t offset, std::uint64_t value) {
+        return ask({act::store, offset, value, 0, {}}).code;
+    }
 
-    // `rounds` times, each number after the one before: the number to every word from `first` on that is `stride` words behind the last, up to the file's `bytes`;
-    // through the mapping if there is one. Begins, and is waited for by hear().
-    void begin_hammering(std::uint64_t first, std::uint64_t stride, std::uint64_t bytes, std::uint64_t rounds) {
+    // `rounds` times, each number after the one before: the number to every word from `first` on
+    // that is `stride` words behind the last, up to the file's `bytes`; through the mapping if
+    // there is one. Begins, and is waited for by hear().
+    void begin_hammering(std::uint64_t first, std::uint64_t stride, std::uint64_t bytes,
+                         std::uint64_t rounds) {
         send({act::hammer, first | stride << 32, bytes, rounds, {}});
     }
     answer hear() {
@@ -96,7 +103,8 @@ private:
     }
     static std::int64_t coded(std::int64_t result) { return result < 0 ? -errno : result; }
     static std::int64_t put(const state& s, std::uint64_t offset, std::uint64_t value) {
-        if (s.bytes == nullptr) return coded(::pwrite(s.fd, &value, sizeof value, static_cast<off_t>(offset)));
+        if (s.bytes == nullptr)
+            return coded(::pwrite(s.fd, &value, sizeof value, static_cast<off_t>(offset)));
         word_at(s, offset) = value;
         return 0;
     }
@@ -108,19 +116,28 @@ private:
                 out.code = coded(s.fd);
                 break;
             case act::map: {
-                void* const at = ::mmap(nullptr, o.count, PROT_READ | PROT_WRITE, MAP_SHARED, s.fd, 0);
+                void* const at =
+                    ::mmap(nullptr, o.count, PROT_READ | PROT_WRITE, MAP_SHARED, s.fd, 0);
                 if (at == MAP_FAILED) out.code = -errno;
                 else s.bytes = static_cast<std::byte*>(at), s.mapped = o.count;
                 break;
             }
-            case act::read: out.code = coded(::pread(s.fd, &out.value, sizeof out.value, static_cast<off_t>(o.offset))); break;
-            case act::write: out.code = coded(::pwrite(s.fd, &o.value, sizeof o.value, static_cast<off_t>(o.offset))); break;
+            case act::read:
+                out.code = coded(
+                    ::pread(s.fd, &out.value, sizeof out.value, static_cast<off_t>(o.offset)));
+                break;
+            case act::write:
+                out.code =
+                    coded(::pwrite(s.fd, &o.value, sizeof o.value, static_cast<off_t>(o.offset)));
+                break;
             case act::load: out.value = word_at(s, o.offset); break;
             case act::store: word_at(s, o.offset) = o.value; break;
             case act::hammer:
                 for (std::uint64_t round = 1; round <= o.count; ++round)
-                    for (std::uint64_t word = o.offset & 0xffffffffu; word < o.value / 8; word += o.offset >> 32)
-                        if (const std::int64_t code = put(s, word * 8, round); code < 0) out.code = code;
+                    for (std::uint64_t word = o.offset & 0xffffffffu; word < o.value / 8;
+                         word += o.offset >> 32)
+                        if (const std::int64_t code = put(s, word * 8, round); code < 0)
+                            out.code = code;
                 break;
             case act::close_file:
                 if (s.bytes != nullptr) ::munmap(s.bytes, s.mapped);

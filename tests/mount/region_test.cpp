@@ -1,4 +1,5 @@
-// Regions, and programs that use the same files through a mount of this process: on CPU threads and on the GPU.
+// Regions, and programs that use the same files through a mount of this process: on CPU threads and
+// on the GPU.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -30,7 +31,9 @@ void set_word(file_region& r, backend where, std::uint64_t offset, std::uint64_t
 
 std::uint64_t rounds_of(backend where) {
     const char* const wanted = std::getenv("PENSTOCK_PING_PONG");
-    return wanted != nullptr ? std::strtoull(wanted, nullptr, 10) : where == backend::gpu ? 500 : 3000;
+    return wanted != nullptr       ? std::strtoull(wanted, nullptr, 10)
+           : where == backend::gpu ? 500
+                                   : 3000;
 }
 
 class mounted_regions : public mounted_backend {
@@ -45,10 +48,13 @@ protected:
         ~own_handle() { ::close(fd); }
         int fd;
     };
-    // Neither the source nor the mount has any of it in memory then, where the file system lets go of it.
+    // Neither the source nor the mount has any of it in memory then, where the file system lets go
+    // of it.
     bool drop_from_memory(const std::string& path) const {
         const own_handle below(path), above(seen_as());
-        return ::fsync(below.fd) == 0 && ::posix_fadvise(above.fd, 0, 0, POSIX_FADV_DONTNEED) == 0 && ::posix_fadvise(below.fd, 0, 0, POSIX_FADV_DONTNEED) == 0;
+        return ::fsync(below.fd) == 0 &&
+               ::posix_fadvise(above.fd, 0, 0, POSIX_FADV_DONTNEED) == 0 &&
+               ::posix_fadvise(below.fd, 0, 0, POSIX_FADV_DONTNEED) == 0;
     }
     static bool is_any_in_memory(const std::string& path, std::uint64_t end = UINT64_MAX) {
         const own_handle file(path);
@@ -57,9 +63,11 @@ protected:
         return false;
     }
 
-    // A program and a region answer each other through one page; neither may see an older number than it was promised. The first wrong number, or 0.
+    // A program and a region answer each other through one page; neither may see an older number
+    // than it was promised. The first wrong number, or 0.
     std::uint64_t ping_pong(bool mapped, std::uint64_t rounds) {
-        const auto r = map_whole(*runtime_, make_file(bytes(8192, 0)), protection::read_write, by_page);
+        const auto r =
+            map_whole(*runtime_, make_file(bytes(8192, 0)), protection::read_write, by_page);
         EXPECT_GE(one_.open(seen_as()), 0);
         EXPECT_EQ(mapped ? one_.map(8192) : 0, 0);
         for (std::uint64_t round = 1; round <= rounds; ++round) {
@@ -79,12 +87,17 @@ protected:
 
 }  // namespace
 
-TEST_P(mounted_regions, ping_pong_by_read_and_write) { EXPECT_EQ(ping_pong(false, rounds_of(where())), 0u); }
+TEST_P(mounted_regions, ping_pong_by_read_and_write) {
+    EXPECT_EQ(ping_pong(false, rounds_of(where())), 0u);
+}
 
-TEST_P(mounted_regions, ping_pong_through_a_mapping) { EXPECT_EQ(ping_pong(true, rounds_of(where())), 0u); }
+TEST_P(mounted_regions, ping_pong_through_a_mapping) {
+    EXPECT_EQ(ping_pong(true, rounds_of(where())), 0u);
+}
 
-// The canary: where the mount is told nothing, the same test must find an old number. (Not so by read and write: the kernel itself drops pages of a file of which it
-// sees that the times have changed, which it looks up after each write.)
+// The canary: where the mount is told nothing, the same test must find an old number. (Not so by
+// read and write: the kernel itself drops pages of a file of which it sees that the times have
+// changed, which it looks up after each write.)
 TEST_P(mounted_regions, a_region_that_takes_no_views_is_found_out) {
     for (const auto& one : region::all_views()) region::remove_views(*one);
     EXPECT_NE(ping_pong(true, 100), 0u);
@@ -95,7 +108,8 @@ TEST_P(mounted_regions, only_the_pages_that_a_program_wrote_are_fetched) {
     const auto r = map_whole(*runtime_, make_file(pattern(3, size)), protection::read, by_page);
     EXPECT_EQ(r->acquire(), 0);
     ASSERT_GE(one_.open(seen_as()), 0);
-    for (const std::uint64_t page : {1u, 2u, 700u, 2047u}) EXPECT_EQ(one_.write(page * 4096 + 4080, page), 8);
+    for (const std::uint64_t page : {1u, 2u, 700u, 2047u})
+        EXPECT_EQ(one_.write(page * 4096 + 4080, page), 8);
     EXPECT_EQ(one_.write(5 * 4096 - 4, 5), 8);  // over the edge of two pages
     EXPECT_EQ(r->acquire(), 6);
     EXPECT_EQ(r->acquire(), 0);
@@ -112,7 +126,8 @@ TEST_P(mounted_regions, only_the_pages_that_a_program_wrote_are_fetched) {
     EXPECT_EQ(one_.close_file(), 0);
 }
 
-// Programs store to mappings and write, and a region changes bytes of the same pages, all at once: every byte has one writer, and what that wrote last is there.
+// Programs store to mappings and write, and a region changes bytes of the same pages, all at once:
+// every byte has one writer, and what that wrote last is there.
 TEST_P(mounted_regions, nothing_is_lost_of_pages_that_all_change) {
     constexpr std::uint64_t size = 256 << 10, words = size / 8;
     const auto r = map_whole(*runtime_, make_file(bytes(size, 0)), protection::read_write, by_page);
@@ -123,7 +138,8 @@ TEST_P(mounted_regions, nothing_is_lost_of_pages_that_all_change) {
     one_.begin_hammering(0, 3, size, 2000 * rounds);
     two_.begin_hammering(1, 3 * 97, size, 10 * rounds);
     for (std::uint64_t round = 1; round <= rounds; ++round) {
-        for (std::uint64_t word = 2; word < words; word += 3 * 31) set_word(*r, where(), word * 8, round);
+        for (std::uint64_t word = 2; word < words; word += 3 * 31)
+            set_word(*r, where(), word * 8, round);
         ASSERT_GE(r->release(), 0);
         ASSERT_GE(r->acquire(), 0);
     }
@@ -184,7 +200,8 @@ TEST_P(mounted_regions, of_one_byte_the_region_wins_over_a_mapping_and_else_the_
 }
 
 TEST_P(mounted_regions, unmounting_brings_stores_home_and_leaves_regions) {
-    const auto r = map_whole(*runtime_, make_file(bytes(16384, 1)), protection::read_write, by_page);
+    const auto r =
+        map_whole(*runtime_, make_file(bytes(16384, 1)), protection::read_write, by_page);
     ASSERT_GE(one_.open(seen_as()), 0);
     ASSERT_EQ(one_.map(16384), 0);
     EXPECT_EQ(one_.store(8192, 99), 0);
@@ -207,15 +224,18 @@ TEST_P(mounted_regions, a_mount_that_others_took_away) {
     const auto r = map_whole(*runtime_, make_file(bytes(4096, 1)), protection::read_write, by_page);
     EXPECT_EQ(read_file(seen_as())[0], 1);
     const std::string point = folder_ / "point";
-    ASSERT_EQ(std::system(("fusermount3 -u " + point + " 2>/dev/null || umount " + point).c_str()), 0);
-    for (int tries = 0; mount_->is_mounted() && tries < 200; ++tries) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    ASSERT_EQ(std::system(("fusermount3 -u " + point + " 2>/dev/null || umount " + point).c_str()),
+              0);
+    for (int tries = 0; mount_->is_mounted() && tries < 200; ++tries)
+        std::this_thread::sleep_for(std::chrono::milliseconds(10));
     EXPECT_FALSE(mount_->is_mounted());
     set_word(*r, where(), 0, 5);
     EXPECT_EQ(r->release(), 1);
     EXPECT_EQ(read_file(folder_ / "source/f")[0], 5);
 }
 
-// Of a file that the operating system does not have in memory programs get from the region what it holds, and the rest from the disk.
+// Of a file that the operating system does not have in memory programs get from the region what it
+// holds, and the rest from the disk.
 TEST_P(mounted_regions, programs_read_what_a_region_holds) {
     constexpr std::uint64_t size = 8 << 20, held = 5 << 20;
     bytes content = pattern(4, size);
@@ -296,6 +316,8 @@ TEST_P(mounted_regions, bad_input) {
 }
 
 INSTANTIATE_TEST_SUITE_P(on, mounted_regions, testing::Values(backend::cpu, backend::gpu),
-                         [](const testing::TestParamInfo<backend>& info) { return info.param == backend::gpu ? "gpu" : "cpu"; });
+                         [](const testing::TestParamInfo<backend>& info) {
+                             return info.param == backend::gpu ? "gpu" : "cpu";
+                         });
 
 }  // namespace penstock::test

@@ -1,4 +1,5 @@
-// Reads of programs that the cache of open and read answers (host/cached_reads.hpp), with an operating system that says it has nothing of the file in memory.
+// Reads of programs that the cache of open and read answers (host/cached_reads.hpp), with an
+// operating system that says it has nothing of the file in memory.
 #include <gtest/gtest.h>
 
 #include <fcntl.h>
@@ -21,8 +22,10 @@ using bytes = std::vector<std::uint8_t>;
 constexpr std::uint64_t page = 4096, mib = 1 << 20, file_bytes = mib + 100;
 
 bytes part_of(const bytes& whole, std::uint64_t offset, std::uint64_t count) {
-    const std::uint64_t end = std::min<std::uint64_t>(offset + count, whole.size()), begin = std::min(offset, end);
-    return {whole.begin() + static_cast<std::ptrdiff_t>(begin), whole.begin() + static_cast<std::ptrdiff_t>(end)};
+    const std::uint64_t end = std::min<std::uint64_t>(offset + count, whole.size()),
+                        begin = std::min(offset, end);
+    return {whole.begin() + static_cast<std::ptrdiff_t>(begin),
+            whole.begin() + static_cast<std::ptrdiff_t>(end)};
 }
 
 class cached_reads : public testing::Test {
@@ -39,22 +42,31 @@ protected:
     ~cached_reads() override { ::close(fd_); }
 
     void make() { runtime_ = make_runtime(options_, hooks_); }
-    void read_in_kernel(std::uint64_t offset, std::uint64_t count) { read_in_kernel(path_, content_, offset, count); }
-    void read_in_kernel(const std::string& path, const bytes& expected, std::uint64_t offset, std::uint64_t count) {
+    void read_in_kernel(std::uint64_t offset, std::uint64_t count) {
+        read_in_kernel(path_, content_, offset, count);
+    }
+    void read_in_kernel(const std::string& path, const bytes& expected, std::uint64_t offset,
+                        std::uint64_t count) {
         const int file = runtime_->open(path);
         ASSERT_GE(file, 0);
         bytes got(count);
-        const std::int64_t read = runtime_->read(file, got.data(), static_cast<std::int64_t>(count), static_cast<std::int64_t>(offset));
+        const std::int64_t read = runtime_->read(file, got.data(), static_cast<std::int64_t>(count),
+                                                 static_cast<std::int64_t>(offset));
         got.resize(static_cast<std::size_t>(std::max<std::int64_t>(read, 0)));
         EXPECT_TRUE(got == part_of(expected, offset, count));
         EXPECT_EQ(runtime_->close(file), 0);
     }
-    std::uint64_t expect_read(int fd, const bytes& expected, std::uint64_t offset, std::uint64_t count) const {
+    std::uint64_t expect_read(int fd, const bytes& expected, std::uint64_t offset,
+                              std::uint64_t count) const {
         std::uint64_t given = 0;
-        EXPECT_TRUE(read_as_program(key_of(fd), fd, offset, count, given) == part_of(expected, offset, count)) << "from " << offset << ", " << count;
+        EXPECT_TRUE(read_as_program(key_of(fd), fd, offset, count, given) ==
+                    part_of(expected, offset, count))
+            << "from " << offset << ", " << count;
         return given;
     }
-    std::uint64_t expect_read(std::uint64_t offset, std::uint64_t count) const { return expect_read(fd_, content_, offset, count); }
+    std::uint64_t expect_read(std::uint64_t offset, std::uint64_t count) const {
+        return expect_read(fd_, content_, offset, count);
+    }
 
     const temporary_folder folder_;
     const std::string path_ = folder_ / "f";
@@ -82,7 +94,8 @@ TEST_F(cached_reads, what_the_cache_has_comes_from_it_and_the_rest_from_the_file
     EXPECT_EQ(expect_read(file_bytes - 50, page), 50u);
     EXPECT_EQ(expect_read(mib - page, 2 * page), 100u);
     EXPECT_EQ(expect_read(0, 2 * mib), 0u) << "more than a desk has room for";
-    for (const int said : {1, -ENOSYS}) {  // a file that was just written is in memory, where that has to be found out by a mapping
+    for (const int said : {1, -ENOSYS}) {  // a file that was just written is in memory, where that
+                                           // has to be found out by a mapping
         env_.say_cached(said);
         EXPECT_EQ(expect_read(0, page), 0u) << said;
     }
@@ -109,7 +122,9 @@ TEST_F(cached_reads, what_left_the_cache_comes_from_the_host_tier) {
     const int file = runtime_->open(path_);
     ASSERT_EQ(runtime_->advise(file, advice::random), 0);
     bytes got(page);
-    for (std::uint64_t at = 0; at < mib / 2; at += page) ASSERT_EQ(runtime_->read(file, got.data(), page, static_cast<std::int64_t>(at)), static_cast<std::int64_t>(page));
+    for (std::uint64_t at = 0; at < mib / 2; at += page)
+        ASSERT_EQ(runtime_->read(file, got.data(), page, static_cast<std::int64_t>(at)),
+                  static_cast<std::int64_t>(page));
     EXPECT_EQ(expect_read(0, mib / 2), mib / 2) << "16 pages of it are in the cache";
     EXPECT_EQ(expect_read(mib / 4, mib / 2), mib / 4);
     EXPECT_EQ(runtime_->close(file), 0);
@@ -142,12 +157,14 @@ TEST_F(cached_reads, a_program_that_writes_is_at_it_until_it_has_closed) {
     read_in_kernel(0, 65536);
     EXPECT_EQ(expect_read(0, 8192), 8192u);
     {
-        const region::program_write under_way(key_of(fd_), region::program_access::kind::direct, 0, 1);
+        const region::program_write under_way(key_of(fd_), region::program_access::kind::direct, 0,
+                                              1);
         EXPECT_EQ(expect_read(0, 8192), 0u);
     }
     host::file_facts facts;
     ASSERT_EQ(env_.facts(fd_, facts), 0);
-    if (facts.writing == host::writers::unknown) return;  // this file system does not say who writes
+    if (facts.writing == host::writers::unknown)
+        return;  // this file system does not say who writes
     const int writer = ::open(path_.c_str(), O_RDWR);
     EXPECT_EQ(expect_read(0, 8192), 0u);
     ::close(writer);
@@ -217,7 +234,8 @@ TEST_F(cached_reads, a_read_of_what_is_missing_that_fails_is_left_to_the_file) {
     EXPECT_EQ(expect_read(65536 - page, 2 * page), page);
 }
 
-// Every byte of a file that is ten times as large as cache and tier, while kernels and programs read it.
+// Every byte of a file that is ten times as large as cache and tier, while kernels and programs
+// read it.
 TEST_F(cached_reads, nothing_wrong_is_read_while_kernels_evict_everything) {
     options_.cache_bytes = 16 * page;
     options_.tier_bytes = 16 * page;
@@ -227,11 +245,13 @@ TEST_F(cached_reads, nothing_wrong_is_read_while_kernels_evict_everything) {
     for (std::uint64_t kernel = 0; kernel < 2; ++kernel)
         all.emplace_back([this, kernel] {
             for (std::uint64_t round = 0; round < 6; ++round)
-                for (std::uint64_t at = 0; at < mib; at += 65536) read_in_kernel((at + kernel * mib / 2) % mib, 65536);
+                for (std::uint64_t at = 0; at < mib; at += 65536)
+                    read_in_kernel((at + kernel * mib / 2) % mib, 65536);
         });
     for (std::uint64_t program = 0; program < 2; ++program)
         all.emplace_back([this, program] {
-            for (std::uint64_t i = 0; i < 600; ++i) expect_read(mix64(2 * i + program) % (mib / page) * page, (i % 8 + 1) * page);
+            for (std::uint64_t i = 0; i < 600; ++i)
+                expect_read(mix64(2 * i + program) % (mib / page) * page, (i % 8 + 1) * page);
         });
     for (std::thread& one : all) one.join();
     read_in_kernel(0, page);
@@ -259,7 +279,8 @@ TEST_F(cached_reads, a_device_that_is_busy_is_left_alone_for_a_while) {
     hooks_.lender = &device_;
     make();
     read_in_kernel(0, 65536);
-    for (int i = 0; i < 20; ++i) EXPECT_EQ(expect_read(65536 - page, 2 * page), page) << "desks are given back";
+    for (int i = 0; i < 20; ++i)
+        EXPECT_EQ(expect_read(65536 - page, 2 * page), page) << "desks are given back";
     device_.busy = true;
     device_.begun = 0;
     EXPECT_EQ(expect_read(0, 8192), 0u);
@@ -294,7 +315,8 @@ TEST_F(cached_reads, a_file_that_is_lent_keeps_its_slot_until_the_late_loan_ends
     for (std::uint32_t i = 1; i < options_.max_files; ++i) ASSERT_GE(runtime_->open(other(i)), 0);
     EXPECT_EQ(runtime_->open(other(0)), -ENFILE);
     device_.do_all();
-    while (runtime_->open(other(0)) == -ENFILE) {}
+    while (runtime_->open(other(0)) == -ENFILE) {
+    }
 }
 
 }  // namespace penstock::test

@@ -1,4 +1,5 @@
-// Reads of programs that devices answer (region/device_reads.cpp), with an operating system that says it has nothing of the file in memory.
+// Reads of programs that devices answer (region/device_reads.cpp), with an operating system that
+// says it has nothing of the file in memory.
 #include <gtest/gtest.h>
 
 #include <fcntl.h>
@@ -36,23 +37,30 @@ protected:
     }
     void TearDown() override { ::close(fd_); }
 
-    std::unique_ptr<file_region> map(std::uint64_t offset, std::uint64_t count, protection access, const region_options& how = by_page) {
+    std::unique_ptr<file_region> map(std::uint64_t offset, std::uint64_t count, protection access,
+                                     const region_options& how = by_page) {
         std::unique_ptr<file_region> out;
         const status s = runtime_->map_region(path_, offset, count, access, how, out);
         EXPECT_TRUE(s.ok()) << s.message;
         return out;
     }
-    bytes read(std::uint64_t offset, std::uint64_t count, std::uint64_t& from_devices) const { return read_as_program(key_, fd_, offset, count, from_devices); }
-    std::uint64_t expect_read(const bytes& expected, std::uint64_t offset, std::uint64_t count) const {
+    bytes read(std::uint64_t offset, std::uint64_t count, std::uint64_t& from_devices) const {
+        return read_as_program(key_, fd_, offset, count, from_devices);
+    }
+    std::uint64_t expect_read(const bytes& expected, std::uint64_t offset,
+                              std::uint64_t count) const {
         std::uint64_t from_devices = 0;
         const std::uint64_t end = std::min<std::uint64_t>(offset + count, expected.size());
-        EXPECT_EQ(read(offset, count, from_devices), bytes(expected.begin() + static_cast<std::ptrdiff_t>(offset), expected.begin() + static_cast<std::ptrdiff_t>(end)))
+        EXPECT_EQ(read(offset, count, from_devices),
+                  bytes(expected.begin() + static_cast<std::ptrdiff_t>(offset),
+                        expected.begin() + static_cast<std::ptrdiff_t>(end)))
             << "from " << offset << ", " << count;
         return from_devices;
     }
     void write_as_program(std::uint64_t offset, const bytes& what) {
         program_write access(key_, program_access::kind::direct, offset, what.size());
-        ASSERT_EQ(::pwrite(fd_, what.data(), what.size(), static_cast<off_t>(offset)), static_cast<ssize_t>(what.size()));
+        ASSERT_EQ(::pwrite(fd_, what.data(), what.size(), static_cast<off_t>(offset)),
+                  static_cast<ssize_t>(what.size()));
         access.wrote(offset, what.size());
         std::copy(what.begin(), what.end(), content_.begin() + static_cast<std::ptrdiff_t>(offset));
     }
@@ -69,12 +77,14 @@ protected:
 }  // namespace
 
 TEST_F(device_reads, what_a_device_holds_comes_from_it_and_the_rest_from_the_file) {
-    const auto first = map(0, 256 << 10, protection::read), last = map(512 << 10, 0, protection::read_write);
+    const auto first = map(0, 256 << 10, protection::read),
+               last = map(512 << 10, 0, protection::read_write);
     // Nobody is told of this, so it shows where bytes come from.
     const bytes other = pattern(8, file_bytes);
     ASSERT_EQ(::pwrite(fd_, other.data(), other.size(), 0), static_cast<ssize_t>(file_bytes));
     bytes expected = content_;
-    std::copy(other.begin() + (256 << 10), other.begin() + (512 << 10), expected.begin() + (256 << 10));
+    std::copy(other.begin() + (256 << 10), other.begin() + (512 << 10),
+              expected.begin() + (256 << 10));
     EXPECT_EQ(expect_read(expected, 0, 4096), 4096u);
     EXPECT_EQ(expect_read(expected, 100, 5000), 5000u);
     EXPECT_EQ(expect_read(expected, 300 << 10, 4096), 0u);
@@ -87,7 +97,8 @@ TEST_F(device_reads, what_a_device_holds_comes_from_it_and_the_rest_from_the_fil
 
 TEST_F(device_reads, what_is_in_memory_comes_from_the_file) {
     const auto all = map(0, 0, protection::read);
-    for (const int said : {1, -ENOSYS}) {  // a file that was just written is in memory, where that has to be found out by a mapping
+    for (const int said : {1, -ENOSYS}) {  // a file that was just written is in memory, where that
+                                           // has to be found out by a mapping
         env_.say_cached(said);
         EXPECT_EQ(expect_read(content_, 8192, 8192), 0u) << said;
     }
@@ -151,11 +162,14 @@ TEST_F(device_reads, a_read_that_fails_is_left_to_the_file) {
     EXPECT_EQ(expect_read(content_, (512 << 10) - 4096, 8192), 4096u);
 }
 
-// A number that one reader has seen no reader sees smaller again, while a program and two regions write and others come and go.
+// A number that one reader has seen no reader sees smaller again, while a program and two regions
+// write and others come and go.
 TEST_F(device_reads, nobody_sees_what_was_before_after_somebody_saw_what_is) {
     const auto one = map(0, 16384, protection::read_write);
-    std::atomic<std::uint64_t> seen[2]{};  // the largest that any reader has seen: a word of the program, one of the region
-    for (const std::uint64_t at : {0u, 8u}) ASSERT_EQ(::pwrite(fd_, bytes(8, 0).data(), 8, static_cast<off_t>(at)), 8);
+    std::atomic<std::uint64_t> seen[2]{};  // the largest that any reader has seen: a word of the
+                                           // program, one of the region
+    for (const std::uint64_t at : {0u, 8u})
+        ASSERT_EQ(::pwrite(fd_, bytes(8, 0).data(), 8, static_cast<off_t>(at)), 8);
     program_write(key_, program_access::kind::direct, 0, 16).wrote(0, 16);
     ASSERT_GE(one->acquire(), 0);
     std::atomic<bool> over{false};
@@ -168,20 +182,25 @@ TEST_F(device_reads, nobody_sees_what_was_before_after_somebody_saw_what_is) {
             given += from_devices != 0;
             for (int i = 0; i < 2; ++i) {
                 old += words[i] < before[i];
-                for (std::uint64_t known = before[i]; known < words[i] && !seen[i].compare_exchange_weak(known, words[i]);) {}
+                for (std::uint64_t known = before[i];
+                     known < words[i] && !seen[i].compare_exchange_weak(known, words[i]);) {
+                }
             }
         }
     };
     std::vector<std::thread> all;
     for (int i = 0; i < 2; ++i) all.emplace_back(reader);
     all.emplace_back([&] {
-        // A slow machine may give the region no turn between two writes for long; and the page is the device's only after one.
+        // A slow machine may give the region no turn between two writes for long; and the page is
+        // the device's only after one.
         const auto until = std::chrono::steady_clock::now() + std::chrono::minutes(10);
-        for (std::uint64_t round = 1; round <= 3000 || (given == 0 && std::chrono::steady_clock::now() < until); ++round) {
+        for (std::uint64_t round = 1;
+             round <= 3000 || (given == 0 && std::chrono::steady_clock::now() < until); ++round) {
             {
                 program_write access(key_, program_access::kind::direct, 0, 8);
                 EXPECT_EQ(::pwrite(fd_, &round, 8, 0), 8);
-                std::this_thread::yield();  // what was written is there for readers before it is told
+                std::this_thread::yield();  // what was written is there for readers before it is
+                                            // told
                 access.wrote(0, 8);
             }
             if (round % 64 == 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));

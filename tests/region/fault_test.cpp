@@ -29,8 +29,12 @@ struct faulty_region {
         hooks.env = &with;
         rt = make_runtime(region_runtime(folder, backend::cpu), hooks);
     }
-    std::unique_ptr<file_region> map() { return map_whole(*rt, folder / "f", protection::read_write, {.outside_writers = false}); }
-    void change(file_region& r, std::uint64_t at) { set(r, at, static_cast<std::uint8_t>(expected[at] + 1)); }
+    std::unique_ptr<file_region> map() {
+        return map_whole(*rt, folder / "f", protection::read_write, {.outside_writers = false});
+    }
+    void change(file_region& r, std::uint64_t at) {
+        set(r, at, static_cast<std::uint8_t>(expected[at] + 1));
+    }
     void set(file_region& r, std::uint64_t at, std::uint8_t value) {
         poke(r, backend::cpu, at, {value});
         expected[at] = value;
@@ -45,12 +49,15 @@ TEST(region_faults, a_release_that_cannot_write_is_made_good_by_the_next) {
     for (const bool in_the_middle : {false, true}) {
         const std::vector<std::uint8_t> before = f.expected;
         for (std::uint64_t page = 0; page < 1500; page += 3) f.change(*r, page * 4096 + 1);
-        f.env.set({.calls = fault::call_write, .nth = in_the_middle ? 300u : 1u, .for_ever = true, .error = -ENOSPC});
+        f.env.set({.calls = fault::call_write,
+                   .nth = in_the_middle ? 300u : 1u,
+                   .for_ever = true,
+                   .error = -ENOSPC});
         EXPECT_EQ(r->release(), -ENOSPC);
         EXPECT_EQ(r->release(), -ENOSPC);  // and again: still there, still told
         f.env.clear();
-        f.change(*r, 4096 * 9 + 1);                              // once more, whether it is at home or not
-        f.set(*r, 4096 * 12 + 1, before[4096 * 12 + 1]);         // back to what it was
+        f.change(*r, 4096 * 9 + 1);                       // once more, whether it is at home or not
+        f.set(*r, 4096 * 12 + 1, before[4096 * 12 + 1]);  // back to what it was
         f.set(*r, 4096 * 1200 + 1, before[4096 * 1200 + 1]);
         EXPECT_GE(r->release(), 0);
         EXPECT_TRUE(read_file(f.folder / "f") == f.expected);
@@ -61,7 +68,8 @@ TEST(region_faults, a_release_that_cannot_write_is_made_good_by_the_next) {
 TEST(region_faults, each_call_of_a_release_fails_once) {
     faulty_region f(300 * 4096);
     const auto r = f.map();
-    constexpr std::uint32_t kinds = fault::call_write | fault::call_open_writing | fault::call_facts | fault::call_read;
+    constexpr std::uint32_t kinds =
+        fault::call_write | fault::call_open_writing | fault::call_facts | fault::call_read;
     std::uint64_t tried = 0;
     for (std::uint64_t nth = 1;; ++nth, ++tried) {
         for (std::uint64_t i = 0; i < 40; ++i) f.change(*r, i * 4096 * 7 + nth % 100);
@@ -107,32 +115,41 @@ TEST(region_faults, short_reads_and_writes) {
     EXPECT_TRUE(read_file(f.folder / "f") == f.expected);
 }
 
-// A part of what changed goes by a mapping, the rest by calls, and those fail: what is in the file and what is not is known to the byte.
+// A part of what changed goes by a mapping, the rest by calls, and those fail: what is in the file
+// and what is not is known to the byte.
 TEST(region_faults, a_release_that_gets_only_so_far) {
     for (const bool others_write : {false, true}) {
         faulty_region f(3 << 20);
-        const auto r = map_whole(*f.rt, f.folder / "f", protection::read_write, {.outside_writers = others_write});
+        const auto r = map_whole(*f.rt, f.folder / "f", protection::read_write,
+                                 {.outside_writers = others_write});
         std::uint64_t most = 1;
         for (int round = 0; round < rounds(60); ++round, most = most * 7 % 100003) {
             const std::vector<std::uint8_t> before = f.expected;
             // Pages with one run, pages with many, and whole ones that follow each other.
-            for (std::uint64_t at = 100 + round; at < f.expected.size(); at += 50000) f.change(*r, at);
+            for (std::uint64_t at = 100 + round; at < f.expected.size(); at += 50000)
+                f.change(*r, at);
             for (std::uint64_t at = 200000; at < 230000; at += 100 + round) f.change(*r, at);
             std::vector<std::uint8_t> all = pattern(static_cast<std::uint64_t>(round), 40000);
             poke(*r, backend::cpu, 500000, all);
             std::copy(all.begin(), all.end(), f.expected.begin() + 500000);
             f.env.write_scattered_up_to(most);
             if (round % 3 != 0) {
-                f.env.set({.calls = fault::call_write, .nth = round % 3 == 1 ? 1u : 9u, .for_ever = true, .error = -ENOSPC});
+                f.env.set({.calls = fault::call_write,
+                           .nth = round % 3 == 1 ? 1u : 9u,
+                           .for_ever = true,
+                           .error = -ENOSPC});
                 const std::int64_t code = r->release();
                 EXPECT_TRUE(code == -ENOSPC || f.env.failures() == 0) << code;
                 f.env.clear();
-                f.set(*r, 100 + round, before[100 + round]);  // back to what it was, whether it is in the file or not
+                f.set(
+                    *r, 100 + round,
+                    before[100 + round]);  // back to what it was, whether it is in the file or not
                 f.set(*r, 200000, before[200000]);
                 f.set(*r, 500000, before[500000]);
             }
             EXPECT_GE(r->release(), 0);
-            ASSERT_TRUE(read_file(f.folder / "f") == f.expected) << "round " << round << ", up to " << most;
+            ASSERT_TRUE(read_file(f.folder / "f") == f.expected)
+                << "round " << round << ", up to " << most;
         }
         EXPECT_GT(f.env.scattered_bytes(), 1000u);
     }
@@ -160,7 +177,8 @@ TEST(region_faults, holes_are_not_read) {
     EXPECT_LE(env.calls(), 3 * 2u);
     EXPECT_GE(env.calls(), 3u);
     EXPECT_TRUE(peek(*r, backend::cpu, 0, size) == expected);
-    const auto other = map_whole(*rt, folder / "f", protection::read_write, {.outside_writers = false});
+    const auto other =
+        map_whole(*rt, folder / "f", protection::read_write, {.outside_writers = false});
     for (const std::uint64_t at : {std::uint64_t{10}, std::uint64_t{10} << 20, size - 1}) {
         expected[at] = 9;
         poke(*other, backend::cpu, at, {9});
@@ -175,7 +193,8 @@ TEST(region_faults, what_a_mapping_cannot_write_is_left_to_calls) {
     const temporary_folder folder;
     write_file(folder / "f", std::vector<std::uint8_t>(10000, 1));
     host::environment& real = host::linux_environment();
-    const int found = real.find(AT_FDCWD, folder / "f"), fd = real.open_found(found), writing = real.open_writing(fd);
+    const int found = real.find(AT_FDCWD, folder / "f"), fd = real.open_found(found),
+              writing = real.open_writing(fd);
     ASSERT_GE(writing, 0);
     const std::vector<std::byte> fresh(6000, std::byte{7});
     const host::placed_piece inside[] = {{fresh.data(), 5, 4094}, {fresh.data(), 6000, 4000}};
@@ -206,12 +225,14 @@ TEST(region_faults, a_mapping_takes_pieces_of_all_sizes_at_once) {
         const bool is_small = pieces.size() % 2000 < 1990;
         const std::uint64_t bytes = is_small ? random() % 9 + 1 : random() % 200'000 + 1;
         pieces.push_back({fresh.data() + at, bytes, at});
-        std::copy_n(reinterpret_cast<const std::uint8_t*>(fresh.data()) + at, bytes, expected.begin() + static_cast<std::ptrdiff_t>(at));
+        std::copy_n(reinterpret_cast<const std::uint8_t*>(fresh.data()) + at, bytes,
+                    expected.begin() + static_cast<std::ptrdiff_t>(at));
         at += bytes + random() % 900;
         all += bytes;
     }
     EXPECT_GT(pieces.size(), 6000u);
-    EXPECT_EQ(real.write_scattered(writing, pieces.data(), pieces.size()), static_cast<std::int64_t>(all));
+    EXPECT_EQ(real.write_scattered(writing, pieces.data(), pieces.size()),
+              static_cast<std::int64_t>(all));
     EXPECT_TRUE(read_file(folder / "f") == expected);
     for (const int one : {writing, found}) real.close(one);
 }
@@ -220,7 +241,8 @@ TEST(region_faults, each_call_of_mapping_fails_once_and_nothing_is_left_open) {
     faulty_region f;
     const int handles = f.env.handles();
     for (std::uint64_t nth = 1;; ++nth) {
-        f.env.set({.calls = fault::every_call | fault::every_write_call, .nth = nth, .error = -EACCES});
+        f.env.set(
+            {.calls = fault::every_call | fault::every_write_call, .nth = nth, .error = -EACCES});
         std::unique_ptr<file_region> out;
         const status s = f.rt->map_region(f.folder / "f", 0, 0, protection::read_write, {}, out);
         const bool failed = f.env.failures() != 0;

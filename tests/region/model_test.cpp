@@ -1,7 +1,9 @@
-// Random writes, acquires and releases of several regions, and of a program that knows nothing of them, against what each must see.
+// Random writes, acquires and releases of several regions, and of a program that knows nothing of
+// them, against what each must see.
 //
-// Each byte has one writer, by its number, so what everybody must see is known: a region its own bytes as it wrote them, and the others' as they
-// were in the file when it last acquired. Files are compared after releases. (Two that write one byte: region_test.cpp.)
+// Each byte has one writer, by its number, so what everybody must see is known: a region its own
+// bytes as it wrote them, and the others' as they were in the file when it last acquired. Files are
+// compared after releases. (Two that write one byte: region_test.cpp.)
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -31,7 +33,8 @@ struct outcome {
 class region_model {
 public:
     // `outside`: a program writes the file too, each fourth byte of it.
-    region_model(std::uint64_t seed, backend where, bool outside, host::environment* env = nullptr) : random_(seed), where_(where), outside_(outside) {
+    region_model(std::uint64_t seed, backend where, bool outside, host::environment* env = nullptr)
+        : random_(seed), where_(where), outside_(outside) {
         write_file(path_, file_ = pattern(seed, size));
         let_files_settle();
         host::runtime_hooks hooks;
@@ -57,15 +60,22 @@ public:
 
 private:
     void map(std::size_t holder) {
-        actors_[holder].region = map_whole(*runtimes_[holder % 2], path_, protection::read_write, {.outside_writers = outside_});
+        actors_[holder].region = map_whole(*runtimes_[holder % 2], path_, protection::read_write,
+                                           {.outside_writers = outside_});
         actors_[holder].sees = file_;
     }
     void step() {
         const std::size_t holder = random_() % actors_.size();
         switch (random_() % 16) {
-            case 0: acquire(holder); check(holder, 0, size); return;
+            case 0:
+                acquire(holder);
+                check(holder, 0, size);
+                return;
             case 1: release(holder); return;
-            case 2: release(holder); acquire(holder); return;
+            case 2:
+                release(holder);
+                acquire(holder);
+                return;
             case 3: check_file(); return;
             case 4:
                 if (random_() % 4 != 0) return;
@@ -74,7 +84,8 @@ private:
                 put(holder);
                 map(holder);
                 return;
-            case 5: case 6:
+            case 5:
+            case 6:
                 if (outside_) write_outside();
                 return;
             case 7: check(holder, random_() % (size - 5000), 5000); return;
@@ -83,12 +94,16 @@ private:
     }
     // Some of its bytes, from single ones to many pages.
     void write(std::size_t holder) {
-        const std::uint64_t length = std::min<std::uint64_t>(random_() % 3 == 0 ? random_() % 60000 + 1 : random_() % 64 + 1, size);
+        const std::uint64_t length = std::min<std::uint64_t>(
+            random_() % 3 == 0 ? random_() % 60000 + 1 : random_() % 64 + 1, size);
         const std::uint64_t at = random_() % (size - length + 1);
         actor& a = actors_[holder];
         for (std::uint64_t i = at; i < at + length; ++i)
-            if (owner(i) == holder && random_() % 2 == 0) a.sees[i] = static_cast<std::uint8_t>(random_());
-        poke(*a.region, where_, at, {a.sees.begin() + static_cast<std::ptrdiff_t>(at), a.sees.begin() + static_cast<std::ptrdiff_t>(at + length)});
+            if (owner(i) == holder && random_() % 2 == 0)
+                a.sees[i] = static_cast<std::uint8_t>(random_());
+        poke(*a.region, where_, at,
+             {a.sees.begin() + static_cast<std::ptrdiff_t>(at),
+              a.sees.begin() + static_cast<std::ptrdiff_t>(at + length)});
     }
     void write_outside() {
         std::uint64_t at = random_() % size / 4 * 4 + 3;
@@ -113,13 +128,15 @@ private:
     }
     void check(std::size_t holder, std::uint64_t at, std::uint64_t length) {
         const std::vector<std::uint8_t> now = peek(*actors_[holder].region, where_, at, length);
-        for (std::uint64_t i = 0; i < length; ++i) out_.wrong += now[i] != actors_[holder].sees[at + i] ? 1 : 0;
+        for (std::uint64_t i = 0; i < length; ++i)
+            out_.wrong += now[i] != actors_[holder].sees[at + i] ? 1 : 0;
         out_.checked += length;
     }
     void check_file() {
         const std::vector<std::uint8_t> now = read_file(path_);
         out_.wrong += now.size() != size ? 1 : 0;
-        for (std::uint64_t i = 0; i < std::min<std::uint64_t>(size, now.size()); ++i) out_.wrong += now[i] != file_[i] ? 1 : 0;
+        for (std::uint64_t i = 0; i < std::min<std::uint64_t>(size, now.size()); ++i)
+            out_.wrong += now[i] != file_[i] ? 1 : 0;
         out_.checked += now.size();
     }
     void note(const file_region& r) {
@@ -149,12 +166,16 @@ public:
     int open_found(int handle) override { return real_.open_found(handle); }
     void close(int handle) override { real_.close(handle); }
     int open_writing(int handle) override { return real_.open_writing(handle); }
-    std::int64_t read(int fd, std::byte* to, std::uint64_t bytes, std::uint64_t offset) override { return real_.read(fd, to, bytes, offset); }
-    std::int64_t write(int fd, const host::memory_piece* pieces, std::size_t count, std::uint64_t offset) override {
+    std::int64_t read(int fd, std::byte* to, std::uint64_t bytes, std::uint64_t offset) override {
+        return real_.read(fd, to, bytes, offset);
+    }
+    std::int64_t write(int fd, const host::memory_piece* pieces, std::size_t count,
+                       std::uint64_t offset) override {
         if (++writes_ % 50 == 0) return static_cast<std::int64_t>(pieces->bytes);
         return real_.write(fd, pieces, count, offset);
     }
-    std::unique_ptr<host::io_engine> make_io_engine(bool want_uring, std::uint32_t depth, std::string& why) override {
+    std::unique_ptr<host::io_engine> make_io_engine(bool want_uring, std::uint32_t depth,
+                                                    std::string& why) override {
         return real_.make_io_engine(want_uring, depth, why);
     }
 
@@ -194,6 +215,8 @@ TEST(region_model, a_lost_write_is_found) {
 }
 
 INSTANTIATE_TEST_SUITE_P(on, region_models, testing::Values(backend::cpu, backend::gpu),
-                         [](const auto& one) { return std::string(one.param == backend::gpu ? "gpu" : "cpu"); });
+                         [](const auto& one) {
+                             return std::string(one.param == backend::gpu ? "gpu" : "cpu");
+                         });
 
 }  // namespace penstock::test

@@ -22,7 +22,9 @@ namespace {
 
 struct alignas(16) page {
     std::byte bytes[page_bytes];
-    bool operator==(const page& other) const { return std::equal(std::begin(bytes), std::end(bytes), std::begin(other.bytes)); }
+    bool operator==(const page& other) const {
+        return std::equal(std::begin(bytes), std::end(bytes), std::begin(other.bytes));
+    }
 };
 
 page random_page(std::mt19937_64& random) {
@@ -59,14 +61,17 @@ TEST(page_steps, filling_keeps_what_is_the_replicas_own) {
 TEST(page_steps, every_changed_byte_is_marked_and_no_other) {
     std::mt19937_64 random(2);
     for (int round = 0; round < 300; ++round) {
-        const page before = random_page(random), now = round % 7 == 0 ? before : changed_page(before, random);
+        const page before = random_page(random),
+                   now = round % 7 == 0 ? before : changed_page(before, random);
         EXPECT_EQ(is_changed(lane{}, now.bytes, before.bytes), !(now == before));
         page staged;
         alignas(16) std::byte marks[mark_bytes];
         collect_page(lane{}, now.bytes, before.bytes, staged.bytes, marks);
         ASSERT_TRUE(staged == now);
         for (std::size_t i = 0; i < page_bytes; ++i)
-            ASSERT_EQ((static_cast<unsigned>(marks[i / 8]) >> (i % 8) & 1) != 0, now.bytes[i] != before.bytes[i]) << round << " byte " << i;
+            ASSERT_EQ((static_cast<unsigned>(marks[i / 8]) >> (i % 8) & 1) != 0,
+                      now.bytes[i] != before.bytes[i])
+                << round << " byte " << i;
         page base = before, expected = before;
         const std::uint64_t part = random() % (page_bytes + 1);
         std::copy_n(now.bytes, part, expected.bytes);
@@ -75,7 +80,8 @@ TEST(page_steps, every_changed_byte_is_marked_and_no_other) {
     }
 }
 
-// Changes of single pages and of ranges of all kinds: as if each page had a state of its own all the time, but for stamps that tell nothing.
+// Changes of single pages and of ranges of all kinds: as if each page had a state of its own all
+// the time, but for stamps that tell nothing.
 TEST(version_map, is_as_a_state_for_each_page) {
     std::mt19937_64 random(3);
     std::uint64_t pages = 3 * version_map::chunk_pages + 77;
@@ -87,7 +93,8 @@ TEST(version_map, is_as_a_state_for_each_page) {
     for (int round = 0; round < 6000; ++round) {
         page_range which{random() % pages, 0};
         which.end = which.begin + 1 + random() % (pages - which.begin);
-        if (random() % 4 == 0) which = {which.begin / version_map::chunk_pages * version_map::chunk_pages, pages};
+        if (random() % 4 == 0)
+            which = {which.begin / version_map::chunk_pages * version_map::chunk_pages, pages};
         if (random() % 4 != 0) which.end = std::min(pages, which.begin + 1 + random() % 3);
         const auto holder = static_cast<consistency::place>(random() % 3);
         const bool catches_up = random() % 2 == 0, stale = random() % 40 == 0;
@@ -100,7 +107,9 @@ TEST(version_map, is_as_a_state_for_each_page) {
         if (random() % 3 == 0) {
             page_list some;
             const std::uint64_t most_step = random() % 3 == 0 ? 1 : 5;
-            for (std::uint64_t page = which.begin; page < which.end; page += 1 + random() % most_step) some.push_back(page);
+            for (std::uint64_t page = which.begin; page < which.end;
+                 page += 1 + random() % most_step)
+                some.push_back(page);
             map.change(some, change);
             for (const std::uint64_t page : some) change(plain[page]);
         } else {
@@ -129,8 +138,10 @@ TEST(version_map, is_as_a_state_for_each_page) {
         ASSERT_EQ(map.any({0, pages}, is_stale), !expected.empty());
     }
     EXPECT_GT(most, 100u);
-    map.change(page_range{0, pages}, [](page_state& p) { p.stale = 0, p.seen[1] = p.seen[2] = 1u << 30; });
-    EXPECT_TRUE(map.pages_where({0, pages}, [](const page_state& p) { return p.stale != 0; }).empty());
+    map.change(page_range{0, pages},
+               [](page_state& p) { p.stale = 0, p.seen[1] = p.seen[2] = 1u << 30; });
+    EXPECT_TRUE(
+        map.pages_where({0, pages}, [](const page_state& p) { return p.stale != 0; }).empty());
     EXPECT_EQ(map.states(), (pages + version_map::chunk_pages - 1) / version_map::chunk_pages);
 }
 
@@ -139,12 +150,15 @@ TEST(version_map, states_of_pages_do_not_pile_up) {
     page_state first{};
     first.present = 3;
     version_map map(2 * version_map::chunk_pages, first);
-    for (consistency::stamp now = 1; now < 40000; ++now) map.change(page_list{now * 7 % 1024}, [&](page_state& p) { p.released[0] = now; });
+    for (consistency::stamp now = 1; now < 40000; ++now)
+        map.change(page_list{now * 7 % 1024}, [&](page_state& p) { p.released[0] = now; });
     EXPECT_LE(map.states(), 4 * version_map::chunk_pages + 2);
-    for (std::uint64_t page = 0; page < 1024; ++page) EXPECT_GT(map.at(page).released[0], 40000u - 1025u);
+    for (std::uint64_t page = 0; page < 1024; ++page)
+        EXPECT_GT(map.at(page).released[0], 40000u - 1025u);
 }
 
-// What is written back goes around the bytes that came home, from when they are noted until the kernel has the page anew.
+// What is written back goes around the bytes that came home, from when they are noted until the
+// kernel has the page anew.
 TEST(page_masks, what_is_written_back_goes_around_them) {
     const test::temporary_folder folder;
     const std::string path = folder / "f";
@@ -152,27 +166,33 @@ TEST(page_masks, what_is_written_back_goes_around_them) {
     const int fd = ::open(path.c_str(), O_RDWR);
     ASSERT_GE(fd, 0);
     std::vector<std::byte> marks(2 * mark_bytes), fresh(3 * page_bytes, std::byte{2});
-    const auto mark = [&](std::size_t page, std::size_t byte) { marks[page * mark_bytes + byte / 8] |= static_cast<std::byte>(1u << byte % 8); };
+    const auto mark = [&](std::size_t page, std::size_t byte) {
+        marks[page * mark_bytes + byte / 8] |= static_cast<std::byte>(1u << byte % 8);
+    };
     for (const std::size_t byte : {0u, 1u, 7u, 4095u}) mark(0, byte);
     mark(1, 300);
     page_masks masks;
     const int one = 1, other = 2;  // owners
     masks.add(&one, {1, 3}, marks.data());
     const auto bytes_now = [&] {
-        EXPECT_EQ(masks.write_around(fd, fresh.data(), fresh.size(), page_bytes - 10), static_cast<std::int64_t>(fresh.size()));
+        EXPECT_EQ(masks.write_around(fd, fresh.data(), fresh.size(), page_bytes - 10),
+                  static_cast<std::int64_t>(fresh.size()));
         std::vector<std::uint8_t> out(4 * page_bytes);
         EXPECT_EQ(::pread(fd, out.data(), out.size(), 0), static_cast<ssize_t>(out.size()));
         return out;
     };
     std::vector<std::uint8_t> expected(4 * page_bytes, 1);
     std::fill_n(expected.begin() + page_bytes - 10, fresh.size(), 2);
-    for (const std::size_t at : {page_bytes, page_bytes + 1, page_bytes + 7, 2 * page_bytes - 1, 3 * page_bytes + 300}) expected[at] = 1;
+    for (const std::size_t at :
+         {page_bytes, page_bytes + 1, page_bytes + 7, 2 * page_bytes - 1, 3 * page_bytes + 300})
+        expected[at] = 1;
     EXPECT_EQ(bytes_now(), expected);
     masks.forget_settled({0, 4});
     EXPECT_EQ(bytes_now(), expected) << "the changes are not in the file yet";
     masks.settle(&one, {1});
     masks.forget_settled({0, 4});
-    for (const std::size_t at : {page_bytes, page_bytes + 1, page_bytes + 7, 2 * page_bytes - 1}) expected[at] = 2;
+    for (const std::size_t at : {page_bytes, page_bytes + 1, page_bytes + 7, 2 * page_bytes - 1})
+        expected[at] = 2;
     EXPECT_EQ(bytes_now(), expected);
     masks.add(&other, {3}, marks.data() + mark_bytes);
     masks.remove(&one, {3});
@@ -189,11 +209,13 @@ TEST(home_writer, writes_what_is_marked) {
     const test::temporary_folder folder;
     host::environment& env = host::linux_environment();
     for (int round = 0; round < 60; ++round) {
-        const std::uint64_t end_bytes = 5 * page_bytes - (round % 3 == 0 ? 0 : random() % page_bytes);
+        const std::uint64_t end_bytes =
+            5 * page_bytes - (round % 3 == 0 ? 0 : random() % page_bytes);
         std::vector<std::uint8_t> expected = test::pattern(round, end_bytes);
         test::write_file(folder / "home", expected);
         const std::vector<std::uint64_t> numbers{0, 1, 3, 4};
-        std::vector<std::byte> bytes(numbers.size() * page_bytes), marks(numbers.size() * mark_bytes);
+        std::vector<std::byte> bytes(numbers.size() * page_bytes),
+            marks(numbers.size() * mark_bytes);
         for (std::byte& one : bytes) one = static_cast<std::byte>(random());
         const std::uint64_t run = round % 4 == 0 ? 1 : random() % 6000 + 1;
         for (std::uint64_t i = 0, marked = 0; i < bytes.size(); ++i) {
@@ -206,7 +228,8 @@ TEST(home_writer, writes_what_is_marked) {
         const int found = env.find(-100, folder / "home");
         const int fd = env.open_writing(found);
         ASSERT_GE(fd, 0);
-        const written_pages out = write_marked(env, fd, {numbers, bytes.data(), marks.data(), end_bytes, round % 2 == 0});
+        const written_pages out =
+            write_marked(env, fd, {numbers, bytes.data(), marks.data(), end_bytes, round % 2 == 0});
         EXPECT_EQ(out.code, 0);
         EXPECT_EQ(out.settled, bytes.size());
         env.close(fd);
@@ -259,11 +282,13 @@ TEST(piece_heat, does_not_go_back_and_forth) {
 
 TEST(piece_heat, moves_only_what_may_and_not_all_at_once) {
     piece_heat all;
-    for (std::size_t i = 0; i < 40; ++i) all.add({.pages = 1600, .on_device = i < 20, .may_move = i != 0 && i != 39});
+    for (std::size_t i = 0; i < 40; ++i)
+        all.add({.pages = 1600, .on_device = i < 20, .may_move = i != 0 && i != 39});
     for (std::size_t i = 20; i < 40; ++i) all.used(i, 1000 + i);
     const pairs chosen = all.next_exchanges();
     ASSERT_EQ(chosen.size(), piece_heat::most_exchanges);
-    for (std::size_t i = 0; i < chosen.size(); ++i) EXPECT_EQ(chosen[i], (std::pair<std::size_t, std::size_t>{i + 1, 38 - i}));
+    for (std::size_t i = 0; i < chosen.size(); ++i)
+        EXPECT_EQ(chosen[i], (std::pair<std::size_t, std::size_t>{i + 1, 38 - i}));
 }
 
 TEST(helpers, each_number_is_done_once_and_all_have_ended) {
@@ -276,7 +301,8 @@ TEST(helpers, each_number_is_done_once_and_all_have_ended) {
         some.run(count, [&](unsigned i) {
             ++inside;
             ++times.at(i);
-            while (left.fetch_sub(1) > 1) {}
+            while (left.fetch_sub(1) > 1) {
+            }
             --inside;
         });
         ASSERT_EQ(inside.load(), 0u) << round;

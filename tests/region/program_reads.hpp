@@ -20,7 +20,9 @@ inline region::file_key key_of(int fd) {
 }
 
 // `given`: how much of it came from regions or caches.
-inline std::vector<std::uint8_t> read_as_program(const region::file_key& file, int fd, std::uint64_t offset, std::uint64_t count, std::uint64_t& given) {
+inline std::vector<std::uint8_t> read_as_program(const region::file_key& file, int fd,
+                                                 std::uint64_t offset, std::uint64_t count,
+                                                 std::uint64_t& given) {
     std::vector<std::uint8_t> out;
     const region::program_access access(file, region::program_access::kind::direct, offset, count);
     given = access.read_devices(fd, offset, count, [&](const std::byte* from, std::uint64_t got) {

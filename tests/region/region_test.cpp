@@ -26,7 +26,8 @@ protected:
         let_files_settle();
         return path;
     }
-    status refusal(const std::string& path, std::uint64_t offset, std::uint64_t size, protection access = protection::read) {
+    status refusal(const std::string& path, std::uint64_t offset, std::uint64_t size,
+                   protection access = protection::read) {
         std::unique_ptr<file_region> out;
         status s = runtime_->map_region(path, offset, size, access, {}, out);
         EXPECT_EQ(out, nullptr);
@@ -57,7 +58,8 @@ TEST_P(regions, a_part_of_a_file) {
     ASSERT_TRUE(runtime_->map_region(path, 8192, 10000, protection::read_write, {}, r).ok());
     EXPECT_EQ(r->size_bytes(), 10000u);
     bytes expected = pattern(7, 3 << 20);
-    EXPECT_EQ(peek(*r, GetParam(), 0, 10000), bytes(expected.begin() + 8192, expected.begin() + 18192));
+    EXPECT_EQ(peek(*r, GetParam(), 0, 10000),
+              bytes(expected.begin() + 8192, expected.begin() + 18192));
     poke(*r, GetParam(), 9990, bytes(20, 9));  // ten of them behind the end of the region
     EXPECT_EQ(r->release(), 1);
     std::fill_n(expected.begin() + 8192 + 9990, 10, 9);
@@ -111,8 +113,10 @@ TEST_P(regions, nothing_moves_where_nothing_changed) {
 TEST_P(regions, two_regions_fetch_each_others_pages_and_only_those) {
     const std::string path = file(8 << 20);
     const auto other = make_runtime(region_runtime(folder_, GetParam()));
-    const auto a = map_whole(*runtime_, path, protection::read_write, alone), b = map_whole(*other, path, protection::read_write, alone);
-    for (std::uint64_t page : {0u, 3u, 4u, 1000u, 2047u}) poke(*a, GetParam(), page * 4096 + 17, {0x55});
+    const auto a = map_whole(*runtime_, path, protection::read_write, alone),
+               b = map_whole(*other, path, protection::read_write, alone);
+    for (std::uint64_t page : {0u, 3u, 4u, 1000u, 2047u})
+        poke(*a, GetParam(), page * 4096 + 17, {0x55});
     poke(*b, GetParam(), 3 * 4096 + 18, {0x66});
     EXPECT_EQ(a->release(), 5);
     EXPECT_EQ(b->release(), 1);
@@ -128,23 +132,29 @@ TEST_P(regions, two_regions_fetch_each_others_pages_and_only_those) {
 TEST_P(regions, pages_between_those_that_are_fetched_stay) {
     constexpr std::uint64_t pages = 2048;
     const std::string path = file(pages * 4096);
-    const auto a = map_whole(*runtime_, path, protection::read_write, alone), b = map_whole(*runtime_, path, protection::read_write, alone);
+    const auto a = map_whole(*runtime_, path, protection::read_write, alone),
+               b = map_whole(*runtime_, path, protection::read_write, alone);
     bytes a_has = peek(*a, GetParam(), 0, pages * 4096), b_has = a_has;
     std::int64_t changed = 0;
-    for (std::uint64_t page = 0; page < pages; page += 2 + page % 3, ++changed) b_has[page * 4096 + 5] = a_has[page * 4096 + 5] ^= 0x55;
-    for (std::uint64_t page = 1; page < pages; page += 2) b_has[page * 4096 + 6] = 0x66;  // not released
+    for (std::uint64_t page = 0; page < pages; page += 2 + page % 3, ++changed)
+        b_has[page * 4096 + 5] = a_has[page * 4096 + 5] ^= 0x55;
+    for (std::uint64_t page = 1; page < pages; page += 2)
+        b_has[page * 4096 + 6] = 0x66;  // not released
     poke(*a, GetParam(), 0, a_has);
-    for (std::uint64_t page = 1; page < pages; page += 2) poke(*b, GetParam(), page * 4096 + 6, {0x66});
+    for (std::uint64_t page = 1; page < pages; page += 2)
+        poke(*b, GetParam(), page * 4096 + 6, {0x66});
     EXPECT_EQ(a->release(), changed);
     EXPECT_EQ(b->acquire(), changed);
     EXPECT_EQ(peek(*b, GetParam(), 0, pages * 4096), b_has);
     EXPECT_EQ(read_file(path), a_has);
 }
 
-// What was released is part of the base: it must not be brought again over what others changed since, knowing it.
+// What was released is part of the base: it must not be brought again over what others changed
+// since, knowing it.
 TEST_P(regions, a_released_change_is_not_released_again) {
     const std::string path = file(8192);
-    const auto a = map_whole(*runtime_, path, protection::read_write, alone), b = map_whole(*runtime_, path, protection::read_write, alone);
+    const auto a = map_whole(*runtime_, path, protection::read_write, alone),
+               b = map_whole(*runtime_, path, protection::read_write, alone);
     poke(*a, GetParam(), 5, {1});
     EXPECT_EQ(a->release(), 1);
     EXPECT_EQ(b->acquire(), 1);
@@ -162,7 +172,10 @@ TEST_P(regions, regions_that_go_and_come_see_what_was_released) {
     for (std::uint8_t round = 0; round < 20; ++round) {
         const auto r = map_whole(*runtime_, path, protection::read_write, alone);
         EXPECT_EQ(peek(*r, GetParam(), round, 1)[0], pattern_byte(7, round));
-        if (round > 0) { EXPECT_EQ(peek(*r, GetParam(), round - 1u, 1)[0], static_cast<std::uint8_t>(200 + round - 1)); }
+        if (round > 0) {
+            EXPECT_EQ(peek(*r, GetParam(), round - 1u, 1)[0],
+                      static_cast<std::uint8_t>(200 + round - 1));
+        }
         poke(*r, GetParam(), round, {static_cast<std::uint8_t>(200 + round)});
         EXPECT_EQ(r->close(), 0);  // releases
         EXPECT_EQ(r->acquire(), -EBADF);
@@ -176,9 +189,11 @@ TEST_P(regions, regions_that_go_and_come_see_what_was_released) {
 TEST_P(regions, many_short_changes_of_a_page) {
     const std::string path = file(64 << 10);
     for (const bool outside : {false, true}) {
-        const auto r = map_whole(*runtime_, path, protection::read_write, {.outside_writers = outside});
+        const auto r =
+            map_whole(*runtime_, path, protection::read_write, {.outside_writers = outside});
         bytes now = peek(*r, GetParam(), 0, 64 << 10);
-        for (std::size_t i = outside ? 1 : 0; i < now.size(); i += 3) now[i] = static_cast<std::uint8_t>(now[i] + 1);
+        for (std::size_t i = outside ? 1 : 0; i < now.size(); i += 3)
+            now[i] = static_cast<std::uint8_t>(now[i] + 1);
         poke(*r, GetParam(), 0, now);
         EXPECT_EQ(r->release(), 16);
         EXPECT_EQ(r->sync(), 0);
@@ -218,12 +233,14 @@ TEST_P(regions, threads_with_a_region_each_at_once) {
     const std::string path = file(size);
     bytes expected = pattern(7, size);
     std::vector<std::unique_ptr<file_region>> all;
-    for (int i = 0; i < 3; ++i) all.push_back(map_whole(*runtime_, path, protection::read_write, alone));
+    for (int i = 0; i < 3; ++i)
+        all.push_back(map_whole(*runtime_, path, protection::read_write, alone));
     std::vector<std::thread> threads;
     for (std::uint64_t t = 0; t < all.size(); ++t)
         threads.emplace_back([&, t] {
             for (std::uint64_t round = 1; round <= 60; ++round) {
-                for (std::uint64_t at = t + round % 5 * 4096; at < size; at += 3 * 701) poke(*all[t], GetParam(), at / 3 * 3 + t, {static_cast<std::uint8_t>(round)});
+                for (std::uint64_t at = t + round % 5 * 4096; at < size; at += 3 * 701)
+                    poke(*all[t], GetParam(), at / 3 * 3 + t, {static_cast<std::uint8_t>(round)});
                 EXPECT_GE(all[t]->release(), 0);
                 EXPECT_GE(all[t]->acquire(), 0);
             }
@@ -232,7 +249,8 @@ TEST_P(regions, threads_with_a_region_each_at_once) {
     for (std::uint64_t t = 0; t < all.size(); ++t)
         for (std::uint64_t round = 1; round <= 60; ++round)
             for (std::uint64_t at = t + round % 5 * 4096; at < size; at += 3 * 701)
-                if (at / 3 * 3 + t < size) expected[at / 3 * 3 + t] = static_cast<std::uint8_t>(round);
+                if (at / 3 * 3 + t < size)
+                    expected[at / 3 * 3 + t] = static_cast<std::uint8_t>(round);
     EXPECT_TRUE(read_file(path) == expected);
     for (auto& one : all) {
         EXPECT_GE(one->acquire(), 0);
@@ -240,7 +258,8 @@ TEST_P(regions, threads_with_a_region_each_at_once) {
     }
 }
 
-// A program and a region answer each other through one page; neither may see an older number than it was promised.
+// A program and a region answer each other through one page; neither may see an older number than
+// it was promised.
 TEST_P(regions, ping_pong_with_a_program) {
     const std::string path = folder_ / "table";
     write_file(path, bytes(4096, 0));
@@ -298,7 +317,8 @@ TEST(gpu_regions, one_range_over_device_and_host_memory) {
     const std::uint64_t size = 37 << 20;
     write_file(folder / "f", pattern(3, size));
     const auto rt = make_runtime(region_runtime(folder, backend::gpu));
-    const auto r = map_whole(*rt, folder / "f", protection::read_write, {.outside_writers = false, .device_bytes = 16 << 20});
+    const auto r = map_whole(*rt, folder / "f", protection::read_write,
+                             {.outside_writers = false, .device_bytes = 16 << 20});
     EXPECT_EQ(r->traffic().bytes_on_device, 16u << 20);
     EXPECT_EQ(peek(*r, backend::gpu, 0, size), pattern(3, size));
     bytes expected = pattern(3, size);
@@ -310,7 +330,8 @@ TEST(gpu_regions, one_range_over_device_and_host_memory) {
     EXPECT_EQ(read_file(folder / "f"), expected);
 }
 
-// Parts change places between device and host memory, with what kernels changed in them; addresses stay.
+// Parts change places between device and host memory, with what kernels changed in them; addresses
+// stay.
 TEST(gpu_regions, a_part_that_is_preferred_comes_to_the_device) {
     if (!gpu_is_there()) GTEST_SKIP() << "no GPU in this machine";
     const temporary_folder folder;
@@ -318,7 +339,8 @@ TEST(gpu_regions, a_part_that_is_preferred_comes_to_the_device) {
     bytes expected = pattern(3, size);
     write_file(folder / "f", expected);
     const auto rt = make_runtime(region_runtime(folder, backend::gpu));
-    const auto r = map_whole(*rt, folder / "f", protection::read_write, {.outside_writers = false, .device_bytes = 72 * mib});
+    const auto r = map_whole(*rt, folder / "f", protection::read_write,
+                             {.outside_writers = false, .device_bytes = 72 * mib});
     EXPECT_EQ(r->traffic().bytes_on_device, 72 * mib);  // 64 and 8, then 64 twice in host memory
     const auto change = [&](std::uint64_t at) {
         ++expected[at];
@@ -333,13 +355,15 @@ TEST(gpu_regions, a_part_that_is_preferred_comes_to_the_device) {
         ASSERT_TRUE(peek(*r, backend::gpu, 0, size) == expected) << part / mib;
     }
     EXPECT_EQ(r->prefer(0, size), static_cast<std::int64_t>(72 * mib));
-    EXPECT_EQ(r->prefer(60 * mib, 80 * mib), static_cast<std::int64_t>((8 + 64) * mib)) << "one piece of 64 MiB is there at a time";
+    EXPECT_EQ(r->prefer(60 * mib, 80 * mib), static_cast<std::int64_t>((8 + 64) * mib))
+        << "one piece of 64 MiB is there at a time";
     EXPECT_EQ(r->data(), first);
     EXPECT_EQ(r->release(), 23);
     EXPECT_TRUE(read_file(folder / "f") == expected);
 }
 
-// What kernels keep changing comes to the device by itself; and a part that was preferred does not go for it.
+// What kernels keep changing comes to the device by itself; and a part that was preferred does not
+// go for it.
 TEST(gpu_regions, what_is_hot_comes_to_the_device) {
     if (!gpu_is_there()) GTEST_SKIP() << "no GPU in this machine";
     const temporary_folder folder;
@@ -347,11 +371,15 @@ TEST(gpu_regions, what_is_hot_comes_to_the_device) {
     bytes expected = pattern(3, size);
     write_file(folder / "f", expected);
     const auto rt = make_runtime(region_runtime(folder, backend::gpu));
-    const auto r = map_whole(*rt, folder / "f", protection::read_write, {.outside_writers = false, .device_bytes = 64 * mib, .promote_hot = true});
+    const auto r =
+        map_whole(*rt, folder / "f", protection::read_write,
+                  {.outside_writers = false, .device_bytes = 64 * mib, .promote_hot = true});
     EXPECT_EQ(r->traffic().bytes_on_device, 64 * mib);
     const auto change_every_page = [&](std::uint64_t begin) {
         for (std::uint64_t at = begin; at < begin + 64 * mib; at += 4096) ++expected[at];
-        poke(*r, backend::gpu, begin, {expected.begin() + static_cast<std::ptrdiff_t>(begin), expected.begin() + static_cast<std::ptrdiff_t>(begin + 64 * mib)});
+        poke(*r, backend::gpu, begin,
+             {expected.begin() + static_cast<std::ptrdiff_t>(begin),
+              expected.begin() + static_cast<std::ptrdiff_t>(begin + 64 * mib)});
         EXPECT_EQ(r->release(), static_cast<std::int64_t>(64 * mib / 4096));
         EXPECT_EQ(r->acquire(), 0);
         ASSERT_TRUE(peek(*r, backend::gpu, 0, size) == expected);
@@ -373,7 +401,8 @@ TEST(gpu_regions, what_is_hot_comes_to_the_device) {
 TEST_P(regions, with_hot_parts_are_as_others) {
     bytes expected = pattern(9, 300'000);
     write_file(folder_ / "hot", expected);
-    const auto r = map_whole(*runtime_, folder_ / "hot", protection::read_write, {.outside_writers = false, .promote_hot = true});
+    const auto r = map_whole(*runtime_, folder_ / "hot", protection::read_write,
+                             {.outside_writers = false, .promote_hot = true});
     for (int round = 0; round < 3; ++round) {
         ++expected[70'000];
         poke(*r, GetParam(), 70'000, {expected[70'000]});
@@ -385,6 +414,8 @@ TEST_P(regions, with_hot_parts_are_as_others) {
 }
 
 INSTANTIATE_TEST_SUITE_P(on, regions, testing::Values(backend::cpu, backend::gpu),
-                         [](const auto& one) { return std::string(one.param == backend::gpu ? "gpu" : "cpu"); });
+                         [](const auto& one) {
+                             return std::string(one.param == backend::gpu ? "gpu" : "cpu");
+                         });
 
 }  // namespace penstock::test

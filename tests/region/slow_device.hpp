@@ -1,4 +1,5 @@
-// A device that lends pages when the test says so, on a clock of the test's, with the desks of a GPU (host/loan_desks.hpp).
+// A device that lends pages when the test says so, on a clock of the test's, with the desks of a
+// GPU (host/loan_desks.hpp).
 #pragma once
 
 #include <functional>
@@ -13,7 +14,9 @@ namespace penstock::test {
 // A device that begins loans when the test says so, on a clock of the test's.
 class slow_device final : public host::page_lender {
 public:
-    slow_device() : memory_(host::loan_desks::count * host::loan_desks::desk_bytes) { desks_.place(memory_.data()); }
+    slow_device() : memory_(host::loan_desks::count * host::loan_desks::desk_bytes) {
+        desks_.place(memory_.data());
+    }
 
     bool begin_loan(const runtime_ref& fs, host::loan& what) override {
         host::loan_desk* const desk = desks_.take(what, now_ns);
@@ -24,15 +27,19 @@ public:
         if (meanwhile) meanwhile();
         if (!busy) do_all();
         if (busy && half_done) engine::tell_part(what.order.states, engine::part_coming);
-        for (std::uint32_t part = 1; busy && half_done && part < what.order.parts(); ++part) engine::lend_part(lane{}, fs.view, what.order, part);
+        for (std::uint32_t part = 1; busy && half_done && part < what.order.parts(); ++part)
+            engine::lend_part(lane{}, fs.view, what.order, part);
         return true;
     }
-    void end_loan(host::loan& what) override { desks_.give_back(*static_cast<host::loan_desk*>(what.desk), true, now_ns); }
+    void end_loan(host::loan& what) override {
+        desks_.give_back(*static_cast<host::loan_desk*>(what.desk), true, now_ns);
+    }
     void end_late_loans() override { desks_.end_late(); }
     // What was begun and not done.
     void do_all() {
         for (const auto& [fs, order] : waiting_)
-            for (std::uint32_t part = 0; part < order.parts(); ++part) engine::lend_part(lane{}, fs.view, order, part);
+            for (std::uint32_t part = 0; part < order.parts(); ++part)
+                engine::lend_part(lane{}, fs.view, order, part);
         waiting_.clear();
     }
 

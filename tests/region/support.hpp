@@ -1,4 +1,5 @@
-// What the tests of regions share: a runtime of either kind, and how a program of the host gets at a region's bytes.
+// What the tests of regions share: a runtime of either kind, and how a program of the host gets at
+// a region's bytes.
 #pragma once
 
 #include <cstring>
@@ -29,7 +30,8 @@ inline options region_runtime(const temporary_folder& folder, backend where) {
     return o;
 }
 
-inline void copy_bytes(void* to, const void* from, std::uint64_t bytes, [[maybe_unused]] backend where) {
+inline void copy_bytes(void* to, const void* from, std::uint64_t bytes,
+                       [[maybe_unused]] backend where) {
 #if defined(PENSTOCK_WITH_CUDA)
     if (where == backend::gpu) {
         EXPECT_EQ(cudaMemcpy(to, from, bytes, cudaMemcpyDefault), cudaSuccess);
@@ -40,10 +42,12 @@ inline void copy_bytes(void* to, const void* from, std::uint64_t bytes, [[maybe_
 }
 
 // Stand for a kernel that writes, and for one that reads.
-inline void poke(file_region& r, backend where, std::uint64_t at, const std::vector<std::uint8_t>& bytes) {
+inline void poke(file_region& r, backend where, std::uint64_t at,
+                 const std::vector<std::uint8_t>& bytes) {
     copy_bytes(static_cast<std::byte*>(r.data()) + at, bytes.data(), bytes.size(), where);
 }
-inline std::vector<std::uint8_t> peek(file_region& r, backend where, std::uint64_t at, std::uint64_t bytes) {
+inline std::vector<std::uint8_t> peek(file_region& r, backend where, std::uint64_t at,
+                                      std::uint64_t bytes) {
     std::vector<std::uint8_t> out(bytes);
     copy_bytes(out.data(), static_cast<const std::byte*>(r.data()) + at, bytes, where);
     return out;
@@ -55,14 +59,17 @@ inline std::vector<std::uint8_t> read_file(const std::string& path) {
 }
 
 // As an ordinary program does, in place.
-inline void patch_file(const std::string& path, std::uint64_t at, const std::vector<std::uint8_t>& bytes) {
+inline void patch_file(const std::string& path, std::uint64_t at,
+                       const std::vector<std::uint8_t>& bytes) {
     std::fstream file(path, std::ios::binary | std::ios::in | std::ios::out);
     file.seekp(static_cast<std::streamoff>(at));
-    file.write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
+    file.write(reinterpret_cast<const char*>(bytes.data()),
+               static_cast<std::streamsize>(bytes.size()));
     ASSERT_TRUE(file.good()) << path;
 }
 
-inline std::unique_ptr<file_region> map_whole(runtime& rt, const std::string& path, protection access, const region_options& how = {}) {
+inline std::unique_ptr<file_region> map_whole(runtime& rt, const std::string& path,
+                                              protection access, const region_options& how = {}) {
     std::unique_ptr<file_region> out;
     const status s = rt.map_region(path, 0, 0, access, how, out);
     EXPECT_TRUE(s.ok()) << s.message;

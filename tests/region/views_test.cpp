@@ -1,5 +1,6 @@
-// What regions and a mount promise each other (region/programs.hpp), with a kernel that is played here: it keeps pages for programs, holds a page locked while it
-// waits for an answer about it, and writes back whole pages that were stored to. So it runs without FUSE, and under the sanitizers.
+// What regions and a mount promise each other (region/programs.hpp), with a kernel that is played
+// here: it keeps pages for programs, holds a page locked while it waits for an answer about it, and
+// writes back whole pages that were stored to. So it runs without FUSE, and under the sanitizers.
 #include <gtest/gtest.h>
 
 #include <fcntl.h>
@@ -17,7 +18,8 @@ namespace penstock::test {
 
 namespace {
 
-constexpr std::uint64_t page_count = 12, file_bytes = page_count * 4096, file_words = file_bytes / 8, words_of_page = 512;
+constexpr std::uint64_t page_count = 12, file_bytes = page_count * 4096,
+                        file_words = file_bytes / 8, words_of_page = 512;
 
 class played_kernel final : public region::program_views {
 public:
@@ -59,11 +61,13 @@ public:
         }
         return 0;
     }
-    int take_away(const region::file_key& file, std::uint64_t offset, std::uint64_t bytes) override {
+    int take_away(const region::file_key& file, std::uint64_t offset,
+                  std::uint64_t bytes) override {
         if (file != key_ || broken_) return 0;
         if (refusing_) return -EIO;
         ++taken_;
-        for (std::uint64_t i = offset / 4096; i < std::min(page_count, (offset + bytes + 4095) / 4096); ++i) {
+        for (std::uint64_t i = offset / 4096;
+             i < std::min(page_count, (offset + bytes + 4095) / 4096); ++i) {
             std::lock_guard lock(pages_[i].lock);
             write_back(pages_[i], i);
             pages_[i].cached = false;
@@ -83,8 +87,11 @@ private:
     };
     void fetch(page& p, std::uint64_t number) {
         if (p.cached) return;
-        const region::program_access access(key_, region::program_access::kind::fetch, number * 4096, 4096);
-        const auto take = [&](const std::byte* from, std::uint64_t count) { std::memcpy(p.words.data(), from, count); };
+        const region::program_access access(key_, region::program_access::kind::fetch,
+                                            number * 4096, 4096);
+        const auto take = [&](const std::byte* from, std::uint64_t count) {
+            std::memcpy(p.words.data(), from, count);
+        };
         if (access.read_devices(fd_, number * 4096, 4096, take) != 0) ++from_devices_;
         else EXPECT_EQ(::pread(fd_, p.words.data(), 4096, static_cast<off_t>(number * 4096)), 4096);
         p.cached = true;
@@ -112,14 +119,16 @@ protected:
         host::runtime_hooks hooks;
         hooks.env = &env_;
         runtime_ = make_runtime(region_runtime(folder_, backend::cpu), hooks);
-        for (auto& one : regions_) one = map_whole(*runtime_, folder_ / "f", protection::read_write, {.outside_writers = false});
+        for (auto& one : regions_)
+            one = map_whole(*runtime_, folder_ / "f", protection::read_write,
+                            {.outside_writers = false});
     }
     void TearDown() override { region::remove_views(*kernel_); }
 
     static std::uint64_t* words_of(file_region& r) { return static_cast<std::uint64_t*>(r.data()); }
 
-    // Word w is of writer w % 4: a program that stores, one that writes, both each word once, and two regions, all words in each round. How many words
-    // are lost at the end.
+    // Word w is of writer w % 4: a program that stores, one that writes, both each word once, and
+    // two regions, all words in each round. How many words are lost at the end.
     std::uint64_t lost_words(std::uint64_t rounds) {
         std::atomic<int> devices{2};
         const auto program = [&](std::uint64_t holder) {
@@ -131,7 +140,8 @@ protected:
         };
         const auto device = [&](std::uint64_t holder, file_region& r) {
             for (std::uint64_t round = 1; round <= rounds; ++round) {
-                for (std::uint64_t word = holder; word < file_words; word += 4) words_of(r)[word] = round;
+                for (std::uint64_t word = holder; word < file_words; word += 4)
+                    words_of(r)[word] = round;
                 EXPECT_GE(r.release(), 0);
                 EXPECT_GE(r.acquire(), 0);
             }
@@ -164,7 +174,8 @@ protected:
 
 TEST_F(region_views, nothing_is_lost_of_pages_that_all_change) {
     fault::fault_plan plan;
-    plan.longest_write = 128;  // a page comes home in many pieces, between which a program might look
+    plan.longest_write =
+        128;  // a page comes home in many pieces, between which a program might look
     env_.set(plan);
     EXPECT_EQ(lost_words(600), 0u);
     EXPECT_GT(kernel_->taken(), 0);
@@ -177,7 +188,8 @@ TEST_F(region_views, nothing_is_lost_where_devices_answer_programs) {
     EXPECT_GT(kernel_->from_devices(), 0);
 }
 
-// As above, and a quarter of the words is written by `write`, each once, a few between two fsyncs; the same words of two pages at a time.
+// As above, and a quarter of the words is written by `write`, each once, a few between two fsyncs;
+// the same words of two pages at a time.
 TEST_F(region_views, nothing_is_lost_of_what_kernels_write_by_write) {
     fault::fault_plan plan;
     plan.longest_write = 128;
@@ -195,16 +207,21 @@ TEST_F(region_views, nothing_is_lost_of_what_kernels_write_by_write) {
     };
     std::jthread one(program, 0), other(program, 1), region([&] {
         for (std::uint64_t number = 1; !all_written; ++number) {
-            for (std::uint64_t word = 2; word < file_words; word += 4) words_of(*regions_[0])[word] = number;
+            for (std::uint64_t word = 2; word < file_words; word += 4)
+                words_of(*regions_[0])[word] = number;
             EXPECT_GE(regions_[0]->release(), 0);
             EXPECT_GE(regions_[0]->acquire(), 0);
         }
-        for (std::uint64_t word = 2; word < file_words; word += 4) words_of(*regions_[0])[word] = value;
+        for (std::uint64_t word = 2; word < file_words; word += 4)
+            words_of(*regions_[0])[word] = value;
         EXPECT_GE(regions_[0]->release(), 0);
     });
     for (std::uint64_t round = 0; round < rounds; ++round) {
         for (std::uint64_t page = 0; page < page_count; ++page)
-            EXPECT_EQ(runtime_->write(fd, &value, 8, static_cast<std::int64_t>((page * words_of_page + 4 * round + 3) * 8)), 8);
+            EXPECT_EQ(runtime_->write(
+                          fd, &value, 8,
+                          static_cast<std::int64_t>((page * words_of_page + 4 * round + 3) * 8)),
+                      8);
         EXPECT_EQ(runtime_->fsync(fd), 0);
     }
     all_written = true;

@@ -53,8 +53,10 @@ TEST(clock, takes_what_was_not_used_since_it_passed) {
     EXPECT_EQ(frame, 5u);
     EXPECT_TRUE(is_absent(c.page_words[5]));
     EXPECT_EQ(c.frame_words[5], frame_busy);
-    for (std::uint32_t i = 0; i < 5; ++i) EXPECT_EQ(c.page_words[i] & use_bit, 0u) << "the hand passed " << i;
-    for (std::uint32_t i = 6; i < 8; ++i) EXPECT_NE(c.page_words[i] & use_bit, 0u) << "the hand did not come to " << i;
+    for (std::uint32_t i = 0; i < 5; ++i)
+        EXPECT_EQ(c.page_words[i] & use_bit, 0u) << "the hand passed " << i;
+    for (std::uint32_t i = 6; i < 8; ++i)
+        EXPECT_NE(c.page_words[i] & use_bit, 0u) << "the hand did not come to " << i;
 }
 
 TEST(clock, all_used_is_no_reason_to_fail) {
@@ -90,7 +92,8 @@ TEST(clock, passes_over_pinned_loading_and_busy) {
 TEST(clock, a_frame_word_whose_page_went_elsewhere_is_passed_over) {
     hand_cache c;
     fill(c);
-    c.page_words[0] = state_valid | 7;  // word 0 names frame 7 by now; frame 0 still claims to be its
+    c.page_words[0] =
+        state_valid | 7;  // word 0 names frame 7 by now; frame 0 still claims to be its
     c.page_words[7] = 0;
     c.frame_words[7] = frame_busy;
     std::uint32_t frame = 99;
@@ -107,10 +110,12 @@ TEST(clock, all_pinned_ends_with_an_error_after_the_frame_wait) {
     EXPECT_EQ(take(c, frame, false), -ENOBUFS);
     const auto start = std::chrono::steady_clock::now();
     EXPECT_EQ(take(c, frame), -ENOBUFS);
-    EXPECT_GE(std::chrono::steady_clock::now() - start, std::chrono::nanoseconds(c.view.frame_wait_ns));
+    EXPECT_GE(std::chrono::steady_clock::now() - start,
+              std::chrono::nanoseconds(c.view.frame_wait_ns));
     c.control.abort_code = -ECANCELED;
     EXPECT_EQ(take(c, frame), -ECANCELED);
-    for (std::uint32_t i = 0; i < 8; ++i) EXPECT_EQ(c.page_words[i], state_valid | pin_one | i) << "nothing was changed";
+    for (std::uint32_t i = 0; i < 8; ++i)
+        EXPECT_EQ(c.page_words[i], state_valid | pin_one | i) << "nothing was changed";
 }
 
 }  // namespace penstock::engine::test

@@ -1,5 +1,6 @@
-// The ways in which other page caches for GPUs have lost or mixed up data, one a test: the wrong page marked dirty, data beyond the
-// cache lost, one page loaded into two frames, a page number cut to 32 bits.
+// The ways in which other page caches for GPUs have lost or mixed up data, one a test: the wrong
+// page marked dirty, data beyond the cache lost, one page loaded into two frames, a page number cut
+// to 32 bits.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -23,14 +24,16 @@ options tiny_pages(const temporary_folder& folder, std::uint64_t table_bytes = 1
     options o = small_options(folder);
     o.writable = true;
     o.page_bytes = page;
-    o.cache_bytes = o.write_behind_bytes = 32 * page;  // pages go when their frames are needed, and not before
+    o.cache_bytes = o.write_behind_bytes =
+        32 * page;  // pages go when their frames are needed, and not before
     o.table_bytes = table_bytes;
     return o;
 }
 
 class file_handle_here {
 public:
-    explicit file_handle_here(const std::string& path) : fd_(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644)) {}
+    explicit file_handle_here(const std::string& path)
+        : fd_(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644)) {}
     ~file_handle_here() { ::close(fd_); }
     [[nodiscard]] int fd() const { return fd_; }
 
@@ -40,8 +43,8 @@ private:
 
 }  // namespace
 
-// Each page of a file that does not fit is written in turn, in an order that brings every page into many frames. After each fsync exactly
-// that page has changed.
+// Each page of a file that does not fit is written in turn, in an order that brings every page into
+// many frames. After each fsync exactly that page has changed.
 TEST(corruption, the_page_that_was_written_is_the_one_that_is_dirty) {
     const temporary_folder folder;
     const std::uint64_t pages = 101;
@@ -52,10 +55,13 @@ TEST(corruption, the_page_that_was_written_is_the_one_that_is_dirty) {
     std::vector<std::uint8_t> got(page);
     for (std::uint64_t i = 0; i < 300; ++i) {
         const std::uint64_t number = i * 37 % pages, beside = (number + 50) % pages;
-        ASSERT_EQ(rt->read(fd, got.data(), page, static_cast<std::int64_t>(beside * page)), static_cast<std::int64_t>(page));
+        ASSERT_EQ(rt->read(fd, got.data(), page, static_cast<std::int64_t>(beside * page)),
+                  static_cast<std::int64_t>(page));
         const auto bytes = pattern(1000 + i, 9);
-        ASSERT_EQ(rt->write(fd, bytes.data(), 9, static_cast<std::int64_t>(number * page + i % 500)), 9);
-        std::copy(bytes.begin(), bytes.end(), wanted.begin() + static_cast<std::ptrdiff_t>(number * page + i % 500));
+        ASSERT_EQ(
+            rt->write(fd, bytes.data(), 9, static_cast<std::int64_t>(number * page + i % 500)), 9);
+        std::copy(bytes.begin(), bytes.end(),
+                  wanted.begin() + static_cast<std::ptrdiff_t>(number * page + i % 500));
         if (i % 10 != 9) continue;
         ASSERT_EQ(rt->fsync(fd), 0);
         ASSERT_EQ(file_bytes(folder / "file"), wanted) << "after step " << i;
@@ -78,10 +84,16 @@ TEST(corruption, data_beyond_the_cache_is_kept) {
         team.emplace_back([&, t] {
             std::vector<std::uint8_t> got(page);
             for (std::uint64_t i = t; i < pages; i += threads) {
-                if (write(lane{}, rt->ref(), held, wanted.data() + i * page, page, static_cast<std::int64_t>(i * page)) != static_cast<std::int64_t>(page)) ++wrong;
-                const std::uint64_t back = i / 2 / threads * threads + t;  // one that this thread wrote long before
-                if (read(lane{}, rt->ref(), held, got.data(), page, static_cast<std::int64_t>(back * page)) != static_cast<std::int64_t>(page) ||
-                    !std::equal(got.begin(), got.end(), wanted.begin() + static_cast<std::ptrdiff_t>(back * page)))
+                if (write(lane{}, rt->ref(), held, wanted.data() + i * page, page,
+                          static_cast<std::int64_t>(i * page)) != static_cast<std::int64_t>(page))
+                    ++wrong;
+                const std::uint64_t back =
+                    i / 2 / threads * threads + t;  // one that this thread wrote long before
+                if (read(lane{}, rt->ref(), held, got.data(), page,
+                         static_cast<std::int64_t>(back * page)) !=
+                        static_cast<std::int64_t>(page) ||
+                    !std::equal(got.begin(), got.end(),
+                                wanted.begin() + static_cast<std::ptrdiff_t>(back * page)))
                     ++wrong;
             }
         });
@@ -92,8 +104,8 @@ TEST(corruption, data_beyond_the_cache_is_kept) {
     EXPECT_EQ(file_bytes(folder / "file"), wanted);
 }
 
-// Threads add to counters in the same few pages, in turn for each counter, while other pages push them out. Were a page in two frames, one
-// of them would go to the file with old counts.
+// Threads add to counters in the same few pages, in turn for each counter, while other pages push
+// them out. Were a page in two frames, one of them would go to the file with old counts.
 TEST(corruption, a_page_is_in_one_frame_only) {
     const temporary_folder folder;
     constexpr std::uint64_t threads = 4, rounds = 300, pages = 8, spare = 64;
@@ -107,11 +119,15 @@ TEST(corruption, a_page_is_in_one_frame_only) {
             for (std::uint64_t i = 0; i < rounds; ++i) {
                 const auto at = static_cast<std::int64_t>(i % pages * page + t * 8);
                 std::uint64_t count = 0, seen = 0;
-                if (read(lane{}, rt->ref(), held, &count, 8, at) != 8 || count != i / pages) ++wrong;
+                if (read(lane{}, rt->ref(), held, &count, 8, at) != 8 || count != i / pages)
+                    ++wrong;
                 ++count;
                 if (write(lane{}, rt->ref(), held, &count, 8, at) != 8) ++wrong;
                 for (std::uint64_t k = 0; k < 8; ++k)
-                    if (read(lane{}, rt->ref(), held, &seen, 8, static_cast<std::int64_t>((pages + (i * 8 + k * 5 + t) % spare) * page)) != 8) ++wrong;
+                    if (read(lane{}, rt->ref(), held, &seen, 8,
+                             static_cast<std::int64_t>((pages + (i * 8 + k * 5 + t) % spare) *
+                                                       page)) != 8)
+                        ++wrong;
             }
         });
     for (std::thread& one : team) one.join();
@@ -122,16 +138,22 @@ TEST(corruption, a_page_is_in_one_frame_only) {
     EXPECT_EQ(rt->close(held), 0);
 }
 
-// Pages whose numbers differ by 2^32 and more: none is taken for another, in reading, writing and write-back.
+// Pages whose numbers differ by 2^32 and more: none is taken for another, in reading, writing and
+// write-back.
 TEST(corruption, page_numbers_are_not_cut_to_32_bits) {
     const temporary_folder folder;
     constexpr std::uint64_t size = std::uint64_t{5} << 41;  // 5 * 2^32 pages of 512 bytes
     const file_handle_here file(folder / "huge");
-    if (::ftruncate(file.fd(), static_cast<off_t>(size)) != 0) GTEST_SKIP() << "the file system of the temporary directory has no file of 10 TiB; set TMPDIR";
+    if (::ftruncate(file.fd(), static_cast<off_t>(size)) != 0)
+        GTEST_SKIP()
+            << "the file system of the temporary directory has no file of 10 TiB; set TMPDIR";
     std::vector<std::uint64_t> places;
     for (std::uint64_t i = 0; i < 5; ++i)
-        for (const std::uint64_t low : {std::uint64_t{0}, std::uint64_t{7}, (std::uint64_t{1} << 32) - 1}) places.push_back((i << 41) + low * page);
-    for (const std::uint64_t at : places) ASSERT_EQ(::pwrite(file.fd(), pattern(at, 100).data(), 100, static_cast<off_t>(at)), 100);
+        for (const std::uint64_t low :
+             {std::uint64_t{0}, std::uint64_t{7}, (std::uint64_t{1} << 32) - 1})
+            places.push_back((i << 41) + low * page);
+    for (const std::uint64_t at : places)
+        ASSERT_EQ(::pwrite(file.fd(), pattern(at, 100).data(), 100, static_cast<off_t>(at)), 100);
     const auto rt = make_runtime(tiny_pages(folder, 64 << 20));
     const int fd = rt->open(folder / "huge", open_read_write);
     ASSERT_GE(fd, 0) << error_text(fd);
@@ -140,9 +162,13 @@ TEST(corruption, page_numbers_are_not_cut_to_32_bits) {
         ASSERT_EQ(rt->read(fd, got.data(), 100, static_cast<std::int64_t>(at)), 100) << at;
         EXPECT_EQ(got, pattern(at, 100)) << at;
     }
-    for (const std::uint64_t at : places) ASSERT_EQ(rt->write(fd, pattern(at + 1, 50).data(), 50, static_cast<std::int64_t>(at + 200)), 50) << at;
+    for (const std::uint64_t at : places)
+        ASSERT_EQ(
+            rt->write(fd, pattern(at + 1, 50).data(), 50, static_cast<std::int64_t>(at + 200)), 50)
+            << at;
     ASSERT_EQ(rt->write(fd, "end", 3, static_cast<std::int64_t>(size)), 3) << "and it grows there";
-    EXPECT_EQ(rt->write(fd, "far", 3, static_cast<std::int64_t>(size + (std::uint64_t{1} << 42))), -EFBIG);
+    EXPECT_EQ(rt->write(fd, "far", 3, static_cast<std::int64_t>(size + (std::uint64_t{1} << 42))),
+              -EFBIG);
     EXPECT_EQ(rt->fsync(fd), 0);
     for (const std::uint64_t at : places) {
         got.assign(250, 0xee);

@@ -25,7 +25,9 @@ protected:
     [[nodiscard]] int opened(int flags = open_read) const {
         return GetParam() ? rt->open(path, flags) : open(lane{}, rt->ref(), path.c_str(), flags);
     }
-    [[nodiscard]] int closed(int fd) const { return GetParam() ? rt->close(fd) : close(lane{}, rt->ref(), fd); }
+    [[nodiscard]] int closed(int fd) const {
+        return GetParam() ? rt->close(fd) : close(lane{}, rt->ref(), fd);
+    }
     [[nodiscard]] std::int64_t byte_of(int fd) const {
         std::uint8_t got = 0;
         const std::int64_t code = read(lane{}, rt->ref(), fd, &got, 1, 7);
@@ -60,13 +62,15 @@ TEST_P(descriptors, six_of_a_file_are_their_openers_own) {
             EXPECT_EQ(closed(all[i]), 0);
             EXPECT_EQ(closed(all[i]), -EBADF);
             EXPECT_EQ(byte_of(all[i]), -EBADF) << "used after its close";
-            for (std::size_t k = i + 1; k < all.size(); ++k) EXPECT_EQ(byte_of(all[k]), pattern_byte(1, 7));
+            for (std::size_t k = i + 1; k < all.size(); ++k)
+                EXPECT_EQ(byte_of(all[k]), pattern_byte(1, 7));
         }
         expect_references(0);
     }
 }
 
-// The seventh and those after it share a number. Closing that too often takes none of the others' references.
+// The seventh and those after it share a number. Closing that too often takes none of the others'
+// references.
 TEST_P(descriptors, those_that_share_a_number_do_not_take_the_others) {
     const int writing = opened(open_read_write);
     std::vector<int> own, shared;
@@ -82,7 +86,8 @@ TEST_P(descriptors, those_that_share_a_number_do_not_take_the_others) {
     expect_references(0);
 }
 
-// All numbers are taken by readers, so writers share one; a reader that has shared it before is known to be gone.
+// All numbers are taken by readers, so writers share one; a reader that has shared it before is
+// known to be gone.
 TEST_P(descriptors, a_shared_writer_is_not_closed_by_a_reader) {
     std::vector<int> own;
     for (int i = 0; i < 6; ++i) own.push_back(opened());
@@ -117,7 +122,8 @@ TEST_P(descriptors, numbers_that_nobody_was_given_are_refused) {
     EXPECT_EQ(closed(fd), 0);
 }
 
-// Threads open, read and close; each close is right once and wrong the second time, or may meet another's open.
+// Threads open, read and close; each close is right once and wrong the second time, or may meet
+// another's open.
 TEST_P(descriptors, many_threads_open_and_close) {
     std::atomic<int> wrong{0};
     std::vector<std::thread> threads;
@@ -147,6 +153,7 @@ TEST(descriptor, files_beyond_65536_share_their_numbers) {
     EXPECT_EQ(rt->close(two), -EBADF);
 }
 
-INSTANTIATE_TEST_SUITE_P(by, descriptors, testing::Bool(), [](const auto& one) { return one.param ? "host" : "kernel"; });
+INSTANTIATE_TEST_SUITE_P(by, descriptors, testing::Bool(),
+                         [](const auto& one) { return one.param ? "host" : "kernel"; });
 
 }  // namespace penstock::test

@@ -82,7 +82,8 @@ TEST(extent_allocator, does_as_a_bitmap_does) {
             if (r % 2 == 0) {
                 const std::uint64_t units = 1 + (r >> 8) % (r % 10 == 0 ? 100 : 12);
                 const auto got = arena.take(units);
-                ASSERT_EQ(got ? static_cast<std::int64_t>(*got) : -1, best_fit(used, units)) << "seed " << seed << " step " << step;
+                ASSERT_EQ(got ? static_cast<std::int64_t>(*got) : -1, best_fit(used, units))
+                    << "seed " << seed << " step " << step;
                 if (!got) continue;
                 std::fill_n(used.begin() + static_cast<std::ptrdiff_t>(*got), units, true);
                 held.emplace_back(*got, units);
@@ -93,13 +94,14 @@ TEST(extent_allocator, does_as_a_bitmap_does) {
                 ASSERT_TRUE(arena.give(start, units));
                 std::fill_n(used.begin() + static_cast<std::ptrdiff_t>(start), units, false);
             }
-            ASSERT_EQ(arena.free_units(), static_cast<std::uint64_t>(std::count(used.begin(), used.end(), false)));
+            ASSERT_EQ(arena.free_units(),
+                      static_cast<std::uint64_t>(std::count(used.begin(), used.end(), false)));
         }
     }
 }
 
-// Thousands of holes that are too short must not be looked at one by one: what is taken and given back here would take
-// minutes so.
+// Thousands of holes that are too short must not be looked at one by one: what is taken and given
+// back here would take minutes so.
 TEST(extent_allocator, many_short_holes_cost_nothing) {
     constexpr std::uint64_t holes = 200'000;
     extent_allocator arena(4 * holes);

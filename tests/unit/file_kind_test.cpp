@@ -42,7 +42,7 @@ TEST_F(file_kinds, ordinary_empty_and_sparse_files_are_regular) {
 }
 
 TEST_F(file_kinds, files_that_lie_about_their_size) {
-    EXPECT_EQ(kind("/proc/self/status"), file_kind::false_size);  // says 0
+    EXPECT_EQ(kind("/proc/self/status"), file_kind::false_size);                // says 0
     const std::string shorter = "/sys/kernel/mm/transparent_hugepage/enabled";  // says 4096
     if (std::filesystem::exists(shorter)) {
         EXPECT_EQ(kind(shorter), file_kind::false_size);
@@ -64,7 +64,8 @@ TEST_F(file_kinds, nothing_special_is_opened) {
 // rsync --inplace -t and cp -p leave size and modification time as they were.
 TEST_F(file_kinds, a_time_set_back_is_another_version) {
     const std::string path = made("file", "one");
-    struct stat before {}, after {};
+    struct stat before {
+    }, after{};
     ASSERT_EQ(::stat(path.c_str(), &before), 0);
     ::usleep(20'000);
     std::ofstream(path) << "two";

@@ -81,7 +81,8 @@ TEST_F(registry, names_that_lead_below_the_root) {
     const open_reply a = must_open("a");
     EXPECT_EQ(a.identity.size_bytes, 5000u);
     EXPECT_FALSE(a.two_level);
-    for (const std::string& name : {std::string("./a"), std::string("sub/../a"), std::string("link"), root / "a", root / "sub/../link"}) {
+    for (const std::string& name : {std::string("./a"), std::string("sub/../a"),
+                                    std::string("link"), root / "a", root / "sub/../link"}) {
         const open_reply again = must_open(name);
         EXPECT_EQ(again.slot, a.slot) << name;
         EXPECT_EQ(again.generation, a.generation) << name;
@@ -95,10 +96,13 @@ TEST_F(registry, names_that_lead_outside_are_refused) {
     std::filesystem::create_symlink(outside / "secret", root / "escape");
     std::filesystem::create_symlink(outside.path(), root / "door");
     std::filesystem::create_hard_link(outside / "secret", outside / "second");
-    for (const std::string& name : {std::string("escape"), std::string("door/secret"), outside / "secret", std::string("/etc/hostname"),
-                                    "../" + std::filesystem::path(outside.path()).filename().string() + "/secret",
-                                    root.path() + "/../" + std::filesystem::path(outside.path()).filename().string() + "/secret",
-                                    std::string("/proc/self/mem"), std::string("/dev/null")})
+    for (const std::string& name :
+         {std::string("escape"), std::string("door/secret"), outside / "secret",
+          std::string("/etc/hostname"),
+          "../" + std::filesystem::path(outside.path()).filename().string() + "/secret",
+          root.path() + "/../" + std::filesystem::path(outside.path()).filename().string() +
+              "/secret",
+          std::string("/proc/self/mem"), std::string("/dev/null")})
         EXPECT_EQ(code_of(name), -EACCES) << name;
     EXPECT_EQ(files->live_files(), 0u);
 }
@@ -111,11 +115,15 @@ TEST_F(registry, a_name_without_links_is_not_looked_up_twice) {
     no_long_way.nth = 1;
     no_long_way.for_ever = true;
     env.set(no_long_way);
-    for (const std::string& name : {std::string("a"), std::string("./a"), std::string(".//sub/./b"), root / "a", root / "sub/b"}) {
+    for (const std::string& name : {std::string("a"), std::string("./a"), std::string(".//sub/./b"),
+                                    root / "a", root / "sub/b"}) {
         const open_reply file = must_open(name);
-        EXPECT_EQ(files->path_of(file.slot, file.generation), root / (name.back() == 'a' ? "a" : "sub/b")) << name;
+        EXPECT_EQ(files->path_of(file.slot, file.generation),
+                  root / (name.back() == 'a' ? "a" : "sub/b"))
+            << name;
     }
-    for (const char* name : {"link", "folder/b", "sub/../a"}) EXPECT_EQ(code_of(name), -EIO) << name;
+    for (const char* name : {"link", "folder/b", "sub/../a"})
+        EXPECT_EQ(code_of(name), -EIO) << name;
     env.clear();
     for (const char* name : {"link", "folder/b", "sub/../a"}) EXPECT_EQ(code_of(name), 0) << name;
 }
@@ -160,7 +168,8 @@ TEST_F(registry, parked_and_retired_handles_are_closed_without_the_lock) {
     limits.max_handles = 1;
     make(limits);
     must_open("a");
-    const auto closes_outside_the_lock = [&](const std::function<void()>& action, std::size_t files_then) {
+    const auto closes_outside_the_lock = [&](const std::function<void()>& action,
+                                             std::size_t files_then) {
         env.stall(fault::call_close);
         std::thread acts(action);
         while (env.stalled() < 1) std::this_thread::yield();
@@ -195,7 +204,8 @@ TEST_F(registry, what_is_no_regular_file) {
     std::filesystem::create_symlink("loop", root / "loop");
     const auto start = std::chrono::steady_clock::now();
     EXPECT_EQ(code_of("pipe"), -EOPNOTSUPP);
-    EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::minutes(5)) << "waited for a writer";
+    EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::minutes(5))
+        << "waited for a writer";
     EXPECT_EQ(code_of("sub"), -EISDIR);
     EXPECT_EQ(code_of("."), -EACCES) << "the root itself is not below the root";
     EXPECT_EQ(code_of("loop"), -ELOOP);
@@ -232,10 +242,14 @@ TEST_F(registry, a_changed_file_gets_another_slot) {
     const open_reply before = must_open("a");
     let_files_settle();
     const auto changes = {
-        std::function<void()>([&] { write_file(root / "a", pattern(9, 5000)); }),               // same size
+        std::function<void()>([&] { write_file(root / "a", pattern(9, 5000)); }),  // same size
         std::function<void()>([&] { std::filesystem::resize_file(root / "a", 4000); }),
-        std::function<void()>([&] { write_file(root / "new", pattern(8, 4000)); std::filesystem::rename(root / "new", root / "a"); }),
-        std::function<void()>([&] { ASSERT_EQ(::chmod((root / "a").c_str(), 0600), 0); }),        // only the change time
+        std::function<void()>([&] {
+            write_file(root / "new", pattern(8, 4000));
+            std::filesystem::rename(root / "new", root / "a");
+        }),
+        std::function<void()>(
+            [&] { ASSERT_EQ(::chmod((root / "a").c_str(), 0600), 0); }),  // only the change time
     };
     open_reply last = before;
     for (const auto& change : changes) {
@@ -290,7 +304,8 @@ TEST_F(registry, a_table_that_does_not_fit) {
     registry_limits limits = small_limits;
     limits.word_count = 4;
     make(limits);
-    const open_reply a = must_open("a");  // two pages: a quarter is one word, so two levels with leaves of 16
+    const open_reply a =
+        must_open("a");  // two pages: a quarter is one word, so two levels with leaves of 16
     EXPECT_TRUE(a.two_level);
     std::uint64_t word = 0;
     EXPECT_EQ(files->leaf(a.slot, a.generation, engine::leaf_of_table, 0, word), -ENOSPC);
@@ -307,20 +322,27 @@ TEST_F(registry, leaves) {
     EXPECT_EQ(files->leaf(big.slot, big.generation, engine::leaf_of_table, 0, again), 0);
     EXPECT_EQ(first, again) << "asked twice, given once";
     EXPECT_NE(first, second);
-    EXPECT_EQ(files->leaf(big.slot, big.generation, engine::leaf_of_table, 625, again), -EINVAL) << "10000 pages are 625 leaves of 16";
-    EXPECT_EQ(files->leaf(big.slot, big.generation, engine::leaf_of_table, ~std::uint64_t{0}, again), -EINVAL);
+    EXPECT_EQ(files->leaf(big.slot, big.generation, engine::leaf_of_table, 625, again), -EINVAL)
+        << "10000 pages are 625 leaves of 16";
+    EXPECT_EQ(
+        files->leaf(big.slot, big.generation, engine::leaf_of_table, ~std::uint64_t{0}, again),
+        -EINVAL);
     EXPECT_EQ(files->leaf(flat.slot, flat.generation, engine::leaf_of_table, 0, again), -EINVAL);
     EXPECT_EQ(files->leaf(big.slot, big.generation + 1, engine::leaf_of_table, 0, again), -EBADF);
     // All of it comes back: directory and leaves together are most of the arena, time and again.
     EXPECT_EQ(files->retire(big.slot, big.generation), 0);
     for (int round = 0; round < 10; ++round) {
         const open_reply next = must_open("a");
-        for (std::uint64_t i = 0; i < 20; ++i) EXPECT_EQ(files->leaf(next.slot, next.generation, engine::leaf_of_table, i * 3, first), 0) << round;
+        for (std::uint64_t i = 0; i < 20; ++i)
+            EXPECT_EQ(files->leaf(next.slot, next.generation, engine::leaf_of_table, i * 3, first),
+                      0)
+                << round;
         EXPECT_EQ(files->retire(next.slot, next.generation), 0);
     }
 }
 
-// Room there is, but in pieces: the table is a directory and leaves then. Where there is no room at all it is said at once.
+// Room there is, but in pieces: the table is a directory and leaves then. Where there is no room at
+// all it is said at once.
 TEST_F(registry, a_table_in_an_arena_of_many_pieces) {
     registry_limits limits = small_limits;
     limits.word_count = 512;
@@ -333,13 +355,15 @@ TEST_F(registry, a_table_in_an_arena_of_many_pieces) {
         small.push_back(must_open(name));
         ASSERT_FALSE(small.back().two_level);
     }
-    for (const std::size_t i : {1u, 3u}) ASSERT_EQ(files->retire(small[i].slot, small[i].generation), 0);
+    for (const std::size_t i : {1u, 3u})
+        ASSERT_EQ(files->retire(small[i].slot, small[i].generation), 0);
     std::filesystem::resize_file(root / "a", 4096ull * 120);  // a hundred words twice, and twelve
     const open_reply a = must_open("a");
     ASSERT_EQ(a.result, 0);
     EXPECT_TRUE(a.two_level);
     std::uint64_t word = 0;
-    for (std::uint64_t i = 0; i < 8; ++i) EXPECT_EQ(files->leaf(a.slot, a.generation, engine::leaf_of_table, i, word), 0) << i;
+    for (std::uint64_t i = 0; i < 8; ++i)
+        EXPECT_EQ(files->leaf(a.slot, a.generation, engine::leaf_of_table, i, word), 0) << i;
     EXPECT_EQ(files->leaf(a.slot, a.generation, engine::leaf_of_table, 8, word), -EINVAL);
     EXPECT_EQ(code_of("f1"), engine::no_table_room);
 }
@@ -367,8 +391,10 @@ TEST_F(registry, a_parked_file_that_is_not_there_any_more) {
     registry_limits limits = small_limits;
     limits.max_handles = 1;
     make(limits);
-    for (const char* name : {"gone", "replaced", "linked"}) write_file(root / name, pattern(7, 100));
-    const open_reply gone = must_open("gone"), replaced = must_open("replaced"), linked = must_open("linked");
+    for (const char* name : {"gone", "replaced", "linked"})
+        write_file(root / name, pattern(7, 100));
+    const open_reply gone = must_open("gone"), replaced = must_open("replaced"),
+                     linked = must_open("linked");
     must_open("a");  // parks the others
     std::filesystem::remove(root / "gone");
     write_file(root / "new", pattern(8, 100));
@@ -387,12 +413,15 @@ TEST_F(registry, path_extents_are_given_and_taken_back) {
     const open_reply a = must_open("a"), b = must_open("sub/b");
     EXPECT_EQ(a.path_extent, 1u);
     EXPECT_EQ(b.path_extent, 2u);
-    EXPECT_EQ(must_open("./a").path_extent, 0u) << "no room: the name is not remembered, but opened";
-    EXPECT_EQ(files->open("./a", 1, 1).path_extent, 1u) << "the extent given back with the request serves at once";
+    EXPECT_EQ(must_open("./a").path_extent, 0u)
+        << "no room: the name is not remembered, but opened";
+    EXPECT_EQ(files->open("./a", 1, 1).path_extent, 1u)
+        << "the extent given back with the request serves at once";
     EXPECT_EQ(files->open("absent", 2, 1).path_extent, 2u) << "failed names are remembered too";
     files->give_back_path(engine::pack_lost_extent(2, 1));
     EXPECT_EQ(must_open("./a").path_extent, 2u) << "what nobody took comes back";
-    for (const std::uint64_t nonsense : {std::uint64_t{1} << 32, std::uint64_t{1} << 32 | 3, ~std::uint64_t{0}, std::uint64_t{2}})
+    for (const std::uint64_t nonsense :
+         {std::uint64_t{1} << 32, std::uint64_t{1} << 32 | 3, ~std::uint64_t{0}, std::uint64_t{2}})
         files->give_back_path(nonsense);
     EXPECT_EQ(must_open("./a").path_extent, 0u) << "what is not out does not come back";
 }

@@ -34,7 +34,8 @@ TEST(file_word, life_of_a_slot) {
     EXPECT_EQ(file_generation(word), 1u) << "so that an old answer can be told";
     ASSERT_TRUE(begin_fill(&word, word, 2));
     end_fill(&word, 2);
-    EXPECT_FALSE(try_reference(&word, 1) || try_reopen(&word, 1) || try_release(&word, 1)) << "another life";
+    EXPECT_FALSE(try_reference(&word, 1) || try_reopen(&word, 1) || try_release(&word, 1))
+        << "another life";
     EXPECT_EQ(references_of(word), 1u);
 }
 

@@ -1,4 +1,5 @@
-// Orders to write pages of one file, from several threads: which calls they become, and what each is answered.
+// Orders to write pages of one file, from several threads: which calls they become, and what each
+// is answered.
 #include "host/file_writer.hpp"
 
 #include <cerrno>
@@ -19,17 +20,21 @@ constexpr std::uint64_t page = 4096;
 class memory_file : public environment {
 public:
     std::vector<std::byte> bytes = std::vector<std::byte>(640 * page);
-    std::vector<std::uint64_t> offsets;  // of the calls, as they came
+    std::vector<std::uint64_t> offsets;          // of the calls, as they came
     std::uint64_t fails_at = ~std::uint64_t{0};  // the call that reaches this offset has no room
     std::uint64_t longest = ~std::uint64_t{0};   // a call writes no more
     std::atomic<int> inside{0}, most_inside{0};
-    std::atomic<bool> first_waits{false};  // the first call stays inside until there is another, for a second at most
+    std::atomic<bool> first_waits{
+        false};  // the first call stays inside until there is another, for a second at most
 
-    std::int64_t write(int, const memory_piece* pieces, std::size_t count, std::uint64_t offset) override {
+    std::int64_t write(int, const memory_piece* pieces, std::size_t count,
+                       std::uint64_t offset) override {
         const int now = ++inside;
-        for (int seen = most_inside; seen < now && !most_inside.compare_exchange_weak(seen, now);) {}
+        for (int seen = most_inside; seen < now && !most_inside.compare_exchange_weak(seen, now);) {
+        }
         if (first_waits.exchange(false))
-            for (int round = 0; round < 1000 && most_inside < 2; ++round) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+            for (int round = 0; round < 1000 && most_inside < 2; ++round)
+                std::this_thread::sleep_for(std::chrono::milliseconds(1));
         std::uint64_t done = 0;
         {
             std::lock_guard lock(mutex_);
@@ -51,7 +56,9 @@ public:
     int open_found(int) override { return -ENOENT; }
     void close(int) override {}
     std::int64_t read(int, std::byte*, std::uint64_t, std::uint64_t) override { return -EBADF; }
-    std::unique_ptr<io_engine> make_io_engine(bool, std::uint32_t, std::string&) override { return nullptr; }
+    std::unique_ptr<io_engine> make_io_engine(bool, std::uint32_t, std::string&) override {
+        return nullptr;
+    }
 
 private:
     std::mutex mutex_;
@@ -63,7 +70,9 @@ struct staged_page {
     engine::ring_reply reply{};
     std::uint64_t number;
 
-    staged_page(std::uint64_t n, std::byte value) : number(n) { std::memset(memory.data(), static_cast<int>(value), page); }
+    staged_page(std::uint64_t n, std::byte value) : number(n) {
+        std::memset(memory.data(), static_cast<int>(value), page);
+    }
     void mark(std::uint64_t begin, std::uint64_t end) {
         for (std::uint64_t i = begin; i < end; ++i) memory[page + i / 8] |= std::byte{1} << (i % 8);
     }
@@ -76,7 +85,8 @@ struct staged_page {
 class file_writing : public testing::Test {
 protected:
     memory_file file;
-    file_writer writer{file, std::make_shared<shared_handle>(file, 5), page, {0, 1}, "somewhere/file"};
+    file_writer writer{
+        file, std::make_shared<shared_handle>(file, 5), page, {0, 1}, "somewhere/file"};
     write_counters counters;
     std::string said;
     write_troubles troubles{[this](const std::string& line) { said = line; }};
@@ -87,11 +97,14 @@ protected:
         pages.emplace_back(number, std::byte{static_cast<unsigned char>(value)});
         writer.put({pages.back().order(true)});
     }
-    [[nodiscard]] char at(std::uint64_t offset) const { return static_cast<char>(file.bytes[offset]); }
+    [[nodiscard]] char at(std::uint64_t offset) const {
+        return static_cast<char>(file.bytes[offset]);
+    }
 };
 
 TEST_F(file_writing, neighbours_go_in_one_call_whatever_order_they_came_in) {
-    for (const std::uint64_t number : {5, 3, 9, 4, 10}) put(number, static_cast<char>('a' + number));
+    for (const std::uint64_t number : {5, 3, 9, 4, 10})
+        put(number, static_cast<char>('a' + number));
     EXPECT_FALSE(writer.run(scratch, counters, troubles)) << "nothing is left";
     EXPECT_EQ(file.offsets, (std::vector<std::uint64_t>{3 * page, 9 * page}));
     for (const staged_page& one : pages) {
@@ -121,7 +134,8 @@ TEST_F(file_writing, marked_bytes_and_no_others) {
 
 TEST_F(file_writing, short_writes_go_on_where_they_stopped) {
     file.longest = page + 100;
-    for (std::uint64_t number = 0; number < 4; ++number) put(number, static_cast<char>('a' + number));
+    for (std::uint64_t number = 0; number < 4; ++number)
+        put(number, static_cast<char>('a' + number));
     EXPECT_FALSE(writer.run(scratch, counters, troubles)) << "nothing is left";
     for (std::uint64_t number = 0; number < 4; ++number) {
         EXPECT_EQ(pages[number].reply.result, 0);
@@ -131,7 +145,8 @@ TEST_F(file_writing, short_writes_go_on_where_they_stopped) {
     EXPECT_EQ(counters.bytes, 4 * page);
 }
 
-// What was written before the file was full is answered so; the rest has the error, which names the file and the bytes.
+// What was written before the file was full is answered so; the rest has the error, which names the
+// file and the bytes.
 TEST_F(file_writing, a_full_file_fails_what_did_not_fit) {
     file.fails_at = 6 * page;
     for (std::uint64_t number = 4; number < 8; ++number) put(number, 'z');
@@ -145,7 +160,8 @@ TEST_F(file_writing, a_full_file_fails_what_did_not_fit) {
     EXPECT_NE(said.find(std::to_string(6 * page)), std::string::npos) << said;
 }
 
-// Threads that put pages and write: every page is written and answered once, and no more of them write at a time than may.
+// Threads that put pages and write: every page is written and answered once, and no more of them
+// write at a time than may.
 TEST_F(file_writing, many_threads) {
     constexpr std::uint64_t threads = 6, each = 10;
     for (std::uint64_t number = 0; number < threads * each; ++number)
@@ -156,7 +172,8 @@ TEST_F(file_writing, many_threads) {
             write_scratch mine;
             for (std::uint64_t i = 0; i < each; ++i) {
                 writer.put({pages[i * threads + t].order(true)});
-                while (writer.run(mine, counters, troubles)) {}
+                while (writer.run(mine, counters, troubles)) {
+                }
             }
         });
     for (std::thread& one : all) one.join();
@@ -175,14 +192,16 @@ TEST_F(file_writing, a_second_thread_takes_a_long_list_only) {
     put(0, 'a');
     std::thread first([&] {
         write_scratch mine;
-        while (writer.run(mine, counters, troubles)) {}
+        while (writer.run(mine, counters, troubles)) {
+        }
     });
     while (file.inside == 0) std::this_thread::yield();
     put(2, 'b');
     EXPECT_FALSE(writer.run(scratch, counters, troubles));
     EXPECT_FALSE(pages.back().answered()) << "a short list is left to the thread that writes";
     for (std::uint64_t number = 3; number < 3 + enough; ++number) put(number, 'c');
-    while (writer.run(scratch, counters, troubles)) {}
+    while (writer.run(scratch, counters, troubles)) {
+    }
     first.join();
     EXPECT_EQ(file.most_inside, 2) << "the long list waited for the thread that wrote";
     for (const staged_page& one : pages) EXPECT_TRUE(one.answered()) << one.number;

@@ -1,5 +1,5 @@
-// A child of fork() may end, destroy, use or ignore what it inherited: nothing hangs there, every call gives -ECHILD at
-// once, and the parent goes on. Requests are in flight all the while.
+// A child of fork() may end, destroy, use or ignore what it inherited: nothing hangs there, every
+// call gives -ECHILD at once, and the parent goes on. Requests are in flight all the while.
 #include <csignal>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -25,7 +25,8 @@ constexpr std::uint64_t file_pages = 512;  // eight times the cache
 std::unique_ptr<runtime> global_runtime;
 std::unique_ptr<file_region> global_region;
 
-// Runs `body` in a child, which must end by itself. Its exit status, or -1: it hung, or a signal ended it.
+// Runs `body` in a child, which must end by itself. Its exit status, or -1: it hung, or a signal
+// ended it.
 template <typename Body>
 int in_child(const Body& body) {
     std::fflush(nullptr);
@@ -34,7 +35,8 @@ int in_child(const Body& body) {
     if (child == 0) body();  // which ends the process
     for (int i = 0; i < 6000; ++i) {
         int state = 0;
-        if (::waitpid(child, &state, WNOHANG) == child) return WIFEXITED(state) ? WEXITSTATUS(state) : -1;
+        if (::waitpid(child, &state, WNOHANG) == child)
+            return WIFEXITED(state) ? WEXITSTATUS(state) : -1;
         std::this_thread::sleep_for(std::chrono::milliseconds(10));
     }
     ::kill(child, SIGKILL);
@@ -51,7 +53,8 @@ struct read_at_random {
     void operator()(const Group& g, const runtime_ref& fs, std::uint64_t index) const {
         std::uint8_t bytes[64];
         const std::uint64_t at = mix64(index) % file_pages * 4096;
-        const std::int64_t got = read(g, fs, fd, bytes, sizeof bytes, static_cast<std::int64_t>(at));
+        const std::int64_t got =
+            read(g, fs, fd, bytes, sizeof bytes, static_cast<std::int64_t>(at));
         if (got != sizeof bytes || bytes[0] != pattern_byte(7, at)) ++*wrong;
     }
 };
@@ -100,43 +103,63 @@ TEST_F(fork, children_end_as_they_like) {
     for (int i = 0; i < 5; ++i) {
         EXPECT_EQ(in_child([] { std::exit(3); }), 3);
         EXPECT_EQ(in_child([] { ::_exit(4); }), 4);
-        EXPECT_EQ(in_child([] { ::execl("/bin/sh", "sh", "-c", "exit 5", nullptr); ::_exit(1); }), 5);
+        EXPECT_EQ(in_child([] {
+                      ::execl("/bin/sh", "sh", "-c", "exit 5", nullptr);
+                      ::_exit(1);
+                  }),
+                  5);
         EXPECT_EQ(in_child([this] {
-            rt_.reset();
-            std::exit(6);
-        }), 6);
+                      rt_.reset();
+                      std::exit(6);
+                  }),
+                  6);
     }
 }
 
 TEST_F(fork, calls_of_a_child_give_an_error_at_once) {
-    EXPECT_EQ(in_child([this] {
-        runtime& rt = *rt_;
-        std::uint8_t byte = 0;
-        std::uint64_t index = 0;
-        file_stat facts{};
-        std::unique_ptr<file_region> region;
-        std::atomic<std::uint64_t> wrong{0};
-        const bool calls = rt.open(folder_ / "data") == -ECHILD && rt.close(fd_) == -ECHILD && rt.read(fd_, &byte, 1, 0) == -ECHILD &&
-                           rt.write(fd_, &byte, 1, 0) == -ECHILD && rt.append(fd_, &byte, 1) == -ECHILD && rt.fsync(fd_) == -ECHILD &&
-                           rt.msync(fd_, 0, 1) == -ECHILD && rt.truncate(fd_, 1) == -ECHILD && rt.stat(fd_, &facts) == -ECHILD &&
-                           rt.prefetch(fd_, 0, 1) == -ECHILD && rt.advise(fd_, advice::sequential) == -ECHILD && rt.map(fd_, 0, 1).bytes == -ECHILD &&
-                           rt.unlink(folder_ / "data") == -ECHILD && rt.rename(folder_ / "data", folder_ / "x") == -ECHILD &&
-                           rt.allow(folder_ / "data") == -ECHILD && rt.open_windows(fd_) == -ECHILD && rt.open_windows(folder_ / "*") == -ECHILD;
-        const bool others = rt.gather(fd_, {64, 64, 0}, &index, 1, &byte) == -ECHILD && rt.health().code == -ECHILD &&
-                            rt.view_status().code == -ECHILD && rt.write_status().code == -ECHILD && rt.stats().requests == 0 &&
-                            rt.map_region(folder_ / "data", 0, 0, protection::read, {}, region).code == -ECHILD &&
-                            launch<width::lane>(rt, 1, read_at_random{fd_, &wrong}) == -ECHILD && wrong == 0;
-        rt.interrupt();
-        rt.resume();
-        rt.close_windows();
-        // Calls of the device: hits are hits, and what would have to be requested ends at once.
-        std::int64_t code = 0;
-        const auto begun = std::chrono::steady_clock::now();
-        for (std::uint64_t page = 0; page < file_pages && code >= 0; ++page)
-            code = read(lane{}, rt.ref(), fd_, &byte, 1, static_cast<std::int64_t>(page * 4096));
-        const bool at_once = std::chrono::steady_clock::now() - begun < std::chrono::seconds(10);
-        std::exit(calls && others && code == -ECHILD && at_once ? 7 : (calls ? 0 : 1) + (others ? 0 : 2) + (code == -ECHILD ? 0 : 8) + (at_once ? 0 : 16));
-    }), 7);
+    EXPECT_EQ(
+        in_child([this] {
+            runtime& rt = *rt_;
+            std::uint8_t byte = 0;
+            std::uint64_t index = 0;
+            file_stat facts{};
+            std::unique_ptr<file_region> region;
+            std::atomic<std::uint64_t> wrong{0};
+            const bool calls =
+                rt.open(folder_ / "data") == -ECHILD && rt.close(fd_) == -ECHILD &&
+                rt.read(fd_, &byte, 1, 0) == -ECHILD && rt.write(fd_, &byte, 1, 0) == -ECHILD &&
+                rt.append(fd_, &byte, 1) == -ECHILD && rt.fsync(fd_) == -ECHILD &&
+                rt.msync(fd_, 0, 1) == -ECHILD && rt.truncate(fd_, 1) == -ECHILD &&
+                rt.stat(fd_, &facts) == -ECHILD && rt.prefetch(fd_, 0, 1) == -ECHILD &&
+                rt.advise(fd_, advice::sequential) == -ECHILD &&
+                rt.map(fd_, 0, 1).bytes == -ECHILD && rt.unlink(folder_ / "data") == -ECHILD &&
+                rt.rename(folder_ / "data", folder_ / "x") == -ECHILD &&
+                rt.allow(folder_ / "data") == -ECHILD && rt.open_windows(fd_) == -ECHILD &&
+                rt.open_windows(folder_ / "*") == -ECHILD;
+            const bool others =
+                rt.gather(fd_, {64, 64, 0}, &index, 1, &byte) == -ECHILD &&
+                rt.health().code == -ECHILD && rt.view_status().code == -ECHILD &&
+                rt.write_status().code == -ECHILD && rt.stats().requests == 0 &&
+                rt.map_region(folder_ / "data", 0, 0, protection::read, {}, region).code ==
+                    -ECHILD &&
+                launch<width::lane>(rt, 1, read_at_random{fd_, &wrong}) == -ECHILD && wrong == 0;
+            rt.interrupt();
+            rt.resume();
+            rt.close_windows();
+            // Calls of the device: hits are hits, and what would have to be requested ends at once.
+            std::int64_t code = 0;
+            const auto begun = std::chrono::steady_clock::now();
+            for (std::uint64_t page = 0; page < file_pages && code >= 0; ++page)
+                code =
+                    read(lane{}, rt.ref(), fd_, &byte, 1, static_cast<std::int64_t>(page * 4096));
+            const bool at_once =
+                std::chrono::steady_clock::now() - begun < std::chrono::seconds(10);
+            std::exit(calls && others && code == -ECHILD && at_once
+                          ? 7
+                          : (calls ? 0 : 1) + (others ? 0 : 2) + (code == -ECHILD ? 0 : 8) +
+                                (at_once ? 0 : 16));
+        }),
+        7);
     EXPECT_TRUE(std::filesystem::exists(folder_ / "data"));
     EXPECT_TRUE(rt_->health().ok());
 }
@@ -149,17 +172,21 @@ TEST_F(fork, a_child_may_drop_or_ask_a_region) {
     bytes[5] = 1;
     for (int i = 0; i < 3; ++i)
         EXPECT_EQ(in_child([&] {
-            bytes[6] = 99;  // the child's copy
-            const bool all = region->acquire() == -ECHILD && region->release() == -ECHILD && region->sync() == -ECHILD &&
-                             region->prefer(0, 1) == -ECHILD && region->close() == -ECHILD;
-            region.reset();
-            std::exit(all ? 7 : 1);
-        }), 7);
+                      bytes[6] = 99;  // the child's copy
+                      const bool all = region->acquire() == -ECHILD &&
+                                       region->release() == -ECHILD && region->sync() == -ECHILD &&
+                                       region->prefer(0, 1) == -ECHILD &&
+                                       region->close() == -ECHILD;
+                      region.reset();
+                      std::exit(all ? 7 : 1);
+                  }),
+                  7);
     EXPECT_EQ(region->release(), 1);
     auto wanted = pattern(8, 1 << 20);
     wanted[5] = 1;
     std::vector<std::uint8_t> now(wanted.size());
-    std::ifstream(folder_ / "mapped", std::ios::binary).read(reinterpret_cast<char*>(now.data()), static_cast<std::streamsize>(now.size()));
+    std::ifstream(folder_ / "mapped", std::ios::binary)
+        .read(reinterpret_cast<char*>(now.data()), static_cast<std::streamsize>(now.size()));
     EXPECT_TRUE(now == wanted);
     EXPECT_EQ(region->close(), 0);
 }
@@ -169,7 +196,10 @@ TEST_F(fork, objects_that_live_as_long_as_the_process) {
     o.writable = true;
     global_runtime = make_runtime(o);
     write_file(folder_ / "mapped", pattern(8, 1 << 20));
-    ASSERT_TRUE(global_runtime->map_region(folder_ / "mapped", 0, 0, protection::read_write, {}, global_region).ok());
+    ASSERT_TRUE(
+        global_runtime
+            ->map_region(folder_ / "mapped", 0, 0, protection::read_write, {}, global_region)
+            .ok());
     for (int i = 0; i < 3; ++i) EXPECT_EQ(in_child([] { std::exit(0); }), 0);
     global_region.reset();
     global_runtime.reset();
@@ -180,18 +210,24 @@ TEST_F(fork, a_child_makes_its_own) {
     GTEST_SKIP() << "ThreadSanitizer allows no threads in a child";
 #endif
     for (int i = 0; i < 3; ++i)
-        EXPECT_EQ(in_child([this] {
-            std::unique_ptr<runtime> own;
-            std::atomic<std::uint64_t> wrong{0};
-            bool good = runtime::create(small_options(folder_), own).ok();
-            const int fd = good ? own->open(folder_ / "data") : -1;
-            good = good && fd >= 0 && launch<width::lane>(*own, 200, read_at_random{fd, &wrong}) == 0 && wrong == 0;
-            std::unique_ptr<file_region> region;
-            good = good && own->map_region(folder_ / "data", 0, 0, protection::read, {}, region).ok() && region->acquire() == 0;
-            region.reset();
-            own.reset();
-            std::exit(good ? 7 : 1);
-        }), 7);
+        EXPECT_EQ(
+            in_child([this] {
+                std::unique_ptr<runtime> own;
+                std::atomic<std::uint64_t> wrong{0};
+                bool good = runtime::create(small_options(folder_), own).ok();
+                const int fd = good ? own->open(folder_ / "data") : -1;
+                good = good && fd >= 0 &&
+                       launch<width::lane>(*own, 200, read_at_random{fd, &wrong}) == 0 &&
+                       wrong == 0;
+                std::unique_ptr<file_region> region;
+                good = good &&
+                       own->map_region(folder_ / "data", 0, 0, protection::read, {}, region).ok() &&
+                       region->acquire() == 0;
+                region.reset();
+                own.reset();
+                std::exit(good ? 7 : 1);
+            }),
+            7);
 }
 
 }  // namespace penstock::test

@@ -27,26 +27,34 @@ protected:
         ref = rt->ref();
         fd = rt->open("data");
     }
-    [[nodiscard]] std::vector<std::uint64_t> random_indices(std::uint64_t count, std::uint64_t rows, std::uint64_t seed) const {
+    [[nodiscard]] std::vector<std::uint64_t> random_indices(std::uint64_t count, std::uint64_t rows,
+                                                            std::uint64_t seed) const {
         std::vector<std::uint64_t> out(count);
         for (std::uint64_t i = 0; i < count; ++i) out[i] = mix64(seed * 1000003 + i) % rows;
         return out;
     }
     // Gathers into memory with a margin on both sides, which must stay as it was.
     template <typename Group>
-    void expect_rows(const Group& g, const row_shape& shape, const std::vector<std::uint64_t>& indices) {
+    void expect_rows(const Group& g, const row_shape& shape,
+                     const std::vector<std::uint64_t>& indices) {
         const row_view rows(ref, fd, shape);
         const std::uint64_t wanted = indices.size() * shape.row_bytes, margin = 64;
         std::vector<std::uint8_t> out(wanted + 2 * margin, 0xa5);
-        ASSERT_EQ(gather(g, rows, indices.data(), indices.size(), out.data() + margin), static_cast<std::int64_t>(indices.size()));
+        ASSERT_EQ(gather(g, rows, indices.data(), indices.size(), out.data() + margin),
+                  static_cast<std::int64_t>(indices.size()));
         expect_bytes(shape, indices, out.data() + margin);
-        for (std::uint64_t i = 0; i < margin; ++i) ASSERT_TRUE(out[i] == 0xa5 && out[margin + wanted + i] == 0xa5) << "wrote outside";
+        for (std::uint64_t i = 0; i < margin; ++i)
+            ASSERT_TRUE(out[i] == 0xa5 && out[margin + wanted + i] == 0xa5) << "wrote outside";
         EXPECT_TRUE(rt->view_status().ok()) << rt->view_status().message;
     }
-    void expect_bytes(const row_shape& shape, const std::vector<std::uint64_t>& indices, const std::uint8_t* out) const {
+    void expect_bytes(const row_shape& shape, const std::vector<std::uint64_t>& indices,
+                      const std::uint8_t* out) const {
         const std::uint64_t stride = shape.stride_bytes != 0 ? shape.stride_bytes : shape.row_bytes;
         for (std::uint64_t i = 0; i < indices.size(); ++i)
-            ASSERT_EQ(std::memcmp(out + i * shape.row_bytes, bytes.data() + shape.first_byte + indices[i] * stride, shape.row_bytes), 0)
+            ASSERT_EQ(
+                std::memcmp(out + i * shape.row_bytes,
+                            bytes.data() + shape.first_byte + indices[i] * stride, shape.row_bytes),
+                0)
                 << "row " << indices[i] << " of " << shape.row_bytes << " bytes at place " << i;
     }
 
@@ -59,10 +67,20 @@ protected:
 
 }  // namespace
 
-// Rows within pages, across them, with gaps, overlapping, of one byte, longer than a page, longer than a window of parts.
+// Rows within pages, across them, with gaps, overlapping, of one byte, longer than a page, longer
+// than a window of parts.
 TEST_F(gathers, random_rows_of_many_shapes_with_a_cache_too_small_for_them) {
-    for (const row_shape shape : {row_shape{64, 0, 0}, {512, 0, 0}, {100, 0, 0}, {4096, 0, 0}, {1000, 1024, 24}, {96, 16, 1}, {1, 0, 0},
-                                  {3, 7, 5}, {5000, 0, 0}, {40 * page, page, 17}, {100 * page + 1, 3 * page + 1, 9}}) {
+    for (const row_shape shape : {row_shape{64, 0, 0},
+                                  {512, 0, 0},
+                                  {100, 0, 0},
+                                  {4096, 0, 0},
+                                  {1000, 1024, 24},
+                                  {96, 16, 1},
+                                  {1, 0, 0},
+                                  {3, 7, 5},
+                                  {5000, 0, 0},
+                                  {40 * page, page, 17},
+                                  {100 * page + 1, 3 * page + 1, 9}}) {
         const row_view rows(ref, fd, shape);
         const std::uint64_t stride = shape.stride_bytes != 0 ? shape.stride_bytes : shape.row_bytes;
         ASSERT_EQ(rows.size(), (size - shape.first_byte - shape.row_bytes) / stride + 1);
@@ -71,7 +89,8 @@ TEST_F(gathers, random_rows_of_many_shapes_with_a_cache_too_small_for_them) {
         expect_rows(racing_lane{}, shape, random_indices(count, rows.size(), shape.row_bytes + 1));
     }
     EXPECT_GT(rt->stats().evictions, 1000u);
-    EXPECT_EQ(engine::check_invariants(ref.view, {.references = 1}).rule, nullptr) << "a pin or a frame was left";
+    EXPECT_EQ(engine::check_invariants(ref.view, {.references = 1}).rule, nullptr)
+        << "a pin or a frame was left";
 }
 
 TEST_F(gathers, the_same_row_many_times_is_loaded_once) {
@@ -100,7 +119,8 @@ TEST_F(gathers, the_last_whole_row_and_not_the_piece_behind_it) {
 
 TEST_F(gathers, missing_pages_are_loaded_together) {
     std::vector<std::uint64_t> indices;
-    for (std::uint64_t i = 0; i < 40; ++i) indices.push_back(i * 8 + 3);  // each in a page of its own
+    for (std::uint64_t i = 0; i < 40; ++i)
+        indices.push_back(i * 8 + 3);  // each in a page of its own
     expect_rows(lane{}, {.row_bytes = 512}, indices);
     const statistics s = rt->stats();
     EXPECT_EQ(s.misses, 40u);
@@ -118,7 +138,8 @@ TEST_F(gathers, an_index_outside_is_named_and_nothing_is_written_behind_it) {
         const status s = rt->view_status();
         EXPECT_EQ(s.code, -ERANGE);
         EXPECT_NE(s.message.find(folder / "data"), std::string::npos) << s.message;
-        EXPECT_NE(s.message.find("row " + std::to_string(outside) + ":"), std::string::npos) << s.message;
+        EXPECT_NE(s.message.find("row " + std::to_string(outside) + ":"), std::string::npos)
+            << s.message;
         rt->clear_view_status();
     }
 }
@@ -145,7 +166,8 @@ TEST_F(gathers, a_file_that_shrank_is_stale_and_the_row_is_named) {
     EXPECT_EQ(gather(lane{}, rows, indices, 2, out.data()), 2);
     expect_bytes({.row_bytes = 1024}, {0, 399}, out.data());
     EXPECT_EQ(gather(lane{}, rows, indices, 3, out.data()), -ESTALE);
-    EXPECT_NE(rt->view_status().message.find("row 404:"), std::string::npos) << rt->view_status().message;
+    EXPECT_NE(rt->view_status().message.find("row 404:"), std::string::npos)
+        << rt->view_status().message;
     EXPECT_EQ(engine::check_invariants(ref.view, {.references = 1}).rule, nullptr);
 }
 
@@ -154,7 +176,8 @@ TEST_F(gathers, elements_of_a_view) {
     const std::vector<std::uint64_t> indices = random_indices(3000, v.size(), 5);
     std::vector<std::uint32_t> out(3000);
     ASSERT_EQ(gather(lane{}, v, indices.data(), 3000, out.data()), 3000);
-    for (std::uint64_t i = 0; i < 3000; ++i) ASSERT_EQ(std::memcmp(&out[i], bytes.data() + 8 + 4 * indices[i], 4), 0) << i;
+    for (std::uint64_t i = 0; i < 3000; ++i)
+        ASSERT_EQ(std::memcmp(&out[i], bytes.data() + 8 + 4 * indices[i], 4), 0) << i;
     const std::uint64_t behind = v.size();
     EXPECT_EQ(gather(lane{}, v, &behind, 1, out.data()), -ERANGE);
 }
@@ -167,9 +190,12 @@ TEST_F(gathers, many_threads_that_evict_each_other) {
         const row_view rows(ref, fd, shape);
         std::vector<std::uint8_t> out(30 * 3000);
         for (std::uint64_t round = 0; round < 60; ++round) {
-            const std::vector<std::uint64_t> indices = random_indices(30, rows.size(), seed * 1000 + round);
+            const std::vector<std::uint64_t> indices =
+                random_indices(30, rows.size(), seed * 1000 + round);
             wrong += gather(g, rows, indices.data(), 30, out.data()) != 30;
-            for (std::uint64_t i = 0; i < 30; ++i) wrong += std::memcmp(out.data() + i * 3000, bytes.data() + indices[i] * 3000, 3000) != 0;
+            for (std::uint64_t i = 0; i < 30; ++i)
+                wrong +=
+                    std::memcmp(out.data() + i * 3000, bytes.data() + indices[i] * 3000, 3000) != 0;
         }
     };
     std::vector<std::thread> threads;
@@ -178,12 +204,15 @@ TEST_F(gathers, many_threads_that_evict_each_other) {
     for (std::thread& one : threads) one.join();
     EXPECT_EQ(wrong, 0);
     EXPECT_GT(rt->stats().evictions, 1000u);
-    EXPECT_EQ(engine::check_invariants(ref.view, {.references = 1}).rule, nullptr) << "a pin or a frame was left";
+    EXPECT_EQ(engine::check_invariants(ref.view, {.references = 1}).rule, nullptr)
+        << "a pin or a frame was left";
 }
 
-// The whole device: as given and by spans, alone and on the workers, with chunks of pages that come and go.
+// The whole device: as given and by spans, alone and on the workers, with chunks of pages that come
+// and go.
 TEST_F(gathers, from_the_host_in_every_order) {
-    std::filesystem::resize_file(folder / "data", 9 << 20);  // five spans of 2 MiB, the last one short
+    std::filesystem::resize_file(folder / "data",
+                                 9 << 20);  // five spans of 2 MiB, the last one short
     bytes.resize(9 << 20);
     options o = small_options(folder);
     o.worker_threads = 3;
@@ -193,9 +222,11 @@ TEST_F(gathers, from_the_host_in_every_order) {
     const std::uint64_t rows = row_view(ref, fd, shape).size();
     for (const std::uint64_t count : {1, 50, 5000}) {
         const std::vector<std::uint64_t> indices = random_indices(count, rows, count);
-        for (const gather_order order : {gather_order::automatic, gather_order::as_given, gather_order::by_span}) {
+        for (const gather_order order :
+             {gather_order::automatic, gather_order::as_given, gather_order::by_span}) {
             std::vector<std::uint8_t> out(count * 700 + 64, 0xa5);
-            ASSERT_EQ(rt->gather(fd, shape, indices.data(), count, out.data(), {order, 2 << 20}), static_cast<std::int64_t>(count));
+            ASSERT_EQ(rt->gather(fd, shape, indices.data(), count, out.data(), {order, 2 << 20}),
+                      static_cast<std::int64_t>(count));
             expect_bytes(shape, indices, out.data());
             for (std::uint64_t i = 0; i < 64; ++i) ASSERT_EQ(out[count * 700 + i], 0xa5);
         }
@@ -208,9 +239,12 @@ TEST_F(gathers, from_the_host_in_every_order) {
         EXPECT_EQ(rt->gather(fd, shape, indices.data(), 5000, out.data(), {order, 2 << 20}), 5000);
         return rt->stats().misses - before;
     };
-    const std::uint64_t as_given = misses_of(gather_order::as_given), by_span = misses_of(gather_order::by_span);
-    EXPECT_LT(by_span, as_given * 19 / 20) << "a span has 512 pages and the cache 64; the file has 2304";
-    EXPECT_EQ(engine::check_invariants(ref.view, {.references = 1}).rule, nullptr) << "a pin or a frame was left";
+    const std::uint64_t as_given = misses_of(gather_order::as_given),
+                        by_span = misses_of(gather_order::by_span);
+    EXPECT_LT(by_span, as_given * 19 / 20)
+        << "a span has 512 pages and the cache 64; the file has 2304";
+    EXPECT_EQ(engine::check_invariants(ref.view, {.references = 1}).rule, nullptr)
+        << "a pin or a frame was left";
 }
 
 TEST_F(gathers, from_the_host_with_wrong_arguments) {
@@ -224,15 +258,19 @@ TEST_F(gathers, from_the_host_with_wrong_arguments) {
     EXPECT_EQ(rt->gather(fd + 1, shape, &index, 1, out, {gather_order::by_span}), -EBADF);
     EXPECT_EQ(rt->gather(fd, shape, nullptr, 1, out), -EINVAL);
     EXPECT_EQ(rt->gather(fd, {.row_bytes = 0}, &index, 1, out), -EINVAL);
-    EXPECT_EQ(rt->gather(fd, shape, &index, 1, out, {gather_order::by_span, 3 << 20}), -EINVAL) << "no power of two";
-    EXPECT_EQ(rt->gather(fd, shape, &index, 1, out, {gather_order::by_span, 4096}), -EINVAL) << "less than 2 MiB";
+    EXPECT_EQ(rt->gather(fd, shape, &index, 1, out, {gather_order::by_span, 3 << 20}), -EINVAL)
+        << "no power of two";
+    EXPECT_EQ(rt->gather(fd, shape, &index, 1, out, {gather_order::by_span, 4096}), -EINVAL)
+        << "less than 2 MiB";
     std::vector<std::uint64_t> indices = random_indices(9000, size / 16, 1);
     indices[8000] = size;
     std::vector<std::uint8_t> many(9000 * 16);
     for (const gather_order order : {gather_order::as_given, gather_order::by_span}) {
         rt->clear_view_status();
         EXPECT_EQ(rt->gather(fd, shape, indices.data(), 9000, many.data(), {order}), -ERANGE);
-        EXPECT_NE(rt->view_status().message.find("row " + std::to_string(size) + ":"), std::string::npos) << rt->view_status().message;
+        EXPECT_NE(rt->view_status().message.find("row " + std::to_string(size) + ":"),
+                  std::string::npos)
+            << rt->view_status().message;
     }
 }
 
@@ -249,7 +287,8 @@ TEST_F(gathers, a_table_of_two_levels) {
     expect_rows(racing_lane{}, {.row_bytes = 1000}, random_indices(60, 1600, 1));
 }
 
-// How the threads of a group share out a batch: each unit of each row in one place, whatever the sizes.
+// How the threads of a group share out a batch: each unit of each row in one place, whatever the
+// sizes.
 TEST(gather_shares, every_unit_of_a_batch_is_one_threads) {
     const auto check = [](auto per_thread, std::uint32_t threads) {
         constexpr std::uint32_t most = decltype(per_thread)::value;
@@ -267,7 +306,9 @@ TEST(gather_shares, every_unit_of_a_batch_is_one_threads) {
                 }
             }
             ASSERT_GT(rows, 0u);
-            ASSERT_EQ(std::count(taken.begin(), taken.end(), 1), static_cast<std::ptrdiff_t>(taken.size())) << units << " of " << threads;
+            ASSERT_EQ(std::count(taken.begin(), taken.end(), 1),
+                      static_cast<std::ptrdiff_t>(taken.size()))
+                << units << " of " << threads;
         }
     };
     for (const std::uint32_t threads : {1, 2, 5, 8, 31, 32, 96, 256}) {

@@ -1,4 +1,5 @@
-// A cache of a few frames and words in ordinary memory, with no host behind it: the unit tests play the host by hand.
+// A cache of a few frames and words in ordinary memory, with no host behind it: the unit tests play
+// the host by hand.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +13,8 @@
 namespace penstock::test {
 
 struct hand_cache {
-    static constexpr std::uint32_t frames = 8, words = 64, files = 8, names = 16, ring_slots = 4, page_shift = 9, stride = 4096;
+    static constexpr std::uint32_t frames = 8, words = 64, files = 8, names = 16, ring_slots = 4,
+                                   page_shift = 9, stride = 4096;
 
     alignas(64) std::byte frame_bytes[std::size_t{frames} << page_shift] = {};
     engine::page_word page_words[words] = {};
@@ -84,7 +86,9 @@ struct hand_cache {
         page_words[index] = engine::state_valid | frame;
         frame_words[frame] = engine::make_owned(slot, index);
     }
-    [[nodiscard]] std::uint64_t counted(engine::counter what) const { return counters[0].count[what]; }
+    [[nodiscard]] std::uint64_t counted(engine::counter what) const {
+        return counters[0].count[what];
+    }
 
     // The host's part: answers the request with this ticket.
     void answer(std::uint64_t ticket, std::int64_t result) {

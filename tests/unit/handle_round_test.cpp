@@ -44,7 +44,8 @@ TEST(handle_round, the_last_of_all_can_be_parked) {
     EXPECT_EQ(round.next(), 0u);
 }
 
-// Nothing is lost and nothing comes that is not in, whatever comes and goes; and in two rounds without change each is met at least once.
+// Nothing is lost and nothing comes that is not in, whatever comes and goes; and in two rounds
+// without change each is met at least once.
 TEST(handle_round, has_what_was_added_and_not_removed) {
     for (unsigned seed = 0; seed < 20; ++seed) {
         std::mt19937 random(seed);

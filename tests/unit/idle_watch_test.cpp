@@ -34,10 +34,12 @@ bool soon(const std::function<bool()>& true_at_last) {
     return true;
 }
 
-// A thread that does what a service thread does when it has nothing to do, with a word for its ring.
+// A thread that does what a service thread does when it has nothing to do, with a word for its
+// ring.
 class idler {
 public:
-    explicit idler(idle_watch& watch, const idle_watch::limits& limits = patient) : watch_(watch), limits_(limits), thread_([this] { run(); }) {}
+    explicit idler(idle_watch& watch, const idle_watch::limits& limits = patient)
+        : watch_(watch), limits_(limits), thread_([this] { run(); }) {}
     ~idler() { end(); }
 
     void end() {
@@ -76,7 +78,9 @@ using team = std::array<std::unique_ptr<idler>, 4>;
 team rested(idle_watch& watch) {
     team out;
     for (auto& one : out) one = std::make_unique<idler>(watch);
-    EXPECT_TRUE(soon([&] { return std::all_of(out.begin(), out.end(), [](const auto& one) { return one->resting(); }); }));
+    EXPECT_TRUE(soon([&] {
+        return std::all_of(out.begin(), out.end(), [](const auto& one) { return one->resting(); });
+    }));
     return out;
 }
 
@@ -111,7 +115,8 @@ TEST(idle_watch, requests_in_all_rings_at_once) {
     }
 }
 
-// Whoever watches, another one must take its place when it goes; the others would sleep for minutes.
+// Whoever watches, another one must take its place when it goes; the others would sleep for
+// minutes.
 TEST(idle_watch, somebody_watches_until_the_last_has_ended) {
     idle_watch watch;
     team all = rested(watch);
@@ -120,12 +125,14 @@ TEST(idle_watch, somebody_watches_until_the_last_has_ended) {
         for (std::size_t i = gone + 1; i < all.size(); ++i) {
             const std::uint64_t before = all[i]->served();
             all[i]->post();
-            EXPECT_TRUE(soon([&] { return all[i]->served() == before + 1; })) << "after " << gone + 1 << " had ended";
+            EXPECT_TRUE(soon([&] { return all[i]->served() == before + 1; }))
+                << "after " << gone + 1 << " had ended";
         }
     }
 }
 
-// A kernel that starts asks in all rings within microseconds: what comes while nobody watches must not wait for a nap.
+// A kernel that starts asks in all rings within microseconds: what comes while nobody watches must
+// not wait for a nap.
 TEST(idle_watch, who_begins_to_watch_looks_before_it_naps) {
     constexpr idle_watch::limits no_second_look{900'000'000'000, 900'000'000'000};
     idle_watch watch;
@@ -173,7 +180,8 @@ TEST(idle_watch, an_idle_runtime_wakes_little_more_than_one_thread) {
     const std::int64_t before = switches();
     const auto start = std::chrono::steady_clock::now();
     std::this_thread::sleep_for(std::chrono::seconds(1));
-    // A second: 1000 of the one that watches, 50 of the monitor, 80 of those that sleep. Each for itself: 8000.
+    // A second: 1000 of the one that watches, 50 of the monitor, 80 of those that sleep. Each for
+    // itself: 8000.
     EXPECT_LT(static_cast<double>(switches() - before), 2500 * seconds_since(start));
     std::vector<std::thread> readers;
     for (int i = 0; i < 16; ++i)
@@ -185,7 +193,8 @@ TEST(idle_watch, an_idle_runtime_wakes_little_more_than_one_thread) {
     for (std::thread& one : readers) one.join();
 }
 
-// Short naps at first are for requests that follow each other; once a kernel has asked, one thread takes them for all.
+// Short naps at first are for requests that follow each other; once a kernel has asked, one thread
+// takes them for all.
 TEST(idle_watch, threads_fall_asleep_with_few_naps) {
     const temporary_folder folder;
     options o = small_options(folder);
@@ -194,7 +203,8 @@ TEST(idle_watch, threads_fall_asleep_with_few_naps) {
     const std::int64_t before = switches();
     const auto start = std::chrono::steady_clock::now();
     std::this_thread::sleep_for(std::chrono::milliseconds(200));
-    // 48 naps of each, 64 of the one that watches and 500 a second more of it, the monitor's. Each for itself, until it sleeps: over 1000.
+    // 48 naps of each, 64 of the one that watches and 500 a second more of it, the monitor's. Each
+    // for itself, until it sleeps: over 1000.
     EXPECT_LT(static_cast<double>(switches() - before), 500 + 1500 * seconds_since(start));
 }
 
@@ -211,7 +221,8 @@ TEST(idle_watch, naps_are_not_stretched_by_the_kernel) {
     ASSERT_TRUE(soon([&] {
         for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
             if (first_line(task.path() / "comm") != "penstock-serve") continue;
-            const std::string slack_ns = first_line("/proc/" + task.path().filename().string() + "/timerslack_ns");
+            const std::string slack_ns =
+                first_line("/proc/" + task.path().filename().string() + "/timerslack_ns");
             if (slack_ns.empty() || std::stoull(slack_ns) <= 1000) ++found;
         }
         return found > 0;
@@ -222,7 +233,8 @@ TEST(idle_watch, an_idle_runtime_ends_at_once) {
     const temporary_folder folder;
     options o = small_options(folder);
     o.service_threads = 16;
-    // Sixteen that sleep to the end of their time would need more than a second, each time; on a busy machine others may too.
+    // Sixteen that sleep to the end of their time would need more than a second, each time; on a
+    // busy machine others may too.
     double fastest_s = 1e9;
     for (int attempt = 0; attempt < 50 && fastest_s > 0.7; ++attempt) {
         auto rt = make_runtime(o);

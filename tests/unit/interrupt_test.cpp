@@ -1,4 +1,5 @@
-// An interrupt ends kernels that never wait: whatever a group does, one of its next calls gives -ECANCELED, until resume.
+// An interrupt ends kernels that never wait: whatever a group does, one of its next calls gives
+// -ECANCELED, until resume.
 #include <atomic>
 #include <functional>
 #include <numeric>
@@ -13,7 +14,8 @@ namespace {
 
 constexpr std::int64_t page = 4096, pages = 512, cached = 16;
 
-// Does the same again and again until it gets an error, or for half a minute: far longer than any interrupt takes.
+// Does the same again and again until it gets an error, or for half a minute: far longer than any
+// interrupt takes.
 class ends_by_interrupt : public testing::Test {
 protected:
     temporary_folder folder;
@@ -60,13 +62,22 @@ protected:
 
 TEST_F(ends_by_interrupt, reads_of_cached_pages) {
     std::vector<std::byte> to(page);
-    expect_end([&](std::uint64_t i) { return read(lane{}, fs(), fd, to.data(), page, static_cast<std::int64_t>(i) % cached * page); });
-    expect_end([&](std::uint64_t i) { return read(racing_lane{}, fs(), fd, to.data(), page, static_cast<std::int64_t>(i) % cached * page); });
+    expect_end([&](std::uint64_t i) {
+        return read(lane{}, fs(), fd, to.data(), page,
+                    static_cast<std::int64_t>(i) % cached * page);
+    });
+    expect_end([&](std::uint64_t i) {
+        return read(racing_lane{}, fs(), fd, to.data(), page,
+                    static_cast<std::int64_t>(i) % cached * page);
+    });
 }
 
 TEST_F(ends_by_interrupt, reads_that_are_answered_at_once) {
     std::vector<std::byte> to(page);
-    expect_end([&](std::uint64_t i) { return read(lane{}, fs(), fd, to.data(), page, static_cast<std::int64_t>(i * 7) % pages * page); });
+    expect_end([&](std::uint64_t i) {
+        return read(lane{}, fs(), fd, to.data(), page,
+                    static_cast<std::int64_t>(i * 7) % pages * page);
+    });
 }
 
 TEST_F(ends_by_interrupt, reads_through_windows) {
@@ -74,20 +85,27 @@ TEST_F(ends_by_interrupt, reads_through_windows) {
     const int reading = rt->open("other");
     ASSERT_GT(rt->open_windows(reading), 0);
     std::vector<std::byte> to(page);
-    expect_end([&](std::uint64_t i) { return read(lane{}, fs(), reading, to.data(), page, static_cast<std::int64_t>(i * 7) % pages * page); });
+    expect_end([&](std::uint64_t i) {
+        return read(lane{}, fs(), reading, to.data(), page,
+                    static_cast<std::int64_t>(i * 7) % pages * page);
+    });
 }
 
 TEST_F(ends_by_interrupt, maps_of_cached_pages) {
     expect_end([&](std::uint64_t i) {
-        const mapping one = map(lane{}, fs(), fd, static_cast<std::int64_t>(i) % cached * page, page);
+        const mapping one =
+            map(lane{}, fs(), fd, static_cast<std::int64_t>(i) % cached * page, page);
         return one.bytes < 0 ? one.bytes : unmap(lane{}, fs(), one);
     });
 }
 
 TEST_F(ends_by_interrupt, writes_to_cached_pages) {
-    expect_end([&](std::uint64_t i) { return write(lane{}, fs(), fd, "x", 1, static_cast<std::int64_t>(i) % cached * page); });
     expect_end([&](std::uint64_t i) {
-        const writable_mapping one = map_write(lane{}, fs(), fd, static_cast<std::int64_t>(i) % cached * page, page);
+        return write(lane{}, fs(), fd, "x", 1, static_cast<std::int64_t>(i) % cached * page);
+    });
+    expect_end([&](std::uint64_t i) {
+        const writable_mapping one =
+            map_write(lane{}, fs(), fd, static_cast<std::int64_t>(i) % cached * page, page);
         return one.bytes < 0 ? one.bytes : unmap(lane{}, fs(), one);
     });
     EXPECT_EQ(rt->close(fd), 0);
@@ -106,18 +124,22 @@ TEST_F(ends_by_interrupt, gathers_of_cached_rows) {
     std::vector<std::uint64_t> indices(64);
     std::iota(indices.begin(), indices.end(), 0);
     std::vector<std::byte> to(indices.size() * 512);
-    expect_end([&](std::uint64_t) { return gather(lane{}, rows, indices.data(), indices.size(), to.data()); });
+    expect_end([&](std::uint64_t) {
+        return gather(lane{}, rows, indices.data(), indices.size(), to.data());
+    });
     EXPECT_EQ(rt->view_status().code, -ECANCELED);
 }
 
-// Descriptors and mappings can be given back, and what was written before the interrupt gets to the file in the end.
+// Descriptors and mappings can be given back, and what was written before the interrupt gets to the
+// file in the end.
 TEST_F(ends_by_interrupt, closing_goes_on) {
     ASSERT_EQ(rt->write(fd, "written", 7, 0), 7);
     const mapping held = map(lane{}, fs(), fd, page, page);
     rt->interrupt();
     EXPECT_EQ(unmap(lane{}, fs(), held), 0);
     const int closed = rt->close(fd);
-    EXPECT_TRUE(closed == 0 || closed == -ECANCELED) << "as long as the disk took: " << error_text(closed);
+    EXPECT_TRUE(closed == 0 || closed == -ECANCELED)
+        << "as long as the disk took: " << error_text(closed);
     EXPECT_EQ(rt->close(fd), -EBADF);
     rt.reset();
     std::ifstream in(folder / "data");

@@ -19,7 +19,8 @@ name_key key_of(const char* name) {
     return {name, bytes, hash_name(name, bytes)};
 }
 
-// Enters the name as open_name would, for file `slot`, whose generation is 1; its path lies at 8 * slot of the arena.
+// Enters the name as open_name would, for file `slot`, whose generation is 1; its path lies at 8 *
+// slot of the arena.
 std::uint32_t enter(hand_cache& c, const char* name, std::uint32_t slot) {
     std::uint32_t at = 0;
     EXPECT_EQ(try_enter_name(c.view, key_of(name), at), 1) << name;
@@ -94,8 +95,10 @@ TEST(name_table, a_busy_slot_is_met_by_its_hash) {
 
 TEST(name_table, names_of_closed_files_make_room_and_those_of_open_files_do_not) {
     hand_cache c;
-    for (std::uint32_t slot = 0; slot < hand_cache::files; ++slot) c.file_words[slot] = make_file_word(file_live, 1, 1);
-    for (std::uint32_t i = 0; i < hand_cache::names; ++i) enter(c, ("open " + std::to_string(i)).c_str(), i % hand_cache::files);
+    for (std::uint32_t slot = 0; slot < hand_cache::files; ++slot)
+        c.file_words[slot] = make_file_word(file_live, 1, 1);
+    for (std::uint32_t i = 0; i < hand_cache::names; ++i)
+        enter(c, ("open " + std::to_string(i)).c_str(), i % hand_cache::files);
     std::uint32_t at = 0;
     EXPECT_EQ(try_enter_name(c.view, key_of("one more"), at), -ENFILE);
     ASSERT_TRUE(try_release(&c.file_words[3], 1));
@@ -111,7 +114,8 @@ TEST(name_table, a_taken_lock_is_not_waited_for) {
     for (std::uint32_t& lock : c.name_locks) lock = 1;
     std::uint32_t at = 0;
     EXPECT_EQ(try_enter_name(c.view, key_of("x"), at), 0);
-    for (const std::uint32_t lock : c.name_locks) EXPECT_EQ(lock, 1u) << "the lock belongs to somebody else";
+    for (const std::uint32_t lock : c.name_locks)
+        EXPECT_EQ(lock, 1u) << "the lock belongs to somebody else";
     for (std::uint32_t& lock : c.name_locks) lock = 0;
     EXPECT_EQ(try_enter_name(c.view, key_of("x"), at), 1);
 }
@@ -144,11 +148,14 @@ TEST(attach_file, clears_the_directory_of_a_two_level_table) {
     answer.two_level = true;
     answer.size_bytes = 9 * 512;  // nine pages, leaves of four: three entries
     EXPECT_EQ(attach(c, answer), 0);
-    for (std::uint32_t i = 0; i < hand_cache::words; ++i) EXPECT_EQ(c.page_words[i], i >= 8 && i < 11 ? 0u : 99u) << i;
+    for (std::uint32_t i = 0; i < hand_cache::words; ++i)
+        EXPECT_EQ(c.page_words[i], i >= 8 && i < 11 ? 0u : 99u) << i;
 }
 
 TEST(attach_file, an_answer_from_an_earlier_life_is_not_believed) {
-    for (const file_word later : {make_file_word(file_vacant, 5, 0), make_file_word(file_vacant, 6, 0), make_file_word(file_live, 6, 1)}) {
+    for (const file_word later :
+         {make_file_word(file_vacant, 5, 0), make_file_word(file_vacant, 6, 0),
+          make_file_word(file_live, 6, 1)}) {
         hand_cache c;
         c.file_words[2] = later;
         EXPECT_EQ(attach(c, answer_for(2, 5)), -EAGAIN) << file_generation(later);

@@ -1,4 +1,5 @@
-// Sizes, names, ranges and environment variables: what is taken, what is refused, and that a refusal says why.
+// Sizes, names, ranges and environment variables: what is taken, what is refused, and that a
+// refusal says why.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -9,9 +10,18 @@ namespace penstock::test {
 
 TEST(parse_size, accepted) {
     const std::pair<const char*, std::uint64_t> cases[] = {
-        {"0", 0},          {"4096", 4096},       {"64KiB", 65536},      {"3 GiB", std::uint64_t{3} << 30},
-        {"1.5GiB", 3ull << 29}, {"10MB", 10000000}, {"2M", 2097152},    {"1K", 1024},
-        {"1KB", 1000},     {"7 B", 7},           {"0.5KiB", 512},       {"1TiB", std::uint64_t{1} << 40},
+        {"0", 0},
+        {"4096", 4096},
+        {"64KiB", 65536},
+        {"3 GiB", std::uint64_t{3} << 30},
+        {"1.5GiB", 3ull << 29},
+        {"10MB", 10000000},
+        {"2M", 2097152},
+        {"1K", 1024},
+        {"1KB", 1000},
+        {"7 B", 7},
+        {"0.5KiB", 512},
+        {"1TiB", std::uint64_t{1} << 40},
         {"9007199254740993", 9007199254740993},  // one more than a double can tell apart
     };
     for (const auto& [text, bytes] : cases) {
@@ -23,8 +33,28 @@ TEST(parse_size, accepted) {
 }
 
 TEST(parse_size, refused_with_name_and_text) {
-    for (const char* text : {"", " ", "-1", "3 GiBs", "1e3", "1e3KiB", "KiB", "4096x", "1 2", "1,5GiB", "0x10", "nan", "inf", "+5", " 5",
-                             "99999999999999999999", "16777216TiB", "9300000TiB", "18446744073709551616", "5\n", "1.2.3", "1 kib"}) {
+    for (const char* text : {"",
+                             " ",
+                             "-1",
+                             "3 GiBs",
+                             "1e3",
+                             "1e3KiB",
+                             "KiB",
+                             "4096x",
+                             "1 2",
+                             "1,5GiB",
+                             "0x10",
+                             "nan",
+                             "inf",
+                             "+5",
+                             " 5",
+                             "99999999999999999999",
+                             "16777216TiB",
+                             "9300000TiB",
+                             "18446744073709551616",
+                             "5\n",
+                             "1.2.3",
+                             "1 kib"}) {
         std::uint64_t got = 12345;
         const status s = parse_size("--cache", text, got);
         EXPECT_EQ(s.code, -EINVAL) << "'" << text << "' gave " << got;
@@ -55,17 +85,20 @@ TEST(parse_names, back_ends_and_io_methods) {
     EXPECT_EQ(where, backend::automatic);
     EXPECT_TRUE(parse_backend("x", "gpu", where).ok());
     EXPECT_EQ(where, backend::gpu);
-    for (const char* text : {"", "GPU", "cuda", "cpu "}) EXPECT_EQ(parse_backend("x", text, where).code, -EINVAL) << text;
+    for (const char* text : {"", "GPU", "cuda", "cpu "})
+        EXPECT_EQ(parse_backend("x", text, where).code, -EINVAL) << text;
     EXPECT_EQ(where, backend::gpu);
     io_method io = io_method::automatic;
     EXPECT_TRUE(parse_io_method("x", "pread", io).ok());
     EXPECT_EQ(io, io_method::pread);
-    for (const char* text : {"", "io_uring", "aio"}) EXPECT_EQ(parse_io_method("x", text, io).code, -EINVAL) << text;
+    for (const char* text : {"", "io_uring", "aio"})
+        EXPECT_EQ(parse_io_method("x", text, io).code, -EINVAL) << text;
     EXPECT_STREQ(name_of(io_method::uring), "uring");
     direct_mode direct = direct_mode::automatic;
     EXPECT_TRUE(parse_direct_mode("x", "on", direct).ok());
     EXPECT_EQ(direct, direct_mode::on);
-    for (const char* text : {"", "yes", "always"}) EXPECT_EQ(parse_direct_mode("x", text, direct).code, -EINVAL) << text;
+    for (const char* text : {"", "yes", "always"})
+        EXPECT_EQ(parse_direct_mode("x", text, direct).code, -EINVAL) << text;
     EXPECT_STREQ(name_of(direct_mode::automatic), "auto");
     EXPECT_STREQ(name_of(backend::automatic), "auto");
 }
@@ -144,12 +177,15 @@ private:
 }  // namespace
 
 TEST(environment, every_variable_is_read) {
-    const variable all[] = {{"PENSTOCK_BACKEND", "cpu"},      {"PENSTOCK_DEVICE", "3"},          {"PENSTOCK_CACHE", "2GiB"},
-                            {"PENSTOCK_PAGE", "4KiB"},        {"PENSTOCK_TABLE", "1MiB"},        {"PENSTOCK_MAX_FILES", "99"},
-                            {"PENSTOCK_SERVICE_THREADS", "5"}, {"PENSTOCK_STAGING", "8MiB"},     {"PENSTOCK_WORKERS", "6"},
-                            {"PENSTOCK_IO", "pread"},         {"PENSTOCK_FRAME_WAIT_MS", "11"},  {"PENSTOCK_REQUEST_WAIT_MS", "12"},
-                            {"PENSTOCK_HOST_WAIT_MS", "130"}, {"PENSTOCK_ROOTS", "/a:/b c::/d"}, {"PENSTOCK_DIRECT_IO", "off"},
-                            {"PENSTOCK_REGISTERED_BUFFERS", "off"}};
+    const variable all[] = {
+        {"PENSTOCK_BACKEND", "cpu"},       {"PENSTOCK_DEVICE", "3"},
+        {"PENSTOCK_CACHE", "2GiB"},        {"PENSTOCK_PAGE", "4KiB"},
+        {"PENSTOCK_TABLE", "1MiB"},        {"PENSTOCK_MAX_FILES", "99"},
+        {"PENSTOCK_SERVICE_THREADS", "5"}, {"PENSTOCK_STAGING", "8MiB"},
+        {"PENSTOCK_WORKERS", "6"},         {"PENSTOCK_IO", "pread"},
+        {"PENSTOCK_FRAME_WAIT_MS", "11"},  {"PENSTOCK_REQUEST_WAIT_MS", "12"},
+        {"PENSTOCK_HOST_WAIT_MS", "130"},  {"PENSTOCK_ROOTS", "/a:/b c::/d"},
+        {"PENSTOCK_DIRECT_IO", "off"},     {"PENSTOCK_REGISTERED_BUFFERS", "off"}};
     options o;
     const status s = options::from_environment(o);
     ASSERT_TRUE(s.ok()) << s.message;
@@ -180,10 +216,11 @@ TEST(environment, an_empty_variable_is_as_good_as_none) {
 
 TEST(environment, a_wrong_value_names_its_variable) {
     const std::pair<const char*, const char*> wrong[] = {
-        {"PENSTOCK_BACKEND", "tpu"},  {"PENSTOCK_DEVICE", "x"},      {"PENSTOCK_CACHE", "lots"},
-        {"PENSTOCK_MAX_FILES", "-1"}, {"PENSTOCK_WORKERS", "1.5"},   {"PENSTOCK_IO", "mmap"},
-        {"PENSTOCK_PAGE", "4 KiBs"},  {"PENSTOCK_FRAME_WAIT_MS", "99999999999"}, {"PENSTOCK_SERVICE_THREADS", "2 "},
-        {"PENSTOCK_REGISTERED_BUFFERS", "yes"}};
+        {"PENSTOCK_BACKEND", "tpu"},        {"PENSTOCK_DEVICE", "x"},
+        {"PENSTOCK_CACHE", "lots"},         {"PENSTOCK_MAX_FILES", "-1"},
+        {"PENSTOCK_WORKERS", "1.5"},        {"PENSTOCK_IO", "mmap"},
+        {"PENSTOCK_PAGE", "4 KiBs"},        {"PENSTOCK_FRAME_WAIT_MS", "99999999999"},
+        {"PENSTOCK_SERVICE_THREADS", "2 "}, {"PENSTOCK_REGISTERED_BUFFERS", "yes"}};
     for (const auto& [name, value] : wrong) {
         const variable one(name, value);
         options o;

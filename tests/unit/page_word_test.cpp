@@ -11,8 +11,10 @@ TEST(page_word, fields_do_not_overlap) {
     EXPECT_EQ(frame_mask & generation_mask, 0u);
     EXPECT_EQ((frame_mask | generation_mask) & pin_mask, 0u);
     EXPECT_EQ((frame_mask | generation_mask | pin_mask) & (dirty_bit | use_bit | state_mask), 0u);
-    EXPECT_EQ(frame_mask | generation_mask | pin_mask | dirty_bit | use_bit | state_mask, ~page_word{0});
-    EXPECT_LT(pin_limit * 2, (pin_mask / pin_one) + 2) << "as many threads may go over the limit for a moment";
+    EXPECT_EQ(frame_mask | generation_mask | pin_mask | dirty_bit | use_bit | state_mask,
+              ~page_word{0});
+    EXPECT_LT(pin_limit * 2, (pin_mask / pin_one) + 2)
+        << "as many threads may go over the limit for a moment";
 }
 
 TEST(page_word, zero_is_an_absent_page) {
@@ -105,7 +107,8 @@ TEST(page_word, unchanged_looks_at_state_frame_and_generation_only) {
     const page_word seen = state_valid | 4 * generation_one | 5;
     page_word word = seen | use_bit | with_pins(9);
     EXPECT_TRUE(unchanged(&word, seen));
-    for (const page_word other : {seen + 1, seen + generation_one, seen ^ (state_valid ^ state_loading), page_word{0}}) {
+    for (const page_word other :
+         {seen + 1, seen + generation_one, seen ^ (state_valid ^ state_loading), page_word{0}}) {
         word = other;
         EXPECT_FALSE(unchanged(&word, seen)) << std::hex << other;
     }

@@ -1,4 +1,5 @@
-// Which way a read of a file goes: at once from the page cache, through the queue, or past the page cache.
+// Which way a read of a file goes: at once from the page cache, through the queue, or past the page
+// cache.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -49,7 +50,8 @@ protected:
     }
 };
 
-// A file none of which is in the page cache, on a file system with direct reads in pieces of 512 bytes.
+// A file none of which is in the page cache, on a file system with direct reads in pieces of 512
+// bytes.
 class cold_file final : public environment {
 public:
     int cached = 0, opened = 777;  // what the calls below answer
@@ -67,7 +69,9 @@ public:
         return opened;
     }
     int in_page_cache(int, std::uint64_t, std::uint64_t) override { return cached; }
-    std::unique_ptr<io_engine> make_io_engine(bool, std::uint32_t, std::string&) override { return nullptr; }
+    std::unique_ptr<io_engine> make_io_engine(bool, std::uint32_t, std::string&) override {
+        return nullptr;
+    }
 };
 
 class direct : public testing::Test {
@@ -98,7 +102,9 @@ protected:
         return way;
     }
     // Far from all others.
-    static std::uint64_t far(std::uint64_t i) { return (i * 7919 % 10007) * (std::uint64_t{16} << 20); }
+    static std::uint64_t far(std::uint64_t i) {
+        return (i * 7919 % 10007) * (std::uint64_t{16} << 20);
+    }
 };
 
 void drop_from_page_cache(const std::string& path) {
@@ -131,7 +137,8 @@ TEST_F(ways, a_page_that_is_not_in_memory_goes_through_the_queue) {
     EXPECT_EQ(file.choose_other(operation), read_way::queued);
     EXPECT_FALSE(operation.at_once);
     EXPECT_FALSE(file.must_go_another_way(read_way::queued, 4096));
-    EXPECT_FALSE(file.must_go_another_way(read_way::queued, -EAGAIN)) << "of the queue it means what it always meant";
+    EXPECT_FALSE(file.must_go_another_way(read_way::queued, -EAGAIN))
+        << "of the queue it means what it always meant";
 }
 
 // Reading at once in vain costs a system call.
@@ -145,7 +152,8 @@ TEST_F(ways, a_cold_file_is_tried_only_now_and_then_until_it_is_warm) {
     }
     EXPECT_EQ(tries, 10);
     for (int i = 0; i < 80; ++i) EXPECT_FALSE(file.must_go_another_way(next(), 4096));
-    for (int i = 0; i < 20; ++i) EXPECT_EQ(next(), read_way::at_once) << "eight in a row were there";
+    for (int i = 0; i < 20; ++i)
+        EXPECT_EQ(next(), read_way::at_once) << "eight in a row were there";
 }
 
 TEST_F(ways, a_file_system_that_cannot_tell_is_asked_once) {
@@ -195,7 +203,8 @@ TEST_F(direct, automatic_takes_reads_at_random_and_each_place_once) {
     int taken = 0;
     for (std::uint64_t i = 0; i < 100; ++i) taken += next(far(i)) == read_way::direct ? 1 : 0;
     EXPECT_GE(taken, 80) << "all but those it learned from";
-    for (std::uint64_t i = 50; i < 100; ++i) EXPECT_EQ(next(far(i)), read_way::queued) << "the second time it goes into the page cache";
+    for (std::uint64_t i = 50; i < 100; ++i)
+        EXPECT_EQ(next(far(i)), read_way::queued) << "the second time it goes into the page cache";
     EXPECT_EQ(env.opens, 1);
 }
 
@@ -210,13 +219,17 @@ TEST_F(direct, automatic_leaves_reads_in_order_to_the_kernel) {
     make_cold();
     for (std::uint64_t i = 0; i < 500; ++i) EXPECT_EQ(next(i * 4096), read_way::queued);
     // Eight readers that stride through the file in turns.
-    for (std::uint64_t i = 0; i < 500; ++i) EXPECT_EQ(next((std::uint64_t{1} << 30) + (i / 8) * 4096 + (i % 8) * (std::uint64_t{1} << 28)), read_way::queued);
+    for (std::uint64_t i = 0; i < 500; ++i)
+        EXPECT_EQ(
+            next((std::uint64_t{1} << 30) + (i / 8) * 4096 + (i % 8) * (std::uint64_t{1} << 28)),
+            read_way::queued);
     EXPECT_EQ(env.opens, 0);
 }
 
 TEST_F(direct, automatic_leaves_long_reads_to_the_kernel) {
     make_cold();
-    for (std::uint64_t i = 0; i < 100; ++i) EXPECT_EQ(next(far(i), read_choice::longest_random + 4096), read_way::queued);
+    for (std::uint64_t i = 0; i < 100; ++i)
+        EXPECT_EQ(next(far(i), read_choice::longest_random + 4096), read_way::queued);
 }
 
 TEST_F(direct, a_kernel_that_does_not_tell_what_is_in_memory_has_none) {
@@ -259,7 +272,9 @@ TEST(read_ways, a_file_that_is_not_in_memory_arrives_whole_and_each_read_counts_
     for (std::size_t page = 0; page < 201; ++page) {
         const std::size_t at = page * 77 % 201 * 4096;
         const std::size_t count = std::min<std::size_t>(4096, bytes.size() - at);
-        EXPECT_EQ(rt->read(fd, got.data() + at, static_cast<std::int64_t>(count), static_cast<std::int64_t>(at)), static_cast<std::int64_t>(count));
+        EXPECT_EQ(rt->read(fd, got.data() + at, static_cast<std::int64_t>(count),
+                           static_cast<std::int64_t>(at)),
+                  static_cast<std::int64_t>(count));
     }
     EXPECT_EQ(got, bytes);
     EXPECT_EQ(rt->stats().file_reads, 201u);

@@ -133,7 +133,8 @@ TEST(areas_to_register, pieces_are_no_larger_than_the_kernel_takes) {
 TEST(areas_to_register, the_tier_only_where_all_threads_may_pin_it) {
     constexpr std::uint64_t mib = 1 << 20;
     std::byte* const base = reinterpret_cast<std::byte*>(mib * 4096);
-    const memory_area staging{base, 2 * mib}, tier{base + 64 * mib, 8 * mib}, large{base + 64 * mib, 1025 * mib};
+    const memory_area staging{base, 2 * mib}, tier{base + 64 * mib, 8 * mib},
+        large{base + 64 * mib, 1025 * mib};
     EXPECT_EQ(areas_to_register({staging}, tier, 4, 40 * mib).size(), 2u);
     EXPECT_EQ(areas_to_register({staging}, tier, 4, 40 * mib - 1).size(), 1u);
     EXPECT_EQ(areas_to_register({staging}, tier, 5, 40 * mib).size(), 1u);
@@ -151,13 +152,16 @@ TEST(uring_engine, reads_into_registered_memory) {
     const auto io = linux_environment().make_io_engine(true, 8, why);
     if (io == nullptr) GTEST_SKIP() << why;
     alignas(4096) static std::array<std::byte, 8 * page> first, second;
-    const int code = io->register_memory({{first.data(), first.size()}, {second.data(), second.size()}});
-    if (code != 0) GTEST_SKIP() << "this kernel registers no memory for this user: " << error_text(code);
+    const int code =
+        io->register_memory({{first.data(), first.size()}, {second.data(), second.size()}});
+    if (code != 0)
+        GTEST_SKIP() << "this kernel registers no memory for this user: " << error_text(code);
     EXPECT_LT(io->register_memory({{first.data(), first.size()}}), 0) << "only once";
     const int fd = ::open((folder / "a").c_str(), O_RDONLY | O_CLOEXEC);
     ASSERT_GE(fd, 0);
     for (std::uint32_t i = 0; i < 8; ++i) {
-        read_operation one{fd, (i % 2 == 0 ? first : second).data() + std::size_t{i} * page, page, std::uint64_t{i} * page, i};
+        read_operation one{fd, (i % 2 == 0 ? first : second).data() + std::size_t{i} * page, page,
+                           std::uint64_t{i} * page, i};
         one.area = i < 6 ? static_cast<std::int32_t>(i % 2) : -1;
         io->start(one);
     }
@@ -169,10 +173,14 @@ TEST(uring_engine, reads_into_registered_memory) {
     std::vector<read_result> results;
     for (int round = 0; round < 100 && results.size() < 9; ++round) io->reap(results, 100'000'000);
     ASSERT_EQ(results.size(), 9u);
-    for (const read_result& one : results) EXPECT_EQ(one.result, one.tag == 8 ? -EFAULT : std::int64_t{page}) << one.tag;
+    for (const read_result& one : results)
+        EXPECT_EQ(one.result, one.tag == 8 ? -EFAULT : std::int64_t{page}) << one.tag;
     for (std::uint32_t i = 0; i < 8; ++i) {
         const auto& to = i % 2 == 0 ? first : second;
-        EXPECT_EQ(std::memcmp(to.data() + std::size_t{i} * page, bytes.data() + std::size_t{i} * page, page), 0) << i;
+        EXPECT_EQ(std::memcmp(to.data() + std::size_t{i} * page,
+                              bytes.data() + std::size_t{i} * page, page),
+                  0)
+            << i;
     }
     ::close(fd);
 }

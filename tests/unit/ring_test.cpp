@@ -37,7 +37,8 @@ TEST(ring, tickets_come_in_order_until_the_ring_is_full) {
     EXPECT_EQ(claim_slot(lane{}, c.view, false, extra), -EAGAIN);
     EXPECT_EQ(c.tail, 4u) << "a claim that fails changes nothing";
     recycle_slot(c.view, at[1]);
-    EXPECT_EQ(claim_slot(lane{}, c.view, false, extra), -EAGAIN) << "the next ticket needs the first slot";
+    EXPECT_EQ(claim_slot(lane{}, c.view, false, extra), -EAGAIN)
+        << "the next ticket needs the first slot";
     recycle_slot(c.view, at[0]);
     EXPECT_EQ(claim(c).ticket, 4u);
     EXPECT_EQ(claim(c).ticket, 5u);
@@ -101,7 +102,8 @@ TEST(ring, a_wait_ends_with_its_time_the_abort_word_or_the_heartbeat) {
     std::atomic<bool> stop{false};
     std::thread host([&] {
         while (!stop) {
-            atomic_store<order::relaxed, scope::system>(&c.control.heartbeat, c.control.heartbeat + 1);
+            atomic_store<order::relaxed, scope::system>(&c.control.heartbeat,
+                                                        c.control.heartbeat + 1);
             std::this_thread::sleep_for(std::chrono::milliseconds(1));
         }
     });
@@ -128,7 +130,8 @@ TEST(ring, a_slot_that_was_given_up_is_free_once_it_is_answered) {
     post(lane{}, c.view, at[0], request_of(op::ping));
     orphan_slot(c.view, at[0]);
     ring_ticket extra{};
-    EXPECT_EQ(claim_slot(lane{}, c.view, false, extra), -EAGAIN) << "the service thread may still write there";
+    EXPECT_EQ(claim_slot(lane{}, c.view, false, extra), -EAGAIN)
+        << "the service thread may still write there";
     c.answer(0, 0);
     EXPECT_EQ(claim(c).ticket, 4u);
     recycle_slot(c.view, {0, 4});
@@ -138,7 +141,8 @@ TEST(ring, a_slot_that_was_given_up_is_free_once_it_is_answered) {
 
 namespace {
 
-// The group opened file slot 2 and gave up; the host answered. The next owner of the ring slot finds that.
+// The group opened file slot 2 and gave up; the host answered. The next owner of the ring slot
+// finds that.
 void lose_an_open(hand_cache& c, std::uint32_t generation, std::int64_t result) {
     const ring_ticket at = claim(c);
     post(lane{}, c.view, at, request_of(op::open));
@@ -170,7 +174,8 @@ TEST(ring, room_for_a_name_that_was_given_up_goes_back_once) {
                 const ring_ticket next = claim(c);
                 post(lane{}, c.view, next, request_of(op::ping));
                 const std::uint32_t slot = slot_of(c.ring, next.ticket);
-                EXPECT_EQ(c.requests[slot].lost_extent, round == 0 && slot == 0 ? std::uint64_t{3} << 32 | 5 : 0);
+                EXPECT_EQ(c.requests[slot].lost_extent,
+                          round == 0 && slot == 0 ? std::uint64_t{3} << 32 | 5 : 0);
                 recycle_slot(c.view, next);
             }
     }

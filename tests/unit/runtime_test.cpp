@@ -14,7 +14,8 @@ TEST(runtime, reads_what_the_file_holds) {
     const int fd = open(lane{}, rt->ref(), "data");
     ASSERT_GE(fd, 0) << error_text(fd);
     std::vector<std::uint8_t> got(bytes.size() + 100);
-    EXPECT_EQ(read(lane{}, rt->ref(), fd, got.data(), static_cast<std::int64_t>(got.size()), 0), 300001);
+    EXPECT_EQ(read(lane{}, rt->ref(), fd, got.data(), static_cast<std::int64_t>(got.size()), 0),
+              300001);
     got.resize(bytes.size());
     EXPECT_EQ(got, bytes);
     EXPECT_EQ(read(lane{}, rt->ref(), fd, got.data(), 10, 300001), 0);
@@ -148,7 +149,8 @@ TEST(runtime, an_interrupt_releases_waiting_groups) {
     const auto start = std::chrono::steady_clock::now();
     rt->interrupt();
     waiter.join();
-    EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::minutes(5)) << "waited to the end";
+    EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::minutes(5))
+        << "waited to the end";
     EXPECT_EQ(result, -ECANCELED);
     rt->resume();
     for (const mapping& m : held) EXPECT_EQ(unmap(lane{}, rt->ref(), m), 0);
@@ -164,7 +166,8 @@ TEST(runtime, more_files_than_slots) {
         const std::uint64_t which = mix64(index) % 200;
         const int fd = open(g, fs, ("f" + std::to_string(which)).c_str());
         std::vector<std::uint8_t> got(5000);
-        if (fd < 0 || read(g, fs, fd, got.data(), 5000, 0) != 5000 || got != pattern(which, 5000)) ++wrong;
+        if (fd < 0 || read(g, fs, fd, got.data(), 5000, 0) != 5000 || got != pattern(which, 5000))
+            ++wrong;
         if (fd >= 0 && close(g, fs, fd) != 0) ++wrong;
     });
     EXPECT_EQ(wrong, 0);
@@ -204,7 +207,8 @@ TEST(runtime, a_file_with_a_false_size_is_refused_by_name) {
     o.log = [&log](const std::string& line) { log += line + "\n"; };
     const auto rt = make_runtime(o);
     std::vector<std::string> liars{"/proc/cpuinfo", "/proc/self/status"};
-    if (std::filesystem::exists("/sys/kernel/mm/transparent_hugepage/enabled")) liars.emplace_back("/sys/kernel/mm/transparent_hugepage/enabled");
+    if (std::filesystem::exists("/sys/kernel/mm/transparent_hugepage/enabled"))
+        liars.emplace_back("/sys/kernel/mm/transparent_hugepage/enabled");
     for (const std::string& path : liars) {
         log.clear();
         EXPECT_EQ(rt->open(path), -EOPNOTSUPP) << path;
@@ -216,11 +220,13 @@ TEST(runtime, a_file_with_a_false_size_is_refused_by_name) {
         const status refused = rt->map_region(path, 0, 0, protection::read, {}, region);
         EXPECT_EQ(refused.code, -EOPNOTSUPP) << refused.message;
         EXPECT_NE(refused.message.find(path), std::string::npos) << refused.message;
-        EXPECT_NE(refused.message.find("copy it to another folder"), std::string::npos) << refused.message;
+        EXPECT_NE(refused.message.find("copy it to another folder"), std::string::npos)
+            << refused.message;
     }
     EXPECT_EQ(rt->open("/proc/self/comm", open_read_write), -EOPNOTSUPP);
     log.clear();
-    EXPECT_EQ(open(lane{}, rt->ref(), ("/proc/" + std::to_string(::getpid()) + "/status").c_str()), -EOPNOTSUPP);
+    EXPECT_EQ(open(lane{}, rt->ref(), ("/proc/" + std::to_string(::getpid()) + "/status").c_str()),
+              -EOPNOTSUPP);
     EXPECT_NE(log.find("/status: "), std::string::npos) << log;
     // What is small or sparse is no liar.
     write_file(folder / "small", {1});

@@ -18,7 +18,9 @@ namespace penstock::test {
 
 TEST(hash, every_bit_of_a_name_counts) {
     const std::string name = "directory/file.bin";
-    const auto hash = [](const std::string& s) { return hash_name(s.data(), static_cast<std::uint32_t>(s.size())); };
+    const auto hash = [](const std::string& s) {
+        return hash_name(s.data(), static_cast<std::uint32_t>(s.size()));
+    };
     std::set<std::uint64_t> seen{hash(name)};
     for (std::size_t i = 0; i < name.size(); ++i)
         for (int bit = 0; bit < 8; ++bit) {
@@ -26,7 +28,8 @@ TEST(hash, every_bit_of_a_name_counts) {
             other[i] = static_cast<char>(other[i] ^ (1 << bit));
             EXPECT_TRUE(seen.insert(hash(other)).second) << i << " " << bit;
         }
-    for (std::size_t length = 0; length < name.size(); ++length) EXPECT_TRUE(seen.insert(hash(name.substr(0, length))).second);
+    for (std::size_t length = 0; length < name.size(); ++length)
+        EXPECT_TRUE(seen.insert(hash(name.substr(0, length))).second);
     EXPECT_TRUE(seen.insert(hash(name + '\0')).second) << "the length counts too";
     EXPECT_EQ(seen.count(0), 0u);
 }
@@ -88,8 +91,10 @@ TEST(doorbell, sleeps_its_time_if_nobody_rings) {
 TEST(error_text, names_the_code) {
     EXPECT_EQ(error_text(0), "no error");
     EXPECT_EQ(error_text(5), "no error") << "a count is no error";
-    for (const int code : {ENOENT, ESTALE, ENOBUFS, ETIMEDOUT, ECANCELED, ESHUTDOWN, EOPNOTSUPP, ENFILE, EIO})
-        EXPECT_NE(error_text(-code).find(strerrorname_np(code)), std::string::npos) << error_text(-code);
+    for (const int code :
+         {ENOENT, ESTALE, ENOBUFS, ETIMEDOUT, ECANCELED, ESHUTDOWN, EOPNOTSUPP, ENFILE, EIO})
+        EXPECT_NE(error_text(-code).find(strerrorname_np(code)), std::string::npos)
+            << error_text(-code);
     EXPECT_NE(error_text(-99999).find("99999"), std::string::npos);
 }
 
@@ -103,9 +108,29 @@ TEST(statistics, json_has_every_field_once_and_balances) {
     const std::string json = s.to_json();
     EXPECT_EQ(json.front(), '{');
     EXPECT_EQ(json.back(), '}');
-    for (const char* key : {"hits", "misses", "load_waits", "evictions", "clock_steps", "frame_waits", "ring_waits", "copy_retries",
-                            "requests", "opens", "open_requests", "errors", "bytes_loaded", "bytes_read", "file_reads",
-                            "file_read_bytes", "file_read_errors", "direct_reads", "registered_reads", "bad_requests", "batches", "batch_size", "latency_ns"}) {
+    for (const char* key : {"hits",
+                            "misses",
+                            "load_waits",
+                            "evictions",
+                            "clock_steps",
+                            "frame_waits",
+                            "ring_waits",
+                            "copy_retries",
+                            "requests",
+                            "opens",
+                            "open_requests",
+                            "errors",
+                            "bytes_loaded",
+                            "bytes_read",
+                            "file_reads",
+                            "file_read_bytes",
+                            "file_read_errors",
+                            "direct_reads",
+                            "registered_reads",
+                            "bad_requests",
+                            "batches",
+                            "batch_size",
+                            "latency_ns"}) {
         const std::string quoted = "\"" + std::string(key) + "\":";
         const std::size_t at = json.find(quoted);
         EXPECT_NE(at, std::string::npos) << key;

@@ -1,4 +1,5 @@
-// What the tests share: a folder that goes away with the test, files with recognisable bytes, a small runtime.
+// What the tests share: a folder that goes away with the test, files with recognisable bytes, a
+// small runtime.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -32,7 +33,9 @@ public:
     temporary_folder(const temporary_folder&) = delete;
     temporary_folder& operator=(const temporary_folder&) = delete;
 
-    [[nodiscard]] std::string operator/(const std::string& name) const { return (path_ / name).string(); }
+    [[nodiscard]] std::string operator/(const std::string& name) const {
+        return (path_ / name).string();
+    }
     [[nodiscard]] std::string path() const { return path_.string(); }
 
 private:
@@ -52,11 +55,13 @@ inline std::vector<std::uint8_t> pattern(std::uint64_t seed, std::uint64_t bytes
 
 inline void write_file(const std::string& path, const std::vector<std::uint8_t>& bytes) {
     std::ofstream out(path, std::ios::binary | std::ios::trunc);
-    out.write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
+    out.write(reinterpret_cast<const char*>(bytes.data()),
+              static_cast<std::streamsize>(bytes.size()));
     ASSERT_TRUE(out.good()) << path;
 }
 
-// A file that was written a moment ago is read anew at its next open; wait until it counts as settled.
+// A file that was written a moment ago is read anew at its next open; wait until it counts as
+// settled.
 inline void let_files_settle() { std::this_thread::sleep_for(std::chrono::milliseconds(40)); }
 
 // cpu back end, tiny, quiet, with its root at the folder.
@@ -74,7 +79,8 @@ inline options small_options(const temporary_folder& folder) {
     return o;
 }
 
-inline std::unique_ptr<runtime> make_runtime(const options& o, const host::runtime_hooks& hooks = {}) {
+inline std::unique_ptr<runtime> make_runtime(const options& o,
+                                             const host::runtime_hooks& hooks = {}) {
     std::unique_ptr<runtime> rt;
     const status s = runtime::create(o, hooks, rt);
     EXPECT_TRUE(s.ok()) << s.message;

@@ -1,5 +1,5 @@
-// A process that can make no more threads: creation gives -EAGAIN and leaves nothing behind, and work that was to be
-// shared is done by the threads that are there.
+// A process that can make no more threads: creation gives -EAGAIN and leaves nothing behind, and
+// work that was to be shared is done by the threads that are there.
 #include <dlfcn.h>
 #include <pthread.h>
 
@@ -14,7 +14,8 @@ std::atomic<int> threads_left{1 << 30};
 }  // namespace
 
 // In place of the system's: it refuses as the kernel does at RLIMIT_NPROC.
-extern "C" int pthread_create(pthread_t* thread, const pthread_attr_t* how, void* (*body)(void*), void* argument) {
+extern "C" int pthread_create(pthread_t* thread, const pthread_attr_t* how, void* (*body)(void*),
+                              void* argument) {
     using function = int (*)(pthread_t*, const pthread_attr_t*, void* (*)(void*), void*);
     static const auto real = reinterpret_cast<function>(::dlsym(RTLD_NEXT, "pthread_create"));
     return threads_left.fetch_sub(1) <= 0 ? EAGAIN : real(thread, how, body, argument);
@@ -71,7 +72,8 @@ TEST(thread_limit, work_goes_on_with_the_threads_there_are) {
         for (std::uint64_t i = 0; i < rows.size(); ++i) rows[i] = mix64(i) % 65536;
         std::vector<std::uint8_t> out(rows.size() * 64);
         EXPECT_EQ(rt->gather(fd, {64, 64, 0}, rows.data(), rows.size(), out.data()), 2000);
-        for (std::uint64_t i = 0; i < rows.size(); ++i) ASSERT_EQ(out[i * 64 + 9], pattern_byte(5, rows[i] * 64 + 9));
+        for (std::uint64_t i = 0; i < rows.size(); ++i)
+            ASSERT_EQ(out[i * 64 + 9], pattern_byte(5, rows[i] * 64 + 9));
         EXPECT_EQ(rt->close(fd), 0);
         threads_left = allowed;
         std::unique_ptr<file_region> region;

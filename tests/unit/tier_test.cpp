@@ -1,4 +1,5 @@
-// The host tier from host threads: victims, reading ahead, advice, files that come and go. And what leaves both pools for readers outside (engine/lend.hpp).
+// The host tier from host threads: victims, reading ahead, advice, files that come and go. And what
+// leaves both pools for readers outside (engine/lend.hpp).
 #include <gtest/gtest.h>
 
 #include <array>
@@ -37,13 +38,17 @@ protected:
     [[nodiscard]] bool page_is_right(int fd, std::uint64_t p) const {
         std::vector<std::uint8_t> got(page);
         const std::uint64_t wanted = std::min(page, size - p * page);
-        if (rt->read(fd, got.data(), page, static_cast<std::int64_t>(p * page)) != static_cast<std::int64_t>(wanted)) return false;
-        return std::equal(got.begin(), got.begin() + static_cast<std::ptrdiff_t>(wanted), bytes.begin() + static_cast<std::ptrdiff_t>(p * page));
+        if (rt->read(fd, got.data(), page, static_cast<std::int64_t>(p * page)) !=
+            static_cast<std::int64_t>(wanted))
+            return false;
+        return std::equal(got.begin(), got.begin() + static_cast<std::ptrdiff_t>(wanted),
+                          bytes.begin() + static_cast<std::ptrdiff_t>(p * page));
     }
     // Waits until the service threads have nothing to do, and checks every rule.
     void expect_rules(std::uint64_t references) const {
         std::this_thread::sleep_for(std::chrono::milliseconds(50));
-        const engine::invariant_report found = engine::check_invariants(rt->ref().view, {0, references});
+        const engine::invariant_report found =
+            engine::check_invariants(rt->ref().view, {0, references});
         EXPECT_EQ(found.rule, nullptr) << found.rule << " at " << found.where;
     }
 
@@ -133,7 +138,8 @@ TEST_F(tier, advice_brings_a_range_and_drops_it) {
     create();
     const int fd = rt->open("data");
     ASSERT_EQ(rt->advise(fd, advice::random), 0);  // will_need does as it is told all the same
-    EXPECT_EQ(rt->advise(fd, advice::will_need, 10 * page + 5, 20 * page), static_cast<std::int64_t>(20 * page));
+    EXPECT_EQ(rt->advise(fd, advice::will_need, 10 * page + 5, 20 * page),
+              static_cast<std::int64_t>(20 * page));
     for (std::uint64_t i = 10; i < 31; ++i) ASSERT_TRUE(page_is_right(fd, i));
     statistics s = rt->stats();
     EXPECT_EQ(s.tier_loads, 21u);
@@ -143,7 +149,8 @@ TEST_F(tier, advice_brings_a_range_and_drops_it) {
     EXPECT_EQ(rt->advise(fd, advice::done_with, 10 * page + 5, 20 * page), 0);
     for (std::uint64_t i = 10; i < 31; ++i) ASSERT_TRUE(page_is_right(fd, i));
     EXPECT_EQ(rt->stats().file_reads - reads, 19u);
-    EXPECT_EQ(rt->advise(fd, advice::will_need, static_cast<std::int64_t>(size) - 10, 100), 10) << "the last page";
+    EXPECT_EQ(rt->advise(fd, advice::will_need, static_cast<std::int64_t>(size) - 10, 100), 10)
+        << "the last page";
     EXPECT_EQ(rt->advise(fd, advice::will_need, static_cast<std::int64_t>(size), 100), 0);
     EXPECT_EQ(rt->advise(fd, advice::will_need, -1, 100), -EINVAL);
     EXPECT_EQ(rt->advise(fd, static_cast<advice>(9)), -EINVAL);
@@ -170,26 +177,32 @@ TEST_F(tier, a_file_that_shrank_says_so) {
     for (std::uint64_t i = 0; i < 20; ++i) ASSERT_TRUE(page_is_right(fd, i));
     std::filesystem::resize_file(folder / "data", 25 * page);
     std::vector<std::uint8_t> got(page);
-    for (std::uint64_t i = 160; i < 180; ++i) EXPECT_EQ(rt->read(fd, got.data(), page, static_cast<std::int64_t>(i * page)), -ESTALE);
+    for (std::uint64_t i = 160; i < 180; ++i)
+        EXPECT_EQ(rt->read(fd, got.data(), page, static_cast<std::int64_t>(i * page)), -ESTALE);
     rt->advise(fd, advice::will_need, 150 * page, 40 * page);
-    for (std::uint64_t i = 160; i < 180; ++i) EXPECT_EQ(rt->read(fd, got.data(), page, static_cast<std::int64_t>(i * page)), -ESTALE);
+    for (std::uint64_t i = 160; i < 180; ++i)
+        EXPECT_EQ(rt->read(fd, got.data(), page, static_cast<std::int64_t>(i * page)), -ESTALE);
     EXPECT_GT(rt->stats().read_ahead_failures, 0u);
     expect_rules(1);
 }
 
-// More files than slots: each is taken down with its pages in the tier, and its table serves another.
+// More files than slots: each is taken down with its pages in the tier, and its table serves
+// another.
 TEST_F(tier, tables_of_files_that_are_taken_down_come_back_clean) {
     o.max_files = 16;
     o.table_bytes = 64 << 10;
     create();
-    for (int i = 0; i < 40; ++i) write_file(folder / ("file" + std::to_string(i)), pattern(static_cast<std::uint64_t>(100 + i), 30 * page));
+    for (int i = 0; i < 40; ++i)
+        write_file(folder / ("file" + std::to_string(i)),
+                   pattern(static_cast<std::uint64_t>(100 + i), 30 * page));
     for (int round = 0; round < 3; ++round)
         for (int i = 0; i < 40; ++i) {
             const int fd = rt->open("file" + std::to_string(i));
             ASSERT_GE(fd, 0);
             if (i % 3 == 0) rt->advise(fd, advice::will_need);
             std::vector<std::uint8_t> got(30 * page);
-            ASSERT_EQ(rt->read(fd, got.data(), static_cast<std::int64_t>(got.size()), 0), static_cast<std::int64_t>(got.size()));
+            ASSERT_EQ(rt->read(fd, got.data(), static_cast<std::int64_t>(got.size()), 0),
+                      static_cast<std::int64_t>(got.size()));
             ASSERT_TRUE(got == pattern(static_cast<std::uint64_t>(100 + i), 30 * page)) << i;
             rt->close(fd);
         }
@@ -207,7 +220,9 @@ TEST_F(tier, threads_at_once) {
             for (std::uint64_t i = 0; i < 4000; ++i) {
                 const std::uint64_t p = t % 2 == 0 ? i % pages : mix64(t * 10000 + i) % pages;
                 if (!page_is_right(fd, p)) ++wrong;
-                if (i % 997 == 0) rt->advise(fd, i % 2 == 0 ? advice::done_with : advice::will_need, static_cast<std::int64_t>(p * page), 30 * page);
+                if (i % 997 == 0)
+                    rt->advise(fd, i % 2 == 0 ? advice::done_with : advice::will_need,
+                               static_cast<std::int64_t>(p * page), 30 * page);
             }
         });
     for (std::thread& one : all) one.join();
@@ -230,13 +245,15 @@ TEST_F(tier, sizes_that_do_not_fit_are_refused) {
 
 namespace {
 
-// A group that gives others the time, while it copies, to take the frame for another page: they get it if nobody holds the page.
+// A group that gives others the time, while it copies, to take the frame for another page: they get
+// it if nobody holds the page.
 struct slow_lane : lane {
     hand_cache* cache = nullptr;
     engine::page_word* word = nullptr;
     void copy_out(std::byte* to, const std::byte* from, std::size_t count) const {
         const engine::page_word seen = engine::glance(word);
-        if (engine::pins_of(seen) == 0 && engine::try_evict(word, seen)) std::memset(cache->frame_bytes, 0xee, sizeof cache->frame_bytes);
+        if (engine::pins_of(seen) == 0 && engine::try_evict(word, seen))
+            std::memset(cache->frame_bytes, 0xee, sizeof cache->frame_bytes);
         lane::copy_out(to, from, count);
     }
 };
@@ -248,7 +265,8 @@ TEST(lend_part, copies_clean_pages_under_a_pin_and_no_others) {
     cache.add_file(0, 0, 6);
     for (std::uint64_t i = 0; i < 4; ++i) {
         cache.place(0, i, static_cast<std::uint32_t>(i));
-        std::memset(cache.view.frame_address(static_cast<std::uint32_t>(i)), 10 + static_cast<int>(i), 512);
+        std::memset(cache.view.frame_address(static_cast<std::uint32_t>(i)),
+                    10 + static_cast<int>(i), 512);
     }
     cache.page_words[1] |= engine::dirty_bit;
     cache.page_words[2] |= engine::pin_one * engine::pin_limit;
@@ -258,14 +276,16 @@ TEST(lend_part, copies_clean_pages_under_a_pin_and_no_others) {
     alignas(16) std::byte tier_frames[3 * 512];
     std::memset(tier_frames, 15, sizeof tier_frames);
     std::uint64_t fill_marks[3] = {0, engine::make_stamp(0, 7), 0}, done_marks[3] = {};
-    for (const auto& [at, frame] : {std::pair{1, 0u}, {4, 1u}, {5, 2u}}) in_tier[at] = engine::state_valid | engine::use_bit | frame;
+    for (const auto& [at, frame] : {std::pair{1, 0u}, {4, 1u}, {5, 2u}})
+        in_tier[at] = engine::state_valid | engine::use_bit | frame;
     in_tier[4] |= engine::pin_one;  // the fill's
     cache.view.tier.words = in_tier;
     cache.view.tier.frames = tier_frames;
     cache.view.tier.fill_marks = fill_marks;
     cache.view.tier.done_marks = done_marks;
     cache.view.tier.frame_count = 3;
-    const std::vector<engine::page_word> before(cache.page_words, cache.page_words + hand_cache::words);
+    const std::vector<engine::page_word> before(cache.page_words,
+                                                cache.page_words + hand_cache::words);
     alignas(16) std::byte to[6 * 512] = {};
     std::uint32_t states[6] = {};
     engine::lend_order what{0, 1, 0, 6 * 512, 512, to, states};
@@ -275,12 +295,21 @@ TEST(lend_part, copies_clean_pages_under_a_pin_and_no_others) {
         group.word = &cache.page_words[part];
         engine::lend_part(group, cache.view, what, part);
     }
-    const std::array<std::uint32_t, 6> expected{engine::part_there, engine::part_missing, engine::part_missing, engine::part_there, engine::part_missing, engine::part_there};
+    const std::array<std::uint32_t, 6> expected{engine::part_there,   engine::part_missing,
+                                                engine::part_missing, engine::part_there,
+                                                engine::part_missing, engine::part_there};
     EXPECT_TRUE(std::equal(expected.begin(), expected.end(), states));
-    for (const std::size_t i : {0u, 3u, 5u}) EXPECT_TRUE(std::all_of(to + i * 512, to + (i + 1) * 512, [&](std::byte b) { return b == std::byte(10 + i); })) << i;
-    EXPECT_EQ(before, std::vector<engine::page_word>(cache.page_words, cache.page_words + hand_cache::words)) << "every pin is gone, and the use bit as it was";
-    for (std::size_t i = 0; i < hand_cache::words; ++i) EXPECT_EQ(engine::pins_of(in_tier[i]), i == 4 ? 1u : 0u);
-    for (const auto& [state, generation] : {std::pair{engine::file_busy, 1u}, {engine::file_vacant, 1u}, {engine::file_live, 2u}}) {
+    for (const std::size_t i : {0u, 3u, 5u})
+        EXPECT_TRUE(std::all_of(to + i * 512, to + (i + 1) * 512, [&](std::byte b) {
+            return b == std::byte(10 + i);
+        })) << i;
+    EXPECT_EQ(before, std::vector<engine::page_word>(cache.page_words,
+                                                     cache.page_words + hand_cache::words))
+        << "every pin is gone, and the use bit as it was";
+    for (std::size_t i = 0; i < hand_cache::words; ++i)
+        EXPECT_EQ(engine::pins_of(in_tier[i]), i == 4 ? 1u : 0u);
+    for (const auto& [state, generation] :
+         {std::pair{engine::file_busy, 1u}, {engine::file_vacant, 1u}, {engine::file_live, 2u}}) {
         cache.file_words[0] = engine::make_file_word(state, generation, 0);
         engine::lend_part(group, cache.view, what, 0);
         EXPECT_EQ(states[0], engine::part_missing);

@@ -1,4 +1,5 @@
-// Names taken away and given: what the next open finds, and what those who have the file open go on with.
+// Names taken away and given: what the next open finds, and what those who have the file open go on
+// with.
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -26,7 +27,9 @@ protected:
         return o;
     }
     // As a kernel does.
-    int open_here(const char* name, int flags = open_read) { return penstock::open(lane{}, rt->ref(), name, flags); }
+    int open_here(const char* name, int flags = open_read) {
+        return penstock::open(lane{}, rt->ref(), name, flags);
+    }
     int unlink_here(const char* name) { return penstock::unlink(lane{}, rt->ref(), name); }
     std::vector<std::uint8_t> read_all(int fd, std::size_t bytes) {
         std::vector<std::uint8_t> out(bytes);
@@ -126,7 +129,8 @@ TEST_F(unlinking, a_renamed_file_keeps_its_pages) {
     EXPECT_EQ(rt->close(again), 0);
 }
 
-// The host makes the file and then has no slot for it, until a closed one is taken down. The second time it is there.
+// The host makes the file and then has no slot for it, until a closed one is taken down. The second
+// time it is there.
 TEST_F(unlinking, many_new_files_with_few_slots) {
     options o = writing_options(folder);
     o.max_files = 16;
@@ -141,7 +145,8 @@ TEST_F(unlinking, many_new_files_with_few_slots) {
     }
 }
 
-// The host closes handles of files that are not used, and opens them again by name. These files have none, or another.
+// The host closes handles of files that are not used, and opens them again by name. These files
+// have none, or another.
 TEST_F(unlinking, files_without_a_name_can_be_read_whatever_else_is_open) {
     host::runtime_hooks hooks;
     hooks.max_handles = 6;
@@ -157,10 +162,13 @@ TEST_F(unlinking, files_without_a_name_can_be_read_whatever_else_is_open) {
         }
     };
     for (const int flags : {open_read, open_read_write}) {
-        for (const char* name : {"removed", "replaced", "renamed"}) write_file(folder / name, pattern(9, 50000));
+        for (const char* name : {"removed", "replaced", "renamed"})
+            write_file(folder / name, pattern(9, 50000));
         write_file(folder / "new", pattern(10, 100));
-        int fds[3] = {open_here("removed", flags), open_here("replaced", flags), open_here("renamed", flags)};
-        for (const int fd : fds) EXPECT_EQ(read_all(fd, 100), pattern(9, 100));  // the rest is not in the cache
+        int fds[3] = {open_here("removed", flags), open_here("replaced", flags),
+                      open_here("renamed", flags)};
+        for (const int fd : fds)
+            EXPECT_EQ(read_all(fd, 100), pattern(9, 100));  // the rest is not in the cache
         if (flags == open_read) others();  // they have no handle when their names go
         EXPECT_EQ(unlink_here("removed"), 0);
         EXPECT_EQ(rt->rename(folder / "new", folder / "replaced"), 0);
@@ -182,7 +190,8 @@ TEST_F(unlinking, an_error_of_the_file_system_leaves_everything_as_it_was) {
     write_file(folder / "a", pattern(8, 100));
     for (const auto call : {fault::call_unlink, fault::call_rename}) {
         env.set({.calls = call, .nth = 1, .for_ever = true, .error = -EIO});
-        const int code = call == fault::call_unlink ? unlink_here("a") : rt->rename(folder / "a", folder / "b");
+        const int code =
+            call == fault::call_unlink ? unlink_here("a") : rt->rename(folder / "a", folder / "b");
         EXPECT_EQ(code, -EIO);
         env.clear();
         const int fd = open_here("a");

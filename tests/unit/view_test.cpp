@@ -56,37 +56,52 @@ TEST_F(views, elements_of_every_size) {
 
 TEST_F(views, for_each_visits_every_element_once) {
     const view<std::uint32_t> v(ref, fd, 4);
-    for (const auto& [first, count] : {std::pair<std::uint64_t, std::uint64_t>{0, v.size()}, {1000, 3000}, {1023, 1}, {1022, 2}, {0, 0},
-                                       {v.size() - 5, 100}, {v.size(), 1}}) {
+    for (const auto& [first, count] : {std::pair<std::uint64_t, std::uint64_t>{0, v.size()},
+                                       {1000, 3000},
+                                       {1023, 1},
+                                       {1022, 2},
+                                       {0, 0},
+                                       {v.size() - 5, 100},
+                                       {v.size(), 1}}) {
         const std::uint64_t wanted = first < v.size() ? std::min(count, v.size() - first) : 0;
         std::vector<int> visited(v.size());
-        const std::int64_t n = v.for_each(lane{}, first, count, [&](std::uint64_t i, std::uint32_t element) {
-            ++visited[i];
-            ASSERT_EQ(std::memcmp(&element, bytes.data() + 4 + 4 * i, 4), 0) << i;
-        });
+        const std::int64_t n =
+            v.for_each(lane{}, first, count, [&](std::uint64_t i, std::uint32_t element) {
+                ++visited[i];
+                ASSERT_EQ(std::memcmp(&element, bytes.data() + 4 + 4 * i, 4), 0) << i;
+            });
         EXPECT_EQ(n, static_cast<std::int64_t>(wanted));
-        for (std::uint64_t i = 0; i < v.size(); ++i) ASSERT_EQ(visited[i], i >= first && i < first + wanted ? 1 : 0) << i;
+        for (std::uint64_t i = 0; i < v.size(); ++i)
+            ASSERT_EQ(visited[i], i >= first && i < first + wanted ? 1 : 0) << i;
     }
-    EXPECT_EQ(engine::check_invariants(ref.view, {.references = 1}).rule, nullptr) << "a pin was left";
+    EXPECT_EQ(engine::check_invariants(ref.view, {.references = 1}).rule, nullptr)
+        << "a pin was left";
     std::filesystem::resize_file(folder / "data", 20 * 4096);
     rt = make_runtime(small_options(folder));
     ref = rt->ref();
     fd = rt->open("data");
     std::filesystem::resize_file(folder / "data", 10 * 4096);
     const view<std::uint64_t> cut(ref, fd);
-    EXPECT_EQ(cut.for_each(lane{}, 0, cut.size(), [](std::uint64_t, std::uint64_t) {}), 10 * 512) << "up to the page that is gone";
+    EXPECT_EQ(cut.for_each(lane{}, 0, cut.size(), [](std::uint64_t, std::uint64_t) {}), 10 * 512)
+        << "up to the page that is gone";
     EXPECT_EQ(cut.for_each(lane{}, 15 * 512, 1, [](std::uint64_t, std::uint64_t) {}), -ESTALE);
 }
 
 TEST_F(views, copy_to_gives_a_stretch_at_once) {
     const view<std::uint32_t> v(ref, fd, 4);
-    for (const auto& [first, count] : {std::pair<std::uint64_t, std::uint64_t>{0, v.size()}, {1000, 3000}, {1023, 1}, {0, 0}, {v.size() - 5, 100},
-                                       {v.size(), 1}, {~std::uint64_t{0}, 5}}) {
+    for (const auto& [first, count] : {std::pair<std::uint64_t, std::uint64_t>{0, v.size()},
+                                       {1000, 3000},
+                                       {1023, 1},
+                                       {0, 0},
+                                       {v.size() - 5, 100},
+                                       {v.size(), 1},
+                                       {~std::uint64_t{0}, 5}}) {
         const std::uint64_t wanted = first < v.size() ? std::min(count, v.size() - first) : 0;
         std::vector<std::uint32_t> out(wanted + 8, 0xa5a5a5a5);
         ASSERT_EQ(v.copy_to(out.data(), first, count), static_cast<std::int64_t>(wanted));
         if (wanted > 0) {
-            ASSERT_EQ(std::memcmp(out.data(), bytes.data() + 4 + 4 * first, 4 * wanted), 0) << first;
+            ASSERT_EQ(std::memcmp(out.data(), bytes.data() + 4 + 4 * first, 4 * wanted), 0)
+                << first;
         }
         for (std::uint64_t i = wanted; i < out.size(); ++i) ASSERT_EQ(out[i], 0xa5a5a5a5);
     }
@@ -106,7 +121,8 @@ TEST_F(views, copy_to_of_a_file_that_shrank) {
 }
 
 TEST_F(views, empty_ones) {
-    EXPECT_EQ(view<double>(ref, fd, 4).size(), 0u) << "an offset that is no multiple of the element's size";
+    EXPECT_EQ(view<double>(ref, fd, 4).size(), 0u)
+        << "an offset that is no multiple of the element's size";
     EXPECT_EQ(view<double>(ref, fd, 8 * size).size(), 0u);
     EXPECT_EQ(view<double>(ref, -1).size(), 0u);
     EXPECT_EQ(view<double>(ref, fd + 1).size(), 0u);
@@ -120,7 +136,8 @@ TEST_F(views, the_first_error_is_kept_with_file_and_offset) {
     status s = rt->view_status();
     EXPECT_EQ(s.code, -ERANGE);
     EXPECT_NE(s.message.find(folder / "data"), std::string::npos) << s.message;
-    EXPECT_NE(s.message.find("byte " + std::to_string(400 + 4 * v.size()) + ":"), std::string::npos) << s.message;
+    EXPECT_NE(s.message.find("byte " + std::to_string(400 + 4 * v.size()) + ":"), std::string::npos)
+        << s.message;
     rt->clear_view_status();
     EXPECT_TRUE(rt->view_status().ok());
     std::filesystem::resize_file(folder / "data", 4096);

@@ -1,4 +1,5 @@
-// Windows: the engine's half by hand, and the whole of it on the cpu back end, where a test may open windows.
+// Windows: the engine's half by hand, and the whole of it on the cpu back end, where a test may
+// open windows.
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -23,7 +24,8 @@ struct windowed_cache : hand_cache {
     std::uint64_t window_words[files] = {}, chunk_words[4] = {};
 
     windowed_cache() {
-        for (std::size_t i = 0; i < sizeof bytes; ++i) bytes[i] = static_cast<std::byte>(i * 7 + i / 256);
+        for (std::size_t i = 0; i < sizeof bytes; ++i)
+            bytes[i] = static_cast<std::byte>(i * 7 + i / 256);
         view.windows = window_words;
         view.window_chunks = chunk_words;
         chunk_words[1] = reinterpret_cast<std::uintptr_t>(bytes);
@@ -46,7 +48,8 @@ TEST(window, a_page_in_a_window_is_loaded_without_a_request) {
     const engine::page_word last = c.page_words[10];
     ASSERT_TRUE(engine::is_valid(last));
     const std::byte* frame = c.view.frame_address(engine::frame_of(last));
-    for (std::size_t i = 6; i < 512; ++i) ASSERT_EQ(frame[i], std::byte{0}) << "behind the end of the file, byte " << i;
+    for (std::size_t i = 6; i < 512; ++i)
+        ASSERT_EQ(frame[i], std::byte{0}) << "behind the end of the file, byte " << i;
     EXPECT_EQ(engine::check_invariants(c.view, {.references = 1}).rule, nullptr);
 }
 
@@ -55,12 +58,15 @@ TEST(window, what_is_no_window_of_this_file_is_passed_over) {
     const engine::file_handle f = c.add_file(2, 8, 3);
     EXPECT_EQ(engine::find_in_window(c.view, f.slot, 1, 0), nullptr);
     c.window_words[2] = engine::make_window_word(2, 1);
-    EXPECT_EQ(engine::find_in_window(c.view, f.slot, 1, 0), nullptr) << "a window of another life of the slot";
+    EXPECT_EQ(engine::find_in_window(c.view, f.slot, 1, 0), nullptr)
+        << "a window of another life of the slot";
     c.window_words[2] = engine::make_window_word(1, 0);
     EXPECT_EQ(engine::find_in_window(c.view, f.slot, 1, 0), nullptr) << "a chunk that is not there";
-    EXPECT_EQ(engine::find_in_window(c.view, f.slot, 1, chunk + 512), c.bytes + 512) << "the chunk after it is";
+    EXPECT_EQ(engine::find_in_window(c.view, f.slot, 1, chunk + 512), c.bytes + 512)
+        << "the chunk after it is";
     c.view.windows = nullptr;
-    EXPECT_EQ(engine::find_in_window(c.view, f.slot, 1, chunk), nullptr) << "a runtime without windows";
+    EXPECT_EQ(engine::find_in_window(c.view, f.slot, 1, chunk), nullptr)
+        << "a runtime without windows";
 }
 
 namespace {
@@ -81,7 +87,9 @@ protected:
         std::vector<std::uint8_t> got(size);
         for (std::uint64_t at = 0; at < size; at += 10007) {
             const auto want = static_cast<std::int64_t>(std::min<std::uint64_t>(10007, size - at));
-            ASSERT_EQ(read(lane{}, rt->ref(), fd, got.data() + at, want, static_cast<std::int64_t>(at)), want);
+            ASSERT_EQ(
+                read(lane{}, rt->ref(), fd, got.data() + at, want, static_cast<std::int64_t>(at)),
+                want);
         }
         EXPECT_TRUE(got == bytes);
     }
@@ -89,7 +97,8 @@ protected:
     bool drop_from_memory(std::uint64_t offset, std::uint64_t length) const {
         const int file = ::open((folder / "data").c_str(), O_RDONLY);
         const bool done = ::fsync(file) == 0 &&
-                          ::posix_fadvise(file, static_cast<off_t>(offset), static_cast<off_t>(length), POSIX_FADV_DONTNEED) == 0;
+                          ::posix_fadvise(file, static_cast<off_t>(offset),
+                                          static_cast<off_t>(length), POSIX_FADV_DONTNEED) == 0;
         ::close(file);
         return done;
     }
@@ -129,7 +138,8 @@ TEST_F(windows, what_is_written_is_seen_by_later_loads) {
     ASSERT_EQ(::pwrite(file, text, sizeof text, chunk + 100), static_cast<ssize_t>(sizeof text));
     ::close(file);
     char got[sizeof text] = {};
-    ASSERT_EQ(read(lane{}, rt->ref(), fd, got, sizeof text, chunk + 100), static_cast<std::int64_t>(sizeof text));
+    ASSERT_EQ(read(lane{}, rt->ref(), fd, got, sizeof text, chunk + 100),
+              static_cast<std::int64_t>(sizeof text));
     EXPECT_STREQ(got, text);
 }
 
@@ -138,7 +148,8 @@ TEST_F(windows, parts_that_are_not_in_memory_come_by_request_and_later_by_window
     const int fd = rt->open("data");
     if (!drop_from_memory(chunk, chunk)) GTEST_SKIP() << "this file system keeps its pages";
     const std::int64_t inside = rt->open_windows(fd);
-    if (inside == static_cast<std::int64_t>(size)) GTEST_SKIP() << "this file system keeps its pages";
+    if (inside == static_cast<std::int64_t>(size))
+        GTEST_SKIP() << "this file system keeps its pages";
     EXPECT_EQ(inside, static_cast<std::int64_t>(size - chunk));
     expect_contents(fd);
     EXPECT_EQ(rt->stats().window_loads + rt->stats().file_reads, rt->stats().misses);
@@ -147,7 +158,8 @@ TEST_F(windows, parts_that_are_not_in_memory_come_by_request_and_later_by_window
     EXPECT_EQ(rt->stats().window_bytes, size);
 }
 
-// The cut waits for the window's end, so nothing that follows the cut is read through it: by request it is known to be gone.
+// The cut waits for the window's end, so nothing that follows the cut is read through it: by
+// request it is known to be gone.
 TEST_F(windows, a_file_that_is_cut_gives_no_zeros) {
     create();
     const int fd = rt->open("data");
@@ -159,7 +171,8 @@ TEST_F(windows, a_file_that_is_cut_gives_no_zeros) {
     std::vector<std::uint8_t> got(4096);
     const auto last_page = static_cast<std::int64_t>(size / 4096 * 4096);
     EXPECT_EQ(read(lane{}, rt->ref(), fd, got.data(), 4096, last_page), -ESTALE);
-    ASSERT_EQ(read(lane{}, rt->ref(), fd, got.data(), 4096, chunk), 4096) << "before the cut the file is as it was";
+    ASSERT_EQ(read(lane{}, rt->ref(), fd, got.data(), 4096, chunk), 4096)
+        << "before the cut the file is as it was";
     EXPECT_TRUE(std::equal(got.begin(), got.end(), bytes.begin() + chunk));
     EXPECT_EQ(rt->open_windows(fd), 0) << "it is another file by now";
 }
@@ -173,10 +186,13 @@ TEST_F(windows, a_cut_by_one_that_had_it_open_is_noticed) {
     ASSERT_EQ(rt->open_windows(fd), static_cast<std::int64_t>(size));
     ASSERT_EQ(::ftruncate(writer, size - 600), 0);
     ::close(writer);
-    for (int i = 0; i < 2000 && rt->state().windows->open_files() != 0; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    for (int i = 0; i < 2000 && rt->state().windows->open_files() != 0; ++i)
+        std::this_thread::sleep_for(std::chrono::milliseconds(10));
     ASSERT_EQ(rt->state().windows->open_files(), 0u);
     std::vector<std::uint8_t> got(4096);
-    EXPECT_EQ(read(lane{}, rt->ref(), fd, got.data(), 4096, static_cast<std::int64_t>(size / 4096 * 4096)), -ESTALE);
+    EXPECT_EQ(read(lane{}, rt->ref(), fd, got.data(), 4096,
+                   static_cast<std::int64_t>(size / 4096 * 4096)),
+              -ESTALE);
 }
 
 // The window goes between a group's copy and its second look: the page is asked for.

@@ -1,5 +1,5 @@
-// Writing what may not be written, where it may not be written, and files that change their names or go away meanwhile. Nothing of this
-// touches another file.
+// Writing what may not be written, where it may not be written, and files that change their names
+// or go away meanwhile. Nothing of this touches another file.
 #include <climits>
 #include <fcntl.h>
 #include <sys/mount.h>
@@ -32,14 +32,17 @@ protected:
         rt = make_runtime(o);
     }
     // As a kernel opens: only below the roots.
-    int open_as_kernel(const std::string& name, int flags) { return open(lane{}, rt->ref(), name.c_str(), flags); }
+    int open_as_kernel(const std::string& name, int flags) {
+        return open(lane{}, rt->ref(), name.c_str(), flags);
+    }
     std::int64_t write_some(int fd, std::uint64_t seed, std::uint64_t bytes, std::int64_t offset) {
         const auto what = pattern(seed, bytes);
         return rt->write(fd, what.data(), static_cast<std::int64_t>(bytes), offset);
     }
     std::vector<std::uint8_t> read_back(int fd, std::uint64_t bytes) {
         std::vector<std::uint8_t> out(bytes);
-        EXPECT_EQ(rt->read(fd, out.data(), static_cast<std::int64_t>(bytes), 0), static_cast<std::int64_t>(bytes));
+        EXPECT_EQ(rt->read(fd, out.data(), static_cast<std::int64_t>(bytes), 0),
+                  static_cast<std::int64_t>(bytes));
         return out;
     }
 };
@@ -49,7 +52,8 @@ protected:
 TEST_F(bad_writing, ranges_that_overflow_or_are_too_far) {
     const int fd = rt->open(path, open_read_write | open_create);
     char byte = 1;
-    for (const std::int64_t offset : {std::int64_t{-1}, std::int64_t{INT64_MIN}, std::int64_t{INT64_MAX}}) {
+    for (const std::int64_t offset :
+         {std::int64_t{-1}, std::int64_t{INT64_MIN}, std::int64_t{INT64_MAX}}) {
         EXPECT_EQ(rt->write(fd, &byte, 1, offset), -EINVAL) << offset;
         EXPECT_EQ(rt->msync(fd, offset, 1), -EINVAL) << offset;
     }
@@ -59,7 +63,8 @@ TEST_F(bad_writing, ranges_that_overflow_or_are_too_far) {
     EXPECT_EQ(rt->append(fd, &byte, -1), -EINVAL);
     EXPECT_EQ(rt->append(fd, nullptr, 1), -EINVAL);
     EXPECT_EQ(rt->truncate(fd, INT64_MIN), -EINVAL);
-    for (const std::int64_t offset : {INT64_MAX - 1, std::int64_t{1} << 62, std::int64_t{1} << 45}) EXPECT_EQ(rt->write(fd, &byte, 1, offset), -EFBIG) << offset;
+    for (const std::int64_t offset : {INT64_MAX - 1, std::int64_t{1} << 62, std::int64_t{1} << 45})
+        EXPECT_EQ(rt->write(fd, &byte, 1, offset), -EFBIG) << offset;
     EXPECT_LT(rt->truncate(fd, INT64_MAX), 0) << "no file system has such a file";
     file_stat facts;
     EXPECT_EQ(rt->stat(fd, &facts), 0);
@@ -116,7 +121,8 @@ TEST_F(bad_writing, a_file_that_may_only_be_read) {
     ASSERT_EQ(::chmod(path.c_str(), 0444), 0);
     ASSERT_EQ(::chmod((folder / "ours").c_str(), 0666), 0);
     ASSERT_EQ(::chmod(folder.path().c_str(), 0755), 0);
-    // Root may write to every file; all threads are somebody else for a while, who may still look into /proc/self.
+    // Root may write to every file; all threads are somebody else for a while, who may still look
+    // into /proc/self.
     const bool is_root = ::geteuid() == 0;
     if (is_root) {
         ASSERT_EQ(::seteuid(65534), 0);
@@ -124,7 +130,8 @@ TEST_F(bad_writing, a_file_that_may_only_be_read) {
     }
     EXPECT_EQ(rt->open(path, open_write), -EACCES);
     if (is_root) {
-        EXPECT_EQ(rt->open(folder / "new", open_write | open_create), -EACCES) << "the folder is another's";
+        EXPECT_EQ(rt->open(folder / "new", open_write | open_create), -EACCES)
+            << "the folder is another's";
     }
     const int fd = rt->open(path), ours = rt->open(folder / "ours", open_write);
     if (is_root) {
@@ -142,9 +149,11 @@ TEST_F(bad_writing, a_file_that_may_only_be_read) {
 TEST_F(bad_writing, a_file_system_that_may_only_be_read) {
     const std::string place = folder / "mounted";
     ASSERT_EQ(::mkdir(place.c_str(), 0755), 0);
-    if (::mount("tmpfs", place.c_str(), "tmpfs", 0, "size=1m") != 0) GTEST_SKIP() << "mounting a tmpfs needs root (CAP_SYS_ADMIN)";
+    if (::mount("tmpfs", place.c_str(), "tmpfs", 0, "size=1m") != 0)
+        GTEST_SKIP() << "mounting a tmpfs needs root (CAP_SYS_ADMIN)";
     write_file(place + "/file", pattern(3, 100));
-    const bool locked = ::mount(nullptr, place.c_str(), nullptr, MS_REMOUNT | MS_RDONLY, nullptr) == 0;
+    const bool locked =
+        ::mount(nullptr, place.c_str(), nullptr, MS_REMOUNT | MS_RDONLY, nullptr) == 0;
     EXPECT_TRUE(locked);
     EXPECT_EQ(open_as_kernel("mounted/file", open_write), -EROFS);
     EXPECT_EQ(open_as_kernel("mounted/file", open_read_write | open_truncate), -EROFS);
@@ -196,7 +205,8 @@ TEST_F(bad_writing, a_file_replaced_by_rename_while_it_is_dirty) {
     EXPECT_EQ(rt->close(again), 0);
 }
 
-// Others cut the file that we have dirty pages of: what we wrote comes where we wrote it, the rest is zeros.
+// Others cut the file that we have dirty pages of: what we wrote comes where we wrote it, the rest
+// is zeros.
 TEST_F(bad_writing, a_file_cut_by_others_while_it_is_dirty) {
     write_file(path, pattern(9, 4 * page));
     const int fd = rt->open(path, open_read_write);

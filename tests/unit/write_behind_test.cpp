@@ -33,7 +33,8 @@ std::vector<std::uint8_t> bytes_in_file(const std::string& path) {
 // Writes the pages of `bytes` in order, one call each.
 void write_in_order(runtime& rt, int fd, const std::vector<std::uint8_t>& bytes) {
     for (std::uint64_t at = 0; at < bytes.size(); at += page)
-        ASSERT_EQ(rt.write(fd, bytes.data() + at, page, static_cast<std::int64_t>(at)), static_cast<std::int64_t>(page));
+        ASSERT_EQ(rt.write(fd, bytes.data() + at, page, static_cast<std::int64_t>(at)),
+                  static_cast<std::int64_t>(page));
 }
 
 }  // namespace
@@ -94,9 +95,13 @@ TEST(write_behind, many_writers_of_a_file_that_is_larger_than_the_cache) {
     for (int t = 0; t < 6; ++t)
         team.emplace_back([&] {
             // Both halves of a page by themselves, so that a page is written while it goes.
-            for (std::uint64_t at = next.fetch_add(page); at < bytes.size(); at = next.fetch_add(page))
+            for (std::uint64_t at = next.fetch_add(page); at < bytes.size();
+                 at = next.fetch_add(page))
                 for (std::uint64_t half : {std::uint64_t{0}, page / 2})
-                    if (write(lane{}, rt->ref(), fd, bytes.data() + at + half, page / 2, static_cast<std::int64_t>(at + half)) != static_cast<std::int64_t>(page / 2)) ++wrong;
+                    if (write(lane{}, rt->ref(), fd, bytes.data() + at + half, page / 2,
+                              static_cast<std::int64_t>(at + half)) !=
+                        static_cast<std::int64_t>(page / 2))
+                        ++wrong;
         });
     for (std::thread& one : team) one.join();
     EXPECT_EQ(wrong.load(), 0);

@@ -1,4 +1,5 @@
-// Writable mappings: where the file ends when one is given back, and what becomes of one that outlives its descriptor.
+// Writable mappings: where the file ends when one is given back, and what becomes of one that
+// outlives its descriptor.
 #include <cstring>
 
 #include "penstock/engine/invariants.hpp"
@@ -69,7 +70,8 @@ TEST_F(write_mapping, nothing_needs_to_be_changed_in_it) {
     const int fd = rt->open(path, open_read_write | open_create);
     ASSERT_GE(fd, 0);
     for (std::int64_t i = 0; i < 4; ++i) {
-        const writable_mapping whole = map_write(lane{}, fs(), fd, i * static_cast<std::int64_t>(page), page);
+        const writable_mapping whole =
+            map_write(lane{}, fs(), fd, i * static_cast<std::int64_t>(page), page);
         ASSERT_EQ(whole.bytes, static_cast<std::int64_t>(page));
         if (i == 0) whole.data[0] = std::byte{1};
         EXPECT_EQ(unmap(lane{}, fs(), whole), 0);
@@ -120,7 +122,8 @@ TEST_F(write_mapping, the_runtime_s_end_writes_the_end_too) {
 TEST_F(write_mapping, one_that_outlives_its_descriptor_is_written_back) {
     write_file(path, pattern(3, 2 * page));
     const int fd = rt->open(path, open_read_write);
-    const writable_mapping first = map_write(lane{}, fs(), fd, 0, page), second = map_write(lane{}, fs(), fd, page, page);
+    const writable_mapping first = map_write(lane{}, fs(), fd, 0, page),
+                           second = map_write(lane{}, fs(), fd, page, page);
     first.data[1] = std::byte{1};
     EXPECT_EQ(rt->close(fd), 0);
     auto wanted = pattern(3, 2 * page);
@@ -138,7 +141,8 @@ TEST_F(write_mapping, one_that_outlives_its_descriptor_is_written_back) {
     EXPECT_EQ(log, "");
 }
 
-// After the last mapping is given back the host lets go of the file: the next open looks at it anew.
+// After the last mapping is given back the host lets go of the file: the next open looks at it
+// anew.
 TEST_F(write_mapping, afterwards_what_others_wrote_is_seen) {
     write_file(path, pattern(4, page));
     int fd = rt->open(path, open_read_write);

@@ -1,4 +1,5 @@
-// Writing by lanes of the cpu back end: what the file has afterwards, and what readers see meanwhile.
+// Writing by lanes of the cpu back end: what the file has afterwards, and what readers see
+// meanwhile.
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -24,7 +25,8 @@ std::vector<std::uint8_t> file_bytes(const std::string& path) {
 options writing_options(const temporary_folder& folder) {
     options o = small_options(folder);
     o.writable = true;
-    o.write_behind_bytes = o.cache_bytes;  // the tests say when something is written; tests/unit/write_behind_test.cpp has the rest
+    o.write_behind_bytes = o.cache_bytes;  // the tests say when something is written;
+                                           // tests/unit/write_behind_test.cpp has the rest
     return o;
 }
 
@@ -43,7 +45,9 @@ protected:
 
     std::vector<std::uint8_t> read_back(int fd, std::uint64_t bytes, std::uint64_t offset = 0) {
         std::vector<std::uint8_t> out(bytes, 0xee);
-        EXPECT_EQ(rt->read(fd, out.data(), static_cast<std::int64_t>(bytes), static_cast<std::int64_t>(offset)), static_cast<std::int64_t>(bytes));
+        EXPECT_EQ(rt->read(fd, out.data(), static_cast<std::int64_t>(bytes),
+                           static_cast<std::int64_t>(offset)),
+                  static_cast<std::int64_t>(bytes));
         return out;
     }
 };
@@ -52,7 +56,8 @@ TEST_F(writing, a_new_file_has_what_was_written_after_close) {
     const auto bytes = pattern(1, 3 * page + 100);
     const int fd = rt->open(path, open_read_write | open_create);
     ASSERT_GE(fd, 0);
-    EXPECT_EQ(rt->write(fd, bytes.data(), static_cast<std::int64_t>(bytes.size()), 0), static_cast<std::int64_t>(bytes.size()));
+    EXPECT_EQ(rt->write(fd, bytes.data(), static_cast<std::int64_t>(bytes.size()), 0),
+              static_cast<std::int64_t>(bytes.size()));
     EXPECT_EQ(read_back(fd, bytes.size()), bytes) << "a later read sees the write";
     EXPECT_EQ(rt->close(fd), 0);
     EXPECT_EQ(file_bytes(path), bytes);
@@ -79,9 +84,16 @@ TEST_F(writing, parts_of_pages_keep_the_rest) {
     write_file(path, bytes);
     const int fd = rt->open(path, open_read_write);
     ASSERT_GE(fd, 0);
-    for (const auto& [offset, length] : std::vector<std::pair<std::uint64_t, std::uint64_t>>{{10, 1}, {page - 3, 7}, {2 * page, page}, {3 * page + 1, 2 * page}, {5 * page + 10, 500}}) {
+    for (const auto& [offset, length] :
+         std::vector<std::pair<std::uint64_t, std::uint64_t>>{{10, 1},
+                                                              {page - 3, 7},
+                                                              {2 * page, page},
+                                                              {3 * page + 1, 2 * page},
+                                                              {5 * page + 10, 500}}) {
         const auto part = pattern(offset + 9, length);
-        ASSERT_EQ(rt->write(fd, part.data(), static_cast<std::int64_t>(length), static_cast<std::int64_t>(offset)), static_cast<std::int64_t>(length));
+        ASSERT_EQ(rt->write(fd, part.data(), static_cast<std::int64_t>(length),
+                            static_cast<std::int64_t>(offset)),
+                  static_cast<std::int64_t>(length));
         if (bytes.size() < offset + length) bytes.resize(offset + length);
         std::copy(part.begin(), part.end(), bytes.begin() + static_cast<std::ptrdiff_t>(offset));
     }
@@ -117,7 +129,8 @@ TEST_F(writing, more_than_the_cache_holds) {
     const int fd = rt->open(path, open_read_write | open_create);
     ASSERT_GE(fd, 0);
     for (std::uint64_t i = 0; i < pages; ++i)
-        ASSERT_EQ(rt->write(fd, bytes.data() + i * page, page, static_cast<std::int64_t>(i * page)), static_cast<std::int64_t>(page));
+        ASSERT_EQ(rt->write(fd, bytes.data() + i * page, page, static_cast<std::int64_t>(i * page)),
+                  static_cast<std::int64_t>(page));
     EXPECT_GT(rt->stats().dirty_victims, 0u);
     EXPECT_EQ(read_back(fd, bytes.size()), bytes);
     EXPECT_EQ(rt->close(fd), 0);
@@ -125,15 +138,18 @@ TEST_F(writing, more_than_the_cache_holds) {
     expect_sound(*rt);
 }
 
-// One frame is needed when every page is dirty: the pages beside the one that has to go are written with it, and stay in the cache.
+// One frame is needed when every page is dirty: the pages beside the one that has to go are written
+// with it, and stay in the cache.
 TEST_F(writing, neighbours_go_with_the_page_whose_frame_is_needed) {
     const auto bytes = pattern(7, 65 * page);
     const int fd = rt->open(path, open_read_write | open_create);
     ASSERT_EQ(rt->write(fd, bytes.data(), 64 * page, 0), static_cast<std::int64_t>(64 * page));
     ASSERT_EQ(rt->stats().write_backs, 0u);
-    ASSERT_EQ(rt->write(fd, bytes.data() + 64 * page, page, 64 * page), static_cast<std::int64_t>(page));
+    ASSERT_EQ(rt->write(fd, bytes.data() + 64 * page, page, 64 * page),
+              static_cast<std::int64_t>(page));
     const statistics after = rt->stats();
-    EXPECT_GT(after.write_backs, 8u) << "the next searches would each have to wait for a write of one page";
+    EXPECT_GT(after.write_backs, 8u)
+        << "the next searches would each have to wait for a write of one page";
     EXPECT_EQ(after.dirty_victims, after.write_backs);
     EXPECT_EQ(after.evictions, 1u);
     EXPECT_EQ(read_back(fd, bytes.size()), bytes);
@@ -179,7 +195,8 @@ TEST_F(writing, access_and_flags_are_checked) {
     EXPECT_EQ(rt->open(path, open_write | open_create | open_exclusive), -EEXIST);
     EXPECT_EQ(rt->open(folder / "missing", open_write), -ENOENT);
     EXPECT_EQ(rt->open(folder.path(), open_write), -EISDIR);
-    EXPECT_EQ(open(lane{}, rt->ref(), "/proc/self/comm", open_write), -EACCES) << "outside of the roots";
+    EXPECT_EQ(open(lane{}, rt->ref(), "/proc/self/comm", open_write), -EACCES)
+        << "outside of the roots";
     EXPECT_EQ(open(lane{}, rt->ref(), "../outside", open_write | open_create), -EACCES);
     EXPECT_EQ(rt->close(reading), 0);
     EXPECT_EQ(rt->close(writing_only), 0);
@@ -212,33 +229,40 @@ TEST_F(writing, who_has_it_open_for_reading_sees_it_grow) {
     EXPECT_EQ(file_bytes(path).size(), 100 + 3 * page);
 }
 
-// An open that fails must not forget that the name leads to a file which is open: the next writer would get a version of its own.
+// An open that fails must not forget that the name leads to a file which is open: the next writer
+// would get a version of its own.
 TEST_F(writing, who_has_it_open_sees_what_is_written_after_a_refused_open) {
     write_file(path, pattern(30, page));
     const int reading = rt->open(path);
     ASSERT_GE(reading, 0);
     EXPECT_EQ(read_back(reading, 1), pattern(30, 1));
-    write_file(path, pattern(31, 2 * page));  // another program: by its looks the file is another one now
+    write_file(path,
+               pattern(31, 2 * page));  // another program: by its looks the file is another one now
     // As a kernel does: runtime::open would look at the file itself first.
-    EXPECT_EQ(penstock::open(lane{}, rt->ref(), path.c_str(), open_write | open_create | open_exclusive), -EEXIST);
+    EXPECT_EQ(
+        penstock::open(lane{}, rt->ref(), path.c_str(), open_write | open_create | open_exclusive),
+        -EEXIST);
     const int fd = rt->open(path, open_write);
     ASSERT_GE(fd, 0);
     const std::uint8_t one = 0x5a;
     ASSERT_EQ(rt->write(fd, &one, 1, 7), 1);
-    EXPECT_EQ(read_back(reading, 1, 7)[0], one) << "a write that has returned is seen by every later read";
+    EXPECT_EQ(read_back(reading, 1, 7)[0], one)
+        << "a write that has returned is seen by every later read";
     EXPECT_EQ(rt->close(fd), 0);
     EXPECT_EQ(rt->close(reading), 0);
     EXPECT_EQ(file_bytes(path)[7], one);
 }
 
-// Through a pointer, as kernels do: exactly the bytes that changed go to the file, whatever else is in the page.
+// Through a pointer, as kernels do: exactly the bytes that changed go to the file, whatever else is
+// in the page.
 TEST_F(writing, what_is_changed_through_a_mapping) {
     auto bytes = pattern(40, 3 * page);
     write_file(path, bytes);
     const int fd = rt->open(path, open_read_write);
     ASSERT_GE(fd, 0);
     const runtime_ref fs = rt->ref();
-    const writable_mapping one = map_write(lane{}, fs, fd, page + 100, 1000), other = map_write(lane{}, fs, fd, page, page);
+    const writable_mapping one = map_write(lane{}, fs, fd, page + 100, 1000),
+                           other = map_write(lane{}, fs, fd, page, page);
     ASSERT_EQ(one.bytes, 1000);
     ASSERT_EQ(other.bytes, static_cast<std::int64_t>(page));
     EXPECT_EQ(std::memcmp(one.data, &bytes[page + 100], 1000), 0);
@@ -248,7 +272,8 @@ TEST_F(writing, what_is_changed_through_a_mapping) {
     other.data[4095] = std::byte{1};
     // Meanwhile another program changes other bytes of the page. They stay its own.
     auto expected = bytes;
-    for (const std::uint64_t i : {0u, 63u, 999u}) expected[page + 100 + i] = static_cast<std::uint8_t>(~expected[page + 100 + i]);
+    for (const std::uint64_t i : {0u, 63u, 999u})
+        expected[page + 100 + i] = static_cast<std::uint8_t>(~expected[page + 100 + i]);
     {
         std::fstream beside(path, std::ios::in | std::ios::out | std::ios::binary);
         beside.seekp(page + 50);
@@ -256,7 +281,8 @@ TEST_F(writing, what_is_changed_through_a_mapping) {
         expected[page + 50] = '!';
     }
     ASSERT_EQ(rt->fsync(fd), 0);
-    EXPECT_EQ(file_bytes(path), expected) << "what is still mapped by the other one only is not written yet";
+    EXPECT_EQ(file_bytes(path), expected)
+        << "what is still mapped by the other one only is not written yet";
     expected[2 * page - 1] = 1;
     EXPECT_EQ(unmap(lane{}, fs, other), 0);
     EXPECT_EQ(rt->close(fd), 0);
@@ -291,7 +317,8 @@ TEST_F(writing, mappings_that_write_once_need_no_copy) {
     o.cache_bytes = 8 * page;
     rt.reset();
     rt = make_runtime(o);
-    const int fd = rt->open(path, open_write_once | open_create | open_truncate), usual = rt->open(path, open_read_write);
+    const int fd = rt->open(path, open_write_once | open_create | open_truncate),
+              usual = rt->open(path, open_read_write);
     ASSERT_GE(fd, 0);
     ASSERT_GE(usual, 0);
     const runtime_ref fs = rt->ref();
@@ -317,9 +344,11 @@ TEST_F(writing, mappings_that_write_once_need_no_copy) {
 TEST_F(writing, a_mapping_says_what_it_cannot) {
     write_file(path, pattern(41, page));
     const runtime_ref fs = rt->ref();
-    const int reading = rt->open(path), writing_only = rt->open(path, open_write), fd = rt->open(path, open_read_write);
+    const int reading = rt->open(path), writing_only = rt->open(path, open_write),
+              fd = rt->open(path, open_read_write);
     EXPECT_EQ(map_write(lane{}, fs, reading, 0, 10).bytes, -EBADF);
-    EXPECT_EQ(map_write(lane{}, fs, writing_only, 0, 10).bytes, -EBADF) << "a pointer can be read through";
+    EXPECT_EQ(map_write(lane{}, fs, writing_only, 0, 10).bytes, -EBADF)
+        << "a pointer can be read through";
     EXPECT_EQ(map_write(lane{}, fs, 12345, 0, 10).bytes, -EBADF);
     EXPECT_EQ(map_write(lane{}, fs, fd, -1, 10).bytes, -EINVAL);
     EXPECT_EQ(map_write(lane{}, fs, fd, 0, -10).bytes, -EINVAL);
@@ -336,7 +365,8 @@ TEST_F(writing, a_mapping_says_what_it_cannot) {
     expect_sound(*rt);
 }
 
-// Every other page is dirty: one of them is written back for the frame of the copy, and not the page itself given away for it.
+// Every other page is dirty: one of them is written back for the frame of the copy, and not the
+// page itself given away for it.
 TEST_F(writing, a_mapping_in_a_cache_full_of_dirty_pages) {
     options o = writing_options(folder);
     o.cache_bytes = 8 * page;
@@ -353,7 +383,8 @@ TEST_F(writing, a_mapping_in_a_cache_full_of_dirty_pages) {
     expect_sound(*rt);
 }
 
-// Four mapped pages and their copies take all eight frames. There is none for a fifth, and it is said.
+// Four mapped pages and their copies take all eight frames. There is none for a fifth, and it is
+// said.
 TEST_F(writing, copies_come_from_the_cache_and_go_back) {
     options o = writing_options(folder);
     o.cache_bytes = 8 * page;
@@ -403,7 +434,8 @@ TEST_F(writing, a_page_that_the_file_grew_by_can_be_mapped) {
     write_file(path, pattern(15, 100));
     const int fd = rt->open(path, open_read_write);
     ASSERT_EQ(rt->truncate(fd, 50 * page), 0);
-    const mapping first = rt->map(fd, 40 * page, 10);  // nobody has asked for a word of that page yet
+    const mapping first =
+        rt->map(fd, 40 * page, 10);  // nobody has asked for a word of that page yet
     ASSERT_EQ(first.bytes, 10);
     EXPECT_EQ(rt->unmap(first), 0);
     EXPECT_EQ(rt->close(fd), 0);
@@ -421,7 +453,8 @@ TEST_F(writing, open_truncate_cuts_once) {
     ASSERT_EQ(rt->write(first, "kept", 4, 0), 4);
     const int second = rt->open(path, open_write | open_create | open_truncate);
     EXPECT_NE(second, first) << "each open has a descriptor of its own";
-    EXPECT_EQ(read_back(reading, 4), (std::vector<std::uint8_t>{'k', 'e', 'p', 't'})) << "the same file";
+    EXPECT_EQ(read_back(reading, 4), (std::vector<std::uint8_t>{'k', 'e', 'p', 't'}))
+        << "the same file";
     EXPECT_EQ(rt->close(second), 0);
     EXPECT_EQ(rt->close(first), 0);
     EXPECT_EQ(rt->close(reading), 0);
@@ -433,14 +466,16 @@ TEST_F(writing, open_truncate_cuts_once) {
 
 TEST_F(writing, many_threads_append_whole_records) {
     constexpr std::uint64_t threads = 4, records = 500, record_bytes = 37;
-    // Held open, so that no thread comes after all the others have closed, and cuts what they wrote.
+    // Held open, so that no thread comes after all the others have closed, and cuts what they
+    // wrote.
     const int held = rt->open(path, open_write | open_create);
     ASSERT_GE(held, 0);
     std::vector<std::thread> team;
     std::atomic<int> failed{0};
     for (std::uint64_t t = 0; t < threads; ++t)
         team.emplace_back([&, t] {
-            const int fd = open(lane{}, rt->ref(), "file", open_write | open_create | open_truncate);
+            const int fd =
+                open(lane{}, rt->ref(), "file", open_write | open_create | open_truncate);
             for (std::uint64_t i = 0; i < records; ++i) {
                 const auto record = pattern(t * records + i, record_bytes);
                 if (append(lane{}, rt->ref(), fd, record.data(), record_bytes) < 0) ++failed;
@@ -455,8 +490,10 @@ TEST_F(writing, many_threads_append_whole_records) {
     ASSERT_EQ(bytes.size() % record_bytes, 0u);
     std::vector<std::vector<std::uint8_t>> got, wanted;
     for (std::size_t at = 0; at < bytes.size(); at += record_bytes)
-        got.emplace_back(bytes.begin() + static_cast<std::ptrdiff_t>(at), bytes.begin() + static_cast<std::ptrdiff_t>(at + record_bytes));
-    for (std::uint64_t i = 0; i < threads * records; ++i) wanted.push_back(pattern(i, record_bytes));
+        got.emplace_back(bytes.begin() + static_cast<std::ptrdiff_t>(at),
+                         bytes.begin() + static_cast<std::ptrdiff_t>(at + record_bytes));
+    for (std::uint64_t i = 0; i < threads * records; ++i)
+        wanted.push_back(pattern(i, record_bytes));
     std::sort(got.begin(), got.end());
     std::sort(wanted.begin(), wanted.end());
     EXPECT_EQ(got, wanted);
@@ -492,9 +529,13 @@ TEST_F(writing, racing_lanes_write_their_own_bytes_of_shared_pages) {
             const int fd = open(g, rt->ref(), "file", open_read_write | open_create);
             for (std::uint64_t at = t * stride; at < bytes; at += threads * stride) {
                 const auto length = static_cast<std::int64_t>(std::min(stride, bytes - at));
-                const std::int64_t done = write(g, rt->ref(), fd, wanted.data() + at, length, static_cast<std::int64_t>(at));
-                if (done != length && failed++ < 4) ADD_FAILURE() << done << " of " << length << " at " << at;
-                if (at % 11 == 0 && msync(g, rt->ref(), fd, static_cast<std::int64_t>(at), length) != 0) ++failed;
+                const std::int64_t done = write(g, rt->ref(), fd, wanted.data() + at, length,
+                                                static_cast<std::int64_t>(at));
+                if (done != length && failed++ < 4)
+                    ADD_FAILURE() << done << " of " << length << " at " << at;
+                if (at % 11 == 0 &&
+                    msync(g, rt->ref(), fd, static_cast<std::int64_t>(at), length) != 0)
+                    ++failed;
             }
             if (close(g, rt->ref(), fd) != 0) ++failed;
         });

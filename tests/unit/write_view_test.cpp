@@ -1,4 +1,5 @@
-// Writable views on the cpu back end: elements by themselves, additions by many threads, and what is refused.
+// Writable views on the cpu back end: elements by themselves, additions by many threads, and what
+// is refused.
 #include <atomic>
 #include <cstring>
 #include <thread>
@@ -63,7 +64,8 @@ TEST_F(write_view, every_size_of_element_at_an_offset) {
     const writable_view<three_of_16> wide(fs, fd, 2, 48);
     for (std::uint8_t i = 0; i < 16; ++i) bytes[i] = i;
     for (std::uint16_t i = 0; i < 8; ++i) halves[i] = static_cast<std::uint16_t>(1000 + i);
-    for (int i = 0; i < 4; ++i) floats[static_cast<std::uint64_t>(i)] = 0.5f * static_cast<float>(i);
+    for (int i = 0; i < 4; ++i)
+        floats[static_cast<std::uint64_t>(i)] = 0.5f * static_cast<float>(i);
     wide[1] = three_of_16{1, 2, 3, 4};
     ASSERT_EQ(rt->close(fd), 0);
     const auto now = elements_of_file<std::uint8_t>();
@@ -117,7 +119,8 @@ TEST_F(write_view, only_the_element_is_written) {
     }
     ASSERT_EQ(rt->close(fd), 0);
     expected[4091] = '!';
-    for (int i = 0; i < 4; ++i) expected[4092 + static_cast<std::size_t>(i)] = static_cast<std::uint8_t>(4 - i);
+    for (int i = 0; i < 4; ++i)
+        expected[4092 + static_cast<std::size_t>(i)] = static_cast<std::uint8_t>(4 - i);
     EXPECT_EQ(elements_of_file<std::uint8_t>(), expected);
 }
 

@@ -1,14 +1,17 @@
 // Atomics with an explicit order and scope, one spelling for GPU and host.
 //
-// On the GPU these are the instructions of base/device_atomic.cuh; on the host they are the compiler's own, those behind
-// std::atomic_ref, and scope has no meaning: neither needs a heavy header. The choice is made inside the function bodies,
-// so one program may mix files compiled by nvcc and by g++ without two definitions of the same function.
+// On the GPU these are the instructions of base/device_atomic.cuh; on the host they are the
+// compiler's own, those behind std::atomic_ref, and scope has no meaning: neither needs a heavy
+// header. The choice is made inside the function bodies, so one program may mix files compiled by
+// nvcc and by g++ without two definitions of the same function.
 //
-// Thread safety: these are the primitives of it. Which order is used where, and why, is said at the named steps in
-// engine/page_word.hpp, engine/file_word.hpp and engine/ring.hpp; no other file names a memory order.
+// Thread safety: these are the primitives of it. Which order is used where, and why, is said at the
+// named steps in engine/page_word.hpp, engine/file_word.hpp and engine/ring.hpp; no other file
+// names a memory order.
 //
-// A test that explores schedules defines PENSTOCK_SCHEDULE_POINT(address, is_write) before it includes any Penstock header;
-// it is called before every access here. Everywhere else the macro is empty.
+// A test that explores schedules defines PENSTOCK_SCHEDULE_POINT(address, is_write) before it
+// includes any Penstock header; it is called before every access here. Everywhere else the macro is
+// empty.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +29,8 @@ namespace penstock {
 
 namespace detail {
 
-// The compiler's name of an order; a constant, since a compiler takes any other value for the strictest order.
+// The compiler's name of an order; a constant, since a compiler takes any other value for the
+// strictest order.
 template <order Order>
 inline constexpr int host_order = Order == order::acquire   ? __ATOMIC_ACQUIRE
                                   : Order == order::release ? __ATOMIC_RELEASE
@@ -35,7 +39,8 @@ inline constexpr int host_order = Order == order::acquire   ? __ATOMIC_ACQUIRE
 
 // A failed compare-and-swap publishes nothing, so it keeps only the acquire half.
 template <order Order>
-inline constexpr int host_failure_order = Order == order::acq_rel || Order == order::acquire ? __ATOMIC_ACQUIRE : __ATOMIC_RELAXED;
+inline constexpr int host_failure_order =
+    Order == order::acq_rel || Order == order::acquire ? __ATOMIC_ACQUIRE : __ATOMIC_RELAXED;
 
 }  // namespace detail
 
@@ -66,7 +71,9 @@ PENSTOCK_HD PENSTOCK_INLINE bool atomic_compare_swap(T* address, T expected, T d
     return device_atomic::compare_swap<Order, Scope>(address, expected, desired) == expected;
 #else
     PENSTOCK_SCHEDULE_POINT(address, true);
-    return __atomic_compare_exchange_n(address, &expected, desired, false, detail::host_order<Order>, detail::host_failure_order<Order>);
+    return __atomic_compare_exchange_n(address, &expected, desired, false,
+                                       detail::host_order<Order>,
+                                       detail::host_failure_order<Order>);
 #endif
 }
 
@@ -81,7 +88,8 @@ PENSTOCK_HD PENSTOCK_INLINE T atomic_fetch_add(T* address, T value) {
         T seen, sum;
         __atomic_load(address, &seen, __ATOMIC_RELAXED);
         do sum = seen + value;
-        while (!__atomic_compare_exchange(address, &seen, &sum, false, detail::host_order<Order>, __ATOMIC_RELAXED));
+        while (!__atomic_compare_exchange(address, &seen, &sum, false, detail::host_order<Order>,
+                                          __ATOMIC_RELAXED));
         return seen;
     } else {
         return __atomic_fetch_add(address, value, detail::host_order<Order>);
@@ -127,34 +135,40 @@ PENSTOCK_HD PENSTOCK_INLINE void atomic_raise(T* address, T value) {
     static_cast<void>(device_atomic::fetch_max<Order, Scope>(address, value));
 #else
     T seen = atomic_load<order::relaxed>(address);
-    while (seen < value && !atomic_compare_swap<Order>(address, seen, value)) seen = atomic_load<order::relaxed>(address);
+    while (seen < value && !atomic_compare_swap<Order>(address, seen, value))
+        seen = atomic_load<order::relaxed>(address);
 #endif
 }
 
-// Additions and bit changes whose old value nobody needs: relaxed, device scope. On the GPU they become reductions,
-// which are sent off and not waited for.
+// Additions and bit changes whose old value nobody needs: relaxed, device scope. On the GPU they
+// become reductions, which are sent off and not waited for.
 template <typename T>
 PENSTOCK_HD PENSTOCK_INLINE void atomic_add_relaxed(T* address, T value) {
 #if PENSTOCK_ON_DEVICE
     if constexpr (sizeof(T) == 8)
-        ::atomicAdd(reinterpret_cast<unsigned long long*>(address), static_cast<unsigned long long>(value));
-    else
-        ::atomicAdd(reinterpret_cast<unsigned*>(address), static_cast<unsigned>(value));
+        ::atomicAdd(reinterpret_cast<unsigned long long*>(address),
+                    static_cast<unsigned long long>(value));
+    else ::atomicAdd(reinterpret_cast<unsigned*>(address), static_cast<unsigned>(value));
 #else
     PENSTOCK_SCHEDULE_POINT(address, true);
     __atomic_fetch_add(address, value, __ATOMIC_RELAXED);
 #endif
 }
 
-// Additions to a word in device or host memory, never shared memory, at device scope. A compiler that does not know where a word lies makes of an atomic a branch and
-// two more ways; and of an addition whose result nobody wants nvcc 13 makes one that comes back to the thread all the same, where a reduction by its own name does
-// not: 3 % of the speed of a hit (bench/results/h100-2026-11-24-hit-path.txt).
+// Additions to a word in device or host memory, never shared memory, at device scope. A compiler
+// that does not know where a word lies makes of an atomic a branch and two more ways; and of an
+// addition whose result nobody wants nvcc 13 makes one that comes back to the thread all the same,
+// where a reduction by its own name does not: 3 % of the speed of a hit
+// (bench/results/h100-2026-11-24-hit-path.txt).
 //
 // add_acquire returns the value before.
 PENSTOCK_HD PENSTOCK_INLINE std::uint64_t add_acquire(std::uint64_t* address, std::uint64_t value) {
 #if PENSTOCK_ON_DEVICE
     std::uint64_t before;
-    asm volatile("atom.acquire.gpu.global.add.u64 %0, [%1], %2;" : "=l"(before) : "l"(__cvta_generic_to_global(address)), "l"(value) : "memory");
+    asm volatile("atom.acquire.gpu.global.add.u64 %0, [%1], %2;"
+                 : "=l"(before)
+                 : "l"(__cvta_generic_to_global(address)), "l"(value)
+                 : "memory");
     return before;
 #else
     return atomic_fetch_add<order::acquire>(address, value);
@@ -163,7 +177,10 @@ PENSTOCK_HD PENSTOCK_INLINE std::uint64_t add_acquire(std::uint64_t* address, st
 
 PENSTOCK_HD PENSTOCK_INLINE void reduce_relaxed(std::uint64_t* address, std::uint64_t value) {
 #if PENSTOCK_ON_DEVICE
-    asm volatile("red.relaxed.gpu.global.add.u64 [%0], %1;" ::"l"(__cvta_generic_to_global(address)), "l"(value) : "memory");
+    asm volatile(
+        "red.relaxed.gpu.global.add.u64 [%0], %1;" ::"l"(__cvta_generic_to_global(address)),
+        "l"(value)
+        : "memory");
 #else
     static_cast<void>(atomic_fetch_add<order::relaxed>(address, value));
 #endif
@@ -171,7 +188,10 @@ PENSTOCK_HD PENSTOCK_INLINE void reduce_relaxed(std::uint64_t* address, std::uin
 
 PENSTOCK_HD PENSTOCK_INLINE void reduce_release(std::uint64_t* address, std::uint64_t value) {
 #if PENSTOCK_ON_DEVICE
-    asm volatile("red.release.gpu.global.add.u64 [%0], %1;" ::"l"(__cvta_generic_to_global(address)), "l"(value) : "memory");
+    asm volatile(
+        "red.release.gpu.global.add.u64 [%0], %1;" ::"l"(__cvta_generic_to_global(address)),
+        "l"(value)
+        : "memory");
 #else
     static_cast<void>(atomic_fetch_add<order::release>(address, value));
 #endif
@@ -185,7 +205,8 @@ PENSTOCK_HD PENSTOCK_INLINE T fetch_add_relaxed(T* address, T value) {
 
 PENSTOCK_HD PENSTOCK_INLINE void atomic_or_relaxed(std::uint64_t* address, std::uint64_t bits) {
 #if PENSTOCK_ON_DEVICE
-    ::atomicOr(reinterpret_cast<unsigned long long*>(address), static_cast<unsigned long long>(bits));
+    ::atomicOr(reinterpret_cast<unsigned long long*>(address),
+               static_cast<unsigned long long>(bits));
 #else
     PENSTOCK_SCHEDULE_POINT(address, true);
     __atomic_fetch_or(address, bits, __ATOMIC_RELAXED);
@@ -194,7 +215,8 @@ PENSTOCK_HD PENSTOCK_INLINE void atomic_or_relaxed(std::uint64_t* address, std::
 
 PENSTOCK_HD PENSTOCK_INLINE void atomic_and_relaxed(std::uint64_t* address, std::uint64_t bits) {
 #if PENSTOCK_ON_DEVICE
-    ::atomicAnd(reinterpret_cast<unsigned long long*>(address), static_cast<unsigned long long>(bits));
+    ::atomicAnd(reinterpret_cast<unsigned long long*>(address),
+                static_cast<unsigned long long>(bits));
 #else
     PENSTOCK_SCHEDULE_POINT(address, true);
     __atomic_fetch_and(address, bits, __ATOMIC_RELAXED);
@@ -202,8 +224,8 @@ PENSTOCK_HD PENSTOCK_INLINE void atomic_and_relaxed(std::uint64_t* address, std:
 }
 
 namespace detail {
-// ThreadSanitizer does not model fences, so on the host every access that relies on one is itself atomic; there is then no
-// plain access for it to misjudge.
+// ThreadSanitizer does not model fences, so on the host every access that relies on one is itself
+// atomic; there is then no plain access for it to misjudge.
 inline void host_fence() {
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wpragmas"
@@ -214,13 +236,16 @@ inline void host_fence() {
 }
 }  // namespace detail
 
-// Orders the calling thread's loads: those before the call come before those after it. Nothing is promised to others.
+// Orders the calling thread's loads: those before the call come before those after it. Nothing is
+// promised to others.
 //
-// On the GPU this is a fence of block scope. The CUDA programming guide gives it this meaning without regard to scope (memory
-// fence functions: reads before __threadfence_block are ordered before reads after it), and says of a device fence that no
-// thread of the device sees its caller's writes in another order; together they make a reader that orders its loads see the
-// writes of a writer that fences in their order. PTX's formal model asks for device scope on both sides, which costs a sixth
-// of the speed of hits on an H200 (docs/page_word.md); define PENSTOCK_STRICT_FENCES to have it.
+// On the GPU this is a fence of block scope. The CUDA programming guide gives it this meaning
+// without regard to scope (memory fence functions: reads before __threadfence_block are ordered
+// before reads after it), and says of a device fence that no thread of the device sees its caller's
+// writes in another order; together they make a reader that orders its loads see the writes of a
+// writer that fences in their order. PTX's formal model asks for device scope on both sides, which
+// costs a sixth of the speed of hits on an H200 (docs/page_word.md); define PENSTOCK_STRICT_FENCES
+// to have it.
 PENSTOCK_HD PENSTOCK_INLINE void order_loads() {
 #if PENSTOCK_ON_DEVICE && !defined(PENSTOCK_STRICT_FENCES)
     __threadfence_block();
@@ -240,8 +265,9 @@ PENSTOCK_HD PENSTOCK_INLINE void atomic_fence() {
 #endif
 }
 
-// At device scope, for what comes before it: with a relaxed change of a word after it, that change is a release. Unlike a two-way fence it leaves the first-level cache of
-// a GPU as it is. (Compilers before CUDA 13 may not have it.)
+// At device scope, for what comes before it: with a relaxed change of a word after it, that change
+// is a release. Unlike a two-way fence it leaves the first-level cache of a GPU as it is.
+// (Compilers before CUDA 13 may not have it.)
 PENSTOCK_HD PENSTOCK_INLINE void release_fence() {
 #if PENSTOCK_ON_DEVICE && __CUDACC_VER_MAJOR__ >= 13
     asm volatile("fence.release.gpu;" ::: "memory");
@@ -259,8 +285,10 @@ PENSTOCK_HD PENSTOCK_INLINE void system_fence() {
 #endif
 }
 
-// Before a compare-and-swap that somebody else won is tried again: the longer, the more often it was lost. Thousands of groups of a GPU that try for one
-// word at once keep each other from it (a million opens of one file: bench/results/h200-2026-11-22-tests-5.txt); the few threads of a processor do not.
+// Before a compare-and-swap that somebody else won is tried again: the longer, the more often it
+// was lost. Thousands of groups of a GPU that try for one word at once keep each other from it (a
+// million opens of one file: bench/results/h200-2026-11-22-tests-5.txt); the few threads of a
+// processor do not.
 PENSTOCK_HD PENSTOCK_INLINE void let_others_first([[maybe_unused]] std::uint32_t round) {
 #if PENSTOCK_ON_DEVICE
     __nanosleep(32u << (round < 10 ? round : 10));

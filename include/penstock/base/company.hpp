@@ -1,7 +1,8 @@
 // Lanes of a warp that are about to do the same to one word, so that one of them can do it for all.
 //
-// A compare-and-swap on a word that thousands try for succeeds about once in the time that a look and a swap take. 32 lanes that each
-// take a reference would need 32 such times, one that takes 32 references needs one.
+// A compare-and-swap on a word that thousands try for succeeds about once in the time that a look
+// and a swap take. 32 lanes that each take a reference would need 32 such times, one that takes 32
+// references needs one.
 #pragma once
 
 #include <cstdint>
@@ -10,9 +11,10 @@
 
 namespace penstock {
 
-// Those lanes of this warp that are here right now with the same `what`, a number or an address; a CPU thread is alone. Lanes that are elsewhere are not
-// waited for, and any choice of lanes is right. What all of them did before comes before what the one does, and that before what
-// they do after share().
+// Those lanes of this warp that are here right now with the same `what`, a number or an address; a
+// CPU thread is alone. Lanes that are elsewhere are not waited for, and any choice of lanes is
+// right. What all of them did before comes before what the one does, and that before what they do
+// after share().
 class company {
 public:
     PENSTOCK_HD PENSTOCK_INLINE explicit company([[maybe_unused]] std::uint64_t what) {
@@ -22,7 +24,8 @@ public:
 #endif
     }
     // Of these, those with the same `what`.
-    [[nodiscard]] PENSTOCK_HD PENSTOCK_INLINE company those_with([[maybe_unused]] std::uint64_t what) const {
+    [[nodiscard]] PENSTOCK_HD PENSTOCK_INLINE company
+    those_with([[maybe_unused]] std::uint64_t what) const {
         company out = *this;
 #if PENSTOCK_ON_DEVICE
         out.keep(__match_any_sync(lanes_, static_cast<unsigned long long>(what)));

@@ -1,8 +1,9 @@
-// The atomics of base/atomic.hpp on a GPU: one PTX instruction each, by order and scope, for words of 4 and 8 bytes;
-// bytes are loaded and stored as well, relaxed.
+// The atomics of base/atomic.hpp on a GPU: one PTX instruction each, by order and scope, for words
+// of 4 and 8 bytes; bytes are loaded and stored as well, relaxed.
 //
-// They are the instructions of libcu++'s atomic_ref, whose header costs each file that includes it three seconds of compiling.
-// The address is generic, and every instruction is volatile and clobbers memory: the compiler moves no access across it.
+// They are the instructions of libcu++'s atomic_ref, whose header costs each file that includes it
+// three seconds of compiling. The address is generic, and every instruction is volatile and
+// clobbers memory: the compiler moves no access across it.
 #pragma once
 
 #include <cstdint>
@@ -14,21 +15,26 @@
 #if defined(__CUDACC__)
 namespace penstock::device_atomic {
 
-// asm of PTX whose name has the scope, or the order and the scope, between `before` and `after`; the rest are its operands.
-#define PENSTOCK_PTX_SCOPED(before, after, ...)                                             \
-    do {                                                                                    \
+// asm of PTX whose name has the scope, or the order and the scope, between `before` and `after`;
+// the rest are its operands.
+#define PENSTOCK_PTX_SCOPED(before, after, ...)                                              \
+    do {                                                                                     \
         if constexpr (Scope == scope::system) asm volatile(before ".sys" after __VA_ARGS__); \
-        else asm volatile(before ".gpu" after __VA_ARGS__);                                 \
+        else asm volatile(before ".gpu" after __VA_ARGS__);                                  \
     } while (false)
-#define PENSTOCK_PTX_ORDERED(before, after, ...)                                                              \
-    do {                                                                                                      \
-        if constexpr (Order == order::relaxed) PENSTOCK_PTX_SCOPED(before ".relaxed", after, __VA_ARGS__);      \
-        else if constexpr (Order == order::acquire) PENSTOCK_PTX_SCOPED(before ".acquire", after, __VA_ARGS__); \
-        else if constexpr (Order == order::release) PENSTOCK_PTX_SCOPED(before ".release", after, __VA_ARGS__); \
-        else PENSTOCK_PTX_SCOPED(before ".acq_rel", after, __VA_ARGS__);                                        \
+#define PENSTOCK_PTX_ORDERED(before, after, ...)                         \
+    do {                                                                 \
+        if constexpr (Order == order::relaxed)                           \
+            PENSTOCK_PTX_SCOPED(before ".relaxed", after, __VA_ARGS__);  \
+        else if constexpr (Order == order::acquire)                      \
+            PENSTOCK_PTX_SCOPED(before ".acquire", after, __VA_ARGS__);  \
+        else if constexpr (Order == order::release)                      \
+            PENSTOCK_PTX_SCOPED(before ".release", after, __VA_ARGS__);  \
+        else PENSTOCK_PTX_SCOPED(before ".acq_rel", after, __VA_ARGS__); \
     } while (false)
 
-// A word as the register that holds it: the value of an integer, the bits of a floating-point number.
+// A word as the register that holds it: the value of an integer, the bits of a floating-point
+// number.
 template <typename T>
 using word_of = std::conditional_t<sizeof(T) == 8, unsigned long long, unsigned>;
 
@@ -72,8 +78,7 @@ PENSTOCK_D PENSTOCK_INLINE void store(T* address, T value) {
         PENSTOCK_PTX_SCOPED("st.release", ".b32 [%0],%1;", ::"l"(address), "r"(word) : "memory");
     else if constexpr (sizeof(T) == 8)
         PENSTOCK_PTX_SCOPED("st.relaxed", ".b64 [%0],%1;", ::"l"(address), "l"(word) : "memory");
-    else
-        PENSTOCK_PTX_SCOPED("st.relaxed", ".b32 [%0],%1;", ::"l"(address), "r"(word) : "memory");
+    else PENSTOCK_PTX_SCOPED("st.relaxed", ".b32 [%0],%1;", ::"l"(address), "r"(word) : "memory");
 }
 
 // Returns the value before, as do all below.
@@ -83,24 +88,36 @@ PENSTOCK_D PENSTOCK_INLINE T compare_swap(T* address, T expected, T desired) {
     const auto word = to_word(expected), next = to_word(desired);
     word_of<T> before;
     if constexpr (sizeof(T) == 8)
-        PENSTOCK_PTX_ORDERED("atom.cas", ".b64 %0,[%1],%2,%3;", : "=l"(before) : "l"(address), "l"(word), "l"(next) : "memory");
+        PENSTOCK_PTX_ORDERED("atom.cas", ".b64 %0,[%1],%2,%3;",
+                             : "=l"(before)
+                             : "l"(address), "l"(word), "l"(next)
+                             : "memory");
     else
-        PENSTOCK_PTX_ORDERED("atom.cas", ".b32 %0,[%1],%2,%3;", : "=r"(before) : "l"(address), "r"(word), "r"(next) : "memory");
+        PENSTOCK_PTX_ORDERED("atom.cas", ".b32 %0,[%1],%2,%3;",
+                             : "=r"(before)
+                             : "l"(address), "r"(word), "r"(next)
+                             : "memory");
     return from_word<T>(before);
 }
 
 // name(address, value): the atomic `instruction` on words of the kinds `wide` and `narrow`.
-#define PENSTOCK_DEVICE_ATOMIC(name, instruction, wide, narrow)                                                                            \
-    template <order Order, scope Scope, typename T>                                                                                      \
-    PENSTOCK_D PENSTOCK_INLINE T name(T* address, T value) {                                                                              \
-        static_assert(sizeof(T) == 4 || sizeof(T) == 8);                                                                                  \
-        const auto word = to_word(value);                                                                                 \
-        word_of<T> before;                                                                                                               \
-        if constexpr (sizeof(T) == 8)                                                                                                    \
-            PENSTOCK_PTX_ORDERED(instruction, "." wide " %0,[%1],%2;", : "=l"(before) : "l"(address), "l"(word) : "memory");               \
-        else                                                                                                                             \
-            PENSTOCK_PTX_ORDERED(instruction, "." narrow " %0,[%1],%2;", : "=r"(before) : "l"(address), "r"(word) : "memory");             \
-        return from_word<T>(before);                                                                                                   \
+#define PENSTOCK_DEVICE_ATOMIC(name, instruction, wide, narrow)          \
+    template <order Order, scope Scope, typename T>                      \
+    PENSTOCK_D PENSTOCK_INLINE T name(T* address, T value) {             \
+        static_assert(sizeof(T) == 4 || sizeof(T) == 8);                 \
+        const auto word = to_word(value);                                \
+        word_of<T> before;                                               \
+        if constexpr (sizeof(T) == 8)                                    \
+            PENSTOCK_PTX_ORDERED(instruction, "." wide " %0,[%1],%2;",   \
+                                 : "=l"(before)                          \
+                                 : "l"(address), "l"(word)               \
+                                 : "memory");                            \
+        else                                                             \
+            PENSTOCK_PTX_ORDERED(instruction, "." narrow " %0,[%1],%2;", \
+                                 : "=r"(before)                          \
+                                 : "l"(address), "r"(word)               \
+                                 : "memory");                            \
+        return from_word<T>(before);                                     \
     }
 PENSTOCK_DEVICE_ATOMIC(add_integers, "atom.add", "u64", "u32")
 PENSTOCK_DEVICE_ATOMIC(exchange, "atom.exch", "b64", "b32")
@@ -116,9 +133,15 @@ PENSTOCK_D PENSTOCK_INLINE T fetch_add(T* address, T value) {
     } else {
         T before;
         if constexpr (sizeof(T) == 8)
-            PENSTOCK_PTX_ORDERED("atom.add", ".f64 %0,[%1],%2;", : "=d"(before) : "l"(address), "d"(value) : "memory");
+            PENSTOCK_PTX_ORDERED("atom.add", ".f64 %0,[%1],%2;",
+                                 : "=d"(before)
+                                 : "l"(address), "d"(value)
+                                 : "memory");
         else
-            PENSTOCK_PTX_ORDERED("atom.add", ".f32 %0,[%1],%2;", : "=f"(before) : "l"(address), "f"(value) : "memory");
+            PENSTOCK_PTX_ORDERED("atom.add", ".f32 %0,[%1],%2;",
+                                 : "=f"(before)
+                                 : "l"(address), "f"(value)
+                                 : "memory");
         return before;
     }
 }

@@ -1,8 +1,8 @@
 // Compiler vocabulary: which functions run where. Nothing here has behaviour.
 #pragma once
 
-// PENSTOCK_HD marks a function that runs on the host and on the GPU. Plain g++ sees an empty macro, so every header
-// under base/, group/ (the .hpp ones) and engine/ compiles without CUDA.
+// PENSTOCK_HD marks a function that runs on the host and on the GPU. Plain g++ sees an empty macro,
+// so every header under base/, group/ (the .hpp ones) and engine/ compiles without CUDA.
 #if defined(__CUDACC__)
 #define PENSTOCK_HD __host__ __device__
 #define PENSTOCK_D __device__
@@ -13,7 +13,8 @@
 #define PENSTOCK_INLINE inline
 #endif
 
-// The miss path stays out of line so that its registers do not count against the hit path of the calling kernel.
+// The miss path stays out of line so that its registers do not count against the hit path of the
+// calling kernel.
 #if defined(__CUDACC__) || defined(__GNUC__)
 #define PENSTOCK_NOINLINE __attribute__((noinline))
 #else

@@ -8,10 +8,13 @@
 
 namespace penstock::engine {
 
-// Leader only. Asks for the pages [first, end) into the tier, as far as there is room without waiting and without more than half
-// of the tier. How many of the range, from `first` on, are at hand or on their way.
+// Leader only. Asks for the pages [first, end) into the tier, as far as there is room without
+// waiting and without more than half of the tier. How many of the range, from `first` on, are at
+// hand or on their way.
 template <typename Group>
-PENSTOCK_HD PENSTOCK_NOINLINE std::uint64_t want_pages(const Group& g, const cache_view& c, const file_handle& f, std::uint64_t first, std::uint64_t end) {
+PENSTOCK_HD PENSTOCK_NOINLINE std::uint64_t want_pages(const Group& g, const cache_view& c,
+                                                       const file_handle& f, std::uint64_t first,
+                                                       std::uint64_t end) {
     if (c.tier.words == nullptr) return 0;
     std::uint64_t room = (std::uint64_t{c.tier.frame_count} + 1) / 2, page = first;
     while (page < end && room > 0) {
@@ -20,7 +23,8 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::uint64_t want_pages(const Group& g, const cac
             ++page;
             continue;
         }
-        const std::uint64_t most = end - page < room ? end - page : room, asked = ask_for_fill(g, c, f.slot, page, most);
+        const std::uint64_t most = end - page < room ? end - page : room,
+                            asked = ask_for_fill(g, c, f.slot, page, most);
         // None: somebody was faster with this page, or there is no room just now in tier or ring.
         if (asked == 0 && !is_at_hand(c, f, page)) break;
         page += asked;
@@ -30,7 +34,8 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::uint64_t want_pages(const Group& g, const cac
 }
 
 // Leader only. Drops the pages [first, end) from cache and tier, where nobody holds them.
-PENSTOCK_HD PENSTOCK_NOINLINE inline void drop_pages(const cache_view& c, const file_handle& f, std::uint64_t first, std::uint64_t end) {
+PENSTOCK_HD PENSTOCK_NOINLINE inline void drop_pages(const cache_view& c, const file_handle& f,
+                                                     std::uint64_t first, std::uint64_t end) {
     for (std::uint64_t page = first; page < end; ++page) {
         const std::uint64_t index = find_word(c, f, page);
         if (index == no_word) continue;

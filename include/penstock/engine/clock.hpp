@@ -1,22 +1,28 @@
-// Finding a frame: a clock over the frames of a pool, in shards, with a use bit. A pool is the cache itself (cache_view) or its
-// host tier (tier_view): both have page words, frame words and hands under the same names.
+// Finding a frame: a clock over the frames of a pool, in shards, with a use bit. A pool is the
+// cache itself (cache_view) or its host tier (tier_view): both have page words, frame words and
+// hands under the same names.
 //
-// A frame that was never used is taken first, whatever shard it lies in, so that no page is dropped while there is room.
-// After that each shard has its own hand, and a miss starts at the shard that its page's number picks, so groups that miss
-// at the same time touch different words and one group alone still uses all shards. A step of the hand looks at one frame:
-// a free frame is taken; a frame whose page is pinned or loading is passed over; a page with its use bit set loses the
-// bit and is passed over, unless its file is closed; a dirty page is passed over, but the first one is remembered: when the hand has met
-// many dirty pages and none that is clean, the caller is told to write one back (engine/victim.hpp). Any other page is evicted by one compare-and-swap on its page word.
+// A frame that was never used is taken first, whatever shard it lies in, so that no page is dropped
+// while there is room. After that each shard has its own hand, and a miss starts at the shard that
+// its page's number picks, so groups that miss at the same time touch different words and one group
+// alone still uses all shards. A step of the hand looks at one frame: a free frame is taken; a
+// frame whose page is pinned or loading is passed over; a page with its use bit set loses the bit
+// and is passed over, unless its file is closed; a dirty page is passed over, but the first one is
+// remembered: when the hand has met many dirty pages and none that is clean, the caller is told to
+// write one back (engine/victim.hpp). Any other page is evicted by one compare-and-swap on its page
+// word.
 //
 // Invariants
-//  (1) A frame is free, or busy (in the hands of one group), or owned by the page that its frame word names, or a copy of a page.
-//  (2) Only the group that took a frame by compare-and-swap (from free, or by try_evict of its page) writes its frame
-//      word, and only as long as no page can be evicted from the frame: the frame word names the page before its page word
-//      is published, or while the group has a pin on it. A slow writer could overwrite the word of the next owner, and the frame
-//      would be lost.
+//  (1) A frame is free, or busy (in the hands of one group), or owned by the page that its frame
+//  word names, or a copy of a page. (2) Only the group that took a frame by compare-and-swap (from
+//  free, or by try_evict of its page) writes its frame
+//      word, and only as long as no page can be evicted from the frame: the frame word names the
+//      page before its page word is published, or while the group has a pin on it. A slow writer
+//      could overwrite the word of the next owner, and the frame would be lost.
 //
-// Progress: bounded. A search ends with a frame, with -ENOBUFS when all frames stayed pinned for frame_wait_ns (or pinned
-// and loading for request_wait_ns), or with the abort code. (CLOCK: Corbato 1969, "A paging experiment with the Multics system".)
+// Progress: bounded. A search ends with a frame, with -ENOBUFS when all frames stayed pinned for
+// frame_wait_ns (or pinned and loading for request_wait_ns), or with the abort code. (CLOCK:
+// Corbato 1969, "A paging experiment with the Multics system".)
 #pragma once
 
 #include <cerrno>
@@ -31,18 +37,22 @@
 
 namespace penstock::engine {
 
-// Frame words are hints to the clock; the exclusive step is the compare-and-swap on frame or page word. Release where a frame
-// becomes free: pairs with the acquire of the compare-and-swap that takes it. Busy and owned order nothing: who takes an owned
-// frame does so by its page word, and the release of that word's publish comes after this store.
+// Frame words are hints to the clock; the exclusive step is the compare-and-swap on frame or page
+// word. Release where a frame becomes free: pairs with the acquire of the compare-and-swap that
+// takes it. Busy and owned order nothing: who takes an owned frame does so by its page word, and
+// the release of that word's publish comes after this store.
 template <typename Pool>
-PENSTOCK_HD PENSTOCK_INLINE void set_frame_word(const Pool& pool, std::uint32_t frame, frame_word value) {
-    if ((value & frame_state_mask) == frame_free) atomic_store<order::release>(&pool.frame_words[frame], value);
+PENSTOCK_HD PENSTOCK_INLINE void set_frame_word(const Pool& pool, std::uint32_t frame,
+                                                frame_word value) {
+    if ((value & frame_state_mask) == frame_free)
+        atomic_store<order::release>(&pool.frame_words[frame], value);
     else store_hint(&pool.frame_words[frame], value);
 }
 
 enum class frame_step { taken, skipped, busy, dirty };
 
-// What becomes of a page that is about to be evicted: begin(owner) comes before the eviction, undo() if that did not happen.
+// What becomes of a page that is about to be evicted: begin(owner) comes before the eviction,
+// undo() if that did not happen.
 struct keep_nothing {
     PENSTOCK_HD void begin(frame_word) {}
     PENSTOCK_HD void undo() {}
@@ -50,18 +60,21 @@ struct keep_nothing {
 
 // Leader only: tries to take this one frame.
 template <typename Group, typename Pool, typename Keep>
-PENSTOCK_HD inline frame_step try_take_frame(const Group& g, const cache_view& c, const Pool& pool, std::uint32_t frame, Keep& keep) {
+PENSTOCK_HD inline frame_step try_take_frame(const Group& g, const cache_view& c, const Pool& pool,
+                                             std::uint32_t frame, Keep& keep) {
     frame_word* const own = &pool.frame_words[frame];
     const frame_word owner = atomic_load<order::acquire>(own);
     const frame_word state = owner & frame_state_mask;
     if (state == frame_busy) return frame_step::busy;
     if (state == frame_copy) return frame_step::skipped;
     if (state == frame_free)
-        return atomic_compare_swap<order::acquire>(own, owner, frame_busy) ? frame_step::taken : frame_step::skipped;
+        return atomic_compare_swap<order::acquire>(own, owner, frame_busy) ? frame_step::taken
+                                                                           : frame_step::skipped;
     settle(pool, owner);
     page_word* const word = &pool.words[owner_word_index(owner)];
     const page_word seen = glance(word);
-    if (!is_valid(seen) || frame_of(seen) != frame || pins_of(seen) != 0) return frame_step::skipped;
+    if (!is_valid(seen) || frame_of(seen) != frame || pins_of(seen) != 0)
+        return frame_step::skipped;
     if ((seen & use_bit) != 0 && !is_closed(look(&c.file_words[owner_file_slot(owner)]))) {
         age(word);
         return frame_step::skipped;
@@ -77,7 +90,8 @@ PENSTOCK_HD inline frame_step try_take_frame(const Group& g, const cache_view& c
     return frame_step::taken;
 }
 
-// Leader only: a frame that was never used, if there is one left. The word that says there is none is written once.
+// Leader only: a frame that was never used, if there is one left. The word that says there is none
+// is written once.
 template <typename Pool>
 PENSTOCK_HD inline bool take_fresh(const Pool& c, std::uint64_t start, std::uint32_t& frame) {
     if (atomic_load<order::relaxed>(c.fill_done) != 0) return false;
@@ -90,24 +104,28 @@ PENSTOCK_HD inline bool take_fresh(const Pool& c, std::uint64_t start, std::uint
             if (place >= per_shard) break;
             frame = shard * per_shard + place;
             // A hand may have come by and taken it before us.
-            if (atomic_compare_swap<order::acquire>(&c.frame_words[frame], frame_free, frame_busy)) return true;
+            if (atomic_compare_swap<order::acquire>(&c.frame_words[frame], frame_free, frame_busy))
+                return true;
         }
     }
     atomic_store<order::relaxed>(c.fill_done, std::uint32_t{1});
     return false;
 }
 
-// What a search met: a frame in the hands of a loader, which may be had later; pages that are dirty, and the frame of the first.
+// What a search met: a frame in the hands of a loader, which may be had later; pages that are
+// dirty, and the frame of the first.
 struct sweep_notes {
     bool saw_busy = false;
     std::uint32_t dirty_pages = 0, dirty_frame = no_frame;
-    std::uint32_t enough_dirty_pages = 128;  // with so many the search ends: most of the rest will be dirty too, and writing takes longer than looking
+    std::uint32_t enough_dirty_pages = 128;  // with so many the search ends: most of the rest will
+                                             // be dirty too, and writing takes longer than looking
 };
 
 // Leader only: one search of at most `budget` steps, from the shard that `start` picks on.
 template <typename Group, typename Pool, typename Keep>
-PENSTOCK_HD inline bool sweep_clock(const Group& g, const cache_view& c, const Pool& pool, std::uint64_t start, std::uint64_t budget,
-                                    std::uint32_t& frame, sweep_notes& notes, Keep& keep) {
+PENSTOCK_HD inline bool sweep_clock(const Group& g, const cache_view& c, const Pool& pool,
+                                    std::uint64_t start, std::uint64_t budget, std::uint32_t& frame,
+                                    sweep_notes& notes, Keep& keep) {
     const std::uint32_t per_shard = pool.frame_count / pool.clock_shards;
     // Two rounds of a shard: the first clears use bits, the second evicts. Then the next shard.
     const std::uint64_t per_visit = 2 * std::uint64_t{per_shard};
@@ -116,8 +134,11 @@ PENSTOCK_HD inline bool sweep_clock(const Group& g, const cache_view& c, const P
     std::uint64_t step = 0;
     while (step < budget && !taken && notes.dirty_pages < notes.enough_dirty_pages) {
         std::uint32_t* const hand = &pool.clock_hands[std::size_t{shard} * clock_hand_stride];
-        for (std::uint64_t i = 0; i < per_visit && step < budget && !taken && notes.dirty_pages < notes.enough_dirty_pages; ++i, ++step) {
-            frame = shard * per_shard + atomic_fetch_add<order::relaxed>(hand, std::uint32_t{1}) % per_shard;
+        for (std::uint64_t i = 0; i < per_visit && step < budget && !taken &&
+                                  notes.dirty_pages < notes.enough_dirty_pages;
+             ++i, ++step) {
+            frame = shard * per_shard +
+                    atomic_fetch_add<order::relaxed>(hand, std::uint32_t{1}) % per_shard;
             const frame_step outcome = try_take_frame(g, c, pool, frame, keep);
             taken = outcome == frame_step::taken;
             notes.saw_busy = notes.saw_busy || outcome == frame_step::busy;
@@ -129,40 +150,49 @@ PENSTOCK_HD inline bool sweep_clock(const Group& g, const cache_view& c, const P
     return taken;
 }
 
-// Leader only, waits for nothing: a frame of the pool, in state busy, after a search of a few steps.
+// Leader only, waits for nothing: a frame of the pool, in state busy, after a search of a few
+// steps.
 template <typename Group, typename Pool, typename Keep>
-PENSTOCK_HD inline bool try_take(const Group& g, const cache_view& c, const Pool& pool, std::uint64_t spread, std::uint32_t& frame, Keep& keep) {
+PENSTOCK_HD inline bool try_take(const Group& g, const cache_view& c, const Pool& pool,
+                                 std::uint64_t spread, std::uint32_t& frame, Keep& keep) {
     const std::uint64_t start = mix64(spread), all = 2 * std::uint64_t{pool.frame_count};
     sweep_notes notes;
-    return take_fresh(pool, start, frame) || sweep_clock(g, c, pool, start, all < 64 ? all : 64, frame, notes, keep);
+    return take_fresh(pool, start, frame) ||
+           sweep_clock(g, c, pool, start, all < 64 ? all : 64, frame, notes, keep);
 }
 
 // Of a search: no page could be evicted, but the one in `frame` or another could be written back.
 inline constexpr std::int64_t must_write_back = 2;
 
-// While groups write pages back for their frames, who comes new looks at so few before it does so too. So clean pages among dirty ones are found,
-// and nobody searches long where there are few.
+// While groups write pages back for their frames, who comes new looks at so few before it does so
+// too. So clean pages among dirty ones are found, and nobody searches long where there are few.
 inline constexpr std::uint64_t crowded_steps = 32;
 
-// While write-backs fail, a search goes on past dirty pages, and looks at so many frames: a clean one is all that helps.
+// While write-backs fail, a search goes on past dirty pages, and looks at so many frames: a clean
+// one is all that helps.
 inline constexpr std::uint64_t patient_steps = 65536;
 
 // Leader only: the frame that a wait ended with, if it is still free.
-PENSTOCK_HD inline bool take_offered(const cache_view& c, patience& deadline, std::uint32_t& frame) {
+PENSTOCK_HD inline bool take_offered(const cache_view& c, patience& deadline,
+                                     std::uint32_t& frame) {
     frame = deadline.offered_frame;
     deadline.offered_frame = no_frame;
     return frame != no_frame && take_given_frame(c, frame);
 }
 
-// Leader only: a frame for the caller, in state busy; `spread` picks the shard to start at. 0, must_write_back (and `frame` is a dirty page's, or
-// no_frame if none was met), -ENOBUFS, or the abort code. `deadline` started when the verb
-// first missed, so that groups which fail one after the other on the same page do not add up their waits. While loads
-// hold frames the search goes on for request_wait_ns: a slow disk is no reason to fail. Without may_wait: one search of a
-// few steps, -ENOBUFS if it finds nothing. While write-backs fail, a caller that makes its page dirty has to write one back first: a disk
-// that is full would otherwise fill the cache with its pages, and readers of other files would find no frame.
+// Leader only: a frame for the caller, in state busy; `spread` picks the shard to start at. 0,
+// must_write_back (and `frame` is a dirty page's, or no_frame if none was met), -ENOBUFS, or the
+// abort code. `deadline` started when the verb first missed, so that groups which fail one after
+// the other on the same page do not add up their waits. While loads hold frames the search goes on
+// for request_wait_ns: a slow disk is no reason to fail. Without may_wait: one search of a few
+// steps, -ENOBUFS if it finds nothing. While write-backs fail, a caller that makes its page dirty
+// has to write one back first: a disk that is full would otherwise fill the cache with its pages,
+// and readers of other files would find no frame.
 template <typename Group, typename Keep>
-PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t take_frame(const Group& g, const cache_view& c, std::uint64_t spread, bool may_wait,
-                                           patience& deadline, std::uint32_t& frame, Keep& keep) {
+PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t take_frame(const Group& g, const cache_view& c,
+                                                      std::uint64_t spread, bool may_wait,
+                                                      patience& deadline, std::uint32_t& frame,
+                                                      Keep& keep) {
     if (!may_wait) return try_take(g, c, c, spread, frame, keep) ? 0 : -ENOBUFS;
     const std::uint64_t start = mix64(spread);
     if (take_offered(c, deadline, frame)) return 0;
@@ -173,12 +203,17 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t take_frame(const Group& g, const cach
     }
     if (take_fresh(c, start, frame)) return 0;
     const bool crowded = c.writes != nullptr && !failing && write_behind_groups(c) != 0;
-    // Two rounds over all frames clear every use bit and then look again; more would only repeat that before the pause.
-    const std::uint64_t all = 2 * std::uint64_t{c.frame_count}, most = failing ? patient_steps : 1024, slice = all < most ? all : most;
+    // Two rounds over all frames clear every use bit and then look again; more would only repeat
+    // that before the pause.
+    const std::uint64_t all = 2 * std::uint64_t{c.frame_count},
+                        most = failing ? patient_steps : 1024, slice = all < most ? all : most;
     for (std::uint32_t round = 0;; ++round) {
         sweep_notes notes;
         if (failing) notes.enough_dirty_pages = ~0u;
-        if (sweep_clock(g, c, c, start + round, crowded && slice > crowded_steps ? crowded_steps : slice, frame, notes, keep)) return 0;
+        if (sweep_clock(g, c, c, start + round,
+                        crowded && slice > crowded_steps ? crowded_steps : slice, frame, notes,
+                        keep))
+            return 0;
         if (crowded || notes.dirty_pages != 0) {
             frame = notes.dirty_frame;
             return must_write_back;
@@ -186,7 +221,9 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t take_frame(const Group& g, const cach
         if (round == 0) count(g, c, count_frame_waits);
         const std::int64_t code = deadline.check(g, c);
         if (code != 0 && code != -ETIME) return code;
-        if (code == -ETIME && !(notes.saw_busy && g.now_ns() - deadline.start_ns() < c.request_wait_ns)) return -ENOBUFS;
+        if (code == -ETIME &&
+            !(notes.saw_busy && g.now_ns() - deadline.start_ns() < c.request_wait_ns))
+            return -ENOBUFS;
         g.pause(round);
     }
 }

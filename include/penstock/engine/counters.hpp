@@ -1,4 +1,5 @@
-// Adding to the statistics: relaxed, fire and forget, on the shard of the calling group. Only leaders count.
+// Adding to the statistics: relaxed, fire and forget, on the shard of the calling group. Only
+// leaders count.
 #pragma once
 
 #include <cstdint>
@@ -13,9 +14,11 @@ PENSTOCK_HD PENSTOCK_INLINE counter_shard& shard_of(const Group& g, const cache_
     return c.counters[g.home() & (c.counter_shards - 1)];
 }
 
-// Call from the leader only, or from one thread for each of several things that the group does at once.
+// Call from the leader only, or from one thread for each of several things that the group does at
+// once.
 template <typename Group>
-PENSTOCK_HD PENSTOCK_INLINE void count(const Group& g, const cache_view& c, counter what, std::uint64_t amount = 1) {
+PENSTOCK_HD PENSTOCK_INLINE void count(const Group& g, const cache_view& c, counter what,
+                                       std::uint64_t amount = 1) {
     reduce_relaxed(&shard_of(g, c).count[what], amount);
 }
 
@@ -29,7 +32,8 @@ constexpr PENSTOCK_HD std::uint32_t latency_bucket(std::uint64_t ns) {
 }
 
 template <typename Group>
-PENSTOCK_HD PENSTOCK_INLINE void count_latency(const Group& g, const cache_view& c, std::uint64_t ns) {
+PENSTOCK_HD PENSTOCK_INLINE void count_latency(const Group& g, const cache_view& c,
+                                               std::uint64_t ns) {
     reduce_relaxed(&shard_of(g, c).latency[latency_bucket(ns)], 1);
 }
 

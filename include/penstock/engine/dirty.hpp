@@ -1,33 +1,44 @@
-// Which bytes of a cached page the file does not have yet: a bit for every byte of every frame, and the words around it.
+// Which bytes of a cached page the file does not have yet: a bit for every byte of every frame, and
+// the words around it.
 //
 //   word                    where           steps (order)
-//   dirty_bits[...]         64 bytes each   mark (relaxed or, after a fence), take (acquire exchange), put_back (relaxed or)
-//   page word, dirty bit    per page        join_dirty, soil, clean (engine/page_word.hpp)
-//   write_locks[frame]      per frame       try_lock_frame, take_over (acquire), unlock_frame, leave_lock, offer_page (release), note_request
+//   dirty_bits[...]         64 bytes each   mark (relaxed or, after a fence), take (acquire
+//   exchange), put_back (relaxed or) page word, dirty bit    per page        join_dirty, soil,
+//   clean (engine/page_word.hpp) write_locks[frame]      per frame       try_lock_frame, take_over
+//   (acquire), unlock_frame, leave_lock, offer_page (release), note_request
 //                                           (relaxed, by the holder)
 //   size_bytes              per file        size_of (relaxed), grow_to (release), cut_to (release)
-//   offered_run             one             show_run, next_offered (relaxed: a hint; take_over is what decides)
+//   offered_run             one             show_run, next_offered (relaxed: a hint; take_over is
+//   what decides)
 //
-// A write stores its bytes, fences, marks them, and soils the page, all under a pin. Who writes a page back locks its frame, takes the
-// marks, fences, copies the page, sends it, and when the host has written it: cleans the page, looks at the marks again, and
-// soils it if it finds any.
+// A write stores its bytes, fences, marks them, and soils the page, all under a pin. Who writes a
+// page back locks its frame, takes the marks, fences, copies the page, sends it, and when the host
+// has written it: cleans the page, looks at the marks again, and soils it if it finds any.
 //
 // Invariants
-//  (1) Bytes come before their marks. So whoever takes a mark copies bytes at least as new; a byte that is stored again afterwards
+//  (1) Bytes come before their marks. So whoever takes a mark copies bytes at least as new; a byte
+//  that is stored again afterwards
 //      is marked again afterwards. Nothing is lost, and no writer ever waits for a write-back.
-//  (2) Only the holder of a frame's lock takes marks, so copies of one page reach the file one after the other, in their order. The
-//      lock of a copy whose fate is unknown (the host did not answer in time) is left to that request: it comes free with its answer.
-//      Who offers a page sees to it that it is taken over, if need be by himself.
-//  (3) A page with a mark is dirty, or pinned by somebody who soils it before he unpins. So a page without pins that is not dirty
+//  (2) Only the holder of a frame's lock takes marks, so copies of one page reach the file one
+//  after the other, in their order. The
+//      lock of a copy whose fate is unknown (the host did not answer in time) is left to that
+//      request: it comes free with its answer. Who offers a page sees to it that it is taken over,
+//      if need be by himself.
+//  (3) A page with a mark is dirty, or pinned by somebody who soils it before he unpins. So a page
+//  without pins that is not dirty
 //      has no marks, and its frame may be given to another. (A dirty page may have no marks.)
-//  (4) A file's count of dirty pages is never less than it has. It is raised before a page turns dirty, and lowered after the page is
-//      known to stay clean. While a write-back has cleaned a page and not yet looked at the marks again, the count still has the page and
-//      the page its pin: so who flushes does not pass it by, but waits for the lock and looks then.
-//  (5) Marks name bytes that were written, no others (the last byte of a mapping that grew the file counts as written): what a write-back
+//  (4) A file's count of dirty pages is never less than it has. It is raised before a page turns
+//  dirty, and lowered after the page is
+//      known to stay clean. While a write-back has cleaned a page and not yet looked at the marks
+//      again, the count still has the page and the page its pin: so who flushes does not pass it
+//      by, but waits for the lock and looks then.
+//  (5) Marks name bytes that were written, no others (the last byte of a mapping that grew the file
+//  counts as written): what a write-back
 //      sends to the file is only that. So writers of
 //      different bytes of one page do not overwrite each other, wherever they are.
 //
-// Tests: tests/unit/write_test.cpp, tests/explore/write_test.cpp (every schedule of a writer, a write-back and an eviction), tests/model.
+// Tests: tests/unit/write_test.cpp, tests/explore/write_test.cpp (every schedule of a writer, a
+// write-back and an eviction), tests/model.
 #pragma once
 
 #include <cstdint>
@@ -36,20 +47,28 @@
 
 namespace penstock::engine {
 
-PENSTOCK_HD PENSTOCK_INLINE std::uint64_t mark_words(const cache_view& c) { return (c.page_bytes() + 63) / 64; }  // only tests have pages so small
-PENSTOCK_HD PENSTOCK_INLINE std::uint64_t* marks_of(const cache_view& c, std::uint32_t frame) { return c.dirty_bits + frame * mark_words(c); }
+PENSTOCK_HD PENSTOCK_INLINE std::uint64_t mark_words(const cache_view& c) {
+    return (c.page_bytes() + 63) / 64;
+}  // only tests have pages so small
+PENSTOCK_HD PENSTOCK_INLINE std::uint64_t* marks_of(const cache_view& c, std::uint32_t frame) {
+    return c.dirty_bits + frame * mark_words(c);
+}
 
 // The marks of word `number` for the bytes [begin, end) of a page.
-constexpr PENSTOCK_HD std::uint64_t marks_within(std::uint64_t number, std::uint64_t begin, std::uint64_t end) {
+constexpr PENSTOCK_HD std::uint64_t marks_within(std::uint64_t number, std::uint64_t begin,
+                                                 std::uint64_t end) {
     const std::uint64_t first = number * 64;
     if (end <= first || begin >= first + 64) return 0;
-    const std::uint64_t low = begin > first ? begin - first : 0, high = end < first + 64 ? end - first : 64;
+    const std::uint64_t low = begin > first ? begin - first : 0,
+                        high = end < first + 64 ? end - first : 64;
     return (~std::uint64_t{0} >> (64 - (high - low))) << low;
 }
 
-// Whole group, pinned, after the bytes [begin, end) of the page were stored. Relaxed, since a fence of every thread comes before.
+// Whole group, pinned, after the bytes [begin, end) of the page were stored. Relaxed, since a fence
+// of every thread comes before.
 template <typename Group>
-PENSTOCK_HD inline void mark(const Group& g, const cache_view& c, std::uint32_t frame, std::uint64_t begin, std::uint64_t end) {
+PENSTOCK_HD inline void mark(const Group& g, const cache_view& c, std::uint32_t frame,
+                             std::uint64_t begin, std::uint64_t end) {
     atomic_fence();
     g.sync();  // everybody's bytes come before anybody's marks
     for (std::uint64_t i = begin / 64 + g.rank(); i <= (end - 1) / 64; i += g.size())
@@ -58,34 +77,55 @@ PENSTOCK_HD inline void mark(const Group& g, const cache_view& c, std::uint32_t 
 }
 
 // By the holder of the frame's lock; a fence of the caller follows before anything is copied.
-PENSTOCK_HD PENSTOCK_INLINE std::uint64_t take(std::uint64_t* marks) { return atomic_exchange<order::acquire>(marks, std::uint64_t{0}); }
-PENSTOCK_HD PENSTOCK_INLINE void put_back(std::uint64_t* marks, std::uint64_t bits) { if (bits != 0) atomic_or_relaxed(marks, bits); }
-PENSTOCK_HD PENSTOCK_INLINE std::uint64_t look_at_marks(const std::uint64_t* marks) { return atomic_load<order::relaxed>(marks); }
+PENSTOCK_HD PENSTOCK_INLINE std::uint64_t take(std::uint64_t* marks) {
+    return atomic_exchange<order::acquire>(marks, std::uint64_t{0});
+}
+PENSTOCK_HD PENSTOCK_INLINE void put_back(std::uint64_t* marks, std::uint64_t bits) {
+    if (bits != 0) atomic_or_relaxed(marks, bits);
+}
+PENSTOCK_HD PENSTOCK_INLINE std::uint64_t look_at_marks(const std::uint64_t* marks) {
+    return atomic_load<order::relaxed>(marks);
+}
 
-// May the page have marks? One that is clean and pinned may be in the hands of a write-back that has cleaned it and not looked yet
-// whether there are new ones (settle_page); who flushes has to wait for what that one finds.
-PENSTOCK_HD PENSTOCK_INLINE bool may_have_marks(page_word seen) { return is_valid(seen) && (is_dirty(seen) || pins_of(seen) != 0); }
+// May the page have marks? One that is clean and pinned may be in the hands of a write-back that
+// has cleaned it and not looked yet whether there are new ones (settle_page); who flushes has to
+// wait for what that one finds.
+PENSTOCK_HD PENSTOCK_INLINE bool may_have_marks(page_word seen) {
+    return is_valid(seen) && (is_dirty(seen) || pins_of(seen) != 0);
+}
 
-// Frame locks: 0 free; lock_held, and from when the page is copied also its request; or a request alone, which was given up. A request: ring
-// in bits 63..56, ticket + 2 below bit 53; bit 54 if the page's marks have to be put back after it, bit 53 if every byte of the copy is marked. 1 in
-// place of a request: held, and whoever wants to may take it over.
-inline constexpr std::uint64_t lock_free = 0, lock_held = std::uint64_t{1} << 55, lock_keeps_marks = std::uint64_t{1} << 54;
-inline constexpr std::uint64_t lock_sends_all = std::uint64_t{1} << 53, lock_offered = lock_held | 1;
+// Frame locks: 0 free; lock_held, and from when the page is copied also its request; or a request
+// alone, which was given up. A request: ring in bits 63..56, ticket + 2 below bit 53; bit 54 if the
+// page's marks have to be put back after it, bit 53 if every byte of the copy is marked. 1 in place
+// of a request: held, and whoever wants to may take it over.
+inline constexpr std::uint64_t lock_free = 0, lock_held = std::uint64_t{1} << 55,
+                               lock_keeps_marks = std::uint64_t{1} << 54;
+inline constexpr std::uint64_t lock_sends_all = std::uint64_t{1} << 53,
+                               lock_offered = lock_held | 1;
 inline constexpr std::uint32_t lock_ring_shift = 56;
 
-constexpr PENSTOCK_HD std::uint64_t lock_request(std::uint32_t ring, std::uint64_t ticket) { return std::uint64_t{ring} << lock_ring_shift | (ticket + 2); }
-constexpr PENSTOCK_HD std::uint32_t lock_ring(std::uint64_t lock) { return static_cast<std::uint32_t>(lock >> lock_ring_shift); }
-constexpr PENSTOCK_HD std::uint64_t lock_ticket(std::uint64_t lock) { return (lock & (lock_sends_all - 1)) - 2; }
+constexpr PENSTOCK_HD std::uint64_t lock_request(std::uint32_t ring, std::uint64_t ticket) {
+    return std::uint64_t{ring} << lock_ring_shift | (ticket + 2);
+}
+constexpr PENSTOCK_HD std::uint32_t lock_ring(std::uint64_t lock) {
+    return static_cast<std::uint32_t>(lock >> lock_ring_shift);
+}
+constexpr PENSTOCK_HD std::uint64_t lock_ticket(std::uint64_t lock) {
+    return (lock & (lock_sends_all - 1)) - 2;
+}
 
-// Leader only, pinned. Acquire: pairs with unlock_frame, and with the service thread's answer to a request that was given up.
+// Leader only, pinned. Acquire: pairs with unlock_frame, and with the service thread's answer to a
+// request that was given up.
 PENSTOCK_HD inline bool try_lock_frame(const cache_view& c, std::uint32_t frame) {
     std::uint64_t* const lock = &c.write_locks[frame];
     const std::uint64_t seen = atomic_load<order::relaxed>(lock);
     if ((seen & lock_held) != 0) return false;
     if (seen != lock_free) {
         const ring_view& r = c.rings[lock_ring(seen)];
-        const std::uint64_t* const completed = &r.replies[lock_ticket(seen) & (r.slots - 1)].completed;
-        if (atomic_load<order::acquire, scope::system>(completed) < lock_ticket(seen) + 1) return false;
+        const std::uint64_t* const completed =
+            &r.replies[lock_ticket(seen) & (r.slots - 1)].completed;
+        if (atomic_load<order::acquire, scope::system>(completed) < lock_ticket(seen) + 1)
+            return false;
     }
     return atomic_compare_swap<order::acquire>(lock, seen, lock_held);
 }
@@ -93,15 +133,19 @@ PENSTOCK_HD PENSTOCK_INLINE void unlock_frame(const cache_view& c, std::uint32_t
     atomic_store<order::release>(&c.write_locks[frame], lock_free);
 }
 // By the holder, whose notes they are; others only see that it is held.
-PENSTOCK_HD PENSTOCK_INLINE void note_request(const cache_view& c, std::uint32_t frame, std::uint32_t ring, std::uint64_t ticket, bool keeps_marks, bool sends_all) {
+PENSTOCK_HD PENSTOCK_INLINE void note_request(const cache_view& c, std::uint32_t frame,
+                                              std::uint32_t ring, std::uint64_t ticket,
+                                              bool keeps_marks, bool sends_all) {
     atomic_store<order::relaxed>(&c.write_locks[frame],
-                                 lock_held | (keeps_marks ? lock_keeps_marks : 0) | (sends_all ? lock_sends_all : 0) | lock_request(ring, ticket));
+                                 lock_held | (keeps_marks ? lock_keeps_marks : 0) |
+                                     (sends_all ? lock_sends_all : 0) | lock_request(ring, ticket));
 }
 PENSTOCK_HD PENSTOCK_INLINE std::uint64_t noted_request(const cache_view& c, std::uint32_t frame) {
     return atomic_load<order::relaxed>(&c.write_locks[frame]);
 }
 // In place of unlock_frame: the host may still carry the request out.
-PENSTOCK_HD PENSTOCK_INLINE void leave_lock(const cache_view& c, std::uint32_t frame, std::uint32_t ring, std::uint64_t ticket) {
+PENSTOCK_HD PENSTOCK_INLINE void leave_lock(const cache_view& c, std::uint32_t frame,
+                                            std::uint32_t ring, std::uint64_t ticket) {
     atomic_store<order::release>(&c.write_locks[frame], lock_request(ring, ticket));
 }
 
@@ -114,48 +158,64 @@ PENSTOCK_HD PENSTOCK_INLINE void count_write_behind(const cache_view& c, std::ui
 }
 
 // How many groups write behind. A hint, that keeps them few.
-PENSTOCK_HD PENSTOCK_INLINE std::uint32_t early_groups(const cache_view& c) { return atomic_load<order::relaxed>(&c.clock_hands[early_place]); }
+PENSTOCK_HD PENSTOCK_INLINE std::uint32_t early_groups(const cache_view& c) {
+    return atomic_load<order::relaxed>(&c.clock_hands[early_place]);
+}
 PENSTOCK_HD PENSTOCK_INLINE void count_early(const cache_view& c, std::uint32_t change) {
     atomic_fetch_add<order::relaxed>(&c.clock_hands[early_place], change);
 }
 
-// Did a write-back fail, and none that was made for a frame succeed since? A hint: while it says so, groups that make pages dirty leave
-// clean frames to those that read.
+// Did a write-back fail, and none that was made for a frame succeed since? A hint: while it says
+// so, groups that make pages dirty leave clean frames to those that read.
 PENSTOCK_HD PENSTOCK_INLINE bool writes_fail(const cache_view& c) {
     return atomic_load<order::relaxed>(&c.clock_hands[failing_place]) != 0;
 }
 PENSTOCK_HD PENSTOCK_INLINE void note_writes(const cache_view& c, bool fail) {
-    if (writes_fail(c) != fail) atomic_store<order::relaxed>(&c.clock_hands[failing_place], std::uint32_t{fail ? 1u : 0u});
+    if (writes_fail(c) != fail)
+        atomic_store<order::relaxed>(&c.clock_hands[failing_place], std::uint32_t{fail ? 1u : 0u});
 }
 
-// Pages offered: a group holds neighbours (pin and lock) and lets others write them back, each one. The lock word says which are offered, and who
-// turns that into held has taken the page over, pin and lock. Release and acquire: the holder's pin and lock are the taker's.
+// Pages offered: a group holds neighbours (pin and lock) and lets others write them back, each one.
+// The lock word says which are offered, and who turns that into held has taken the page over, pin
+// and lock. Release and acquire: the holder's pin and lock are the taker's.
 PENSTOCK_HD PENSTOCK_INLINE void offer_page(const cache_view& c, std::uint32_t frame) {
     atomic_store<order::release>(&c.write_locks[frame], lock_offered);
 }
 PENSTOCK_HD PENSTOCK_INLINE bool take_over(const cache_view& c, std::uint32_t frame) {
     std::uint64_t* const lock = &c.write_locks[frame];
-    return atomic_load<order::relaxed>(lock) == lock_offered && atomic_compare_swap<order::acquire>(lock, lock_offered, lock_held);
+    return atomic_load<order::relaxed>(lock) == lock_offered &&
+           atomic_compare_swap<order::acquire>(lock, lock_offered, lock_held);
 }
-// One group at a time offers; it waits for nothing until it has. Acquire and release, so that the next one sees what is offered already.
+// One group at a time offers; it waits for nothing until it has. Acquire and release, so that the
+// next one sees what is offered already.
 PENSTOCK_HD PENSTOCK_INLINE bool begin_offering(const cache_view& c) {
     std::uint32_t* const lock = &c.clock_hands[offering_place];
-    return atomic_load<order::relaxed>(lock) == 0 && atomic_compare_swap<order::acquire>(lock, std::uint32_t{0}, std::uint32_t{1});
+    return atomic_load<order::relaxed>(lock) == 0 &&
+           atomic_compare_swap<order::acquire>(lock, std::uint32_t{0}, std::uint32_t{1});
 }
-PENSTOCK_HD PENSTOCK_INLINE void end_offering(const cache_view& c) { atomic_store<order::release>(&c.clock_hands[offering_place], std::uint32_t{0}); }
+PENSTOCK_HD PENSTOCK_INLINE void end_offering(const cache_view& c) {
+    atomic_store<order::release>(&c.clock_hands[offering_place], std::uint32_t{0});
+}
 
-// Where they are: bits 63..50 how many of the run were given out, 49..40 how many it has, 39..0 the first page word. A hint that spreads the groups
-// over the pages: not all of a run are offered, and one that is given out late may be gone. So it may wrap round, and nothing follows from it.
+// Where they are: bits 63..50 how many of the run were given out, 49..40 how many it has, 39..0 the
+// first page word. A hint that spreads the groups over the pages: not all of a run are offered, and
+// one that is given out late may be gone. So it may wrap round, and nothing follows from it.
 inline constexpr std::uint32_t given_out_shift = 50;
 inline constexpr std::uint64_t most_run_pages = (1u << (given_out_shift - word_index_bits)) - 1;
-PENSTOCK_HD PENSTOCK_INLINE void show_run(const cache_view& c, std::uint64_t word_index, std::uint64_t pages) {
+PENSTOCK_HD PENSTOCK_INLINE void show_run(const cache_view& c, std::uint64_t word_index,
+                                          std::uint64_t pages) {
     atomic_store<order::relaxed>(c.offered_run, pages << word_index_bits | word_index);
 }
-constexpr PENSTOCK_HD bool is_given_out(std::uint64_t run) { return run >> given_out_shift >= (run >> word_index_bits & most_run_pages); }
-PENSTOCK_HD PENSTOCK_INLINE bool all_given_out(const cache_view& c) { return is_given_out(atomic_load<order::relaxed>(c.offered_run)); }
+constexpr PENSTOCK_HD bool is_given_out(std::uint64_t run) {
+    return run >> given_out_shift >= (run >> word_index_bits & most_run_pages);
+}
+PENSTOCK_HD PENSTOCK_INLINE bool all_given_out(const cache_view& c) {
+    return is_given_out(atomic_load<order::relaxed>(c.offered_run));
+}
 PENSTOCK_HD inline bool next_offered(const cache_view& c, std::uint64_t& word_index) {
     if (all_given_out(c)) return false;
-    const std::uint64_t run = atomic_fetch_add<order::relaxed>(c.offered_run, std::uint64_t{1} << given_out_shift);
+    const std::uint64_t run =
+        atomic_fetch_add<order::relaxed>(c.offered_run, std::uint64_t{1} << given_out_shift);
     word_index = (run & ((std::uint64_t{1} << word_index_bits) - 1)) + (run >> given_out_shift);
     return !is_given_out(run);
 }
@@ -164,21 +224,35 @@ PENSTOCK_HD PENSTOCK_INLINE bool take_given_frame(const cache_view& c, std::uint
     return atomic_compare_swap<order::acquire>(&c.frame_words[frame], frame_free, frame_busy);
 }
 
-// Steps of the pristine words (engine/pristine.hpp has their states). Acquire where a holder comes, release where one goes.
+// Steps of the pristine words (engine/pristine.hpp has their states). Acquire where a holder comes,
+// release where one goes.
 inline constexpr pristine_word pristine_none = 0;
 constexpr PENSTOCK_HD bool is_copy(pristine_word w) { return w >> 32 != 0; }
-PENSTOCK_HD PENSTOCK_INLINE pristine_word glance_pristine(const pristine_word* word) { return atomic_load<order::relaxed>(word); }
-PENSTOCK_HD PENSTOCK_INLINE void make_pristine(pristine_word* word, pristine_word copy) { atomic_store<order::release>(word, copy); }
-PENSTOCK_HD PENSTOCK_INLINE bool join_pristine(pristine_word* word, pristine_word seen) { return atomic_compare_swap<order::acquire>(word, seen, seen + 1); }
-// Acquire too: the last holder, who gives the frame away, comes after the comparisons of the others.
-PENSTOCK_HD PENSTOCK_INLINE bool leave_pristine_from(pristine_word* word, pristine_word seen, pristine_word next) {
+PENSTOCK_HD PENSTOCK_INLINE pristine_word glance_pristine(const pristine_word* word) {
+    return atomic_load<order::relaxed>(word);
+}
+PENSTOCK_HD PENSTOCK_INLINE void make_pristine(pristine_word* word, pristine_word copy) {
+    atomic_store<order::release>(word, copy);
+}
+PENSTOCK_HD PENSTOCK_INLINE bool join_pristine(pristine_word* word, pristine_word seen) {
+    return atomic_compare_swap<order::acquire>(word, seen, seen + 1);
+}
+// Acquire too: the last holder, who gives the frame away, comes after the comparisons of the
+// others.
+PENSTOCK_HD PENSTOCK_INLINE bool leave_pristine_from(pristine_word* word, pristine_word seen,
+                                                     pristine_word next) {
     return atomic_compare_swap<order::acq_rel>(word, seen, next);
 }
-// By the holder of the frame's lock. Acquire: pairs with leave_pristine_from, so who finds no copy sees all marks made by comparison with it.
-PENSTOCK_HD PENSTOCK_INLINE bool has_copy(const cache_view& c, std::uint32_t frame) { return is_copy(atomic_load<order::acquire>(&c.pristine[frame])); }
+// By the holder of the frame's lock. Acquire: pairs with leave_pristine_from, so who finds no copy
+// sees all marks made by comparison with it.
+PENSTOCK_HD PENSTOCK_INLINE bool has_copy(const cache_view& c, std::uint32_t frame) {
+    return is_copy(atomic_load<order::acquire>(&c.pristine[frame]));
+}
 
-// Which page the frame holds. Stored by whoever marks bytes in it, and read by the holder of its lock, with a pin each.
-PENSTOCK_HD PENSTOCK_INLINE void name_page(const cache_view& c, std::uint32_t frame, std::uint64_t page) {
+// Which page the frame holds. Stored by whoever marks bytes in it, and read by the holder of its
+// lock, with a pin each.
+PENSTOCK_HD PENSTOCK_INLINE void name_page(const cache_view& c, std::uint32_t frame,
+                                           std::uint64_t page) {
     atomic_store<order::relaxed>(&c.frame_pages[frame], page);
 }
 PENSTOCK_HD PENSTOCK_INLINE std::uint64_t page_in_frame(const cache_view& c, std::uint32_t frame) {
@@ -189,78 +263,103 @@ PENSTOCK_HD PENSTOCK_INLINE frame_word look_at_frame(const cache_view& c, std::u
     return atomic_load<order::relaxed>(&c.frame_words[frame]);
 }
 
-// How large the file is. Relaxed: who must see what another group wrote follows it by other means, as with the bytes themselves.
+// How large the file is. Relaxed: who must see what another group wrote follows it by other means,
+// as with the bytes themselves.
 PENSTOCK_HD PENSTOCK_INLINE std::uint64_t size_of(const cache_view& c, std::uint32_t slot) {
     return atomic_load<order::relaxed>(&c.file_records[slot].size_bytes);
 }
 // Release: the bytes up to there come first.
-PENSTOCK_HD PENSTOCK_INLINE void grow_to(const cache_view& c, std::uint32_t slot, std::uint64_t size_bytes) {
-    if (size_of(c, slot) < size_bytes) atomic_raise<order::release>(&c.file_records[slot].size_bytes, size_bytes);
+PENSTOCK_HD PENSTOCK_INLINE void grow_to(const cache_view& c, std::uint32_t slot,
+                                         std::uint64_t size_bytes) {
+    if (size_of(c, slot) < size_bytes)
+        atomic_raise<order::release>(&c.file_records[slot].size_bytes, size_bytes);
 }
-PENSTOCK_HD PENSTOCK_INLINE void cut_to(const cache_view& c, std::uint32_t slot, std::uint64_t size_bytes) {
+PENSTOCK_HD PENSTOCK_INLINE void cut_to(const cache_view& c, std::uint32_t slot,
+                                        std::uint64_t size_bytes) {
     atomic_store<order::release>(&c.file_records[slot].size_bytes, size_bytes);
 }
-// Room for an appended record, at the place that is returned. Acquire and release: it comes after the records before it.
-PENSTOCK_HD PENSTOCK_INLINE std::uint64_t take_room(const cache_view& c, std::uint32_t slot, std::uint64_t bytes) {
+// Room for an appended record, at the place that is returned. Acquire and release: it comes after
+// the records before it.
+PENSTOCK_HD PENSTOCK_INLINE std::uint64_t take_room(const cache_view& c, std::uint32_t slot,
+                                                    std::uint64_t bytes) {
     return atomic_fetch_add<order::acq_rel>(&c.file_records[slot].size_bytes, bytes);
 }
 
-// Words of the write record. Counting is relaxed; `granted` is set before the descriptor is handed out that may write, and who
-// loads a page that was written back follows that (the page word's eviction comes in between), so it is relaxed as well.
+// Words of the write record. Counting is relaxed; `granted` is set before the descriptor is handed
+// out that may write, and who loads a page that was written back follows that (the page word's
+// eviction comes in between), so it is relaxed as well.
 PENSTOCK_HD PENSTOCK_INLINE bool is_granted(const cache_view& c, std::uint32_t slot) {
     return c.writes != nullptr && atomic_load<order::relaxed>(&c.writes[slot].granted) != 0;
 }
-PENSTOCK_HD PENSTOCK_INLINE void grant(const cache_view& c, std::uint32_t slot) { atomic_store<order::relaxed>(&c.writes[slot].granted, std::uint32_t{1}); }
+PENSTOCK_HD PENSTOCK_INLINE void grant(const cache_view& c, std::uint32_t slot) {
+    atomic_store<order::relaxed>(&c.writes[slot].granted, std::uint32_t{1});
+}
 PENSTOCK_HD PENSTOCK_INLINE std::uint64_t dirty_pages_of(const cache_view& c, std::uint32_t slot) {
     return atomic_load<order::relaxed>(&c.writes[slot].dirty_pages);
 }
-PENSTOCK_HD PENSTOCK_INLINE void count_dirty(const cache_view& c, std::uint32_t slot, std::uint64_t change) {
+PENSTOCK_HD PENSTOCK_INLINE void count_dirty(const cache_view& c, std::uint32_t slot,
+                                             std::uint64_t change) {
     atomic_add_relaxed(&c.writes[slot].dirty_pages, change);
 }
-// Leader only; the page is pinned and has new marks. The file's count goes up before the page turns dirty, for others may rely on the
-// dirty bit at once: who finds the count 0 knows that what was written before is in the file. True if the page was clean.
-PENSTOCK_HD PENSTOCK_INLINE bool soil_page(const cache_view& c, std::uint32_t slot, page_word* word) {
+// Leader only; the page is pinned and has new marks. The file's count goes up before the page turns
+// dirty, for others may rely on the dirty bit at once: who finds the count 0 knows that what was
+// written before is in the file. True if the page was clean.
+PENSTOCK_HD PENSTOCK_INLINE bool soil_page(const cache_view& c, std::uint32_t slot,
+                                           page_word* word) {
     if (is_dirty(glance(word)) && join_dirty(word)) return false;
     count_dirty(c, slot, 1);
     if (soil(word)) return true;
     count_dirty(c, slot, ~std::uint64_t{0});
     return false;
 }
-// Release: pairs with writers_of, so that a closer that sees a writer counted also sees the reference that it took before.
-PENSTOCK_HD PENSTOCK_INLINE std::uint64_t count_writers(const cache_view& c, std::uint32_t slot, std::uint64_t change) {
+// Release: pairs with writers_of, so that a closer that sees a writer counted also sees the
+// reference that it took before.
+PENSTOCK_HD PENSTOCK_INLINE std::uint64_t count_writers(const cache_view& c, std::uint32_t slot,
+                                                        std::uint64_t change) {
     return atomic_fetch_add<order::release>(&c.writes[slot].writers, change);
 }
 // Acquire: pairs with count_writers; the file word that is looked at next is no older.
 PENSTOCK_HD PENSTOCK_INLINE std::uint64_t writers_of(const cache_view& c, std::uint32_t slot) {
     return atomic_load<order::acquire>(&c.writes[slot].writers);
 }
-PENSTOCK_HD PENSTOCK_INLINE void raise_epoch(const cache_view& c, std::uint32_t slot, std::uint64_t epoch) {
+PENSTOCK_HD PENSTOCK_INLINE void raise_epoch(const cache_view& c, std::uint32_t slot,
+                                             std::uint64_t epoch) {
     atomic_raise<order::relaxed>(&c.writes[slot].epoch, epoch);
 }
-// How far the file itself goes, as far as this runtime knows; raised before a write-back is sent, so a page that was evicted is read again.
+// How far the file itself goes, as far as this runtime knows; raised before a write-back is sent,
+// so a page that was evicted is read again.
 PENSTOCK_HD PENSTOCK_INLINE std::uint64_t stored_bytes_of(const cache_view& c, std::uint32_t slot) {
     return atomic_load<order::relaxed>(&c.writes[slot].stored_bytes);
 }
-PENSTOCK_HD PENSTOCK_INLINE void raise_stored(const cache_view& c, std::uint32_t slot, std::uint64_t bytes) {
-    if (stored_bytes_of(c, slot) < bytes) atomic_raise<order::relaxed>(&c.writes[slot].stored_bytes, bytes);
+PENSTOCK_HD PENSTOCK_INLINE void raise_stored(const cache_view& c, std::uint32_t slot,
+                                              std::uint64_t bytes) {
+    if (stored_bytes_of(c, slot) < bytes)
+        atomic_raise<order::relaxed>(&c.writes[slot].stored_bytes, bytes);
 }
-PENSTOCK_HD PENSTOCK_INLINE void cut_stored(const cache_view& c, std::uint32_t slot, std::uint64_t bytes) {
-    if (bytes < stored_bytes_of(c, slot)) atomic_store<order::relaxed>(&c.writes[slot].stored_bytes, bytes);
+PENSTOCK_HD PENSTOCK_INLINE void cut_stored(const cache_view& c, std::uint32_t slot,
+                                            std::uint64_t bytes) {
+    if (bytes < stored_bytes_of(c, slot))
+        atomic_store<order::relaxed>(&c.writes[slot].stored_bytes, bytes);
 }
-// Between two lives of a slot. Openers that still have the name of its last file look here before they find that it is gone.
-PENSTOCK_HD inline void reset_writes(const cache_view& c, std::uint32_t slot, std::uint64_t size_bytes) {
+// Between two lives of a slot. Openers that still have the name of its last file look here before
+// they find that it is gone.
+PENSTOCK_HD inline void reset_writes(const cache_view& c, std::uint32_t slot,
+                                     std::uint64_t size_bytes) {
     auto* const words = reinterpret_cast<std::uint64_t*>(&c.writes[slot]);
-    for (std::size_t i = 0; i < sizeof(write_record) / 8; ++i) atomic_store<order::relaxed>(&words[i], std::uint64_t{0});
+    for (std::size_t i = 0; i < sizeof(write_record) / 8; ++i)
+        atomic_store<order::relaxed>(&words[i], std::uint64_t{0});
     raise_stored(c, slot, size_bytes);
 }
 PENSTOCK_HD PENSTOCK_INLINE std::uint64_t epoch_of(const cache_view& c, std::uint32_t slot) {
     return atomic_load<order::relaxed>(&c.writes[slot].epoch);
 }
 
-// Writable mappings of the file. Held by a group that has it open, so counting is relaxed. The last close and an unmap that comes
-// after it decide by this word which of them writes the rest back (engine/write.hpp): each changes the file word or its page first,
-// then this word. Acquire and release: the later of the two sees all that the earlier one did.
-PENSTOCK_HD PENSTOCK_INLINE void count_mappings(const cache_view& c, std::uint32_t slot, std::uint64_t more) {
+// Writable mappings of the file. Held by a group that has it open, so counting is relaxed. The last
+// close and an unmap that comes after it decide by this word which of them writes the rest back
+// (engine/write.hpp): each changes the file word or its page first, then this word. Acquire and
+// release: the later of the two sees all that the earlier one did.
+PENSTOCK_HD PENSTOCK_INLINE void count_mappings(const cache_view& c, std::uint32_t slot,
+                                                std::uint64_t more) {
     atomic_add_relaxed(&c.writes[slot].mappings, more);
 }
 // Acquire: pairs with drop_mapping; a closer that finds none sees what the mappings made dirty.
@@ -270,19 +369,29 @@ PENSTOCK_HD PENSTOCK_INLINE std::uint64_t mappings_of(const cache_view& c, std::
 PENSTOCK_HD PENSTOCK_INLINE void drop_mapping(const cache_view& c, std::uint32_t slot) {
     atomic_fetch_add<order::acq_rel>(&c.writes[slot].mappings, ~std::uint64_t{0});
 }
-PENSTOCK_HD PENSTOCK_INLINE std::uint64_t mappings_after_close(const cache_view& c, std::uint32_t slot) {
+PENSTOCK_HD PENSTOCK_INLINE std::uint64_t mappings_after_close(const cache_view& c,
+                                                               std::uint32_t slot) {
     return atomic_fetch_add<order::acq_rel>(&c.writes[slot].mappings, std::uint64_t{0});
 }
 
 // Has the opener who is to cut the file done it? Acquire: pairs with end_cut.
-PENSTOCK_HD PENSTOCK_INLINE void begin_cut(const cache_view& c, std::uint32_t slot) { atomic_store<order::relaxed>(&c.writes[slot].cutting, std::uint32_t{1}); }
-PENSTOCK_HD PENSTOCK_INLINE void end_cut(const cache_view& c, std::uint32_t slot) { atomic_store<order::release>(&c.writes[slot].cutting, std::uint32_t{0}); }
-PENSTOCK_HD PENSTOCK_INLINE bool is_being_cut(const cache_view& c, std::uint32_t slot) { return atomic_load<order::acquire>(&c.writes[slot].cutting) != 0; }
+PENSTOCK_HD PENSTOCK_INLINE void begin_cut(const cache_view& c, std::uint32_t slot) {
+    atomic_store<order::relaxed>(&c.writes[slot].cutting, std::uint32_t{1});
+}
+PENSTOCK_HD PENSTOCK_INLINE void end_cut(const cache_view& c, std::uint32_t slot) {
+    atomic_store<order::release>(&c.writes[slot].cutting, std::uint32_t{0});
+}
+PENSTOCK_HD PENSTOCK_INLINE bool is_being_cut(const cache_view& c, std::uint32_t slot) {
+    return atomic_load<order::acquire>(&c.writes[slot].cutting) != 0;
+}
 
-// The first error since somebody was told. Acquire and release, so that the offset belongs to the code.
-PENSTOCK_HD inline void note_write_error(const cache_view& c, std::uint32_t slot, std::int64_t code, std::uint64_t offset) {
+// The first error since somebody was told. Acquire and release, so that the offset belongs to the
+// code.
+PENSTOCK_HD inline void note_write_error(const cache_view& c, std::uint32_t slot, std::int64_t code,
+                                         std::uint64_t offset) {
     write_record& w = c.writes[slot];
-    if (atomic_compare_swap<order::acq_rel>(&w.error, std::int64_t{0}, code)) atomic_store<order::relaxed>(&w.error_offset, offset);
+    if (atomic_compare_swap<order::acq_rel>(&w.error, std::int64_t{0}, code))
+        atomic_store<order::relaxed>(&w.error_offset, offset);
 }
 PENSTOCK_HD inline std::int64_t take_write_error(const cache_view& c, std::uint32_t slot) {
     write_record& w = c.writes[slot];
@@ -290,15 +399,17 @@ PENSTOCK_HD inline std::int64_t take_write_error(const cache_view& c, std::uint3
     return atomic_exchange<order::acq_rel>(&w.error, std::int64_t{0});
 }
 
-// The directory of what the file grows by: who turns none into busy asks the host, clears it and enters it (release); the others
-// see its entries cleared (acquire).
+// The directory of what the file grows by: who turns none into busy asks the host, clears it and
+// enters it (release); the others see its entries cleared (acquire).
 PENSTOCK_HD PENSTOCK_INLINE std::uint64_t growth_of(const cache_view& c, std::uint32_t slot) {
     return atomic_load<order::acquire>(&c.file_records[slot].growth);
 }
 PENSTOCK_HD PENSTOCK_INLINE bool begin_growth(const cache_view& c, std::uint32_t slot) {
-    return atomic_compare_swap<order::acquire>(&c.file_records[slot].growth, growth_none, growth_busy);
+    return atomic_compare_swap<order::acquire>(&c.file_records[slot].growth, growth_none,
+                                               growth_busy);
 }
-PENSTOCK_HD PENSTOCK_INLINE void end_growth(const cache_view& c, std::uint32_t slot, std::uint64_t value) {
+PENSTOCK_HD PENSTOCK_INLINE void end_growth(const cache_view& c, std::uint32_t slot,
+                                            std::uint64_t value) {
     atomic_store<order::release>(&c.file_records[slot].growth, value);
 }
 

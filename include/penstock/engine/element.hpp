@@ -1,5 +1,6 @@
-// Elements by lane: a look-up and a re-check around one load where the page is in the cache; where it is not, the lanes of a
-// warp that miss together load what they miss together, each page once and up to max_pending_loads of them in flight.
+// Elements by lane: a look-up and a re-check around one load where the page is in the cache; where
+// it is not, the lanes of a warp that miss together load what they miss together, each page once
+// and up to max_pending_loads of them in flight.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +18,9 @@ namespace penstock::engine {
 
 // What one access can load without being torn.
 template <typename T>
-inline constexpr bool is_element = std::is_trivially_copyable_v<T> && (sizeof(T) == 1 || sizeof(T) == 2 || sizeof(T) == 4 ||
-                                                                       sizeof(T) == 8 || sizeof(T) == 16);
+inline constexpr bool is_element = std::is_trivially_copyable_v<T> &&
+                                   (sizeof(T) == 1 || sizeof(T) == 2 || sizeof(T) == 4 ||
+                                    sizeof(T) == 8 || sizeof(T) == 16);
 
 // Some bits of every access by which the element was loaded.
 template <typename T>
@@ -28,10 +30,12 @@ PENSTOCK_HD PENSTOCK_INLINE std::uint32_t bits_of(const T& value) {
     return words[0];
 }
 
-// One lane. True if the element's page is in the cache, and then `out` is the element. `load` fetches an element from a frame
-// that may change hands meanwhile: each of its accesses is relaxed, and may find another page's bytes.
+// One lane. True if the element's page is in the cache, and then `out` is the element. `load`
+// fetches an element from a frame that may change hands meanwhile: each of its accesses is relaxed,
+// and may find another page's bytes.
 template <typename T, typename Load>
-PENSTOCK_HD PENSTOCK_INLINE bool try_element_by(const Load& load, const cache_view& c, const file_handle& f, std::uint64_t at, T& out) {
+PENSTOCK_HD PENSTOCK_INLINE bool try_element_by(const Load& load, const cache_view& c,
+                                                const file_handle& f, std::uint64_t at, T& out) {
     const std::uint64_t word_index = find_word(c, f, at >> c.page_shift);
     if (word_index == no_word) return false;
     page_word* const word = &c.words[word_index];
@@ -45,7 +49,8 @@ PENSTOCK_HD PENSTOCK_INLINE bool try_element_by(const Load& load, const cache_vi
 
 #if defined(__CUDACC__)
 
-// Relaxed at device scope, as all reads of frames (group/device_copy.cuh). `from` is aligned to the element's size.
+// Relaxed at device scope, as all reads of frames (group/device_copy.cuh). `from` is aligned to the
+// element's size.
 template <typename T>
 PENSTOCK_D PENSTOCK_INLINE T load_element(const std::byte* from) {
     T out;
@@ -72,14 +77,18 @@ PENSTOCK_D PENSTOCK_INLINE T load_element(const std::byte* from) {
 
 // The same with the loads of a GPU.
 template <typename T>
-PENSTOCK_D PENSTOCK_INLINE bool try_element(const cache_view& c, const file_handle& f, std::uint64_t at, T& out) {
-    return try_element_by([](const std::byte* from) { return load_element<T>(from); }, c, f, at, out);
+PENSTOCK_D PENSTOCK_INLINE bool try_element(const cache_view& c, const file_handle& f,
+                                            std::uint64_t at, T& out) {
+    return try_element_by([](const std::byte* from) { return load_element<T>(from); }, c, f, at,
+                          out);
 }
 
-// The lanes that call together, each for an element of its own. A lane whose page cannot be had gets zero, and the fault
-// record the reason. Ends like every read: each round delivers or fails at least the first page.
+// The lanes that call together, each for an element of its own. A lane whose page cannot be had
+// gets zero, and the fault record the reason. Ends like every read: each round delivers or fails at
+// least the first page.
 template <typename T>
-PENSTOCK_D PENSTOCK_NOINLINE T element_missing(const cache_view& c, std::uint32_t slot, std::uint64_t at) {
+PENSTOCK_D PENSTOCK_NOINLINE T element_missing(const cache_view& c, std::uint32_t slot,
+                                               std::uint64_t at) {
     const coalesced g(__match_any_sync(__activemask(), slot));
     const file_handle f = handle_of(c, slot);
     const std::uint64_t page = at >> c.page_shift;
@@ -96,9 +105,13 @@ PENSTOCK_D PENSTOCK_NOINLINE T element_missing(const cache_view& c, std::uint32_
         if (g.ballot(!have) == 0) return value;
         // One lane for each page that is missing; the pages in the order of these lanes.
         const std::uint32_t peers = g.match(have ? ~std::uint64_t{0} : page);
-        const std::uint32_t firsts = g.ballot(!have && static_cast<std::uint32_t>(__ffs(static_cast<int>(peers))) - 1u == g.lane_number());
+        const std::uint32_t firsts =
+            g.ballot(!have && static_cast<std::uint32_t>(__ffs(static_cast<int>(peers))) - 1u ==
+                                  g.lane_number());
         const auto pages = static_cast<std::uint64_t>(__popc(firsts));
-        const auto page_of = [&](std::uint64_t i) { return g.shuffle(page, __fns(firsts, 0, static_cast<int>(i) + 1)); };
+        const auto page_of = [&](std::uint64_t i) {
+            return g.shuffle(page, __fns(firsts, 0, static_cast<int>(i) + 1));
+        };
         patience deadline(g, c.frame_wait_ns);
         const std::uint64_t first = page_of(0);
         std::int64_t code = load_listed(g, c, f, pages, page_of, deadline, consume);
@@ -111,9 +124,11 @@ PENSTOCK_D PENSTOCK_NOINLINE T element_missing(const cache_view& c, std::uint32_
                 if (g.is_leader()) unpin(&c.words[pinned.word_index]);
             }
         }
-        if (code >= 0 && c.read_ahead_pages != 0) read_ahead(g, c, slot, page_of(pages - 1) << c.page_shift, 1);
+        if (code >= 0 && c.read_ahead_pages != 0)
+            read_ahead(g, c, slot, page_of(pages - 1) << c.page_shift, 1);
         if (code < 0) {
-            const std::uint64_t wanted = g.shuffle(at, static_cast<std::uint32_t>(__ffs(static_cast<int>(firsts))) - 1u);
+            const std::uint64_t wanted =
+                g.shuffle(at, static_cast<std::uint32_t>(__ffs(static_cast<int>(firsts))) - 1u);
             if (g.is_leader()) {
                 note_fault(c, code, slot, f.generation, wanted);
                 count(g, c, count_errors);
@@ -139,13 +154,16 @@ PENSTOCK_HD PENSTOCK_INLINE T pinned_element(const std::byte* from) {
 
 // One thread of the group: its share of the `n` elements from `from` on, four loads in flight.
 template <typename T, typename Group, typename Visit>
-PENSTOCK_HD PENSTOCK_INLINE void visit_page(const Group& g, const std::byte* from, std::uint64_t first, std::uint64_t n,
+PENSTOCK_HD PENSTOCK_INLINE void visit_page(const Group& g, const std::byte* from,
+                                            std::uint64_t first, std::uint64_t n,
                                             const Visit& visit) {
     const std::uint64_t stride = g.size();
     std::uint64_t k = g.rank();
     for (; k + 3 * stride < n; k += 4 * stride) {
-        const T a = pinned_element<T>(from + k * sizeof(T)), b = pinned_element<T>(from + (k + stride) * sizeof(T));
-        const T c = pinned_element<T>(from + (k + 2 * stride) * sizeof(T)), d = pinned_element<T>(from + (k + 3 * stride) * sizeof(T));
+        const T a = pinned_element<T>(from + k * sizeof(T)),
+                b = pinned_element<T>(from + (k + stride) * sizeof(T));
+        const T c = pinned_element<T>(from + (k + 2 * stride) * sizeof(T)),
+                d = pinned_element<T>(from + (k + 3 * stride) * sizeof(T));
         visit(first + k, a);
         visit(first + k + stride, b);
         visit(first + k + 2 * stride, c);
@@ -157,14 +175,18 @@ PENSTOCK_HD PENSTOCK_INLINE void visit_page(const Group& g, const std::byte* fro
 // What lies in one page of a stretch that is visited.
 template <typename T>
 struct page_stretch {
-    std::uint64_t page, first;   // number of its first element
-    std::uint32_t in_page, n;    // bytes of the page before it; elements
+    std::uint64_t page, first;  // number of its first element
+    std::uint32_t in_page, n;   // bytes of the page before it; elements
 };
 
 template <typename T>
-PENSTOCK_HD PENSTOCK_INLINE page_stretch<T> stretch_at(const cache_view& c, std::uint64_t first_byte, std::uint64_t first, std::uint64_t wanted) {
-    const std::uint64_t at = first_byte + first * sizeof(T), in_page = at & (c.page_bytes() - 1), room = (c.page_bytes() - in_page) / sizeof(T);
-    return {at >> c.page_shift, first, static_cast<std::uint32_t>(in_page), static_cast<std::uint32_t>(room < wanted ? room : wanted)};
+PENSTOCK_HD PENSTOCK_INLINE page_stretch<T> stretch_at(const cache_view& c,
+                                                       std::uint64_t first_byte,
+                                                       std::uint64_t first, std::uint64_t wanted) {
+    const std::uint64_t at = first_byte + first * sizeof(T), in_page = at & (c.page_bytes() - 1),
+                        room = (c.page_bytes() - in_page) / sizeof(T);
+    return {at >> c.page_shift, first, static_cast<std::uint32_t>(in_page),
+            static_cast<std::uint32_t>(room < wanted ? room : wanted)};
 }
 
 // What is loaded at a time where elements follow each other; neither half is torn.
@@ -172,27 +194,35 @@ struct alignas(16) two_words {
     std::uint64_t a, b;
 };
 
-// One thread: visits those elements of the 16 bytes at `place` of the page, loaded as `bytes`, that belong to the stretch.
+// One thread: visits those elements of the 16 bytes at `place` of the page, loaded as `bytes`, that
+// belong to the stretch.
 template <typename T, typename Visit>
-PENSTOCK_HD PENSTOCK_INLINE void visit_unit(const page_stretch<T>& s, std::uint32_t place, const two_words& bytes, const Visit& visit) {
+PENSTOCK_HD PENSTOCK_INLINE void visit_unit(const page_stretch<T>& s, std::uint32_t place,
+                                            const two_words& bytes, const Visit& visit) {
     constexpr std::uint32_t held = 16 / sizeof(T);
     T elements[held];
     std::memcpy(elements, &bytes, 16);
     // Counted from the stretch's first element: what lies before it has a number that is too large.
-    const auto k = static_cast<std::uint32_t>(static_cast<std::int32_t>(place - s.in_page) / static_cast<std::int32_t>(sizeof(T)));
+    const auto k = static_cast<std::uint32_t>(static_cast<std::int32_t>(place - s.in_page) /
+                                              static_cast<std::int32_t>(sizeof(T)));
     PENSTOCK_UNROLL
     for (std::uint32_t i = 0; i < held; ++i)
         if (k + i < s.n) visit(s.first + (k + i), elements[i]);
 }
 
-// Whole group. Visits the elements of the stretch if their page is in the cache, without a pin: units of 16 bytes, four of each thread in flight,
-// are visited once a second look at the page's word has shown that it kept its frame. `load` fetches a unit from a frame that may change hands meanwhile: its accesses
-// are relaxed, and may find another page's bytes. `early`: a look ahead at that word. True if all were visited; else `s` is what is left.
+// Whole group. Visits the elements of the stretch if their page is in the cache, without a pin:
+// units of 16 bytes, four of each thread in flight, are visited once a second look at the page's
+// word has shown that it kept its frame. `load` fetches a unit from a frame that may change hands
+// meanwhile: its accesses are relaxed, and may find another page's bytes. `early`: a look ahead at
+// that word. True if all were visited; else `s` is what is left.
 template <typename T, typename Load, typename Group, typename Visit>
-PENSTOCK_HD PENSTOCK_INLINE bool try_visit_by(const Load& load, const Group& g, const cache_view& c, const file_handle& f, page_word early, page_stretch<T>& s, const Visit& visit) {
+PENSTOCK_HD PENSTOCK_INLINE bool try_visit_by(const Load& load, const Group& g, const cache_view& c,
+                                              const file_handle& f, page_word early,
+                                              page_stretch<T>& s, const Visit& visit) {
     constexpr std::uint32_t in_flight = 4;
     std::uint64_t word_index = find_word(c, f, s.page);
-    if (has_leaves(c, f)) word_index = g.broadcast(word_index);  // a leaf may appear between two threads' loads
+    if (has_leaves(c, f))
+        word_index = g.broadcast(word_index);  // a leaf may appear between two threads' loads
     if (word_index == no_word) return false;
     page_word* const word = &c.words[word_index];
     page_word seen = early;
@@ -200,7 +230,8 @@ PENSTOCK_HD PENSTOCK_INLINE bool try_visit_by(const Load& load, const Group& g, 
     else seen = observe(word);
     if (!g.all(is_valid(seen) && !(g.is_leader() && stop_code_in_turn(c) != 0))) return false;
     const std::byte* const frame = c.frame_address(frame_of(seen));
-    const std::uint32_t end = s.in_page + s.n * static_cast<std::uint32_t>(sizeof(T)), step = g.size() * 16u;
+    const std::uint32_t end = s.in_page + s.n * static_cast<std::uint32_t>(sizeof(T)),
+                        step = g.size() * 16u;
     for (std::uint32_t from = s.in_page & ~15u; from < end; from += in_flight * step) {
         two_words units[in_flight];
         std::uint32_t bits = 0;
@@ -211,14 +242,18 @@ PENSTOCK_HD PENSTOCK_INLINE bool try_visit_by(const Load& load, const Group& g, 
             else units[i] = two_words{};
         }
         PENSTOCK_UNROLL
-        for (std::uint32_t i = 0; i < in_flight; ++i) bits |= static_cast<std::uint32_t>(units[i].a);
+        for (std::uint32_t i = 0; i < in_flight; ++i)
+            bits |= static_cast<std::uint32_t>(units[i].a);
         if (!g.all(unchanged_since_load(word, seen, bits, c.page_shift >> 31))) {
-            const std::uint32_t done = from > s.in_page ? (from - s.in_page) / static_cast<std::uint32_t>(sizeof(T)) : 0;
-            s = {s.page, s.first + done, s.in_page + done * static_cast<std::uint32_t>(sizeof(T)), s.n - done};
+            const std::uint32_t done =
+                from > s.in_page ? (from - s.in_page) / static_cast<std::uint32_t>(sizeof(T)) : 0;
+            s = {s.page, s.first + done, s.in_page + done * static_cast<std::uint32_t>(sizeof(T)),
+                 s.n - done};
             return false;
         }
         PENSTOCK_UNROLL
-        for (std::uint32_t i = 0; i < in_flight; ++i) visit_unit<T>(s, from + i * step + g.rank() * 16u, units[i], visit);
+        for (std::uint32_t i = 0; i < in_flight; ++i)
+            visit_unit<T>(s, from + i * step + g.rank() * 16u, units[i], visit);
     }
     if (g.is_leader()) {
         touch(word, seen);
@@ -227,9 +262,13 @@ PENSTOCK_HD PENSTOCK_INLINE bool try_visit_by(const Load& load, const Group& g, 
     return true;
 }
 
-// Whole group. Visits the elements of the stretch in a page that it pins. 0 or a negative errno; nothing was visited then.
+// Whole group. Visits the elements of the stretch in a page that it pins. 0 or a negative errno;
+// nothing was visited then.
 template <typename T, typename Group, typename Visit>
-PENSTOCK_HD PENSTOCK_INLINE std::int64_t visit_pinned(const Group& g, const cache_view& c, const file_handle& f, const page_stretch<T>& s, const Visit& visit) {
+PENSTOCK_HD PENSTOCK_INLINE std::int64_t visit_pinned(const Group& g, const cache_view& c,
+                                                      const file_handle& f,
+                                                      const page_stretch<T>& s,
+                                                      const Visit& visit) {
     pinned_page now{};
     if (const std::int64_t code = map_page(g, c, f, s.page, now); code != 0) return code;
     g.sync();  // the leader's acquire comes before everybody's reads of the frame
@@ -239,11 +278,13 @@ PENSTOCK_HD PENSTOCK_INLINE std::int64_t visit_pinned(const Group& g, const cach
     return 0;
 }
 
-// Whole group. Visits `wanted` elements in the order of their pages. How many were visited; a negative errno if the first page could not be had. A GPU's
-// groups pin what they had to load, and look at the next page's word ahead; a processor's pin every page once.
+// Whole group. Visits `wanted` elements in the order of their pages. How many were visited; a
+// negative errno if the first page could not be had. A GPU's groups pin what they had to load, and
+// look at the next page's word ahead; a processor's pin every page once.
 template <typename T, typename Group, typename Visit>
-PENSTOCK_HD std::int64_t visit_elements(const Group& g, const cache_view& c, const file_handle& f, std::uint64_t first_byte,
-                                        std::uint64_t first, std::uint64_t wanted, const Visit& visit) {
+PENSTOCK_HD std::int64_t visit_elements(const Group& g, const cache_view& c, const file_handle& f,
+                                        std::uint64_t first_byte, std::uint64_t first,
+                                        std::uint64_t wanted, const Visit& visit) {
     std::uint64_t done = 0;
     [[maybe_unused]] page_word early = 0;
     while (done < wanted) {

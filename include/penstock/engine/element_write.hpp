@@ -1,4 +1,5 @@
-// Elements that are written one by one, each by a lane: the lanes of a warp that write together share the pins of the pages they meet.
+// Elements that are written one by one, each by a lane: the lanes of a warp that write together
+// share the pins of the pages they meet.
 #pragma once
 
 #include <cstdint>
@@ -54,23 +55,31 @@ struct put_element {
 template <typename T>
 struct add_to_element {
     T value;
-    PENSTOCK_HD T operator()(std::byte* place) const { return fetch_add_relaxed(reinterpret_cast<T*>(place), value); }
+    PENSTOCK_HD T operator()(std::byte* place) const {
+        return fetch_add_relaxed(reinterpret_cast<T*>(place), value);
+    }
 };
 
-// Whole group, each thread that has `mine` with an element of this page. Changes them and marks them; 0, or why the page could not be had.
+// Whole group, each thread that has `mine` with an element of this page. Changes them and marks
+// them; 0, or why the page could not be had.
 template <typename T, typename Group, typename Change>
-PENSTOCK_HD PENSTOCK_INLINE std::int64_t change_in_page(const Group& g, const cache_view& c, const file_handle& f, std::uint64_t page_number, bool mine,
-                                                        std::uint64_t at, const Change& change, T& before) {
+PENSTOCK_HD PENSTOCK_INLINE std::int64_t change_in_page(const Group& g, const cache_view& c,
+                                                        const file_handle& f,
+                                                        std::uint64_t page_number, bool mine,
+                                                        std::uint64_t at, const Change& change,
+                                                        T& before) {
     patience deadline(g, c.frame_wait_ns);
     deadline.makes_dirty = true;
     pinned_page page{};
-    if (const std::int64_t code = pin_page(g, c, f, page_number, deadline, page); code != 0) return code;
+    if (const std::int64_t code = pin_page(g, c, f, page_number, deadline, page); code != 0)
+        return code;
     const std::uint64_t in_page = at & (c.page_bytes() - 1);
     if (mine) before = change(c.frame_address(page.frame) + in_page);
     atomic_fence();
     g.sync();  // everybody's elements come before anybody's marks
     if (mine) {
-        put_back(&marks_of(c, page.frame)[in_page / 64], marks_within(in_page / 64, in_page, in_page + sizeof(T)));
+        put_back(&marks_of(c, page.frame)[in_page / 64],
+                 marks_within(in_page / 64, in_page, in_page + sizeof(T)));
         grow_to(c, f.slot, at + sizeof(T));
     }
     g.sync();  // everybody's marks come before the leader soils the page
@@ -83,9 +92,11 @@ PENSTOCK_HD PENSTOCK_INLINE std::int64_t change_in_page(const Group& g, const ca
 }
 
 #if defined(__CUDACC__)
-// The lanes that call together, each with an element of its own, page by page. Ends: each round is done with the page of its first lane.
+// The lanes that call together, each with an element of its own, page by page. Ends: each round is
+// done with the page of its first lane.
 template <typename T, typename Change>
-PENSTOCK_D PENSTOCK_NOINLINE T change_element(const cache_view& c, std::uint32_t slot, std::uint64_t at, Change change) {
+PENSTOCK_D PENSTOCK_NOINLINE T change_element(const cache_view& c, std::uint32_t slot,
+                                              std::uint64_t at, Change change) {
     const coalesced g(__match_any_sync(__activemask(), slot));
     const file_handle f = handle_of(c, slot);
     const std::uint64_t page = at >> c.page_shift;
@@ -108,10 +119,13 @@ PENSTOCK_D PENSTOCK_NOINLINE T change_element(const cache_view& c, std::uint32_t
 
 // The same by a host thread.
 template <typename T, typename Change>
-T change_element_here(const cache_view& c, std::uint32_t slot, std::uint64_t at, const Change& change) {
+T change_element_here(const cache_view& c, std::uint32_t slot, std::uint64_t at,
+                      const Change& change) {
     const file_handle f = handle_of(c, slot);
     T before{};
-    if (const std::int64_t code = change_in_page(lane{}, c, f, at >> c.page_shift, true, at, change, before); code != 0)
+    if (const std::int64_t code =
+            change_in_page(lane{}, c, f, at >> c.page_shift, true, at, change, before);
+        code != 0)
         note_fault(c, code, slot, f.generation, at);
     return before;
 }

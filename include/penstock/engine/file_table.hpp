@@ -1,16 +1,18 @@
 // Opening and closing files.
 //
 // open:  find the name; if its file is open, add a reference: no host call.
-//        else own the name slot, ask the host, and tie the name to the file slot the host says. The host compares device,
-//        inode, size and times: an unchanged file gets its old slot, whose pages are still cached; a changed one gets a
-//        fresh slot with a fresh table, so that no stale page can be reached through it.
-//        An open for writing asks the host too, unless the file is being written already.
-// close: drop the reference. No host call; the pages stay. Of a file that was written: engine/write.hpp.
-// When the host has no slot (-ENFILE) or no table space (no_table_room) left, the opener takes down a closed file: its pages are
-// evicted, its slot and table go back to the host, and the opener asks again.
+//        else own the name slot, ask the host, and tie the name to the file slot the host says. The
+//        host compares device, inode, size and times: an unchanged file gets its old slot, whose
+//        pages are still cached; a changed one gets a fresh slot with a fresh table, so that no
+//        stale page can be reached through it. An open for writing asks the host too, unless the
+//        file is being written already.
+// close: drop the reference. No host call; the pages stay. Of a file that was written:
+// engine/write.hpp. When the host has no slot (-ENFILE) or no table space (no_table_room) left, the
+// opener takes down a closed file: its pages are evicted, its slot and table go back to the host,
+// and the opener asks again.
 //
-// Progress: every loop is bounded by a deadline (`patience`). An opener that finds the name busy waits for the group that
-// asks the host; if that fails, it gets the same error.
+// Progress: every loop is bounded by a deadline (`patience`). An opener that finds the name busy
+// waits for the group that asks the host; if that fails, it gets the same error.
 #pragma once
 
 #include <cerrno>
@@ -23,10 +25,12 @@
 
 namespace penstock::engine {
 
-// Leader only; the name slot is ours and busy. Sends the name to the host. The extent of the path arena that the name slot
-// still has, from its last name or from the last round, goes back with the request; without a ring slot it stays.
+// Leader only; the name slot is ours and busy. Sends the name to the host. The extent of the path
+// arena that the name slot still has, from its last name or from the last round, goes back with the
+// request; without a ring slot it stays.
 template <typename Group>
-PENSTOCK_HD inline std::int64_t ask_to_open(const Group& g, const cache_view& c, const name_key& key, name_slot& name,
+PENSTOCK_HD inline std::int64_t ask_to_open(const Group& g, const cache_view& c,
+                                            const name_key& key, name_slot& name,
                                             open_answer& out) {
     ring_ticket at{};
     if (const std::int64_t code = claim_slot(g, c, true, at); code != 0) return code;
@@ -37,8 +41,10 @@ PENSTOCK_HD inline std::int64_t ask_to_open(const Group& g, const cache_view& c,
     request.operation = op::open;
     request.bytes = key.bytes;
     request.file_slot = key.flags;
-    // A file that is open stays the one that it was when it was opened, for those too that now open it for writing.
-    const std::uint32_t open_slot = atomic_load<order::relaxed>(&name.file_slot), generation = atomic_load<order::relaxed>(&name.generation);
+    // A file that is open stays the one that it was when it was opened, for those too that now open
+    // it for writing.
+    const std::uint32_t open_slot = atomic_load<order::relaxed>(&name.file_slot),
+                        generation = atomic_load<order::relaxed>(&name.generation);
     if (open_slot < c.file_slots && is_open(look(&c.file_words[open_slot]), generation)) {
         request.open_slot = std::uint64_t{open_slot} + 1;
         request.generation = generation;
@@ -57,11 +63,14 @@ PENSTOCK_HD inline std::int64_t ask_to_open(const Group& g, const cache_view& c,
     return 0;
 }
 
-// Of an open: whoever gets this with his descriptor has to cut the file to nothing before others may use it.
+// Of an open: whoever gets this with his descriptor has to cut the file to nothing before others
+// may use it.
 inline constexpr std::int64_t yours_to_cut = std::int64_t{1} << 32;
 
-// Leader only, with a reference to a file that the host opened with these flags. Which of the two the caller returns with it.
-PENSTOCK_HD inline std::int64_t join_writers(const cache_view& c, std::uint32_t slot, std::uint32_t flags) {
+// Leader only, with a reference to a file that the host opened with these flags. Which of the two
+// the caller returns with it.
+PENSTOCK_HD inline std::int64_t join_writers(const cache_view& c, std::uint32_t slot,
+                                             std::uint32_t flags) {
     if ((flags & access_mask) == may_read) return 0;
     grant(c, slot);
     if (count_writers(c, slot, 1) != 0 || (flags & flag_truncate) == 0) return 0;
@@ -70,16 +79,18 @@ PENSTOCK_HD inline std::int64_t join_writers(const cache_view& c, std::uint32_t 
 }
 
 // Leader only, with a reference that is to be the descriptor's.
-PENSTOCK_HD inline int own_descriptor(const cache_view& c, std::uint32_t slot, std::uint32_t generation, std::uint32_t flags) {
+PENSTOCK_HD inline int own_descriptor(const cache_view& c, std::uint32_t slot,
+                                      std::uint32_t generation, std::uint32_t flags) {
     const int fd = make_descriptor(slot, generation, flags);
     return c.number_bits == 0 ? fd : with_number(c, fd, take_number(&c.file_words[slot]));
 }
 
-// Leader only. Takes a reference to the file the host named, writing its record if nobody has yet. 0; -EAGAIN if the
-// answer is out of date because the slot was taken down meanwhile; or why the wait ended.
+// Leader only. Takes a reference to the file the host named, writing its record if nobody has yet.
+// 0; -EAGAIN if the answer is out of date because the slot was taken down meanwhile; or why the
+// wait ended.
 template <typename Group>
-PENSTOCK_HD inline std::int64_t attach_file(const Group& g, const cache_view& c, const open_answer& answer,
-                                            patience& deadline) {
+PENSTOCK_HD inline std::int64_t attach_file(const Group& g, const cache_view& c,
+                                            const open_answer& answer, patience& deadline) {
     file_word* const word = &c.file_words[answer.file_slot];
     for (std::uint32_t round = 0;; ++round) {
         const file_word seen = look(word);
@@ -88,8 +99,9 @@ PENSTOCK_HD inline std::int64_t attach_file(const Group& g, const cache_view& c,
             if (!same) return -EAGAIN;
             if (try_reopen(word, answer.generation)) return 0;
         } else if (file_state(seen) == file_vacant) {
-            // Vacant with this generation or a later one: since the host answered, the slot was filled, closed and taken
-            // down, maybe more than once. Filling it now would bring a file back whose table is another's by now.
+            // Vacant with this generation or a later one: since the host answered, the slot was
+            // filled, closed and taken down, maybe more than once. Filling it now would bring a
+            // file back whose table is another's by now.
             if (!is_later_generation(answer.generation, file_generation(seen))) return -EAGAIN;
             if (begin_fill(word, seen, answer.generation)) {
                 fill_record(c, answer);
@@ -97,13 +109,15 @@ PENSTOCK_HD inline std::int64_t attach_file(const Group& g, const cache_view& c,
                 return 0;
             }
         }
-        if (const std::int64_t code = deadline.check(g, c); code != 0) return code == -ETIME ? -ETIMEDOUT : code;
+        if (const std::int64_t code = deadline.check(g, c); code != 0)
+            return code == -ETIME ? -ETIMEDOUT : code;
         g.pause(round);
     }
 }
 
 // Leader only; the slot is ours and busy.
-PENSTOCK_HD inline void remember_path(const cache_view& c, name_slot& slot, const name_key& key, std::uint32_t extent) {
+PENSTOCK_HD inline void remember_path(const cache_view& c, name_slot& slot, const name_key& key,
+                                      std::uint32_t extent) {
     if (extent == 0) return;
     for (std::uint32_t i = 0; i < key.bytes; i += 8)
         atomic_store<order::relaxed>(c.paths + (extent - 1) + i / 8, path_chunk(key, i));
@@ -111,10 +125,13 @@ PENSTOCK_HD inline void remember_path(const cache_view& c, name_slot& slot, cons
     atomic_store<order::relaxed>(&slot.path_bytes, key.bytes);
 }
 
-// Leader only; the name slot is ours and busy. Asks the host until it has an answer that holds, then settles the name.
+// Leader only; the name slot is ours and busy. Asks the host until it has an answer that holds,
+// then settles the name.
 template <typename Group>
-PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t open_owned_name(const Group& g, const cache_view& c, const name_key& key,
-                                                           std::uint32_t slot_index, patience& deadline) {
+PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t open_owned_name(const Group& g, const cache_view& c,
+                                                           const name_key& key,
+                                                           std::uint32_t slot_index,
+                                                           patience& deadline) {
     name_slot& slot = c.names[slot_index];
     open_answer answer{};
     patience room(g, c.frame_wait_ns);  // for a slot or a table, as for a frame
@@ -125,7 +142,8 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t open_owned_name(const Group& g, const
         if (code != 0) break;
         remember_path(c, slot, key, answer.path_extent);
         code = answer.result;
-        // The host came as far as to a slot, so a file that may not have been there has been made, and is ours: it is there the next time.
+        // The host came as far as to a slot, so a file that may not have been there has been made,
+        // and is ours: it is there the next time.
         if (code == 0 || code == -ENFILE || code == no_table_room) asked.flags &= ~flag_exclusive;
         if (code == 0) code = attach_file(g, c, answer, deadline);
         if (code == -ENFILE || code == no_table_room) {
@@ -146,7 +164,8 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t open_owned_name(const Group& g, const
     std::int64_t result = code;
     if (code == 0) {
         if (c.writes != nullptr) raise_epoch(c, answer.file_slot, answer.epoch);
-        result = join_writers(c, answer.file_slot, key.flags) | own_descriptor(c, answer.file_slot, answer.generation, key.flags);
+        result = join_writers(c, answer.file_slot, key.flags) |
+                 own_descriptor(c, answer.file_slot, answer.generation, key.flags);
         atomic_store<order::relaxed>(&slot.file_slot, answer.file_slot);
         atomic_store<order::relaxed>(&slot.generation, answer.generation);
     }
@@ -156,18 +175,22 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t open_owned_name(const Group& g, const
     return result;
 }
 
-// Leader only. May a name whose file is open be opened once more with these flags, without asking? For writing, if others write it.
-PENSTOCK_HD inline bool needs_no_host(const cache_view& c, std::uint32_t slot, std::uint32_t flags) {
+// Leader only. May a name whose file is open be opened once more with these flags, without asking?
+// For writing, if others write it.
+PENSTOCK_HD inline bool needs_no_host(const cache_view& c, std::uint32_t slot,
+                                      std::uint32_t flags) {
     if ((flags & access_mask) == may_read) return true;
     return (flags & flag_exclusive) == 0 && is_granted(c, slot) && writers_of(c, slot) != 0;
 }
 
 // Leader only. A descriptor, maybe with yours_to_cut, or a negative errno.
 template <typename Group>
-PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t open_name(const Group g, const cache_view& c, const name_key key) {
+PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t open_name(const Group g, const cache_view& c,
+                                                     const name_key key) {
     if (const std::int64_t code = stop_code(c); code != 0) return code;
     patience deadline(g, c.request_wait_ns);
-    name_word waited_for = 0;  // the busy word, and where we saw it: words of different slots may be equal
+    name_word waited_for =
+        0;  // the busy word, and where we saw it: words of different slots may be equal
     std::uint32_t waited_at = 0;
     for (std::uint32_t round = 0;; ++round) {
         name_match found{};
@@ -185,7 +208,8 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t open_name(const Group g, const cache_
                 waited_for = found.word;
                 waited_at = slot;
             } else if (state == name_failed && waited_for != 0 && waited_at == slot &&
-                       found.word == next_name_word(waited_for, name_failed) && found.flags == key.flags) {
+                       found.word == next_name_word(waited_for, name_failed) &&
+                       found.flags == key.flags) {
                 return found.error;  // what the group we waited for was told
             } else {
                 mine = try_own_name(&c.names[slot].word, found.word);
@@ -202,12 +226,15 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t open_name(const Group g, const cache_
     }
 }
 
-// Leader only, with a reference. Waits until the file was cut by whom it is to be cut. 0, or why the wait ended.
+// Leader only, with a reference. Waits until the file was cut by whom it is to be cut. 0, or why
+// the wait ended.
 template <typename Group>
-PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t wait_for_cut(const Group& g, const cache_view& c, std::uint32_t slot) {
+PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t wait_for_cut(const Group& g, const cache_view& c,
+                                                        std::uint32_t slot) {
     patience waiting(g, 3 * c.request_wait_ns);
     for (std::uint32_t round = 0; is_being_cut(c, slot); ++round) {
-        if (const std::int64_t code = round % 16 == 15 ? waiting.check(g, c) : 0; code != 0) return code == -ETIME ? -ETIMEDOUT : code;
+        if (const std::int64_t code = round % 16 == 15 ? waiting.check(g, c) : 0; code != 0)
+            return code == -ETIME ? -ETIMEDOUT : code;
         g.pause(round);
     }
     return 0;
@@ -215,7 +242,8 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t wait_for_cut(const Group& g, const ca
 
 // Whole group. A descriptor, maybe with yours_to_cut, or a negative errno.
 template <typename Group>
-PENSTOCK_HD inline std::int64_t open_file(const Group& g, const cache_view& c, const char* path, std::uint32_t flags = 0) {
+PENSTOCK_HD inline std::int64_t open_file(const Group& g, const cache_view& c, const char* path,
+                                          std::uint32_t flags = 0) {
     std::int64_t result = 0;
     if (g.is_leader()) {
         name_key key{};
@@ -229,13 +257,15 @@ PENSTOCK_HD inline std::int64_t open_file(const Group& g, const cache_view& c, c
     return result;
 }
 
-// Whole group. One reference more to an open file: the descriptor again, without a number of its own, or -EBADF.
+// Whole group. One reference more to an open file: the descriptor again, without a number of its
+// own, or -EBADF.
 template <typename Group>
 PENSTOCK_HD inline int add_reference(const Group& g, const cache_view& c, int fd) {
     bool added = false;
     const std::uint32_t slot = descriptor_slot(c, fd);
     if (g.is_leader() && fd >= 0 && slot < c.file_slots)
-        added = has_number(look(&c.file_words[slot]), descriptor_number(c, fd)) && try_reference(&c.file_words[slot], descriptor_generation(fd));
+        added = has_number(look(&c.file_words[slot]), descriptor_number(c, fd)) &&
+                try_reference(&c.file_words[slot], descriptor_generation(fd));
     return g.broadcast(added ? 1 : 0) != 0 ? with_number(c, fd, 0) : -EBADF;
 }
 

@@ -1,34 +1,40 @@
-// The file word, and the words of the name table: who may use a descriptor, and which name leads to it.
+// The file word, and the words of the name table: who may use a descriptor, and which name leads to
+// it.
 //
 // File word, one per file slot:
 //   bits 63..62  state       0 vacant, 1 busy (being filled in or taken down), 2 live
 //        41..32  generation  of the slot; the host gives a slot out again with the next one
-//        61..48  changes     of the references, modulo 16384: so that who looked at the word knows that nobody opened and closed since
-//        47..42  numbers     of descriptors that are open and whose own they are: 1 to 6
-//        31..0   references  live only: 0 means closed, the pages stay
+//        61..48  changes     of the references, modulo 16384: so that who looked at the word knows
+//        that nobody opened and closed since 47..42  numbers     of descriptors that are open and
+//        whose own they are: 1 to 6 31..0   references  live only: 0 means closed, the pages stay
 //
 //   step           from            to              order     who
-//   begin_fill     vacant          busy, new gen   acquire   the opener to whom the host gave (slot, generation), if that
+//   begin_fill     vacant          busy, new gen   acquire   the opener to whom the host gave
+//   (slot, generation), if that
 //                                                            is later than the word's
-//   end_fill       busy            live, 1 ref     release   the same, after it wrote the file record
-//   try_reference  live, refs >= 1 refs + 1        acquire   an opener that found the name: no host call
-//   try_reopen     live, refs >= 0 refs + 1        acquire   an opener whom the host just told that the file is unchanged
-//   try_release    live, refs >= 1 refs - 1        release   close
-//   take_number    live, refs >= 1 a number more   acquire   an opener, with a reference, if no more than six are held
-//   release_number live, the number refs - 1, and  release   close of a descriptor with a number
+//   end_fill       busy            live, 1 ref     release   the same, after it wrote the file
+//   record try_reference  live, refs >= 1 refs + 1        acquire   an opener that found the name:
+//   no host call try_reopen     live, refs >= 0 refs + 1        acquire   an opener whom the host
+//   just told that the file is unchanged try_release    live, refs >= 1 refs - 1        release
+//   close take_number    live, refs >= 1 a number more   acquire   an opener, with a reference, if
+//   no more than six are held release_number live, the number refs - 1, and  release   close of a
+//   descriptor with a number
 //                                  the number less
-//   begin_retire   live, refs == 0 busy            acquire   a group that needs the slot or its table
-//   end_retire     busy            vacant          release   the same, before the host hears of it and gives it out again
-//   undo_retire    busy            live, 0 refs    release   the same, when a page is still pinned
-//   end_adopt      busy            live, 0 refs    release   after begin_fill, for a file that nobody waits for any more
+//   begin_retire   live, refs == 0 busy            acquire   a group that needs the slot or its
+//   table end_retire     busy            vacant          release   the same, before the host hears
+//   of it and gives it out again undo_retire    busy            live, 0 refs    release   the same,
+//   when a page is still pinned end_adopt      busy            live, 0 refs    release   after
+//   begin_fill, for a file that nobody waits for any more
 //
 // Invariants: (1) the file record changes only while the word is busy; (2) each life of a slot
 // has the next generation (modulo 1024);
 // (3) busy is left by the group that entered it, after a bounded number of host answers;
-// (4) there are as many references as numbers, or more; the others belong to descriptors without a number.
+// (4) there are as many references as numbers, or more; the others belong to descriptors without a
+// number.
 //
-// Name word, one per name slot: state in bits 1..0 (0 never used, 1 busy, 2 ready, 3 failed), a sequence number above it
-// that grows with every change. A reader that compared a name or read a slot checks that the word stayed the same.
+// Name word, one per name slot: state in bits 1..0 (0 never used, 1 busy, 2 ready, 3 failed), a
+// sequence number above it that grows with every change. A reader that compared a name or read a
+// slot checks that the word stayed the same.
 #pragma once
 
 #include <cstdint>
@@ -40,12 +46,13 @@ namespace penstock::engine {
 
 using file_word = std::uint64_t;
 
-inline constexpr file_word file_state_mask = file_word{3} << 62, file_vacant = 0, file_busy = file_word{1} << 62,
-                           file_live = file_word{2} << 62;
+inline constexpr file_word file_state_mask = file_word{3} << 62, file_vacant = 0,
+                           file_busy = file_word{1} << 62, file_live = file_word{2} << 62;
 inline constexpr std::uint32_t file_generation_bits = 10;  // as many as a descriptor carries
 inline constexpr std::uint32_t file_generation_mask = (1u << file_generation_bits) - 1;
 
-constexpr PENSTOCK_HD file_word make_file_word(file_word state, std::uint32_t generation, std::uint32_t references) {
+constexpr PENSTOCK_HD file_word make_file_word(file_word state, std::uint32_t generation,
+                                               std::uint32_t references) {
     return state | file_word{generation} << 32 | references;
 }
 constexpr PENSTOCK_HD file_word file_state(file_word w) { return w & file_state_mask; }
@@ -60,62 +67,92 @@ constexpr PENSTOCK_HD bool is_later_generation(std::uint32_t generation, std::ui
 // The word with so many references more, and one change.
 constexpr PENSTOCK_HD file_word with_references(file_word w, std::uint64_t more) {
     constexpr file_word one_change = file_word{1} << 48, changes = ((file_word{1} << 14) - 1) << 48;
-    return (w & ~changes & ~file_word{0xffffffff}) | ((w + one_change) & changes) | ((w + more) & 0xffffffff);
+    return (w & ~changes & ~file_word{0xffffffff}) | ((w + one_change) & changes) |
+           ((w + more) & 0xffffffff);
 }
-constexpr PENSTOCK_HD std::uint32_t references_of(file_word w) { return static_cast<std::uint32_t>(w); }
-constexpr PENSTOCK_HD bool is_closed(file_word w) { return file_state(w) == file_live && references_of(w) == 0; }
+constexpr PENSTOCK_HD std::uint32_t references_of(file_word w) {
+    return static_cast<std::uint32_t>(w);
+}
+constexpr PENSTOCK_HD bool is_closed(file_word w) {
+    return file_state(w) == file_live && references_of(w) == 0;
+}
 constexpr PENSTOCK_HD bool is_open(file_word w, std::uint32_t generation) {
     return file_state(w) == file_live && file_generation(w) == generation && references_of(w) > 0;
 }
 
-// A descriptor with a number is its opener's own: its second close finds the number gone, unless it was given out again. Those without
-// one share the references that are left.
+// A descriptor with a number is its opener's own: its second close finds the number gone, unless it
+// was given out again. Those without one share the references that are left.
 inline constexpr std::uint32_t most_numbers = 6;
-constexpr PENSTOCK_HD std::uint32_t numbers_of(file_word w) { return static_cast<std::uint32_t>(w >> 41) & 0x7e; }  // bit n for number n
-constexpr PENSTOCK_HD file_word number_bit(std::uint32_t number) { return file_word{1} << (41 + number); }
-constexpr PENSTOCK_HD bool has_number(file_word w, std::uint32_t number) { return ((numbers_of(w) | 1) >> number & 1) != 0; }
+constexpr PENSTOCK_HD std::uint32_t numbers_of(file_word w) {
+    return static_cast<std::uint32_t>(w >> 41) & 0x7e;
+}  // bit n for number n
+constexpr PENSTOCK_HD file_word number_bit(std::uint32_t number) {
+    return file_word{1} << (41 + number);
+}
+constexpr PENSTOCK_HD bool has_number(file_word w, std::uint32_t number) {
+    return ((numbers_of(w) | 1) >> number & 1) != 0;
+}
 constexpr PENSTOCK_HD std::uint32_t shared_references_of(file_word w) {
-    const std::uint32_t numbers = numbers_of(w), pairs = numbers - (numbers >> 1 & 0x55), fours = (pairs & 0x33) + (pairs >> 2 & 0x33);
+    const std::uint32_t numbers = numbers_of(w), pairs = numbers - (numbers >> 1 & 0x55),
+                        fours = (pairs & 0x33) + (pairs >> 2 & 0x33);
     return references_of(w) - ((fours + (fours >> 4)) & 0x0f);
 }
 // May a descriptor with this number, 0 for none, be closed?
-constexpr PENSTOCK_HD bool is_closable(file_word w, std::uint32_t generation, std::uint32_t number) {
-    return is_open(w, generation) && (number == 0 ? shared_references_of(w) > 0 : has_number(w, number));
+constexpr PENSTOCK_HD bool is_closable(file_word w, std::uint32_t generation,
+                                       std::uint32_t number) {
+    return is_open(w, generation) &&
+           (number == 0 ? shared_references_of(w) > 0 : has_number(w, number));
 }
 
-PENSTOCK_HD PENSTOCK_INLINE file_word look(const file_word* word) { return atomic_load<order::acquire>(word); }
+PENSTOCK_HD PENSTOCK_INLINE file_word look(const file_word* word) {
+    return atomic_load<order::acquire>(word);
+}
 
 // To refuse a wrong descriptor. Relaxed: who holds an open descriptor already follows its end_fill.
-PENSTOCK_HD PENSTOCK_INLINE file_word glance_file(const file_word* word) { return atomic_load<order::relaxed>(word); }
+PENSTOCK_HD PENSTOCK_INLINE file_word glance_file(const file_word* word) {
+    return atomic_load<order::relaxed>(word);
+}
 
-// Acquire: pairs with end_retire of the slot's last life, so the old record was read for the last time.
-PENSTOCK_HD PENSTOCK_INLINE bool begin_fill(file_word* word, file_word seen, std::uint32_t generation) {
-    return atomic_compare_swap<order::acquire>(word, seen, make_file_word(file_busy, generation, 0));
+// Acquire: pairs with end_retire of the slot's last life, so the old record was read for the last
+// time.
+PENSTOCK_HD PENSTOCK_INLINE bool begin_fill(file_word* word, file_word seen,
+                                            std::uint32_t generation) {
+    return atomic_compare_swap<order::acquire>(word, seen,
+                                               make_file_word(file_busy, generation, 0));
 }
 // Release: pairs with try_reference and try_reopen; who holds a reference reads a complete record.
 PENSTOCK_HD PENSTOCK_INLINE void end_fill(file_word* word, std::uint32_t generation) {
     atomic_store<order::release>(word, make_file_word(file_live, generation, 1));
 }
 
-// What lanes that may act together agree in: the word (an address has no more than 56 bits), the generation, and one thing more.
-PENSTOCK_HD PENSTOCK_INLINE company company_at(const file_word* word, std::uint32_t generation, std::uint32_t least) {
-    const auto place = static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(word)) / sizeof(file_word);
-    return company((place << file_generation_bits | (generation & file_generation_mask)) << 1 | least);
+// What lanes that may act together agree in: the word (an address has no more than 56 bits), the
+// generation, and one thing more.
+PENSTOCK_HD PENSTOCK_INLINE company company_at(const file_word* word, std::uint32_t generation,
+                                               std::uint32_t least) {
+    const auto place =
+        static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(word)) / sizeof(file_word);
+    return company((place << file_generation_bits | (generation & file_generation_mask)) << 1 |
+                   least);
 }
 
-// Takes one more reference if the file is live with this generation and has at least `least` references, 0 or 1. Lanes of a warp that
-// want the same take theirs by one step.
-PENSTOCK_HD inline bool try_add_reference(file_word* word, std::uint32_t generation, std::uint32_t least) {
+// Takes one more reference if the file is live with this generation and has at least `least`
+// references, 0 or 1. Lanes of a warp that want the same take theirs by one step.
+PENSTOCK_HD inline bool try_add_reference(file_word* word, std::uint32_t generation,
+                                          std::uint32_t least) {
     const company us = company_at(word, generation, least);
     std::uint32_t taken = 0;
     if (us.acts()) {
         file_word seen = look(word);
-        for (std::uint32_t round = 0; file_state(seen) == file_live && file_generation(seen) == generation && references_of(seen) >= least; ++round) {
+        for (std::uint32_t round = 0;
+             file_state(seen) == file_live && file_generation(seen) == generation &&
+             references_of(seen) >= least;
+             ++round) {
             if (atomic_compare_swap<order::acquire>(word, seen, with_references(seen, us.size()))) {
                 taken = us.size();
                 break;
             }
-            let_others_first(round);  // another opener or closer won; each round someone makes progress
+            let_others_first(
+                round);  // another opener or closer won; each round someone makes progress
             seen = look(word);
         }
     }
@@ -128,17 +165,22 @@ PENSTOCK_HD PENSTOCK_INLINE bool try_reopen(file_word* word, std::uint32_t gener
     return try_add_reference(word, generation, 0);
 }
 
-// Gives one reference back, if the word is still `seen`, that of an open file, and nobody opened or closed it meanwhile. Release: pairs with begin_retire, and with the look of
-// who closes after.
+// Gives one reference back, if the word is still `seen`, that of an open file, and nobody opened or
+// closed it meanwhile. Release: pairs with begin_retire, and with the look of who closes after.
 PENSTOCK_HD PENSTOCK_INLINE bool try_release_from(file_word* word, file_word seen) {
-    return atomic_compare_swap<order::release>(word, seen, with_references(seen, ~std::uint64_t{0}));
+    return atomic_compare_swap<order::release>(word, seen,
+                                               with_references(seen, ~std::uint64_t{0}));
 }
-// The same by all lanes of a warp that saw the same and are together, of which there may be more than references. False: try again.
+// The same by all lanes of a warp that saw the same and are together, of which there may be more
+// than references. False: try again.
 PENSTOCK_HD inline bool try_release_together(file_word* word, file_word seen) {
     const company same_word(reinterpret_cast<std::uintptr_t>(word));
     const company us = same_word.those_with(seen);
-    std::uint32_t given_back = us.size() < shared_references_of(seen) ? us.size() : shared_references_of(seen);
-    if (us.acts() && !atomic_compare_swap<order::release>(word, seen, with_references(seen, -std::uint64_t{given_back}))) given_back = 0;
+    std::uint32_t given_back =
+        us.size() < shared_references_of(seen) ? us.size() : shared_references_of(seen);
+    if (us.acts() && !atomic_compare_swap<order::release>(
+                         word, seen, with_references(seen, -std::uint64_t{given_back})))
+        given_back = 0;
     return us.share(given_back);
 }
 // The same whatever the word. False: the descriptor was not open.
@@ -148,8 +190,11 @@ PENSTOCK_HD inline bool try_release(file_word* word, std::uint32_t generation) {
     if (us.acts()) {
         file_word seen = look(word);
         for (std::uint32_t round = 0; is_closable(seen, generation, 0); ++round) {
-            given_back = us.size() < shared_references_of(seen) ? us.size() : shared_references_of(seen);
-            if (atomic_compare_swap<order::release>(word, seen, with_references(seen, -std::uint64_t{given_back}))) break;
+            given_back =
+                us.size() < shared_references_of(seen) ? us.size() : shared_references_of(seen);
+            if (atomic_compare_swap<order::release>(
+                    word, seen, with_references(seen, -std::uint64_t{given_back})))
+                break;
             given_back = 0;
             let_others_first(round);
             seen = look(word);
@@ -161,21 +206,29 @@ PENSTOCK_HD inline bool try_release(file_word* word, std::uint32_t generation) {
 // A number for a descriptor whose reference is held; 0 if many are, for then most find none.
 PENSTOCK_HD inline std::uint32_t take_number(file_word* word) {
     file_word seen = look(word);
-    for (std::uint32_t round = 0; references_of(seen) <= most_numbers && shared_references_of(seen) > 0; ++round) {
+    for (std::uint32_t round = 0;
+         references_of(seen) <= most_numbers && shared_references_of(seen) > 0; ++round) {
         std::uint32_t number = 1;
-        while (has_number(seen, number)) ++number;  // there is one: six are not all taken by five others
-        if (atomic_compare_swap<order::acquire>(word, seen, with_references(seen | number_bit(number), 0))) return number;
+        while (has_number(seen, number))
+            ++number;  // there is one: six are not all taken by five others
+        if (atomic_compare_swap<order::acquire>(word, seen,
+                                                with_references(seen | number_bit(number), 0)))
+            return number;
         let_others_first(round);
         seen = look(word);
     }
     return 0;
 }
-// The reference of a descriptor with a number, if the word is still `seen`, in which it has it. Release: as try_release_from.
-PENSTOCK_HD PENSTOCK_INLINE bool release_number_from(file_word* word, file_word seen, std::uint32_t number) {
-    return atomic_compare_swap<order::release>(word, seen, with_references(seen & ~number_bit(number), ~std::uint64_t{0}));
+// The reference of a descriptor with a number, if the word is still `seen`, in which it has it.
+// Release: as try_release_from.
+PENSTOCK_HD PENSTOCK_INLINE bool release_number_from(file_word* word, file_word seen,
+                                                     std::uint32_t number) {
+    return atomic_compare_swap<order::release>(
+        word, seen, with_references(seen & ~number_bit(number), ~std::uint64_t{0}));
 }
 // The same whatever the word. False: the descriptor was not open.
-PENSTOCK_HD inline bool release_number(file_word* word, std::uint32_t generation, std::uint32_t number) {
+PENSTOCK_HD inline bool release_number(file_word* word, std::uint32_t generation,
+                                       std::uint32_t number) {
     file_word seen = look(word);
     for (std::uint32_t round = 0; is_closable(seen, generation, number); ++round) {
         if (release_number_from(word, seen, number)) return true;
@@ -186,8 +239,8 @@ PENSTOCK_HD inline bool release_number(file_word* word, std::uint32_t generation
 }
 
 PENSTOCK_HD PENSTOCK_INLINE bool begin_retire(file_word* word, file_word seen) {
-    return is_closed(seen) &&
-           atomic_compare_swap<order::acquire>(word, seen, make_file_word(file_busy, file_generation(seen), 0));
+    return is_closed(seen) && atomic_compare_swap<order::acquire>(
+                                  word, seen, make_file_word(file_busy, file_generation(seen), 0));
 }
 PENSTOCK_HD PENSTOCK_INLINE void end_retire(file_word* word, std::uint32_t generation) {
     atomic_store<order::release>(word, make_file_word(file_vacant, generation, 0));
@@ -202,7 +255,8 @@ PENSTOCK_HD PENSTOCK_INLINE void end_adopt(file_word* word, std::uint32_t genera
 
 using name_word = std::uint64_t;
 
-inline constexpr name_word name_state_mask = 3, name_unused = 0, name_busy = 1, name_ready = 2, name_failed = 3;
+inline constexpr name_word name_state_mask = 3, name_unused = 0, name_busy = 1, name_ready = 2,
+                           name_failed = 3;
 
 constexpr PENSTOCK_HD name_word name_state(name_word w) { return w & name_state_mask; }
 constexpr PENSTOCK_HD name_word next_name_word(name_word w, name_word state) {
@@ -210,12 +264,17 @@ constexpr PENSTOCK_HD name_word next_name_word(name_word w, name_word state) {
 }
 
 // Acquire: the hash, name and target in the slot are at least as new as the word.
-PENSTOCK_HD PENSTOCK_INLINE name_word observe_name(const name_word* word) { return atomic_load<order::acquire>(word); }
+PENSTOCK_HD PENSTOCK_INLINE name_word observe_name(const name_word* word) {
+    return atomic_load<order::acquire>(word);
+}
 
 // Any settled state -> busy: the caller alone may change the slot until settle_name.
 PENSTOCK_HD PENSTOCK_INLINE bool try_own_name(name_word* word, name_word seen) {
-    const bool mine = atomic_compare_swap<order::acq_rel>(word, seen, next_name_word(seen, name_busy));
-    if (mine) atomic_fence();  // pairs with name_unchanged: a reader of the new fields sees that the slot turned busy
+    const bool mine =
+        atomic_compare_swap<order::acq_rel>(word, seen, next_name_word(seen, name_busy));
+    if (mine)
+        atomic_fence();  // pairs with name_unchanged: a reader of the new fields sees that the slot
+                         // turned busy
     return mine;
 }
 // Release: pairs with observe_name.
@@ -224,18 +283,23 @@ PENSTOCK_HD PENSTOCK_INLINE void settle_name(name_word* word, name_word state) {
     PENSTOCK_ASSERT(name_state(busy) == name_busy);
     atomic_store<order::release>(word, next_name_word(busy, state));
 }
-// The slot is ours and busy. No file has generation 0, so the name leads nowhere. Relaxed: settle_name publishes it.
-PENSTOCK_HD PENSTOCK_INLINE void forget_target(std::uint32_t* generation) { atomic_store<order::relaxed>(generation, std::uint32_t{0}); }
+// The slot is ours and busy. No file has generation 0, so the name leads nowhere. Relaxed:
+// settle_name publishes it.
+PENSTOCK_HD PENSTOCK_INLINE void forget_target(std::uint32_t* generation) {
+    atomic_store<order::relaxed>(generation, std::uint32_t{0});
+}
 PENSTOCK_HD PENSTOCK_INLINE bool name_unchanged(const name_word* word, name_word seen) {
     atomic_fence();
     return atomic_load<order::relaxed>(word) == seen;
 }
 
-// The short lock that keeps two openers of one new name from taking two slots. Held for one probe of the table, never
-// while waiting for the host.
+// The short lock that keeps two openers of one new name from taking two slots. Held for one probe
+// of the table, never while waiting for the host.
 PENSTOCK_HD PENSTOCK_INLINE bool try_lock(std::uint32_t* lock) {
     return atomic_compare_swap<order::acquire>(lock, std::uint32_t{0}, std::uint32_t{1});
 }
-PENSTOCK_HD PENSTOCK_INLINE void unlock(std::uint32_t* lock) { atomic_store<order::release>(lock, std::uint32_t{0}); }
+PENSTOCK_HD PENSTOCK_INLINE void unlock(std::uint32_t* lock) {
+    atomic_store<order::release>(lock, std::uint32_t{0});
+}
 
 }  // namespace penstock::engine

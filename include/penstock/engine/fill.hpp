@@ -1,19 +1,23 @@
 // Fills: pages that a service thread reads into frames of the host tier while nobody waits.
 //
 //   word                    where   writer                                  values
-//   fill_marks[frame]       device  the group that asked; who settles it    0 the frame holds its page; stamp: on its way; fill_failed
-//   done_marks[frame]       host    a service thread                        stamp of the last fill that ended, + 1 if it failed
+//   fill_marks[frame]       device  the group that asked; who settles it    0 the frame holds its
+//   page; stamp: on its way; fill_failed done_marks[frame]       host    a service thread stamp of
+//   the last fill that ended, + 1 if it failed
 //
-// A group that asks for a fill takes the frame, writes its mark, publishes the page in the tier with a pin that belongs to the
-// fill, and posts the request; it keeps nothing. While the mark is a stamp, whoever needs the page or its frame looks at the
-// done mark. Who finds it to match exchanges the mark for 0 or fill_failed, and who succeeds in that takes the fill's pin off.
+// A group that asks for a fill takes the frame, writes its mark, publishes the page in the tier
+// with a pin that belongs to the fill, and posts the request; it keeps nothing. While the mark is a
+// stamp, whoever needs the page or its frame looks at the done mark. Who finds it to match
+// exchanges the mark for 0 or fill_failed, and who succeeds in that takes the fill's pin off.
 //
-// Invariants: (1) a stamp is used once, for it is made of ring and ticket; so a done mark of an earlier fill never matches.
-// (2) While the mark is a stamp, the page word that names the frame carries the fill's pin, so the frame cannot change hands
-// while the host writes to it. (3) Exactly one group takes that pin off: the one whose exchange succeeded.
+// Invariants: (1) a stamp is used once, for it is made of ring and ticket; so a done mark of an
+// earlier fill never matches. (2) While the mark is a stamp, the page word that names the frame
+// carries the fill's pin, so the frame cannot change hands while the host writes to it. (3) Exactly
+// one group takes that pin off: the one whose exchange succeeded.
 //
-// Order pairs: end of a fill (release, system, src/host/fills.cpp) with read_done (acquire, system): the bytes are there.
-// settle_mark (acq_rel) with read_mark (acquire): so they are for those who find the mark settled (engine/ring.hpp).
+// Order pairs: end of a fill (release, system, src/host/fills.cpp) with read_done (acquire,
+// system): the bytes are there. settle_mark (acq_rel) with read_mark (acquire): so they are for
+// those who find the mark settled (engine/ring.hpp).
 #pragma once
 
 #include <cstdint>
@@ -34,12 +38,15 @@ constexpr PENSTOCK_HD std::uint64_t make_stamp(std::uint32_t ring, std::uint64_t
 }
 
 // Before the page is published.
-PENSTOCK_HD PENSTOCK_INLINE void mark_frame(const tier_view& t, std::uint32_t frame, std::uint64_t stamp) {
+PENSTOCK_HD PENSTOCK_INLINE void mark_frame(const tier_view& t, std::uint32_t frame,
+                                            std::uint64_t stamp) {
     begin_mark(&t.fill_marks[frame], stamp);
 }
 
-// The caller holds a pin on the tier's word `word`, which names `frame`. Takes the fill's pin off if the fill has ended.
-PENSTOCK_HD PENSTOCK_INLINE fill_state look_at_fill(const tier_view& t, page_word* word, std::uint32_t frame) {
+// The caller holds a pin on the tier's word `word`, which names `frame`. Takes the fill's pin off
+// if the fill has ended.
+PENSTOCK_HD PENSTOCK_INLINE fill_state look_at_fill(const tier_view& t, page_word* word,
+                                                    std::uint32_t frame) {
     const std::uint64_t mark = read_mark(&t.fill_marks[frame]);
     if (mark == 0) return fill_state::ready;
     if (mark == fill_failed) return fill_state::failed;
@@ -50,8 +57,9 @@ PENSTOCK_HD PENSTOCK_INLINE fill_state look_at_fill(const tier_view& t, page_wor
     return outcome == 0 ? fill_state::ready : fill_state::failed;
 }
 
-// Leader only, before a frame is judged: a fill that has ended and that nobody came for gives up its pin. The own pin comes
-// first: it makes sure that the word still names the frame, so that the pin taken off is the fill's.
+// Leader only, before a frame is judged: a fill that has ended and that nobody came for gives up
+// its pin. The own pin comes first: it makes sure that the word still names the frame, so that the
+// pin taken off is the fill's.
 PENSTOCK_HD inline void settle(const tier_view& t, frame_word owner) {
     page_word* const word = &t.words[owner_word_index(owner)];
     const page_word seen = glance(word);

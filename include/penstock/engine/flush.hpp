@@ -1,8 +1,10 @@
-// Several pages written back at a time, and which: when the file is to be up to date (fsync, msync, the last close). How one page is:
-// engine/write_back.hpp; when a frame is needed and no clean page was found: engine/victim.hpp.
+// Several pages written back at a time, and which: when the file is to be up to date (fsync, msync,
+// the last close). How one page is: engine/write_back.hpp; when a frame is needed and no clean page
+// was found: engine/victim.hpp.
 //
-// A group that has a lock or a ring slot waits for no other lock, and one that has a slot waits for no other slot: it first ends what it has under
-// way. So groups never wait for each other in a circle.
+// A group that has a lock or a ring slot waits for no other lock, and one that has a slot waits for
+// no other slot: it first ends what it has under way. So groups never wait for each other in a
+// circle.
 #pragma once
 
 #include <cerrno>
@@ -12,41 +14,52 @@
 
 namespace penstock::engine {
 
-// Page words that follow each other in the arena, for pages that do. `index` is no_words where the file has none yet.
+// Page words that follow each other in the arena, for pages that do. `index` is no_words where the
+// file has none yet.
 struct word_run {
     std::uint64_t index, pages;
 };
 inline constexpr std::uint64_t no_words = ~std::uint64_t{0};
 
 // Leader only. The words of page `page` of the file and of what follows it.
-PENSTOCK_HD PENSTOCK_NOINLINE inline word_run words_from(const cache_view& c, std::uint32_t file_slot, std::uint64_t page) {
+PENSTOCK_HD PENSTOCK_NOINLINE inline word_run words_from(const cache_view& c,
+                                                         std::uint32_t file_slot,
+                                                         std::uint64_t page) {
     const file_record& record = c.file_records[file_slot];
     const std::uint64_t leaf_pages = std::uint64_t{1} << c.leaf_shift;
-    if (page < record.page_count && record.two_level == 0) return {record.table + page, record.page_count - page};
+    if (page < record.page_count && record.two_level == 0)
+        return {record.table + page, record.page_count - page};
     const bool grown = page >= record.page_count;
-    const std::uint64_t number = grown ? page - record.page_count : page, growth = growth_of(c, file_slot);
+    const std::uint64_t number = grown ? page - record.page_count : page,
+                        growth = growth_of(c, file_slot);
     const std::uint64_t rest = leaf_pages - (number & (leaf_pages - 1));
-    if (grown && (growth < growth_first || number >> c.leaf_shift >= c.growth_entries)) return {no_words, no_words};
+    if (grown && (growth < growth_first || number >> c.leaf_shift >= c.growth_entries))
+        return {no_words, no_words};
     const std::uint64_t directory = grown ? growth - growth_first : record.table;
     const std::uint64_t entry = glance(&c.words[directory + (number >> c.leaf_shift)]);
-    const std::uint64_t pages = grown || rest < record.page_count - page ? rest : record.page_count - page;
+    const std::uint64_t pages =
+        grown || rest < record.page_count - page ? rest : record.page_count - page;
     return {entry == 0 ? no_words : entry - 1 + (number & (leaf_pages - 1)), pages};
 }
 
-// Several writes under way at a time; the whole group has equal copies. Neighbours are sent together, so that the host finds them together: a call
-// for many pages takes little longer than for one (docs/writing.md).
+// Several writes under way at a time; the whole group has equal copies. Neighbours are sent
+// together, so that the host finds them together: a call for many pages takes little longer than
+// for one (docs/writing.md).
 class write_queue {
 public:
     static constexpr std::uint32_t depth = 64;
-    static constexpr std::uint64_t most_unsent_bytes = 512 * 1024;  // enough for one call; the first is not to wait for more
+    static constexpr std::uint64_t most_unsent_bytes =
+        512 * 1024;  // enough for one call; the first is not to wait for more
 
-    // All that were copied are sent: before the group waits for anything, or others that come after them in a ring would wait too. Each by
-    // another thread: a post takes as long as the bus, and what the host finds at one look it writes in one call.
+    // All that were copied are sent: before the group waits for anything, or others that come after
+    // them in a ring would wait too. Each by another thread: a post takes as long as the bus, and
+    // what the host finds at one look it writes in one call.
     template <typename Group>
     PENSTOCK_HD PENSTOCK_NOINLINE void post_all(const Group& g, const cache_view& c) {
         if (posted_ == end_) return;
         g.sync();  // everybody sees what the leader noted
-        for (std::uint32_t i = posted_ + g.rank(); i < end_; i += g.size()) post_write(g, c, frames_[i % depth]);
+        for (std::uint32_t i = posted_ + g.rank(); i < end_; i += g.size())
+            post_write(g, c, frames_[i % depth]);
         posted_ = end_;
     }
     template <typename Group>
@@ -62,15 +75,18 @@ public:
     PENSTOCK_HD void finish_all(const Group& g, const cache_view& c) {
         while (first_ != end_) finish_oldest(g, c);
     }
-    // Where there is no room for one more, room for many is made, so that many are sent together again.
+    // Where there is no room for one more, room for many is made, so that many are sent together
+    // again.
     template <typename Group>
     PENSTOCK_HD void make_room(const Group& g, const cache_view& c) {
         if (end_ - first_ != depth) return;
         for (std::uint32_t i = 0; i < depth / 2; ++i) finish_oldest(g, c);
     }
     template <typename Group>
-    PENSTOCK_HD PENSTOCK_NOINLINE void write(const Group& g, const cache_view& c, std::uint64_t word_index) {
-        patience waiting(g, 2 * c.request_wait_ns);  // another group may wait for a slot and for the answer
+    PENSTOCK_HD PENSTOCK_NOINLINE void write(const Group& g, const cache_view& c,
+                                             std::uint64_t word_index) {
+        patience waiting(
+            g, 2 * c.request_wait_ns);  // another group may wait for a slot and for the answer
         for (std::uint32_t round = 0;; ++round) {
             make_room(g, c);
             pending_write w;
@@ -97,7 +113,8 @@ public:
     }
     // One that is held, and let go if it can't be written. False: there was no slot for it.
     template <typename Group>
-    PENSTOCK_HD PENSTOCK_NOINLINE bool write_held(const Group& g, const cache_view& c, const pending_write& w) {
+    PENSTOCK_HD PENSTOCK_NOINLINE bool write_held(const Group& g, const cache_view& c,
+                                                  const pending_write& w) {
         make_room(g, c);
         const std::int64_t code = begin_write(g, c, first_ == end_, w);
         if (code == 1) add(g, c, w);
@@ -121,10 +138,12 @@ private:
     std::uint64_t written_ = 0;
 };
 
-// Whole group. Puts the dirty ones of the pages [first, end) of an open file into the queue, and waits for those that others are writing.
+// Whole group. Puts the dirty ones of the pages [first, end) of an open file into the queue, and
+// waits for those that others are writing.
 template <typename Group>
-PENSTOCK_HD PENSTOCK_NOINLINE void queue_pages(const Group& g, const cache_view& c, std::uint32_t file_slot, std::uint64_t first, std::uint64_t end,
-                                               write_queue& queue) {
+PENSTOCK_HD PENSTOCK_NOINLINE void queue_pages(const Group& g, const cache_view& c,
+                                               std::uint32_t file_slot, std::uint64_t first,
+                                               std::uint64_t end, write_queue& queue) {
     for (std::uint64_t page = first; page < end;) {
         word_run run{};
         if (g.is_leader()) run = words_from(c, file_slot, page);
@@ -132,35 +151,47 @@ PENSTOCK_HD PENSTOCK_NOINLINE void queue_pages(const Group& g, const cache_view&
         if (run.pages > end - page) run.pages = end - page;
         for (std::uint64_t i = 0; run.index != no_words && i < run.pages; i += g.size()) {
             const std::uint64_t mine = i + g.rank();
-            if (g.all(mine >= run.pages || !may_have_marks(glance(&c.words[run.index + mine])))) continue;
-            for (std::uint64_t k = i; k < i + g.size() && k < run.pages; ++k) queue.write(g, c, run.index + k);
+            if (g.all(mine >= run.pages || !may_have_marks(glance(&c.words[run.index + mine]))))
+                continue;
+            for (std::uint64_t k = i; k < i + g.size() && k < run.pages; ++k)
+                queue.write(g, c, run.index + k);
         }
         page += run.pages;
     }
 }
 
-// Whole group. Waits for all that is in the queue. 0, or the first error; all the others were tried all the same.
+// Whole group. Waits for all that is in the queue. 0, or the first error; all the others were tried
+// all the same.
 template <typename Group>
-PENSTOCK_HD inline std::int64_t finish_flush(const Group& g, const cache_view& c, write_queue& queue) {
+PENSTOCK_HD inline std::int64_t finish_flush(const Group& g, const cache_view& c,
+                                             write_queue& queue) {
     queue.finish_all(g, c);
-    atomic_fence();  // pages that were seen clean: what their last write-back did, to the file's count too, comes before what follows
+    atomic_fence();  // pages that were seen clean: what their last write-back did, to the file's
+                     // count too, comes before what follows
     g.sync();
     return queue.error();
 }
 
-// Whole group. Writes back the dirty ones of the pages [first, end) of an open file. As finish_flush.
+// Whole group. Writes back the dirty ones of the pages [first, end) of an open file. As
+// finish_flush.
 template <typename Group>
-PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t flush_pages(const Group g, const cache_view& c, std::uint32_t file_slot, std::uint64_t first, std::uint64_t end) {
+PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t flush_pages(const Group g, const cache_view& c,
+                                                       std::uint32_t file_slot, std::uint64_t first,
+                                                       std::uint64_t end) {
     write_queue queue;
     queue_pages(g, c, file_slot, first, end, queue);
     return finish_flush(g, c, queue);
 }
 
-// Whole group, one of `shares` that do the same at a time: every shares-th piece of the pages [0, end). Each has up to write_queue::depth pages under
-// way, and pieces that follow each other are different groups', so that what comes to the host at about the same time is neighbours in the file.
+// Whole group, one of `shares` that do the same at a time: every shares-th piece of the pages [0,
+// end). Each has up to write_queue::depth pages under way, and pieces that follow each other are
+// different groups', so that what comes to the host at about the same time is neighbours in the
+// file.
 template <typename Group>
-PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t flush_share(const Group g, const cache_view& c, std::uint32_t file_slot, std::uint64_t end, std::uint64_t share,
-                                                       std::uint64_t shares, std::uint64_t piece) {
+PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t flush_share(const Group g, const cache_view& c,
+                                                       std::uint32_t file_slot, std::uint64_t end,
+                                                       std::uint64_t share, std::uint64_t shares,
+                                                       std::uint64_t piece) {
     write_queue queue;
     for (std::uint64_t first = share * piece; first < end; first += shares * piece)
         queue_pages(g, c, file_slot, first, end - first < piece ? end : first + piece, queue);

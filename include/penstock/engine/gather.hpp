@@ -1,12 +1,14 @@
 // Rows of a file by their numbers, each to its place in an array of the caller's.
 //
-// What is in the cache is copied without a pin, as a read does it: look at the page word, copy, look again. On a GPU short rows
-// go several at a time: the threads of a group share out the rows of a batch in units of up to 16 bytes, so that word, bytes and
-// second look of four units are in flight together in every thread. A unit never straddles a page, so rows may.
+// What is in the cache is copied without a pin, as a read does it: look at the page word, copy,
+// look again. On a GPU short rows go several at a time: the threads of a group share out the rows
+// of a batch in units of up to 16 bytes, so that word, bytes and second look of four units are in
+// flight together in every thread. A unit never straddles a page, so rows may.
 //
-// Where a page is missing the group takes a window of parts (a part is what one row has in one page), delivers those that are
-// there, and loads the others, each page once for all its parts and up to max_pending_loads pages together. Each round
-// delivers or fails at least the first part that is open, so it ends as every read does.
+// Where a page is missing the group takes a window of parts (a part is what one row has in one
+// page), delivers those that are there, and loads the others, each page once for all its parts and
+// up to max_pending_loads pages together. Each round delivers or fails at least the first part that
+// is open, so it ends as every read does.
 #pragma once
 
 #include <cstddef>
@@ -19,21 +21,26 @@
 
 namespace penstock::engine {
 
-// Where the rows are: row r has row_bytes bytes from first_byte + r * stride_bytes on. Neither of the last two is 0.
+// Where the rows are: row r has row_bytes bytes from first_byte + r * stride_bytes on. Neither of
+// the last two is 0.
 struct row_geometry {
     std::uint64_t rows;  // that lie whole in the file
     std::uint64_t first_byte, stride_bytes, row_bytes;
 
-    constexpr PENSTOCK_HD std::uint64_t byte_of(std::uint64_t row) const { return first_byte + row * stride_bytes; }
+    constexpr PENSTOCK_HD std::uint64_t byte_of(std::uint64_t row) const {
+        return first_byte + row * stride_bytes;
+    }
 };
 
-constexpr PENSTOCK_HD row_geometry rows_of(std::uint64_t size_bytes, std::uint64_t first_byte, std::uint64_t stride_bytes,
-                                           std::uint64_t row_bytes) {
+constexpr PENSTOCK_HD row_geometry rows_of(std::uint64_t size_bytes, std::uint64_t first_byte,
+                                           std::uint64_t stride_bytes, std::uint64_t row_bytes) {
     const bool any = first_byte <= size_bytes && row_bytes <= size_bytes - first_byte;
-    return {any ? (size_bytes - first_byte - row_bytes) / stride_bytes + 1 : 0, first_byte, stride_bytes, row_bytes};
+    return {any ? (size_bytes - first_byte - row_bytes) / stride_bytes + 1 : 0, first_byte,
+            stride_bytes, row_bytes};
 }
 
-// Which rows are wanted: the i-th to be delivered is at position(i) of the list, and of what is written too.
+// Which rows are wanted: the i-th to be delivered is at position(i) of the list, and of what is
+// written too.
 struct listed_rows {
     const std::uint64_t* indices;
     PENSTOCK_HD PENSTOCK_INLINE std::uint64_t position(std::uint64_t i) const { return i; }
@@ -53,22 +60,28 @@ struct row_place {
 
 inline constexpr std::uint32_t window_parts = 16;
 
-// A unit is what one access can load. On the host, where rows are copied whole, nothing depends on it.
+// A unit is what one access can load. On the host, where rows are copied whole, nothing depends on
+// it.
 template <std::size_t Bytes>
-using unit_for = std::conditional_t<Bytes == 16, two_words,
-                                    std::conditional_t<Bytes == 8, std::uint64_t, std::conditional_t<Bytes == 4, std::uint32_t,
-                                                       std::conditional_t<Bytes == 2, std::uint16_t, std::uint8_t>>>>;
+using unit_for = std::conditional_t<
+    Bytes == 16, two_words,
+    std::conditional_t<
+        Bytes == 8, std::uint64_t,
+        std::conditional_t<Bytes == 4, std::uint32_t,
+                           std::conditional_t<Bytes == 2, std::uint16_t, std::uint8_t>>>>;
 
-// Whole group. Up to window_parts parts from `place` on, before row `end` and before an index out of range:
-// visit(k, index, part, to). Returns how many; `place` is then behind them.
+// Whole group. Up to window_parts parts from `place` on, before row `end` and before an index out
+// of range: visit(k, index, part, to). Returns how many; `place` is then behind them.
 template <typename List, typename Visit>
-PENSTOCK_HD std::uint32_t walk_parts(const cache_view& c, const row_geometry& rows, const List& list, std::uint64_t end,
-                                     row_place& place, std::byte* out, const Visit& visit) {
+PENSTOCK_HD std::uint32_t walk_parts(const cache_view& c, const row_geometry& rows,
+                                     const List& list, std::uint64_t end, row_place& place,
+                                     std::byte* out, const Visit& visit) {
     std::uint32_t k = 0;
     while (k < window_parts && place.row < end) {
         const std::uint64_t position = list.position(place.row), index = list.indices[position];
         if (index >= rows.rows) break;
-        const page_part part = part_at(c, rows.byte_of(index) + place.in_row, rows.row_bytes - place.in_row);
+        const page_part part =
+            part_at(c, rows.byte_of(index) + place.in_row, rows.row_bytes - place.in_row);
         visit(k++, index, part, out + position * rows.row_bytes + place.in_row);
         place.in_row += part.bytes;
         if (place.in_row == rows.row_bytes) place = {place.row + 1, 0};
@@ -88,19 +101,23 @@ struct page_list {
     }
 };
 
-// Whole group. Delivers the window of parts at `place`, before row `end`, and moves `place` behind it. 0, or a negative errno
-// that the fault record has too; then some of the parts may be delivered.
+// Whole group. Delivers the window of parts at `place`, before row `end`, and moves `place` behind
+// it. 0, or a negative errno that the fault record has too; then some of the parts may be
+// delivered.
 template <typename Group, typename List>
-PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t gather_window(const Group& g, const cache_view& c, const file_handle& f,
-                                                         const row_geometry& rows, const List& list, std::uint64_t end,
-                                                         row_place& place, std::byte* out) {
+PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t gather_window(const Group& g, const cache_view& c,
+                                                         const file_handle& f,
+                                                         const row_geometry& rows, const List& list,
+                                                         std::uint64_t end, row_place& place,
+                                                         std::byte* out) {
     std::uint32_t open = (1u << window_parts) - 1;  // a bit for each part that is not delivered
     for (;;) {
         page_list missing;
         std::uint64_t first_index = 0;
         row_place until = place;
-        const std::uint32_t parts =
-            walk_parts(c, rows, list, end, until, out, [&](std::uint32_t k, std::uint64_t index, const page_part& part, std::byte* to) {
+        const std::uint32_t parts = walk_parts(
+            c, rows, list, end, until, out,
+            [&](std::uint32_t k, std::uint64_t index, const page_part& part, std::byte* to) {
                 if ((open >> k & 1) == 0 || missing.has(part.page)) return;
                 if (try_read_part(g, c, f, part, to)) {
                     open &= ~(1u << k);
@@ -115,18 +132,21 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t gather_window(const Group& g, const c
         }
         const auto deliver = [&](std::uint64_t page, const std::byte* frame) {
             row_place again = place;
-            walk_parts(c, rows, list, end, again, out, [&](std::uint32_t k, std::uint64_t, const page_part& part, std::byte* to) {
-                if ((open >> k & 1) == 0 || part.page != page) return;
-                g.copy_out(to, frame + part.in_page, part.bytes);
-                open &= ~(1u << k);
-            });
+            walk_parts(c, rows, list, end, again, out,
+                       [&](std::uint32_t k, std::uint64_t, const page_part& part, std::byte* to) {
+                           if ((open >> k & 1) == 0 || part.page != page) return;
+                           g.copy_out(to, frame + part.in_page, part.bytes);
+                           open &= ~(1u << k);
+                       });
         };
         std::int64_t code = -ERANGE;  // not one part: the index at `place` is outside
         if (parts == 0) {
             first_index = list.indices[list.position(place.row)];
         } else {
             patience deadline(g, c.frame_wait_ns);
-            code = load_listed(g, c, f, missing.count, [&](std::uint64_t i) { return missing.page[i]; }, deadline, deliver);
+            code = load_listed(
+                g, c, f, missing.count, [&](std::uint64_t i) { return missing.page[i]; }, deadline,
+                deliver);
             if (code == 0) {
                 pinned_page page{};  // somebody else has the first one
                 code = pin_page(g, c, f, missing.page[0], deadline, page);
@@ -138,31 +158,39 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t gather_window(const Group& g, const c
             }
         }
         if (code < 0) {
-            if (g.is_leader()) note_row_fault(c, code, f.slot, f.generation, rows.byte_of(first_index), first_index);
+            if (g.is_leader())
+                note_row_fault(c, code, f.slot, f.generation, rows.byte_of(first_index),
+                               first_index);
             return code;
         }
     }
 }
 
-// Whole group; of row `first` of the list some page was not in the cache a moment ago, or its index is outside. Delivers it and
-// some that follow, and returns how many, or a negative errno.
+// Whole group; of row `first` of the list some page was not in the cache a moment ago, or its index
+// is outside. Delivers it and some that follow, and returns how many, or a negative errno.
 template <typename Group, typename List>
-PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t gather_missing(const Group& g, const cache_view& c, const file_handle& f,
-                                                          const row_geometry& rows, const List& list, std::uint64_t first,
+PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t gather_missing(const Group& g, const cache_view& c,
+                                                          const file_handle& f,
+                                                          const row_geometry& rows,
+                                                          const List& list, std::uint64_t first,
                                                           std::uint64_t count, std::byte* out) {
     row_place place{first, 0};
     std::uint64_t end = count;
     do {
-        if (const std::int64_t code = gather_window(g, c, f, rows, list, end, place, out); code != 0) return code;
+        if (const std::int64_t code = gather_window(g, c, f, rows, list, end, place, out);
+            code != 0)
+            return code;
         end = place.row + 1;  // of a row that the window cut in two the rest, and no more
     } while (place.in_row != 0);
     return static_cast<std::int64_t>(place.row - first);
 }
 
-// Whole group, row by row. Delivers what is in the cache from row `begin` of the list on; the first row that it did not deliver.
+// Whole group, row by row. Delivers what is in the cache from row `begin` of the list on; the first
+// row that it did not deliver.
 template <typename Group, typename List>
-PENSTOCK_HD PENSTOCK_NOINLINE std::uint64_t hits_by_row(const Group g, const cache_view& c, std::uint32_t slot,
-                                                        const row_geometry rows, const List list, std::uint64_t begin,
+PENSTOCK_HD PENSTOCK_NOINLINE std::uint64_t hits_by_row(const Group g, const cache_view& c,
+                                                        std::uint32_t slot, const row_geometry rows,
+                                                        const List list, std::uint64_t begin,
                                                         std::uint64_t count, std::byte* out) {
     const file_handle f = handle_of(c, slot);
     for (std::uint64_t i = begin; i < count; ++i) {
@@ -179,34 +207,48 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::uint64_t hits_by_row(const Group g, const cac
     return count;
 }
 
-inline constexpr std::uint32_t units_in_flight = 4;  // in each thread: as many as 64 registers have room for
+inline constexpr std::uint32_t units_in_flight =
+    4;  // in each thread: as many as 64 registers have room for
 
-// How the threads of a group share out a batch of short rows: `team` threads to a row, each with PerThread of its units.
+// How the threads of a group share out a batch of short rows: `team` threads to a row, each with
+// PerThread of its units.
 template <std::uint32_t PerThread>
 struct unit_shares {
     static constexpr std::uint32_t rows_in_flight = units_in_flight / PerThread;
     std::uint32_t team, teams, my_team, my_unit, my_units;
 
-    PENSTOCK_HD PENSTOCK_INLINE unit_shares(std::uint32_t size, std::uint32_t rank, std::uint32_t units)
-        : team((units + PerThread - 1) / PerThread), teams(size / team), my_team(rank / team), my_unit(rank % team) {
+    PENSTOCK_HD PENSTOCK_INLINE unit_shares(std::uint32_t size, std::uint32_t rank,
+                                            std::uint32_t units)
+        : team((units + PerThread - 1) / PerThread),
+          teams(size / team),
+          my_team(rank / team),
+          my_unit(rank % team) {
         my_units = my_team < teams ? (units - my_unit + team - 1) / team : 0;
     }
 
     PENSTOCK_HD PENSTOCK_INLINE std::uint32_t rows() const { return teams * rows_in_flight; }
-    PENSTOCK_HD PENSTOCK_INLINE std::uint32_t row(std::uint32_t k) const { return my_team + k / PerThread * teams; }
-    PENSTOCK_HD PENSTOCK_INLINE std::uint32_t unit(std::uint32_t k) const { return my_unit + k % PerThread * team; }
+    PENSTOCK_HD PENSTOCK_INLINE std::uint32_t row(std::uint32_t k) const {
+        return my_team + k / PerThread * teams;
+    }
+    PENSTOCK_HD PENSTOCK_INLINE std::uint32_t unit(std::uint32_t k) const {
+        return my_unit + k % PerThread * team;
+    }
     PENSTOCK_HD PENSTOCK_INLINE bool has(std::uint32_t k) const { return k % PerThread < my_units; }
 };
 
 #if defined(__CUDACC__)
 
-// Whole group; the same as hits_by_row for rows of at most PerThread units a thread. `out` and all of the geometry are
-// multiples of the unit; page words have 32-bit numbers, which saves the registers that a fourth unit needs.
+// Whole group; the same as hits_by_row for rows of at most PerThread units a thread. `out` and all
+// of the geometry are multiples of the unit; page words have 32-bit numbers, which saves the
+// registers that a fourth unit needs.
 template <typename Unit, std::uint32_t PerThread, typename Group, typename List>
-PENSTOCK_D PENSTOCK_INLINE std::uint64_t hits_by_unit(const Group& g, const cache_view& c, const file_handle& f,
-                                                      const row_geometry& rows, const List& list, std::uint64_t begin,
-                                                      std::uint64_t count, std::byte* out) {
-    const unit_shares<PerThread> shares(g.size(), g.rank(), static_cast<std::uint32_t>(rows.row_bytes / sizeof(Unit)));
+PENSTOCK_D PENSTOCK_INLINE std::uint64_t hits_by_unit(const Group& g, const cache_view& c,
+                                                      const file_handle& f,
+                                                      const row_geometry& rows, const List& list,
+                                                      std::uint64_t begin, std::uint64_t count,
+                                                      std::byte* out) {
+    const unit_shares<PerThread> shares(g.size(), g.rank(),
+                                        static_cast<std::uint32_t>(rows.row_bytes / sizeof(Unit)));
 #pragma unroll 1
     for (std::uint64_t i = begin; i < count; i += shares.rows()) {
         std::uint32_t word[units_in_flight] = {};
@@ -218,7 +260,8 @@ PENSTOCK_D PENSTOCK_INLINE std::uint64_t hits_by_unit(const Group& g, const cach
             if (!shares.has(k) || shares.row(k) >= count - i) continue;
             const std::uint64_t index = list.indices[list.position(i + shares.row(k))];
             const std::uint64_t at = rows.byte_of(index) + shares.unit(k) * sizeof(Unit);
-            const std::uint64_t word_index = index < rows.rows ? find_word(c, f, at >> c.page_shift) : no_word;
+            const std::uint64_t word_index =
+                index < rows.rows ? find_word(c, f, at >> c.page_shift) : no_word;
             word[k] = static_cast<std::uint32_t>(word_index);
             if (word_index != no_word) seen[k] = glance(&c.words[word_index]);
             in_page[k] = static_cast<std::uint32_t>(at & (c.page_bytes() - 1));
@@ -228,11 +271,13 @@ PENSTOCK_D PENSTOCK_INLINE std::uint64_t hits_by_unit(const Group& g, const cach
         Unit value[units_in_flight] = {};
 #pragma unroll
         for (std::uint32_t k = 0; k < units_in_flight; ++k)
-            if (seen[k] != 0) value[k] = load_element<Unit>(c.frame_address(frame_of(seen[k])) + in_page[k]);
+            if (seen[k] != 0)
+                value[k] = load_element<Unit>(c.frame_address(frame_of(seen[k])) + in_page[k]);
 #pragma unroll
         for (std::uint32_t k = 0; k < units_in_flight; ++k)
             if (seen[k] != 0)
-                *reinterpret_cast<Unit*>(out + list.position(i + shares.row(k)) * rows.row_bytes + shares.unit(k) * sizeof(Unit)) = value[k];
+                *reinterpret_cast<Unit*>(out + list.position(i + shares.row(k)) * rows.row_bytes +
+                                         shares.unit(k) * sizeof(Unit)) = value[k];
         begin_recheck();
 #pragma unroll
         for (std::uint32_t k = 0; k < units_in_flight; ++k) {
@@ -247,9 +292,9 @@ PENSTOCK_D PENSTOCK_INLINE std::uint64_t hits_by_unit(const Group& g, const cach
 
 #endif
 
-// How a function calls the next one: by address from what is in line in the user's kernel (base/by_address.hpp), else directly.
-// A function that is called by address may not call another one so: the compiler would take that for a circle, and not know how
-// much stack the kernel needs.
+// How a function calls the next one: by address from what is in line in the user's kernel
+// (base/by_address.hpp), else directly. A function that is called by address may not call another
+// one so: the compiler would take that for a circle, and not know how much stack the kernel needs.
 enum class call_kind { direct, by_address };
 
 template <call_kind Call, typename Function>
@@ -258,72 +303,89 @@ PENSTOCK_HD PENSTOCK_INLINE Function* door(Function* function) {
     else return function;
 }
 
-// Whole group. Delivers what is in the cache from row `begin` of the list on; the first row that it did not deliver, or one
-// before it.
+// Whole group. Delivers what is in the cache from row `begin` of the list on; the first row that it
+// did not deliver, or one before it.
 template <typename Unit, call_kind Call, typename Group, typename List>
-PENSTOCK_HD PENSTOCK_INLINE std::uint64_t gather_hits(const Group& g, const cache_view& c, const file_handle& f,
-                                                      const row_geometry& rows, const List& list, std::uint64_t begin,
-                                                      std::uint64_t count, std::byte* out) {
+PENSTOCK_HD PENSTOCK_INLINE std::uint64_t gather_hits(const Group& g, const cache_view& c,
+                                                      const file_handle& f,
+                                                      const row_geometry& rows, const List& list,
+                                                      std::uint64_t begin, std::uint64_t count,
+                                                      std::byte* out) {
 #if PENSTOCK_ON_DEVICE
-    const std::uint64_t units = c.word_count >> 32 == 0 ? rows.row_bytes / sizeof(Unit) : ~std::uint64_t{0};
+    const std::uint64_t units =
+        c.word_count >> 32 == 0 ? rows.row_bytes / sizeof(Unit) : ~std::uint64_t{0};
     if (units <= g.size()) return hits_by_unit<Unit, 1>(g, c, f, rows, list, begin, count, out);
     if (units <= 4 * g.size()) return hits_by_unit<Unit, 4>(g, c, f, rows, list, begin, count, out);
 #endif
     return door<Call>(&hits_by_row<Group, List>)(g, c, f.slot, rows, list, begin, count, out);
 }
 
-// Whole group. Finishes a gather whose rows before `begin` are delivered. Being the last thing that one does, it leaves the hit
-// path nothing to keep across a call.
+// Whole group. Finishes a gather whose rows before `begin` are delivered. Being the last thing that
+// one does, it leaves the hit path nothing to keep across a call.
 template <typename Unit, typename Group, typename List>
-PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t gather_rest(const Group g, const cache_view& c, std::uint32_t slot,
-                                                       const row_geometry rows, const List list, std::uint64_t begin,
+PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t gather_rest(const Group g, const cache_view& c,
+                                                       std::uint32_t slot, const row_geometry rows,
+                                                       const List list, std::uint64_t begin,
                                                        std::uint64_t count, std::byte* out) {
     const file_handle f = handle_of(c, slot);
     if (const std::int64_t code = shared_stop_code(g, c); code != 0) {
         const std::uint64_t index = list.indices[list.position(begin < count ? begin : count - 1)];
-        if (g.is_leader()) note_row_fault(c, code, f.slot, f.generation, rows.byte_of(index), index);
+        if (g.is_leader())
+            note_row_fault(c, code, f.slot, f.generation, rows.byte_of(index), index);
         return code;
     }
     while (begin < count) {
         const std::int64_t delivered = gather_missing(g, c, f, rows, list, begin, count, out);
         if (delivered < 0) return delivered;
         begin += static_cast<std::uint64_t>(delivered);
-        if (begin < count) begin = gather_hits<Unit, call_kind::direct>(g, c, f, rows, list, begin, count, out);
+        if (begin < count)
+            begin = gather_hits<Unit, call_kind::direct>(g, c, f, rows, list, begin, count, out);
     }
     return static_cast<std::int64_t>(count);
 }
 
-// Whole group. The rows of the list, in units that divide `out` and all of the geometry. `count`, or a negative errno that the
-// fault record has too; then any of the rows may be delivered. Nothing is written but their places in `out`.
+// Whole group. The rows of the list, in units that divide `out` and all of the geometry. `count`,
+// or a negative errno that the fault record has too; then any of the rows may be delivered. Nothing
+// is written but their places in `out`.
 template <typename Unit, call_kind Call, typename Group, typename List>
-PENSTOCK_HD PENSTOCK_INLINE std::int64_t gather_in_units(const Group& g, const cache_view& c, const file_handle& f,
-                                                         const row_geometry& rows, const List& list, std::uint64_t count,
-                                                         std::byte* out) {
+PENSTOCK_HD PENSTOCK_INLINE std::int64_t gather_in_units(const Group& g, const cache_view& c,
+                                                         const file_handle& f,
+                                                         const row_geometry& rows, const List& list,
+                                                         std::uint64_t count, std::byte* out) {
     const std::uint64_t done = gather_hits<Unit, Call>(g, c, f, rows, list, 0, count, out);
-    if (g.all(done == count && !(g.is_leader() && stop_code(c) != 0))) return static_cast<std::int64_t>(count);
+    if (g.all(done == count && !(g.is_leader() && stop_code(c) != 0)))
+        return static_cast<std::int64_t>(count);
     return door<Call>(&gather_rest<Unit, Group, List>)(g, c, f.slot, rows, list, done, count, out);
 }
 
 // Whole group. The same, for rows whose places are not all multiples of 16 bytes.
 template <typename Group, typename List>
-PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t gather_unaligned(const Group g, const cache_view& c, std::uint32_t slot,
-                                                            const row_geometry rows, const List list, std::uint64_t count,
+PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t gather_unaligned(const Group g, const cache_view& c,
+                                                            std::uint32_t slot,
+                                                            const row_geometry rows,
+                                                            const List list, std::uint64_t count,
                                                             std::byte* out) {
     const file_handle f = handle_of(c, slot);
-    const std::uint64_t low = reinterpret_cast<std::uintptr_t>(out) | rows.first_byte | rows.stride_bytes | rows.row_bytes;
-    if ((low & 7) == 0) return gather_in_units<unit_for<8>, call_kind::direct>(g, c, f, rows, list, count, out);
-    if ((low & 3) == 0) return gather_in_units<unit_for<4>, call_kind::direct>(g, c, f, rows, list, count, out);
+    const std::uint64_t low = reinterpret_cast<std::uintptr_t>(out) | rows.first_byte |
+                              rows.stride_bytes | rows.row_bytes;
+    if ((low & 7) == 0)
+        return gather_in_units<unit_for<8>, call_kind::direct>(g, c, f, rows, list, count, out);
+    if ((low & 3) == 0)
+        return gather_in_units<unit_for<4>, call_kind::direct>(g, c, f, rows, list, count, out);
     return gather_in_units<unit_for<1>, call_kind::direct>(g, c, f, rows, list, count, out);
 }
 
 // Whole group. The same, for rows anywhere.
 template <typename Group, typename List>
-PENSTOCK_HD PENSTOCK_INLINE std::int64_t gather_rows(const Group& g, const cache_view& c, const file_handle& f,
-                                                     const row_geometry& rows, const List& list, std::uint64_t count,
+PENSTOCK_HD PENSTOCK_INLINE std::int64_t gather_rows(const Group& g, const cache_view& c,
+                                                     const file_handle& f, const row_geometry& rows,
+                                                     const List& list, std::uint64_t count,
                                                      std::byte* out) {
 #if PENSTOCK_ON_DEVICE
-    const std::uint64_t low = reinterpret_cast<std::uintptr_t>(out) | rows.first_byte | rows.stride_bytes | rows.row_bytes;
-    if ((low & 15) != 0) return by_address(&gather_unaligned<Group, List>)(g, c, f.slot, rows, list, count, out);
+    const std::uint64_t low = reinterpret_cast<std::uintptr_t>(out) | rows.first_byte |
+                              rows.stride_bytes | rows.row_bytes;
+    if ((low & 15) != 0)
+        return by_address(&gather_unaligned<Group, List>)(g, c, f.slot, rows, list, count, out);
 #endif
     return gather_in_units<unit_for<16>, call_kind::by_address>(g, c, f, rows, list, count, out);
 }

@@ -1,7 +1,9 @@
-// A check of every rule that holds while no group and no service thread is inside a verb: for tests and debugging.
+// A check of every rule that holds while no group and no service thread is inside a verb: for tests
+// and debugging.
 //
-// Host only: it walks all words of a cache whose memory the host can read (the cpu back end, or a copy of a device's).
-// Slow, takes no lock, allocates nothing. The numbers are those of docs/page_word.md, docs/ring.md, docs/file_word.md.
+// Host only: it walks all words of a cache whose memory the host can read (the cpu back end, or a
+// copy of a device's). Slow, takes no lock, allocates nothing. The numbers are those of
+// docs/page_word.md, docs/ring.md, docs/file_word.md.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +14,8 @@
 
 namespace penstock::engine {
 
-// The first rule that is broken and the index of the word, frame or slot where; `rule` is null if all hold.
+// The first rule that is broken and the index of the word, frame or slot where; `rule` is null if
+// all hold.
 struct invariant_report {
     const char* rule;
     std::uint64_t where;
@@ -26,7 +29,8 @@ struct quiescent_state {
 
 namespace detail {
 
-// The live file whose table, directory excluded, holds this arena word; file_slots if there is none.
+// The live file whose table, directory excluded, holds this arena word; file_slots if there is
+// none.
 inline std::uint32_t file_of_word(const cache_view& c, std::uint64_t word_index) {
     for (std::uint32_t slot = 0; slot < c.file_slots; ++slot) {
         const file_record& record = c.file_records[slot];
@@ -57,21 +61,25 @@ inline invariant_report check_words(const cache_view& c, std::uint64_t mappings)
         if (is_loading(word)) return {"no page is loading", i};
         if (!is_valid(word)) continue;
         if (frame_of(word) >= c.frame_count) return {"a valid page names a frame", i};
-        if (is_dirty(word) && c.writes == nullptr) return {"no page of a runtime that does not write is dirty", i};
+        if (is_dirty(word) && c.writes == nullptr)
+            return {"no page of a runtime that does not write is dirty", i};
         const std::uint32_t owner = file_of_word(c, i);
         if (owner == c.file_slots) return {"a valid page belongs to a live file", i};
-        if (c.frame_words[frame_of(word)] != make_owned(owner, i)) return {"the frame of a valid page names that page", i};
+        if (c.frame_words[frame_of(word)] != make_owned(owner, i))
+            return {"the frame of a valid page names that page", i};
     }
     if (pins != mappings) return {"only mappings hold pins", pins};
     return {nullptr, 0};
 }
 
-// Marks, dirty bits and counts agree. A dirty page may have no marks: they were written back before their writer soiled it.
+// Marks, dirty bits and counts agree. A dirty page may have no marks: they were written back before
+// their writer soiled it.
 inline invariant_report check_writes(const cache_view& c) {
     if (c.writes == nullptr) return {nullptr, 0};
     for (std::uint32_t frame = 0; frame < c.frame_count; ++frame) {
         bool marked = false;
-        for (std::uint64_t i = 0; i < mark_words(c); ++i) marked = marked || marks_of(c, frame)[i] != 0;
+        for (std::uint64_t i = 0; i < mark_words(c); ++i)
+            marked = marked || marks_of(c, frame)[i] != 0;
         if ((c.write_locks[frame] & lock_held) != 0) return {"no frame is locked", frame};
         if (c.pristine[frame] != 0) return {"no page is held to be changed", frame};
         const frame_word owner = c.frame_words[frame];
@@ -84,7 +92,9 @@ inline invariant_report check_writes(const cache_view& c) {
         if (file_state(c.file_words[slot]) != file_live) continue;
         std::uint64_t dirty = 0;
         for (std::uint64_t i = 0; i < c.word_count; ++i)
-            if (is_valid(c.words[i]) && is_dirty(c.words[i]) && owner_file_slot(c.frame_words[frame_of(c.words[i])]) == slot) ++dirty;
+            if (is_valid(c.words[i]) && is_dirty(c.words[i]) &&
+                owner_file_slot(c.frame_words[frame_of(c.words[i])]) == slot)
+                ++dirty;
         if (c.writes[slot].dirty_pages != dirty) return {"a file's dirty pages are counted", slot};
     }
     return {nullptr, 0};
@@ -102,10 +112,12 @@ inline invariant_report check_tier(const cache_view& c) {
         }
         const std::uint32_t frame = frame_of(word);
         if (frame >= t.frame_count) return {"a valid page names a frame of the tier", i};
-        if (pins_of(word) != (t.fill_marks[frame] > 1 ? 1u : 0u)) return {"only fills under way hold pins in the tier", i};
+        if (pins_of(word) != (t.fill_marks[frame] > 1 ? 1u : 0u))
+            return {"only fills under way hold pins in the tier", i};
         const std::uint32_t owner = file_of_word(c, i);
         if (owner == c.file_slots) return {"a valid page of the tier belongs to a live file", i};
-        if (t.frame_words[frame] != make_owned(owner, i)) return {"the frame of a valid page of the tier names that page", i};
+        if (t.frame_words[frame] != make_owned(owner, i))
+            return {"the frame of a valid page of the tier names that page", i};
     }
     return {nullptr, 0};
 }
@@ -117,19 +129,22 @@ inline invariant_report check_frames(const cache_view& whole, const Pool& c) {
         const frame_word state = own & frame_state_mask;
         if (state == frame_free) continue;
         if (state != frame_owned) return {"every frame is free or owned: none is lost", frame};
-        if (owner_word_index(own) >= whole.word_count) return {"a frame names an arena word", frame};
+        if (owner_word_index(own) >= whole.word_count)
+            return {"a frame names an arena word", frame};
         const page_word word = c.words[owner_word_index(own)];
-        if (!is_valid(word) || frame_of(word) != frame) return {"an owned frame is named by its page", frame};
+        if (!is_valid(word) || frame_of(word) != frame)
+            return {"an owned frame is named by its page", frame};
     }
     return {nullptr, 0};
 }
 
-// Every slot's free mark permits one of the next tickets. A slot that was given up is free once it has been answered;
-// here it may still wait for that.
+// Every slot's free mark permits one of the next tickets. A slot that was given up is free once it
+// has been answered; here it may still wait for that.
 inline invariant_report check_ring(const ring_view& r, std::uint32_t index) {
     const std::uint64_t tail = *r.tail;
     for (std::uint64_t t = tail; t < tail + r.slots; ++t)
-        if ((r.free_ticket[slot_of(r, t)] & ~orphan_bit) != t) return {"every ring slot was given back", index};
+        if ((r.free_ticket[slot_of(r, t)] & ~orphan_bit) != t)
+            return {"every ring slot was given back", index};
     return {nullptr, 0};
 }
 
@@ -140,15 +155,18 @@ inline invariant_report check_files(const cache_view& c, std::uint64_t reference
         if (file_state(word) == file_busy) return {"no file slot is busy", slot};
         if (file_state(word) != file_live) continue;
         held += references_of(word);
-        if (c.file_records[slot].generation != file_generation(word)) return {"a live file's record is its own", slot};
+        if (c.file_records[slot].generation != file_generation(word))
+            return {"a live file's record is its own", slot};
     }
     if (held != references) return {"only open descriptors hold references", held};
     return {nullptr, 0};
 }
 
-// Could both be found by one name? A slot whose opener could not ask the host may still carry its last name's text.
+// Could both be found by one name? A slot whose opener could not ask the host may still carry its
+// last name's text.
 inline bool same_name(const cache_view& c, const name_slot& a, const name_slot& b) {
-    if (a.hash == 0 || a.hash != b.hash || a.path_bytes == 0 || a.path_bytes != b.path_bytes) return false;
+    if (a.hash == 0 || a.hash != b.hash || a.path_bytes == 0 || a.path_bytes != b.path_bytes)
+        return false;
     for (std::uint32_t i = 0; i < (a.path_bytes + 7) / 8; ++i)
         if (c.paths[a.path_at + i] != c.paths[b.path_at + i]) return false;
     return true;
@@ -173,7 +191,8 @@ inline invariant_report check_invariants(const cache_view& c, const quiescent_st
     if (found.rule == nullptr) found = detail::check_writes(c);
     if (found.rule == nullptr) found = detail::check_tier(c);
     if (found.rule == nullptr && c.tier.words != nullptr) found = detail::check_frames(c, c.tier);
-    for (std::uint32_t i = 0; i < c.ring_count && found.rule == nullptr; ++i) found = detail::check_ring(c.rings[i], i);
+    for (std::uint32_t i = 0; i < c.ring_count && found.rule == nullptr; ++i)
+        found = detail::check_ring(c.rings[i], i);
     if (found.rule == nullptr) found = detail::check_files(c, held.references);
     if (found.rule == nullptr) found = detail::check_names(c);
     return found;

@@ -1,10 +1,14 @@
 // Every structure that groups share, in one place: where it lives, who writes it, at which scope.
 //
-//   device memory  page words and directories (one arena), frame words, frames, file words and records, name slots,
+//   device memory  page words and directories (one arena), frame words, frames, file words and
+//   records, name slots,
 //                  path arena, ring tails and free marks, counters.    Written by groups only.
-//                  Window and chunk words lie there too, but the host writes them, and no group does.
-//   host memory    ring requests (written by groups), ring replies and staging (written by service threads), control.
-//                  On a GPU: pinned and mapped. Each word has one writer; nobody does read-modify-write across the bus.
+//                  Window and chunk words lie there too, but the host writes them, and no group
+//                  does.
+//   host memory    ring requests (written by groups), ring replies and staging (written by service
+//   threads), control.
+//                  On a GPU: pinned and mapped. Each word has one writer; nobody does
+//                  read-modify-write across the bus.
 //
 // On the cpu back end "device memory" is ordinary memory and nothing else differs.
 #pragma once
@@ -23,12 +27,15 @@ struct host_doorbell;
 
 namespace penstock::engine {
 
-// Frame word: bits 63..62 state, 61..40 file slot, 39..0 index of the page word that names the frame. Written by the
-// group that owns the frame: from try_evict (or from free) until its page's last loader pin goes.
+// Frame word: bits 63..62 state, 61..40 file slot, 39..0 index of the page word that names the
+// frame. Written by the group that owns the frame: from try_evict (or from free) until its page's
+// last loader pin goes.
 using frame_word = std::uint64_t;
-inline constexpr frame_word frame_state_mask = frame_word{3} << 62, frame_free = 0, frame_busy = frame_word{1} << 62,
-                            frame_owned = frame_word{2} << 62,
-                            frame_copy = frame_word{3} << 62;  // of a page that is mapped to be changed (engine/pristine.hpp)
+inline constexpr frame_word
+    frame_state_mask = frame_word{3} << 62,
+    frame_free = 0, frame_busy = frame_word{1} << 62, frame_owned = frame_word{2} << 62,
+    frame_copy =
+        frame_word{3} << 62;  // of a page that is mapped to be changed (engine/pristine.hpp)
 inline constexpr std::uint32_t word_index_bits = 40;
 inline constexpr std::uint32_t descriptor_slot_bits = 19;
 inline constexpr std::uint32_t max_file_slots = 1u << descriptor_slot_bits;
@@ -43,37 +50,48 @@ constexpr PENSTOCK_HD std::uint32_t owner_file_slot(frame_word w) {
     return static_cast<std::uint32_t>((w & ~frame_state_mask) >> word_index_bits);
 }
 
-// What a descriptor stands for. Written while the file word is busy, read only by holders of a reference; in a runtime that writes,
-// size_bytes and growth change while the file is open (engine/write.hpp, engine/page_table.hpp).
+// What a descriptor stands for. Written while the file word is busy, read only by holders of a
+// reference; in a runtime that writes, size_bytes and growth change while the file is open
+// (engine/write.hpp, engine/page_table.hpp).
 struct alignas(64) file_record {
-    std::uint64_t size_bytes;   // when it was opened, and as far as it was written since
-    std::uint64_t page_count;   // pages that `table` has words for: those it had when it was opened
-    std::uint64_t table;        // arena index of the first page word, or of the directory
+    std::uint64_t size_bytes;  // when it was opened, and as far as it was written since
+    std::uint64_t page_count;  // pages that `table` has words for: those it had when it was opened
+    std::uint64_t table;       // arena index of the first page word, or of the directory
     std::uint64_t inode;
     std::uint64_t device;
-    std::int64_t modified_ns;   // modification time, nanoseconds since 1970
-    std::uint32_t generation;   // repeats the file word's, so that a verb checks its descriptor without the hot word
-    std::uint32_t two_level;    // 0: table holds page words; 1: table holds directory entries, each leaf index + 1 or 0
-    std::uint64_t growth;       // directory of the pages from page_count on: growth_none, growth_busy, or arena index + growth_first
+    std::int64_t modified_ns;  // modification time, nanoseconds since 1970
+    std::uint32_t generation;  // repeats the file word's, so that a verb checks its descriptor
+                               // without the hot word
+    std::uint32_t two_level;   // 0: table holds page words; 1: table holds directory entries, each
+                               // leaf index + 1 or 0
+    std::uint64_t growth;  // directory of the pages from page_count on: growth_none, growth_busy,
+                           // or arena index + growth_first
 };
 static_assert(sizeof(file_record) == 64);
 
 inline constexpr std::uint64_t growth_none = 0, growth_busy = 1, growth_first = 2;
 
-// Who may change a page through a pointer, and the copy that shows what was changed (engine/pristine.hpp).
+// Who may change a page through a pointer, and the copy that shows what was changed
+// (engine/pristine.hpp).
 using pristine_word = std::uint64_t;
 
-// What a file that is written has besides, one per file slot; only in a runtime that writes. Device memory.
+// What a file that is written has besides, one per file slot; only in a runtime that writes. Device
+// memory.
 struct alignas(64) write_record {
-    std::uint32_t granted;      // 1: some open was for writing, so the host has a handle that writes. Stays until the slot's next life
-    std::uint32_t cutting;      // 1: the opener that is to cut the file to nothing has not done it yet; other openers wait
-    std::uint64_t writers;      // descriptors open for writing
-    std::uint64_t dirty_pages;  // of the file: how often a page turned dirty, less how often one turned clean
-    std::uint64_t epoch;        // the last answer to an open of the file, as the host counts them
-    std::int64_t error;         // 0, or why a page could not be written back since somebody was told
+    std::uint32_t granted;  // 1: some open was for writing, so the host has a handle that writes.
+                            // Stays until the slot's next life
+    std::uint32_t cutting;  // 1: the opener that is to cut the file to nothing has not done it yet;
+                            // other openers wait
+    std::uint64_t writers;  // descriptors open for writing
+    std::uint64_t
+        dirty_pages;  // of the file: how often a page turned dirty, less how often one turned clean
+    std::uint64_t epoch;  // the last answer to an open of the file, as the host counts them
+    std::int64_t error;   // 0, or why a page could not be written back since somebody was told
     std::uint64_t error_offset;
-    std::uint64_t mappings;     // writable mappings that are held: the host keeps the file open to be written for them
-    std::uint64_t stored_bytes; // the file itself has no bytes behind it that this runtime knows of, so pages from there on need not be read
+    std::uint64_t mappings;  // writable mappings that are held: the host keeps the file open to be
+                             // written for them
+    std::uint64_t stored_bytes;  // the file itself has no bytes behind it that this runtime knows
+                                 // of, so pages from there on need not be read
 };
 static_assert(sizeof(write_record) == 64);
 
@@ -83,55 +101,68 @@ struct alignas(64) name_slot {
     std::uint64_t hash;
     std::uint32_t file_slot;
     std::uint32_t generation;
-    std::uint32_t path_at;     // index into the path arena, in 8-byte units
+    std::uint32_t path_at;  // index into the path arena, in 8-byte units
     std::uint32_t path_bytes;
-    std::int64_t error;        // failed: what the last opener was told,
-    std::uint64_t flags;       // who asked with these flags
+    std::int64_t error;   // failed: what the last opener was told,
+    std::uint64_t flags;  // who asked with these flags
     std::uint64_t reserved[2];
 };
 static_assert(sizeof(name_slot) == 64);
 
 enum class op : std::uint32_t {
-    none = 0, open = 1, read = 2, retire = 3, leaf = 4, ping = 5, fill = 6,
+    none = 0,
+    open = 1,
+    read = 2,
+    retire = 3,
+    leaf = 4,
+    ping = 5,
+    fill = 6,
     write = 7,     // the marked bytes of one page (engine/write_back.hpp)
     sync = 8,      // to storage what was written
     truncate = 9,  // offset: the new size
     settle = 10,   // the last descriptor of a written file was closed; argument: the epoch
     unlink = 11    // bytes: length of the name in the staging area
 };
-// The answer to an open for whose page table the arena has no room: taking down a closed file may help. A code that no file system has,
-// for -ENOSPC is what opening says that makes a file on a full disk.
+// The answer to an open for whose page table the arena has no room: taking down a closed file may
+// help. A code that no file system has, for -ENOSPC is what opening says that makes a file on a
+// full disk.
 inline constexpr int no_table_room = -EXFULL;
 
 // Which leaf a request asks for.
 enum leaf_kind : std::uint64_t { leaf_of_table = 0, leaf_of_growth = 1, growth_directory = 2 };
 
-// A request, written by one group and then read by one service thread. 64 bytes: one write burst over the bus.
+// A request, written by one group and then read by one service thread. 64 bytes: one write burst
+// over the bus.
 struct alignas(64) ring_request {
-    std::uint64_t published;   // ticket + 1, stored last
+    std::uint64_t published;  // ticket + 1, stored last
     op operation;
-    std::uint32_t bytes;       // read, fill: wanted bytes; open: length of the name in the staging area
+    std::uint32_t bytes;  // read, fill: wanted bytes; open: length of the name in the staging area
     std::uint32_t file_slot;   // open: the flags
     std::uint32_t generation;  // open: see open_slot
-    std::uint64_t offset;      // read, fill, write: byte offset; leaf: leaf number; open: path extent to give back + 1, or 0
-    std::uint64_t argument;    // open: length of that extent in 8-byte units; fill: the stamp (engine/fill.hpp); leaf: leaf_kind;
-                               // read: 1 if what the file does not have yet reads as zeros; write: 1 if the whole page is marked
-    std::uint64_t lost_extent; // any: what the slot's last owner did not take (engine/lost_open.hpp), or 0
-    std::uint64_t open_slot;   // open: slot + 1 of the file that is open by this name now, and `generation`; 0: none
+    std::uint64_t offset;    // read, fill, write: byte offset; leaf: leaf number; open: path extent
+                             // to give back + 1, or 0
+    std::uint64_t argument;  // open: length of that extent in 8-byte units; fill: the stamp
+                             // (engine/fill.hpp); leaf: leaf_kind; read: 1 if what the file does
+                             // not have yet reads as zeros; write: 1 if the whole page is marked
+    std::uint64_t
+        lost_extent;  // any: what the slot's last owner did not take (engine/lost_open.hpp), or 0
+    std::uint64_t open_slot;  // open: slot + 1 of the file that is open by this name now, and
+                              // `generation`; 0: none
     std::uint64_t reserved;
 };
 static_assert(sizeof(ring_request) == 64);
 
 // The answer, written by the service thread. 64 bytes.
 struct alignas(64) ring_reply {
-    std::uint64_t completed;   // ticket + 1, stored last
-    std::int64_t result;       // bytes read, 0, or a negative errno
-    std::uint64_t words[6];    // open: see reply_* below; leaf: words[0] = arena index
+    std::uint64_t completed;  // ticket + 1, stored last
+    std::int64_t result;      // bytes read, 0, or a negative errno
+    std::uint64_t words[6];   // open: see reply_* below; leaf: words[0] = arena index
 };
 static_assert(sizeof(ring_reply) == 64);
 
-// Words of the reply to open. slot_and_generation: slot in the low half, generation in the high half.
-// path_and_flags: path extent + 1 in the low half, 0 for none; bit 32: two-level table; from bit 33 on: the epoch.
+// Words of the reply to open. slot_and_generation: slot in the low half, generation in the high
+// half. path_and_flags: path extent + 1 in the low half, 0 for none; bit 32: two-level table; from
+// bit 33 on: the epoch.
 enum reply_index : std::uint32_t {
     reply_slot_and_generation = 0,
     reply_size_bytes = 1,
@@ -143,34 +174,35 @@ enum reply_index : std::uint32_t {
 
 // Counters. Sharded: a group adds to its own shard without waiting; the host sums them.
 enum counter : std::uint32_t {
-    count_hits,             // page accesses served from a valid page
-    count_misses,           // pages loaded
-    count_window_loads,     // of these, those fetched through a window, without a request
-    count_tier_loads,       // of these, those copied from the host tier
-    count_tier_saves,       // pages that left the cache for the tier
-    count_tier_evictions,   // pages dropped from the tier
-    count_fill_pages,       // pages that the host was asked to read into the tier ahead of their use
-    count_fill_failures,    // of these, those it could not read
-    count_load_waits,       // page accesses that waited for another group's load
-    count_evictions,        // valid pages dropped for their frame
-    count_clock_steps,      // frames looked at to find victims
-    count_frame_waits,      // times a group found no frame and had to look again
-    count_ring_waits,       // times a group found the ring full
-    count_requests,         // requests posted, all kinds
-    count_bytes_loaded,     // bytes copied from host memory into frames
-    count_bytes_read,       // bytes delivered by read
-    count_opens,            // open calls
-    count_open_requests,    // of these, those that asked the host
-    count_errors,           // verbs that returned a negative errno
-    count_retries,          // copies rejected because the frame changed hands
-    count_bytes_written,    // bytes taken by write
-    count_write_backs,      // pages of which marked bytes were written to the file
-    count_write_back_errors,// of these, those that the host could not write
-    count_dirty_victims,    // of these, those that had to be written because their frame was needed
-    count_written_behind,   // of these, those that went because much of their file was dirty
+    count_hits,            // page accesses served from a valid page
+    count_misses,          // pages loaded
+    count_window_loads,    // of these, those fetched through a window, without a request
+    count_tier_loads,      // of these, those copied from the host tier
+    count_tier_saves,      // pages that left the cache for the tier
+    count_tier_evictions,  // pages dropped from the tier
+    count_fill_pages,      // pages that the host was asked to read into the tier ahead of their use
+    count_fill_failures,   // of these, those it could not read
+    count_load_waits,      // page accesses that waited for another group's load
+    count_evictions,       // valid pages dropped for their frame
+    count_clock_steps,     // frames looked at to find victims
+    count_frame_waits,     // times a group found no frame and had to look again
+    count_ring_waits,      // times a group found the ring full
+    count_requests,        // requests posted, all kinds
+    count_bytes_loaded,    // bytes copied from host memory into frames
+    count_bytes_read,      // bytes delivered by read
+    count_opens,           // open calls
+    count_open_requests,   // of these, those that asked the host
+    count_errors,          // verbs that returned a negative errno
+    count_retries,         // copies rejected because the frame changed hands
+    count_bytes_written,   // bytes taken by write
+    count_write_backs,     // pages of which marked bytes were written to the file
+    count_write_back_errors,  // of these, those that the host could not write
+    count_dirty_victims,   // of these, those that had to be written because their frame was needed
+    count_written_behind,  // of these, those that went because much of their file was dirty
     count_kinds
 };
-inline constexpr std::uint32_t latency_buckets = 32;  // bucket i: 2^i to 2^(i+1) ns from posting a request to its answer
+inline constexpr std::uint32_t latency_buckets =
+    32;  // bucket i: 2^i to 2^(i+1) ns from posting a request to its answer
 
 struct alignas(128) counter_shard {
     std::uint64_t count[count_kinds];
@@ -179,29 +211,29 @@ struct alignas(128) counter_shard {
 
 // One ring with its service thread; a runtime has several so that no word is shared by all groups.
 struct ring_view {
-    ring_request* requests;        // host memory
-    ring_reply* replies;           // host memory
-    std::byte* staging;            // host memory, slots * staging_stride bytes
-    std::uint64_t* tail;           // device memory: next ticket to hand out
-    std::uint64_t* free_ticket;    // device memory, one per slot: see engine/ring.hpp
-    host_doorbell* doorbell;       // cpu back end only, else null
+    ring_request* requests;      // host memory
+    ring_reply* replies;         // host memory
+    std::byte* staging;          // host memory, slots * staging_stride bytes
+    std::uint64_t* tail;         // device memory: next ticket to hand out
+    std::uint64_t* free_ticket;  // device memory, one per slot: see engine/ring.hpp
+    host_doorbell* doorbell;     // cpu back end only, else null
     std::uint64_t staging_stride;
-    std::uint32_t slots;           // a power of two
+    std::uint32_t slots;  // a power of two
 };
 
-// The host tier: frames in host memory for pages that are not in the cache (engine/tier.hpp). The names are those of
-// cache_view, so that the clock serves both. Host memory: frames, and done_marks, which the service threads write. The rest is
-// device memory, written by groups.
+// The host tier: frames in host memory for pages that are not in the cache (engine/tier.hpp). The
+// names are those of cache_view, so that the clock serves both. Host memory: frames, and
+// done_marks, which the service threads write. The rest is device memory, written by groups.
 struct tier_view {
     static constexpr counter evictions = count_tier_evictions;
-    page_word* words;              // one for each word of the cache's arena; null: there is no tier
+    page_word* words;  // one for each word of the cache's arena; null: there is no tier
     frame_word* frame_words;
     std::byte* frames;
-    std::uint64_t* fill_marks;     // per frame (engine/fill.hpp)
+    std::uint64_t* fill_marks;  // per frame (engine/fill.hpp)
     const std::uint64_t* done_marks;
     std::uint32_t* clock_hands;
     std::uint32_t* fill_done;
-    std::uint32_t frame_count;     // at least 1 where there is a tier
+    std::uint32_t frame_count;  // at least 1 where there is a tier
     std::uint32_t clock_shards;
 };
 
@@ -219,61 +251,71 @@ static_assert(sizeof(fault_record) == 64);
 
 // Words by which the host talks to every waiting group. Host memory, written by the host only.
 struct alignas(64) control_block {
-    std::int64_t abort_code;       // 0, or the negative errno that every wait returns from now on
-    std::uint64_t heartbeat;       // grows while the host is alive
+    std::int64_t abort_code;  // 0, or the negative errno that every wait returns from now on
+    std::uint64_t heartbeat;  // grows while the host is alive
 };
 
 // Everything an engine verb needs; passed to kernels by value.
 struct cache_view {
     static constexpr counter evictions = count_evictions;
-    page_word* words;              // arena: page words and directories
+    page_word* words;  // arena: page words and directories
     frame_word* frame_words;
     std::byte* frames;
-    std::uint32_t* clock_hands;    // per shard, 32 bytes apart: [0] the hand, [1] how many frames were used for the first time
-    std::uint32_t* fill_done;      // 1 once every frame was used
+    std::uint32_t* clock_hands;  // per shard, 32 bytes apart: [0] the hand, [1] how many frames
+                                 // were used for the first time
+    std::uint32_t* fill_done;    // 1 once every frame was used
     file_word* file_words;
     file_record* file_records;
     name_slot* names;
     std::uint32_t* name_locks;
-    std::uint64_t* paths;          // path arena
+    std::uint64_t* paths;  // path arena
     std::uint32_t* retire_hand;
-    std::uint64_t* windows;        // per file slot, and the chunks they name (engine/window.hpp); null: no windows
+    std::uint64_t*
+        windows;  // per file slot, and the chunks they name (engine/window.hpp); null: no windows
     std::uint64_t* window_chunks;
-    std::uint64_t* advice;         // per file slot: how it will be read (engine/read_ahead.hpp); null: nobody says
-    fault_record* fault;           // null: errors of views are dropped
-    write_record* writes;          // per file slot; null: this runtime does not write, and the next five are null too
-    std::uint64_t* dirty_bits;     // a bit per byte of every frame (engine/dirty.hpp)
-    std::uint64_t* frame_pages;    // per frame: the number of the dirty page in it
-    std::uint64_t* write_locks;    // per frame (engine/write_back.hpp)
-    pristine_word* pristine;       // per frame (engine/pristine.hpp)
-    std::uint64_t* offered_run;    // which pages to write back next; a hint (engine/dirty.hpp)
+    std::uint64_t*
+        advice;  // per file slot: how it will be read (engine/read_ahead.hpp); null: nobody says
+    fault_record* fault;  // null: errors of views are dropped
+    write_record*
+        writes;  // per file slot; null: this runtime does not write, and the next five are null too
+    std::uint64_t* dirty_bits;   // a bit per byte of every frame (engine/dirty.hpp)
+    std::uint64_t* frame_pages;  // per frame: the number of the dirty page in it
+    std::uint64_t* write_locks;  // per frame (engine/write_back.hpp)
+    pristine_word* pristine;     // per frame (engine/pristine.hpp)
+    std::uint64_t* offered_run;  // which pages to write back next; a hint (engine/dirty.hpp)
     counter_shard* counters;
     const control_block* control;
-    const std::int64_t* stop;      // a copy of the abort word in device memory (engine/ring.hpp); null: nothing stops groups that do not wait
-    ring_view* rings;              // device memory
+    const std::int64_t* stop;  // a copy of the abort word in device memory (engine/ring.hpp); null:
+                               // nothing stops groups that do not wait
+    ring_view* rings;          // device memory
     tier_view tier;
     std::uint64_t word_count;
-    std::uint64_t frame_wait_ns;   // how long a group looks for a frame before -ENOBUFS
-    std::uint64_t request_wait_ns; // how long a group waits for an answer before -ETIMEDOUT
-    std::uint64_t look_ns;         // how long a waiting group goes without looking at the control block
-    std::uint64_t host_wait_ns;    // how long the heartbeat may stand still before -ETIMEDOUT
+    std::uint64_t frame_wait_ns;    // how long a group looks for a frame before -ENOBUFS
+    std::uint64_t request_wait_ns;  // how long a group waits for an answer before -ETIMEDOUT
+    std::uint64_t look_ns;  // how long a waiting group goes without looking at the control block
+    std::uint64_t host_wait_ns;  // how long the heartbeat may stand still before -ETIMEDOUT
     std::uint32_t page_shift;
     std::uint32_t frame_count;
-    std::uint32_t clock_shards;    // a power of two; frame_count is a multiple of it
+    std::uint32_t clock_shards;  // a power of two; frame_count is a multiple of it
     std::uint32_t file_slots;
-    std::uint32_t name_slots;      // a power of two
-    std::uint32_t name_lock_count; // a power of two
+    std::uint32_t name_slots;       // a power of two
+    std::uint32_t name_lock_count;  // a power of two
     std::uint32_t ring_count;
-    std::uint32_t write_behind_shift;  // 2^this pages, an aligned part of a file, are written back together (engine/victim.hpp)
-    std::uint32_t write_behind_pages;  // of a file, dirty, before groups that write it write back what lies as far behind; 0: they do not
-    std::uint32_t ring_threads;    // service threads; ring r is thread r % ring_threads's, so ring_count is a multiple of it
-    std::uint32_t counter_shards;  // a power of two
-    std::uint32_t leaf_shift;      // a leaf of a two-level table has 2^leaf_shift page words
-    std::uint32_t read_ahead_pages;  // most pages read ahead of a reader; 0: none
-    std::uint32_t growth_entries;  // leaves by which a file may grow while it is open
-    std::uint32_t number_bits;     // descriptor_number_bits where descriptors have numbers, else 0
+    std::uint32_t write_behind_shift;  // 2^this pages, an aligned part of a file, are written back
+                                       // together (engine/victim.hpp)
+    std::uint32_t write_behind_pages;  // of a file, dirty, before groups that write it write back
+                                       // what lies as far behind; 0: they do not
+    std::uint32_t ring_threads;        // service threads; ring r is thread r % ring_threads's, so
+                                       // ring_count is a multiple of it
+    std::uint32_t counter_shards;      // a power of two
+    std::uint32_t leaf_shift;          // a leaf of a two-level table has 2^leaf_shift page words
+    std::uint32_t read_ahead_pages;    // most pages read ahead of a reader; 0: none
+    std::uint32_t growth_entries;      // leaves by which a file may grow while it is open
+    std::uint32_t number_bits;  // descriptor_number_bits where descriptors have numbers, else 0
 
-    constexpr PENSTOCK_HD std::uint64_t page_bytes() const { return std::uint64_t{1} << page_shift; }
+    constexpr PENSTOCK_HD std::uint64_t page_bytes() const {
+        return std::uint64_t{1} << page_shift;
+    }
     PENSTOCK_HD std::byte* frame_address(std::uint32_t frame) const {
         return frames + (std::uint64_t{frame} << page_shift);
     }
@@ -295,14 +337,18 @@ constexpr PENSTOCK_HD std::uint64_t directory_entries(const cache_view& c, std::
 inline constexpr std::uint32_t window_chunk_shift = 21;
 inline constexpr std::uint64_t window_chunk_bytes = std::uint64_t{1} << window_chunk_shift;
 
-inline constexpr std::uint32_t clock_hand_stride = 8;  // in 4-byte words: a sector each, so that shards do not share one
-// In the first sector: groups that write back for a frame, a lock for the one that offers pages (engine/victim.hpp), groups that write
-// behind, and whether the last write-back of some group failed.
-inline constexpr std::uint32_t write_behind_place = 2, offering_place = 3, early_place = 4, failing_place = 5;
+inline constexpr std::uint32_t clock_hand_stride =
+    8;  // in 4-byte words: a sector each, so that shards do not share one
+// In the first sector: groups that write back for a frame, a lock for the one that offers pages
+// (engine/victim.hpp), groups that write behind, and whether the last write-back of some group
+// failed.
+inline constexpr std::uint32_t write_behind_place = 2, offering_place = 3, early_place = 4,
+                               failing_place = 5;
 inline constexpr std::uint32_t no_frame = ~0u;
 
 // What a descriptor may be used for; the access mode of the flags it was opened with.
-inline constexpr std::uint32_t may_read = 0, may_write = 1, may_read_write = 2, may_write_once = 3, access_mask = 3;
+inline constexpr std::uint32_t may_read = 0, may_write = 1, may_read_write = 2, may_write_once = 3,
+                               access_mask = 3;
 inline constexpr std::uint32_t nothing_unwanted = access_mask + 1;  // of find_file: whatever access
 
 // The other flags of an open. The values are Linux's.
@@ -316,26 +362,36 @@ constexpr PENSTOCK_HD bool sound_flags(std::uint32_t flags) {
     return access != may_read || (flags & (flag_create | flag_truncate)) == 0;
 }
 
-// Descriptors: slot in bits 18..0 (or its number in 18..16 and slot in 15..0), access in bits 20..19, generation in bits 30..21; never
-// negative.
-constexpr PENSTOCK_HD int make_descriptor(std::uint32_t slot, std::uint32_t generation, std::uint32_t access = may_read) {
-    return static_cast<int>((generation & file_generation_mask) << (descriptor_slot_bits + 2) | (access & access_mask) << descriptor_slot_bits | slot);
+// Descriptors: slot in bits 18..0 (or its number in 18..16 and slot in 15..0), access in
+// bits 20..19, generation in bits 30..21; never negative.
+constexpr PENSTOCK_HD int make_descriptor(std::uint32_t slot, std::uint32_t generation,
+                                          std::uint32_t access = may_read) {
+    return static_cast<int>((generation & file_generation_mask) << (descriptor_slot_bits + 2) |
+                            (access & access_mask) << descriptor_slot_bits | slot);
 }
-constexpr PENSTOCK_HD std::uint32_t descriptor_slot(int fd) { return static_cast<std::uint32_t>(fd) & (max_file_slots - 1); }
-// Where the slots leave the upper number_bits of their field free, these have the descriptor's number (engine/file_word.hpp): 0 for one that
-// others may share.
+constexpr PENSTOCK_HD std::uint32_t descriptor_slot(int fd) {
+    return static_cast<std::uint32_t>(fd) & (max_file_slots - 1);
+}
+// Where the slots leave the upper number_bits of their field free, these have the descriptor's
+// number (engine/file_word.hpp): 0 for one that others may share.
 inline constexpr std::uint32_t descriptor_number_bits = 3;
 PENSTOCK_HD PENSTOCK_INLINE std::uint32_t descriptor_slot(const cache_view& c, int fd) {
     return static_cast<std::uint32_t>(fd) & (max_file_slots - 1) >> c.number_bits;
 }
 PENSTOCK_HD PENSTOCK_INLINE std::uint32_t descriptor_number(const cache_view& c, int fd) {
-    return (static_cast<std::uint32_t>(fd) & (max_file_slots - 1)) >> (descriptor_slot_bits - c.number_bits);
+    return (static_cast<std::uint32_t>(fd) & (max_file_slots - 1)) >>
+           (descriptor_slot_bits - c.number_bits);
 }
 PENSTOCK_HD PENSTOCK_INLINE int with_number(const cache_view& c, int fd, std::uint32_t number) {
-    const int others = fd & ~static_cast<int>((max_file_slots - 1) & ~((max_file_slots - 1) >> c.number_bits));
+    const int others =
+        fd & ~static_cast<int>((max_file_slots - 1) & ~((max_file_slots - 1) >> c.number_bits));
     return others | static_cast<int>(number << (descriptor_slot_bits - c.number_bits));
 }
-constexpr PENSTOCK_HD std::uint32_t descriptor_access(int fd) { return static_cast<std::uint32_t>(fd) >> descriptor_slot_bits & access_mask; }
-constexpr PENSTOCK_HD std::uint32_t descriptor_generation(int fd) { return static_cast<std::uint32_t>(fd) >> (descriptor_slot_bits + 2); }
+constexpr PENSTOCK_HD std::uint32_t descriptor_access(int fd) {
+    return static_cast<std::uint32_t>(fd) >> descriptor_slot_bits & access_mask;
+}
+constexpr PENSTOCK_HD std::uint32_t descriptor_generation(int fd) {
+    return static_cast<std::uint32_t>(fd) >> (descriptor_slot_bits + 2);
+}
 
 }  // namespace penstock::engine

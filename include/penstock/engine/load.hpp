@@ -1,20 +1,26 @@
-// Loading pages: claim, frame, request, copy, publish. The miss path; everything here is out of line.
+// Loading pages: claim, frame, request, copy, publish. The miss path; everything here is out of
+// line.
 //
 // A load goes through these steps, and each has its way back:
 //   1. try_claim the page word (absent -> loading, our pin)   lost: another group loads it
-//   2. a frame from the clock                                 none: abandon. Only dirty pages left: abandon, write one back, again from 1
+//   2. a frame from the clock                                 none: abandon. Only dirty pages left:
+//   abandon, write one back, again from 1
 //   3. a ring slot                                            none: free the frame, abandon
-//   4. post, await                                            error: orphan or recycle the slot, free the frame, abandon
-//      3 and 4 fall away for a page that lies in a window, or in the host tier: pinned there, its bytes awaited if they are
-//      on their way. A page that could not be read ahead: all given back, load_again, and the next attempt asks for itself.
-//      Nor does a page ask whose bytes the file does not have, or the caller stores all of (blank): it is filled with those and zeros
+//   4. post, await                                            error: orphan or recycle the slot,
+//   free the frame, abandon
+//      3 and 4 fall away for a page that lies in a window, or in the host tier: pinned there, its
+//      bytes awaited if they are on their way. A page that could not be read ahead: all given back,
+//      load_again, and the next attempt asks for itself. Nor does a page ask whose bytes the file
+//      does not have, or the caller stores all of (blank): it is filled with those and zeros
 //   5. copy staging, window or tier -> frame, clear the tail  (cannot fail)
-//   6. consume; name the page in the frame word; publish, and unpin unless the caller wants the page pinned; recycle the slot
+//   6. consume; name the page in the frame word; publish, and unpin unless the caller wants the
+//   page pinned; recycle the slot
 //
-// Several loads of one group may be in flight (begin_load ... publish_load), so that a read of many pages pays one round
-// trip and not one per page. The page that had the frame before may be worth keeping: the group that took the frame copies it to
-// the tier first (engine/tier.hpp). Only the first may wait for a frame or a slot; so a group that holds one never waits for
-// another, and groups cannot wait for each other in a circle.
+// Several loads of one group may be in flight (begin_load ... publish_load), so that a read of many
+// pages pays one round trip and not one per page. The page that had the frame before may be worth
+// keeping: the group that took the frame copies it to the tier first (engine/tier.hpp). Only the
+// first may wait for a frame or a slot; so a group that holds one never waits for another, and
+// groups cannot wait for each other in a circle.
 #pragma once
 
 #include <cstdint>
@@ -35,14 +41,16 @@ struct pending_load {
     std::uint32_t frame;
     std::uint32_t wanted_bytes;  // of the page, up to the end of the file
     enum class source : std::uint32_t { request, window, tier, tier_pending, blank } from;
-    const std::byte* bytes;      // where they are or will be, unless they come by request: to the staging area of ring slot `at`
+    const std::byte* bytes;  // where they are or will be, unless they come by request: to the
+                             // staging area of ring slot `at`
     ring_ticket at;
-    tier_save save;              // the frame's last page
+    tier_save save;  // the frame's last page
 };
 
 inline constexpr std::uint32_t max_pending_loads = 8;
 
-// The bytes [begin, end) of a page that the caller is going to store, and where they are. Whole group, equal.
+// The bytes [begin, end) of a page that the caller is going to store, and where they are. Whole
+// group, equal.
 struct page_cover {
     std::uint32_t begin = 0, end = 0;
     const std::byte* bytes = nullptr;
@@ -54,10 +62,12 @@ PENSTOCK_HD inline void give_back(const cache_view& c, const pending_load& load)
     abandon(&c.words[load.word_index]);
 }
 
-// Leader only. 1: started, `load` is filled in. 0: not absent, somebody else has it. must_write_back: load.frame. Negative errno otherwise.
+// Leader only. 1: started, `load` is filled in. 0: not absent, somebody else has it.
+// must_write_back: load.frame. Negative errno otherwise.
 template <typename Group>
-PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t start_load(const Group& g, const cache_view& c, const file_handle& f,
-                                                      std::uint64_t page, bool may_wait, patience& deadline,
+PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t start_load(const Group& g, const cache_view& c,
+                                                      const file_handle& f, std::uint64_t page,
+                                                      bool may_wait, patience& deadline,
                                                       pending_load& load, page_cover cover) {
     if (const std::int64_t code = stop_code(c); code != 0) return code;
     load.page = page;
@@ -71,14 +81,17 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t start_load(const Group& g, const cach
     const page_word seen = glance(word);
     if (!is_absent(seen) || !try_claim(word, seen)) return 0;
     keep_in_tier keep{c, load.save};
-    if (const std::int64_t code = take_frame(g, c, load.word_index, may_wait, deadline, load.frame, keep); code != 0) {
+    if (const std::int64_t code =
+            take_frame(g, c, load.word_index, may_wait, deadline, load.frame, keep);
+        code != 0) {
         abandon(word);
         return code;
     }
     if (load.save.wanted) find_frame(g, c, load.save);
     const std::uint64_t begin = page << c.page_shift;
-    // Now that nobody else can load the page: what was written to it and evicted since the caller looked counts. And no more is asked for
-    // than the file has: what it grew by and never got is zeros.
+    // Now that nobody else can load the page: what was written to it and evicted since the caller
+    // looked counts. And no more is asked for than the file has: what it grew by and never got is
+    // zeros.
     std::uint64_t size = f.size_bytes;
     if (c.writes != nullptr) {
         const std::uint64_t known = size_of(c, f.slot), stored = stored_bytes_of(c, f.slot);
@@ -87,7 +100,8 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t start_load(const Group& g, const cach
     const std::uint64_t left = begin < size ? size - begin : 0;
     load.wanted_bytes = static_cast<std::uint32_t>(left < c.page_bytes() ? left : c.page_bytes());
     const bool written = is_granted(c, f.slot);
-    if (c.writes != nullptr && (load.wanted_bytes == 0 || (cover.begin == 0 && cover.end >= load.wanted_bytes))) {
+    if (c.writes != nullptr &&
+        (load.wanted_bytes == 0 || (cover.begin == 0 && cover.end >= load.wanted_bytes))) {
         load.from = pending_load::source::blank;
         load.bytes = nullptr;
         return 1;
@@ -119,10 +133,13 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t start_load(const Group& g, const cach
     return 1;
 }
 
-// Leader only. Waits for the bytes of a started load. 0, or a negative errno; then the ring slot or the tier's pin is given up.
+// Leader only. Waits for the bytes of a started load. 0, or a negative errno; then the ring slot or
+// the tier's pin is given up.
 template <typename Group>
-PENSTOCK_HD inline std::int64_t await_load(const Group& g, const cache_view& c, const pending_load& load) {
-    if (load.from == pending_load::source::tier_pending) return await_fill(g, c, load.word_index, load.bytes);
+PENSTOCK_HD inline std::int64_t await_load(const Group& g, const cache_view& c,
+                                           const pending_load& load) {
+    if (load.from == pending_load::source::tier_pending)
+        return await_fill(g, c, load.word_index, load.bytes);
     if (load.from != pending_load::source::request) return 0;
     const std::int64_t waited = await(g, c, load.at);
     if (waited != 0) {
@@ -133,7 +150,8 @@ PENSTOCK_HD inline std::int64_t await_load(const Group& g, const cache_view& c, 
     const std::int64_t result = r.replies[slot_of(r, load.at.ticket)].result;
     if (result == static_cast<std::int64_t>(load.wanted_bytes)) return 0;
     recycle_slot(c, load.at);
-    // Fewer bytes than the file had when it was opened: it shrank. Old and new contents must not mix silently.
+    // Fewer bytes than the file had when it was opened: it shrank. Old and new contents must not
+    // mix silently.
     return result < 0 ? result : -ESTALE;
 }
 
@@ -144,37 +162,40 @@ PENSTOCK_HD inline void settle_load(const Group& g, const cache_view& c, const p
         case pending_load::source::request: recycle_slot(c, load.at); break;
         case pending_load::source::window: count(g, c, count_window_loads); break;
         case pending_load::source::blank: return;
-        default:
-            unpin(&c.tier.words[load.word_index]);
-            count(g, c, count_tier_loads);
+        default: unpin(&c.tier.words[load.word_index]); count(g, c, count_tier_loads);
     }
     count(g, c, count_misses);
     count(g, c, count_bytes_loaded, load.wanted_bytes);
 }
 
-// Whole group. A page that is not read: cleared, but for what the caller stores in it. Before it is published: a page that the file has
-// bytes of must not be seen without them.
+// Whole group. A page that is not read: cleared, but for what the caller stores in it. Before it is
+// published: a page that the file has bytes of must not be seen without them.
 template <typename Group>
-PENSTOCK_HD PENSTOCK_NOINLINE void fill_blank(const Group& g, const cache_view& c, const pending_load& load, const page_cover& cover) {
+PENSTOCK_HD PENSTOCK_NOINLINE void fill_blank(const Group& g, const cache_view& c,
+                                              const pending_load& load, const page_cover& cover) {
     std::byte* const to = c.frame_address(load.frame);
     begin_overwrite();
     g.zero(to, cover.begin);
-    if (cover.end > cover.begin) g.copy_store(to + cover.begin, cover.bytes, cover.end - cover.begin);
+    if (cover.end > cover.begin)
+        g.copy_store(to + cover.begin, cover.bytes, cover.end - cover.begin);
     g.zero(to + cover.end, c.page_bytes() - cover.end);
     g.sync();
 }
 
-// Whole group, after a copy from a window of the file, a page of which it loads: so the slot stays the file's. Is the window open still?
-// Then it was while the bytes were read.
+// Whole group, after a copy from a window of the file, a page of which it loads: so the slot stays
+// the file's. Is the window open still? Then it was while the bytes were read.
 template <typename Group>
-PENSTOCK_HD PENSTOCK_NOINLINE bool is_window_still(const Group& g, const cache_view& c, const file_handle& f) {
+PENSTOCK_HD PENSTOCK_NOINLINE bool is_window_still(const Group& g, const cache_view& c,
+                                                   const file_handle& f) {
     return g.broadcast(g.is_leader() && glance(&c.windows[f.slot]) != 0 ? 1 : 0) != 0;
 }
 
-// Whole group, with a load that the leader's start_load filled in: the bytes into its frame. 0 or a negative errno; on error the
-// page is absent again and nothing is held. load_again: it could not be read ahead; try again.
+// Whole group, with a load that the leader's start_load filled in: the bytes into its frame. 0 or a
+// negative errno; on error the page is absent again and nothing is held. load_again: it could not
+// be read ahead; try again.
 template <typename Group>
-PENSTOCK_HD PENSTOCK_INLINE std::int64_t fetch_load(const Group& g, const cache_view& c, const file_handle& f, const pending_load& load,
+PENSTOCK_HD PENSTOCK_INLINE std::int64_t fetch_load(const Group& g, const cache_view& c,
+                                                    const file_handle& f, const pending_load& load,
                                                     const page_cover& cover = {}) {
     std::byte* const to = c.frame_address(load.frame);
     if (load.save.wanted) finish_save(g, c, load.save, to);  // while the bytes are on their way
@@ -184,7 +205,8 @@ PENSTOCK_HD PENSTOCK_INLINE std::int64_t fetch_load(const Group& g, const cache_
         if (code != 0) give_back(c, load);
     }
     code = static_cast<std::int64_t>(g.broadcast(static_cast<std::uint64_t>(code)));
-    g.sync();  // the leader's eviction of the frame and its acquire of the reply come before everybody's copying
+    g.sync();  // the leader's eviction of the frame and its acquire of the reply come before
+               // everybody's copying
     if (code != 0) return code;
     if (load.from == pending_load::source::blank) {
         fill_blank(g, c, load, cover);
@@ -195,11 +217,13 @@ PENSTOCK_HD PENSTOCK_INLINE std::int64_t fetch_load(const Group& g, const cache_
         const ring_view& r = c.rings[load.at.ring];
         from = r.staging + r.staging_stride * slot_of(r, load.at.ticket);
     }
-    begin_overwrite();  // by every thread: a fence orders only the stores of the thread that makes it
+    begin_overwrite();  // by every thread: a fence orders only the stores of the thread that makes
+                        // it
     const std::uint64_t whole = (std::uint64_t{load.wanted_bytes} + 15) & ~std::uint64_t{15};
     g.copy_in(to, from, whole);
-    if (load.from == pending_load::source::window) atomic_fence();  // the bytes were read before the window is looked at again
-    g.sync();  // everybody's part of the page is written before it is read or published
+    if (load.from == pending_load::source::window)
+        atomic_fence();  // the bytes were read before the window is looked at again
+    g.sync();            // everybody's part of the page is written before it is read or published
     if (load.from == pending_load::source::window && !is_window_still(g, c, f)) {
         if (g.is_leader()) give_back(c, load);
         return load_again;
@@ -211,10 +235,13 @@ PENSTOCK_HD PENSTOCK_INLINE std::int64_t fetch_load(const Group& g, const cache_
     return 0;
 }
 
-// Whole group, after fetch_load. The frame word names the page before the page is valid: the load's pin may go with publishing,
-// and from then on the frame may change hands, so a later store could be one over the next owner's.
+// Whole group, after fetch_load. The frame word names the page before the page is valid: the load's
+// pin may go with publishing, and from then on the frame may change hands, so a later store could
+// be one over the next owner's.
 template <typename Group>
-PENSTOCK_HD PENSTOCK_INLINE void publish_load(const Group& g, const cache_view& c, const file_handle& f, const pending_load& load, bool keep_pin) {
+PENSTOCK_HD PENSTOCK_INLINE void publish_load(const Group& g, const cache_view& c,
+                                              const file_handle& f, const pending_load& load,
+                                              bool keep_pin) {
     if (!g.is_leader()) return;
     set_frame_word(c, load.frame, make_owned(f.slot, load.word_index));
     if (keep_pin) publish(&c.words[load.word_index], load.frame);
@@ -222,19 +249,28 @@ PENSTOCK_HD PENSTOCK_INLINE void publish_load(const Group& g, const cache_view& 
     settle_load(g, c, load);
 }
 
-// Whole group. start_load by the leader, and what it found told to everybody: what it returned and, if that is 1, `load`.
+// Whole group. start_load by the leader, and what it found told to everybody: what it returned and,
+// if that is 1, `load`.
 template <typename Group>
-PENSTOCK_HD PENSTOCK_INLINE std::int64_t begin_load(const Group& g, const cache_view& c, const file_handle& f, std::uint64_t page,
-                                                    bool may_wait, patience& deadline, pending_load& load, page_cover cover = {}) {
-    // Only the leader has the whole; the others take part in what is broadcast and keep nothing of it in memory.
-    std::uint64_t code = 0, word_index = 0, place = 0, flags = 0, bytes = 0, saved_index = 0, saved_place = 0;
+PENSTOCK_HD PENSTOCK_INLINE std::int64_t begin_load(const Group& g, const cache_view& c,
+                                                    const file_handle& f, std::uint64_t page,
+                                                    bool may_wait, patience& deadline,
+                                                    pending_load& load, page_cover cover = {}) {
+    // Only the leader has the whole; the others take part in what is broadcast and keep nothing of
+    // it in memory.
+    std::uint64_t code = 0, word_index = 0, place = 0, flags = 0, bytes = 0, saved_index = 0,
+                  saved_place = 0;
     if (g.is_leader()) {
         pending_load mine{};
-        code = static_cast<std::uint64_t>(start_load(g, c, f, page, may_wait, deadline, mine, cover));
+        code =
+            static_cast<std::uint64_t>(start_load(g, c, f, page, may_wait, deadline, mine, cover));
         word_index = mine.word_index;
         place = std::uint64_t{mine.frame} << 32 | mine.wanted_bytes;
-        flags = std::uint64_t{mine.at.ring} << 8 | (mine.save.wanted ? 128u : 0u) | static_cast<std::uint64_t>(mine.from);
-        bytes = mine.from == pending_load::source::request ? mine.at.ticket : reinterpret_cast<std::uintptr_t>(mine.bytes);
+        flags = std::uint64_t{mine.at.ring} << 8 | (mine.save.wanted ? 128u : 0u) |
+                static_cast<std::uint64_t>(mine.from);
+        bytes = mine.from == pending_load::source::request
+                    ? mine.at.ticket
+                    : reinterpret_cast<std::uintptr_t>(mine.bytes);
         saved_index = mine.save.word_index;
         saved_place = std::uint64_t{mine.save.file_slot} << 32 | mine.save.frame;
     }
@@ -250,7 +286,8 @@ PENSTOCK_HD PENSTOCK_INLINE std::int64_t begin_load(const Group& g, const cache_
     flags = g.broadcast(flags);
     load.from = static_cast<pending_load::source>(flags & 127);
     bytes = g.broadcast(bytes);
-    load.bytes = reinterpret_cast<const std::byte*>(load.from == pending_load::source::request ? 0 : bytes);
+    load.bytes =
+        reinterpret_cast<const std::byte*>(load.from == pending_load::source::request ? 0 : bytes);
     load.at = {static_cast<std::uint32_t>(flags >> 8), bytes};
     load.save = {0, 0, 0, (flags & 128) != 0};
     if (!load.save.wanted) return 1;
@@ -261,11 +298,13 @@ PENSTOCK_HD PENSTOCK_INLINE std::int64_t begin_load(const Group& g, const cache_
     return 1;
 }
 
-// Whole group. Loads one page if it is absent; `consume(frame_address)` is called by the whole group before anybody else can have
-// the page. 1: loaded and consumed; 0: not absent, or not to be had just now; negative errno. No array, nothing kept in memory by
-// all threads: a miss of one page is the common one, and what 32 threads keep on their stacks costs more than the page.
+// Whole group. Loads one page if it is absent; `consume(frame_address)` is called by the whole
+// group before anybody else can have the page. 1: loaded and consumed; 0: not absent, or not to be
+// had just now; negative errno. No array, nothing kept in memory by all threads: a miss of one page
+// is the common one, and what 32 threads keep on their stacks costs more than the page.
 template <typename Group, typename Consume>
-PENSTOCK_HD PENSTOCK_INLINE std::int64_t load_one(const Group& g, const cache_view& c, const file_handle& f, std::uint64_t page,
+PENSTOCK_HD PENSTOCK_INLINE std::int64_t load_one(const Group& g, const cache_view& c,
+                                                  const file_handle& f, std::uint64_t page,
                                                   patience& deadline, const Consume& consume) {
     pending_load load;
     std::int64_t code = begin_load(g, c, f, page, true, deadline, load);
@@ -278,20 +317,23 @@ PENSTOCK_HD PENSTOCK_INLINE std::int64_t load_one(const Group& g, const cache_vi
     return 1;
 }
 
-// Whole group. Loads the absent ones of `pages` different pages, at most max_pending_loads of them, all in flight together.
-// page_of(i), called by the whole group, names the i-th. `consume(page, frame_address)` is called by the whole group for each
-// that was loaded, before anybody else can have it. Returns how many were loaded, or the negative errno of page_of(0).
-// page_of(0) not absent, or not to be had just now: 0; the caller then pins it.
+// Whole group. Loads the absent ones of `pages` different pages, at most max_pending_loads of them,
+// all in flight together. page_of(i), called by the whole group, names the i-th. `consume(page,
+// frame_address)` is called by the whole group for each that was loaded, before anybody else can
+// have it. Returns how many were loaded, or the negative errno of page_of(0). page_of(0) not
+// absent, or not to be had just now: 0; the caller then pins it.
 template <typename Group, typename PageOf, typename Consume>
-PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t load_listed(const Group& g, const cache_view& c, const file_handle& f,
-                                                       std::uint64_t pages, const PageOf& page_of, patience& deadline,
+PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t load_listed(const Group& g, const cache_view& c,
+                                                       const file_handle& f, std::uint64_t pages,
+                                                       const PageOf& page_of, patience& deadline,
                                                        const Consume& consume) {
     pending_load loads[max_pending_loads];
     std::uint32_t started = 0;
     std::int64_t first_code = 0;
     for (std::uint64_t i = 0; i < pages && started < max_pending_loads; ++i) {
         const std::uint64_t page = page_of(i);
-        const std::int64_t code = begin_load(g, c, f, page, started == 0 && i == 0, deadline, loads[started]);
+        const std::int64_t code =
+            begin_load(g, c, f, page, started == 0 && i == 0, deadline, loads[started]);
         if (code == 1) {
             ++started;
         } else if (i == 0) {
@@ -322,10 +364,12 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t load_listed(const Group& g, const cac
 
 // The same for the pages [first, first + pages).
 template <typename Group, typename Consume>
-PENSTOCK_HD PENSTOCK_INLINE std::int64_t load_pages(const Group& g, const cache_view& c, const file_handle& f,
-                                                    std::uint64_t first, std::uint64_t pages, patience& deadline,
+PENSTOCK_HD PENSTOCK_INLINE std::int64_t load_pages(const Group& g, const cache_view& c,
+                                                    const file_handle& f, std::uint64_t first,
+                                                    std::uint64_t pages, patience& deadline,
                                                     const Consume& consume) {
-    return load_listed(g, c, f, pages, [first](std::uint64_t i) { return first + i; }, deadline, consume);
+    return load_listed(
+        g, c, f, pages, [first](std::uint64_t i) { return first + i; }, deadline, consume);
 }
 
 // A pinned page.
@@ -335,8 +379,9 @@ struct pinned_page {
     bool stored = false;  // the bytes of the page_cover that was asked for are in it already
 };
 
-// Leader only. One attempt to pin a page: true if it is valid, and `seen` is its word; else `seen` says what it is instead. pin_valid is for who saw it
-// valid a moment ago; any other page should get no pin that has to be taken back.
+// Leader only. One attempt to pin a page: true if it is valid, and `seen` is its word; else `seen`
+// says what it is instead. pin_valid is for who saw it valid a moment ago; any other page should
+// get no pin that has to be taken back.
 PENSTOCK_HD PENSTOCK_INLINE bool pin_valid(page_word* word, page_word& seen) {
     seen = pin(word);
     if (is_valid(seen) && pins_of(seen) < pin_limit) {
@@ -351,10 +396,13 @@ PENSTOCK_HD PENSTOCK_INLINE bool try_pin(page_word* word, page_word& seen) {
     return is_valid(seen) && pin_valid(word, seen);
 }
 
-// Whole group. Pins the page, loading it if need be; for who is going to store the bytes of `cover` unless it comes with them. 0 or a negative errno.
+// Whole group. Pins the page, loading it if need be; for who is going to store the bytes of `cover`
+// unless it comes with them. 0 or a negative errno.
 template <typename Group>
-PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t pin_page(const Group& g, const cache_view& c, const file_handle& f,
-                                                    std::uint64_t page, patience& deadline, pinned_page& out, page_cover cover = {}) {
+PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t pin_page(const Group& g, const cache_view& c,
+                                                    const file_handle& f, std::uint64_t page,
+                                                    patience& deadline, pinned_page& out,
+                                                    page_cover cover = {}) {
     // The other group may wait for a frame, for a ring slot and for the answer, as long for each.
     patience waiting(g, 3 * c.request_wait_ns);
     bool waited = false;

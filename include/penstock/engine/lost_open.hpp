@@ -1,10 +1,12 @@
-// Filling in a file slot from the host's answer to an open, and what becomes of an answer that nobody waited for.
+// Filling in a file slot from the host's answer to an open, and what becomes of an answer that
+// nobody waited for.
 //
-// A group that gives up on an open (time-out, interrupt) orphans its ring slot. The host answers all the same: it has
-// given a file slot and a table to that file, and counts on the device to take them down some day. So the next owner of
-// the ring slot, who alone may read the old answer, enters that file as closed; then it is taken down when its slot or
-// table is needed, like any closed file. The room for the name that came with the answer goes back with the next owner's
-// own request.
+// A group that gives up on an open (time-out, interrupt) orphans its ring slot. The host answers
+// all the same: it has given a file slot and a table to that file, and counts on the device to take
+// them down some day. So the next owner of the ring slot, who alone may read the old answer, enters
+// that file as closed; then it is taken down when its slot or table is needed, like any closed
+// file. The room for the name that came with the answer goes back with the next owner's own
+// request.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +23,8 @@ struct open_answer {
     std::uint32_t generation;
     std::uint64_t size_bytes;
     std::uint64_t table;
-    std::uint32_t path_extent;  // where the name may be stored, + 1; 0: no room, the name is not remembered
+    std::uint32_t
+        path_extent;  // where the name may be stored, + 1; 0: no room, the name is not remembered
     bool two_level;
     std::uint64_t epoch;
     std::uint64_t inode;
@@ -48,13 +51,21 @@ PENSTOCK_HD inline void fill_record(const cache_view& c, const open_answer& answ
     if (answer.two_level)
         for (std::uint64_t i = 0; i < directory_entries(c, pages_of(c, answer.size_bytes)); ++i)
             reset(&c.words[answer.table + i]);
-    c.file_records[answer.file_slot] = {answer.size_bytes, pages_of(c, answer.size_bytes), answer.table, answer.inode, 0,
-                                        answer.modified_ns, answer.generation, answer.two_level ? 1u : 0u, growth_none};
+    c.file_records[answer.file_slot] = {answer.size_bytes,
+                                        pages_of(c, answer.size_bytes),
+                                        answer.table,
+                                        answer.inode,
+                                        0,
+                                        answer.modified_ns,
+                                        answer.generation,
+                                        answer.two_level ? 1u : 0u,
+                                        growth_none};
     if (c.writes != nullptr) reset_writes(c, answer.file_slot, answer.size_bytes);
 }
 
 // A path extent + 1 in the low half, its length in 8-byte units in the high half; 0: none.
-constexpr PENSTOCK_HD std::uint64_t pack_lost_extent(std::uint32_t path_extent, std::uint32_t path_bytes) {
+constexpr PENSTOCK_HD std::uint64_t pack_lost_extent(std::uint32_t path_extent,
+                                                     std::uint32_t path_bytes) {
     return path_extent == 0 ? 0 : std::uint64_t{(path_bytes + 7) / 8} << 32 | path_extent;
 }
 
@@ -62,17 +73,21 @@ constexpr PENSTOCK_HD std::uint64_t pack_lost_extent(std::uint32_t path_extent, 
 PENSTOCK_HD inline void enter_as_closed(const cache_view& c, const open_answer& answer) {
     file_word* const word = &c.file_words[answer.file_slot];
     const file_word seen = look(word);
-    // Live: somebody opened the same file since. Busy: somebody is at it. Not later: it came and went meanwhile.
-    if (file_state(seen) != file_vacant || !is_later_generation(answer.generation, file_generation(seen))) return;
+    // Live: somebody opened the same file since. Busy: somebody is at it. Not later: it came and
+    // went meanwhile.
+    if (file_state(seen) != file_vacant ||
+        !is_later_generation(answer.generation, file_generation(seen)))
+        return;
     if (!begin_fill(word, seen, answer.generation)) return;
     fill_record(c, answer);
     end_adopt(word, answer.generation);
 }
 
-// Leader only; the ring slot is ours, was given up by its last owner, and has been answered. Returns the path extent that
-// came with the answer, packed, to be given back.
-PENSTOCK_HD PENSTOCK_NOINLINE inline std::uint64_t adopt_lost_open(const cache_view& c, const ring_request& request,
-                                                                    const ring_reply& reply) {
+// Leader only; the ring slot is ours, was given up by its last owner, and has been answered.
+// Returns the path extent that came with the answer, packed, to be given back.
+PENSTOCK_HD PENSTOCK_NOINLINE inline std::uint64_t adopt_lost_open(const cache_view& c,
+                                                                   const ring_request& request,
+                                                                   const ring_reply& reply) {
     if (request.operation != op::open) return 0;
     const open_answer answer = answer_of(reply);
     if (answer.result == 0) enter_as_closed(c, answer);

@@ -11,7 +11,8 @@ namespace penstock::engine {
 
 // Whole group. Pins the page if it is in the cache.
 template <typename Group>
-PENSTOCK_HD inline bool pin_if_there(const Group& g, const cache_view& c, const file_handle& f, std::uint64_t page_number, pinned_page& page) {
+PENSTOCK_HD inline bool pin_if_there(const Group& g, const cache_view& c, const file_handle& f,
+                                     std::uint64_t page_number, pinned_page& page) {
     page_word seen = 0;
     std::uint64_t word_index = no_word;
     if (g.is_leader()) {
@@ -22,11 +23,13 @@ PENSTOCK_HD inline bool pin_if_there(const Group& g, const cache_view& c, const 
     return page.word_index != no_word;
 }
 
-// Whole group. Pins a page for its bytes to be changed. 0 or a negative errno. A group that has the page may write others back for the
-// frame of the copy; but while it waits for pins of others to go it holds nothing: groups that each held a page would wait for
-// each other.
+// Whole group. Pins a page for its bytes to be changed. 0 or a negative errno. A group that has the
+// page may write others back for the frame of the copy; but while it waits for pins of others to go
+// it holds nothing: groups that each held a page would wait for each other.
 template <typename Group>
-PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t map_to_change(const Group g, const cache_view& c, std::uint32_t slot, std::uint64_t page_number, bool once,
+PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t map_to_change(const Group g, const cache_view& c,
+                                                         std::uint32_t slot,
+                                                         std::uint64_t page_number, bool once,
                                                          pinned_page& page) {
     const file_handle f = handle_of(c, slot);
     patience for_page(g, c.frame_wait_ns), for_copy(g, c.frame_wait_ns);
@@ -49,11 +52,13 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t map_to_change(const Group g, const ca
         pinned = true;
         code = hold_pristine(g, c, page, once, spare);
         if (code == 0) break;
-        if (code == needs_copy_frame) code = take_copy_frame(g, c, page.word_index + 1, false, for_copy, spare);
+        if (code == needs_copy_frame)
+            code = take_copy_frame(g, c, page.word_index + 1, false, for_copy, spare);
         if (code == 0) continue;
         pinned = false;
         if (g.is_leader()) unpin(&c.words[page.word_index]);
-        if (code == -ENOBUFS) code = take_copy_frame(g, c, page.word_index + 1, true, for_copy, spare);
+        if (code == -ENOBUFS)
+            code = take_copy_frame(g, c, page.word_index + 1, true, for_copy, spare);
         if (code != 0) break;
     }
     if (!g.is_leader()) return code;
@@ -64,8 +69,9 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t map_to_change(const Group g, const ca
     return 0;
 }
 
-// What of a mapped page its holder gives back or writes back: bytes [begin, end). The file grows to the end of them, so the last byte
-// counts as written if the file ended before it; or it grows only as far as something changed.
+// What of a mapped page its holder gives back or writes back: bytes [begin, end). The file grows to
+// the end of them, so the last byte counts as written if the file ended before it; or it grows only
+// as far as something changed.
 struct changed_part {
     std::uint32_t begin, end;
     bool grows_to_end;
@@ -73,7 +79,9 @@ struct changed_part {
 
 // Whole group, with such a page. What changed in the part counts as written from now on.
 template <typename Group>
-PENSTOCK_HD PENSTOCK_NOINLINE void write_changes(const Group& g, const cache_view& c, const pinned_page& page, const changed_part& part) {
+PENSTOCK_HD PENSTOCK_NOINLINE void write_changes(const Group& g, const cache_view& c,
+                                                 const pinned_page& page,
+                                                 const changed_part& part) {
     g.sync();  // every thread's changes are made
     const std::uint32_t slot = owner_file_slot(look_at_frame(c, page.frame));
     const std::uint64_t page_begin = page_in_frame(c, page.frame) << c.page_shift;
@@ -84,8 +92,9 @@ PENSTOCK_HD PENSTOCK_NOINLINE void write_changes(const Group& g, const cache_vie
     if (g.is_leader() && any) soil_page(c, slot, &c.words[page.word_index]);
 }
 
-// Leader only, with a pin on a page of the file. Gives a mapping back; if that comes after the last close, a descriptor with a reference
-// that the caller has to close, so that the rest is written back. Else -1.
+// Leader only, with a pin on a page of the file. Gives a mapping back; if that comes after the last
+// close, a descriptor with a reference that the caller has to close, so that the rest is written
+// back. Else -1.
 PENSTOCK_HD inline int end_mapping(const cache_view& c, std::uint32_t slot) {
     drop_mapping(c, slot);
     const file_word seen = look(&c.file_words[slot]);
@@ -93,9 +102,12 @@ PENSTOCK_HD inline int end_mapping(const cache_view& c, std::uint32_t slot) {
     return make_descriptor(slot, file_generation(seen), may_read);
 }
 
-// Whole group. Ends map_to_change. 0; after the last close of the file, what it could not write back.
+// Whole group. Ends map_to_change. 0; after the last close of the file, what it could not write
+// back.
 template <typename Group>
-PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t unmap_changed(const Group g, const cache_view& c, const pinned_page page, const changed_part part) {
+PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t unmap_changed(const Group g, const cache_view& c,
+                                                         const pinned_page page,
+                                                         const changed_part part) {
     write_changes(g, c, page, part);
     g.sync();  // every thread is done with the page before the leader lets it go
     int fd = -1;
@@ -104,16 +116,20 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t unmap_changed(const Group g, const ca
         fd = end_mapping(c, owner_file_slot(look_at_frame(c, page.frame)));
         unpin(&c.words[page.word_index]);
     }
-    fd = static_cast<int>(static_cast<std::int64_t>(g.broadcast(static_cast<std::uint64_t>(static_cast<std::int64_t>(fd)))));
+    fd = static_cast<int>(static_cast<std::int64_t>(
+        g.broadcast(static_cast<std::uint64_t>(static_cast<std::int64_t>(fd)))));
     return fd < 0 ? 0 : by_address(&close_written<Group>)(g, c, fd);
 }
 
 // Whole group. What changed so far, to the file; the page stays mapped. 0, or what went wrong.
 template <typename Group>
-PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t flush_changed(const Group g, const cache_view& c, const pinned_page page, const changed_part part) {
+PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t flush_changed(const Group g, const cache_view& c,
+                                                         const pinned_page page,
+                                                         const changed_part part) {
     write_changes(g, c, page, part);
     g.sync();  // the leader has soiled the page before anybody looks whether it is dirty
-    const std::uint32_t slot = static_cast<std::uint32_t>(g.broadcast(owner_file_slot(look_at_frame(c, page.frame))));
+    const std::uint32_t slot =
+        static_cast<std::uint32_t>(g.broadcast(owner_file_slot(look_at_frame(c, page.frame))));
     const std::uint64_t number = g.broadcast(page_in_frame(c, page.frame));
     return flush_pages(g, c, slot, number, number + 1);
 }

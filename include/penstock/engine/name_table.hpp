@@ -1,9 +1,10 @@
 // Finding an opened name: the table that makes a million opens of one name cost one host call.
 //
-// Open addressing with a bounded probe. A slot once used never becomes unused again, so a search may stop at the first
-// unused slot. Searching takes no lock: a slot is read, compared, and its word checked to be the same as before
-// (engine/file_word.hpp). Only entering a new name takes a short lock, chosen by the name's hash, so that two openers of
-// one new name cannot take two slots. A slot may be given to another name when its own file is not open.
+// Open addressing with a bounded probe. A slot once used never becomes unused again, so a search
+// may stop at the first unused slot. Searching takes no lock: a slot is read, compared, and its
+// word checked to be the same as before (engine/file_word.hpp). Only entering a new name takes a
+// short lock, chosen by the name's hash, so that two openers of one new name cannot take two slots.
+// A slot may be given to another name when its own file is not open.
 #pragma once
 
 #include <cerrno>
@@ -15,9 +16,11 @@
 namespace penstock::engine {
 
 inline constexpr std::uint32_t max_name_probes = 64;
-inline constexpr std::uint32_t max_path_bytes = 4095;  // as Linux: PATH_MAX with its terminating zero
+inline constexpr std::uint32_t max_path_bytes =
+    4095;  // as Linux: PATH_MAX with its terminating zero
 
-// A name as the caller gave it, with its hash, and the flags he opens it with; those are no part of the name.
+// A name as the caller gave it, with its hash, and the flags he opens it with; those are no part of
+// the name.
 struct name_key {
     const char* text;
     std::uint32_t bytes;
@@ -45,7 +48,8 @@ struct name_match {
     std::uint64_t flags;
 };
 
-PENSTOCK_HD inline std::uint32_t probe_slot(const cache_view& c, std::uint64_t hash, std::uint32_t probe) {
+PENSTOCK_HD inline std::uint32_t probe_slot(const cache_view& c, std::uint64_t hash,
+                                            std::uint32_t probe) {
     return static_cast<std::uint32_t>(hash + probe) & (c.name_slots - 1);
 }
 
@@ -54,15 +58,18 @@ PENSTOCK_HD inline std::uint32_t probe_count(const cache_view& c) {
     return c.name_slots < max_name_probes ? c.name_slots : max_name_probes;
 }
 
-PENSTOCK_HD inline std::uint64_t path_chunk(const name_key& key, std::uint32_t at) { return name_chunk(key.text, key.bytes, at); }
+PENSTOCK_HD inline std::uint64_t path_chunk(const name_key& key, std::uint32_t at) {
+    return name_chunk(key.text, key.bytes, at);
+}
 
 // To a ring slot's staging area.
 PENSTOCK_HD inline void put_name(std::byte* staging, const name_key& key) {
-    for (std::uint32_t i = 0; i < key.bytes; i += 8) reinterpret_cast<std::uint64_t*>(staging)[i / 8] = path_chunk(key, i);
+    for (std::uint32_t i = 0; i < key.bytes; i += 8)
+        reinterpret_cast<std::uint64_t*>(staging)[i / 8] = path_chunk(key, i);
 }
 
-// The slot may be rewritten meanwhile, so its fields are read with relaxed atomics and believed only if the slot's word
-// did not change.
+// The slot may be rewritten meanwhile, so its fields are read with relaxed atomics and believed
+// only if the slot's word did not change.
 PENSTOCK_HD inline bool same_path(const cache_view& c, const name_slot& slot, const name_key& key) {
     if (atomic_load<order::relaxed>(&slot.path_bytes) != key.bytes) return false;
     const std::uint64_t* stored = c.paths + atomic_load<order::relaxed>(&slot.path_at);
@@ -71,8 +78,8 @@ PENSTOCK_HD inline bool same_path(const cache_view& c, const name_slot& slot, co
     return true;
 }
 
-// Leader only. Looks for the name. True: `out` is its slot; its word may be ready, failed, or busy (then only the hash
-// matched: the name in a busy slot cannot be compared yet).
+// Leader only. Looks for the name. True: `out` is its slot; its word may be ready, failed, or busy
+// (then only the hash matched: the name in a busy slot cannot be compared yet).
 PENSTOCK_HD inline bool find_name(const cache_view& c, const name_key& key, name_match& out) {
     for (std::uint32_t probe = 0; probe < probe_count(c); ++probe) {
         out.slot = probe_slot(c, key.hash, probe);
@@ -87,7 +94,8 @@ PENSTOCK_HD inline bool find_name(const cache_view& c, const name_key& key, name
             out.generation = atomic_load<order::relaxed>(&slot.generation);
             out.error = atomic_load<order::relaxed>(&slot.error);
             out.flags = atomic_load<order::relaxed>(&slot.flags);
-            if (!name_unchanged(&slot.word, out.word)) continue;  // rewritten under us; each time somebody settled a name
+            if (!name_unchanged(&slot.word, out.word))
+                continue;  // rewritten under us; each time somebody settled a name
             if (same) return true;
             break;
         }
@@ -95,8 +103,8 @@ PENSTOCK_HD inline bool find_name(const cache_view& c, const name_key& key, name
     return false;
 }
 
-// May this slot be given to another name? Not while the file that the name leads to is open, also if the last open failed: who opens
-// it next has to say which one is open (ask_to_open).
+// May this slot be given to another name? Not while the file that the name leads to is open, also
+// if the last open failed: who opens it next has to say which one is open (ask_to_open).
 PENSTOCK_HD inline bool reusable_name(const cache_view& c, const name_slot& slot, name_word word) {
     if (name_state(word) == name_unused) return true;
     if (name_state(word) == name_busy) return false;
@@ -104,10 +112,11 @@ PENSTOCK_HD inline bool reusable_name(const cache_view& c, const name_slot& slot
     return !is_open(look(&c.file_words[file_slot]), atomic_load<order::relaxed>(&slot.generation));
 }
 
-// Leader only. Takes a slot for a name that find_name did not find. 1: `slot` is ours and busy, and carries the hash.
-// 0: not now: the lock is taken, somebody entered the name meanwhile, or another name's opener was faster. -ENFILE: no slot
-// within reach can be reused.
-PENSTOCK_HD inline std::int64_t try_enter_name(const cache_view& c, const name_key& key, std::uint32_t& slot) {
+// Leader only. Takes a slot for a name that find_name did not find. 1: `slot` is ours and busy, and
+// carries the hash. 0: not now: the lock is taken, somebody entered the name meanwhile, or another
+// name's opener was faster. -ENFILE: no slot within reach can be reused.
+PENSTOCK_HD inline std::int64_t try_enter_name(const cache_view& c, const name_key& key,
+                                               std::uint32_t& slot) {
     std::uint32_t* const lock = &c.name_locks[mix64(key.hash) & (c.name_lock_count - 1)];
     if (!try_lock(lock)) return 0;
     std::int64_t outcome = 0;

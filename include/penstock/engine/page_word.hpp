@@ -2,10 +2,11 @@
 //
 //   bits   63..62  state       0 absent, 1 loading, 2 valid
 //          61      use         the page was touched since the clock last passed
-//          60      dirty       valid only: bytes of the page were written and the file does not have them yet (engine/dirty.hpp)
-//          59..40  pins        holders of a pointer to the frame, the loader included
-//          39..28  generation  counts evictions of this page, so that a copy can tell that its frame changed hands
-//          27..0   frame       valid only: which frame holds the bytes
+//          60      dirty       valid only: bytes of the page were written and the file does not
+//          have them yet (engine/dirty.hpp) 59..40  pins        holders of a pointer to the frame,
+//          the loader included 39..28  generation  counts evictions of this page, so that a copy
+//          can tell that its frame changed hands 27..0   frame       valid only: which frame holds
+//          the bytes
 //
 // Memory: device memory. Writers: any group of that device. Scope: device.
 //
@@ -13,34 +14,40 @@
 //   try_claim   absent   loading  CAS            acquire   a group that missed; adds its pin
 //   publish     loading  valid    add            release   the loader; its pin stays
 //   publish_and_unpin  loading  valid  add       release   the loader; its pin goes
-//   abandon     loading  absent   CAS loop       release   the loader, after an error; drops its pin, generation + 1
-//   try_evict   valid    absent   CAS            acq_rel   a group that needs a frame; only with no pins and not dirty; generation + 1
-//   pin         any      same     add            acquire   a reader; if the state was not valid it unpins again
-//   unpin       any      same     subtract       release   the holder of a pin
-//   touch       any      same     or             relaxed   a reader: sets use
-//   age         any      same     and            relaxed   the clock: clears use
-//   join_dirty  valid    same     or 0           acq_rel   a writer, pinned, after it marked what it wrote: is the page dirty?
-//   soil        valid    same     or             acq_rel   the same, if it is not: sets dirty
-//   clean       valid    same     and            acq_rel   who wrote the marked bytes back, pinned: clears dirty
+//   abandon     loading  absent   CAS loop       release   the loader, after an error; drops its
+//   pin, generation + 1 try_evict   valid    absent   CAS            acq_rel   a group that needs a
+//   frame; only with no pins and not dirty; generation + 1 pin         any      same     add
+//   acquire   a reader; if the state was not valid it unpins again unpin       any      same
+//   subtract       release   the holder of a pin touch       any      same     or relaxed   a
+//   reader: sets use age         any      same     and            relaxed   the clock: clears use
+//   join_dirty  valid    same     or 0           acq_rel   a writer, pinned, after it marked what
+//   it wrote: is the page dirty? soil        valid    same     or             acq_rel   the same,
+//   if it is not: sets dirty clean       valid    same     and            acq_rel   who wrote the
+//   marked bytes back, pinned: clears dirty
 //
 // Invariants
-//  (1) A word that can carry a pin is changed only by compare-and-swap, add, or, and. A plain store would lose a pin that
+//  (1) A word that can carry a pin is changed only by compare-and-swap, add, or, and. A plain store
+//  would lose a pin that
 //      somebody added meanwhile, and the frame with it.
-//  (2) At most one group is the loader of a page: loading is entered by compare-and-swap from absent only.
-//  (3) In absent and loading the frame bits are 0, so that publish can add the frame.
-//  (4) A frame is named by at most one valid word: only its holder publishes it, and try_evict needs the exact word.
-//  (5) While a pin is held on a valid word, the word stays valid with the same frame and generation.
-//  (6) Readers may add and take back pins in any state; every transition keeps the pins field.
+//  (2) At most one group is the loader of a page: loading is entered by compare-and-swap from
+//  absent only. (3) In absent and loading the frame bits are 0, so that publish can add the frame.
+//  (4) A frame is named by at most one valid word: only its holder publishes it, and try_evict
+//  needs the exact word. (5) While a pin is held on a valid word, the word stays valid with the
+//  same frame and generation. (6) Readers may add and take back pins in any state; every transition
+//  keeps the pins field.
 //
 // Order pairs
-//  publish (release) with observe (loads in order, or acquire) and pin (acquire): who sees valid sees the bytes the loader copied in.
-//  unpin (release) with try_evict (acquire): the last read through a pin comes before the frame is written again.
-//  begin_overwrite (fence) with unchanged (loads in order): a copy made without a pin that read one byte of a later occupant also
-//  sees the eviction that came before it, and is rejected. This is the reader side of a sequence lock (Boehm 2012, "Can
-//  seqlocks get along with programming language memory models?"); frames are read and written with atomic accesses then.
+//  publish (release) with observe (loads in order, or acquire) and pin (acquire): who sees valid
+//  sees the bytes the loader copied in. unpin (release) with try_evict (acquire): the last read
+//  through a pin comes before the frame is written again. begin_overwrite (fence) with unchanged
+//  (loads in order): a copy made without a pin that read one byte of a later occupant also sees the
+//  eviction that came before it, and is rejected. This is the reader side of a sequence lock (Boehm
+//  2012, "Can seqlocks get along with programming language memory models?"); frames are read and
+//  written with atomic accesses then.
 //
-// Progress: every step is a bounded number of instructions except abandon, which retries only when another group changed
-// the word. Tests: tests/unit/page_word_test.cpp, tests/explore (every schedule), tests/model.
+// Progress: every step is a bounded number of instructions except abandon, which retries only when
+// another group changed the word. Tests: tests/unit/page_word_test.cpp, tests/explore (every
+// schedule), tests/model.
 #pragma once
 
 #include <cstdint>
@@ -56,15 +63,17 @@ inline constexpr page_word frame_mask = (page_word{1} << frame_bits) - 1;
 inline constexpr page_word generation_one = page_word{1} << frame_bits;
 inline constexpr page_word generation_mask = ((page_word{1} << generation_bits) - 1) << frame_bits;
 inline constexpr page_word pin_one = page_word{1} << (frame_bits + generation_bits);
-inline constexpr page_word pin_mask = ((page_word{1} << pin_bits) - 1) << (frame_bits + generation_bits);
+inline constexpr page_word pin_mask = ((page_word{1} << pin_bits) - 1)
+                                      << (frame_bits + generation_bits);
 inline constexpr page_word dirty_bit = page_word{1} << 60, use_bit = page_word{1} << 61;
-inline constexpr page_word state_mask = page_word{3} << 62, state_absent = 0, state_loading = page_word{1} << 62,
-                           state_valid = page_word{2} << 62;
+inline constexpr page_word state_mask = page_word{3} << 62, state_absent = 0,
+                           state_loading = page_word{1} << 62, state_valid = page_word{2} << 62;
 
-static_assert(frame_bits + generation_bits + pin_bits == 60, "the four top bits are state, use and dirty");
+static_assert(frame_bits + generation_bits + pin_bits == 60,
+              "the four top bits are state, use and dirty");
 
-// More threads than any GPU runs at once can each add one pin beyond this limit before they see it and take it back, and
-// the field still does not overflow into its neighbour.
+// More threads than any GPU runs at once can each add one pin beyond this limit before they see it
+// and take it back, and the field still does not overflow into its neighbour.
 inline constexpr std::uint64_t pin_limit = std::uint64_t{1} << 19;
 inline constexpr std::uint64_t max_frames = frame_mask + 1;
 
@@ -73,28 +82,37 @@ constexpr PENSTOCK_HD bool is_valid(page_word w) { return state_of(w) == state_v
 constexpr PENSTOCK_HD bool is_absent(page_word w) { return state_of(w) == state_absent; }
 constexpr PENSTOCK_HD bool is_loading(page_word w) { return state_of(w) == state_loading; }
 constexpr PENSTOCK_HD bool is_dirty(page_word w) { return (w & dirty_bit) != 0; }
-constexpr PENSTOCK_HD std::uint32_t frame_of(page_word w) { return static_cast<std::uint32_t>(w & frame_mask); }
+constexpr PENSTOCK_HD std::uint32_t frame_of(page_word w) {
+    return static_cast<std::uint32_t>(w & frame_mask);
+}
 constexpr PENSTOCK_HD std::uint32_t pins_of(page_word w) {
     return static_cast<std::uint32_t>((w & pin_mask) >> (frame_bits + generation_bits));
 }
-constexpr PENSTOCK_HD page_word next_generation(page_word w) { return (w + generation_one) & generation_mask; }
+constexpr PENSTOCK_HD page_word next_generation(page_word w) {
+    return (w + generation_one) & generation_mask;
+}
 
-// Every look at a page word, relaxed. Frames stream through the second-level cache of a GPU and would push out the words, each of which is looked at again only after many
-// megabytes of them; the words ask to be kept there. Without it a hit waits for device memory twice, once for the word (bench/results/h100-2026-11-24-hit-path.txt).
+// Every look at a page word, relaxed. Frames stream through the second-level cache of a GPU and
+// would push out the words, each of which is looked at again only after many megabytes of them; the
+// words ask to be kept there. Without it a hit waits for device memory twice, once for the word
+// (bench/results/h100-2026-11-24-hit-path.txt).
 PENSTOCK_HD PENSTOCK_INLINE page_word load_word(const page_word* word) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800  // older ones cannot be asked
     page_word seen;
     std::uint64_t keep;
     asm("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(keep));
-    asm volatile("ld.relaxed.gpu.global.L2::cache_hint.u64 %0, [%1], %2;" : "=l"(seen) : "l"(__cvta_generic_to_global(word)), "l"(keep) : "memory");
+    asm volatile("ld.relaxed.gpu.global.L2::cache_hint.u64 %0, [%1], %2;"
+                 : "=l"(seen)
+                 : "l"(__cvta_generic_to_global(word)), "l"(keep)
+                 : "memory");
     return seen;
 #else
     return atomic_load<order::relaxed>(word);
 #endif
 }
 
-// Looks at the word before its frame is used. On the GPU the loads of the frame are ordered after it without an acquire load,
-// which would empty the first-level cache each time.
+// Looks at the word before its frame is used. On the GPU the loads of the frame are ordered after
+// it without an acquire load, which would empty the first-level cache each time.
 PENSTOCK_HD PENSTOCK_INLINE page_word observe(const page_word* word) {
 #if PENSTOCK_ON_DEVICE && !defined(PENSTOCK_STRICT_FENCES)
     const page_word seen = load_word(word);
@@ -109,35 +127,44 @@ PENSTOCK_HD PENSTOCK_INLINE page_word observe(const page_word* word) {
 PENSTOCK_HD PENSTOCK_INLINE page_word glance(const page_word* word) { return load_word(word); }
 
 // A word that only advises: whose store wins does not matter, and nothing is ordered by it.
-PENSTOCK_HD PENSTOCK_INLINE void store_hint(std::uint64_t* word, std::uint64_t value) { atomic_store<order::relaxed>(word, value); }
+PENSTOCK_HD PENSTOCK_INLINE void store_hint(std::uint64_t* word, std::uint64_t value) {
+    atomic_store<order::relaxed>(word, value);
+}
 
-// Makes a word absent that nobody can reach: of a table that is being given to a file, or taken from it. Relaxed: the file word
-// that comes to life or goes vacant after it publishes it.
-PENSTOCK_HD PENSTOCK_INLINE void reset(page_word* word) { atomic_store<order::relaxed>(word, page_word{0}); }
+// Makes a word absent that nobody can reach: of a table that is being given to a file, or taken
+// from it. Relaxed: the file word that comes to life or goes vacant after it publishes it.
+PENSTOCK_HD PENSTOCK_INLINE void reset(page_word* word) {
+    atomic_store<order::relaxed>(word, page_word{0});
+}
 
-// absent -> loading with one pin. `seen` is the absent word read before. Acquire: pairs with the abandon or try_evict
-// that made it absent, so the loader's own accesses come after. The use bit stays clear: a page that nobody wants a second time
-// goes after one round of the clock (docs/replacement.md has what that gains).
+// absent -> loading with one pin. `seen` is the absent word read before. Acquire: pairs with the
+// abandon or try_evict that made it absent, so the loader's own accesses come after. The use bit
+// stays clear: a page that nobody wants a second time goes after one round of the clock
+// (docs/replacement.md has what that gains).
 PENSTOCK_HD PENSTOCK_INLINE bool try_claim(page_word* word, page_word seen) {
     PENSTOCK_ASSERT(is_absent(seen));
-    return atomic_compare_swap<order::acquire>(word, seen, ((seen + pin_one) | state_loading) & ~use_bit);
+    return atomic_compare_swap<order::acquire>(word, seen,
+                                               ((seen + pin_one) | state_loading) & ~use_bit);
 }
 
 // loading -> valid. Release: the bytes of the frame come before the word that names it.
 PENSTOCK_HD PENSTOCK_INLINE void publish(page_word* word, std::uint32_t frame) {
-    const page_word before = atomic_fetch_add<order::release>(word, (state_valid - state_loading) + frame);
+    const page_word before =
+        atomic_fetch_add<order::release>(word, (state_valid - state_loading) + frame);
     PENSTOCK_ASSERT(is_loading(before) && frame_of(before) == 0);
     static_cast<void>(before);
 }
 
 // The same, and the loader's pin goes with it. The frame may change hands at once.
 PENSTOCK_HD PENSTOCK_INLINE void publish_and_unpin(page_word* word, std::uint32_t frame) {
-    const page_word before = atomic_fetch_add<order::release>(word, (state_valid - state_loading) + frame - pin_one);
+    const page_word before =
+        atomic_fetch_add<order::release>(word, (state_valid - state_loading) + frame - pin_one);
     PENSTOCK_ASSERT(is_loading(before) && frame_of(before) == 0 && pins_of(before) > 0);
     static_cast<void>(before);
 }
 
-// loading -> absent, dropping the loader's pin. The loop runs again only if a reader touched the word in between.
+// loading -> absent, dropping the loader's pin. The loop runs again only if a reader touched the
+// word in between.
 PENSTOCK_HD inline void abandon(page_word* word) {
     page_word seen = glance(word);
     for (;;) {
@@ -148,17 +175,20 @@ PENSTOCK_HD inline void abandon(page_word* word) {
     }
 }
 
-// valid and unpinned -> absent; true if this call did it, and then the caller owns the frame. Acquire: pairs with unpin,
-// so the reads of the last holder are over. Release: who finds the page absent finds the new generation.
+// valid and unpinned -> absent; true if this call did it, and then the caller owns the frame.
+// Acquire: pairs with unpin, so the reads of the last holder are over. Release: who finds the page
+// absent finds the new generation.
 PENSTOCK_HD PENSTOCK_INLINE bool try_evict(page_word* word, page_word seen) {
     PENSTOCK_ASSERT(is_valid(seen) && pins_of(seen) == 0 && !is_dirty(seen));
     return atomic_compare_swap<order::acq_rel>(word, seen, next_generation(seen));
 }
 
-// Adds a pin and returns the word before. If that was not valid, or carried pin_limit pins, the caller must unpin.
+// Adds a pin and returns the word before. If that was not valid, or carried pin_limit pins, the
+// caller must unpin.
 PENSTOCK_HD PENSTOCK_INLINE page_word pin(page_word* word) { return add_acquire(word, pin_one); }
 
-// Takes one pin back. Release: reads through the pointer come before the eviction that this may permit.
+// Takes one pin back. Release: reads through the pointer come before the eviction that this may
+// permit.
 PENSTOCK_HD PENSTOCK_INLINE void unpin(page_word* word) {
 #if PENSTOCK_ON_DEVICE
     reduce_release(word, page_word{0} - pin_one);
@@ -169,8 +199,10 @@ PENSTOCK_HD PENSTOCK_INLINE void unpin(page_word* word) {
 #endif
 }
 
-// The same for whoever says that he holds a pin of that frame; false if nobody does. A held pin keeps the word valid and its frame, so a word that fails the
-// test is not held. On a GPU the look is under way while the fence waits for the reads through the pointer: one trip to memory, not two.
+// The same for whoever says that he holds a pin of that frame; false if nobody does. A held pin
+// keeps the word valid and its frame, so a word that fails the test is not held. On a GPU the look
+// is under way while the fence waits for the reads through the pointer: one trip to memory, not
+// two.
 PENSTOCK_HD PENSTOCK_INLINE bool unpin_if_held(page_word* word, std::uint32_t frame) {
     const page_word seen = glance(word);
 #if PENSTOCK_ON_DEVICE
@@ -185,25 +217,30 @@ PENSTOCK_HD PENSTOCK_INLINE bool unpin_if_held(page_word* word, std::uint32_t fr
     return true;
 }
 
-// The use bit is a hint, so it is set only where it is clear: a hot page costs its readers no atomic.
+// The use bit is a hint, so it is set only where it is clear: a hot page costs its readers no
+// atomic.
 PENSTOCK_HD PENSTOCK_INLINE void touch(page_word* word, page_word seen) {
     if ((seen & use_bit) == 0) atomic_or_relaxed(word, use_bit);
 }
 PENSTOCK_HD PENSTOCK_INLINE void age(page_word* word) { atomic_and_relaxed(word, ~use_bit); }
 
-// After a frame was taken from an earlier page and before its bytes are overwritten; by every thread that writes some.
+// After a frame was taken from an earlier page and before its bytes are overwritten; by every
+// thread that writes some.
 PENSTOCK_HD PENSTOCK_INLINE void begin_overwrite() { atomic_fence(); }
 
-// A pinned page has marked bytes (engine/dirty.hpp). True if it had none before. Release: pairs with the acquire of clean, so that who
-// clears the bit after it sees every mark made before it; and if the bit is set after it was cleared, it stays.
+// A pinned page has marked bytes (engine/dirty.hpp). True if it had none before. Release: pairs
+// with the acquire of clean, so that who clears the bit after it sees every mark made before it;
+// and if the bit is set after it was cleared, it stays.
 PENSTOCK_HD PENSTOCK_INLINE bool soil(page_word* word) {
     return (atomic_fetch_or<order::acq_rel>(word, dirty_bit) & dirty_bit) == 0;
 }
-// True if the page is dirty already, and stays so with the caller's marks seen by whoever cleans it after this.
+// True if the page is dirty already, and stays so with the caller's marks seen by whoever cleans it
+// after this.
 PENSTOCK_HD PENSTOCK_INLINE bool join_dirty(page_word* word) {
     return (atomic_fetch_or<order::acq_rel>(word, page_word{0}) & dirty_bit) != 0;
 }
-// True if it was set. The caller has a pin, and looks at the marks afterwards: those it sees call for soil again.
+// True if it was set. The caller has a pin, and looks at the marks afterwards: those it sees call
+// for soil again.
 PENSTOCK_HD PENSTOCK_INLINE bool clean(page_word* word) {
     return (atomic_fetch_and<order::acq_rel>(word, ~dirty_bit) & dirty_bit) != 0;
 }
@@ -212,18 +249,22 @@ constexpr PENSTOCK_HD bool same_frame(page_word now, page_word seen) {
     return ((now ^ seen) & (state_mask | generation_mask | frame_mask)) == 0;
 }
 
-// After a copy without a pin: true if the page kept its frame all the while. `seen` is what observe returned.
+// After a copy without a pin: true if the page kept its frame all the while. `seen` is what observe
+// returned.
 PENSTOCK_HD PENSTOCK_INLINE bool unchanged(const page_word* word, page_word seen) {
     order_loads();
     return same_frame(load_word(word), seen);
 }
 
-// The same after one load whose value nothing has used yet. A copy stores what it loads, and a GPU issues the instructions of a
-// thread in their order, so by the time of the second look its loads have returned. Here they may not have: with the lighter fence
-// alone the model test on an H200 got elements of a page that had taken the frame in between. So the address of the second look is
-// made from the value: `loaded` holds bits of every access, `nothing` is 0, which the compiler must not be able to know.
-// A fence of the whole device would do as well and costs a third of the time (docs/page_word.md).
-PENSTOCK_HD PENSTOCK_INLINE bool unchanged_since_load(const page_word* word, page_word seen, std::uint32_t loaded, std::uint32_t nothing) {
+// The same after one load whose value nothing has used yet. A copy stores what it loads, and a GPU
+// issues the instructions of a thread in their order, so by the time of the second look its loads
+// have returned. Here they may not have: with the lighter fence alone the model test on an H200 got
+// elements of a page that had taken the frame in between. So the address of the second look is made
+// from the value: `loaded` holds bits of every access, `nothing` is 0, which the compiler must not
+// be able to know. A fence of the whole device would do as well and costs a third of the time
+// (docs/page_word.md).
+PENSTOCK_HD PENSTOCK_INLINE bool unchanged_since_load(const page_word* word, page_word seen,
+                                                      std::uint32_t loaded, std::uint32_t nothing) {
 #if PENSTOCK_ON_DEVICE && !defined(PENSTOCK_STRICT_FENCES)
     order_loads();
     return same_frame(load_word(word + (loaded & nothing)), seen);
@@ -235,8 +276,9 @@ PENSTOCK_HD PENSTOCK_INLINE bool unchanged_since_load(const page_word* word, pag
 #endif
 }
 
-// observe and a second look for several pages at the price of one fence each: glance at all the words, end_observe, load,
-// begin_recheck, glance at all the words again and ask same_frame of each.
+// observe and a second look for several pages at the price of one fence each: glance at all the
+// words, end_observe, load, begin_recheck, glance at all the words again and ask same_frame of
+// each.
 PENSTOCK_HD PENSTOCK_INLINE void end_observe() { order_loads(); }
 PENSTOCK_HD PENSTOCK_INLINE void begin_recheck() { atomic_fence(); }
 

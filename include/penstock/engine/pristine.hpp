@@ -1,25 +1,31 @@
-// Writable mappings: which bytes of a page its holders changed, when the engine cannot see their stores.
+// Writable mappings: which bytes of a page its holders changed, when the engine cannot see their
+// stores.
 //
-// The first writable mapping of a page takes a frame for a copy of it as it is then, its pristine copy; the others share it; the last
-// gives the frame back. Who unmaps marks every byte that differs from the copy. So a byte that one holder changed may be marked by
-// another first, or twice, but no byte is marked that nobody changed since the copy was made. Mappings that write once need no copy:
-// theirs is a page of zeros.
+// The first writable mapping of a page takes a frame for a copy of it as it is then, its pristine
+// copy; the others share it; the last gives the frame back. Who unmaps marks every byte that
+// differs from the copy. So a byte that one holder changed may be marked by another first, or
+// twice, but no byte is marked that nobody changed since the copy was made. Mappings that write
+// once need no copy: theirs is a page of zeros.
 //
-// A byte may be changed, written back, and changed back to what it was: it equals the copy then, and the file has something else. So while
-// a page has a copy, a write-back leaves its marks where they were (finish_write): what was once marked since the copy was made
-// is written once more after the copy is gone. For that no write-back may be under way when the copy is made: it is made under the
-// frame's lock.
+// A byte may be changed, written back, and changed back to what it was: it equals the copy then,
+// and the file has something else. So while a page has a copy, a write-back leaves its marks where
+// they were (finish_write): what was once marked since the copy was made is written once more after
+// the copy is gone. For that no write-back may be under way when the copy is made: it is made under
+// the frame's lock.
 //
 // Pristine word, one per frame:
 //   step              from              to                   order     who
-//   make_pristine     none              copy or zeros, 1     release   the first holder, with a pin on the page and its frame's lock
-//   join_pristine     copy, n holders   copy, n + 1          acquire   a further holder: the copy is there
-//   leave_pristine    copy, n holders   copy, n - 1; or none acq_rel   after its comparison; the last then frees the frame of the copy
-//   bits 63..32 frame of the copy + 1, or 0: zeros; 31..0 holders. none: 0.
+//   make_pristine     none              copy or zeros, 1     release   the first holder, with a pin
+//   on the page and its frame's lock join_pristine     copy, n holders   copy, n + 1 acquire   a
+//   further holder: the copy is there leave_pristine    copy, n holders   copy, n - 1; or none
+//   acq_rel   after its comparison; the last then frees the frame of the copy bits 63..32 frame of
+//   the copy + 1, or 0: zeros; 31..0 holders. none: 0.
 //
-// Invariants: (1) a page with holders is pinned by each. (2) A copy does not change while it has holders.
+// Invariants: (1) a page with holders is pinned by each. (2) A copy does not change while it has
+// holders.
 //
-// (Twins and diffs: Keleher et al., "TreadMarks", USENIX 1994; GPUfs designed them for its pages and left them out.)
+// (Twins and diffs: Keleher et al., "TreadMarks", USENIX 1994; GPUfs designed them for its pages
+// and left them out.)
 #pragma once
 
 #include <cerrno>
@@ -30,13 +36,20 @@
 
 namespace penstock::engine {
 
-constexpr PENSTOCK_HD pristine_word pristine_of(std::uint32_t copy_frame) { return (pristine_word{copy_frame} + 1) << 32 | 1; }
+constexpr PENSTOCK_HD pristine_word pristine_of(std::uint32_t copy_frame) {
+    return (pristine_word{copy_frame} + 1) << 32 | 1;
+}
 inline constexpr pristine_word pristine_zeros = 1;
-constexpr PENSTOCK_HD std::uint32_t copy_frame_of(pristine_word w) { return static_cast<std::uint32_t>(w >> 32) - 1; }
-constexpr PENSTOCK_HD std::uint32_t holders_of(pristine_word w) { return static_cast<std::uint32_t>(w); }
+constexpr PENSTOCK_HD std::uint32_t copy_frame_of(pristine_word w) {
+    return static_cast<std::uint32_t>(w >> 32) - 1;
+}
+constexpr PENSTOCK_HD std::uint32_t holders_of(pristine_word w) {
+    return static_cast<std::uint32_t>(w);
+}
 
-// Leader only, with a pin on the page. Shares what is there: 0; 1 if there is nothing yet; -EAGAIN, it has just changed; -EBUSY, others
-// hold the page to write once, against zeros, or the other way round.
+// Leader only, with a pin on the page. Shares what is there: 0; 1 if there is nothing yet; -EAGAIN,
+// it has just changed; -EBUSY, others hold the page to write once, against zeros, or the other way
+// round.
 PENSTOCK_HD inline std::int64_t share_pristine(pristine_word* word, bool once) {
     const pristine_word seen = glance_pristine(word);
     if (seen == pristine_none) return 1;
@@ -61,10 +74,13 @@ PENSTOCK_HD inline void give_back_copy(const cache_view& c, std::uint32_t frame)
     if (frame != no_frame) set_frame_word(c, frame, frame_free);
 }
 
-// Whole group, with no more than a pin on one page. A frame for a copy, taken from a clean page, or from a dirty one that is written back
-// first; 0. Or why there was none: without `may_wait` -ENOBUFS where every page is pinned just now.
+// Whole group, with no more than a pin on one page. A frame for a copy, taken from a clean page, or
+// from a dirty one that is written back first; 0. Or why there was none: without `may_wait`
+// -ENOBUFS where every page is pinned just now.
 template <typename Group>
-PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t take_copy_frame(const Group& g, const cache_view& c, std::uint64_t spread, bool may_wait, patience& deadline,
+PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t take_copy_frame(const Group& g, const cache_view& c,
+                                                           std::uint64_t spread, bool may_wait,
+                                                           patience& deadline,
                                                            std::uint32_t& frame) {
     for (std::uint64_t round = 0;; ++round) {
         std::int64_t code = 0;
@@ -73,7 +89,10 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t take_copy_frame(const Group& g, const
             sweep_notes notes;
             if (may_wait) code = take_frame(g, c, spread, true, deadline, frame, nothing);
             else if (!take_fresh(c, mix64(spread), frame) &&
-                     !sweep_clock(g, c, c, mix64(spread) + round, 2 * std::uint64_t{c.frame_count} < 1024 ? 2 * c.frame_count : 1024, frame, notes, nothing)) {
+                     !sweep_clock(
+                         g, c, c, mix64(spread) + round,
+                         2 * std::uint64_t{c.frame_count} < 1024 ? 2 * c.frame_count : 1024, frame,
+                         notes, nothing)) {
                 code = notes.dirty_pages != 0 ? must_write_back : -ENOBUFS;
                 frame = notes.dirty_frame;
             }
@@ -91,19 +110,22 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t take_copy_frame(const Group& g, const
 
 // Whole group, with the lock of the page's frame. Its copy.
 template <typename Group>
-PENSTOCK_HD PENSTOCK_NOINLINE void copy_page(const Group& g, const cache_view& c, std::uint32_t to, std::uint32_t from) {
+PENSTOCK_HD PENSTOCK_NOINLINE void copy_page(const Group& g, const cache_view& c, std::uint32_t to,
+                                             std::uint32_t from) {
     g.sync();        // the leader's eviction of the frame comes before everybody's stores to it
-    atomic_fence();  // as begin_overwrite: readers of its last page, without a pin, see that it is gone before they see these bytes
+    atomic_fence();  // as begin_overwrite: readers of its last page, without a pin, see that it is
+                     // gone before they see these bytes
     g.copy_frame(c.frame_address(to), c.frame_address(from), c.page_bytes());
-    g.sync();        // everybody's part is there before others may compare with it
+    g.sync();  // everybody's part is there before others may compare with it
 }
 
 // Of hold_pristine: there is no copy yet, and no frame for one.
 inline constexpr std::int64_t needs_copy_frame = 2;
 
-// Leader only, with a pin on the page. One attempt to share the copy or to get the frame's lock so as to make it, with the frame `spare`.
-// 0, shared; 1, locked; -EAGAIN; needs_copy_frame; -EBUSY.
-PENSTOCK_HD inline std::int64_t begin_pristine(const cache_view& c, const pinned_page& page, bool once, std::uint32_t spare) {
+// Leader only, with a pin on the page. One attempt to share the copy or to get the frame's lock so
+// as to make it, with the frame `spare`. 0, shared; 1, locked; -EAGAIN; needs_copy_frame; -EBUSY.
+PENSTOCK_HD inline std::int64_t begin_pristine(const cache_view& c, const pinned_page& page,
+                                               bool once, std::uint32_t spare) {
     pristine_word* const word = &c.pristine[page.frame];
     const std::int64_t code = share_pristine(word, once);
     if (code != 1) return code;
@@ -114,11 +136,15 @@ PENSTOCK_HD inline std::int64_t begin_pristine(const cache_view& c, const pinned
     return -EAGAIN;
 }
 
-// Whole group, with a pin on the page and maybe a spare frame. Until leave_pristine, what is changed in the page can be found. 0; then the
-// spare is used, or given back by the caller. needs_copy_frame: a spare is needed. Or a negative errno.
+// Whole group, with a pin on the page and maybe a spare frame. Until leave_pristine, what is
+// changed in the page can be found. 0; then the spare is used, or given back by the caller.
+// needs_copy_frame: a spare is needed. Or a negative errno.
 template <typename Group>
-PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t hold_pristine(const Group& g, const cache_view& c, const pinned_page& page, bool once, std::uint32_t& spare) {
-    patience waiting(g, 2 * c.request_wait_ns);  // another group may wait for a ring slot and for the answer to a write-back
+PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t hold_pristine(const Group& g, const cache_view& c,
+                                                         const pinned_page& page, bool once,
+                                                         std::uint32_t& spare) {
+    patience waiting(g, 2 * c.request_wait_ns);  // another group may wait for a ring slot and for
+                                                 // the answer to a write-back
     for (std::uint32_t round = 0;; ++round) {
         std::int64_t code = 0;
         if (g.is_leader()) {
@@ -142,21 +168,28 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t hold_pristine(const Group& g, const c
     }
 }
 
-// Whole group, a holder. Marks the bytes of [begin, end) that differ from the copy, and with `marks_end` the last one in any case; true
-// if there are any. The page is to be soiled then. `last`: where the last of those ends that this thread found, or 0.
+// Whole group, a holder. Marks the bytes of [begin, end) that differ from the copy, and with
+// `marks_end` the last one in any case; true if there are any. The page is to be soiled then.
+// `last`: where the last of those ends that this thread found, or 0.
 template <typename Group>
-PENSTOCK_HD PENSTOCK_NOINLINE bool mark_changes(const Group& g, const cache_view& c, std::uint32_t frame, std::uint32_t begin, std::uint32_t end,
-                                                bool marks_end, std::uint32_t& last) {
+PENSTOCK_HD PENSTOCK_NOINLINE bool mark_changes(const Group& g, const cache_view& c,
+                                                std::uint32_t frame, std::uint32_t begin,
+                                                std::uint32_t end, bool marks_end,
+                                                std::uint32_t& last) {
     last = 0;
-    const pristine_word held = g.broadcast(glance_pristine(&c.pristine[frame]));  // a holder's copy stays
+    const pristine_word held =
+        g.broadcast(glance_pristine(&c.pristine[frame]));  // a holder's copy stays
     const std::byte* const before = is_copy(held) ? c.frame_address(copy_frame_of(held)) : nullptr;
     const std::byte* const now = c.frame_address(frame);
-    const std::uint32_t unit = c.page_bytes() < 64 ? static_cast<std::uint32_t>(c.page_bytes()) : 64;
+    const std::uint32_t unit =
+        c.page_bytes() < 64 ? static_cast<std::uint32_t>(c.page_bytes()) : 64;
     atomic_fence();
     g.sync();  // everybody's bytes come before anybody's marks
     bool same = true;
     for (std::uint32_t i = begin / 64 + g.rank(); i <= (end - 1) / 64; i += g.size()) {
-        std::uint64_t changed = changed_bytes(now + i * 64, before == nullptr ? nullptr : before + i * 64, unit) & marks_within(i, begin, end);
+        std::uint64_t changed =
+            changed_bytes(now + i * 64, before == nullptr ? nullptr : before + i * 64, unit) &
+            marks_within(i, begin, end);
         if (marks_end) changed |= marks_within(i, end - 1, end);
         put_back(&marks_of(c, frame)[i], changed);
         for (std::uint32_t k = 64; changed != 0 && k > 0; --k) {

@@ -1,7 +1,8 @@
 // Reading: the hit path, and the way from it to the miss path.
 //
-// A hit by a group whose copies may race (every GPU group, and CPU lanes on x86): read the page word, copy, read the word
-// again; no atomic update of a word that others use. A hit by a group whose copies must not race: pin, copy, unpin.
+// A hit by a group whose copies may race (every GPU group, and CPU lanes on x86): read the page
+// word, copy, read the word again; no atomic update of a word that others use. A hit by a group
+// whose copies must not race: pin, copy, unpin.
 #pragma once
 
 #include <cstdint>
@@ -12,13 +13,17 @@
 
 namespace penstock::engine {
 
-// Copies `bytes` bytes of one page if it is valid. True if they arrived. All threads of the group get the same answer. `early`: a look ahead at its word.
+// Copies `bytes` bytes of one page if it is valid. True if they arrived. All threads of the group
+// get the same answer. `early`: a look ahead at its word.
 template <typename Group>
-PENSTOCK_HD PENSTOCK_INLINE bool try_copy_page(const Group& g, const cache_view& c, std::uint64_t word_index,
-                                               std::uint32_t in_page, std::byte* to, std::uint32_t bytes, page_word early = 0) {
+PENSTOCK_HD PENSTOCK_INLINE bool try_copy_page(const Group& g, const cache_view& c,
+                                               std::uint64_t word_index, std::uint32_t in_page,
+                                               std::byte* to, std::uint32_t bytes,
+                                               page_word early = 0) {
     page_word* const word = &c.words[word_index];
     if constexpr (Group::copies_race()) {
-        // Every thread looks for itself: a broadcast would cost more than a second load of the same word.
+        // Every thread looks for itself: a broadcast would cost more than a second load of the same
+        // word.
         page_word seen = early;
         if (is_valid(seen)) end_observe();
         else seen = observe(word);
@@ -27,7 +32,8 @@ PENSTOCK_HD PENSTOCK_INLINE bool try_copy_page(const Group& g, const cache_view&
             g.copy_out(to, c.frame_address(frame_of(seen)) + in_page, bytes);
             good = unchanged(word, seen);
         }
-        if (g.is_leader() && stop_code_in_turn(c) != 0) good = false;  // the way of a miss tells why
+        if (g.is_leader() && stop_code_in_turn(c) != 0)
+            good = false;  // the way of a miss tells why
         good = g.all(good);
         if (g.is_leader()) {
             if (good) {
@@ -39,7 +45,8 @@ PENSTOCK_HD PENSTOCK_INLINE bool try_copy_page(const Group& g, const cache_view&
         }
         return good;
     } else {
-        if (!is_valid(glance(word)) || stop_code(c) != 0) return false;  // then the way of a miss tells why
+        if (!is_valid(glance(word)) || stop_code(c) != 0)
+            return false;  // then the way of a miss tells why
         const page_word seen = pin(word);
         const bool good = is_valid(seen) && pins_of(seen) < pin_limit;
         if (good) {
@@ -52,36 +59,40 @@ PENSTOCK_HD PENSTOCK_INLINE bool try_copy_page(const Group& g, const cache_view&
     }
 }
 
-// Copies the part of page `page` that lies in the byte range [begin, end) of the file to `to`, the place of byte `begin`.
+// Copies the part of page `page` that lies in the byte range [begin, end) of the file to `to`, the
+// place of byte `begin`.
 template <typename Group>
-PENSTOCK_HD PENSTOCK_NOINLINE void copy_overlap(const Group& g, const cache_view& c, std::uint64_t page,
-                                              const std::byte* frame, std::uint64_t begin, std::uint64_t end,
-                                              std::byte* to) {
+PENSTOCK_HD PENSTOCK_NOINLINE void copy_overlap(const Group& g, const cache_view& c,
+                                                std::uint64_t page, const std::byte* frame,
+                                                std::uint64_t begin, std::uint64_t end,
+                                                std::byte* to) {
     const std::uint64_t page_begin = page << c.page_shift, page_end = page_begin + c.page_bytes();
     const std::uint64_t from = begin > page_begin ? begin : page_begin;
     const std::uint64_t until = end < page_end ? end : page_end;
     if (from < until) g.copy_out(to + (from - begin), frame + (from - page_begin), until - from);
 }
 
-// Whole group; the page at `offset` was not valid a moment ago. Delivers at least the rest of that page and returns how
-// many bytes from `offset` on it delivered, or a negative errno.
+// Whole group; the page at `offset` was not valid a moment ago. Delivers at least the rest of that
+// page and returns how many bytes from `offset` on it delivered, or a negative errno.
 template <typename Group>
-PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t read_missing(const Group& g, const cache_view& c, const file_handle& f,
-                                                        std::byte* to, std::uint64_t bytes, std::uint64_t offset) {
+PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t read_missing(const Group& g, const cache_view& c,
+                                                        const file_handle& f, std::byte* to,
+                                                        std::uint64_t bytes, std::uint64_t offset) {
     patience deadline(g, c.frame_wait_ns);
     const std::uint64_t first = offset >> c.page_shift, end = offset + bytes;
     const std::uint64_t pages = ((end - 1) >> c.page_shift) - first + 1;
     std::uint64_t next = first;  // every page below it was delivered, from `first` on without a gap
-    const std::int64_t loaded =
-        load_pages(g, c, f, first, pages, deadline, [&](std::uint64_t page, const std::byte* frame) {
-            copy_overlap(g, c, page, frame, offset, end, to);
-            if (page == next) ++next;
-        });
+    const std::int64_t loaded = load_pages(g, c, f, first, pages, deadline,
+                                           [&](std::uint64_t page, const std::byte* frame) {
+                                               copy_overlap(g, c, page, frame, offset, end, to);
+                                               if (page == next) ++next;
+                                           });
     if (loaded < 0) return loaded;
     if (next == first) {
         // Somebody else has the first page. Pinned, it cannot slip away again before it is copied.
         pinned_page page{};
-        if (const std::int64_t code = pin_page(g, c, f, first, deadline, page); code != 0) return code;
+        if (const std::int64_t code = pin_page(g, c, f, first, deadline, page); code != 0)
+            return code;
         copy_overlap(g, c, first, c.frame_address(page.frame), offset, end, to);
         g.sync();  // everybody has copied before the leader unpins
         if (g.is_leader()) unpin(&c.words[page.word_index]);
@@ -97,33 +108,42 @@ struct page_part {
     std::uint32_t in_page, bytes;
 };
 
-PENSTOCK_HD PENSTOCK_INLINE page_part part_at(const cache_view& c, std::uint64_t offset, std::uint64_t wanted) {
+PENSTOCK_HD PENSTOCK_INLINE page_part part_at(const cache_view& c, std::uint64_t offset,
+                                              std::uint64_t wanted) {
     const auto in_page = static_cast<std::uint32_t>(offset & (c.page_bytes() - 1));
     const std::uint64_t room = c.page_bytes() - in_page;
-    return {offset >> c.page_shift, in_page, static_cast<std::uint32_t>(room < wanted ? room : wanted)};
+    return {offset >> c.page_shift, in_page,
+            static_cast<std::uint32_t>(room < wanted ? room : wanted)};
 }
 
 // Whole group. Delivers the part if its page is in the cache.
 template <typename Group>
-PENSTOCK_HD PENSTOCK_INLINE bool try_read_part(const Group& g, const cache_view& c, const file_handle& f,
-                                               const page_part& part, std::byte* to, page_word early = 0) {
+PENSTOCK_HD PENSTOCK_INLINE bool try_read_part(const Group& g, const cache_view& c,
+                                               const file_handle& f, const page_part& part,
+                                               std::byte* to, page_word early = 0) {
     std::uint64_t word_index = find_word(c, f, part.page);
-    if (has_leaves(c, f)) word_index = g.broadcast(word_index);  // a leaf may appear between two threads' loads
-    return word_index != no_word && try_copy_page(g, c, word_index, part.in_page, to, part.bytes, early);
+    if (has_leaves(c, f))
+        word_index = g.broadcast(word_index);  // a leaf may appear between two threads' loads
+    return word_index != no_word &&
+           try_copy_page(g, c, word_index, part.in_page, to, part.bytes, early);
 }
 
 // Whole group. What read_missing does, for a read that ends in its first page.
 template <typename Group>
-PENSTOCK_HD PENSTOCK_INLINE std::int64_t read_one_missing(const Group& g, const cache_view& c, const file_handle& f, std::byte* to,
+PENSTOCK_HD PENSTOCK_INLINE std::int64_t read_one_missing(const Group& g, const cache_view& c,
+                                                          const file_handle& f, std::byte* to,
                                                           const page_part& part) {
     patience deadline(g, c.frame_wait_ns);
-    const auto deliver = [&](const std::byte* frame) { g.copy_out(to, frame + part.in_page, part.bytes); };
+    const auto deliver = [&](const std::byte* frame) {
+        g.copy_out(to, frame + part.in_page, part.bytes);
+    };
     const std::int64_t loaded = load_one(g, c, f, part.page, deadline, deliver);
     if (loaded < 0) return loaded;
     if (loaded == 0) {
         // Somebody else has the page. Pinned, it cannot slip away again before it is copied.
         pinned_page page{};
-        if (const std::int64_t code = pin_page(g, c, f, part.page, deadline, page); code != 0) return code;
+        if (const std::int64_t code = pin_page(g, c, f, part.page, deadline, page); code != 0)
+            return code;
         deliver(c.frame_address(page.frame));
         g.sync();  // everybody has copied before the leader unpins
         if (g.is_leader()) unpin(&c.words[page.word_index]);
@@ -131,12 +151,15 @@ PENSTOCK_HD PENSTOCK_INLINE std::int64_t read_one_missing(const Group& g, const 
     return static_cast<std::int64_t>(part.bytes);
 }
 
-// Whole group; the page at offset + done is not in the cache. Finishes the read of which `done` bytes are delivered. Coming
-// last in a read, it leaves the hit path next to nothing to keep across a call. Reading ahead comes after it and not within:
-// further down its registers would be on top of those of the miss path.
+// Whole group; the page at offset + done is not in the cache. Finishes the read of which `done`
+// bytes are delivered. Coming last in a read, it leaves the hit path next to nothing to keep across
+// a call. Reading ahead comes after it and not within: further down its registers would be on top
+// of those of the miss path.
 template <typename Group>
-PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t read_rest(const Group g, const cache_view& c, std::uint32_t slot, std::byte* to,
-                                                     std::uint64_t bytes, std::uint64_t offset, std::uint64_t done) {
+PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t read_rest(const Group g, const cache_view& c,
+                                                     std::uint32_t slot, std::byte* to,
+                                                     std::uint64_t bytes, std::uint64_t offset,
+                                                     std::uint64_t done) {
     const file_handle f = handle_of(c, slot);
     bool missed = true;
     while (done < bytes) {
@@ -146,29 +169,38 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t read_rest(const Group g, const cache_
             continue;
         }
         missed = false;
-        const std::int64_t delivered = part.bytes == bytes - done ? read_one_missing(g, c, f, to + done, part)
-                                                                  : read_missing(g, c, f, to + done, bytes - done, offset + done);
+        const std::int64_t delivered =
+            part.bytes == bytes - done
+                ? read_one_missing(g, c, f, to + done, part)
+                : read_missing(g, c, f, to + done, bytes - done, offset + done);
         if (delivered < 0) return done > 0 ? static_cast<std::int64_t>(done) : delivered;
         done += static_cast<std::uint64_t>(delivered);
     }
     return static_cast<std::int64_t>(done);
 }
 
-// Whole group. Up to `bytes` bytes from `offset` into `to`. A count, less than asked only at the end of the file; or a
-// negative errno if not one byte could be delivered. `early`: a look ahead at the page of `offset`.
+// Whole group. Up to `bytes` bytes from `offset` into `to`. A count, less than asked only at the
+// end of the file; or a negative errno if not one byte could be delivered. `early`: a look ahead at
+// the page of `offset`.
 template <typename Group>
-PENSTOCK_HD PENSTOCK_INLINE std::int64_t read_file(const Group& g, const cache_view& c, const file_handle& f,
-                                                   std::byte* to, std::uint64_t bytes, std::uint64_t offset, page_word early = 0) {
+PENSTOCK_HD PENSTOCK_INLINE std::int64_t read_file(const Group& g, const cache_view& c,
+                                                   const file_handle& f, std::byte* to,
+                                                   std::uint64_t bytes, std::uint64_t offset,
+                                                   page_word early = 0) {
     if (offset >= f.size_bytes) return 0;
     if (bytes > f.size_bytes - offset) bytes = f.size_bytes - offset;
     std::uint64_t done = 0;
     while (done < bytes) {
         const page_part part = part_at(c, offset + done, bytes - done);
         const page_word seen = early;
-        early = 0;  // to look ahead at the next page too costs reads of one page more than it gains those of many
+        early = 0;  // to look ahead at the next page too costs reads of one page more than it gains
+                    // those of many
         if (!try_read_part(g, c, f, part, to + done, seen)) {
-            const std::int64_t got = by_address(&read_rest<Group>)(g, c, f.slot, to, bytes, offset, done);  // the whole count, `done` included
-            if (c.read_ahead_pages != 0) by_address(&read_ahead<Group>)(g, c, f.slot, offset + done, got - static_cast<std::int64_t>(done));
+            const std::int64_t got = by_address(&read_rest<Group>)(
+                g, c, f.slot, to, bytes, offset, done);  // the whole count, `done` included
+            if (c.read_ahead_pages != 0)
+                by_address (&read_ahead<Group>)(g, c, f.slot, offset + done,
+                                                got - static_cast<std::int64_t>(done));
             return got;
         }
         done += part.bytes;
@@ -178,7 +210,8 @@ PENSTOCK_HD PENSTOCK_INLINE std::int64_t read_file(const Group& g, const cache_v
 
 // Whole group. Is the page in the cache, or in the hands of a group that loads it?
 template <typename Group>
-PENSTOCK_HD inline bool is_under_way(const Group& g, const cache_view& c, const file_handle& f, std::uint64_t page) {
+PENSTOCK_HD inline bool is_under_way(const Group& g, const cache_view& c, const file_handle& f,
+                                     std::uint64_t page) {
     bool there = false;
     if (g.is_leader()) {
         const std::uint64_t index = find_word(c, f, page);
@@ -187,20 +220,24 @@ PENSTOCK_HD inline bool is_under_way(const Group& g, const cache_view& c, const 
     return g.broadcast(there ? 1 : 0) != 0;
 }
 
-// Whole group. Loads the absent pages that the byte range [begin, end), not empty and within the file, touches. How many
-// bytes of it lie in pages that are there or under way before the first error, or the error if it is the first page's.
+// Whole group. Loads the absent pages that the byte range [begin, end), not empty and within the
+// file, touches. How many bytes of it lie in pages that are there or under way before the first
+// error, or the error if it is the first page's.
 template <typename Group>
-PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t bring_in(const Group g, const cache_view& c, std::uint32_t slot,
-                                                    std::uint64_t begin, std::uint64_t end) {
+PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t bring_in(const Group g, const cache_view& c,
+                                                    std::uint32_t slot, std::uint64_t begin,
+                                                    std::uint64_t end) {
     const file_handle f = handle_of(c, slot);
     const std::uint64_t last = (end - 1) >> c.page_shift;
     for (std::uint64_t page = begin >> c.page_shift; page <= last;) {
         patience deadline(g, c.frame_wait_ns);
-        const std::int64_t loaded =
-            load_pages(g, c, f, page, last - page + 1, deadline, [&](std::uint64_t got, const std::byte*) {
-                // Asked for by nobody yet: with its use bit clear it might go before it is looked at once.
-                if (g.is_leader()) touch(&c.words[find_word(c, f, got)], 0);
-            });
+        const std::int64_t loaded = load_pages(g, c, f, page, last - page + 1, deadline,
+                                               [&](std::uint64_t got, const std::byte*) {
+                                                   // Asked for by nobody yet: with its use bit
+                                                   // clear it might go before it is looked at once.
+                                                   if (g.is_leader())
+                                                       touch(&c.words[find_word(c, f, got)], 0);
+                                               });
         if (loaded < 0) {
             const std::uint64_t reached = page << c.page_shift;
             return reached > begin ? static_cast<std::int64_t>(reached - begin) : loaded;
@@ -211,11 +248,12 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t bring_in(const Group g, const cache_v
     return static_cast<std::int64_t>(end - begin);
 }
 
-// Whole group. Pins a page that was not valid a moment ago: its frame, or a negative errno. Group and file
-// come by value, because what has its address taken lives in memory, and the hit path must keep its own in registers.
+// Whole group. Pins a page that was not valid a moment ago: its frame, or a negative errno. Group
+// and file come by value, because what has its address taken lives in memory, and the hit path must
+// keep its own in registers.
 template <typename Group>
-PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t pin_missing(const Group g, const cache_view& c, std::uint32_t slot,
-                                                       std::uint64_t page) {
+PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t pin_missing(const Group g, const cache_view& c,
+                                                       std::uint32_t slot, std::uint64_t page) {
     if (const std::int64_t code = shared_stop_code(g, c); code != 0) return code;
     const file_handle f = handle_of(c, slot);
     patience deadline(g, c.frame_wait_ns);
@@ -224,16 +262,20 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t pin_missing(const Group g, const cach
     return code != 0 ? code : static_cast<std::int64_t>(out.frame);
 }
 
-// Whole group. Pins the page that a mapping needs; the way of a hit is in line. 0 or a negative errno. `early`: a look ahead at its word.
+// Whole group. Pins the page that a mapping needs; the way of a hit is in line. 0 or a negative
+// errno. `early`: a look ahead at its word.
 template <typename Group>
-PENSTOCK_HD PENSTOCK_INLINE std::int64_t map_page(const Group& g, const cache_view& c, const file_handle& f,
-                                                  std::uint64_t page, pinned_page& out, page_word early = 0) {
+PENSTOCK_HD PENSTOCK_INLINE std::int64_t map_page(const Group& g, const cache_view& c,
+                                                  const file_handle& f, std::uint64_t page,
+                                                  pinned_page& out, page_word early = 0) {
     std::uint64_t word_index = find_word(c, f, page);
-    if (has_leaves(c, f)) word_index = g.broadcast(word_index);  // a leaf may appear between two threads' loads
-    page_word pinned = 0;  // 0: not pinned; a valid word is never 0
+    if (has_leaves(c, f))
+        word_index = g.broadcast(word_index);  // a leaf may appear between two threads' loads
+    page_word pinned = 0;                      // 0: not pinned; a valid word is never 0
     if (g.is_leader() && word_index != no_word && stop_code(c) == 0) {
         page_word seen = early;
-        if (is_valid(seen) ? pin_valid(&c.words[word_index], seen) : try_pin(&c.words[word_index], seen)) {
+        if (is_valid(seen) ? pin_valid(&c.words[word_index], seen)
+                           : try_pin(&c.words[word_index], seen)) {
             pinned = seen;
             count(g, c, count_hits);
         }
@@ -246,7 +288,8 @@ PENSTOCK_HD PENSTOCK_INLINE std::int64_t map_page(const Group& g, const cache_vi
     }
     const std::int64_t frame = by_address(&pin_missing<Group>)(g, c, f.slot, page);
     if (frame < 0) return frame;
-    if (c.read_ahead_pages != 0) by_address(&read_ahead<Group>)(g, c, f.slot, page << c.page_shift, 1);
+    if (c.read_ahead_pages != 0)
+        by_address (&read_ahead<Group>)(g, c, f.slot, page << c.page_shift, 1);
     if (word_index == no_word) word_index = g.broadcast(find_word(c, f, page));  // its leaf is new
     out = {word_index, static_cast<std::uint32_t>(frame)};
     return 0;

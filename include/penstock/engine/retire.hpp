@@ -1,9 +1,10 @@
 // Taking down a closed file, so that its slot and its table can serve another.
 //
-// The group that does it owns the file word (busy), so nobody can open the file meanwhile, and evicts the file's pages one
-// by one as the clock would. Clock searches that run beside it are harmless: each frame goes to whoever wins the
-// compare-and-swap on its page word. Only when every page word is absent does the table go back to the host; a search that
-// still remembers one of its words fails on that word, or evicts whatever page is rightly there by then.
+// The group that does it owns the file word (busy), so nobody can open the file meanwhile, and
+// evicts the file's pages one by one as the clock would. Clock searches that run beside it are
+// harmless: each frame goes to whoever wins the compare-and-swap on its page word. Only when every
+// page word is absent does the table go back to the host; a search that still remembers one of its
+// words fails on that word, or evicts whatever page is rightly there by then.
 #pragma once
 
 #include <cerrno>
@@ -15,7 +16,8 @@
 
 namespace penstock::engine {
 
-// Leader only. Evicts the page if it is there; false if it is pinned, loading, or has bytes that the file does not have yet.
+// Leader only. Evicts the page if it is there; false if it is pinned, loading, or has bytes that
+// the file does not have yet.
 template <typename Pool>
 PENSTOCK_HD inline bool sweep_word(const Pool& c, page_word* word, page_word seen) {
     while (!is_absent(seen) || pins_of(seen) != 0) {
@@ -29,9 +31,10 @@ PENSTOCK_HD inline bool sweep_word(const Pool& c, page_word* word, page_word see
     return true;
 }
 
-// Leader only. The same for the tier, after the cache: a page on its way from there is found here as loading. Fills that nobody
-// came for are settled first.
-PENSTOCK_HD PENSTOCK_NOINLINE inline bool sweep_tier(const cache_view& c, std::uint64_t first, std::uint64_t end) {
+// Leader only. The same for the tier, after the cache: a page on its way from there is found here
+// as loading. Fills that nobody came for are settled first.
+PENSTOCK_HD PENSTOCK_NOINLINE inline bool sweep_tier(const cache_view& c, std::uint64_t first,
+                                                     std::uint64_t end) {
     for (std::uint64_t i = first; i < end; ++i) {
         if (glance(&c.tier.words[i]) == 0) continue;  // never used, most often
         settle(c.tier, make_owned(0, i));
@@ -40,25 +43,31 @@ PENSTOCK_HD PENSTOCK_NOINLINE inline bool sweep_tier(const cache_view& c, std::u
     return true;
 }
 
-// Leader only. Evicts every page of a piece of a table; false if one is pinned or loading. Eight words are fetched at a
-// time, because one thread that waits for each word of a huge table alone would take seconds.
-PENSTOCK_HD PENSTOCK_NOINLINE inline bool sweep_words(const cache_view& c, std::uint64_t first, std::uint64_t count_words) {
+// Leader only. Evicts every page of a piece of a table; false if one is pinned or loading. Eight
+// words are fetched at a time, because one thread that waits for each word of a huge table alone
+// would take seconds.
+PENSTOCK_HD PENSTOCK_NOINLINE inline bool sweep_words(const cache_view& c, std::uint64_t first,
+                                                      std::uint64_t count_words) {
     constexpr std::uint64_t batch = 8;
     const std::uint64_t end = first + count_words;
     for (std::uint64_t i = first; i < end; i += batch) {
         page_word seen[batch];
-        for (std::uint64_t k = 0; k < batch; ++k) seen[k] = i + k < end ? glance(&c.words[i + k]) : page_word{0};
+        for (std::uint64_t k = 0; k < batch; ++k)
+            seen[k] = i + k < end ? glance(&c.words[i + k]) : page_word{0};
         for (std::uint64_t k = 0; k < batch; ++k)
             if (i + k < end && !sweep_word(c, &c.words[i + k], seen[k])) return false;
     }
     return true;
 }
 
-PENSTOCK_HD PENSTOCK_NOINLINE inline bool sweep_both(const cache_view& c, std::uint64_t first, std::uint64_t count_words) {
-    return sweep_words(c, first, count_words) && (c.tier.words == nullptr || sweep_tier(c, first, first + count_words));
+PENSTOCK_HD PENSTOCK_NOINLINE inline bool sweep_both(const cache_view& c, std::uint64_t first,
+                                                     std::uint64_t count_words) {
+    return sweep_words(c, first, count_words) &&
+           (c.tier.words == nullptr || sweep_tier(c, first, first + count_words));
 }
 
-PENSTOCK_HD inline bool sweep_leaves(const cache_view& c, std::uint64_t directory, std::uint64_t entries) {
+PENSTOCK_HD inline bool sweep_leaves(const cache_view& c, std::uint64_t directory,
+                                     std::uint64_t entries) {
     bool clean = true;
     for (std::uint64_t i = 0; i < entries; ++i) {
         const page_word entry = glance(&c.words[directory + i]);
@@ -69,9 +78,11 @@ PENSTOCK_HD inline bool sweep_leaves(const cache_view& c, std::uint64_t director
 
 PENSTOCK_HD inline bool sweep_table(const cache_view& c, const file_record& record) {
     const std::uint64_t growth = c.writes != nullptr ? glance(&record.growth) : growth_none;
-    const std::uint64_t entries = record.two_level != 0 ? directory_entries(c, record.page_count) : 0;
+    const std::uint64_t entries =
+        record.two_level != 0 ? directory_entries(c, record.page_count) : 0;
     const std::uint64_t grown_entries = growth >= growth_first ? c.growth_entries : 0;
-    bool clean = record.two_level == 0 ? sweep_both(c, record.table, record.page_count) : sweep_leaves(c, record.table, entries);
+    bool clean = record.two_level == 0 ? sweep_both(c, record.table, record.page_count)
+                                       : sweep_leaves(c, record.table, entries);
     clean = sweep_leaves(c, growth - growth_first, grown_entries) && clean;
     if (!clean) return false;
     // The entries become page words of another file, whose state must be absent.
@@ -80,9 +91,9 @@ PENSTOCK_HD inline bool sweep_table(const cache_view& c, const file_record& reco
     return true;
 }
 
-// Leader only. Takes down one closed file, the first from the hand on. 0 if one was; -ENFILE if none was found. That may
-// be so only for a moment: another group may be taking one down, or have closed one behind us; so callers try again for a
-// while (`frame_wait_ns`, as for a frame).
+// Leader only. Takes down one closed file, the first from the hand on. 0 if one was; -ENFILE if
+// none was found. That may be so only for a moment: another group may be taking one down, or have
+// closed one behind us; so callers try again for a while (`frame_wait_ns`, as for a frame).
 template <typename Group>
 PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t retire_one(const Group& g, const cache_view& c) {
     const std::uint32_t hand = atomic_load<order::relaxed>(c.retire_hand);
@@ -91,10 +102,12 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t retire_one(const Group& g, const cach
         const file_word seen = look(&c.file_words[slot]);
         if (!is_closed(seen) || has_window(c, slot, file_generation(seen))) continue;
         if (!begin_retire(&c.file_words[slot], seen)) continue;
-        atomic_store<order::relaxed>(c.retire_hand, (slot + 1) % c.file_slots);  // a hint: whose store wins does not matter
+        atomic_store<order::relaxed>(
+            c.retire_hand, (slot + 1) % c.file_slots);  // a hint: whose store wins does not matter
         const std::uint32_t generation = file_generation(seen);
         if (!sweep_table(c, c.file_records[slot])) {
-            undo_retire(&c.file_words[slot], generation);  // a page is pinned, by a mapping that outlived its descriptor
+            undo_retire(&c.file_words[slot],
+                        generation);  // a page is pinned, by a mapping that outlived its descriptor
             continue;
         }
         ring_ticket at{};

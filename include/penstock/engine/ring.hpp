@@ -3,30 +3,38 @@
 // Life of slot s = t mod N under ticket t:
 //
 //   step      word                          writer          order, scope        then
-//   claim     tail: t -> t + 1              a group's CAS   relaxed, device     the group owns the slot
-//   post      requests[s].published = t+1   that group      release, system     the service thread may read the request
-//   answer    replies[s].completed = t+1    service thread  release, system     the group may read reply and staging
-//   recycle   free_ticket[s] = t + N        that group      release, device     ticket t + N may be claimed
-//   orphan    free_ticket[s] = t + N | top  that group      release, device     as above, once completed says t + 1
+//   claim     tail: t -> t + 1              a group's CAS   relaxed, device     the group owns the
+//   slot post      requests[s].published = t+1   that group      release, system     the service
+//   thread may read the request answer    replies[s].completed = t+1    service thread  release,
+//   system     the group may read reply and staging recycle   free_ticket[s] = t + N        that
+//   group      release, device     ticket t + N may be claimed orphan    free_ticket[s] = t + N |
+//   top  that group      release, device     as above, once completed says t + 1
 //
 // Invariants
-//  (1) Every word has one writer at a time: tail and free_ticket belong to the device, published to the slot's owner,
-//      completed to the service thread. No read-modify-write crosses the bus (the GPU's and the CPU's are not atomic
-//      with each other).
-//  (2) Ticket t is claimed only after free_ticket[s] = t, that is after the slot's last owner is done with it, or gave up
-//      on it and the service thread has answered all the same. So nobody writes a staging area that another one reads.
-//      The next owner of such a slot settles what the unread answer gave away (engine/lost_open.hpp).
-//  (3) A group that holds a slot never waits for another slot: claims beyond the first do not block. So a full ring
+//  (1) Every word has one writer at a time: tail and free_ticket belong to the device, published to
+//  the slot's owner,
+//      completed to the service thread. No read-modify-write crosses the bus (the GPU's and the
+//      CPU's are not atomic with each other).
+//  (2) Ticket t is claimed only after free_ticket[s] = t, that is after the slot's last owner is
+//  done with it, or gave up
+//      on it and the service thread has answered all the same. So nobody writes a staging area that
+//      another one reads. The next owner of such a slot settles what the unread answer gave away
+//      (engine/lost_open.hpp).
+//  (3) A group that holds a slot never waits for another slot: claims beyond the first do not
+//  block. So a full ring
 //      drains.
-//  (4) A claim that does not succeed changes nothing, so that a group can give up: a ticket taken by fetch-and-add could
+//  (4) A claim that does not succeed changes nothing, so that a group can give up: a ticket taken
+//  by fetch-and-add could
 //      not be handed back.
 //
-// Order pairs: post (release) with the service thread's acquire load: it sees the request and the name in the staging
-// area. answer (release) with await (acquire): the group sees reply and staging. recycle (release) with claim (acquire):
-// the next owner's request comes after the last owner's reads.
+// Order pairs: post (release) with the service thread's acquire load: it sees the request and the
+// name in the staging area. answer (release) with await (acquire): the group sees reply and
+// staging. recycle (release) with claim (acquire): the next owner's request comes after the last
+// owner's reads.
 //
-// Progress: claim is lock-free; await is bounded by the answer, the abort word, the heartbeat and the request time-out.
-// Tests: tests/unit/ring_test.cpp, tests/explore (every schedule), tests/fuzz (hostile requests).
+// Progress: claim is lock-free; await is bounded by the answer, the abort word, the heartbeat and
+// the request time-out. Tests: tests/unit/ring_test.cpp, tests/explore (every schedule), tests/fuzz
+// (hostile requests).
 #pragma once
 
 #include <cerrno>
@@ -52,14 +60,17 @@ PENSTOCK_HD PENSTOCK_INLINE std::uint32_t slot_of(const ring_view& r, std::uint6
 }
 
 // May ticket t be claimed, given the slot's free mark?
-PENSTOCK_HD PENSTOCK_INLINE bool claimable(const ring_view& r, std::uint64_t free_mark, std::uint64_t t) {
+PENSTOCK_HD PENSTOCK_INLINE bool claimable(const ring_view& r, std::uint64_t free_mark,
+                                           std::uint64_t t) {
     if (free_mark == t) return true;
     // Given up by its last owner, ticket t - N: wait until the service thread has answered it.
     return free_mark == (t | orphan_bit) &&
-           atomic_load<order::acquire, scope::system>(&r.replies[slot_of(r, t)].completed) == t - r.slots + 1;
+           atomic_load<order::acquire, scope::system>(&r.replies[slot_of(r, t)].completed) ==
+               t - r.slots + 1;
 }
 
-// Leader only. One attempt; false if the ring is full. `given_up`: the slot's last owner did not wait for its answer.
+// Leader only. One attempt; false if the ring is full. `given_up`: the slot's last owner did not
+// wait for its answer.
 PENSTOCK_HD inline bool try_claim_slot(const ring_view& r, std::uint64_t& ticket, bool& given_up) {
     for (;;) {
         const std::uint64_t t = atomic_load<order::relaxed>(r.tail);
@@ -69,7 +80,8 @@ PENSTOCK_HD inline bool try_claim_slot(const ring_view& r, std::uint64_t& ticket
             if (atomic_load<order::relaxed>(r.tail) == t) return false;
             continue;
         }
-        // Relaxed is enough: exclusiveness comes from the exchange, order from the acquire of free_ticket above.
+        // Relaxed is enough: exclusiveness comes from the exchange, order from the acquire of
+        // free_ticket above.
         if (atomic_compare_swap<order::relaxed>(r.tail, t, t + 1)) {
             ticket = t;
             given_up = (mark & orphan_bit) != 0;
@@ -78,10 +90,11 @@ PENSTOCK_HD inline bool try_claim_slot(const ring_view& r, std::uint64_t& ticket
     }
 }
 
-// One thread: makes the request visible to the service thread. The group must have synchronised after its other
-// threads wrote to the staging area.
+// One thread: makes the request visible to the service thread. The group must have synchronised
+// after its other threads wrote to the staging area.
 template <typename Group>
-PENSTOCK_HD inline void post(const Group& g, const cache_view& c, const ring_ticket& at, const ring_request& what) {
+PENSTOCK_HD inline void post(const Group& g, const cache_view& c, const ring_ticket& at,
+                             const ring_request& what) {
     const ring_view& r = c.rings[at.ring];
     ring_request& slot = r.requests[slot_of(r, at.ticket)];
     slot.operation = what.operation;
@@ -96,11 +109,12 @@ PENSTOCK_HD inline void post(const Group& g, const cache_view& c, const ring_tic
     count(g, c, count_requests);
 }
 
-// What a waiting group watches: abort word, heartbeat, deadline. The first two lie in host memory, at one place for all, and
-// reads of one place over the bus come one after the other: a few million a second for the whole GPU. So a group looks there
-// every look_ns of the cache and no more often; when thousands of waiting groups looked every few microseconds, looking was what
-// they waited for (bench/results/h200-2026-11-21-ring.txt). Making a patience costs nothing on the bus, since the heartbeat is
-// never 0 and the first look takes its value.
+// What a waiting group watches: abort word, heartbeat, deadline. The first two lie in host memory,
+// at one place for all, and reads of one place over the bus come one after the other: a few million
+// a second for the whole GPU. So a group looks there every look_ns of the cache and no more often;
+// when thousands of waiting groups looked every few microseconds, looking was what they waited for
+// (bench/results/h200-2026-11-21-ring.txt). Making a patience costs nothing on the bus, since the
+// heartbeat is never 0 and the first look takes its value.
 class patience {
 public:
     template <typename Group>
@@ -114,9 +128,11 @@ public:
         const bool late = now - start_ns_ > limit_ns_;
         if (late || now - looked_ns_ >= c.look_ns) {
             looked_ns_ = now;
-            const std::int64_t code = atomic_load<order::relaxed, scope::system>(&c.control->abort_code);
+            const std::int64_t code =
+                atomic_load<order::relaxed, scope::system>(&c.control->abort_code);
             if (code != 0) return code;
-            const std::uint64_t beat = atomic_load<order::relaxed, scope::system>(&c.control->heartbeat);
+            const std::uint64_t beat =
+                atomic_load<order::relaxed, scope::system>(&c.control->heartbeat);
             if (beat != beat_) {
                 beat_ = beat;
                 beat_ns_ = now;
@@ -129,22 +145,26 @@ public:
 
     PENSTOCK_HD std::uint64_t start_ns() const { return start_ns_; }
 
-    // A free frame that the wait ended with, for the next search (engine/victim.hpp); somebody else may take it first.
+    // A free frame that the wait ended with, for the next search (engine/victim.hpp); somebody else
+    // may take it first.
     std::uint32_t offered_frame = no_frame;
     // The caller makes the page dirty that it wants a frame for.
     bool makes_dirty = false;
-    // Why a page could not be written back for its frame during this wait, or 0: what the caller is told if it gets none.
+    // Why a page could not be written back for its frame during this wait, or 0: what the caller is
+    // told if it gets none.
     std::int64_t write_error = 0;
 
 private:
     std::uint64_t start_ns_, limit_ns_, looked_ns_, beat_ns_, beat_ = 0;
 };
 
-// What groups look at that wait for nothing: a copy of the abort word, in device memory on a GPU, where the runtime's monitor keeps it. 0, or
-// the negative errno that every call which reads, writes, maps or opens ends with from now on. A page that is not in the cache costs a
-// look, before it is loaded from wherever; so does an open, a map and a gather. Hits of `read` and writes look when it is their turn, one
-// in 32 on a GPU: all of them look at one word, in one slice of the second-level cache. Close, unmap, flushes and views of elements in
-// the cache do not look. Relaxed: it orders nothing.
+// What groups look at that wait for nothing: a copy of the abort word, in device memory on a GPU,
+// where the runtime's monitor keeps it. 0, or the negative errno that every call which reads,
+// writes, maps or opens ends with from now on. A page that is not in the cache costs a look, before
+// it is loaded from wherever; so does an open, a map and a gather. Hits of `read` and writes look
+// when it is their turn, one in 32 on a GPU: all of them look at one word, in one slice of the
+// second-level cache. Close, unmap, flushes and views of elements in the cache do not look.
+// Relaxed: it orders nothing.
 PENSTOCK_HD PENSTOCK_INLINE std::int64_t stop_code(const cache_view& c) {
     return c.stop == nullptr ? 0 : atomic_load<order::relaxed>(c.stop);
 }
@@ -157,23 +177,28 @@ PENSTOCK_HD PENSTOCK_INLINE std::int64_t stop_code_in_turn(const cache_view& c) 
 // Whole group: the leader's look, told to all.
 template <typename Group>
 PENSTOCK_HD PENSTOCK_INLINE std::int64_t shared_stop_code(const Group& g, const cache_view& c) {
-    return static_cast<std::int64_t>(g.broadcast(static_cast<std::uint64_t>(g.is_leader() ? stop_code(c) : 0)));
+    return static_cast<std::int64_t>(
+        g.broadcast(static_cast<std::uint64_t>(g.is_leader() ? stop_code(c) : 0)));
 }
 
-// Leader only: one attempt at the ring that `out` names. Whoever claims a slot posts a request in it.
+// Leader only: one attempt at the ring that `out` names. Whoever claims a slot posts a request in
+// it.
 PENSTOCK_HD inline bool try_take_slot(const cache_view& c, ring_ticket& out) {
     const ring_view& r = c.rings[out.ring];
     bool given_up = false;
     if (!try_claim_slot(r, out.ticket, given_up)) return false;
     ring_request& request = r.requests[slot_of(r, out.ticket)];
-    request.lost_extent = given_up ? adopt_lost_open(c, request, r.replies[slot_of(r, out.ticket)]) : 0;
+    request.lost_extent =
+        given_up ? adopt_lost_open(c, request, r.replies[slot_of(r, out.ticket)]) : 0;
     return true;
 }
 
-// Leader only: claims a slot of ring `first`, or of the one `step` on, waiting for one if `may_wait`. 0, or -EAGAIN, or why the wait ended.
+// Leader only: claims a slot of ring `first`, or of the one `step` on, waiting for one if
+// `may_wait`. 0, or -EAGAIN, or why the wait ended.
 template <typename Group>
-PENSTOCK_HD PENSTOCK_INLINE std::int64_t claim_slot_of(const Group& g, const cache_view& c, bool may_wait, std::uint32_t first, std::uint32_t step,
-                                                         ring_ticket& out) {
+PENSTOCK_HD PENSTOCK_INLINE std::int64_t claim_slot_of(const Group& g, const cache_view& c,
+                                                       bool may_wait, std::uint32_t first,
+                                                       std::uint32_t step, ring_ticket& out) {
     out.ring = first;
     if (try_take_slot(c, out)) return 0;
     if (c.ring_count > step) {
@@ -195,13 +220,16 @@ PENSTOCK_HD PENSTOCK_INLINE std::int64_t claim_slot_of(const Group& g, const cac
 
 // The same of the group's own ring; if that is full, another thread's may not be.
 template <typename Group>
-PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t claim_slot(const Group& g, const cache_view& c, bool may_wait, ring_ticket& out) {
-    return claim_slot_of(g, c, may_wait, static_cast<std::uint32_t>(mix64(g.home()) % c.ring_count), 1, out);
+PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t claim_slot(const Group& g, const cache_view& c,
+                                                      bool may_wait, ring_ticket& out) {
+    return claim_slot_of(g, c, may_wait, static_cast<std::uint32_t>(mix64(g.home()) % c.ring_count),
+                         1, out);
 }
 
-// Leader only: has the service thread answered? Acquire: pairs with its release; the group may read reply and staging. On a GPU
-// the look itself is relaxed and a fence follows the one that succeeds: each acquire load would empty the first-level cache of the
-// multiprocessor, and thousands of groups look again and again.
+// Leader only: has the service thread answered? Acquire: pairs with its release; the group may read
+// reply and staging. On a GPU the look itself is relaxed and a fence follows the one that succeeds:
+// each acquire load would empty the first-level cache of the multiprocessor, and thousands of
+// groups look again and again.
 PENSTOCK_HD PENSTOCK_INLINE bool is_answered(const std::uint64_t* completed, std::uint64_t ticket) {
 #if PENSTOCK_ON_DEVICE
     if (atomic_load<order::relaxed, scope::system>(completed) != ticket + 1) return false;
@@ -212,10 +240,11 @@ PENSTOCK_HD PENSTOCK_INLINE bool is_answered(const std::uint64_t* completed, std
 #endif
 }
 
-// Leader only: waits for the answer. 0 when it is there, else the negative errno of the wait; the slot then has to be
-// given to orphan_slot, for the service thread may still write to it.
+// Leader only: waits for the answer. 0 when it is there, else the negative errno of the wait; the
+// slot then has to be given to orphan_slot, for the service thread may still write to it.
 template <typename Group>
-PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t await(const Group& g, const cache_view& c, const ring_ticket& at) {
+PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t await(const Group& g, const cache_view& c,
+                                                 const ring_ticket& at) {
     const ring_view& r = c.rings[at.ring];
     const std::uint64_t* completed = &r.replies[slot_of(r, at.ticket)].completed;
     patience waiting(g, c.request_wait_ns);
@@ -240,25 +269,42 @@ PENSTOCK_HD inline void recycle_slot(const cache_view& c, const ring_ticket& at)
 
 PENSTOCK_HD inline void orphan_slot(const cache_view& c, const ring_ticket& at) {
     const ring_view& r = c.rings[at.ring];
-    atomic_store<order::release>(&r.free_ticket[slot_of(r, at.ticket)], (at.ticket + r.slots) | orphan_bit);
+    atomic_store<order::release>(&r.free_ticket[slot_of(r, at.ticket)],
+                                 (at.ticket + r.slots) | orphan_bit);
 }
 
-// The words of a fill, which has no answer that anybody waits for (engine/fill.hpp has their protocol).
+// The words of a fill, which has no answer that anybody waits for (engine/fill.hpp has their
+// protocol).
 //
-// begin_mark: before the page is published, which orders it. read_mark (acquire): pairs with settle_mark (release), so that who
-// finds a fill settled sees its bytes. read_done (acquire): pairs with the release of the service thread. settle_mark: true for
-// the one group that did it; acquire too, for it may go on to write the frame.
-PENSTOCK_HD PENSTOCK_INLINE void begin_mark(std::uint64_t* mark, std::uint64_t stamp) { atomic_store<order::relaxed>(mark, stamp); }
-PENSTOCK_HD PENSTOCK_INLINE std::uint64_t read_mark(const std::uint64_t* mark) { return atomic_load<order::acquire>(mark); }
-PENSTOCK_HD PENSTOCK_INLINE std::uint64_t read_done(const std::uint64_t* done) { return atomic_load<order::acquire, scope::system>(done); }
-PENSTOCK_HD PENSTOCK_INLINE bool settle_mark(std::uint64_t* mark, std::uint64_t stamp, std::uint64_t outcome) {
+// begin_mark: before the page is published, which orders it. read_mark (acquire): pairs with
+// settle_mark (release), so that who finds a fill settled sees its bytes. read_done (acquire):
+// pairs with the release of the service thread. settle_mark: true for the one group that did it;
+// acquire too, for it may go on to write the frame.
+PENSTOCK_HD PENSTOCK_INLINE void begin_mark(std::uint64_t* mark, std::uint64_t stamp) {
+    atomic_store<order::relaxed>(mark, stamp);
+}
+PENSTOCK_HD PENSTOCK_INLINE std::uint64_t read_mark(const std::uint64_t* mark) {
+    return atomic_load<order::acquire>(mark);
+}
+PENSTOCK_HD PENSTOCK_INLINE std::uint64_t read_done(const std::uint64_t* done) {
+    return atomic_load<order::acquire, scope::system>(done);
+}
+PENSTOCK_HD PENSTOCK_INLINE bool settle_mark(std::uint64_t* mark, std::uint64_t stamp,
+                                             std::uint64_t outcome) {
     return atomic_compare_swap<order::acq_rel>(mark, stamp, outcome);
 }
 
-// The states of a loan's parts, in host memory (engine/lend.hpp). clear_part: by the host, before the groups begin, which orders it. tell_part (release): pairs with
-// look_at_part (acquire), so that the host sees the bytes of a part that is told to be there.
-PENSTOCK_HD PENSTOCK_INLINE void clear_part(std::uint32_t* state) { atomic_store<order::relaxed, scope::system>(state, std::uint32_t{0}); }
-PENSTOCK_HD PENSTOCK_INLINE void tell_part(std::uint32_t* state, std::uint32_t value) { atomic_store<order::release, scope::system>(state, value); }
-PENSTOCK_HD PENSTOCK_INLINE std::uint32_t look_at_part(const std::uint32_t* state) { return atomic_load<order::acquire, scope::system>(state); }
+// The states of a loan's parts, in host memory (engine/lend.hpp). clear_part: by the host, before
+// the groups begin, which orders it. tell_part (release): pairs with look_at_part (acquire), so
+// that the host sees the bytes of a part that is told to be there.
+PENSTOCK_HD PENSTOCK_INLINE void clear_part(std::uint32_t* state) {
+    atomic_store<order::relaxed, scope::system>(state, std::uint32_t{0});
+}
+PENSTOCK_HD PENSTOCK_INLINE void tell_part(std::uint32_t* state, std::uint32_t value) {
+    atomic_store<order::release, scope::system>(state, value);
+}
+PENSTOCK_HD PENSTOCK_INLINE std::uint32_t look_at_part(const std::uint32_t* state) {
+    return atomic_load<order::acquire, scope::system>(state);
+}
 
 }  // namespace penstock::engine

@@ -1,21 +1,26 @@
-// The host tier: frames in host memory, pinned on a GPU, that hold pages which the cache does not: victims of its clock, and
-// pages that were read ahead or asked for in advance. Groups look them up and copy them by themselves.
+// The host tier: frames in host memory, pinned on a GPU, that hold pages which the cache does not:
+// victims of its clock, and pages that were read ahead or asked for in advance. Groups look them up
+// and copy them by themselves.
 //
-// The tier is a second pool of frames with page words of its own, one for each word of the cache's arena and with the same
-// states (engine/page_word.hpp), so a page is found in both by the same index. A page may be in both at once: its bytes are
-// the same, for a changed file is another file.
+// The tier is a second pool of frames with page words of its own, one for each word of the cache's
+// arena and with the same states (engine/page_word.hpp), so a page is found in both by the same
+// index. A page may be in both at once: its bytes are the same, for a changed file is another file.
 //
 // Ways in                                                   ways out
-//   victim: claimed in the tier before its eviction from      its frame is needed (the tier's own clock), or its file is taken
+//   victim: claimed in the tier before its eviction from      its frame is needed (the tier's own
+//   clock), or its file is taken
 //     the cache; copied and published after                   down (engine/retire.hpp)
 //   fill: published at once with a pin, bytes follow
 //     (engine/fill.hpp)
 //
 // Invariants
-//  (1) A victim's word in the tier is claimed while its page is still in the cache. So a file that is taken down meanwhile is
-//      found to have a page under way, and its words do not pass to another file with this one's bytes on their way in.
-//      Test: dropped_while_its_file_is_taken_down; canary: keep_after_eviction.
-//  (2) Nobody waits here for a frame of the tier: where there is none after a few steps, the page is dropped as if there were
+//  (1) A victim's word in the tier is claimed while its page is still in the cache. So a file that
+//  is taken down meanwhile is
+//      found to have a page under way, and its words do not pass to another file with this one's
+//      bytes on their way in. Test: dropped_while_its_file_is_taken_down; canary:
+//      keep_after_eviction.
+//  (2) Nobody waits here for a frame of the tier: where there is none after a few steps, the page
+//  is dropped as if there were
 //      no tier.
 #pragma once
 
@@ -26,10 +31,12 @@
 
 namespace penstock::engine {
 
-// Of a load: its page could not be read ahead. Never leaves the engine, and no file operation returns it.
+// Of a load: its page could not be read ahead. Never leaves the engine, and no file operation
+// returns it.
 inline constexpr std::int64_t load_again = -ERESTART;
 
-// Leader only. A page on its way from the cache to the tier: claimed there, with a frame; or nothing.
+// Leader only. A page on its way from the cache to the tier: claimed there, with a frame; or
+// nothing.
 struct tier_save {
     std::uint64_t word_index;
     std::uint32_t frame;
@@ -45,8 +52,9 @@ PENSTOCK_HD PENSTOCK_NOINLINE inline void cancel_save(const cache_view& c, tier_
     save.wanted = false;
 }
 
-// The clock's victims: claims the page's word in the tier, where it is worth keeping: not for closed files, and not where a
-// window shows the page. Its frame is found afterwards (find_frame): a search within a search would cost every kernel registers.
+// The clock's victims: claims the page's word in the tier, where it is worth keeping: not for
+// closed files, and not where a window shows the page. Its frame is found afterwards (find_frame):
+// a search within a search would cost every kernel registers.
 struct keep_in_tier {
     const cache_view& c;
     tier_save& save;
@@ -58,7 +66,9 @@ struct keep_in_tier {
         save.file_slot = owner_file_slot(owner);
         const file_word file = look(&c.file_words[save.file_slot]);
         const page_word seen = glance(&c.tier.words[save.word_index]);
-        if (!is_absent(seen) || is_closed(file) || has_window(c, save.file_slot, file_generation(file))) return;
+        if (!is_absent(seen) || is_closed(file) ||
+            has_window(c, save.file_slot, file_generation(file)))
+            return;
         save.wanted = try_claim(&c.tier.words[save.word_index], seen);
     }
     PENSTOCK_HD void undo() {
@@ -69,20 +79,23 @@ struct keep_in_tier {
 
 // Leader only; the clock has evicted the page. Gives the save a frame, or gives it up.
 template <typename Group>
-PENSTOCK_HD PENSTOCK_NOINLINE void find_frame(const Group& g, const cache_view& c, tier_save& save) {
+PENSTOCK_HD PENSTOCK_NOINLINE void find_frame(const Group& g, const cache_view& c,
+                                              tier_save& save) {
     keep_nothing nothing;
     if (!save.wanted || try_take(g, c, c.tier, save.word_index, save.frame, nothing)) return;
     abandon(&c.tier.words[save.word_index]);
     save.wanted = false;
 }
 
-// Whole group; `victim` holds the bytes of the page and is the group's own. The page is in the tier afterwards. Frames of the
-// tier are read under a pin only, so whoever took this one may write to it without a fence for readers that have none.
+// Whole group; `victim` holds the bytes of the page and is the group's own. The page is in the tier
+// afterwards. Frames of the tier are read under a pin only, so whoever took this one may write to
+// it without a fence for readers that have none.
 template <typename Group>
-PENSTOCK_HD PENSTOCK_NOINLINE void finish_save(const Group& g, const cache_view& c, const tier_save& save, const std::byte* victim) {
+PENSTOCK_HD PENSTOCK_NOINLINE void finish_save(const Group& g, const cache_view& c,
+                                               const tier_save& save, const std::byte* victim) {
     g.copy_out(c.tier_address(save.frame), victim, c.page_bytes());
-    // By every thread: the bytes have to be in host memory before another group copies them from there, or a service thread
-    // writes the next page over them.
+    // By every thread: the bytes have to be in host memory before another group copies them from
+    // there, or a service thread writes the next page over them.
     system_fence();
     g.sync();  // everybody's part is written before the leader publishes
     if (!g.is_leader()) return;
@@ -94,15 +107,20 @@ PENSTOCK_HD PENSTOCK_NOINLINE void finish_save(const Group& g, const cache_view&
 }
 
 // Leader only. Drops a page that the host could not read, unless others hold it; then they do.
-PENSTOCK_HD PENSTOCK_NOINLINE inline void drop_failed(const cache_view& c, page_word* word, std::uint32_t frame) {
+PENSTOCK_HD PENSTOCK_NOINLINE inline void drop_failed(const cache_view& c, page_word* word,
+                                                      std::uint32_t frame) {
     unpin(word);
     const page_word seen = glance(word);
-    if (is_valid(seen) && pins_of(seen) == 0 && frame_of(seen) == frame && try_evict(word, seen)) set_frame_word(c.tier, frame, frame_free);
+    if (is_valid(seen) && pins_of(seen) == 0 && frame_of(seen) == frame && try_evict(word, seen))
+        set_frame_word(c.tier, frame, frame_free);
 }
 
-// Leader only. Pins the page in the tier, if it is there or on its way; null if not. `pending`: its bytes are not there yet.
+// Leader only. Pins the page in the tier, if it is there or on its way; null if not. `pending`: its
+// bytes are not there yet.
 template <typename Group>
-PENSTOCK_HD PENSTOCK_NOINLINE const std::byte* pin_in_tier(const Group& g, const cache_view& c, std::uint64_t word_index, bool& pending) {
+PENSTOCK_HD PENSTOCK_NOINLINE const std::byte* pin_in_tier(const Group& g, const cache_view& c,
+                                                           std::uint64_t word_index,
+                                                           bool& pending) {
     pending = false;
     if (c.tier.words == nullptr) return nullptr;
     page_word* const word = &c.tier.words[word_index];
@@ -124,12 +142,16 @@ PENSTOCK_HD PENSTOCK_NOINLINE const std::byte* pin_in_tier(const Group& g, const
     return c.tier_address(frame_of(seen));
 }
 
-// Leader only; the page is pinned in the tier. Waits for its bytes: 0; load_again, the host could not read them ahead, which says
-// nothing of what a request of one's own would give; or what waiting ended with. On error the pin is gone.
+// Leader only; the page is pinned in the tier. Waits for its bytes: 0; load_again, the host could
+// not read them ahead, which says nothing of what a request of one's own would give; or what
+// waiting ended with. On error the pin is gone.
 template <typename Group>
-PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t await_fill(const Group& g, const cache_view& c, std::uint64_t word_index, const std::byte* frame_bytes) {
+PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t await_fill(const Group& g, const cache_view& c,
+                                                      std::uint64_t word_index,
+                                                      const std::byte* frame_bytes) {
     page_word* const word = &c.tier.words[word_index];
-    const auto frame = static_cast<std::uint32_t>(static_cast<std::uint64_t>(frame_bytes - c.tier.frames) >> c.page_shift);
+    const auto frame = static_cast<std::uint32_t>(
+        static_cast<std::uint64_t>(frame_bytes - c.tier.frames) >> c.page_shift);
     patience waiting(g, c.request_wait_ns);
     for (std::uint32_t round = 0;; ++round) {
         const fill_state state = look_at_fill(c.tier, word, frame);

@@ -1,8 +1,9 @@
 // Changing the size of an open file.
 //
-// Cutting: what lies behind the cut is written back first, then the host cuts the file, then the size goes down, and in the end the
-// pages behind the cut are dropped. So if the host refuses, nothing is lost, and no write-back that was under way makes the file
-// longer again. A group that reads or writes behind the cut at the same time comes before or after it, page by page.
+// Cutting: what lies behind the cut is written back first, then the host cuts the file, then the
+// size goes down, and in the end the pages behind the cut are dropped. So if the host refuses,
+// nothing is lost, and no write-back that was under way makes the file longer again. A group that
+// reads or writes behind the cut at the same time comes before or after it, page by page.
 #pragma once
 
 #include <cerrno>
@@ -14,17 +15,19 @@
 
 namespace penstock::engine {
 
-// Leader only. A page whose bytes from `keep` on are no longer the file's: evicted if nothing of it is left, else cleared. Pages that
-// somebody has written to since are his. 0, or why a wait ended.
+// Leader only. A page whose bytes from `keep` on are no longer the file's: evicted if nothing of it
+// is left, else cleared. Pages that somebody has written to since are his. 0, or why a wait ended.
 template <typename Group>
-PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t cut_page(const Group& g, const cache_view& c, std::uint64_t word_index, std::uint32_t keep) {
+PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t cut_page(const Group& g, const cache_view& c,
+                                                    std::uint64_t word_index, std::uint32_t keep) {
     page_word* const word = &c.words[word_index];
     patience waiting(g, 3 * c.request_wait_ns);
     for (std::uint32_t round = 0;; ++round) {
         page_word seen = glance(word);
         if (is_absent(seen)) return 0;
         if (is_loading(seen)) {
-            if (const std::int64_t code = waiting.check(g, c); code != 0) return code == -ETIME ? -ETIMEDOUT : code;
+            if (const std::int64_t code = waiting.check(g, c); code != 0)
+                return code == -ETIME ? -ETIMEDOUT : code;
             g.pause(round);
             continue;
         }
@@ -35,7 +38,8 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t cut_page(const Group& g, const cache_
         }
         seen = pin(word);
         const bool there = is_valid(seen) && pins_of(seen) < pin_limit;
-        if (there && (keep != 0 || !is_dirty(seen))) lane{}.zero(c.frame_address(frame_of(seen)) + keep, c.page_bytes() - keep);
+        if (there && (keep != 0 || !is_dirty(seen)))
+            lane{}.zero(c.frame_address(frame_of(seen)) + keep, c.page_bytes() - keep);
         unpin(word);
         if (there) return 0;
     }
@@ -43,24 +47,33 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t cut_page(const Group& g, const cache_
 
 // Leader only.
 template <typename Group>
-PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t cut_pages(const Group& g, const cache_view& c, std::uint32_t slot, std::uint64_t size_bytes, std::uint64_t old_bytes) {
+PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t cut_pages(const Group& g, const cache_view& c,
+                                                     std::uint32_t slot, std::uint64_t size_bytes,
+                                                     std::uint64_t old_bytes) {
     const auto keep = static_cast<std::uint32_t>(size_bytes & (c.page_bytes() - 1));
     const std::uint64_t first = size_bytes >> c.page_shift, end = pages_of(c, old_bytes);
     for (std::uint64_t page = first; page < end;) {
         const word_run run = words_from(c, slot, page);
         const std::uint64_t pages = run.pages < end - page ? run.pages : end - page;
         for (std::uint64_t i = 0; run.index != no_words && i < pages; ++i)
-            if (const std::int64_t code = cut_page(g, c, run.index + i, page + i == first ? keep : 0); code != 0) return code;
+            if (const std::int64_t code =
+                    cut_page(g, c, run.index + i, page + i == first ? keep : 0);
+                code != 0)
+                return code;
         page += pages;
     }
     return 0;
 }
 
-// Whole group. The file ends at `size_bytes` from now on; what is new reads as zeros. 0 or a negative errno.
+// Whole group. The file ends at `size_bytes` from now on; what is new reads as zeros. 0 or a
+// negative errno.
 template <typename Group>
-PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t truncate_file(const Group g, const cache_view& c, std::uint32_t slot, std::uint64_t size_bytes) {
+PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t truncate_file(const Group g, const cache_view& c,
+                                                         std::uint32_t slot,
+                                                         std::uint64_t size_bytes) {
     std::int64_t code = 0;
-    if (has_dirty_pages(g, c, slot)) code = flush_pages(g, c, slot, size_bytes >> c.page_shift, ~std::uint64_t{0});
+    if (has_dirty_pages(g, c, slot))
+        code = flush_pages(g, c, slot, size_bytes >> c.page_shift, ~std::uint64_t{0});
     if (code != 0) return code;
     if (g.is_leader()) {
         const std::uint64_t old_bytes = size_of(c, slot);
@@ -76,7 +89,8 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t truncate_file(const Group g, const ca
 
 // Whole group. Opens a file with flags that may be for writing: a descriptor or a negative errno.
 template <typename Group>
-PENSTOCK_HD inline std::int64_t open_written(const Group& g, const cache_view& c, const char* path, std::uint32_t flags) {
+PENSTOCK_HD inline std::int64_t open_written(const Group& g, const cache_view& c, const char* path,
+                                             std::uint32_t flags) {
     const std::int64_t opened = open_file(g, c, path, flags);
     if (opened < 0) return opened;
     const int fd = static_cast<int>(opened & (yours_to_cut - 1));
@@ -90,7 +104,7 @@ PENSTOCK_HD inline std::int64_t open_written(const Group& g, const cache_view& c
         code = static_cast<std::int64_t>(g.broadcast(static_cast<std::uint64_t>(code)));
     }
     if (code == 0) return fd;
-    by_address(&close_written<Group>)(g, c, fd);
+    by_address (&close_written<Group>)(g, c, fd);
     return code;
 }
 

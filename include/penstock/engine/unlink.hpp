@@ -1,4 +1,5 @@
-// Taking names away: of a file that is removed, or has another name from now on. Descriptors that are open stay so, as ever.
+// Taking names away: of a file that is removed, or has another name from now on. Descriptors that
+// are open stay so, as ever.
 #pragma once
 
 #include <cerrno>
@@ -8,9 +9,11 @@
 
 namespace penstock::engine {
 
-// Leader only. Whoever opens the name next asks the host where it leads. 0, or why the wait for an opener that was asking ended.
+// Leader only. Whoever opens the name next asks the host where it leads. 0, or why the wait for an
+// opener that was asking ended.
 template <typename Group>
-PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t forget_name(const Group& g, const cache_view& c, const name_key& key) {
+PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t forget_name(const Group& g, const cache_view& c,
+                                                       const name_key& key) {
     patience waiting(g, 2 * c.request_wait_ns);
     name_match found{};
     for (std::uint32_t round = 0; find_name(c, key, found); ++round) {
@@ -20,7 +23,8 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t forget_name(const Group& g, const cac
             settle_name(word, name_ready);
             return 0;
         }
-        if (const std::int64_t code = waiting.check(g, c); code != 0) return code == -ETIME ? -ETIMEDOUT : code;
+        if (const std::int64_t code = waiting.check(g, c); code != 0)
+            return code == -ETIME ? -ETIMEDOUT : code;
         g.pause(round);
     }
     return 0;
@@ -28,7 +32,8 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t forget_name(const Group& g, const cac
 
 // Leader only. 0 or a negative errno.
 template <typename Group>
-PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t ask_to_unlink(const Group& g, const cache_view& c, const name_key& key) {
+PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t ask_to_unlink(const Group& g, const cache_view& c,
+                                                         const name_key& key) {
     ring_ticket at{};
     if (const std::int64_t code = claim_slot(g, c, true, at); code != 0) return code;
     const ring_view& r = c.rings[at.ring];
@@ -46,9 +51,11 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t ask_to_unlink(const Group& g, const c
     return result;
 }
 
-// Whole group. With `removes` the host takes the file's name away; without, only the cache forgets where it leads. 0 or a negative errno.
+// Whole group. With `removes` the host takes the file's name away; without, only the cache forgets
+// where it leads. 0 or a negative errno.
 template <typename Group>
-PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t unlink_file(const Group g, const cache_view& c, const char* path, bool removes) {
+PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t unlink_file(const Group g, const cache_view& c,
+                                                       const char* path, bool removes) {
     std::int64_t code = 0;
     if (g.is_leader()) {
         name_key key{};

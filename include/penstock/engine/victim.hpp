@@ -1,18 +1,24 @@
-// When a frame is needed and the clock met dirty pages only: one of them is written back, together with its neighbours in the file, for the host
-// writes many neighbours in little more time than one.
+// When a frame is needed and the clock met dirty pages only: one of them is written back, together
+// with its neighbours in the file, for the host writes many neighbours in little more time than
+// one.
 //
-// Many groups come here at a time, often all that there are. One of them holds the neighbours of a dirty page (pin and frame lock) and offers
-// them; every other takes one over, writes it back and has its frame. So neighbours come to the host at about the same time, copied by as
-// many groups as want frames, and none lives on what others have written: then some ran far ahead, and most neighbours of a dirty page were
-// not there (docs/writing.md).
+// Many groups come here at a time, often all that there are. One of them holds the neighbours of a
+// dirty page (pin and frame lock) and offers them; every other takes one over, writes it back and
+// has its frame. So neighbours come to the host at about the same time, copied by as many groups as
+// want frames, and none lives on what others have written: then some ran far ahead, and most
+// neighbours of a dirty page were not there (docs/writing.md).
 //
-//   lock word of a frame   free -> held -> offered   the group that offers, of pages that are dirty and in nobody's hands
-//                          offered -> held           whoever takes it over, by compare-and-swap; then as any write-back
-//   offered_run            where they are; a hint    shown by the one that offers, counted up by who wants one
-//   offering lock          0 -> 1 -> 0               held while a group holds neighbours, never while it waits
+//   lock word of a frame   free -> held -> offered   the group that offers, of pages that are dirty
+//   and in nobody's hands
+//                          offered -> held           whoever takes it over, by compare-and-swap;
+//                          then as any write-back
+//   offered_run            where they are; a hint    shown by the one that offers, counted up by
+//   who wants one offering lock          0 -> 1 -> 0               held while a group holds
+//   neighbours, never while it waits
 //
-// A page that was offered is taken over by somebody before the group that offered it leaves: it takes those that are left itself, and at the
-// end looks for any that a hint was drawn for and nobody came. Tests: tests/explore/write_test.cpp, canary page_taken_over_by_two.
+// A page that was offered is taken over by somebody before the group that offered it leaves: it
+// takes those that are left itself, and at the end looks for any that a hint was drawn for and
+// nobody came. Tests: tests/explore/write_test.cpp, canary page_taken_over_by_two.
 #pragma once
 
 #include <cerrno>
@@ -23,10 +29,13 @@
 
 namespace penstock::engine {
 
-// Any one thread. Takes over the page of that word if it is offered. Nothing is stored unless it is, whatever the word is by now.
-PENSTOCK_HD inline bool take_over_page(const cache_view& c, std::uint64_t word_index, pending_write& w) {
+// Any one thread. Takes over the page of that word if it is offered. Nothing is stored unless it
+// is, whatever the word is by now.
+PENSTOCK_HD inline bool take_over_page(const cache_view& c, std::uint64_t word_index,
+                                       pending_write& w) {
     const page_word seen = glance(&c.words[word_index]);
-    if (!is_valid(seen) || frame_of(seen) >= c.frame_count || !take_over(c, frame_of(seen))) return false;
+    if (!is_valid(seen) || frame_of(seen) >= c.frame_count || !take_over(c, frame_of(seen)))
+        return false;
     const frame_word owner = look_at_frame(c, frame_of(seen));  // pinned, so it stays
     w = {owner_word_index(owner), frame_of(seen), owner_file_slot(owner)};
     return true;
@@ -39,19 +48,25 @@ PENSTOCK_HD inline bool take_next_offered(const cache_view& c, pending_write& w)
     return false;
 }
 
-// Leader only. The frame of a dirty page that the hand of some shard meets; no clean page is given away for it. no_frame: none was met.
-PENSTOCK_HD PENSTOCK_NOINLINE inline std::uint32_t find_dirty_frame(const cache_view& c, std::uint64_t start) {
+// Leader only. The frame of a dirty page that the hand of some shard meets; no clean page is given
+// away for it. no_frame: none was met.
+PENSTOCK_HD PENSTOCK_NOINLINE inline std::uint32_t find_dirty_frame(const cache_view& c,
+                                                                    std::uint64_t start) {
     const std::uint32_t per_shard = c.frame_count / c.clock_shards;
     const std::uint64_t all = 2 * std::uint64_t{c.frame_count};
     for (std::uint64_t step = 0; step < all && step < patient_steps; ++step) {
-        const std::uint32_t shard = static_cast<std::uint32_t>(start + step / (2 * std::uint64_t{per_shard})) & (c.clock_shards - 1);
+        const std::uint32_t shard =
+            static_cast<std::uint32_t>(start + step / (2 * std::uint64_t{per_shard})) &
+            (c.clock_shards - 1);
         std::uint32_t* const hand = &c.clock_hands[std::size_t{shard} * clock_hand_stride];
-        const std::uint32_t frame = shard * per_shard + fetch_add_relaxed(hand, std::uint32_t{1}) % per_shard;
+        const std::uint32_t frame =
+            shard * per_shard + fetch_add_relaxed(hand, std::uint32_t{1}) % per_shard;
         const frame_word owner = look_at_frame(c, frame);
         if ((owner & frame_state_mask) != frame_owned) continue;
         page_word* const word = &c.words[owner_word_index(owner)];
         const page_word seen = glance(word);
-        if (!is_valid(seen) || frame_of(seen) != frame || pins_of(seen) != 0 || !is_dirty(seen)) continue;
+        if (!is_valid(seen) || frame_of(seen) != frame || pins_of(seen) != 0 || !is_dirty(seen))
+            continue;
         if ((seen & use_bit) == 0) return frame;
         age(word);
     }
@@ -59,37 +74,45 @@ PENSTOCK_HD PENSTOCK_NOINLINE inline std::uint32_t find_dirty_frame(const cache_
     return no_frame;
 }
 
-// Leader only. The frame of a dirty page; no_frame if none was met, but the deadline may offer a free one then.
+// Leader only. The frame of a dirty page; no_frame if none was met, but the deadline may offer a
+// free one then.
 template <typename Group>
-PENSTOCK_HD inline std::uint32_t find_victim(const Group& g, const cache_view& c, patience& deadline) {
+PENSTOCK_HD inline std::uint32_t find_victim(const Group& g, const cache_view& c,
+                                             patience& deadline) {
     if (deadline.makes_dirty && writes_fail(c)) return find_dirty_frame(c, mix64(g.now_ns()));
     const std::uint64_t all = 2 * std::uint64_t{c.frame_count};
     std::uint32_t frame = no_frame;
     sweep_notes notes;
     notes.enough_dirty_pages = 1;
     keep_nothing nothing;
-    if (!sweep_clock(g, c, c, mix64(g.now_ns()), all < 1024 ? all : 1024, frame, notes, nothing)) return notes.dirty_frame;
+    if (!sweep_clock(g, c, c, mix64(g.now_ns()), all < 1024 ? all : 1024, frame, notes, nothing))
+        return notes.dirty_frame;
     set_frame_word(c, frame, frame_free);
     deadline.offered_frame = frame;
     return no_frame;
 }
 
-// Leader only. 1: `w` is held; `offers`: its neighbours are to be offered, by this group only. 0: none just now, search again; -EAGAIN: the same, and
-// somebody is writing. Or why the wait for another group that offers ended.
+// Leader only. 1: `w` is held; `offers`: its neighbours are to be offered, by this group only. 0:
+// none just now, search again; -EAGAIN: the same, and somebody is writing. Or why the wait for
+// another group that offers ended.
 template <typename Group>
-PENSTOCK_HD inline std::int64_t find_write(const Group& g, const cache_view& c, std::uint32_t frame, patience& deadline, pending_write& w, bool& offers) {
+PENSTOCK_HD inline std::int64_t find_write(const Group& g, const cache_view& c, std::uint32_t frame,
+                                           patience& deadline, pending_write& w, bool& offers) {
     for (std::uint32_t round = 0;; ++round) {
         if (take_next_offered(c, w)) return 1;
         if (begin_offering(c)) {
             if (all_given_out(c)) break;
-            end_offering(c);  // another was there in between, and most of what it offers would be found by nobody
+            end_offering(c);  // another was there in between, and most of what it offers would be
+                              // found by nobody
             continue;
         }
         g.pause(round);
-        if (const std::int64_t late = deadline.check(g, c); late != 0) return late == -ETIME ? -EAGAIN : late;
+        if (const std::int64_t late = deadline.check(g, c); late != 0)
+            return late == -ETIME ? -EAGAIN : late;
     }
     if (frame == no_frame) frame = find_victim(g, c, deadline);
-    const std::int64_t code = frame == no_frame ? 0 : hold_dirty(c, owner_word_index(look_at_frame(c, frame)), w);
+    const std::int64_t code =
+        frame == no_frame ? 0 : hold_dirty(c, owner_word_index(look_at_frame(c, frame)), w);
     offers = code == 1;
     if (!offers) end_offering(c);
     return code;
@@ -97,19 +120,25 @@ PENSTOCK_HD inline std::int64_t find_write(const Group& g, const cache_view& c, 
 
 // Leader only; `w` is held. The page words around it.
 PENSTOCK_HD inline word_run run_around(const cache_view& c, const pending_write& w) {
-    const std::uint64_t most = std::uint64_t{1} << c.write_behind_shift, page = page_in_frame(c, w.frame), first = page & ~(most - 1);
+    const std::uint64_t most = std::uint64_t{1} << c.write_behind_shift,
+                        page = page_in_frame(c, w.frame), first = page & ~(most - 1);
     const word_run run = words_from(c, w.file_slot, first);
-    const bool together = run.index != no_words && page - first < run.pages && run.index + (page - first) == w.word_index;
-    return together ? word_run{run.index, run.pages < most ? run.pages : most} : word_run{w.word_index, 1};
+    const bool together = run.index != no_words && page - first < run.pages &&
+                          run.index + (page - first) == w.word_index;
+    return together ? word_run{run.index, run.pages < most ? run.pages : most}
+                    : word_run{w.word_index, 1};
 }
 
-// Whole group, which has begun to offer. Those of the run that are dirty and in nobody's hands are offered. Waits for nothing.
+// Whole group, which has begun to offer. Those of the run that are dirty and in nobody's hands are
+// offered. Waits for nothing.
 template <typename Group>
 PENSTOCK_HD inline void offer_pages(const Group& g, const cache_view& c, const word_run& run) {
     for (std::uint64_t i = g.rank(); i < run.pages; i += g.size()) {
         const page_word seen = glance(&c.words[run.index + i]);
         pending_write w{};
-        if (is_valid(seen) && is_dirty(seen) && pins_of(seen) == 0 && hold_dirty(c, run.index + i, w) == 1) offer_page(c, w.frame);
+        if (is_valid(seen) && is_dirty(seen) && pins_of(seen) == 0 &&
+            hold_dirty(c, run.index + i, w) == 1)
+            offer_page(c, w.frame);
     }
     g.sync();
     if (!g.is_leader()) return;
@@ -117,12 +146,15 @@ PENSTOCK_HD inline void offer_pages(const Group& g, const cache_view& c, const w
     end_offering(c);
 }
 
-// With so many groups about, a page is sent as soon as it is copied: others send its neighbours, and they stand behind it in the ring.
+// With so many groups about, a page is sent as soon as it is copied: others send its neighbours,
+// and they stand behind it in the ring.
 inline constexpr std::uint32_t many_write_behind_groups = 8;
 
-// Whole group, which has begun to offer and holds `w`. 0: some page was written back; or why none was.
+// Whole group, which has begun to offer and holds `w`. 0: some page was written back; or why none
+// was.
 template <typename Group>
-PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t write_offering(const Group& g, const cache_view& c, pending_write w) {
+PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t write_offering(const Group& g, const cache_view& c,
+                                                          pending_write w) {
     word_run run{};
     if (g.is_leader()) run = run_around(c, w);
     run = {g.broadcast(run.index), g.broadcast(run.pages)};
@@ -150,7 +182,8 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t write_offering(const Group& g, const 
 
 // Whole group, which holds `w` and nothing else. 0, or why it was not written.
 template <typename Group>
-PENSTOCK_HD inline std::int64_t write_alone(const Group& g, const cache_view& c, const pending_write& w) {
+PENSTOCK_HD inline std::int64_t write_alone(const Group& g, const cache_view& c,
+                                            const pending_write& w) {
     const std::int64_t code = begin_write(g, c, true, w);
     if (code != 1) return code;
     if (g.is_leader()) {
@@ -160,20 +193,24 @@ PENSTOCK_HD inline std::int64_t write_alone(const Group& g, const cache_view& c,
     return finish_write(g, c, w.frame);
 }
 
-// Leader only. The page in the frame was written back: its frame is the group's, unless somebody has the page again or comes first.
+// Leader only. The page in the frame was written back: its frame is the group's, unless somebody
+// has the page again or comes first.
 template <typename Group>
-PENSTOCK_HD inline void free_written(const Group& g, const cache_view& c, std::uint32_t frame, patience& deadline) {
+PENSTOCK_HD inline void free_written(const Group& g, const cache_view& c, std::uint32_t frame,
+                                     patience& deadline) {
     keep_nothing nothing;
     if (try_take_frame(g, c, c, frame, nothing) != frame_step::taken) return;
     set_frame_word(c, frame, frame_free);
     deadline.offered_frame = frame;
 }
 
-// Whole group, which holds nothing, or a pin on one page; needs a frame, and the clock found dirty pages only, one of them in `frame`, or
-// looked at few (no_frame). 0: try again; a page may have been written back. Why none could be, for as long as a group looks for a frame: the
-// disk's error, or -ENOBUFS if none was tried; or what a wait ended with.
+// Whole group, which holds nothing, or a pin on one page; needs a frame, and the clock found dirty
+// pages only, one of them in `frame`, or looked at few (no_frame). 0: try again; a page may have
+// been written back. Why none could be, for as long as a group looks for a frame: the disk's error,
+// or -ENOBUFS if none was tried; or what a wait ended with.
 template <typename Group>
-PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t clean_victim(const Group& g, const cache_view& c, std::uint32_t frame, patience& deadline) {
+PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t clean_victim(const Group& g, const cache_view& c,
+                                                        std::uint32_t frame, patience& deadline) {
     std::int64_t code = 0;
     bool offers = false;
     pending_write w{};
@@ -202,8 +239,10 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t clean_victim(const Group& g, const ca
         if (!gained) g.pause(6);
         const std::int64_t late = gained ? 0 : deadline.check(g, c);
         code = late != 0 && late != -ETIME ? late : 0;
-        // While others write pages back it is their speed that counts, not that of a group that looks for a frame; unless its own write failed.
-        if (late == -ETIME && (!others_write || g.now_ns() - deadline.start_ns() > c.request_wait_ns))
+        // While others write pages back it is their speed that counts, not that of a group that
+        // looks for a frame; unless its own write failed.
+        if (late == -ETIME &&
+            (!others_write || g.now_ns() - deadline.start_ns() > c.request_wait_ns))
             code = deadline.write_error != 0 ? deadline.write_error : -ENOBUFS;
     }
     return static_cast<std::int64_t>(g.broadcast(static_cast<std::uint64_t>(code)));

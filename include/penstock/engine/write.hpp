@@ -1,8 +1,10 @@
 // Writing: bytes into cached pages, marked as the file's to have.
 //
-// A write pins each page it touches, stores its bytes, marks them and soils the page (engine/dirty.hpp), raises the file's size and
-// unpins. It waits for nothing but a page that has to be read first: one of which it stores only a part, and which the file has bytes
-// of. Whole pages, and pages past the end of the file, are never read: their bytes are stored before anybody else can see the page.
+// A write pins each page it touches, stores its bytes, marks them and soils the page
+// (engine/dirty.hpp), raises the file's size and unpins. It waits for nothing but a page that has
+// to be read first: one of which it stores only a part, and which the file has bytes of. Whole
+// pages, and pages past the end of the file, are never read: their bytes are stored before anybody
+// else can see the page.
 #pragma once
 
 #include <cerrno>
@@ -15,15 +17,19 @@
 
 namespace penstock::engine {
 
-// Whole group. The part of one page. 0 or a negative errno; on error nothing of it was stored. `soiled`, of the leader: the page was clean.
+// Whole group. The part of one page. 0 or a negative errno; on error nothing of it was stored.
+// `soiled`, of the leader: the page was clean.
 template <typename Group>
-PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t write_part(const Group& g, const cache_view& c, const file_handle& f, const page_part& part,
+PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t write_part(const Group& g, const cache_view& c,
+                                                      const file_handle& f, const page_part& part,
                                                       const std::byte* from, bool& soiled) {
     patience deadline(g, c.frame_wait_ns);
     deadline.makes_dirty = true;
     const std::uint32_t begin = part.in_page, end = part.in_page + part.bytes;
     pinned_page page{};
-    if (const std::int64_t code = pin_page(g, c, f, part.page, deadline, page, {begin, end, from}); code != 0) return code;
+    if (const std::int64_t code = pin_page(g, c, f, part.page, deadline, page, {begin, end, from});
+        code != 0)
+        return code;
     if (!page.stored) g.copy_store(c.frame_address(page.frame) + begin, from, part.bytes);
     mark(g, c, page.frame, begin, end);
     if (!g.is_leader()) return 0;
@@ -35,9 +41,11 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t write_part(const Group& g, const cach
     return 0;
 }
 
-// Whole group. `bytes` bytes, more than 0, to `offset`. The count, or a negative errno if not one byte was stored.
+// Whole group. `bytes` bytes, more than 0, to `offset`. The count, or a negative errno if not one
+// byte was stored.
 template <typename Group>
-PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t write_file(const Group g, const cache_view& c, std::uint32_t slot, const std::byte* from,
+PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t write_file(const Group g, const cache_view& c,
+                                                      std::uint32_t slot, const std::byte* from,
                                                       std::uint64_t bytes, std::uint64_t offset) {
     const file_handle f = handle_of(c, slot);
     std::uint64_t done = 0;
@@ -47,7 +55,11 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t write_file(const Group g, const cache
         const std::int64_t code = write_part(g, c, f, part, from + done, soiled);
         if (code != 0) return done > 0 ? static_cast<std::int64_t>(done) : code;
         done += part.bytes;
-        if (c.write_behind_pages != 0 && g.broadcast(g.is_leader() && soiled && dirty_pages_of(c, f.slot) > c.write_behind_pages ? 1 : 0) != 0) write_behind(g, c, f.slot, part.page);
+        if (c.write_behind_pages != 0 &&
+            g.broadcast(g.is_leader() && soiled && dirty_pages_of(c, f.slot) > c.write_behind_pages
+                            ? 1
+                            : 0) != 0)
+            write_behind(g, c, f.slot, part.page);
     }
     g.sync();  // every thread's part was taken: the caller may use the buffer again
     return static_cast<std::int64_t>(done);
@@ -55,8 +67,11 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t write_file(const Group g, const cache
 
 // Leader only. One request about a written file, and its result.
 template <typename Group>
-PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t ask_about_generation(const Group& g, const cache_view& c, op operation, std::uint32_t slot, std::uint32_t generation,
-                                                                std::uint64_t offset, std::uint64_t argument) {
+PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t ask_about_generation(const Group& g, const cache_view& c,
+                                                                op operation, std::uint32_t slot,
+                                                                std::uint32_t generation,
+                                                                std::uint64_t offset,
+                                                                std::uint64_t argument) {
     ring_ticket at{};
     if (const std::int64_t code = claim_slot(g, c, true, at); code != 0) return code;
     ring_request request{};
@@ -78,8 +93,11 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t ask_about_generation(const Group& g, 
 
 // The same of a file that is open.
 template <typename Group>
-PENSTOCK_HD inline std::int64_t ask_about_file(const Group& g, const cache_view& c, op operation, std::uint32_t slot, std::uint64_t offset, std::uint64_t argument) {
-    return ask_about_generation(g, c, operation, slot, c.file_records[slot].generation, offset, argument);
+PENSTOCK_HD inline std::int64_t ask_about_file(const Group& g, const cache_view& c, op operation,
+                                               std::uint32_t slot, std::uint64_t offset,
+                                               std::uint64_t argument) {
+    return ask_about_generation(g, c, operation, slot, c.file_records[slot].generation, offset,
+                                argument);
 }
 
 // Whole group. Has the file pages to write back?
@@ -88,10 +106,11 @@ PENSTOCK_HD inline bool has_dirty_pages(const Group& g, const cache_view& c, std
     return g.broadcast(g.is_leader() && dirty_pages_of(c, slot) != 0 ? 1 : 0) != 0;
 }
 
-// Whole group. All that was written to the file so far, to storage. 0, or the first thing that went wrong: now, or in a write-back
-// that nobody was told of yet.
+// Whole group. All that was written to the file so far, to storage. 0, or the first thing that went
+// wrong: now, or in a write-back that nobody was told of yet.
 template <typename Group>
-PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t sync_file(const Group g, const cache_view& c, std::uint32_t slot) {
+PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t sync_file(const Group g, const cache_view& c,
+                                                     std::uint32_t slot) {
     std::int64_t code = 0;
     if (has_dirty_pages(g, c, slot)) code = flush_pages(g, c, slot, 0, ~std::uint64_t{0});
     if (g.is_leader()) {
@@ -102,16 +121,21 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t sync_file(const Group g, const cache_
     return static_cast<std::int64_t>(g.broadcast(static_cast<std::uint64_t>(code)));
 }
 
-// Leader only, after the last reference was given back while the file was mapped to be changed. True if the mappings are gone by now: the
-// caller has a reference again and writes back what they left. Otherwise the last unmap finds the file closed and does so.
-PENSTOCK_HD inline bool take_up_again(const cache_view& c, std::uint32_t slot, std::uint32_t generation) {
+// Leader only, after the last reference was given back while the file was mapped to be changed.
+// True if the mappings are gone by now: the caller has a reference again and writes back what they
+// left. Otherwise the last unmap finds the file closed and does so.
+PENSTOCK_HD inline bool take_up_again(const cache_view& c, std::uint32_t slot,
+                                      std::uint32_t generation) {
     return mappings_after_close(c, slot) == 0 && try_reopen(&c.file_words[slot], generation);
 }
 
-// Leader only. Gives the reference back if the file word is still `seen`: true, and `error` is what no caller was told of yet. False: try
-// again, maybe with another `fd`. `mapped`: the file was mapped to be changed before it was looked at for dirty pages.
+// Leader only. Gives the reference back if the file word is still `seen`: true, and `error` is what
+// no caller was told of yet. False: try again, maybe with another `fd`. `mapped`: the file was
+// mapped to be changed before it was looked at for dirty pages.
 template <typename Group>
-PENSTOCK_HD PENSTOCK_NOINLINE bool release_written(const Group& g, const cache_view& c, int& fd, file_word seen, bool mapped, std::int64_t& error) {
+PENSTOCK_HD PENSTOCK_NOINLINE bool release_written(const Group& g, const cache_view& c, int& fd,
+                                                   file_word seen, bool mapped,
+                                                   std::int64_t& error) {
     const std::uint32_t slot = descriptor_slot(c, fd), number = descriptor_number(c, fd);
     const bool writes = descriptor_access(fd) != may_read, last = references_of(seen) == 1;
     // All of it before the reference goes: afterwards the slot may be another file's.
@@ -127,18 +151,20 @@ PENSTOCK_HD PENSTOCK_NOINLINE bool release_written(const Group& g, const cache_v
         return false;
     }
     if (mapped && last && take_up_again(c, slot, descriptor_generation(fd))) {
-        fd = make_descriptor(slot, descriptor_generation(fd), may_read);  // what counts for a writer is done
+        fd = make_descriptor(slot, descriptor_generation(fd),
+                             may_read);  // what counts for a writer is done
         return false;
     }
-    // The host keeps a file in its slot as long as somebody may have it open for writing. It counts its answers to opens, so that it
-    // knows of one that was on its way.
+    // The host keeps a file in its slot as long as somebody may have it open for writing. It counts
+    // its answers to opens, so that it knows of one that was on its way.
     if (settles) ask_about_generation(g, c, op::settle, slot, descriptor_generation(fd), 0, epoch);
     return true;
 }
 
-// Leader only. Is there such a descriptor to close? Of those without a number it is told only if all that are open are for the other
-// access: `writers` counts none before it has its reference, nor after it began to give it back. So a writer that came after `seen` may
-// be counted already, and then the word has changed: true, and the caller's step from `seen` fails and is tried again.
+// Leader only. Is there such a descriptor to close? Of those without a number it is told only if
+// all that are open are for the other access: `writers` counts none before it has its reference,
+// nor after it began to give it back. So a writer that came after `seen` may be counted already,
+// and then the word has changed: true, and the caller's step from `seen` fails and is tried again.
 PENSTOCK_HD inline bool is_close_of_open(const cache_view& c, int fd, file_word seen) {
     const std::uint32_t slot = descriptor_slot(c, fd);
     if (!is_closable(seen, descriptor_generation(fd), descriptor_number(c, fd))) return false;
@@ -146,37 +172,50 @@ PENSTOCK_HD inline bool is_close_of_open(const cache_view& c, int fd, file_word 
     return writers_of(c, slot) < references_of(seen) || look(&c.file_words[slot]) != seen;
 }
 
-// Whole group, in a runtime that writes. Writes back before the last reference to a written file goes, and then gives the caller's back. 0, -EBADF, or what could
-// not be written; the reference is gone then too, and the pages stay. Whether it is the last is decided by the same word that the
+// Whole group, in a runtime that writes. Writes back before the last reference to a written file
+// goes, and then gives the caller's back. 0, -EBADF, or what could not be written; the reference is
+// gone then too, and the pages stay. Whether it is the last is decided by the same word that the
 // reference is taken from: of two that close at once, the later one sees that.
 template <typename Group>
-PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t close_written(const Group g, const cache_view& c, int fd) {
+PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t close_written(const Group g, const cache_view& c,
+                                                         int fd) {
     const std::uint32_t slot = descriptor_slot(c, fd);
     constexpr int most_flushes = 1000;
     std::int64_t code = 0;
-    int flushes = 0;  // equal in all threads of the group, as what flush_pages gives; `code` need not be, the leader's counts
+    int flushes = 0;  // equal in all threads of the group, as what flush_pages gives; `code` need
+                      // not be, the leader's counts
     for (std::uint32_t round = 0;; let_others_first(round++)) {
         const file_word seen = g.broadcast(look(&c.file_words[slot]));
         if (g.broadcast(g.is_leader() && is_close_of_open(c, fd, seen) ? 1 : 0) == 0) return -EBADF;
-        // A file that nobody has written: so it is when the reference goes, or the word has changed.
+        // A file that nobody has written: so it is when the reference goes, or the word has
+        // changed.
         if (g.broadcast(g.is_leader() && is_granted(c, slot) ? 1 : 0) == 0) {
             const std::uint32_t number = descriptor_number(c, fd);
-            const bool released = g.is_leader() && (number == 0 ? try_release_together(&c.file_words[slot], seen)
-                                                                : release_number_from(&c.file_words[slot], seen, number));
+            const bool released =
+                g.is_leader() &&
+                (number == 0 ? try_release_together(&c.file_words[slot], seen)
+                             : release_number_from(&c.file_words[slot], seen, number));
             if (g.broadcast(released ? 1 : 0) != 0) return 0;
             continue;
         }
-        // Again for those who opened, wrote and closed meanwhile: they have left it to this close. Should others come and go for ever, it
-        // fails, for then not all is in the file. What is mapped stays dirty, and is written back once more by the unmap.
-        const bool mapped = g.broadcast(g.is_leader() && references_of(seen) == 1 && mappings_of(c, slot) != 0 ? 1 : 0) != 0;
-        if (references_of(seen) == 1 && flushes <= most_flushes && (flushes == 0 || !mapped) && has_dirty_pages(g, c, slot)) {
-            const std::int64_t flushed = flushes < most_flushes ? flush_pages(g, c, slot, 0, ~std::uint64_t{0}) : -ETIMEDOUT;
+        // Again for those who opened, wrote and closed meanwhile: they have left it to this close.
+        // Should others come and go for ever, it fails, for then not all is in the file. What is
+        // mapped stays dirty, and is written back once more by the unmap.
+        const bool mapped =
+            g.broadcast(g.is_leader() && references_of(seen) == 1 && mappings_of(c, slot) != 0
+                            ? 1
+                            : 0) != 0;
+        if (references_of(seen) == 1 && flushes <= most_flushes && (flushes == 0 || !mapped) &&
+            has_dirty_pages(g, c, slot)) {
+            const std::int64_t flushed =
+                flushes < most_flushes ? flush_pages(g, c, slot, 0, ~std::uint64_t{0}) : -ETIMEDOUT;
             flushes = flushed == 0 ? flushes + 1 : most_flushes + 1;
             if (code == 0) code = flushed;
             continue;
         }
         const bool released = g.is_leader() && release_written(g, c, fd, seen, mapped, code);
-        if (g.broadcast(released ? 1 : 0) != 0) return static_cast<std::int64_t>(g.broadcast(static_cast<std::uint64_t>(code)));
+        if (g.broadcast(released ? 1 : 0) != 0)
+            return static_cast<std::int64_t>(g.broadcast(static_cast<std::uint64_t>(code)));
     }
 }
 

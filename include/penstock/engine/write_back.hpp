@@ -3,13 +3,17 @@
 // One page, in steps (engine/dirty.hpp has the words and their invariants):
 //   1. pin the page, lock its frame, look if it is dirty   not valid or not dirty: nothing to do
 //   2. a ring slot                                         none: unlock, unpin
-//   3. take the marks, copy page and marks to staging      no marks: clean the page, nothing is sent
-//   4. post, with others that were copied; await           error: put the marks back; the page stays dirty, the file's error is noted
-//   5. clean the page; look at the marks again, and soil it if there are new ones; unlock, unpin. Of a page that is mapped to be
+//   3. take the marks, copy page and marks to staging      no marks: clean the page, nothing is
+//   sent
+//   4. post, with others that were copied; await           error: put the marks back; the page
+//   stays dirty, the file's error is noted
+//   5. clean the page; look at the marks again, and soil it if there are new ones; unlock, unpin.
+//   Of a page that is mapped to be
 //      changed the marks are put back first (engine/pristine.hpp)
 //
-// The service thread writes each run of marked bytes by itself and no others, so bytes of the page that other programs wrote
-// meanwhile stay theirs. Which pages are written back, and when: engine/flush.hpp, engine/victim.hpp.
+// The service thread writes each run of marked bytes by itself and no others, so bytes of the page
+// that other programs wrote meanwhile stay theirs. Which pages are written back, and when:
+// engine/flush.hpp, engine/victim.hpp.
 #pragma once
 
 #include <cerrno>
@@ -22,24 +26,28 @@
 
 namespace penstock::engine {
 
-// A page on its way to its file: pinned, its frame locked. Equal in all threads of the group. Once its copy is posted the frame alone
-// says it all (posted_write): a group that has many under way keeps no more of each.
+// A page on its way to its file: pinned, its frame locked. Equal in all threads of the group. Once
+// its copy is posted the frame alone says it all (posted_write): a group that has many under way
+// keeps no more of each.
 struct pending_write {
     std::uint64_t word_index;
     std::uint32_t frame;
     std::uint32_t file_slot;
 };
 
-// Any one thread. Pins and locks the page of `word_index` if it is dirty. 1: done; 0: nothing to write; -EAGAIN: somebody has the lock.
-// Whether it is dirty is decided under the lock: before, another's write-back may be between its two looks.
-PENSTOCK_HD inline std::int64_t hold_dirty(const cache_view& c, std::uint64_t word_index, pending_write& out) {
+// Any one thread. Pins and locks the page of `word_index` if it is dirty. 1: done; 0: nothing to
+// write; -EAGAIN: somebody has the lock. Whether it is dirty is decided under the lock: before,
+// another's write-back may be between its two looks.
+PENSTOCK_HD inline std::int64_t hold_dirty(const cache_view& c, std::uint64_t word_index,
+                                           pending_write& out) {
     page_word* const word = &c.words[word_index];
     if (!may_have_marks(glance(word))) return 0;
     const page_word seen = pin(word);
     std::int64_t outcome = is_valid(seen) ? 1 : 0;
     out.word_index = word_index;
     out.frame = frame_of(seen);
-    if (outcome == 1 && (pins_of(seen) >= pin_limit || !try_lock_frame(c, out.frame))) outcome = -EAGAIN;
+    if (outcome == 1 && (pins_of(seen) >= pin_limit || !try_lock_frame(c, out.frame)))
+        outcome = -EAGAIN;
     if (outcome == 1 && !is_dirty(glance(word))) {
         unlock_frame(c, out.frame);
         outcome = 0;
@@ -59,24 +67,28 @@ PENSTOCK_HD inline void let_go(const cache_view& c, const pending_write& w) {
     unpin(&c.words[w.word_index]);
 }
 
-// Whole group; the marks that were there were written or are none. Step 5. The file's count goes down last, and only if the page stays
-// clean: who finds it 0 does not look at the pages at all.
+// Whole group; the marks that were there were written or are none. Step 5. The file's count goes
+// down last, and only if the page stays clean: who finds it 0 does not look at the pages at all.
 template <typename Group>
 PENSTOCK_HD inline void settle_page(const Group& g, const cache_view& c, const pending_write& w) {
     page_word* const word = &c.words[w.word_index];
     const bool cleaned = g.is_leader() && clean(word);
-    g.sync();  // marks made before the bit was cleared are seen below; who marks later soils the page himself
+    g.sync();  // marks made before the bit was cleared are seen below; who marks later soils the
+               // page himself
     bool none = true;
-    for (std::uint64_t i = g.rank(); i < mark_words(c); i += g.size()) none = none && look_at_marks(&marks_of(c, w.frame)[i]) == 0;
+    for (std::uint64_t i = g.rank(); i < mark_words(c); i += g.size())
+        none = none && look_at_marks(&marks_of(c, w.frame)[i]) == 0;
     none = g.all(none);
     if (!g.is_leader()) return;
     if (cleaned && (none || !soil(word))) count_dirty(c, w.file_slot, ~std::uint64_t{0});
     let_go(c, w);
 }
 
-// Whole group. Step 3: page and marks to the staging area of a claimed slot. True if every byte is marked.
+// Whole group. Step 3: page and marks to the staging area of a claimed slot. True if every byte is
+// marked.
 template <typename Group>
-PENSTOCK_HD inline bool copy_marked(const Group& g, const cache_view& c, const pending_write& w, std::byte* staging) {
+PENSTOCK_HD inline bool copy_marked(const Group& g, const cache_view& c, const pending_write& w,
+                                    std::byte* staging) {
     auto* const marks = reinterpret_cast<std::uint64_t*>(staging + c.page_bytes());
     bool whole = true;
     for (std::uint64_t i = g.rank(); i < mark_words(c); i += g.size()) {
@@ -84,7 +96,8 @@ PENSTOCK_HD inline bool copy_marked(const Group& g, const cache_view& c, const p
         marks[i] = taken;
         whole = whole && taken == ~std::uint64_t{0};
     }
-    atomic_fence();  // with the fence in mark: the bytes of a mark that was taken are seen by every thread after the sync
+    atomic_fence();  // with the fence in mark: the bytes of a mark that was taken are seen by every
+                     // thread after the sync
     whole = g.all(whole);
     g.sync();
     g.copy_written(staging, c.frame_address(w.frame), c.page_bytes());
@@ -93,21 +106,29 @@ PENSTOCK_HD inline bool copy_marked(const Group& g, const cache_view& c, const p
     return whole;
 }
 
-// Leader only, `w` is held. A slot for it, in a ring of the thread to which all pages of this part of the file go: it finds them at one look, and writes
-// them in one call. Which of its rings is the group's own affair: many groups at one tail get in each other's way.
+// Leader only, `w` is held. A slot for it, in a ring of the thread to which all pages of this part
+// of the file go: it finds them at one look, and writes them in one call. Which of its rings is the
+// group's own affair: many groups at one tail get in each other's way.
 template <typename Group>
-PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t claim_write_slot(const Group& g, const cache_view& c, bool may_wait, const pending_write& w, ring_ticket& out) {
+PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t claim_write_slot(const Group& g, const cache_view& c,
+                                                            bool may_wait, const pending_write& w,
+                                                            ring_ticket& out) {
     const std::uint64_t part = page_in_frame(c, w.frame) >> c.write_behind_shift;
-    const std::uint64_t thread = mix64(part ^ std::uint64_t{w.file_slot} << 40) % c.ring_threads, own = mix64(g.home()) % (c.ring_count / c.ring_threads);
-    return claim_slot_of(g, c, may_wait, static_cast<std::uint32_t>(own * c.ring_threads + thread), c.ring_threads, out);
+    const std::uint64_t thread = mix64(part ^ std::uint64_t{w.file_slot} << 40) % c.ring_threads,
+                        own = mix64(g.home()) % (c.ring_count / c.ring_threads);
+    return claim_slot_of(g, c, may_wait, static_cast<std::uint32_t>(own * c.ring_threads + thread),
+                         c.ring_threads, out);
 }
 
-// Whole group; `w` was held by the leader and is known to all. 1: copied, post_write and finish_write have to follow. 0: there was nothing to send,
-// and it is let go. Negative errno: no slot, and it is let go.
+// Whole group; `w` was held by the leader and is known to all. 1: copied, post_write and
+// finish_write have to follow. 0: there was nothing to send, and it is let go. Negative errno: no
+// slot, and it is let go.
 template <typename Group>
-PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t begin_write(const Group& g, const cache_view& c, bool may_wait, const pending_write& w) {
+PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t begin_write(const Group& g, const cache_view& c,
+                                                       bool may_wait, const pending_write& w) {
     bool none = true;
-    for (std::uint64_t i = g.rank(); i < mark_words(c); i += g.size()) none = none && look_at_marks(&marks_of(c, w.frame)[i]) == 0;
+    for (std::uint64_t i = g.rank(); i < mark_words(c); i += g.size())
+        none = none && look_at_marks(&marks_of(c, w.frame)[i]) == 0;
     if (g.all(none)) {
         settle_page(g, c, w);
         return 0;
@@ -129,16 +150,19 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t begin_write(const Group& g, const cac
     return 1;
 }
 
-// Any one thread, after the group has synchronised. Sends the copy of the page in the frame. The group waits for nothing between begin_write and
-// this: those whose requests come after it in the ring wait for it.
+// Any one thread, after the group has synchronised. Sends the copy of the page in the frame. The
+// group waits for nothing between begin_write and this: those whose requests come after it in the
+// ring wait for it.
 template <typename Group>
-PENSTOCK_HD PENSTOCK_NOINLINE void post_write(const Group& g, const cache_view& c, std::uint32_t frame) {
+PENSTOCK_HD PENSTOCK_NOINLINE void post_write(const Group& g, const cache_view& c,
+                                              std::uint32_t frame) {
     const std::uint64_t noted = noted_request(c, frame);
     ring_request request{};
     request.operation = op::write;
     request.bytes = static_cast<std::uint32_t>(c.page_bytes());
     request.file_slot = owner_file_slot(look_at_frame(c, frame));
-    // Of the word, since a group that needs a frame may never have opened this file. The pinned page keeps the slot in its life.
+    // Of the word, since a group that needs a frame may never have opened this file. The pinned
+    // page keeps the slot in its life.
     request.generation = file_generation(glance_file(&c.file_words[request.file_slot]));
     request.offset = page_in_frame(c, frame) << c.page_shift;
     request.argument = (noted & lock_sends_all) != 0 ? 1 : 0;
@@ -149,7 +173,8 @@ PENSTOCK_HD PENSTOCK_NOINLINE void post_write(const Group& g, const cache_view& 
 
 // Whole group, which has posted the page in the frame: what it is, and its request.
 template <typename Group>
-PENSTOCK_HD inline pending_write posted_write(const Group& g, const cache_view& c, std::uint32_t frame, std::uint64_t& noted) {
+PENSTOCK_HD inline pending_write posted_write(const Group& g, const cache_view& c,
+                                              std::uint32_t frame, std::uint64_t& noted) {
     frame_word owner = 0;
     if (g.is_leader()) {
         owner = look_at_frame(c, frame);  // the page is pinned, so the frame stays its own
@@ -162,7 +187,8 @@ PENSTOCK_HD inline pending_write posted_write(const Group& g, const cache_view& 
 
 // Whole group. 0, or why the page could not be written; then it is dirty as before.
 template <typename Group>
-PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t finish_write(const Group& g, const cache_view& c, std::uint32_t frame) {
+PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t finish_write(const Group& g, const cache_view& c,
+                                                        std::uint32_t frame) {
     std::uint64_t noted = 0;
     const pending_write w = posted_write(g, c, frame, noted);
     const ring_ticket at{lock_ring(noted), lock_ticket(noted)};
@@ -176,8 +202,10 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t finish_write(const Group& g, const ca
     code = static_cast<std::int64_t>(g.broadcast(static_cast<std::uint64_t>(code)));
     g.sync();  // the leader's acquire of the answer comes before what follows
     if (code != 0 || (noted & lock_keeps_marks) != 0) {
-        const auto* const marks = reinterpret_cast<const std::uint64_t*>(r.staging + r.staging_stride * slot + c.page_bytes());
-        for (std::uint64_t i = g.rank(); i < mark_words(c); i += g.size()) put_back(&marks_of(c, w.frame)[i], marks[i]);
+        const auto* const marks = reinterpret_cast<const std::uint64_t*>(
+            r.staging + r.staging_stride * slot + c.page_bytes());
+        for (std::uint64_t i = g.rank(); i < mark_words(c); i += g.size())
+            put_back(&marks_of(c, w.frame)[i], marks[i]);
         g.sync();  // all are back before the slot or the lock can be another's
     }
     if (code == 0) {
@@ -212,7 +240,8 @@ PENSTOCK_HD inline void share_write(const Group& g, pending_write& w) {
 
 // Whole group. As hold_dirty by the leader, told to everybody.
 template <typename Group>
-PENSTOCK_HD inline std::int64_t hold_together(const Group& g, const cache_view& c, std::uint64_t word_index, pending_write& w) {
+PENSTOCK_HD inline std::int64_t hold_together(const Group& g, const cache_view& c,
+                                              std::uint64_t word_index, pending_write& w) {
     std::int64_t outcome = 0;
     w = {};
     if (g.is_leader()) outcome = hold_dirty(c, word_index, w);

@@ -1,5 +1,6 @@
-// Which bytes of a piece of a frame differ from those of another, a bit for each. By one thread; both may be written to meanwhile, so
-// every access is relaxed, and such a byte may count as either.
+// Which bytes of a piece of a frame differ from those of another, a bit for each. By one thread;
+// both may be written to meanwhile, so every access is relaxed, and such a byte may count as
+// either.
 #pragma once
 
 #include <cstddef>
@@ -19,20 +20,24 @@ namespace detail {
 // Bit k: byte k of the word is not zero.
 constexpr PENSTOCK_HD std::uint64_t nonzero_bytes(std::uint64_t word) {
     constexpr std::uint64_t low = 0x7f7f7f7f7f7f7f7full;
-    const std::uint64_t high = ((((word & low) + low) | word) & ~low) >> 7;  // the lowest bit of each byte that is not zero
+    const std::uint64_t high = ((((word & low) + low) | word) & ~low) >>
+                               7;  // the lowest bit of each byte that is not zero
     return high * 0x0102040810204080ull >> 56;
 }
 
 #if defined(__CUDACC__)
 PENSTOCK_D PENSTOCK_INLINE std::uint64_t nonzero_bytes_of(uint4 v) {
-    return nonzero_bytes(std::uint64_t{v.y} << 32 | v.x) | nonzero_bytes(std::uint64_t{v.w} << 32 | v.z) << 8;
+    return nonzero_bytes(std::uint64_t{v.y} << 32 | v.x) |
+           nonzero_bytes(std::uint64_t{v.w} << 32 | v.z) << 8;
 }
 #endif
 
 }  // namespace detail
 
-// `bytes` is 64, or less in tests with small pages, and a multiple of 16; both are 16-byte aligned. `before` null: zeros.
-PENSTOCK_HD inline std::uint64_t changed_bytes(const std::byte* now, const std::byte* before, std::uint32_t bytes) {
+// `bytes` is 64, or less in tests with small pages, and a multiple of 16; both are 16-byte aligned.
+// `before` null: zeros.
+PENSTOCK_HD inline std::uint64_t changed_bytes(const std::byte* now, const std::byte* before,
+                                               std::uint32_t bytes) {
     std::uint64_t out = 0;
 #if PENSTOCK_ON_DEVICE
 #pragma unroll 4
@@ -46,8 +51,10 @@ PENSTOCK_HD inline std::uint64_t changed_bytes(const std::byte* now, const std::
     }
 #else
     for (std::uint32_t i = 0; i < bytes; i += 8) {
-        std::uint64_t v = atomic_load<order::relaxed>(reinterpret_cast<const std::uint64_t*>(now + i));
-        if (before != nullptr) v ^= atomic_load<order::relaxed>(reinterpret_cast<const std::uint64_t*>(before + i));
+        std::uint64_t v =
+            atomic_load<order::relaxed>(reinterpret_cast<const std::uint64_t*>(now + i));
+        if (before != nullptr)
+            v ^= atomic_load<order::relaxed>(reinterpret_cast<const std::uint64_t*>(before + i));
         if (v != 0) out |= detail::nonzero_bytes(v) << i;
     }
 #endif

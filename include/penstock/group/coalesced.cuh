@@ -1,7 +1,8 @@
 // The lanes of a warp that are together right now, as a group: whoever called.
 //
-// Convergence: made and used by lanes that stay together; which lanes those are may differ from call to call, and every choice
-// is right. Unlike a tile it needs no whole warp, so it serves calls that are made by lane.
+// Convergence: made and used by lanes that stay together; which lanes those are may differ from
+// call to call, and every choice is right. Unlike a tile it needs no whole warp, so it serves calls
+// that are made by lane.
 #pragma once
 
 #include "penstock/base/macros.hpp"
@@ -15,51 +16,70 @@ public:
     // `mask`: lanes of this warp that are together, the caller among them.
     PENSTOCK_D PENSTOCK_INLINE explicit coalesced(std::uint32_t mask) : mask_(mask) {}
 
-    PENSTOCK_D PENSTOCK_INLINE std::uint32_t size() const { return static_cast<std::uint32_t>(__popc(mask_)); }
+    PENSTOCK_D PENSTOCK_INLINE std::uint32_t size() const {
+        return static_cast<std::uint32_t>(__popc(mask_));
+    }
     PENSTOCK_D PENSTOCK_INLINE std::uint32_t rank() const {
         return static_cast<std::uint32_t>(__popc(mask_ & ((1u << lane_number()) - 1u)));
     }
     PENSTOCK_D PENSTOCK_INLINE bool is_leader() const { return lane_number() == leader(); }
     PENSTOCK_D PENSTOCK_INLINE void sync() const { __syncwarp(mask_); }
-    PENSTOCK_D PENSTOCK_INLINE std::uint64_t broadcast(std::uint64_t value) const { return shuffle(value, leader()); }
+    PENSTOCK_D PENSTOCK_INLINE std::uint64_t broadcast(std::uint64_t value) const {
+        return shuffle(value, leader());
+    }
     PENSTOCK_D PENSTOCK_INLINE bool all(bool flag) const { return __all_sync(mask_, flag) != 0; }
     PENSTOCK_D PENSTOCK_INLINE std::uint32_t home() const { return detail::device_warp_number(); }
     PENSTOCK_D PENSTOCK_INLINE std::uint64_t now_ns() const { return detail::device_now_ns(); }
-    PENSTOCK_D PENSTOCK_INLINE void pause(std::uint32_t round) const { detail::device_pause(round); }
+    PENSTOCK_D PENSTOCK_INLINE void pause(std::uint32_t round) const {
+        detail::device_pause(round);
+    }
     PENSTOCK_D PENSTOCK_INLINE void wake(host_doorbell*) const {}
     static constexpr PENSTOCK_HD bool copies_race() { return true; }
 
-    PENSTOCK_D PENSTOCK_INLINE void copy_out(std::byte* to, const std::byte* from, std::size_t bytes) const {
+    PENSTOCK_D PENSTOCK_INLINE void copy_out(std::byte* to, const std::byte* from,
+                                             std::size_t bytes) const {
         detail::copy_from_frame(to, from, bytes, rank(), size());
     }
-    PENSTOCK_D PENSTOCK_INLINE void copy_in(std::byte* to, const std::byte* from, std::size_t bytes) const {
+    PENSTOCK_D PENSTOCK_INLINE void copy_in(std::byte* to, const std::byte* from,
+                                            std::size_t bytes) const {
         detail::copy_from_host(to, from, bytes, rank(), size());
     }
     PENSTOCK_D PENSTOCK_INLINE void zero(std::byte* to, std::size_t bytes) const {
         detail::zero_bytes(to, bytes, rank(), size());
     }
-    PENSTOCK_D PENSTOCK_INLINE void copy_store(std::byte* to, const std::byte* from, std::size_t bytes) const {
+    PENSTOCK_D PENSTOCK_INLINE void copy_store(std::byte* to, const std::byte* from,
+                                               std::size_t bytes) const {
         detail::copy_to_frame(to, from, bytes, rank(), size());
     }
-    PENSTOCK_D PENSTOCK_INLINE void copy_written(std::byte* to, const std::byte* from, std::size_t bytes) const {
+    PENSTOCK_D PENSTOCK_INLINE void copy_written(std::byte* to, const std::byte* from,
+                                                 std::size_t bytes) const {
         detail::copy_from_frame(to, from, bytes, rank(), size());
     }
-    PENSTOCK_D PENSTOCK_INLINE void copy_frame(std::byte* to, const std::byte* from, std::size_t bytes) const {
+    PENSTOCK_D PENSTOCK_INLINE void copy_frame(std::byte* to, const std::byte* from,
+                                               std::size_t bytes) const {
         detail::copy_between_frames(to, from, bytes, rank(), size());
     }
 
     // What only this group has: which lanes, by their numbers in the warp.
-    PENSTOCK_D PENSTOCK_INLINE std::uint32_t lane_number() const { return detail::device_thread_in_block() % 32u; }
-    PENSTOCK_D PENSTOCK_INLINE std::uint32_t ballot(bool flag) const { return __ballot_sync(mask_, flag); }
+    PENSTOCK_D PENSTOCK_INLINE std::uint32_t lane_number() const {
+        return detail::device_thread_in_block() % 32u;
+    }
+    PENSTOCK_D PENSTOCK_INLINE std::uint32_t ballot(bool flag) const {
+        return __ballot_sync(mask_, flag);
+    }
     PENSTOCK_D PENSTOCK_INLINE std::uint32_t match(std::uint64_t value) const {
         return __match_any_sync(mask_, static_cast<unsigned long long>(value));
     }
-    PENSTOCK_D PENSTOCK_INLINE std::uint64_t shuffle(std::uint64_t value, std::uint32_t from_lane) const {
-        return __shfl_sync(mask_, static_cast<unsigned long long>(value), static_cast<int>(from_lane));
+    PENSTOCK_D PENSTOCK_INLINE std::uint64_t shuffle(std::uint64_t value,
+                                                     std::uint32_t from_lane) const {
+        return __shfl_sync(mask_, static_cast<unsigned long long>(value),
+                           static_cast<int>(from_lane));
     }
 
 private:
-    PENSTOCK_D PENSTOCK_INLINE std::uint32_t leader() const { return static_cast<std::uint32_t>(__ffs(static_cast<int>(mask_))) - 1u; }
+    PENSTOCK_D PENSTOCK_INLINE std::uint32_t leader() const {
+        return static_cast<std::uint32_t>(__ffs(static_cast<int>(mask_))) - 1u;
+    }
     std::uint32_t mask_;
 };
 

@@ -1,9 +1,11 @@
-// Cooperative copies on the GPU, written once for every group width: thread `rank` of `size` takes part.
+// Cooperative copies on the GPU, written once for every group width: thread `rank` of `size` takes
+// part.
 //
-// Frames are read with relaxed device-scope loads. They go to the second-level cache, where another multiprocessor's
-// stores land, so a copy that races with an eviction reads old or new words and never a stale first-level line; the
-// check after the copy then rejects it (engine/page_word.hpp). They are written with relaxed device-scope stores, because
-// a plain store that meets such a load is a data race, for which PTX promises nothing.
+// Frames are read with relaxed device-scope loads. They go to the second-level cache, where another
+// multiprocessor's stores land, so a copy that races with an eviction reads old or new words and
+// never a stale first-level line; the check after the copy then rejects it (engine/page_word.hpp).
+// They are written with relaxed device-scope stores, because a plain store that meets such a load
+// is a data race, for which PTX promises nothing.
 #pragma once
 
 #include <cstddef>
@@ -19,9 +21,10 @@ PENSTOCK_D PENSTOCK_INLINE std::uint64_t device_now_ns() {
     return now;
 }
 
-// Longer each time, up to 32 us: a wait is noticed late by about a third of its length. Groups that wait for the host look over
-// the bus, and thousands that look every two microseconds take all it has: with that the fences of everybody else took a
-// millisecond (bench/results/h200-2026-11-21-ring.txt).
+// Longer each time, up to 32 us: a wait is noticed late by about a third of its length. Groups that
+// wait for the host look over the bus, and thousands that look every two microseconds take all it
+// has: with that the fences of everybody else took a millisecond
+// (bench/results/h200-2026-11-21-ring.txt).
 PENSTOCK_D PENSTOCK_INLINE void device_pause(std::uint32_t round) {
     const std::uint32_t doublings = round < 4 ? round : 4 + (round - 4) / 2;
     __nanosleep(32u << (doublings < 10 ? doublings : 10));
@@ -66,7 +69,8 @@ PENSTOCK_D PENSTOCK_INLINE std::byte load_frame_1(const std::byte* from) {
     return static_cast<std::byte>(v);
 }
 
-// Host memory is read at system scope: the service thread reuses the same staging bytes for other requests.
+// Host memory is read at system scope: the service thread reuses the same staging bytes for other
+// requests.
 PENSTOCK_D PENSTOCK_INLINE uint4 load_host_16(const std::byte* from) {
     uint4 v;
     asm volatile("ld.relaxed.sys.global.v4.u32 {%0,%1,%2,%3}, [%4];"
@@ -76,7 +80,8 @@ PENSTOCK_D PENSTOCK_INLINE uint4 load_host_16(const std::byte* from) {
 }
 
 PENSTOCK_D PENSTOCK_INLINE void store_frame_16(std::byte* to, uint4 v) {
-    asm volatile("st.relaxed.gpu.global.v4.u32 [%0], {%1,%2,%3,%4};" ::"l"(to), "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w)
+    asm volatile("st.relaxed.gpu.global.v4.u32 [%0], {%1,%2,%3,%4};" ::"l"(to), "r"(v.x), "r"(v.y),
+                 "r"(v.z), "r"(v.w)
                  : "memory");
 }
 
@@ -88,13 +93,16 @@ PENSTOCK_D PENSTOCK_INLINE void store_frame_1(std::byte* to, std::uint32_t v) {
     asm volatile("st.relaxed.gpu.global.u8 [%0], %1;" ::"l"(to), "r"(v) : "memory");
 }
 
-PENSTOCK_D PENSTOCK_INLINE void store_plain_16(std::byte* to, uint4 v) { *reinterpret_cast<uint4*>(to) = v; }
+PENSTOCK_D PENSTOCK_INLINE void store_plain_16(std::byte* to, uint4 v) {
+    *reinterpret_cast<uint4*>(to) = v;
+}
 
 template <uint4 (*Load)(const std::byte*), void (*Store)(std::byte*, uint4)>
-PENSTOCK_D PENSTOCK_INLINE void copy_aligned_16(std::byte* to, const std::byte* from, std::size_t bytes,
-                                                std::uint32_t rank, std::uint32_t size) {
-    // Four loads in flight per thread before the first store: the latency of the second-level cache or of the bus is
-    // paid once for all four.
+PENSTOCK_D PENSTOCK_INLINE void copy_aligned_16(std::byte* to, const std::byte* from,
+                                                std::size_t bytes, std::uint32_t rank,
+                                                std::uint32_t size) {
+    // Four loads in flight per thread before the first store: the latency of the second-level cache
+    // or of the bus is paid once for all four.
     const std::size_t stride = std::size_t{size} * 16;
     std::size_t i = std::size_t{rank} * 16;
 #pragma unroll 1
@@ -110,12 +118,13 @@ PENSTOCK_D PENSTOCK_INLINE void copy_aligned_16(std::byte* to, const std::byte* 
     for (; i < bytes; i += stride) Store(to + i, Load(from + i));
 }
 
-// The copies that a hit of an aligned read does not need are calls, so that they cost the caller no registers and no room in
-// its instruction cache. Their loops are not unrolled for the same reason.
+// The copies that a hit of an aligned read does not need are calls, so that they cost the caller no
+// registers and no room in its instruction cache. Their loops are not unrolled for the same reason.
 
 // Any alignment: 16 bytes at a time where both sides could be aligned, else 4, else single bytes.
-PENSTOCK_D PENSTOCK_NOINLINE inline void copy_unaligned(std::byte* to, const std::byte* from, std::size_t bytes,
-                                                        std::uint32_t rank, std::uint32_t size) {
+PENSTOCK_D PENSTOCK_NOINLINE inline void copy_unaligned(std::byte* to, const std::byte* from,
+                                                        std::size_t bytes, std::uint32_t rank,
+                                                        std::uint32_t size) {
     const auto t = reinterpret_cast<std::uintptr_t>(to), f = reinterpret_cast<std::uintptr_t>(from);
     const std::uint32_t unit = ((t ^ f) & 15) == 0 ? 16 : ((t ^ f) & 3) == 0 ? 4 : 1;
     std::size_t head = unit == 1 ? bytes : (unit - (f & (unit - 1))) & (unit - 1);
@@ -123,7 +132,8 @@ PENSTOCK_D PENSTOCK_NOINLINE inline void copy_unaligned(std::byte* to, const std
 #pragma unroll 1
     for (std::size_t i = rank; i < head; i += size) to[i] = load_frame_1(from + i);
     const std::size_t body = (bytes - head) & ~std::size_t{unit - 1};
-    if (unit == 16) copy_aligned_16<load_frame_16, store_plain_16>(to + head, from + head, body, rank, size);
+    if (unit == 16)
+        copy_aligned_16<load_frame_16, store_plain_16>(to + head, from + head, body, rank, size);
     if (unit == 4) {
 #pragma unroll 4
         for (std::size_t i = std::size_t{rank} * 4; i < body; i += std::size_t{size} * 4)
@@ -134,57 +144,69 @@ PENSTOCK_D PENSTOCK_NOINLINE inline void copy_unaligned(std::byte* to, const std
 }
 
 // Frame to caller, any alignment.
-PENSTOCK_D PENSTOCK_INLINE void copy_from_frame(std::byte* to, const std::byte* from, std::size_t bytes,
-                                                std::uint32_t rank, std::uint32_t size) {
-    const std::uintptr_t low = reinterpret_cast<std::uintptr_t>(to) | reinterpret_cast<std::uintptr_t>(from) | bytes;
-    if ((low & 15) == 0) copy_aligned_16<load_frame_16, store_plain_16>(to, from, bytes, rank, size);
+PENSTOCK_D PENSTOCK_INLINE void copy_from_frame(std::byte* to, const std::byte* from,
+                                                std::size_t bytes, std::uint32_t rank,
+                                                std::uint32_t size) {
+    const std::uintptr_t low =
+        reinterpret_cast<std::uintptr_t>(to) | reinterpret_cast<std::uintptr_t>(from) | bytes;
+    if ((low & 15) == 0)
+        copy_aligned_16<load_frame_16, store_plain_16>(to, from, bytes, rank, size);
     else copy_unaligned(to, from, bytes, rank, size);
 }
 
-PENSTOCK_D PENSTOCK_NOINLINE inline void copy_from_host(std::byte* to, const std::byte* from, std::size_t bytes,
-                                                        std::uint32_t rank, std::uint32_t size) {
+PENSTOCK_D PENSTOCK_NOINLINE inline void copy_from_host(std::byte* to, const std::byte* from,
+                                                        std::size_t bytes, std::uint32_t rank,
+                                                        std::uint32_t size) {
     copy_aligned_16<load_host_16, store_frame_16>(to, from, bytes, rank, size);
 }
 
-PENSTOCK_D PENSTOCK_NOINLINE inline void copy_between_frames(std::byte* to, const std::byte* from, std::size_t bytes,
-                                                             std::uint32_t rank, std::uint32_t size) {
+PENSTOCK_D PENSTOCK_NOINLINE inline void copy_between_frames(std::byte* to, const std::byte* from,
+                                                             std::size_t bytes, std::uint32_t rank,
+                                                             std::uint32_t size) {
     copy_aligned_16<load_frame_16, store_frame_16>(to, from, bytes, rank, size);
 }
 
-PENSTOCK_D PENSTOCK_NOINLINE inline void zero_bytes(std::byte* to, std::size_t bytes, std::uint32_t rank,
-                                                    std::uint32_t size) {
+PENSTOCK_D PENSTOCK_NOINLINE inline void zero_bytes(std::byte* to, std::size_t bytes,
+                                                    std::uint32_t rank, std::uint32_t size) {
     std::size_t head = (16 - (reinterpret_cast<std::uintptr_t>(to) & 15)) & 15;
     if (head > bytes) head = bytes;
     const std::size_t body = (bytes - head) & ~std::size_t{15};
 #pragma unroll 1
     for (std::size_t i = rank; i < head; i += size) store_frame_1(to + i, 0);
 #pragma unroll 1
-    for (std::size_t i = std::size_t{rank} * 16; i < body; i += std::size_t{size} * 16) store_frame_16(to + head + i, uint4{});
+    for (std::size_t i = std::size_t{rank} * 16; i < body; i += std::size_t{size} * 16)
+        store_frame_16(to + head + i, uint4{});
 #pragma unroll 1
     for (std::size_t i = head + body + rank; i < bytes; i += size) store_frame_1(to + i, 0);
 }
 
-PENSTOCK_D PENSTOCK_INLINE uint4 load_plain_16(const std::byte* from) { return *reinterpret_cast<const uint4*>(from); }
+PENSTOCK_D PENSTOCK_INLINE uint4 load_plain_16(const std::byte* from) {
+    return *reinterpret_cast<const uint4*>(from);
+}
 
-// Caller to frame, any alignment: 16 or 4 bytes at a time where both sides could be aligned, else single bytes. Not one byte
-// outside of the range is stored to, for it may be another writer's.
-PENSTOCK_D PENSTOCK_NOINLINE inline void copy_to_frame(std::byte* to, const std::byte* from, std::size_t bytes,
-                                                       std::uint32_t rank, std::uint32_t size) {
+// Caller to frame, any alignment: 16 or 4 bytes at a time where both sides could be aligned, else
+// single bytes. Not one byte outside of the range is stored to, for it may be another writer's.
+PENSTOCK_D PENSTOCK_NOINLINE inline void copy_to_frame(std::byte* to, const std::byte* from,
+                                                       std::size_t bytes, std::uint32_t rank,
+                                                       std::uint32_t size) {
     const auto t = reinterpret_cast<std::uintptr_t>(to), f = reinterpret_cast<std::uintptr_t>(from);
     const std::uint32_t unit = ((t ^ f) & 15) == 0 ? 16 : ((t ^ f) & 3) == 0 ? 4 : 1;
     std::size_t head = unit == 1 ? bytes : (unit - (t & (unit - 1))) & (unit - 1);
     if (head > bytes) head = bytes;
 #pragma unroll 1
-    for (std::size_t i = rank; i < head; i += size) store_frame_1(to + i, static_cast<std::uint32_t>(from[i]));
+    for (std::size_t i = rank; i < head; i += size)
+        store_frame_1(to + i, static_cast<std::uint32_t>(from[i]));
     const std::size_t body = (bytes - head) & ~std::size_t{unit - 1};
-    if (unit == 16) copy_aligned_16<load_plain_16, store_frame_16>(to + head, from + head, body, rank, size);
+    if (unit == 16)
+        copy_aligned_16<load_plain_16, store_frame_16>(to + head, from + head, body, rank, size);
     if (unit == 4) {
 #pragma unroll 4
         for (std::size_t i = std::size_t{rank} * 4; i < body; i += std::size_t{size} * 4)
             store_frame_4(to + head + i, *reinterpret_cast<const std::uint32_t*>(from + head + i));
     }
 #pragma unroll 1
-    for (std::size_t i = head + body + rank; i < bytes; i += size) store_frame_1(to + i, static_cast<std::uint32_t>(from[i]));
+    for (std::size_t i = head + body + rank; i < bytes; i += size)
+        store_frame_1(to + i, static_cast<std::uint32_t>(from[i]));
 }
 
 }  // namespace penstock::detail

@@ -1,18 +1,19 @@
-// How a CPU thread wakes a service thread that went to sleep: one that posts a request, or the service thread that watches the
-// rings of all while they are idle (src/host/idle_watch.hpp). GPU threads have no way to do that, so somebody always
-// looks; the doorbell only shortens the nap.
+// How a CPU thread wakes a service thread that went to sleep: one that posts a request, or the
+// service thread that watches the rings of all while they are idle (src/host/idle_watch.hpp). GPU
+// threads have no way to do that, so somebody always looks; the doorbell only shortens the nap.
 //
-// Protocol: the service thread sets `sleeping`, looks at its ring once more, and waits with a time-out. The poster
-// publishes its request and then reads `sleeping`. If the two cross so that the poster misses the flag, the time-out
-// bounds the delay; nothing depends on the doorbell for correctness.
+// Protocol: the service thread sets `sleeping`, looks at its ring once more, and waits with a
+// time-out. The poster publishes its request and then reads `sleeping`. If the two cross so that
+// the poster misses the flag, the time-out bounds the delay; nothing depends on the doorbell for
+// correctness.
 #pragma once
 
 #include <cstdint>
 
 namespace penstock {
 
-// Its mutex, condition variable and flag are the library's (src/host/host_thread.cpp), so that a kernel's file does not compile
-// their headers.
+// Its mutex, condition variable and flag are the library's (src/host/host_thread.cpp), so that a
+// kernel's file does not compile their headers.
 struct host_doorbell {
     host_doorbell();
     ~host_doorbell();
@@ -22,12 +23,14 @@ struct host_doorbell {
     // Wakes the sleeper, if there is one.
     void ring();
 
-    // Sets and clears `sleeping`. Setting it has one order with ring()'s look at it (sequentially consistent).
+    // Sets and clears `sleeping`. Setting it has one order with ring()'s look at it (sequentially
+    // consistent).
     void begin_sleep();
     void end_sleep();
     [[nodiscard]] bool is_sleeping() const;
 
-    // Sleeps until rung, then true, or until `limit_ns` has passed. Call with `sleeping` set, after a last look at the ring.
+    // Sleeps until rung, then true, or until `limit_ns` has passed. Call with `sleeping` set, after
+    // a last look at the ring.
     bool wait(std::uint64_t limit_ns);
 
 private:

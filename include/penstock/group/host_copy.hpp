@@ -1,10 +1,11 @@
-// A copy on the host that may run while another thread overwrites its source, for readers that check afterwards whether what
-// they copied is still good (engine/read.hpp). Such a reader changes no word that others read, so a hot page costs all
-// processors together no more than one.
+// A copy on the host that may run while another thread overwrites its source, for readers that
+// check afterwards whether what they copied is still good (engine/read.hpp). Such a reader changes
+// no word that others read, so a hot page costs all processors together no more than one.
 //
-// In C++ an ordinary memcpy must not race. So the copy is machine code: to the compiler it reads and writes memory in ways it
-// knows nothing of, and on x86 no load of a thread passes a later one of it, so none moves past the second look at the
-// page word. Nothing depends on a load being whole. A sanitizer cannot see into it and other processors promise less; there
+// In C++ an ordinary memcpy must not race. So the copy is machine code: to the compiler it reads
+// and writes memory in ways it knows nothing of, and on x86 no load of a thread passes a later one
+// of it, so none moves past the second look at the page word. Nothing depends on a load being
+// whole. A sanitizer cannot see into it and other processors promise less; there
 // PENSTOCK_HOST_COPIES_RACE is 0, and the engine pins the page and uses memcpy.
 #pragma once
 
@@ -12,12 +13,14 @@
 #include <cstdint>
 
 #if defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer) || __has_feature(memory_sanitizer)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer) || \
+    __has_feature(memory_sanitizer)
 #define PENSTOCK_HOST_COPIES_RACE 0
 #endif
 #endif
 #if !defined(PENSTOCK_HOST_COPIES_RACE)
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__SANITIZE_ADDRESS__) && \
+    !defined(__SANITIZE_THREAD__)
 #define PENSTOCK_HOST_COPIES_RACE 1
 #else
 #define PENSTOCK_HOST_COPIES_RACE 0
@@ -27,8 +30,9 @@
 #if PENSTOCK_HOST_COPIES_RACE
 namespace penstock::detail {
 
-// Any alignment; reads and writes exactly [0, bytes) of both, forwards. One instruction, which processors of the last ten years
-// carry out at the speed of the vector loops of the C library, and which that library uses for sizes from a few KiB up.
+// Any alignment; reads and writes exactly [0, bytes) of both, forwards. One instruction, which
+// processors of the last ten years carry out at the speed of the vector loops of the C library, and
+// which that library uses for sizes from a few KiB up.
 inline void copy_while_racing(std::byte* to, const std::byte* from, std::size_t bytes) {
     asm volatile("rep movsb" : "+S"(from), "+D"(to), "+c"(bytes) : : "memory");
 }

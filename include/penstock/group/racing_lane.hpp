@@ -1,7 +1,9 @@
-// A host lane that copies the way the GPU does: without a pin, word by word with relaxed atomics, checked afterwards.
+// A host lane that copies the way the GPU does: without a pin, word by word with relaxed atomics,
+// checked afterwards.
 //
-// It exists so that the optimistic read path runs under ThreadSanitizer, the schedule explorer and the model test on any
-// machine. It is correct but slower than lane, which copies the same way by machine code (host_copy.hpp).
+// It exists so that the optimistic read path runs under ThreadSanitizer, the schedule explorer and
+// the model test on any machine. It is correct but slower than lane, which copies the same way by
+// machine code (host_copy.hpp).
 #pragma once
 
 #include <cstring>
@@ -54,12 +56,17 @@ struct racing_lane : lane {
     // By the atomics of the engine, so that the explorer sees them.
     void copy_frame(std::byte* to, const std::byte* from, std::size_t bytes) const {
         for (std::size_t i = 0; i < bytes; i += 8)
-            atomic_store<order::relaxed>(reinterpret_cast<std::uint64_t*>(to + i), atomic_load<order::relaxed>(reinterpret_cast<const std::uint64_t*>(from + i)));
+            atomic_store<order::relaxed>(
+                reinterpret_cast<std::uint64_t*>(to + i),
+                atomic_load<order::relaxed>(reinterpret_cast<const std::uint64_t*>(from + i)));
     }
 
-    void copy_written(std::byte* to, const std::byte* from, std::size_t bytes) const { copy_out(to, from, bytes); }
+    void copy_written(std::byte* to, const std::byte* from, std::size_t bytes) const {
+        copy_out(to, from, bytes);
+    }
 
-    // Callers round the range to whole words: only the tail of a page past the end of the file is cleared.
+    // Callers round the range to whole words: only the tail of a page past the end of the file is
+    // cleared.
     void zero(std::byte* to, std::size_t bytes) const {
         for (; bytes > 0 && reinterpret_cast<std::uintptr_t>(to) % 8 != 0; --bytes)
             atomic_store<order::relaxed>(reinterpret_cast<std::uint8_t*>(to++), std::uint8_t{0});

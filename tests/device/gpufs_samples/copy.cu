@@ -18,13 +18,12 @@
 
 __shared__ int zfd, zfd1;
 
-__global__ void copy_file(char* source, char* copy)
-{
+__global__ void copy_file(char* source, char* copy) {
     __shared__ uchar* scratch;
     __shared__ size_t filesize;
     BEGIN_SINGLE_THREAD
-        scratch = (uchar*)malloc(FS_BLOCKSIZE);
-        GPU_ASSERT(scratch != NULL);
+    scratch = (uchar*)malloc(FS_BLOCKSIZE);
+    GPU_ASSERT(scratch != NULL);
     END_SINGLE_THREAD
 
     zfd = gopen(source, O_GRDONLY);
@@ -32,8 +31,7 @@ __global__ void copy_file(char* source, char* copy)
     if (zfd < 0 || zfd1 < 0) ERROR("Failed to open");
     filesize = fstat(zfd);
 
-    for (size_t me = blockIdx.x * FS_BLOCKSIZE; me < filesize; me += FS_BLOCKSIZE * gridDim.x)
-    {
+    for (size_t me = blockIdx.x * FS_BLOCKSIZE; me < filesize; me += FS_BLOCKSIZE * gridDim.x) {
         int toRead = min((unsigned int)FS_BLOCKSIZE, (unsigned int)(filesize - me));
         if (toRead != gread(zfd, me, toRead, scratch)) ERROR("Failed to read");
         if (toRead != gwrite(zfd1, me, toRead, scratch)) ERROR("Failed to write");
@@ -41,21 +39,18 @@ __global__ void copy_file(char* source, char* copy)
     gclose(zfd);
     gclose(zfd1);
     BEGIN_SINGLE_THREAD
-        free(scratch);
+    free(scratch);
     END_SINGLE_THREAD
 }
 
-void init_device_app()
-{
-    CUDA_SAFE_CALL(cudaDeviceSetLimit(cudaLimitMallocHeapSize, 1 << 25));
-}
+void init_device_app() { CUDA_SAFE_CALL(cudaDeviceSetLimit(cudaLimitMallocHeapSize, 1 << 25)); }
 
-char* update_filename(const char* h_filename)
-{
+char* update_filename(const char* h_filename) {
     int n = strlen(h_filename);
     assert(n > 0);
     if (n > FILENAME_SIZE) {
-        fprintf(stderr, "Filename %s too long, should be only %d symbols including \\0", h_filename, FILENAME_SIZE);
+        fprintf(stderr, "Filename %s too long, should be only %d symbols including \\0", h_filename,
+                FILENAME_SIZE);
         exit(-1);
     }
     char* d_filename;
@@ -64,24 +59,25 @@ char* update_filename(const char* h_filename)
     return d_filename;
 }
 
-uchar byte_at(int r, int i)
-{
-    return r < ROWS - ROWS_OF_ZEROS ? (uchar)(r * 7 + i * 13 + 1) : 0;
-}
+uchar byte_at(int r, int i) { return r < ROWS - ROWS_OF_ZEROS ? (uchar)(r * 7 + i * 13 + 1) : 0; }
 
-void make_rows(const char* name)
-{
+void make_rows(const char* name) {
     FILE* f = fopen(name, "wb");
-    if (f == NULL) { perror(name); exit(-1); }
+    if (f == NULL) {
+        perror(name);
+        exit(-1);
+    }
     for (int r = 0; r < ROWS; r++)
         for (int i = 0; i < ROW_BYTES; i++) fputc(byte_at(r, i), f);
     fclose(f);
 }
 
-int wrong_copy(const char* name)
-{
+int wrong_copy(const char* name) {
     FILE* f = fopen(name, "rb");
-    if (f == NULL) { perror(name); return 1; }
+    if (f == NULL) {
+        perror(name);
+        return 1;
+    }
     int wrong = 0;
     for (int r = 0; r < ROWS; r++)
         for (int i = 0; i < ROW_BYTES; i++) wrong += fgetc(f) != byte_at(r, i);
@@ -91,10 +87,12 @@ int wrong_copy(const char* name)
     return wrong;
 }
 
-int wrong_sums(const char* name)
-{
+int wrong_sums(const char* name) {
     struct stat s;
-    if (stat(name, &s)) { perror(name); return 1; }
+    if (stat(name, &s)) {
+        perror(name);
+        return 1;
+    }
     fprintf(stderr, "%s: %ld of %ld bytes\n", name, (long)s.st_size, (long)(ROWS * sizeof(int)));
     int wrong = s.st_size != ROWS * sizeof(int);
     FILE* f = fopen(name, "rb");
@@ -108,12 +106,10 @@ int wrong_sums(const char* name)
     return wrong;
 }
 
-int main()
-{
+int main() {
     CUDA_SAFE_CALL(cudaSetDevice(0));
     int wrong = 0;
-    for (int round = 0; round < 2; round++)
-    {
+    for (int round = 0; round < 2; round++) {
         make_rows("rows");
         unlink("copy");
         if (round == 0) unlink("sums");
@@ -130,8 +126,7 @@ int main()
         copy_file<<<8, 128, 0, gpuGlobals->streamMgr->kernelStream>>>(rows, copy);
         run_gpufs_handler(gpuGlobals, 0);
         row_sums<<<4, 64, 0, gpuGlobals->streamMgr->kernelStream>>>(rows, sums);
-        while (true)
-        {
+        while (true) {
             open_loop(gpuGlobals, 0);
             rw_loop(gpuGlobals);
             if (cudaErrorNotReady != cudaStreamQuery(gpuGlobals->streamMgr->kernelStream)) {

@@ -32,7 +32,8 @@ TEST(canary, abandon_by_store) {
         engine::unpin(&s.w.view.words[0]);
     });
     const auto out = s.run();
-    EXPECT_TRUE(out.violation == "only mappings hold pins" || out.violation == "assertion failed: pins_of(before) > 0")
+    EXPECT_TRUE(out.violation == "only mappings hold pins" ||
+                out.violation == "assertion failed: pins_of(before) > 0")
         << out.violation;
 }
 

@@ -26,7 +26,8 @@ TEST(canary, evict_by_store) {
     s.lane(s.mapper(0));
     s.lane(s.reader(1));
     const auto out = s.run();
-    EXPECT_TRUE(out.violation == "a mapped page changed" || out.violation == "assertion failed: pins_of(before) > 0" ||
+    EXPECT_TRUE(out.violation == "a mapped page changed" ||
+                out.violation == "assertion failed: pins_of(before) > 0" ||
                 out.violation == "an unmap failed")
         << out.violation;
 }

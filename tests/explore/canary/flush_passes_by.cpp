@@ -1,4 +1,5 @@
-// Canary: who flushes passes by every page that is not dirty, also one that another's write-back has cleaned and not looked at again.
+// Canary: who flushes passes by every page that is not dirty, also one that another's write-back
+// has cleaned and not looked at again.
 #define penstock penstock_flush_passes_by
 
 #include "explore/canary/standard.hpp"
@@ -29,7 +30,8 @@ TEST(canary, flush_passes_by) {
     s.lane([&](auto g) {
         s.store(g, 0, 1, 71);
         static_cast<void>(fsync(g, s.w.fs(), s.fd));
-        explore::require(s.w.memory.disk[1] == 71, "an fsync returned before the bytes were in the file");
+        explore::require(s.w.memory.disk[1] == 71,
+                         "an fsync returned before the bytes were in the file");
     });
     expect_caught(s.run({.preemptions = 2}), "an fsync returned before the bytes were in the file");
 }

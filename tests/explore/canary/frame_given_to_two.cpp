@@ -1,4 +1,5 @@
-// Canary: who waited for a frame takes the one that he is told of without looking whether another came first.
+// Canary: who waited for a frame takes the one that he is told of without looking whether another
+// came first.
 #define penstock penstock_frame_given_to_two
 
 #include "explore/canary/standard.hpp"

@@ -8,7 +8,8 @@
 
 namespace penstock::engine {
 
-// What the lane that runs has put off; only loaders name a page in a frame word, and they publish right after.
+// What the lane that runs has put off; only loaders name a page in a frame word, and they publish
+// right after.
 inline std::uint64_t put_off_frame[::explore::max_fibers], put_off_word[::explore::max_fibers];
 
 template <typename Pool>
@@ -22,7 +23,8 @@ inline void publish_and_name(page_word* word, std::uint32_t frame) {
     publish_and_unpin(word, frame);
     const auto id = ::explore::explorer::current()->running_fiber();
     if (put_off_frame[id] != 0)
-        atomic_store<order::release>(reinterpret_cast<frame_word*>(put_off_frame[id]), put_off_word[id]);
+        atomic_store<order::release>(reinterpret_cast<frame_word*>(put_off_frame[id]),
+                                     put_off_word[id]);
     put_off_frame[id] = 0;
 }
 
@@ -35,8 +37,9 @@ inline void publish_and_name(page_word* word, std::uint32_t frame) {
 
 namespace penstock::explore_kit {
 
-// The lane that puts off its store is held up; the file is taken down meanwhile and its page evicted through the page
-// word, which frees the frame. The late store then names a page that is gone.
+// The lane that puts off its store is held up; the file is taken down meanwhile and its page
+// evicted through the page word, which frees the frame. The late store then names a page that is
+// gone.
 TEST(canary, frame_named_late) {
     one_file s({.frames = 1});
     s.prepare = [&, before = s.prepare] {

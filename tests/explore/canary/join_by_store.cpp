@@ -1,4 +1,5 @@
-// Canary: who shares the copy of a page that is mapped to be changed stores the number of holders, whatever it is by then.
+// Canary: who shares the copy of a page that is mapped to be changed stores the number of holders,
+// whatever it is by then.
 #define penstock penstock_join_by_store
 
 #include "explore/canary/standard.hpp"

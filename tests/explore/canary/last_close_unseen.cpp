@@ -1,4 +1,5 @@
-// Canary: who closes takes his reference from whatever the word says by then, so of two that close at once neither is the last.
+// Canary: who closes takes his reference from whatever the word says by then, so of two that close
+// at once neither is the last.
 #define penstock penstock_last_close_unseen
 
 #include "explore/canary/standard.hpp"
@@ -30,7 +31,9 @@ TEST(canary, last_close_unseen) {
         ++s.w.memory.file_words[0];
         ++s.w.memory.writes[0].writers;
     };
-    s.also([&] { explore::require(s.w.memory.disk[0] == 70, "closed by all, and the file does not have it"); });
+    s.also([&] {
+        explore::require(s.w.memory.disk[0] == 70, "closed by all, and the file does not have it");
+    });
     s.lane([&](auto g) {
         s.store(g, 0, 0, 70);
         explore::require(close(g, s.w.fs(), s.fd) == 0, "a close failed");

@@ -27,7 +27,8 @@ TEST(canary, marks_not_kept) {
         static_cast<void>(unmap(g, s.w.fs(), held));
     });
     s.lane(s.flusher());
-    expect_caught(s.run({.preemptions = 2}), "a page is clean, and the file does not have its bytes");
+    expect_caught(s.run({.preemptions = 2}),
+                  "a page is clean, and the file does not have its bytes");
 }
 
 }  // namespace penstock::explore_kit

@@ -1,4 +1,5 @@
-// Canary: the marks of a page are taken by a load and a store, so one that is made in between is lost.
+// Canary: the marks of a page are taken by a load and a store, so one that is made in between is
+// lost.
 #define penstock penstock_marks_taken_by_store
 
 #include "explore/canary/standard.hpp"
@@ -31,7 +32,8 @@ TEST(canary, marks_taken_by_store) {
         s.store(g, 0, 1, 71);
     });
     s.lane(s.flusher());
-    expect_caught(s.run({.preemptions = 3}), "a page is clean, and the file does not have its bytes");
+    expect_caught(s.run({.preemptions = 3}),
+                  "a page is clean, and the file does not have its bytes");
 }
 
 }  // namespace penstock::explore_kit

@@ -1,5 +1,6 @@
-// Canary: two copies of one page are on their way to the file at once, and the older may come last. The lock also says which request
-// carries the copy: who takes it from its holder makes that one forget his, and a ring slot is never given back.
+// Canary: two copies of one page are on their way to the file at once, and the older may come last.
+// The lock also says which request carries the copy: who takes it from its holder makes that one
+// forget his, and a ring slot is never given back.
 #define penstock penstock_no_frame_lock
 
 #include "explore/canary/standard.hpp"
@@ -26,7 +27,9 @@ TEST(canary, no_frame_lock) {
     s.warm(0, 0);
     s.expect(0, 0, 72);
     s.server.decide = [&](const engine::ring_request& what) {
-        return plan{.when = what.operation == engine::op::write && what.published == 1 ? timing::late : timing::at_once};
+        return plan{.when = what.operation == engine::op::write && what.published == 1
+                                ? timing::late
+                                : timing::at_once};
     };
     s.lane([&](auto g) {
         s.store(g, 0, 0, 70);
@@ -36,8 +39,10 @@ TEST(canary, no_frame_lock) {
     });
     s.lane([&](auto g) { static_cast<void>(msync(g, s.w.fs(), s.fd, 0, page_bytes)); });
     const auto out = s.run({.preemptions = 2});
-    EXPECT_TRUE(out.violation == "a page is clean, and the file does not have its bytes" || out.violation == "a written word was lost" ||
-                out.violation == "a page with marks is dirty" || out.violation == "every ring slot was given back")
+    EXPECT_TRUE(out.violation == "a page is clean, and the file does not have its bytes" ||
+                out.violation == "a written word was lost" ||
+                out.violation == "a page with marks is dirty" ||
+                out.violation == "every ring slot was given back")
         << out.violation;
 }
 

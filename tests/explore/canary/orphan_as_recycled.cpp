@@ -13,7 +13,9 @@ namespace penstock::explore_kit {
 
 TEST(canary, orphan_as_recycled) {
     one_file s({.frames = 2, .ring_slots = 1});
-    s.server.decide = [&](const auto&) { return plan{.when = s.asked++ == 0 ? timing::late : timing::at_once}; };
+    s.server.decide = [&](const auto&) {
+        return plan{.when = s.asked++ == 0 ? timing::late : timing::at_once};
+    };
     s.lane([&](auto g) {
         std::byte got[page_bytes];
         for (int i = 0; i < 2; ++i) read(g, s.w.fs(), s.fd, got, page_bytes, i * page_bytes);

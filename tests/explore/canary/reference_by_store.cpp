@@ -27,7 +27,8 @@ TEST(canary, reference_by_store) {
     for (int i = 0; i < 2; ++i)
         s.lane([&](auto g) { explore::require(s.open_and_close(g, "a") == 0, "an open failed"); });
     const auto out = s.run();
-    EXPECT_TRUE(out.violation == "a close failed" || out.violation == "only open descriptors hold references")
+    EXPECT_TRUE(out.violation == "a close failed" ||
+                out.violation == "only open descriptors hold references")
         << out.violation;
 }
 

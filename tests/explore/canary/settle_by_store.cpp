@@ -29,7 +29,8 @@ TEST(canary, settle_by_store) {
         read_and_compare(g, s.w.fs(), s.fd, 1, 0);
     });
     s.lane([&](auto g) {
-        for (int i = 0; i < 2; ++i) advise(g, s.w.fs(), s.fd, advice::will_need, page_bytes, page_bytes);
+        for (int i = 0; i < 2; ++i)
+            advise(g, s.w.fs(), s.fd, advice::will_need, page_bytes, page_bytes);
     });
     explore::limits how;
     how.preemptions = 3;

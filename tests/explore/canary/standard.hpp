@@ -1,4 +1,5 @@
-// The library headers that the tests use, included before a canary's macros can change what is in them.
+// The library headers that the tests use, included before a canary's macros can change what is in
+// them.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -7,7 +7,9 @@
 
 namespace penstock::engine {
 
-inline void broken_unpin(page_word* word) { atomic_store<order::release>(word, glance(word) - pin_one); }
+inline void broken_unpin(page_word* word) {
+    atomic_store<order::release>(word, glance(word) - pin_one);
+}
 inline bool broken_unpin_if_held(page_word* word, std::uint32_t) {
     broken_unpin(word);
     return true;

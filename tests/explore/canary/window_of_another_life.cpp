@@ -7,10 +7,12 @@
 
 namespace penstock::engine {
 
-inline const std::byte* find_in_any_window(const cache_view& c, std::uint32_t slot, std::uint32_t, std::uint64_t offset) {
+inline const std::byte* find_in_any_window(const cache_view& c, std::uint32_t slot, std::uint32_t,
+                                           std::uint64_t offset) {
     if (c.windows == nullptr) return nullptr;
     const window_word w = glance(&c.windows[slot]);
-    return find_in_window(c, slot, static_cast<std::uint32_t>(w >> window_generation_shift), offset);
+    return find_in_window(c, slot, static_cast<std::uint32_t>(w >> window_generation_shift),
+                          offset);
 }
 
 }  // namespace penstock::engine
@@ -25,7 +27,8 @@ TEST(canary, window_of_another_life) {
     one_file s({.frames = 1});
     s.prepare = [&, before = s.prepare] {
         before();
-        s.w.window_now(0, 2, [](std::uint64_t page, std::uint64_t i) { return content(2, page, i); });
+        s.w.window_now(0, 2,
+                       [](std::uint64_t page, std::uint64_t i) { return content(2, page, i); });
     };
     s.lane(s.reader(0));
     s.lane(s.reader(1));

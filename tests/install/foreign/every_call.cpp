@@ -1,4 +1,5 @@
-// The address of every function that the installed headers declare and do not define: it links only if the package has them.
+// The address of every function that the installed headers declare and do not define: it links only
+// if the package has them.
 #include <cstdio>
 #include <type_traits>
 
@@ -20,30 +21,39 @@ void take(Function... functions) {
 
 void of_the_runtime() {
     using rt = ps::runtime;
-    take(static_cast<ps::status (*)(const ps::options&, std::unique_ptr<rt>&)>(&rt::create), &rt::ref, &rt::where, &rt::settings, &rt::device_name,
-         &rt::io_name, &rt::open, &rt::close, static_cast<std::int64_t (rt::*)(int, void*, std::int64_t, std::int64_t)>(&rt::read),
-         static_cast<std::int64_t (rt::*)(ps::cursor&, void*, std::int64_t)>(&rt::read), &rt::write, &rt::append, &rt::msync, &rt::fsync, &rt::truncate,
-         &rt::unlink, &rt::rename, &rt::stat, &rt::prefetch, &rt::advise, &rt::gather, &rt::map_region, &rt::mount,
+    take(static_cast<ps::status (*)(const ps::options&, std::unique_ptr<rt>&)>(&rt::create),
+         &rt::ref, &rt::where, &rt::settings, &rt::device_name, &rt::io_name, &rt::open, &rt::close,
+         static_cast<std::int64_t (rt::*)(int, void*, std::int64_t, std::int64_t)>(&rt::read),
+         static_cast<std::int64_t (rt::*)(ps::cursor&, void*, std::int64_t)>(&rt::read), &rt::write,
+         &rt::append, &rt::msync, &rt::fsync, &rt::truncate, &rt::unlink, &rt::rename, &rt::stat,
+         &rt::prefetch, &rt::advise, &rt::gather, &rt::map_region, &rt::mount,
          static_cast<std::int64_t (rt::*)(int, std::int64_t, std::int64_t)>(&rt::open_windows),
-         static_cast<std::int64_t (rt::*)(const std::string&)>(&rt::open_windows), &rt::close_windows, &rt::allow, &rt::interrupt, &rt::resume, &rt::health,
-         &rt::view_status, &rt::clear_view_status, &rt::write_status, &rt::clear_write_status, &rt::stats, &rt::run_on_workers, &rt::take_launch_count,
-         &rt::give_back, &ps::interrupt_on_signals, &ps::was_interrupted);
+         static_cast<std::int64_t (rt::*)(const std::string&)>(&rt::open_windows),
+         &rt::close_windows, &rt::allow, &rt::interrupt, &rt::resume, &rt::health, &rt::view_status,
+         &rt::clear_view_status, &rt::write_status, &rt::clear_write_status, &rt::stats,
+         &rt::run_on_workers, &rt::take_launch_count, &rt::give_back, &ps::interrupt_on_signals,
+         &ps::was_interrupted);
 }
 
 void of_what_it_makes() {
     using mount = ps::file_mount;
     using region = ps::file_region;
     using pool = ps::buffer_pool;
-    take(&mount::unmount, &mount::is_mounted, &mount::report, &region::data, &region::size_bytes, &region::acquire, &region::release, &region::prefer,
-         &region::sync, &region::close, &region::traffic, &pool::make, &pool::open_file, &pool::close_file, &pool::discard_file, &pool::resize_file,
-         &pool::file_bytes, &pool::open_session, &pool::counts, &pool::contents, &pool::is_on_gpu);
-    static_assert(std::is_destructible_v<mount> && std::is_destructible_v<region> && std::is_destructible_v<pool>);
+    take(&mount::unmount, &mount::is_mounted, &mount::report, &region::data, &region::size_bytes,
+         &region::acquire, &region::release, &region::prefer, &region::sync, &region::close,
+         &region::traffic, &pool::make, &pool::open_file, &pool::close_file, &pool::discard_file,
+         &pool::resize_file, &pool::file_bytes, &pool::open_session, &pool::counts, &pool::contents,
+         &pool::is_on_gpu);
+    static_assert(std::is_destructible_v<mount> && std::is_destructible_v<region> &&
+                  std::is_destructible_v<pool>);
 }
 
 void of_settings_and_reports() {
-    take(&ps::version, &ps::error_text, &ps::statistics::to_json, &ps::options::from_environment, &ps::options::check, &ps::parse_size, &ps::format_size,
-         &ps::parse_backend, &ps::parse_io_method, &ps::parse_direct_mode, &ps::parse_switch,
-         static_cast<const char* (*)(ps::backend)>(&ps::name_of), static_cast<const char* (*)(ps::io_method)>(&ps::name_of),
+    take(&ps::version, &ps::error_text, &ps::statistics::to_json, &ps::options::from_environment,
+         &ps::options::check, &ps::parse_size, &ps::format_size, &ps::parse_backend,
+         &ps::parse_io_method, &ps::parse_direct_mode, &ps::parse_switch,
+         static_cast<const char* (*)(ps::backend)>(&ps::name_of),
+         static_cast<const char* (*)(ps::io_method)>(&ps::name_of),
          static_cast<const char* (*)(ps::direct_mode)>(&ps::name_of));
 }
 

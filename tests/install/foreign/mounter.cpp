@@ -1,5 +1,6 @@
-// Serves a directory through the installed Penstock::mount: mounter SOURCE POINT FILE. Prints FILE of SOURCE as read from
-// the mount, and leaves a copy that it wrote through the mount as FILE.copy. Status 77: this machine mounts nothing.
+// Serves a directory through the installed Penstock::mount: mounter SOURCE POINT FILE. Prints FILE
+// of SOURCE as read from the mount, and leaves a copy that it wrote through the mount as FILE.copy.
+// Status 77: this machine mounts nothing.
 #include <cerrno>
 #include <cstdio>
 #include <fstream>
@@ -11,7 +12,8 @@
 
 int main(int argc, char** argv) {
     if (argc != 4) return 2;
-    if (::access("/dev/fuse", R_OK | W_OK) != 0) return std::fprintf(stderr, "SKIP: /dev/fuse cannot be opened here\n"), 77;
+    if (::access("/dev/fuse", R_OK | W_OK) != 0)
+        return std::fprintf(stderr, "SKIP: /dev/fuse cannot be opened here\n"), 77;
     penstock::options settings;
     settings.where = penstock::backend::cpu;
     settings.cache_bytes = 1 << 20;
@@ -21,13 +23,15 @@ int main(int argc, char** argv) {
     std::unique_ptr<penstock::file_mount> served;
     if (const penstock::status mounted = rt->mount(argv[1], argv[2], {}, served); !mounted.ok()) {
         const bool forbidden = mounted.code == -EPERM || mounted.code == -ENODEV;
-        return std::fprintf(stderr, "%s%s\n", forbidden ? "SKIP: " : "", mounted.message.c_str()), forbidden ? 77 : 1;
+        return std::fprintf(stderr, "%s%s\n", forbidden ? "SKIP: " : "", mounted.message.c_str()),
+               forbidden ? 77 : 1;
     }
     const std::string file = std::string(argv[2]) + "/" + argv[3];
     std::ifstream in(file, std::ios::binary);
     const std::string content{std::istreambuf_iterator<char>(in), {}};
     std::ofstream(file + ".copy", std::ios::binary) << content;
     std::fwrite(content.data(), 1, content.size(), stdout);
-    if (served->report().requests == 0) return std::fprintf(stderr, "the mount served no request\n"), 1;
+    if (served->report().requests == 0)
+        return std::fprintf(stderr, "the mount served no request\n"), 1;
     return served->unmount() == 0 && !served->is_mounted() ? 0 : 1;
 }

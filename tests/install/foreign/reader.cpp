@@ -14,7 +14,8 @@ int main(int argc, char** argv) {
         return std::fprintf(stderr, "%s\n", made.message.c_str()), 1;
     const int fd = rt->open(argv[1]);
     std::vector<char> buffer(100000);
-    const std::int64_t bytes = rt->read(fd, buffer.data(), static_cast<std::int64_t>(buffer.size()), 0);
+    const std::int64_t bytes =
+        rt->read(fd, buffer.data(), static_cast<std::int64_t>(buffer.size()), 0);
     if (bytes < 0) return std::fprintf(stderr, "%s\n", penstock::error_text(bytes).c_str()), 1;
     std::fwrite(buffer.data(), 1, static_cast<std::size_t>(bytes), stdout);
     return rt->close(fd) == 0 ? 0 : 1;
