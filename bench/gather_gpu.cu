@@ -3,8 +3,8 @@
 //
 //   resident         all pages in the device's cache; the plain rows lie in device memory
 //   through windows  a cache smaller than the file, missing pages from the operating system's page
-//   cache, by runtime::gather in
-//                    both orders; the plain rows lie in pinned host memory of the same span
+//                    cache, by runtime::gather in both orders; the plain rows lie in pinned host
+//                    memory of the same span
 #include "cases.hpp"
 #include "gather_rows.hpp"
 #include "gpu.cuh"

@@ -4,9 +4,11 @@
 // A source of the library has, for a member m of the group (0 or a negative errno):
 //   int slot(m, table, slot, buffer, begin, end)            where the slot's entries begin and end
 //   int entries(m, table, first, count, buffer, out)        `out` points to the entries, in
-//   `buffer` or elsewhere int record(m, id, visit)                                visit(counts,
-//   first bin, bins) for pieces of the histogram int tile(m, id, buffer, out) `out` points to the
-//   tile's pixels, in `buffer` or elsewhere
+//                                                           `buffer` or elsewhere
+//   int record(m, id, visit)                                visit(counts, first bin, bins) for
+//                                                           pieces of the histogram
+//   int tile(m, id, buffer, out)                            `out` points to the tile's pixels, in
+//                                                           `buffer` or elsewhere
 #pragma once
 
 #include <cerrno>

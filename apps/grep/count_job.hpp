@@ -2,10 +2,10 @@
 //
 // A text source has
 //   int for_each_window(g, from, to, body)   calls body(window, first, last) for consecutive pieces
-//   that together cover
-//                                            the positions [from, to); 0 or a negative errno. All
-//                                            threads of the group call together; the source
-//                                            synchronises them after each body.
+//                                            that together cover the positions [from, to); 0 or a
+//                                            negative errno. All threads of the group call
+//                                            together; the source synchronises them after each
+//                                            body.
 #pragma once
 
 #include <cstdint>

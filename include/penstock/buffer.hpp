@@ -6,9 +6,10 @@
 //     std::unique_ptr<penstock::buffer_pool> pool;
 //     std::uint32_t accounts = 0;
 //     if (penstock::status s = penstock::buffer_pool::make({.host_bytes = 1 << 30, .device_bytes =
-//     8ull << 30}, pool); !s) return fail(s.message); if (penstock::status s =
-//     pool->open_file("accounts.db", penstock::buffer::file_access::read_write, accounts); !s)
-//     return fail(s.message); const auto mine = pool->open_session();  // of this thread
+//         8ull << 30}, pool); !s) return fail(s.message);
+//     if (penstock::status s = pool->open_file("accounts.db",
+//         penstock::buffer::file_access::read_write, accounts); !s) return fail(s.message);
+//     const auto mine = pool->open_session();  // of this thread
 //     penstock::buffer::fixed_page page;
 //     if (mine->fix({.page = 7, .file = accounts}, penstock::buffer::use_kind::write, page) == 0) {
 //         ++*reinterpret_cast<std::uint64_t*>(page.data);

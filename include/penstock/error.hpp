@@ -4,9 +4,9 @@
 //   -EINVAL     negative offset, null buffer, range that overflows, mapping that is not mapped
 //   -EACCES     the name lies outside the roots, or the file may not be read
 //   -EISDIR     a directory where a file is meant;  -EOPNOTSUPP  neither file nor directory (a
-//   device, a pipe), or a file whose size
+//       device, a pipe), or a file whose size
 //               is not what reads deliver, as in /proc and /sys; the log names such a file and the
-//               cure
+//                   cure
 //   -ENOENT, -ELOOP, -ENOTDIR, -ENAMETOOLONG, -EIO ...  as the file system said
 //   -ESTALE     the file shrank, or was replaced, after it was opened: reopen it
 //   -ENFILE     every file slot is open
@@ -14,15 +14,17 @@
 //   -ENOMEM     no room for the page table of another file
 //   -ENOBUFS    every frame of the cache is pinned or loading, and stayed so for the frame wait
 //   -ENOSPC ... of a read or write too: every frame is pinned, loading, or holds bytes that a file
-//   system does not take for this
+//       system does not take for this
 //               reason; the log and runtime::write_status() name file and disk
 //   -EAGAIN     the request ring stayed full for the request time-out; of launch, a thousand
-//   launches are under way -ETIMEDOUT  the host did not answer a request in time, or its heartbeat
-//   stopped -ECANCELED  the runtime was interrupted (Ctrl-C) or is shutting down -ESHUTDOWN  a
-//   service thread died -ECHILD     the runtime, region or pool belongs to the parent of this
-//   process -ENODEV     the program reset the device (cudaDeviceReset) while the runtime lived
+//               launches are under way
+//   -ETIMEDOUT  the host did not answer a request in time, or its heartbeat stopped
+//   -ECANCELED  the runtime was interrupted (Ctrl-C) or is shutting down
+//   -ESHUTDOWN  a service thread died
+//   -ECHILD     the runtime, region or pool belongs to the parent of this process
+//   -ENODEV     the program reset the device (cudaDeviceReset) while the runtime lived
 //   -EBUSY      of a region: the stream is being captured, or it is the legacy stream and another
-//   one is
+//               one is
 #pragma once
 
 #include <cerrno>

@@ -3,8 +3,9 @@
 //
 //   const penstock::row_view rows(fs, fd, {.row_bytes = 512});
 //   penstock::gather(g, rows, indices + first, n, out);         // in a kernel: each group its
-//   share of the array rt.gather(fd, {.row_bytes = 512}, indices, count, out);     // from the
-//   host: the whole device (penstock/runtime.hpp)
+//       share of the array
+//   rt.gather(fd, {.row_bytes = 512}, indices, count, out);     // from the host: the whole device
+//       (penstock/runtime.hpp)
 //
 // Row indices[i] is copied to out + i * row_bytes, whichever order they are fetched in. Rows may
 // straddle pages, repeat, overlap in the file and be longer than a page. `indices` and `out` lie in

@@ -3,7 +3,7 @@
 //   struct sum_bytes {
 //       template <typename Group>
 //       PENSTOCK_HD void operator()(const Group& g, const penstock::runtime_ref& fs, std::uint64_t
-//       index) const;
+//           index) const;
 //   };
 //   penstock::launch<penstock::width::warp>(rt, 1000, sum_bytes{...});
 //

@@ -2,7 +2,7 @@
 //
 //   penstock::view<double> v(fs, fd);      // fd is open, and stays so while the view is used
 //   double x = v[i];                       // by lane; lanes of a warp may ask for different
-//   elements, or not ask
+//                                          elements, or not ask
 //
 // Elements are 1, 2, 4, 8 or 16 bytes, trivially copyable, in the byte order of the machine. The
 // view starts at a byte offset that is a multiple of the element's size; a piece of an element at

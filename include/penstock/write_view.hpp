@@ -1,9 +1,11 @@
 // Writable element views: a file as an array that a kernel fills or changes.
 //
 //   penstock::writable_view<double> v(fs, fd, count);   // fd is open for writing, and stays so
-//   while the view is used v[i] = x;                                           // by lane; lanes of
-//   a warp may write different elements, or not write const double old = v.atomic_add(j, 1.0); //
-//   no addition by any group of the device is lost
+//                                                       while the view is used
+//   v[i] = x;                                           // by lane; lanes of a warp may write
+//                                                       different elements, or not write
+//   const double old = v.atomic_add(j, 1.0);            // no addition by any group of the device
+//                                                       is lost
 //
 // Elements and offsets are those of penstock/view.hpp. The file grows as far as elements are
 // written; what lies in between reads as zeros. Exactly the bytes of the elements count as written

@@ -2,12 +2,11 @@
 // of one has to do, and how blocks are compared with one that is in no frame.
 //
 // (1) The file of a page may have been changed by others who have not said so yet
-// (session::forget). So what its load brings for an absent block, which other pages point at too,
-// is taken only if its signature is that of the
-//     block's content; else, and where its file is left in peace and nothing is signed, the page is
-//     loaded as one that was never seen.
+//     (session::forget). So what its load brings for an absent block, which other pages point at
+//     too, is taken only if its signature is that of the block's content; else, and where its file
+//     is left in peace and nothing is signed, the page is loaded as one that was never seen.
 // (2) A page that was not seen before is compared with an absent block byte for byte, as with
-// others: by reading a page from its file that points at the block.
+//     others: by reading a page from its file that points at the block.
 #pragma once
 
 #include "buffer/dedu_batch.hpp"

@@ -2,20 +2,23 @@
 // words: the page's entry, which names the frame, and the frame's latch.
 //
 //   latch: closed --publish()--> free, shared or owned         by the manager, when the bytes are
-//   there
+//                                                              there
 //          free --withdraw()--> closed                         by the manager, under its lock; not
-//          while anybody uses it free or shared --begin_close()--> closed as soon as no reader is
-//          left; by a manager that lends out nothing but short reads free or shared
-//          --take_page()--> shared,  free --take_page()--> owned, and back by end_share(),
-//          end_own(): by anybody owned --withdraw_owned()--> closed                  by the owner,
-//          under the manager's lock: the frame never got the page's bytes
+//                                                              while anybody uses it
+//          free or shared --begin_close()--> closed as soon as no reader is left; by a manager that
+//              lends out nothing but short reads
+//          free or shared --take_page()--> shared,  free --take_page()--> owned, and back by
+//                                                   end_share(), end_own(): by anybody
+//          owned --withdraw_owned()--> closed                  by the owner, under the manager's
+//                                                              lock: the frame never got the page's
+//                                                              bytes
 //   entry: 0 --publish()--> the frame's number and one --withdraw()--> 0
 //
 // (1) An entry is not 0 only while its frame is not closed and holds the page's bytes; between
-// withdraw() and publish() the manager alone uses the frame. (2) Whoever finds a frame by an entry
-// and takes it looks at the entry again: it may have been closed, filled with another page and
-// opened in between. After that the frame stays, for it is only
-//     closed when it is free.
+//     withdraw() and publish() the manager alone uses the frame.
+// (2) Whoever finds a frame by an entry and takes it looks at the entry again: it may have been
+//     closed, filled with another page and opened in between. After that the frame stays, for it is
+//     only closed when it is free.
 // Orders: each step on a latch takes over what was done under the one before it (acquire, release;
 // the manager's open() too), so whoever takes a frame that was closed in between sees the entry
 // that was cleared before, and the manager that closes it has the bytes that its last user left. An

@@ -3,21 +3,24 @@
 //
 //   nowhere     not in the buffer
 //   incomplete  in the table, and some of its blocks are absent: read from its file as a page that
-//   is nowhere is elsewhere   all of it in the buffer, but not all of it where a reader could copy
-//   it from: the manager has to be asked unwritten   not in the buffer, and not in its file as it
-//   is either: the manager keeps its bytes until they can be written readable    every block in a
-//   host frame; the word names the page's slot, whose latch a reader takes while it copies
+//               is nowhere is
+//   elsewhere   all of it in the buffer, but not all of it where a reader could copy it from: the
+//               manager has to be asked
+//   unwritten   not in the buffer, and not in its file as it is either: the manager keeps its bytes
+//               until they can be written
+//   readable    every block in a host frame; the word names the page's slot, whose latch a reader
+//               takes while it copies
 //
 // (1) Where a page is, the manager alone says (set_where). Who owns it is for anybody to say: the
-// owner is who changes the page, from fix to unfix, or who reads it from its file; he may leave it
-// to the manager, which disowns it when it has
-//     brought the page. So no page is read from its file while its bytes are on their way there
-//     through the buffer, and no two change it at once.
+//     owner is who changes the page, from fix to unfix, or who reads it from its file; he may leave
+//     it to the manager, which disowns it when it has brought the page. So no page is read from its
+//     file while its bytes are on their way there through the buffer, and no two change it at once.
 // (2) A readable page is read whoever owns it: it is as it was before the owner's change, which
-// comes to all at once, by the manager. (3) The look again after the latch was taken is that of
-// frame_latch.hpp (2): a slot may have got another page in between. Orders: own() takes over
-// (acquire) what the owner before it left (release of disown()); set_where() releases what the
-// manager made to whoever looks (acquire).
+//     comes to all at once, by the manager.
+// (3) The look again after the latch was taken is that of frame_latch.hpp (2): a slot may have got
+//     another page in between.
+// Orders: own() takes over (acquire) what the owner before it left (release of disown());
+// set_where() releases what the manager made to whoever looks (acquire).
 #pragma once
 
 #include <cstdint>

@@ -6,9 +6,9 @@
 // A runtime enters itself when it is made, and leaves before it ends, which waits for reads under
 // way. A page is given out only if
 //   - nobody has the file open for writing, and it looks now (device, inode, size, times) as when
-//   the slot of the page was opened (may_change.hpp),
+//     the slot of the page was opened (may_change.hpp),
 //   - no kernel has it open for writing, or has written to it, before and after the page is copied
-//   (file_registry::lend).
+//     (file_registry::lend).
 // So it has the bytes that the file has, or had while the read was under way.
 #pragma once
 

@@ -6,8 +6,7 @@
 //      "relaxed": its calls disturb no capture. The library never uses the legacy stream, nor waits
 //      for the whole device, except on a stream that the caller named.
 //  (2) Its pending error. Kernels are launched by calls that return their own code (launch_kernel),
-//  and
-//      calls that may well fail go to the driver, whose codes never become the runtime's last
+//      and calls that may well fail go to the driver, whose codes never become the runtime's last
 //      error.
 //  (3) Its current device and context: the guard pushes ours and pops it again.
 #pragma once

@@ -6,12 +6,14 @@
 //
 // Invariants
 //  (1) At most one thread watches. It naps no longer than `look_ns` between two looks at all rings
-//  of resting threads; at
-//      first `first_look_ns`, and the longer the more often it found nothing.
+//      of resting threads; at first `first_look_ns`, and the longer the more often it found
+//      nothing.
 //  (2) A thread rests only with its doorbell's `sleeping` set and its place on the list, so that
-//  the watcher can wake it. (3) A watcher that leaves because there is work, or because it ends,
-//  wakes another thread, which watches next. (4) Nobody sleeps longer than `sleep_ns`: should a
-//  watcher die on the way, the next to wake takes its place.
+//      the watcher can wake it.
+//  (3) A watcher that leaves because there is work, or because it ends, wakes another thread, which
+//      watches next.
+//  (4) Nobody sleeps longer than `sleep_ns`: should a watcher die on the way, the next to wake
+//      takes its place.
 #pragma once
 
 #include <atomic>

@@ -7,15 +7,15 @@
 // page locked while it waits for an answer about it, and taking the page away waits for that lock.
 // So programs go on, and what came home is kept from what is written back:
 //   1. which bytes of a page a region changed is noted (its mask) before they are written to the
-//   file;
+//      file;
 //   2. a page that is written back goes to the file without the bytes of its mask: of two that
-//   changed a byte at once the region wins;
+//      changed a byte at once the region wins;
 //   3. when the changes are in the file, the mount takes the view of these pages away
-//   (program_views::take_away), which writes back what was changed there;
+//      (program_views::take_away), which writes back what was changed there;
 //   4. then the masks go. That of a page goes earlier, once its changes are in the file, if the
-//   kernel asks for the page, or a program writes all of it: what the kernel has
-//      from then on is newer, and a store to it is a later one. (The kernel lets what it is writing
-//      back of a page come to its end before it does either.)
+//      kernel asks for the page, or a program writes all of it: what the kernel has from then on is
+//      newer, and a store to it is a later one. (The kernel lets what it is writing back of a page
+//      come to its end before it does either.)
 // This stands for rule 1 of penstock/consistency/page_versions.hpp.
 #pragma once
 

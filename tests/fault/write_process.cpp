@@ -2,12 +2,12 @@
 // several at once.
 //
 //   penstock_write_process records FOLDER THREADS [unsynced]    until it is killed: records in
-//   FOLDER/file and, appended, in FOLDER/log;
+//       FOLDER/file and, appended, in FOLDER/log;
 //       a line "THREAD FIRST LAST OFFSET ..." on standard output says which records are on storage,
-//       and where in the log they begin. unsynced: says so without fsync, which the test has to
-//       notice
+//           and where in the log they begin.
+//       unsynced: says so without fsync, which the test has to notice
 //   penstock_write_process stripes FILE WIDTH ROLE ROLES BYTES  of every ROLES stripes of WIDTH
-//   bytes, the ROLE-th; waits for a line on
+//       bytes, the ROLE-th; waits for a line on
 //       standard input first, so that all begin together
 #include <unistd.h>
 

@@ -9,8 +9,7 @@
 //   begun   the newest version that the host has begun to make,
 //   done    the newest version that the host has finished,
 //   period  (floor, users): users counts those who have the file open or are opening or closing it;
-//   floor is `done` as it
-//           was when users last rose from 0.
+//           floor is `done` as it was when users last rose from 0.
 // While users > 0 a reader may see any version from floor to begun, byte by byte, since the host
 // changes files in place while they are read. If the two are equal, it must see exactly that
 // version and no error.
@@ -20,7 +19,7 @@
 //   before the end of the file  what the file holds now (write(2) is seen),
 //   behind it, to the end of the operating system's page   zero,
 //   in the pages after that     what they held when they were cut off, also when the file has grown
-//   again since;
+//                               again since;
 // on a real GPU the operating system may treat several pages that it keeps as one as it treats the
 // last one: zero all that was cut off, and let go of the rest, whose bytes then stay what they
 // were. All these are bytes of a version from floor to begun, or a zero where one of them has no

@@ -16,21 +16,19 @@
 //
 // Rules, and what breaks without them (each is a canary in tests/consistency):
 // 1. Changes of devices reach the home while the CPU has no view: the kernel writes a page back
-// whole, over what came meanwhile.
+//    whole, over what came meanwhile.
 // 2. All changes released by then are brought home together, in the order of the devices: of two
-// that changed one byte, neither having seen the
-//    other's change, the later device wins. A change that is at home already loses to one that is
-//    brought later.
+//    that changed one byte, neither having seen the other's change, the later device wins. A change
+//    that is at home already loses to one that is brought later.
 // 3. What was brought home becomes the base of that replica, also if the step fails before it has
-// brought all. Else the same change would be brought
-//    again, over one that was made knowing it; and a byte that the device puts back to what it was
-//    before would look unchanged.
+//    brought all. Else the same change would be brought again, over one that was made knowing it;
+//    and a byte that the device puts back to what it was before would look unchanged.
 // 4. A mark that says "to be done" goes before the bytes are looked at, and comes back if that
-// failed: what is marked meanwhile stays marked.
+//    failed: what is marked meanwhile stays marked.
 // 5. A replica is filled around the device's own changes; they are kept until they are released and
-// brought home.
+//    brought home.
 // 6. The CPU's writes are stamped at each acquire of a device, and each release of a device takes
-// the CPU's view away: so the CPU's programs call nothing.
+//    the CPU's view away: so the CPU's programs call nothing.
 //
 // Who uses this holds the page from a first next_for_...() until that gives `nothing`: one request
 // at a time. Releases, acquires and writes of the CPU may come between its steps; each call by

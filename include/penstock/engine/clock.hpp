@@ -14,11 +14,11 @@
 //
 // Invariants
 //  (1) A frame is free, or busy (in the hands of one group), or owned by the page that its frame
-//  word names, or a copy of a page. (2) Only the group that took a frame by compare-and-swap (from
-//  free, or by try_evict of its page) writes its frame
-//      word, and only as long as no page can be evicted from the frame: the frame word names the
-//      page before its page word is published, or while the group has a pin on it. A slow writer
-//      could overwrite the word of the next owner, and the frame would be lost.
+//      word names, or a copy of a page.
+//  (2) Only the group that took a frame by compare-and-swap (from free, or by try_evict of its
+//      page) writes its frame word, and only as long as no page can be evicted from the frame: the
+//      frame word names the page before its page word is published, or while the group has a pin on
+//      it. A slow writer could overwrite the word of the next owner, and the frame would be lost.
 //
 // Progress: bounded. A search ends with a frame, with -ENOBUFS when all frames stayed pinned for
 // frame_wait_ns (or pinned and loading for request_wait_ns), or with the abort code. (CLOCK:

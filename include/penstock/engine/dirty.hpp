@@ -3,13 +3,14 @@
 //
 //   word                    where           steps (order)
 //   dirty_bits[...]         64 bytes each   mark (relaxed or, after a fence), take (acquire
-//   exchange), put_back (relaxed or) page word, dirty bit    per page        join_dirty, soil,
-//   clean (engine/page_word.hpp) write_locks[frame]      per frame       try_lock_frame, take_over
-//   (acquire), unlock_frame, leave_lock, offer_page (release), note_request
+//                                           exchange), put_back (relaxed or)
+//   page word, dirty bit    per page        join_dirty, soil, clean (engine/page_word.hpp)
+//   write_locks[frame]      per frame       try_lock_frame, take_over (acquire), unlock_frame,
+//                                           leave_lock, offer_page (release), note_request
 //                                           (relaxed, by the holder)
 //   size_bytes              per file        size_of (relaxed), grow_to (release), cut_to (release)
 //   offered_run             one             show_run, next_offered (relaxed: a hint; take_over is
-//   what decides)
+//                                           what decides)
 //
 // A write stores its bytes, fences, marks them, and soils the page, all under a pin. Who writes a
 // page back locks its frame, takes the marks, fences, copies the page, sends it, and when the host
@@ -17,24 +18,21 @@
 //
 // Invariants
 //  (1) Bytes come before their marks. So whoever takes a mark copies bytes at least as new; a byte
-//  that is stored again afterwards
-//      is marked again afterwards. Nothing is lost, and no writer ever waits for a write-back.
+//      that is stored again afterwards is marked again afterwards. Nothing is lost, and no writer
+//      ever waits for a write-back.
 //  (2) Only the holder of a frame's lock takes marks, so copies of one page reach the file one
-//  after the other, in their order. The
-//      lock of a copy whose fate is unknown (the host did not answer in time) is left to that
-//      request: it comes free with its answer. Who offers a page sees to it that it is taken over,
-//      if need be by himself.
+//      after the other, in their order. The lock of a copy whose fate is unknown (the host did not
+//      answer in time) is left to that request: it comes free with its answer. Who offers a page
+//      sees to it that it is taken over, if need be by himself.
 //  (3) A page with a mark is dirty, or pinned by somebody who soils it before he unpins. So a page
-//  without pins that is not dirty
-//      has no marks, and its frame may be given to another. (A dirty page may have no marks.)
+//      without pins that is not dirty has no marks, and its frame may be given to another. (A dirty
+//      page may have no marks.)
 //  (4) A file's count of dirty pages is never less than it has. It is raised before a page turns
-//  dirty, and lowered after the page is
-//      known to stay clean. While a write-back has cleaned a page and not yet looked at the marks
-//      again, the count still has the page and the page its pin: so who flushes does not pass it
-//      by, but waits for the lock and looks then.
+//      dirty, and lowered after the page is known to stay clean. While a write-back has cleaned a
+//      page and not yet looked at the marks again, the count still has the page and the page its
+//      pin: so who flushes does not pass it by, but waits for the lock and looks then.
 //  (5) Marks name bytes that were written, no others (the last byte of a mapping that grew the file
-//  counts as written): what a write-back
-//      sends to the file is only that. So writers of
+//      counts as written): what a write-back sends to the file is only that. So writers of
 //      different bytes of one page do not overwrite each other, wherever they are.
 //
 // Tests: tests/unit/write_test.cpp, tests/explore/write_test.cpp (every schedule of a writer, a

@@ -1,15 +1,13 @@
 // Opening and closing files.
 //
-// open:  find the name; if its file is open, add a reference: no host call.
-//        else own the name slot, ask the host, and tie the name to the file slot the host says. The
-//        host compares device, inode, size and times: an unchanged file gets its old slot, whose
-//        pages are still cached; a changed one gets a fresh slot with a fresh table, so that no
-//        stale page can be reached through it. An open for writing asks the host too, unless the
-//        file is being written already.
-// close: drop the reference. No host call; the pages stay. Of a file that was written:
-// engine/write.hpp. When the host has no slot (-ENFILE) or no table space (no_table_room) left, the
-// opener takes down a closed file: its pages are evicted, its slot and table go back to the host,
-// and the opener asks again.
+// open:  find the name; if its file is open, add a reference: no host call. else own the name slot,
+// ask the host, and tie the name to the file slot the host says. The host compares device, inode,
+// size and times: an unchanged file gets its old slot, whose pages are still cached; a changed one
+// gets a fresh slot with a fresh table, so that no stale page can be reached through it. An open
+// for writing asks the host too, unless the file is being written already. close: drop the
+// reference. No host call; the pages stay. Of a file that was written: engine/write.hpp. When the
+// host has no slot (-ENFILE) or no table space (no_table_room) left, the opener takes down a closed
+// file: its pages are evicted, its slot and table go back to the host, and the opener asks again.
 //
 // Progress: every loop is bounded by a deadline (`patience`). An opener that finds the name busy
 // waits for the group that asks the host; if that fails, it gets the same error.

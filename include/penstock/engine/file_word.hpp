@@ -5,32 +5,38 @@
 //   bits 63..62  state       0 vacant, 1 busy (being filled in or taken down), 2 live
 //        41..32  generation  of the slot; the host gives a slot out again with the next one
 //        61..48  changes     of the references, modulo 16384: so that who looked at the word knows
-//        that nobody opened and closed since 47..42  numbers     of descriptors that are open and
-//        whose own they are: 1 to 6 31..0   references  live only: 0 means closed, the pages stay
+//                            that nobody opened and closed since
+//        47..42  numbers     of descriptors that are open and whose own they are: 1 to 6
+//        31..0   references  live only: 0 means closed, the pages stay
 //
 //   step           from            to              order     who
 //   begin_fill     vacant          busy, new gen   acquire   the opener to whom the host gave
-//   (slot, generation), if that
-//                                                            is later than the word's
+//                                                            (slot, generation), if that is later
+//                                                            than the word's
 //   end_fill       busy            live, 1 ref     release   the same, after it wrote the file
-//   record try_reference  live, refs >= 1 refs + 1        acquire   an opener that found the name:
-//   no host call try_reopen     live, refs >= 0 refs + 1        acquire   an opener whom the host
-//   just told that the file is unchanged try_release    live, refs >= 1 refs - 1        release
-//   close take_number    live, refs >= 1 a number more   acquire   an opener, with a reference, if
-//   no more than six are held release_number live, the number refs - 1, and  release   close of a
-//   descriptor with a number
+//                                                            record
+//   try_reference  live, refs >= 1 refs + 1        acquire   an opener that found the name: no host
+//                                                            call
+//   try_reopen     live, refs >= 0 refs + 1        acquire   an opener whom the host just told that
+//                                                            the file is unchanged
+//   try_release    live, refs >= 1 refs - 1        release   close
+//   take_number    live, refs >= 1 a number more   acquire   an opener, with a reference, if no
+//                                                            more than six are held
+//   release_number live, the number refs - 1, and  release   close of a descriptor with a number
 //                                  the number less
 //   begin_retire   live, refs == 0 busy            acquire   a group that needs the slot or its
-//   table end_retire     busy            vacant          release   the same, before the host hears
-//   of it and gives it out again undo_retire    busy            live, 0 refs    release   the same,
-//   when a page is still pinned end_adopt      busy            live, 0 refs    release   after
-//   begin_fill, for a file that nobody waits for any more
+//                                                            table
+//   end_retire     busy            vacant          release   the same, before the host hears of it
+//                                                            and gives it out again
+//   undo_retire    busy            live, 0 refs    release   the same, when a page is still pinned
+//   end_adopt      busy            live, 0 refs    release   after begin_fill, for a file that
+//                                                            nobody waits for any more
 //
 // Invariants: (1) the file record changes only while the word is busy; (2) each life of a slot
 // has the next generation (modulo 1024);
 // (3) busy is left by the group that entered it, after a bounded number of host answers;
 // (4) there are as many references as numbers, or more; the others belong to descriptors without a
-// number.
+//     number.
 //
 // Name word, one per name slot: state in bits 1..0 (0 never used, 1 busy, 2 ready, 3 failed), a
 // sequence number above it that grows with every change. A reader that compared a name or read a

@@ -2,8 +2,9 @@
 //
 //   word                    where   writer                                  values
 //   fill_marks[frame]       device  the group that asked; who settles it    0 the frame holds its
-//   page; stamp: on its way; fill_failed done_marks[frame]       host    a service thread stamp of
-//   the last fill that ended, + 1 if it failed
+//       page; stamp: on its way; fill_failed
+//   done_marks[frame]       host    a service thread                        stamp of the last fill
+//       that ended, + 1 if it failed
 //
 // A group that asks for a fill takes the frame, writes its mark, publishes the page in the tier
 // with a pin that belongs to the fill, and posts the request; it keeps nothing. While the mark is a
@@ -11,9 +12,11 @@
 // exchanges the mark for 0 or fill_failed, and who succeeds in that takes the fill's pin off.
 //
 // Invariants: (1) a stamp is used once, for it is made of ring and ticket; so a done mark of an
-// earlier fill never matches. (2) While the mark is a stamp, the page word that names the frame
-// carries the fill's pin, so the frame cannot change hands while the host writes to it. (3) Exactly
-// one group takes that pin off: the one whose exchange succeeded.
+//                 earlier fill never matches.
+// (2) While the mark is a stamp, the page word that names the frame carries the fill's pin, so the
+//     frame cannot change hands
+// while the host writes to it. (3) Exactly one group takes that pin off: the one whose exchange
+// succeeded.
 //
 // Order pairs: end of a fill (release, system, src/host/fills.cpp) with read_done (acquire,
 // system): the bytes are there. settle_mark (acq_rel) with read_mark (acquire): so they are for

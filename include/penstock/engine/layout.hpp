@@ -1,14 +1,13 @@
 // Every structure that groups share, in one place: where it lives, who writes it, at which scope.
 //
 //   device memory  page words and directories (one arena), frame words, frames, file words and
-//   records, name slots,
+//                  records, name slots,
 //                  path arena, ring tails and free marks, counters.    Written by groups only.
 //                  Window and chunk words lie there too, but the host writes them, and no group
-//                  does.
+//                      does.
 //   host memory    ring requests (written by groups), ring replies and staging (written by service
-//   threads), control.
-//                  On a GPU: pinned and mapped. Each word has one writer; nobody does
-//                  read-modify-write across the bus.
+//                  threads), control. On a GPU: pinned and mapped. Each word has one writer; nobody
+//                  does read-modify-write across the bus.
 //
 // On the cpu back end "device memory" is ordinary memory and nothing else differs.
 #pragma once

@@ -4,9 +4,9 @@
 //
 //   word           where        writer                                    values
 //   states[part]   host memory  the host, before groups begin; then the   0 not looked at;
-//   part_missing; part_coming: it is there, and
+//       part_missing; part_coming: it is there, and
 //                               one group whose part it is                being copied; part_there:
-//                               it was copied
+//                                   it was copied
 //
 // A group waits for nothing and loads nothing: a page that is absent, loading, on its way into the
 // tier, dirty, or pinned too often is missing. The page stays where it is, and its use bit as it
@@ -14,15 +14,13 @@
 //
 // Invariants
 //  (1) Of the file's slot only the host knows whether its version is the file as it is now; it asks
-//  that before and after (file_registry::lend). So a
-//      write to the page that comes meanwhile is found out afterwards, and the copy is not used.
+//      that before and after (file_registry::lend). So a write to the page that comes meanwhile is
+//      found out afterwards, and the copy is not used.
 //  (2) While the loan lasts the host gives the slot, its words and its leaves to no other file,
-//  even when groups take the file down. So a word that is
-//      pinned here is never one that somebody resets, and the record of a live file word of that
-//      generation is the file's own.
+//      even when groups take the file down. So a word that is pinned here is never one that
+//      somebody resets, and the record of a live file word of that generation is the file's own.
 //  (3) part_missing and part_there are the last that a group does. When all parts have one of these
-//  the range may be used for another loan, and the file
-//      may go.
+//      the range may be used for another loan, and the file may go.
 //
 // Order pairs: look (acquire) with the release that made the file word live: record and directory
 // are complete. pin (acquire) with publish; unpin (release) with try_evict, as for any reader

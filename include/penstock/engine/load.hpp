@@ -4,17 +4,23 @@
 // A load goes through these steps, and each has its way back:
 //   1. try_claim the page word (absent -> loading, our pin)   lost: another group loads it
 //   2. a frame from the clock                                 none: abandon. Only dirty pages left:
-//   abandon, write one back, again from 1
+//                                                             abandon, write one back, again from 1
 //   3. a ring slot                                            none: free the frame, abandon
 //   4. post, await                                            error: orphan or recycle the slot,
-//   free the frame, abandon
-//      3 and 4 fall away for a page that lies in a window, or in the host tier: pinned there, its
-//      bytes awaited if they are on their way. A page that could not be read ahead: all given back,
-//      load_again, and the next attempt asks for itself. Nor does a page ask whose bytes the file
-//      does not have, or the caller stores all of (blank): it is filled with those and zeros
+//                                                             free the frame, abandon 3 and 4 fall
+//                                                             away for a page that lies in a
+//                                                             window, or in the host tier: pinned
+//                                                             there, its bytes awaited if they are
+//                                                             on their way. A page that could not
+//                                                             be read ahead: all given back,
+//                                                             load_again, and the next attempt asks
+//                                                             for itself. Nor does a page ask whose
+//                                                             bytes the file does not have, or the
+//                                                             caller stores all of (blank): it is
+//                                                             filled with those and zeros
 //   5. copy staging, window or tier -> frame, clear the tail  (cannot fail)
 //   6. consume; name the page in the frame word; publish, and unpin unless the caller wants the
-//   page pinned; recycle the slot
+//      page pinned; recycle the slot
 //
 // Several loads of one group may be in flight (begin_load ... publish_load), so that a read of many
 // pages pays one round trip and not one per page. The page that had the frame before may be worth

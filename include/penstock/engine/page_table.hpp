@@ -10,8 +10,9 @@
 // has words for; its leaves are asked for in the same way.
 //
 // Invariants: (1) a directory entry goes from 0 to its leaf once while the file is live; (2) every
-// arena word that is handed out as a page word is in state absent, every one handed out as a
-// directory entry is cleared by the opener.
+//                 arena word that is
+// handed out as a page word is in state absent, every one handed out as a directory entry is
+// cleared by the opener.
 #pragma once
 
 #include <cstdint>

@@ -3,10 +3,11 @@
 //   bits   63..62  state       0 absent, 1 loading, 2 valid
 //          61      use         the page was touched since the clock last passed
 //          60      dirty       valid only: bytes of the page were written and the file does not
-//          have them yet (engine/dirty.hpp) 59..40  pins        holders of a pointer to the frame,
-//          the loader included 39..28  generation  counts evictions of this page, so that a copy
-//          can tell that its frame changed hands 27..0   frame       valid only: which frame holds
-//          the bytes
+//                              have them yet (engine/dirty.hpp)
+//          59..40  pins        holders of a pointer to the frame, the loader included
+//          39..28  generation  counts evictions of this page, so that a copy can tell that its
+//                              frame changed hands
+//          27..0   frame       valid only: which frame holds the bytes
 //
 // Memory: device memory. Writers: any group of that device. Scope: device.
 //
@@ -15,35 +16,39 @@
 //   publish     loading  valid    add            release   the loader; its pin stays
 //   publish_and_unpin  loading  valid  add       release   the loader; its pin goes
 //   abandon     loading  absent   CAS loop       release   the loader, after an error; drops its
-//   pin, generation + 1 try_evict   valid    absent   CAS            acq_rel   a group that needs a
-//   frame; only with no pins and not dirty; generation + 1 pin         any      same     add
-//   acquire   a reader; if the state was not valid it unpins again unpin       any      same
-//   subtract       release   the holder of a pin touch       any      same     or relaxed   a
-//   reader: sets use age         any      same     and            relaxed   the clock: clears use
+//                                                          pin, generation + 1
+//   try_evict   valid    absent   CAS            acq_rel   a group that needs a frame; only with no
+//                                                          pins and not dirty; generation + 1
+//   pin         any      same     add            acquire   a reader; if the state was not valid it
+//                                                          unpins again
+//   unpin       any      same     subtract       release   the holder of a pin
+//   touch       any      same     or             relaxed   a reader: sets use
+//   age         any      same     and            relaxed   the clock: clears use
 //   join_dirty  valid    same     or 0           acq_rel   a writer, pinned, after it marked what
-//   it wrote: is the page dirty? soil        valid    same     or             acq_rel   the same,
-//   if it is not: sets dirty clean       valid    same     and            acq_rel   who wrote the
-//   marked bytes back, pinned: clears dirty
+//                                                          it wrote: is the page dirty?
+//   soil        valid    same     or             acq_rel   the same, if it is not: sets dirty
+//   clean       valid    same     and            acq_rel   who wrote the marked bytes back, pinned:
+//                                                          clears dirty
 //
 // Invariants
 //  (1) A word that can carry a pin is changed only by compare-and-swap, add, or, and. A plain store
-//  would lose a pin that
-//      somebody added meanwhile, and the frame with it.
+//      would lose a pin that somebody added meanwhile, and the frame with it.
 //  (2) At most one group is the loader of a page: loading is entered by compare-and-swap from
-//  absent only. (3) In absent and loading the frame bits are 0, so that publish can add the frame.
+//      absent only.
+//  (3) In absent and loading the frame bits are 0, so that publish can add the frame.
 //  (4) A frame is named by at most one valid word: only its holder publishes it, and try_evict
-//  needs the exact word. (5) While a pin is held on a valid word, the word stays valid with the
-//  same frame and generation. (6) Readers may add and take back pins in any state; every transition
-//  keeps the pins field.
+//      needs the exact word.
+//  (5) While a pin is held on a valid word, the word stays valid with the same frame and
+//      generation.
+//  (6) Readers may add and take back pins in any state; every transition keeps the pins field.
 //
-// Order pairs
-//  publish (release) with observe (loads in order, or acquire) and pin (acquire): who sees valid
-//  sees the bytes the loader copied in. unpin (release) with try_evict (acquire): the last read
-//  through a pin comes before the frame is written again. begin_overwrite (fence) with unchanged
-//  (loads in order): a copy made without a pin that read one byte of a later occupant also sees the
-//  eviction that came before it, and is rejected. This is the reader side of a sequence lock (Boehm
-//  2012, "Can seqlocks get along with programming language memory models?"); frames are read and
-//  written with atomic accesses then.
+// Order pairs publish (release) with observe (loads in order, or acquire) and pin (acquire): who
+// sees valid sees the bytes the loader copied in. unpin (release) with try_evict (acquire): the
+// last read through a pin comes before the frame is written again. begin_overwrite (fence) with
+// unchanged (loads in order): a copy made without a pin that read one byte of a later occupant also
+// sees the eviction that came before it, and is rejected. This is the reader side of a sequence
+// lock (Boehm 2012, "Can seqlocks get along with programming language memory models?"); frames are
+// read and written with atomic accesses then.
 //
 // Progress: every step is a bounded number of instructions except abandon, which retries only when
 // another group changed the word. Tests: tests/unit/page_word_test.cpp, tests/explore (every

@@ -16,13 +16,15 @@
 // Pristine word, one per frame:
 //   step              from              to                   order     who
 //   make_pristine     none              copy or zeros, 1     release   the first holder, with a pin
-//   on the page and its frame's lock join_pristine     copy, n holders   copy, n + 1 acquire   a
-//   further holder: the copy is there leave_pristine    copy, n holders   copy, n - 1; or none
-//   acq_rel   after its comparison; the last then frees the frame of the copy bits 63..32 frame of
-//   the copy + 1, or 0: zeros; 31..0 holders. none: 0.
+//       on the page and its frame's lock
+//   join_pristine     copy, n holders   copy, n + 1          acquire   a further holder: the copy
+//       is there
+//   leave_pristine    copy, n holders   copy, n - 1; or none acq_rel   after its comparison; the
+//       last then frees the frame of the copy
+//   bits 63..32 frame of the copy + 1, or 0: zeros; 31..0 holders. none: 0.
 //
 // Invariants: (1) a page with holders is pinned by each. (2) A copy does not change while it has
-// holders.
+//                 holders.
 //
 // (Twins and diffs: Keleher et al., "TreadMarks", USENIX 1994; GPUfs designed them for its pages
 // and left them out.)

@@ -4,28 +4,28 @@
 //
 //   step      word                          writer          order, scope        then
 //   claim     tail: t -> t + 1              a group's CAS   relaxed, device     the group owns the
-//   slot post      requests[s].published = t+1   that group      release, system     the service
-//   thread may read the request answer    replies[s].completed = t+1    service thread  release,
-//   system     the group may read reply and staging recycle   free_ticket[s] = t + N        that
-//   group      release, device     ticket t + N may be claimed orphan    free_ticket[s] = t + N |
-//   top  that group      release, device     as above, once completed says t + 1
+//       slot
+//   post      requests[s].published = t+1   that group      release, system     the service thread
+//       may read the request
+//   answer    replies[s].completed = t+1    service thread  release, system     the group may read
+//       reply and staging
+//   recycle   free_ticket[s] = t + N        that group      release, device     ticket t + N may be
+//       claimed
+//   orphan    free_ticket[s] = t + N | top  that group      release, device     as above, once
+//       completed says t + 1
 //
 // Invariants
 //  (1) Every word has one writer at a time: tail and free_ticket belong to the device, published to
-//  the slot's owner,
-//      completed to the service thread. No read-modify-write crosses the bus (the GPU's and the
-//      CPU's are not atomic with each other).
+//      the slot's owner, completed to the service thread. No read-modify-write crosses the bus (the
+//      GPU's and the CPU's are not atomic with each other).
 //  (2) Ticket t is claimed only after free_ticket[s] = t, that is after the slot's last owner is
-//  done with it, or gave up
-//      on it and the service thread has answered all the same. So nobody writes a staging area that
-//      another one reads. The next owner of such a slot settles what the unread answer gave away
-//      (engine/lost_open.hpp).
+//      done with it, or gave up on it and the service thread has answered all the same. So nobody
+//      writes a staging area that another one reads. The next owner of such a slot settles what the
+//      unread answer gave away (engine/lost_open.hpp).
 //  (3) A group that holds a slot never waits for another slot: claims beyond the first do not
-//  block. So a full ring
-//      drains.
+//      block. So a full ring drains.
 //  (4) A claim that does not succeed changes nothing, so that a group can give up: a ticket taken
-//  by fetch-and-add could
-//      not be handed back.
+//      by fetch-and-add could not be handed back.
 //
 // Order pairs: post (release) with the service thread's acquire load: it sees the request and the
 // name in the staging area. answer (release) with await (acquire): the group sees reply and

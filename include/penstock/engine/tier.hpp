@@ -8,20 +8,18 @@
 //
 // Ways in                                                   ways out
 //   victim: claimed in the tier before its eviction from      its frame is needed (the tier's own
-//   clock), or its file is taken
+//                                                             clock), or its file is taken
 //     the cache; copied and published after                   down (engine/retire.hpp)
 //   fill: published at once with a pin, bytes follow
 //     (engine/fill.hpp)
 //
 // Invariants
 //  (1) A victim's word in the tier is claimed while its page is still in the cache. So a file that
-//  is taken down meanwhile is
-//      found to have a page under way, and its words do not pass to another file with this one's
-//      bytes on their way in. Test: dropped_while_its_file_is_taken_down; canary:
-//      keep_after_eviction.
+//      is taken down meanwhile is found to have a page under way, and its words do not pass to
+//      another file with this one's bytes on their way in. Test:
+//      dropped_while_its_file_is_taken_down; canary: keep_after_eviction.
 //  (2) Nobody waits here for a frame of the tier: where there is none after a few steps, the page
-//  is dropped as if there were
-//      no tier.
+//      is dropped as if there were no tier.
 #pragma once
 
 #include <cstdint>

@@ -9,12 +9,13 @@
 // neighbours of a dirty page were not there (docs/writing.md).
 //
 //   lock word of a frame   free -> held -> offered   the group that offers, of pages that are dirty
-//   and in nobody's hands
+//                                                    and in nobody's hands
 //                          offered -> held           whoever takes it over, by compare-and-swap;
-//                          then as any write-back
+//                                                    then as any write-back
 //   offered_run            where they are; a hint    shown by the one that offers, counted up by
-//   who wants one offering lock          0 -> 1 -> 0               held while a group holds
-//   neighbours, never while it waits
+//                                                    who wants one
+//   offering lock          0 -> 1 -> 0               held while a group holds neighbours, never
+//                                                    while it waits
 //
 // A page that was offered is taken over by somebody before the group that offered it leaves: it
 // takes those that are left itself, and at the end looks for any that a hint was drawn for and

@@ -3,8 +3,9 @@
 //
 // Two words lead to a byte:
 //   window word, one per file slot   0, or bits 63..48 generation of the slot, 47..0 index of the
-//   file's first chunk + 1 chunk word, one per 2 MiB        0, or the address at which the device
-//   finds the chunk's first byte
+//                                    file's first chunk + 1
+//   chunk word, one per 2 MiB        0, or the address at which the device finds the chunk's first
+//                                    byte
 // Both lie in device memory and are written by the host alone. It fills in the chunk words first
 // and the window word after. Memory and chunk words it takes back only while no kernel uses the
 // runtime, so a group that finds a window may read it to the end of its call. The window word it

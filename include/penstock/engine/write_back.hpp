@@ -4,12 +4,11 @@
 //   1. pin the page, lock its frame, look if it is dirty   not valid or not dirty: nothing to do
 //   2. a ring slot                                         none: unlock, unpin
 //   3. take the marks, copy page and marks to staging      no marks: clean the page, nothing is
-//   sent
+//                                                          sent
 //   4. post, with others that were copied; await           error: put the marks back; the page
-//   stays dirty, the file's error is noted
+//                                                          stays dirty, the file's error is noted
 //   5. clean the page; look at the marks again, and soil it if there are new ones; unlock, unpin.
-//   Of a page that is mapped to be
-//      changed the marks are put back first (engine/pristine.hpp)
+//      Of a page that is mapped to be changed the marks are put back first (engine/pristine.hpp)
 //
 // The service thread writes each run of marked bytes by itself and no others, so bytes of the page
 // that other programs wrote meanwhile stay theirs. Which pages are written back, and when:

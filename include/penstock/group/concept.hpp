@@ -8,26 +8,30 @@
 //
 //   size(), rank(), is_leader()   how many, who am I; constant for the life of the value
 //   sync()         all threads of the group arrive; what any of them wrote before is seen by all of
-//   them after broadcast(v)   the leader's 64-bit value, in every thread; orders nothing else
+//                  them after
+//   broadcast(v)   the leader's 64-bit value, in every thread; orders nothing else
 //   all(b)         true in every thread if b was true in every thread
 //   home()         a number that spreads groups over shards; equal in all threads of the group
 //   now_ns()       a clock that only moves forward; its zero is arbitrary
 //   pause(round)   give the processor away for a moment that grows with `round`; bounded by a few
-//   tens of microseconds wake(doorbell) tell a sleeping service thread that a request was posted; a
-//   no-op where the service polls copies_race()  true if copy_out may run while another thread
-//   overwrites the frame: then the engine copies without a
-//                  pin and checks afterwards. False: the engine pins first, because an ordinary
-//                  memcpy must not race; so a host lane under a sanitizer, or where host_copy.hpp
-//                  does not know the processor.
+//                  tens of microseconds
+//   wake(doorbell) tell a sleeping service thread that a request was posted; a no-op where the
+//       service polls
+//   copies_race()  true if copy_out may run while another thread overwrites the frame: then the
+//                  engine copies without a pin and checks afterwards. False: the engine pins first,
+//                  because an ordinary memcpy must not race; so a host lane under a sanitizer, or
+//                  where host_copy.hpp does not know the processor.
 //   copy_out(to, from, n)   from a frame to the caller's memory (any alignment)
 //   copy_in(to, from, n)    from host memory that the service filled to a frame (16-byte aligned, n
-//   a multiple of 16) zero(to, n)             clears part of a frame (any alignment) copy_store(to,
-//   from, n)    from the caller's memory to part of a frame that others read and write beside it
-//   (any alignment);
-//                              touches no byte outside of [to, to + n)
+//                           a multiple of 16)
+//   zero(to, n)             clears part of a frame (any alignment)
+//   copy_store(to, from, n)    from the caller's memory to part of a frame that others read and
+//                              write beside it (any alignment); touches no byte outside of [to, to
+//                              + n)
 //   copy_written(to, from, n)  as copy_out, of a frame that others may write to meanwhile (16-byte
-//   aligned) copy_frame(to, from, n)    from frame to frame, both of which others may use meanwhile
-//   (16-byte aligned, n a multiple of 16)
+//                              aligned)
+//   copy_frame(to, from, n)    from frame to frame, both of which others may use meanwhile (16-byte
+//                              aligned, n a multiple of 16)
 #pragma once
 
 #include <concepts>
