@@ -13,8 +13,7 @@
 namespace penstock {
 
 enum class advice : std::int32_t {
-    normal =
-        0,  // whole file: read ahead of those who are seen to read in order (the state after open)
+    normal = 0,      // whole file: read ahead where reads come in order (the state after open)
     sequential = 1,  // whole file: read ahead from the first miss on
     random = 2,      // whole file: never read ahead
     will_need = 3,   // the range: bring it to the host tier, without waiting
@@ -22,7 +21,7 @@ enum class advice : std::int32_t {
 };
 
 // Whole group. For `normal`, `sequential` and `random` the range is ignored; they hold for the
-// file, for all who have it open, until it changes on the host. Returns 0; for will_need how many
+// file, for every opener, until it changes on the host. Returns 0; for will_need how many
 // bytes of the range, from its beginning, are in cache, tier or window or on their way, which is
 // less than asked where tier or ring have no room just now, and 0 where there is no tier
 // (options::tier_bytes). Errors: -EBADF; -EINVAL for a negative range or an unknown kind. Blocks:
@@ -52,7 +51,7 @@ PENSTOCK_HD std::int64_t advise(const Group& g, const runtime_ref& fs, int fd, a
                          ? static_cast<std::int64_t>((reached < end ? reached : end) - begin)
                          : 0;
         } else if (what == advice::done_with && end > begin) {
-            // Only whole pages: the rest of a page may be somebody else's. The file's last page
+            // Only whole pages: the rest of a page may be in use by others. The file's last page
             // ends with it.
             const std::uint64_t until =
                 end == file.size_bytes ? engine::pages_of(c, end) : end >> c.page_shift;

@@ -181,12 +181,12 @@ struct buffer_options {
     // Files are read and written past the operating system's page cache, so that the sizes mean
     // something, where their file system can do that and their pages are of 4 KiB or more.
     bool direct_io = true;
-    std::uint32_t batch_pages = 256;  // that threads who ask at once have moved to and from the
+    std::uint32_t batch_pages = 256;  // that threads that ask at once have moved to and from the
                                       // device together, or handled by dedu, at most
     std::uint32_t batch_wait_us = 0;  // in which others may join
     buffer::dedu_settings dedu{};
     std::function<void(const std::string&)>
-        log{};  // of what nobody is there to be told; by default standard error
+        log{};  // of errors that no call can return; by default standard error
 };
 
 // Thread-safe, except that the destructor is for one thread, with no other call under way and no

@@ -71,7 +71,7 @@ struct file_stat {
 };
 
 // A pinned piece of one page. `data` may be read until unmap; the bytes change meanwhile only if
-// somebody writes them.
+// they are written.
 struct mapping {
     const std::byte* data;
     std::int64_t bytes;  // how many, or a negative errno, and then data is null
@@ -79,8 +79,8 @@ struct mapping {
     std::uint32_t frame;
 };
 
-// A place in a file for those who read from front to back. Each thread of the group keeps an equal
-// copy.
+// A place in a file for groups that read from front to back. Each thread of the group keeps an
+// equal copy.
 struct cursor {
     int fd = -1;
     std::uint64_t offset_bytes = 0;

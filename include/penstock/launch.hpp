@@ -114,8 +114,8 @@ template <width Width, typename Function>
 __global__ void run_groups(const __grid_constant__ runtime_ref fs, std::uint64_t groups,
                            launch_count* count, const __grid_constant__ Function function) {
     const typename group_for<Width>::type g{};
-    // Those who draw, of each block, and the threads of each; threads that are no whole group have
-    // nothing to do.
+    // The threads that draw, of each block, and the threads of each; threads that are no whole
+    // group have nothing to do.
     const std::uint32_t drawers =
         Width == width::lane ? (blockDim.x + 31) / 32 : groups_per_block<Width>(blockDim.x);
     const std::uint32_t threads = Width == width::lane    ? 32

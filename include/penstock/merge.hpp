@@ -3,8 +3,8 @@
 //
 // For programs that keep copies of their own; the cache does the same for pages that are mapped to
 // be changed (map_write), by marks. Bytes that differ from the pristine copy were changed; where
-// two changed one byte, who is merged last wins. A change to what was there before cannot be seen,
-// and is none.
+// two changed one byte, the one that is merged last wins. A change to what was there before cannot
+// be seen, and is none.
 //
 // (Multiple-writer protocols by twins and diffs: Carter, Bennett and Zwaenepoel, "Implementation
 // and performance of Munin", SOSP 1991.)
@@ -40,7 +40,7 @@ struct alignas(16) merge_words {
 
 // Whole group. Each byte of `changed` that differs from that of `pristine` replaces the one of
 // `into`; `bytes` of each, a multiple of 16, all 16-byte aligned and in memory that every thread of
-// the group reaches. Nobody else may use `into` meanwhile. No errors, no waiting. Returns when
+// the group reaches. No other thread may use `into` meanwhile. No errors, no waiting. Returns when
 // every thread of the group may read the whole result. Cost: reads changed and pristine, and where
 // they differ reads and writes `into`, 16 bytes at a time.
 template <group Group>

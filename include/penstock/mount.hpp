@@ -23,7 +23,7 @@ class background_session;
 struct mount_options {
     bool read_only = false;
     bool allow_other =
-        false;  // other users too; who is not root needs user_allow_other in /etc/fuse.conf
+        false;  // other users too; a user that is not root needs user_allow_other in /etc/fuse.conf
     // How far the kernel reads ahead for a program that reads a file in order. Root may have more
     // than the kernel's 128 KiB; others have no more than that. UINT64_MAX: 256 KiB for each
     // processor, at least 1 MiB and at most 4.
@@ -54,8 +54,8 @@ public:
     file_mount& operator=(const file_mount&) = delete;
 
     // Brings home what programs have stored to mapped pages, and takes the mount away, also from
-    // under programs that still use it: they get ENOTCONN. 0 or a negative errno; 0 too if somebody
-    // else took it away before. Regions stay.
+    // under programs that still use it: they get ENOTCONN. 0 or a negative errno; 0 too if it
+    // was taken away before. Regions stay.
     int unmount();
 
     [[nodiscard]] bool is_mounted() const;

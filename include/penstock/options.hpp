@@ -17,8 +17,8 @@ enum class io_method { automatic, uring, pread };
 enum class direct_mode { automatic, off, on };
 
 struct options {
-    // Where the cache lives and who runs the kernels. automatic: gpu if a usable one is there, else
-    // cpu; the choice is said on one log line. PENSTOCK_BACKEND: auto, gpu, cpu.
+    // Where the cache lives and what runs the kernels. automatic: gpu if a usable one is there,
+    // else cpu; the choice is said on one log line. PENSTOCK_BACKEND: auto, gpu, cpu.
     backend where = backend::automatic;
 
     // CUDA device number; 0 to the number of devices - 1. PENSTOCK_DEVICE.

@@ -37,7 +37,7 @@ struct region_options {
     // less 1 GiB.
     std::uint64_t device_bytes = UINT64_MAX;
     // gpu, of a region that does not fit: acquire() brings pieces in host memory to device memory
-    // in which kernels or others keep changing pages, for pieces in which nobody does. What is only
+    // in which kernels or others keep changing pages, for pieces in which none do. What is only
     // read cannot be told: file_region::prefer is for that, and what was preferred stays. Then
     // kernels of other streams must not use the region during an acquire, which waits for its
     // stream and, at times, moves up to 512 MiB either way.

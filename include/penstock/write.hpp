@@ -30,9 +30,9 @@ struct writable_mapping {
 
 // Copies `bytes` bytes from `buffer` (any alignment; 16 bytes is fastest; memory that every thread
 // of the group can read) to byte `offset` of the file, which grows if need be; bytes in between
-// that nobody wrote read as zeros. Returns the count; when it returns the buffer may be used again,
-// and every later read of the device sees the bytes. Fewer than asked if a page could not be had
-// after some. Errors, if nothing was written: -EBADF, -EINVAL (null buffer, negative offset or
+// that were never written read as zeros. Returns the count; when it returns the buffer may be used
+// again, and every later read of the device sees the bytes. Fewer than asked if a page could not be
+// had after some. Errors, if nothing was written: -EBADF, -EINVAL (null buffer, negative offset or
 // count, sum past 2^63), -EFBIG (further than a file may grow while it is open: docs/writing.md),
 // -ENOBUFS, -ENOMEM, the file system's, those of a wait. Cost: a page in the cache, the copy, two
 // atomics of its word and one for every 64 bytes; a page that is not in the cache and is not
@@ -106,8 +106,8 @@ PENSTOCK_HD int msync(const Group& g, const runtime_ref& fs, int fd, std::int64_
 // the mapping may begin behind the end of the file and reach beyond it: then the file grows to the
 // end of the mapping when it is unmapped. What was changed counts as written from unmap, or from
 // msync of the mapping, on: bytes that differ from what they were when the page was first mapped
-// so, and no others. Of a page that two change at once, each byte comes from whoever changed it.
-// Errors (in `bytes`): as write; -EBUSY if the same page is mapped through open_write_once and
+// so, and no others. Of a page that two change at once, each byte comes from the one that changed
+// it. Errors (in `bytes`): as write; -EBUSY if the same page is mapped through open_write_once and
 // otherwise at the same time. Cost: as map, and a copy of the page in a second frame of the cache,
 // which all mappings of the page share (none with open_write_once); unmap compares the two at
 // memory speed. Hold few at a time.

@@ -140,7 +140,7 @@ PENSTOCK_HD PENSTOCK_INLINE void atomic_raise(T* address, T value) {
 #endif
 }
 
-// Additions and bit changes whose old value nobody needs: relaxed, device scope. On the GPU they
+// Additions and bit changes whose old value is not needed: relaxed, device scope. On the GPU they
 // become reductions, which are sent off and not waited for.
 template <typename T>
 PENSTOCK_HD PENSTOCK_INLINE void atomic_add_relaxed(T* address, T value) {
@@ -157,7 +157,7 @@ PENSTOCK_HD PENSTOCK_INLINE void atomic_add_relaxed(T* address, T value) {
 
 // Additions to a word in device or host memory, never shared memory, at device scope. A compiler
 // that does not know where a word lies makes of an atomic a branch and two more ways; and of an
-// addition whose result nobody wants nvcc 13 makes one that comes back to the thread all the same,
+// addition whose result is unused nvcc 13 makes one that comes back to the thread all the same,
 // where a reduction by its own name does not: 3 % of the speed of a hit
 // (bench/results/h100-2026-11-24-hit-path.txt).
 //
@@ -285,7 +285,7 @@ PENSTOCK_HD PENSTOCK_INLINE void system_fence() {
 #endif
 }
 
-// Before a compare-and-swap that somebody else won is tried again: the longer, the more often it
+// Before a lost compare-and-swap is tried again: the longer, the more often it
 // was lost. Thousands of groups of a GPU that try for one word at once keep each other from it (a
 // million opens of one file: bench/results/h200-2026-11-22-tests-5.txt); the few threads of a
 // processor do not.

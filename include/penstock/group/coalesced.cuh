@@ -1,4 +1,4 @@
-// The lanes of a warp that are together right now, as a group: whoever called.
+// The lanes of a warp that are together right now, as a group: the lanes that called.
 //
 // Convergence: made and used by lanes that stay together; which lanes those are may differ from
 // call to call, and every choice is right. Unlike a tile it needs no whole warp, so it serves calls

@@ -1,6 +1,6 @@
 // How a CPU thread wakes a service thread that went to sleep: one that posts a request, or the
 // service thread that watches the rings of all while they are idle (src/host/idle_watch.hpp). GPU
-// threads have no way to do that, so somebody always looks; the doorbell only shortens the nap.
+// threads have no way to do that, so one thread always looks; the doorbell only shortens the nap.
 //
 // Protocol: the service thread sets `sleeping`, looks at its ring once more, and waits with a
 // time-out. The poster publishes its request and then reads `sleeping`. If the two cross so that

@@ -123,7 +123,7 @@ struct lane {
 #elif PENSTOCK_HOST_COPIES_RACE
         detail::copy_while_racing(to, from, bytes);
 #elif defined(__SANITIZE_THREAD__)
-        // Others may write these bytes meanwhile; who reads them then gets old or new ones. A plain
+        // Others may write these bytes meanwhile; a reader then gets old or new ones. A plain
         // copy would be told as a race.
         for (std::size_t i = 0; i < bytes; ++i)
             to[i] = std::byte{
