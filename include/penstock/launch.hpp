@@ -125,8 +125,8 @@ __global__ void run_groups(const __grid_constant__ runtime_ref fs, std::uint64_t
     static_assert(sizeof(unsigned long long) == sizeof count->begun);
     auto* const begun = reinterpret_cast<unsigned long long*>(&count->begun);
     const std::uint32_t place = Width == width::lane ? threadIdx.x % 32 : 0;
-    // Lanes leave the loop together: those that left alone would wait behind it for the others, who
-    // wait for them in draw_number.
+    // Lanes leave the loop together: those that left alone would wait behind it for the others,
+    // which wait for them in draw_number.
     for (std::uint64_t first = draw_number<Width>(g, begun); first < groups;
          first = draw_number<Width>(g, begun))
         if (Width != width::lane || first + place < groups) function(g, fs, first + place);

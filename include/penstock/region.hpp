@@ -30,8 +30,8 @@ enum class protection : std::uint8_t { read, read_write };
 struct region_options {
     // Programs may write the file, other than through regions and mounts (penstock/mount.hpp) of
     // this process, at any time. Then an acquire after a release that wrote to the file fetches all
-    // of it anew, for who wrote what can no longer be told apart. False: nobody else does, and only
-    // pages that were changed are fetched.
+    // of it anew, because the writers can no longer be told apart. False: no other program does,
+    // and only pages that were changed are fetched.
     bool outside_writers = true;
     // gpu: at most so much device memory; the rest lies in host memory. By default what is free,
     // less 1 GiB.

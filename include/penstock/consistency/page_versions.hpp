@@ -1,6 +1,6 @@
 // One page of a file that CPU programs and devices share: which copies there are, which changes
-// each of them has, and what must be done before somebody may use the page. Home-based lazy release
-// consistency as a pure state machine: no bytes, no locks, no system calls.
+// each of them has, and what must be done before one of them may use the page. Home-based lazy
+// release consistency as a pure state machine: no bytes, no locks, no system calls.
 //
 // Copies. The home is the host's, in memory or, dropped from there, in storage. A device has a
 // replica and, if it may write, a base: the bytes that the home had when the replica was filled.
@@ -85,7 +85,7 @@ struct page_versions {
     stamp released[Devices + 1]{};  // by place
     stamp seen[Devices + 1]{};  // by device; [cpu] is not used, for the home has what was brought
                                 // there and the CPU's own
-    place_set present = 0;      // who has a copy in memory; the CPU's is the home
+    place_set present = 0;      // places that have a copy in memory; the CPU's is the home
     place_set stale = 0;        // devices that must not use their replica before it is filled again
     place_set pending = 0;      // devices with released changes that are not at home
     bool view = false;          // the CPU's programs may use the page without asking
@@ -109,8 +109,8 @@ constexpr bool is_outdated(const page_versions<D>& p, place device) {
     return newest_of_others(p, device) > p.seen[device];
 }
 
-// Where the bytes of the home can be had, as seen by who holds the page. A device's base counts, if
-// nothing came home after it.
+// Where the bytes of the home can be had, as seen by a group that holds the page. A device's base
+// counts, if nothing came home after it.
 template <unsigned D>
 constexpr place_set sources(const page_versions<D>& p) {
     place_set out = has(p.present, cpu) ? only(cpu) : 0;

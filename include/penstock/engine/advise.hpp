@@ -25,7 +25,7 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::uint64_t want_pages(const Group& g, const cac
         }
         const std::uint64_t most = end - page < room ? end - page : room,
                             asked = ask_for_fill(g, c, f.slot, page, most);
-        // None: somebody was faster with this page, or there is no room just now in tier or ring.
+        // None: a group was faster with this page, or there is no room just now in tier or ring.
         if (asked == 0 && !is_at_hand(c, f, page)) break;
         page += asked;
         room -= asked;
@@ -33,7 +33,7 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::uint64_t want_pages(const Group& g, const cac
     return page - first;
 }
 
-// Leader only. Drops the pages [first, end) from cache and tier, where nobody holds them.
+// Leader only. Drops the pages [first, end) from cache and tier, where no group holds them.
 PENSTOCK_HD PENSTOCK_NOINLINE inline void drop_pages(const cache_view& c, const file_handle& f,
                                                      std::uint64_t first, std::uint64_t end) {
     for (std::uint64_t page = first; page < end; ++page) {

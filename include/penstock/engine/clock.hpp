@@ -39,8 +39,8 @@ namespace penstock::engine {
 
 // Frame words are hints to the clock; the exclusive step is the compare-and-swap on frame or page
 // word. Release where a frame becomes free: pairs with the acquire of the compare-and-swap that
-// takes it. Busy and owned order nothing: who takes an owned frame does so by its page word, and
-// the release of that word's publish comes after this store.
+// takes it. Busy and owned order nothing: a group that takes an owned frame does so by its page
+// word, and the release of that word's publish comes after this store.
 template <typename Pool>
 PENSTOCK_HD PENSTOCK_INLINE void set_frame_word(const Pool& pool, std::uint32_t frame,
                                                 frame_word value) {
@@ -164,8 +164,9 @@ PENSTOCK_HD inline bool try_take(const Group& g, const cache_view& c, const Pool
 // Of a search: no page could be evicted, but the one in `frame` or another could be written back.
 inline constexpr std::int64_t must_write_back = 2;
 
-// While groups write pages back for their frames, who comes new looks at so few before it does so
-// too. So clean pages among dirty ones are found, and nobody searches long where there are few.
+// While groups write pages back for their frames, a group that comes new looks at so few before it
+// does so too. So clean pages among dirty ones are found, and no group searches long where there
+// are few.
 inline constexpr std::uint64_t crowded_steps = 32;
 
 // While write-backs fail, a search goes on past dirty pages, and looks at so many frames: a clean

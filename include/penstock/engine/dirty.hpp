@@ -12,25 +12,25 @@
 //   offered_run             one             show_run, next_offered (relaxed: a hint; take_over is
 //                                           what decides)
 //
-// A write stores its bytes, fences, marks them, and soils the page, all under a pin. Who writes a
-// page back locks its frame, takes the marks, fences, copies the page, sends it, and when the host
-// has written it: cleans the page, looks at the marks again, and soils it if it finds any.
+// A write stores its bytes, fences, marks them, and soils the page, all under a pin. A group that
+// writes a page back locks its frame, takes the marks, fences, copies the page, sends it, and when
+// the host has written it: cleans the page, looks at the marks again, and soils it if it finds any.
 //
 // Invariants
-//  (1) Bytes come before their marks. So whoever takes a mark copies bytes at least as new; a byte
-//      that is stored again afterwards is marked again afterwards. Nothing is lost, and no writer
-//      ever waits for a write-back.
+//  (1) Bytes come before their marks. So the group that takes a mark copies bytes at least as new;
+//      a byte that is stored again afterwards is marked again afterwards. Nothing is lost, and no
+//      writer ever waits for a write-back.
 //  (2) Only the holder of a frame's lock takes marks, so copies of one page reach the file one
 //      after the other, in their order. The lock of a copy whose fate is unknown (the host did not
-//      answer in time) is left to that request: it comes free with its answer. Who offers a page
-//      sees to it that it is taken over, if need be by himself.
-//  (3) A page with a mark is dirty, or pinned by somebody who soils it before he unpins. So a page
+//      answer in time) is left to that request: it comes free with its answer. A group that offers
+//      a page takes it back itself if no other group does.
+//  (3) A page with a mark is dirty, or pinned by a group that soils it before it unpins. So a page
 //      without pins that is not dirty has no marks, and its frame may be given to another. (A dirty
 //      page may have no marks.)
 //  (4) A file's count of dirty pages is never less than it has. It is raised before a page turns
 //      dirty, and lowered after the page is known to stay clean. While a write-back has cleaned a
 //      page and not yet looked at the marks again, the count still has the page and the page its
-//      pin: so who flushes does not pass it by, but waits for the lock and looks then.
+//      pin: so a group that flushes does not pass it by, but waits for the lock and looks then.
 //  (5) Marks name bytes that were written, no others (the last byte of a mapping that grew the file
 //      counts as written): what a write-back sends to the file is only that. So writers of
 //      different bytes of one page do not overwrite each other, wherever they are.
@@ -68,10 +68,10 @@ template <typename Group>
 PENSTOCK_HD inline void mark(const Group& g, const cache_view& c, std::uint32_t frame,
                              std::uint64_t begin, std::uint64_t end) {
     atomic_fence();
-    g.sync();  // everybody's bytes come before anybody's marks
+    g.sync();  // every thread's bytes come before any thread's marks
     for (std::uint64_t i = begin / 64 + g.rank(); i <= (end - 1) / 64; i += g.size())
         atomic_or_relaxed(&marks_of(c, frame)[i], marks_within(i, begin, end));
-    g.sync();  // everybody's marks come before the leader soils the page
+    g.sync();  // every thread's marks come before the leader soils the page
 }
 
 // By the holder of the frame's lock; a fence of the caller follows before anything is copied.
@@ -86,8 +86,8 @@ PENSTOCK_HD PENSTOCK_INLINE std::uint64_t look_at_marks(const std::uint64_t* mar
 }
 
 // May the page have marks? One that is clean and pinned may be in the hands of a write-back that
-// has cleaned it and not looked yet whether there are new ones (settle_page); who flushes has to
-// wait for what that one finds.
+// has cleaned it and not looked yet whether there are new ones (settle_page); a group that flushes
+// has to wait for what that one finds.
 PENSTOCK_HD PENSTOCK_INLINE bool may_have_marks(page_word seen) {
     return is_valid(seen) && (is_dirty(seen) || pins_of(seen) != 0);
 }
@@ -95,7 +95,7 @@ PENSTOCK_HD PENSTOCK_INLINE bool may_have_marks(page_word seen) {
 // Frame locks: 0 free; lock_held, and from when the page is copied also its request; or a request
 // alone, which was given up. A request: ring in bits 63..56, ticket + 2 below bit 53; bit 54 if the
 // page's marks have to be put back after it, bit 53 if every byte of the copy is marked. 1 in place
-// of a request: held, and whoever wants to may take it over.
+// of a request: held, and the group that wants to may take it over.
 inline constexpr std::uint64_t lock_free = 0, lock_held = std::uint64_t{1} << 55,
                                lock_keeps_marks = std::uint64_t{1} << 54;
 inline constexpr std::uint64_t lock_sends_all = std::uint64_t{1} << 53,
@@ -174,8 +174,8 @@ PENSTOCK_HD PENSTOCK_INLINE void note_writes(const cache_view& c, bool fail) {
 }
 
 // Pages offered: a group holds neighbours (pin and lock) and lets others write them back, each one.
-// The lock word says which are offered, and who turns that into held has taken the page over, pin
-// and lock. Release and acquire: the holder's pin and lock are the taker's.
+// The lock word says which are offered, and a group that turns that into held has taken the page
+// over, pin and lock. Release and acquire: the holder's pin and lock are the taker's.
 PENSTOCK_HD PENSTOCK_INLINE void offer_page(const cache_view& c, std::uint32_t frame) {
     atomic_store<order::release>(&c.write_locks[frame], lock_offered);
 }
@@ -235,20 +235,20 @@ PENSTOCK_HD PENSTOCK_INLINE void make_pristine(pristine_word* word, pristine_wor
 PENSTOCK_HD PENSTOCK_INLINE bool join_pristine(pristine_word* word, pristine_word seen) {
     return atomic_compare_swap<order::acquire>(word, seen, seen + 1);
 }
-// Acquire too: the last holder, who gives the frame away, comes after the comparisons of the
+// Acquire too: the last holder, which gives the frame away, comes after the comparisons of the
 // others.
 PENSTOCK_HD PENSTOCK_INLINE bool leave_pristine_from(pristine_word* word, pristine_word seen,
                                                      pristine_word next) {
     return atomic_compare_swap<order::acq_rel>(word, seen, next);
 }
-// By the holder of the frame's lock. Acquire: pairs with leave_pristine_from, so who finds no copy
-// sees all marks made by comparison with it.
+// By the holder of the frame's lock. Acquire: pairs with leave_pristine_from, so a group that finds
+// no copy sees all marks made by comparison with it.
 PENSTOCK_HD PENSTOCK_INLINE bool has_copy(const cache_view& c, std::uint32_t frame) {
     return is_copy(atomic_load<order::acquire>(&c.pristine[frame]));
 }
 
-// Which page the frame holds. Stored by whoever marks bytes in it, and read by the holder of its
-// lock, with a pin each.
+// Which page the frame holds. Stored by the group that marks bytes in it, and read by the holder of
+// its lock, with a pin each.
 PENSTOCK_HD PENSTOCK_INLINE void name_page(const cache_view& c, std::uint32_t frame,
                                            std::uint64_t page) {
     atomic_store<order::relaxed>(&c.frame_pages[frame], page);
@@ -261,8 +261,8 @@ PENSTOCK_HD PENSTOCK_INLINE frame_word look_at_frame(const cache_view& c, std::u
     return atomic_load<order::relaxed>(&c.frame_words[frame]);
 }
 
-// How large the file is. Relaxed: who must see what another group wrote follows it by other means,
-// as with the bytes themselves.
+// How large the file is. Relaxed: a group that must see what another wrote follows it by other
+// means, as with the bytes themselves.
 PENSTOCK_HD PENSTOCK_INLINE std::uint64_t size_of(const cache_view& c, std::uint32_t slot) {
     return atomic_load<order::relaxed>(&c.file_records[slot].size_bytes);
 }
@@ -284,8 +284,8 @@ PENSTOCK_HD PENSTOCK_INLINE std::uint64_t take_room(const cache_view& c, std::ui
 }
 
 // Words of the write record. Counting is relaxed; `granted` is set before the descriptor is handed
-// out that may write, and who loads a page that was written back follows that (the page word's
-// eviction comes in between), so it is relaxed as well.
+// out that may write, and a group that loads a page that was written back follows that (the page
+// word's eviction comes in between), so it is relaxed as well.
 PENSTOCK_HD PENSTOCK_INLINE bool is_granted(const cache_view& c, std::uint32_t slot) {
     return c.writes != nullptr && atomic_load<order::relaxed>(&c.writes[slot].granted) != 0;
 }
@@ -300,8 +300,8 @@ PENSTOCK_HD PENSTOCK_INLINE void count_dirty(const cache_view& c, std::uint32_t 
     atomic_add_relaxed(&c.writes[slot].dirty_pages, change);
 }
 // Leader only; the page is pinned and has new marks. The file's count goes up before the page turns
-// dirty, for others may rely on the dirty bit at once: who finds the count 0 knows that what was
-// written before is in the file. True if the page was clean.
+// dirty, for others may rely on the dirty bit at once: a group that finds the count 0 knows that
+// what was written before is in the file. True if the page was clean.
 PENSTOCK_HD PENSTOCK_INLINE bool soil_page(const cache_view& c, std::uint32_t slot,
                                            page_word* word) {
     if (is_dirty(glance(word)) && join_dirty(word)) return false;
@@ -372,7 +372,7 @@ PENSTOCK_HD PENSTOCK_INLINE std::uint64_t mappings_after_close(const cache_view&
     return atomic_fetch_add<order::acq_rel>(&c.writes[slot].mappings, std::uint64_t{0});
 }
 
-// Has the opener who is to cut the file done it? Acquire: pairs with end_cut.
+// Has the opener that is to cut the file done it? Acquire: pairs with end_cut.
 PENSTOCK_HD PENSTOCK_INLINE void begin_cut(const cache_view& c, std::uint32_t slot) {
     atomic_store<order::relaxed>(&c.writes[slot].cutting, std::uint32_t{1});
 }
@@ -383,7 +383,7 @@ PENSTOCK_HD PENSTOCK_INLINE bool is_being_cut(const cache_view& c, std::uint32_t
     return atomic_load<order::acquire>(&c.writes[slot].cutting) != 0;
 }
 
-// The first error since somebody was told. Acquire and release, so that the offset belongs to the
+// The first error since a group was told. Acquire and release, so that the offset belongs to the
 // code.
 PENSTOCK_HD inline void note_write_error(const cache_view& c, std::uint32_t slot, std::int64_t code,
                                          std::uint64_t offset) {
@@ -397,8 +397,8 @@ PENSTOCK_HD inline std::int64_t take_write_error(const cache_view& c, std::uint3
     return atomic_exchange<order::acq_rel>(&w.error, std::int64_t{0});
 }
 
-// The directory of what the file grows by: who turns none into busy asks the host, clears it and
-// enters it (release); the others see its entries cleared (acquire).
+// The directory of what the file grows by: a group that turns none into busy asks the host, clears
+// it and enters it (release); the others see its entries cleared (acquire).
 PENSTOCK_HD PENSTOCK_INLINE std::uint64_t growth_of(const cache_view& c, std::uint32_t slot) {
     return atomic_load<order::acquire>(&c.file_records[slot].growth);
 }

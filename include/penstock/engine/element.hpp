@@ -116,11 +116,11 @@ PENSTOCK_D PENSTOCK_NOINLINE T element_missing(const cache_view& c, std::uint32_
         const std::uint64_t first = page_of(0);
         std::int64_t code = load_listed(g, c, f, pages, page_of, deadline, consume);
         if (code == 0) {
-            pinned_page pinned{};  // somebody else has the first page
+            pinned_page pinned{};  // another group has the first page
             code = pin_page(g, c, f, first, deadline, pinned);
             if (code == 0) {
                 consume(first, c.frame_address(pinned.frame));
-                g.sync();  // everybody has read before the leader unpins
+                g.sync();  // every thread has read before the leader unpins
                 if (g.is_leader()) unpin(&c.words[pinned.word_index]);
             }
         }
@@ -271,9 +271,9 @@ PENSTOCK_HD PENSTOCK_INLINE std::int64_t visit_pinned(const Group& g, const cach
                                                       const Visit& visit) {
     pinned_page now{};
     if (const std::int64_t code = map_page(g, c, f, s.page, now); code != 0) return code;
-    g.sync();  // the leader's acquire comes before everybody's reads of the frame
+    g.sync();  // the leader's acquire comes before every thread's reads of the frame
     visit_page<T>(g, c.frame_address(now.frame) + s.in_page, s.first, s.n, visit);
-    g.sync();  // everybody has read before the leader unpins
+    g.sync();  // every thread has read before the leader unpins
     if (g.is_leader()) unpin(&c.words[now.word_index]);
     return 0;
 }

@@ -76,13 +76,13 @@ PENSTOCK_HD PENSTOCK_INLINE std::int64_t change_in_page(const Group& g, const ca
     const std::uint64_t in_page = at & (c.page_bytes() - 1);
     if (mine) before = change(c.frame_address(page.frame) + in_page);
     atomic_fence();
-    g.sync();  // everybody's elements come before anybody's marks
+    g.sync();  // every thread's elements come before any thread's marks
     if (mine) {
         put_back(&marks_of(c, page.frame)[in_page / 64],
                  marks_within(in_page / 64, in_page, in_page + sizeof(T)));
         grow_to(c, f.slot, at + sizeof(T));
     }
-    g.sync();  // everybody's marks come before the leader soils the page
+    g.sync();  // every thread's marks come before the leader soils the page
     if (!g.is_leader()) return 0;
     page_word* const word = &c.words[page.word_index];
     name_page(c, page.frame, page_number);

@@ -1,9 +1,9 @@
-// The first error of which nobody could be told all: an element view has a value to return and no
+// The first error of which no group could be told all: an element view has a value to return and no
 // room for an error, a gather has room for the error and not for the row.
 //
-// Fault record, in device memory: claimed 0 -> 1 by compare-and-swap, whoever does it writes the
-// rest, `ready` last. The host reads it between kernels and sets it back to zero. Later errors are
-// counted and not kept.
+// Fault record, in device memory: claimed 0 -> 1 by compare-and-swap, the group that does it writes
+// the rest, `ready` last. The host reads it between kernels and sets it back to zero. Later errors
+// are counted and not kept.
 #pragma once
 
 #include "penstock/engine/file_word.hpp"

@@ -61,8 +61,8 @@ PENSTOCK_HD inline std::int64_t ask_to_open(const Group& g, const cache_view& c,
     return 0;
 }
 
-// Of an open: whoever gets this with his descriptor has to cut the file to nothing before others
-// may use it.
+// Of an open: the group that gets this with its descriptor has to cut the file to nothing before
+// others may use it.
 inline constexpr std::int64_t yours_to_cut = std::int64_t{1} << 32;
 
 // Leader only, with a reference to a file that the host opened with these flags. Which of the two
@@ -83,9 +83,9 @@ PENSTOCK_HD inline int own_descriptor(const cache_view& c, std::uint32_t slot,
     return c.number_bits == 0 ? fd : with_number(c, fd, take_number(&c.file_words[slot]));
 }
 
-// Leader only. Takes a reference to the file the host named, writing its record if nobody has yet.
-// 0; -EAGAIN if the answer is out of date because the slot was taken down meanwhile; or why the
-// wait ended.
+// Leader only. Takes a reference to the file the host named, writing its record if no group has
+// yet. 0; -EAGAIN if the answer is out of date because the slot was taken down meanwhile; or why
+// the wait ended.
 template <typename Group>
 PENSTOCK_HD inline std::int64_t attach_file(const Group& g, const cache_view& c,
                                             const open_answer& answer, patience& deadline) {
@@ -224,8 +224,8 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t open_name(const Group g, const cache_
     }
 }
 
-// Leader only, with a reference. Waits until the file was cut by whom it is to be cut. 0, or why
-// the wait ended.
+// Leader only, with a reference. Waits until the opener that is to cut the file has done it. 0, or
+// why the wait ended.
 template <typename Group>
 PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t wait_for_cut(const Group& g, const cache_view& c,
                                                         std::uint32_t slot) {
@@ -251,7 +251,8 @@ PENSTOCK_HD inline std::int64_t open_file(const Group& g, const cache_view& c, c
         if (result < 0) count(g, c, count_errors);
     }
     result = static_cast<std::int64_t>(g.broadcast(static_cast<std::uint64_t>(result)));
-    g.sync();  // the leader's acquire of the file word comes before everybody's reads of the record
+    g.sync();  // the leader's acquire of the file word comes before every thread's reads of the
+               // record
     return result;
 }
 

@@ -1,23 +1,23 @@
-// The file word, and the words of the name table: who may use a descriptor, and which name leads to
-// it.
+// The file word, and the words of the name table: the rights of a descriptor, and which name leads
+// to it.
 //
 // File word, one per file slot:
 //   bits 63..62  state       0 vacant, 1 busy (being filled in or taken down), 2 live
 //        41..32  generation  of the slot; the host gives a slot out again with the next one
-//        61..48  changes     of the references, modulo 16384: so that who looked at the word knows
-//                            that nobody opened and closed since
+//        61..48  changes     of the references, modulo 16384: so that a group that looked at the
+//                            word knows that no group opened and closed since
 //        47..42  numbers     of descriptors that are open and whose own they are: 1 to 6
 //        31..0   references  live only: 0 means closed, the pages stay
 //
-//   step           from            to              order     who
-//   begin_fill     vacant          busy, new gen   acquire   the opener to whom the host gave
+//   step           from            to              order     by
+//   begin_fill     vacant          busy, new gen   acquire   the opener that the host gave
 //                                                            (slot, generation), if that is later
 //                                                            than the word's
 //   end_fill       busy            live, 1 ref     release   the same, after it wrote the file
 //                                                            record
 //   try_reference  live, refs >= 1 refs + 1        acquire   an opener that found the name: no host
 //                                                            call
-//   try_reopen     live, refs >= 0 refs + 1        acquire   an opener whom the host just told that
+//   try_reopen     live, refs >= 0 refs + 1        acquire   an opener that the host just told that
 //                                                            the file is unchanged
 //   try_release    live, refs >= 1 refs - 1        release   close
 //   take_number    live, refs >= 1 a number more   acquire   an opener, with a reference, if no
@@ -30,7 +30,7 @@
 //                                                            and gives it out again
 //   undo_retire    busy            live, 0 refs    release   the same, when a page is still pinned
 //   end_adopt      busy            live, 0 refs    release   after begin_fill, for a file that
-//                                                            nobody waits for any more
+//                                                            no group waits for any more
 //
 // Invariants: (1) the file record changes only while the word is busy; (2) each life of a slot
 // has the next generation (modulo 1024);
@@ -114,7 +114,8 @@ PENSTOCK_HD PENSTOCK_INLINE file_word look(const file_word* word) {
     return atomic_load<order::acquire>(word);
 }
 
-// To refuse a wrong descriptor. Relaxed: who holds an open descriptor already follows its end_fill.
+// To refuse a wrong descriptor. Relaxed: a group that holds an open descriptor already follows its
+// end_fill.
 PENSTOCK_HD PENSTOCK_INLINE file_word glance_file(const file_word* word) {
     return atomic_load<order::relaxed>(word);
 }
@@ -126,7 +127,8 @@ PENSTOCK_HD PENSTOCK_INLINE bool begin_fill(file_word* word, file_word seen,
     return atomic_compare_swap<order::acquire>(word, seen,
                                                make_file_word(file_busy, generation, 0));
 }
-// Release: pairs with try_reference and try_reopen; who holds a reference reads a complete record.
+// Release: pairs with try_reference and try_reopen; a group that holds a reference reads a complete
+// record.
 PENSTOCK_HD PENSTOCK_INLINE void end_fill(file_word* word, std::uint32_t generation) {
     atomic_store<order::release>(word, make_file_word(file_live, generation, 1));
 }
@@ -171,8 +173,9 @@ PENSTOCK_HD PENSTOCK_INLINE bool try_reopen(file_word* word, std::uint32_t gener
     return try_add_reference(word, generation, 0);
 }
 
-// Gives one reference back, if the word is still `seen`, that of an open file, and nobody opened or
-// closed it meanwhile. Release: pairs with begin_retire, and with the look of who closes after.
+// Gives one reference back, if the word is still `seen`, that of an open file, and no group opened
+// or closed it meanwhile. Release: pairs with begin_retire, and with the look of a group that
+// closes after.
 PENSTOCK_HD PENSTOCK_INLINE bool try_release_from(file_word* word, file_word seen) {
     return atomic_compare_swap<order::release>(word, seen,
                                                with_references(seen, ~std::uint64_t{0}));

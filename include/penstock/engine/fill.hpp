@@ -1,15 +1,18 @@
-// Fills: pages that a service thread reads into frames of the host tier while nobody waits.
+// Fills: pages that a service thread reads into frames of the host tier while no group waits.
 //
 //   word                    where   writer                                  values
-//   fill_marks[frame]       device  the group that asked; who settles it    0 the frame holds its
-//       page; stamp: on its way; fill_failed
+//   fill_marks[frame]       device  the group that asked, or settles it     0 the frame holds its
+//                                                                           page; stamp: on its
+//                                                                           way; fill_failed
 //   done_marks[frame]       host    a service thread                        stamp of the last fill
-//       that ended, + 1 if it failed
+//                                                                           that ended, + 1 if it
+//                                                                           failed
 //
 // A group that asks for a fill takes the frame, writes its mark, publishes the page in the tier
 // with a pin that belongs to the fill, and posts the request; it keeps nothing. While the mark is a
-// stamp, whoever needs the page or its frame looks at the done mark. Who finds it to match
-// exchanges the mark for 0 or fill_failed, and who succeeds in that takes the fill's pin off.
+// stamp, the group that needs the page or its frame looks at the done mark. A group that finds it
+// to match exchanges the mark for 0 or fill_failed, and a group that succeeds in that takes the
+// fill's pin off.
 //
 // Invariants: (1) a stamp is used once, for it is made of ring and ticket; so a done mark of an
 //                 earlier fill never matches.
@@ -20,7 +23,7 @@
 //
 // Order pairs: end of a fill (release, system, src/host/fills.cpp) with read_done (acquire,
 // system): the bytes are there. settle_mark (acq_rel) with read_mark (acquire): so they are for
-// those who find the mark settled (engine/ring.hpp).
+// groups that find the mark settled (engine/ring.hpp).
 #pragma once
 
 #include <cstdint>
@@ -60,7 +63,7 @@ PENSTOCK_HD PENSTOCK_INLINE fill_state look_at_fill(const tier_view& t, page_wor
     return outcome == 0 ? fill_state::ready : fill_state::failed;
 }
 
-// Leader only, before a frame is judged: a fill that has ended and that nobody came for gives up
+// Leader only, before a frame is judged: a fill that has ended and that no group came for gives up
 // its pin. The own pin comes first: it makes sure that the word still names the frame, so that the
 // pin taken off is the fill's.
 PENSTOCK_HD inline void settle(const tier_view& t, frame_word owner) {

@@ -57,7 +57,7 @@ public:
     template <typename Group>
     PENSTOCK_HD PENSTOCK_NOINLINE void post_all(const Group& g, const cache_view& c) {
         if (posted_ == end_) return;
-        g.sync();  // everybody sees what the leader noted
+        g.sync();  // every thread sees what the leader noted
         for (std::uint32_t i = posted_ + g.rank(); i < end_; i += g.size())
             post_write(g, c, frames_[i % depth]);
         posted_ = end_;

@@ -148,11 +148,11 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t gather_window(const Group& g, const c
                 g, c, f, missing.count, [&](std::uint64_t i) { return missing.page[i]; }, deadline,
                 deliver);
             if (code == 0) {
-                pinned_page page{};  // somebody else has the first one
+                pinned_page page{};  // another group has the first one
                 code = pin_page(g, c, f, missing.page[0], deadline, page);
                 if (code == 0) {
                     deliver(missing.page[0], c.frame_address(page.frame));
-                    g.sync();  // everybody has copied before the leader unpins
+                    g.sync();  // every thread has copied before the leader unpins
                     if (g.is_leader()) unpin(&c.words[page.word_index]);
                 }
             }

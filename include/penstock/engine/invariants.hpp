@@ -100,7 +100,7 @@ inline invariant_report check_writes(const cache_view& c) {
     return {nullptr, 0};
 }
 
-// A fill that nobody came for may still be under way, and has a pin.
+// A fill that no group came for may still be under way, and has a pin.
 inline invariant_report check_tier(const cache_view& c) {
     const tier_view& t = c.tier;
     for (std::uint64_t i = 0; t.words != nullptr && i < c.word_count; ++i) {

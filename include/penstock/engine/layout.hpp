@@ -1,4 +1,4 @@
-// Every structure that groups share, in one place: where it lives, who writes it, at which scope.
+// Every structure that groups share, in one place: where it lives, what writes it, at which scope.
 //
 //   device memory  page words and directories (one arena), frame words, frames, file words and
 //                  records, name slots,
@@ -6,8 +6,8 @@
 //                  Window and chunk words lie there too, but the host writes them, and no group
 //                      does.
 //   host memory    ring requests (written by groups), ring replies and staging (written by service
-//                  threads), control. On a GPU: pinned and mapped. Each word has one writer; nobody
-//                  does read-modify-write across the bus.
+//                  threads), control. On a GPU: pinned and mapped. Each word has one writer; no
+//                  group does read-modify-write across the bus.
 //
 // On the cpu back end "device memory" is ordinary memory and nothing else differs.
 #pragma once
@@ -85,7 +85,7 @@ struct alignas(64) write_record {
     std::uint64_t
         dirty_pages;  // of the file: how often a page turned dirty, less how often one turned clean
     std::uint64_t epoch;  // the last answer to an open of the file, as the host counts them
-    std::int64_t error;   // 0, or why a page could not be written back since somebody was told
+    std::int64_t error;   // 0, or why a page could not be written back since a group was told
     std::uint64_t error_offset;
     std::uint64_t mappings;  // writable mappings that are held: the host keeps the file open to be
                              // written for them
@@ -103,7 +103,7 @@ struct alignas(64) name_slot {
     std::uint32_t path_at;  // index into the path arena, in 8-byte units
     std::uint32_t path_bytes;
     std::int64_t error;   // failed: what the last opener was told,
-    std::uint64_t flags;  // who asked with these flags
+    std::uint64_t flags;  // those that the opener asked with
     std::uint64_t reserved[2];
 };
 static_assert(sizeof(name_slot) == 64);
@@ -273,7 +273,7 @@ struct cache_view {
         windows;  // per file slot, and the chunks they name (engine/window.hpp); null: no windows
     std::uint64_t* window_chunks;
     std::uint64_t*
-        advice;  // per file slot: how it will be read (engine/read_ahead.hpp); null: nobody says
+        advice;  // per file slot: how it will be read (engine/read_ahead.hpp); null: not said
     fault_record* fault;  // null: errors of views are dropped
     write_record*
         writes;  // per file slot; null: this runtime does not write, and the next five are null too

@@ -1,6 +1,6 @@
-// Lending: copies of what the cache, or else the host tier, has of a file, for who is no group and
-// holds no descriptor: reads of programs (src/host/cached_reads.hpp). A loan is a range of a file,
-// cut into parts; a group looks up a part, pins its page, copies, unpins, and says so.
+// Lending: copies of what the cache, or else the host tier, has of a file, for a thread that is no
+// group and holds no descriptor: reads of programs (src/host/cached_reads.hpp). A loan is a range
+// of a file, cut into parts; a group looks up a part, pins its page, copies, unpins, and says so.
 //
 //   word           where        writer                                    values
 //   states[part]   host memory  the host, before groups begin; then the   0 not looked at;
@@ -18,14 +18,14 @@
 //      found out afterwards, and the copy is not used.
 //  (2) While the loan lasts the host gives the slot, its words and its leaves to no other file,
 //      even when groups take the file down. So a word that is pinned here is never one that
-//      somebody resets, and the record of a live file word of that generation is the file's own.
+//      a group resets, and the record of a live file word of that generation is the file's own.
 //  (3) part_missing and part_there are the last that a group does. When all parts have one of these
 //      the range may be used for another loan, and the file may go.
 //
 // Order pairs: look (acquire) with the release that made the file word live: record and directory
 // are complete. pin (acquire) with publish; unpin (release) with try_evict, as for any reader
 // (engine/page_word.hpp). tell_part (release, system) after a system fence of every thread, with
-// look_at_part (acquire, system): who sees part_there sees the bytes, and the pin is gone.
+// look_at_part (acquire, system): a group that sees part_there sees the bytes, and the pin is gone.
 #pragma once
 
 #include <cstdint>
@@ -112,7 +112,7 @@ PENSTOCK_HD PENSTOCK_NOINLINE void lend_part(const Group& g, const cache_view& c
         g.broadcast(pinned == nullptr ? 0 : reinterpret_cast<std::uintptr_t>(from)));
     in_tier = g.broadcast(in_tier ? 1 : 0) != 0;
     if (from == nullptr) return;
-    g.sync();  // the leader's acquire of the pin comes before everybody's reads of the frame
+    g.sync();  // the leader's acquire of the pin comes before every thread's reads of the frame
     const std::uint64_t left = what.bytes - begin,
                         wanted = left < what.part_bytes ? left : what.part_bytes;
     const std::uint64_t whole =
@@ -121,8 +121,8 @@ PENSTOCK_HD PENSTOCK_NOINLINE void lend_part(const Group& g, const cache_view& c
     if (in_tier) g.copy_in(what.to + begin, from, whole);
     else g.copy_out(what.to + begin, from, whole);
     system_fence();
-    g.sync();  // everybody's bytes are in host memory before the leader lets the page go and says
-               // so
+    g.sync();  // every thread's bytes are in host memory before the leader lets the page go and
+               // says so
     if (!g.is_leader()) return;
     unpin(pinned);
     tell_part(&what.states[part], part_there);

@@ -68,7 +68,7 @@ PENSTOCK_HD inline void give_back(const cache_view& c, const pending_load& load)
     abandon(&c.words[load.word_index]);
 }
 
-// Leader only. 1: started, `load` is filled in. 0: not absent, somebody else has it.
+// Leader only. 1: started, `load` is filled in. 0: not absent, another group has it.
 // must_write_back: load.frame. Negative errno otherwise.
 template <typename Group>
 PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t start_load(const Group& g, const cache_view& c,
@@ -95,9 +95,9 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t start_load(const Group& g, const cach
     }
     if (load.save.wanted) find_frame(g, c, load.save);
     const std::uint64_t begin = page << c.page_shift;
-    // Now that nobody else can load the page: what was written to it and evicted since the caller
-    // looked counts. And no more is asked for than the file has: what it grew by and never got is
-    // zeros.
+    // Now that no other group can load the page: what was written to it and evicted since the
+    // caller looked counts. And no more is asked for than the file has: what it grew by and never
+    // got is zeros.
     std::uint64_t size = f.size_bytes;
     if (c.writes != nullptr) {
         const std::uint64_t known = size_of(c, f.slot), stored = stored_bytes_of(c, f.slot);
@@ -212,7 +212,7 @@ PENSTOCK_HD PENSTOCK_INLINE std::int64_t fetch_load(const Group& g, const cache_
     }
     code = static_cast<std::int64_t>(g.broadcast(static_cast<std::uint64_t>(code)));
     g.sync();  // the leader's eviction of the frame and its acquire of the reply come before
-               // everybody's copying
+               // every thread's copying
     if (code != 0) return code;
     if (load.from == pending_load::source::blank) {
         fill_blank(g, c, load, cover);
@@ -229,7 +229,7 @@ PENSTOCK_HD PENSTOCK_INLINE std::int64_t fetch_load(const Group& g, const cache_
     g.copy_in(to, from, whole);
     if (load.from == pending_load::source::window)
         atomic_fence();  // the bytes were read before the window is looked at again
-    g.sync();            // everybody's part of the page is written before it is read or published
+    g.sync();  // every thread's part of the page is written before it is read or published
     if (load.from == pending_load::source::window && !is_window_still(g, c, f)) {
         if (g.is_leader()) give_back(c, load);
         return load_again;
@@ -255,8 +255,8 @@ PENSTOCK_HD PENSTOCK_INLINE void publish_load(const Group& g, const cache_view& 
     settle_load(g, c, load);
 }
 
-// Whole group. start_load by the leader, and what it found told to everybody: what it returned and,
-// if that is 1, `load`.
+// Whole group. start_load by the leader, and what it found told to every thread: what it returned
+// and, if that is 1, `load`.
 template <typename Group>
 PENSTOCK_HD PENSTOCK_INLINE std::int64_t begin_load(const Group& g, const cache_view& c,
                                                     const file_handle& f, std::uint64_t page,
@@ -318,7 +318,7 @@ PENSTOCK_HD PENSTOCK_INLINE std::int64_t load_one(const Group& g, const cache_vi
     code = fetch_load(g, c, f, load);
     if (code != 0) return code == load_again ? 0 : code;
     consume(static_cast<const std::byte*>(c.frame_address(load.frame)));
-    g.sync();  // everybody has consumed before the leader lets the frame go
+    g.sync();  // every thread has consumed before the leader lets the frame go
     publish_load(g, c, f, load, false);
     return 1;
 }
@@ -355,7 +355,7 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t load_listed(const Group& g, const cac
         const std::int64_t code = fetch_load(g, c, f, loads[i]);
         if (code == 0) {
             consume(loads[i].page, static_cast<const std::byte*>(c.frame_address(loads[i].frame)));
-            g.sync();  // everybody has consumed before the leader lets the frame go
+            g.sync();  // every thread has consumed before the leader lets the frame go
             publish_load(g, c, f, loads[i], false);
             ++loaded;
         } else if (i == 0 && code != load_again) {
@@ -386,8 +386,8 @@ struct pinned_page {
 };
 
 // Leader only. One attempt to pin a page: true if it is valid, and `seen` is its word; else `seen`
-// says what it is instead. pin_valid is for who saw it valid a moment ago; any other page should
-// get no pin that has to be taken back.
+// says what it is instead. pin_valid is for a group that saw it valid a moment ago; any other page
+// should get no pin that has to be taken back.
 PENSTOCK_HD PENSTOCK_INLINE bool pin_valid(page_word* word, page_word& seen) {
     seen = pin(word);
     if (is_valid(seen) && pins_of(seen) < pin_limit) {
@@ -402,8 +402,8 @@ PENSTOCK_HD PENSTOCK_INLINE bool try_pin(page_word* word, page_word& seen) {
     return is_valid(seen) && pin_valid(word, seen);
 }
 
-// Whole group. Pins the page, loading it if need be; for who is going to store the bytes of `cover`
-// unless it comes with them. 0 or a negative errno.
+// Whole group. Pins the page, loading it if need be; for a caller that is going to store the bytes
+// of `cover` unless it comes with them. 0 or a negative errno.
 template <typename Group>
 PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t pin_page(const Group& g, const cache_view& c,
                                                     const file_handle& f, std::uint64_t page,
@@ -440,7 +440,7 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t pin_page(const Group& g, const cache_
         if (outcome <= 0) {
             out.word_index = g.broadcast(out.word_index);
             out.frame = static_cast<std::uint32_t>(g.broadcast(out.frame));
-            g.sync();  // the leader's acquire comes before everybody's reads of the frame
+            g.sync();  // the leader's acquire comes before every thread's reads of the frame
             return outcome;
         }
         if (outcome == 2) {

@@ -1,11 +1,11 @@
 // Filling in a file slot from the host's answer to an open, and what becomes of an answer that
-// nobody waited for.
+// no group waited for.
 //
 // A group that gives up on an open (time-out, interrupt) orphans its ring slot. The host answers
 // all the same: it has given a file slot and a table to that file, and counts on the device to take
-// them down some day. So the next owner of the ring slot, who alone may read the old answer, enters
-// that file as closed; then it is taken down when its slot or table is needed, like any closed
-// file. The room for the name that came with the answer goes back with the next owner's own
+// them down some day. So the next owner of the ring slot, which alone may read the old answer,
+// enters that file as closed; then it is taken down when its slot or table is needed, like any
+// closed file. The room for the name that came with the answer goes back with the next owner's own
 // request.
 #pragma once
 
@@ -73,7 +73,7 @@ constexpr PENSTOCK_HD std::uint64_t pack_lost_extent(std::uint32_t path_extent,
 PENSTOCK_HD inline void enter_as_closed(const cache_view& c, const open_answer& answer) {
     file_word* const word = &c.file_words[answer.file_slot];
     const file_word seen = look(word);
-    // Live: somebody opened the same file since. Busy: somebody is at it. Not later: it came and
+    // Live: a group opened the same file since. Busy: a group is at it. Not later: it came and
     // went meanwhile.
     if (file_state(seen) != file_vacant ||
         !is_later_generation(answer.generation, file_generation(seen)))

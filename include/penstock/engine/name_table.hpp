@@ -95,7 +95,7 @@ PENSTOCK_HD inline bool find_name(const cache_view& c, const name_key& key, name
             out.error = atomic_load<order::relaxed>(&slot.error);
             out.flags = atomic_load<order::relaxed>(&slot.flags);
             if (!name_unchanged(&slot.word, out.word))
-                continue;  // rewritten under us; each time somebody settled a name
+                continue;  // rewritten under us; each time a group settled a name
             if (same) return true;
             break;
         }
@@ -104,7 +104,7 @@ PENSTOCK_HD inline bool find_name(const cache_view& c, const name_key& key, name
 }
 
 // May this slot be given to another name? Not while the file that the name leads to is open, also
-// if the last open failed: who opens it next has to say which one is open (ask_to_open).
+// if the last open failed: a group that opens it next has to say which one is open (ask_to_open).
 PENSTOCK_HD inline bool reusable_name(const cache_view& c, const name_slot& slot, name_word word) {
     if (name_state(word) == name_unused) return true;
     if (name_state(word) == name_busy) return false;
@@ -113,7 +113,7 @@ PENSTOCK_HD inline bool reusable_name(const cache_view& c, const name_slot& slot
 }
 
 // Leader only. Takes a slot for a name that find_name did not find. 1: `slot` is ours and busy, and
-// carries the hash. 0: not now: the lock is taken, somebody entered the name meanwhile, or another
+// carries the hash. 0: not now: the lock is taken, a group entered the name meanwhile, or another
 // name's opener was faster. -ENFILE: no slot within reach can be reused.
 PENSTOCK_HD inline std::int64_t try_enter_name(const cache_view& c, const name_key& key,
                                                std::uint32_t& slot) {

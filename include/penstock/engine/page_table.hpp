@@ -97,7 +97,7 @@ PENSTOCK_HD PENSTOCK_INLINE bool find_file(const Group& g, const cache_view& c, 
     return found;
 }
 
-// The same for who reads at `offset`, with a look ahead at the page there.
+// The same for a group that reads at `offset`, with a look ahead at the page there.
 template <typename Group>
 PENSTOCK_HD PENSTOCK_INLINE bool find_to_read(const Group& g, const cache_view& c, int fd,
                                               std::int64_t offset, file_handle& out,

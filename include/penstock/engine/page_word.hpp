@@ -11,7 +11,7 @@
 //
 // Memory: device memory. Writers: any group of that device. Scope: device.
 //
-//   step        from     to       operation      order     who
+//   step        from     to       operation      order     by
 //   try_claim   absent   loading  CAS            acquire   a group that missed; adds its pin
 //   publish     loading  valid    add            release   the loader; its pin stays
 //   publish_and_unpin  loading  valid  add       release   the loader; its pin goes
@@ -27,12 +27,12 @@
 //   join_dirty  valid    same     or 0           acq_rel   a writer, pinned, after it marked what
 //                                                          it wrote: is the page dirty?
 //   soil        valid    same     or             acq_rel   the same, if it is not: sets dirty
-//   clean       valid    same     and            acq_rel   who wrote the marked bytes back, pinned:
-//                                                          clears dirty
+//   clean       valid    same     and            acq_rel   a group that wrote the marked bytes
+//                                                          back, pinned: clears dirty
 //
 // Invariants
 //  (1) A word that can carry a pin is changed only by compare-and-swap, add, or, and. A plain store
-//      would lose a pin that somebody added meanwhile, and the frame with it.
+//      would lose a pin that a group added meanwhile, and the frame with it.
 //  (2) At most one group is the loader of a page: loading is entered by compare-and-swap from
 //      absent only.
 //  (3) In absent and loading the frame bits are 0, so that publish can add the frame.
@@ -42,13 +42,13 @@
 //      generation.
 //  (6) Readers may add and take back pins in any state; every transition keeps the pins field.
 //
-// Order pairs publish (release) with observe (loads in order, or acquire) and pin (acquire): who
-// sees valid sees the bytes the loader copied in. unpin (release) with try_evict (acquire): the
-// last read through a pin comes before the frame is written again. begin_overwrite (fence) with
-// unchanged (loads in order): a copy made without a pin that read one byte of a later occupant also
-// sees the eviction that came before it, and is rejected. This is the reader side of a sequence
-// lock (Boehm 2012, "Can seqlocks get along with programming language memory models?"); frames are
-// read and written with atomic accesses then.
+// Order pairs publish (release) with observe (loads in order, or acquire) and pin (acquire): a
+// reader that observes `valid` also observes the bytes the loader copied. unpin (release) with
+// try_evict (acquire): the last read through a pin comes before the frame is written again.
+// begin_overwrite (fence) with unchanged (loads in order): a copy made without a pin that read one
+// byte of a later occupant also sees the eviction that came before it, and is rejected. This is the
+// reader side of a sequence lock (Boehm 2012, "Can seqlocks get along with programming language
+// memory models?"); frames are read and written with atomic accesses then.
 //
 // Progress: every step is a bounded number of instructions except abandon, which retries only when
 // another group changed the word. Tests: tests/unit/page_word_test.cpp, tests/explore (every
@@ -136,7 +136,7 @@ PENSTOCK_HD PENSTOCK_INLINE void store_hint(std::uint64_t* word, std::uint64_t v
     atomic_store<order::relaxed>(word, value);
 }
 
-// Makes a word absent that nobody can reach: of a table that is being given to a file, or taken
+// Makes a word absent that no group can reach: of a table that is being given to a file, or taken
 // from it. Relaxed: the file word that comes to life or goes vacant after it publishes it.
 PENSTOCK_HD PENSTOCK_INLINE void reset(page_word* word) {
     atomic_store<order::relaxed>(word, page_word{0});
@@ -144,7 +144,7 @@ PENSTOCK_HD PENSTOCK_INLINE void reset(page_word* word) {
 
 // absent -> loading with one pin. `seen` is the absent word read before. Acquire: pairs with the
 // abandon or try_evict that made it absent, so the loader's own accesses come after. The use bit
-// stays clear: a page that nobody wants a second time goes after one round of the clock
+// stays clear: a page that no group wants a second time goes after one round of the clock
 // (docs/replacement.md has what that gains).
 PENSTOCK_HD PENSTOCK_INLINE bool try_claim(page_word* word, page_word seen) {
     PENSTOCK_ASSERT(is_absent(seen));
@@ -181,8 +181,8 @@ PENSTOCK_HD inline void abandon(page_word* word) {
 }
 
 // valid and unpinned -> absent; true if this call did it, and then the caller owns the frame.
-// Acquire: pairs with unpin, so the reads of the last holder are over. Release: who finds the page
-// absent finds the new generation.
+// Acquire: pairs with unpin, so the reads of the last holder are over. Release: a group that finds
+// the page absent finds the new generation.
 PENSTOCK_HD PENSTOCK_INLINE bool try_evict(page_word* word, page_word seen) {
     PENSTOCK_ASSERT(is_valid(seen) && pins_of(seen) == 0 && !is_dirty(seen));
     return atomic_compare_swap<order::acq_rel>(word, seen, next_generation(seen));
@@ -204,10 +204,10 @@ PENSTOCK_HD PENSTOCK_INLINE void unpin(page_word* word) {
 #endif
 }
 
-// The same for whoever says that he holds a pin of that frame; false if nobody does. A held pin
-// keeps the word valid and its frame, so a word that fails the test is not held. On a GPU the look
-// is under way while the fence waits for the reads through the pointer: one trip to memory, not
-// two.
+// The same for the group that says that it holds a pin of that frame; false if no group does. A
+// held pin keeps the word valid and its frame, so a word that fails the test is not held. On a GPU
+// the look is under way while the fence waits for the reads through the pointer: one trip to
+// memory, not two.
 PENSTOCK_HD PENSTOCK_INLINE bool unpin_if_held(page_word* word, std::uint32_t frame) {
     const page_word seen = glance(word);
 #if PENSTOCK_ON_DEVICE
@@ -234,13 +234,13 @@ PENSTOCK_HD PENSTOCK_INLINE void age(page_word* word) { atomic_and_relaxed(word,
 PENSTOCK_HD PENSTOCK_INLINE void begin_overwrite() { atomic_fence(); }
 
 // A pinned page has marked bytes (engine/dirty.hpp). True if it had none before. Release: pairs
-// with the acquire of clean, so that who clears the bit after it sees every mark made before it;
-// and if the bit is set after it was cleared, it stays.
+// with the acquire of clean, so that a group that clears the bit after it sees every mark made
+// before it; and if the bit is set after it was cleared, it stays.
 PENSTOCK_HD PENSTOCK_INLINE bool soil(page_word* word) {
     return (atomic_fetch_or<order::acq_rel>(word, dirty_bit) & dirty_bit) == 0;
 }
-// True if the page is dirty already, and stays so with the caller's marks seen by whoever cleans it
-// after this.
+// True if the page is dirty already, and stays so with the caller's marks seen by the group that
+// cleans it after this.
 PENSTOCK_HD PENSTOCK_INLINE bool join_dirty(page_word* word) {
     return (atomic_fetch_or<order::acq_rel>(word, page_word{0}) & dirty_bit) != 0;
 }

@@ -2,9 +2,9 @@
 // stores.
 //
 // The first writable mapping of a page takes a frame for a copy of it as it is then, its pristine
-// copy; the others share it; the last gives the frame back. Who unmaps marks every byte that
-// differs from the copy. So a byte that one holder changed may be marked by another first, or
-// twice, but no byte is marked that nobody changed since the copy was made. Mappings that write
+// copy; the others share it; the last gives the frame back. A group that unmaps marks every byte
+// that differs from the copy. So a byte that one holder changed may be marked by another first, or
+// twice, but no byte is marked that no group changed since the copy was made. Mappings that write
 // once need no copy: theirs is a page of zeros.
 //
 // A byte may be changed, written back, and changed back to what it was: it equals the copy then,
@@ -14,7 +14,7 @@
 // the frame's lock.
 //
 // Pristine word, one per frame:
-//   step              from              to                   order     who
+//   step              from              to                   order     by
 //   make_pristine     none              copy or zeros, 1     release   the first holder, with a pin
 //       on the page and its frame's lock
 //   join_pristine     copy, n holders   copy, n + 1          acquire   a further holder: the copy
@@ -114,11 +114,11 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t take_copy_frame(const Group& g, const
 template <typename Group>
 PENSTOCK_HD PENSTOCK_NOINLINE void copy_page(const Group& g, const cache_view& c, std::uint32_t to,
                                              std::uint32_t from) {
-    g.sync();        // the leader's eviction of the frame comes before everybody's stores to it
+    g.sync();        // the leader's eviction of the frame comes before every thread's stores to it
     atomic_fence();  // as begin_overwrite: readers of its last page, without a pin, see that it is
                      // gone before they see these bytes
     g.copy_frame(c.frame_address(to), c.frame_address(from), c.page_bytes());
-    g.sync();  // everybody's part is there before others may compare with it
+    g.sync();  // every thread's part is there before others may compare with it
 }
 
 // Of hold_pristine: there is no copy yet, and no frame for one.
@@ -186,7 +186,7 @@ PENSTOCK_HD PENSTOCK_NOINLINE bool mark_changes(const Group& g, const cache_view
     const std::uint32_t unit =
         c.page_bytes() < 64 ? static_cast<std::uint32_t>(c.page_bytes()) : 64;
     atomic_fence();
-    g.sync();  // everybody's bytes come before anybody's marks
+    g.sync();  // every thread's bytes come before any thread's marks
     bool same = true;
     for (std::uint32_t i = begin / 64 + g.rank(); i <= (end - 1) / 64; i += g.size()) {
         std::uint64_t changed =
@@ -202,7 +202,7 @@ PENSTOCK_HD PENSTOCK_NOINLINE bool mark_changes(const Group& g, const cache_view
         same = same && changed == 0;
     }
     same = g.all(same);
-    g.sync();  // everybody's marks come before the leader soils the page
+    g.sync();  // every thread's marks come before the leader soils the page
     return !same;
 }
 

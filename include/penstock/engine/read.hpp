@@ -89,12 +89,12 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t read_missing(const Group& g, const ca
                                            });
     if (loaded < 0) return loaded;
     if (next == first) {
-        // Somebody else has the first page. Pinned, it cannot slip away again before it is copied.
+        // Another group has the first page. Pinned, it cannot slip away again before it is copied.
         pinned_page page{};
         if (const std::int64_t code = pin_page(g, c, f, first, deadline, page); code != 0)
             return code;
         copy_overlap(g, c, first, c.frame_address(page.frame), offset, end, to);
-        g.sync();  // everybody has copied before the leader unpins
+        g.sync();  // every thread has copied before the leader unpins
         if (g.is_leader()) unpin(&c.words[page.word_index]);
         ++next;
     }
@@ -140,12 +140,12 @@ PENSTOCK_HD PENSTOCK_INLINE std::int64_t read_one_missing(const Group& g, const 
     const std::int64_t loaded = load_one(g, c, f, part.page, deadline, deliver);
     if (loaded < 0) return loaded;
     if (loaded == 0) {
-        // Somebody else has the page. Pinned, it cannot slip away again before it is copied.
+        // Another group has the page. Pinned, it cannot slip away again before it is copied.
         pinned_page page{};
         if (const std::int64_t code = pin_page(g, c, f, part.page, deadline, page); code != 0)
             return code;
         deliver(c.frame_address(page.frame));
-        g.sync();  // everybody has copied before the leader unpins
+        g.sync();  // every thread has copied before the leader unpins
         if (g.is_leader()) unpin(&c.words[page.word_index]);
     }
     return static_cast<std::int64_t>(part.bytes);
@@ -233,7 +233,7 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t bring_in(const Group g, const cache_v
         patience deadline(g, c.frame_wait_ns);
         const std::int64_t loaded = load_pages(g, c, f, page, last - page + 1, deadline,
                                                [&](std::uint64_t got, const std::byte*) {
-                                                   // Asked for by nobody yet: with its use bit
+                                                   // Asked for by no group yet: with its use bit
                                                    // clear it might go before it is looked at once.
                                                    if (g.is_leader())
                                                        touch(&c.words[find_word(c, f, got)], 0);
@@ -282,7 +282,7 @@ PENSTOCK_HD PENSTOCK_INLINE std::int64_t map_page(const Group& g, const cache_vi
     }
     pinned = g.broadcast(pinned);
     if (pinned != 0) {
-        g.sync();  // the leader's acquire comes before everybody's reads of the frame
+        g.sync();  // the leader's acquire comes before every thread's reads of the frame
         out = {word_index, frame_of(pinned)};
         return 0;
     }

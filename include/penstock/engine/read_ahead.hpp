@@ -1,11 +1,11 @@
 // Reading ahead: after a miss, the pages that will be wanted next are asked of the host into the
-// tier, and nobody waits for them.
+// tier, and no group waits for them.
 //
-// Who reads in order is told from the cache itself: the pages before the miss are there. No state
-// is kept for a reader, so any number of warps that stride through one file, each in a part of its
-// own, are each seen as what they are (the context of a page in the page cache, as Linux judges
-// readers of mapped files; here it is the only evidence). The longer the run before the miss, the
-// further ahead: as far as the run is long, doubled, up to read_ahead_pages (16 MiB).
+// A group that reads in order is told from the cache itself: the pages before the miss are there.
+// No state is kept for a reader, so any number of warps that stride through one file, each in a
+// part of its own, are each seen as what they are (the context of a page in the page cache, as
+// Linux judges readers of mapped files; here it is the only evidence). The longer the run before
+// the miss, the further ahead: as far as the run is long, doubled, up to read_ahead_pages (16 MiB).
 //
 // Advice of the program comes first: `sequential` reads ahead from the first miss on, `random`
 // never.
@@ -94,7 +94,7 @@ struct fill_plan {
     std::uint32_t frames[max_fill_pages];
 };
 
-// Leader only. Claims the next page, and a frame for it, in the tier; false if somebody else has
+// Leader only. Claims the next page, and a frame for it, in the tier; false if another group has
 // the page, or no frame is at hand.
 template <typename Group>
 PENSTOCK_HD PENSTOCK_NOINLINE bool claim_next(const Group& g, const cache_view& c,

@@ -1,10 +1,10 @@
 // Taking down a closed file, so that its slot and its table can serve another.
 //
-// The group that does it owns the file word (busy), so nobody can open the file meanwhile, and
+// The group that does it owns the file word (busy), so no group can open the file meanwhile, and
 // evicts the file's pages one by one as the clock would. Clock searches that run beside it are
-// harmless: each frame goes to whoever wins the compare-and-swap on its page word. Only when every
-// page word is absent does the table go back to the host; a search that still remembers one of its
-// words fails on that word, or evicts whatever page is rightly there by then.
+// harmless: each frame goes to the group that wins the compare-and-swap on its page word. Only when
+// every page word is absent does the table go back to the host; a search that still remembers one
+// of its words fails on that word, or evicts whatever page is rightly there by then.
 #pragma once
 
 #include <cerrno>
@@ -32,7 +32,7 @@ PENSTOCK_HD inline bool sweep_word(const Pool& c, page_word* word, page_word see
 }
 
 // Leader only. The same for the tier, after the cache: a page on its way from there is found here
-// as loading. Fills that nobody came for are settled first.
+// as loading. Fills that no group came for are settled first.
 PENSTOCK_HD PENSTOCK_NOINLINE inline bool sweep_tier(const cache_view& c, std::uint64_t first,
                                                      std::uint64_t end) {
     for (std::uint64_t i = first; i < end; ++i) {

@@ -19,7 +19,7 @@
 //      the slot's owner, completed to the service thread. No read-modify-write crosses the bus (the
 //      GPU's and the CPU's are not atomic with each other).
 //  (2) Ticket t is claimed only after free_ticket[s] = t, that is after the slot's last owner is
-//      done with it, or gave up on it and the service thread has answered all the same. So nobody
+//      done with it, or gave up on it and the service thread has answered all the same. So no group
 //      writes a staging area that another one reads. The next owner of such a slot settles what the
 //      unread answer gave away (engine/lost_open.hpp).
 //  (3) A group that holds a slot never waits for another slot: claims beyond the first do not
@@ -145,7 +145,7 @@ public:
 
     PENSTOCK_HD std::uint64_t start_ns() const { return start_ns_; }
 
-    // A free frame that the wait ended with, for the next search (engine/victim.hpp); somebody else
+    // A free frame that the wait ended with, for the next search (engine/victim.hpp); another group
     // may take it first.
     std::uint32_t offered_frame = no_frame;
     // The caller makes the page dirty that it wants a frame for.
@@ -181,8 +181,8 @@ PENSTOCK_HD PENSTOCK_INLINE std::int64_t shared_stop_code(const Group& g, const 
         g.broadcast(static_cast<std::uint64_t>(g.is_leader() ? stop_code(c) : 0)));
 }
 
-// Leader only: one attempt at the ring that `out` names. Whoever claims a slot posts a request in
-// it.
+// Leader only: one attempt at the ring that `out` names. The group that claims a slot posts a
+// request in it.
 PENSTOCK_HD inline bool try_take_slot(const cache_view& c, ring_ticket& out) {
     const ring_view& r = c.rings[out.ring];
     bool given_up = false;
@@ -277,9 +277,9 @@ PENSTOCK_HD inline void orphan_slot(const cache_view& c, const ring_ticket& at) 
 // protocol).
 //
 // begin_mark: before the page is published, which orders it. read_mark (acquire): pairs with
-// settle_mark (release), so that who finds a fill settled sees its bytes. read_done (acquire):
-// pairs with the release of the service thread. settle_mark: true for the one group that did it;
-// acquire too, for it may go on to write the frame.
+// settle_mark (release), so that a group that finds a fill settled sees its bytes. read_done
+// (acquire): pairs with the release of the service thread. settle_mark: true for the one group that
+// did it; acquire too, for it may go on to write the frame.
 PENSTOCK_HD PENSTOCK_INLINE void begin_mark(std::uint64_t* mark, std::uint64_t stamp) {
     atomic_store<order::relaxed>(mark, stamp);
 }

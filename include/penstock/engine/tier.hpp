@@ -18,7 +18,7 @@
 //      is taken down meanwhile is found to have a page under way, and its words do not pass to
 //      another file with this one's bytes on their way in. Test:
 //      dropped_while_its_file_is_taken_down; canary: keep_after_eviction.
-//  (2) Nobody waits here for a frame of the tier: where there is none after a few steps, the page
+//  (2) No group waits here for a frame of the tier: where there is none after a few steps, the page
 //      is dropped as if there were no tier.
 #pragma once
 
@@ -86,8 +86,8 @@ PENSTOCK_HD PENSTOCK_NOINLINE void find_frame(const Group& g, const cache_view& 
 }
 
 // Whole group; `victim` holds the bytes of the page and is the group's own. The page is in the tier
-// afterwards. Frames of the tier are read under a pin only, so whoever took this one may write to
-// it without a fence for readers that have none.
+// afterwards. Frames of the tier are read under a pin only, so the group that took this one may
+// write to it without a fence for readers that have none.
 template <typename Group>
 PENSTOCK_HD PENSTOCK_NOINLINE void finish_save(const Group& g, const cache_view& c,
                                                const tier_save& save, const std::byte* victim) {
@@ -95,7 +95,7 @@ PENSTOCK_HD PENSTOCK_NOINLINE void finish_save(const Group& g, const cache_view&
     // By every thread: the bytes have to be in host memory before another group copies them from
     // there, or a service thread writes the next page over them.
     system_fence();
-    g.sync();  // everybody's part is written before the leader publishes
+    g.sync();  // every thread's part is written before the leader publishes
     if (!g.is_leader()) return;
     mark_frame(c.tier, save.frame, 0);
     publish(&c.tier.words[save.word_index], save.frame);

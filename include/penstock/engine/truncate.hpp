@@ -16,7 +16,7 @@
 namespace penstock::engine {
 
 // Leader only. A page whose bytes from `keep` on are no longer the file's: evicted if nothing of it
-// is left, else cleared. Pages that somebody has written to since are his. 0, or why a wait ended.
+// is left, else cleared. Pages that a group has written to since stay. 0, or why a wait ended.
 template <typename Group>
 PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t cut_page(const Group& g, const cache_view& c,
                                                     std::uint64_t word_index, std::uint32_t keep) {

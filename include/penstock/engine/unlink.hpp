@@ -9,8 +9,8 @@
 
 namespace penstock::engine {
 
-// Leader only. Whoever opens the name next asks the host where it leads. 0, or why the wait for an
-// opener that was asking ended.
+// Leader only. The group that opens the name next asks the host where it leads. 0, or why the wait
+// for an opener that was asking ended.
 template <typename Group>
 PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t forget_name(const Group& g, const cache_view& c,
                                                        const name_key& key) {

@@ -9,17 +9,17 @@
 // neighbours of a dirty page were not there (docs/writing.md).
 //
 //   lock word of a frame   free -> held -> offered   the group that offers, of pages that are dirty
-//                                                    and in nobody's hands
-//                          offered -> held           whoever takes it over, by compare-and-swap;
-//                                                    then as any write-back
+//                                                    and held by no group
+//                          offered -> held           the group that takes it over, by
+//                                                    compare-and-swap; then as any write-back
 //   offered_run            where they are; a hint    shown by the one that offers, counted up by
-//                                                    who wants one
+//                                                    a group that wants one
 //   offering lock          0 -> 1 -> 0               held while a group holds neighbours, never
 //                                                    while it waits
 //
-// A page that was offered is taken over by somebody before the group that offered it leaves: it
+// A page that was offered is taken over by a group before the group that offered it leaves: it
 // takes those that are left itself, and at the end looks for any that a hint was drawn for and
-// nobody came. Tests: tests/explore/write_test.cpp, canary page_taken_over_by_two.
+// no group came. Tests: tests/explore/write_test.cpp, canary page_taken_over_by_two.
 #pragma once
 
 #include <cerrno>
@@ -94,7 +94,7 @@ PENSTOCK_HD inline std::uint32_t find_victim(const Group& g, const cache_view& c
 }
 
 // Leader only. 1: `w` is held; `offers`: its neighbours are to be offered, by this group only. 0:
-// none just now, search again; -EAGAIN: the same, and somebody is writing. Or why the wait for
+// none just now, search again; -EAGAIN: the same, and a group is writing. Or why the wait for
 // another group that offers ended.
 template <typename Group>
 PENSTOCK_HD inline std::int64_t find_write(const Group& g, const cache_view& c, std::uint32_t frame,
@@ -104,7 +104,7 @@ PENSTOCK_HD inline std::int64_t find_write(const Group& g, const cache_view& c, 
         if (begin_offering(c)) {
             if (all_given_out(c)) break;
             end_offering(c);  // another was there in between, and most of what it offers would be
-                              // found by nobody
+                              // found by no group
             continue;
         }
         g.pause(round);
@@ -130,7 +130,7 @@ PENSTOCK_HD inline word_run run_around(const cache_view& c, const pending_write&
                     : word_run{w.word_index, 1};
 }
 
-// Whole group, which has begun to offer. Those of the run that are dirty and in nobody's hands are
+// Whole group, which has begun to offer. Those of the run that are dirty and held by no group are
 // offered. Waits for nothing.
 template <typename Group>
 PENSTOCK_HD inline void offer_pages(const Group& g, const cache_view& c, const word_run& run) {
@@ -194,7 +194,7 @@ PENSTOCK_HD inline std::int64_t write_alone(const Group& g, const cache_view& c,
     return finish_write(g, c, w.frame);
 }
 
-// Leader only. The page in the frame was written back: its frame is the group's, unless somebody
+// Leader only. The page in the frame was written back: its frame is the group's, unless a group
 // has the page again or comes first.
 template <typename Group>
 PENSTOCK_HD inline void free_written(const Group& g, const cache_view& c, std::uint32_t frame,

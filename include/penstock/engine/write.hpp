@@ -107,7 +107,7 @@ PENSTOCK_HD inline bool has_dirty_pages(const Group& g, const cache_view& c, std
 }
 
 // Whole group. All that was written to the file so far, to storage. 0, or the first thing that went
-// wrong: now, or in a write-back that nobody was told of yet.
+// wrong: now, or in a write-back that no group was told of yet.
 template <typename Group>
 PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t sync_file(const Group g, const cache_view& c,
                                                      std::uint32_t slot) {
@@ -155,7 +155,7 @@ PENSTOCK_HD PENSTOCK_NOINLINE bool release_written(const Group& g, const cache_v
                              may_read);  // what counts for a writer is done
         return false;
     }
-    // The host keeps a file in its slot as long as somebody may have it open for writing. It counts
+    // The host keeps a file in its slot as long as a group may have it open for writing. It counts
     // its answers to opens, so that it knows of one that was on its way.
     if (settles) ask_about_generation(g, c, op::settle, slot, descriptor_generation(fd), 0, epoch);
     return true;
@@ -187,7 +187,7 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t close_written(const Group g, const ca
     for (std::uint32_t round = 0;; let_others_first(round++)) {
         const file_word seen = g.broadcast(look(&c.file_words[slot]));
         if (g.broadcast(g.is_leader() && is_close_of_open(c, fd, seen) ? 1 : 0) == 0) return -EBADF;
-        // A file that nobody has written: so it is when the reference goes, or the word has
+        // A file that no group has written: so it is when the reference goes, or the word has
         // changed.
         if (g.broadcast(g.is_leader() && is_granted(c, slot) ? 1 : 0) == 0) {
             const std::uint32_t number = descriptor_number(c, fd);
@@ -198,9 +198,9 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t close_written(const Group g, const ca
             if (g.broadcast(released ? 1 : 0) != 0) return 0;
             continue;
         }
-        // Again for those who opened, wrote and closed meanwhile: they have left it to this close.
-        // Should others come and go for ever, it fails, for then not all is in the file. What is
-        // mapped stays dirty, and is written back once more by the unmap.
+        // Again for groups that opened, wrote and closed meanwhile: they have left it to this
+        // close. Should others come and go for ever, it fails, for then not all is in the file.
+        // What is mapped stays dirty, and is written back once more by the unmap.
         const bool mapped =
             g.broadcast(g.is_leader() && references_of(seen) == 1 && mappings_of(c, slot) != 0
                             ? 1

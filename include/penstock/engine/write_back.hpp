@@ -35,7 +35,7 @@ struct pending_write {
 };
 
 // Any one thread. Pins and locks the page of `word_index` if it is dirty. 1: done; 0: nothing to
-// write; -EAGAIN: somebody has the lock. Whether it is dirty is decided under the lock: before,
+// write; -EAGAIN: a group has the lock. Whether it is dirty is decided under the lock: before,
 // another's write-back may be between its two looks.
 PENSTOCK_HD inline std::int64_t hold_dirty(const cache_view& c, std::uint64_t word_index,
                                            pending_write& out) {
@@ -67,13 +67,14 @@ PENSTOCK_HD inline void let_go(const cache_view& c, const pending_write& w) {
 }
 
 // Whole group; the marks that were there were written or are none. Step 5. The file's count goes
-// down last, and only if the page stays clean: who finds it 0 does not look at the pages at all.
+// down last, and only if the page stays clean: a group that finds it 0 does not look at the pages
+// at all.
 template <typename Group>
 PENSTOCK_HD inline void settle_page(const Group& g, const cache_view& c, const pending_write& w) {
     page_word* const word = &c.words[w.word_index];
     const bool cleaned = g.is_leader() && clean(word);
-    g.sync();  // marks made before the bit was cleared are seen below; who marks later soils the
-               // page himself
+    g.sync();  // marks made before the bit was cleared are seen below; a group that marks later
+               // soils the page himself
     bool none = true;
     for (std::uint64_t i = g.rank(); i < mark_words(c); i += g.size())
         none = none && look_at_marks(&marks_of(c, w.frame)[i]) == 0;
@@ -227,17 +228,18 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t finish_write(const Group& g, const ca
     return code;
 }
 
-// Whole group. What the leader holds, told to everybody.
+// Whole group. What the leader holds, told to every thread.
 template <typename Group>
 PENSTOCK_HD inline void share_write(const Group& g, pending_write& w) {
     w.word_index = g.broadcast(w.word_index);
     const std::uint64_t where = g.broadcast(std::uint64_t{w.file_slot} << 32 | w.frame);
     w.frame = static_cast<std::uint32_t>(where);
     w.file_slot = static_cast<std::uint32_t>(where >> 32);
-    g.sync();  // the leader's acquire of pin and lock comes before everybody's reads of the frame
+    g.sync();  // the leader's acquire of pin and lock comes before every thread's reads of the
+               // frame
 }
 
-// Whole group. As hold_dirty by the leader, told to everybody.
+// Whole group. As hold_dirty by the leader, told to every thread.
 template <typename Group>
 PENSTOCK_HD inline std::int64_t hold_together(const Group& g, const cache_view& c,
                                               std::uint64_t word_index, pending_write& w) {

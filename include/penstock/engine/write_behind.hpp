@@ -8,8 +8,8 @@
 // has many pages under way; a few groups at a time do so, and all others write on. It is a hint
 // from beginning to end: pages in other hands are passed over, a part for which there was no group
 // is left, and what stays dirty goes later. Errors are the file's, as of any write-back. While
-// groups write pages back for their frames nobody writes behind: those go in the file's order, and
-// with others among them calls of the operating system were half as long.
+// groups write pages back for their frames no group writes behind: those go in the file's order,
+// and with others among them calls of the operating system were half as long.
 //
 // Tests: tests/explore/write_test.cpp, tests/unit/write_behind_test.cpp.
 #pragma once
