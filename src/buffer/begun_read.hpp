@@ -17,8 +17,8 @@
 
 namespace penstock::buffer {
 
-// A session's own. Whoever has begun a read ends it in the same call, whatever else fails: until
-// then the disk writes to its memory.
+// A session's own. The thread that has begun a read ends it in the same call, whatever else fails:
+// until then the disk writes to its memory.
 class begun_read {
 public:
     begun_read() = default;

@@ -58,7 +58,7 @@ public:
         if (content != content_id::alone()) by_content_.add(hash(content), number);
         return number;
     }
-    // Nobody points at it any more.
+    // No thread points at it any more.
     void remove(std::uint32_t number) {
         if (blocks_[number].content != content_id::alone())
             by_content_.remove(hash(blocks_[number].content), number);

@@ -1,9 +1,9 @@
 // What many threads ask for is done by one of them at a time, for all that have asked meanwhile: a
 // batch.
 //
-// A request that finds nobody at work is done at once, with what else has come by then; those that
-// come while a batch is done are the next. One that is posted waits for nobody, and for the next
-// batch. With `wait` the first of a batch waits that long for others, unless `most` are there
+// A request that finds no thread at work is done at once, with what else has come by then; those
+// that come while a batch is done are the next. One that is posted waits for no thread, and for the
+// next batch. With `wait` the first of a batch waits that long for others, unless `most` are there
 // before: larger batches for later answers (Zhong and He, ICCS 2011, 3: the threshold and the epoch
 // of batched page misses).
 #pragma once
@@ -41,8 +41,8 @@ public:
         for (std::size_t i = 0; i < count; ++i) add(*some[i]);
         finish(hold, *some[count - 1], handle);  // the last to be done
     }
-    // Returns at once. The request is whoever's who does the next batch, with all that it names,
-    // until finish(), or a submit() that begins later, has returned.
+    // Returns at once. The request belongs to the thread that does the next batch, with all that it
+    // names, until finish(), or a submit() that begins later, has returned.
     void post(Request& one) {
         const std::lock_guard hold(mutex_);
         add(one);
@@ -54,11 +54,11 @@ public:
         std::unique_lock hold(mutex_);
         finish(hold, one, handle);
     }
-    // Whether there may be posted requests that nobody has taken: it is true once one was posted,
-    // until then.
+    // Whether there may be posted requests that no thread has taken: it is true once one was
+    // posted, until then.
     [[nodiscard]] bool has_posted() const { return has_posted_; }
-    // For whoever needs what somebody has posted: does a batch if any request waits, or waits for
-    // the one that is being done.
+    // For the thread that needs what another thread has posted: does a batch if any request waits,
+    // or waits for the one that is being done.
     template <typename Handle>
     void help(const Handle& handle) {
         std::unique_lock hold(mutex_);
@@ -118,7 +118,7 @@ private:
     std::mutex mutex_;
     std::condition_variable done_, enough_;
     std::vector<Request*> waiting_,
-        batch_;  // guarded by mutex_; batch_ is whoever's who is at work
+        batch_;  // guarded by mutex_; batch_ belongs to the thread that is at work
     std::atomic<bool> at_work_{false}, has_posted_{false};  // change under the lock
     std::atomic<std::uint64_t> batches_{0};  // that came to their end; grows under the lock
 };

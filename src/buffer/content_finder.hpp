@@ -8,8 +8,8 @@
 // A batch goes in two steps. ask() and compare() find what was in the buffer before the batch,
 // whose bytes lie still: with those in the host at once, with those in the device by one call.
 // choose(), in the order of the batch, takes what came and went meanwhile into account:
-// (1) A content that is made in a batch is remembered with its bytes until the batch ends; whoever
-//     wants to share it compares with these.
+// (1) A content that is made in a batch is remembered with its bytes until the batch ends; the
+//     thread that wants to share it compares with these.
 // (2) A content that was found equal before the batch stands for these bytes unless it is one of
 //     (1). If it went meanwhile it is made again, and is one of (1) from its choice on: other
 //     blocks of the page, whose contents are chosen before the core hears of any, must not take it

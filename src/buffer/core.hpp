@@ -1,8 +1,8 @@
 // The core of the buffer manager: which page's blocks lie in which frames of host and device, and
 // what must move at an access. A state machine: calls in, actions out to the caller's sink; no
-// bytes, no threads, no system calls. docs/buffer.md has the rules step by step. Whoever drives it
-// calls under a lock and carries the actions out in order. Memory is reserved by make(); each call
-// takes constant time or time for the blocks of a page, spread over calls.
+// bytes, no threads, no system calls. docs/buffer.md has the rules step by step. The thread that
+// drives it calls under a lock and carries the actions out in order. Memory is reserved by make();
+// each call takes constant time or time for the blocks of a page, spread over calls.
 #pragma once
 
 #include <cerrno>
@@ -105,8 +105,8 @@ public:
         return 0;
     }
 
-    // The page is in its file as it is here: who drives the core has written it back. -ENOENT if it
-    // is not in the table.
+    // The page is in its file as it is here: the driver of the core has written it back. -ENOENT if
+    // it is not in the table.
     int mark_clean(page_id id) {
         const std::uint32_t slot = s_.pages.find(id);
         if (slot == nothing) return -ENOENT;
@@ -126,8 +126,8 @@ public:
         if (slot != nothing) out = s_.pages.id(slot);
         return slot != nothing;
     }
-    // How the order finds a victim may depend on whoever drives the core (lru_order.hpp says what
-    // an order is).
+    // How the order finds a victim may depend on the thread that drives the core (lru_order.hpp
+    // says what an order is).
     Order& order() { return s_.order; }
 
     // Between pin() and as many unpin() the page's blocks stay in their host frames, and the page

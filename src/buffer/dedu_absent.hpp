@@ -1,7 +1,7 @@
 // Pages that are in the table though some of their blocks are absent (dedu_state.hpp): what a load
 // of one has to do, and how blocks are compared with one that is in no frame.
 //
-// (1) The file of a page may have been changed by others who have not said so yet
+// (1) The file of a page may have been changed by others that have not said so yet
 //     (session::forget). So what its load brings for an absent block, which other pages point at
 //     too, is taken only if its signature is that of the block's content; else, and where its file
 //     is left in peace and nothing is signed, the page is loaded as one that was never seen.
@@ -56,8 +56,8 @@ int dedu_state<Order>::look_for(dedu_request& one) {
 
 // The block's bytes until something else is read there; null: they could not be read, and nothing
 // is found equal to them. Pages often have several blocks in common, so the page that was read last
-// is remembered. Its file is as its blocks are: it is clean, and nobody writes pages but the batch
-// that asks.
+// is remembered. Its file is as its blocks are: it is clean, and no thread writes pages but the
+// batch that asks.
 template <typename Order>
 const std::byte* dedu_state<Order>::read_absent(std::uint32_t number) {
     const page_table& pages = core_.inside().pages;

@@ -237,7 +237,7 @@ bool dedu_state<Order>::note_places(std::uint32_t slot, page_id id) {
     return published_[slot] = true;
 }
 
-// Who copies it just now is waited for: that is a copy of a page and nothing else.
+// A thread that copies it just now is waited for: that is a copy of a page and nothing else.
 template <typename Order>
 void dedu_state<Order>::unpublish(page_id id, std::uint32_t where) {
     const std::uint32_t slot = core_.inside().pages.find(id);
@@ -257,7 +257,7 @@ void dedu_state<Order>::unpublish_all_of(std::uint32_t block) {
 }
 
 // Something of the page, or all, is in its file alone from here on; unless it could not be written,
-// and then nobody may read it there.
+// and then no thread may read it there.
 template <typename Order>
 void dedu_state<Order>::leave(page_id id, std::uint32_t where) {
     unpublish(id, find_unwritten(id) != nullptr ? owned_entry::unwritten : where);

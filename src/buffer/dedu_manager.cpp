@@ -94,7 +94,7 @@ int dedu_state<Order>::drop_file(std::uint32_t number) {
     return 0;
 }
 
-// By own() and not by a look: who owns a page later finds what was done to the file before.
+// By own() and not by a look: a later owner of a page finds what was done to the file before.
 template <typename Order>
 int dedu_state<Order>::forget(dedu_request& one, dedu_file& file, std::uint32_t number,
                               std::uint64_t first, std::uint64_t end, deadline until) {

@@ -39,9 +39,9 @@ struct dedu_request {
     std::vector<content_id> contents;            // the same
     std::vector<page_id>* hits = nullptr;        // that the order is to be told of before
     std::uint64_t read_ns = 0;                   // that a load's page took to be read; 0: not known
-    std::uint64_t look_ns = 0;  // by how much who asks was later since blocks are signed and looked
-                                // for (sharing_watch.hpp)
-    bool disowns = false;       // the page, once it was done: who asked does not wait for that
+    std::uint64_t look_ns = 0;  // by how much the asker was later since blocks are signed and
+                                // looked for (sharing_watch.hpp)
+    bool disowns = false;       // the page, once it was done: the asker does not wait for that
 
     std::uint32_t left = nothing;  // of a flush: dirty pages to come; nothing: not counted yet
     [[nodiscard]] bool brings_page() const {

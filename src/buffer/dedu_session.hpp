@@ -200,7 +200,8 @@ private:
         return id.page < all_.file_at(id.file)->pages ? 0 : -EINVAL;
     }
 
-    // The page's bytes come to `to`, which is frame `frame`. Whoever owns it does so afterwards.
+    // The page's bytes come to `to`, which is frame `frame`. The thread that owns it does so
+    // afterwards.
     int bring(page_id id, std::uint32_t frame, std::byte* to, bool is_owned, deadline until) {
         for (std::uint32_t round = 0;; ++round) {
             const found_by_entry answer = all_.copy(id, to, 0, page_bytes());
@@ -216,7 +217,7 @@ private:
             if (const int gone = look_again(id); gone != 0) return gone;
         }
     }
-    // -EAGAIN: something has changed meanwhile, or somebody else is at it.
+    // -EAGAIN: something has changed meanwhile, or another thread is at it.
     int bring_absent(page_id id, std::uint32_t frame, std::byte* to, bool is_owned) {
         owned_entry& page = all_.page(id);
         std::uint32_t where = page.where();
@@ -236,8 +237,8 @@ private:
         if (!is_owned) page.disown();
         return code;
     }
-    // Who owns the page looks again whether the file has it: resize() says first that it has not,
-    // and then waits for owners.
+    // The owner of the page looks again whether the file has it: resize() says first that it has
+    // not, and then waits for owners.
     int load(page_id id, std::uint32_t frame, std::byte* to, bool is_known, bool stays_owned) {
         const dedu_file& file = *all_.file_at(id.file);
         if (id.page >= file.pages) return -EINVAL;
@@ -293,7 +294,7 @@ private:
     }
     // The page has zeros from there on, and then `done` is called. One that is nowhere is read so
     // from its file; so is one that holds what the file has. It is owned before that is looked at:
-    // whoever loads it may have asked for the size before.
+    // the thread that loads it may have asked for the size before.
     template <typename Done>
     int clear_rest(page_id last, std::uint64_t from, const Done& done) {
         if (from == 0) {
@@ -371,7 +372,7 @@ private:
     dedu_window<Order> window_;
     begun_read begun_;
     dedu_request posted_;  // the load of a page that it has read last, and that is the buffer's for
-                           // whoever comes first to do it
+                           // the thread that comes first to do it
     std::vector<page_id> posted_hits_;  // from before that
     std::uint32_t posted_frame_ = 0;    // where the page's bytes are
     bool has_posted_ = false;           // and it may not be done yet

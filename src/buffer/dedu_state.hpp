@@ -1,8 +1,9 @@
-// The manager of shared blocks (dedu_manager.hpp): what all sessions share, and who may touch it.
+// The manager of shared blocks (dedu_manager.hpp): what all sessions share, and which thread may
+// touch it.
 //
 // Sessions touch entries, latches, the pages' places in the host behind a latch that they hold, the
-// signatures of pages that they own, and frames of their own. All else is touched by whoever does a
-// batch, one thread at a time (`combined_`).
+// signatures of pages that they own, and frames of their own. All else is touched by the thread
+// that does a batch, one thread at a time (`combined_`).
 //
 // A page is published, that is readable without asking, only while all its blocks are in host
 // frames with their bytes there: it is made unreadable when the core says that one of them leaves,
@@ -56,7 +57,7 @@ struct dedu_file {
     file_pages<owned_entry> entries;
     remembered_signatures
         signs;            // of blocks as they are, or will be, in the file; each page's owner's
-    sharing_watch watch;  // of whoever does a batch, and what it says, for all
+    sharing_watch watch;  // of the thread that does a batch, and what it says, for all
     std::atomic<bool> rests{false};
     bool has_lost = false;  // a page that could not be written, nor kept
 };
@@ -76,8 +77,8 @@ inline std::uint32_t own_pages_of(const manager_settings& how) {
 template <typename Order>
 class dedu_state final : public manager {
 public:
-    // As many uses are told at once, if nobody is at work just then; else it may be some times as
-    // many.
+    // As many uses are told at once, if no thread is at work just then; else it may be some times
+    // as many.
     static constexpr std::size_t most_hits = 64, most_untold_hits = 8 * most_hits;
 
     dedu_state(const manager_settings& settings, device_frames& frames, host::environment& env);
@@ -110,7 +111,7 @@ public:
     // So many bytes of the page, from the host without asking anybody; or busy or absent.
     found_by_entry copy(page_id id, std::byte* to, std::uint64_t from, std::uint64_t bytes);
     int read_page(page_id id, std::byte* to, begun_read* begun = nullptr);
-    // Whether who has read a page of the file posts its load, and does not wait for it. Not where
+    // Whether a reader of a page of the file posts its load, and does not wait for it. Not where
     // one thread has to hit exactly where the core would.
     [[nodiscard]] bool may_post(const dedu_file& file) const {
         return file.begins_reads && how_.adaptive;
@@ -129,7 +130,7 @@ public:
     void ask(const std::vector<dedu_request*>& some);
     void post(dedu_request& one) { combined_.post(one); }
     void finish(dedu_request& one);
-    // For whoever finds a page owned: it may be by nobody but a load that was posted.
+    // For the thread that finds a page owned: it may be by no thread but a load that was posted.
     void help();
     int forget(dedu_request& one, dedu_file& file, std::uint32_t number, std::uint64_t first,
                std::uint64_t end, deadline until);
@@ -206,7 +207,7 @@ private:
     std::vector<bool> room_in_use_;  // guarded by sessions_; files come and go under it too
     std::atomic<std::int64_t> remembered_left_;
 
-    // Of whoever does a batch:
+    // Of the thread that does a batch:
     core<Order> core_;
     wave wave_;
     content_finder finder_;

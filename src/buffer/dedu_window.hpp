@@ -2,8 +2,8 @@
 // nowhere is read from the file in as few reads as possible, and all is asked of the manager
 // together.
 //
-// Several pages are owned at a time, and so nobody is waited for meanwhile: a page that somebody
-// else owns is left out.
+// Several pages are owned at a time, and so no thread is waited for meanwhile: a page that another
+// thread else owns is left out.
 #pragma once
 
 #include <algorithm>
@@ -87,7 +87,7 @@ private:
         one.is_owned = one.is_asked = false;
         return one;
     }
-    // Nobody owns it and it is nowhere still, and so it stays until we have brought it.
+    // No thread owns it and it is nowhere still, and so it stays until we have brought it.
     void own(part& one) {
         std::uint32_t where = 0;
         one.is_owned = !all_.has_unwritten() && all_.page(one.asked.id).own(where);
@@ -99,8 +99,8 @@ private:
         one.is_owned = false;
     }
 
-    // The size is looked at after the pages are owned: whoever makes the file shorter says so
-    // first, and then waits for owners.
+    // The size is looked at after the pages are owned: the thread that makes the file shorter says
+    // so first, and then waits for owners.
     void read_all(dedu_file& file) {
         const std::uint64_t end = file.bytes;
         for (std::uint64_t i = 0; i < pages_;) {

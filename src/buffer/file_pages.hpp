@@ -23,8 +23,8 @@ public:
     // Of a page that grow() has made room for. By anybody, also while it grows.
     [[nodiscard]] Entry& operator[](std::uint64_t page) const {
         const unsigned chunk = chunk_of(page);
-        // Whoever knows that the file has the page was told so after grow() had returned; acquire
-        // takes over what it made.
+        // The thread that knows that the file has the page was told so after grow() had returned;
+        // acquire takes over what it made.
         return atomic_load<order::acquire>(&found_[chunk])[page - first_of(chunk)];
     }
 

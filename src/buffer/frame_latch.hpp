@@ -1,5 +1,5 @@
-// Who uses a frame of the host, and how a page that is in it is found and taken without a lock. Two
-// words: the page's entry, which names the frame, and the frame's latch.
+// The users of a frame of the host, and how a page that is in it is found and taken without a lock.
+// Two words: the page's entry, which names the frame, and the frame's latch.
 //
 //   latch: closed --publish()--> free, shared or owned         by the manager, when the bytes are
 //                                                              there
@@ -16,13 +16,13 @@
 //
 // (1) An entry is not 0 only while its frame is not closed and holds the page's bytes; between
 //     withdraw() and publish() the manager alone uses the frame.
-// (2) Whoever finds a frame by an entry and takes it looks at the entry again: it may have been
-//     closed, filled with another page and opened in between. After that the frame stays, for it is
-//     only closed when it is free.
+// (2) The thread that finds a frame by an entry and takes it looks at the entry again: it may have
+//     been closed, filled with another page and opened in between. After that the frame stays, for
+//     it is only closed when it is free.
 // Orders: each step on a latch takes over what was done under the one before it (acquire, release;
-// the manager's open() too), so whoever takes a frame that was closed in between sees the entry
-// that was cleared before, and the manager that closes it has the bytes that its last user left. An
-// entry is published with release for whoever finds it by acquire. Explored in
+// the manager's open() too), so the thread that takes a frame that was closed in between sees the
+// entry that was cleared before, and the manager that closes it has the bytes that its last user
+// left. An entry is published with release for the thread that finds it by acquire. Explored in
 // tests/explore/buffer_test.cpp.
 #pragma once
 
@@ -37,7 +37,7 @@ enum class found_by_entry : std::uint8_t { taken, busy, absent };
 
 class frame_latch {
 public:
-    // taken: until end_share() or end_own(). busy: somebody else uses it in a way that does not go
+    // taken: until end_share() or end_own(). busy: another thread uses it in a way that does not go
     // together. absent: it is closed.
     found_by_entry take(use_kind kind) {
         for (;;) {
@@ -51,13 +51,13 @@ public:
     }
     void end(use_kind kind) {
         if (kind == use_kind::write)
-            store(0);  // nobody else changes the word of a frame that is owned
+            store(0);  // no other thread changes the word of a frame that is owned
         else atomic_fetch_add<order::release>(&word_, ~std::uint64_t{0});
     }
 
     bool close() { return swap(0, closed_bit); }
-    // By the manager: nobody takes it from here on, and it is closed when those that read have
-    // ended. Only of a frame that nobody takes for writing, by one who may wait for readers.
+    // By the manager: no thread takes it from here on, and it is closed when those that read have
+    // ended. Only of a frame that no thread takes for writing, by one who may wait for readers.
     void begin_close() { atomic_fetch_or<order::acq_rel>(&word_, closed_bit); }
     // By the owner of the frame. Store with release, as open(): the next that opens it finds it as
     // it is.
@@ -96,7 +96,7 @@ public:
         latches[frame].end(kind);
         return found_by_entry::absent;
     }
-    // By the manager. False: somebody uses the frame.
+    // By the manager. False: another thread uses the frame.
     bool withdraw(frame_latch& latch) {
         if (!latch.close()) return false;
         store(0);

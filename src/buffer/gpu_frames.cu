@@ -53,7 +53,7 @@ __global__ void __launch_bounds__(threads_of_block)
 // What the host tells a kernel and what it answers: pinned.
 struct queue_room {
     cudaStream_t stream = nullptr;
-    bool moving = false;  // a batch was begun, and nobody has waited for it
+    bool moving = false;  // a batch was begun, and no thread has waited for it
     frame_move* moves = nullptr;
     frame_pair* pairs = nullptr;
     std::uint8_t* equal = nullptr;

@@ -1,5 +1,6 @@
-// An order whose victim is a block in a frame that nobody uses: that is closed when it is found, so
-// that nobody comes to use it. Whoever drives the core sees to it that there always is one.
+// An order whose victim is a block in a frame that no thread uses: that is closed when it is found,
+// so that no thread comes to use it. The thread that drives the core sees to it that there always
+// is one.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +15,8 @@ class latched_order : public Order {
 public:
     using Order::Order;
 
-    // `idle`: nobody uses the frame just now. `close`: closes it, unless somebody came to use it.
+    // `idle`: no thread uses the frame just now. `close`: closes it, unless another thread came to
+    // use it.
     void close_by(std::function<bool(std::uint32_t)> idle,
                   std::function<bool(std::uint32_t)> close) {
         idle_ = std::move(idle);

@@ -1,4 +1,4 @@
-// Slots in the order in which they were put here, for whom the oldest is wanted now and then and
+// Slots in the order in which they were put here, of which the oldest is wanted now and then and
 // most leave from the middle. A slot that leaves stays behind as a stale entry, told by its number;
 // when the ring is full the stale ones are swept out. So a slot that comes or goes costs no look at
 // others.

@@ -7,7 +7,7 @@
 // thread next needs a frame. Everything else goes under one lock, which is not held while bytes
 // move: what a miss has to do is decided under it, in the core, and takes a turn on each frame and
 // on each page that is written back. Turns come in the order in which they were taken, so that
-// whoever moves bytes finds those that others, decided before, have put there.
+// the thread that moves bytes finds those that others, decided before, have put there.
 //
 // Nothing is lost where a write fails: a page that had to go and could not be written comes back,
 // dirty, in place of the one that was asked for.
@@ -40,7 +40,7 @@ struct manager_settings {
     order_kind order = order_kind::lru;
     policy_kind policy = policy_kind::gram;  // native: no pages in the device
     std::uint32_t batch_pages =
-        256;  // that threads who ask at once have moved, or handled by dedu, together, at most
+        256;  // that threads that ask at once have moved, or handled by dedu, together, at most
     std::uint32_t batch_wait_us = 0;  // in which others may join
     dedu_settings dedu{};
     begun_reads begins = begun_reads::past_the_page_cache;
@@ -70,10 +70,10 @@ public:
                        host::environment& env, std::unique_ptr<manager>& out);
 
     // The number of a file of so many bytes, which is read and written through `fd` until
-    // remove_file; who else changes it says so by forget. -EMFILE, there are as many as can be;
-    // -EINVAL, too large; -ENOMEM. A descriptor that reads past the operating system's page cache
-    // will do for files of any size, but only whole pages are written through it. Cost: four bytes
-    // of memory for each page.
+    // remove_file; another program that changes it is told by forget. -EMFILE, there are as many as
+    // can be; -EINVAL, too large; -ENOMEM. A descriptor that reads past the operating system's page
+    // cache will do for files of any size, but only whole pages are written through it. Cost: four
+    // bytes of memory for each page.
     virtual int add_file(int fd, std::uint64_t bytes,
                          file_access access = file_access::read_write) = 0;
     // The pages of the file leave; what was changed and not flushed is lost. Afterwards the number
@@ -91,7 +91,7 @@ public:
     virtual std::unique_ptr<session> open_session() = 0;
     [[nodiscard]] virtual manager_counts counts() const = 0;
     [[nodiscard]] virtual manager_contents contents() const = 0;
-    // Null, or what does not agree (check.hpp), while nobody uses it.
+    // Null, or what does not agree (check.hpp), while no thread uses it.
     [[nodiscard]] virtual const char* check() = 0;
     [[nodiscard]] virtual const manager_settings& settings() const = 0;
 

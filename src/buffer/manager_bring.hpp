@@ -122,9 +122,8 @@ void manager_state<Order>::unfix(session_room& s, const fixed_page& page, bool c
     if (const lock hold(mutex_, std::try_to_lock); hold.owns_lock()) {
         tell_hits(s);
     } else if (s.hits.size() < most_untold_hits) {
-        s.next_try =
-            s.hits.size() +
-            most_hits;  // who asks for a lock that is not free keeps others waiting all the same
+        s.next_try = s.hits.size() + most_hits;  // a thread that asks for a lock that is not free
+                                                 // keeps others waiting all the same
     } else {
         // Where the lock is never free when it is asked for, so many hits are told by others that
         // the order knows the hot pages without these.
@@ -160,8 +159,8 @@ void manager_state<Order>::open_for(std::uint32_t frame, page_id id, use_kind ki
     entry(id).publish(frame);
 }
 
-// What has to be done that the page is in the host. Nothing is pinned in the core, since those who
-// use a frame keep it from being closed; so there is always room.
+// What has to be done that the page is in the host. Nothing is pinned in the core, since the
+// threads that use a frame keep it from being closed; so there is always room.
 template <typename Order>
 void manager_state<Order>::decide(session_room& s, page_id id, bool ahead) {
     s.actions.clear();
@@ -197,8 +196,8 @@ int manager_state<Order>::bring(session_room& s, page_id id, use_kind kind, page
     if (id.page >= files_[id.file].pages) return -EINVAL;  // the file has become shorter
     const block* const known = core_.block_of(id, 0);
     if ((known != nullptr && known->where == side::host) || turns_.is_written(id)) {
-        // It is here by now, or somebody is at it: brings it, or writes to the file what the file
-        // does not have yet.
+        // It is here by now, or another thread is at it: brings it, or writes to the file what the
+        // file does not have yet.
         if (entry(id).is_absent()) news_.wait_for(hold, std::chrono::milliseconds(10));
         return -EAGAIN;
     }

@@ -35,8 +35,8 @@ bool manager_state<Order>::wait_for_writes(lock& hold, std::uint32_t file, std::
 }
 
 // As many pages as are dirty at the beginning, the first first: what becomes dirty later comes
-// behind them. One that goes meanwhile is written by whoever needs its frame; that is waited for,
-// and if it fails it is an error here too.
+// behind them. One that goes meanwhile is written by the thread that needs its frame; that is
+// waited for, and if it fails it is an error here too.
 template <typename Order>
 int manager_state<Order>::flush(session_room& s, std::uint32_t file) {
     const file_visit in(states_, s.number, file);
@@ -66,7 +66,7 @@ template <typename Order>
 int manager_state<Order>::flush_one(session_room& s, page_id id, deadline until) {
     for (std::uint32_t round = 0;; ++round) {
         lock hold(mutex_);
-        if (!core_.is_dirty(id)) return 0;  // somebody else has, or has it on its way
+        if (!core_.is_dirty(id)) return 0;  // another thread has, or has it on its way
         if (broken_) return -EIO;
         const block& known = *core_.block_of(id, 0);
         if (known.where == side::device) return flush_in_device(s, hold, id, known.frame);
@@ -79,7 +79,7 @@ int manager_state<Order>::flush_one(session_room& s, page_id id, deadline until)
     }
 }
 
-// The frame is shared by us: nobody changes the page, and it does not go.
+// The frame is shared by us: no thread changes the page, and it does not go.
 template <typename Order>
 int manager_state<Order>::flush_in_host(session_room& s, lock& hold, page_id id,
                                         std::uint32_t frame) {
@@ -104,8 +104,9 @@ int manager_state<Order>::flush_in_host(session_room& s, lock& hold, page_id id,
     return code;
 }
 
-// It may go to the host meanwhile and be changed there, or be written by whoever needs the device
-// frame; those take their turns behind this one. Then it stays dirty if it was, behind the others.
+// It may go to the host meanwhile and be changed there, or be written by the thread that needs the
+// device frame; those take their turns behind this one. Then it stays dirty if it was, behind the
+// others.
 template <typename Order>
 int manager_state<Order>::flush_in_device(session_room& s, lock& hold, page_id id,
                                           std::uint32_t frame) {

@@ -19,8 +19,8 @@ bool manager_state<Order>::is_coming_or_written(page_id id) {
            (known != nullptr && known->where == side::host && entry(id).is_absent());
 }
 
-// False: somebody is at it. In the device it may be on its way still; whoever gets its frame takes
-// his turn behind that.
+// False: another thread is at it. In the device it may be on its way still; the thread that gets
+// its frame takes its turn behind that.
 template <typename Order>
 bool manager_state<Order>::forget_one(page_id id) {
     if (is_coming_or_written(id)) return false;
@@ -34,8 +34,8 @@ bool manager_state<Order>::forget_one(page_id id) {
     return true;
 }
 
-// How far it came: to `end`, to a page that somebody is at, or as far as one look under the lock
-// may take.
+// How far it came: to `end`, to a page that another thread is at, or as far as one look under the
+// lock may take.
 template <typename Order>
 std::uint64_t manager_state<Order>::forget_some(std::uint32_t number, std::uint64_t at,
                                                 std::uint64_t end) {
@@ -92,8 +92,8 @@ int manager_state<Order>::forget(session_room& s, std::uint32_t number, std::uin
     return forget_pages(number, first, end, wait_until());
 }
 
-// Room before the size, and the size before its pages: whoever finds a page to be there finds its
-// entry.
+// Room before the size, and the size before its pages: the thread that finds a page to be there
+// finds its entry.
 template <typename Order>
 int manager_state<Order>::grow(file& one, std::uint64_t bytes) {
     if (bytes >> 52 != 0) return -EINVAL;

@@ -34,11 +34,11 @@ struct move_desk {
         : together(how.sessions, how.batch_pages, std::chrono::microseconds(how.batch_wait_us)) {}
 
     combiner<move_request> together;
-    std::vector<frame_move> moves;  // whoever's who is at work
+    std::vector<frame_move> moves;  // of the thread that is at work
 };
 
-// What a page's bytes are to whoever fixes it: they are read, or they are not. `fresh`: unfix may
-// still leave the page as it was; `to_fill`: it will not.
+// What a page's bytes are to the thread that fixes it: they are read, or they are not. `fresh`:
+// unfix may still leave the page as it was; `to_fill`: it will not.
 enum class page_content : std::uint8_t { read, fresh, to_fill };
 
 // A page that is fixed and was not read: its bytes before, or null where it was nowhere.
@@ -50,9 +50,10 @@ struct fresh_page {
 // A session's own, used by its thread alone.
 struct session_room {
     std::uint32_t number = 0, fixed = 0;
-    static constexpr std::size_t most_hits = 64;  // told at once, if nobody has the lock just then
-    std::vector<page_id> hits;                    // not told to the order yet
-    std::size_t next_try = most_hits;             // to tell them
+    static constexpr std::size_t most_hits =
+        64;                            // told at once, if no thread has the lock just then
+    std::vector<page_id> hits;         // not told to the order yet
+    std::size_t next_try = most_hits;  // to tell them
     void forget_hits() {
         hits.clear();
         next_try = most_hits;
@@ -176,7 +177,7 @@ private:
     bool end_fresh(session_room& s, const fixed_page& page, bool changed);
     void leave_unfilled(const fixed_page& page);
     int bring(session_room& s, page_id id, use_kind kind, page_content content, fixed_page& out);
-    // What a request is for: who asked waits for the page, or it is read ahead.
+    // What a request is for: the asker waits for the page, or it is read ahead.
     enum class wish : std::uint8_t { page, fresh_page, ahead };
     template <typename Opened>
     int bring_in(session_room& s, lock& hold, page_id id, wish what, const Opened& opened);

@@ -73,7 +73,7 @@ void take_reference(State& s, std::uint32_t place) {
 }
 
 // How many places of dirty pages point at a block, block::dirty, is known where blocks may become
-// absent, and nobody else asks.
+// absent, and no other thread asks.
 template <typename State>
 void count_dirty(State& s, std::uint32_t slot, bool more) {
     if (s.most.absent_blocks == 0) return;

@@ -1,4 +1,4 @@
-// A hash table from keys to numbers below a limit. The keys lie with whoever has the numbers; an
+// A hash table from keys to numbers below a limit. The keys lie with the owner of the numbers; an
 // entry has the number and 32 bits of its key's hash, so that a search hardly ever looks at a key
 // that is not the one. At most half full, entries in a row from where the hash says, rows closed up
 // when one goes.

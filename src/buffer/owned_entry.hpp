@@ -1,5 +1,5 @@
 // The word of a page of a file in a buffer that shares blocks: where the page is, and whether
-// somebody has it for himself.
+// a thread has it for itself.
 //
 //   nowhere     not in the buffer
 //   incomplete  in the table, and some of its blocks are absent: read from its file as a page that
@@ -11,16 +11,16 @@
 //   readable    every block in a host frame; the word names the page's slot, whose latch a reader
 //               takes while it copies
 //
-// (1) Where a page is, the manager alone says (set_where). Who owns it is for anybody to say: the
-//     owner is who changes the page, from fix to unfix, or who reads it from its file; he may leave
-//     it to the manager, which disowns it when it has brought the page. So no page is read from its
-//     file while its bytes are on their way there through the buffer, and no two change it at once.
-// (2) A readable page is read whoever owns it: it is as it was before the owner's change, which
-//     comes to all at once, by the manager.
+// (1) Where a page is, the manager alone says (set_where). Any thread may become its owner:
+//     the owner changes the page, from fix to unfix, or reads it from its file; it may leave it to
+//     the manager, which disowns it when it has brought the page. So no page is read from its file
+//     while its bytes are on their way there through the buffer, and no two change it at once.
+// (2) A readable page is read, whichever thread owns it: it is as it was before the owner's change,
+//     which comes to all at once, by the manager.
 // (3) The look again after the latch was taken is that of frame_latch.hpp (2): a slot may have got
 //     another page in between.
 // Orders: own() takes over (acquire) what the owner before it left (release of disown());
-// set_where() releases what the manager made to whoever looks (acquire).
+// set_where() releases what the manager made to the thread that looks (acquire).
 #pragma once
 
 #include <cstdint>
@@ -35,8 +35,8 @@ public:
     static constexpr std::uint32_t nowhere = 0, elsewhere = 1, unwritten = 2, incomplete = 3,
                                    first_slot = 4;
 
-    // Whoever owns the page reads it from its file. It stays so until he brings it, unless others
-    // bring what it lacks.
+    // The thread that owns the page reads it from its file. It stays so until it brings it, unless
+    // others bring what it lacks.
     static bool is_in_its_file(std::uint32_t where) {
         return where == nowhere || where == incomplete;
     }
@@ -44,7 +44,7 @@ public:
     [[nodiscard]] std::uint32_t where() const { return load() & ~owned_bit; }
     [[nodiscard]] bool is_owned() const { return (load() & owned_bit) != 0; }
 
-    // False: somebody else owns it. `where`: as it was at that moment.
+    // False: another thread owns it. `where`: as it was at that moment.
     bool own(std::uint32_t& where) {
         for (;;) {
             const std::uint32_t seen = load();

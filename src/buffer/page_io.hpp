@@ -11,7 +11,7 @@
 
 namespace penstock::buffer {
 
-// Not for ever: who serves others must not hang in a call that says "again".
+// Not for ever: a thread that serves others must not hang in a call that says "again".
 inline constexpr int most_attempts = 1000;
 
 // `bytes` of the page are in the file, and `room` is for all of it, which is asked for: of a file
@@ -31,7 +31,7 @@ inline int read_whole(host::environment& env, int fd, std::byte* to, std::uint64
 }
 
 // What of the page's room is behind the end of its file. Usually nothing is, and wide stores of
-// nothing may still wait for the memory behind the room, which nobody has used yet.
+// nothing may still wait for the memory behind the room, which no thread has used yet.
 inline void clear_behind(std::byte* page, std::uint64_t bytes, std::uint64_t room) {
     if (bytes < room) std::memset(page + bytes, 0, room - bytes);
 }

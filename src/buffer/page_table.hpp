@@ -126,8 +126,8 @@ public:
         return dirty_of_[file].size;
     }
 
-    // Both say whether the page was pinned by nobody before or after. Who is unpinned counts as
-    // loaded just now.
+    // Both say whether the page was pinned by no thread before or after. A page that is unpinned
+    // counts as loaded just now.
     bool pin(std::uint32_t slot) {
         if (slots_[slot].pins++ != 0) return false;
         loaded_.remove(slot, turn());

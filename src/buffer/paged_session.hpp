@@ -9,7 +9,7 @@
 
 namespace penstock::buffer {
 
-// Pages that are worth reading ahead at a time: of those in the host that nobody may have fixed,
+// Pages that are worth reading ahead at a time: of those in the host that no thread may have fixed,
 // each session's share.
 inline std::uint64_t most_ahead(const manager_settings& settings) {
     const std::uint64_t fixed = std::uint64_t{settings.sessions} * (settings.fixed_pages + 1),

@@ -1,9 +1,9 @@
 // Bytes of pages that follow one another in a file, read at once by one session, for pages that it
 // is about to bring in: the disk is asked once and not for each.
 //
-// The pages are not in the buffer by that, so nobody who changes the file knows of it. A window is
+// The pages are not in the buffer by that, so no writer of the file knows of it. A window is
 // good for a page only if, since before it was read, (1) the page was in the buffer or on its way
-// to its file at no time, and (2) nobody had the file forgotten or resized. Both is told by the
+// to its file at no time, and (2) no thread had the file forgotten or resized. Both is told by the
 // file's version, which counts write-backs and those calls, and by a look at the pages when the
 // window begins: a page that was brought in since and changed nothing is as the window has it, and
 // one that was changed was written back before it could leave. All of it under the manager's lock.

@@ -63,7 +63,7 @@ private:
             at.made.compare_exchange_strong(other, made.get()))
             return made.release();
         left += leaf_pages;
-        return other;  // of whoever was faster, if that is why
+        return other;  // of the thread that was faster, if that is why
     }
 
     const std::uint32_t blocks_;

@@ -11,7 +11,7 @@ namespace penstock::buffer {
 // By one thread at a time.
 class sharing_watch {
 public:
-    // `frames`: of the whole buffer. A block that nobody looked for is found by nobody, so after a
+    // `frames`: of the whole buffer. A block that was never looked for is never found, so after a
     // rest, as at first, the buffer has to fill before what is found says anything.
     explicit sharing_watch(std::uint64_t frames) : window_(std::max(least_window, frames)) {}
 

@@ -1,6 +1,6 @@
 // What is remembered of a block's bytes to find equal blocks by: 128 bits. Equal signatures are a
 // reason to compare the bytes and nothing more, so two blocks of one signature cost time and never
-// a wrong byte; who can choose a file's content can make many such.
+// a wrong byte; an author of a file's content can make many such.
 //
 // `quick` is 32 strands side by side, each over every 32nd word of 16 bytes, so that a warp takes a
 // strand a lane and a CPU has 32 chains of multiplications that wait for nothing but themselves; a

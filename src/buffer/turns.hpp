@@ -1,6 +1,7 @@
-// Turns on frames and on pages that are written back: whoever moves bytes takes all it needs at
-// once, under the manager's lock, and waits until those that were taken before are done. As they
-// are taken all at once, nobody waits for somebody who came later, and so none for each other.
+// Turns on frames and on pages that are written back: the thread that moves bytes takes all it
+// needs at once, under the manager's lock, and waits until those that were taken before are done.
+// As they are taken all at once, no thread waits for one that came later, and so none for each
+// other.
 //
 // All calls under the manager's lock.
 #pragma once
@@ -77,7 +78,7 @@ public:
             return at == pages_.end() || at->second.done >= one.second;
         });
     }
-    // Nobody took a turn on the device frame after this one.
+    // No thread took a turn on the device frame after this one.
     [[nodiscard]] bool is_last_on_device(std::uint32_t frame) const {
         const turn& one = frames_[host_frames_ + frame];
         return one.next == one.done + 1;

@@ -11,12 +11,12 @@
 
 namespace penstock::buffer {
 
-// Stands for the bytes of a block: equal if and only if these are equal. Whoever drives the core
-// has compared the bytes.
+// Stands for the bytes of a block: equal if and only if these are equal. The thread that drives the
+// core has compared the bytes.
 struct content_id {
     std::uint64_t first = 0, second = 0;
 
-    // Of a block that is shared with nobody, whatever its bytes are.
+    // Of a block that is shared with no other page, whatever its bytes are.
     static constexpr content_id alone() { return {~std::uint64_t{0}, ~std::uint64_t{0}}; }
     friend bool operator==(const content_id&, const content_id&) = default;
 };

@@ -5,7 +5,7 @@
 // wave.
 //
 // A few blocks that only go to the device are copied first, to frames of the wave's own, and then
-// nobody waits for the device: whatever it is asked next comes after that.
+// no thread waits for the device: whatever it is asked next comes after that.
 #pragma once
 
 #include <algorithm>
@@ -97,8 +97,8 @@ private:
                std::all_of(moves_.begin(), moves_.end(),
                            [](const frame_move& one) { return one.way == direction::to_device; });
     }
-    // 0, or the device's error, of these moves or of those that nobody waited for. The device may
-    // still be at those of the wave before: they are of our own frames.
+    // 0, or the device's error, of these moves or of those that no thread waited for. The device
+    // may still be at those of the wave before: they are of our own frames.
     int begin_copied() {
         if (const int code = frames_.end(0); code != 0) return code;
         copied_ = moves_;
