@@ -3,7 +3,7 @@
 // together.
 //
 // Several pages are owned at a time, and so no thread is waited for meanwhile: a page that another
-// thread else owns is left out.
+// thread owns is left out.
 #pragma once
 
 #include <algorithm>
