@@ -5,7 +5,7 @@
 //
 // A runtime enters itself when it is made, and leaves before it ends, which waits for reads under
 // way. A page is given out only if
-//   - nobody has the file open for writing, and it looks now (device, inode, size, times) as when
+//   - no writer has the file open, and it looks now (device, inode, size, times) as when
 //     the slot of the page was opened (may_change.hpp),
 //   - no kernel has it open for writing, or has written to it, before and after the page is copied
 //     (file_registry::lend).

@@ -165,8 +165,8 @@ public:
     virtual std::int64_t next_data(int, std::uint64_t) { return -EOPNOTSUPP; }
     virtual std::int64_t next_hole(int, std::uint64_t) { return -EOPNOTSUPP; }
 
-    // Maps a part of an open file for reading, shared with everybody; `offset` is a multiple of the
-    // page size. An environment that only stands between others need not have it.
+    // Maps a part of an open file for reading, shared with all processes; `offset` is a multiple of
+    // the page size. An environment that only stands between others need not have it.
     virtual int map_file(int, std::uint64_t, std::uint64_t, void*&) { return -EOPNOTSUPP; }
     virtual void unmap_file(void*, std::uint64_t) {}
     // For each piece of a mapped range (a multiple of the page size; the last may be shorter): is

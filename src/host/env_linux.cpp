@@ -32,7 +32,7 @@ std::int64_t to_ns(const statx_timestamp& t) {
 // Newer than some headers. The number of a mount that is never given to another one (Linux 6.8).
 constexpr unsigned wants_unique_mount = 0x4000;
 
-// From Linux 6.13 on, these file systems give every change that somebody might have noticed a time
+// From Linux 6.13 on, these file systems give every change that may have been noticed a time
 // of its own (multigrain timestamps). Elsewhere two changes within one clock tick leave equal
 // times.
 bool has_exact_times(int fd, const struct statx& info) {
@@ -66,7 +66,7 @@ bool has_false_size(int handle, const struct statx& info) {
     return kind_of(handle, facts) == file_kind::false_size;
 }
 
-// A read lease is granted only while nobody has the file open for writing; it is given back at
+// A read lease is granted only while no writer has the file open; it is given back at
 // once. Should a writer come in between, the kernel makes it wait that moment and tells us by a
 // signal: SIGURG, which is ignored unless asked for.
 writers ask_for_writers(int fd) {
@@ -189,7 +189,7 @@ public:
     }
 
     // Asked first, because opening a device or a pipe may already do something. Should it be
-    // exchanged in between, then by somebody who may make such things below the root himself, and
+    // exchanged in between, then by a user that may make such things below the root himself, and
     // O_NONBLOCK keeps us from waiting for it. It is taken off then: io_uring does not wait for
     // such a handle either where the file system cannot say that it would.
     int open_plain(int start, const std::string& path) override {

@@ -203,9 +203,9 @@ int file_registry::rename(const std::string& from, const std::string& to, bool c
     return code;
 }
 
-// Before a file loses its name: who has it open reads on, so its handle has to be there and is not
-// parked. If it keeps the name after all, or has another, that costs a handle. What goes wrong here
-// shows when it is read.
+// Before a file loses its name: a reader that has it open reads on, so its handle has to be there
+// and is not parked. If it keeps the name after all, or has another, that costs a handle. What goes
+// wrong here shows when it is read.
 void file_registry::keep_without_name(const std::string& name) {
     file_facts facts;
     const int found = env_.find(first_root_, name);
@@ -255,7 +255,7 @@ int file_registry::look_up_to_write(const std::string& name, bool check_roots, s
         (flags & engine::flag_exclusive) == 0) {
         code = create(name, check_roots);
         if (code == -EEXIST)
-            code = 0;  // somebody else was faster, or it is a link that leads to nothing
+            code = 0;  // another process was faster, or it is a link that leads to nothing
     }
     if (code == 0 && out.handle == nullptr) code = look_up(name, check_roots, out);
     if (code == 0 && check_roots && !permitted(out.path, true)) code = -EACCES;

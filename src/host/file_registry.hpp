@@ -1,4 +1,4 @@
-// Which files are open or remembered, and who may open which: the host's half of the file table.
+// Which files are open or remembered, and which may be opened: the host's half of the file table.
 //
 // A slot stands for one version of one file: (device, inode, size, times). Opening an unchanged
 // file finds its slot again, whatever name leads there; opening a changed one takes a fresh slot
@@ -14,9 +14,9 @@
 // its letters, and the file is opened with the kernel's word that no link was in the way. Every
 // other name, and every error, goes the long way (look_up).
 //
-// Pages of a file are also lent to who opens nothing (host/cached_reads.hpp). Meanwhile its slot
-// and table go to no other file: if the device takes it down, they come back when the last loan
-// ends.
+// Pages of a file are also lent to readers that open nothing (host/cached_reads.hpp). Meanwhile its
+// slot and table go to no other file: if the device takes it down, they come back when the last
+// loan ends.
 //
 // Thread-safe; system calls are made outside the lock.
 #pragma once
@@ -107,13 +107,13 @@ public:
     open_reply open(const std::string& name, std::uint64_t old_extent, std::uint64_t old_units,
                     std::uint32_t flags = 0, slot_life open_now = {});
     // The device closed a written file, and all of it is written back: what the cache has of it
-    // counts as old from now on, since nobody can tell its own changes from others'. Unless an open
+    // counts as old from now on, since its own changes cannot be told from others'. Unless an open
     // was answered since, which `epoch` tells.
     void settle(std::uint32_t slot, std::uint32_t generation, std::uint64_t epoch);
-    // Who writes to the file. -EBADF: it was not opened for writing.
+    // What writes to the file. -EBADF: it was not opened for writing.
     int writer_of(std::uint32_t slot, std::uint32_t generation, std::shared_ptr<file_writer>& out);
-    // Takes back what nobody took of an answer to open; packed as in engine/lost_open.hpp. What is
-    // not out is ignored.
+    // Takes back what was not taken of an answer to open; packed as in engine/lost_open.hpp. What
+    // is not out is ignored.
     void give_back_path(std::uint64_t lost_extent);
     std::int64_t retire(std::uint32_t slot, std::uint32_t generation);
     // `kind` is an engine::leaf_kind.
@@ -131,9 +131,9 @@ public:
         return handle_changes_.load(std::memory_order_acquire);
     }
 
-    // The slot whose pages are those of the file as it looks `now`, if nobody has it open to write
+    // The slot whose pages are those of the file as it looks `now`, if no writer has it open
     // through this registry. Not if it may have changed without looking different. Ends with
-    // end_loan, once nobody looks at the slot's words for it any more.
+    // end_loan, once no group looks at the slot's words for it any more.
     bool lend(const file_identity& now, slot_life& out);
     // Is it still so? Then no group can have changed a page of it since lend().
     bool is_lent_as_is(const slot_life& lent);

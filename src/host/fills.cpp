@@ -13,7 +13,7 @@ bool fill_set::permits(const fill_order& order) const {
                        [this](std::uint32_t frame) { return frame < tier_.frame_count; });
 }
 
-// Release: pairs with look_at_fill; who sees the mark sees the bytes.
+// Release: pairs with look_at_fill; a group that sees the mark sees the bytes.
 void fill_set::mark(const fill_order& order, std::uint32_t page, bool good) const {
     const std::uint64_t done =
         (order.stamp & ~engine::fill_failed) | (good ? 0 : engine::fill_failed);

@@ -26,7 +26,7 @@ struct host_tier {
 
 // What a fill request says, copied out of shared memory.
 struct fill_order {
-    engine::ring_ticket at{};  // whom to answer
+    engine::ring_ticket at{};  // that waits for the answer
     std::uint64_t stamp = 0, offset = 0;
     std::uint32_t bytes = 0, pages = 0;
     std::array<std::uint32_t, engine::max_fill_pages> frames{};
@@ -42,7 +42,7 @@ public:
 
     // May the frames be written to? An order with a wrong one is refused whole.
     [[nodiscard]] bool permits(const fill_order& order) const;
-    // Tells whoever waits for these pages that they will not come.
+    // Tells groups that wait for these pages that they will not come.
     void refuse(const fill_order& order) const;
     // Starts the reads. How many; `direct` of them past the page cache.
     std::uint32_t begin(const fill_order& order, std::shared_ptr<shared_handle> file, io_engine& io,

@@ -43,7 +43,7 @@ __global__ void __launch_bounds__(max_spans) place_spans(gather_control* control
     for (std::uint32_t distance = 1; distance < max_spans; distance *= 2) {
         __syncthreads();  // the sums of the round before are there
         const std::uint32_t other = me >= distance ? sums[me - distance] : 0;
-        __syncthreads();  // everybody has read them
+        __syncthreads();  // every thread has read them
         sums[me] += other;
     }
     control->next_place[me] = sums[me] - control->in_span[me];

@@ -1,7 +1,7 @@
-// Who looks at the rings while service threads have nothing to do: one of them for all, so that the
-// others can sleep.
+// The watcher of the rings while service threads have nothing to do: one of them for all, so that
+// the others can sleep.
 //
-// A GPU cannot wake a thread, so somebody has to look at the rings now and then. If every idle
+// A GPU cannot wake a thread, so a thread has to look at the rings now and then. If every idle
 // thread did so, four of them would wake four thousand times a second for nothing.
 //
 // Invariants
@@ -12,7 +12,7 @@
 //      the watcher can wake it.
 //  (3) A watcher that leaves because there is work, or because it ends, wakes another thread, which
 //      watches next.
-//  (4) Nobody sleeps longer than `sleep_ns`: should a watcher die on the way, the next to wake
+//  (4) No thread sleeps longer than `sleep_ns`: should a watcher die on the way, the next to wake
 //      takes its place.
 #pragma once
 
@@ -44,7 +44,7 @@ public:
     };
 
     // Rests until a request is there, the bell rings, or `sleep_ns` have passed: then false. May
-    // return early. Whoever sets one of the two flags rings afterwards.
+    // return early. The thread that sets one of the two flags rings afterwards.
     bool rest(const place& mine, const limits& at_most, const std::atomic<bool>& stop,
               const std::atomic<bool>& killed);
 
@@ -53,7 +53,7 @@ private:
     void leave(const place& mine, bool watched, bool hand_over);
     void wake_asked(const place& mine);
 
-    std::mutex mutex_;  // guards both below; never taken by who holds a doorbell's
+    std::mutex mutex_;  // guards both below; never taken by a holder of a doorbell's
     std::vector<place> resting_;
     bool watched_ = false;
 };

@@ -16,7 +16,7 @@ class known_files {
 public:
     static void add(std::uint64_t device, std::uint64_t inode) { ++count_of(device, inode); }
     static void remove(std::uint64_t device, std::uint64_t inode) { --count_of(device, inode); }
-    // True also for some that nobody knows.
+    // True also for some that are not known.
     static bool may_have(std::uint64_t device, std::uint64_t inode) {
         return count_of(device, inode) != 0;
     }

@@ -1,5 +1,5 @@
-// Copies of pages that a runtime has, on their way to a reader on the host: who makes them
-// (cached_reads.hpp has who asks).
+// Copies of pages that a runtime has, on their way to a reader on the host: their maker
+// (cached_reads.hpp has the asker).
 #pragma once
 
 #include <cstdint>
@@ -26,12 +26,12 @@ struct loan {
 class page_lender {
 public:
     virtual ~page_lender() = default;
-    // Has groups copy what is there of the range, each part by itself; waits for nobody's kernel.
+    // Has groups copy what is there of the range, each part by itself; waits for no kernel.
     // False: not just now.
     virtual bool begin_loan(const runtime_ref& fs, loan& what) = 0;
     // The caller is done with it, or waits no longer.
     virtual void end_loan(loan& what) = 0;
-    // From time to time: what loans held that nobody waited for, and that are over, goes.
+    // From time to time: what loans held that were not waited for, and that are over, goes.
     virtual void end_late_loans() {}
 };
 

@@ -16,8 +16,8 @@
 
 namespace penstock::host {
 
-// A GPU with room answers within some 10 to 100 us, and a disk within some ms: whoever has waited
-// as long as this has lost about as much as the disk would have cost.
+// A GPU with room answers within some 10 to 100 us, and a disk within some ms: a reader that has
+// waited as long as this has lost about as much as the disk would have cost.
 inline constexpr std::uint64_t loan_wait_ns = 2'000'000;
 inline constexpr std::uint64_t quiet_after_late_ns = 100'000'000;
 
@@ -67,7 +67,7 @@ public:
         return out;
     }
 
-    // By who took it. `begun`: groups may be at it.
+    // By the thread that took it. `begun`: groups may be at it.
     void give_back(loan_desk& desk, bool begun, std::uint64_t now_ns) {
         std::shared_ptr<const void> ended;
         std::lock_guard lock(mutex_);

@@ -42,7 +42,7 @@ public:
     }
 
     // A read that the page cache does not have: should it go past it? So if reads of this file
-    // lately came at random, where reading ahead would bring what nobody wants, and this one comes
+    // lately came at random, where reading ahead would bring unwanted pages, and this one comes
     // for the first time. What comes again goes through the page cache, so that the third time is
     // served from there.
     [[nodiscard]] bool pays_to_go_past(std::uint64_t offset, std::uint32_t bytes) {

@@ -72,7 +72,7 @@ int runtime::open(const std::string& path, int flags) {
     if (flags < 0 || !engine::sound_flags(static_cast<std::uint32_t>(flags))) return -EINVAL;
     return checked(*state_, [&] {
         const int code = state_->files->allow(path, static_cast<std::uint32_t>(flags));
-        // The file was made just now, by nobody else; the device only has to open it.
+        // The file was made just now, by this call; the device only has to open it.
         return code != 0 ? code
                          : state_->device->open(state_->ref, path.c_str(), flags & ~open_exclusive);
     });

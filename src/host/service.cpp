@@ -108,8 +108,8 @@ void service::run() {
 
 // Idle: look again at once for a while, then take longer and longer naps, and soon let one thread
 // look for all: on its own each of them would take hundreds of naps until it may sleep, which was
-// most of the processor time of a kernel that asks once. Whoever can ring does so. Returns how many
-// rounds there were, for the next.
+// most of the processor time of a kernel that asks once. A group that can ring does so. Returns how
+// many rounds there were, for the next.
 std::uint32_t service::rest(std::uint32_t idle_rounds) {
     constexpr std::uint32_t yields = 200, naps_of_a_length = 16, lengths = 3,
                             long_asleep = yields + naps_of_a_length * lengths;
@@ -175,7 +175,7 @@ std::uint32_t service::take_from(std::uint32_t ring) {
         serve(request, {ring, next_ticket_[ring]++});
         ++taken;
         if (io_->has_finished())
-            finish_all(0);  // who asked for what is in memory need not wait for the others
+            finish_all(0);  // requests for what is in memory need not wait for the others
     }
     return taken;
 }
@@ -289,8 +289,8 @@ void service::serve_read(const ring_request& request, const ring_ticket& at) {
     start_flight(flight_of(at));
 }
 
-// The marked bytes of a page, run by run, and no others: those in between may be somebody else's by
-// now. Written when all requests of this look were taken (host/file_writer.hpp).
+// The marked bytes of a page, run by run, and no others: those in between may be another program's
+// by now. Written when all requests of this look were taken (host/file_writer.hpp).
 void service::serve_write(const ring_request& request, const ring_ticket& at) {
     const std::uint64_t page_bytes = std::uint64_t{1} << settings_.page_shift;
     auto batch = std::find_if(batches_.begin(), batches_.end(), [&](const write_batch& b) {
@@ -348,7 +348,7 @@ void service::serve_change(const ring_request& request, const ring_ticket& at) {
     answer(at, code);
 }
 
-// Nobody waits for the answer, only for the marks; it says that the ring slot can be used again.
+// No group waits for the answer, only for the marks; it says that the ring slot can be used again.
 void service::serve_fill(const ring_request& request, const ring_ticket& at) {
     const std::uint64_t page_bytes = std::uint64_t{1} << settings_.page_shift;
     const std::uint64_t pages =

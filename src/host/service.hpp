@@ -5,8 +5,8 @@
 // figures). It looks at them in turn.
 //
 // Batching is opportunistic: whatever was posted since the last look goes out together, new
-// requests are taken while reads are in flight, and nobody waits for a batch to fill. Requests of a
-// ring are taken in ticket order and answered in any order.
+// requests are taken while reads are in flight, and no request waits for a batch to fill. Requests
+// of a ring are taken in ticket order and answered in any order.
 //
 // The kernel may be wrong or hostile: a request is copied out of shared memory first, and the copy
 // is checked. Nothing in it can make the thread read outside the staging area of its own slot, or a

@@ -78,7 +78,7 @@ int shared_handle::direct_fd() {
     int known = direct_fd_.load(std::memory_order_acquire);
     if (known != not_yet || !direct_fd_.compare_exchange_strong(known, opening)) return known;
     const int direct = env_.open_direct(fd_, grain_bytes_);
-    // Release: pairs with the load above; who sees the handle sees the grain.
+    // Release: pairs with the load above; a thread that sees the handle sees the grain.
     direct_fd_.store(direct >= 0 ? direct : refused, std::memory_order_release);
     if (direct < 0) refuse_direct(direct);
     return direct;

@@ -51,7 +51,7 @@ window_set::opened* window_set::entry_of(const window_file& file) {
                 .first->second;
 }
 
-// Before anything is mapped: with the lease nobody can cut the file unseen.
+// Before anything is mapped: with the lease no program can cut the file unseen.
 void window_set::begin_watch(const window_file& file, opened& entry) {
     if (entry.watch_fd >= 0 || watched_ >= most_watched()) return;
     entry.watch_fd = std::max(env_.open_found(file.fd), -1);
@@ -103,7 +103,7 @@ std::size_t window_set::open_files() {
 }
 
 int window_set::publish(const window_file& file, const opened& entry) {
-    // The chunk words first: who sees the window word finds them in place.
+    // The chunk words first: a group that sees the window word finds them in place.
     int code = device_.upload(view_.window_chunks + entry.first_chunk, entry.chunks.data(),
                               entry.chunks.size() * 8);
     const std::uint64_t word = engine::make_window_word(file.generation, entry.first_chunk);

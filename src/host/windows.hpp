@@ -6,8 +6,8 @@
 // what has become resident since.
 //
 // A file that is cut under its window keeps its old pages there, and the last one has zeros behind
-// the cut that the file never had. So a window holds a read lease on its file: whoever opens the
-// file for writing, or cuts it, waits until watch() has closed the window, and what groups have
+// the cut that the file never had. So a window holds a read lease on its file: a program that opens
+// the file for writing, or cuts it, waits until watch() has closed the window, and what groups have
 // copied until then is the file's. They look at the window word after the copy. Afterwards pages
 // come by request, with short reads as -ESTALE. Where no lease is to be had (the file is open for
 // writing already, it belongs to another user and the process has not CAP_LEASE, the file system

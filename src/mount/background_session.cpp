@@ -199,8 +199,8 @@ status background_session::open(const serve_options& wanted,
 
 void background_session::start(std::function<void()> ended) {
     owner_ = {};
-    // Before anybody is answered: who maps a region from now on must know that the kernel may keep
-    // pages.
+    // Before any request is answered: a program that maps a region from now on must know that the
+    // kernel may keep pages.
     region::add_views(parts_->views);
     parts_->running = true;
     const auto serve = [parts = parts_, ended = std::move(ended)] {

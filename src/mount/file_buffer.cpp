@@ -61,7 +61,7 @@ void file_buffer::closed(node& what) {
     else park(file);
 }
 
-// With the table's lock. Whoever still reads ahead finds nothing there.
+// With the table's lock. A thread that still reads ahead finds nothing there.
 void file_buffer::park(const file_pointer& file) try {
     ::dup3(nowhere_, file->fd, O_CLOEXEC);
     file->place = parked_.insert(parked_.end(), file);
@@ -79,7 +79,7 @@ void file_buffer::wake(buffered_file& file, const node& what) {
     if (fd >= 0) ::close(fd);
 }
 
-// With the table's lock. False: somebody is at it.
+// With the table's lock. False: another thread is at it.
 bool file_buffer::drop(buffered_file& file) {
     const std::unique_lock alone(file.in_use, std::try_to_lock);
     if (!alone.owns_lock() || all_->remove_file(static_cast<std::uint32_t>(file.number)) != 0)
@@ -214,7 +214,7 @@ void file_buffer::read_ahead(buffered_file& file, std::uint64_t offset, std::uin
                       std::max(bytes, least_ahead) / how_.page_bytes + 1);
 }
 
-// The file, if somebody has it open. If not, it is looked at again in any case when it is opened.
+// The file, if a program has it open. If not, it is looked at again in any case when it is opened.
 std::shared_ptr<buffered_file> file_buffer::find_changed(node& what) {
     if (file_pointer file = file_of(what); file != nullptr) return file;
     const std::lock_guard hold(table_);
@@ -225,8 +225,8 @@ std::shared_ptr<buffered_file> file_buffer::find_changed(node& what) {
     return nullptr;
 }
 
-// Whoever gets the file its number now, sees what was changed, for it was changed before this lock;
-// who did before, has told it.
+// A thread that gets the file its number now sees what was changed, for it was changed before this
+// lock; one that did before has told it.
 void file_buffer::changed(node& what, std::uint64_t offset, std::uint64_t bytes) {
     const file_pointer file = find_changed(what);
     if (file == nullptr || bytes == 0) return;

@@ -2,10 +2,11 @@
 // and when its pages are still right.
 //
 // Everything is written to the source, and afterwards the pages concerned leave the buffer; so
-// nothing of it is ever dirty, and who reads after a write has returned has what was written. A
-// file gets its number with its first read and keeps it, and its pages, over closes; when it is
-// opened it is looked whether it is still as it was when they were loaded. While nobody has it
-// open, its descriptor leads to /dev/null, so that a file that is removed takes no room.
+// nothing of it is ever dirty, and a reader that comes after a write has returned has what was
+// written. A file gets its number with its first read and keeps it, and its pages, over closes;
+// when it is opened it is looked whether it is still as it was when they were loaded. While no
+// program has it open, its descriptor leads to /dev/null, so that a file that is removed takes no
+// room.
 //
 // Locks, in this order: a file's `changing`, the table's, a file's `in_use` (which is only tried
 // for, where it is taken alone).
@@ -30,7 +31,8 @@ namespace penstock::mount {
 
 struct buffered_file {
     const inode_key key;
-    std::shared_mutex in_use;          // shared by who uses the number; alone by who takes it away
+    std::shared_mutex
+        in_use;  // shared by users of the number; alone by the thread that takes it away
     std::atomic<int> number{-1};       // in the buffer
     std::atomic<bool> outside{false};  // it is read from the source: has no number, or what the
                                        // buffer has of it may be old
@@ -43,10 +45,10 @@ struct buffered_file {
     // Guarded by the table's lock:
     std::uint64_t room = 0;  // pages that there are words for
     std::uint32_t opens = 0;
-    std::atomic<bool> stale{false};  // was changed while nobody had it open
+    std::atomic<bool> stale{false};  // was changed while it was not open
     bool is_parked = false;
     std::list<std::shared_ptr<buffered_file>>::iterator
-        place{};  // then: among those that nobody has open
+        place{};  // then: among those that are not open
 
     explicit buffered_file(const inode_key& which) : key(which) {}
 };
@@ -64,7 +66,7 @@ public:
     // source.
     void opened(node& what);
     void closed(node& what);
-    // Null: nobody has it open.
+    // Null: it is not open.
     static std::shared_ptr<buffered_file> file_of(node& what);
     // So many bytes, less at the end, or a negative errno: read the source. Only of what is open;
     // `fd` reads the source.
@@ -116,7 +118,7 @@ private:
     // Guarded by table_:
     std::unordered_map<inode_key, file_pointer, inode_key_hash> files_;
     std::list<file_pointer>
-        parked_;  // that nobody has open, with a number; the one closed longest ago first
+        parked_;               // that are not open, with a number; the one closed longest ago first
     std::uint64_t pages_ = 0;  // of all that have a number
 };
 

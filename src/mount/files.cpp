@@ -273,7 +273,7 @@ ssize_t append_told(fuse_req_t request, node& what, int fd, fuse_bufvec& from, o
     return written;
 }
 
-// Past its cache the kernel leaves it to us that who writes to a program takes its set-id bits
+// Past its cache the kernel leaves it to us that a writer of a program takes its set-id bits
 // away. So what is not root's is written as the caller, and the source's file system does it.
 bool is_to_take_bits(fuse_req_t request, int fd) {
     struct stat facts {};
@@ -340,7 +340,7 @@ void flush_file(fuse_req_t request, fuse_ino_t number, fuse_file_info* open) {
     reply(request, copy < 0 || ::close(copy) != 0 ? errno : 0);
 }
 
-// The last one. Whether somebody else wrote between our writes cannot be told, so after them the
+// The last one. Whether another program wrote between our writes cannot be told, so after them the
 // next open has the kernel read again.
 void release_file(fuse_req_t request, fuse_ino_t number, fuse_file_info* open) {
     node& what = begin(request, number);

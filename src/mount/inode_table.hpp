@@ -93,7 +93,7 @@ public:
 
     // Nodes of the file that the kernel knows: none, one, or one for each way to it.
     std::vector<known_file> find(dev_t device, ino_t inode);
-    // Those that somebody may store to.
+    // Those that programs may store to.
     std::vector<known_file> stored_to();
 
 private:

@@ -2,7 +2,7 @@
 // use its files there: every operation of files and directories goes through to the source.
 //
 // Programs see at the mount point what they would see in the source, with its owners, permissions,
-// times, links, holes and extended attributes; what is made belongs to who made it. Locks hold
+// times, links, holes and extended attributes; what is made belongs to its maker. Locks hold
 // among the programs that use the mount. What others change in the source itself is seen when a
 // file is opened, and names and attributes after a second at most. The kernel judges by the
 // source's access control lists.

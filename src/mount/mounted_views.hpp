@@ -2,7 +2,7 @@
 // (region/programs.hpp).
 //
 // A mapping of a program that stores is known by nothing but that the program has the file open for
-// reading and writing. So the kernel is asked to write back while somebody has, by fsync of a
+// reading and writing. So the kernel is asked to write back while a program has, by fsync of a
 // descriptor of our own on the mount: that also waits for what the kernel is about to write
 // already, of which older kernels (before 6.16) keep a copy apart from the page, and which a page
 // that is taken away does not wait for.

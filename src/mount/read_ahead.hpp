@@ -14,8 +14,8 @@ inline std::uint64_t usual_read_ahead(unsigned processors) {
 }
 
 // Up to so much, of the mount at `point`, which has no links in it, and which is not asked, since
-// nobody serves it yet. The kernel allows a new mount 128 KiB; who may not write to /sys, which
-// takes root, leaves it so.
+// it is not served yet. The kernel allows a new mount 128 KiB; a user that may not write to /sys,
+// which takes root, leaves it so.
 void allow_read_ahead(const std::string& point, std::uint64_t bytes);
 
 }  // namespace penstock::mount

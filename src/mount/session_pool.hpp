@@ -36,7 +36,7 @@ public:
         std::unique_ptr<buffer::session> mine_;
     };
 
-    // A session tells its hits when it ends, so those that nobody uses are exchanged for new ones:
+    // A session tells its hits when it ends, so unused ones are exchanged for new ones:
     // the counts are complete then, but for requests that are under way.
     void tell_hits() {
         const std::lock_guard hold(lock_);

@@ -15,7 +15,7 @@
 
 namespace penstock::mount {
 
-// Who has agreed with the kernel on what. Made before the session.
+// What was agreed with the kernel. Made before the session.
 struct uncached_agreement {
     bool wanted = false;
     std::atomic<bool> reached{

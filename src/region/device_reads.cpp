@@ -37,7 +37,7 @@ struct shared_home::held_pages {
     }
 };
 
-// No memory: nothing is held, or whoever holds it is busy. `facts`: of the file now, where others
+// No memory: nothing is held, or its holder is busy. `facts`: of the file now, where others
 // may write it.
 shared_home::held_pages shared_home::held_by_device(const page_range& range,
                                                     const host::file_facts* facts) {

@@ -10,7 +10,7 @@ namespace penstock::region {
 
 namespace {
 
-// Of a page with more runs than this the whole is written, where nobody else writes meanwhile.
+// Of a page with more runs than this the whole is written, where no other program writes meanwhile.
 constexpr unsigned most_runs = 8;
 // So many runs are given to the environment at a time.
 constexpr std::size_t most_pieces = 16384;

@@ -5,7 +5,7 @@
 
 namespace penstock::region {
 
-// From now on; before there is the first region or mount there is nobody to tell. Any number of
+// From now on; before there is the first region or mount there is none to tell. Any number of
 // times.
 void watch_kernel_writes();
 

@@ -19,8 +19,8 @@ namespace penstock::region {
 
 class page_masks {
 public:
-    // Whoever adds masks is told apart from others that do at the same time, for the same pages
-    // maybe: nobody takes another's away, and nobody waits for another, who may wait for a GPU.
+    // An owner that adds masks is told apart from others that do at the same time, for the same
+    // pages maybe: none takes another's away, and none waits for another, which may wait for a GPU.
     using owner = const void*;
 
     // `marks`: mark_bytes for each of the pages, one after the other. A page that has a mask of
@@ -47,9 +47,9 @@ private:
     std::unordered_multimap<std::uint64_t, mask> masks_;  // by page; guarded by lock_
 };
 
-// Those of a file, for all regions, kernels and mounts of the process. Made if nobody has them.
+// Those of a file, for all regions, kernels and mounts of the process. Made if there are none.
 std::shared_ptr<page_masks> masks_of(const file_key& file);
-// Null if nobody has them.
+// Null if there are none.
 std::shared_ptr<page_masks> masks_in_use(const file_key& file);
 
 }  // namespace penstock::region

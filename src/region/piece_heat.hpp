@@ -1,7 +1,7 @@
 // Which pieces of a region are used, as far as can be told, and which should change places: those
 // in host memory that are hot for cold ones in device memory.
 //
-// Nobody counts what plain pointers read. What is known is which pages kernels changed, by
+// What plain pointers read is not counted. What is known is which pages kernels changed, by
 // comparing, and which were fetched since others had changed them, which kernels will want. So the
 // heat of a piece is how many of its pages these were, of the rounds before half as much for each
 // round. Knows no memory.

@@ -88,7 +88,7 @@ protected:
 };
 
 // One that writes: made before that, wrote() after it. As long as there is one of a file nothing of
-// that file is read from devices; else who reads there could see what was before, after others saw
+// that file is read from devices; else a reader there could see what was before, after others saw
 // what was written.
 class program_write : public program_access {
 public:

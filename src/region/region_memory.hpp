@@ -1,4 +1,4 @@
-// Where the pages of a region lie, and who moves and compares their bytes: the GPU, or CPU threads
+// Where the pages of a region lie, and what moves and compares their bytes: the GPU, or CPU threads
 // on the cpu back end.
 //
 // A few workers, fewer for a small region, each with room for a batch of pages that host and device

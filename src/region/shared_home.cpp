@@ -27,7 +27,7 @@ using consistency::place;
 // meanwhile.
 constexpr std::uint64_t slice_pages = 8192;
 
-// The file is there for whoever asks. What the kernel keeps for programs of a mount is not known.
+// The file is there for all that ask. What the kernel keeps for programs of a mount is not known.
 page_state at_first() {
     page_state out;
     out.present = only(consistency::cpu);
@@ -98,7 +98,7 @@ int shared_home::open(host::environment& env, const std::string& path, bool writ
 
 std::shared_ptr<shared_home> shared_home::find(const file_key& file) {
     directory& all = all_homes();
-    // A home that is being made now is found by whoever looks again after it wrote
+    // A home that is being made now is found by a program_access that looks again after it wrote
     // (program_access::wrote).
     if (all.made.load() == all.gone.load()) return nullptr;
     std::lock_guard lock(all.mutex);
@@ -158,7 +158,7 @@ bool shared_home::others_may_write() const {
     });
 }
 
-// Has somebody else written to the file? That can be told of a file, not of its pages.
+// Has another program written to the file? That can be told of a file, not of its pages.
 int shared_home::look() {
     host::file_facts facts;
     if (const int code = env_.facts(fd_, facts); code != 0) return code;
@@ -363,7 +363,7 @@ int shared_home::collect_slice(place holder, const page_list& pages, bool masked
     }
     const consistency::step collecting{consistency::work::collect, holder, 0, 0};
     std::atomic<std::uint64_t> all_written{0};
-    // Opened anew each time: while it is open nobody can tell whether somebody else writes
+    // Opened anew each time: while it is open it cannot be told whether another program writes
     // (host/may_change.hpp).
     const int fd = env_.open_writing(fd_);
     if (fd < 0) return fd;
@@ -395,7 +395,7 @@ int shared_home::collect_slice(place holder, const page_list& pages, bool masked
     env_.close(fd);
     written += all_written;
     std::lock_guard lock(state_);
-    doubtful_ = true;  // who else wrote meanwhile looks as we do
+    doubtful_ = true;  // another writer looks as we do meanwhile
     return code;
 }
 
