@@ -77,7 +77,7 @@ public:
             !s)
             return s;
         if (status s = others_.make(rt_->where(), 8); !s) return s;
-        // Those who write are the regions.
+        // Only regions write the file.
         const region_options alone{.outside_writers = false};
         if (status s = rt_->map_region(here_.file().path(), 0, 0, protection::read, alone, reader_);
             !s)

@@ -73,7 +73,7 @@ __global__ void __launch_bounds__(threads, std::is_same_v<Group, block> ? 3 : 4)
             unmap(g, fs, m);
         }
     }
-    // The second word keeps the sum alive; nobody reads it.
+    // The second word keeps the sum alive; no code reads it.
     if (failed != 0) failures[0] = 1;
     if (sum == 0x12345678u) failures[1] = sum;
 }
@@ -144,7 +144,7 @@ struct resident_on_gpu {
     }
 };
 
-// What is compared: whose name, by whom, and what with.
+// A comparison: the goal it serves, its name, and the baseline.
 struct comparison {
     const char* goal;
     const char* name;

@@ -1,6 +1,6 @@
 // Requests: missing pages that the service threads read from the operating system's page cache,
 // without windows; against pread of the same blocks from all processors. And the round trip of one
-// request by one group, with nobody else asking.
+// request by one group, with no other group asking.
 #include <algorithm>
 
 #include "cases.hpp"

@@ -1,7 +1,7 @@
 // A kernel and a program change neighbouring pieces of the same pages at the same time: pages of a
 // file that both share, the kernel by a region and the program by a mapping, against a buffer of
-// its own for each, brought together at the end. (GAIA, figure 3.1: where pages move to whoever
-// changes them, sharing costs up to 28 times as much.)
+// its own for each, brought together at the end. (GAIA, figure 3.1: where pages move to the
+// processor that changes them, sharing costs up to 28 times as much.)
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>

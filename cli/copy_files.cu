@@ -88,8 +88,8 @@ struct placed_job {
         items_taken = std::min(totals.items_taken, view.items);
         return {};
     }
-    // A file is done up to its failure, or to its first piece that nobody took, whichever comes
-    // first.
+    // A file is done up to its failure, or to its first piece that no group took, whichever
+    // comes first.
     void judge(std::vector<open_copy>& out) const {
         for (std::uint64_t file = 0; file < out.size(); ++file) {
             out[file].reached_bytes = out[file].bytes;

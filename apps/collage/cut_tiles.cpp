@@ -127,8 +127,8 @@ private:
         return {};
     }
 
-    // To the queue; where that is full, the thread that read the band also counts it, and so waits
-    // for nobody.
+    // Puts the band into the queue. If the queue is full, the thread that read the band also cuts
+    // it, and so waits for no other thread.
     void emit(band&& one, write_buffer& buffer) {
         {
             std::lock_guard lock(mutex_);

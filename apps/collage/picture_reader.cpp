@@ -16,7 +16,7 @@ namespace penstock::collage {
 
 picture_kind kind_of_file(const std::string& path, int& code) {
     code = 0;
-    // Without O_NONBLOCK a named pipe would hold the program until somebody writes to it.
+    // Without O_NONBLOCK a named pipe would hold the program until a writer opens it.
     const int fd = apps::open_long(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
     struct stat info {};
     unsigned char first[8] = {};

@@ -110,8 +110,8 @@ status check(request& r, const index_texts& texts) {
                 "--method: " + apps::shown(method) + " is no method; give penstock, cpu or cuda"};
     if (status s = check_output_name(r.make.out); !s) return s;
     if (status s = apps::settle_options(r.common, r.settings); !s) return s;
-    // A record of the library lies on one page of this size; larger pages would load what nobody
-    // asked for.
+    // A record of the library lies on one page of this size; larger pages would load bytes
+    // that no reader asked for.
     if (r.common.page.empty() && std::getenv("PENSTOCK_PAGE") == nullptr)
         r.settings.page_bytes = record_stride_bytes;
     return r.settings.check();

@@ -43,7 +43,8 @@ struct team<block> {
 };
 #endif
 
-// Changes to words that the members share. A lane shares with nobody, and need not pay for it.
+// Changes to words that the members share. A lane shares with no other thread: it
+// need not pay.
 template <typename Group>
 PENSTOCK_HD PENSTOCK_INLINE std::uint32_t add_shared(const Group& g, std::uint32_t* word,
                                                      std::uint32_t value) {

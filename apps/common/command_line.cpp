@@ -12,8 +12,8 @@ namespace penstock::apps {
 
 namespace {
 
-// Sizes that are given must be usable ones: 0 means "automatic" inside, and nobody who types it
-// means that.
+// Sizes that are given must be usable ones: 0 means "automatic" inside, and no user that types
+// it means that.
 status positive_size(const char* flag, const std::string& text, std::uint64_t& out) {
     if (text.empty()) return {};
     if (status s = parse_size(flag, text, out); !s) return s;

@@ -40,7 +40,7 @@ void say(const std::string& text) {
     if (text.empty()) return;
     clear_progress();
     const std::string line = program_name() + ": " + escaped(text) + "\n";
-    // If standard error is gone there is nobody left to tell.
+    // If standard error is gone, this failure cannot be reported either.
     static_cast<void>(!::write(STDERR_FILENO, line.data(), line.size()));
 }
 

@@ -44,8 +44,8 @@ status staged_pipeline::allocate(std::uint64_t room_bytes, std::uint32_t threads
     return {};
 }
 
-// The next slice that nobody has; waits until its room is free. False if none is left, or something
-// failed.
+// Takes the next slice that no thread has, and waits until its room is free. False if none is left,
+// or something failed.
 bool staged_pipeline::take(const staged_work& work, slice_of_chunk& out) {
     std::unique_lock lock(mutex_);
     if (!failed_.ok() || was_interrupted() || next_chunk_ == count_) return false;
@@ -54,12 +54,12 @@ bool staged_pipeline::take(const staged_work& work, slice_of_chunk& out) {
     if (next_slice_ == slices) next_slice_ = 0, ++next_chunk_;
     room& mine = rooms_[out.chunk % chunks_under_way];
     // As `started` is when the chunk that was in the room before is on its way. All slices of that
-    // one were taken earlier, and who has taken one passes it on before it waits.
+    // one were taken earlier, and each thread passes its slice on before it waits.
     const std::uint64_t before =
         out.chunk < chunks_under_way ? 0 : out.chunk - chunks_under_way + 1;
     started_.wait(lock, [&] { return mine.started >= before || !failed_.ok(); });
     if (!failed_.ok()) return false;
-    // Whoever comes first, be it with another slice than the first.
+    // The first thread to come sets up the room. Its slice need not be the chunk's first.
     if (mine.chunk != out.chunk + 1) {
         mine.chunk = out.chunk + 1;
         mine.slices_left = slices;

@@ -1,6 +1,6 @@
 // Chunks of files through pinned memory to a GPU, as one would write it by hand: threads read
-// slices of a chunk and copy each as soon as it is read; who copied the last slice starts what is
-// to be done with the chunk. Chunks have streams of their own, so reading, copying and computing
+// slices of a chunk and copy each as soon as it is read. The thread that copied the last slice
+// starts the work on the chunk. Chunks have streams of their own, so reading, copying and computing
 // overlap. For the baselines; only in programs with CUDA.
 #pragma once
 
@@ -75,7 +75,7 @@ private:
     };
     struct slice_of_chunk {
         std::uint64_t chunk, slice;
-        bool finishes;  // whoever has it finishes the chunk that was in the room before
+        bool finishes;  // its thread finishes the chunk that was in the room before
     };
 
     bool take(const staged_work& work, slice_of_chunk& out);

@@ -46,10 +46,10 @@ PENSTOCK_HD PENSTOCK_INLINE bool ends_last(const Group& g, std::uint64_t* ended,
         // Release: with what this group did. Acquire: of every group that added before; their
         // releases are its partners. Without it the last group could use what is still on its way.
         last = atomic_fetch_add<order::acq_rel>(ended, std::uint64_t{1}) + 1 == parts;
-        if (last) *ended = 0;  // nobody else looks before the next product with the same memory
+        if (last) *ended = 0;  // no other group looks before the next product in this memory
     }
     last = g.broadcast(last ? 1 : 0) != 0;
-    g.sync();  // the leader's acquire comes before what everybody reads now
+    g.sync();  // the leader's acquire comes before what any thread reads now
     return last;
 }
 

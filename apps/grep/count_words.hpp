@@ -95,7 +95,7 @@ private:
 
     template <typename Group>
     PENSTOCK_HD PENSTOCK_NOINLINE int give_back(const Group& g, const piece& p) const {
-        g.sync();  // nobody still reads the text when the next piece takes its place
+        g.sync();  // no thread still reads the text when the next piece takes its place
         return p.held.data != nullptr ? unmap(g, fs, p.held) : 0;
     }
 };
@@ -143,7 +143,7 @@ struct count_words {
         const int code = stat(g, out.fs, out.fd, about);
         out.file_bytes = about->size_bytes;
         out.page_bytes = about->page_bytes;
-        g.sync();  // everybody has read it before text takes its place
+        g.sync();  // every thread has read it before text takes its place
         if (code != 0) return code;
         return out.file_bytes == view.file_bytes[file] ? 0 : -ESTALE;
     }

@@ -32,7 +32,7 @@ struct tally {
     // By any thread of the group.
     template <typename Group>
     PENSTOCK_HD PENSTOCK_INLINE void add(const Group& g, std::uint32_t word) const {
-        if (g.size() == 1) {  // nobody else adds here
+        if (g.size() == 1) {  // no other thread adds here
             if (counters[word]++ == 0) touched[(*touched_count)++] = word;
         } else if (atomic_fetch_add<order::relaxed>(&counters[word], std::uint64_t{1}) == 0) {
             touched[atomic_fetch_add<order::relaxed>(touched_count, std::uint32_t{1})] = word;
@@ -71,9 +71,9 @@ PENSTOCK_HD inline bool empty_tally(const Group& g, const search_view& v, const 
             v.records[at + i] = {job_index, word, atomic_load<order::relaxed>(&t.counters[word])};
         atomic_store<order::relaxed>(&t.counters[word], std::uint64_t{0});
     }
-    g.sync();  // everybody has read the list before it is empty
+    g.sync();  // every thread has read the list before it is empty
     if (g.is_leader()) atomic_store<order::relaxed>(t.touched_count, std::uint32_t{0});
-    g.sync();  // and it is empty before anybody adds again
+    g.sync();  // and it is empty before any thread adds again
     return fits;
 }
 

@@ -15,8 +15,8 @@ namespace penstock::match {
 struct match_cut {
     std::uint32_t tile_images;
     std::uint32_t query_unit;    // queries of a group are a multiple of it
-    std::uint64_t items_wanted;  // at least, if there is so much work: so that who ends first finds
-                                 // more to do
+    std::uint64_t items_wanted;  // at least, if there is so much work: so that a group that ends
+                                 // first finds more to do
     std::uint32_t slab_floats;
 };
 

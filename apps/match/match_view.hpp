@@ -2,8 +2,8 @@
 // device's memory.
 //
 // The databases, one behind the other, are cut into tiles of images; queries into groups. An item
-// is one tile and one group, and items are numbered so that earlier images come first. Who compares
-// an item tells which of its queries have a match already.
+// is one tile and one group, and items are numbered so that earlier images come first. The
+// group that compares an item tells which of its queries have a match already.
 #pragma once
 
 #include <cstdint>

@@ -32,7 +32,7 @@ PENSTOCK_D PENSTOCK_INLINE bool multiply_on_block(const block& g, const Source& 
         const slab_size size{
             at.rows, static_cast<std::uint32_t>(lesser<std::uint64_t>(slab_depth, v.k - first)),
             at.columns};
-        g.sync();  // nobody uses the table or the stages of the slab before, or the rows of the
+        g.sync();  // no thread uses the table or the stages of the slab before, or the rows of the
                    // tile before
         good = source.find(g, at, first, size.depth, held);
         if (!good) break;

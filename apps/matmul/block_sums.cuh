@@ -202,8 +202,8 @@ PENSTOCK_D PENSTOCK_NOINLINE void add_slab(const slab_size size, float* totals) 
     for (std::uint32_t first = 0; first < size.depth; first += stage_depth) {
         const std::uint32_t number = first / stage_depth % 2;
         wait_for_copies();
-        __syncthreads();  // the stage is there for all, and nobody multiplies the one before any
-                          // more
+        __syncthreads();  // the stage is there for all threads, and none multiplies the one
+                          // before any more
         if (first + stage_depth < size.depth)
             fill_stage<Floats>(s, stages + (1 - number) * sizeof(block_stage), size,
                                first + stage_depth);

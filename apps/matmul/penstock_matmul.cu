@@ -69,7 +69,7 @@ struct multiply {
     PENSTOCK_D PENSTOCK_INLINE void write_tile(const block& g, const runtime_ref& fs,
                                                const tile_place& at, const float* totals) const {
         float* const rows = shared_state().rows();
-        g.sync();  // nobody multiplies any more
+        g.sync();  // no thread multiplies any more
         constexpr std::uint32_t half = block_tile.rows / 2;
         for (std::uint32_t first = 0; first < at.rows; first += half) {
             for (std::uint32_t i = 0; i < 32; ++i)
@@ -140,9 +140,9 @@ group_plan plan_groups([[maybe_unused]] const runtime& rt, [[maybe_unused]] cons
             block_threads);
         const std::uint64_t blocks = std::min(room, view.tile_count(block_tile));
         const std::uint64_t frames = rt.settings().cache_bytes / rt.settings().page_bytes;
-        // Pinned pages leave a quarter of the frames to those that are loaded and written, so
-        // nobody waits for a frame that others hold while they wait. Half of the blocks that have
-        // room with pages in place are faster than all of them with copies.
+        // Pinned pages leave a quarter of the frames to those that are loaded and written. So no
+        // block waits for a frame that a waiting block holds. Half of the blocks that have room
+        // with pages in place are faster than all of them with copies.
         const std::uint64_t pinned = most_pages_pinned(view, rt.settings().page_bytes),
                             with_pins = pinned == 0 ? 0 : frames / 4 * 3 / pinned;
         if (with_pins > 0 && 2 * with_pins >= blocks) return {std::min(with_pins, blocks), true};

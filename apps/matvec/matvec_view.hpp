@@ -3,7 +3,7 @@
 //
 // The matrix lies in its file row by row. It is cut into items that follow each other there: some
 // whole rows, or, of rows that are longer than a segment, one segment of one row. Rows are gathered
-// in bands; who ends a band's last item writes the band's results.
+// in bands; the group that ends a band's last item writes the band's results.
 #pragma once
 
 #include <cstdint>

@@ -38,8 +38,8 @@ status make_copy_place(const graph_file& graph, std::uint32_t threads,
 status make_gpu_copy_place(const graph_file& graph, std::uint32_t threads, int device,
                            std::unique_ptr<graph_place>& out);
 
-// managed: memory whose pages move between CPU and GPU to whoever uses them; all threads read the
-// whole file into it each time.
+// managed: memory whose pages move to the processor that uses them, CPU or GPU. All threads read
+// the whole file into it each time.
 status make_managed_place(const graph_file& graph, std::uint32_t threads, int device,
                           std::unique_ptr<graph_place>& out);
 

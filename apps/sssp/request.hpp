@@ -21,7 +21,7 @@ struct run_request {
     std::string graph;
     std::uint64_t source = 0;
     std::vector<std::string> methods;  // each once, penstock first
-    std::vector<double> percents;      // empty: nobody changes the graph
+    std::vector<double> percents;      // empty: no updater changes the graph
     std::uint32_t rounds = 3;
     std::uint64_t seed = 1;
     std::uint32_t delta = 0;  // 0: chosen

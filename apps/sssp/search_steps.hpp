@@ -59,8 +59,8 @@ PENSTOCK_D PENSTOCK_INLINE void note(const search_view& v, fault what) {
     atomic_store<order::relaxed>(&v.state->failed, static_cast<std::uint32_t>(what));
 }
 
-// Who changes the file while it is searched could make its offsets anything: no place outside of
-// the edges is looked at.
+// A program that changes the file while it is searched could make its offsets anything. So no place
+// outside of the edges is looked at.
 template <typename Team>
 PENSTOCK_D void put_into_queue(Team& team, const search_view& v, std::uint32_t queue,
                                std::uint32_t vertex) {
@@ -86,8 +86,8 @@ PENSTOCK_D void scan_vertices(Team& team, const search_view& v, std::uint32_t lo
     team.lower_for_all(&v.state->least, least);
 }
 
-// One edge: true if its target came nearer and is to be followed in the next step, which nobody
-// else has seen to.
+// Follows one edge. True if its target came nearer and is to be followed in the next step, and no
+// other thread has seen to that.
 PENSTOCK_D PENSTOCK_INLINE bool relax(const search_view& v, const edge& e, std::uint32_t from,
                                       std::uint32_t high, std::uint32_t next_step) {
     if (e.target >= v.graph.vertices) {

@@ -1,6 +1,6 @@
 // The updater: a program of its own that changes weights in a graph's file, by ordinary system
-// calls or by stores to a mapping. It knows nothing of Penstock, of mounts, or of who computes with
-// the graph. `penstock-sssp run` starts it and waits for it.
+// calls or by stores to a mapping. It knows nothing of Penstock, of mounts, or of the programs that
+// compute with the graph. `penstock-sssp run` starts it and waits for it.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ namespace penstock::sssp {
 
 struct update_request {
     std::string file;
-    std::uint64_t pages = 0;  // of the file's edges, for who starts it
+    std::uint64_t pages = 0;  // of the file's edges, for the caller
     double percent = 0;       // of these
     std::uint64_t seed = 1;
     std::uint64_t round = 1;

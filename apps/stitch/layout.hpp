@@ -1,5 +1,5 @@
-// Which pixel of the image comes from which tile, and who makes it: rectangles of tiles, cut at the
-// line that divides the image.
+// The layout of an image: which pixel comes from which tile, and which side makes it. It consists
+// of rectangles of tiles, cut at the line that divides the image.
 //
 // Of several tiles that cover a pixel the one with the highest number owns it.
 #pragma once

@@ -15,7 +15,7 @@ status make_runtime(session& s, options settings) {
 namespace {
 
 status run(session& s) {
-    // First, so that a signal finds nobody to leave a passing file behind.
+    // First, so that no signal leaves a passing file behind.
     if (status failed = apps::watch_signals(); !failed) return failed;
     if (status failed = open_files(s); !failed) return failed;
     if (status failed = stitch(s); !failed) return failed;

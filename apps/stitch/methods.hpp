@@ -21,7 +21,7 @@ struct stitch_job {
     std::uint32_t split = 0;              // the first column of the right part
     std::uint32_t convolutions = 0;
     std::uint32_t threads = 1;      // of the right part
-    std::uint32_t all_threads = 1;  // where nobody else computes
+    std::uint32_t all_threads = 1;  // where no maker runs beside them
     bool whole_pages = false;       // how a region's changes come to the file
     runtime* rt = nullptr;          // null: only the method cpu
     part_maker* left_maker = nullptr;

@@ -1,7 +1,7 @@
-// Who makes the left part of the image: a GPU, or on the cpu back end threads that stand for it.
-// And who makes the right one: threads.
+// The makers of the image's two parts. A GPU makes the left part, or on the cpu back end threads
+// that stand for it. Threads make the right part.
 //
-// What it does knows nothing of Penstock: pointers to tiles, a pointer to pixels.
+// What a maker does knows nothing of Penstock: pointers to tiles, a pointer to pixels.
 #pragma once
 
 #include <cstdint>
@@ -62,7 +62,7 @@ public:
     virtual status send(const rows_in_memory& rows, const image_file& to) = 0;
 };
 
-// `copiers`: threads that copy when nobody computes.
+// `copiers`: threads that copy while no maker computes.
 std::unique_ptr<part_maker> make_thread_maker(std::uint32_t threads, std::uint32_t copiers);
 // Null where the program was built without CUDA.
 std::unique_ptr<part_maker> make_gpu_maker(int device, std::uint32_t copiers);

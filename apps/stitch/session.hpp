@@ -31,7 +31,7 @@ struct session {
     std::optional<balance> measured;  // with --split auto
     std::uint64_t hash = 0;           // of the image
     double start_seconds = 0;         // runtime
-    double layout_seconds = 0;        // who owns which pixel
+    double layout_seconds = 0;        // which tile owns which pixel
 };
 
 // Makes the runtime; defined beside the program's main function, the only place that knows the

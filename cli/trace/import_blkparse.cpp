@@ -98,7 +98,7 @@ private:
     }
 
     std::string take_event(event& e, import_sink& to) {
-        if (to.files().empty()) to.file({});  // the importer's only one; whoever asked names it
+        if (to.files().empty()) to.file({});  // the importer's only one; the caller names it
         const bool flushes = e.flags[0] == 'F';
         if (flushes) e.flags.remove_prefix(1);
         const std::string_view sector = take_word(e.rest), plus = take_word(e.rest),

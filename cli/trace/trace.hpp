@@ -17,7 +17,7 @@ namespace penstock::trace {
 enum class operation : std::uint8_t { read, write, flush };
 
 // A flush is of a whole file: page and pages are 0. A write with a content number makes page i of
-// its pages hold content + i; one without gives each page bytes that nobody else has.
+// its pages hold content + i; one without gives each page bytes that no other has.
 struct record {
     std::uint64_t time_ns = 0, page = 0, content = 0;
     std::uint32_t file = 0, pages = 1;

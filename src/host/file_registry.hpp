@@ -1,4 +1,5 @@
-// Which files are open or remembered, and which may be opened: the host's half of the file table.
+// The host's half of the file table: the files that are open or remembered, and the rules for
+// opening more.
 //
 // A slot stands for one version of one file: (device, inode, size, times). Opening an unchanged
 // file finds its slot again, whatever name leads there; opening a changed one takes a fresh slot
@@ -107,10 +108,10 @@ public:
     open_reply open(const std::string& name, std::uint64_t old_extent, std::uint64_t old_units,
                     std::uint32_t flags = 0, slot_life open_now = {});
     // The device closed a written file, and all of it is written back: what the cache has of it
-    // counts as old from now on, since its own changes cannot be told from others'. Unless an open
-    // was answered since, which `epoch` tells.
+    // counts as old from now on, since the device's own changes cannot be told from those of other
+    // writers. Unless an open was answered since, which `epoch` tells.
     void settle(std::uint32_t slot, std::uint32_t generation, std::uint64_t epoch);
-    // What writes to the file. -EBADF: it was not opened for writing.
+    // The writer of the file. -EBADF: it was not opened for writing.
     int writer_of(std::uint32_t slot, std::uint32_t generation, std::shared_ptr<file_writer>& out);
     // Takes back what was not taken of an answer to open; packed as in engine/lost_open.hpp. What
     // is not out is ignored.

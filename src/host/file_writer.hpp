@@ -1,8 +1,8 @@
 // Write-backs of one file on their way to it, from all service threads.
 //
 // The operating system lets one thread at a time write to a file, and takes long for each call. So
-// threads do not queue up for it: each puts what its rings brought into the file's list, and a
-// thread that finds none writing takes what is in the list and writes it, neighbouring pages in one
+// threads do not queue up for it: each puts what its rings brought into the file's list. A thread
+// that finds no thread writing takes what is in the list and writes it, neighbouring pages in one
 // call. The others go on with other requests; the one that writes gives the answers. While the list
 // is long another thread writes too, so that the file is not idle while one sorts what it took and
 // gives its answers. A short list is left to grow: a call for one page takes nearly as long as for

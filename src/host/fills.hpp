@@ -26,7 +26,7 @@ struct host_tier {
 
 // What a fill request says, copied out of shared memory.
 struct fill_order {
-    engine::ring_ticket at{};  // that waits for the answer
+    engine::ring_ticket at{};  // the request to answer
     std::uint64_t stamp = 0, offset = 0;
     std::uint32_t bytes = 0, pages = 0;
     std::array<std::uint32_t, engine::max_fill_pages> frames{};

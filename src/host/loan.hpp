@@ -1,5 +1,5 @@
-// Copies of pages that a runtime has, on their way to a reader on the host: their maker
-// (cached_reads.hpp has the asker).
+// Loans: copies of pages that a runtime has, on their way to a reader on the host. This is the
+// lender's side; cached_reads.hpp has the reader's.
 #pragma once
 
 #include <cstdint>

@@ -13,8 +13,8 @@ inline constexpr std::int64_t time_grain_ns = 20'000'000;
 
 // May the file change, or have changed, without leaving other times than those just read? A
 // write(2) sets the time before it copies the bytes, and stores to a mapping set it now and then,
-// so no time is to be believed while a writer has the file open. Without a writer exact
-// times are proof: a later writer leaves a new one.
+// so no time is to be believed while a writer has the file open. Without a writer exact times are
+// proof: a later writer leaves a new one.
 inline bool may_change_unseen(const file_facts& facts) {
     if (facts.writing == writers::some) return true;
     if (facts.writing == writers::none && facts.exact_times) return false;

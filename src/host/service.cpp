@@ -289,7 +289,7 @@ void service::serve_read(const ring_request& request, const ring_ticket& at) {
     start_flight(flight_of(at));
 }
 
-// The marked bytes of a page, run by run, and no others: those in between may be another program's
+// The marked bytes of a page, run by run, and no others: those in between may be another writer's
 // by now. Written when all requests of this look were taken (host/file_writer.hpp).
 void service::serve_write(const ring_request& request, const ring_ticket& at) {
     const std::uint64_t page_bytes = std::uint64_t{1} << settings_.page_shift;

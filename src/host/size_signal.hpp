@@ -20,8 +20,8 @@ inline void ignore_size_signal() {
     ::pthread_sigmask(SIG_BLOCK, &signal, nullptr);
 }
 
-// For a thread of the program, while it writes a file of ours: what came meanwhile is taken
-// away, and the thread is as it was. Three system calls.
+// For a thread that is not the library's, while it writes a file of ours: what came meanwhile is
+// taken away, and the thread is as it was. Three system calls.
 class without_size_signal {
 public:
     without_size_signal() {

@@ -1,4 +1,4 @@
-// Those that are told of what kernels change in files by write and truncate: regions of the same
+// The observer of what kernels change in files by write and truncate. It tells regions of the same
 // file and mounts of this process, which are above this layer (region/kernel_writes.cpp). Before
 // kernels read a file, the same object fetches what programs have stored to it.
 #pragma once
@@ -20,8 +20,8 @@ struct file_change {
 class write_watch {
 public:
     virtual ~write_watch() = default;
-    // Does it, by `doing`, once, and returns what that returned, when all know. Called with
-    // no lock that an operation of a program takes.
+    // Does it, by `doing`, once, and returns what that returned, when all regions and mounts know.
+    // Called with no lock that an operation of a program takes.
     virtual std::int64_t change(environment& env, int fd, const file_change& what,
                                 const std::function<std::int64_t()>& doing) = 0;
 
@@ -30,8 +30,8 @@ public:
     // errno: not all stores came. Called with no lock that an operation of a program takes.
     virtual int bring_home(const file_identity& file) = 0;
 
-    // The one of the process, or null as long as there is none to tell. It lives as long as the
-    // process.
+    // The one of the process, or null before there is a region or mount to tell. It lives as long
+    // as the process.
     static std::atomic<write_watch*>& installed() {
         static std::atomic<write_watch*> one{nullptr};
         return one;

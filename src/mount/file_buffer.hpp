@@ -31,8 +31,8 @@ namespace penstock::mount {
 
 struct buffered_file {
     const inode_key key;
-    std::shared_mutex
-        in_use;  // shared by users of the number; alone by the thread that takes it away
+    // Shared by users of the number; alone by the thread that takes it away.
+    std::shared_mutex in_use;
     std::atomic<int> number{-1};       // in the buffer
     std::atomic<bool> outside{false};  // it is read from the source: has no number, or what the
                                        // buffer has of it may be old
@@ -117,8 +117,8 @@ private:
     std::mutex table_;
     // Guarded by table_:
     std::unordered_map<inode_key, file_pointer, inode_key_hash> files_;
-    std::list<file_pointer>
-        parked_;               // that are not open, with a number; the one closed longest ago first
+    // Those that are not open, with a number; the one closed longest ago first.
+    std::list<file_pointer> parked_;
     std::uint64_t pages_ = 0;  // of all that have a number
 };
 

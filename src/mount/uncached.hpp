@@ -15,7 +15,7 @@
 
 namespace penstock::mount {
 
-// What was agreed with the kernel. Made before the session.
+// The agreement of a session with the kernel: wanted, and reached. Made before the session.
 struct uncached_agreement {
     bool wanted = false;
     std::atomic<bool> reached{

@@ -1,4 +1,4 @@
-// Threads that help a mover of pages of a region, kept from one request to the next: a thread
+// Threads that help a caller move pages of a region, kept from one request to the next: a thread
 // that is made anew costs as much as moving some pages, and on a GPU its first call of the driver
 // does again.
 #pragma once
@@ -31,8 +31,8 @@ public:
 
     // work(0) by the caller, and work(i) for other i below `count`, each once at most, by as many
     // threads as begin before the caller is through: so each takes pieces of what there is to do
-    // until there are none, and none is waited for that had not begun. Returns when all have
-    // returned. By one caller at a time; work throws nothing.
+    // until there are none, and the caller waits for no thread that had not begun. Returns when all
+    // have returned. By one caller at a time; work throws nothing.
     void run(unsigned count, const std::function<void(unsigned)>& work) {
         make(count);
         {

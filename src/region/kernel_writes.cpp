@@ -84,8 +84,8 @@ class told_changes final : public host::write_watch {
         bool taken = true;
         for (const auto& one : mounts)
             taken = one->take_away(key, what.offset, what.bytes) == 0 && taken;
-        // Else they stay until the kernel asks for the pages anew. An observer that is called so
-        // after us finds them settled, and takes no harm.
+        // Else they stay until the kernel asks for the pages anew. A later owner at
+        // the address of `part` finds them settled, and takes no harm.
         if (taken) masks->remove(&part, part.pages);
         return result;
     }

@@ -5,8 +5,8 @@
 
 namespace penstock::region {
 
-// From now on; before there is the first region or mount there is none to tell. Any number of
-// times.
+// From now on. Called when the first region or mount is made: before, there is none to tell. May
+// be called any number of times.
 void watch_kernel_writes();
 
 }  // namespace penstock::region

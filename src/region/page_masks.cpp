@@ -34,7 +34,7 @@ std::int64_t write_all(int fd, const std::byte* from, std::uint64_t bytes, std::
 struct directory {
     std::mutex mutex;
     std::map<file_key, std::weak_ptr<page_masks>> files;
-    std::atomic<std::uint64_t> live{0};  // of them; at 0 no thread waits for the lock
+    std::atomic<std::uint64_t> live{0};  // of them; at 0 a reader takes no lock
 };
 directory& all_masks() { return host::one_of_process<directory>(); }
 

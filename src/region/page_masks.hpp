@@ -19,8 +19,8 @@ namespace penstock::region {
 
 class page_masks {
 public:
-    // An owner that adds masks is told apart from others that do at the same time, for the same
-    // pages maybe: none takes another's away, and none waits for another, which may wait for a GPU.
+    // Tells an owner that adds masks apart from others that do at the same time, for the same pages
+    // maybe. No owner takes another's away, and none waits for another, which may wait for a GPU.
     using owner = const void*;
 
     // `marks`: mark_bytes for each of the pages, one after the other. A page that has a mask of

@@ -1,6 +1,6 @@
 // The bytes of one page of a region: what filling, looking for changes and collecting do to a
-// replica and its base. One body for a warp of the GPU and for a CPU thread; when each is called is
-// decided elsewhere (penstock/consistency/page_versions.hpp).
+// replica and its base. One body for a warp of the GPU and for a CPU thread. The callers and the
+// times of the calls are decided elsewhere (penstock/consistency/page_versions.hpp).
 //
 // A replica may be written by kernels of the user at any time; each byte of it is looked at once by
 // each step, so what is taken for changed and what is kept as the base are the same bytes.

@@ -1,5 +1,5 @@
-// Where the pages of a region lie, and what moves and compares their bytes: the GPU, or CPU threads
-// on the cpu back end.
+// The memory in which the pages of a region lie, with the means to move and compare their bytes.
+// The GPU does that, or CPU threads on the cpu back end.
 //
 // A few workers, fewer for a small region, each with room for a batch of pages that host and device
 // reach (staging), move pages at a time. What they do comes after what the caller's stream had been

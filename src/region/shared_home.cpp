@@ -98,8 +98,8 @@ int shared_home::open(host::environment& env, const std::string& path, bool writ
 
 std::shared_ptr<shared_home> shared_home::find(const file_key& file) {
     directory& all = all_homes();
-    // A home that is being made now is found by a program_access that looks again after it wrote
-    // (program_access::wrote).
+    // A home that is being made now is found by a writer that looks again after it wrote
+    // (program_write::wrote).
     if (all.made.load() == all.gone.load()) return nullptr;
     std::lock_guard lock(all.mutex);
     const auto found = all.homes.lower_bound({file, nullptr});
@@ -395,7 +395,7 @@ int shared_home::collect_slice(place holder, const page_list& pages, bool masked
     env_.close(fd);
     written += all_written;
     std::lock_guard lock(state_);
-    doubtful_ = true;  // another writer looks as we do meanwhile
+    doubtful_ = true;  // another writer's changes meanwhile look like ours
     return code;
 }
 

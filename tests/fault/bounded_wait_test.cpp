@@ -251,7 +251,7 @@ TEST_F(bounded_wait, destruction_waits_for_reads_that_nobody_waits_for) {
     EXPECT_EQ(disk.handles(), 0);
 }
 
-// The host answered an open that nobody waited for any more: its file slot and table must not be
+// The host answered an open that no caller waited for any more: its file slot and table must not be
 // lost.
 TEST_F(bounded_wait, opens_that_were_given_up_lose_no_file_slots) {
     o.request_wait_ms = 30;

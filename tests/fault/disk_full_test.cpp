@@ -1,5 +1,5 @@
 // A disk that is full in the middle of a large write, a limit on file sizes, a disk that never
-// works again: who is told what, and that nothing is missing once the cause is gone.
+// works again: which calls tell of it, and that nothing is missing once the cause is gone.
 //
 // The full disk is a tmpfs of its own, which only root may mount; elsewhere that test skips itself.
 // It is 64 MiB large; with PENSTOCK_DISK_FULL_MIB=2048 in the environment it is 1 GiB and 2 GiB are
@@ -319,8 +319,8 @@ TEST_F(failing_disk, an_error_of_sync_itself_is_told_and_named) {
     EXPECT_EQ(rt->close(fd), 0);
 }
 
-// A write-back for want of a frame fails: the caller who needed the frame gets another one, and the
-// file's next fsync tells.
+// A write-back for want of a frame fails: the caller that needed the frame gets another one, and
+// the file's next fsync tells.
 TEST_F(failing_disk, the_next_fsync_tells_what_an_eviction_met) {
     const auto bytes = test::pattern(3, 100 * page);
     const int fd = rt->open(path, open_read_write | open_create);

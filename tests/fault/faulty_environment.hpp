@@ -36,7 +36,7 @@ enum call : std::uint32_t {
     every_name_call = 32768 + 65536,
     call_plain_read =
         131072,            // those of call_read that go by no engine: can be stalled by this name
-    call_register = 16384  // whose failing is nobody's error
+    call_register = 16384  // its failure is no caller's error
 };
 
 struct fault_plan {

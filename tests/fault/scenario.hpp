@@ -75,8 +75,8 @@ public:
         std::vector<int> open_files;
         for (std::uint32_t i = 0; i < 6; ++i)
             open_files.push_back(open_one(sample_folder::name(i)));
-        // Where there is a tier, some pages are read ahead; what fails there is tried again by who
-        // needs the page.
+        // Where there is a tier, some pages are read ahead. The group that needs the page tries
+        // again what fails there.
         if (open_files[1] >= 0) advise(lane{}, fs_, open_files[1], advice::sequential);
         if (open_files[2] >= 0) advise(lane{}, fs_, open_files[2], advice::will_need);
         for (std::uint32_t i = 0; i < 6; ++i) read_part(open_files[i], i, 100, 2 * page);

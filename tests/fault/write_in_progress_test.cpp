@@ -1,5 +1,5 @@
-// A write(2) that is under way: the file has its new times already, and its old bytes still. Who
-// opens and reads it then must not be answered with those bytes once the write is over and the file
+// A write(2) that is under way: the file has its new times already, and its old bytes still. A
+// reader that opens and reads it then must not get those bytes once the write is over and the file
 // was closed.
 #include <ctime>
 #include <fcntl.h>
@@ -121,8 +121,8 @@ TEST(write_in_progress, a_file_that_rested_keeps_its_pages) {
 
 namespace {
 
-// While the first writes to the file are under way, somebody else opens it, writes another page,
-// and closes it again.
+// While the first writes to the file are under way, another caller opens it, writes another
+// page, and closes it again.
 class visited_files final : public host::environment {
 public:
     std::function<void(std::uint64_t)> visit;  // which write it is, from 0
@@ -156,8 +156,8 @@ private:
 
 }  // namespace
 
-// Whoever writes and closes while the last close writes back leaves it to that close. It must not
-// end before their bytes are in the file.
+// A caller that writes and closes while the last close writes back leaves its bytes to that close.
+// That close must not end before these bytes are in the file.
 TEST(write_in_progress, the_last_close_leaves_nothing_of_those_who_came_and_went_meanwhile) {
     for (const std::uint64_t visits : {1u, 2u, 3u, 7u}) {
         const temporary_folder folder;

@@ -31,7 +31,7 @@ struct written_folder {
     static std::string old(std::uint32_t i) { return "old" + std::to_string(i); }
 };
 
-// A file of one thread, as the calls on it said that it is. Nobody else writes it.
+// A file of one thread, as the calls on it said that it is. No other thread writes it.
 struct shadow_file {
     std::string name;
     int fd = -1;
@@ -307,8 +307,8 @@ private:
         left_.erase(left_.end() - 2);
     }
 
-    // The name goes while bytes wait in the cache. Who has it open goes on, and a new file of that
-    // name is another.
+    // The name goes while bytes wait in the cache. An open descriptor goes on, and a new file of
+    // that name is another.
     void unlink_written(std::uint32_t round) {
         shadow_file file{name("gone" + std::to_string(round) + "-"), -1, {}};
         if (!open_it(file, open_read_write | open_create | open_exclusive)) return;

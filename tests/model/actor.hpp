@@ -2,8 +2,8 @@
 // every result.
 //
 // It runs on the CPU and, through penstock::launch, on the GPU. All threads of a group run it
-// together with equal local state; the leader touches the shared words, everybody looks at a share
-// of the bytes.
+// together with equal local state; the leader touches the shared words, each thread looks at a
+// share of the bytes.
 #pragma once
 
 #include <cstdint>
@@ -125,7 +125,7 @@ private:
             return 0;
         }
         facts = *shared;
-        g.sync();  // everybody has it before the buffer is used again
+        g.sync();  // every thread has it before the buffer is used again
         return facts.size_bytes;
     }
 
@@ -158,12 +158,12 @@ private:
         if (relative && f.at.offset_bytes != offset + static_cast<std::uint64_t>(got > 0 ? got : 0))
             wrong(g, m, what, f.file, offset, length, static_cast<std::int64_t>(f.at.offset_bytes),
                   got, range);
-        g.sync();  // everybody has looked at the guards before the buffer is used again
+        g.sync();  // every thread has looked at the guards before the buffer is used again
         if (!count_is_right(g, m, what, f, offset, length, got, expected, range) || got <= 0)
             return;
         judge_bytes(g, m, what, f.file, offset, to, static_cast<std::uint64_t>(got), range);
         if (g.is_leader()) atomic_add_relaxed(&out->bytes_read, static_cast<std::uint64_t>(got));
-        g.sync();  // everybody has looked before the buffer is used again
+        g.sync();  // every thread has looked before the buffer is used again
     }
 
     template <typename Group>
@@ -252,7 +252,7 @@ private:
                        static_cast<std::int64_t>(rest(f.size, offset, length)), range);
     }
 
-    // Calls that must be refused, and must harm nobody.
+    // Calls that must be refused, and must do no harm.
     template <typename Group>
     PENSTOCK_HD void be_silly(const Group& g, const runtime_ref& fs, const memory& m,
                               const held_file& f, const operation& op) const {

@@ -32,13 +32,13 @@ public:
           met_(met),
           tally_(tally) {}
 
-    // While nobody uses the runtime. What was wrong, or an empty string. `windowed` is the
-    // descriptor if it has a window.
+    // Runs while no actor uses the runtime. Returns what was wrong, or an empty string. `windowed`
+    // is the descriptor if it has a window.
     std::string run(std::uint64_t h, int& windowed) {
         windowed = -1;
         file_ = static_cast<std::uint32_t>(h % w_.small_files);
         if (static_cast<std::uint32_t>(states_[file_].period) != 0)
-            return {};  // held by somebody, with an older version
+            return {};  // a user holds it, with an older version
         while (!exists(w_, file_, states_[file_].done)) files_.change(file_);
         enter_period(states_[file_]);
         char name[16];

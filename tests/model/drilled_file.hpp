@@ -50,7 +50,8 @@ public:
         return std::min((page + 1) * w_.page_bytes, size_bytes_);
     }
 
-    // The last version that the open file took: once it is replaced nobody changes it any more.
+    // The last version that the open file took. Once the file is replaced, no writer changes
+    // it any more.
     [[nodiscard]] std::uint64_t newest() const { return newest_; }
     // Was some of the page cut off below the window?
     [[nodiscard]] bool has_orphans(std::uint64_t page) const {

@@ -40,14 +40,14 @@ public:
               file_state* states, coverage& met, drill_counts& tally)
         : rt_(rt), files_(files), env_(env), w_(w), states_(states), met_(met), tally_(tally) {}
 
-    // While nobody uses the runtime. What was wrong, or an empty string. `windowed` is the
-    // descriptor if it has a window.
+    // Runs while no actor uses the runtime. Returns what was wrong, or an empty string. `windowed`
+    // is the descriptor if it has a window.
     std::string run(std::uint64_t h, int& windowed) {
         windowed = -1;
         file_ = static_cast<std::uint32_t>(h % w_.small_files);
         file_state& state = states_[file_];
         if (static_cast<std::uint32_t>(state.period) != 0)
-            return {};  // held by somebody, with an older version
+            return {};  // a user holds it, with an older version
         do
             files_.change(
                 file_);  // a new version has a table of its own, in which every page is absent

@@ -31,8 +31,8 @@ struct memory {
     std::byte* buffer;
 };
 
-// Called by all threads of a group together; everybody looks at a share of the bytes, the leader
-// notes the rest.
+// Called by all threads of a group together. Each thread looks at a share of the bytes, the
+// leader notes the rest.
 struct judge {
     world w;
     file_state* files;  // w.files() of them

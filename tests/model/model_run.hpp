@@ -3,7 +3,7 @@
 //
 // Everything a run does follows from its settings but for the interleaving of threads. It goes in
 // rounds, as launches of a kernel would: within a round actors and host work at once; between
-// rounds nobody holds anything, and every rule of the cache that holds then is checked.
+// rounds no actor holds anything, and every rule of the cache that holds then is checked.
 #pragma once
 
 #include <atomic>
@@ -139,7 +139,7 @@ public:
             check_quiescent();
             check_views();
             exercise(mix(settings_.seed, actor));
-            // Nobody has anything open now, so the next round must see exactly the newest version
+            // No actor has anything open now, so the next round must see exactly the newest version
             // of these.
             for (std::uint32_t i = 0; i < 4; ++i)
                 files_.change(static_cast<std::uint32_t>(mix64(actor + i) % shape_.w.small_files));
@@ -289,7 +289,7 @@ private:
         expect("bad_requests", s.bad_requests, 0);
         std::uint64_t answered = 0, valid = 0;
         for (const std::uint64_t n : s.latency_ns) answered += n;
-        // Nobody waits for the answer to a fill, which asks for one page or more.
+        // No caller waits for the answer to a fill, which asks for one page or more.
         if (answered > s.requests || s.requests - answered > s.read_ahead_pages)
             expect("answers", answered, s.requests);
         const engine::cache_view& c = rt_->ref().view;

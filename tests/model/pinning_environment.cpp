@@ -20,8 +20,8 @@ void require(bool good, const char* what) {
     std::abort();
 }
 
-// Zeros follow a mapping up to the end of its last chunk: who reads astray there is judged by what
-// he read, and not ended by a signal that tells nothing.
+// Zeros follow a mapping up to the end of its last chunk. A reader that goes astray there is
+// judged by the bytes it read, and not ended by a signal that tells nothing.
 std::uint64_t room_of(std::uint64_t bytes) {
     constexpr std::uint64_t chunk = engine::window_chunk_bytes;
     return (bytes + chunk - 1) / chunk * chunk;

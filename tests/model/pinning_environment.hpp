@@ -3,9 +3,9 @@
 //
 // A processor that reads a mapped page behind the new end of a file gets SIGBUS. A GPU does not:
 // the page is pinned, so it lives on as an orphan that belongs to no file, with the bytes it had
-// when it was cut off; write(2) reaches it no more, also when the file grows again. So whoever is
-// about to shrink a file says so first, and the pages that will be cut off are replaced by a
-// private copy of themselves, at one stroke for whoever reads them meanwhile.
+// when it was cut off; write(2) reaches it no more, also when the file grows again. So a
+// caller that is about to shrink a file says so first. A private copy then replaces the pages that
+// will be cut off, at one stroke for threads that read them meanwhile.
 //
 // It also decides what counts as resident, so that a run sees files of which nothing, a part or all
 // can be opened.
@@ -35,7 +35,7 @@ public:
     pinning_environment(host::environment& below, bool device_pins, std::uint64_t seed)
         : below_(below), device_pins_(device_pins), seed_(seed) {}
 
-    // The file at `path` is going to shrink, and until it has nobody else changes it.
+    // The file at `path` is going to shrink. Until it has, no other caller changes it.
     void before_shrink(const std::string& path, std::uint64_t new_size_bytes);
 
     // Pages that were cut off below a mapping so far, for the report.

@@ -8,7 +8,7 @@
 // Which versions a reader may see follows from close-to-open. For each file a `file_state` keeps
 //   begun   the newest version that the host has begun to make,
 //   done    the newest version that the host has finished,
-//   period  (floor, users): users counts those who have the file open or are opening or closing it;
+//   period  (floor, users): users counts the users that open, have open or close the file;
 //           floor is `done` as it was when users last rose from 0.
 // While users > 0 a reader may see any version from floor to begun, byte by byte, since the host
 // changes files in place while they are read. If the two are equal, it must see exactly that
@@ -23,7 +23,7 @@
 // on a real GPU the operating system may treat several pages that it keeps as one as it treats the
 // last one: zero all that was cut off, and let go of the rest, whose bytes then stay what they
 // were. All these are bytes of a version from floor to begun, or a zero where one of them has no
-// byte: nothing older, because a file that changed while nobody had it open is another file to
+// byte: nothing older, because a file that changed while no user had it open is another file to
 // Penstock, and has no window. The drill (model/drill.hpp) knows which of them it must be.
 #pragma once
 

@@ -179,7 +179,7 @@ private:
                 ++mine;
             });
         atomic_add_relaxed(visits, mine + (strayed << 32));
-        g.sync();  // everybody's elements and count are there
+        g.sync();  // the elements and counts of all threads are there
         const std::uint64_t visited = atomic_load<order::relaxed>(visits);
         const version_range range = range_of(g, f.file, f.floor);
         const std::uint64_t at = start + first * sizeof(T);
@@ -194,7 +194,7 @@ private:
             if (g.is_leader())
                 atomic_add_relaxed(&out->view_visits, static_cast<std::uint64_t>(got));
         }
-        g.sync();  // everybody has looked before the buffer is used again
+        g.sync();  // every thread has looked before the buffer is used again
     }
 };
 

@@ -2,8 +2,8 @@
 // about them.
 //
 // Half of the files that got a window stay open until a later round: so their window serves the
-// actors while the host shrinks, grows and replaces them. The others are closed again, and who
-// opens them finds the window only if they have not changed.
+// actors while the host shrinks, grows and replaces them. The others are closed again. An
+// actor that opens them finds the window only if they have not changed.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,8 @@ public:
     window_keeper(runtime& rt, const world& w, file_state* states, coverage& met)
         : rt_(rt), w_(w), states_(states), met_(met) {}
 
-    // While nobody uses the runtime. `h` decides what is done. What was wrong, or an empty string.
+    // Runs while no actor uses the runtime. `h` decides what is done. Returns what was wrong, or an
+    // empty string.
     std::string between_rounds(std::uint64_t h) {
         for (std::size_t i = held_.size(); i-- > 0;)
             if (mix64(h + i) % 2 == 0) let_go(i);
@@ -49,7 +50,7 @@ public:
 
     [[nodiscard]] std::uint64_t references() const { return held_.size(); }
     [[nodiscard]] std::uint64_t opens() const { return opens_; }
-    // Somebody else gave this descriptor a window.
+    // Another part of the run gave this descriptor a window.
     void has_window_too(int fd) { windowed_.insert(fd); }
 
 private:

@@ -45,7 +45,7 @@ private:
         return kind < 118 ? fetch(g, fs, m, f, h) : look(g, fs, m, f, h);
     }
 
-    // What is dealt out differs from file to file; who owns nothing only reads.
+    // What is dealt out differs from file to file; an actor that owns nothing only reads.
     PENSTOCK_HD std::uint32_t owner_in(const file_plan& plan, std::uint32_t index) const {
         if (!sees_others) return plan.actors + index;
         return index < plan.actors ? index : ~0u;

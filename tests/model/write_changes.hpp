@@ -45,11 +45,11 @@ struct write_changes : write_verbs {
             if (s.touched != nullptr)
                 atomic_add_relaxed(&s.touched[r.at / w.page_bytes % touched_pages * 2], 1u);
         }
-        atomic_fence();  // the size is known to be under way before anybody can see it
+        atomic_fence();  // the size is known to be under way before any reader can see it
         g.sync();
     }
 
-    // The range was written: from now on nobody may see less.
+    // The range was written: from now on no reader may see less.
     template <typename Group>
     PENSTOCK_HD void settle(const Group& g, write_memory& m, std::uint32_t file,
                             const byte_range& r) const {
@@ -112,7 +112,7 @@ struct write_changes : write_verbs {
         count(g, &write_report::changes);
     }
 
-    // To a file that nobody else has.
+    // Appends to a file that no other actor has.
     template <typename Group>
     PENSTOCK_HD PENSTOCK_NOINLINE void add(const Group& g, const runtime_ref& fs, write_memory& m,
                                            const held_written& f, std::uint64_t h) const {
@@ -151,7 +151,7 @@ struct write_changes : write_verbs {
         if (m.dirty_end > size) m.dirty_end = size;
     }
 
-    // A record to a log that everybody appends to.
+    // Appends a record to a log that all actors append to.
     template <typename Group>
     PENSTOCK_HD PENSTOCK_NOINLINE void record(const Group& g, const runtime_ref& fs,
                                               write_memory& m, held_written& f) const {

@@ -138,8 +138,8 @@ struct write_judge {
         return bytes < size - offset ? bytes : size - offset;
     }
 
-    // On the host: this actor's bytes are in the file, for everybody to see. What the file does not
-    // have reads as zero.
+    // On the host: this actor's bytes are in the file, for all readers to see. What the file does
+    // not have reads as zero.
     PENSTOCK_HD void look_into_file(const write_memory& m, write_verb what, std::uint32_t file,
                                     std::uint64_t offset, std::uint64_t bytes) const {
 #if !PENSTOCK_ON_DEVICE

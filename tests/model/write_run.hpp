@@ -167,8 +167,8 @@ private:
         std::uint32_t file;
         int fd;
     };
-    // Logs are held, so that who opens them later does not cut them. Others for half of the time,
-    // for reading or writing.
+    // Logs are held, so that a later open does not cut them. Other files are held for half of the
+    // time, for reading or writing.
     std::vector<held> hold_some() {
         std::vector<held> out;
         for (std::uint32_t file = 0; file < shape_.files.files(); ++file) {

@@ -29,10 +29,10 @@ constexpr PENSTOCK_HD std::uint8_t written_byte(std::uint64_t seed, std::uint32_
 }
 
 enum class use : std::uint32_t {
-    idle,    // nobody opens it
-    shared,  // the bytes are dealt out to owners, stride by stride; everybody reads all
+    idle,    // no actor opens it
+    shared,  // the bytes are dealt out to owners, stride by stride; all of them read all
     alone,   // one actor only, which also cuts and grows it
-    log      // everybody appends records
+    log      // all actors append records
 };
 
 // What a file is used for in a round. The owners of a shared file: actors first, then those of the
@@ -43,7 +43,7 @@ struct file_plan {
     std::uint32_t owner;                     // alone: the actor
     std::uint32_t absent;                    // it is not there when the round begins
     std::uint64_t stride;
-    std::uint64_t reach;  // nobody writes behind it
+    std::uint64_t reach;  // no writer writes behind it
 
     constexpr PENSTOCK_HD std::uint32_t owners() const { return actors + second + ordinary; }
     constexpr PENSTOCK_HD std::uint32_t owner_of(std::uint64_t offset) const {
@@ -84,7 +84,7 @@ constexpr PENSTOCK_HD std::uint64_t mixed(std::uint64_t a, std::uint64_t b, std:
     return mix64(mix64(mix64(a) + b * 0x9e3779b97f4a7c15ull) + c);
 }
 
-// A record of a log: who, the how manieth, and so which bytes.
+// A record of a log: its actor, its number, and so which bytes.
 inline constexpr std::uint32_t record_head_bytes = 16, most_record_bytes = 700;
 struct record_head {
     std::uint32_t length, check;

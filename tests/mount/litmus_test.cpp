@@ -116,7 +116,7 @@ protected:
 
 }  // namespace
 
-// Message passing: who sees the second sees the first.
+// Message passing: a reader that sees the second sees the first.
 TEST_P(litmus, from_a_program_to_a_region) {
     run({[&](std::uint64_t n) { put(one_, x, n), put(one_, y, n); },
          [&](std::uint64_t n) {
@@ -147,7 +147,8 @@ TEST_P(litmus, from_a_region_to_another) {
     EXPECT_EQ(forbidden_, 0u);
 }
 
-// Causes before effects, over three: who sees the answer sees what was answered.
+// Causes before effects, over three: a reader that sees the answer sees the value that was
+// answered.
 TEST_P(litmus, from_a_program_over_a_region_to_a_program) {
     run({[&](std::uint64_t n) { put(one_, x, n); },
          [&](std::uint64_t n) {
@@ -213,7 +214,7 @@ TEST_P(litmus, two_regions_do_not_miss_each_other) {
     EXPECT_EQ(forbidden_, 0u);
 }
 
-// One word: nobody sees it go back.
+// One word: no reader sees it go back.
 TEST_P(litmus, a_word_never_goes_back) {
     std::atomic<int> writers{2};
     run({[&](std::uint64_t n) {

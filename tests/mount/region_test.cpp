@@ -14,7 +14,7 @@ namespace {
 
 using bytes = std::vector<std::uint8_t>;
 
-// Nobody writes but regions and programs of the mount.
+// Only regions and programs of the mount write.
 constexpr region_options by_page{.outside_writers = false};
 
 std::uint64_t word_of(file_region& r, backend where, std::uint64_t offset) {

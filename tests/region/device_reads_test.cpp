@@ -79,7 +79,7 @@ protected:
 TEST_F(device_reads, what_a_device_holds_comes_from_it_and_the_rest_from_the_file) {
     const auto first = map(0, 256 << 10, protection::read),
                last = map(512 << 10, 0, protection::read_write);
-    // Nobody is told of this, so it shows where bytes come from.
+    // No part of Penstock is told of this, so it shows where bytes come from.
     const bytes other = pattern(8, file_bytes);
     ASSERT_EQ(::pwrite(fd_, other.data(), other.size(), 0), static_cast<ssize_t>(file_bytes));
     bytes expected = content_;
@@ -135,7 +135,7 @@ TEST_F(device_reads, what_was_not_released_is_not_read) {
     EXPECT_EQ(expect_read(content_, 0, 4096), 0u);
 }
 
-// Where others write that nobody tells of, the file's times decide.
+// Where a program may write without Penstock being told, the file's times decide.
 TEST_F(device_reads, a_file_that_others_may_have_changed_is_read_itself) {
     const auto all = map(0, 0, protection::read, {});
     std::this_thread::sleep_for(std::chrono::milliseconds(50));

@@ -1,7 +1,7 @@
 // Random writes, acquires and releases of several regions, and of a program that knows nothing of
 // them, against what each must see.
 //
-// Each byte has one writer, by its number, so what everybody must see is known: a region its own
+// Each byte has one writer, by its number, so what each must see is known: a region its own
 // bytes as it wrote them, and the others' as they were in the file when it last acquired. Files are
 // compared after releases. (Two that write one byte: region_test.cpp.)
 #include <gtest/gtest.h>
@@ -143,7 +143,7 @@ private:
         out_.pages_fetched += r.traffic().pages_fetched;
         out_.pages_released += r.traffic().pages_released;
     }
-    // 0 to 2: a region; 3: the program, or nobody.
+    // 0 to 2: a region; 3: the program, or no writer.
     static std::size_t owner(std::uint64_t byte) { return byte % 4; }
 
     std::mt19937_64 random_;

@@ -1,4 +1,4 @@
-// Descriptors: each is its opener's own, so a second close harms nobody else.
+// Descriptors: each is its opener's own, so a second close harms no other opener.
 #include <atomic>
 #include <set>
 

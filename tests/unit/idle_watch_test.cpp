@@ -115,8 +115,8 @@ TEST(idle_watch, requests_in_all_rings_at_once) {
     }
 }
 
-// Whoever watches, another one must take its place when it goes; the others would sleep for
-// minutes.
+// When the thread that watches goes, another one must take its place. Otherwise the rest would
+// sleep for minutes.
 TEST(idle_watch, somebody_watches_until_the_last_has_ended) {
     idle_watch watch;
     team all = rested(watch);
@@ -131,8 +131,8 @@ TEST(idle_watch, somebody_watches_until_the_last_has_ended) {
     }
 }
 
-// A kernel that starts asks in all rings within microseconds: what comes while nobody watches must
-// not wait for a nap.
+// A kernel that starts asks in all rings within microseconds. A request that comes while no thread
+// watches must not wait for a nap.
 TEST(idle_watch, who_begins_to_watch_looks_before_it_naps) {
     constexpr idle_watch::limits no_second_look{900'000'000'000, 900'000'000'000};
     idle_watch watch;

@@ -79,7 +79,7 @@ TEST(doorbell, a_sleeper_is_woken_before_its_time) {
 
 TEST(doorbell, sleeps_its_time_if_nobody_rings) {
     host_doorbell bell;
-    bell.ring();  // nobody sleeps: not remembered
+    bell.ring();  // no thread sleeps: not remembered
     bell.begin_sleep();
     const auto start = std::chrono::steady_clock::now();
     EXPECT_FALSE(bell.wait(20'000'000));

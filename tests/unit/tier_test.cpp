@@ -246,7 +246,7 @@ TEST_F(tier, sizes_that_do_not_fit_are_refused) {
 namespace {
 
 // A group that gives others the time, while it copies, to take the frame for another page: they get
-// it if nobody holds the page.
+// it if no group holds the page.
 struct slow_lane : lane {
     hand_cache* cache = nullptr;
     engine::page_word* word = nullptr;

@@ -25,7 +25,7 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::uint64_t want_pages(const Group& g, const cac
         }
         const std::uint64_t most = end - page < room ? end - page : room,
                             asked = ask_for_fill(g, c, f.slot, page, most);
-        // None: a group was faster with this page, or there is no room just now in tier or ring.
+        // None: another group had this page first, or there is no room just now in tier or ring.
         if (asked == 0 && !is_at_hand(c, f, page)) break;
         page += asked;
         room -= asked;

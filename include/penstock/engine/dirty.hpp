@@ -95,7 +95,7 @@ PENSTOCK_HD PENSTOCK_INLINE bool may_have_marks(page_word seen) {
 // Frame locks: 0 free; lock_held, and from when the page is copied also its request; or a request
 // alone, which was given up. A request: ring in bits 63..56, ticket + 2 below bit 53; bit 54 if the
 // page's marks have to be put back after it, bit 53 if every byte of the copy is marked. 1 in place
-// of a request: held, and the group that wants to may take it over.
+// of a request: held, and any group may take it over.
 inline constexpr std::uint64_t lock_free = 0, lock_held = std::uint64_t{1} << 55,
                                lock_keeps_marks = std::uint64_t{1} << 54;
 inline constexpr std::uint64_t lock_sends_all = std::uint64_t{1} << 53,
@@ -247,8 +247,8 @@ PENSTOCK_HD PENSTOCK_INLINE bool has_copy(const cache_view& c, std::uint32_t fra
     return is_copy(atomic_load<order::acquire>(&c.pristine[frame]));
 }
 
-// Which page the frame holds. Stored by the group that marks bytes in it, and read by the holder of
-// its lock, with a pin each.
+// Which page the frame holds. Stored by each group that marks bytes in it, and read by the holder
+// of its lock, with a pin each.
 PENSTOCK_HD PENSTOCK_INLINE void name_page(const cache_view& c, std::uint32_t frame,
                                            std::uint64_t page) {
     atomic_store<order::relaxed>(&c.frame_pages[frame], page);

@@ -160,7 +160,7 @@ PENSTOCK_HD inline bool try_add_reference(file_word* word, std::uint32_t generat
                 break;
             }
             let_others_first(
-                round);  // another opener or closer won; each round someone makes progress
+                round);  // another opener or closer won; each round one of them makes progress
             seen = look(word);
         }
     }

@@ -1,7 +1,7 @@
 // Fills: pages that a service thread reads into frames of the host tier while no group waits.
 //
 //   word                    where   writer                                  values
-//   fill_marks[frame]       device  the group that asked, or settles it     0 the frame holds its
+//   fill_marks[frame]       device  the group that asks or settles it       0 the frame holds its
 //                                                                           page; stamp: on its
 //                                                                           way; fill_failed
 //   done_marks[frame]       host    a service thread                        stamp of the last fill
@@ -10,7 +10,7 @@
 //
 // A group that asks for a fill takes the frame, writes its mark, publishes the page in the tier
 // with a pin that belongs to the fill, and posts the request; it keeps nothing. While the mark is a
-// stamp, the group that needs the page or its frame looks at the done mark. A group that finds it
+// stamp, any group that needs the page or its frame looks at the done mark. A group that finds it
 // to match exchanges the mark for 0 or fill_failed, and a group that succeeds in that takes the
 // fill's pin off.
 //

@@ -1,4 +1,4 @@
-// Every structure that groups share, in one place: where it lives, what writes it, at which scope.
+// Every structure that groups share, in one place: its memory, its writers, its scope.
 //
 //   device memory  page words and directories (one arena), frame words, frames, file words and
 //                  records, name slots,
@@ -6,8 +6,8 @@
 //                  Window and chunk words lie there too, but the host writes them, and no group
 //                      does.
 //   host memory    ring requests (written by groups), ring replies and staging (written by service
-//                  threads), control. On a GPU: pinned and mapped. Each word has one writer; no
-//                  group does read-modify-write across the bus.
+//                  threads), control. On a GPU: pinned and mapped. Each word has one writer;
+//                  neither side does read-modify-write across the bus.
 //
 // On the cpu back end "device memory" is ordinary memory and nothing else differs.
 #pragma once
@@ -70,8 +70,8 @@ static_assert(sizeof(file_record) == 64);
 
 inline constexpr std::uint64_t growth_none = 0, growth_busy = 1, growth_first = 2;
 
-// Who may change a page through a pointer, and the copy that shows what was changed
-// (engine/pristine.hpp).
+// The pristine word of a frame: how many writable mappings hold its page, and the frame of the copy
+// that shows which bytes they changed (engine/pristine.hpp).
 using pristine_word = std::uint64_t;
 
 // What a file that is written has besides, one per file slot; only in a runtime that writes. Device

@@ -25,7 +25,8 @@
 // Order pairs: look (acquire) with the release that made the file word live: record and directory
 // are complete. pin (acquire) with publish; unpin (release) with try_evict, as for any reader
 // (engine/page_word.hpp). tell_part (release, system) after a system fence of every thread, with
-// look_at_part (acquire, system): a group that sees part_there sees the bytes, and the pin is gone.
+// look_at_part (acquire, system): a host thread that sees part_there sees the bytes, and the pin is
+// gone.
 #pragma once
 
 #include <cstdint>

@@ -305,7 +305,7 @@ PENSTOCK_HD PENSTOCK_INLINE std::int64_t begin_load(const Group& g, const cache_
 }
 
 // Whole group. Loads one page if it is absent; `consume(frame_address)` is called by the whole
-// group before anybody else can have the page. 1: loaded and consumed; 0: not absent, or not to be
+// group before another group can have the page. 1: loaded and consumed; 0: not absent, or not to be
 // had just now; negative errno. No array, nothing kept in memory by all threads: a miss of one page
 // is the common one, and what 32 threads keep on their stacks costs more than the page.
 template <typename Group, typename Consume>
@@ -325,8 +325,8 @@ PENSTOCK_HD PENSTOCK_INLINE std::int64_t load_one(const Group& g, const cache_vi
 
 // Whole group. Loads the absent ones of `pages` different pages, at most max_pending_loads of them,
 // all in flight together. page_of(i), called by the whole group, names the i-th. `consume(page,
-// frame_address)` is called by the whole group for each that was loaded, before anybody else can
-// have it. Returns how many were loaded, or the negative errno of page_of(0). page_of(0) not
+// frame_address)` is called by the whole group for each that was loaded, before another group
+// can have it. Returns how many were loaded, or the negative errno of page_of(0). page_of(0) not
 // absent, or not to be had just now: 0; the caller then pins it.
 template <typename Group, typename PageOf, typename Consume>
 PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t load_listed(const Group& g, const cache_view& c,
