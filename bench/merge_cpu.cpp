@@ -54,7 +54,7 @@ status merge_on_cpu(context& here) {
                    static_cast<double>(2 * pages));
         cores.add(watch.cores(watch.seconds()));
         if (!input.is_merged())
-            return {-EIO, "merged pages lack a change, or have one that nobody made"};
+            return {-EIO, "merged pages lack a change, or have one that no writer made"};
     }
     return here.add({"S10", "merge of a page of 4 KiB, " + std::to_string(threads) + " threads", "",
                      merge_page_bytes, merges, "us", "copying a page", copies, cores,

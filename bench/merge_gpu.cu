@@ -98,7 +98,7 @@ status merge_kernel(context& here, std::uint64_t pages) {
         !s)
         return s;
     if (!input.is_merged(got.data()))
-        return {-EIO, "merged pages lack a change, or have one that nobody made"};
+        return {-EIO, "merged pages lack a change, or have one that no writer made"};
     return here.add({"S10", "merge of a page of 4 KiB", "", merge_page_bytes, merges, "us",
                      "copying a page within device memory", copies, cores,
                      "two writers a page, every eighth byte each"});

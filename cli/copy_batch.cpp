@@ -22,7 +22,7 @@ std::string reach_of(const planned_copy& plan, const open_copy& copy) {
 }
 
 status reading_failed(const planned_copy& plan, const open_copy& copy) {
-    const std::string cure = copy.code == -ESTALE ? "run again when nobody writes to it"
+    const std::string cure = copy.code == -ESTALE ? "run again when no program writes to it"
                                                   : apps::cure_of_reading(copy.code, instead);
     const std::string what = copy.code == -ESTALE ? "it became shorter while it was copied (ESTALE)"
                                                   : error_text(copy.code);
@@ -198,7 +198,7 @@ status batch::verify(std::vector<bool>& good) {
         else if (facts.size_bytes != one.bytes)
             failed(i, "has " + bytes_text(facts.size_bytes) + " and not " +
                           apps::with_commas(one.bytes) +
-                          "; copy it again when nobody writes to it");
+                          "; copy it again when no program writes to it");
         if (good[i]) which.push_back(i);
         if (good[i]) again.push_back(std::move(one));
         else if (one.to >= 0) rt_.close(one.to);
@@ -208,7 +208,7 @@ status batch::verify(std::vector<bool>& good) {
         const std::string at = "byte " + apps::with_commas(again[i].reached_bytes);
         if (again[i].code == -EILSEQ)
             failed(which[i], at + " differs from " + apps::shown(plans_[which[i]]->from) +
-                                 "; copy it again when nobody writes to either");
+                                 "; copy it again when no program writes to either");
         else if (again[i].code != 0)
             failed(which[i], "reading it back stopped at " + at + ": " + error_text(again[i].code) +
                                  "; run again");

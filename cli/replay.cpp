@@ -66,8 +66,8 @@ status settle_run(const request& wanted, run_settings& out) {
         return s;
     if (wanted.verify && wanted.writes && out.threads > 1)
         return {-EINVAL,
-                "--verify with --writes needs one thread, for of two that write a page nobody "
-                "knows who was last; leave one out"};
+                "--verify with --writes needs one thread, for of two that write a page the last "
+                "one is not known; leave one out"};
     out.backend = wanted.backend;
     out.past_the_cache = !wanted.cached;
     out.writes = wanted.writes;

@@ -12,7 +12,7 @@ std::string cure_of_reading(std::int64_t code, const char* instead) {
         case ENOENT: return "name a file that exists";
         case ENOTDIR: return "a part of the name is a file and not a directory; correct it";
         case EACCES:
-        case EPERM: return "change its permissions, or run as somebody who may read it";
+        case EPERM: return "change its permissions, or run as a user that may read it";
         case EISDIR: return "name a file in it";
         case EOPNOTSUPP: return std::string("use ") + instead + " for this one";
         case ESTALE: return "it changed while it was read; run again";

@@ -78,7 +78,7 @@ def links_exist(tree):
 RESULTS = "bench/results/"
 RESULT_NAME = re.compile(r"(?<![\w-])(?:cpu|h100|h200)-\d{4}-\d\d-\d\d-[\w-]+\.(?:json|txt)(?!\w)")
 PART_OF_NAME = re.compile(r"-[\w-]+\.(?:json|txt)|(?:cpu|h100|h200)-\d{4}-\d\d-\d\d-[\w-]*\w")
-# A figure that somebody measured: a rate. Times and ratios look like settings and limits too often.
+# A measured figure: a rate. Times and ratios look like settings and limits too often.
 RATE = re.compile(r"\d (?:[GTM]B/s|[GT]FLOP/s|(?:thousand|million|billion)(?: \w+)?(?:/s| a second))")
 
 

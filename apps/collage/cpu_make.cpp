@@ -22,7 +22,8 @@ status block_error(const library& from, int code) {
                 ": a hash table is damaged; make the library again with penstock-collage index"};
     if (code == -ESTALE)
         return {code, "library " + apps::shown(from.path) +
-                          ": a file changed while it was read; run again when nobody writes to it"};
+                          ": a file changed while it was read; "
+                          "run again when no program writes to it"};
     return {code, "library " + apps::shown(from.path) + ": " + error_text(code)};
 }
 

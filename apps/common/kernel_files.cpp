@@ -17,7 +17,7 @@ status open_input(runtime& rt, const number_file& file, int& fd) {
     if (now.size_bytes == file.bytes) return {};
     return {-ESTALE, shown(file.path) + ": changed its size from " + with_commas(file.bytes) +
                          " to " + with_commas(now.size_bytes) +
-                         " bytes; run again when nobody writes to it"};
+                         " bytes; run again when no program writes to it"};
 }
 
 status open_result(runtime& rt, const output_file& file, int& fd) {
@@ -47,7 +47,7 @@ std::uint64_t open_windows(runtime& rt, const std::vector<int>& fds) {
 status read_error(const number_file& file, int code) {
     if (code == -ESTALE || code == -ERANGE)
         return {code, shown(file.path) +
-                          ": changed while it was read; run again when nobody writes to it"};
+                          ": changed while it was read; run again when no program writes to it"};
     if (code == -ENOBUFS)
         return {code,
                 shown(file.path) + ": all pages of the cache are in use; use a larger --cache"};

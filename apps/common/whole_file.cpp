@@ -17,12 +17,10 @@ status read_exactly(const std::string& path, int fd, void* to, std::uint64_t byt
         if (got < 0 && errno == EINTR) continue;
         if (got <= 0) {
             const int code = got < 0 ? -errno : -ESTALE;
-            return {
-                code,
-                shown(path) + ": " +
-                    (got < 0
-                         ? error_text(code)
-                         : "became shorter while it was read; run again when nobody writes to it")};
+            return {code, shown(path) + ": " +
+                              (got < 0 ? error_text(code)
+                                       : "became shorter while it was read; "
+                                         "run again when no program writes to it")};
         }
         done += static_cast<std::uint64_t>(got);
     }

@@ -124,7 +124,8 @@ status match_error(const match_job& job, std::uint32_t database, int code) {
         database < job.databases.size() ? job.databases[database] : job.queries;
     if (code == -ESTALE)
         return {code, apps::shown(file.path) +
-                          ": a file changed while it was read; run again when nobody writes to it"};
+                          ": a file changed while it was read; "
+                          "run again when no program writes to it"};
     if (code == -ENOBUFS)
         return {code, apps::shown(file.path) +
                           ": all pages of the cache are in use; use a larger --cache"};

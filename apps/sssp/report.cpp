@@ -129,7 +129,7 @@ void say_summary(const session& s) {
               apps::with_commas(s.farthest));
     if (!s.asked.run.percents.empty() && s.asked.run.has("penstock") && !s.mounted)
         apps::say(
-            "without a mount nobody tells which pages were changed, so each acquire brought the "
+            "without a mount the changed pages are not known, so each acquire brought the "
             "whole file");
     if (s.asked.run.check)
         apps::say("the distances of " + apps::with_commas(s.checked) +

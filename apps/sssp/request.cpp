@@ -52,7 +52,7 @@ void add_run(CLI::App& app, request& out, apps::common_flags& common, texts& giv
         "NAME[,NAME]");
     apps::add_value(*run, "--updates", given.percents,
                     "Percent of the pages that are changed before each computation, 0 to 100; "
-                    "default: nobody changes anything",
+                    "default: nothing is changed",
                     "P[,P]");
     apps::add_value(*run, "--rounds", given.rounds,
                     "Computations for each of these, 1 to 1000; default: 3", "K");

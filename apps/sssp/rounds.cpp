@@ -32,7 +32,7 @@ status compare(const session& s, const std::string& one_name, const distances& o
                 apps::with_commas(static_cast<std::uint64_t>(first - one.begin())) + " is " +
                 name_of_distance(*first) + " by " + one_name + " and " + name_of_distance(*second) +
                 " by " + other_name +
-                "; let nobody else write the graph meanwhile, and if nobody does, report this"};
+                "; let no other program write the graph meanwhile, and if none does, report this"};
 }
 
 class all_rounds {
@@ -101,7 +101,7 @@ private:
         return compare(s_, s_.methods.front().name, s_.distances, "Dijkstra's algorithm", plain);
     }
 
-    // A negative percent: nobody changes anything.
+    // A negative percent: no updater runs.
     status rounds_of(double percent) {
         const run_request& r = s_.asked.run;
         update_run& u = s_.updates.emplace_back();

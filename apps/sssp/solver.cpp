@@ -20,7 +20,7 @@ status outcome(const search_state& state) {
         case fault::endless: break;
     }
     return {-EIO, "the search did not end after " + std::to_string(state.step) +
-                      " steps; let nobody change weights while it runs"};
+                      " steps; let no program change weights while it runs"};
 }
 
 }  // namespace

@@ -138,7 +138,7 @@ status import_trace(const import_request& asked, import_report& out) {
         same = files[f].pages <= out.header.files[f].pages;
     if (!same)
         return {-ESTALE, apps::shown(asked.input) +
-                             ": changed while it was read; run again when nobody writes to it"};
+                             ": changed while it was read; run again when no program writes to it"};
     if (status s = to.commit(); !s) return s;
     out.seconds = watch.lap();
     return {};

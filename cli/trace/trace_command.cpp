@@ -94,7 +94,7 @@ void add_import(CLI::App& app, request& wanted) {
     CLI::App* const take = app.add_subcommand(
         "import", "Make a trace of what blkparse printed, or of a log of fio (version 2 or 3)");
     take->add_option("INPUT", wanted.import.input, "File with what was recorded")->required();
-    add_value(*take, "--from", wanted.from, "What recorded it: blkparse or fio", "WHO");
+    add_value(*take, "--from", wanted.from, "What recorded it: blkparse or fio", "TOOL");
     take->get_option("--from")->required();
     add_output(*take, wanted, wanted.import.out);
     add_value(*take, "--file", wanted.import.file,

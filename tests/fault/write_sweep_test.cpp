@@ -97,10 +97,10 @@ TEST_P(write_sweep, nth_call_fails) {
             EXPECT_EQ(one.complaints(), "") << "after the fault was gone";
         }
         runs_with_errors += told > 0 ? 1 : 0;
-        // Of the calls that only writing makes, none fails without anybody being told.
+        // Of the calls that only writing makes, none fails without a caller being told.
         if (failures > 0 && (c.calls & ~(every_write_call | every_name_call)) == 0 &&
             !is_retried(c.error)) {
-            EXPECT_GT(told, 0u) << failures << " calls failed, and nobody was told";
+            EXPECT_GT(told, 0u) << failures << " calls failed, and no caller was told";
         }
         EXPECT_EQ(engine::check_invariants(rt->ref().view).rule, nullptr);
         rt.reset();
@@ -151,7 +151,7 @@ INSTANTIATE_TEST_SUITE_P(
         write_sweep_case{"read_for_ever", call_read, true, -EIO, 3}),
     [](const auto& info) { return std::string(info.param.name); });
 
-// Nothing fails, but the disk takes a few bytes at a time: nobody notices.
+// Nothing fails, but the disk takes a few bytes at a time: no caller notices.
 TEST(short_writes, odd_pieces) {
     for (const std::uint32_t piece : {1u, 63u, 511u, 4095u}) {
         SCOPED_TRACE(piece);

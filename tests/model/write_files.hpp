@@ -1,6 +1,6 @@
 // The host's side of the model test of writes: makes the files, changes them as an ordinary program
-// while nobody has them open or beside the runtime, and compares them with their shadows through
-// reads of its own.
+// while no runtime has them open or beside the runtime, and compares them with their shadows
+// through reads of its own.
 #pragma once
 
 #include <fcntl.h>
@@ -47,8 +47,8 @@ public:
     std::vector<file_shadow>& shadows() { return shadows_; }
     [[nodiscard]] const int* handles() const { return handles_.data(); }
 
-    // Nobody has any of them open: plans for the next round, and now and then a change that the
-    // runtime has to notice.
+    // Called while no runtime has any of them open. Makes plans for the next round, and now and
+    // then a change that the runtime has to notice.
     void begin_round(std::uint64_t round) {
         for (std::uint32_t file = 0; file < shape_.files(); ++file) {
             const std::uint64_t h = mixed(shape_.seed ^ 0x2f, round, file);
@@ -138,7 +138,7 @@ public:
             if (bytes.size() - at < record_head_bytes) return complain("a torn record");
             std::memcpy(&got, &bytes[at], record_head_bytes);
             if (got.actor >= actors || got.number >= records[got.actor])
-                return complain("a record that nobody appended");
+                return complain("a record that no actor appended");
             const record_head expected = head_of(shape_.seed, round, got.actor, got.number);
             if (std::memcmp(&got, &expected, sizeof got) != 0 ||
                 bytes.size() - at < expected.length)

@@ -164,7 +164,7 @@ def changes_of(path, other):
 
 
 def changes_are_seen(policy):
-    """Who has a file open and has read all of it sees what others do to it through the mount."""
+    """A reader that has a file open and has read all of it sees later changes through the mount."""
     source, point, _ = mounted.folders()
     (source / "f").write_bytes(random.Random(1).randbytes(50_000))
     (source / "other").write_bytes(random.Random(2).randbytes(50_000))
@@ -173,7 +173,7 @@ def changes_are_seen(policy):
             for name, change in changes_of(point / "f", other.fileno()):
                 check(os.pread(reader.fileno(), 1 << 20, 0) == (source / "f").read_bytes(), f"before {name}: the file differs")
                 change(writer.fileno())
-                check(os.pread(reader.fileno(), 1 << 20, 0) == (source / "f").read_bytes(), f"{name}: not seen by who has the file open")
+                check(os.pread(reader.fileno(), 1 << 20, 0) == (source / "f").read_bytes(), f"{name}: not seen by the reader that has the file open")
         check(counts_so_far(mount)["reads past the buffer"] == 0, "the buffer was passed by")
     check((source / "f").read_bytes() == b"", "the file is not empty at the end")
 
@@ -219,7 +219,7 @@ def source_changes(policy):
         with open(point / "held", "rb", buffering=0) as f:
             check(f.read(9000) == b"1" * 9000, "held")
             os.unlink(point / "held")
-            check(os.pread(f.fileno(), 9000, 0) == b"1" * 9000, "a file that was removed is not there for who has it open")
+            check(os.pread(f.fileno(), 9000, 0) == b"1" * 9000, "a file that was removed is not there for the reader that has it open")
         (source / "held").write_bytes(b"2" * 9000)
         check((point / "held").read_bytes() == b"2" * 9000, "a file under the name of one that was removed")
         check(counts_so_far(mount)["reads past the buffer"] == 0, "the buffer was passed by")

@@ -149,18 +149,18 @@ class Ends(unittest.TestCase):
             self.assertFalse((self.point / "file").exists())
 
     def test_appended_records_of_many_and_of_others_in_the_source_are_all_there(self):
-        def append(folder, who):
+        def append(folder, user):
             with open(folder / "log", "ab", buffering=0) as out:
                 for i in range(300):
-                    out.write(f"{who:02} {i:05}\n".encode())
+                    out.write(f"{user:02} {i:05}\n".encode())
         with mounted.Mount(self.source, self.point):
-            threads = [threading.Thread(target=append, args=(self.source if who == 0 else self.point, who)) for who in range(5)]
+            threads = [threading.Thread(target=append, args=(self.source if user == 0 else self.point, user)) for user in range(5)]
             for one in threads:
                 one.start()
             for one in threads:
                 one.join()
         lines = (self.source / "log").read_text().splitlines()
-        self.assertEqual(sorted(lines), sorted(f"{who:02} {i:05}" for who in range(5) for i in range(300)))
+        self.assertEqual(sorted(lines), sorted(f"{user:02} {i:05}" for user in range(5) for i in range(300)))
 
     def test_a_removed_file_that_is_open_lives_on(self):
         with mounted.Mount(self.source, self.point):

@@ -81,7 +81,7 @@ def packed(owner, group, others, users, groups, mask):
 
 
 def with_search(entry):
-    """The same list for a folder: whoever may write there may also go in."""
+    """The same list for a folder: a user that may write there may also go in."""
 
     def more(permissions):
         return permissions | 1 if permissions & 2 else permissions
@@ -105,9 +105,9 @@ def code_of(call):
         return errno.errorcode.get(e.errno, str(e.errno))
 
 
-def as_user(who, work):
+def as_user(role, work):
     """What `work` gives in a process of that user."""
-    user, group, more = USERS[who]
+    user, group, more = USERS[role]
     down, up = os.pipe()
     child = os.fork()
     if child == 0:
@@ -118,7 +118,7 @@ def as_user(who, work):
             with os.fdopen(up, "w") as out:
                 json.dump(work(), out)
         except OSError as e:
-            print(f"{who}: {e}", file=sys.stderr, flush=True)
+            print(f"{role}: {e}", file=sys.stderr, flush=True)
         finally:
             os._exit(0)
     os.close(up)
@@ -195,13 +195,13 @@ class Lists(unittest.TestCase):
         table = self.make_table()
         with mounted.Mount(self.source, self.point):
             answers = set()
-            for who in USERS:
-                here, there = as_user(who, lambda: use_all(self.point, len(table))), as_user(
-                    who, lambda: use_all(self.source, len(table))
+            for role in USERS:
+                here, there = as_user(role, lambda: use_all(self.point, len(table))), as_user(
+                    role, lambda: use_all(self.source, len(table))
                 )
                 for what, answer in there.items():
                     self.assertEqual(
-                        here[what], answer, f"{who}, list {table[int(what.split()[0])]}: {what}"
+                        here[what], answer, f"{role}, list {table[int(what.split()[0])]}: {what}"
                     )
                 answers |= {
                     (what.split()[1], answer)
@@ -270,12 +270,12 @@ class Lists(unittest.TestCase):
         (self.source / "plain mount").mkdir()
         (self.source / "plain source").mkdir()
         with mounted.Mount(self.source, self.point):
-            for who in ("root", "owner"):
+            for role in ("root", "owner"):
                 for i in range(4):
                     here, there = as_user(
-                        who, lambda: make_everything(self.point / f"on mount{i}")
-                    ), as_user(who, lambda: make_everything(self.source / f"on source{i}"))
-                    self.assertEqual(here, there, f"{who}, list {i}")
+                        role, lambda: make_everything(self.point / f"on mount{i}")
+                    ), as_user(role, lambda: make_everything(self.source / f"on source{i}"))
+                    self.assertEqual(here, there, f"{role}, list {i}")
                     self.clear(f"on mount{i}", f"on source{i}")
             self.assertEqual(
                 as_user("root", lambda: make_everything(self.point / "plain mount")),
@@ -321,30 +321,30 @@ class Lists(unittest.TestCase):
             ]
 
         with mounted.Mount(self.source, self.point):
-            for who in USERS:
+            for role in USERS:
                 self.assertEqual(
-                    as_user(who, lambda: use(self.point)),
-                    as_user(who, lambda: use(self.source)),
-                    who,
+                    as_user(role, lambda: use(self.point)),
+                    as_user(role, lambda: use(self.source)),
+                    role,
                 )
 
     def test_the_set_group_bit_falls_as_in_the_source(self):
-        for i, who in enumerate(("owner", "in the file's group", "in the file's group by the way")):
+        for i, role in enumerate(("owner", "in the file's group", "in the file's group by the way")):
             for name in (f"mount{i}", f"source{i}"):
                 (self.source / name).write_text("x")
-                os.chown(self.source / name, USERS[who][0], FILE_GROUP)
+                os.chown(self.source / name, USERS[role][0], FILE_GROUP)
                 os.chmod(self.source / name, 0o2755)
         with mounted.Mount(self.source, self.point):
-            for i, who in enumerate(
+            for i, role in enumerate(
                 ("owner", "in the file's group", "in the file's group by the way")
             ):
                 for root, name in ((self.point, f"mount{i}"), (self.source, f"source{i}")):
                     as_user(
-                        who,
+                        role,
                         lambda: os.setxattr(root / name, ACCESS, packed(7, 5, 5, {2000: 4}, {}, 5)),
                     )
                 self.assertEqual(
-                    facts(self.source / f"mount{i}"), facts(self.source / f"source{i}"), who
+                    facts(self.source / f"mount{i}"), facts(self.source / f"source{i}"), role
                 )
 
 

@@ -194,7 +194,7 @@ class Promises(unittest.TestCase):
                 os.stat(self.point / "id").st_mode, os.stat(self.source / "id").st_mode
             )
             self.assertEqual(os.stat(self.point / "null").st_rdev, os.makedev(1, 3))
-            who = []
+            users = []
             for root in (self.source, self.point):
                 done = subprocess.run(
                     [root / "id", "-u"],
@@ -204,9 +204,9 @@ class Promises(unittest.TestCase):
                     stdout=subprocess.PIPE,
                     check=True,
                 )
-                who.append(done.stdout.decode().strip())
-            self.assertEqual(who[1], "1001")
-            if who[0] != "0":
+                users.append(done.stdout.decode().strip())
+            self.assertEqual(users[1], "1001")
+            if users[0] != "0":
                 self.skipTest("the source honours no set-id bits either")
             with self.assertRaises(OSError) as caught:
                 os.open(self.point / "null", os.O_RDONLY)

@@ -20,7 +20,7 @@ NOBODY = pwd.getpwnam("nobody")
 
 # A mount that is not root's clears set-id bits also when pages of a mapping are written back, for which there is no need elsewhere.
 MODES = [0o644, 0o600, 0o400, 0o755, 0o666, 0o777] + ([0o4755, 0o2755, 0o6777] if os.geteuid() == 0 else [])
-# Who does the steps, in turns; root, if that is who we are, and one who is nobody special.
+# The users that do the steps, in turns: root and the user nobody if the test runs as root, else its own user.
 USERS = [(0, 0), (0, 0), (NOBODY.pw_uid, NOBODY.pw_gid)] if os.geteuid() == 0 else [(os.geteuid(), os.getegid())]
 
 
@@ -157,9 +157,9 @@ def become(user, group):
         os.seteuid(user)
 
 
-def result_of(call, place, who):
+def result_of(call, place, user):
     try:
-        become(*who)
+        become(*user)
         return call(place)
     except OSError as e:
         return f"error {errno.errorcode.get(e.errno, e.errno)}"
@@ -197,9 +197,9 @@ def run(seed, steps, broken, flags):
         here, there = Place(point), Place(plain)
         for step in range(steps):
             told, call = operations.choose(sorted(here.files))
-            who = rng.choice(USERS)
-            a, b = result_of(call, here, who), result_of(call, there, who)
-            history.append(f"{step} {who} {told} -> {str(a)[:60]}")
+            user = rng.choice(USERS)
+            a, b = result_of(call, here, user), result_of(call, there, user)
+            history.append(f"{step} {user} {told} -> {str(a)[:60]}")
             if broken and step == steps // 2:
                 (point / "only here").write_bytes(b"")
             if a != b:

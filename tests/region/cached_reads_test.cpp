@@ -83,7 +83,7 @@ protected:
 
 TEST_F(cached_reads, what_the_cache_has_comes_from_it_and_the_rest_from_the_file) {
     make();
-    EXPECT_EQ(expect_read(0, page), 0u) << "a file that nobody opened";
+    EXPECT_EQ(expect_read(0, page), 0u) << "a file that was never opened";
     read_in_kernel(0, 256 << 10);
     read_in_kernel(mib, 100);
     EXPECT_EQ(expect_read(0, page), page);
@@ -164,7 +164,7 @@ TEST_F(cached_reads, a_program_that_writes_is_at_it_until_it_has_closed) {
     host::file_facts facts;
     ASSERT_EQ(env_.facts(fd_, facts), 0);
     if (facts.writing == host::writers::unknown)
-        return;  // this file system does not say who writes
+        return;  // this file system does not tell of writers
     const int writer = ::open(path_.c_str(), O_RDWR);
     EXPECT_EQ(expect_read(0, 8192), 0u);
     ::close(writer);

@@ -1,4 +1,4 @@
-// Who may open what, and which version of a file has which slot.
+// Which opens are permitted, and which version of a file has which slot.
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -419,7 +419,7 @@ TEST_F(registry, path_extents_are_given_and_taken_back) {
         << "the extent given back with the request serves at once";
     EXPECT_EQ(files->open("absent", 2, 1).path_extent, 2u) << "failed names are remembered too";
     files->give_back_path(engine::pack_lost_extent(2, 1));
-    EXPECT_EQ(must_open("./a").path_extent, 2u) << "what nobody took comes back";
+    EXPECT_EQ(must_open("./a").path_extent, 2u) << "an extent that no open took comes back";
     for (const std::uint64_t nonsense :
          {std::uint64_t{1} << 32, std::uint64_t{1} << 32 | 3, ~std::uint64_t{0}, std::uint64_t{2}})
         files->give_back_path(nonsense);

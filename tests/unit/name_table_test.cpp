@@ -89,7 +89,7 @@ TEST(name_table, a_busy_slot_is_met_by_its_hash) {
     ASSERT_TRUE(find_name(c.view, key_of("x"), found));
     EXPECT_EQ(name_state(found.word), name_busy);
     EXPECT_EQ(found.slot, at);
-    EXPECT_EQ(try_enter_name(c.view, key_of("x"), at), 0) << "somebody is entering it";
+    EXPECT_EQ(try_enter_name(c.view, key_of("x"), at), 0) << "another thread is entering it";
     EXPECT_EQ(check_invariants(c.view).rule, std::string("no name is busy"));
 }
 
@@ -115,7 +115,7 @@ TEST(name_table, a_taken_lock_is_not_waited_for) {
     std::uint32_t at = 0;
     EXPECT_EQ(try_enter_name(c.view, key_of("x"), at), 0);
     for (const std::uint32_t lock : c.name_locks)
-        EXPECT_EQ(lock, 1u) << "the lock belongs to somebody else";
+        EXPECT_EQ(lock, 1u) << "the lock belongs to another thread";
     for (std::uint32_t& lock : c.name_locks) lock = 0;
     EXPECT_EQ(try_enter_name(c.view, key_of("x"), at), 1);
 }

@@ -1,5 +1,5 @@
-// Names taken away and given: what the next open finds, and what those who have the file open go on
-// with.
+// Names taken away and given: which file the next open finds, and with which file open descriptors
+// go on.
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -102,7 +102,7 @@ TEST_F(unlinking, a_renamed_file_is_found_by_its_new_name_only) {
     const int renamed = open_here((folder / "b").c_str());
     ASSERT_GE(renamed, 0);
     EXPECT_EQ(read_all(renamed, 6000), pattern(5, 5000));
-    EXPECT_EQ(read_all(b, 6000), pattern(6, 4000)) << "who had the old b open goes on with it";
+    EXPECT_EQ(read_all(b, 6000), pattern(6, 4000)) << "a descriptor of the old b goes on with it";
     // It is the same file to the cache: what is written by the old descriptor is seen at once.
     EXPECT_EQ(rt->write(a, "changed", 7, 0), 7);
     EXPECT_EQ(read_all(renamed, 7), (std::vector<std::uint8_t>{'c', 'h', 'a', 'n', 'g', 'e', 'd'}));

@@ -121,8 +121,8 @@ TEST_F(bad_writing, a_file_that_may_only_be_read) {
     ASSERT_EQ(::chmod(path.c_str(), 0444), 0);
     ASSERT_EQ(::chmod((folder / "ours").c_str(), 0666), 0);
     ASSERT_EQ(::chmod(folder.path().c_str(), 0755), 0);
-    // Root may write to every file; all threads are somebody else for a while, who may still look
-    // into /proc/self.
+    // Root may write to every file. So all threads are another user for a while, which may still
+    // look into /proc/self.
     const bool is_root = ::geteuid() == 0;
     if (is_root) {
         ASSERT_EQ(::seteuid(65534), 0);
@@ -170,7 +170,7 @@ TEST_F(bad_writing, a_file_deleted_while_it_is_dirty) {
     const int fd = rt->open(path, open_read_write | open_create);
     ASSERT_EQ(write_some(fd, 4, 3 * page, 0), static_cast<std::int64_t>(3 * page));
     std::filesystem::remove(path);
-    EXPECT_EQ(rt->fsync(fd), 0) << "the file is there as long as somebody has it open";
+    EXPECT_EQ(rt->fsync(fd), 0) << "the file is there as long as a descriptor has it open";
     EXPECT_EQ(read_back(fd, 3 * page), pattern(4, 3 * page));
     ASSERT_EQ(write_some(fd, 5, page, page), static_cast<std::int64_t>(page));
     EXPECT_EQ(rt->close(fd), 0);

@@ -189,7 +189,7 @@ TEST_F(writing, access_and_flags_are_checked) {
     EXPECT_EQ(rt->truncate(writing_only, -1), -EINVAL);
     EXPECT_EQ(rt->write(writing_only, &byte, 0, 5), 0);
     EXPECT_EQ(rt->open(path, 4), -EINVAL);
-    EXPECT_EQ(rt->open(path, open_create), -EINVAL) << "only who may write makes files";
+    EXPECT_EQ(rt->open(path, open_create), -EINVAL) << "only an open for writing makes files";
     EXPECT_EQ(rt->open(path, open_write | open_exclusive), -EINVAL);
     EXPECT_EQ(rt->open(path, open_write | 0x4000000), -EINVAL);
     EXPECT_EQ(rt->open(path, open_write | open_create | open_exclusive), -EEXIST);
@@ -435,7 +435,7 @@ TEST_F(writing, a_page_that_the_file_grew_by_can_be_mapped) {
     const int fd = rt->open(path, open_read_write);
     ASSERT_EQ(rt->truncate(fd, 50 * page), 0);
     const mapping first =
-        rt->map(fd, 40 * page, 10);  // nobody has asked for a word of that page yet
+        rt->map(fd, 40 * page, 10);  // no caller has asked for a word of that page yet
     ASSERT_EQ(first.bytes, 10);
     EXPECT_EQ(rt->unmap(first), 0);
     EXPECT_EQ(rt->close(fd), 0);
