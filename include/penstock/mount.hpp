@@ -42,8 +42,8 @@ struct mount_report {
 // library.
 inline namespace link_with_penstock_mount {
 
-// Thread-safe, except that unmount() and the destructor are for one thread at a time, with nobody
-// in another call.
+// A directory that this process serves until unmount() or the destructor. Thread-safe, except that
+// unmount() and the destructor are for one thread at a time, while no other thread is in a call.
 class file_mount {
 public:
     explicit file_mount(std::unique_ptr<mount::background_session> session);

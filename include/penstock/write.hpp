@@ -189,11 +189,11 @@ PENSTOCK_HD int msync(const Group& g, const runtime_ref& fs, const writable_mapp
 }
 
 // Returns after everything that was written to the file before is on storage (fdatasync). 0; or
-// -EBADF, those of a wait, or what could not be written, now or in a write-back since somebody was
-// last told; such pages stay dirty, and the next fsync tries again. Which bytes of which file:
-// runtime::write_status(). If the sync itself fails, the operating system may have dropped what it
-// had of the file (it does so on Linux): an fsync that succeeds afterwards says nothing about those
-// bytes, so write them once more.
+// -EBADF, an error of a wait, or the error of a write-back that failed: now, or earlier without a
+// caller being told of it yet. Pages that could not be written stay dirty, and the next fsync tries
+// again. runtime::write_status() says which bytes of which file they are. If the sync itself fails,
+// the operating system may have dropped what it had of the file (it does so on Linux): an fsync
+// that succeeds afterwards says nothing about those bytes, so write them once more.
 template <group Group>
 PENSTOCK_HD int fsync(const Group& g, const runtime_ref& fs, int fd) {
     engine::file_handle file{};

@@ -56,8 +56,8 @@ public:
     }
 
     bool close() { return swap(0, closed_bit); }
-    // By the manager: no thread takes it from here on, and it is closed when those that read have
-    // ended. Only of a frame that no thread takes for writing, by one who may wait for readers.
+    // By the manager: no thread takes the frame from here on, and it is closed when its readers
+    // have ended. Only of a frame that no thread takes for writing. The caller may wait for readers.
     void begin_close() { atomic_fetch_or<order::acq_rel>(&word_, closed_bit); }
     // By the owner of the frame. Store with release, as open(): the next that opens it finds it as
     // it is.

@@ -112,7 +112,7 @@ def check_output_errors(program, inputs):
 
 
 def check_unreadable(program, inputs):
-    """Permissions do not bind root, so root runs the program as somebody else."""
+    """Permissions do not bind root, so root runs the program as another user."""
     more = {"user": 65534, "group": 65534, "extra_groups": []} if os.geteuid() == 0 else {}
     directory = os.path.dirname(inputs["text"])
     os.chmod(directory, 0o755)

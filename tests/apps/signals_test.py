@@ -230,7 +230,7 @@ class SignalsTest(programs.InFolder):
             if number in (
                 signal.SIGUSR1,
                 signal.SIGPIPE,
-            ):  # one asks how it goes, the other is nobody's end
+            ):  # SIGUSR1 asks for progress, and SIGPIPE ends no mount
                 time.sleep(0.2)
                 self.assertEqual((point / "file").read_bytes(), b"content")
                 child.send_signal(signal.SIGTERM)

@@ -104,7 +104,7 @@ def check_many(program, folder, dice):
 
 
 def check_not_numbers(program, folder, dice):
-    """What is no number matches nothing, and disturbs nobody."""
+    """Values that are no numbers match nothing, and disturb no other match."""
     queries, images = support.random_images(dice, 12, FLOATS), support.random_images(dice, 100, FLOATS)
     for i in range(12):
         images[50 + i] = queries[i]

@@ -118,7 +118,8 @@ class BadInput(InFolder):
         if os.geteuid() != 0:
             self.cat(file, "secret", "EACCES", "permissions")
             return
-        # Root may read everything, so somebody else has to try, with a copy of the program that he can reach.
+        # Root may read everything, so another user has to try, with a copy of the program that this
+        # user can reach.
         nobody = pwd.getpwnam("nobody")
         with tempfile.TemporaryDirectory() as place:
             os.chmod(place, 0o755)

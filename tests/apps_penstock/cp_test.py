@@ -218,7 +218,9 @@ class Cp(InFolder):
             source.chmod(0o444)
             old.chmod(0o444)
             more = {}
-            if os.geteuid() == 0:  # Root may write everything, so somebody else has to try, with a copy of the program that he can reach.
+            # Root may write everything, so another user has to try, with a copy of the program that
+            # this user can reach.
+            if os.geteuid() == 0:
                 nobody = pwd.getpwnam("nobody")
                 program = pathlib.Path(shutil.copy(PROGRAM, place))
                 program.chmod(0o755)

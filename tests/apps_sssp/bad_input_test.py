@@ -77,7 +77,7 @@ def check_mount_points(program, folder, graph):
     os.mkdir(inside)
     for point, names in [(full, ["full", "not empty"]), (inside, ["inside", "lies in the source"]), (os.path.join(folder, "absent"), ["absent", "name a directory"]), (graph, ["not a directory"])]:
         support.refuse(program, [*updating, "--mount", point], ["--mount: ", *names, "--no-mount"])
-    # Without FUSE. A new /dev is for those who may have a mount table of their own.
+    # Without FUSE. A new /dev needs the right to a mount table of one's own.
     alone = ["unshare", "-m", "sh", "-c", 'mount -t tmpfs none /dev && exec "$@"', "sh"]
     if shutil.which("unshare") and subprocess.run([*alone, "true"], capture_output=True, check=False).returncode == 0:
         support.refuse(alone[0], [*alone[1:], program, *updating], ["/dev/fuse", "--no-mount"])

@@ -85,7 +85,7 @@ TEST(sssp_search, takes_few_steps_for_a_long_chain) {
     EXPECT_LT(by->last().step, 20000u + 200u);
 }
 
-// Somebody who changes more than weights while the graph is searched.
+// A program changes more than weights while the graph is searched.
 TEST(sssp_search, looks_at_nothing_outside_of_a_damaged_graph) {
     const graph good = random_graph(3, 500, 10, 100);
     const auto by = solver_for(good, 10, 2);

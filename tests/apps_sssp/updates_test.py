@@ -31,7 +31,7 @@ def check_updates(program, folder, how, workers, flags):
         what = f"{percent} % by {how} {flags}: {update}"
         support.require(changed_pages(before, open(path, "rb").read(), edges_at) == expected == update["pages_changed"], what)
         fetched = {m["method"]: m["pages_fetched"] for m in update["methods"]}
-        # Without a mount nobody knows what was written, if anything was.
+        # Without a mount the program does not know which pages were written, if any.
         least, most = (expected, expected) if report["mounted"] else (file_pages if expected else 0, file_pages)
         support.require(least <= fetched["penstock"][0] <= most, f"pages fetched, {what}")
         support.require(fetched["copy"] == [file_pages], what)

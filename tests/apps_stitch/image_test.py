@@ -13,7 +13,7 @@ def read(path):
 
 
 def check(program, folder, path, tiles, convolutions, split, methods, *flags):
-    """One run; returns its report. The file must be right, wherever the line is and whoever made it."""
+    """One run; returns its report. The file must be right for every line and every method."""
     out = os.path.join(folder, "out.pgm")
     done = support.must_run(program, "run", path, "-o", out, "--convolutions", convolutions, "--split", split, "--method", methods, "--json", "--quiet",
                             *support.backend_flags(), *flags)

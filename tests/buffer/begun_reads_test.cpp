@@ -112,8 +112,8 @@ TEST_P(begun_reads, that_fail_leave_nothing) {
     f.expect_right();
 }
 
-// While the disk does not answer: others have what is in the buffer, and write what need not be
-// read; whoever wants the page that is being read has to wait.
+// While the disk does not answer, other sessions have the pages in the buffer. They also write
+// pages that need not be read. A session that wants the page that is being read has to wait.
 TEST_P(begun_reads, keep_nobody_waiting_but_for_the_page) {
     peaceful_file f(settings(6, 4, GetParam()), GetParam());
     auto mine = f.all->open_session();
@@ -141,8 +141,8 @@ TEST_P(begun_reads, keep_nobody_waiting_but_for_the_page) {
     f.expect_right();
 }
 
-// One who has seen a page in the device asks for it when it has left and is being read anew. He is
-// held up in between by the page before it, which he reads from the file.
+// A reader that saw a page in the device asks for it when it has left and is being read anew. In
+// between, the page before it holds the reader up: the reader reads that page from the file.
 TEST_P(begun_reads, are_not_seen_by_who_comes_late) {
     if (GetParam().what != buffer::policy_kind::dedu)
         GTEST_SKIP() << "there a page is asked for and brought under one lock";
@@ -179,8 +179,8 @@ TEST_P(begun_reads, are_not_seen_by_who_comes_late) {
     f.expect_right();
 }
 
-// The load of a page that was read last is left to whoever comes first; others may forget it, bring
-// it anew and change it meanwhile.
+// The load of a page that was read last is left to the session that comes first. Other sessions may
+// forget the page, bring it anew and change it meanwhile.
 TEST_P(begun_reads, may_be_forgotten_as_soon_as_they_have_ended) {
     peaceful_file f(settings(6, 4, GetParam()), GetParam());
     auto mine = f.all->open_session(), other = f.all->open_session();
@@ -202,7 +202,7 @@ TEST_P(begun_reads, may_be_forgotten_as_soon_as_they_have_ended) {
     f.expect_right();
 }
 
-// Also if who has read it never asks for anything again.
+// A page that was read is there even if its reader never asks for anything again.
 TEST_P(begun_reads, are_there_for_others_at_once) {
     peaceful_file f(settings(6, 4, GetParam()), GetParam());
     auto mine = f.all->open_session(), other = f.all->open_session();
@@ -217,7 +217,7 @@ TEST_P(begun_reads, are_there_for_others_at_once) {
     }
     mine->unfix(kept, false);
     ASSERT_EQ(mine->fix({18, 0}, use_kind::read, kept), 0);
-    ASSERT_EQ(other->fix({18, 0}, use_kind::write, changed), 0);  // who reads has it as it was
+    ASSERT_EQ(other->fix({18, 0}, use_kind::write, changed), 0);  // the reader keeps the old bytes
     std::memset(changed.data, 7, page_bytes);
     other->unfix(changed, true);
     EXPECT_EQ(std::memcmp(kept.data, f.content.data() + 18 * page_bytes, page_bytes), 0);
@@ -226,8 +226,8 @@ TEST_P(begun_reads, are_there_for_others_at_once) {
     EXPECT_EQ(f.all->remove_file(0), 0);
 }
 
-// Who has several pages fixed has each as it is, and so have others, whenever the buffer gets round
-// to copying it.
+// A session that has several pages fixed has each as it is, and so have other sessions. That holds
+// whenever the buffer gets round to copying a page.
 TEST_P(begun_reads, lie_still_while_others_are_fixed) {
     constexpr std::uint32_t most = 3;
     manager_settings how = settings(10, 10, GetParam());

@@ -110,8 +110,8 @@ TEST_P(absent_shared_blocks, that_cannot_be_read_are_equal_to_none) {
     for (std::uint64_t at = 0; at < 12; ++at) p.expect(at);
 }
 
-// Who changes a file below says so afterwards. What is read of it before must not become another
-// page's.
+// A program that changes a file below says so afterwards. Bytes that were read of the file before
+// must not become another page's.
 TEST_P(absent_shared_blocks, are_not_taken_from_a_file_that_was_changed) {
     for (const bool fixes : {false, true}) {
         absent_pages p(GetParam());
@@ -161,7 +161,7 @@ TEST_P(absent_shared_blocks, are_kept_where_their_pages_cannot_be_written_before
 }
 
 // The block of pages 0 and 1 is absent, they could not be written, and the batch is not over yet:
-// page 2 has to go, too. Who reads page 0 then must not do so from its file.
+// page 2 has to go, too. A reader of page 0 must then not read it from its file.
 TEST_P(absent_shared_blocks, that_cannot_be_written_before_are_not_read_from_the_file) {
     const shape s{.host = 2, .device = 2, .duplicates = 0};
     bytes expected = blocks_of(1, s, 12 * 512), page(512), seen(512);
@@ -185,7 +185,7 @@ TEST_P(absent_shared_blocks, that_cannot_be_written_before_are_not_read_from_the
             is_done = true;
         });
         for (int i = 0; i < 50 && !is_done; ++i)
-            std::this_thread::sleep_for(std::chrono::milliseconds(1));  // of him who does it wrong
+            std::this_thread::sleep_for(std::chrono::milliseconds(1));  // a wrong read ends by then
     };
     f.env.set(
         {.calls = fault::call_read | fault::call_write, .nth = 2, .for_ever = true, .error = -EIO});

@@ -444,7 +444,7 @@ TEST_P(shared_blocks, refuse_what_cannot_be) {
     ASSERT_EQ(one->fix({3, 0}, use_kind::write, page), 0);
     ASSERT_EQ(one->fix({4, 0}, use_kind::read, second), 0);
     EXPECT_EQ(one->fix({5, 0}, use_kind::read, third), -EBUSY);
-    // Who reads has the page as it was, and who writes it is alone.
+    // A reader has the page as it was, and a writer is alone with its changes.
     ASSERT_EQ(other->fix({3, 0}, use_kind::read, third), 0);
     page.data[0] = std::byte{7};
     EXPECT_EQ(third.data[0], std::byte{1});

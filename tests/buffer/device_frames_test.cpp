@@ -95,7 +95,7 @@ TEST_P(frames, hold_what_was_moved_to_them) {
     }
 }
 
-// Moves that nobody waits for come before what is asked of their queue next: other moves of the
+// Moves that no caller waits for come before the next requests to their queue: other moves of the
 // same frames, and looks at them.
 TEST_P(frames, that_were_begun_to_move_are_there_for_what_the_queue_does_next) {
     const auto all = make({40, 40, 4096, 2, 30});

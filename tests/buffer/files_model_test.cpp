@@ -306,7 +306,7 @@ private:
     std::mutex sizes_[2];  // a size here and below changes as one
     shadow_page shadow_[2][pages];
     std::atomic<std::uint64_t> wrong_{0}, fixed_{0};
-    std::string what_;  // of whoever counted first; read when all have ended
+    std::string what_;  // of the thread that counted first; read when all have ended
     std::uint64_t closed_ = 0, timed_out_ = 0;
 };
 

@@ -173,8 +173,8 @@ TEST_P(buffers, hit_where_the_core_alone_does) {
 namespace {
 
 // Eight threads; each adds to numbers of its own in pages that all share, reads them back, and
-// flushes now and then. `failing`: the disk does at times, and who gets an error goes on with
-// something else.
+// flushes now and then. `failing`: the disk fails at times, and a thread that gets an error goes on
+// with something else.
 struct adding_threads {
     static constexpr std::uint64_t threads = 8, pages = 60, page_words = 64;
 
@@ -204,7 +204,7 @@ struct adding_threads {
         if (writes) ++*number, ++added[t][page * page_words + word];
         mine.unfix(fixed, writes);
     }
-    // What we added is in the file after a flush, whoever wrote it.
+    // After a flush the file has the thread's additions, whichever thread wrote them.
     void flush(buffer::session& mine, std::uint64_t t) {
         const int code = mine.flush(0);
         if (code != 0 && failing) return;
@@ -304,7 +304,7 @@ TEST_P(buffers, give_the_page_that_was_asked_for) {
             first->unfix(fixed, true);
         }
     }
-    std::atomic<bool> done{false};  // somebody has failed
+    std::atomic<bool> done{false};  // a thread has failed
     std::vector<std::jthread> running;
     for (std::uint64_t t = 0; t < 4; ++t)
         running.emplace_back([&, t] {

@@ -54,7 +54,7 @@ class Trace:
 
     @staticmethod
     def read(text, seed):
-        """A trace that somebody else made. The seed decides what else a test draws."""
+        """A trace that was made elsewhere. The seed decides what else a test draws."""
         self = Trace(seed, 0, "none")
         head, records = text.split("\n\n", 1)
         lines = [line.split() for line in head.splitlines() if not line.startswith("#")]

@@ -18,7 +18,7 @@
 namespace penstock::test {
 
 // A device that may say of blocks that they are equal though they are not, once in a while: the
-// canary. And whoever wants to knows of moves before they are made.
+// canary. It calls `before_move`, if a test has set it, before each batch of moves.
 class watched_frames final : public buffer::device_frames {
 public:
     watched_frames(std::unique_ptr<device_frames> real, bool credulous)

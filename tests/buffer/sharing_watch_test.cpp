@@ -51,7 +51,7 @@ TEST(sharing_watch, leaves_in_peace_where_it_takes_longer_than_it_saves) {
     EXPECT_TRUE(is_left_in_peace({.hits = 0}, time_pages));
 }
 
-// Where nobody knows what reads take nothing is said of it.
+// Where the time that reads take is not known, the watch concludes nothing from it.
 TEST(sharing_watch, goes_on_where_times_are_not_known) {
     EXPECT_FALSE(is_left_in_peace({.read_ns = 0, .look_ns = 1'000'000}, 100 * time_pages));
 }

@@ -18,8 +18,8 @@
 
 namespace penstock::buffer::test {
 
-// A value stands for the bytes of a block. From this one on nobody else has them, and the core is
-// told that they are alone.
+// A value stands for the bytes of a block. From this one on no other block has the same bytes, and
+// the core is told that they are alone.
 inline constexpr std::uint64_t first_alone = 1'000'000;
 
 using values = std::vector<std::uint64_t>;

@@ -60,8 +60,9 @@ def check_ptx(ptx):
             errors.append(f"{name}: no fence between a look at the page word and the copy ({kinds})")
         if not re.search(r"ld\.relaxed\.gpu\.global\.v4", body):
             errors.append(f"{name}: frames are not read 16 bytes at a time")
-        # A hit takes no atomic that returns a value; counters and the use bit are reductions nobody waits for. What the
-        # compiler writes as atom with an unused result becomes such a reduction, so results are looked for.
+        # A hit takes no atomic that returns a value; counters and the use bit are reductions that
+        # no thread waits for. What the compiler writes as atom with an unused result becomes such a
+        # reduction, so results are looked for.
         for atomic in re.findall(r"atom\.[\w.]+\s+(%\w+)", body):
             if len(re.findall(re.escape(atomic) + r"\b", body)) > 2:
                 errors.append(f"{name}: waits for the result of an atomic ({atomic})")

@@ -183,8 +183,8 @@ private:
         next_step(n, how, emit);
     }
 
-    // Whoever keeps the records forgets stamps that tell nothing. That must lead to no state that
-    // would not be there without.
+    // The keeper of the records forgets stamps that tell nothing. That must lead to no state that
+    // would not be there without it.
     template <typename Emit>
     void records(const state& s, Emit&& emit) const {
         state n = s;
@@ -213,9 +213,8 @@ private:
                     emit);
             if (!has(s.p.present, d)) continue;
             state n = s;
-            if (n.is_changed(d))
-                give_stamp(n, d);  // what it changed goes home before its time: nobody may rely on
-                                   // not seeing it
+            // The device's changes go home before their time. No place may rely on not seeing them.
+            if (n.is_changed(d)) give_stamp(n, d);
             ask(
                 n, wish::evict, d,
                 [d] { return numbered("the replica is to be dropped of device", d); }, emit);

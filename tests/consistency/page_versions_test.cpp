@@ -177,7 +177,7 @@ TEST(page_versions, a_home_that_was_dropped_comes_from_storage_or_a_device) {
     EXPECT_EQ(s.done(), "load0 fill1 invalidate0 store0 drop0");
     EXPECT_EQ(sources(s.p), only(page::storage) | only(1));
     s.home.clear();
-    s.replica[1][2] = 'x';  // not released: who reads the base does not see it
+    s.replica[1][2] = 'x';  // not released: a reader of the base does not see it
     EXPECT_EQ(s.at_cpu().substr(0, 3), "c..");
     s.released(1);
     EXPECT_EQ(sources(s.p) & only(1), 0u);

@@ -18,7 +18,7 @@ inline constexpr int most_writes = 6;
 using value = std::uint8_t;      // number of the write, from 1; 0: what the file had
 using write_set = std::uint8_t;  // bit v: the write of value v
 
-// What somebody waits for, with the page held: there is one at most.
+// The request that a caller waits for, with the page held. There is one at most.
 enum class wish : std::uint8_t { none, release_end, access, evict, sync };
 
 template <unsigned Devices>
@@ -33,7 +33,7 @@ struct world {
     bool others_changed[places]{};  // by that device, among the bytes that are not looked at
     bool view_changed = false;  // by the CPU's programs, and the kernel has not written that back
 
-    // Who must know which writes, and what was known when each was made.
+    // The writes that each place must know, and the writes that were known when each was made.
     write_set known[places]{}, published = 0, known_before[most_writes + 1]{};
     value writes = 0;
     write_set wanted = 0;    // of a sync: what must be in storage when it ends
@@ -87,9 +87,9 @@ struct world {
         return now + 1;
     }
 
-    // States that nobody can tell apart from now on become one: what is not looked at again is
-    // cleared; and of stamps and counts it only matters who is behind, for a new one is always the
-    // latest, and being behind ends only by catching up with all.
+    // Makes one state of states that no later move can tell apart. Parts that are not looked at
+    // again are cleared. Of stamps and counts it only matters which places are behind: a new one is
+    // always the latest, and being behind ends only by catching up with all.
     void normalize() {
         for (place d = 1; d < places; ++d) {
             if (has(p.present, d)) continue;

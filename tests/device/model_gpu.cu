@@ -2,7 +2,7 @@
 // run as groups of every width over a tiny cache. Between launches the host changes files, opens
 // and closes windows, and runs the drill of tests/model/far_drill.hpp; files that it keeps open
 // have changed under their windows when the next launch reads them. The checks that hold when
-// nobody is inside a verb run on a copy of the cache.
+// no group is inside a verb run on a copy of the cache.
 //
 //   penstock_model_gpu [--seed N] [--seeds N] [--operations N] [--canary]
 //

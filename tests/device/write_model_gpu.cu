@@ -259,7 +259,7 @@ private:
         check();
     }
 
-    // So that who opens them later does not cut them.
+    // Holds the logs open, so that a later open does not cut them.
     std::vector<int> hold_logs() {
         std::vector<int> out;
         for (std::uint32_t file = 0; file < shape_.files(); ++file) {

@@ -1,5 +1,5 @@
-// The entry of a page and the latch of a frame (buffer/frame_latch.hpp) under every schedule: who
-// takes a page has that page, and has it as long as it likes.
+// The entry of a page and the latch of a frame (buffer/frame_latch.hpp) under every schedule: a
+// user that takes a page has that page, and has it as long as it likes.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -67,7 +67,7 @@ std::function<void()> user(std::uint64_t which, use_kind kind, int times = 1) {
     };
 }
 
-// The manager: gives the frame from one page to the other, as often as nobody uses it.
+// The manager: gives the frame from one page to the other, as often as no user has it.
 std::function<void()> replacer(int times, bool careful = true) {
     return [times, careful] {
         for (std::uint64_t now = 0, i = 0; i < static_cast<std::uint64_t>(times); ++i) {
@@ -145,7 +145,7 @@ TEST(frame_latch, a_manager_that_does_not_ask_takes_the_page_away) {
 }
 
 // The same for pages that share blocks: one slot, which two pages have in turns and which readers
-// alone take; and who owns a page.
+// alone take; and the ownership of a page.
 struct shared_pages {
     buffer::owned_entry entries[2];
     buffer::frame_latch latch;
@@ -180,7 +180,7 @@ std::function<void()> reader(std::uint64_t which, int times = 1) {
     };
 }
 
-// The manager: it waits for those that copy, and nobody comes while it does.
+// The manager: it waits for the readers that copy, and no reader comes while it does.
 std::function<void()> slot_giver(int times, bool waits = true) {
     return [times, waits] {
         for (std::uint64_t now = 0, i = 0; i < static_cast<std::uint64_t>(times); ++i) {
@@ -207,8 +207,8 @@ std::function<void()> owner() {
     };
 }
 
-// Whoever reads page 1 from its file leaves it to the manager, owned, if nobody else has read it
-// before (combiner::post, which is a lock).
+// The reader of page 1 from its file leaves it to the manager, owned, if no other reader has read
+// it before (combiner::post, which is a lock).
 std::function<void()> poster() {
     return [] {
         std::uint32_t where = 0;

@@ -1,5 +1,5 @@
-// Elements of a view: an element that passed the second look is the page's, whoever takes the frame
-// meanwhile; a stretch keeps the pages that it reads.
+// Elements of a view: an element that passed the second look is the page's, even if another page
+// takes the frame meanwhile. A stretch keeps the pages that it reads.
 #include "explore/scenario.hpp"
 
 namespace penstock::explore_kit {
@@ -58,8 +58,8 @@ void visit_and_compare(const Lane& g, const runtime_ref& fs, int fd) {
                      "a stretch was not visited");
 }
 
-// A stretch without pins, as on a GPU: what was visited was the page's, whoever takes the frame
-// meanwhile.
+// A stretch without pins, as on a GPU: the visited elements were the page's, even if another page
+// takes the frame meanwhile.
 TEST(element, stretch_by_looks_against_eviction) {
     for (const bool windowed : {false, true}) {
         one_file s({.frames = 1});
@@ -100,7 +100,7 @@ TEST(element, stretch_against_a_reader) {
     }
 }
 
-// Who holds a page never waits for another, so two stretches and one frame come to an end.
+// A lane that holds a page never waits for another, so two stretches and one frame come to an end.
 TEST(element, two_stretches_share_one_frame) {
     one_file s({.frames = 1});
     s.in_window();

@@ -1,5 +1,5 @@
-// Loads that fail while others pin, and answers that come late or never: nothing is lost, nobody
-// waits for ever.
+// Loads that fail while others pin, and answers that come late or never: nothing is lost, and
+// no lane waits for ever.
 #include "explore/scenario.hpp"
 
 namespace penstock::explore_kit {

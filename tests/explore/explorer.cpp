@@ -19,7 +19,7 @@ explorer* explorer::current() { return active; }
 
 void point(const void* address, bool is_write) {
     explorer* const x = active;
-    if (x == nullptr || x->running_ == explorer::nobody) return;
+    if (x == nullptr || x->running_ == explorer::no_fiber) return;
     const auto* at = static_cast<const std::byte*>(address);
     if (at < x->what_.memory || at >= x->what_.memory + x->what_.memory_bytes) return;
     auto& lane = x->lanes_[x->running_];
@@ -32,7 +32,7 @@ void point(const void* address, bool is_write) {
 void violation(const char* what) {
     explorer* const x = active;
     if (x->violation_.empty()) x->violation_ = what;
-    if (x->running_ != explorer::nobody) x->lanes_[x->running_].run.leave();
+    if (x->running_ != explorer::no_fiber) x->lanes_[x->running_].run.leave();
 }
 
 explorer::explorer(program what, limits how)
@@ -72,7 +72,7 @@ void explorer::pause() {
 }
 
 std::uint64_t explorer::now() {
-    if (running_ != nobody) lanes_[running_].impatient = 0;
+    if (running_ != no_fiber) lanes_[running_].impatient = 0;
     return time_;
 }
 
@@ -96,7 +96,7 @@ void explorer::start_schedule() {
     used_words_.clear();
     events_.clear();
     depth_ = sleep_ = jumps_ = 0;
-    previous_ = nobody;
+    previous_ = no_fiber;
     preemptions_ = 0;
     time_ = jump_ns;
     what_.reset();
@@ -113,7 +113,7 @@ void explorer::start_schedule() {
 void explorer::resume(std::uint32_t id) {
     running_ = id;
     lanes_[id].run.enter();
-    running_ = nobody;
+    running_ = no_fiber;
 }
 
 // What a fiber does between two accesses is its own business, so it is done at once.
@@ -174,18 +174,18 @@ bool explorer::run_schedule() {
     }
 }
 
-// Decides who runs next: as the node says in the part that is repeated, else a new node. False:
-// nobody new.
+// Chooses the fiber that runs next: as the node says in the part that is repeated, else by a new
+// node. False: every fiber that could run sleeps.
 bool explorer::choose(std::uint32_t enabled) {
     if (depth_ < nodes_.size()) return true;
     const std::uint32_t awake = enabled & ~sleep_;
     if (awake == 0) return false;
     node fresh{enabled, sleep_, 0, 0, 0, previous_, preemptions_};
-    const bool stay = previous_ != nobody && (awake & bit(previous_)) != 0;
+    const bool stay = previous_ != no_fiber && (awake & bit(previous_)) != 0;
     fresh.chosen = stay ? previous_ : static_cast<std::uint32_t>(__builtin_ctz(awake));
     fresh.todo = bit(fresh.chosen);
     if (how_.preemptions >= 0) {
-        const bool free_switch = previous_ == nobody || (enabled & bit(previous_)) == 0;
+        const bool free_switch = previous_ == no_fiber || (enabled & bit(previous_)) == 0;
         if (free_switch || preemptions_ < how_.preemptions) fresh.todo = enabled;
     }
     nodes_.push_back(fresh);
@@ -228,7 +228,8 @@ void explorer::execute() {
             if (other != id && lanes_[other].at == phase::at_access &&
                 !lanes_[other].next.conflicts(what))
                 sleep_ |= bit(other) & (at.sleep | at.done);
-    } else if (at.previous != nobody && at.previous != id && (at.enabled & bit(at.previous)) != 0) {
+    } else if (at.previous != no_fiber && at.previous != id &&
+               (at.enabled & bit(at.previous)) != 0) {
         preemptions_ = at.preemptions + 1;
     }
 
@@ -264,8 +265,8 @@ void explorer::compare_with_past(std::uint32_t id) {
 }
 
 // Of the events after `first` that do not follow from it, and the next access of `id`: which fibers
-// could begin? Anybody who waited when `first` happened may have been let go by it, and is told
-// apart: `waited` turns true then.
+// could begin? A fiber that waited when `first` happened may have been let go by it. Such a fiber
+// is told apart: `waited` turns true then.
 std::uint32_t explorer::beginners(std::uint32_t first, std::uint32_t id, bool& waited) const {
     const std::uint32_t enabled = nodes_[first].enabled;
     const auto follows = [](const clock& seen, const event& e) { return e.stamp <= seen[e.by]; };

@@ -75,7 +75,7 @@ private:
     friend void violation(const char* what);
 
     using clock = std::array<std::uint32_t, max_fibers>;
-    static constexpr std::uint32_t nobody = max_fibers;
+    static constexpr std::uint32_t no_fiber = max_fibers;
     enum class phase { local, at_access, blocked, finished };
 
     struct access {
@@ -148,7 +148,7 @@ private:
     std::vector<std::uint32_t> used_words_;
     std::vector<node> nodes_;
     std::vector<event> events_;
-    std::uint32_t depth_ = 0, running_ = nobody, sleep_ = 0, previous_ = nobody, jumps_ = 0;
+    std::uint32_t depth_ = 0, running_ = no_fiber, sleep_ = 0, previous_ = no_fiber, jumps_ = 0;
     std::uint64_t time_ = 0;
     int preemptions_ = 0;
     std::string violation_;

@@ -26,7 +26,7 @@ enum class timing {
     at_once,
     late,
     never
-};  // late: when everybody who waits has run out of patience
+};  // late: when all waiting lanes have run out of patience
 
 struct plan {
     timing when = timing::at_once;

@@ -6,7 +6,7 @@
 namespace penstock::explore_kit {
 namespace {
 
-// The host answered slot 0, `told_generation`, of inode 1 to an open that nobody waits for. Its
+// The host answered slot 0, `told_generation`, of inode 1 to an open that no lane waits for. Its
 // ring slot comes up next.
 struct lost_answer : names {
     explicit lost_answer(std::uint32_t told_generation)

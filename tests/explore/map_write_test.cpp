@@ -1,4 +1,4 @@
-// Pages that are changed through pointers: no change is lost, and nothing is marked that nobody
+// Pages that are changed through pointers: no change is lost, and nothing is marked that no lane
 // changed.
 #include <cstring>
 

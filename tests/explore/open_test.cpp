@@ -1,4 +1,4 @@
-// Names and files: one host call while a name is open, one error for all who waited, aliases, and
+// Names and files: one host call while a name is open, one error for all waiters, aliases, and
 // slots that run short.
 #include "explore/scenario.hpp"
 
@@ -76,8 +76,8 @@ TEST(open, two_new_names_take_two_slots) {
     expect_sound(s.run());
 }
 
-// One slot for two names: whoever comes second is told that the table is full, or finds the first
-// name closed.
+// One slot for two names: the lane that comes second is told that the table is full, or finds the
+// first name closed.
 TEST(open, two_names_race_for_one_slot) {
     names s({.frames = 1, .files = 2, .names = 1});
     for (const char* name : {"a", "b"})

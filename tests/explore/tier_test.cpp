@@ -46,7 +46,7 @@ TEST(tier, two_readers_of_a_kept_page) {
     expect_sound(s.run());
 }
 
-// The page that leaves the cache goes to the tier while somebody wants it back.
+// The page that leaves the cache goes to the tier while a reader wants it back.
 TEST(tier, dropped_and_wanted_back) {
     one_file s({.frames = 1, .tier_frames = 1});
     s.warm(0, 0, false);
@@ -97,8 +97,8 @@ TEST(tier, a_fill_that_fails) {
     expect_sound_with_fills(s, 3);
 }
 
-// Nobody comes for a fill; its frame serves the next one all the same, once the host is done with
-// it.
+// No reader comes for a fill. Its frame serves the next one all the same, once the host is done
+// with it.
 TEST(tier, a_fill_that_nobody_came_for) {
     one_file s({.frames = 1, .tier_frames = 1});
     s.lane(wanter(s, 0));

@@ -90,7 +90,7 @@ TEST(window, load_through_a_window_against_a_load_by_request) {
     expect_sound(s.run());
 }
 
-// The host fills in the chunk word first: who sees the window word finds it.
+// The host fills in the chunk word first: a reader that sees the window word finds the chunk word.
 TEST(window, opened_while_lanes_read) {
     one_file s({.frames = 1});
     s.in_window();
@@ -124,8 +124,8 @@ TEST(window, word_of_another_life_of_the_slot) {
     expect_sound(s.run());
 }
 
-// A closed file with a window keeps its slot: who needs one goes without, who opens that file again
-// finds it.
+// A closed file with a window keeps its slot. A lane that needs a slot goes without one. A lane
+// that opens that file again finds it.
 TEST(window, closed_file_with_a_window_is_not_taken_down) {
     names s({.frames = 1, .files = 1});
     s.prepare = [&] {

@@ -25,8 +25,8 @@ struct shape {
     bool writes = false;
 };
 
-// Everything that fibers share. The counters are outside: nobody reads them, so their order does
-// not matter.
+// Everything that fibers share. The counters are outside: no fiber reads them, so their order
+// does not matter.
 struct shared_memory {
     engine::page_word words[arena_words];
     engine::frame_word frame_words[max_frames];
@@ -49,8 +49,8 @@ struct shared_memory {
     std::uint64_t fill_marks[max_frames], done_marks[max_frames], tier_fill_done;
     std::uint32_t tier_hand[engine::clock_hand_stride];
     engine::window_word windows[max_files];
-    std::uint64_t
-        window_chunks[2 * max_files];  // 0 is nobody's, so that a chunk that is not there shows
+    // Chunk 0 belongs to no window, so that a chunk that is not there shows.
+    std::uint64_t window_chunks[2 * max_files];
     alignas(16) std::byte window_bytes[max_files * 2 * page_bytes];
     // Writing; what the file on disk has (one file, four pages).
     engine::write_record writes[max_files];

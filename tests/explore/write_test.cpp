@@ -94,9 +94,9 @@ TEST(write, after_fsync_the_file_has_it_whoever_else_writes_back) {
     expect_sound(s.run({.preemptions = 2}));
 }
 
-// A flush that has returned without an error has brought its caller's bytes to the file, whoever
-// else is writing the page back: also while that one has cleared the dirty bit and not yet looked
-// whether there are new marks.
+// A flush that has returned without an error has brought its caller's bytes to the file, even if
+// another lane is writing the page back. That holds also while that lane has cleared the dirty bit
+// and not yet looked whether there are new marks.
 TEST(write, what_a_flush_acknowledges_is_in_the_file) {
     written_file s({.frames = 1});
     s.warm(0, 0);
@@ -117,8 +117,8 @@ TEST(write, what_a_flush_acknowledges_is_in_the_file) {
     expect_sound(s.run({.preemptions = 2}));
 }
 
-// A page that is written whole is not read first. Who reads it meanwhile gets what it was or what
-// it becomes, and never the frame before its bytes are there.
+// A page that is written whole is not read first. A reader meanwhile gets the old bytes or the new
+// ones, and never the frame before its bytes are there.
 TEST(write, who_reads_a_page_that_is_written_whole_sees_old_or_new) {
     written_file s({.frames = 1});
     const std::uint64_t all[] = {70, 71};
@@ -160,7 +160,7 @@ TEST(write, writers_of_two_pages_share_one_frame) {
 }
 
 // Both frames are dirty when the second lane needs one: it writes a page back, and the other with
-// it if that is in nobody's hands.
+// it if no lane holds that.
 TEST(write, neighbours_are_written_back_with_the_page_whose_frame_is_needed) {
     written_file s({.frames = 2}, 3);
     s.warm(0, 0);
@@ -270,7 +270,7 @@ TEST(write, one_opens_writes_and_closes_while_another_closes) {
     expect_sound(s.run({.preemptions = 3}));
 }
 
-// The first has it open for reading, and nobody has written it when he begins to close.
+// The reader has the file open, and no lane has written it when the reader begins to close.
 TEST(write, one_opens_for_writing_while_a_reader_closes) {
     written_file s({.frames = 1});
     s.warm(0, 0);

@@ -85,7 +85,7 @@ struct written_file : scenario {
         free_word_ = page * words_per_page + word;
     }
 
-    // What the file is, for whoever reads it through the cache.
+    // The word of the file as a reader through the cache finds it.
     std::uint64_t word_now(std::uint64_t number) const {
         const engine::page_word word = w.memory.words[number / words_per_page];
         if (!engine::is_valid(word)) return w.memory.disk[number];
@@ -125,9 +125,10 @@ private:
     std::vector<word_value> expected_;
 };
 
-// Two frames, both dirty, and two that need one more each: the first offers the neighbour of the
-// page that it writes back, and the second takes it over, unless the first, who helps himself and
-// needs a third, comes first.
+// Two frames, both dirty, and two lanes that need one more each. The first lane offers the
+// neighbour of the page that it writes back. The second lane takes the neighbour over,
+// unless the first lane comes first. The first lane needs a third frame and takes its own offer
+// back.
 struct short_of_frames : written_file {
     short_of_frames() : written_file({.frames = 2, .ring_slots = 4}, 4) {
         warm(0, 0);
@@ -160,7 +161,7 @@ struct offered_neighbour : written_file {
             if (engine::take_next_offered(w.view, one))
                 explore::require(engine::write_alone(g, w.view, one) == 0, "a write-back failed");
         });
-        // The other may be dirty still: drawn by the second lane, who then came too late.
+        // The other page may be dirty still: the second lane drew it and then came too late.
         also([this] {
             explore::require(!engine::is_dirty(w.memory.words[0]),
                              "a page that was held to be written was not");

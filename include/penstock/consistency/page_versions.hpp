@@ -30,9 +30,9 @@
 // 6. The CPU's writes are stamped at each acquire of a device, and each release of a device takes
 //    the CPU's view away: so the CPU's programs call nothing.
 //
-// Who uses this holds the page from a first next_for_...() until that gives `nothing`: one request
-// at a time. Releases, acquires and writes of the CPU may come between its steps; each call by
-// itself needs a lock, or one thread.
+// The caller holds the page from a first next_for_...() until that gives `nothing`: one request at
+// a time. Releases, acquires and writes of the CPU may come between its steps. Each call by itself
+// needs a lock, or one thread.
 //
 // (Lazy release consistency: Keleher, Cox, Zwaenepoel, ISCA 1992; home-based: Zhou, Iftode, Li,
 // OSDI 1996; over CPU and GPU: Brokhman et al., GAIA, 2019, whose replicas have a vector each.

@@ -1,5 +1,5 @@
-// Canary: who flushes passes by every page that is not dirty, also one that another's write-back
-// has cleaned and not looked at again.
+// Canary: a flusher passes by every page that is not dirty. It also passes by a page that another
+// lane's write-back has cleaned and not looked at again.
 #define penstock penstock_flush_passes_by
 
 #include "explore/canary/standard.hpp"

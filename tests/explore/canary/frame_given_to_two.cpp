@@ -1,5 +1,5 @@
-// Canary: who waited for a frame takes the one that he is told of without looking whether another
-// came first.
+// Canary: a lane that waited for a frame takes the one that it is told of, without looking whether
+// another lane came first.
 #define penstock penstock_frame_given_to_two
 
 #include "explore/canary/standard.hpp"

@@ -1,5 +1,5 @@
-// Canary: who shares the copy of a page that is mapped to be changed stores the number of holders,
-// whatever it is by then.
+// Canary: a lane that shares the copy of a page that is mapped to be changed stores the number of
+// holders, even if that number has changed since the lane looked.
 #define penstock penstock_join_by_store
 
 #include "explore/canary/standard.hpp"

@@ -1,5 +1,5 @@
-// Canary: who closes takes his reference from whatever the word says by then, so of two that close
-// at once neither is the last.
+// Canary: a lane that closes takes its reference from the word even if the word has changed since
+// the lane looked. So of two lanes that close at once neither is the last.
 #define penstock penstock_last_close_unseen
 
 #include "explore/canary/standard.hpp"

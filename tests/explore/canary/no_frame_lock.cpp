@@ -1,6 +1,6 @@
 // Canary: two copies of one page are on their way to the file at once, and the older may come last.
-// The lock also says which request carries the copy: who takes it from its holder makes that one
-// forget his, and a ring slot is never given back.
+// The lock also says which request carries the copy. A lane that takes the lock from its holder
+// makes the holder forget its request, and a ring slot is never given back.
 #define penstock penstock_no_frame_lock
 
 #include "explore/canary/standard.hpp"

@@ -1,5 +1,5 @@
-// Canary: who takes an offered page over stores that it is held, without looking whether another
-// came first.
+// Canary: a lane that takes an offered page over stores that the page is held, without looking
+// whether another lane came first.
 #define penstock penstock_page_taken_over_by_two
 
 #include "explore/canary/standard.hpp"

@@ -1,4 +1,5 @@
-// Canary: a fill is settled by a plain store, so that two who find it ended both take its pin off.
+// Canary: a fill is settled by a plain store, so two lanes that find it ended both take its pin
+// off.
 #define penstock penstock_settle_by_store
 
 #include "explore/canary/standard.hpp"
