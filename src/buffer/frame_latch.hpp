@@ -57,7 +57,8 @@ public:
 
     bool close() { return swap(0, closed_bit); }
     // By the manager: no thread takes the frame from here on, and it is closed when its readers
-    // have ended. Only of a frame that no thread takes for writing. The caller may wait for readers.
+    // have ended. Only for a frame that no thread takes for writing. The caller must be in a place
+    // where it may wait for readers.
     void begin_close() { atomic_fetch_or<order::acq_rel>(&word_, closed_bit); }
     // By the owner of the frame. Store with release, as open(): the next that opens it finds it as
     // it is.
