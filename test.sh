@@ -29,7 +29,8 @@ if ! bash tools/install_packages.sh "${on_the_mount[@]}"; then
     exit 1
 fi
 # The format of the source is checked where this one can be had.
-timeout 180 bash tools/install_packages.sh clang-format >/dev/null 2>&1 || echo "clang-format: not installed, so the format of the source is not checked"
+timeout 180 bash tools/install_packages.sh clang-format >/dev/null 2>&1 ||
+    echo "clang-format: not installed, so the format of the source is not checked"
 . tools/common.sh
 
 passed=0 failed=0 skipped=0 began=$SECONDS

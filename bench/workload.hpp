@@ -43,8 +43,8 @@ struct run_result {
     double seconds = 0;
     double cores = 0;
     double loaded_bytes = 0;  // into the cache
-    double batch_requests =
-        0;  // requests that a service thread took together, in the mean; 0: none
+    // Requests that a service thread took together, in the mean; 0: none.
+    double batch_requests = 0;
 };
 
 // Runs the pattern through the file calls and checks what came. On the cpu back end a group is a

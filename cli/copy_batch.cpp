@@ -153,8 +153,8 @@ status batch::conclude(const planned_copy& plan, open_copy& copy, int source, ha
     if (plan.is_new) ::fchmod(place.fd, plan.mode);
     if (copy.code == 0 && ::fstat(source, &now) == 0 &&
         static_cast<std::uint64_t>(now.st_size) < copy.bytes) {
-        copy.reached_bytes =
-            static_cast<std::uint64_t>(now.st_size);  // a window shows what is no longer there
+        // A window shows what is no longer there.
+        copy.reached_bytes = static_cast<std::uint64_t>(now.st_size);
         copy.code = -ESTALE;
         copy.reading = true;
     }

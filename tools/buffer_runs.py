@@ -130,7 +130,9 @@ class Runner:
                 outcome.messages.append(why)
 
     def measure(self, plan):
-        """Does all runs once, then all again: a user that stops it early has something of everything. However it ends, the files are gone then."""
+        """Does all runs once, then all again: a user that stops it early has some of everything.
+
+        However it ends, the files are gone then."""
         by_load = plan.runs()
         self.outcomes = {run: Outcome() for runs in by_load.values() for run in runs}
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="penstock-figures-", dir=self.settings.data))

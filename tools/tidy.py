@@ -24,7 +24,8 @@ SKIPPED_FOLDERS = {"__pycache__", ".git", ".ccache", ".inputs"}  # and folders o
 # Includes go from a layer to its own or a lower one.
 LAYERS = [("include/penstock/base/", 0), ("include/penstock/group/", 1), ("include/penstock/engine/", 2), ("include/penstock/consistency/", 2),
           ("include/penstock/", 3),
-          ("src/buffer/", 4), ("src/host/", 4), ("src/mount/", 4), ("src/region/", 4), ("apps/", 5), ("bench/", 5), ("cli/", 6)]
+          ("src/buffer/", 4), ("src/host/", 4), ("src/mount/", 4), ("src/region/", 4),
+          ("apps/", 5), ("bench/", 5), ("cli/", 6)]
 # Of one layer, and they do not know each other.
 STRANGERS = [("include/penstock/engine/", "penstock/consistency/"), ("include/penstock/consistency/", "penstock/engine/")]
 # What the three lowest layers may take from the standard library: nothing that allocates, throws or calls the system.
@@ -52,6 +53,10 @@ VOLATILE_IN = {"include/penstock/gpufs.cuh", "include/penstock/gpufs_compat.cuh"
                "tests/device/gpufs_samples/rows.cu"}
 
 
+def is_skipped(folder):
+    return folder in SKIPPED_FOLDERS or re.fullmatch(r"build(-.*)?", folder)
+
+
 class Tree:
     """The files of the repository, read once."""
 
@@ -59,7 +64,7 @@ class Tree:
         self.root = pathlib.Path(root)
         self.files = {}
         for folder, folders, names in os.walk(self.root):
-            folders[:] = sorted(name for name in folders if name not in SKIPPED_FOLDERS and not re.fullmatch(r"build(-.*)?", name))
+            folders[:] = sorted(name for name in folders if not is_skipped(name))
             for name in sorted(names):
                 path = pathlib.Path(folder, name)
                 relative = path.relative_to(self.root).as_posix()
@@ -136,7 +141,7 @@ def file_length(tree):
 
 
 def line_length(tree):
-    """Code ends at 100 columns, text at 120. A table's row and a block of code in a document are as long as they are."""
+    """Code ends at 100 columns, text at 120; not so tables and blocks of code in documents."""
     for path, text in tree.files.items():
         if path.endswith(CODE):
             lines, most = text, MOST_CODE_COLUMNS
@@ -188,7 +193,8 @@ def orders(tree):
     for path, code, _ in tree.code("include/penstock/"):
         if path in ORDERS_LIVE_IN:
             continue
-        lines = [number for number, line in numbered(code) for _ in re.findall(r"\border::(relaxed|acquire|release|acq_rel)\b", line)]
+        named = re.compile(r"\border::(relaxed|acquire|release|acq_rel)\b")
+        lines = [number for number, line in numbered(code) for _ in named.findall(line)]
         if len(lines) > ORDERS_LEFT.get(path, 0):
             yield path, lines[0], (f"names a memory order {len(lines)} times where {ORDERS_LEFT.get(path, 0)} are known; "
                                    "give the step a name in page_word.hpp, file_word.hpp or ring.hpp")
@@ -217,9 +223,10 @@ def plain_text(tree):
                 yield path, number, "has a tab or a space at the end of the line"
 
 
-RULES = [include_direction, pure_layers, file_length, line_length, function_length, no_volatile, no_leftovers, orders,
-         headers_begin_with_comment, no_machine_paths, plain_text, tidy_docs.names_exist, tidy_docs.links_exist,
-         tidy_docs.results_exist, tidy_docs.figures_name_results]
+RULES = [include_direction, pure_layers, file_length, line_length, function_length, no_volatile,
+         no_leftovers, orders, headers_begin_with_comment, no_machine_paths, plain_text,
+         tidy_docs.names_exist, tidy_docs.links_exist, tidy_docs.results_exist,
+         tidy_docs.figures_name_results]
 
 
 def violations(root):

@@ -11,8 +11,8 @@
 namespace penstock::collage {
 
 inline constexpr std::uint32_t chunk_entries = 64;  // of a table, read at a time
-inline constexpr std::uint32_t set_places =
-    2 * most_candidates;  // a power of two; at most half of them are used
+// A power of two; at most half of them are used.
+inline constexpr std::uint32_t set_places = 2 * most_candidates;
 inline constexpr std::uint32_t no_tile = ~std::uint32_t{0};
 
 template <std::uint32_t Members>

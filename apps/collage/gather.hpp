@@ -22,8 +22,8 @@ struct reference_range {
 struct staged_batch {
     std::uint32_t* records = nullptr;  // [record_room][bins]
     std::uint32_t* ids = nullptr;      // [record_room]: which tile a record is of
-    std::uint32_t* references =
-        nullptr;  // [reference_room]: the records that a block is compared with
+    // [reference_room]: the records that a block is compared with.
+    std::uint32_t* references = nullptr;
     reference_range* ranges = nullptr;  // [block_room]
     // Filled in by gather():
     std::uint64_t first_block = 0;  // in the order; its blocks are so numbered too

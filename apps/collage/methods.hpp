@@ -18,22 +18,22 @@ struct method_report {
     std::string note;           // how it computed, in a few words
     double start_seconds = 0;   // runtime, threads, memory
     double window_seconds = 0;  // opening windows onto the library
-    double collage_seconds =
-        0;  // from the picture in host memory to the collage there: the four parts below
-    double order_seconds =
-        0;  // in which order the blocks are made; the picture goes to the device meanwhile
+    // From the picture in host memory to the collage there: the four parts below.
+    double collage_seconds = 0;
+    // In which order the blocks are made; the picture goes to the device meanwhile.
+    double order_seconds = 0;
     double upload_seconds = 0;   // what of that was left, and the order
     double compute_seconds = 0;  // kernels, and the work of CPU threads
-    double download_seconds =
-        0;                   // the collage from the device; cuda: the winners' pixels put in place
+    // The collage from the device; cuda: the winners' pixels put in place.
+    double download_seconds = 0;
     double cpu_seconds = 0;  // of all processors, during the collage
     std::uint64_t window_bytes = 0;
     std::uint64_t blocks = 0;
     std::uint64_t evaluations = 0;   // candidates compared
     std::uint64_t unique_tiles = 0;  // of these, different tiles
     std::uint64_t fallback_blocks = 0;
-    std::uint64_t pages_read =
-        0;  // pages of the library that were loaded (penstock), touched (cpu), staged (cuda)
+    // Pages of the library that were loaded (penstock), touched (cpu), staged (cuda)
+    std::uint64_t pages_read = 0;
     std::uint64_t batches = 0;  // cuda only
 };
 

@@ -12,8 +12,8 @@ inline constexpr std::uint32_t tile_side = 32;  // pixels
 inline constexpr std::uint32_t tile_bytes = tile_side * tile_side * 3;
 inline constexpr std::uint32_t bins = 3 * 256;  // red, then green, then blue
 inline constexpr std::uint32_t record_bytes = bins * sizeof(std::uint32_t);  // one histogram
-inline constexpr std::uint32_t record_stride_bytes =
-    4096;  // from one histogram to the next in its file
+// From one histogram to the next in its file.
+inline constexpr std::uint32_t record_stride_bytes = 4096;
 inline constexpr std::uint32_t bins_per_feature = 8;
 inline constexpr std::uint32_t features = bins / bins_per_feature;
 

@@ -22,8 +22,8 @@ struct method_report {
         seconds;  // of each repetition: from the inputs in their files to the result in its own
     double cpu_seconds = 0;  // of all processors, in all repetitions
     std::uint64_t window_bytes = 0;
-    std::uint64_t bytes_read =
-        0;  // brought into the cache (penstock), staged (cuda); cpu: 0, for maps do not tell
+    // Brought into the cache (penstock), staged (cuda); cpu: 0, for maps do not tell.
+    std::uint64_t bytes_read = 0;
     std::unique_ptr<runtime> rt;  // null if the method needed none
 
     [[nodiscard]] double median_seconds() const;

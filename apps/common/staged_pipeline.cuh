@@ -17,8 +17,8 @@ namespace penstock::apps {
 
 inline constexpr std::uint64_t chunk_bytes = 64u << 20;  // about so much is a chunk
 inline constexpr std::uint64_t slice_bytes = 4u << 20;
-inline constexpr std::uint32_t chunks_under_way =
-    4;  // some are read, one is copied, one computed with
+// Some are read, one is copied, one computed with.
+inline constexpr std::uint32_t chunks_under_way = 4;
 
 // Where a slice lies in the room of its chunk.
 struct slice_place {
@@ -63,8 +63,8 @@ private:
         std::byte* there = nullptr;
         cudaStream_t stream = nullptr;
         cudaEvent_t done = nullptr;
-        std::uint64_t started =
-            0;  // 1 + number of the last chunk that was started; guarded by the mutex
+        // 1 + number of the last chunk that was started; guarded by the mutex.
+        std::uint64_t started = 0;
         std::uint64_t chunk = 0;        // 1 + number of the one that is in it; guarded too
         std::uint64_t slices_left = 0;  // of it; guarded too
 

@@ -138,8 +138,8 @@ struct count_words {
                                                 paged_source& out) const {
         out.fd = open(g, out.fs, view.paths + view.path_at[file]);
         if (out.fd < 0) return out.fd;
-        auto* const about =
-            reinterpret_cast<file_stat*>(out.copy);  // memory that the whole group can read
+        // Memory that the whole group can read.
+        auto* const about = reinterpret_cast<file_stat*>(out.copy);
         const int code = stat(g, out.fs, out.fd, about);
         out.file_bytes = about->size_bytes;
         out.page_bytes = about->page_bytes;

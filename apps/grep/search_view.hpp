@@ -28,11 +28,11 @@ struct record {
     std::uint64_t count;
 };
 
-inline constexpr std::int32_t job_open =
-    1;  // not taken, or its records did not fit: run it again. 0 done, < 0 errno
+// Not taken, or its records did not fit: run it again. 0 done, < 0 errno.
+inline constexpr std::int32_t job_open = 1;
 inline constexpr std::uint64_t no_zero_byte = ~std::uint64_t{0};
-inline constexpr std::uint64_t first_read_bytes =
-    98304;  // a zero byte below this: grep prints nothing of the file
+// A zero byte below this: grep prints nothing of the file.
+inline constexpr std::uint64_t first_read_bytes = 98304;
 
 // A word that can overlap itself ("a.a" in "a.a.a"). The dictionary of chained words knows it by
 // its place in this list.

@@ -21,8 +21,8 @@ inline constexpr std::uint32_t block_threads = 256;
 inline constexpr std::uint32_t block_images = 128;
 inline constexpr std::uint32_t block_queries = 128;
 inline constexpr std::uint32_t block_depth = 8;  // numbers that are in shared memory at a time
-inline constexpr std::uint32_t block_unit_floats =
-    64;  // between two looks whether any distance can still be below the threshold
+// Between two looks whether any distance can still be below the threshold.
+inline constexpr std::uint32_t block_unit_floats = 64;
 inline constexpr std::uint32_t row_pages = 8;  // that a slab of an image may touch
 // A row of shared memory: with 4 numbers over, the two halves of a warp that store 4 rows apart
 // meet different banks.

@@ -7,8 +7,8 @@
 
 namespace penstock::match {
 
-inline constexpr std::uint32_t lane_queries =
-    6;  // with four vectors of images they fill the 32 registers of AVX-512
+// With four vectors of images they fill the 32 registers of AVX-512.
+inline constexpr std::uint32_t lane_queries = 6;
 inline constexpr std::uint32_t lane_images = 64;
 
 // queries: lane_queries pointers to `floats` numbers. packed: of the tile's images, in panels of so

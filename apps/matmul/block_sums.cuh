@@ -22,8 +22,8 @@ inline constexpr std::uint32_t block_threads = 256;
 inline constexpr tile_shape block_tile{128, 128};
 inline constexpr std::uint32_t block_warps = block_threads / 32;
 inline constexpr std::uint32_t stage_depth = 16;
-inline constexpr std::uint32_t a_stride =
-    stage_depth + 4;  // rows that are 4 apart, which a warp reads at once, lie in different banks
+// Rows that are 4 apart, which a warp reads at once, lie in different banks.
+inline constexpr std::uint32_t a_stride = stage_depth + 4;
 inline constexpr std::uint32_t table_rows = block_tile.rows + slab_depth;
 static_assert(slab_depth % stage_depth == 0 && slab_depth < row_run::no_split);
 

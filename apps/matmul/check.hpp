@@ -10,12 +10,12 @@ namespace penstock::matmul {
 struct check_report {
     double seconds = 0;
     std::uint64_t rows = 0;  // that were checked
-    double greatest_deviation =
-        0;  // |c - reference| / sum of |a b|, over all numbers of these rows
+    // |c - reference| / sum of |a b|, over all numbers of these rows.
+    double greatest_deviation = 0;
     std::uint64_t worst_row = 0, worst_column = 0;
     double tolerance = 0;  // most that it may be
-    std::uint64_t not_judged =
-        0;  // numbers that single precision cannot hold, or with what is no number
+    // Numbers that single precision cannot hold, or with what is no number.
+    std::uint64_t not_judged = 0;
 };
 
 // What the roundings of a sum of k products come to at most, relative to the sum of the products'

@@ -7,8 +7,8 @@
 
 namespace penstock::matmul {
 
-inline constexpr std::uint32_t kernel_rows =
-    6;  // with four vectors of columns they fill the 32 registers of AVX-512
+// With four vectors of columns they fill the 32 registers of AVX-512.
+inline constexpr std::uint32_t kernel_rows = 6;
 inline constexpr std::uint32_t kernel_columns = 64;
 
 // As apps::add_tile (common/tile_loop.hpp), of kernel_rows and kernel_columns.

@@ -12,8 +12,8 @@ struct check_report {
     double greatest_deviation = 0;  // |y - reference| / sum of |a x|, over all rows
     std::uint64_t worst_row = 0;
     double tolerance = 0;  // most that it may be
-    std::uint64_t not_judged =
-        0;  // rows with sums that single precision cannot hold, or with what is no number
+    // Rows with sums that single precision cannot hold, or with what is no number.
+    std::uint64_t not_judged = 0;
 };
 
 // What the roundings of a row's sum come to at most, relative to the sum of the products' sizes.

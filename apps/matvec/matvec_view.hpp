@@ -14,8 +14,8 @@
 
 namespace penstock::matvec {
 
-inline constexpr std::uint64_t segment_columns =
-    65536;  // part of the order of additions, docs/matrix.md: the same for all methods
+// Part of the order of additions, docs/matrix.md: the same for all methods.
+inline constexpr std::uint64_t segment_columns = 65536;
 inline constexpr std::uint64_t band_rows = 4096;         // 16 KiB of results
 inline constexpr std::uint64_t item_bytes = 128u << 10;  // of rows that are shorter
 

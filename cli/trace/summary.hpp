@@ -52,8 +52,8 @@ struct summary {
     bool counted = false;  // whether the rest is known
     std::uint64_t distinct_pages = 0;
     double hottest_1 = 0,
-           hottest_10 =
-               0;  // share of the accesses that the hottest 1 % and 10 % of these pages take
+           // Share of the accesses that the hottest 1 % and 10 % of these pages take.
+        hottest_10 = 0;
 };
 
 status summarise(const std::string& path, summary& out);

@@ -54,29 +54,28 @@ struct page_id {
 struct dedu_settings {
     static constexpr std::uint32_t usual_absent = ~std::uint32_t{0};
 
-    std::uint32_t blocks_per_page =
-        4;  // a power of two, up to 64; a block is a multiple of 64 bytes
-    std::uint32_t table_pages =
-        0;  // that are known at once, at most; 0: 8 times those that the frames hold
-    std::uint32_t absent_blocks =
-        usual_absent;  // that are known though they are in no frame, at most (90 bytes each); 0: a
-                       // block that goes takes all its pages with it; usual_absent: twice as many
-                       // as the frames
+    // A power of two, up to 64; a block is a multiple of 64 bytes.
+    std::uint32_t blocks_per_page = 4;
+    // That are known at once, at most; 0: 8 times those that the frames hold.
+    std::uint32_t table_pages = 0;
+    // That are known though they are in no frame, at most (90 bytes each); 0: a block that goes
+    // takes all its pages with it; usual_absent: twice as many as the frames.
+    std::uint32_t absent_blocks = usual_absent;
     signature_kind signature = signature_kind::quick;
     bool sign_on_device = false;  // else each thread signs its own page
-    bool adaptive =
-        true;  // in a file in which hardly any equal blocks are found none are looked for, for a
-               // while; and a page comes into the buffer while the next is read
+    // In a file in which hardly any equal blocks are found none are looked for, for a while; and a
+    // page comes into the buffer while the next is read.
+    bool adaptive = true;
     std::uint32_t window_pages = 32;  // that one read of a file brings at once, at most
-    std::uint64_t remembered_pages =
-        0;  // whose signatures are remembered, at most; 0: 16 times as many as table_pages
+    // Whose signatures are remembered, at most; 0: 16 times as many as table_pages.
+    std::uint64_t remembered_pages = 0;
 };
 
 struct manager_counts {
     std::uint64_t host_hits = 0, device_hits = 0, misses = 0, loads = 0, write_backs = 0,
                   demotions = 0, promotions = 0;
-    std::uint64_t device_write_backs =
-        0;  // blocks that came from the device for that; pages where a page is one block
+    // Blocks that came from the device for that; pages where a page is one block.
+    std::uint64_t device_write_backs = 0;
     // Where equal blocks are kept once: blocks that were looked for and those that were there;
     // compared byte for byte, and found to differ.
     std::uint64_t looked_blocks = 0, shared_blocks = 0, compared_blocks = 0, differing_blocks = 0;

@@ -54,13 +54,12 @@ enum open_flags : int {
     open_read_write = 2,
     open_write_once = 3,  // for new files: mappings of it need no copy of the page, and zeros that
                           // are stored through them are not written. Otherwise as open_read_write
-    open_create =
-        engine::flag_create,  // a file that is not there is made, with mode 0666 less the umask
+    // A file that is not there is made, with mode 0666 less the umask.
+    open_create = engine::flag_create,
     open_exclusive = engine::flag_exclusive,  // with open_create: -EEXIST if it is there
-    open_truncate =
-        engine::flag_truncate,  // cut to nothing, unless this runtime has it open for writing
-                                // already: so the groups of a kernel may all open their output with
-                                // it, if the host holds it open meanwhile
+    // Cut to nothing, unless this runtime has it open for writing already: so the groups of a
+    // kernel may all open their output with it, if the host holds it open meanwhile.
+    open_truncate = engine::flag_truncate,
 };
 
 struct file_stat {

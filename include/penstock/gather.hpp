@@ -36,8 +36,8 @@ namespace penstock {
 // Where the rows of a file lie.
 struct row_shape {
     std::uint64_t row_bytes = 0;
-    std::uint64_t stride_bytes =
-        0;  // from the first byte of one row to that of the next; 0: row_bytes
+    // From the first byte of one row to that of the next; 0: row_bytes.
+    std::uint64_t stride_bytes = 0;
     std::uint64_t first_byte = 0;  // of row 0
 };
 

@@ -22,8 +22,8 @@ class background_session;
 
 struct mount_options {
     bool read_only = false;
-    bool allow_other =
-        false;  // other users too; a user that is not root needs user_allow_other in /etc/fuse.conf
+    // Other users too; a user that is not root needs user_allow_other in /etc/fuse.conf.
+    bool allow_other = false;
     // How far the kernel reads ahead for a program that reads a file in order. Root may have more
     // than the kernel's 128 KiB; others have no more than that. UINT64_MAX: 256 KiB for each
     // processor, at least 1 MiB and at most 4.

@@ -17,8 +17,8 @@ struct statistics {
     std::uint64_t tier_saves = 0;    // pages that went to the tier when the cache dropped them
     std::uint64_t tier_evictions = 0;
     std::uint64_t read_ahead_pages = 0;  // pages asked for ahead of their use
-    std::uint64_t read_ahead_failures =
-        0;  // of these, those that were found to have failed; they were then asked for anew
+    // Of these, those that were found to have failed; they were then asked for anew.
+    std::uint64_t read_ahead_failures = 0;
     std::uint64_t load_waits = 0;  // page accesses that waited for another group's load
     std::uint64_t evictions = 0;
     std::uint64_t clock_steps = 0;   // frames looked at to find victims
@@ -33,11 +33,11 @@ struct statistics {
     std::uint64_t bytes_read = 0;     // delivered by read
     std::uint64_t bytes_written = 0;  // taken by write and append
     std::uint64_t write_backs = 0;    // pages of which written bytes were sent to the host
-    std::uint64_t write_back_errors =
-        0;  // of these, those that did not come to the file; they stay dirty
+    // Of these, those that did not come to the file; they stay dirty.
+    std::uint64_t write_back_errors = 0;
     std::uint64_t dirty_victims = 0;  // of these, those that went because their frame was needed
-    std::uint64_t written_behind =
-        0;  // of these, those that went because much of their file was dirty
+    // Of these, those that went because much of their file was dirty.
+    std::uint64_t written_behind = 0;
     std::uint64_t file_writes = 0;  // write operations of the operating system
     std::uint64_t file_write_bytes = 0;
     std::uint64_t file_write_errors = 0;
@@ -46,8 +46,8 @@ struct statistics {
     std::uint64_t file_read_bytes = 0;
     std::uint64_t file_read_errors = 0;
     std::uint64_t direct_reads = 0;  // of file_reads, those past the page cache
-    std::uint64_t registered_reads =
-        0;  // of file_reads, those past the page cache into memory registered with io_uring
+    // Of file_reads, those past the page cache into memory registered with io_uring.
+    std::uint64_t registered_reads = 0;
     std::uint64_t bad_requests = 0;  // requests the host refused as malformed
     std::uint64_t batches = 0;       // rounds in which a service thread found requests
     std::array<std::uint64_t, 16>

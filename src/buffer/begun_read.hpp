@@ -57,8 +57,8 @@ public:
     }
 
 private:
-    static constexpr std::uint64_t longest_wait_ns =
-        100'000'000;  // then the ring is looked at again
+    // Then the ring is looked at again.
+    static constexpr std::uint64_t longest_wait_ns = 100'000'000;
 
     bool has_ring(host::environment& env) {
         if (ring_ == nullptr && !refused_) {

@@ -18,8 +18,8 @@ struct alignas(64) block {
     list_ends references;    // the places that point here; none: the block is not in use
     neighbours order;        // in the list of its side, or of what is absent
     std::uint32_t pins = 0;  // places among them whose page is pinned
-    std::uint32_t dirty =
-        0;  // and whose page is dirty; counted only where blocks may become absent
+    // And whose page is dirty; counted only where blocks may become absent.
+    std::uint32_t dirty = 0;
     std::uint32_t frame = 0;
     side where = side::host;
     bool own = false;   // of the page that is being handled, so no victim now

@@ -238,7 +238,7 @@ const char* dedu_state<Order>::check() {
             const std::uint32_t where = page(id).where(), slot = core_.inside().pages.find(id);
             if (at >= files_[number]->pages && where != owned_entry::nowhere)
                 return "a page is in the buffer that its file does not have";
-            if (page(id).is_owned()) return "a page has an owner, and nobody uses it";
+            if (page(id).is_owned()) return "a page has an owner, and no session uses it";
             if ((where == owned_entry::incomplete) != (slot != nothing && !core_.is_complete(id)))
                 return "an entry and the core disagree on whether all of a page is in the buffer";
             if ((where == owned_entry::incomplete || where == owned_entry::elsewhere ||

@@ -376,8 +376,8 @@ private:
     std::vector<page_id> posted_hits_;  // from before that
     std::uint32_t posted_frame_ = 0;    // where the page's bytes are
     bool has_posted_ = false;           // and it may not be done yet
-    std::uint64_t late_ns_ =
-        0;  // by which it was kept waiting since blocks of posted pages were looked for
+    // By which it was kept waiting since blocks of posted pages were looked for.
+    std::uint64_t late_ns_ = 0;
     std::vector<page_id> hits_;  // not told to the order yet
     std::vector<std::uint32_t>
         free_;  // first frames of pages of its own; what is posted lies in the first or in none

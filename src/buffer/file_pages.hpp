@@ -43,8 +43,8 @@ public:
 
 private:
     static constexpr unsigned first_bits = FirstBits,
-                              chunks =
-                                  41 - FirstBits;  // 64 pages, then 64, 128, ...: up to most_pages
+                              // 64 pages, then 64, 128, ...: up to most_pages.
+        chunks = 41 - FirstBits;
 
     static unsigned chunk_of(std::uint64_t page) {
         return page >> first_bits == 0 ? 0

@@ -153,7 +153,7 @@ const char* manager_state<Order>::check() {
             if (in_host && (!entry(id).names(known->frame) || page_in_[known->frame] != id))
                 return "a page has another frame than its entry says";
             if (in_host && !latches_[known->frame].is_idle())
-                return "a frame is in use, and nobody uses it";
+                return "a frame is in use, and no session uses it";
             in_core += known != nullptr;
             if (page % page_group::pages == 0)
                 counted += files_[number].groups[page / page_group::pages].in_core;

@@ -39,13 +39,13 @@ struct manager_settings {
     std::uint32_t wait_ms = 30'000;  // for a page that others have fixed
     order_kind order = order_kind::lru;
     policy_kind policy = policy_kind::gram;  // native: no pages in the device
-    std::uint32_t batch_pages =
-        256;  // that threads that ask at once have moved, or handled by dedu, together, at most
+    // That threads that ask at once have moved, or handled by dedu, together, at most.
+    std::uint32_t batch_pages = 256;
     std::uint32_t batch_wait_us = 0;  // in which others may join
     dedu_settings dedu{};
     begun_reads begins = begun_reads::past_the_page_cache;
-    std::uint64_t signature_mask =
-        ~std::uint64_t{0};  // for tests: fewer bits make blocks of one signature and other bytes
+    // For tests: fewer bits make blocks of one signature and other bytes.
+    std::uint64_t signature_mask = ~std::uint64_t{0};
 };
 
 // Pages that the host's part has at least, so that there is a victim whatever sessions have fixed:

@@ -50,8 +50,8 @@ struct fresh_page {
 // A session's own, used by its thread alone.
 struct session_room {
     std::uint32_t number = 0, fixed = 0;
-    static constexpr std::size_t most_hits =
-        64;                            // told at once, if no thread has the lock just then
+    // Told at once, if no thread has the lock just then.
+    static constexpr std::size_t most_hits = 64;
     std::vector<page_id> hits;         // not told to the order yet
     std::size_t next_try = most_hits;  // to tell them
     void forget_hits() {

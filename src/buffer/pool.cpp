@@ -27,8 +27,8 @@ namespace buffer {
 namespace {
 
 constexpr std::uint32_t least_page_bytes = 512, most_page_bytes = 2u << 20;
-constexpr std::uint64_t direct_grain =
-    4096;  // any disk reads and writes so much at a time past the page cache
+// Any disk reads and writes so much at a time past the page cache.
+constexpr std::uint64_t direct_grain = 4096;
 constexpr std::uint64_t least_pages = 2, most_pages = std::uint64_t{1} << 30;
 
 struct descriptor {

@@ -37,8 +37,8 @@ struct file_facts {
     bool is_directory = false;
     bool false_size = false;  // its size is not what reads deliver (host/file_kind.hpp); told only
                               // of a handle that is open for reading
-    bool exact_times =
-        false;  // two changes never leave the same times, even right after one another
+    // Two changes never leave the same times, even right after one another.
+    bool exact_times = false;
     writers writing = writers::unknown;  // told only of a handle that is open for reading
     std::int64_t now_ns = 0;             // the file clock when the facts were read
 };

@@ -154,8 +154,8 @@ private:
     struct entry {
         std::uint32_t generation = 0;
         bool live = false;
-        bool uncertain =
-            false;  // changed so recently when opened that an equal identity proves nothing
+        // Changed so recently when opened that an equal identity proves nothing.
+        bool uncertain = false;
         bool two_level = false;
         std::uint64_t table = 0;
         std::uint64_t table_words = 0;

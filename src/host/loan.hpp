@@ -10,8 +10,8 @@
 
 namespace penstock::host {
 
-inline constexpr std::uint64_t most_loan_bytes =
-    1 << 20;  // the kernel asks a mount for no more at a time, unless it is told to
+// The kernel asks a mount for no more at a time, unless it is told to.
+inline constexpr std::uint64_t most_loan_bytes = 1 << 20;
 inline constexpr std::uint64_t least_part_bytes = 512;   // no page is smaller
 inline constexpr std::uint64_t usual_part_bytes = 4096;  // so that many warps share a large page
 

@@ -51,12 +51,12 @@ public:
     }
 
     static constexpr std::uint32_t proof = 8;
-    static constexpr std::int32_t far_enough =
-        17;  // more than the readers in order that are recognised as such
-    static constexpr std::uint32_t longest_random =
-        64 << 10;  // longer ones keep a disk busy either way
-    static constexpr std::uint64_t near_bytes =
-        4 << 20;  // so far may reads in order be apart, whichever thread comes first
+    // More than the readers in order that are recognised as such.
+    static constexpr std::int32_t far_enough = 17;
+    // Longer ones keep a disk busy either way.
+    static constexpr std::uint32_t longest_random = 64 << 10;
+    // So far may reads in order be apart, whichever thread comes first.
+    static constexpr std::uint64_t near_bytes = 4 << 20;
 
 private:
     // Many readers stride through one file at a time, so a read in order is one near any of the

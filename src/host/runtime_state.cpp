@@ -338,8 +338,8 @@ status runtime_state::build_rings() {
         std::max<std::uint64_t>((carried + 4095) & ~std::uint64_t{4095}, 4096);
     const ring_shape shape = shape_of_rings(stride);
     const std::uint64_t slots = shape.slots, all_slots = slots * shape.rings;
-    constexpr std::uint64_t tail_stride =
-        32;  // words: no two tails in one line of the second-level cache
+    // words: no two tails in one line of the second-level cache.
+    constexpr std::uint64_t tail_stride = 32;
     c.ring_count = shape.rings;
     c.ring_threads = settings.service_threads;
     std::vector<std::uint64_t> first_tickets(all_slots);

@@ -58,8 +58,8 @@ struct service_settings {
     // How long it takes at most until an idle ring is looked at, and how long a thread sleeps while
     // another looks.
     idle_watch::limits idle;
-    std::shared_ptr<idle_watch> watch =
-        std::make_shared<idle_watch>();  // the threads of a runtime share one
+    // The threads of a runtime share one.
+    std::shared_ptr<idle_watch> watch = std::make_shared<idle_watch>();
     host_tier tier;
     std::vector<memory_area> to_register;  // empty: none
     registering_engine::refusal register_refused;

@@ -51,8 +51,8 @@ struct node {
     std::atomic<std::uint64_t> told_bytes{0};
     std::atomic<signed char> made_up{-1};  // host::is_made_up; -1: not asked yet
     std::uint64_t told_opens = 0;          // opens of a false size; guarded by lock
-    std::atomic<std::uint64_t> storers{
-        0};  // that have it open to read and write, so may have mapped it to store
+    // That have it open to read and write, so may have mapped it to store.
+    std::atomic<std::uint64_t> storers{0};
 
     [[nodiscard]] node_key key() const { return {{device, inode}, way}; }
     ~node();

@@ -20,17 +20,17 @@ namespace penstock::mount {
 struct serve_options : mount_options {
     std::string source, point;
     bool background = false;  // returns to the shell once the mount is there; the process goes on
-    std::optional<buffer_options> buffer =
-        std::nullopt;  // files are read through it; not with `background` on a GPU
-    std::function<void(const std::string&)> note =
-        {};  // with a buffer: told what people should know of how it works here
+    // Files are read through it; not with `background` on a GPU.
+    std::optional<buffer_options> buffer = std::nullopt;
+    // With a buffer: told what people should know of how it works here.
+    std::function<void(const std::string&)> note = {};
 };
 
 // Of a buffer: what it did, and what it holds.
 struct buffer_report {
     buffer::manager_counts counts;
-    std::uint64_t reads_outside =
-        0;  // that went to the source: files without a number, and where the buffer failed
+    // That went to the source: files without a number, and where the buffer failed.
+    std::uint64_t reads_outside = 0;
     bool on_gpu = false, past_the_cache = true;
     bool kernel_copies = false;  // the kernel keeps what is read, too (uncached.hpp)
 };
@@ -47,8 +47,8 @@ status check(const serve_options& wanted);
 
 struct serve_calls {
     void (*ready)(const serve_options&) = nullptr;  // the mount is there
-    void (*asked)(const serve_report& so_far) =
-        nullptr;  // SIGUSR1 came; may be null: then that signal ends the process, as ever
+    // SIGUSR1 came; may be null: then that signal ends the process, as ever.
+    void (*asked)(const serve_report& so_far) = nullptr;
 };
 
 // Serves until the mount is taken away (fusermount3 -u, umount) or the process gets SIGINT, SIGTERM

@@ -33,11 +33,11 @@ struct tree {
     std::unique_ptr<file_buffer> buffer;  // or null
     uncached_agreement uncached;          // with a buffer
     std::unique_ptr<late_answers> late;
-    std::atomic<pid_t> own_opener{
-        0};  // the thread of ours that opens a file of the mount now (mounted_views); 0: none
+    // The thread of ours that opens a file of the mount now (mounted_views); 0: none.
+    std::atomic<pid_t> own_opener{0};
     double attribute_seconds = 1,
-           entry_seconds =
-               1;  // how long the kernel believes attributes and names without asking again
+           // How long the kernel believes attributes and names without asking again.
+        entry_seconds = 1;
 };
 
 inline tree& tree_of(fuse_req_t request) { return *static_cast<tree*>(fuse_req_userdata(request)); }

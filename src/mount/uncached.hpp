@@ -18,8 +18,8 @@ namespace penstock::mount {
 // The agreement of a session with the kernel: wanted, and reached. Made before the session.
 struct uncached_agreement {
     bool wanted = false;
-    std::atomic<bool> reached{
-        false};               // files may be opened so; set before any other request is answered
+    // Files may be opened so; set before any other request is answered.
+    std::atomic<bool> reached{false};
     std::uint64_t first = 0;  // number of the request that begins the session
 };
 

@@ -18,11 +18,11 @@ class piece_heat {
 public:
     // An exchange brings one piece over the bus in either direction, for as long as it lasts; so
     // the one that comes must be warm by itself, and clearly warmer than the one that goes.
-    static constexpr std::uint32_t least_share =
-        8;  // of a piece's pages: a hot one has so large a part of them
+    // Of a piece's pages: a hot one has so large a part of them.
+    static constexpr std::uint32_t least_share = 8;
     static constexpr std::uint32_t times_as_warm = 2;
-    static constexpr std::size_t most_exchanges =
-        8;  // in a round, so that no acquire takes much longer for it
+    // In a round, so that no acquire takes much longer for it.
+    static constexpr std::size_t most_exchanges = 8;
 
     struct piece {
         std::uint64_t pages = 0;

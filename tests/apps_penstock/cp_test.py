@@ -203,7 +203,11 @@ class Cp(InFolder):
         self.assertEqual(old.read_bytes(), b"precious")
 
     def test_wrong_usage(self):
-        for arguments, parts in ((["cp"], ["FILES", "--help"]), (["cp", "alone"], ["'alone'", "its copy"]), (["cp", "a", "b", "--page", "1000"], ["page_bytes", "1000"])):
+        for arguments, parts in (
+            (["cp"], ["FILES", "--help"]),
+            (["cp", "alone"], ["'alone'", "its copy"]),
+            (["cp", "a", "b", "--page", "1000"], ["page_bytes", "1000"]),
+        ):
             with self.subTest(arguments=arguments):
                 ran = penstock(*arguments)
                 self.assertEqual((ran.returncode, ran.stdout), (2, b""))

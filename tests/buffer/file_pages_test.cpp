@@ -25,8 +25,8 @@ struct counted_entry {
     static void operator delete[](void* at) { ::operator delete[](at); }
 };
 
-using pages_of =
-    buffer::file_pages<counted_entry, 10>;  // 1024 pages, then as many, then twice as many
+// 1024 pages, then as many, then twice as many.
+using pages_of = buffer::file_pages<counted_entry, 10>;
 
 using read_windows = on_backends;
 

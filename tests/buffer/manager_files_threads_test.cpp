@@ -145,8 +145,8 @@ TEST_P(shared_files, are_never_older_than_what_was_forgotten) {
                     const std::uint64_t page = random() % pages, least = told;
                     if (random() % 8 == 0) mine->prefetch(0, page, 3);
                     std::uint64_t words[page_bytes / 4];
-                    const std::uint64_t count =
-                        random() % 2 == 0 ? 8 : 2 * page_bytes;  // two pages are read at once
+                    // Two pages are read at once.
+                    const std::uint64_t count = random() % 2 == 0 ? 8 : 2 * page_bytes;
                     const std::int64_t got = mine->read(0, page * page_bytes,
                                                         reinterpret_cast<std::byte*>(words), count);
                     ASSERT_GE(got, 8);

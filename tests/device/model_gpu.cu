@@ -259,8 +259,8 @@ private:
     std::unique_ptr<window_keeper> windows_;
     coverage met_;
     drill_counts drilled_;
-    std::uint64_t zero_elements_ =
-        0;  // in files that had changed, so that an error may be behind each
+    // In files that had changed, so that an error may be behind each.
+    std::uint64_t zero_elements_ = 0;
     report* report_ = nullptr;
     file_state* device_states_ = nullptr;
     std::byte* scratch_ = nullptr;

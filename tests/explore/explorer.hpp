@@ -35,8 +35,8 @@ inline constexpr std::uint32_t max_fibers = 6;
 
 struct program {
     std::vector<std::function<void()>> fibers;
-    std::uint32_t helpers =
-        0;  // how many of the last fibers serve the others; the run ends when only they wait
+    // How many of the last fibers serve the others; the run ends when only they wait.
+    std::uint32_t helpers = 0;
     std::function<void()>
         reset;  // brings the shared memory to its first state, before each schedule
     std::function<void()> check;  // calls require() on the last state

@@ -19,8 +19,8 @@ struct small_memory {
 };
 small_memory memory;
 
-constexpr int all_switches =
-    1000;  // a bound that no program here reaches: nothing is left out, nothing is reduced
+// A bound that no program here reaches: nothing is left out, nothing is reduced.
+constexpr int all_switches = 1000;
 
 explore::program small_program(
     std::vector<std::function<void()>> fibers, std::function<void()> check = [] {}) {

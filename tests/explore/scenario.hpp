@@ -17,8 +17,8 @@ public:
     host server;
     engine::quiescent_state held;           // what the lanes keep on purpose
     std::function<void()> prepare = [] {};  // after the reset, before each schedule
-    std::function<void()> check = [] {
-    };  // at the end of each schedule; the invariants are checked as well
+    // At the end of each schedule; the invariants are checked as well.
+    std::function<void()> check = [] {};
 
     // `body(lane)` is run as one more lane.
     template <typename Lane = explore_lane, typename Body>

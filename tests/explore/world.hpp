@@ -17,8 +17,8 @@ inline constexpr std::uint32_t page_shift = 4, page_bytes = 16, words_per_page =
 inline constexpr std::uint32_t max_frames = 4, max_files = 4, max_slots = 4, max_names = 4,
                                arena_words = 32;
 inline constexpr std::uint32_t staging_bytes = 32;
-inline constexpr std::uint32_t tier_words_count =
-    8;  // scenarios with a tier use the first words of the arena only
+// Scenarios with a tier use the first words of the arena only.
+inline constexpr std::uint32_t tier_words_count = 8;
 
 struct shape {
     std::uint32_t frames = 1, files = 1, ring_slots = 2, names = 4, leaf_shift = 1, tier_frames = 0;

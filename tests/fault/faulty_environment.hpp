@@ -34,8 +34,8 @@ enum call : std::uint32_t {
     call_unlink = 32768,
     call_rename = 65536,
     every_name_call = 32768 + 65536,
-    call_plain_read =
-        131072,            // those of call_read that go by no engine: can be stalled by this name
+    // Those of call_read that go by no engine: can be stalled by this name.
+    call_plain_read = 131072,
     call_register = 16384  // its failure is no caller's error
 };
 

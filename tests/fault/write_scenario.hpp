@@ -11,8 +11,8 @@
 
 namespace penstock::fault {
 
-inline constexpr std::uint64_t old_bytes =
-    5 * page + 77;  // of the files "old0", "old1", ... that are there before
+// Of the files "old0", "old1", ... that are there before.
+inline constexpr std::uint64_t old_bytes = 5 * page + 77;
 inline constexpr std::uint32_t most_writers = 4, stripe = 60;
 inline constexpr std::uint64_t stripe_rounds = 100;
 
@@ -36,8 +36,8 @@ struct shadow_file {
     std::string name;
     int fd = -1;
     std::vector<std::uint8_t> bytes;
-    bool known =
-        true;  // false: an append ended in the middle, so nothing is said of the bytes any more
+    // false: an append ended in the middle, so nothing is said of the bytes any more.
+    bool known = true;
 
     void put(std::uint64_t offset, const std::vector<std::uint8_t>& what, std::uint64_t count) {
         if (bytes.size() < offset + count) bytes.resize(offset + count);
@@ -350,8 +350,8 @@ inline options writing_options(const written_folder& from, io_method io,
     o.writable = true;
     o.cache_bytes = 16 * page;
     if (io == io_method::pread)
-        o.write_behind_bytes =
-            o.cache_bytes;  // in these pages go when their frames are needed, in the others before
+        // In these pages go when their frames are needed, in the others before.
+        o.write_behind_bytes = o.cache_bytes;
     o.table_bytes = 128 * 1024;
     o.max_files = 32;
     o.service_threads = 2;

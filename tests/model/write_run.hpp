@@ -43,8 +43,8 @@ struct write_run_shape {
         o.cache_bytes = frame_count * o.page_bytes;
         const std::uint64_t behind[] = {0, 2 * o.page_bytes, o.cache_bytes};
         o.write_behind_bytes = behind[mix64(s.seed ^ 13) % 3];
-        o.table_bytes =
-            128 * 1024;  // 16384 words, leaves of 256: more than 4096 pages take two levels
+        // 16384 words, leaves of 256: more than 4096 pages take two levels.
+        o.table_bytes = 128 * 1024;
         o.max_files = 24;
         o.service_threads = 1 + mix64(s.seed ^ 8) % 3;
         o.staging_bytes = std::uint64_t{1} << 20;

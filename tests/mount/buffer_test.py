@@ -173,7 +173,11 @@ def changes_are_seen(policy):
             for name, change in changes_of(point / "f", other.fileno()):
                 check(os.pread(reader.fileno(), 1 << 20, 0) == (source / "f").read_bytes(), f"before {name}: the file differs")
                 change(writer.fileno())
-                check(os.pread(reader.fileno(), 1 << 20, 0) == (source / "f").read_bytes(), f"{name}: not seen by the reader that has the file open")
+                seen = os.pread(reader.fileno(), 1 << 20, 0)
+                check(
+                    seen == (source / "f").read_bytes(),
+                    f"{name}: not seen by the reader that has the file open",
+                )
         check(counts_so_far(mount)["reads past the buffer"] == 0, "the buffer was passed by")
     check((source / "f").read_bytes() == b"", "the file is not empty at the end")
 
@@ -219,7 +223,10 @@ def source_changes(policy):
         with open(point / "held", "rb", buffering=0) as f:
             check(f.read(9000) == b"1" * 9000, "held")
             os.unlink(point / "held")
-            check(os.pread(f.fileno(), 9000, 0) == b"1" * 9000, "a file that was removed is not there for the reader that has it open")
+            check(
+                os.pread(f.fileno(), 9000, 0) == b"1" * 9000,
+                "a file that was removed is not there for the reader that has it open",
+            )
         (source / "held").write_bytes(b"2" * 9000)
         check((point / "held").read_bytes() == b"2" * 9000, "a file under the name of one that was removed")
         check(counts_so_far(mount)["reads past the buffer"] == 0, "the buffer was passed by")

@@ -154,13 +154,18 @@ class Ends(unittest.TestCase):
                 for i in range(300):
                     out.write(f"{user:02} {i:05}\n".encode())
         with mounted.Mount(self.source, self.point):
-            threads = [threading.Thread(target=append, args=(self.source if user == 0 else self.point, user)) for user in range(5)]
+            folders = [self.source] + 4 * [self.point]
+            threads = [
+                threading.Thread(target=append, args=(folder, user))
+                for user, folder in enumerate(folders)
+            ]
             for one in threads:
                 one.start()
             for one in threads:
                 one.join()
         lines = (self.source / "log").read_text().splitlines()
-        self.assertEqual(sorted(lines), sorted(f"{user:02} {i:05}" for user in range(5) for i in range(300)))
+        expected = [f"{user:02} {i:05}" for user in range(5) for i in range(300)]
+        self.assertEqual(sorted(lines), sorted(expected))
 
     def test_a_removed_file_that_is_open_lives_on(self):
         with mounted.Mount(self.source, self.point):

@@ -329,7 +329,8 @@ class Lists(unittest.TestCase):
                 )
 
     def test_the_set_group_bit_falls_as_in_the_source(self):
-        for i, role in enumerate(("owner", "in the file's group", "in the file's group by the way")):
+        roles = ("owner", "in the file's group", "in the file's group by the way")
+        for i, role in enumerate(roles):
             for name in (f"mount{i}", f"source{i}"):
                 (self.source / name).write_text("x")
                 os.chown(self.source / name, USERS[role][0], FILE_GROUP)

@@ -20,7 +20,8 @@ NOBODY = pwd.getpwnam("nobody")
 
 # A mount that is not root's clears set-id bits also when pages of a mapping are written back, for which there is no need elsewhere.
 MODES = [0o644, 0o600, 0o400, 0o755, 0o666, 0o777] + ([0o4755, 0o2755, 0o6777] if os.geteuid() == 0 else [])
-# The users that do the steps, in turns: root and the user nobody if the test runs as root, else its own user.
+# The users that do the steps, in turns: root and an account without rights if the test runs as
+# root, else its own user.
 USERS = [(0, 0), (0, 0), (NOBODY.pw_uid, NOBODY.pw_gid)] if os.geteuid() == 0 else [(os.geteuid(), os.getegid())]
 
 

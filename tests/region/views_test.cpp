@@ -174,8 +174,8 @@ protected:
 
 TEST_F(region_views, nothing_is_lost_of_pages_that_all_change) {
     fault::fault_plan plan;
-    plan.longest_write =
-        128;  // a page comes home in many pieces, between which a program might look
+    // A page comes home in many pieces, between which a program might look.
+    plan.longest_write = 128;
     env_.set(plan);
     EXPECT_EQ(lost_words(600), 0u);
     EXPECT_GT(kernel_->taken(), 0);

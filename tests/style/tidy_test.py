@@ -16,7 +16,8 @@ CLEAN = {
                                          "// See the table:\n//   step(x);\nvoid turn_hand();\n",
     "include/penstock/file.hpp": '// Files.\n#pragma once\n#include "penstock/engine/clock.hpp"\n',
     "src/host/env.cpp": '#include "penstock/file.hpp"\n#include <unistd.h>\nconst char* text = "volatile // not code;";\n',
-    "cli/main.cpp": '#include "host/env.hpp"\n#include "common/message.hpp"\nint main() { return 0; }\n',
+    "cli/main.cpp": '#include "host/env.hpp"\n#include "common/message.hpp"\n'
+                    "int main() { return 0; }\n",
     "README.md": "Call `turn_hand()` of `engine/clock.hpp`; see [files](include/penstock/file.hpp).\n\n"
                  "| what | rate | file |\n| --- | --- | --- |\n"
                  "| reads | 3.0 TB/s | `h100-2026-11-24-hit.json` |\n| maps | 2.9 TB/s | the same |\n",

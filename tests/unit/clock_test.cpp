@@ -92,8 +92,8 @@ TEST(clock, passes_over_pinned_loading_and_busy) {
 TEST(clock, a_frame_word_whose_page_went_elsewhere_is_passed_over) {
     hand_cache c;
     fill(c);
-    c.page_words[0] =
-        state_valid | 7;  // word 0 names frame 7 by now; frame 0 still claims to be its
+    // Word 0 names frame 7 by now; frame 0 still claims to be its.
+    c.page_words[0] = state_valid | 7;
     c.page_words[7] = 0;
     c.frame_words[7] = frame_busy;
     std::uint32_t frame = 99;

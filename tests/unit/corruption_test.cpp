@@ -24,8 +24,8 @@ options tiny_pages(const temporary_folder& folder, std::uint64_t table_bytes = 1
     options o = small_options(folder);
     o.writable = true;
     o.page_bytes = page;
-    o.cache_bytes = o.write_behind_bytes =
-        32 * page;  // pages go when their frames are needed, and not before
+    // Pages go when their frames are needed, and not before.
+    o.cache_bytes = o.write_behind_bytes = 32 * page;
     o.table_bytes = table_bytes;
     return o;
 }

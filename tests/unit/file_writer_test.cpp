@@ -24,8 +24,8 @@ public:
     std::uint64_t fails_at = ~std::uint64_t{0};  // the call that reaches this offset has no room
     std::uint64_t longest = ~std::uint64_t{0};   // a call writes no more
     std::atomic<int> inside{0}, most_inside{0};
-    std::atomic<bool> first_waits{
-        false};  // the first call stays inside until there is another, for a second at most
+    // The first call stays inside until there is another, for a second at most.
+    std::atomic<bool> first_waits{false};
 
     std::int64_t write(int, const memory_piece* pieces, std::size_t count,
                        std::uint64_t offset) override {

@@ -434,8 +434,8 @@ TEST_F(writing, a_page_that_the_file_grew_by_can_be_mapped) {
     write_file(path, pattern(15, 100));
     const int fd = rt->open(path, open_read_write);
     ASSERT_EQ(rt->truncate(fd, 50 * page), 0);
-    const mapping first =
-        rt->map(fd, 40 * page, 10);  // no caller has asked for a word of that page yet
+    // No caller has asked for a word of that page yet.
+    const mapping first = rt->map(fd, 40 * page, 10);
     ASSERT_EQ(first.bytes, 10);
     EXPECT_EQ(rt->unmap(first), 0);
     EXPECT_EQ(rt->close(fd), 0);

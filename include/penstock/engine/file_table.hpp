@@ -187,8 +187,8 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t open_name(const Group g, const cache_
                                                      const name_key key) {
     if (const std::int64_t code = stop_code(c); code != 0) return code;
     patience deadline(g, c.request_wait_ns);
-    name_word waited_for =
-        0;  // the busy word, and where we saw it: words of different slots may be equal
+    // The busy word, and where we saw it: words of different slots may be equal.
+    name_word waited_for = 0;
     std::uint32_t waited_at = 0;
     for (std::uint32_t round = 0;; ++round) {
         name_match found{};

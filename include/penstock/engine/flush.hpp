@@ -48,8 +48,8 @@ PENSTOCK_HD PENSTOCK_NOINLINE inline word_run words_from(const cache_view& c,
 class write_queue {
 public:
     static constexpr std::uint32_t depth = 64;
-    static constexpr std::uint64_t most_unsent_bytes =
-        512 * 1024;  // enough for one call; the first is not to wait for more
+    // Enough for one call; the first is not to wait for more.
+    static constexpr std::uint64_t most_unsent_bytes = 512 * 1024;
 
     // All that were copied are sent: before the group waits for anything, or others that come after
     // them in a ring would wait too. Each by another thread: a post takes as long as the bus, and

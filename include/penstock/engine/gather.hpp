@@ -207,8 +207,8 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::uint64_t hits_by_row(const Group g, const cac
     return count;
 }
 
-inline constexpr std::uint32_t units_in_flight =
-    4;  // in each thread: as many as 64 registers have room for
+// In each thread: as many as 64 registers have room for.
+inline constexpr std::uint32_t units_in_flight = 4;
 
 // How the threads of a group share out a batch of short rows: `team` threads to a row, each with
 // PerThread of its units.

@@ -30,11 +30,10 @@ namespace penstock::engine {
 // frame. Written by the group that owns the frame: from try_evict (or from free) until its page's
 // last loader pin goes.
 using frame_word = std::uint64_t;
-inline constexpr frame_word
-    frame_state_mask = frame_word{3} << 62,
-    frame_free = 0, frame_busy = frame_word{1} << 62, frame_owned = frame_word{2} << 62,
-    frame_copy =
-        frame_word{3} << 62;  // of a page that is mapped to be changed (engine/pristine.hpp)
+inline constexpr frame_word frame_state_mask = frame_word{3} << 62, frame_free = 0,
+                            frame_busy = frame_word{1} << 62, frame_owned = frame_word{2} << 62,
+                            // Of a page that is mapped to be changed (engine/pristine.hpp)
+    frame_copy = frame_word{3} << 62;
 inline constexpr std::uint32_t word_index_bits = 40;
 inline constexpr std::uint32_t descriptor_slot_bits = 19;
 inline constexpr std::uint32_t max_file_slots = 1u << descriptor_slot_bits;
@@ -200,8 +199,8 @@ enum counter : std::uint32_t {
     count_written_behind,  // of these, those that went because much of their file was dirty
     count_kinds
 };
-inline constexpr std::uint32_t latency_buckets =
-    32;  // bucket i: 2^i to 2^(i+1) ns from posting a request to its answer
+// Bucket i: 2^i to 2^(i+1) ns from posting a request to its answer.
+inline constexpr std::uint32_t latency_buckets = 32;
 
 struct alignas(128) counter_shard {
     std::uint64_t count[count_kinds];
@@ -336,8 +335,8 @@ constexpr PENSTOCK_HD std::uint64_t directory_entries(const cache_view& c, std::
 inline constexpr std::uint32_t window_chunk_shift = 21;
 inline constexpr std::uint64_t window_chunk_bytes = std::uint64_t{1} << window_chunk_shift;
 
-inline constexpr std::uint32_t clock_hand_stride =
-    8;  // in 4-byte words: a sector each, so that shards do not share one
+// In 4-byte words: a sector each, so that shards do not share one.
+inline constexpr std::uint32_t clock_hand_stride = 8;
 // In the first sector: groups that write back for a frame, a lock for the one that offers pages
 // (engine/victim.hpp), groups that write behind, and whether the last write-back of some group
 // failed.

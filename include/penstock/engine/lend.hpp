@@ -116,8 +116,8 @@ PENSTOCK_HD PENSTOCK_NOINLINE void lend_part(const Group& g, const cache_view& c
     g.sync();  // the leader's acquire of the pin comes before every thread's reads of the frame
     const std::uint64_t left = what.bytes - begin,
                         wanted = left < what.part_bytes ? left : what.part_bytes;
-    const std::uint64_t whole =
-        (wanted + 15) & ~std::uint64_t{15};  // a page has zeros behind the file's end
+    // A page has zeros behind the file's end.
+    const std::uint64_t whole = (wanted + 15) & ~std::uint64_t{15};
     from += at & (c.page_bytes() - 1);
     if (in_tier) g.copy_in(what.to + begin, from, whole);
     else g.copy_out(what.to + begin, from, whole);

@@ -16,8 +16,8 @@
 namespace penstock::engine {
 
 inline constexpr std::uint32_t max_name_probes = 64;
-inline constexpr std::uint32_t max_path_bytes =
-    4095;  // as Linux: PATH_MAX with its terminating zero
+// As Linux: PATH_MAX with its terminating zero.
+inline constexpr std::uint32_t max_path_bytes = 4095;
 
 // A name as the caller gave it, with its hash, and the flags he opens it with; those are no part of
 // the name.

@@ -179,8 +179,8 @@ PENSTOCK_HD PENSTOCK_NOINLINE bool mark_changes(const Group& g, const cache_view
                                                 std::uint32_t end, bool marks_end,
                                                 std::uint32_t& last) {
     last = 0;
-    const pristine_word held =
-        g.broadcast(glance_pristine(&c.pristine[frame]));  // a holder's copy stays
+    // A holder's copy stays.
+    const pristine_word held = g.broadcast(glance_pristine(&c.pristine[frame]));
     const std::byte* const before = is_copy(held) ? c.frame_address(copy_frame_of(held)) : nullptr;
     const std::byte* const now = c.frame_address(frame);
     const std::uint32_t unit =

@@ -20,8 +20,8 @@
 
 namespace penstock::engine {
 
-inline constexpr std::uint32_t most_early_groups =
-    32;  // as many as flush a file from the host for small pages
+// As many as flush a file from the host for small pages.
+inline constexpr std::uint32_t most_early_groups = 32;
 
 // Leader only. The part that begins there behind `page`; no pages if none does, or it cannot be
 // now.
