@@ -6,9 +6,8 @@
 // leader; it alone touches shared state words, the others take part in copying. On a group of one
 // lane every collective is the identity, which is why no verb has a second, scalar body.
 //
-//   size(), rank(), is_leader()   how many, and which is the caller; constant for the life of the
-//   value sync()         all threads of the group arrive; what any of them wrote before is seen by
-//   all of
+//   size(), rank(), is_leader()   how many, and which one calls; constant for the life of the value
+//   sync()         all threads of the group arrive; what any of them wrote before is seen by all of
 //                  them after
 //   broadcast(v)   the leader's 64-bit value, in every thread; orders nothing else
 //   all(b)         true in every thread if b was true in every thread
