@@ -7,7 +7,7 @@
 #include <thread>
 #include <vector>
 
-#include "buffer/manager.hpp"
+#include "buffer/pool/manager.hpp"
 #include "cases.hpp"
 #include "common/threads.hpp"
 #include "penstock/base/hash.hpp"

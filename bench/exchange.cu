@@ -8,7 +8,7 @@
 #include <thread>
 #include <vector>
 
-#include "buffer/device_frames.hpp"
+#include "buffer/pool/device_frames.hpp"
 #include "cases.hpp"
 #include "common/threads.hpp"
 

@@ -4,13 +4,13 @@
 #include <thread>
 #include <vector>
 
-#include "buffer/signature.hpp"
+#include "buffer/pool/signature.hpp"
 #include "cases.hpp"
 #include "common/threads.hpp"
 #include "penstock/base/hash.hpp"
 
 #if defined(__CUDACC__)
-#include "buffer/gpu_signatures.cuh"
+#include "buffer/pool/gpu_signatures.cuh"
 #include "gpu.cuh"
 #endif
 

@@ -10,8 +10,8 @@
 #include <unordered_map>
 #include <utility>
 
-#include "buffer/choose_frames.hpp"
-#include "buffer/manager.hpp"
+#include "buffer/pool/choose_frames.hpp"
+#include "buffer/pool/manager.hpp"
 #include "common/input_file.hpp"
 #include "common/message.hpp"
 #include "common/stopwatch.hpp"

@@ -2,7 +2,7 @@
 // trace says so, and it takes the time that it takes.
 #pragma once
 
-#include "buffer/manager.hpp"
+#include "buffer/pool/manager.hpp"
 #include "replay_simulate.hpp"
 
 namespace penstock::replay {

@@ -5,11 +5,11 @@
 #include <unordered_map>
 #include <vector>
 
-#include "buffer/check.hpp"
-#include "buffer/clock_order.hpp"
-#include "buffer/core.hpp"
-#include "buffer/fetch.hpp"
-#include "buffer/lru_order.hpp"
+#include "buffer/core/check.hpp"
+#include "buffer/core/clock_order.hpp"
+#include "buffer/core/core.hpp"
+#include "buffer/core/fetch.hpp"
+#include "buffer/core/lru_order.hpp"
 #include "common/stopwatch.hpp"
 
 namespace penstock::replay {

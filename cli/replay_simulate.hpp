@@ -4,8 +4,8 @@
 
 #include <cstdint>
 
-#include "buffer/counts.hpp"
-#include "buffer/types.hpp"
+#include "buffer/core/counts.hpp"
+#include "buffer/core/types.hpp"
 #include "penstock/error.hpp"
 #include "trace/trace.hpp"
 

@@ -1,7 +1,7 @@
 // LRU: the page that was not used for longest goes. A hit moves the page to the front of a list.
 #pragma once
 
-#include "buffer/linked.hpp"
+#include "buffer/core/linked.hpp"
 #include "fifo.hpp"
 
 namespace penstock::bench::policy {

@@ -6,7 +6,7 @@
 
 #include <algorithm>
 
-#include "buffer/linked.hpp"
+#include "buffer/core/linked.hpp"
 #include "fifo.hpp"
 
 namespace penstock::bench::policy {

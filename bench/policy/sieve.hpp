@@ -4,7 +4,7 @@
 // the newest end, so the hand comes to new pages soon and to proven ones late. A hit sets one bit.
 #pragma once
 
-#include "buffer/linked.hpp"
+#include "buffer/core/linked.hpp"
 #include "fifo.hpp"
 
 namespace penstock::bench::policy {

@@ -5,7 +5,7 @@
 #include <memory>
 #include <string>
 
-#include "buffer/manager.hpp"
+#include "buffer/pool/manager.hpp"
 #include "penstock/error.hpp"
 #include "penstock/options.hpp"
 

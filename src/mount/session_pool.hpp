@@ -6,7 +6,7 @@
 #include <mutex>
 #include <vector>
 
-#include "buffer/manager.hpp"
+#include "buffer/pool/manager.hpp"
 
 namespace penstock::mount {
 

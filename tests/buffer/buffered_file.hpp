@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "buffer/manager.hpp"
+#include "buffer/pool/manager.hpp"
 #include "fault/faulty_environment.hpp"
 #include "region/support.hpp"
 #include "rounds.hpp"

@@ -11,11 +11,11 @@
 #include <thread>
 
 #include "buffer/buffered_file.hpp"
-#include "buffer/clock_order.hpp"
-#include "buffer/core.hpp"
-#include "buffer/counts.hpp"
-#include "buffer/manager.hpp"
-#include "buffer/lru_order.hpp"
+#include "buffer/core/clock_order.hpp"
+#include "buffer/core/core.hpp"
+#include "buffer/core/counts.hpp"
+#include "buffer/pool/manager.hpp"
+#include "buffer/core/lru_order.hpp"
 #include "buffer/shared_file.hpp"
 
 namespace penstock::test {

@@ -1,5 +1,5 @@
 // Pages that move between frames of the host and of a device: on CPU threads and on the GPU.
-#include "buffer/device_frames.hpp"
+#include "buffer/pool/device_frames.hpp"
 
 #include <gtest/gtest.h>
 

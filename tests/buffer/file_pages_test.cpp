@@ -4,7 +4,7 @@
 #include <chrono>
 #include <thread>
 
-#include "buffer/file_pages.hpp"
+#include "buffer/pool/file_pages.hpp"
 #include "buffered_file.hpp"
 
 namespace penstock::test {

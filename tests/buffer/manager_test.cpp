@@ -1,6 +1,6 @@
 // The buffer manager: what is read is what was written, wherever pages lie, by one thread and many,
 // also where the disk fails; and it hits where the core alone would.
-#include "buffer/manager.hpp"
+#include "buffer/pool/manager.hpp"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -13,10 +13,10 @@
 #include <random>
 #include <thread>
 
-#include "buffer/clock_order.hpp"
-#include "buffer/core.hpp"
-#include "buffer/counts.hpp"
-#include "buffer/lru_order.hpp"
+#include "buffer/core/clock_order.hpp"
+#include "buffer/core/core.hpp"
+#include "buffer/core/counts.hpp"
+#include "buffer/core/lru_order.hpp"
 #include "buffered_file.hpp"
 
 namespace penstock::test {

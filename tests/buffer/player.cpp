@@ -9,11 +9,11 @@
 #include <string>
 #include <vector>
 
-#include "buffer/check.hpp"
-#include "buffer/clock_order.hpp"
-#include "buffer/core.hpp"
-#include "buffer/counts.hpp"
-#include "buffer/lru_order.hpp"
+#include "buffer/core/check.hpp"
+#include "buffer/core/clock_order.hpp"
+#include "buffer/core/core.hpp"
+#include "buffer/core/counts.hpp"
+#include "buffer/core/lru_order.hpp"
 
 namespace {
 

@@ -13,7 +13,7 @@
 #include <random>
 
 #include "buffer/buffered_file.hpp"
-#include "buffer/manager.hpp"
+#include "buffer/pool/manager.hpp"
 
 namespace penstock::test {
 

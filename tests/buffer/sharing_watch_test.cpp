@@ -2,7 +2,7 @@
 // them takes longer than it saves.
 #include <gtest/gtest.h>
 
-#include "buffer/sharing_watch.hpp"
+#include "buffer/pool/sharing_watch.hpp"
 
 namespace penstock::test {
 

@@ -1,6 +1,6 @@
 // Signatures of blocks: MD5 is MD5; the quick one tells blocks apart that differ a little, and is
 // the same by whatever number of threads.
-#include "buffer/signature.hpp"
+#include "buffer/pool/signature.hpp"
 
 #include <gtest/gtest.h>
 
@@ -13,7 +13,7 @@
 #include "region/support.hpp"
 
 #if defined(PENSTOCK_WITH_CUDA)
-#include "buffer/gpu_signatures.cuh"
+#include "buffer/pool/gpu_signatures.cuh"
 #include "host/gpu_memory.cuh"
 #endif
 

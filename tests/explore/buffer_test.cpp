@@ -1,13 +1,13 @@
-// The entry of a page and the latch of a frame (buffer/frame_latch.hpp) under every schedule: a
-// user that takes a page has that page, and has it as long as it likes.
+// The entry of a page and the latch of a frame (buffer/pool/frame_latch.hpp) under every schedule:
+// a user that takes a page has that page, and has it as long as it likes.
 #include <gtest/gtest.h>
 
 #include <functional>
 
 #include "explore/explorer.hpp"
 // After it, so that its accesses are schedule points.
-#include "buffer/frame_latch.hpp"
-#include "buffer/owned_entry.hpp"
+#include "buffer/pool/frame_latch.hpp"
+#include "buffer/pool/owned_entry.hpp"
 
 namespace {
 

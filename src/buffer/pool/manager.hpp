@@ -1,0 +1,104 @@
+// A buffer of pages of files, in frames of the host and of a device behind them (docs/buffer.md):
+// pages are fixed while they are used, read and changed in place, and flushed. What its users see
+// is in penstock/buffer.hpp.
+//
+// A page that is in the host is fixed by one look at its entry and one step on the word of its
+// frame, without a lock; that it was used is told to the order later, all at once, before the same
+// thread next needs a frame. Everything else goes under one lock, which is not held while bytes
+// move: what a miss has to do is decided under it, in the core, and takes a turn on each frame and
+// on each page that is written back. Turns come in the order in which they were taken, so that
+// the thread that moves bytes finds those that others, decided before, have put there.
+//
+// Nothing is lost where a write fails: a page that had to go and could not be written comes back,
+// dirty, in place of the one that was asked for.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "buffer/pool/device_frames.hpp"
+#include "buffer/pool/file_states.hpp"
+#include "buffer/pool/frame_latch.hpp"
+#include "buffer/core/types.hpp"
+#include "host/env.hpp"
+#include "penstock/buffer.hpp"
+#include "penstock/error.hpp"
+
+namespace penstock::buffer {
+
+// Of pages that are missed: which go on while the device is told of victims. Others are for tests.
+enum class begun_reads : std::uint8_t { past_the_page_cache, all, none };
+
+struct manager_settings {
+    std::uint64_t page_bytes = 4096;
+    std::uint32_t host_pages = 0, device_pages = 0;
+    std::uint32_t sessions = 16;    // threads that use the buffer, at most
+    std::uint32_t fixed_pages = 8;  // that one of them has fixed at a time, at most
+    std::uint32_t files = 64;
+    std::uint32_t wait_ms = 30'000;  // for a page that others have fixed
+    order_kind order = order_kind::lru;
+    policy_kind policy = policy_kind::gram;  // native: no pages in the device
+    // That threads that ask at once have moved, or handled by dedu, together, at most.
+    std::uint32_t batch_pages = 256;
+    std::uint32_t batch_wait_us = 0;  // in which others may join
+    dedu_settings dedu{};
+    begun_reads begins = begun_reads::past_the_page_cache;
+    // For tests: fewer bits make blocks of one signature and other bytes.
+    std::uint64_t signature_mask = ~std::uint64_t{0};
+};
+
+// Pages that the host's part has at least, so that there is a victim whatever sessions have fixed:
+// of each session those that it has fixed and one that it brings, and one more.
+constexpr std::uint64_t least_host_pages(std::uint64_t sessions, std::uint64_t fixed_pages) {
+    return sessions * (fixed_pages + 1) + 1;
+}
+
+// Whether tables can be made for as many files, and products of the other counts fit into 32 bits.
+// To be asked before frames_for(); make() asks it too.
+status check_counts(const manager_settings& settings);
+
+// Frames that this needs of a device: some of the host's are for bytes on their way to files.
+frames_shape frames_for(const manager_settings& settings);
+
+class manager {
+public:
+    virtual ~manager() = default;
+    // `frames`: of the shape frames_for(settings). Both outlive it, and so do the files'
+    // descriptors.
+    static status make(const manager_settings& settings, device_frames& frames,
+                       host::environment& env, std::unique_ptr<manager>& out);
+
+    // The number of a file of so many bytes, which is read and written through `fd` until
+    // remove_file; another program that changes it is told by forget. -EMFILE, there are as many as
+    // can be; -EINVAL, too large; -ENOMEM. A descriptor that reads past the operating system's page
+    // cache will do for files of any size, but only whole pages are written through it. Cost: four
+    // bytes of memory for each page.
+    virtual int add_file(int fd, std::uint64_t bytes,
+                         file_access access = file_access::read_write) = 0;
+    // The pages of the file leave; what was changed and not flushed is lost. Afterwards the number
+    // may be another file's. 0; -EINVAL, no such file; -EBUSY, another thread removes or closes it;
+    // -ETIMEDOUT, a session has a page of it fixed, and the file stays as it was. Cost: as of
+    // session::forget.
+    int remove_file(std::uint32_t number);
+    // The same in two parts, steps (2) and (3) to (5) of file_states.hpp, for a session of this
+    // manager that may be null. After begin_close() was 0, end_close() follows; with `flushes`
+    // nothing is lost, and it is 0 or the error of the flush, after which the file is open as
+    // before.
+    int begin_close(session* by, std::uint32_t number);
+    int end_close(session* by, std::uint32_t number, bool flushes);
+    // Null: there are as many as can be, or there is no memory.
+    virtual std::unique_ptr<session> open_session() = 0;
+    [[nodiscard]] virtual manager_counts counts() const = 0;
+    [[nodiscard]] virtual manager_contents contents() const = 0;
+    // Null, or what does not agree (check.hpp), while no thread uses it.
+    [[nodiscard]] virtual const char* check() = 0;
+    [[nodiscard]] virtual const manager_settings& settings() const = 0;
+
+protected:
+    // Steps (4) and (5). The file is closing; where this fails it still is.
+    virtual int drop_file(std::uint32_t number) = 0;
+    [[nodiscard]] virtual file_states& states() = 0;
+};
+
+}  // namespace penstock::buffer
