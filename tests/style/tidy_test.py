@@ -34,6 +34,8 @@ PLANTED = [
     ("include_direction", "include/penstock/engine/bad.hpp", "// B.\n#include <penstock/file.hpp>\n"),
     ("include_direction", "include/penstock/engine/bad.hpp", '// B.\n#include "penstock/consistency/page_versions.hpp"\n'),
     ("include_direction", "include/penstock/bad.hpp", '// B.\n#include "host/env.hpp"\n'),
+    ("include_direction", "src/buffer/core/bad.hpp", '#include "buffer/pool/manager.hpp"\n'),
+    ("include_direction", "src/buffer/core/bad.hpp", '#include "host/env.hpp"\n'),
     ("include_direction", "src/host/bad.cpp", '#include "common/message.hpp"\n'),
     ("include_direction", "src/host/bad.cpp", '#include "bench/context.hpp"\n'),
     ("include_direction", "bench/bad.cpp", '#include "cli/copy_job.hpp"\n'),
