@@ -2,7 +2,7 @@
 // (docs/collage.md). So the blocks are split there in two by two means, and again, and of two
 // halves that one comes first which lies nearer to what comes before. A curve through the mean
 // colours alone would load half as many pages again.
-#include "block_order.hpp"
+#include "picture.hpp"
 
 #include <algorithm>
 #include <array>
@@ -11,7 +11,7 @@
 #include <mutex>
 #include <numeric>
 
-#include "lsh.hpp"
+#include "library.hpp"
 #include "common/threads.hpp"
 #include "tile.hpp"
 

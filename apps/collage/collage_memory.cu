@@ -5,7 +5,7 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "block_order.hpp"
+#include "picture.hpp"
 #include "common/stopwatch.hpp"
 #include "penstock/options.hpp"
 

@@ -4,7 +4,7 @@
 #include "collage_memory.hpp"
 #include "distance.hpp"
 #include "make_block.hpp"
-#include "mapped_library.hpp"
+#include "library.hpp"
 #include "methods.hpp"
 #include "common/message.hpp"
 #include "common/progress.hpp"

@@ -11,7 +11,7 @@
 #include "common/message.hpp"
 #include "library.hpp"
 #include "picture_reader.hpp"
-#include "pyramid.hpp"
+#include "tiling.hpp"
 #include "common/threads.hpp"
 
 namespace penstock::collage {

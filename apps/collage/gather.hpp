@@ -7,7 +7,7 @@
 #include <memory>
 
 #include "collage_view.hpp"
-#include "mapped_library.hpp"
+#include "library.hpp"
 #include "common/threads.hpp"
 
 namespace penstock::collage {

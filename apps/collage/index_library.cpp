@@ -8,7 +8,7 @@
 #include "common/progress.hpp"
 #include "common/stopwatch.hpp"
 #include "cut_tiles.hpp"
-#include "find_pictures.hpp"
+#include "tiling.hpp"
 #include "staging_folder.hpp"
 #include "common/threads.hpp"
 

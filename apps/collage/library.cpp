@@ -1,3 +1,4 @@
+// Reads and checks a library of tiles, maps it, and makes the hash family that fits it.
 #include "library.hpp"
 
 #include <bit>
@@ -5,6 +6,7 @@
 #include <cstddef>
 #include <cstdio>
 #include <fcntl.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -12,6 +14,38 @@
 #include "common/message.hpp"
 
 namespace penstock::collage {
+
+lsh_family make_family(std::uint64_t seed, std::uint32_t width) {
+    lsh_family out;
+    out.width = width;
+    out.coefficients.resize(std::size_t{features} * projections);
+    for (std::uint32_t p = 0; p < projections; ++p)
+        for (std::uint32_t channel = 0; channel < 3; ++channel) {
+            std::int32_t knots[knots_per_channel];
+            for (std::uint32_t k = 0; k < knots_per_channel; ++k) {
+                // The sum of four bytes is near enough to a normal distribution: the p-stable one
+                // of Euclidean distance.
+                const std::uint64_t random = mix(
+                    seed + ((std::uint64_t{p} * 3 + channel) * knots_per_channel + k + 1) * golden);
+                const auto byte = [random](int i) {
+                    return static_cast<std::int32_t>(random >> (8 * i) & 255);
+                };
+                knots[k] = byte(0) + byte(1) + byte(2) + byte(3) - 510;
+            }
+            for (std::uint32_t f = 0; f < features_per_channel; ++f) {
+                const std::uint32_t k = f / features_per_knot;
+                const auto behind = static_cast<std::int32_t>(f % features_per_knot);
+                const std::int32_t value =
+                    knots[k] * (static_cast<std::int32_t>(features_per_knot) - behind) +
+                    knots[k + 1] * behind;
+                out.coefficients[std::size_t{channel * features_per_channel + f} * projections +
+                                 p] = static_cast<std::int16_t>(value);
+            }
+        }
+    for (std::uint32_t p = 0; p < projections; ++p)
+        out.offsets.push_back(static_cast<std::uint32_t>(mix(~seed + (p + 1) * golden) % width));
+    return out;
+}
 
 namespace {
 
@@ -126,6 +160,42 @@ status open_library(const std::string& path, library& out) {
             return damaged(name, "its head does not belong to this library");
         if (status failed = check_size(name, size_bytes, table_bytes(h, t)); !failed) return failed;
     }
+    return {};
+}
+
+mapped_library::~mapped_library() {
+    for (const auto& [address, bytes] : maps_) ::munmap(address, bytes);
+    if (histograms_fd_ >= 0) ::close(histograms_fd_);
+}
+
+status mapped_library::map(const std::string& path, const char*& out, int* keep_fd) {
+    const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+    struct stat info {};
+    if (fd < 0 || ::fstat(fd, &info) != 0) {
+        const int code = -errno;
+        if (fd >= 0) ::close(fd);
+        return {code,
+                apps::shown(path) + ": " + error_text(code) + "; name a library that can be read"};
+    }
+    const auto bytes = static_cast<std::size_t>(info.st_size);
+    void* const at = ::mmap(nullptr, bytes, PROT_READ, MAP_SHARED, fd, 0);
+    const int code = at == MAP_FAILED ? -errno : 0;
+    if (keep_fd != nullptr && code == 0) *keep_fd = fd;
+    else ::close(fd);
+    if (code != 0)
+        return {code, apps::shown(path) + ": " + error_text(code) +
+                          " while mapping it; free some address space"};
+    maps_.emplace_back(at, bytes);
+    out = static_cast<const char*>(at);
+    return {};
+}
+
+status mapped_library::open(const library& of) {
+    entries_at_ = entries_at(of.header.slots);
+    if (status s = map(of.file(histograms_name), histograms_, &histograms_fd_); !s) return s;
+    if (status s = map(of.file(tiles_name), tiles_, nullptr); !s) return s;
+    for (std::uint32_t t = 0; t < tables; ++t)
+        if (status s = map(of.file(table_name(t)), tables_[t], nullptr); !s) return s;
     return {};
 }
 

@@ -2,7 +2,7 @@
 // is not applied.
 #include <cerrno>
 
-#include "library_reader.hpp"
+#include "picture_reader.hpp"
 
 #if defined(PENSTOCK_WITH_JPEG)
 #include <csetjmp>

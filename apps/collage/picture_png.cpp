@@ -2,7 +2,7 @@
 // not blended.
 #include <cerrno>
 
-#include "library_reader.hpp"
+#include "picture_reader.hpp"
 
 #if defined(PENSTOCK_WITH_PNG)
 #include <csetjmp>

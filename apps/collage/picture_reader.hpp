@@ -1,7 +1,8 @@
-// Pictures, read row by row: JPEG and PNG where the program was built with their libraries, and
-// binary PPM everywhere.
+// Readers of pictures, row by row: JPEG and PNG where the program was built with their libraries,
+// and binary PPM everywhere.
 #pragma once
 
+#include <cerrno>
 #include <cstdint>
 #include <cstdio>
 #include <memory>
@@ -10,6 +11,9 @@
 #include "penstock/error.hpp"
 
 namespace penstock::collage {
+
+// Pictures, read row by row: JPEG and PNG where the program was built with their libraries, and
+// binary PPM everywhere.
 
 // Rows of a picture from top to bottom, three bytes a pixel: red, green, blue. Used by one thread
 // at a time.
@@ -57,5 +61,44 @@ status open_ppm(const std::string& path, std::unique_ptr<picture_reader>& out);
 status open_picture_file(const std::string& path, std::FILE*& out, std::uint64_t& bytes);
 status holds_too_little(const char* kind, std::uint32_t width, std::uint32_t height,
                         std::uint64_t bytes, std::uint64_t needed);
+
+// What readers have in common that use a library which reports errors by jumping out of its calls:
+// the open file, and the text of what was wrong.
+
+class library_reader : public picture_reader {
+public:
+    library_reader(const library_reader&) = delete;
+    library_reader& operator=(const library_reader&) = delete;
+    // After the one below it, which gives back what the library has of the file.
+    ~library_reader() override {
+        if (file_ != nullptr) std::fclose(file_);
+    }
+
+protected:
+    explicit library_reader(const char* kind) : kind_(kind) {}
+
+    status open_file(const std::string& path) {
+        return open_picture_file(path, file_, file_bytes_);
+    }
+    [[nodiscard]] status damage() const {
+        return {-EBADMSG, std::string("damaged ") + kind_ + ": " + text_};
+    }
+
+    std::FILE* file_ = nullptr;
+    std::uint64_t file_bytes_ = 0;
+    char text_[200] = {};  // what the library said; JPEG's messages have room for so much
+
+private:
+    const char* kind_;
+};
+
+// For open_jpeg and open_png.
+template <typename Reader>
+status open_with(const std::string& path, std::unique_ptr<picture_reader>& out) {
+    auto reader = std::make_unique<Reader>();
+    if (status failed = reader->open(path); !failed) return failed;
+    out = std::move(reader);
+    return {};
+}
 
 }  // namespace penstock::collage

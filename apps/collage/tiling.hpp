@@ -1,14 +1,17 @@
-// Which tiles are cut out of which pictures: a plan made from the pictures' sizes alone, so that
-// every tile's number is known before the first pixel is read.
+// Tiles of a library's pictures: which pictures there are, how each is cut, and its smaller copies.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
 #include "penstock/error.hpp"
 
 namespace penstock::collage {
+
+// Which tiles are cut out of which pictures: a plan made from the pictures' sizes alone, so that
+// every tile's number is known before the first pixel is read.
 
 struct source_picture {
     std::string path;
@@ -47,5 +50,54 @@ struct tiling {
 // too many for one library.
 status plan_tiles(const std::vector<source_picture>& pictures, std::uint32_t scales,
                   std::uint32_t stride, std::uint64_t tiles, tiling& out);
+
+// A picture that comes row by row, at all its scales at once: keeps the last rows of each scale and
+// hands out bands of 32. Memory: 64 rows a scale, whatever the picture's height.
+
+class pyramid {
+public:
+    // emit(level, row, pixels): `pixels` are the 32 rows of a band, whose tiles are row number
+    // `row` of that level's plan.
+    using emitter = std::function<void(std::uint32_t, std::uint32_t, const std::uint8_t*)>;
+    pyramid(const picture_plan& plan, std::uint32_t stride, emitter emit);
+
+    // Where the next row of the full scale belongs; valid until the next push().
+    std::uint8_t* next_row() { return row_for(levels_.front()); }
+    // That row is there.
+    void push() { pushed(0); }
+
+private:
+    struct level {
+        std::uint32_t width;
+        std::uint32_t height;
+        std::uint32_t seen = 0;    // rows so far
+        std::uint32_t filled = 0;  // rows in the buffer
+        std::vector<std::uint8_t> rows;
+    };
+    static std::uint8_t* row_for(level& l);
+    void pushed(std::uint32_t number);
+
+    std::uint32_t stride_;
+    emitter emit_;
+    std::vector<level> levels_;
+};
+
+// Each pixel of `out` is the mean of four, rounded to nearest: two of `above` and the two below
+// them.
+void halve_rows(const std::uint8_t* above, const std::uint8_t* below, std::uint32_t out_width,
+                std::uint8_t* out);
+
+// The pictures below a folder.
+
+struct found_pictures {
+    std::vector<source_picture>
+        pictures;  // by path, so that the same folder always gives the same library
+    std::uint64_t other_files = 0;        // no pictures at all
+    std::uint64_t too_small = 0;          // below 32 pixels in width or height
+    std::vector<std::string> complaints;  // one line for each picture or folder that cannot be read
+};
+
+// Links are not followed below the folder; hidden files are pictures like others.
+status find_pictures(const std::string& folder, found_pictures& out);
 
 }  // namespace penstock::collage

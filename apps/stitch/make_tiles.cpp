@@ -1,4 +1,4 @@
-#include "make_tiles.hpp"
+#include "report.hpp"
 
 #include <algorithm>
 #include <atomic>

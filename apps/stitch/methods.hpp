@@ -1,5 +1,4 @@
-// The methods: each makes the whole image once, from the tiles in their file to the image in its
-// own.
+// Methods that make the image, and how the work is shared between two processors.
 #pragma once
 
 #include <cstdint>
@@ -14,6 +13,9 @@
 #include "tile_set.hpp"
 
 namespace penstock::stitch {
+
+// The methods: each makes the whole image once, from the tiles in their file to the image in its
+// own.
 
 struct stitch_job {
     tile_set tiles;
@@ -56,5 +58,16 @@ tiles_in_memory tiles_at(const stitch_job& job, const void* at, std::uint32_t fi
 
 // Both parts at the same time: the left one by its maker, the right one by threads.
 status make_both(const stitch_job& job, const part_work& left, const part_work& right, phases& out);
+
+// How much of the image each processor should have, so that both end at the same time: found by
+// measuring them on a few tiles.
+
+struct balance {
+    double left_rate = 0, right_rate = 0;  // pixels a second
+    double seconds = 0;                    // that it took to find out
+    double share = 0;                      // of the left one
+};
+
+status measure_balance(const stitch_job& job, balance& out);
 
 }  // namespace penstock::stitch

@@ -8,14 +8,13 @@
 #include <random>
 #include <set>
 
-#include "block_order.hpp"
+#include "picture.hpp"
 #include "collage_memory.hpp"
 #include "distance.hpp"
 #include "gather.hpp"
 #include "index_library.hpp"
 #include "make_block.hpp"
 #include "methods.hpp"
-#include "pyramid.hpp"
 #include "tiling.hpp"
 
 namespace penstock::collage {
