@@ -120,7 +120,7 @@ status batch::copy(copy_totals& sum) {
     return {};
 }
 
-// How far a file may grow while the runtime has it open (docs/settings.md), or less.
+// How far a file may grow while the runtime has it open (docs/guide/settings.md), or less.
 std::uint64_t batch::growth_bytes() const {
     constexpr std::uint64_t most = std::uint64_t{1} << 39, most_leaf_pages = 1u << 15;
     const std::uint64_t words = rt_.settings().table_bytes / 8;

@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::uint64_t least_pages = 2, most_pages = std::uint64_t{1} << 31, table_factor = 8,
                         absent_factor = 2, most_absent = std::uint64_t{1} << 31, usual_blocks = 4;
-// What docs/traces.md promises of contents is of such pieces.
+// What docs/apps/traces.md promises of contents is of such pieces.
 constexpr std::uint32_t least_block_bytes = 64;
 
 status settle_words(const request& wanted, simulation& out) {

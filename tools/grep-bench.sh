@@ -4,7 +4,7 @@
 #   tools/grep-bench.sh BIN_DIR TREE WORDS OUT_DIR
 #
 # BIN_DIR holds penstock-grep. A TREE that is not there is made from this machine's source files; WORDS that is not there gets words of
-# the tree. OUT_DIR gets grep.json (the form of bench/results), table.txt and what each run said. docs/grep.md says what each row does.
+# the tree. OUT_DIR gets grep.json (the form of bench/results), table.txt and what each run said. docs/apps/grep.md says what each row does.
 #
 # Variables: GREP_REPEATS (5), GREP_TIMEOUT (120 s a run), GREP_TOOL_TIMEOUT (60 s, for GNU grep and ripgrep),
 # GREP_FILES (36000) and GREP_WORDS (58110) for what is made, GREP_BACKENDS ("gpu cpu"; gpu is left out where there is none),

@@ -4,7 +4,7 @@
 #   tools/match-bench.sh BIN_DIR DATA_DIR OUT_DIR
 #
 # BIN_DIR holds penstock-match. DATA_DIR gets queries and databases; what is there with the right size is used as it is. OUT_DIR
-# gets match.json (the form of bench/results), table.txt and what each run said. docs/match.md says what the methods do.
+# gets match.json (the form of bench/results), table.txt and what each run said. docs/apps/match.md says what the methods do.
 #
 # Variables: MATCH_IMAGES (131072: databases of 2 GiB), MATCH_DATABASES (3), MATCH_QUERIES (2016), MATCH_SHAPE (64x64),
 # MATCH_REPEATS (3), MATCH_CPU_REPEATS (2), MATCH_CASES ("whole half-whole none first"), MATCH_TIMEOUT (120 s a run),

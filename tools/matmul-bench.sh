@@ -5,7 +5,7 @@
 #
 # BIN_DIR holds penstock-matmul. DATA_DIR gets two matrices for each case, and loses them when the case is done unless they are to be kept; what
 # is there with the right size is used as it is. OUT_DIR gets matmul.json (the form of bench/results), table.txt and what each run said.
-# docs/matrix.md says what the methods do.
+# docs/apps/matrix.md says what the methods do.
 #
 # Variables: MATMUL_CACHE (16GiB, also the most of B that the CUDA baseline holds), MATMUL_SIZES ("16384x16384x16384 131072x16384x16384": m, n and k of
 # each case), MATMUL_RUNS (3 processes of each method, one of cpu), MATMUL_REPEAT (2 products in each, one of cpu: the first one finds an empty

@@ -5,7 +5,7 @@
 #
 # BIN_DIR holds penstock-matvec. DATA_DIR gets a matrix and a vector for each case, and loses them when the case is done unless they are
 # to be kept; what is there with the right size is used as it is. OUT_DIR gets matvec.json (the form of bench/results), table.txt and
-# what each run said. docs/matrix.md says what the methods do.
+# what each run said. docs/apps/matrix.md says what the methods do.
 #
 # Variables: MATVEC_CACHE (16GiB), MATVEC_SIZES ("0.25 1 1.5": sizes of the matrix, as parts of the cache), MATVEC_COLUMNS (32768),
 # MATVEC_RUNS (3 processes of each method), MATVEC_REPEAT (3 products in each: the first one finds an empty cache), MATVEC_TIMEOUT (200 s a

@@ -1,5 +1,5 @@
 // Blocks share candidates if they lie close together in the space that the hash functions project
-// (docs/collage.md). So the blocks are split there in two by two means, and again, and of two
+// (docs/apps/collage.md). So the blocks are split there in two by two means, and again, and of two
 // halves that one comes first which lies nearer to what comes before. A curve through the mean
 // colours alone would load half as many pages again.
 #include "picture.hpp"

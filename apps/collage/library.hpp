@@ -14,7 +14,7 @@
 namespace penstock::collage {
 
 // Locality sensitive hashing in whole numbers, so that GPU and CPU agree to the last bit.
-// docs/collage.md has the formulas.
+// docs/apps/collage.md has the formulas.
 
 inline constexpr std::uint32_t tables = 32;
 inline constexpr std::uint32_t projections_per_table = 6;
@@ -100,7 +100,7 @@ PENSTOCK_HD inline void project(const std::int16_t* coefficients,
     }
 }
 
-// The files of a library: names, header, layout of a table. docs/collage.md describes them byte by
+// The files of a library: names, header, layout of a table. docs/apps/collage.md describes them byte by
 // byte.
 
 inline constexpr std::uint64_t library_magic = 0x4547414c4c4f4350ull;  // "PCOLLAGE"

@@ -13,7 +13,8 @@ namespace penstock::match {
 namespace {
 
 constexpr const char* cure =
-    "; name a file made by penstock-match make, or one of the form that docs/match.md describes";
+    "; name a file made by penstock-match make, or one of the form that docs/apps/match.md "
+    "describes";
 
 status unusable(const std::string& path, const std::string& what) {
     return {-EINVAL, apps::shown(path) + ": " + what + cure};

@@ -1,5 +1,5 @@
 // Files of images: a header, then one image after the other, each a vector of single-precision
-// numbers. docs/match.md describes them byte by byte.
+// numbers. docs/apps/match.md describes them byte by byte.
 #pragma once
 
 #include <cstdint>

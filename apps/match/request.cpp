@@ -22,7 +22,7 @@ constexpr const char* about =
     "about making such files.\n";
 
 constexpr const char* details =
-    "\nQUERIES and each DATABASE are files of images of one shape, as docs/match.md describes "
+    "\nQUERIES and each DATABASE are files of images of one shape, as docs/apps/match.md describes "
     "them. The distance is the sum, one\n"
     "number after the other, of the squared differences of single-precision numbers; all methods "
     "find the same bits. A comparison\n"

@@ -19,7 +19,7 @@ struct check_report {
 };
 
 // What the roundings of a sum of k products come to at most, relative to the sum of the products'
-// sizes. docs/matrix.md derives it.
+// sizes. docs/apps/matrix.md derives it.
 double tolerance_of(std::uint64_t k);
 
 // Reads the result from its file. All rows, or, where that would be more than `most_products`, one

@@ -13,7 +13,7 @@ struct make_report {
     std::uint32_t threads = 0;
 };
 
-// Numbers even from -1 to 1; docs/matrix.md says which.
+// Numbers even from -1 to 1; docs/apps/matrix.md says which.
 status make_inputs(const request& asked, make_report& report);
 
 }  // namespace penstock::matmul

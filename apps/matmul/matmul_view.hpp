@@ -15,7 +15,7 @@ namespace penstock::matmul {
 using apps::lesser;
 using apps::pieces_of;
 
-// Part of the order of additions, docs/matrix.md: the same for all methods.
+// Part of the order of additions, docs/apps/matrix.md: the same for all methods.
 inline constexpr std::uint32_t slab_depth = 512;
 
 enum class bad_file : std::uint32_t { a, b, result };

@@ -19,7 +19,8 @@ constexpr const char* about =
 constexpr const char* details =
     "\nA file is nothing but its numbers, of 4 bytes each in the byte order of the machine, row by "
     "row: A of M rows of K, B of K rows of N, C of\n"
-    "M rows of N. All methods add in one order (docs/matrix.md), so C is the same bit by bit. The "
+    "M rows of N. All methods add in one order (docs/apps/matrix.md), so C is the same bit by bit. "
+    "The "
     "file of C appears whole or not at all.\n"
     "\n"
     "Exit status: 0 done; 1 failed; 2 wrong usage.\n";

@@ -17,7 +17,7 @@ struct check_report {
 };
 
 // What the roundings of a row's sum come to at most, relative to the sum of the products' sizes.
-// docs/matrix.md derives it.
+// docs/apps/matrix.md derives it.
 double tolerance_of(std::uint64_t columns);
 
 // Reads the result from its file. -EILSEQ and a message that names the row if a deviation is larger

@@ -13,8 +13,8 @@ struct make_report {
     std::uint32_t threads = 0;
 };
 
-// Numbers even from -1 to 1; docs/matrix.md says which. All threads make and write pieces of their
-// own.
+// Numbers even from -1 to 1; docs/apps/matrix.md says which. All threads make and write pieces of
+// their own.
 status make_inputs(const request& asked, make_report& report);
 
 }  // namespace penstock::matvec

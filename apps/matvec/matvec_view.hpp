@@ -14,7 +14,7 @@
 
 namespace penstock::matvec {
 
-// Part of the order of additions, docs/matrix.md: the same for all methods.
+// Part of the order of additions, docs/apps/matrix.md: the same for all methods.
 inline constexpr std::uint64_t segment_columns = 65536;
 inline constexpr std::uint64_t band_rows = 4096;         // 16 KiB of results
 inline constexpr std::uint64_t item_bytes = 128u << 10;  // of rows that are shorter

@@ -20,7 +20,7 @@ constexpr const char* details =
     "\nA file is nothing but its numbers, of 4 bytes each in the byte order of the machine; the "
     "matrix row by row. The number of columns is that of\n"
     "the numbers in X, and rows are as many as A has of that length. All methods add in one order "
-    "(docs/matrix.md), so y is the same bit\n"
+    "(docs/apps/matrix.md), so y is the same bit\n"
     "by bit. The file of y appears whole or not at all.\n"
     "\n"
     "Exit status: 0 done; 1 failed; 2 wrong usage.\n";

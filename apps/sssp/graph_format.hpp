@@ -1,5 +1,5 @@
 // The file of a graph: a page of header, the offsets, the edges; each of them begins on a page
-// (docs/sssp.md). Numbers are in the byte order of the machine.
+// (docs/apps/sssp.md). Numbers are in the byte order of the machine.
 #pragma once
 
 #include <cstddef>

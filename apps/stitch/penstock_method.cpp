@@ -36,7 +36,7 @@ status with_penstock(const stitch_job& job, image_file& image, phases& out) {
     if (status s = image.extend(); !s) return s;
     if (status s = tiles.open(job.tiles.file.path, job.tiles.file_bytes()); !s) return s;
     // Whole pages only since no thread stores to the image while the release reads and writes them
-    // (docs/stitch.md).
+    // (docs/apps/stitch.md).
     const region_options how{.outside_writers = !job.whole_pages};
     if (!job.left.empty())
         if (status s =

@@ -22,7 +22,8 @@ constexpr const char* about =
 constexpr const char* details =
     "\nEach tile is sharpened, and each pixel of the image comes from the last tile that covers "
     "it. All methods make the same bytes, and the program compares\n"
-    "them (docs/stitch.md). The image is a PGM file of 16 bits a pixel; it appears whole or not at "
+    "them (docs/apps/stitch.md). The image is a PGM file of 16 bits a pixel; it appears whole or "
+    "not at "
     "all.\n"
     "\n"
     "Exit status: 0 done; 1 failed; 2 wrong usage.\n";

@@ -1,5 +1,5 @@
-// The scene of made tiles: whole numbers, so that every machine makes the same. docs/stitch.md has
-// the formula.
+// The scene of made tiles: whole numbers, so that every machine makes the same. docs/apps/stitch.md
+// has the formula.
 #pragma once
 
 #include <cstdint>

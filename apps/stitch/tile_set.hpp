@@ -1,4 +1,5 @@
-// A file of tiles: where each lies in the image, and its pixels. docs/stitch.md has the format.
+// A file of tiles: where each lies in the image, and its pixels. docs/apps/stitch.md has the
+// format.
 #pragma once
 
 #include <cstdint>

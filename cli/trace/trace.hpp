@@ -1,6 +1,6 @@
 // Traces: which pages of which files were read, written and flushed, and when; and what these pages
-// hold. docs/traces.md has both formats to the letter. This is what programs that replay a trace
-// need.
+// hold. docs/apps/traces.md has both formats to the letter. This is what programs that replay a
+// trace need.
 #pragma once
 
 #include <cstddef>

@@ -1,7 +1,7 @@
 // A buffer pool for programs on the host: pages of files in host memory and, behind it, in the
 // memory of a GPU, as a database has them: a page is fixed, used in place, unfixed, and flushed.
 // What the host has no room for goes to the device, and what is found there is not read from the
-// disk; equal blocks are kept once if that is asked for. docs/buffer.md has the rules.
+// disk; equal blocks are kept once if that is asked for. docs/guide/buffer.md has the rules.
 //
 //     std::unique_ptr<penstock::buffer_pool> pool;
 //     std::uint32_t accounts = 0;
@@ -211,7 +211,7 @@ public:
     // then on no other can be fixed (-EBADF), and what they unfix as changed is written. 0, and
     // nothing is lost. Or the file stays open with all that was changed, and may be used, closed
     // again or discarded: -EBADF, no such file, or another thread closes it; -ETIMEDOUT, a session
-    // still has a page of it fixed; or the error of the flush. docs/buffer.md has the steps.
+    // still has a page of it fixed; or the error of the flush. docs/guide/buffer.md has the steps.
     int close_file(std::uint32_t number);
     // The same without flushing: what was changed and not flushed is lost with 0, and stays with an
     // error.

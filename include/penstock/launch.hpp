@@ -12,8 +12,8 @@
 // one whenever one has ended (of width::lane on a gpu: as many as a warp has lanes, whenever those
 // have ended). So no group waits behind a slow one, and those that run at a time have neighbouring
 // numbers: if they are numbers of pages, what they read or write is neighbours in the file too, and
-// goes over together (docs/writing.md). Files compiled by a plain C++ compiler can launch on cpu
-// only.
+// goes over together (docs/guide/writing.md). Files compiled by a plain C++ compiler can launch on
+// cpu only.
 //
 // Blocks until all groups are done. Returns 0, also if calls inside it failed (they say so
 // themselves); -EOPNOTSUPP; -EAGAIN if a thousand launches of this runtime are under way; -EIO if

@@ -1,7 +1,7 @@
 // A directory served at another place by this process, through FUSE, so that programs that know
 // nothing of Penstock share its files with the regions of this process, page by page
-// (docs/mount.md): what they write is known to the next acquire of a region, also what they store
-// to a mapping, and what a region releases is what they read next.
+// (docs/guide/mount.md): what they write is known to the next acquire of a region, also what they
+// store to a mapping, and what a region releases is what they read next.
 //
 // In a library of its own, since it needs libfuse 3: find_package(Penstock COMPONENTS mount) and
 // Penstock::mount in CMake, penstock-mount in pkg-config. A program that is linked without it has

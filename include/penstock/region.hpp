@@ -2,8 +2,8 @@
 //
 // The whole part lies at one range of addresses that the device may read and, if asked for, write.
 // What others changed comes in by acquire(), what kernels changed goes out by release(), both
-// between kernels (docs/regions.md). Any number of regions, of several runtimes of a process, may
-// share a file; writers of different bytes do not disturb each other.
+// between kernels (docs/guide/regions.md). Any number of regions, of several runtimes of a process,
+// may share a file; writers of different bytes do not disturb each other.
 //
 // On gpu pages that do not fit in device memory lie in host memory, at the same range of addresses.
 // A region that is written has twice its size: what it was filled with is kept, so that release

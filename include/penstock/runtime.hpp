@@ -136,8 +136,8 @@ public:
     // window is closed: its pages come by request then, and what was cut off is -ESTALE
     // (src/host/windows.hpp: where that cannot be had). The window outlives close: a file that has
     // not changed has it at its next open, a changed one has none. Each file with windows keeps one
-    // of options::max_files to itself. Costs 27 to 86 us a MiB (docs/limits.md). Call it between
-    // kernels: beside one that waits for the host it would wait for that kernel's end.
+    // of options::max_files to itself. Costs 27 to 86 us a MiB (docs/guide/limits.md). Call it
+    // between kernels: beside one that waits for the host it would wait for that kernel's end.
     std::int64_t open_windows(int fd, std::int64_t offset = 0, std::int64_t bytes = INT64_MAX);
     // The same for every regular file that the pattern matches, as a shell would (glob(7)). Returns
     // the sum, or the first error if no file could be opened; -ENOENT if nothing matches.

@@ -33,11 +33,11 @@ struct writable_mapping {
 // that were never written read as zeros. Returns the count; when it returns the buffer may be used
 // again, and every later read of the device sees the bytes. Fewer than asked if a page could not be
 // had after some. Errors, if nothing was written: -EBADF, -EINVAL (null buffer, negative offset or
-// count, sum past 2^63), -EFBIG (further than a file may grow while it is open: docs/writing.md),
-// -ENOBUFS, -ENOMEM, the file system's, those of a wait. Cost: a page in the cache, the copy, two
-// atomics of its word and one for every 64 bytes; a page that is not in the cache and is not
-// written whole is read first. A full cache of dirty pages makes the caller write one back; if that
-// fails, it is told why.
+// count, sum past 2^63), -EFBIG (further than a file may grow while it is open:
+// docs/guide/writing.md), -ENOBUFS, -ENOMEM, the file system's, those of a wait. Cost: a page in
+// the cache, the copy, two atomics of its word and one for every 64 bytes; a page that is not in
+// the cache and is not written whole is read first. A full cache of dirty pages makes the caller
+// write one back; if that fails, it is told why.
 template <group Group>
 PENSTOCK_HD std::int64_t write(const Group& g, const runtime_ref& fs, int fd, const void* buffer,
                                std::int64_t bytes, std::int64_t offset) {

@@ -1,8 +1,8 @@
 // A service thread: takes requests from its rings, reads files, answers.
 //
 // It has several rings because groups of a GPU that claim slots of one ring get in each other's
-// way: with thousands of them the exchanges of its tail fail nearly always (docs/ring.md has the
-// figures). It looks at them in turn.
+// way: with thousands of them the exchanges of its tail fail nearly always (docs/protocol/ring.md
+// has the figures). It looks at them in turn.
 //
 // Batching is opportunistic: whatever was posted since the last look goes out together, new
 // requests are taken while reads are in flight, and no request waits for a batch to fill. Requests

@@ -1,4 +1,4 @@
-// Which buffer a mount reads files through, and the memory of one (docs/buffer.md).
+// Which buffer a mount reads files through, and the memory of one (docs/guide/buffer.md).
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// The files of a mount that is read through a buffer (docs/mount.md): which is which in the buffer,
-// and when its pages are still right.
+// The files of a mount that is read through a buffer (docs/guide/mount.md): which is which in the
+// buffer, and when its pages are still right.
 //
 // Everything is written to the source, and afterwards the pages concerned leave the buffer; so
 // nothing of it is ever dirty, and a reader that comes after a write has returned has what was

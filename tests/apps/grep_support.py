@@ -47,7 +47,7 @@ def run_program(program, arguments, **more):
 
 
 def unescaped(field):
-    """A path as it is, from how lines show it (docs/grep.md)."""
+    """A path as it is, from how lines show it (docs/apps/grep.md)."""
     plain = {b"\\\\": b"\\", b"\\t": b"\t", b"\\n": b"\n"}
     return re.sub(rb"\\[\\tn]", lambda found: plain[found.group()], field)
 

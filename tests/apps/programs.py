@@ -64,7 +64,7 @@ def write_ppm(path, width, height, seed=1):
 
 
 def write_images(path, count, side=8):
-    """A file for penstock-match: docs/match.md."""
+    """A file for penstock-match: docs/apps/match.md."""
     stride = side * side
     head = struct.pack("<8sIIQIIIIQ", b"PIMAGES1", 1, 64, count, side, side, 1, stride, 4096)
     numbers = struct.pack(

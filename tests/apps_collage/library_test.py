@@ -1,4 +1,4 @@
-"""A library is, byte for byte, what docs/collage.md says: library_test.py PROGRAM.
+"""A library is, byte for byte, what docs/apps/collage.md says: library_test.py PROGRAM.
 
 Every tile, histogram and table is computed a second time, by a program that shares no line with the first."""
 import json

@@ -1,4 +1,4 @@
-"""What docs/traces.md says, written again in Python for the tests of penstock trace."""
+"""What docs/apps/traces.md says, written again in Python for the tests of penstock trace."""
 import json
 import struct
 

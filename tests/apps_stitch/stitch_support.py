@@ -1,4 +1,4 @@
-"""What the tests of penstock-stitch share: files of tiles, and the image that they make, written from docs/stitch.md and without any package."""
+"""What the tests of penstock-stitch share: files of tiles, and the image that they make, written from docs/apps/stitch.md and without any package."""
 import array
 import os
 import struct

@@ -152,7 +152,7 @@ TEST_P(shared_blocks, that_are_taken_for_equal_without_a_look_are_found_out) {
 
 namespace {
 
-// The core, driven as docs/buffer.md says: whole pages of blocks with numbers.
+// The core, driven as docs/guide/buffer.md says: whole pages of blocks with numbers.
 struct whole_page {
     std::uint64_t page = 0;
     bool writes = false;

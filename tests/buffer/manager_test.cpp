@@ -81,7 +81,7 @@ std::uint64_t wrong_bytes(const manager_settings& how, std::uint64_t file_bytes,
 
 using buffers = on_backends;
 
-// The core, driven as docs/buffer.md says, for the same accesses.
+// The core, driven as docs/guide/buffer.md says, for the same accesses.
 template <typename Order>
 buffer::manager_counts played(const manager_settings& how,
                               const std::vector<std::pair<std::uint64_t, bool>>& accesses) {

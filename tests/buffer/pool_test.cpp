@@ -250,8 +250,8 @@ INSTANTIATE_TEST_SUITE_P(all, pool_of_files,
                                          pool_kind{policy_kind::dedu, backend::gpu, true}),
                          [](const auto& info) { return testing::PrintToString(info.param); });
 
-// The least that docs/buffer.md names is enough, for every policy, and one page less is refused by
-// naming it.
+// The least that docs/guide/buffer.md names is enough, for every policy, and one page less is
+// refused by naming it.
 TEST(buffer_pool, takes_the_least_host_part_that_is_documented) {
     for (const policy_kind policy : {policy_kind::native, policy_kind::gram, policy_kind::dedu})
         for (const auto& [sessions, fixed] : {std::pair{16u, 8u}, {1u, 1u}, {3u, 2u}}) {

@@ -151,7 +151,8 @@ private:
     std::string told_;
 };
 
-// Two files; a table that is never full unless it is given, as docs/buffer.md has it for gram.
+// Two files; a table that is never full unless it is given, as docs/guide/buffer.md has it for
+// gram.
 inline limits sizes(std::uint32_t host, std::uint32_t device, std::uint32_t blocks = 1,
                     std::uint32_t pages = 0, std::uint32_t absent = 0) {
     return {host, device, blocks, pages == 0 ? host + device + 1 : pages, 2, absent};

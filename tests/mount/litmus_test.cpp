@@ -1,6 +1,7 @@
-// Litmus tests: each promises one order of docs/consistency.md, among programs of a mount, by read
-// and write or through mappings, and regions, while all run at once. In each round every word gets
-// the round's number from one writer; what is forbidden is counted and must not have happened.
+// Litmus tests: each promises one order of docs/protocol/consistency.md, among programs of a mount,
+// by read and write or through mappings, and regions, while all run at once. In each round every
+// word gets the round's number from one writer; what is forbidden is counted and must not have
+// happened.
 #include <gtest/gtest.h>
 
 #include <barrier>

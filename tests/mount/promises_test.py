@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Promises of docs/mount.md: promises_test.py PROGRAM.
+"""Promises of docs/guide/mount.md: promises_test.py PROGRAM.
 
 Limits, locks, set-id programs, devices, files without a name and older kernels.
 """

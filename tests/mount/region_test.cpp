@@ -160,7 +160,8 @@ TEST_P(mounted_regions, nothing_is_lost_of_pages_that_all_change) {
     EXPECT_EQ(two_.close_file(), 0);
 }
 
-// A program and a region change the same byte, neither knowing the other's change (docs/mount.md).
+// A program and a region change the same byte, neither knowing the other's change
+// (docs/guide/mount.md).
 TEST_P(mounted_regions, of_one_byte_the_region_wins_over_a_mapping_and_else_the_later) {
     constexpr std::uint64_t at = 4096 + 64;
     const auto r =

@@ -244,8 +244,8 @@ inline void host_fence() {
 // before reads after it), and says of a device fence that no thread of the device sees its caller's
 // writes in another order; together they make a reader that orders its loads see the writes of a
 // writer that fences in their order. PTX's formal model asks for device scope on both sides, which
-// costs a sixth of the speed of hits on an H200 (docs/page_word.md); define PENSTOCK_STRICT_FENCES
-// to have it.
+// costs a sixth of the speed of hits on an H200 (docs/protocol/page_word.md); define
+// PENSTOCK_STRICT_FENCES to have it.
 PENSTOCK_HD PENSTOCK_INLINE void order_loads() {
 #if PENSTOCK_ON_DEVICE && !defined(PENSTOCK_STRICT_FENCES)
     __threadfence_block();

@@ -44,7 +44,7 @@ PENSTOCK_HD PENSTOCK_NOINLINE inline word_run words_from(const cache_view& c,
 
 // Several writes under way at a time; the whole group has equal copies. Neighbours are sent
 // together, so that the host finds them together: a call for many pages takes little longer than
-// for one (docs/writing.md).
+// for one (docs/guide/writing.md).
 class write_queue {
 public:
     static constexpr std::uint32_t depth = 64;

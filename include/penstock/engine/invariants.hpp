@@ -3,7 +3,7 @@
 //
 // Host only: it walks all words of a cache whose memory the host can read (the cpu back end, or a
 // copy of a device's). Slow, takes no lock, allocates nothing. The numbers are those of
-// docs/page_word.md, docs/ring.md, docs/file_word.md.
+// docs/protocol/page_word.md, docs/protocol/ring.md, docs/protocol/file_word.md.
 #pragma once
 
 #include <cstdint>

@@ -145,7 +145,7 @@ PENSTOCK_HD PENSTOCK_INLINE void reset(page_word* word) {
 // absent -> loading with one pin. `seen` is the absent word read before. Acquire: pairs with the
 // abandon or try_evict that made it absent, so the loader's own accesses come after. The use bit
 // stays clear: a page that no group wants a second time goes after one round of the clock
-// (docs/replacement.md has what that gains).
+// (docs/decisions/replacement.md has what that gains).
 PENSTOCK_HD PENSTOCK_INLINE bool try_claim(page_word* word, page_word seen) {
     PENSTOCK_ASSERT(is_absent(seen));
     return atomic_compare_swap<order::acquire>(word, seen,
@@ -267,7 +267,7 @@ PENSTOCK_HD PENSTOCK_INLINE bool unchanged(const page_word* word, page_word seen
 // elements of a page that had taken the frame in between. So the address of the second look is made
 // from the value: `loaded` holds bits of every access, `nothing` is 0, which the compiler must not
 // be able to know. A fence of the whole device would do as well and costs a third of the time
-// (docs/page_word.md).
+// (docs/protocol/page_word.md).
 PENSTOCK_HD PENSTOCK_INLINE bool unchanged_since_load(const page_word* word, page_word seen,
                                                       std::uint32_t loaded, std::uint32_t nothing) {
 #if PENSTOCK_ON_DEVICE && !defined(PENSTOCK_STRICT_FENCES)

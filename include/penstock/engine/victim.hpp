@@ -6,7 +6,7 @@
 // dirty page (pin and frame lock) and offers them; every other takes one over, writes it back and
 // has its frame. So neighbours come to the host at about the same time, copied by as many groups as
 // want frames, and none lives on what others have written: then some ran far ahead, and most
-// neighbours of a dirty page were not there (docs/writing.md).
+// neighbours of a dirty page were not there (docs/guide/writing.md).
 //
 //   lock word of a frame   free -> held -> offered   the group that offers, of pages that are dirty
 //                                                    and held by no group

@@ -1,6 +1,7 @@
-// CLOCK over the host's frames, as the engine has it (docs/replacement.md): a hand goes round the
-// frames, clears the use bits that it finds set, and takes the first block whose bit is clear. A
-// block begins with its bit clear; a hit sets it where it is clear and writes nothing else.
+// CLOCK over the host's frames, as the engine has it (docs/decisions/replacement.md): a hand goes
+// round the frames, clears the use bits that it finds set, and takes the first block whose bit is
+// clear. A block begins with its bit clear; a hit sets it where it is clear and writes nothing
+// else.
 #pragma once
 
 #include <cstdint>

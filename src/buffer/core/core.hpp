@@ -1,8 +1,8 @@
 // The core of the buffer manager: which page's blocks lie in which frames of host and device, and
 // what must move at an access. A state machine: calls in, actions out to the caller's sink; no
-// bytes, no threads, no system calls. docs/buffer.md has the rules step by step. The thread that
-// drives it calls under a lock and carries the actions out in order. Memory is reserved by make();
-// each call takes constant time or time for the blocks of a page, spread over calls.
+// bytes, no threads, no system calls. docs/guide/buffer.md has the rules step by step. The thread
+// that drives it calls under a lock and carries the actions out in order. Memory is reserved by
+// make(); each call takes constant time or time for the blocks of a page, spread over calls.
 #pragma once
 
 #include <cerrno>

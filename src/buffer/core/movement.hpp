@@ -1,6 +1,6 @@
 // How blocks move between the frames of both sides and out of the buffer: the steps of
-// docs/buffer.md below an access. Each tells the sink what bytes must move before it changes what
-// is known.
+// docs/guide/buffer.md below an access. Each tells the sink what bytes must move before it changes
+// what is known.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
 // The words of the buffer manager's core: what pages and contents are called, what moves, and how
-// much there may be. docs/buffer.md has the rules.
+// much there may be. docs/guide/buffer.md has the rules.
 #pragma once
 
 #include <bit>

@@ -1,5 +1,5 @@
 // The manager of a buffer that keeps equal blocks once (DEDU: Zhong and He, ICCS 2011, 4;
-// docs/buffer.md).
+// docs/guide/buffer.md).
 //
 // A page is D blocks, and blocks with equal bytes are one block, whichever pages have them. So a
 // page that is fixed is a copy of its own, put together from its blocks: for reading, of the page

@@ -1,6 +1,6 @@
-// A buffer of pages of files, in frames of the host and of a device behind them (docs/buffer.md):
-// pages are fixed while they are used, read and changed in place, and flushed. What its users see
-// is in penstock/buffer.hpp.
+// A buffer of pages of files, in frames of the host and of a device behind them
+// (docs/guide/buffer.md): pages are fixed while they are used, read and changed in place, and
+// flushed. What its users see is in penstock/buffer.hpp.
 //
 // A page that is in the host is fixed by one look at its entry and one step on the word of its
 // frame, without a lock; that it was used is told to the order later, all at once, before the same
