@@ -100,8 +100,8 @@ PENSTOCK_HD inline void project(const std::int16_t* coefficients,
     }
 }
 
-// The files of a library: names, header, layout of a table. docs/apps/collage.md describes them byte by
-// byte.
+// The files of a library: names, header, layout of a table. docs/apps/collage.md describes them
+// byte by byte.
 
 inline constexpr std::uint64_t library_magic = 0x4547414c4c4f4350ull;  // "PCOLLAGE"
 inline constexpr std::uint64_t table_magic = 0x32334853'4c4f4350ull;   // "PCOLSH32"
