@@ -10,14 +10,14 @@ namespace penstock::bench {
 
 namespace {
 
-struct access {
+struct cold_access {
     const char* name;
     std::uint64_t block_bytes;
     bool in_order;
     std::uint64_t most_bytes;  // of one run
 };
 
-struct ways {
+struct cold_series {
     series ours, cores, direct, buffered;
     double left = 0;  // the largest share of the file that stayed in memory when it was dropped
     bool has_direct = true;
@@ -25,15 +25,15 @@ struct ways {
 };
 
 // Drops the file and looks whether it is gone.
-status drop(const context& here, ways& out) {
+status drop(const context& here, cold_series& out) {
     double left = 0;
     if (status s = here.file().drop_from_page_cache(left); !s) return s;
     out.left = std::max(out.left, left);
     return {};
 }
 
-status measure_once(context& here, const runtime_shape& shape, const access& what,
-                    std::uint64_t repeat, ways& out) {
+status measure_once(context& here, const runtime_shape& shape, const cold_access& what,
+                    std::uint64_t repeat, cold_series& out) {
     const std::uint64_t total = std::min(shape.file_bytes, what.most_bytes);
     run_result got;
     {
@@ -66,7 +66,7 @@ status measure_once(context& here, const runtime_shape& shape, const access& wha
     return {};
 }
 
-std::string honest_note(const context& here, const ways& all, bool direct_is_best) {
+std::string honest_note(const context& here, const cold_series& all, bool direct_is_best) {
     char text[160];
     const std::string other = !all.has_direct  ? "this file system has no O_DIRECT"
                               : direct_is_best ? "buffered pread"
@@ -86,11 +86,11 @@ std::string honest_note(const context& here, const ways& all, bool direct_is_bes
 }
 
 status one_access(context& here, std::uint64_t file_bytes, std::uint64_t page, std::uint64_t cache,
-                  const access& what) {
+                  const cold_access& what) {
     runtime_shape shape{.page_bytes = page, .cache_bytes = cache, .file_bytes = file_bytes};
     // A thread is one group there, and waits for the disk most of the time.
     if (!here.on_gpu()) shape.worker_threads = here.threads(64);
-    ways all;
+    cold_series all;
     for (std::uint64_t repeat = 0; repeat < here.repeats(3); ++repeat)
         if (status s = measure_once(here, shape, what, repeat, all); !s) return s;
     const bool direct_is_best = all.has_direct && all.direct.median() > all.buffered.median();
@@ -109,7 +109,7 @@ status one_access(context& here, std::uint64_t file_bytes, std::uint64_t page, s
 status cold(context& here) {
     const std::uint64_t file_bytes = here.file_bytes(here.on_gpu() ? 8 * gib : gib);
     if (status s = here.use_file(file_bytes); !s) return s;
-    const access random{"4 KiB at random", 4 * kib, false, 256 * mib},
+    const cold_access random{"4 KiB at random", 4 * kib, false, 256 * mib},
         in_order{"1 MiB in order", mib, true, 4 * gib};
     for (const std::uint64_t page : here.pages({4 * kib}))
         for (const std::uint64_t cache : here.caches(file_bytes, page))

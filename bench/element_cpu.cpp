@@ -48,7 +48,7 @@ struct element_run {
     }
 };
 
-status one_page_size(context& here, std::uint64_t bytes, std::uint64_t page) {
+status measure_element_page(context& here, std::uint64_t bytes, std::uint64_t page) {
     resident_file file;
     if (status s = file.make(here, bytes, page); !s) return s;
     const element_run run{here, file, page, bytes / 8, here.threads(1)};
@@ -92,7 +92,7 @@ status one_page_size(context& here, std::uint64_t bytes, std::uint64_t page) {
 
 status element_on_cpu(context& here) {
     for (const std::uint64_t page : here.pages({4 * kib, 64 * kib}))
-        if (status s = one_page_size(here, here.file_bytes(64 * mib), page); !s) return s;
+        if (status s = measure_element_page(here, here.file_bytes(64 * mib), page); !s) return s;
     return {};
 }
 

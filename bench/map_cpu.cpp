@@ -17,7 +17,7 @@ std::uint64_t look_at(const std::byte* data, std::uint64_t bytes) {
     return sum;
 }
 
-status one_page_size(context& here, std::uint64_t bytes, std::uint64_t page) {
+status measure_map_page(context& here, std::uint64_t bytes, std::uint64_t page) {
     resident_file file;
     if (status s = file.make(here, bytes, page); !s) return s;
     const std::uint64_t threads = here.threads(1), block = std::min<std::uint64_t>(page, 4096),
@@ -61,7 +61,7 @@ status one_page_size(context& here, std::uint64_t bytes, std::uint64_t page) {
 
 status map_on_cpu(context& here) {
     for (const std::uint64_t page : here.pages({4 * kib, 64 * kib}))
-        if (status s = one_page_size(here, here.file_bytes(64 * mib), page); !s) return s;
+        if (status s = measure_map_page(here, here.file_bytes(64 * mib), page); !s) return s;
     return {};
 }
 

@@ -21,13 +21,13 @@ namespace penstock::bench {
 namespace {
 
 enum class act { read, read_again, write };
-struct access {
+struct mount_access {
     const char* name;
     std::uint64_t block_bytes;
     bool in_order;
     act what;
 };
-constexpr access ways[] = {{"1 MiB in order, read", mib, true, act::read},
+constexpr mount_access mount_accesses[] = {{"1 MiB in order, read", mib, true, act::read},
                            {"1 MiB in order, read again", mib, true, act::read_again},
                            {"4 KiB at random, read", 4 * kib, false, act::read},
                            {"1 MiB in order, written", mib, true, act::write},
@@ -68,21 +68,21 @@ public:
             return s;
         if (status s = mounted_.make(*rt_, here_); !s) return s;
         if (status s = here_.file().bring_into_page_cache(); !s) return s;
-        for (const access& how : ways)
+        for (const mount_access& how : mount_accesses)
             for (const std::uint64_t threads : {std::uint64_t{1}, host_threads(here_)})
                 if (status s = row(how, threads); !s) return s;
         return {};
     }
 
 private:
-    status once(const std::string& path, const access& how, const pattern& what,
+    status once(const std::string& path, const mount_access& how, const pattern& what,
                 run_result& got) const {
         if (how.what == act::write) return write_blocks(path, what, got);
         if (how.what == act::read_again)
             if (status s = run_preads(path, what, false, got); !s) return s;
         return run_preads(path, what, false, got);
     }
-    status row(const access& how, std::uint64_t threads) {
+    status row(const mount_access& how, std::uint64_t threads) {
         const std::uint64_t total = how.in_order ? bytes_ : std::min(bytes_, 64 * mib * threads);
         pattern what =
             make_pattern(bytes_, how.block_bytes, how.block_bytes, threads, total, how.in_order);

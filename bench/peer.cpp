@@ -15,13 +15,13 @@ namespace penstock::bench {
 
 namespace {
 
-struct access {
+struct peer_access {
     const char* name;
     std::uint64_t block_bytes;
     bool in_order;
     std::uint64_t most_bytes;  // of one thread and run
 };
-constexpr access ways[] = {{"4 KiB at random", 4 * kib, false, 64 * mib},
+constexpr peer_access peer_accesses[] = {{"4 KiB at random", 4 * kib, false, 64 * mib},
                            {"1 MiB in order", mib, true, gib}};
 
 class peer_case {
@@ -78,7 +78,7 @@ private:
                          : status{};
     }
     status rows(unsigned percent, const char* where) {
-        for (const access& how : ways)
+        for (const peer_access& how : peer_accesses)
             for (const std::uint64_t threads : {std::uint64_t{1}, host_threads(here_)})
                 if (status s = row(percent, where, how, threads); !s) return s;
         return {};
@@ -90,7 +90,7 @@ private:
         left = std::max(left, now);
         return {};
     }
-    status row(unsigned percent, const char* where, const access& how, std::uint64_t threads) {
+    status row(unsigned percent, const char* where, const peer_access& how, std::uint64_t threads) {
         // In order each thread has its own part of the file, one behind the other.
         const std::uint64_t total =
             how.in_order ? bytes_ : std::min(bytes_, how.most_bytes * threads);

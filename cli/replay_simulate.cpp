@@ -20,7 +20,7 @@ using buffer::content_id;
 using buffer::found;
 using buffer::page_id;
 
-constexpr std::size_t records_at_once = 4096, step = 4;
+constexpr std::size_t simulated_at_once = 4096, step = 4;
 
 struct page_hash {
     std::size_t operator()(const page_id& id) const {
@@ -163,7 +163,7 @@ status play_all(trace::reader& from, const simulation& how, simulated& sum) {
     apps::stopwatch watch;
     std::vector<trace::record> records;
     do {
-        if (status failed = from.next(records, records_at_once); !failed) return failed;
+        if (status failed = from.next(records, simulated_at_once); !failed) return failed;
         for (std::size_t i = 0; i < records.size(); ++i) {
             look_ahead(core, records, i);
             if (how.what == policy::dedu && !contents.has_room(records[i]))

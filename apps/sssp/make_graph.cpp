@@ -18,7 +18,7 @@ namespace {
 
 __extension__ typedef unsigned __int128 wide;
 
-constexpr std::uint64_t piece_numbers = 1u << 20;
+constexpr std::uint64_t made_piece_numbers = 1u << 20;
 
 class graph_maker {
 public:
@@ -43,11 +43,11 @@ private:
         std::atomic<std::uint64_t> next{0};
         apps::first_error errors;
         const auto threads = static_cast<std::uint32_t>(
-            std::clamp<std::uint64_t>(apps::pieces_of(count, piece_numbers), 1, asked_.threads));
+            std::clamp<std::uint64_t>(apps::pieces_of(count, made_piece_numbers), 1, asked_.threads));
         apps::on_threads(threads, [&](std::uint32_t) {
-            for (std::uint64_t first = next.fetch_add(piece_numbers);
-                 first < count && !errors.stop(); first = next.fetch_add(piece_numbers))
-                errors.note(body(first, std::min(first + piece_numbers, count)));
+            for (std::uint64_t first = next.fetch_add(made_piece_numbers);
+                 first < count && !errors.stop(); first = next.fetch_add(made_piece_numbers))
+                errors.note(body(first, std::min(first + made_piece_numbers, count)));
         });
         return errors.get();
     }
@@ -72,13 +72,13 @@ private:
 
     // How many shares the vertices before each piece have.
     status count_shares() {
-        before_.assign(apps::pieces_of(asked_.shape.vertices, piece_numbers) + 1, 0);
+        before_.assign(apps::pieces_of(asked_.shape.vertices, made_piece_numbers) + 1, 0);
         if (status s = each_piece(asked_.shape.vertices,
                                   [&](std::uint64_t first, std::uint64_t end) {
                                       std::uint64_t sum = 0;
                                       for (std::uint64_t v = first; v < end; ++v)
                                           sum += share_of_edges(asked_.seed, v);
-                                      before_[first / piece_numbers + 1] = sum;
+                                      before_[first / made_piece_numbers + 1] = sum;
                                       return status{};
                                   });
             !s)
@@ -95,7 +95,7 @@ private:
         std::atomic<std::uint64_t> most{0};
         status s = each_piece(asked_.shape.vertices, [&](std::uint64_t first, std::uint64_t end) {
             std::vector<std::uint64_t> offsets(end - first + 1);
-            std::uint64_t shares = before_[first / piece_numbers], mine = 0;
+            std::uint64_t shares = before_[first / made_piece_numbers], mine = 0;
             offsets[0] = offset_of(shares);
             for (std::uint64_t v = first; v < end; ++v) {
                 shares += share_of_edges(asked_.seed, v);

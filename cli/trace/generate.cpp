@@ -17,8 +17,7 @@ namespace penstock::trace {
 
 namespace {
 
-constexpr std::uint64_t ns_per_second = 1000000000;
-constexpr std::size_t batch = 4096;
+constexpr std::size_t generated_at_once = 4096;
 
 std::uint64_t part_of(std::uint64_t pages, double share) {
     return std::min(pages,
@@ -92,7 +91,7 @@ status write_trace(const generate_request& asked, writer& to, generate_report& o
     std::vector<record> some;
     for (std::uint64_t at = 0; at < asked.accesses; done = at) {
         some.clear();
-        for (const std::uint64_t end = std::min<std::uint64_t>(at + batch, asked.accesses);
+        for (const std::uint64_t end = std::min<std::uint64_t>(at + generated_at_once, asked.accesses);
              at < end; ++at)
             maker.add(at, some);
         count(some, out);

@@ -12,7 +12,7 @@ namespace penstock::trace {
 
 namespace {
 
-constexpr std::size_t batch = 4096;
+constexpr std::size_t imported_at_once = 4096;
 
 status check_input(const std::string& path) {
     struct stat facts {};
@@ -37,7 +37,7 @@ status read_all(const import_request& asked, import_report& report, writer* to,
     for (std::string_view line; lines.next(line);) {
         if (const std::string wrong = kind->take(line, sink); !wrong.empty())
             return lines.wrong(wrong);
-        if (status s = sink.drain(batch); !s) return s;
+        if (status s = sink.drain(imported_at_once); !s) return s;
     }
     if (!lines.status()) return lines.status();
     if (const std::string wrong = kind->finish(); !wrong.empty())

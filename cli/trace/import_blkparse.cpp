@@ -12,7 +12,7 @@ namespace penstock::trace {
 
 namespace {
 
-constexpr std::uint64_t sector_bytes = 512, ns_per_second = 1000000000;
+constexpr std::uint64_t sector_bytes = 512;
 constexpr std::size_t fraction_digits = 9;
 constexpr const char* form =
     "; expected MAJOR,MINOR CPU SEQUENCE SECONDS.NANOSECONDS PID ACTION RWBS ...";

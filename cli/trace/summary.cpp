@@ -11,7 +11,7 @@ namespace penstock::trace {
 
 namespace {
 
-constexpr std::size_t batch = 8192;
+constexpr std::size_t summarised_at_once = 8192;
 
 // The share of the accesses that the first `share` of the pages take, at least one page.
 double hottest(const std::vector<page_counts::group>& groups, std::uint64_t pages,
@@ -92,7 +92,7 @@ status summarise(const std::string& path, summary& out) {
     out.counted = counts.open(out.header.files);
     std::vector<record> some;
     do {
-        if (status s = from.next(some, batch); !s) return s;
+        if (status s = from.next(some, summarised_at_once); !s) return s;
         for (const record& r : some) {
             count(r, out);
             if (out.counted) out.counted = counts.add(r);
@@ -114,7 +114,7 @@ status convert(const std::string& from, const std::string& to, bool binary,
     if (status s = out.open(to, from, in.header(), binary); !s) return s;
     std::vector<record> some;
     do {
-        if (status s = in.next(some, batch); !s) return s;
+        if (status s = in.next(some, summarised_at_once); !s) return s;
         if (status s = out.add(some); !s) return s;
     } while (!some.empty());
     records = out.records();

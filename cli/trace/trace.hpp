@@ -14,6 +14,8 @@
 
 namespace penstock::trace {
 
+inline constexpr std::uint64_t ns_per_second = 1000000000;
+
 enum class operation : std::uint8_t { read, write, flush };
 
 // A flush is of a whole file: page and pages are 0. A write with a content number makes page i of

@@ -31,17 +31,17 @@ std::int64_t write_all(int fd, const std::byte* from, std::uint64_t bytes, std::
 }
 
 // The masks of the process, by file.
-struct directory {
+struct mask_directory {
     std::mutex mutex;
     std::map<file_key, std::weak_ptr<page_masks>> files;
     std::atomic<std::uint64_t> live{0};  // of them; at 0 a reader takes no lock
 };
-directory& all_masks() { return host::one_of_process<directory>(); }
+mask_directory& all_masks() { return host::one_of_process<mask_directory>(); }
 
 }  // namespace
 
 std::shared_ptr<page_masks> masks_of(const file_key& file) {
-    directory& all = all_masks();
+    mask_directory& all = all_masks();
     const std::lock_guard hold(all.mutex);
     std::weak_ptr<page_masks>& known = all.files[file];
     std::shared_ptr<page_masks> out = known.lock();
@@ -57,7 +57,7 @@ std::shared_ptr<page_masks> masks_of(const file_key& file) {
 }
 
 std::shared_ptr<page_masks> masks_in_use(const file_key& file) {
-    directory& all = all_masks();
+    mask_directory& all = all_masks();
     if (all.live == 0) return nullptr;
     const std::lock_guard hold(all.mutex);
     const auto found = all.files.find(file);

@@ -54,12 +54,12 @@ void for_runs(const page_list& pages, Action&& action) {
 }
 
 // The homes of the process, by file and environment.
-struct directory {
+struct home_directory {
     std::mutex mutex;
     std::map<std::pair<file_key, host::environment*>, std::weak_ptr<shared_home>> homes;
     std::atomic<std::uint64_t> made{0}, gone{0};
 };
-directory& all_homes() { return host::one_of_process<directory>(); }
+home_directory& all_homes() { return host::one_of_process<home_directory>(); }
 
 }  // namespace
 
@@ -86,7 +86,7 @@ int shared_home::open(host::environment& env, const std::string& path, bool writ
         env.close(fd);
         return code;
     }
-    directory& all = all_homes();
+    home_directory& all = all_homes();
     std::lock_guard lock(all.mutex);
     auto& known = all.homes[{file_key{facts.identity.device, facts.identity.inode}, &env}];
     out = known.lock();
@@ -97,7 +97,7 @@ int shared_home::open(host::environment& env, const std::string& path, bool writ
 }
 
 std::shared_ptr<shared_home> shared_home::find(const file_key& file) {
-    directory& all = all_homes();
+    home_directory& all = all_homes();
     // A home that is being made now is found by a writer that looks again after it wrote
     // (program_write::wrote).
     if (all.made.load() == all.gone.load()) return nullptr;

@@ -11,7 +11,7 @@
 
 #include "buffer/buffered_file.hpp"
 
-namespace penstock::test {
+namespace penstock::test::begun_reads {
 
 namespace {
 
@@ -296,4 +296,4 @@ INSTANTIATE_TEST_SUITE_P(on, begun_reads,
                                          buffer_kind(backend::gpu, buffer::policy_kind::dedu)),
                          name_of);
 
-}  // namespace penstock::test
+}  // namespace penstock::test::begun_reads

@@ -18,7 +18,7 @@
 #include "buffer/core/lru_order.hpp"
 #include "buffer/shared_file.hpp"
 
-namespace penstock::test {
+namespace penstock::test::dedu_manager {
 
 namespace {
 
@@ -247,10 +247,10 @@ namespace {
 
 // Eight threads; each adds to numbers of its own in pages that all share, reads them back, and
 // flushes now and then.
-struct adding_threads {
+struct adding_dedu_threads {
     static constexpr std::uint64_t threads = 8, pages = 60, page_words = 64;
 
-    adding_threads(const shape& s, backend where, bool failing)
+    adding_dedu_threads(const shape& s, backend where, bool failing)
         : f(s, bytes(pages * 512, 0), where),
           added(threads, std::vector<std::uint64_t>(pages * page_words, 0)),
           failing(failing) {}
@@ -321,7 +321,7 @@ TEST_P(shared_blocks, lose_no_update_of_many_threads) {
                       .adaptive = mask != 3,
                       .sessions = 8,
                       .batch_wait_us = wait};
-        adding_threads all(s, GetParam(), false);
+        adding_dedu_threads all(s, GetParam(), false);
         all.run(rounds(1500));
         const buffer::manager_counts counts = all.f.all->counts();
         EXPECT_GT(counts.misses, 0u);
@@ -332,7 +332,7 @@ TEST_P(shared_blocks, lose_no_update_of_many_threads) {
 
 TEST_P(shared_blocks, lose_no_update_of_many_threads_where_the_disk_fails) {
     for (const auto& [host, device] : {std::pair{8u, 0u}, {8u, 10u}})
-        adding_threads({.host = host, .device = device, .adaptive = true, .sessions = 8},
+        adding_dedu_threads({.host = host, .device = device, .adaptive = true, .sessions = 8},
                        GetParam(), true)
             .run(rounds(1500));
 }
@@ -461,4 +461,4 @@ INSTANTIATE_TEST_SUITE_P(on, shared_blocks, testing::Values(backend::cpu, backen
                              return info.param == backend::gpu ? "gpu" : "cpu";
                          });
 
-}  // namespace penstock::test
+}  // namespace penstock::test::dedu_manager

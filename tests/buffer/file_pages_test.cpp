@@ -7,7 +7,7 @@
 #include "buffer/pool/file_pages.hpp"
 #include "buffered_file.hpp"
 
-namespace penstock::test {
+namespace penstock::test::file_pages {
 
 namespace {
 
@@ -180,4 +180,4 @@ TEST_P(read_windows, do_not_hold_a_page_that_is_being_written) {
 
 INSTANTIATE_TEST_SUITE_P(on, read_windows, testing::Values(backend::cpu, backend::gpu), name_of);
 
-}  // namespace penstock::test
+}  // namespace penstock::test::file_pages

@@ -18,7 +18,7 @@
 
 #include "buffered_file.hpp"
 
-namespace penstock::test {
+namespace penstock::test::files_model {
 
 namespace {
 
@@ -348,4 +348,4 @@ INSTANTIATE_TEST_SUITE_P(of, racing_files,
                              return std::string(is_native ? "native" : is_gram ? "gram" : "dedu");
                          });
 
-}  // namespace penstock::test
+}  // namespace penstock::test::files_model

@@ -4,7 +4,7 @@
 
 #include "buffered_file.hpp"
 
-namespace penstock::test {
+namespace penstock::test::losses {
 
 namespace {
 
@@ -96,4 +96,4 @@ INSTANTIATE_TEST_SUITE_P(on, losses,
                                          buffer_kind(backend::cpu, buffer::policy_kind::dedu)),
                          name_of);
 
-}  // namespace penstock::test
+}  // namespace penstock::test::losses

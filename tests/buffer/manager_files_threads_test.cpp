@@ -9,7 +9,7 @@
 
 #include "buffered_file.hpp"
 
-namespace penstock::test {
+namespace penstock::test::manager_files_threads {
 
 namespace {
 
@@ -220,4 +220,4 @@ INSTANTIATE_TEST_SUITE_P(on, shared_files,
                                          buffer_kind(backend::gpu, buffer::policy_kind::dedu)),
                          name_of);
 
-}  // namespace penstock::test
+}  // namespace penstock::test::manager_files_threads

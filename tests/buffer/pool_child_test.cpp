@@ -15,7 +15,7 @@
 #include "penstock/buffer.hpp"
 #include "region/support.hpp"
 
-namespace penstock::test {
+namespace penstock::test::pool_child {
 
 namespace {
 
@@ -185,4 +185,4 @@ INSTANTIATE_TEST_SUITE_P(of, child,
                              return std::string(is_native ? "native" : is_gram ? "gram" : "dedu");
                          });
 
-}  // namespace penstock::test
+}  // namespace penstock::test::pool_child

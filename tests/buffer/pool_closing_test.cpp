@@ -11,7 +11,7 @@
 #include "penstock/buffer.hpp"
 #include "region/support.hpp"
 
-namespace penstock::test {
+namespace penstock::test::pool_closing {
 
 namespace {
 
@@ -226,4 +226,4 @@ INSTANTIATE_TEST_SUITE_P(of, closing,
                              return std::string(is_native ? "native" : is_gram ? "gram" : "dedu");
                          });
 
-}  // namespace penstock::test
+}  // namespace penstock::test::pool_closing

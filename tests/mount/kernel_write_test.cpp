@@ -5,7 +5,7 @@
 
 #include "mount/mounted_backend.hpp"
 
-namespace penstock::test {
+namespace penstock::test::kernel_write {
 
 namespace {
 
@@ -146,4 +146,4 @@ INSTANTIATE_TEST_SUITE_P(backends, kernel_writes, testing::Values(backend::cpu, 
                              return one.param == backend::gpu ? "gpu" : "cpu";
                          });
 
-}  // namespace penstock::test
+}  // namespace penstock::test::kernel_write

@@ -13,7 +13,7 @@
 #include "region/slow_device.hpp"
 #include "region/support.hpp"
 
-namespace penstock::test {
+namespace penstock::test::cached_reads {
 
 namespace {
 
@@ -319,4 +319,4 @@ TEST_F(cached_reads, a_file_that_is_lent_keeps_its_slot_until_the_late_loan_ends
     }
 }
 
-}  // namespace penstock::test
+}  // namespace penstock::test::cached_reads

@@ -13,7 +13,7 @@
 #include "region/program_reads.hpp"
 #include "region/support.hpp"
 
-namespace penstock::test {
+namespace penstock::test::device_reads {
 
 namespace {
 
@@ -217,4 +217,4 @@ TEST_F(device_reads, nobody_sees_what_was_before_after_somebody_saw_what_is) {
     EXPECT_GT(given, 0u);
 }
 
-}  // namespace penstock::test
+}  // namespace penstock::test::device_reads

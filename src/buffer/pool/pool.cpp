@@ -78,7 +78,7 @@ status check_host_pages(const buffer_options& wanted) {
                          " bytes, or less with buffer_options::sessions or fixed_pages"};
 }
 
-status check(const buffer_options& wanted) {
+status check_options(const buffer_options& wanted) {
     if (wanted.page_bytes < least_page_bytes || wanted.page_bytes > most_page_bytes ||
         !std::has_single_bit(wanted.page_bytes))
         return {-EINVAL, "buffer_options::page_bytes: " + format_size(wanted.page_bytes) +
@@ -329,7 +329,7 @@ private:
 
 status buffer_pool::make(const buffer_options& wanted, std::unique_ptr<buffer_pool>& out) try {
     out.reset();
-    if (status s = buffer::check(wanted); !s) return s;
+    if (status s = buffer::check_options(wanted); !s) return s;
     auto made = std::make_unique<buffer::open_pool>(wanted);
     if (status s = made->make(); !s) return s;
     out = std::make_unique<buffer_pool>(std::move(made));
