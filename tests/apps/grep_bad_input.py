@@ -1,4 +1,5 @@
-"""What penstock-grep says to input it cannot use: exit status, exactly one line that names the value, no output file.
+"""What penstock-grep says to input it cannot use: exit status, exactly one line that names the
+value, no output file.
 
 Usage: grep_bad_input.py PROGRAM
 """
@@ -19,8 +20,9 @@ def write(directory, name, content):
 
 
 def make_inputs(directory):
-    names = {"words": b"foo\nbar-baz\n", "text": b"foo bar-baz\n", "blank": b"foo\n\nbar\n", "long": b"ok\n" + b"x" * 256 + b"\n",
-             "zero": b"a\0b\n", "empty": b"", "twice": b"foo\nbar\nfoo\n", "blank_end": b"foo\n\n"}
+    names = {"words": b"foo\nbar-baz\n", "text": b"foo bar-baz\n", "blank": b"foo\n\nbar\n",
+             "long": b"ok\n" + b"x" * 256 + b"\n", "zero": b"a\0b\n", "empty": b"",
+             "twice": b"foo\nbar\nfoo\n", "blank_end": b"foo\n\n"}
     inputs = {name: write(directory, name, content) for name, content in names.items()}
     inputs["directory"] = os.path.join(directory, "directory")
     os.mkdir(inputs["directory"])
@@ -79,15 +81,21 @@ def check_case(program, inputs, case):
     flags, dictionary, paths, status, names = case
     out = os.path.join(os.path.dirname(inputs["text"]), "out.txt")
     backend = [] if "--backend" in flags else support.backend_flags()
-    arguments = [*backend, *flags, "--dict", inputs[dictionary], "--out", out, *[inputs.get(path, path) for path in paths]]
+    arguments = [*backend, *flags, "--dict", inputs[dictionary], "--out", out,
+                 *[inputs.get(path, path) for path in paths]]
     done = support.run_program(program, arguments)
-    shown = f"{flags} {dictionary} {paths}: exit status {done.returncode}, said {done.stderr.decode(errors='replace')!r}"
+    shown = (f"{flags} {dictionary} {paths}: exit status {done.returncode}, said "
+             f"{done.stderr.decode(errors='replace')!r}")
     support.require(done.returncode == status, f"expected exit status {status}: {shown}")
-    support.require(done.stderr.count(b"\n") == 1 and done.stderr.endswith(b"\n"), f"expected exactly one line: {shown}")
-    support.require(done.stderr.startswith(b"penstock-grep: "), f"the program does not name itself: {shown}")
-    support.require(all(name.encode() in done.stderr for name in names), f"expected {names}: {shown}")
+    support.require(done.stderr.count(b"\n") == 1 and done.stderr.endswith(b"\n"),
+                    f"expected exactly one line: {shown}")
+    support.require(done.stderr.startswith(b"penstock-grep: "),
+                    f"the program does not name itself: {shown}")
+    support.require(all(name.encode() in done.stderr for name in names),
+                    f"expected {names}: {shown}")
     support.require(done.stdout == b"", f"something on standard output: {shown}")
-    left = [name for name in os.listdir(os.path.dirname(out)) if name.startswith((".penstock", "out.txt"))]
+    left = [name for name in os.listdir(os.path.dirname(out))
+            if name.startswith((".penstock", "out.txt"))]
     support.require(not left, f"left behind {left}: {shown}")
 
 
@@ -102,11 +110,16 @@ def check_output_errors(program, inputs):
             ([*base, "--out", "/dev/full", text], [b"/dev/full", b"ENOSPC"]),
             ([*base, "--out", kept, inputs["absent"]], [b"absent"])]:
         done = support.run_program(program, arguments)
-        support.require(done.returncode == 1 and done.stderr.count(b"\n") == 1, f"{arguments}: {done}")
-        support.require(all(name in done.stderr for name in names), f"expected {names}: {done.stderr!r}")
+        support.require(done.returncode == 1 and done.stderr.count(b"\n") == 1,
+                        f"{arguments}: {done}")
+        support.require(all(name in done.stderr for name in names),
+                        f"expected {names}: {done.stderr!r}")
     with open("/dev/full", "wb") as full:
-        done = subprocess.run([program, *base, text], stdout=full, stderr=subprocess.PIPE, check=False)
-    support.require(done.returncode == 1 and done.stderr.count(b"\n") == 1 and b"ENOSPC" in done.stderr, f"{done}")
+        done = subprocess.run([program, *base, text], stdout=full, stderr=subprocess.PIPE,
+                              check=False)
+    support.require(done.returncode == 1 and done.stderr.count(b"\n") == 1
+                    and b"ENOSPC" in done.stderr,
+                    f"{done}")
     with open(kept, "rb") as file:
         support.require(file.read() == b"as it was\n", "a failed run changed the output file")
 
@@ -125,22 +138,29 @@ def check_unreadable(program, inputs):
     base = [*support.backend_flags(), "--quiet", "--dict", inputs["words"]]
     for arguments in [[*base, inputs["secret"]], [*base[:-1], inputs["secret"], inputs["text"]]]:
         done = support.run_program(program, arguments, **more)
-        support.require(done.returncode == 1 and done.stderr.count(b"\n") == 1 and b"secret" in done.stderr and
-                        b"EACCES" in done.stderr, f"{arguments}: {done}")
+        support.require(done.returncode == 1 and done.stderr.count(b"\n") == 1
+                        and b"secret" in done.stderr and b"EACCES" in done.stderr,
+                        f"{arguments}: {done}")
     hidden = os.path.join(inputs["directory"], "hidden")
     os.mkdir(hidden, 0)
     write(inputs["directory"], "seen", b"foo\n")
     os.chmod(write(inputs["directory"], "unseen", b"foo\n"), 0)
     done = support.run_program(program, [*base, inputs["directory"]], **more)
-    support.require(done.returncode == 1 and done.stderr.count(b"\n") == 2, f"one line for each: {done}")
+    support.require(done.returncode == 1 and done.stderr.count(b"\n") == 2,
+                    f"one line for each: {done}")
     support.require(b"hidden" in done.stderr and b"unseen" in done.stderr, f"{done.stderr!r}")
-    support.require(len(support.parse_lines(done.stdout)) == 1, f"the rest must be counted: {done.stdout!r}")
+    support.require(len(support.parse_lines(done.stdout)) == 1,
+                    f"the rest must be counted: {done.stdout!r}")
 
 
 def check_environment(program, inputs):
-    for name, value in [("PENSTOCK_PAGE", "3000"), ("PENSTOCK_CACHE", "lots"), ("PENSTOCK_BACKEND", "tpu")]:
-        done = support.run_program(program, ["--dict", inputs["words"], inputs["text"]], env={**os.environ, name: value})
-        support.require(done.returncode == 2 and done.stderr.count(b"\n") == 1 and value.encode() in done.stderr, f"{name}: {done}")
+    for name, value in [("PENSTOCK_PAGE", "3000"), ("PENSTOCK_CACHE", "lots"),
+                        ("PENSTOCK_BACKEND", "tpu")]:
+        done = support.run_program(program, ["--dict", inputs["words"], inputs["text"]],
+                                   env={**os.environ, name: value})
+        support.require(done.returncode == 2 and done.stderr.count(b"\n") == 1
+                        and value.encode() in done.stderr,
+                        f"{name}: {done}")
 
 
 def main():

@@ -1,4 +1,5 @@
-"""penstock-grep against grep on random text over small alphabets, where words touch, overlap and repeat all the time.
+"""penstock-grep against grep on random text over small alphabets, where words touch, overlap and
+repeat all the time.
 
 Usage: grep_differential.py PROGRAM [--rounds N] [--seed N]
 """
@@ -9,8 +10,8 @@ import tempfile
 
 import grep_support as support
 
-ALPHABETS = [b"ab_.-\n", b"ab-\n\0", b"a.\n", b"ab \r\n", b"a\x80\xe9 \n", b"-:.\n", b"aA0_ \n", b"ab'\t,\n",
-             bytes(b for b in range(256) if b != 0)]
+ALPHABETS = [b"ab_.-\n", b"ab-\n\0", b"a.\n", b"ab \r\n", b"a\x80\xe9 \n", b"-:.\n", b"aA0_ \n",
+             b"ab'\t,\n", bytes(b for b in range(256) if b != 0)]
 
 
 def random_text(rng, alphabet, most):
@@ -40,7 +41,8 @@ def random_words(rng, alphabet, texts, count):
 
 def random_flags(rng):
     page = rng.choice([512, 1024, 4096, 8192, 16384, 65536])
-    flags = ["--page", str(page), "--cache", str(page * rng.choice([8, 9, 64])), "--method", rng.choice(["penstock"] * 2 + support.methods())]
+    flags = ["--page", str(page), "--cache", str(page * rng.choice([8, 9, 64])), "--method",
+             rng.choice(["penstock"] * 2 + support.methods())]
     if rng.random() < 0.7:
         flags += ["--piece", str(rng.choice([1, 3, 17, 100, 511, 512, 4096, 100000]))]
     if rng.random() < 0.3:
@@ -61,10 +63,12 @@ def one_round(program, rng, directory, number):
     dictionary = os.path.join(directory, f"{number}.words")
     with open(dictionary, "wb") as file:
         file.write(b"\n".join(words) + rng.choice([b"", b"\n"]))
-    arguments = [*support.backend_flags(), "--quiet", "--dict", dictionary, *random_flags(rng), *paths]
+    arguments = [*support.backend_flags(), "--quiet", "--dict", dictionary, *random_flags(rng),
+                 *paths]
     done = support.run_program(program, arguments)
     shown = " ".join(arguments)
-    support.require(done.returncode == 0, f"exit status {done.returncode}: {done.stderr!r}: {shown}")
+    support.require(done.returncode == 0,
+                    f"exit status {done.returncode}: {done.stderr!r}: {shown}")
     expected = support.expected_counts(words, paths)
     wrong = support.differences(expected, support.parse_lines(done.stdout))
     support.require(not wrong, f"{len(wrong)} counts differ, first {wrong[:1]}: {shown}")
@@ -83,10 +87,12 @@ def main():
     pairs = matches = 0
     with tempfile.TemporaryDirectory() as directory:
         for number in range(asked.rounds):
-            compared, found = one_round(asked.program, random.Random(asked.seed * 1000003 + number), directory, number)
+            compared, found = one_round(asked.program, random.Random(asked.seed * 1000003 + number),
+                                        directory, number)
             pairs += compared
             matches += found
-    support.require(matches > 100 * min(asked.rounds, 10), f"only {matches} matches in all: the test compared next to nothing")
+    support.require(matches > 100 * min(asked.rounds, 10),
+                    f"only {matches} matches in all: the test compared next to nothing")
     print(f"{pairs} counts compared, {matches} matches")
 
 

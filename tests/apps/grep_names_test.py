@@ -1,4 +1,5 @@
-"""Names of files with tabs, line ends and backslashes: a line stays a line, and --null gives them as they are.
+"""Names of files with tabs, line ends and backslashes: a line stays a line, and --null gives them
+as they are.
 
 Usage: grep_names_test.py PROGRAM
 """

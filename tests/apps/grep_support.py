@@ -1,4 +1,5 @@
-"""What the tests of penstock-grep share: running both programs and comparing them count by count."""
+"""What the tests of penstock-grep share: running both programs and comparing them count by
+count."""
 import os
 import re
 import subprocess
@@ -8,7 +9,8 @@ C_LOCALE = {"LC_ALL": "C", "PATH": os.environ.get("PATH", "/usr/bin:/bin")}
 
 
 def backend_flags():
-    """Flags from the environment, so that the same tests run on a GPU: PENSTOCK_TEST_FLAGS="--backend gpu"."""
+    """Flags from the environment, so that the same tests run on a GPU:
+    PENSTOCK_TEST_FLAGS="--backend gpu"."""
     return os.environ.get("PENSTOCK_TEST_FLAGS", "--backend cpu").split()
 
 
@@ -19,7 +21,8 @@ def methods():
 
 def grep_version():
     try:
-        out = subprocess.run(["grep", "--version"], capture_output=True, check=True, env=C_LOCALE).stdout
+        out = subprocess.run(["grep", "--version"], capture_output=True, check=True,
+                             env=C_LOCALE).stdout
         return out.split(b"\n")[0].decode().split()[-1]
     except (OSError, subprocess.CalledProcessError):
         return ""
@@ -53,7 +56,8 @@ def unescaped(field):
 
 
 def parse_lines(text):
-    """{(path, word): count}; fails if the lines are not sorted by path and then word, or repeat one."""
+    """{(path, word): count}; fails if the lines are not sorted by path and then word, or repeat
+    one."""
     counts, keys = {}, []
     for line in text.split(b"\n")[:-1]:
         word, path, count = line.rsplit(b"\t", 2)  # a word may have tabs, a path shows none
@@ -67,7 +71,8 @@ def parse_lines(text):
 
 def differences(expected, found):
     """Every (path, word) whose counts differ, as text."""
-    return [f"{word!r} in {path!r}: grep {expected.get((path, word), 0)}, penstock-grep {found.get((path, word), 0)}"
+    return [f"{word!r} in {path!r}: grep {expected.get((path, word), 0)}, penstock-grep "
+            f"{found.get((path, word), 0)}"
             for path, word in sorted(set(expected) | set(found))
             if expected.get((path, word), 0) != found.get((path, word), 0)]
 

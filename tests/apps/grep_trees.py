@@ -1,8 +1,8 @@
-"""penstock-grep on trees of files: real headers against grep, what a walk finds, output and summary, being interrupted,
-files that change, files larger than the cache.
+"""penstock-grep on trees of files: real headers against grep, what a walk finds, output and
+summary, being interrupted, files that change, files larger than the cache.
 
-Usage: grep_trees.py PROGRAM CASE   with CASE one of the functions below that begin with case_, without the prefix
-"""
+Usage: grep_trees.py PROGRAM CASE   with CASE one of the functions below that begin with case_,
+without the prefix """
 import json
 import os
 import random
@@ -15,7 +15,8 @@ import time
 
 import grep_support as support
 
-OTHER_WORDS = [b"->", b"::", b"/*", b"*/", b"...", b"==", b"#define", b"std::string", b"don't", b"- ", b"x-y", b"e.g.", b"--", b"(*"]
+OTHER_WORDS = [b"->", b"::", b"/*", b"*/", b"...", b"==", b"#define", b"std::string", b"don't",
+               b"- ", b"x-y", b"e.g.", b"--", b"(*"]
 
 
 def write(path, content):
@@ -32,8 +33,10 @@ def run(program, *arguments, status=0, **more):
 
 
 def token_counts(words_file, path):
-    """Counts of words that are made of constituents only, all in one run of grep: they cannot overlap each other."""
-    done = subprocess.run(["grep", "-o", "-w", "-F", "-f", words_file, "--", path], stdout=subprocess.PIPE,
+    """Counts of words that are made of constituents only, all in one run of grep: they cannot
+    overlap each other."""
+    done = subprocess.run(["grep", "-o", "-w", "-F", "-f", words_file, "--", path],
+                          stdout=subprocess.PIPE,
                           stderr=subprocess.DEVNULL, env=support.C_LOCALE, check=False)
     counts = {}
     for word in done.stdout.split(b"\n")[:-1]:
@@ -47,7 +50,8 @@ def real_files(most):
         for directory, folders, names in os.walk(root):
             folders.sort()
             found += [os.path.join(directory, name) for name in sorted(names)]
-    files = [path for path in found if os.path.isfile(path) and not os.path.islink(path) and os.access(path, os.R_OK)]
+    files = [path for path in found
+             if os.path.isfile(path) and not os.path.islink(path) and os.access(path, os.R_OK)]
     return random.Random(7).sample(files, min(most, len(files)))
 
 
@@ -56,7 +60,8 @@ def tokens_of(paths, count):
     for path in paths:
         with open(path, "rb") as file:
             text = file.read()
-        words.update(word for word in bytes(c if chr(c).isalnum() and c < 128 or c == 95 else 32 for c in text).split()
+        words.update(word for word in bytes(c if chr(c).isalnum() and c < 128 or c == 95 else 32
+                                            for c in text).split()
                      if len(word) < 200)
     return random.Random(8).sample(sorted(words), min(count, len(words)))
 
@@ -69,7 +74,8 @@ def case_headers(program, directory):
     expected = support.expected_counts(OTHER_WORDS, files)
     for path in files:
         expected.update(token_counts(token_file, path))
-    for flags in [[], ["--page", "4096", "--cache", "1MiB", "--result-buffer", "64KiB"], ["--method", "cpu"]]:
+    for flags in [[], ["--page", "4096", "--cache", "1MiB", "--result-buffer", "64KiB"],
+                  ["--method", "cpu"]]:
         done = run(program, "--quiet", *flags, "--dict", dictionary, *files)
         wrong = support.differences(expected, support.parse_lines(done.stdout))
         support.require(not wrong, f"{flags}: {len(wrong)} counts differ: {wrong[:3]}")
@@ -89,16 +95,26 @@ def case_walk(program, directory):
     os.symlink("absent", os.path.join(top, "dangling"))
     os.mkfifo(os.path.join(top, "pipe"))
     words = write(os.path.join(directory, "words"), b"foo\n")
-    for start in ["top", "top/", "./top", os.path.join(directory, "top"), "top/b", "top/linked", "top/link", "."]:
-        found = support.parse_lines(run(program, "--quiet", "--dict", words, start, cwd=directory).stdout)
-        there = subprocess.run(["grep", "-r", "-l", "-Z", "-w", "-F", "foo", start], stdout=subprocess.PIPE, cwd=directory,
-                               env=support.C_LOCALE, check=False).stdout.split(b"\0")[:-1]
+    for start in ["top", "top/", "./top", os.path.join(directory, "top"), "top/b", "top/linked",
+                  "top/link", "."]:
+        found = support.parse_lines(run(program, "--quiet", "--dict", words, start,
+                                        cwd=directory).stdout)
+        there = subprocess.run(["grep", "-r", "-l", "-Z", "-w", "-F", "foo", start],
+                               stdout=subprocess.PIPE, cwd=directory, env=support.C_LOCALE,
+                               check=False).stdout.split(b"\0")[:-1]
         paths = sorted(path for path, _ in found if not path.endswith(b"/words"))
-        support.require(paths == sorted(path for path in there if not path.endswith(b"/words")), f"{start}: {paths} and {there}")
-        support.require(all(count == 2 for (path, _), count in found.items() if not path.endswith(b"/words")), f"{found}")
-    twice = support.parse_lines(run(program, "--quiet", "--dict", words, "top/a", "top/a", "top", "./top/a", cwd=directory).stdout)
-    support.require(sum(path.endswith(b"top/a") for path, _ in twice) == 2, f"each path counts once: {twice}")
-    support.require(run(program, "--quiet", "--dict", words, "top/nothing", cwd=directory).stdout == b"", "an empty directory")
+        support.require(paths == sorted(path for path in there if not path.endswith(b"/words")),
+                        f"{start}: {paths} and {there}")
+        support.require(all(count == 2 for (path, _), count in found.items()
+                            if not path.endswith(b"/words")),
+                        f"{found}")
+    twice = support.parse_lines(run(program, "--quiet", "--dict", words, "top/a", "top/a", "top",
+                                    "./top/a", cwd=directory).stdout)
+    support.require(sum(path.endswith(b"top/a") for path, _ in twice) == 2,
+                    f"each path counts once: {twice}")
+    support.require(run(program, "--quiet", "--dict", words, "top/nothing", cwd=directory).stdout
+                    == b"",
+                    "an empty directory")
 
 
 def case_output(program, directory):
@@ -107,9 +123,14 @@ def case_output(program, directory):
     out = os.path.join(directory, "out")
     done = run(program, "--json", "--quiet", "--dict", words, "--out", out, text)
     told = json.loads(done.stdout)
-    support.require((told["files"], told["words"], told["matches"], told["lines"]) == (1, 3, 3, 2), f"{told}")
-    support.require(told["bytes"] == 12 and told["runtime"]["statistics"]["opens"] >= 1 and "search" in told["seconds"], f"{told}")
-    support.require(b"words:4: the word 'foo' is in line 1" in done.stderr and done.stderr.count(b"\n") == 1, f"{done.stderr!r}")
+    support.require((told["files"], told["words"], told["matches"], told["lines"]) == (1, 3, 3, 2),
+                    f"{told}")
+    support.require(told["bytes"] == 12 and told["runtime"]["statistics"]["opens"] >= 1
+                    and "search" in told["seconds"],
+                    f"{told}")
+    support.require(b"words:4: the word 'foo' is in line 1" in done.stderr
+                    and done.stderr.count(b"\n") == 1,
+                    f"{done.stderr!r}")
     expected = f"bar\t{text}\t1\nfoo\t{text}\t2\n".encode()
     with open(out, "rb") as file:
         support.require(file.read() == expected, "the lines in --out")
@@ -119,20 +140,27 @@ def case_output(program, directory):
     os.chmod(out, 0o640)
     os.symlink("out", os.path.join(directory, "out_link"))
     run(program, "--quiet", "--dict", words, "--out", os.path.join(directory, "out_link"), text)
-    support.require(os.path.islink(os.path.join(directory, "out_link")) and os.stat(out).st_mode & 0o777 == 0o640,
+    support.require(os.path.islink(os.path.join(directory, "out_link"))
+                    and os.stat(out).st_mode & 0o777 == 0o640,
                     "a link is followed, and permissions are kept")
-    support.require(run(program, "--quiet", "--dict", words, text).stdout == expected, "the lines on standard output")
-    support.require(run(program, "--quiet", "--dict", words, "--out", "/dev/stdout", text).stdout == expected, "--out /dev/stdout")
+    support.require(run(program, "--quiet", "--dict", words, text).stdout == expected,
+                    "the lines on standard output")
+    support.require(run(program, "--quiet", "--dict", words, "--out", "/dev/stdout", text).stdout
+                    == expected,
+                    "--out /dev/stdout")
     compared = run(program, "--json", "--quiet", "--compare", "--dict", words, text)
     support.require(len(json.loads(compared.stdout)["methods"]) >= 2, f"{compared.stdout!r}")
-    support.require(sorted(os.listdir(directory)) == ["out", "out_link", "text", "words"], f"{os.listdir(directory)}")
+    support.require(sorted(os.listdir(directory)) == ["out", "out_link", "text", "words"],
+                    f"{os.listdir(directory)}")
 
 
 def long_work(directory):
-    """Paths that name one file of 24 MB in many ways, and the words for it: seconds of work, little disk."""
+    """Paths that name one file of 24 MB in many ways, and the words for it: seconds of work, little
+    disk."""
     text = b"".join(b"word%d some-thing else\n" % (i % 5000) for i in range(1000000))
     write(os.path.join(directory, "big"), text)
-    words = write(os.path.join(directory, "words"), b"".join(b"word%d\n" % i for i in range(5000)) + b"some-thing\n")
+    words = write(os.path.join(directory, "words"),
+                  b"".join(b"word%d\n" % i for i in range(5000)) + b"some-thing\n")
     return words, ["./" * i + "big" for i in range(60)]
 
 
@@ -149,14 +177,16 @@ def wait_until_caught(process, number):
 
 
 def processor_time(pid):
-    """Of a running process, in seconds. Unlike the time on a clock it does not depend on how busy the machine is."""
+    """Of a running process, in seconds. Unlike the time on a clock it does not depend on how busy
+    the machine is."""
     with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as stat:
         fields = stat.read().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def wait_until_at_work(process):
-    """It has looked for its files, and reads the first of them: a third of a second of processor time is past."""
+    """It has looked for its files, and reads the first of them: a third of a second of processor
+    time is past."""
     while process.poll() is None and processor_time(process.pid) < 0.3:
         time.sleep(0.01)
 
@@ -169,57 +199,73 @@ def ended_children():
 def case_interrupt(program, directory):
     words, paths = long_work(directory)
     for number in [signal.SIGINT, signal.SIGTERM]:
-        arguments = [program, *support.backend_flags(), "--quiet", "--cache", "1MiB", "--dict", words, "--out", "out", *paths]
+        arguments = [program, *support.backend_flags(), "--quiet", "--cache", "1MiB", "--dict",
+                     words, "--out", "out", *paths]
         ended = ended_children()
-        with subprocess.Popen(arguments, cwd=directory, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        with subprocess.Popen(arguments, cwd=directory, stdout=subprocess.PIPE,
+                              stderr=subprocess.PIPE) as process:
             wait_until_caught(process, number)
             wait_until_at_work(process)
             before = processor_time(process.pid)
             process.send_signal(number)
             out, err = process.communicate(timeout=1000)
         took = ended_children() - ended - before
-        support.require(process.returncode == 1 and out == b"" and err.count(b"\n") == 1 and b"interrupted" in err,
+        support.require(process.returncode == 1 and out == b"" and err.count(b"\n") == 1
+                        and b"interrupted" in err,
                         f"{process.returncode}: {err!r}")
         support.require(took < 5, f"it took {took:.1f} s of processor time to stop")
-        support.require(sorted(os.listdir(directory)) == ["big", "words"], f"left behind: {os.listdir(directory)}")
+        support.require(sorted(os.listdir(directory)) == ["big", "words"],
+                        f"left behind: {os.listdir(directory)}")
 
 
 def case_changing(program, directory):
-    """A file that shrinks after the walk and before it is opened is named, left out, and makes the exit status 1."""
+    """A file that shrinks after the walk and before it is opened is named, left out, and makes the
+    exit status 1."""
     words, paths = long_work(directory)
     last = write(os.path.join(directory, "zz"), b"word1 word1\n" * 1000)
-    arguments = [program, *support.backend_flags(), "--quiet", "--dict", words, "--cache", "1MiB", *paths, "zz"]
-    with subprocess.Popen(arguments, cwd=directory, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+    arguments = [program, *support.backend_flags(), "--quiet", "--dict", words, "--cache", "1MiB",
+                 *paths, "zz"]
+    with subprocess.Popen(arguments, cwd=directory, stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE) as process:
         wait_until_at_work(process)
         os.truncate(last, 12)
         out, err = process.communicate(timeout=1000)
-    support.require(process.returncode == 1 and err.count(b"\n") == 1 and b"'zz'" in err and b"ESTALE" in err,
+    support.require(process.returncode == 1 and err.count(b"\n") == 1 and b"'zz'" in err
+                    and b"ESTALE" in err,
                     f"{process.returncode}: {err!r}")
     found = support.parse_lines(out)
-    support.require((b"big", b"word1") in found and (b"zz", b"word1") not in found, "the others are counted, that one is not")
+    support.require((b"big", b"word1") in found and (b"zz", b"word1") not in found,
+                    "the others are counted, that one is not")
 
 
 def case_large(program, directory):
     """A file 24 times the cache, against grep."""
     words, paths = long_work(directory)
-    done = run(program, "--quiet", "--cache", "1MiB", "--page", "16KiB", "--dict", words, "big", cwd=directory)
+    done = run(program, "--quiet", "--cache", "1MiB", "--page", "16KiB", "--dict", words, "big",
+               cwd=directory)
     expected = {(b"big", b"word%d" % i): 200 for i in range(5000)}
-    expected[(b"big", b"some-thing")] = support.grep_count(b"some-thing", os.path.join(directory, "big"))
+    expected[(b"big", b"some-thing")] = support.grep_count(
+        b"some-thing", os.path.join(directory, "big"))
     wrong = support.differences(expected, support.parse_lines(done.stdout))
     support.require(not wrong, f"{len(wrong)} counts differ: {wrong[:3]}")
-    support.require(support.grep_count(b"word77", os.path.join(directory, "big")) == 200, "the expectation itself is wrong")
+    support.require(support.grep_count(b"word77", os.path.join(directory, "big")) == 200,
+                    "the expectation itself is wrong")
 
 
 def case_cache(program, directory):
-    """On CPU threads the cache is small unless asked for otherwise; its pages may be as large as they come."""
+    """On CPU threads the cache is small unless asked for otherwise; its pages may be as large as
+    they come."""
     words, paths = long_work(directory)
-    for flags, expected in [([], 64 << 20), (["--cache", "3MiB"], 3 << 20), (["--page", "2MiB", "--workers", "2"], 128 << 20)]:
-        done = support.run_program(program, ["--backend", "cpu", "--json", "--quiet", *flags, "--dict", words, "--out", "out", paths[0]],
+    for flags, expected in [([], 64 << 20), (["--cache", "3MiB"], 3 << 20),
+                            (["--page", "2MiB", "--workers", "2"], 128 << 20)]:
+        done = support.run_program(program, ["--backend", "cpu", "--json", "--quiet", *flags,
+                                             "--dict", words, "--out", "out", paths[0]],
                                    cwd=directory)
         told = json.loads(done.stdout)
         support.require(told["runtime"]["cache_bytes"] == expected, f"{flags}: {told['runtime']}")
         phases = told["methods"][0]["phases"]
-        support.require(0 < phases["launch"] + phases["join"] <= told["seconds"]["search"], f"{phases} of {told['seconds']}")
+        support.require(0 < phases["launch"] + phases["join"] <= told["seconds"]["search"],
+                        f"{phases} of {told['seconds']}")
 
 
 def main():

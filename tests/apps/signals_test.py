@@ -240,7 +240,8 @@ class SignalsTest(programs.InFolder):
                 self.assertEqual(b"requests" in said, number == signal.SIGUSR1, said)
 
     def test_a_mount_in_the_background(self):
-        """Its working directory is another one, and the mount point was given as a relative path."""
+        """Its working directory is another one, and the mount point was given as a relative
+        path."""
         if (
             not programs.is_there("penstock")
             or not pathlib.Path("/dev/fuse").exists()

@@ -1,4 +1,5 @@
-"""The library and the collage once more, written from docs/apps/collage.md and not from the program: slow and plain."""
+"""The library and the collage once more, written from docs/collage.md and not from the program:
+slow and plain."""
 import os
 import struct
 
@@ -22,12 +23,14 @@ def halve(picture):
         for x in range(w):
             for c in range(3):
                 corner = ((2 * y) * width + 2 * x) * 3 + c
-                out.append((rgb[corner] + rgb[corner + 3] + rgb[corner + width * 3] + rgb[corner + width * 3 + 3] + 2) // 4)
+                out.append((rgb[corner] + rgb[corner + 3] + rgb[corner + width * 3]
+                            + rgb[corner + width * 3 + 3] + 2) // 4)
     return w, h, bytes(out)
 
 
 def all_tiles(pictures, stride, scales):
-    """Every tile that could be cut, in the order of their numbers; pictures in the order of their paths."""
+    """Every tile that could be cut, in the order of their numbers; pictures in the order of their
+    paths."""
     for picture in pictures:
         level = (picture.width, picture.height, picture.rgb)
         for _ in range(scales):
@@ -36,14 +39,16 @@ def all_tiles(pictures, stride, scales):
                 break
             for y in range(0, height - SIDE + 1, stride):
                 for x in range(0, width - SIDE + 1, stride):
-                    yield b"".join(rgb[((y + r) * width + x) * 3:((y + r) * width + x + SIDE) * 3] for r in range(SIDE))
+                    yield b"".join(rgb[((y + r) * width + x) * 3:((y + r) * width + x + SIDE) * 3]
+                                   for r in range(SIDE))
             level = halve(level)
 
 
 def kept_tiles(pictures, stride, scales, wanted):
     tiles = list(all_tiles(pictures, stride, scales))
     wanted = wanted or len(tiles)
-    return [tile for i, tile in enumerate(tiles) if i * wanted // len(tiles) != (i + 1) * wanted // len(tiles)]
+    return [tile for i, tile in enumerate(tiles)
+            if i * wanted // len(tiles) != (i + 1) * wanted // len(tiles)]
 
 
 def histogram(rgb):
@@ -66,7 +71,8 @@ class Hashes:
                 for k in range(9):
                     r = mix((seed + ((p * 3 + channel) * 9 + k + 1) * GOLDEN) & MASK)
                     knots.append(sum(r >> (8 * i) & 255 for i in range(4)) - 510)
-                row += [knots[f // 4] * (4 - f % 4) + knots[f // 4 + 1] * (f % 4) for f in range(32)]
+                row += [knots[f // 4] * (4 - f % 4) + knots[f // 4 + 1] * (f % 4)
+                        for f in range(32)]
             self.coefficients.append(row)
             self.offsets.append(mix(((~seed & MASK) + (p + 1) * GOLDEN) & MASK) % width)
 
@@ -94,23 +100,26 @@ def build_tables(hashes, histograms):
             tables[table].setdefault(hashes.bucket(key), []).append(number)
     for table, buckets in enumerate(tables):
         for ids in buckets.values():
-            ids.sort(key=lambda number: (mix(((table // 8 << 32 | number) + GOLDEN) & MASK) & 0xffffffff, number))
+            ids.sort(key=lambda number: (
+                mix(((table // 8 << 32 | number) + GOLDEN) & MASK) & 0xffffffff, number))
             del ids[CAP:]
     return tables
 
 
 class Library:
-    """A library's files, read as docs/apps/collage.md describes them."""
+    """A library's files, read as docs/collage.md describes them."""
 
     def __init__(self, path):
         def load(name):
             with open(os.path.join(path, name), "rb") as file:
                 return file.read()
         head = load("header")
-        (self.magic, self.version, _, self.count, self.seed, _, _, _, _, self.width, self.slots, _, _, self.pictures, self.stride,
+        (self.magic, self.version, _, self.count, self.seed, _, _, _, _, self.width, self.slots, _,
+         _, self.pictures, self.stride,
          self.scales) = struct.unpack_from("<8sIIQQIIIIIIIIIII", head)
         self.tiles, records = load("tiles"), load("histograms")
-        self.histograms = [list(struct.unpack_from("<768I", records, 4096 * i)) for i in range(self.count)]
+        self.histograms = [list(struct.unpack_from("<768I", records, 4096 * i))
+                           for i in range(self.count)]
         self.padding = [records[4096 * i + 3072:4096 * (i + 1)] for i in range(self.count)]
         self.hashes = Hashes(self.seed, self.width, self.slots)
         self.tables = [self.table(load(f"lsh-{t:02}")) for t in range(TABLES)]
@@ -138,7 +147,8 @@ class Library:
         return found
 
     def best(self, counts):
-        return min((sum((a - b) ** 2 for a, b in zip(counts, self.histograms[n]) if a != b), n) for n in self.candidates(counts))[1]
+        return min((sum((a - b) ** 2 for a, b in zip(counts, self.histograms[n]) if a != b), n)
+                   for n in self.candidates(counts))[1]
 
 
 def collage(library, picture):
@@ -147,7 +157,8 @@ def collage(library, picture):
     compared, different = 0, set()
     for top in range(0, picture.height, SIDE):
         for left in range(0, picture.width, SIDE):
-            block = b"".join(picture.pixel(min(left + x, picture.width - 1), min(top + y, picture.height - 1))
+            block = b"".join(picture.pixel(min(left + x, picture.width - 1),
+                                           min(top + y, picture.height - 1))
                              for y in range(SIDE) for x in range(SIDE))
             counts = histogram(block)
             candidates = library.candidates(counts)

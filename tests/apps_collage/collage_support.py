@@ -1,4 +1,5 @@
-"""What the tests of penstock-collage share: pictures made and read without any library, and running the program."""
+"""What the tests of penstock-collage share: pictures made and read without any library, and running
+the program."""
 import os
 import random
 import struct
@@ -8,7 +9,8 @@ import zlib
 
 
 def backend_flags():
-    """Flags for `make`, so that the same tests run on a GPU: PENSTOCK_TEST_FLAGS="--backend gpu"."""
+    """Flags for `make`, so that the same tests run on a GPU:
+    PENSTOCK_TEST_FLAGS="--backend gpu"."""
     return os.environ.get("PENSTOCK_TEST_FLAGS", "--backend cpu").split()
 
 
@@ -23,7 +25,8 @@ def run_program(program, *arguments, **more):
 
 def must_run(program, *arguments, **more):
     done = run_program(program, *arguments, **more)
-    require(done.returncode == 0, f"{arguments}: exit status {done.returncode}, {done.stderr.decode(errors='replace')}")
+    require(done.returncode == 0,
+            f"{arguments}: exit status {done.returncode}, {done.stderr.decode(errors='replace')}")
     return done
 
 
@@ -52,13 +55,15 @@ def make_picture(width, height, seed):
     """Something like a photograph: slopes of colour, a few shapes, a little noise."""
     dice = random.Random(seed)
     base = [[dice.randrange(256) for _ in range(3)] for _ in range(4)]
-    shapes = [(dice.randrange(width), dice.randrange(height), dice.randrange(4, 40), [dice.randrange(256) for _ in range(3)])
+    shapes = [(dice.randrange(width), dice.randrange(height), dice.randrange(4, 40),
+               [dice.randrange(256) for _ in range(3)])
               for _ in range(12)]
     rgb = bytearray()
     for y in range(height):
         for x in range(width):
             u, v = x / width, y / height
-            colour = [(1 - u) * (1 - v) * base[0][c] + u * (1 - v) * base[1][c] + (1 - u) * v * base[2][c] + u * v * base[3][c]
+            colour = [(1 - u) * (1 - v) * base[0][c] + u * (1 - v) * base[1][c]
+                      + (1 - u) * v * base[2][c] + u * v * base[3][c]
                       for c in range(3)]
             for cx, cy, radius, fill in shapes:
                 if abs(x - cx) + abs(y - cy) < radius:
@@ -69,7 +74,8 @@ def make_picture(width, height, seed):
 
 def write_ppm(path, picture):
     with open(path, "wb") as file:
-        file.write(b"P6\n# made by a test\n%d %d\n255\n" % (picture.width, picture.height) + picture.rgb)
+        file.write(b"P6\n# made by a test\n%d %d\n255\n" % (picture.width, picture.height)
+                   + picture.rgb)
 
 
 def read_ppm(path):
@@ -84,7 +90,8 @@ def read_ppm(path):
 def png_bytes(width, height, colour_type, rows, depth=8, more=b""):
     """A PNG of raw rows, without filters. `more`: chunks before the pixels."""
     def chunk(kind, body):
-        return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
+        return (struct.pack(">I", len(body)) + kind + body
+                + struct.pack(">I", zlib.crc32(kind + body)))
     head = chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, depth, colour_type, 0, 0, 0))
     pixels = chunk(b"IDAT", zlib.compress(b"".join(b"\0" + row for row in rows)))
     return b"\x89PNG\r\n\x1a\n" + head + more + pixels + chunk(b"IEND", b"")
@@ -101,7 +108,8 @@ def read_png(path):
         body = data[at + 8:at + 8 + length]
         if kind == b"IHDR":
             width, height, depth, colour, _, _, interlaced = struct.unpack(">IIBBBBB", body)
-            require((depth, colour, interlaced) == (8, 2, 0), f"{path}: another kind of PNG than promised")
+            require((depth, colour, interlaced) == (8, 2, 0),
+                    f"{path}: another kind of PNG than promised")
         packed += body if kind == b"IDAT" else b""
         at += 12 + length
     raw, stride, above, out = zlib.decompress(packed), width * 3, bytes(width * 3), bytearray()
@@ -117,6 +125,7 @@ def unfilter(kind, line, above):
     for i, value in enumerate(row):
         left, up, corner = row[i - 3] if i >= 3 else 0, above[i], above[i - 3] if i >= 3 else 0
         guess = left + up - corner
-        nearest = min((abs(guess - left), 0, left), (abs(guess - up), 1, up), (abs(guess - corner), 2, corner))[2]
+        nearest = min((abs(guess - left), 0, left), (abs(guess - up), 1, up),
+                      (abs(guess - corner), 2, corner))[2]
         row[i] = (value + [0, left, up, (left + up) // 2, nearest][kind]) & 255
     return bytes(row)

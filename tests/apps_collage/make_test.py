@@ -1,7 +1,8 @@
-"""A collage is the best of its candidates, block by block, by every method: make_test.py PROGRAM [MAKER].
+"""A collage is the best of its candidates, block by block, by every method: make_test.py PROGRAM
+[MAKER].
 
-The candidates, the distances and the choice are computed a second time from the library's files. MAKER makes the collages, for
-the canary: a program with a wrong distance must be found out."""
+The candidates, the distances and the choice are computed a second time from the library's files.
+MAKER makes the collages, for the canary: a program with a wrong distance must be found out."""
 import json
 import os
 import sys
@@ -15,7 +16,8 @@ def collage_by(maker, method, picture, lib, folder, *flags):
     """The pixels and the report."""
     out = os.path.join(folder, "out.ppm")
     backend = support.backend_flags() if method == "penstock" else []
-    done = support.must_run(maker, "make", picture, lib, "-o", out, "--method", method, "--json", *backend, *flags)
+    done = support.must_run(maker, "make", picture, lib, "-o", out, "--method", method, "--json",
+                            *backend, *flags)
     return support.read_ppm(out), json.loads(done.stdout)
 
 
@@ -25,18 +27,23 @@ def check(maker, library, lib, folder, size, seed):
     support.write_ppm(path, picture)
     expected, compared, different = reference.collage(library, picture)
     for method in support.methods():
-        # A cache of eight pages, so that every page is evicted many times; and pages smaller than a histogram.
-        every = [[], ["--cache", "128KiB", "--page", "4KiB", "--workers", "2"], ["--page", "1KiB"], ["--page", "2KiB"]] if method == "penstock" else [[]]
+        # A cache of eight pages, so that every page is evicted many times; and pages smaller than a
+        # histogram.
+        every = [[], ["--cache", "128KiB", "--page", "4KiB", "--workers", "2"], ["--page", "1KiB"],
+                 ["--page", "2KiB"]] if method == "penstock" else [[]]
         for flags in every:
             got, report = collage_by(maker, method, path, lib, folder, *flags)
             support.require((got.width, got.height) == size, f"{method} {size}: the size differs")
-            support.require(got.rgb == expected, f"{method} {size} {flags}: the collage differs from the reference")
-            support.require(report["evaluations"] == compared and report["unique_tiles"] == different,
-                            f"{method} {size}: {report['evaluations']} comparisons of {report['unique_tiles']} tiles, "
-                            f"expected {compared} of {different}")
+            support.require(got.rgb == expected,
+                            f"{method} {size} {flags}: the collage differs from the reference")
+            support.require(report["evaluations"] == compared
+                            and report["unique_tiles"] == different,
+                            f"{method} {size}: {report['evaluations']} comparisons of "
+                            f"{report['unique_tiles']} tiles, expected {compared} of {different}")
             parts, whole = report["collage_parts"], report["seconds"]["collage"]
-            support.require(sorted(parts) == ["compute", "download", "order", "upload"] and min(parts.values()) >= 0 and
-                            whole - 0.1 < sum(parts.values()) <= whole and parts["compute"] > 0,
+            support.require(sorted(parts) == ["compute", "download", "order", "upload"]
+                            and min(parts.values()) >= 0
+                            and whole - 0.1 < sum(parts.values()) <= whole and parts["compute"] > 0,
                             f"{method} {size}: the parts {parts} are not those of {whole} s")
 
 

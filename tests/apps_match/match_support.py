@@ -1,5 +1,5 @@
-"""What the tests of penstock-match share: files of images written and read without any package, a second implementation of the
-search, and running the program."""
+"""What the tests of penstock-match share: files of images written and read without any package, a
+second implementation of the search, and running the program."""
 import array
 import json
 import math
@@ -15,7 +15,8 @@ FIRST_BYTE = 4096
 
 
 def backend_flags():
-    """Flags for the method penstock, so that the same tests run on a GPU: PENSTOCK_TEST_FLAGS="--backend gpu"."""
+    """Flags for the method penstock, so that the same tests run on a GPU:
+    PENSTOCK_TEST_FLAGS="--backend gpu"."""
     return os.environ.get("PENSTOCK_TEST_FLAGS", "--backend cpu").split()
 
 
@@ -34,12 +35,14 @@ def run_program(program, *arguments, **more):
 
 def must_run(program, *arguments, **more):
     done = run_program(program, *arguments, **more)
-    require(done.returncode == 0, f"{arguments}: exit status {done.returncode}, {done.stderr.decode(errors='replace')}")
+    require(done.returncode == 0,
+            f"{arguments}: exit status {done.returncode}, {done.stderr.decode(errors='replace')}")
     return done
 
 
 def wait_until_at_work(child):
-    """A third of a second of its processor time is past: it has begun, however busy the machine is."""
+    """A third of a second of its processor time is past: it has begun, however busy the machine
+    is."""
     while child.poll() is None:
         with open(f"/proc/{child.pid}/stat", encoding="utf-8", errors="replace") as stat:
             fields = stat.read().rpartition(")")[2].split()
@@ -58,7 +61,8 @@ def require(condition, message):
         fail(message)
 
 
-def header_bytes(count, shape, stride, first_byte=FIRST_BYTE, magic=b"PIMAGES1", version=1, size=64):
+def header_bytes(count, shape, stride, first_byte=FIRST_BYTE, magic=b"PIMAGES1", version=1,
+                 size=64):
     return HEADER.pack(magic, version, size, count, *shape, stride, first_byte)
 
 
@@ -85,12 +89,15 @@ def write_images(path, shape, images, stride=None, first_byte=FIRST_BYTE):
 def read_images(path):
     with open(path, "rb") as file:
         whole = file.read()
-    magic, version, size, count, width, height, channels, stride, first_byte = HEADER.unpack(whole[:HEADER.size])
+    magic, version, size, count, width, height, channels, stride, first_byte = HEADER.unpack(
+        whole[:HEADER.size])
     require((magic, version, size) == (b"PIMAGES1", 1, 64), f"{path}: header {whole[:64]!r}")
     floats = width * height * channels
     require(len(whole) == first_byte + count * stride * 4, f"{path}: {len(whole)} bytes")
     data = array.array("f", whole[first_byte:])
-    require(all(value == 0 for i in range(count) for value in data[i * stride + floats:(i + 1) * stride]), f"{path}: padding is not zero")
+    require(all(value == 0 for i in range(count)
+                for value in data[i * stride + floats:(i + 1) * stride]),
+            f"{path}: padding is not zero")
     return (width, height, channels), [data[i * stride:i * stride + floats] for i in range(count)]
 
 
@@ -107,18 +114,22 @@ def first_matches(queries, databases, threshold):
     """For each query (database, image, distance) or None. `databases`: lists of images."""
     found = []
     for query in queries:
-        places = ((d, i, distance(query, image)) for d, images in enumerate(databases) for i, image in enumerate(images))
+        places = ((d, i, distance(query, image)) for d, images in enumerate(databases)
+                  for i, image in enumerate(images))
         found.append(next((place for place in places if place[2] < threshold), None))
     return found
 
 
 def threshold_between(queries, databases, fraction):
-    """A threshold that this fraction of all distances is below and that none is near, so that rounding cannot matter."""
-    all_of_them = sorted(distance(q, image) for q in queries for images in databases for image in images)
+    """A threshold that this fraction of all distances is below and that none is near, so that
+    rounding cannot matter."""
+    all_of_them = sorted(distance(q, image) for q in queries for images in databases
+                         for image in images)
     if not all_of_them:
         return 1.0
     at = min(int(len(all_of_them) * fraction), len(all_of_them) - 1)
-    nearby = [(b - a, (a + b) / 2) for a, b in zip([0.0, *all_of_them], all_of_them)][max(0, at - 5):at + 6]
+    nearby = [(b - a, (a + b) / 2)
+              for a, b in zip([0.0, *all_of_them], all_of_them)][max(0, at - 5):at + 6]
     return max(max(nearby)[1], 1e-30)
 
 
@@ -126,8 +137,8 @@ def search(program, method, queries, databases, threshold, *flags):
     """The lines, as (database path, image, distance) or None, and the report."""
     out = queries + ".out"
     backend = backend_flags() if method == "penstock" else []
-    done = must_run(program, queries, *databases, "--threshold", repr(threshold), "--out", out, "--method", method, "--json", "--quiet",
-                    *backend, *flags)
+    done = must_run(program, queries, *databases, "--threshold", repr(threshold), "--out", out,
+                    "--method", method, "--json", "--quiet", *backend, *flags)
     with open(out, encoding="utf-8") as file:
         text = file.read()
     lines = []
@@ -142,11 +153,14 @@ def check_lines(got, expected, paths, floats, what):
     require(len(got) == len(expected), f"{what}: {len(got)} lines for {len(expected)} queries")
     for query, (line, right) in enumerate(zip(got, expected)):
         if right is None or line is None:
-            require(line is None and right is None, f"{what}: query {query}: found {line}, expected {right}")
+            require(line is None and right is None,
+                    f"{what}: query {query}: found {line}, expected {right}")
             continue
-        require(line[:2] == (paths[right[0]], right[1]), f"{what}: query {query}: found {line}, expected {right}")
+        require(line[:2] == (paths[right[0]], right[1]),
+                f"{what}: query {query}: found {line}, expected {right}")
         # Each of the roundings is wrong by at most half of the last place of 24 bits.
-        require(abs(line[2] - right[2]) <= (floats + 4) * 2.0 ** -24 * right[2] + 1e-30, f"{what}: query {query}: distance {line[2]}, expected {right[2]}")
+        require(abs(line[2] - right[2]) <= (floats + 4) * 2.0 ** -24 * right[2] + 1e-30,
+                f"{what}: query {query}: distance {line[2]}, expected {right[2]}")
 
 
 def dice_from(seed):

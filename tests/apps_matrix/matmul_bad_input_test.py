@@ -1,5 +1,5 @@
-"""What penstock-matmul says to input it cannot use: exit status, one line that names the value, and nothing left behind; and what its `make`
-promises.
+"""What penstock-matmul says to input it cannot use: exit status, one line that names the value, and
+nothing left behind; and what its `make` promises.
 
 Usage: matmul_bad_input_test.py PROGRAM
 """
@@ -16,12 +16,19 @@ SIZES = ["--m", "40", "--n", "30", "--k", "77"]
 def check_usage(program, a, b, out):
     run, make = ["run", a, b, "-o", out], ["make", "-a", out, "-b", out + "b"]
     for arguments, names in [
-            ([], ["--help"]), (["multiply"], ["subcommand"]), (["run"], ["--help"]), (["run", a, "-o", out, *SIZES], ["B"]), (["run", a, b, *SIZES], ["--out"]),
-            ([*run, *SIZES[:4]], ["--k"]), ([*run, *SIZES[2:]], ["--m"]), ([*run, "--m", "0", *SIZES[2:]], ["--m", "'0'"]),
-            ([*run, *SIZES[:4], "--k", "x"], ["--k", "'x'"]), ([*run, "--m", "1e3", *SIZES[2:]], ["'1e3'"]),
-            ([*run, "--m", "4194304", "--n", "4194305", "--k", "1"], ["4194305", "17,592,186,044,416"]), ([*run, *SIZES, "--method", "magic"], ["--method", "'magic'"]),
-            ([*run, *SIZES, "--repeat", "0"], ["--repeat", "'0'"]), ([*run, *SIZES, "--page", "3000"], ["3000", "power of two"]),
-            (["make"], ["--help"]), ([*make, *SIZES[:4]], ["--k"]), ([*make, *SIZES, "--seed", "-1"], ["--seed", "'-1'"]), ([*make, "--m", "-4", *SIZES[2:]], ["'-4'"])]:
+            ([], ["--help"]), (["multiply"], ["subcommand"]), (["run"], ["--help"]),
+            (["run", a, "-o", out, *SIZES], ["B"]), (["run", a, b, *SIZES], ["--out"]),
+            ([*run, *SIZES[:4]], ["--k"]), ([*run, *SIZES[2:]], ["--m"]),
+            ([*run, "--m", "0", *SIZES[2:]], ["--m", "'0'"]),
+            ([*run, *SIZES[:4], "--k", "x"], ["--k", "'x'"]),
+            ([*run, "--m", "1e3", *SIZES[2:]], ["'1e3'"]),
+            ([*run, "--m", "4194304", "--n", "4194305", "--k", "1"],
+             ["4194305", "17,592,186,044,416"]),
+            ([*run, *SIZES, "--method", "magic"], ["--method", "'magic'"]),
+            ([*run, *SIZES, "--repeat", "0"], ["--repeat", "'0'"]),
+            ([*run, *SIZES, "--page", "3000"], ["3000", "power of two"]), (["make"], ["--help"]),
+            ([*make, *SIZES[:4]], ["--k"]), ([*make, *SIZES, "--seed", "-1"], ["--seed", "'-1'"]),
+            ([*make, "--m", "-4", *SIZES[2:]], ["'-4'"])]:
         support.refuse(program, arguments, names, status=2)
 
 
@@ -38,25 +45,33 @@ def check_files(program, folder, a, b):
 
     damaged(b"", ["empty"], ["empty"])
     damaged(b"abc", ["3 bytes"], ["3 bytes"])
-    damaged(b"\0" * (40 * 77 * 4 - 4), ["12,316 bytes", "12,320", "40 rows of 77", "--m and --k"], ["12,316 bytes", "9,240", "77 rows of 30", "--k and --n"])
+    damaged(b"\0" * (40 * 77 * 4 - 4), ["12,316 bytes", "12,320", "40 rows of 77", "--m and --k"],
+            ["12,316 bytes", "9,240", "77 rows of 30", "--k and --n"])
     damaged(b"\0" * (77 * 30 * 4 + 4), ["9,244 bytes"], ["9,244 bytes", "cut short"])
     for name, names in [("absent", ["absent", "ENOENT"]), (".", ["EISDIR"])]:
         path = os.path.join(folder, name)
         support.refuse(program, ["run", path, b, "-o", out, *SIZES], names)
         support.refuse(program, ["run", a, path, "-o", out, *SIZES], names)
-    for path, names in [(os.path.join(folder, "no", "out"), ["no/out", "ENOENT"]), (folder, ["EISDIR"]), ("/dev/full", ["/dev/full", "regular"]), (a, ["a'", "input"]), (b, ["b'", "input"])]:
+    for path, names in [(os.path.join(folder, "no", "out"), ["no/out", "ENOENT"]),
+                        (folder, ["EISDIR"]), ("/dev/full", ["/dev/full", "regular"]),
+                        (a, ["a'", "input"]), (b, ["b'", "input"])]:
         support.refuse(program, ["run", a, b, "-o", path, *SIZES], names)
     if not support.on_gpu():
-        support.refuse(program, ["run", a, b, "-o", out, *SIZES, "--method", "cuda"], ["--method cuda", "penstock or cpu"])
+        support.refuse(program, ["run", a, b, "-o", out, *SIZES, "--method", "cuda"],
+                       ["--method cuda", "penstock or cpu"])
     support.refuse(program, ["make", *SIZES, "-a", out, "-b", out], ["-b", "out'", "another name"])
-    support.refuse(program, ["make", *SIZES, "-a", out, "-b", os.path.join(folder, "no", "b")], ["no/b", "ENOENT"])
+    support.refuse(program, ["make", *SIZES, "-a", out, "-b", os.path.join(folder, "no", "b")],
+                   ["no/b", "ENOENT"])
 
 
 def check_made(program, folder):
     paths = [os.path.join(folder, name) for name in ("one", "two")]
-    done = support.must_run(program, "make", "--m", 1100, "--n", 50, "--k", 1000, "--seed", 5, "-a", paths[0], "-b", paths[1], "--json", "--quiet")
+    done = support.must_run(program, "make", "--m", 1100, "--n", 50, "--k", 1000, "--seed", 5, "-a",
+                            paths[0], "-b", paths[1], "--json", "--quiet")
     report = json.loads(done.stdout)
-    support.require((report["m"], report["n"], report["k"], report["bytes"]) == (1100, 50, 1000, 1150 * 1000 * 4), str(report))
+    support.require((report["m"], report["n"], report["k"], report["bytes"])
+                    == (1100, 50, 1000, 1150 * 1000 * 4),
+                    str(report))
     for part, count in ((0, 1100 * 1000), (1, 50 * 1000)):
         support.check_made(paths[part], 5, part, count)
 
@@ -65,9 +80,12 @@ def check_full_disk(program, folder):
     a, b = (support.write_numbers(os.path.join(folder, name), [1.0] * 200) for name in ("a", "b"))
     before = sorted(os.listdir(folder))
     for method in support.methods():
-        support.refuse(program, ["run", a, b, "--m", "200", "--n", "200", "--k", "1", "-o", os.path.join(folder, "c"), "--quiet", *support.method_flags(method)],
+        support.refuse(program,
+                       ["run", a, b, "--m", "200", "--n", "200", "--k", "1", "-o",
+                        os.path.join(folder, "c"), "--quiet", *support.method_flags(method)],
                        ["EFBIG", "make room"], lines=None, preexec_fn=support.limit_files)
-    support.require(sorted(os.listdir(folder)) == before, f"left {sorted(set(os.listdir(folder)) - set(before))}")
+    support.require(sorted(os.listdir(folder)) == before,
+                    f"left {sorted(set(os.listdir(folder)) - set(before))}")
 
 
 def main():
@@ -77,7 +95,8 @@ def main():
         b = support.write_numbers(os.path.join(folder, "b"), [1.0] * 77 * 30)
         check_usage(program, a, b, os.path.join(folder, "out"))
         check_files(program, folder, a, b)
-        support.require(not os.path.exists(os.path.join(folder, "out")), "a refused product left its result")
+        support.require(not os.path.exists(os.path.join(folder, "out")),
+                        "a refused product left its result")
     with tempfile.TemporaryDirectory() as folder:
         check_made(program, folder)
     with tempfile.TemporaryDirectory() as folder:

@@ -1,4 +1,5 @@
-"""Every method writes the product that a second implementation finds, and all of them the same bits: matmul_numbers_test.py PROGRAM."""
+"""Every method writes the product that a second implementation finds, and all of them the same
+bits: matmul_numbers_test.py PROGRAM."""
 import array
 import json
 import math
@@ -10,19 +11,23 @@ import matrix_support as support
 
 SLAB = 512
 
-# m, n, k: one number; tiles of every kind of group that are full and begun; rows that no multiple of anything fits; slabs that are begun and
-# full; long and flat ones; rows of multiples of 4 numbers that pages cut, and such that they do not.
-SHAPES = [(1, 1, 1), (1, 3, 2), (5, 1, 33), (7, 9, 1), (128, 128, 32), (129, 130, 65), (97, 513, 40), (3, 5, 1025), (250, 257, 512), (2, 4000, 31), (2050, 3, 70),
-          (17, 64, 513), (140, 264, 1036), (130, 140, 1024)]
+# m, n, k: one number; tiles of every kind of group that are full and begun; rows that no multiple
+# of anything fits; slabs that are begun and full; long and flat ones; rows of multiples of 4
+# numbers that pages cut, and such that they do not.
+SHAPES = [(1, 1, 1), (1, 3, 2), (5, 1, 33), (7, 9, 1), (128, 128, 32), (129, 130, 65),
+          (97, 513, 40), (3, 5, 1025), (250, 257, 512), (2, 4000, 31), (2050, 3, 70), (17, 64, 513),
+          (140, 264, 1036), (130, 140, 1024)]
 
 FLAGS = {"cpu": [[], ["--workers", "3"]],
          "cuda": [[], ["--workers", "1", "--cache", "1MiB"]],
-         "penstock": [[], ["--page", "4KiB", "--cache", "512KiB"], ["--page", "512", "--cache", "64KiB", "--no-windows"],
+         "penstock": [[], ["--page", "4KiB", "--cache", "512KiB"],
+                      ["--page", "512", "--cache", "64KiB", "--no-windows"],
                       ["--workers", "1", "--page", "2MiB", "--cache", "64MiB"]]}
 
 
 def multiply(program, method, folder, sizes, *flags):
-    done = support.must_run(program, "run", os.path.join(folder, "A"), os.path.join(folder, "B"), "-o", os.path.join(folder, "C"), *sizes, "--json", "--quiet",
+    done = support.must_run(program, "run", os.path.join(folder, "A"), os.path.join(folder, "B"),
+                            "-o", os.path.join(folder, "C"), *sizes, "--json", "--quiet",
                             *support.method_flags(method), *flags)
     return json.loads(done.stdout)
 
@@ -39,7 +44,8 @@ def check_all(program, folder, a, b, shape):
             with open(os.path.join(folder, "C"), "rb") as file:
                 found[method, *flags] = support.without_payloads(file.read())
             support.require((report["m"], report["n"], report["k"]) == shape, f"{shape}: {report}")
-    support.require(len(set(found.values())) == 1, f"{shape}: results of {len(set(found.values()))} kinds: {sorted(found)}")
+    support.require(len(set(found.values())) == 1,
+                    f"{shape}: results of {len(set(found.values()))} kinds: {sorted(found)}")
     c = support.read_numbers(os.path.join(folder, "C"))
     support.require(len(c) == m * n, f"{shape}: {len(c)} results")
     return c
@@ -58,7 +64,8 @@ def wrong_places(c, a, b, shape, rows):
         row = a[i * k:(i + 1) * k]
         for j in range(n):
             products = [x * y for x, y in zip(row, columns[j])]
-            if not abs(c[i * n + j] - math.fsum(products)) <= tolerance_of(k) * math.fsum(map(abs, products)) + k * 2.0 ** -149:
+            if (not abs(c[i * n + j] - math.fsum(products))
+                <= tolerance_of(k) * math.fsum(map(abs, products)) + k * 2.0 ** -149):
                 wrong.append((i, j))
     return wrong
 
@@ -69,14 +76,16 @@ def check_shapes(program, folder, dice):
         a, b = support.random_numbers(dice, m * k), support.random_numbers(dice, k * n)
         c = check_all(program, folder, a, b, shape)
         # All of them, or rows of every tile.
-        rows = range(m) if m * n * k < 400000 else sorted({*range(0, m, 60), *range(1, m, 97), m - 1})
+        rows = (range(m) if m * n * k < 400000
+                else sorted({*range(0, m, 60), *range(1, m, 97), m - 1}))
         wrong = wrong_places(c, a, b, shape, rows)
         support.require(not wrong, f"{shape}: {wrong[:5]} are wrong")
         # The judge must see a single wrong number.
         i, j = rows[len(rows) // 2], n - 1
         broken = array.array("f", c)
         broken[i * n + j] += 4 * tolerance_of(k) * k
-        support.require(wrong_places(broken, a, b, shape, rows) == [(i, j)], f"{shape}: a wrong number was not seen")
+        support.require(wrong_places(broken, a, b, shape, rows) == [(i, j)],
+                        f"{shape}: a wrong number was not seen")
 
 
 def ordered_product(a, b, shape, i, j):
@@ -95,19 +104,24 @@ def check_order(program, folder, dice):
     """The documented order of additions, to the last bit, on numbers whose sizes differ much."""
     for shape in [(3, 2, 100), (2, 3, 514), (1, 1, 1100)]:
         m, n, k = shape
-        a, b = (array.array("f", [value * 2.0 ** dice.randrange(-20, 20) for value in support.random_numbers(dice, count)]) for count in (m * k, k * n))
+        a, b = (array.array("f", [value * 2.0 ** dice.randrange(-20, 20)
+                                  for value in support.random_numbers(dice, count)])
+                for count in (m * k, k * n))
         c = check_all(program, folder, a, b, shape)
-        expected = array.array("f", [ordered_product(a, b, shape, i, j) for i in range(m) for j in range(n)])
+        expected = array.array("f", [ordered_product(a, b, shape, i, j) for i in range(m)
+                                     for j in range(n)])
         support.require(c == expected, f"order of {shape}: {list(c)}, expected {list(expected)}")
 
 
 def check_whole_numbers(program, folder, dice):
     """Sums that have no roundings are exact, all of them."""
     shape = m, n, k = 140, 150, 70
-    a, b = (array.array("f", [dice.randrange(-8, 9) for _ in range(count)]) for count in (m * k, k * n))
+    a, b = (array.array("f", [dice.randrange(-8, 9) for _ in range(count)])
+            for count in (m * k, k * n))
     c = check_all(program, folder, a, b, shape)
     columns = [b[j::n] for j in range(n)]
-    wrong = [(i, j) for i in range(m) for j in range(n) if c[i * n + j] != sum(x * y for x, y in zip(a[i * k:(i + 1) * k], columns[j]))]
+    wrong = [(i, j) for i in range(m) for j in range(n)
+             if c[i * n + j] != sum(x * y for x, y in zip(a[i * k:(i + 1) * k], columns[j]))]
     support.require(not wrong, f"whole numbers: {wrong[:5]} are wrong")
 
 
@@ -116,13 +130,15 @@ def check_not_numbers(program, folder, dice):
     a, b = support.random_numbers(dice, m * k), support.random_numbers(dice, k * n)
     a[3 * k + 7], a[5 * k + 7] = math.nan, math.inf
     c = check_all(program, folder, a, b, shape)
-    support.require(all(map(math.isnan, c[3 * n:4 * n])) and all(map(math.isinf, c[5 * n:6 * n])), "rows with what is no number")
+    support.require(all(map(math.isnan, c[3 * n:4 * n])) and all(map(math.isinf, c[5 * n:6 * n])),
+                    "rows with what is no number")
     wrong = wrong_places(c, a, b, shape, [row for row in range(m) if row not in (3, 5)])
     support.require(not wrong, f"no numbers: {wrong[:5]} were disturbed")
 
 
 def check_repeats(program, folder, dice):
-    """Again and again with one runtime, and checked: the same result, and a file that was there is replaced whole."""
+    """Again and again with one runtime, and checked: the same result, and a file that was there is
+    replaced whole."""
     shape = m, n, k = 300, 200, 600
     a, b = support.random_numbers(dice, m * k), support.random_numbers(dice, k * n)
     support.write_numbers(os.path.join(folder, "A"), a)
@@ -131,32 +147,44 @@ def check_repeats(program, folder, dice):
     for method in support.methods():
         with open(os.path.join(folder, "C"), "wb") as file:
             file.write(b"z" * 1000000)
-        report = multiply(program, method, folder, ["--m", m, "--n", n, "--k", k], "--repeat", 3, "--check")
-        support.require(len(report["seconds"]["runs"]) == 3 and min(report["seconds"]["runs"]) > 0, f"{method}: {report['seconds']}")
+        report = multiply(program, method, folder, ["--m", m, "--n", n, "--k", k], "--repeat", 3,
+                          "--check")
+        support.require(len(report["seconds"]["runs"]) == 3 and min(report["seconds"]["runs"]) > 0,
+                        f"{method}: {report['seconds']}")
         check = report["check"]
-        support.require(0 < check["greatest_deviation"] <= check["tolerance"] == tolerance_of(k) and check["rows"] == m, f"{method}: {check}")
+        support.require(0 < check["greatest_deviation"] <= check["tolerance"] == tolerance_of(k)
+                        and check["rows"] == m,
+                        f"{method}: {check}")
         with open(os.path.join(folder, "C"), "rb") as file:
             texts.add(file.read())
     support.require(len(texts) == 1, "methods differ when they repeat")
-    support.require(not wrong_places(support.read_numbers(os.path.join(folder, "C")), a, b, shape, [0, 150, 299]), "a repeated product is wrong")
+    support.require(not wrong_places(support.read_numbers(os.path.join(folder, "C")), a, b, shape,
+                                     [0, 150, 299]),
+                    "a repeated product is wrong")
     support.require(sorted(os.listdir(folder)) == ["A", "B", "C"], f"left {os.listdir(folder)}")
 
 
 def check_rows_go_home(program, folder, dice):
-    """A result of twice the cache: rows of tiles go to the file as they are complete, so no frame has to be won from pages that are dirty."""
+    """A result of twice the cache: rows of tiles go to the file as they are complete, so no frame
+    has to be won from pages that are dirty."""
     shape = m, n, k = 3840, 128, 16
     a, b = support.random_numbers(dice, m * k), support.random_numbers(dice, k * n)
     support.write_numbers(os.path.join(folder, "A"), a)
     support.write_numbers(os.path.join(folder, "B"), b)
-    counts = multiply(program, "penstock", folder, ["--m", m, "--n", n, "--k", k], "--page", "4KiB", "--cache", "1MiB")["runtime"]["statistics"]
-    support.require(counts["write_backs"] >= m * n * 4 // 4096 and counts["dirty_victims"] == 0, f"rows that were not written when they were complete: {counts}")
-    support.require(not wrong_places(support.read_numbers(os.path.join(folder, "C")), a, b, shape, [0, 2000, m - 1]), "a result that is larger than the cache is wrong")
+    counts = multiply(program, "penstock", folder, ["--m", m, "--n", n, "--k", k], "--page", "4KiB",
+                      "--cache", "1MiB")["runtime"]["statistics"]
+    support.require(counts["write_backs"] >= m * n * 4 // 4096 and counts["dirty_victims"] == 0,
+                    f"rows that were not written when they were complete: {counts}")
+    support.require(not wrong_places(support.read_numbers(os.path.join(folder, "C")), a, b, shape,
+                                     [0, 2000, m - 1]),
+                    "a result that is larger than the cache is wrong")
 
 
 def main():
     program = sys.argv[1]
     dice = support.dice_from(int(sys.argv[2]) if len(sys.argv) > 2 else 12)
-    for check in (check_shapes, check_order, check_whole_numbers, check_not_numbers, check_repeats, check_rows_go_home):
+    for check in (check_shapes, check_order, check_whole_numbers, check_not_numbers, check_repeats,
+                  check_rows_go_home):
         with tempfile.TemporaryDirectory() as folder:
             check(program, folder, dice)
     print(f"products by {', '.join(support.methods())} are the reference's, with the same bits")

@@ -1,5 +1,5 @@
-"""What the tests of the matrix programs share: files of numbers without any package, sums in the order that docs/apps/matrix.md gives, and
-running a program."""
+"""What the tests of the matrix programs share: files of numbers without any package, sums in the
+order that docs/matrix.md gives, and running a program."""
 import array
 import fractions
 import math
@@ -14,12 +14,14 @@ import time
 
 SEGMENT, PARTS = 65536, 128
 
-# Where more is built and tested than there are processors, a thread may stand still for longer than the default allows.
+# Where more is built and tested than there are processors, a thread may stand still for longer than
+# the default allows.
 os.environ.setdefault("PENSTOCK_HOST_WAIT_MS", "20000")
 
 
 def backend_flags():
-    """Flags for the method penstock, so that the same tests run on a GPU: PENSTOCK_TEST_FLAGS="--backend gpu"."""
+    """Flags for the method penstock, so that the same tests run on a GPU:
+    PENSTOCK_TEST_FLAGS="--backend gpu"."""
     return os.environ.get("PENSTOCK_TEST_FLAGS", "--backend cpu").split()
 
 
@@ -33,7 +35,8 @@ def methods():
 
 
 def without_payloads(numbers):
-    """float32 values as bytes, with every NaN the same: what its other bits are, a processor chooses."""
+    """float32 values as bytes, with every NaN the same: what its other bits are, a processor
+    chooses."""
     found = array.array("f", numbers)
     for i, number in enumerate(found):
         if math.isnan(number):
@@ -47,7 +50,8 @@ def run_program(program, *arguments, **more):
 
 def must_run(program, *arguments, **more):
     done = run_program(program, *arguments, **more)
-    require(done.returncode == 0, f"{arguments}: exit status {done.returncode}, {done.stderr.decode(errors='replace')}")
+    require(done.returncode == 0,
+            f"{arguments}: exit status {done.returncode}, {done.stderr.decode(errors='replace')}")
     return done
 
 
@@ -62,44 +66,55 @@ def require(condition, message):
 
 
 def refuse(program, arguments, names, status=1, lines=1, **more):
-    """The program ends so, with so many lines (None: any) that have all the names, and nothing else."""
+    """The program ends so, with so many lines (None: any) that have all the names, and nothing
+    else."""
     done = run_program(program, *arguments, **more)
-    shown = f"{arguments}: exit status {done.returncode}, said {done.stderr.decode(errors='replace')!r}"
+    shown = (f"{arguments}: exit status {done.returncode}, said "
+             f"{done.stderr.decode(errors='replace')!r}")
     require(done.returncode == status, f"expected exit status {status}: {shown}")
     begin = os.path.basename(program).encode() + b": "
-    require(done.stderr.startswith(begin) and (lines is None or done.stderr.count(b"\n") == lines), f"expected one line: {shown}")
+    require(done.stderr.startswith(begin) and (lines is None or done.stderr.count(b"\n") == lines),
+            f"expected one line: {shown}")
     require(all(name.encode() in done.stderr for name in names), f"expected {names}: {shown}")
     require(done.stdout == b"", f"something on standard output: {shown}")
 
 
 def limit_files():
-    """In a child: no file may grow past 64 KiB, and the signal that says so is ignored. A disk that is full."""
+    """In a child: no file may grow past 64 KiB, and the signal that says so is ignored. A disk that
+    is full."""
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (65536, 65536))
 
 
 def method_flags(method, *for_penstock):
-    return ["--method", method, *([*backend_flags(), *for_penstock] if method == "penstock" else [])]
+    return ["--method", method,
+            *([*backend_flags(), *for_penstock] if method == "penstock" else [])]
 
 
 def check_interrupt(program, folder, run, out):
-    """Ctrl-C ends what would take very long, which leaves nothing, and keeps the result that was there."""
+    """Ctrl-C ends what would take very long, which leaves nothing, and keeps the result that was
+    there."""
     with open(out, "w", encoding="utf-8") as file:
         file.write("as it was")
     before = sorted(os.listdir(folder))
     for method in methods():
-        child = subprocess.Popen([program, *map(str, run), "-o", out, "--repeat", "1000", *method_flags(method, "--page", "4KiB", "--cache", "1MiB", "--no-windows")],
+        child = subprocess.Popen([program, *map(str, run), "-o", out, "--repeat", "1000",
+                                  *method_flags(method, "--page", "4KiB", "--cache", "1MiB",
+                                                "--no-windows")],
                                  stderr=subprocess.PIPE)
         # It has begun when its result is there under a passing name.
         deadline = time.monotonic() + 600
-        while not any(name.startswith(".penstock.") for name in os.listdir(folder)) and time.monotonic() < deadline:
+        while (not any(name.startswith(".penstock.") for name in os.listdir(folder))
+               and time.monotonic() < deadline):
             time.sleep(0.01)
         time.sleep(0.2)
         child.send_signal(signal.SIGINT)
         _, said = child.communicate(timeout=1000)
-        require(child.returncode == 1 and b"interrupted" in said, f"{method} interrupted: {child.returncode}, {said!r}")
+        require(child.returncode == 1 and b"interrupted" in said,
+                f"{method} interrupted: {child.returncode}, {said!r}")
         with open(out, encoding="utf-8") as file:
-            require(file.read() == "as it was", f"{method}: an interrupted product wrote its result")
+            require(file.read() == "as it was",
+                    f"{method}: an interrupted product wrote its result")
         require(sorted(os.listdir(folder)) == before, f"{method}: left {os.listdir(folder)}")
 
 
@@ -122,7 +137,8 @@ def check_made(path, seed, part, count):
     numbers = read_numbers(path)
     require(len(numbers) == count, f"{path}: {len(numbers)} numbers")
     for place in {0, 1 % count, count // 2, 1048575 % count, 1048576 % count, count - 1}:
-        require(numbers[place] == made_number(seed, part, place), f"{path}: number {place} is {numbers[place]}")
+        require(numbers[place] == made_number(seed, part, place),
+                f"{path}: number {place} is {numbers[place]}")
 
 
 def write_numbers(path, numbers):
@@ -147,8 +163,10 @@ def rounded(exact):
     """The single-precision number next to a fraction, ties to the even one."""
     near = struct.unpack("<f", struct.pack("<f", float(exact)))[0]
     bits = struct.unpack("<i", struct.pack("<f", near))[0]
-    around = [(struct.unpack("<f", struct.pack("<i", bits + step))[0], (bits + step) % 2) for step in (-1, 0, 1) if bits + step >= 0 or bits < 0]
-    return min(((abs(fractions.Fraction(value) - exact), odd, value) for value, odd in around if math.isfinite(value)))[2]
+    around = [(struct.unpack("<f", struct.pack("<i", bits + step))[0], (bits + step) % 2)
+              for step in (-1, 0, 1) if bits + step >= 0 or bits < 0]
+    return min(((abs(fractions.Fraction(value) - exact), odd, value) for value, odd in around
+                if math.isfinite(value)))[2]
 
 
 def plus(a, b):
@@ -169,14 +187,17 @@ def fused(a, b, c):
 
 
 def ordered_sum(matrix_row, vector, first_place):
-    """A row's sum as every method must find it, bit by bit. `first_place`: of its first number in the file."""
+    """A row's sum as every method must find it, bit by bit. `first_place`: of its first number in
+    the file."""
     segments = []
     for begin in range(0, len(vector), SEGMENT):
         parts = [0.0] * PARTS
         for i in range(begin, min(begin + SEGMENT, len(vector))):
             part = (first_place + i) % PARTS
             parts[part] = fused(matrix_row[i], vector[i], parts[part])
-        segments.append(tree([plus(plus(parts[4 * i], parts[4 * i + 1]), plus(parts[4 * i + 2], parts[4 * i + 3])) for i in range(PARTS // 4)]))
+        segments.append(tree([plus(plus(parts[4 * i], parts[4 * i + 1]),
+                                   plus(parts[4 * i + 2], parts[4 * i + 3]))
+                              for i in range(PARTS // 4)]))
     if len(segments) == 1:
         return segments[0]
     sums = [0.0] * (PARTS // 4)
@@ -187,15 +208,18 @@ def ordered_sum(matrix_row, vector, first_place):
 
 def tolerance_of(columns):
     segments = -(-columns // SEGMENT)
-    return (-(-min(columns, SEGMENT) // PARTS) + 1 + 7 + (0 if segments == 1 else -(-segments // 32) + 5) + 1) * 2.0 ** -24
+    return (-(-min(columns, SEGMENT) // PARTS) + 1 + 7
+            + (0 if segments == 1 else -(-segments // 32) + 5) + 1) * 2.0 ** -24
 
 
 def wrong_rows(y, matrix, vector):
-    """Rows that are further from the exact sum than roundings can bring them. Every row is judged."""
+    """Rows that are further from the exact sum than roundings can bring them. Every row is
+    judged."""
     columns, limit, wrong = len(vector), tolerance_of(len(vector)), []
     for row in range(len(matrix) // columns):
         products = [a * x for a, x in zip(matrix[row * columns:(row + 1) * columns], vector)]
-        if not abs(y[row] - math.fsum(products)) <= limit * math.fsum(map(abs, products)) + columns * 2.0 ** -149:
+        if (not abs(y[row] - math.fsum(products))
+            <= limit * math.fsum(map(abs, products)) + columns * 2.0 ** -149):
             wrong.append(row)
     return wrong
 

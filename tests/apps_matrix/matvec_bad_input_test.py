@@ -1,4 +1,5 @@
-"""What penstock-matvec says to input it cannot use: exit status, one line that names the value, and nothing left behind.
+"""What penstock-matvec says to input it cannot use: exit status, one line that names the value, and
+nothing left behind.
 
 Usage: matvec_bad_input_test.py PROGRAM
 """
@@ -10,15 +11,23 @@ import matrix_support as support
 
 
 def check_usage(program, matrix, vector, out):
-    run, make = ["run", matrix, vector, "-o", out], ["make", "--rows", "2", "--cols", "3", "-o", out, "-x", out + "x"]
+    run, make = (["run", matrix, vector, "-o", out],
+                 ["make", "--rows", "2", "--cols", "3", "-o", out, "-x", out + "x"])
     for arguments, names in [
-            ([], ["--help"]), (["multiply"], ["subcommand"]), (["run"], ["--help"]), (["run", matrix, "-o", out], ["X"]), (["run", matrix, vector], ["--out"]),
-            ([*run, "--method", "magic"], ["--method", "'magic'"]), ([*run, "--repeat", "0"], ["--repeat", "'0'"]), ([*run, "--repeat", "1001"], ["'1001'"]),
-            ([*run, "--repeat", "2x"], ["'2x'"]), ([*run, "--repeat", ""], ["--repeat"]), ([*run, "--backend", "tpu"], ["'tpu'"]),
-            ([*run, "--page", "3000"], ["3000", "power of two"]), ([*run, "--cache", "0"], ["--cache", "'0'"]),
-            (["make"], ["--help"]), (["make", "--cols", "3", "-o", out, "-x", out], ["--rows"]), ([*make[:1], "--rows", "0", *make[3:]], ["--rows", "'0'"]),
-            ([*make[:1], "--rows", "-3", *make[3:]], ["--rows", "'-3'"]), ([*make[:3], "--cols", "1e3", *make[5:]], ["--cols", "'1e3'"]),
-            ([*make[:1], "--rows", "17592186044416", *make[3:]], ["--rows", "17,592,186,044,416"]), ([*make, "--seed", "x"], ["--seed", "'x'"])]:
+            ([], ["--help"]), (["multiply"], ["subcommand"]), (["run"], ["--help"]),
+            (["run", matrix, "-o", out], ["X"]), (["run", matrix, vector], ["--out"]),
+            ([*run, "--method", "magic"], ["--method", "'magic'"]),
+            ([*run, "--repeat", "0"], ["--repeat", "'0'"]),
+            ([*run, "--repeat", "1001"], ["'1001'"]), ([*run, "--repeat", "2x"], ["'2x'"]),
+            ([*run, "--repeat", ""], ["--repeat"]), ([*run, "--backend", "tpu"], ["'tpu'"]),
+            ([*run, "--page", "3000"], ["3000", "power of two"]),
+            ([*run, "--cache", "0"], ["--cache", "'0'"]), (["make"], ["--help"]),
+            (["make", "--cols", "3", "-o", out, "-x", out], ["--rows"]),
+            ([*make[:1], "--rows", "0", *make[3:]], ["--rows", "'0'"]),
+            ([*make[:1], "--rows", "-3", *make[3:]], ["--rows", "'-3'"]),
+            ([*make[:3], "--cols", "1e3", *make[5:]], ["--cols", "'1e3'"]),
+            ([*make[:1], "--rows", "17592186044416", *make[3:]], ["--rows", "17,592,186,044,416"]),
+            ([*make, "--seed", "x"], ["--seed", "'x'"])]:
         support.refuse(program, arguments, names, status=2)
 
 
@@ -38,21 +47,30 @@ def check_files(program, folder, matrix, vector):
     damaged(b"abc", ["3 bytes", "copy it again"])
     damaged(b"\0" * (40 * 77 * 4 - 2), ["12,318 bytes", "copy it again"])
     # Cut short by whole numbers: only the other file tells.
-    damaged(b"\0" * (40 * 77 * 4 - 4), ["12,316 bytes", "77 columns (308 bytes)", "vector'", "copy the matrix again"], as_vector=False)
-    support.refuse(program, ["run", matrix, support.write_numbers(bad, [1.0] * 76), "-o", out], ["matrix'", "12,320 bytes", "76 columns (304 bytes)", "bad'", "vector that belongs"])
+    damaged(b"\0" * (40 * 77 * 4 - 4),
+            ["12,316 bytes", "77 columns (308 bytes)", "vector'", "copy the matrix again"],
+            as_vector=False)
+    support.refuse(program, ["run", matrix, support.write_numbers(bad, [1.0] * 76), "-o", out],
+                   ["matrix'", "12,320 bytes", "76 columns (304 bytes)", "bad'",
+                    "vector that belongs"])
     os.mkfifo(os.path.join(folder, "pipe"))
-    for name, names in [("absent", ["absent", "ENOENT"]), (".", ["EISDIR"]), ("pipe", ["pipe", "no regular file"])]:
+    for name, names in [("absent", ["absent", "ENOENT"]), (".", ["EISDIR"]),
+                        ("pipe", ["pipe", "no regular file"])]:
         path = os.path.join(folder, name)
         support.refuse(program, ["run", path, vector, "-o", out], names)
         support.refuse(program, ["run", matrix, path, "-o", out], names)
-    for path, names in [(os.path.join(folder, "no", "out"), ["no/out", "ENOENT"]), (folder, ["EISDIR"]), ("/dev/full", ["/dev/full", "regular"]), (matrix, ["matrix'", "input"]),
-                        (vector, ["vector'", "input"]), (os.path.join(folder, "link"), ["link'", "matrix'", "input"])]:
+    for path, names in [(os.path.join(folder, "no", "out"), ["no/out", "ENOENT"]),
+                        (folder, ["EISDIR"]), ("/dev/full", ["/dev/full", "regular"]),
+                        (matrix, ["matrix'", "input"]), (vector, ["vector'", "input"]),
+                        (os.path.join(folder, "link"), ["link'", "matrix'", "input"])]:
         if path.endswith("link"):
             os.symlink(matrix, path)
         support.refuse(program, ["run", matrix, vector, "-o", path], names)
     if not support.on_gpu():
-        support.refuse(program, ["run", matrix, vector, "-o", out, "--method", "cuda"], ["--method cuda", "penstock or cpu"])
-        support.refuse(program, ["run", matrix, vector, "-o", out, "--backend", "gpu"], ["--backend cpu"])
+        support.refuse(program, ["run", matrix, vector, "-o", out, "--method", "cuda"],
+                       ["--method cuda", "penstock or cpu"])
+        support.refuse(program, ["run", matrix, vector, "-o", out, "--backend", "gpu"],
+                       ["--backend cpu"])
     make = ["make", "--rows", "2", "--cols", "3", "-o"]
     support.refuse(program, [*make, out, "-x", out], ["-x", "out'", "another name"])
     support.refuse(program, [*make, out, "-x", os.path.join(folder, "no", "x")], ["no/x", "ENOENT"])
@@ -60,18 +78,24 @@ def check_files(program, folder, matrix, vector):
     if os.geteuid() != 0:  # nothing is forbidden to root
         locked = os.path.join(folder, "locked")
         os.mkdir(locked, 0o555)
-        support.refuse(program, ["run", matrix, vector, "-o", os.path.join(locked, "y")], ["locked/y", "EACCES"])
+        support.refuse(program, ["run", matrix, vector, "-o", os.path.join(locked, "y")],
+                       ["locked/y", "EACCES"])
         os.chmod(locked, 0o755)
 
 
 def check_full_disk(program, folder):
-    matrix, vector = (support.write_numbers(os.path.join(folder, name), [1.0] * count) for name, count in (("tall", 50000), ("one", 1)))
+    matrix, vector = (support.write_numbers(os.path.join(folder, name), [1.0] * count)
+                      for name, count in (("tall", 50000), ("one", 1)))
     before = sorted(os.listdir(folder))
     for method in support.methods():
         flags = ["--quiet", *support.method_flags(method)]
-        support.refuse(program, ["run", matrix, vector, "-o", os.path.join(folder, "y"), *flags], ["EFBIG", "make room"], lines=None, preexec_fn=support.limit_files)
-    support.refuse(program, ["make", "--rows", "200", "--cols", "200", "-o", os.path.join(folder, "m"), "-x", os.path.join(folder, "v")], ["EFBIG", "make room"], preexec_fn=support.limit_files)
-    support.require(sorted(os.listdir(folder)) == before, f"left {sorted(set(os.listdir(folder)) - set(before))}")
+        support.refuse(program, ["run", matrix, vector, "-o", os.path.join(folder, "y"), *flags],
+                       ["EFBIG", "make room"], lines=None, preexec_fn=support.limit_files)
+    support.refuse(program, ["make", "--rows", "200", "--cols", "200", "-o",
+                             os.path.join(folder, "m"), "-x", os.path.join(folder, "v")],
+                   ["EFBIG", "make room"], preexec_fn=support.limit_files)
+    support.require(sorted(os.listdir(folder)) == before,
+                    f"left {sorted(set(os.listdir(folder)) - set(before))}")
 
 
 def main():
@@ -81,12 +105,14 @@ def main():
         vector = support.write_numbers(os.path.join(folder, "vector"), [1.0] * 77)
         check_usage(program, matrix, vector, os.path.join(folder, "out"))
         check_files(program, folder, matrix, vector)
-        support.require(not os.path.exists(os.path.join(folder, "out")), "a refused product left its result")
+        support.require(not os.path.exists(os.path.join(folder, "out")),
+                        "a refused product left its result")
     with tempfile.TemporaryDirectory() as folder:
         check_full_disk(program, folder)
     with tempfile.TemporaryDirectory() as folder:
         names = [os.path.join(folder, name) for name in ("A", "x", "y")]
-        support.must_run(program, "make", "--rows", 40000, "--cols", 1000, "-o", names[0], "-x", names[1], "--quiet")
+        support.must_run(program, "make", "--rows", 40000, "--cols", 1000, "-o", names[0], "-x",
+                         names[1], "--quiet")
         support.check_interrupt(program, folder, ["run", *names[:2]], names[2])
     print("bad input is named and leaves nothing behind")
 

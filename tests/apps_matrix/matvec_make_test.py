@@ -1,4 +1,5 @@
-"""What penstock-matvec make promises: numbers that the seed alone decides: matvec_make_test.py PROGRAM."""
+"""What penstock-matvec make promises: numbers that the seed alone decides: matvec_make_test.py
+PROGRAM."""
 import json
 import os
 import sys
@@ -9,7 +10,8 @@ import matrix_support as support
 
 def make(program, folder, name, rows, columns, *flags):
     paths = [os.path.join(folder, f"{name}.{what}") for what in ("A", "x")]
-    done = support.must_run(program, "make", "--rows", rows, "--cols", columns, "-o", paths[0], "-x", paths[1], "--json", "--quiet", *flags)
+    done = support.must_run(program, "make", "--rows", rows, "--cols", columns, "-o", paths[0],
+                            "-x", paths[1], "--json", "--quiet", *flags)
     return paths, json.loads(done.stdout)
 
 
@@ -19,12 +21,16 @@ def main():
         # More than one thread's piece of the matrix.
         rows, columns = 1103, 1901
         paths, report = make(program, folder, "one", rows, columns, "--seed", 9)
-        support.require([os.path.getsize(path) for path in paths] == [rows * columns * 4, columns * 4], "sizes")
-        support.require(report["bytes"] == (rows + 1) * columns * 4 and (report["rows"], report["columns"]) == (rows, columns), str(report))
+        support.require(
+            [os.path.getsize(path) for path in paths] == [rows * columns * 4, columns * 4], "sizes")
+        support.require(report["bytes"] == (rows + 1) * columns * 4
+                        and (report["rows"], report["columns"]) == (rows, columns),
+                        str(report))
         for part, path in enumerate(paths):
             support.check_made(path, 9, part, (rows * columns, columns)[part])
             numbers = support.read_numbers(path)
-            support.require(-1 <= min(numbers) < -0.99 and 0.99 < max(numbers) <= 1, f"{path}: from {min(numbers)} to {max(numbers)}")
+            support.require(-1 <= min(numbers) < -0.99 and 0.99 < max(numbers) <= 1,
+                            f"{path}: from {min(numbers)} to {max(numbers)}")
         again, _ = make(program, folder, "again", rows, columns, "--seed", 9, "--workers", 1)
         other, _ = make(program, folder, "other", rows, columns, "--seed", 10)
         for one, same, different in zip(paths, again, other):

@@ -1,4 +1,5 @@
-"""Every method writes the product that a second implementation finds, and all of them the same bits: matvec_numbers_test.py PROGRAM."""
+"""Every method writes the product that a second implementation finds, and all of them the same
+bits: matvec_numbers_test.py PROGRAM."""
 import array
 import json
 import math
@@ -8,26 +9,29 @@ import tempfile
 
 import matrix_support as support
 
-# Rows and columns: one number, odd columns, rows that begin and end anywhere in pages and in 128 numbers, bands that are begun and
-# full, rows of one and several segments, one huge row.
-SHAPES = [(1, 1), (1, 2), (2, 1), (3, 127), (3, 128), (5, 129), (17, 1001), (5000, 1), (4097, 3), (8193, 16), (33, 4099), (5, 65536), (3, 65537), (2, 131073),
-          (1, 400001)]
+# Rows and columns: one number, odd columns, rows that begin and end anywhere in pages and in 128
+# numbers, bands that are begun and full, rows of one and several segments, one huge row.
+SHAPES = [(1, 1), (1, 2), (2, 1), (3, 127), (3, 128), (5, 129), (17, 1001), (5000, 1), (4097, 3),
+          (8193, 16), (33, 4099), (5, 65536), (3, 65537), (2, 131073), (1, 400001)]
 
 FLAGS = {"cpu": [[], ["--workers", "3"]],
          "cuda": [[], ["--workers", "1"]],
-         "penstock": [[], ["--page", "4KiB", "--cache", "256KiB"], ["--page", "512", "--cache", "64KiB", "--no-windows"],
+         "penstock": [[], ["--page", "4KiB", "--cache", "256KiB"],
+                      ["--page", "512", "--cache", "64KiB", "--no-windows"],
                       ["--workers", "1", "--page", "2MiB", "--cache", "64MiB"]]}
 
 
 def multiply(program, method, matrix, vector, out, *flags):
     backend = support.backend_flags() if method == "penstock" else []
-    done = support.must_run(program, "run", matrix, vector, "-o", out, "--method", method, "--json", "--quiet", *backend, *flags)
+    done = support.must_run(program, "run", matrix, vector, "-o", out, "--method", method, "--json",
+                            "--quiet", *backend, *flags)
     return json.loads(done.stdout)
 
 
 def check_all(program, folder, matrix, vector, what):
     """All methods with all flags on these numbers. Returns y."""
-    paths = [support.write_numbers(os.path.join(folder, name), numbers) for name, numbers in (("A", matrix), ("x", vector))]
+    paths = [support.write_numbers(os.path.join(folder, name), numbers)
+             for name, numbers in (("A", matrix), ("x", vector))]
     found = {}
     for method in support.methods():
         for flags in FLAGS[method]:
@@ -35,8 +39,11 @@ def check_all(program, folder, matrix, vector, what):
             report = multiply(program, method, *paths, out, *flags)
             with open(out, "rb") as file:
                 found[method, *flags] = support.without_payloads(file.read())
-            support.require((report["rows"], report["columns"]) == (len(matrix) // len(vector), len(vector)), f"{what}: {report['rows']} rows")
-    support.require(len(set(found.values())) == 1, f"{what}: results of {len(set(found.values()))} kinds: {sorted(found)}")
+            support.require((report["rows"], report["columns"])
+                            == (len(matrix) // len(vector), len(vector)),
+                            f"{what}: {report['rows']} rows")
+    support.require(len(set(found.values())) == 1,
+                    f"{what}: results of {len(set(found.values()))} kinds: {sorted(found)}")
     y = support.read_numbers(out)
     support.require(len(y) == len(matrix) // len(vector), f"{what}: {len(y)} results")
     return y
@@ -44,7 +51,8 @@ def check_all(program, folder, matrix, vector, what):
 
 def check_shapes(program, folder, dice):
     for rows, columns in SHAPES:
-        matrix, vector = support.random_numbers(dice, rows * columns), support.random_numbers(dice, columns)
+        matrix, vector = (support.random_numbers(dice, rows * columns),
+                          support.random_numbers(dice, columns))
         y = check_all(program, folder, matrix, vector, f"{rows} x {columns}")
         wrong = support.wrong_rows(y, matrix, vector)
         support.require(not wrong, f"{rows} x {columns}: rows {wrong[:5]} are wrong")
@@ -52,16 +60,22 @@ def check_shapes(program, folder, dice):
         for row in {0, rows // 2, rows - 1}:
             broken = array.array("f", y)
             broken[row] += 4 * support.tolerance_of(columns) * columns
-            support.require(support.wrong_rows(broken, matrix, vector) == [row], f"{rows} x {columns}: a wrong row {row} was not seen")
+            support.require(support.wrong_rows(broken, matrix, vector) == [row],
+                            f"{rows} x {columns}: a wrong row {row} was not seen")
 
 
 def check_order(program, folder, dice):
     """The documented order of additions, to the last bit, on numbers whose sizes differ much."""
     for rows, columns in [(4, 300), (3, 129), (2, 1000), (9, 7)]:
-        matrix, vector = (array.array("f", [value * 2.0 ** dice.randrange(-20, 20) for value in support.random_numbers(dice, count)]) for count in (rows * columns, columns))
+        matrix, vector = (array.array("f", [value * 2.0 ** dice.randrange(-20, 20)
+                                            for value in support.random_numbers(dice, count)])
+                          for count in (rows * columns, columns))
         y = check_all(program, folder, matrix, vector, f"order of {rows} x {columns}")
-        expected = array.array("f", [support.ordered_sum(matrix[r * columns:(r + 1) * columns], vector, r * columns) for r in range(rows)])
-        support.require(y == expected, f"order of {rows} x {columns}: {list(y)}, expected {list(expected)}")
+        expected = array.array(
+            "f", [support.ordered_sum(matrix[r * columns:(r + 1) * columns], vector, r * columns)
+                  for r in range(rows)])
+        support.require(y == expected,
+                        f"order of {rows} x {columns}: {list(y)}, expected {list(expected)}")
     # Segments: whole numbers, but for the last of one, so that a sum shows where it was cut.
     columns = 65536 + 5
     matrix = array.array("f", [0.0] * columns)
@@ -75,31 +89,42 @@ def check_order(program, folder, dice):
 def check_whole_numbers(program, folder, dice):
     """Sums that have no roundings are exact."""
     rows, columns = 700, 513
-    matrix, vector = (array.array("f", [dice.randrange(-8, 9) for _ in range(count)]) for count in (rows * columns, columns))
+    matrix, vector = (array.array("f", [dice.randrange(-8, 9) for _ in range(count)])
+                      for count in (rows * columns, columns))
     y = check_all(program, folder, matrix, vector, "whole numbers")
-    expected = [sum(a * x for a, x in zip(matrix[r * columns:(r + 1) * columns], vector)) for r in range(rows)]
-    support.require(list(y) == expected, f"whole numbers: rows {[r for r in range(rows) if y[r] != expected[r]][:5]} are wrong")
+    expected = [sum(a * x for a, x in zip(matrix[r * columns:(r + 1) * columns], vector))
+                for r in range(rows)]
+    support.require(
+        list(y) == expected,
+        f"whole numbers: rows {[r for r in range(rows) if y[r] != expected[r]][:5]} are wrong")
 
 
 def check_not_numbers(program, folder, dice):
     rows, columns = 40, 301
-    matrix, vector = support.random_numbers(dice, rows * columns), support.random_numbers(dice, columns)
+    matrix, vector = (support.random_numbers(dice, rows * columns),
+                      support.random_numbers(dice, columns))
     vector[7] = 1.0
-    matrix[3 * columns + 7], matrix[5 * columns + 7], matrix[6 * columns + 7] = math.nan, math.inf, -math.inf
+    matrix[3 * columns + 7], matrix[5 * columns + 7], matrix[6 * columns + 7] = (
+        math.nan, math.inf, -math.inf)
     y = check_all(program, folder, matrix, vector, "no numbers")
-    support.require(math.isnan(y[3]) and y[5] == math.inf and y[6] == -math.inf, f"no numbers: {y[3]}, {y[5]}, {y[6]}")
+    support.require(math.isnan(y[3]) and y[5] == math.inf and y[6] == -math.inf,
+                    f"no numbers: {y[3]}, {y[5]}, {y[6]}")
     wrong = [row for row in support.wrong_rows(y, matrix, vector) if row not in (3, 5, 6)]
     support.require(not wrong, f"no numbers: rows {wrong} were disturbed")
     for method in support.methods():
-        report = multiply(program, method, os.path.join(folder, "A"), os.path.join(folder, "x"), os.path.join(folder, "y"), "--check")
+        report = multiply(program, method, os.path.join(folder, "A"), os.path.join(folder, "x"),
+                          os.path.join(folder, "y"), "--check")
         support.require(report["check"]["rows_not_judged"] == 3, f"{method}: {report['check']}")
 
 
 def check_repeats(program, folder, dice):
-    """Again and again with one runtime: the same result, and a file that was there is replaced whole."""
+    """Again and again with one runtime: the same result, and a file that was there is replaced
+    whole."""
     rows, columns = 900, 777
-    matrix, vector = support.random_numbers(dice, rows * columns), support.random_numbers(dice, columns)
-    paths = [support.write_numbers(os.path.join(folder, name), numbers) for name, numbers in (("A", matrix), ("x", vector))]
+    matrix, vector = (support.random_numbers(dice, rows * columns),
+                      support.random_numbers(dice, columns))
+    paths = [support.write_numbers(os.path.join(folder, name), numbers)
+             for name, numbers in (("A", matrix), ("x", vector))]
     out = os.path.join(folder, "long")
     texts = set()
     for method in support.methods():
@@ -107,32 +132,45 @@ def check_repeats(program, folder, dice):
             file.write(b"z" * 100000)
         os.chmod(out, 0o640)
         report = multiply(program, method, *paths, out, "--repeat", 3, "--check")
-        support.require(len(report["seconds"]["runs"]) == 3 and min(report["seconds"]["runs"]) > 0, f"{method}: {report['seconds']}")
-        support.require(report["check"]["greatest_deviation"] <= report["check"]["tolerance"] == support.tolerance_of(columns), f"{method}: {report['check']}")
-        support.require(os.stat(out).st_mode & 0o777 == 0o640, f"{method}: mode {os.stat(out).st_mode:o}")
+        support.require(len(report["seconds"]["runs"]) == 3 and min(report["seconds"]["runs"]) > 0,
+                        f"{method}: {report['seconds']}")
+        support.require(report["check"]["greatest_deviation"] <= report["check"]["tolerance"]
+                        == support.tolerance_of(columns),
+                        f"{method}: {report['check']}")
+        support.require(os.stat(out).st_mode & 0o777 == 0o640,
+                        f"{method}: mode {os.stat(out).st_mode:o}")
         with open(out, "rb") as file:
             texts.add(file.read())
     support.require(len(texts) == 1, "methods differ when they repeat")
-    support.require(not support.wrong_rows(support.read_numbers(out), matrix, vector), "a repeated product is wrong")
-    support.require(sorted(os.listdir(folder)) == ["A", "long", "x", "y"] or sorted(os.listdir(folder)) == ["A", "long", "x"], f"left {os.listdir(folder)}")
+    support.require(not support.wrong_rows(support.read_numbers(out), matrix, vector),
+                    "a repeated product is wrong")
+    support.require(sorted(os.listdir(folder)) == ["A", "long", "x", "y"]
+                    or sorted(os.listdir(folder)) == ["A", "long", "x"],
+                    f"left {os.listdir(folder)}")
 
 
 def check_loads(program, folder, dice):
-    """A page is loaded once, in a cache far smaller than the matrix too: what is asked for ahead is not dropped before it is used."""
+    """A page is loaded once, in a cache far smaller than the matrix too: what is asked for ahead is
+    not dropped before it is used."""
     rows, columns = 3000, 1000
     names = [os.path.join(folder, name) for name in ("A", "x", "y")]
-    support.must_run(program, "make", "--rows", rows, "--cols", columns, "--seed", dice.randrange(1000), "-o", names[0], "-x", names[1], "--quiet")
+    support.must_run(program, "make", "--rows", rows, "--cols", columns, "--seed",
+                     dice.randrange(1000), "-o", names[0], "-x", names[1], "--quiet")
     for page, cache in ((512, "128KiB"), (4096, "1MiB"), (65536, "8MiB")):
-        report = multiply(program, "penstock", *names, "--workers", "2", "--page", page, "--cache", cache, "--check")
+        report = multiply(program, "penstock", *names, "--workers", "2", "--page", page, "--cache",
+                          cache, "--check")
         # A page that two items share may have to come twice.
         most = (rows + 1) * columns * 4 + (rows * columns * 4 // 65536 + 4) * page
-        support.require(report["bytes_read"] <= most, f"pages of {page}: {report['bytes_read']} bytes were loaded, {most} at most are needed")
+        support.require(
+            report["bytes_read"] <= most,
+            f"pages of {page}: {report['bytes_read']} bytes were loaded, {most} at most are needed")
 
 
 def main():
     program = sys.argv[1]
     dice = support.dice_from(int(sys.argv[2]) if len(sys.argv) > 2 else 11)
-    for check in (check_shapes, check_order, check_whole_numbers, check_not_numbers, check_repeats, check_loads):
+    for check in (check_shapes, check_order, check_whole_numbers, check_not_numbers, check_repeats,
+                  check_loads):
         with tempfile.TemporaryDirectory() as folder:
             check(program, folder, dice)
     print(f"products by {', '.join(support.methods())} are the reference's, with the same bits")

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Bad input to penstock costs one line that names the value and the cure, and leaves nothing behind:
-bad_input_test.py PROGRAM."""
+"""Bad input to penstock costs one line that names the value and the cure, and leaves nothing
+behind: bad_input_test.py PROGRAM."""
 import os
 import pathlib
 import pwd
@@ -20,7 +20,8 @@ WRONG_USAGE = [
     (["cat", "--cache", "-1", "FILE"], ["--cache", "'-1'", "such as"]),
     (["cat", "--cache", "3 GiBs", "FILE"], ["--cache", "'3 GiBs'", "such as"]),
     (["cat", "--cache", "nan", "FILE"], ["--cache", "'nan'", "such as"]),
-    (["cat", "--cache", "99999999999999999999", "FILE"], ["--cache", "'99999999999999999999'", "such as"]),
+    (["cat", "--cache", "99999999999999999999", "FILE"],
+     ["--cache", "'99999999999999999999'", "such as"]),
     (["cat", "--cache", "64KiB", "FILE"], ["cache_bytes", "64 KiB", "at least"]),
     (["cat", "--page", "1000", "FILE"], ["page_bytes", "1000", "power of two"]),
     (["cat", "--page", "256", "FILE"], ["page_bytes", "256", "512"]),
@@ -78,10 +79,13 @@ class BadInput(InFolder):
         loop.symlink_to(loop)
         dangling = self.folder / "dangling"
         dangling.symlink_to(self.folder / "gone")
-        for path, parts in ((self.folder / "absent", ["absent", "ENOENT", "exists"]), ("", ["''", "ENOENT"]),
-                            (self.folder, ["EISDIR", "file in it"]), (fifo, ["fifo", "use cat"]), ("/dev/null", ["/dev/null", "use cat"]),
-                            (file / "below", ["below", "ENOTDIR"]), (loop, ["loop", "ELOOP"]), (dangling, ["dangling", "ENOENT"]),
-                            (self.folder / ("x" * 300), ["ENAMETOOLONG"]), ("/proc/self/status", ["/proc/self/status", "use cat"])):
+        for path, parts in ((self.folder / "absent", ["absent", "ENOENT", "exists"]),
+                            ("", ["''", "ENOENT"]), (self.folder, ["EISDIR", "file in it"]),
+                            (fifo, ["fifo", "use cat"]), ("/dev/null", ["/dev/null", "use cat"]),
+                            (file / "below", ["below", "ENOTDIR"]), (loop, ["loop", "ELOOP"]),
+                            (dangling, ["dangling", "ENOENT"]),
+                            (self.folder / ("x" * 300), ["ENAMETOOLONG"]),
+                            ("/proc/self/status", ["/proc/self/status", "use cat"])):
             with self.subTest(path=path):
                 self.cat(path, *parts)
 
@@ -95,7 +99,8 @@ class BadInput(InFolder):
     def test_no_partial_output_file(self):
         good, out = self.make("good", b"x" * 100_000), self.folder / "out"
         self.cat(self.folder / "absent", "absent", before=["--out", out, good])
-        self.cat(good, "nowhere", "directory that exists", before=["--out", self.folder / "nowhere" / "out"])
+        self.cat(good, "nowhere", "directory that exists",
+                 before=["--out", self.folder / "nowhere" / "out"])
         self.cat(good, "EISDIR", before=["--out", self.folder])
         self.assertEqual(os.listdir(self.folder), ["good"])
 
@@ -105,11 +110,13 @@ class BadInput(InFolder):
         self.assertEqual(out.read_bytes(), b"precious")
 
     def test_cache_larger_than_the_device(self):
-        self.cat(self.make("file", b"x"), "cache_bytes", "4000 TiB", "give less", before=["--cache", "4000TiB"])
+        self.cat(self.make("file", b"x"), "cache_bytes", "4000 TiB", "give less",
+                 before=["--cache", "4000TiB"])
 
     def test_a_gpu_that_is_not_there(self):
         file = self.make("file", b"x")
-        self.check(["cat", "--backend", "gpu", "--device", "97", file], 1, ["GPU 97", "--backend cpu"])
+        self.check(["cat", "--backend", "gpu", "--device", "97", file], 1,
+                   ["GPU 97", "--backend cpu"])
 
     def test_unreadable_file(self):
         file = self.make("secret", b"x")
@@ -125,8 +132,8 @@ class BadInput(InFolder):
             os.chmod(place, 0o755)
             program = pathlib.Path(shutil.copy(PROGRAM, place))
             program.chmod(0o755)
-            self.cat(file, "secret", "EACCES", "permissions", program=program, user=nobody.pw_uid, group=nobody.pw_gid,
-                     extra_groups=[], cwd=place)
+            self.cat(file, "secret", "EACCES", "permissions", program=program, user=nobody.pw_uid,
+                     group=nobody.pw_gid, extra_groups=[], cwd=place)
 
 
 if __name__ == "__main__":

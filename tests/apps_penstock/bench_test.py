@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""penstock bench prints one JSON object with sound figures for every case, refuses wrong usage with one line, and leaves no file:
-bench_test.py PROGRAM."""
+"""penstock bench prints one JSON object with sound figures for every case, refuses wrong usage with
+one line, and leaves no file: bench_test.py PROGRAM."""
 import json
 import math
 import os
@@ -15,9 +15,12 @@ from support import FLAGS, PROGRAM, InFolder, clean_environment, penstock
 
 PLOTS = pathlib.Path(__file__).resolve().parents[2] / "tools" / "plots.py"
 HAS_FUSE = os.access("/dev/fuse", os.R_OK | os.W_OK)
-CASES = ["hit", "map", "element", "gather", "miss", "sequential", "cold", "request", "write", "append", "fsync", "acquire", "sharing", *(["peer", "mount"] if HAS_FUSE else []), "evict", "merge", "signature", "exchange", "buffer", "policy"]
+CASES = ["hit", "map", "element", "gather", "miss", "sequential", "cold", "request", "write",
+         "append", "fsync", "acquire", "sharing", *(["peer", "mount"] if HAS_FUSE else []), "evict",
+         "merge", "signature", "exchange", "buffer", "policy"]
 TINY = ["--file", "2MiB", "--repeats", "1", "--threads", "2", "--page", "4KiB"]
-KEYS = {"goal", "case", "backend", "page_bytes", "value", "unit", "baseline", "baseline_value", "ratio", "cpu_cores_used", "note"}
+KEYS = {"goal", "case", "backend", "page_bytes", "value", "unit", "baseline", "baseline_value",
+        "ratio", "cpu_cores_used", "note"}
 MACHINE = {"device", "driver", "cpu", "cores", "kernel", "file_system", "commit"}
 SMALLER_IS_BETTER = {"us", "ms", "s", "bytes loaded per byte asked for"}
 
@@ -48,7 +51,8 @@ WRONG_USAGE = [
 
 class Bench(InFolder):
     def bench(self, *arguments):
-        ran = penstock("bench", *arguments, *FLAGS, "--dir", self.folder, "--commit", "abc1234", "--quiet")
+        ran = penstock("bench", *arguments, *FLAGS, "--dir", self.folder, "--commit", "abc1234",
+                       "--quiet")
         self.assertEqual(ran.returncode, 0, ran.stderr)
         self.assertEqual(ran.stderr, b"")
         self.assertEqual(os.listdir(self.folder), [], "a file was left behind")
@@ -94,14 +98,18 @@ class Bench(InFolder):
         self.assertEqual(set(goals), {"S2", "S3"})
 
     def test_what_is_varied_is_in_the_rows(self):
-        rows = self.bench("request", "--file", "2MiB", "--repeats", "1", "--page", "512,4KiB", "--cache", "64KiB,256KiB", "--service-threads", "1,2")
+        rows = self.bench("request", "--file", "2MiB", "--repeats", "1", "--page", "512,4KiB",
+                          "--cache", "64KiB,256KiB", "--service-threads", "1,2")
         seen = {(row["page_bytes"], row["case"]) for row in rows if row["unit"] == "GB/s"}
-        self.assertEqual(seen, {(page, f"requests of random pages by {by}, {threads}, cache 1/{part} of the file")
-                                for page in (512, 4096) for threads in ("1 service thread", "2 service threads") for part in (32, 8)
-                                for by in ({"threads"} if "cpu" in FLAGS else {"warps"})})
+        self.assertEqual(
+            seen,
+            {(page, f"requests of random pages by {by}, {threads}, cache 1/{part} of the file")
+             for page in (512, 4096) for threads in ("1 service thread", "2 service threads")
+             for part in (32, 8) for by in ({"threads"} if "cpu" in FLAGS else {"warps"})})
 
     def test_gather_measures_rows_of_every_size(self):
-        rows = self.bench("gather", "--file", "4MiB", "--repeats", "2", "--threads", "2", "--page", "512,64KiB")
+        rows = self.bench("gather", "--file", "4MiB", "--repeats", "2", "--threads", "2", "--page",
+                          "512,64KiB")
         self.assertEqual({row["goal"] for row in rows}, {"issue-3"})
         self.assertEqual({row["unit"] for row in rows}, {"million rows/s"})
         seen = {(row["page_bytes"], size) for row in rows if "4 MiB resident" in row["case"]
@@ -109,10 +117,12 @@ class Bench(InFolder):
         self.assertEqual(len(seen), 8, rows)
         for row in rows:
             self.assertIn("median of 2, spread ", row["note"])
-            self.assertIn("all rows compared; misses 0" if "cpu" in FLAGS else "all compared", row["note"])
+            self.assertIn("all rows compared; misses 0" if "cpu" in FLAGS else "all compared",
+                          row["note"])
 
     def test_append_counts_records_and_says_that_all_were_found(self):
-        rows = self.bench("append", "--file", "8MiB", "--repeats", "2", "--threads", "2", "--page", "4KiB,64KiB")
+        rows = self.bench("append", "--file", "8MiB", "--repeats", "2", "--threads", "2", "--page",
+                          "4KiB,64KiB")
         self.assertEqual([(row["goal"], row["unit"], row["page_bytes"]) for row in rows],
                          [("append", "million/s", page) for page in (4096, 4096, 65536, 65536)])
         self.assertEqual(["512 records" in row["baseline"] for row in rows], [True, False] * 2)
@@ -120,15 +130,19 @@ class Bench(InFolder):
             self.assertIn("each record found in the file", row["note"])
 
     def test_fsync_measures_few_and_many_pages_beside_another_file(self):
-        rows = self.bench("fsync", "--file", "8MiB", "--repeats", "1", "--threads", "2", "--page", "4KiB")
-        self.assertEqual([row["case"] for row in rows],
-                         [f"fsync of a file of 2048 pages, {count} of them dirty; another file has {others}"
-                          for others in ("no dirty page", "2048 dirty pages") for count in (1, 1000, 2048)])
+        rows = self.bench("fsync", "--file", "8MiB", "--repeats", "1", "--threads", "2", "--page",
+                          "4KiB")
+        self.assertEqual(
+            [row["case"] for row in rows],
+            [f"fsync of a file of 2048 pages, {count} of them dirty; another file has {others}"
+             for others in ("no dirty page", "2048 dirty pages") for count in (1, 1000, 2048)])
         self.assertEqual({row["unit"] for row in rows}, {"us"})
 
     def test_acquire_fetches_what_was_changed_and_no_more(self):
         rows = self.bench("acquire", "--file", "8MiB", "--repeats", "2", "--threads", "2")
-        self.assertEqual([row["case"] for row in rows], [f"acquire of a region of which {part} % of the pages changed" for part in (0, 0.1, 1, 10, 50, 75, 100)]
+        self.assertEqual([row["case"] for row in rows],
+                         [f"acquire of a region of which {part} % of the pages changed"
+                          for part in (0, 0.1, 1, 10, 50, 75, 100)]
                          + ["release of a region of which nothing changed"])
         for row, pages in zip(rows, (0, 2, 20, 204, 1024, 1536, 2048)):
             self.assertIn(f"{pages} of 2048 pages, each found as released", row["note"])
@@ -136,14 +150,21 @@ class Bench(InFolder):
     @unittest.skipUnless(HAS_FUSE, "no FUSE here")
     def test_reads_that_a_region_or_the_cache_may_answer(self):
         rows = self.bench("peer", "--file", "8MiB", "--repeats", "1", "--threads", "2")
-        self.assertEqual([row["case"] for row in rows], [f"a program reads {how}, {threads}, {part} % of the file {where}"
-                                                         for where, parts in (("with a region", (0, 25, 50, 100)), ("in the cache of open and read", (25, 50, 100))) for part in parts
-                                                         for how in ("4 KiB at random", "1 MiB in order") for threads in ("1 thread", "2 threads")])
-        self.assertTrue(all("0.0 % of what the kernel asked for came" in row["note"] for row in rows[:4]), rows[:4])
+        self.assertEqual([row["case"] for row in rows],
+                         [f"a program reads {how}, {threads}, {part} % of the file {where}"
+                          for where, parts in (("with a region", (0, 25, 50, 100)),
+                                               ("in the cache of open and read", (25, 50, 100)))
+                          for part in parts for how in ("4 KiB at random", "1 MiB in order")
+                          for threads in ("1 thread", "2 threads")])
+        self.assertTrue(all("0.0 % of what the kernel asked for came" in row["note"]
+                            for row in rows[:4]),
+                        rows[:4])
 
     def test_shared_pages_have_every_count(self):
         rows = self.bench("sharing", "--repeats", "2", "--threads", "2")
-        self.assertEqual([row["case"] for row in rows], [f"16 pages that a kernel and a program change in turns of 64 bytes, {rounds} times each word" for rounds in (10, 100, 1000, 10000)])
+        self.assertEqual([row["case"] for row in rows],
+                         ["16 pages that a kernel and a program change in turns of 64 bytes, "
+                          f"{rounds} times each word" for rounds in (10, 100, 1000, 10000)])
         for row in rows:
             self.assertIn("every count is right", row["note"])
 
@@ -151,7 +172,9 @@ class Bench(InFolder):
     def test_closed_pages_go_before_clean_ones_and_dirty_ones_last(self):
         rows = self.bench("evict", "--file", "8MiB", "--repeats", "1", "--page", "512")
         kinds = ["pages of a closed file", "clean pages", "dirty pages"]
-        self.assertEqual([row["case"] for row in rows], [f"{kind} left, with {times} times as many pages as fit" for times in ("1.25", "1.5", 2, 4, 8, 16, 32, 64) for kind in kinds])
+        self.assertEqual([row["case"] for row in rows],
+                         [f"{kind} left, with {times} times as many pages as fit"
+                          for times in ("1.25", "1.5", 2, 4, 8, 16, 32, 64) for kind in kinds])
         for closed, clean, dirty in zip(rows[0::3], rows[1::3], rows[2::3]):
             self.assertLessEqual(closed["value"], clean["value"])
             self.assertLessEqual(clean["value"], dirty["value"])
@@ -163,7 +186,8 @@ class Bench(InFolder):
 
     def test_cold_says_how_cold_it_was_and_which_pread_was_better(self):
         for row in self.bench("cold", *TINY):
-            self.assertRegex(row["note"], r"[0-9.]+ % of the file stayed in the page cache when it was dropped")
+            self.assertRegex(row["note"],
+                             r"[0-9.]+ % of the file stayed in the page cache when it was dropped")
             self.assertRegex(row["baseline"], r"^(O_DIRECT|buffered) pread, 2 threads")
 
     def test_repeats_and_spread_are_said(self):
@@ -171,9 +195,11 @@ class Bench(InFolder):
             self.assertIn("median of 3, spread ", row["note"])
 
     def test_a_sweep_has_what_the_plots_need(self):
-        rows = self.bench("miss", "--sweep", "--file", "4MiB", "--repeats", "1", "--threads", "2", "--page", "4KiB,16KiB")
+        rows = self.bench("miss", "--sweep", "--file", "4MiB", "--repeats", "1", "--threads", "2",
+                          "--page", "4KiB,16KiB")
         self.assertTrue([row for row in rows if "clock shard" in row["case"]])
-        waste = {row["page_bytes"]: row["value"] for row in rows if row["case"] == "random records of 3 KiB, loaded"}
+        waste = {row["page_bytes"]: row["value"] for row in rows
+                 if row["case"] == "random records of 3 KiB, loaded"}
         self.assertGreater(waste[16384], 1.5 * waste[4096])
 
     def test_policies_stay_below_the_optimum(self):
@@ -205,14 +231,17 @@ class Bench(InFolder):
     def test_gather_asks_for_memory_before_it_takes_any(self):
         if "gpu" in FLAGS:
             self.skipTest("there the file comes first")
-        ran = penstock("bench", "gather", *FLAGS, "--file", "4000TiB", "--dir", self.folder, "--quiet")
+        ran = penstock("bench", "gather", *FLAGS, "--file", "4000TiB", "--dir", self.folder,
+                       "--quiet")
         self.assertEqual(ran.returncode, 1)
         self.assertEqual(ran.stdout, b"")
-        self.assert_one_line(ran.stderr, "bench gather", "needs 8192000", "GiB are free", "smaller --file")
+        self.assert_one_line(ran.stderr, "bench gather", "needs 8192000", "GiB are free",
+                             "smaller --file")
         self.assertEqual(os.listdir(self.folder), [])
 
     def test_an_error_leaves_no_file(self):
-        ran = penstock("bench", "miss", *FLAGS, "--file", "2MiB", "--cache", "4000TiB", "--dir", self.folder, "--quiet")
+        ran = penstock("bench", "miss", *FLAGS, "--file", "2MiB", "--cache", "4000TiB", "--dir",
+                       self.folder, "--quiet")
         self.assertEqual(ran.returncode, 1)
         self.assertEqual(ran.stdout, b"")
         self.assert_one_line(ran.stderr, "bench miss", "cache_bytes", "give less")
@@ -220,11 +249,15 @@ class Bench(InFolder):
 
     def test_a_signal_leaves_no_file(self):
         # The case fsync has two files at a time.
-        for number, case in ((signal.SIGINT, "map"), (signal.SIGTERM, "fsync"), (signal.SIGHUP, "append")):
-            running = subprocess.Popen([PROGRAM, "bench", case, *FLAGS, "--file", "8MiB", "--repeats", "1000", "--dir", str(self.folder)],
-                                       stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=clean_environment())
+        for number, case in ((signal.SIGINT, "map"), (signal.SIGTERM, "fsync"),
+                             (signal.SIGHUP, "append")):
+            running = subprocess.Popen([PROGRAM, "bench", case, *FLAGS, "--file", "8MiB",
+                                        "--repeats", "1000", "--dir", str(self.folder)],
+                                       stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+                                       env=clean_environment())
             deadline = time.monotonic() + 600
-            while not os.listdir(self.folder) and running.poll() is None and time.monotonic() < deadline:
+            while (not os.listdir(self.folder) and running.poll() is None
+                   and time.monotonic() < deadline):
                 time.sleep(0.01)
             self.assertTrue(os.listdir(self.folder), "it made no file")
             time.sleep(0.2)  # in the middle of it
@@ -234,13 +267,15 @@ class Bench(InFolder):
             self.assertEqual(os.listdir(self.folder), [])
 
     def plots(self, *arguments):
-        return subprocess.run([sys.executable, PLOTS, *map(str, arguments)], capture_output=True, text=True, check=False, timeout=1000)
+        return subprocess.run([sys.executable, PLOTS, *map(str, arguments)], capture_output=True,
+                              text=True, check=False, timeout=1000)
 
     def test_plots_of_what_is_there(self):
         ran = penstock("bench", "policy", *FLAGS, "--file", "4MiB", "--repeats", "1", "--quiet")
         report = self.make("report.json", ran.stdout)
         drawn = self.plots(report, "-o", self.folder / "plots")
-        if subprocess.run([sys.executable, "-c", "import matplotlib"], capture_output=True, check=False).returncode != 0:
+        if subprocess.run([sys.executable, "-c", "import matplotlib"], capture_output=True,
+                          check=False).returncode != 0:
             self.assertEqual(drawn.returncode, 1)
             self.assertIn("python3-matplotlib", drawn.stderr)
             return
@@ -250,7 +285,8 @@ class Bench(InFolder):
         self.assertIn("1 figures drawn, 8 left out", drawn.stdout)
 
     def test_plots_of_what_is_no_report(self):
-        for name, content in (("text", b"text"), ("list.json", b"[]"), ("other.json", b'{"results": []}')):
+        for name, content in (("text", b"text"), ("list.json", b"[]"),
+                              ("other.json", b'{"results": []}')):
             ran = self.plots(self.make(name, content), "-o", self.folder / "plots")
             self.assertEqual(ran.returncode, 1)
             self.assertIn(f"{name}' is no report of penstock bench", ran.stderr)
@@ -260,7 +296,8 @@ class Bench(InFolder):
     def test_a_gpu_that_cannot_be_used(self):
         if "gpu" in FLAGS:
             self.skipTest("there is one")
-        ran = penstock("bench", "map", "--backend", "gpu", "--dir", self.folder, "--quiet", environment=clean_environment(CUDA_VISIBLE_DEVICES=""))
+        ran = penstock("bench", "map", "--backend", "gpu", "--dir", self.folder, "--quiet",
+                       environment=clean_environment(CUDA_VISIBLE_DEVICES=""))
         self.assertEqual(ran.returncode, 1)
         self.assert_one_line(ran.stderr, "--backend", "'gpu'", "--backend cpu")
 

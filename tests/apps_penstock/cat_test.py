@@ -16,11 +16,14 @@ class Cat(InFolder):
     def check(self, *paths, flags=SMALL):
         ours = penstock("cat", *FLAGS, *flags, "--", *paths)
         self.assertEqual(ours.returncode, 0, ours.stderr)
-        wanted = subprocess.run(["cat", "--", *map(str, paths)], stdout=subprocess.PIPE, check=True).stdout
-        self.assertTrue(ours.stdout == wanted, f"{paths}: {len(ours.stdout)} bytes, cat writes {len(wanted)}")
+        wanted = subprocess.run(["cat", "--", *map(str, paths)], stdout=subprocess.PIPE,
+                                check=True).stdout
+        self.assertTrue(ours.stdout == wanted,
+                        f"{paths}: {len(ours.stdout)} bytes, cat writes {len(wanted)}")
 
     def test_sizes_around_pages_and_pieces(self):
-        for size in (0, 1, 511, 512, 65535, 65536, 65537, (4 << 20) - 1, 4 << 20, (4 << 20) + 1, 30_000_001):
+        for size in (0, 1, 511, 512, 65535, 65536, 65537, (4 << 20) - 1, 4 << 20, (4 << 20) + 1,
+                     30_000_001):
             with self.subTest(size=size):
                 self.check(self.make(f"of {size}", pattern(size, size + 1)))
 
@@ -31,7 +34,8 @@ class Cat(InFolder):
                 self.check(path, flags=("--page", page, "--cache", "32MiB"))
 
     def test_several_files_in_order_and_one_twice(self):
-        a, b, empty = self.make("a", pattern(100_000, 2)), self.make("b", pattern(70_000, 3)), self.make("empty")
+        a, b, empty = (self.make("a", pattern(100_000, 2)), self.make("b", pattern(70_000, 3)),
+                       self.make("empty"))
         self.check(b, empty, a, b, empty)
 
     def test_odd_names(self):
@@ -47,7 +51,8 @@ class Cat(InFolder):
 
     def test_relative_name_whatever_the_roots(self):
         self.make("data", b"here")
-        ours = penstock("cat", *FLAGS, "data", cwd=self.folder, environment=clean_environment(PENSTOCK_ROOTS="/usr"))
+        ours = penstock("cat", *FLAGS, "data", cwd=self.folder,
+                        environment=clean_environment(PENSTOCK_ROOTS="/usr"))
         self.assertEqual((ours.returncode, ours.stdout), (0, b"here"), ours.stderr)
 
     def test_sparse(self):
@@ -62,12 +67,15 @@ class Cat(InFolder):
     def test_five_gibibytes(self):
         path = self.folder / "huge"
         with open(path, "wb") as file:
-            for at in (0, 2 * GIB - 5, 4 * GIB - 5, 5 * GIB - 3):  # across the limits of 31 and 32 bits
+            # across the limits of 31 and 32 bits
+            for at in (0, 2 * GIB - 5, 4 * GIB - 5, 5 * GIB - 3):
                 file.seek(at)
                 file.write(b"0123456789"[: 5 * GIB - at])
             file.truncate(5 * GIB)
-        ours = subprocess.Popen([PROGRAM, "cat", "--quiet", *FLAGS, str(path)], stdout=subprocess.PIPE, env=clean_environment())
-        same = subprocess.run(["cmp", "-", str(path)], stdin=ours.stdout, capture_output=True, check=False)
+        ours = subprocess.Popen([PROGRAM, "cat", "--quiet", *FLAGS, str(path)],
+                                stdout=subprocess.PIPE, env=clean_environment())
+        same = subprocess.run(["cmp", "-", str(path)], stdin=ours.stdout, capture_output=True,
+                              check=False)
         ours.stdout.close()
         self.assertEqual(ours.wait(), 0)
         self.assertEqual(same.returncode, 0, same.stdout + same.stderr)
@@ -123,7 +131,8 @@ class Cat(InFolder):
         for trap in ("", "trap '' PIPE; "):  # the signal, and the error where the signal is ignored
             with self.subTest(trap=trap):
                 script = f'{trap}"$0" cat --quiet {" ".join(FLAGS)} "$1" | head -c 5'
-                ran = subprocess.run(["bash", "-c", script, PROGRAM, str(path)], capture_output=True, check=False,
+                ran = subprocess.run(["bash", "-c", script, PROGRAM, str(path)],
+                                     capture_output=True, check=False,
                                      env=clean_environment(), timeout=1000)
                 self.assertEqual((ran.stdout, ran.stderr), (pattern(5), b""))
 
@@ -138,7 +147,8 @@ class Cat(InFolder):
         path = self.folder / "shrinks"
         with open(path, "wb") as file:
             file.truncate(2 * GIB)
-        ours = subprocess.Popen([PROGRAM, "cat", "--quiet", *FLAGS, *SMALL, str(path)], stdout=subprocess.PIPE,
+        ours = subprocess.Popen([PROGRAM, "cat", "--quiet", *FLAGS, *SMALL, str(path)],
+                                stdout=subprocess.PIPE,
                                 stderr=subprocess.PIPE, env=clean_environment())
         ours.stdout.read(65536)  # it has been opened
         os.truncate(path, 1_000_000)

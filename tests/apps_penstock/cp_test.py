@@ -30,7 +30,8 @@ class Cp(InFolder):
 
     def same(self, copy, source):
         # Not assertEqual: it would print both.
-        self.assertTrue(copy.read_bytes() == source.read_bytes(), f"{copy} has {copy.stat().st_size} bytes, {source} {source.stat().st_size}")
+        self.assertTrue(copy.read_bytes() == source.read_bytes(),
+                        f"{copy} has {copy.stat().st_size} bytes, {source} {source.stat().st_size}")
 
     def copies(self, source, copy, *arguments, flags=SMALL):
         ran = self.cp("--quiet", *arguments, source, copy, flags=flags)
@@ -44,21 +45,26 @@ class Cp(InFolder):
         self.assert_one_line(ran.stderr, *parts)
 
     def test_sizes_around_pages_and_pieces(self):
-        for size in (0, 1, PAGE - 1, PAGE, PAGE + 1, 8 * PAGE - 1, 8 * PAGE, 8 * PAGE + 1, 30_000_001):
+        for size in (0, 1, PAGE - 1, PAGE, PAGE + 1, 8 * PAGE - 1, 8 * PAGE, 8 * PAGE + 1,
+                     30_000_001):
             with self.subTest(size=size):
-                self.copies(self.make(f"of {size}", pattern(size, size + 1)), self.folder / f"copy of {size}", "--verify")
+                self.copies(self.make(f"of {size}", pattern(size, size + 1)),
+                            self.folder / f"copy of {size}", "--verify")
 
     def test_page_sizes(self):
         source = self.make("data", pattern(3_000_001))
         for page in ("512", "4KiB", "2MiB"):
             with self.subTest(page=page):
-                self.copies(source, self.folder / page, "--verify", flags=("--page", page, "--cache", "32MiB"))
+                self.copies(source, self.folder / page, "--verify",
+                            flags=("--page", page, "--cache", "32MiB"))
 
     def test_a_cache_of_a_few_pages(self):
-        self.copies(self.make("data", pattern(5_000_001)), self.folder / "copy", flags=("--page", "64KiB", "--cache", "512KiB"))
+        self.copies(self.make("data", pattern(5_000_001)), self.folder / "copy",
+                    flags=("--page", "64KiB", "--cache", "512KiB"))
 
     def test_a_larger_file_with_all_settings_by_themselves(self):
-        self.copies(self.make("data", pattern(100_000_001)), self.folder / "copy", "--verify", "--fsync", flags=())
+        self.copies(self.make("data", pattern(100_000_001)), self.folder / "copy", "--verify",
+                    "--fsync", flags=())
 
     def test_holes_stay_holes(self):
         source = self.folder / "sparse"
@@ -72,7 +78,8 @@ class Cp(InFolder):
         self.assertEqual(ran.returncode, 0, ran.stderr)
         self.same(copy, source)
         report = json.loads(ran.stdout)
-        self.assertEqual((report["program"], report["files"], report["bytes"]), ("penstock cp", 1, 120_000_000))
+        self.assertEqual((report["program"], report["files"], report["bytes"]),
+                         ("penstock cp", 1, 120_000_000))
         if source.stat().st_blocks * 512 < 10 * MIB:  # the file system has holes
             self.assertLess(copy.stat().st_blocks * 512, 10 * MIB)
             self.assertGreater(report["hole_bytes"], 110_000_000)
@@ -93,7 +100,8 @@ class Cp(InFolder):
                     self.assertEqual(stat.S_IMODE(copy.stat().st_mode), 0o604)
 
     def test_nothing_of_an_existing_copy_is_read(self):
-        source, copy = self.make("source", pattern(3_000_001, 3)), self.make("copy", b"x" * 5_000_000)
+        source, copy = (self.make("source", pattern(3_000_001, 3)),
+                        self.make("copy", b"x" * 5_000_000))
         ran = self.cp("--json", "--no-windows", source, copy)
         self.assertEqual(json.loads(ran.stdout)["runtime"]["statistics"]["bytes_loaded"], 3_000_001)
 
@@ -105,7 +113,8 @@ class Cp(InFolder):
                 source = self.make(f"source {mode}", b"#!/bin/sh\n")
                 source.chmod(mode)
                 self.copies(source, self.folder / f"copy {mode}")
-                self.assertEqual(stat.S_IMODE((self.folder / f"copy {mode}").stat().st_mode), mode & 0o777 & ~0o027)
+                self.assertEqual(stat.S_IMODE((self.folder / f"copy {mode}").stat().st_mode),
+                                 mode & 0o777 & ~0o027)
 
     def test_files_into_a_directory(self):
         there = self.folder / "there"
@@ -143,7 +152,8 @@ class Cp(InFolder):
 
     def test_relative_names_whatever_the_roots(self):
         source = self.make("data", b"here")
-        ran = self.cp("data", "copy", cwd=self.folder, environment=clean_environment(PENSTOCK_ROOTS="/usr"))
+        ran = self.cp("data", "copy", cwd=self.folder,
+                      environment=clean_environment(PENSTOCK_ROOTS="/usr"))
         self.assertEqual(ran.returncode, 0, ran.stderr)
         self.same(self.folder / "copy", source)
 
@@ -153,7 +163,8 @@ class Cp(InFolder):
         (self.folder / "soft").symlink_to("source")
         for name in ("source", "./source", "hard", "soft", "."):
             with self.subTest(name=name):
-                self.fails(source, self.folder / name, parts=["source", "same file", "give another name"])
+                self.fails(source, self.folder / name,
+                           parts=["source", "same file", "give another name"])
         self.assertEqual(source.read_bytes(), b"precious")
 
     def test_a_copy_that_would_destroy_another_source_or_copy(self):
@@ -175,24 +186,27 @@ class Cp(InFolder):
         (self.folder / "directory" / "source").mkdir()
         (self.folder / "dangling").symlink_to("gone")
         gone, copy = self.folder / "gone", self.folder / "copy"
-        for arguments, parts in (([self.folder, copy], ["EISDIR", "file in it"]),
-                                 ([gone, copy], ["gone", "ENOENT", "exists"]),
-                                 ([fifo, copy], ["fifo", "use cp"]),
-                                 (["/proc/self/status", copy], ["/proc/self/status", "use cp"]),
-                                 ([source, fifo], ["fifo", "use cp"]),
-                                 ([source, "/dev/null"], ["/dev/null", "use cp"]),
-                                 ([source, gone / "copy"], ["gone/copy", "ENOENT", "make its directory"]),
-                                 ([source, source / "below"], ["below", "ENOTDIR"]),
-                                 ([source, f"{gone}/"], ["gone/", "ENOENT", "directory that exists"]),
-                                 ([source, source, gone], ["gone", "ENOENT", "directory that exists"]),
-                                 ([source, source, source], ["source", "ENOTDIR", "directory that exists"]),
-                                 ([source, self.folder / "directory"], ["directory/source", "EISDIR", "another name"]),
-                                 ([source, self.folder / "dangling"], ["dangling", "leads nowhere"]),
-                                 ([source, self.folder / ("x" * 300)], ["ENAMETOOLONG"]),
-                                 ([source, ""], ["''", "ENOENT", "name"])):
+        for arguments, parts in (
+                ([self.folder, copy], ["EISDIR", "file in it"]),
+                ([gone, copy], ["gone", "ENOENT", "exists"]),
+                ([fifo, copy], ["fifo", "use cp"]),
+                (["/proc/self/status", copy], ["/proc/self/status", "use cp"]),
+                ([source, fifo], ["fifo", "use cp"]),
+                ([source, "/dev/null"], ["/dev/null", "use cp"]),
+                ([source, gone / "copy"], ["gone/copy", "ENOENT", "make its directory"]),
+                ([source, source / "below"], ["below", "ENOTDIR"]),
+                ([source, f"{gone}/"], ["gone/", "ENOENT", "directory that exists"]),
+                ([source, source, gone], ["gone", "ENOENT", "directory that exists"]),
+                ([source, source, source], ["source", "ENOTDIR", "directory that exists"]),
+                ([source, self.folder / "directory"],
+                 ["directory/source", "EISDIR", "another name"]),
+                ([source, self.folder / "dangling"], ["dangling", "leads nowhere"]),
+                ([source, self.folder / ("x" * 300)], ["ENAMETOOLONG"]),
+                ([source, ""], ["''", "ENOENT", "name"])):
             with self.subTest(arguments=arguments):
                 self.fails(*arguments, parts=parts)
-        self.assertEqual(sorted(os.listdir(self.folder)), ["dangling", "directory", "fifo", "source"])
+        self.assertEqual(sorted(os.listdir(self.folder)),
+                         ["dangling", "directory", "fifo", "source"])
 
     def test_one_wrong_name_and_nothing_is_changed(self):
         there = self.folder / "there"
@@ -228,11 +242,13 @@ class Cp(InFolder):
                 nobody = pwd.getpwnam("nobody")
                 program = pathlib.Path(shutil.copy(PROGRAM, place))
                 program.chmod(0o755)
-                more = {"program": program, "user": nobody.pw_uid, "group": nobody.pw_gid, "extra_groups": [], "cwd": place}
+                more = {"program": program, "user": nobody.pw_uid, "group": nobody.pw_gid,
+                        "extra_groups": [], "cwd": place}
             else:
                 os.chmod(place, 0o555)
             self.fails(source, old, parts=["old", "EACCES", "permissions"], **more)
-            self.fails(source, pathlib.Path(place) / "new", parts=["new", "EACCES", "can be written"], **more)
+            self.fails(source, pathlib.Path(place) / "new",
+                       parts=["new", "EACCES", "can be written"], **more)
             self.assertEqual(old.read_bytes(), b"precious")
             os.chmod(place, 0o777)
             if os.geteuid() == 0:  # a source that its owner may only read gives such a copy
@@ -241,20 +257,23 @@ class Cp(InFolder):
             self.assertEqual(stat.S_IMODE((pathlib.Path(place) / "new").stat().st_mode), 0o444)
 
     def judge_full(self, ran, source, copy, name):
-        """What an error of writing leaves: a line with file, bytes and how far it came, and a copy that ends there."""
+        """What an error of writing leaves: a line with file, bytes and how far it came, and a copy
+        that ends there."""
         self.assertEqual((ran.returncode, ran.stdout), (1, b""), ran.stderr)
         said = [line for line in ran.stderr.decode().splitlines() if " are in " in line]
         self.assertEqual(len(said), 1, ran.stderr)
         for part in (copy.name, name, "could not be written", "bytes ", "make room"):
             self.assertIn(part, said[0])
         there = copy.read_bytes()
-        self.assertIn(f"the first {len(there):,} of {source.stat().st_size:,} bytes are in", said[0])
+        self.assertIn(f"the first {len(there):,} of {source.stat().st_size:,} bytes are in",
+                      said[0])
         self.assertTrue(source.read_bytes().startswith(there))
 
     def test_a_full_file_system(self):
         place = self.folder / "full"
         place.mkdir()
-        mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "none", place], capture_output=True, check=False)
+        mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "none", place],
+                                 capture_output=True, check=False)
         if mounted.returncode != 0:
             self.skipTest("no file system may be mounted here")
         self.addCleanup(subprocess.run, ["umount", place], check=True)
@@ -263,7 +282,8 @@ class Cp(InFolder):
 
     def test_a_limit_on_file_sizes(self):
         source, copy = self.make("source", pattern(20_000_000)), self.folder / "copy"
-        self.judge_full(self.cp(source, copy, preexec_fn=at_most(2 * MIB + 5)), source, copy, "EFBIG")
+        self.judge_full(self.cp(source, copy, preexec_fn=at_most(2 * MIB + 5)), source, copy,
+                        "EFBIG")
 
     def test_of_several_files_only_those_fail_that_do(self):
         there = self.folder / "there"
@@ -272,16 +292,19 @@ class Cp(InFolder):
         ran = self.cp(*sources, there, preexec_fn=at_most(3 * MIB))
         self.assertEqual((ran.returncode, ran.stdout), (1, b""))
         said = [line for line in ran.stderr.decode().splitlines() if " are in " in line]
-        self.assertEqual([line.count("there/4") + 2 * line.count("there/5") > 0 for line in said], [True, True], ran.stderr)
+        self.assertEqual([line.count("there/4") + 2 * line.count("there/5") > 0 for line in said],
+                         [True, True], ran.stderr)
         for source in sources[:4]:
             self.same(there / source.name, source)
 
     def running(self, source, copy):
         """cp in the middle of its work, stopped."""
-        ran = subprocess.Popen([PROGRAM, "cp", "--quiet", *FLAGS, *SMALL, str(source), str(copy)], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        ran = subprocess.Popen([PROGRAM, "cp", "--quiet", *FLAGS, *SMALL, str(source), str(copy)],
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                                env=clean_environment())
         deadline = time.monotonic() + 600
-        while (not copy.exists() or copy.stat().st_size == 0) and ran.poll() is None and time.monotonic() < deadline:
+        while ((not copy.exists() or copy.stat().st_size == 0) and ran.poll() is None
+               and time.monotonic() < deadline):
             time.sleep(0.001)
         ran.send_signal(signal.SIGSTOP)
         self.assertIsNone(ran.poll(), "it was done too soon")
@@ -294,7 +317,9 @@ class Cp(InFolder):
         ran.send_signal(signal.SIGCONT)
         out, errors = ran.communicate(timeout=1000)
         self.assertEqual((ran.returncode, out), (1, b""), errors)
-        self.assert_one_line(errors, "shrinks", "ESTALE", f"the first {copy.stat().st_size:,} of 400,000,000 bytes are in", "run again")
+        self.assert_one_line(errors, "shrinks", "ESTALE",
+                             f"the first {copy.stat().st_size:,} of 400,000,000 bytes are in",
+                             "run again")
         self.assertLess(copy.stat().st_size, 400_000_000)
 
     def test_an_interrupt_says_how_far_it_came(self):
@@ -306,7 +331,8 @@ class Cp(InFolder):
         self.assertEqual((ran.returncode, out), (1, b""), errors)
         lines = errors.decode().splitlines()
         self.assertEqual(len(lines), 2, errors)
-        self.assertIn(f"interrupted; the first {copy.stat().st_size:,} of 400,000,000 bytes are in", lines[0])
+        self.assertIn(f"interrupted; the first {copy.stat().st_size:,} of 400,000,000 bytes are in",
+                      lines[0])
         self.assertIn("0 of 1 files were copied", lines[1])
         with open(source, "rb") as file:
             self.assertTrue(file.read(copy.stat().st_size) == copy.read_bytes())

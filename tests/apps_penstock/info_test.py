@@ -11,7 +11,8 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 def variables_in_options_header():
-    return set(re.findall(r"PENSTOCK_[A-Z_]+", (ROOT / "include/penstock/options.hpp").read_text())) - {"PENSTOCK_"}
+    return set(re.findall(r"PENSTOCK_[A-Z_]+",
+                          (ROOT / "include/penstock/options.hpp").read_text())) - {"PENSTOCK_"}
 
 
 class Info(InFolder):
@@ -25,10 +26,14 @@ class Info(InFolder):
         self.assertEqual(set(rows), variables_in_options_header())
 
     def test_sources_of_values(self):
-        rows = {row["name"]: row for row in self.report("--cache", "64MiB", PENSTOCK_PAGE="4KiB")["options"]}
-        self.assertEqual((rows["cache_bytes"]["value"], rows["cache_bytes"]["source"]), (64 << 20, "command line"))
-        self.assertEqual((rows["page_bytes"]["value"], rows["page_bytes"]["source"]), (4096, "environment"))
-        self.assertEqual((rows["frame_wait_ms"]["value"], rows["frame_wait_ms"]["source"]), (400, "default"))
+        rows = {row["name"]: row
+                for row in self.report("--cache", "64MiB", PENSTOCK_PAGE="4KiB")["options"]}
+        self.assertEqual((rows["cache_bytes"]["value"], rows["cache_bytes"]["source"]),
+                         (64 << 20, "command line"))
+        self.assertEqual((rows["page_bytes"]["value"], rows["page_bytes"]["source"]),
+                         (4096, "environment"))
+        self.assertEqual((rows["frame_wait_ms"]["value"], rows["frame_wait_ms"]["source"]),
+                         (400, "default"))
         self.assertEqual(rows["staging_bytes"]["source"], "automatic")
         self.assertGreater(rows["staging_bytes"]["value"], 0)
 

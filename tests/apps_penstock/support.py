@@ -19,10 +19,12 @@ def clean_environment(**more):
 
 
 def penstock(*arguments, program=None, environment=None, **more):
-    """Runs the program to its end; standard output and error are caught as bytes unless given in `more`."""
+    """Runs the program to its end; standard output and error are caught as bytes unless given in
+    `more`."""
     more.setdefault("stdout", subprocess.PIPE)
     more.setdefault("stderr", subprocess.PIPE)
-    return subprocess.run([program or PROGRAM, *map(str, arguments)], env=environment or clean_environment(), check=False,
+    return subprocess.run([program or PROGRAM, *map(str, arguments)],
+                          env=environment or clean_environment(), check=False,
                           stdin=subprocess.DEVNULL, timeout=1000, **more)
 
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""penstock trace import: texts in the forms of blkparse and fio's logs, with what they must give worked out by hand, and a log that fio itself
-writes: trace_import_test.py PROGRAM."""
+"""penstock trace import: texts in the forms of blkparse and fio's logs, with what they must give
+worked out by hand, and a log that fio itself writes: trace_import_test.py PROGRAM."""
 import shutil
 import subprocess
 import unittest
@@ -39,8 +39,10 @@ Events (8,0): 18 entries
 Skips: 0 forward (0 -   0.0%)
 """
 # Sectors of 512 bytes, pages of 4096.
-QUEUED = [(123, "R", 0, 256, 2, None), (1_000_000_000, "W", 0, 1, 1, None), (1_000_000_001, "W", 0, 1, 2, None), (1_500_000_000, "F", 0, 0, 0, None), (2_000_000_000, "F", 0, 0, 0, None),
-          (2_000_000_000, "W", 0, 3, 1, None), (2_050_000_000, "R", 0, 0, 1, None), (12_345_000_000_009, "W", 0, 10, 1, None)]
+QUEUED = [(123, "R", 0, 256, 2, None), (1_000_000_000, "W", 0, 1, 1, None),
+          (1_000_000_001, "W", 0, 1, 2, None), (1_500_000_000, "F", 0, 0, 0, None),
+          (2_000_000_000, "F", 0, 0, 0, None), (2_000_000_000, "W", 0, 3, 1, None),
+          (2_050_000_000, "R", 0, 0, 1, None), (12_345_000_000_009, "W", 0, 10, 1, None)]
 
 FIO2 = """fio version 2 iolog
 /data/a add
@@ -60,7 +62,9 @@ FIO2 = """fio version 2 iolog
 /data/b c close
 /data/a close
 """
-FIO2_RECORDS = [(0, "W", 0, 0, 1, None), (0, "R", 1, 0, 2, None), (150_000, "R", 1, 2, 3, None), (1_150_000, "F", 0, 0, 0, None), (1_150_000, "F", 1, 0, 0, None), (1_150_000, "W", 1, 10, 1, None)]
+FIO2_RECORDS = [(0, "W", 0, 0, 1, None), (0, "R", 1, 0, 2, None), (150_000, "R", 1, 2, 3, None),
+                (1_150_000, "F", 0, 0, 0, None), (1_150_000, "F", 1, 0, 0, None),
+                (1_150_000, "W", 1, 10, 1, None)]
 
 
 class Blkparse(Traces):
@@ -72,8 +76,12 @@ class Blkparse(Traces):
         report = self.take(BLKPARSE)
         self.assertEqual(self.records("t"), QUEUED)
         self.assertEqual(report["files"], [{"path": "disk", "pages": 258}])
-        self.assertEqual((report["lines"], report["reads"], report["writes"], report["flushes"], report["widened"], report["late"]), (28, 2, 4, 2, 2, 0))
-        self.assertEqual(report["skipped"], {"lines for people": 8, "empty lines": 2, "other actions": 9, "discards": 1, "without sectors": 1})
+        self.assertEqual((report["lines"], report["reads"], report["writes"], report["flushes"],
+                          report["widened"], report["late"]),
+                         (28, 2, 4, 2, 2, 0))
+        self.assertEqual(report["skipped"],
+                         {"lines for people": 8, "empty lines": 2, "other actions": 9,
+                          "discards": 1, "without sectors": 1})
         self.assertEqual(self.trace("show", "t")["contents"], None)
 
     def test_other_actions_pages_and_sizes(self):
@@ -85,13 +93,16 @@ class Blkparse(Traces):
     def test_times_that_go_back_are_those_before(self):
         late = BLKPARSE.replace("2.050000000", "0.000000001")
         self.assertEqual(self.take(late)["late"], 1)
-        self.assertEqual([r[0] for r in self.records("t")], [2_000_000_000 if r[0] == 2_050_000_000 else r[0] for r in QUEUED])
+        self.assertEqual([r[0] for r in self.records("t")],
+                         [2_000_000_000 if r[0] == 2_050_000_000 else r[0] for r in QUEUED])
 
     def test_one_device_of_several(self):
-        text = BLKPARSE.replace("259,10   1       10     2.400000000    78  X   R 0 / 8", "259,10   1       10     2.400000000    78  Q   R 8 + 8")
+        text = BLKPARSE.replace("259,10   1       10     2.400000000    78  X   R 0 / 8",
+                                "259,10   1       10     2.400000000    78  Q   R 8 + 8")
         (self.folder / "in").write_text(text)
         command = ["import", "--from", "blkparse", "in", "-o", "t", "--file", "disk"]
-        self.refused(1, command, "'in' line 18: ", "device 259,10 beside device 8,0", "--device", left=["in"])
+        self.refused(1, command, "'in' line 18: ", "device 259,10 beside device 8,0", "--device",
+                     left=["in"])
         report = self.take(text, "--device", "259,10")
         self.assertEqual(self.records("t"), [(2_400_000_000, "R", 0, 1, 1, None)])
         self.assertEqual(report["skipped"]["other devices"], 17)
@@ -99,20 +110,32 @@ class Blkparse(Traces):
     def test_malformed_text_is_refused(self):
         command = ["import", "--from", "blkparse", "in", "-o", "t", "--file", "disk"]
         event = "  8,0    1        2     0.000000123  4162  Q   R 2048 + 16 [fio]"
-        for line, *parts in (("hello", "'hello' is no event"), (event.replace("0.000000123", "0.123"), "'0.123' is no time"), (event.replace("4162", "x"), "PID 'x'"), (event.replace("16 [", "1y ["), "are no sectors"),
-                             (event.replace("  R", "  Y"), "RWBS 'Y' is unknown"), (event.replace("2048", "99999999999999999999"), "are no sectors"), (event.replace("2048", "9007199254740993"), "2^62"),
-                             ("8,0 1", "SEQUENCE ''"), ("8,0 1 2 0.000000123 7 Q", "ends before ACTION"), (event + "\0", "NUL")):
+        for line, *parts in (
+                ("hello", "'hello' is no event"),
+                (event.replace("0.000000123", "0.123"), "'0.123' is no time"),
+                (event.replace("4162", "x"), "PID 'x'"),
+                (event.replace("16 [", "1y ["), "are no sectors"),
+                (event.replace("  R", "  Y"), "RWBS 'Y' is unknown"),
+                (event.replace("2048", "99999999999999999999"), "are no sectors"),
+                (event.replace("2048", "9007199254740993"), "2^62"), ("8,0 1", "SEQUENCE ''"),
+                ("8,0 1 2 0.000000123 7 Q", "ends before ACTION"), (event + "\0", "NUL")):
             (self.folder / "in").write_text(event + "\n" + line + "\n")
             self.refused(1, command, "'in' line 2: ", *parts, left=["in"])
         (self.folder / "in").write_text(BLKPARSE + event + "\n")
         self.refused(1, command, "'in' line 29: ", "behind the summary", left=["in"])
         (self.folder / "in").write_text(BLKPARSE)
-        self.refused(1, ["import", "--from", "blkparse", "in", "-o", "in", "--file", "disk"], "is the input", left=["in"])
-        self.refused(1, [*command, "--action", "G", "--device", "8,1"], "no read, write or flush with the action G", left=["in"])
+        self.refused(1, ["import", "--from", "blkparse", "in", "-o", "in", "--file", "disk"],
+                     "is the input", left=["in"])
+        self.refused(1, [*command, "--action", "G", "--device", "8,1"],
+                     "no read, write or flush with the action G", left=["in"])
         self.refused(1, [*command, "--pages", 257], "--pages", "257", "at least 258", left=["in"])
-        self.refused(1, [*command[:2], "blkparse", "/dev/null", *command[4:]], "/dev/null", "regular file", left=["in"])
-        for wrong, *parts in ((["--action", "A"], "--action", "'A'"), (["--from", "strace"], "'strace'", "blkparse or fio")):
-            self.refused(2, [*command, *wrong] if wrong[0] != "--from" else ["import", *wrong, "in", "-o", "t"], *parts, left=["in"])
+        self.refused(1, [*command[:2], "blkparse", "/dev/null", *command[4:]], "/dev/null",
+                     "regular file", left=["in"])
+        for wrong, *parts in ((["--action", "A"], "--action", "'A'"),
+                              (["--from", "strace"], "'strace'", "blkparse or fio")):
+            self.refused(2, [*command, *wrong] if wrong[0] != "--from"
+                            else ["import", *wrong, "in", "-o", "t"],
+                         *parts, left=["in"])
         self.refused(2, command[:-2], "--file is needed", left=["in"])
 
 
@@ -124,32 +147,53 @@ class Fio(Traces):
     def test_version_2(self):
         report = self.take(FIO2)
         self.assertEqual(self.records("t"), FIO2_RECORDS)
-        self.assertEqual(report["files"], [{"path": "/data/b c", "pages": 1}, {"path": "/data/a", "pages": 11}])
-        self.assertEqual((report["widened"], report["skipped"]), (2, {"add, open and close": 7, "trims": 1, "waits": 2}))
+        self.assertEqual(report["files"],
+                         [{"path": "/data/b c", "pages": 1}, {"path": "/data/a", "pages": 11}])
+        self.assertEqual((report["widened"], report["skipped"]),
+                         (2, {"add, open and close": 7, "trims": 1, "waits": 2}))
 
     def test_version_3(self):
-        self.take("fio version 3 iolog\n7 /a add\n9 /a open\n12 /a write 4096 8192\n11 /a read 0 1\n2000 /a sync 9 0\n2001 /a close\n", "--file", "other")
-        self.assertEqual(self.records("t"), [(12_000, "W", 0, 1, 2, None), (12_000, "R", 0, 0, 1, None), (2_000_000, "F", 0, 0, 0, None)])
+        self.take("fio version 3 iolog\n7 /a add\n9 /a open\n12 /a write 4096 8192\n11 /a read 0 "
+                  "1\n2000 /a sync 9 0\n2001 /a close\n",
+                  "--file", "other")
+        self.assertEqual(self.records("t"),
+                         [(12_000, "W", 0, 1, 2, None), (12_000, "R", 0, 0, 1, None),
+                          (2_000_000, "F", 0, 0, 0, None)])
         self.assertEqual(self.trace("show", "t")["files"], [{"path": "other", "pages": 3}])
 
     def test_malformed_logs_are_refused(self):
         two, three = "fio version 2 iolog\n/a add\n", "fio version 3 iolog\n1 /a add\n"
-        for text, *parts in (("fio version 1 iolog\n", "line 1", "expected 'fio version 2 iolog'"), (two + "/b open\n", "line 3", "'/b' was not added"), (two + "/b read 0 1\n", "line 3", "'/b' was not added"),
-                             (two + "/a jump 0 1\n", "line 3", "'jump' is no action"), (two + "/a read 0\n", "line 3", "expected PATH ACTION"), (two + "/a read 0 x\n", "line 3", "'x'"),
-                             (two + "/a read -1 5\n", "line 3", "'-1' is no offset"), (two + "/a read 4611686018427387904 5\n", "line 3", "2^62"), (two + "/a read 0 99999999999999\n", "line 3", "at most 4,294,967,295"),
-                             (three + "x /a open\n", "line 3", "'x' is no time"), (three + "5 /a wait 5 0\n", "line 3", "a wait in version 3"), (two, "no read, write or flush"),
-                             ("", "is empty"), (two + "/a read 0 1", "line 3", "cut short")):
+        for text, *parts in (("fio version 1 iolog\n", "line 1", "expected 'fio version 2 iolog'"),
+                             (two + "/b open\n", "line 3", "'/b' was not added"),
+                             (two + "/b read 0 1\n", "line 3", "'/b' was not added"),
+                             (two + "/a jump 0 1\n", "line 3", "'jump' is no action"),
+                             (two + "/a read 0\n", "line 3", "expected PATH ACTION"),
+                             (two + "/a read 0 x\n", "line 3", "'x'"),
+                             (two + "/a read -1 5\n", "line 3", "'-1' is no offset"),
+                             (two + "/a read 4611686018427387904 5\n", "line 3", "2^62"),
+                             (two + "/a read 0 99999999999999\n", "line 3",
+                              "at most 4,294,967,295"),
+                             (three + "x /a open\n", "line 3", "'x' is no time"),
+                             (three + "5 /a wait 5 0\n", "line 3", "a wait in version 3"),
+                             (two, "no read, write or flush"), ("", "is empty"),
+                             (two + "/a read 0 1", "line 3", "cut short")):
             (self.folder / "in").write_text(text)
-            self.refused(1, ["import", "--from", "fio", "in", "-o", "t"], "'in'", *parts, left=["in"])
+            self.refused(1, ["import", "--from", "fio", "in", "-o", "t"], "'in'", *parts,
+                         left=["in"])
         (self.folder / "in").write_text(FIO2)
-        self.refused(1, ["import", "--from", "fio", "in", "-o", "t", "--file", "x"], "2 files", "--file", left=["in"])
-        self.refused(2, ["import", "--from", "fio", "in", "-o", "t", "--action", "Q"], "--action", "blkparse", left=["in"])
+        self.refused(1, ["import", "--from", "fio", "in", "-o", "t", "--file", "x"], "2 files",
+                     "--file", left=["in"])
+        self.refused(2, ["import", "--from", "fio", "in", "-o", "t", "--action", "Q"], "--action",
+                     "blkparse", left=["in"])
 
-    @unittest.skipUnless(shutil.which("fio"), "fio is not installed, so no real log of fio was imported")
+    @unittest.skipUnless(shutil.which("fio"),
+                         "fio is not installed, so no real log of fio was imported")
     def test_a_log_that_fio_writes(self):
         log = self.folder / "log"
-        subprocess.run(["fio", "--name=job", "--rw=randrw", "--bsrange=1k-12k", "--bs_unaligned", "--size=512k", "--nrfiles=2", f"--directory={self.folder}", "--fsync=16", "--ioengine=psync",
-                        "--randseed=5", f"--write_iolog={log}"], check=True, stdout=subprocess.DEVNULL, timeout=1000, cwd=self.folder)
+        subprocess.run(["fio", "--name=job", "--rw=randrw", "--bsrange=1k-12k", "--bs_unaligned",
+                        "--size=512k", "--nrfiles=2", f"--directory={self.folder}", "--fsync=16",
+                        "--ioengine=psync", "--randseed=5", f"--write_iolog={log}"],
+                       check=True, stdout=subprocess.DEVNULL, timeout=1000, cwd=self.folder)
         report = self.trace("import", "--from", "fio", "log", "-o", "t")
         first, *rows = [line.split() for line in log.read_text().splitlines()]
         self.assertEqual(first, ["fio", "version", "3", "iolog"])
@@ -159,7 +203,8 @@ class Fio(Traces):
                 continue
             if row[1] not in names:
                 names.append(row[1])
-            time, file, offset, length = int(row[0]) * 1000, names.index(row[1]), int(row[3]), int(row[4])
+            time, file, offset, length = (int(row[0]) * 1000, names.index(row[1]), int(row[3]),
+                                          int(row[4]))
             if row[2] == "sync":
                 expected.append((time, "F", file, 0, 0, None))
                 continue

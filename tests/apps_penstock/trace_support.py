@@ -16,7 +16,8 @@ def mix(x):
 
 
 def stretch_content(distinct, seed, part, page):
-    return (page % distinct + mix(mix(mix(seed + GOLDEN) + part) + page // distinct) % distinct) % distinct
+    return ((page % distinct + mix(mix(mix(seed + GOLDEN) + part) + page // distinct) % distinct)
+            % distinct)
 
 
 def made_content(contents, file, page):
@@ -25,7 +26,8 @@ def made_content(contents, file, page):
     if page < contents["common_pages"]:
         return stretch_content(contents["common_distinct"], contents["seed"], 0, page)
     own = contents["own_distinct"]
-    return contents["common_distinct"] + file * own + stretch_content(own, contents["seed"], file + 1, page - contents["common_pages"])
+    return (contents["common_distinct"] + file * own
+            + stretch_content(own, contents["seed"], file + 1, page - contents["common_pages"]))
 
 
 def page_of(content, page_bytes):
@@ -58,4 +60,6 @@ class Traces(InFolder):
         """(time, operation, file, page, pages, content or None) of each record of a text."""
         lines = (self.folder / name).read_text().split("\n")
         rows = [line.split() for line in lines[lines.index("") + 1:-1]]
-        return [(int(r[0]), r[1], int(r[2]), int(r[3]), int(r[4]), int(r[5]) if len(r) > 5 else None) for r in rows]
+        return [(int(r[0]), r[1], int(r[2]), int(r[3]), int(r[4]),
+                 int(r[5]) if len(r) > 5 else None)
+                for r in rows]

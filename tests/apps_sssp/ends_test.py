@@ -1,4 +1,5 @@
-"""A run that is ended by a signal leaves nothing mounted, no process, no temporary file, and the result as it was.
+"""A run that is ended by a signal leaves nothing mounted, no process, no temporary file, and the
+result as it was.
 
 Usage: ends_test.py PROGRAM
 """
@@ -42,20 +43,27 @@ def check_signal(program, folder, number, delay, flags):
     with open(out, "w", encoding="utf-8") as file:
         file.write("as it was")
     before, changed = sorted(os.listdir(data)), os.stat(os.path.join(data, "graph")).st_mtime_ns
-    child = subprocess.Popen([program, "run", os.path.join(data, "graph"), "--updates", "30", "--rounds", "1000", "-o", out, *flags, *support.backend_flags()], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    child = subprocess.Popen([program, "run", os.path.join(data, "graph"), "--updates", "30",
+                              "--rounds", "1000", "-o", out, *flags, *support.backend_flags()],
+                             stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                              env={**os.environ, "TMPDIR": temporary})
     if "--no-mount" not in flags:
         wait_until(lambda: mounts_below(folder) or child.poll() is not None, "nothing was mounted")
     else:
-        wait_until(lambda: os.stat(os.path.join(data, "graph")).st_mtime_ns != changed or child.poll() is not None, "nothing was updated")
+        graph = os.path.join(data, "graph")
+        wait_until(lambda: os.stat(graph).st_mtime_ns != changed or child.poll() is not None,
+                   "nothing was updated")
     time.sleep(delay)
     child.send_signal(number)
     said_out, said = child.communicate(timeout=1000)
     what = f"{flags} after {delay} s"
-    support.require(child.returncode == 1 and b"interrupted" in said and said_out == b"", f"{what}: {child.returncode}, {said!r}")
+    support.require(child.returncode == 1 and b"interrupted" in said and said_out == b"",
+                    f"{what}: {child.returncode}, {said!r}")
     support.require(mounts_below(folder) == [], f"{what}: left {mounts_below(folder)}")
-    support.require(os.listdir(temporary) == [] and sorted(os.listdir(data)) == before, f"{what}: left {os.listdir(temporary)}, {os.listdir(data)}")
-    support.require(processes_with(folder + "/") in ([], [str(os.getpid())]), f"{what}: left processes {processes_with(folder + '/')}")
+    support.require(os.listdir(temporary) == [] and sorted(os.listdir(data)) == before,
+                    f"{what}: left {os.listdir(temporary)}, {os.listdir(data)}")
+    support.require(processes_with(folder + "/") in ([], [str(os.getpid())]),
+                    f"{what}: left processes {processes_with(folder + '/')}")
     with open(out, encoding="utf-8") as file:
         support.require(file.read() == "as it was", f"{what}: wrote its result")
 
@@ -65,13 +73,16 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         for name in ("data", "temporary", "point"):
             os.mkdir(os.path.join(folder, name))
-        support.must_run(program, "make", "-o", os.path.join(folder, "data", "graph"), "--vertices", 20000, "--edges", 400000, "--quiet")
+        support.must_run(program, "make", "-o", os.path.join(folder, "data", "graph"), "--vertices",
+                         20000, "--edges", 400000, "--quiet")
         if support.has_fuse():
             check_signal(program, folder, signal.SIGTERM, 0, [])
-            check_signal(program, folder, signal.SIGTERM, 0.3, ["--mount", os.path.join(folder, "point")])
+            check_signal(program, folder, signal.SIGTERM, 0.3,
+                         ["--mount", os.path.join(folder, "point")])
             check_signal(program, folder, signal.SIGINT, 0.37, ["--update-by", "store"])
         check_signal(program, folder, signal.SIGINT, 0.1, ["--no-mount"])
-        support.require(os.listdir(os.path.join(folder, "point")) == [], "something was left at the mount point")
+        support.require(os.listdir(os.path.join(folder, "point")) == [],
+                        "something was left at the mount point")
     print("signals leave nothing behind")
 
 

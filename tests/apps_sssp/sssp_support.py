@@ -1,4 +1,5 @@
-"""What the tests of penstock-sssp share: graphs in files as docs/apps/sssp.md gives them, distances found without any package, and running a program."""
+"""What the tests of penstock-sssp share: graphs in files as docs/sssp.md gives them, distances
+found without any package, and running a program."""
 import array
 import contextlib
 import heapq
@@ -12,7 +13,8 @@ import sys
 PAGE, UNREACHABLE = 4096, 0xffffffff
 HEADER = "<8sIIQQQQQ"
 
-# Where more is built and tested than there are processors, a thread may stand still for longer than the default allows.
+# Where more is built and tested than there are processors, a thread may stand still for longer than
+# the default allows.
 os.environ.setdefault("PENSTOCK_HOST_WAIT_MS", "20000")
 
 
@@ -48,12 +50,14 @@ def require(condition, message):
 
 
 def run_program(program, *arguments, **more):
-    return subprocess.run([program, *map(str, arguments)], capture_output=True, check=False, timeout=1000, **more)
+    return subprocess.run([program, *map(str, arguments)], capture_output=True, check=False,
+                          timeout=1000, **more)
 
 
 def must_run(program, *arguments, **more):
     done = run_program(program, *arguments, **more)
-    require(done.returncode == 0, f"{arguments}: exit status {done.returncode}, {done.stderr.decode(errors='replace')}")
+    require(done.returncode == 0,
+            f"{arguments}: exit status {done.returncode}, {done.stderr.decode(errors='replace')}")
     return done
 
 
@@ -66,11 +70,15 @@ def must_report(program, *arguments):
 
 
 def refuse(program, arguments, names, status=1, lines=1, **more):
-    """The program ends so, with so many lines (None: any) that have all the names, and nothing else."""
+    """The program ends so, with so many lines (None: any) that have all the names, and nothing
+    else."""
     done = run_program(program, *arguments, **more)
-    shown = f"{arguments}: exit status {done.returncode}, said {done.stderr.decode(errors='replace')!r}"
+    shown = (f"{arguments}: exit status {done.returncode}, said "
+             f"{done.stderr.decode(errors='replace')!r}")
     require(done.returncode == status, f"expected exit status {status}: {shown}")
-    require(lines is None or (done.stderr.startswith(b"penstock-sssp: ") and done.stderr.count(b"\n") == lines), f"expected {lines} lines: {shown}")
+    require(lines is None
+            or (done.stderr.startswith(b"penstock-sssp: ") and done.stderr.count(b"\n") == lines),
+            f"expected {lines} lines: {shown}")
     require(all(name.encode() in done.stderr for name in names), f"expected {names}: {shown}")
     require(done.stdout == b"", f"something on standard output: {shown}")
 
@@ -104,7 +112,8 @@ class Graph:
         vertices, edges = len(self.offsets) - 1, len(self.targets)
         offsets_at, edges_at, size = self.places()
         out = bytearray(size)
-        struct.pack_into(HEADER, out, 0, b"PSTKSSSP", 1, PAGE, vertices, edges, offsets_at, edges_at, size)
+        struct.pack_into(HEADER, out, 0, b"PSTKSSSP", 1, PAGE, vertices, edges, offsets_at,
+                         edges_at, size)
         out[offsets_at:offsets_at + 8 * (vertices + 1)] = array.array("Q", self.offsets).tobytes()
         pairs = array.array("I", [0]) * (2 * edges)
         pairs[0::2], pairs[1::2] = array.array("I", self.targets), array.array("I", self.weights)
@@ -134,14 +143,17 @@ def write_graph(path, graph):
 
 
 def read_graph(path):
-    """As docs/apps/sssp.md has it; everything in the header is what follows from the counts."""
+    """As docs/sssp.md has it; everything in the header is what follows from the counts."""
     with open(path, "rb") as file:
         data = file.read()
-    magic, version, header, vertices, edges, offsets_at, edges_at, size = struct.unpack_from(HEADER, data)
+    magic, version, header, vertices, edges, offsets_at, edges_at, size = struct.unpack_from(
+        HEADER, data)
     offsets = array.array("Q", data[offsets_at:offsets_at + 8 * (vertices + 1)])
     pairs = array.array("I", data[edges_at:edges_at + 8 * edges])
     graph = Graph(offsets, pairs[0::2], pairs[1::2])
-    require((magic, version, header) == (b"PSTKSSSP", 1, PAGE) and (offsets_at, edges_at, size) == graph.places() and len(data) == size, f"{path}: a header of another form")
+    require((magic, version, header) == (b"PSTKSSSP", 1, PAGE)
+            and (offsets_at, edges_at, size) == graph.places() and len(data) == size,
+            f"{path}: a header of another form")
     return graph
 
 

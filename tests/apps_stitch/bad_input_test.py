@@ -1,4 +1,5 @@
-"""What penstock-stitch says to input it cannot use, and that nothing is left behind: bad_input_test.py PROGRAM."""
+"""What penstock-stitch says to input it cannot use, and that nothing is left behind:
+bad_input_test.py PROGRAM."""
 import os
 import signal
 import struct
@@ -11,15 +12,24 @@ import stitch_support as support
 
 
 def check_usage(program, tiles, out):
-    run, make = ["run", tiles, "-o", out], ["make", "-o", out, "--rows", "2", "--columns", "3", "--tile", "8x8"]
+    run, make = (["run", tiles, "-o", out],
+                 ["make", "-o", out, "--rows", "2", "--columns", "3", "--tile", "8x8"])
     for arguments, names in [
-            ([], ["--help"]), (["knit"], ["subcommand"]), (["run"], ["--help"]), (["run", tiles], ["--out"]), (["run", "-o", out], ["TILES"]),
-            ([*run, "--method", "magic"], ["--method", "'magic'"]), ([*run, "--method", "cpu,cpu"], ["twice"]), ([*run, "--method", "cpu,"], ["''"]),
-            ([*run, "--convolutions", "33"], ["'33'"]), ([*run, "--convolutions", "-1"], ["'-1'"]), ([*run, "--split", "1.01"], ["--split", "'1.01'"]),
-            ([*run, "--split", "-0.1"], ["--split"]), ([*run, "--split", "nan"], ["'nan'"]), ([*run, "--split", "half"], ["'half'"]), ([*run, "--merge", "x"], ["--merge"]),
-            ([*run, "--repetitions", "0"], ["'0'"]), ([*run, "--backend", "tpu"], ["'tpu'"]), ([*make, "--overlap", "91"], ["--overlap", "'91'"]),
-            ([*make, "--jitter", "1025"], ["--jitter"]), ([*make, "--seed", "x"], ["--seed"]), ([*make[:-1], "8"], ["--tile", "'8'"]), ([*make[:-1], "0x8"], ["--tile", "'0'"]),
-            ([*make[:-1], "8x16385"], ["'16385'"]), ([*make[:-4], "1048577", *make[-2:]], ["--columns"]), ([*make[:-5], "1048576", *make[-4:]], ["--rows"])]:
+            ([], ["--help"]), (["knit"], ["subcommand"]), (["run"], ["--help"]),
+            (["run", tiles], ["--out"]), (["run", "-o", out], ["TILES"]),
+            ([*run, "--method", "magic"], ["--method", "'magic'"]),
+            ([*run, "--method", "cpu,cpu"], ["twice"]), ([*run, "--method", "cpu,"], ["''"]),
+            ([*run, "--convolutions", "33"], ["'33'"]), ([*run, "--convolutions", "-1"], ["'-1'"]),
+            ([*run, "--split", "1.01"], ["--split", "'1.01'"]),
+            ([*run, "--split", "-0.1"], ["--split"]), ([*run, "--split", "nan"], ["'nan'"]),
+            ([*run, "--split", "half"], ["'half'"]), ([*run, "--merge", "x"], ["--merge"]),
+            ([*run, "--repetitions", "0"], ["'0'"]), ([*run, "--backend", "tpu"], ["'tpu'"]),
+            ([*make, "--overlap", "91"], ["--overlap", "'91'"]),
+            ([*make, "--jitter", "1025"], ["--jitter"]), ([*make, "--seed", "x"], ["--seed"]),
+            ([*make[:-1], "8"], ["--tile", "'8'"]), ([*make[:-1], "0x8"], ["--tile", "'0'"]),
+            ([*make[:-1], "8x16385"], ["'16385'"]),
+            ([*make[:-4], "1048577", *make[-2:]], ["--columns"]),
+            ([*make[:-5], "1048576", *make[-4:]], ["--rows"])]:
         support.refuse(program, arguments, names, status=2)
     support.refuse(program, [*make[:-3], "300000", "--tile", "8x8"], ["2,097,152", "--columns"])
 
@@ -50,14 +60,19 @@ def check_files(program, folder, tiles, path, out):
     damaged(["tile 0 at 54, 0", "100 by 80"], places=(54, 0))
     damaged(["tile 0 at 0, 4,294,967,295"], places=(0, 2 ** 32 - 1))
     os.mkfifo(os.path.join(folder, "pipe"))
-    for name, names in [("absent", ["absent", "ENOENT"]), (".", ["EISDIR"]), ("pipe", ["no regular file"])]:
+    for name, names in [("absent", ["absent", "ENOENT"]), (".", ["EISDIR"]),
+                        ("pipe", ["no regular file"])]:
         support.refuse(program, ["run", os.path.join(folder, name), "-o", out], names)
     os.symlink(path, os.path.join(folder, "link"))
-    for name, names in [("no/out", ["no/out", "ENOENT"]), (".", ["EISDIR"]), ("tiles", ["input"]), ("link", ["input"]), ("pipe", ["regular"])]:
+    for name, names in [("no/out", ["no/out", "ENOENT"]), (".", ["EISDIR"]), ("tiles", ["input"]),
+                        ("link", ["input"]), ("pipe", ["regular"])]:
         support.refuse(program, ["run", path, "-o", os.path.join(folder, name)], names)
-    support.refuse(program, ["make", "-o", os.path.join(folder, "no", "t"), "--rows", "1", "--columns", "1", "--tile", "8x8"], ["no/t", "ENOENT"])
+    support.refuse(program, ["make", "-o", os.path.join(folder, "no", "t"), "--rows", "1",
+                             "--columns", "1", "--tile", "8x8"],
+                   ["no/t", "ENOENT"])
     if not support.on_gpu():
-        support.refuse(program, ["run", path, "-o", out, "--method", "managed"], ["--method managed", "private"])
+        support.refuse(program, ["run", path, "-o", out, "--method", "managed"],
+                       ["--method managed", "private"])
         support.refuse(program, ["run", path, "-o", out, "--backend", "gpu"], ["--backend cpu"])
 
 
@@ -67,34 +82,46 @@ def check_full_disk(program, folder, out):
     support.refuse(program, make, ["EFBIG", "make room"], preexec_fn=support.limit_files)
     support.must_run(program, *make, "--quiet")
     for method in support.methods():
-        support.refuse(program, ["run", big, "-o", out, "--method", method, "--quiet", *support.backend_flags()], ["EFBIG", "make room"], preexec_fn=support.limit_files)
+        support.refuse(program, ["run", big, "-o", out, "--method", method, "--quiet",
+                                 *support.backend_flags()],
+                       ["EFBIG", "make room"], preexec_fn=support.limit_files)
 
 
 def interrupt(program, folder, arguments, which):
-    """The program is ended by a signal while its result is there under a passing name, and leaves the folder as it was."""
+    """The program is ended by a signal while its result is there under a passing name, and leaves
+    the folder as it was."""
     before = sorted(os.listdir(folder))
     child = subprocess.Popen([program, *map(str, arguments)], stderr=subprocess.PIPE)
     deadline = time.monotonic() + 600
-    while not any(name.startswith(".penstock.") for name in os.listdir(folder)) and time.monotonic() < deadline:
+    while (not any(name.startswith(".penstock.") for name in os.listdir(folder))
+           and time.monotonic() < deadline):
         time.sleep(0.01)
     time.sleep(0.1)
     child.send_signal(which)
     _, said = child.communicate(timeout=1000)
-    support.require(child.returncode == 1 and b"interrupted" in said, f"{arguments} interrupted: {child.returncode}, {said!r}")
+    support.require(child.returncode == 1 and b"interrupted" in said,
+                    f"{arguments} interrupted: {child.returncode}, {said!r}")
     support.require(sorted(os.listdir(folder)) == before, f"{arguments}: left {os.listdir(folder)}")
 
 
 def check_interrupts(program, folder, out):
     """A signal ends what would take very long, and the image that was there stays."""
-    interrupt(program, folder, ["make", "-o", out, "--rows", 100, "--columns", 100, "--tile", "1392x1040"], signal.SIGTERM)
+    interrupt(program, folder,
+              ["make", "-o", out, "--rows", 100, "--columns", 100, "--tile", "1392x1040"],
+              signal.SIGTERM)
     big = os.path.join(folder, "big")
-    support.must_run(program, "make", "-o", big, "--rows", 3, "--columns", 3, "--tile", "600x400", "--quiet")
+    support.must_run(program, "make", "-o", big, "--rows", 3, "--columns", 3, "--tile", "600x400",
+                     "--quiet")
     with open(out, "w", encoding="utf-8") as file:
         file.write("as it was")
-    for method, which in zip(support.methods(), [signal.SIGTERM, signal.SIGINT, signal.SIGTERM, signal.SIGTERM]):
-        interrupt(program, folder, ["run", big, "-o", out, "--method", method, "--repetitions", 1000, "--convolutions", 32, *support.backend_flags()], which)
+    for method, which in zip(support.methods(),
+                             [signal.SIGTERM, signal.SIGINT, signal.SIGTERM, signal.SIGTERM]):
+        interrupt(program, folder, ["run", big, "-o", out, "--method", method, "--repetitions",
+                                    1000, "--convolutions", 32, *support.backend_flags()],
+                  which)
         with open(out, encoding="utf-8") as file:
-            support.require(file.read() == "as it was", f"{method}: an interrupted run wrote its image")
+            support.require(file.read() == "as it was",
+                            f"{method}: an interrupted run wrote its image")
 
 
 def main():
@@ -105,7 +132,9 @@ def main():
         check_usage(program, path, out)
         check_files(program, folder, tiles, path, out)
         check_full_disk(program, folder, out)
-        support.require(not os.path.exists(out) and not [name for name in os.listdir(folder) if name.startswith(".")], f"left {os.listdir(folder)}")
+        support.require(not os.path.exists(out)
+                        and not [name for name in os.listdir(folder) if name.startswith(".")],
+                        f"left {os.listdir(folder)}")
     with tempfile.TemporaryDirectory() as folder:
         check_interrupts(program, folder, os.path.join(folder, "out"))
     print("bad input is named and leaves nothing behind")

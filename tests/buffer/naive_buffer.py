@@ -1,5 +1,6 @@
-"""The buffer of docs/guide/buffer.md, written from that text in the plainest way: lists that are searched, and no count that is kept. It shares nothing with
-src/buffer, and must count exactly the same. The numbers in comments are the steps of that page."""
+"""The buffer of docs/buffer.md, written from that text in the plainest way: lists that are
+searched, and no count that is kept. It shares nothing with src/buffer, and must count exactly the
+same. The numbers in comments are the steps of that page."""
 
 
 class Block:
@@ -84,9 +85,11 @@ class Buffer:
         self.order = (Lru if order == "lru" else Clock)(self.host_frames)
         self.device_list = []       # frames, the head first
         self.absent, self.absent_limit = [], absent  # blocks, what became absent first, first
-        self.blocks, self.table = [], []  # the table: unpinned ones in the order of loading or unpinning
+        # the table: unpinned ones in the order of loading or unpinning
+        self.blocks, self.table = [], []
         self.dirty = []             # pages, what became dirty first, first
-        self.counts = dict.fromkeys("demotions promotions fills write_backs written_from_device dropped_pages".split(), 0)
+        self.counts = dict.fromkeys(
+            "demotions promotions fills write_backs written_from_device dropped_pages".split(), 0)
 
     # Words
 
@@ -97,7 +100,9 @@ class Buffer:
         return next(block for block in self.blocks if (block.side, block.frame) == (side, frame))
 
     def with_content(self, content):
-        return next((block for block in self.blocks if content is not None and block.content == content), None)
+        return next((block for block in self.blocks
+                     if content is not None and block.content == content),
+                    None)
 
     @staticmethod
     def is_pinned(block, but=None):
@@ -213,14 +218,17 @@ class Buffer:
             victim = self.block_in("host", self.order.victim(self.may_go("host")))
             self.counts["demotions"] += 1
             self.order.leave(victim.frame)
-            (victim.side, victim.frame), (block.side, block.frame) = (block.side, block.frame), (victim.side, victim.frame)
+            (victim.side, victim.frame), (block.side, block.frame) = (
+                (block.side, block.frame), (victim.side, victim.frame))
             self.device_list.insert(0, victim.frame)
         self.order.enter(block.frame)
 
     def free_host_frame(self):                                                # 6
         while not self.free_host:
             if self.device_frames and not self.free_device:
-                self.evict(self.block_in("device", next(filter(self.may_go("device"), reversed(self.device_list)))))
+                self.evict(self.block_in("device",
+                                         next(filter(self.may_go("device"),
+                                                     reversed(self.device_list)))))
                 continue
             victim = self.block_in("host", self.order.victim(self.may_go("host")))
             if not self.device_frames:
@@ -284,7 +292,8 @@ class Buffer:
         self.counts["written_from_device"] += sum(block.side == "device" for block in page.blocks)
 
     def need_room(self, page):                                                # 9
-        pinned = {block for other in self.table if other.pins and other is not page for block in other.blocks}
+        pinned = {block for other in self.table if other.pins and other is not page
+                  for block in other.blocks}
         if len(pinned) + self.d > self.host_frames:
             raise Busy
 
@@ -335,7 +344,9 @@ class Buffer:
         return at
 
     def at_the_end(self):
-        sharing = sum(any(len(block.references) > 1 for block in page.blocks) for page in self.table)
-        return {"pages": len(self.table), "dirty_pages": len(self.dirty), "pages_with_sharing": sharing, "blocks": len(self.blocks) - len(self.absent),
+        sharing = sum(any(len(block.references) > 1 for block in page.blocks)
+                      for page in self.table)
+        return {"pages": len(self.table), "dirty_pages": len(self.dirty),
+                "pages_with_sharing": sharing, "blocks": len(self.blocks) - len(self.absent),
                 "absent_blocks": len(self.absent),
                 "block_references": sum(len(block.references) for block in self.blocks)}

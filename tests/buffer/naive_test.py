@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""The buffer's core against the naive one, step by step, with pins, shared blocks and tiny sizes: naive_test.py PLAYER."""
+"""The buffer's core against the naive one, step by step, with pins, shared blocks and tiny sizes:
+naive_test.py PLAYER."""
 import os
 import random
 import subprocess
@@ -13,13 +14,15 @@ STEPS = 400
 
 
 def random_steps(dice, blocks, steps, shared=False):
-    """Lines for the player. Few pages and contents, so that everything happens often. Half of the blocks are alone, or hardly any."""
+    """Lines for the player. Few pages and contents, so that everything happens often. Half of the
+    blocks are alone, or hardly any."""
     pages, contents = dice.choice([6, 12, 30]), dice.choice([3, 10, 40])
     pins, share_of_writes = [], dice.choice([0.0, 0.2, 0.6])
 
     def drawn():
         # A content of a page's own place now and then, or all blocks of a page could be equal.
-        return [dice.choice([0] + [dice.randrange(1, contents)] * (20 if shared else 1)) for _ in range(blocks)]
+        return [dice.choice([0] + [dice.randrange(1, contents)] * (20 if shared else 1))
+                for _ in range(blocks)]
 
     for _ in range(steps):
         name = (dice.randrange(2), min(int(dice.expovariate(4 / pages)), pages - 1))
@@ -40,11 +43,13 @@ def random_steps(dice, blocks, steps, shared=False):
 
 def in_place(steps):
     """The same for GRAM: every block is alone, and writes are in place."""
-    return [("m" if what == "w" else what, name, [0] * len(contents)) for what, name, contents in steps]
+    return [("m" if what == "w" else what, name, [0] * len(contents))
+            for what, name, contents in steps]
 
 
 def text_of(steps):
-    return "".join(f"{what} {name[0]} {'' if what == 'f' else name[1]} {' '.join(map(str, contents))}\n" for what, name, contents in steps)
+    return "".join(f"{what} {name[0]} {'' if what == 'f' else name[1]} "
+                   f"{' '.join(map(str, contents))}\n" for what, name, contents in steps)
 
 
 def naive_lines(steps, sizes, order):
@@ -65,13 +70,18 @@ def naive_lines(steps, sizes, order):
             at = "busy"
         counts, end = buffer.counts, buffer.at_the_end()
         page = buffer.page((name[0], 0) if what == "f" else name)
-        yield " ".join([at, *(str(counts[key]) for key in ("demotions", "promotions", "fills", "write_backs", "written_from_device", "dropped_pages")),
-                        str(end["pages"]), str(end["pages_with_sharing"]), str(end["blocks"]), str(len(buffer.absent)),
-                        *("a" if block.side == "absent" else f"{block.side[0]}{block.frame}" for block in (page.blocks if page else []))])
+        yield " ".join([at, *(str(counts[key])
+                              for key in ("demotions", "promotions", "fills", "write_backs",
+                                          "written_from_device", "dropped_pages")),
+                        str(end["pages"]), str(end["pages_with_sharing"]), str(end["blocks"]),
+                        str(len(buffer.absent)),
+                        *("a" if block.side == "absent" else f"{block.side[0]}{block.frame}"
+                          for block in (page.blocks if page else []))])
 
 
 def played_lines(steps, sizes, order, *more):
-    ran = subprocess.run([PLAYER, *map(str, sizes), order, *more], input=text_of(steps), capture_output=True, text=True, check=False, timeout=1000)
+    ran = subprocess.run([PLAYER, *map(str, sizes), order, *more], input=text_of(steps),
+                         capture_output=True, text=True, check=False, timeout=1000)
     return ran.returncode, ran.stderr, ran.stdout.splitlines()
 
 
@@ -86,7 +96,8 @@ class Naive(unittest.TestCase):
         steps = list(steps)
         status, errors, lines = played_lines(steps, sizes, order)
         self.assertEqual((status, errors), (0, ""))
-        for number, (step, got, wanted) in enumerate(zip(steps, lines, naive_lines(steps, sizes, order), strict=True)):
+        for number, (step, got, wanted) in enumerate(
+                zip(steps, lines, naive_lines(steps, sizes, order), strict=True)):
             self.assertEqual(got, wanted, f"step {number}: {step}; sizes {sizes}, {order}")
         return lines
 
@@ -97,7 +108,9 @@ class Naive(unittest.TestCase):
                 for seed in range(9):
                     dice, sizes = dice_and_sizes(seed, blocks)
                     with self.subTest(seed=seed, sizes=sizes, order=order):
-                        seen.update(line.split()[0] for line in self.compare(random_steps(dice, blocks, STEPS), sizes, order))
+                        seen.update(line.split()[0]
+                                    for line in self.compare(
+                                        random_steps(dice, blocks, STEPS), sizes, order))
         self.assertEqual(seen, {"host", "device", "nowhere", "busy"})
 
     def test_every_step_where_blocks_may_be_absent(self):
@@ -107,10 +120,13 @@ class Naive(unittest.TestCase):
                 for seed in range(100, 116):
                     dice, sizes = dice_and_sizes(seed, blocks)
                     pages = sizes[0] + sizes[1]
-                    sizes[3:] = [dice.choice([pages + 2, 2 * pages, 8 * pages]), dice.choice([1, 3, blocks, pages * blocks, 2 * pages * blocks])]
+                    sizes[3:] = [dice.choice([pages + 2, 2 * pages, 8 * pages]),
+                                 dice.choice([1, 3, blocks, pages * blocks, 2 * pages * blocks])]
                     with self.subTest(seed=seed, sizes=sizes, order=order):
-                        lines = self.compare(random_steps(dice, blocks, STEPS, shared=seed % 4 != 0), sizes, order)
-                        seen.update(what for line in lines for what in [line.split()[0], *("absent" for word in line.split()[11:] if word == "a")])
+                        lines = self.compare(
+                            random_steps(dice, blocks, STEPS, shared=seed % 4 != 0), sizes, order)
+                        seen.update(line.split()[0] for line in lines)
+                        seen.update("absent" for line in lines if "a" in line.split()[11:])
         self.assertEqual(seen, {"host", "device", "nowhere", "busy", "absent"})
 
     def test_every_step_of_gram_and_native(self):
@@ -125,7 +141,8 @@ class Naive(unittest.TestCase):
         found = 0
         for seed in range(4):
             steps, sizes = list(random_steps(random.Random(seed), 2, STEPS)), [2, 3, 2, 40, 0]
-            found += played_lines(steps, sizes, "lru", "tail")[2] != list(naive_lines(steps, sizes, "lru"))
+            found += (played_lines(steps, sizes, "lru", "tail")[2]
+                      != list(naive_lines(steps, sizes, "lru")))
         self.assertGreaterEqual(found, 3)
 
 

@@ -1,4 +1,5 @@
-"""Random traces in the text form of docs/apps/traces.md, and their accesses as the naive buffer takes them."""
+"""Random traces in the text form of docs/traces.md, and their accesses as the naive buffer takes
+them."""
 import random
 
 MASK = (1 << 64) - 1
@@ -13,12 +14,14 @@ def mix(x):
 
 
 def in_stretches(distinct, seed, part, page):
-    start = mix((mix((mix((seed + GOLDEN) & MASK) + part) & MASK) + page // distinct) & MASK) % distinct
+    start = (mix((mix((mix((seed + GOLDEN) & MASK) + part) & MASK) + page // distinct) & MASK)
+             % distinct)
     return (start + page) % distinct
 
 
 class Trace:
-    """Two or three files; uniform or skewed reads and writes of one to four pages, and flushes. contents: "none", "plain" or "images"."""
+    """Two or three files; uniform or skewed reads and writes of one to four pages, and flushes.
+    contents: "none", "plain" or "images"."""
 
     def __init__(self, seed, accesses, contents):
         self.dice = random.Random(seed)
@@ -26,14 +29,16 @@ class Trace:
         self.pages = [self.dice.randrange(20, 60) for _ in range(self.dice.choice([2, 3]))]
         self.distinct = 0 if contents == "none" else self.dice.choice([7, 30, 90])
         self.common, self.own = (15, 8) if contents == "images" else (0, 0)
-        self.skewed, self.share_of_writes = self.dice.random() < 0.5, self.dice.choice([0.0, 0.1, 0.5])
+        self.skewed, self.share_of_writes = (self.dice.random() < 0.5,
+                                             self.dice.choice([0.0, 0.1, 0.5]))
         self.records = []           # (what, file, page, pages, content or None)
         while sum(record[3] for record in self.records) < accesses:
             self.records.append(self.drawn())
 
     def drawn(self):
         dice, file = self.dice, self.dice.randrange(len(self.pages))
-        page = min(int(dice.expovariate(8 / self.pages[file])), self.pages[file] - 1) if self.skewed else dice.randrange(self.pages[file])
+        page = (min(int(dice.expovariate(8 / self.pages[file])), self.pages[file] - 1)
+                if self.skewed else dice.randrange(self.pages[file]))
         pages = min(dice.choice([1, 1, 1, 2, 4]), self.pages[file] - page)
         if dice.random() < 0.01:
             return "F", file, 0, 0, None
@@ -42,14 +47,18 @@ class Trace:
         return "R", file, page, pages, None
 
     def text(self):
-        lines = ["penstock-trace 1", f"page {self.page_bytes}", *(f"file {number} {pages} some/{number}.file" for number, pages in enumerate(self.pages))]
+        lines = ["penstock-trace 1", f"page {self.page_bytes}",
+                 *(f"file {number} {pages} some/{number}.file"
+                   for number, pages in enumerate(self.pages))]
         if self.own:
-            lines += [f"contents {self.distinct + len(self.pages) * self.own} {self.seed}", f"common {self.common} {self.distinct} {self.own}"]
+            lines += [f"contents {self.distinct + len(self.pages) * self.own} {self.seed}",
+                      f"common {self.common} {self.distinct} {self.own}"]
         elif self.distinct:
             lines.append(f"contents {self.distinct} {self.seed}")
         lines.append("")
-        lines += [f"{100 * time} {what} {file} {page} {pages}{'' if content is None else f' {content}'}"
-                  for time, (what, file, page, pages, content) in enumerate(self.records)]
+        lines += [
+            f"{100 * time} {what} {file} {page} {pages}{'' if content is None else f' {content}'}"
+            for time, (what, file, page, pages, content) in enumerate(self.records)]
         return "\n".join(lines) + "\n"
 
     @staticmethod
@@ -58,8 +67,10 @@ class Trace:
         self = Trace(seed, 0, "none")
         head, records = text.split("\n\n", 1)
         lines = [line.split() for line in head.splitlines() if not line.startswith("#")]
-        words = {line[0]: [int(word) for word in line[1:]] for line in lines if line[0] in ("page", "contents", "common")}
-        self.page_bytes, self.pages = words["page"][0], [int(line[2]) for line in lines if line[0] == "file"]
+        words = {line[0]: [int(word) for word in line[1:]] for line in lines
+                 if line[0] in ("page", "contents", "common")}
+        self.page_bytes, self.pages = (words["page"][0],
+                                       [int(line[2]) for line in lines if line[0] == "file"])
         self.distinct, self.seed = words.get("contents", (0, 0))
         if "common" in words:
             self.common, self.distinct, self.own = words["common"]
@@ -73,10 +84,12 @@ class Trace:
             return in_stretches(self.distinct, self.seed, file + 1, page) if self.distinct else None
         if page < self.common:
             return in_stretches(self.distinct, self.seed, 0, page)
-        return self.distinct + file * self.own + in_stretches(self.own, self.seed, file + 1, page - self.common)
+        return (self.distinct + file * self.own
+                + in_stretches(self.own, self.seed, file + 1, page - self.common))
 
     def accesses(self):
-        """(what, (file, page), content number or None) of single pages, a read with what was last written; a flush with its file."""
+        """(what, (file, page), content number or None) of single pages, a read with what was last
+        written; a flush with its file."""
         written = {}
         for what, file, page, pages, content in self.records:
             if what == "F":

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""penstock replay against files: it hits where the simulation does, reads what the trace says, and leaves what was written: replay_run_test.py PROGRAM."""
+"""penstock replay against files: it hits where the simulation does, reads what the trace says, and
+leaves what was written: replay_run_test.py PROGRAM."""
 import json
 import pathlib
 import sys
@@ -9,8 +10,9 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "apps_penst
 from support import FLAGS, penstock  # noqa: E402  (found through the path above)
 from trace_support import Traces, made_content, page_of  # noqa: E402
 
-SAME = ["accesses", "reads", "writes", "flushes", "host_hits", "device_hits", "misses", "loads", "write_backs", "demotions", "promotions", "bytes_to_device", "bytes_from_device",
-        "pages", "pages_with_sharing", "blocks", "block_references", "absent_blocks", "sharing_ratio"]
+SAME = ["accesses", "reads", "writes", "flushes", "host_hits", "device_hits", "misses", "loads",
+        "write_backs", "demotions", "promotions", "bytes_to_device", "bytes_from_device", "pages",
+        "pages_with_sharing", "blocks", "block_references", "absent_blocks", "sharing_ratio"]
 PAGE = 4096
 SIZES = ["--ram", "160KiB", "--gpu", "240KiB"]
 
@@ -18,8 +20,10 @@ SIZES = ["--ram", "160KiB", "--gpu", "240KiB"]
 class Run(Traces):
     def generate(self, *how):
         """A trace and its file; what the header says of contents."""
-        self.trace("generate", "--out", "trace", "--text", "--pages", 200, "--accesses", 3000, "--factor", 2, "--data", "data", *how)
-        return next(line.split() for line in (self.folder / "trace").read_text().split("\n") if line.startswith("contents"))
+        self.trace("generate", "--out", "trace", "--text", "--pages", 200, "--accesses", 3000,
+                   "--factor", 2, "--data", "data", *how)
+        return next(line.split() for line in (self.folder / "trace").read_text().split("\n")
+                    if line.startswith("contents"))
 
     def replay(self, *arguments):
         ran = penstock("replay", "trace", "--json", *arguments, cwd=self.folder)
@@ -39,47 +43,68 @@ class Run(Traces):
                 with self.subTest(policy=policy, order=order):
                     for path in self.folder.iterdir():
                         path.unlink()
-                    self.generate("--writes", 30, "--shared-writes", 50, "--flush-every", 400, "--pattern", "zipf", "--seed", 3)
-                    given = ["--policy", policy, "--order", order, *SIZES, *(["--absent", 20] if (policy, order) == ("dedu", "clock") else [])]
+                    self.generate("--writes", 30, "--shared-writes", 50, "--flush-every", 400,
+                                  "--pattern", "zipf", "--seed", 3)
+                    given = ["--policy", policy, "--order", order, *SIZES,
+                             *(["--absent", 20] if (policy, order) == ("dedu", "clock") else [])]
                     simulated = self.replay(*given, "--simulate")
-                    ran = self.replay(*given, *FLAGS, "--cached", "--writes", "--verify", *(["--always-dedu"] if policy == "dedu" else []))
-                    self.assertEqual({name: ran[name] for name in SAME}, {name: simulated[name] for name in SAME})
-                    self.assertTrue(all(ran[name] > 50 for name in ("host_hits", "misses", "write_backs")), ran)
-                    self.assertEqual((ran["simulated"], ran["threads"], ran["verified"], ran["past_the_page_cache"]), (False, 1, True, False))
+                    ran = self.replay(*given, *FLAGS, "--cached", "--writes", "--verify",
+                                      *(["--always-dedu"] if policy == "dedu" else []))
+                    self.assertEqual({name: ran[name] for name in SAME},
+                                     {name: simulated[name] for name in SAME})
+                    self.assertTrue(
+                        all(ran[name] > 50 for name in ("host_hits", "misses", "write_backs")), ran)
+                    self.assertEqual((ran["simulated"], ran["threads"], ran["verified"],
+                                      ran["past_the_page_cache"]),
+                                     (False, 1, True, False))
                     self.assertEqual(ran["absent_blocks"] != 0, policy == "dedu")
                     self.assertGreater(ran["ms_per_access"], 0)
-                    self.assertAlmostEqual(ran["device_bytes_per_second"] * ran["seconds"] / (ran["bytes_to_device"] + ran["bytes_from_device"] or 1), float(policy != "native"))
+                    self.assertAlmostEqual(ran["device_bytes_per_second"] * ran["seconds"]
+                                           / (ran["bytes_to_device"] + ran["bytes_from_device"]
+                                              or 1),
+                                           float(policy != "native"))
 
     def test_what_was_written_is_in_the_file(self):
         _, distinct, seed = self.generate("--writes", 40, "--shared-writes", 100, "--seed", 4)
-        contents = {"distinct": int(distinct), "seed": int(seed), "common_pages": 0, "own_distinct": 0}
+        contents = {"distinct": int(distinct), "seed": int(seed), "common_pages": 0,
+                    "own_distinct": 0}
         held = [made_content(contents, 0, page) for page in range(200)]
-        self.assertEqual((self.folder / "data").read_bytes(), b"".join(page_of(content, PAGE) for content in held))
+        self.assertEqual((self.folder / "data").read_bytes(),
+                         b"".join(page_of(content, PAGE) for content in held))
         self.replay("--policy", "gram", *SIZES, *FLAGS, "--cached", "--writes")
         for _, what, _, page, pages, content in self.records("trace"):
             for i in range(pages if what == "W" else 0):
                 held[page + i] = content + i
-        self.assertEqual((self.folder / "data").read_bytes(), b"".join(page_of(content, PAGE) for content in held))
+        self.assertEqual((self.folder / "data").read_bytes(),
+                         b"".join(page_of(content, PAGE) for content in held))
 
     def test_threads_read_what_the_trace_says(self):
         self.generate("--seed", 5)
-        for policy, *how in (["native"], ["gram"], ["gram", "--batch", 2, "--batch-wait", 50], ["dedu"]):
-            ran = self.replay("--policy", policy, *SIZES, *FLAGS, "--cached", "--verify", "--threads", 8, *how)
-            self.assertEqual((ran["accesses"], ran["threads"], ran["host_hits"] + ran["device_hits"] + ran["misses"]), (3000, 8, 3000))
+        for policy, *how in (["native"], ["gram"], ["gram", "--batch", 2, "--batch-wait", 50],
+                             ["dedu"]):
+            ran = self.replay("--policy", policy, *SIZES, *FLAGS, "--cached", "--verify",
+                              "--threads", 8, *how)
+            self.assertEqual((ran["accesses"], ran["threads"],
+                              ran["host_hits"] + ran["device_hits"] + ran["misses"]),
+                             (3000, 8, 3000))
 
     def test_signatures_of_either_kind_made_anywhere_find_the_same(self):
         self.generate("--seed", 10)
         found = []
-        for how in ([], ["--signature", "md5"], ["--sign-on", "device"], ["--signature", "md5", "--sign-on", "device", "--batch", 1, "--batch-wait", 5]):
+        for how in ([], ["--signature", "md5"], ["--sign-on", "device"],
+                    ["--signature", "md5", "--sign-on", "device", "--batch", 1, "--batch-wait", 5]):
             ran = self.replay("--policy", "dedu", *SIZES, *FLAGS, "--cached", "--verify", *how)
-            self.assertEqual((ran["signature"], ran["signed_on"], ran["differing_blocks"]), ("md5" if "md5" in how else "quick", "device" if "device" in how else "cpu", 0))
+            self.assertEqual((ran["signature"], ran["signed_on"], ran["differing_blocks"]),
+                             ("md5" if "md5" in how else "quick",
+                              "device" if "device" in how else "cpu", 0))
             self.assertGreater(ran["shared_blocks"], 100)
             found.append({name: ran[name] for name in (*SAME, "looked_blocks", "shared_blocks")})
         self.assertEqual(found[1:], [found[0]] * 3)
 
     def test_past_the_page_cache(self):
         self.generate("--seed", 6)
-        ran = penstock("replay", "trace", "--json", "--policy", "gram", *SIZES, *FLAGS, "--verify", cwd=self.folder)
+        ran = penstock("replay", "trace", "--json", "--policy", "gram", *SIZES, *FLAGS, "--verify",
+                       cwd=self.folder)
         if ran.returncode == 1 and b"--cached" in ran.stderr:
             self.skipTest("this file system has no direct access")
         self.assertEqual((ran.returncode, ran.stderr), (0, b""))
@@ -90,22 +115,32 @@ class Run(Traces):
         data = bytearray((self.folder / "data").read_bytes())
         data[77 * PAGE + 100] ^= 1
         (self.folder / "data").write_bytes(data)
-        ran = penstock("replay", "trace", "--policy", "gram", *SIZES, *FLAGS, "--cached", "--verify", cwd=self.folder)
+        ran = penstock("replay", "trace", "--policy", "gram", *SIZES, *FLAGS, "--cached",
+                       "--verify", cwd=self.folder)
         self.assertEqual((ran.returncode, ran.stdout), (1, b""))
         self.assert_one_line(ran.stderr, "page 77", "'data'", "was the file made for this trace")
 
     def test_text_says_what_an_access_took(self):
         self.generate("--seed", 8)
-        ran = penstock("replay", "trace", "--policy", "gram", *SIZES, *FLAGS, "--cached", cwd=self.folder)
+        ran = penstock("replay", "trace", "--policy", "gram", *SIZES, *FLAGS, "--cached",
+                       cwd=self.folder)
         self.assertEqual((ran.returncode, ran.stderr), (0, b""))
-        self.assertRegex(ran.stdout.decode(), r"gram, lru, on (cpu|gpu): 3,000 accesses in [0-9.]+ s, [0-9.]+ ms each\n[0-9,]+ host hits \([0-9.]+ %\), [0-9,]+ device hits(.*\n)+.* promoted; [0-9.]+ MB/s to and from the device\n$")
+        self.assertRegex(ran.stdout.decode(),
+                         r"gram, lru, on (cpu|gpu): 3,000 accesses in [0-9.]+ s, [0-9.]+ ms each\n"
+                         r"[0-9,]+ host hits \([0-9.]+ %\), [0-9,]+ device hits(.*\n)+.* promoted; "
+                         r"[0-9.]+ MB/s to and from the device\n$")
 
     def test_bad_input(self):
         self.generate("--seed", 9)
-        (self.folder / "writes").write_bytes((self.folder / "trace").read_bytes() + b"99999999999 W 0 5 1\n")
-        (self.folder / "longer").write_bytes((self.folder / "trace").read_bytes().replace(b"file 0 200 ", b"file 0 201 "))
-        (self.folder / "elsewhere").write_bytes((self.folder / "trace").read_bytes().replace(b" data\n", b" absent\n"))
-        (self.folder / "plain").write_bytes(b"\n".join(line for line in (self.folder / "trace").read_bytes().split(b"\n") if not line.startswith(b"contents")))
+        (self.folder
+         / "writes").write_bytes((self.folder / "trace").read_bytes() + b"99999999999 W 0 5 1\n")
+        (self.folder / "longer").write_bytes(
+            (self.folder / "trace").read_bytes().replace(b"file 0 200 ", b"file 0 201 "))
+        (self.folder / "elsewhere").write_bytes(
+            (self.folder / "trace").read_bytes().replace(b" data\n", b" absent\n"))
+        (self.folder / "plain").write_bytes(
+            b"\n".join(line for line in (self.folder / "trace").read_bytes().split(b"\n")
+                       if not line.startswith(b"contents")))
         gram = ["--policy", "gram", *SIZES, "--cached", *FLAGS]
         dedu = ["--policy", "dedu", *SIZES, "--cached", *FLAGS]
         for status, arguments, parts in [
@@ -113,20 +148,26 @@ class Run(Traces):
                 (1, ["longer", *gram], ["'data'", str(200 * PAGE), str(201 * PAGE)]),
                 (1, ["elsewhere", *gram], ["'absent'", "ENOENT"]),
                 (1, ["plain", *gram, "--verify"], ["--verify", "leave it out"]),
-                (1, ["trace", "--policy", "gram", "--ram", "16KiB", "--gpu", "8KiB", "--cached", *FLAGS, "--threads", "2"], ["4 pages", "give it 5", "--ram"]),
+                (1, ["trace", "--policy", "gram", "--ram", "16KiB", "--gpu", "8KiB", "--cached",
+                     *FLAGS, "--threads", "2"],
+                 ["4 pages", "give it 5", "--ram"]),
                 (2, ["trace", *gram, "--threads", "0"], ["--threads", "'0'", "from 1"]),
                 (2, ["trace", *gram, "--backend", "tpu"], ["--backend", "'tpu'", "cpu or gpu"]),
                 (2, ["trace", *gram, "--simulate"], ["--cached", "--simulate"]),
                 (2, ["trace", *gram, "--sign-on", "cpu"], ["--sign-on", "--policy dedu"]),
-                (2, ["trace", "--policy", "native", "--ram", "64KiB", "--cached", *FLAGS, "--batch", "5"], ["--batch", "--policy gram"]),
+                (2, ["trace", "--policy", "native", "--ram", "64KiB", "--cached", *FLAGS, "--batch",
+                     "5"],
+                 ["--batch", "--policy gram"]),
                 (2, ["trace", *gram, "--batch", "0"], ["--batch", "'0'", "from 1"]),
                 (2, ["trace", *dedu, "--batch", "0"], ["--batch", "'0'", "from 1"]),
                 (2, ["trace", *dedu, "--sign-on", "gpu"], ["--sign-on", "'gpu'", "device"]),
                 (2, ["trace", *dedu, "--signature", "crc"], ["--signature", "'crc'", "md5"]),
-                (2, ["trace", *gram, "--verify", "--writes", "--threads", "2"], ["--verify", "one thread"])]:
+                (2, ["trace", *gram, "--verify", "--writes", "--threads", "2"],
+                 ["--verify", "one thread"])]:
             with self.subTest(arguments=arguments):
                 if arguments.count("--backend") == 2:
-                    arguments = [a for i, a in enumerate(arguments) if not (a in FLAGS and i < len(arguments) - 2)]
+                    arguments = [a for i, a in enumerate(arguments)
+                                 if not (a in FLAGS and i < len(arguments) - 2)]
                 self.refused_run(status, arguments, *parts)
 
 

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""Compiles hit_path.cu and gather_path.cu beside it and judges what came out: registers and spills from the compiler's report, and the loads, fences
-and atomics of the read kernels from their PTX. Needs nvcc, no GPU.
+"""Compiles hit_path.cu and gather_path.cu beside it and judges what came out: registers and spills
+from the compiler's report, and the loads, fences and atomics of the read kernels from their PTX.
+Needs nvcc, no GPU.
 
 usage: check_hit_path.py NVCC SOURCE INCLUDE_DIRECTORY WORK_DIRECTORY
 """
@@ -8,29 +9,37 @@ import re
 import subprocess
 import sys
 
-# A kernel's register count covers the miss path it calls. 64 lets four blocks of 256 threads share a multiprocessor, 80 three.
-MAX_REGISTERS = {"read_by_warp": 64, "read_by_block": 80, "map_by_warp": 64, "gather_by_warp": 64, "gather_elements": 64}
+# A kernel's register count covers the miss path it calls. 64 lets four blocks of 256 threads share
+# a multiprocessor, 80 three.
+MAX_REGISTERS = {"read_by_warp": 64, "read_by_block": 80, "map_by_warp": 64, "gather_by_warp": 64,
+                 "gather_elements": 64}
 MAX_SPILLED_BYTES = dict.fromkeys(MAX_REGISTERS, 0)
-# The loads of a row's units that a gather keeps in flight, with no look at a page word between them.
-GATHERED = {"gather_by_warp": "ld.relaxed.gpu.global.v4", "gather_elements": "ld.relaxed.gpu.global.u64"}
+# The loads of a row's units that a gather keeps in flight, with no look at a page word between
+# them.
+GATHERED = {"gather_by_warp": "ld.relaxed.gpu.global.v4",
+            "gather_elements": "ld.relaxed.gpu.global.u64"}
 UNITS_IN_FLIGHT = 4
-# Below the stack of a miss the compiler has not followed the calls by address, and a kernel would be given too little.
+# Below the stack of a miss the compiler has not followed the calls by address, and a kernel would
+# be given too little.
 MIN_STACK_BYTES = 700
 
 
 def compile_source(nvcc, source, include, output, kind):
     flags = ["-std=c++20", "-arch=sm_90", "-O3", "--expt-relaxed-constexpr", "-I" + include]
-    done = subprocess.run([nvcc, *flags, kind, "-Xptxas", "-v", "-o", output, source], capture_output=True, text=True)
+    done = subprocess.run([nvcc, *flags, kind, "-Xptxas", "-v", "-o", output, source],
+                          capture_output=True, text=True)
     if done.returncode != 0:
         sys.exit("nvcc failed:\n" + done.stderr)
     return done.stderr
 
 
 def resources(report):
-    """Kernel name -> (registers, spill stores, spill loads, stack with all calls), from the lines of ptxas -v."""
+    """Kernel name -> (registers, spill stores, spill loads, stack with all calls), from the lines
+    of ptxas -v."""
     found, name, spills = {}, None, (0, 0)
     for line in report.splitlines():
-        entry = re.search(r"Compiling entry function '\w*?\d+(" + "|".join(MAX_REGISTERS) + ")", line)
+        entry = re.search(r"Compiling entry function '\w*?\d+(" + "|".join(MAX_REGISTERS) + ")",
+                          line)
         if entry:
             name = entry.group(1)
         spill = re.search(r"(\d+) bytes spill stores, (\d+) bytes spill loads", line)
@@ -53,11 +62,15 @@ def check_ptx(ptx):
     errors = []
     for name in ("read_by_warp", "read_by_block"):
         body = entry_text(ptx, name)
-        # In order: a look at the page word, the copy, another look, each pair with a fence between (base/atomic.hpp).
-        order = re.findall(r"ld\.relaxed\.gpu\.global\.L2::cache_hint\.u64|membar\.cta|fence\.(?:sc|acq_rel)\.cta|ld\.relaxed\.gpu\.global\.v4", body)
+        # In order: a look at the page word, the copy, another look, each pair with a fence between
+        # (base/atomic.hpp).
+        order = re.findall(r"ld\.relaxed\.gpu\.global\.L2::cache_hint\.u64|membar\.cta|fence\.(?:sc"
+                           r"|acq_rel)\.cta|ld\.relaxed\.gpu\.global\.v4",
+                           body)
         kinds = "".join("f" if "cta" in one else "c" if "v4" in one else "w" for one in order)
         if not re.search(r"wfc+fw", kinds):
-            errors.append(f"{name}: no fence between a look at the page word and the copy ({kinds})")
+            errors.append(
+                f"{name}: no fence between a look at the page word and the copy ({kinds})")
         if not re.search(r"ld\.relaxed\.gpu\.global\.v4", body):
             errors.append(f"{name}: frames are not read 16 bytes at a time")
         # A hit takes no atomic that returns a value; counters and the use bit are reductions that
@@ -66,16 +79,21 @@ def check_ptx(ptx):
         for atomic in re.findall(r"atom\.[\w.]+\s+(%\w+)", body):
             if len(re.findall(re.escape(atomic) + r"\b", body)) > 2:
                 errors.append(f"{name}: waits for the result of an atomic ({atomic})")
-        # The miss path is handed its arguments through local memory, so stores may be there; a load would be the hit
-        # path's own state.
+        # The miss path is handed its arguments through local memory, so stores may be there; a load
+        # would be the hit path's own state.
         if "ld.local" in body:
             errors.append(f"{name}: keeps state in local memory on the hit path")
     for name, load in GATHERED.items():
-        # The second fence is one of the whole device: nothing has used the units before the second look.
-        kinds = "".join("f" if "cta" in one else "F" if one.startswith(("fence", "membar")) else "c" if load in one else "w"
-                        for one in re.findall(r"ld\.relaxed\.gpu\.[\w.]+|membar\.(?:cta|gl)|fence\.(?:sc|acq_rel)\.(?:cta|gpu)", entry_text(ptx, name)))
+        # The second fence is one of the whole device: nothing has used the units before the second
+        # look.
+        kinds = "".join("f" if "cta" in one else "F" if one.startswith(("fence", "membar")) else "c"
+                        if load in one else "w"
+                        for one in re.findall(r"ld\.relaxed\.gpu\.[\w.]+|membar\.(?:cta|gl)|fence\."
+                                              r"(?:sc|acq_rel)\.(?:cta|gpu)",
+                                              entry_text(ptx, name)))
         if not re.search("w{%d}f+c{%d}F+w{%d}" % ((UNITS_IN_FLIGHT,) * 3), kinds):
-            errors.append(f"{name}: page words, units and second looks are not {UNITS_IN_FLIGHT} at a time ({kinds})")
+            errors.append(f"{name}: page words, units and second looks are not {UNITS_IN_FLIGHT} "
+                          f"at a time ({kinds})")
     return errors
 
 
@@ -94,9 +112,11 @@ def main():
             errors.append(f"{name}: not in the compiler's report")
             continue
         registers, stores, loads, stack = found[name]
-        print(f"{name}: {registers} registers, {stores} bytes spilled, {loads} bytes reloaded, {stack} bytes of stack")
+        print(f"{name}: {registers} registers, {stores} bytes spilled, {loads} bytes reloaded, "
+              f"{stack} bytes of stack")
         if stack < MIN_STACK_BYTES:
-            errors.append(f"{name}: {stack} bytes of stack, so some calls by address are not counted")
+            errors.append(
+                f"{name}: {stack} bytes of stack, so some calls by address are not counted")
         if registers > limit:
             errors.append(f"{name}: {registers} registers, more than {limit}")
         if max(stores, loads) > MAX_SPILLED_BYTES[name]:

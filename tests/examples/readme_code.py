@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""Checks that every block of code in README.md stands, line for line, in a file that the tests build and run:
-readme_code.py REPOSITORY."""
+"""Checks that every block of code in README.md stands, line for line, in a file that the tests
+build and run: readme_code.py REPOSITORY."""
 import pathlib
 import re
 import sys
 
 # Language of the block -> the files that may hold it.
-SOURCES = {"cuda": "examples/*.cu", "cpp": "examples/*.cu", "cmake": "tests/install/foreign/CMakeLists.txt"}
+SOURCES = {"cuda": "examples/*.cu", "cpp": "examples/*.cu",
+           "cmake": "tests/install/foreign/CMakeLists.txt"}
 SHELL = "sh"  # commands; test.sh, CI and tests/install run them
 
 

@@ -24,20 +24,24 @@ def expected(program, data):
 
 
 def main(program):
-    environment = dict(os.environ, PENSTOCK_CACHE="2MiB", PENSTOCK_TABLE="1MiB", PENSTOCK_MAX_FILES="64")
+    environment = dict(os.environ, PENSTOCK_CACHE="2MiB", PENSTOCK_TABLE="1MiB",
+                       PENSTOCK_MAX_FILES="64")
     with tempfile.TemporaryDirectory() as folder:
         for size in SIZES:
             path = os.path.join(folder, f"file{size}")
             data = contents(size)
             with open(path, "wb") as out:
                 out.write(data)
-            ran = subprocess.run([program, path], env=environment, capture_output=True, text=True, check=False)
+            ran = subprocess.run([program, path], env=environment, capture_output=True, text=True,
+                                 check=False)
             if ran.returncode == 77:
                 sys.exit(77)
             wanted = f"{expected(program, data)} {path}\n"
             if ran.returncode != 0 or ran.stdout != wanted:
-                sys.exit(f"{program} on {size} bytes: status {ran.returncode}, printed {ran.stdout!r} not {wanted!r}\n{ran.stderr}")
-        absent = subprocess.run([program, os.path.join(folder, "absent")], env=environment, capture_output=True, text=True, check=False)
+                sys.exit(f"{program} on {size} bytes: status {ran.returncode}, printed "
+                         f"{ran.stdout!r} not {wanted!r}\n{ran.stderr}")
+        absent = subprocess.run([program, os.path.join(folder, "absent")], env=environment,
+                                capture_output=True, text=True, check=False)
         if absent.returncode != 1 or "No such file" not in absent.stderr or absent.stdout:
             sys.exit(f"{program} on an absent file: status {absent.returncode}, {absent.stderr!r}")
     print(f"{os.path.basename(program)}: {len(SIZES)} files right, an absent one refused")

@@ -1,8 +1,8 @@
-"""kill_test.py PROGRAM [RUNS [SEED]]: a process that writes through a runtime is killed in the middle (SIGKILL); everything that an fsync
-acknowledged is in its files. In the full run 200 times.
+"""kill_test.py PROGRAM [RUNS [SEED]]: a process that writes through a runtime is killed in the
+middle (SIGKILL); everything that an fsync acknowledged is in its files. In the full run 200 times.
 
-A killed process, and no power cut: what fsync brought as far as the operating system would pass as well.
-"""
+A killed process, and no power cut: what fsync brought as far as the operating system would pass as
+well. """
 import pathlib
 import random
 import signal
@@ -22,8 +22,10 @@ def record_of(thread, number):
 
 
 def run_and_kill(program, folder, threads, delay_s, *how):
-    """Starts the program, kills it `delay_s` after its first acknowledgement, and returns what it acknowledged."""
-    with subprocess.Popen([program, "records", folder, str(threads), *how], stdout=subprocess.PIPE) as process:
+    """Starts the program, kills it `delay_s` after its first acknowledgement, and returns what it
+    acknowledged."""
+    with subprocess.Popen([program, "records", folder, str(threads), *how],
+                          stdout=subprocess.PIPE) as process:
         first = process.stdout.readline()
         assert first, f"the program ended by itself with status {process.wait()}"
         # Read on meanwhile: a full pipe would hold the program up.
@@ -69,15 +71,18 @@ def main():
         with tempfile.TemporaryDirectory(prefix="penstock-kill-") as folder:
             count, wrong = missing(folder, threads, run_and_kill(program, folder, threads, delay_s))
         if wrong:
-            sys.exit(f"run {number}, {threads} threads, killed after {delay_s * 1000:.0f} ms: {len(wrong)} of {count} acknowledged records are "
-                     f"missing, the first is {wrong[0]}")
+            sys.exit(f"run {number}, {threads} threads, killed after {delay_s * 1000:.0f} ms: "
+                     f"{len(wrong)} of {count} acknowledged records are missing, the first is "
+                     f"{wrong[0]}")
         total += count
     # The check can fail: without fsync most of it is still in the runtime's cache.
     with tempfile.TemporaryDirectory(prefix="penstock-kill-") as folder:
         count, wrong = missing(folder, 2, run_and_kill(program, folder, 2, 0.02, "unsynced"))
     if not wrong:
-        sys.exit(f"{count} records were acknowledged without fsync, and none is missing: this test sees nothing")
-    print(f"{runs} kills, {total} acknowledged records, none missing; without fsync {len(wrong)} of {2 * count} were")
+        sys.exit(f"{count} records were acknowledged without fsync, and none is missing: this test "
+                 "sees nothing")
+    print(f"{runs} kills, {total} acknowledged records, none missing; without fsync {len(wrong)} "
+          f"of {2 * count} were")
 
 
 main()

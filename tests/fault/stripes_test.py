@@ -1,6 +1,5 @@
-"""stripes_test.py PROGRAM: two runtimes in two processes and an ordinary process write interleaved bytes of one file at the same time. Every
-byte survives, though they share every page.
-"""
+"""stripes_test.py PROGRAM: two runtimes in two processes and an ordinary process write interleaved
+bytes of one file at the same time. Every byte survives, though they share every page. """
 import os
 import pathlib
 import subprocess
@@ -27,8 +26,10 @@ def run(program, width, size, is_empty):
     with tempfile.TemporaryDirectory(prefix="penstock-stripes-") as folder:
         path = pathlib.Path(folder, "file")
         path.write_bytes(b"" if is_empty else b"\xee" * size)
-        processes = [subprocess.Popen([program, "stripes", str(path), str(width), str(role), str(ROLES), str(size)],
-                                      stdin=subprocess.PIPE, stdout=subprocess.PIPE) for role in range(ROLES - 1)]
+        processes = [subprocess.Popen([program, "stripes", str(path), str(width), str(role),
+                                       str(ROLES), str(size)],
+                                      stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+                     for role in range(ROLES - 1)]
         for one in processes:
             assert one.stdout.readline() == b"ready\n"
         for one in processes:
@@ -41,8 +42,10 @@ def run(program, width, size, is_empty):
         got = path.read_bytes()
     wanted = bytes(byte_of(i, i // width % ROLES) for i in range(size))
     if got != wanted:
-        at = next((i for i in range(min(len(got), size)) if got[i] != wanted[i]), min(len(got), size))
-        sys.exit(f"width {width}: {len(got)} bytes of {size}; byte {at} of role {at // width % ROLES} is lost")
+        at = next((i for i in range(min(len(got), size)) if got[i] != wanted[i]),
+                  min(len(got), size))
+        sys.exit(f"width {width}: {len(got)} bytes of {size}; byte {at} of role "
+                 f"{at // width % ROLES} is lost")
 
 
 def main():

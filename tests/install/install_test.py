@@ -2,9 +2,10 @@
 """Installs the build into a folder of its own, builds a foreign project against it and runs that:
 install_test.py cmake|mount|cuda|pkgconfig BUILD SCRATCH COMPILER
 
-cmake: find_package from a C++ project without CUDA, and what it says of components that are missing; mount: a foreign
-program mounts a directory, and another links every function of the headers; cuda: a kernel; pkgconfig: compiler calls.
-Exit status 77 if all was built and something could not run here (no GPU, no FUSE)."""
+cmake: find_package from a C++ project without CUDA, and what it says of components that are
+missing; mount: a foreign program mounts a directory, and another links every function of the
+headers; cuda: a kernel; pkgconfig: compiler calls. Exit status 77 if all was built and something
+could not run here (no GPU, no FUSE)."""
 import os
 import pathlib
 import shutil
@@ -17,29 +18,35 @@ CONTENT = b"through the installed library\n" * 1000
 
 
 def run(*command, **extra):
-    ran = subprocess.run([str(part) for part in command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False, **extra)
+    ran = subprocess.run([str(part) for part in command], stdout=subprocess.PIPE,
+                         stderr=subprocess.STDOUT, check=False, **extra)
     if ran.returncode != 0:
-        sys.exit(f"{' '.join(map(str, command))}\nstatus {ran.returncode}\n{ran.stdout.decode(errors='replace')}")
+        sys.exit(f"{' '.join(map(str, command))}\nstatus {ran.returncode}\n"
+                 f"{ran.stdout.decode(errors='replace')}")
     return ran.stdout
 
 
 def expect_failure(words, *command, **extra):
     """The command fails, and its message holds these words, however its lines are broken."""
-    ran = subprocess.run([str(part) for part in command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False, **extra)
+    ran = subprocess.run([str(part) for part in command], stdout=subprocess.PIPE,
+                         stderr=subprocess.STDOUT, check=False, **extra)
     said = ran.stdout.decode(errors="replace")
     if ran.returncode == 0 or words not in " ".join(said.split()):
-        sys.exit(f"{' '.join(map(str, command))}\nstatus {ran.returncode}; '{words}' was to be said, and this was:\n{said}")
+        sys.exit(f"{' '.join(map(str, command))}\nstatus {ran.returncode}; '{words}' was to be "
+                 f"said, and this was:\n{said}")
     print(f"says '{words}'")
 
 
 def check_reader(program, *arguments):
-    ran = subprocess.run([program, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False)
+    ran = subprocess.run([program, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                         check=False)
     why = ran.stderr.decode(errors="replace")
     if ran.returncode == 77:
         print(f"{program.name}: built, but not run: {why}")
         sys.exit(77)
     if ran.returncode != 0 or ran.stdout != CONTENT:
-        sys.exit(f"{program.name}: status {ran.returncode}, {len(ran.stdout)} bytes where {len(CONTENT)} are right; {why}")
+        sys.exit(f"{program.name}: status {ran.returncode}, {len(ran.stdout)} bytes where "
+                 f"{len(CONTENT)} are right; {why}")
     print(f"{program.name}: right")
 
 
@@ -53,27 +60,31 @@ def check_mounter(program, file, scratch):
 
 
 def configure(source, build, prefix, compiler, *options):
-    return ("cmake", "-S", source, "-B", build, "-G", "Ninja", f"-DCMAKE_PREFIX_PATH={prefix}", f"-DCMAKE_CXX_COMPILER={compiler}",
-            "-DCMAKE_BUILD_TYPE=Release", *options)
+    return ("cmake", "-S", source, "-B", build, "-G", "Ninja", f"-DCMAKE_PREFIX_PATH={prefix}",
+            f"-DCMAKE_CXX_COMPILER={compiler}", "-DCMAKE_BUILD_TYPE=Release", *options)
 
 
 def missing_components(prefix, scratch, compiler):
     expect_failure("there is no component nonsense; there are: penstock mount",
-                   *configure(HERE / "components", scratch / "nonsense", prefix, compiler, "-DWANTED=nonsense"))
+                   *configure(HERE / "components", scratch / "nonsense", prefix, compiler,
+                              "-DWANTED=nonsense"))
     # A machine without libfuse: pkg-config finds liburing alone.
     found = scratch / "found"
     found.mkdir()
     for name in ("liburing",):
-        folder = subprocess.run(["pkg-config", "--variable=pcfiledir", name], stdout=subprocess.PIPE, check=False).stdout.decode().strip()
+        folder = subprocess.run(["pkg-config", "--variable=pcfiledir", name],
+                                stdout=subprocess.PIPE, check=False).stdout.decode().strip()
         if folder:
             (found / f"{name}.pc").symlink_to(pathlib.Path(folder) / f"{name}.pc")
-    expect_failure("libfuse", *configure(HERE / "components", scratch / "no_fuse", prefix, compiler, "-DWANTED=mount"),
+    expect_failure("libfuse", *configure(HERE / "components", scratch / "no_fuse", prefix, compiler,
+                                         "-DWANTED=mount"),
                    env=dict(os.environ, PKG_CONFIG_LIBDIR=str(found), PKG_CONFIG_PATH=""))
 
 
 def foreign_project(what, prefix, scratch, compiler, file):
     build = scratch / "foreign"
-    said = run(*configure(FOREIGN, build, prefix, compiler, f"-DFOREIGN_CUDA={'ON' if what == 'cuda' else 'OFF'}"))
+    said = run(*configure(FOREIGN, build, prefix, compiler,
+                          f"-DFOREIGN_CUDA={'ON' if what == 'cuda' else 'OFF'}"))
     if what == "cuda":
         run("cmake", "--build", build, "--target", "kernel")
         check_reader(build / "kernel", file)
@@ -83,7 +94,8 @@ def foreign_project(what, prefix, scratch, compiler, file):
             sys.exit(77)
         run("cmake", "--build", build, "--target", "mounter", "every_call")
         print(run(build / "every_call").decode().strip(), "of the headers are in the libraries")
-        expect_failure("link_with_penstock_mount", "cmake", "--build", build, "--target", "unlinked")
+        expect_failure("link_with_penstock_mount", "cmake", "--build", build, "--target",
+                       "unlinked")
         check_mounter(build / "mounter", file, scratch)
     else:
         missing_components(prefix, scratch, compiler)
@@ -98,7 +110,8 @@ def pkg_config(prefix, scratch, compiler, file):
     environment = dict(os.environ, PKG_CONFIG_PATH=path)
 
     def program(name, package):
-        flags = run("pkg-config", "--cflags", "--libs", "--static", package, env=environment).decode().split()
+        flags = run("pkg-config", "--cflags", "--libs", "--static", package,
+                    env=environment).decode().split()
         run(compiler, "-std=c++20", FOREIGN / f"{name}.cpp", "-o", scratch / name, *flags)
         return scratch / name
 
@@ -112,7 +125,8 @@ def main(what, build, scratch, compiler):
     shutil.rmtree(scratch, ignore_errors=True)
     (scratch / "source").mkdir(parents=True)
     first, prefix = scratch / "first", scratch / "moved"
-    run("cmake", "--install", build, "--prefix", first, "--component", "Unspecified")  # all but the programs
+    # all but the programs
+    run("cmake", "--install", build, "--prefix", first, "--component", "Unspecified")
     first.rename(prefix)  # nothing in an installed tree may remember where it was installed
     file = scratch / "source" / "data"
     file.write_bytes(CONTENT)

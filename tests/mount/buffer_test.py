@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""A mount that reads through a buffer gives what the source has, and what it holds it does not read again: buffer_test.py PROGRAM [--policy native|gram|dedu]."""
+"""A mount that reads through a buffer gives what the source has, and what it holds it does not read
+again: buffer_test.py PROGRAM [--policy native|gram|dedu]."""
 import argparse
 import ctypes
 import errno
@@ -24,7 +25,8 @@ def check(condition, text):
 
 
 def make_tree(folder, seed):
-    """A few MiB of files as there are in a system: many small ones, some large, an empty one, one with a hole."""
+    """A few MiB of files as there are in a system: many small ones, some large, an empty one, one
+    with a hole."""
     r = random.Random(seed)
     for i in range(60):
         path = folder / f"d{i % 7}" / f"f{i}"
@@ -38,7 +40,8 @@ def make_tree(folder, seed):
 
 
 def files_below(folder):
-    return sorted(os.path.relpath(os.path.join(at, name), folder) for at, _, names in os.walk(folder) for name in names)
+    return sorted(os.path.relpath(os.path.join(at, name), folder)
+                  for at, _, names in os.walk(folder) for name in names)
 
 
 def counts_so_far(mount):
@@ -48,7 +51,9 @@ def counts_so_far(mount):
         line = mount.process.stderr.readline().decode()
         check(line != "", "the mount ended")
         if " host hits, " in line:
-            return {name: int(number.replace(",", "")) for number, name in re.findall(r"([\d,]+) (host hits|device hits|misses|reads past the buffer)", line)}
+            return {name: int(number.replace(",", ""))
+                    for number, name in re.findall(
+                        r"([\d,]+) (host hits|device hits|misses|reads past the buffer)", line)}
 
 
 def read_in_pieces(path, size):
@@ -58,7 +63,9 @@ def read_in_pieces(path, size):
 
 def read_all(mount, names):
     for i, name in enumerate(names):
-        check((mount.source / name).read_bytes() == read_in_pieces(mount.point / name, [1 << 20, 3000, PAGE][i % 3]), f"{name} differs")
+        check((mount.source / name).read_bytes()
+              == read_in_pieces(mount.point / name, [1 << 20, 3000, PAGE][i % 3]),
+              f"{name} differs")
 
 
 def clones(policy):
@@ -70,7 +77,8 @@ def clones(policy):
     names = files_below(source)
     pages = sum((os.path.getsize(source / name) + PAGE - 1) // PAGE for name in names)
     ram = pages * PAGE if policy == "native" else 1 << 20
-    with mounted.Mount(source, point, *mounted.buffer_flags(policy, str(ram), str(pages * PAGE))) as mount:
+    with mounted.Mount(source, point,
+                       *mounted.buffer_flags(policy, str(ram), str(pages * PAGE))) as mount:
         read_all(mount, names)
         first = counts_so_far(mount)
         check(first["misses"] > 0, f"nothing was missed: {first}")
@@ -79,7 +87,9 @@ def clones(policy):
         check(second["misses"] == first["misses"], f"pages were read again: {first}, then {second}")
         check(second["reads past the buffer"] == 0, f"the buffer was passed by: {second}")
         done = mount.end()["buffer"]
-    check(done["policy"] == policy and done["backend"] == mounted.BACKEND and done["misses"] == first["misses"], f"another report: {done}")
+    check(done["policy"] == policy and done["backend"] == mounted.BACKEND
+          and done["misses"] == first["misses"],
+          f"another report: {done}")
     print(f"{policy}: {len(names)} files, {pages} pages: {done}")
     return pages, done
 
@@ -87,10 +97,13 @@ def clones(policy):
 def compare_policies(policy):
     pages, done = clones(policy)
     if policy == "gram":
-        check(done["pages"] == pages and done["device_bytes"] == (pages - 256) * PAGE, f"not every page is there once: {pages}, {done}")
+        check(done["pages"] == pages and done["device_bytes"] == (pages - 256) * PAGE,
+              f"not every page is there once: {pages}, {done}")
     if policy == "dedu":
         _, gram = clones("gram")
-        check(done["device_bytes"] * 5 <= gram["device_bytes"], f"clones take more than a fifth of the device memory: {done['device_bytes']} bytes, gram {gram['device_bytes']}")
+        check(done["device_bytes"] * 5 <= gram["device_bytes"],
+              f"clones take more than a fifth of the device memory: {done['device_bytes']} bytes, "
+              f"gram {gram['device_bytes']}")
 
 
 def write_and_read(path, rounds):
@@ -103,11 +116,13 @@ def write_and_read(path, rounds):
             body = i.to_bytes(4, "big") * r.randrange(1, 3000)
             os.pwrite(out.fileno(), body, at)
             size = max(size, at + len(body))
-            check(os.pread(back.fileno(), len(body), at) == body, f"{path}: round {i}: what was written is not what is read")
+            check(os.pread(back.fileno(), len(body), at) == body,
+                  f"{path}: round {i}: what was written is not what is read")
             if i % 10 == 0:
                 size = r.randrange(1, 60_000)
                 os.ftruncate(out.fileno(), size)
-                check(len(os.pread(back.fileno(), 100_000, 0)) == size, f"{path}: round {i}: another end")
+                check(len(os.pread(back.fileno(), 100_000, 0)) == size,
+                      f"{path}: round {i}: another end")
 
 
 def keep_reading(path, stop):
@@ -138,7 +153,8 @@ def writers_see_their_writes(policy):
 
 
 def allocate(fd, mode, offset, length):
-    if libc.fallocate(fd, mode, ctypes.c_long(offset), ctypes.c_long(length)) != 0 and ctypes.get_errno() != errno.EOPNOTSUPP:
+    if (libc.fallocate(fd, mode, ctypes.c_long(offset), ctypes.c_long(length)) != 0
+        and ctypes.get_errno() != errno.EOPNOTSUPP):
         raise OSError(ctypes.get_errno(), "fallocate")
 
 
@@ -154,13 +170,23 @@ def append(path):
 
 
 def changes_of(path, other):
-    """Everything by which a program changes bytes or size of a file; each is given a descriptor of it."""
-    return [("write", lambda fd: os.pwrite(fd, b"w" * 5000, 3000)), ("write over the end", lambda fd: os.pwrite(fd, b"e" * 9000, os.fstat(fd).st_size - 10)),
-            ("write behind the end", lambda fd: os.pwrite(fd, b"b" * 10, os.fstat(fd).st_size + 10_000)), ("append", lambda fd: append(path)),
-            ("cut", lambda fd: os.ftruncate(fd, 41_003)), ("cut by name", lambda fd: os.truncate(path, 40_001)), ("grow", lambda fd: os.ftruncate(fd, 60_000)), ("store", store),
-            ("allocate", lambda fd: allocate(fd, 0, 61_000, 5000)), ("punch", lambda fd: allocate(fd, 3, 5000, 6000)), ("zero", lambda fd: allocate(fd, 0x10, 20_000, 9000)),
-            ("collapse", lambda fd: allocate(fd, 8, 2 * PAGE, PAGE)), ("insert", lambda fd: allocate(fd, 0x20, PAGE, 2 * PAGE)),
-            ("copy", lambda fd: os.copy_file_range(other, fd, 7000, 100, 11_000)), ("empty", lambda fd: os.close(os.open(path, os.O_WRONLY | os.O_TRUNC)))]
+    """Everything by which a program changes bytes or size of a file; each is given a descriptor of
+    it."""
+    return [("write", lambda fd: os.pwrite(fd, b"w" * 5000, 3000)),
+            ("write over the end",
+             lambda fd: os.pwrite(fd, b"e" * 9000, os.fstat(fd).st_size - 10)),
+            ("write behind the end",
+             lambda fd: os.pwrite(fd, b"b" * 10, os.fstat(fd).st_size + 10_000)),
+            ("append", lambda fd: append(path)), ("cut", lambda fd: os.ftruncate(fd, 41_003)),
+            ("cut by name", lambda fd: os.truncate(path, 40_001)),
+            ("grow", lambda fd: os.ftruncate(fd, 60_000)), ("store", store),
+            ("allocate", lambda fd: allocate(fd, 0, 61_000, 5000)),
+            ("punch", lambda fd: allocate(fd, 3, 5000, 6000)),
+            ("zero", lambda fd: allocate(fd, 0x10, 20_000, 9000)),
+            ("collapse", lambda fd: allocate(fd, 8, 2 * PAGE, PAGE)),
+            ("insert", lambda fd: allocate(fd, 0x20, PAGE, 2 * PAGE)),
+            ("copy", lambda fd: os.copy_file_range(other, fd, 7000, 100, 11_000)),
+            ("empty", lambda fd: os.close(os.open(path, os.O_WRONLY | os.O_TRUNC)))]
 
 
 def changes_are_seen(policy):
@@ -168,10 +194,13 @@ def changes_are_seen(policy):
     source, point, _ = mounted.folders()
     (source / "f").write_bytes(random.Random(1).randbytes(50_000))
     (source / "other").write_bytes(random.Random(2).randbytes(50_000))
-    with mounted.Mount(source, point, *mounted.buffer_flags(policy, "1MiB", "1MiB")) as mount, open(point / "other", "rb") as other:
-        with open(point / "f", "rb", buffering=0) as reader, open(point / "f", "r+b", buffering=0) as writer:
+    with (mounted.Mount(source, point, *mounted.buffer_flags(policy, "1MiB", "1MiB")) as mount,
+          open(point / "other", "rb") as other):
+        with (open(point / "f", "rb", buffering=0) as reader,
+              open(point / "f", "r+b", buffering=0) as writer):
             for name, change in changes_of(point / "f", other.fileno()):
-                check(os.pread(reader.fileno(), 1 << 20, 0) == (source / "f").read_bytes(), f"before {name}: the file differs")
+                check(os.pread(reader.fileno(), 1 << 20, 0) == (source / "f").read_bytes(),
+                      f"before {name}: the file differs")
                 change(writer.fileno())
                 seen = os.pread(reader.fileno(), 1 << 20, 0)
                 check(
@@ -183,23 +212,28 @@ def changes_are_seen(policy):
 
 
 def mappings_and_reads_agree(policy):
-    """What is stored to a mapping is what others read, at once, and what they write is what is loaded from it."""
+    """What is stored to a mapping is what others read, at once, and what they write is what is
+    loaded from it."""
     source, point, _ = mounted.folders()
     (source / "f").write_bytes(bytes(50_000))
     with mounted.Mount(source, point, *mounted.buffer_flags(policy, "1MiB", "1MiB")) as mount:
-        with open(point / "f", "r+b", buffering=0) as one, open(point / "f", "r+b", buffering=0) as other, mmap.mmap(one.fileno(), 0) as memory:
-            check(os.pread(other.fileno(), 50_000, 0) == memory[:], "a mapping differs from what is read")
+        with (open(point / "f", "r+b", buffering=0) as one,
+              open(point / "f", "r+b", buffering=0) as other, mmap.mmap(one.fileno(), 0) as memory):
+            check(os.pread(other.fileno(), 50_000, 0) == memory[:],
+                  "a mapping differs from what is read")
             for i in range(1, 50):
                 at = i * 991
                 memory[at:at + 5] = b"store"
-                check(os.pread(other.fileno(), 5, at) == b"store", f"round {i}: a store is not read")
+                check(os.pread(other.fileno(), 5, at) == b"store",
+                      f"round {i}: a store is not read")
                 os.pwrite(other.fileno(), b"write", at + 2)
                 check(memory[at:at + 7] == b"stwrite", f"round {i}: a write is not loaded")
         check(mount.end()["buffer"]["reads_outside"] == 0, "the buffer was passed by")
 
 
 def source_changes(policy):
-    """What others change in the source is there at the next open, and only what is as it was is kept."""
+    """What others change in the source is there at the next open, and only what is as it was is
+    kept."""
     source, point, _ = mounted.folders()
     for name in ("kept", "changed", "replaced", "shorter"):
         (source / name).write_bytes(name.encode() * 5000)
@@ -208,7 +242,8 @@ def source_changes(policy):
         read_all(mount, names)
         before = counts_so_far(mount)
         read_all(mount, ["kept"])
-        check(counts_so_far(mount)["misses"] == before["misses"], "a file that did not change was read again")
+        check(counts_so_far(mount)["misses"] == before["misses"],
+              "a file that did not change was read again")
         with open(source / "changed", "r+b") as f:
             f.seek(20_000)
             f.write(b"something else")
@@ -216,8 +251,10 @@ def source_changes(policy):
         os.replace(source / "new", source / "replaced")
         os.truncate(source / "shorter", 5001)
         # Names and attributes are believed for a second.
-        check(mounted.wait_until(lambda: os.stat(point / "shorter").st_size == 5001), "another size is not seen")
-        check(mounted.wait_until(lambda: (point / "replaced").read_bytes() == b"new " * 5000), "another file under a name is not seen")
+        check(mounted.wait_until(lambda: os.stat(point / "shorter").st_size == 5001),
+              "another size is not seen")
+        check(mounted.wait_until(lambda: (point / "replaced").read_bytes() == b"new " * 5000),
+              "another file under a name is not seen")
         read_all(mount, names)
         (source / "held").write_bytes(b"1" * 9000)
         with open(point / "held", "rb", buffering=0) as f:
@@ -228,7 +265,8 @@ def source_changes(policy):
                 "a file that was removed is not there for the reader that has it open",
             )
         (source / "held").write_bytes(b"2" * 9000)
-        check((point / "held").read_bytes() == b"2" * 9000, "a file under the name of one that was removed")
+        check((point / "held").read_bytes() == b"2" * 9000,
+              "a file under the name of one that was removed")
         check(counts_so_far(mount)["reads past the buffer"] == 0, "the buffer was passed by")
         mount.end()
 
@@ -239,9 +277,11 @@ def many_files(policy):
     for i in range(60):
         (source / f"f{i}").write_bytes(bytes([i]) * (5000 + i))
     names = files_below(source)
-    with mounted.Mount(source, point, *mounted.buffer_flags(policy, "36KiB", "8KiB")) as mount:  # 11 pages, 16 files
+    # 11 pages, 16 files
+    with mounted.Mount(source, point, *mounted.buffer_flags(policy, "36KiB", "8KiB")) as mount:
         read_all(mount, names)
-        check(counts_so_far(mount)["reads past the buffer"] == 0, "files that were closed kept their numbers from others")
+        check(counts_so_far(mount)["reads past the buffer"] == 0,
+              "files that were closed kept their numbers from others")
         held = [open(point / name, "rb", buffering=0) for name in names]
         for name, f in zip(names, held):
             check(f.read() == (source / name).read_bytes(), f"{name} differs")
@@ -250,7 +290,8 @@ def many_files(policy):
             f.close()
         read_all(mount, names)
         done = mount.end()["buffer"]
-    check(passed_by > 0 or done["kernel_copies"], "more files were in the buffer than it has numbers")
+    check(passed_by > 0 or done["kernel_copies"],
+          "more files were in the buffer than it has numbers")
 
 
 def main():
@@ -258,7 +299,8 @@ def main():
     parser.add_argument("--policy", default="gram")
     policy = parser.parse_args().policy
     mounted.need_fuse()
-    for test in (compare_policies, changes_are_seen, mappings_and_reads_agree, writers_see_their_writes, source_changes, many_files):
+    for test in (compare_policies, changes_are_seen, mappings_and_reads_agree,
+                 writers_see_their_writes, source_changes, many_files):
         test(policy)
         print(f"{test.__name__}: as it must be")
 

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""What is wrong is said before anything is mounted, and a mount ends clean: ends_test.py PROGRAM."""
+"""What is wrong is said before anything is mounted, and a mount ends clean: ends_test.py
+PROGRAM."""
 import errno
 import os
 import signal
@@ -12,7 +13,9 @@ import mounted
 
 
 def penstock(*arguments, **more):
-    return subprocess.run([mounted.PROGRAM, "mount", *map(str, arguments)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, check=False, timeout=1000, **more)
+    return subprocess.run([mounted.PROGRAM, "mount", *map(str, arguments)], stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, check=False,
+                          timeout=1000, **more)
 
 
 class Ends(unittest.TestCase):
@@ -35,18 +38,24 @@ class Ends(unittest.TestCase):
         inside.mkdir(parents=True)
         link = self.plain / "link"
         link.symlink_to(inside)
-        self.refused(self.plain / "absent", self.point, parts=["source", "absent", "No such file", "name a directory"])
+        self.refused(self.plain / "absent", self.point,
+                     parts=["source", "absent", "No such file", "name a directory"])
         self.refused(file, self.point, parts=["source", file, "not a directory"])
-        self.refused(self.source, self.plain / "absent", parts=["mount point", "absent", "No such file"])
+        self.refused(self.source, self.plain / "absent",
+                     parts=["mount point", "absent", "No such file"])
         self.refused(self.source, file, parts=["mount point", file, "not a directory"])
         self.refused(self.source, self.plain, parts=["mount point", self.plain, "not empty"])
         self.refused(self.source, self.source, parts=["lies in the source"])
         self.refused(self.source, inside, parts=["lies in the source", inside])
         self.refused(self.source, link, parts=["lies in the source"])
-        self.refused(self.source, self.point, "--threads", "0", parts=["--threads", "from 1 to 1024"])
-        self.refused(self.source, self.point, "--read-ahead", "far", parts=["--read-ahead", "'far'", "such as"])
-        self.refused(self.source, self.point, "--read-ahead", "2GiB", parts=["--read-ahead", "2GiB", "give at most 1 GiB"])
-        self.refused(self.source, self.point, "--json", "--background", parts=["--json", "--background"])
+        self.refused(self.source, self.point, "--threads", "0",
+                     parts=["--threads", "from 1 to 1024"])
+        self.refused(self.source, self.point, "--read-ahead", "far",
+                     parts=["--read-ahead", "'far'", "such as"])
+        self.refused(self.source, self.point, "--read-ahead", "2GiB",
+                     parts=["--read-ahead", "2GiB", "give at most 1 GiB"])
+        self.refused(self.source, self.point, "--json", "--background",
+                     parts=["--json", "--background"])
         self.refused(self.source, status=2, parts=["MOUNTPOINT"])
 
     def test_bad_buffers(self):
@@ -56,14 +65,23 @@ class Ends(unittest.TestCase):
                 (["--buffer", "gram", "--gpu", "1MiB"], ["--ram is missing"]),
                 (["--buffer", "gram", "--ram", "1MiB"], ["--gpu is missing"]),
                 (["--buffer", "gram", "--ram", "much", "--gpu", "1MiB"], ["--ram", "'much'"]),
-                (["--buffer", "gram", "--ram", "1MiB", "--gpu", "8191"], ["--gpu", "two pages", "give at least 8 KiB"]),
-                (["--buffer", "gram", "--ram", "32KiB", "--gpu", "1MiB", "--threads", "4"], ["--ram", "4 threads", "give at least 36 KiB"]),
-                (["--buffer", "gram", "--ram", "1MiB", "--gpu", "1MiB", "--page", "5000"], ["--page", "power of two"]),
-                (["--buffer", "gram", "--ram", "1MiB", "--gpu", "1MiB", "--backend", "tpu"], ["--backend", "'tpu'"]),
-                (["--buffer", "gram", "--ram", "1MiB", "--gpu", "1MiB", "--background"], ["--background", "--backend cpu"])):
+                (["--buffer", "gram", "--ram", "1MiB", "--gpu", "8191"],
+                 ["--gpu", "two pages", "give at least 8 KiB"]),
+                (["--buffer", "gram", "--ram", "32KiB", "--gpu", "1MiB", "--threads", "4"],
+                 ["--ram", "4 threads", "give at least 36 KiB"]),
+                (["--buffer", "gram", "--ram", "1MiB", "--gpu", "1MiB", "--page", "5000"],
+                 ["--page", "power of two"]),
+                (["--buffer", "gram", "--ram", "1MiB", "--gpu", "1MiB", "--backend", "tpu"],
+                 ["--backend", "'tpu'"]),
+                (["--buffer", "gram", "--ram", "1MiB", "--gpu", "1MiB", "--background"],
+                 ["--background", "--backend cpu"])):
             self.refused(self.source, self.point, *flags, status=2, parts=parts)
-        self.refused(self.source, self.point, *mounted.buffer_flags("gram", "9MiB", "900TiB", "--page", "1MiB"), parts=["--gpu", "900 TiB", "give less"])
-        self.refused(self.source, self.point, *mounted.buffer_flags("gram", "900TiB", "2MiB", "--page", "1MiB"), parts=["--ram", "900 TiB", "give less"])
+        self.refused(self.source, self.point,
+                     *mounted.buffer_flags("gram", "9MiB", "900TiB", "--page", "1MiB"),
+                     parts=["--gpu", "900 TiB", "give less"])
+        self.refused(self.source, self.point,
+                     *mounted.buffer_flags("gram", "900TiB", "2MiB", "--page", "1MiB"),
+                     parts=["--ram", "900 TiB", "give less"])
 
     def test_mounted_already(self):
         with mounted.Mount(self.source, self.point):
@@ -104,7 +122,9 @@ class Ends(unittest.TestCase):
         (self.source / "file").write_text("abc")
         with mounted.Mount(self.source, self.point, "--read-only"):
             self.assertEqual((self.point / "file").read_text(), "abc")
-            for call in (lambda: (self.point / "file").write_text("x"), lambda: (self.point / "d").mkdir(), lambda: os.unlink(self.point / "file")):
+            for call in (lambda: (self.point / "file").write_text("x"),
+                         lambda: (self.point / "d").mkdir(),
+                         lambda: os.unlink(self.point / "file")):
                 with self.assertRaises(OSError) as caught:
                     call()
                 self.assertEqual(caught.exception.errno, errno.EROFS)
@@ -188,7 +208,9 @@ class Ends(unittest.TestCase):
         with mounted.Mount(self.source, self.point):
             here = self.point / "many"
             self.assertEqual(len(os.listdir(here)), 3000)
-            self.assertEqual(sum(1 for one in os.scandir(here) if one.is_file() and one.stat().st_size == 0), 3000)
+            self.assertEqual(sum(1 for one in os.scandir(here)
+                                 if one.is_file() and one.stat().st_size == 0),
+                             3000)
             with os.scandir(here) as entries:  # removing while reading, as rm -r does
                 for entry in entries:
                     os.unlink(entry.path)

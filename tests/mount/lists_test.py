@@ -40,7 +40,8 @@ USERS = {
 
 
 def lists():
-    """Twenty: rights of owner, group and others, named users and groups, and the mask, as of chmod."""
+    """Twenty: rights of owner, group and others, named users and groups, and the mask, as of
+    chmod."""
     yield from [
         (6, 0, 0, {}, {}, None),
         (6, 4, 0, {}, {}, None),

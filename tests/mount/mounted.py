@@ -1,4 +1,5 @@
-"""A mount of a directory for a test, and its end. Exit status 77 where mounting is impossible, with the reason."""
+"""A mount of a directory for a test, and its end. Exit status 77 where mounting is impossible, with
+the reason."""
 import atexit
 import json
 import os
@@ -10,11 +11,13 @@ import tempfile
 import time
 
 PROGRAM = sys.argv.pop(1) if len(sys.argv) > 1 else "penstock"
-BACKEND = os.environ.get("PENSTOCK_TEST_FLAGS", "--backend cpu").split()[-1]  # so that the same tests run on a GPU: PENSTOCK_TEST_FLAGS="--backend gpu"
+# so that the same tests run on a GPU: PENSTOCK_TEST_FLAGS="--backend gpu"
+BACKEND = os.environ.get("PENSTOCK_TEST_FLAGS", "--backend cpu").split()[-1]
 
 
 def is_mounted(point):
-    escaped = "".join(f"\\{ord(c):03o}" if c in " \t\n\\" else c for c in str(point))  # as the kernel writes it
+    # as the kernel writes it
+    escaped = "".join(f"\\{ord(c):03o}" if c in " \t\n\\" else c for c in str(point))
     with open("/proc/self/mountinfo") as table:
         return any(line.split()[4] == escaped for line in table)
 
@@ -30,18 +33,24 @@ def wait_until(condition, seconds=600):
 
 def unmount(point):
     """What programs leave behind that have just ended may keep it busy for a moment."""
-    command = ["fusermount3", "-u", str(point)] if shutil.which("fusermount3") else ["umount", str(point)]  # root needs no helper to mount, so it may not be installed
-    if not wait_until(lambda: subprocess.run(command, stderr=subprocess.DEVNULL, check=False).returncode == 0, 10):
+    # root needs no helper to mount, so it may not be installed
+    command = (["fusermount3", "-u", str(point)] if shutil.which("fusermount3")
+               else ["umount", str(point)])
+    if not wait_until(lambda: subprocess.run(command, stderr=subprocess.DEVNULL,
+                                             check=False).returncode == 0,
+                      10):
         subprocess.run(command, check=True)
 
 
 class Mount:
-    """penstock mount of `source`; as a context it is there at `point`. `before` is called in the new process."""
+    """penstock mount of `source`; as a context it is there at `point`. `before` is called in the
+    new process."""
 
     def __init__(self, source, point, *flags, before=None):
         self.source, self.point = pathlib.Path(source), pathlib.Path(point)
-        self.process = subprocess.Popen([PROGRAM, "mount", "--json", *flags, str(source), str(point)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL,
-                                        preexec_fn=before)
+        self.process = subprocess.Popen(
+            [PROGRAM, "mount", "--json", *flags, str(source), str(point)], stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, preexec_fn=before)
         atexit.register(self.clear)
 
     def __enter__(self):
@@ -65,7 +74,8 @@ class Mount:
             how(self.process)
         out, err = self.process.communicate(timeout=1000)
         if self.process.returncode != 0 or is_mounted(self.point):
-            raise AssertionError(f"ended with {self.process.returncode}, mounted: {is_mounted(self.point)}: {err.decode()}")
+            raise AssertionError(f"ended with {self.process.returncode}, mounted: "
+                                 f"{is_mounted(self.point)}: {err.decode()}")
         return json.loads(out)
 
     def clear(self):
@@ -77,8 +87,10 @@ class Mount:
 
 
 def buffer_flags(policy, ram, gpu, *more):
-    """Of a mount that reads through a buffer; its device's part lies in ordinary memory, unless the environment says gpu. As few threads as a small buffer has room for, on any machine."""
-    return ["--buffer", policy, "--ram", ram, "--gpu", gpu, "--backend", BACKEND, "--threads", "4", *more]
+    """Of a mount that reads through a buffer; its device's part lies in ordinary memory, unless the
+    environment says gpu. As few threads as a small buffer has room for, on any machine."""
+    return ["--buffer", policy, "--ram", ram, "--gpu", gpu, "--backend", BACKEND, "--threads", "4",
+            *more]
 
 
 def skip(why):
@@ -87,12 +99,15 @@ def skip(why):
 
 
 def need_fuse():
-    """Mounts once for a look; a build without libfuse and a machine without /dev/fuse are no failures."""
+    """Mounts once for a look; a build without libfuse and a machine without /dev/fuse are no
+    failures."""
     folder = pathlib.Path(tempfile.mkdtemp(prefix="penstock-mount-"))
     try:
         (folder / "from").mkdir()
         (folder / "to").mkdir()
-        probe = subprocess.Popen([PROGRAM, "mount", "--quiet", str(folder / "from"), str(folder / "to")], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        probe = subprocess.Popen([PROGRAM, "mount", "--quiet", str(folder / "from"),
+                                  str(folder / "to")],
+                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         wait_until(lambda: is_mounted(folder / "to") or probe.poll() is not None)
         if probe.poll() is not None:
             why = probe.communicate()[1].decode().strip()

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Programs that know nothing of Penstock do on a mount what they do elsewhere: programs_test.py PROGRAM sqlite|git|fio|postgres|users|build|storm [POLICY of a small buffer]."""
+"""Programs that know nothing of Penstock do on a mount what they do elsewhere: programs_test.py
+PROGRAM sqlite|git|fio|postgres|users|build|storm [POLICY of a small buffer]."""
 import glob
 import json
 import multiprocessing
@@ -16,9 +17,12 @@ import mounted
 
 
 def run(*command, **more):
-    done = subprocess.run([str(c) for c in command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, check=False, timeout=1000, **more)
+    done = subprocess.run([str(c) for c in command], stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, check=False,
+                          timeout=1000, **more)
     if done.returncode != 0:
-        raise AssertionError(f"{command}: {done.returncode}: {done.stdout.decode(errors='replace')[-2000:]}")
+        raise AssertionError(
+            f"{command}: {done.returncode}: {done.stdout.decode(errors='replace')[-2000:]}")
     return done.stdout
 
 
@@ -36,11 +40,13 @@ def transfer(path, worker, rounds):
 
 
 def sqlite(mount, journal):
-    """Several processes write one database; nothing is lost, and the file is as good in the source."""
+    """Several processes write one database; nothing is lost, and the file is as good in the
+    source."""
     path, rounds, workers = mount.point / f"{journal}.db", 60, 4
     base = sqlite3.connect(path)
     base.execute(f"pragma journal_mode = {journal}")
-    base.executescript("create table account (id integer primary key, money integer); create table log (worker, i)")
+    base.executescript("create table account (id integer primary key, money integer); create table "
+                       "log (worker, i)")
     base.executemany("insert into account values (?, 100)", [(i,) for i in range(50)])
     base.commit()
     base.close()
@@ -48,11 +54,14 @@ def sqlite(mount, journal):
         pool.starmap(transfer, [(path, w, rounds) for w in range(workers)])
     for where in (mount.point, mount.source):
         base = sqlite3.connect(where / f"{journal}.db")
-        found = [base.execute(q).fetchone()[0] for q in ("pragma integrity_check", "select sum(money) from account", "select count(*) from log")]
+        found = [base.execute(q).fetchone()[0]
+                 for q in ("pragma integrity_check", "select sum(money) from account",
+                           "select count(*) from log")]
         base.close()
         if found != ["ok", 5000, rounds * workers]:
             raise AssertionError(f"sqlite with {journal} in {where}: {found}")
-    print(f"sqlite, journal {journal}: {workers} processes, {rounds * workers} transactions, all there")
+    print(f"sqlite, journal {journal}: {workers} processes, {rounds * workers} transactions, all "
+          "there")
 
 
 def test_sqlite(mount):
@@ -63,7 +72,9 @@ def test_sqlite(mount):
 def test_git(mount):
     git = mounted.need_program("git", "git")
     top = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-    env = dict(os.environ, GIT_CONFIG_GLOBAL="/dev/null", GIT_CONFIG_SYSTEM="/dev/null", GIT_AUTHOR_NAME="a", GIT_AUTHOR_EMAIL="a@b", GIT_COMMITTER_NAME="a", GIT_COMMITTER_EMAIL="a@b")
+    env = dict(os.environ, GIT_CONFIG_GLOBAL="/dev/null", GIT_CONFIG_SYSTEM="/dev/null",
+               GIT_AUTHOR_NAME="a", GIT_AUTHOR_EMAIL="a@b", GIT_COMMITTER_NAME="a",
+               GIT_COMMITTER_EMAIL="a@b")
     origin = mount.source.parent / "plain" / "origin"
     run(git, "init", "-q", origin, env=env)
     for folder in ("src", "include", "tests", "docs"):
@@ -88,9 +99,13 @@ def test_git(mount):
 
 def test_fio(mount):
     fio = mounted.need_program("fio", "fio")
-    for name, flags in (("random", ["--rw=randrw", "--ioengine=psync"]), ("mapped", ["--rw=randwrite", "--ioengine=mmap"]), ("direct", ["--rw=randwrite", "--ioengine=libaio", "--direct=1", "--iodepth=8"])):
-        text = run(fio, "--output-format=json", f"--name={name}", f"--directory={mount.point}", "--size=6m", "--numjobs=8", "--bs=4k", "--verify=crc32c", "--verify_fatal=1",
-                             "--do_verify=1", "--verify_state_save=0", "--group_reporting", *flags)
+    for name, flags in (("random", ["--rw=randrw", "--ioengine=psync"]),
+                        ("mapped", ["--rw=randwrite", "--ioengine=mmap"]),
+                        ("direct",
+                         ["--rw=randwrite", "--ioengine=libaio", "--direct=1", "--iodepth=8"])):
+        text = run(fio, "--output-format=json", f"--name={name}", f"--directory={mount.point}",
+                   "--size=6m", "--numjobs=8", "--bs=4k", "--verify=crc32c", "--verify_fatal=1",
+                   "--do_verify=1", "--verify_state_save=0", "--group_reporting", *flags)
         out = json.loads(text[text.index(b"{"):])  # notes come before
         job = out["jobs"][0]
         if job["error"] != 0 or job["write"]["io_bytes"] == 0:
@@ -115,15 +130,19 @@ def test_postgres(mount):
 
     as_user(f"{programs}/initdb", "-D", data, "-A", "trust", "--no-sync")
     log = sockets / "log"
-    as_user(f"{programs}/pg_ctl", "-D", data, "-l", log, "-w", "-o", f"\"-k {sockets} -c listen_addresses='' -c shared_buffers=16MB\"", "start")
+    as_user(f"{programs}/pg_ctl", "-D", data, "-l", log, "-w", "-o",
+            f"\"-k {sockets} -c listen_addresses='' -c shared_buffers=16MB\"", "start")
     try:
         as_user(f"{programs}/createdb", "-h", sockets, "bench")
         as_user(f"{programs}/pgbench", "-h", sockets, "-q", "-i", "-s", "2", "bench")
-        text = as_user(f"{programs}/pgbench", "-h", sockets, "-c", "4", "-j", "2", "-t", "150", "bench").decode()
+        text = as_user(f"{programs}/pgbench", "-h", sockets, "-c", "4", "-j", "2", "-t", "150",
+                       "bench").decode()
         if "600/600" not in text:
             raise AssertionError(text)
         sums = as_user(f"{programs}/psql", "-h", sockets, "-At", "-c",
-                       "\"select (select sum(bbalance) from pgbench_branches) = (select sum(delta) from pgbench_history), (select count(*) from pgbench_history)\"", "bench").decode().split()
+                       "\"select (select sum(bbalance) from pgbench_branches) = (select sum(delta) "
+                       "from pgbench_history), (select count(*) from pgbench_history)\"",
+                       "bench").decode().split()
         if sums != ["t|600"]:
             raise AssertionError(f"the sums of the bank differ: {sums}")
     finally:
@@ -151,11 +170,14 @@ def test_users(mount):
 : >open/cut && printf x >>open/written && truncate -s 0 'open/cut by name' || exit 6
 cat secret 2>/dev/null && exit 1
 touch new 2>/dev/null && exit 2
-touch open/file && mkdir open/dir && ln -s x open/link && mkfifo open/pipe && ln open/file open/other || exit 3
-(umask 077; touch open/mine) && touch group/file && chmod 4755 open/file && echo more >>open/file || exit 4
+touch open/file && mkdir open/dir && ln -s x open/link || exit 3
+mkfifo open/pipe && ln open/file open/other || exit 3
+(umask 077; touch open/mine) && touch group/file || exit 4
+chmod 4755 open/file && echo more >>open/file || exit 4
 chown root open/file 2>/dev/null && exit 5
 exit 0"""
-    done = subprocess.run(["sh", "-c", script], user=nobody.pw_uid, group=nobody.pw_gid, extra_groups=[], check=False)
+    done = subprocess.run(["sh", "-c", script], user=nobody.pw_uid, group=nobody.pw_gid,
+                          extra_groups=[], check=False)
     if done.returncode != 0:
         raise AssertionError(f"step {done.returncode} of another user")
     for name in ("file", "dir", "link", "pipe", "mine"):
@@ -182,14 +204,22 @@ def test_build(mount):
         work.mkdir()
         for i in range(60):
             (work / f"part{i}.c").write_text(f"int part{i}(int x) {{ return x * {i} + 1; }}\n")
-        (work / "main.c").write_text("".join(f"int part{i}(int);\n" for i in range(60)) + "int printf(const char*, ...);\nint main(void) { int s = 0;\n" +
-                                     "".join(f"s += part{i}({i});\n" for i in range(60)) + 'printf("%d\\n", s); return 0; }\n')
-        (work / "Makefile").write_text("OBJECTS = $(patsubst %.c,%.o,$(wildcard part*.c))\nprog: main.o parts.a\n\tgcc -o $@ main.o parts.a\nparts.a: $(OBJECTS)\n\tar rcsD $@ $^\n%.o: %.c\n\tgcc -O1 -c $< -o $@\n")
+        (work / "main.c").write_text(
+            "".join(f"int part{i}(int);\n" for i in range(60))
+            + "int printf(const char*, ...);\nint main(void) { int s = 0;\n"
+            + "".join(f"s += part{i}({i});\n" for i in range(60))
+            + 'printf("%d\\n", s); return 0; }\n')
+        (work / "Makefile").write_text("OBJECTS = $(patsubst %.c,%.o,$(wildcard part*.c))\nprog: "
+                                       "main.o parts.a\n\tgcc -o $@ main.o parts.a\nparts.a: "
+                                       "$(OBJECTS)\n\tar rcsD $@ $^\n%.o: %.c\n\tgcc -O1 -c $< -o "
+                                       "$@\n")
         run(make, "-s", "-j4", cwd=work)
-        if run(make, "-q", cwd=work) or run(work / "prog").strip() != str(sum(i * i + 1 for i in range(60))).encode():
+        if (run(make, "-q", cwd=work)
+            or run(work / "prog").strip() != str(sum(i * i + 1 for i in range(60))).encode()):
             raise AssertionError("what was built is not right")
     for name in ("prog", "parts.a"):
-        if (mount.source / "build" / name).read_bytes() != (mount.source.parent / "plain" / "build" / name).read_bytes():
+        if ((mount.source / "build" / name).read_bytes()
+            != (mount.source.parent / "plain" / "build" / name).read_bytes()):
             raise AssertionError(f"{name} differs from what is built elsewhere")
     print("make: 61 compilations, an archive and a program, equal to those built elsewhere")
 
@@ -215,12 +245,14 @@ def storm(folder, worker, seconds):
 
 
 def test_storm(mount):
-    """Directories are closed, and programs interrupted, while other threads of the service still have their requests."""
+    """Directories are closed, and programs interrupted, while other threads of the service still
+    have their requests."""
     workers = 8
     (mount.point / "moved").mkdir()
     with multiprocessing.get_context("fork").Pool(workers) as pool:
         rounds = pool.starmap(storm, [(mount.point, w, 4) for w in range(workers)])
-    if mount.process.poll() is not None or any(os.listdir(mount.source / f"w{w}") for w in range(workers)):
+    if (mount.process.poll() is not None
+        or any(os.listdir(mount.source / f"w{w}") for w in range(workers))):
         raise AssertionError("the service is gone, or files are left")
     print(f"storm: {workers} processes saw {sum(rounds)} files")
 
@@ -233,7 +265,8 @@ def main():
     with mounted.Mount(source, point, *flags) as mount:
         globals()[f"test_{name}"](mount)
         done = mount.end()
-    print(f"{done['requests']} requests, {done['bytes_written']} bytes written {done.get('buffer', '')}")
+    print(f"{done['requests']} requests, {done['bytes_written']} bytes written "
+          f"{done.get('buffer', '')}")
 
 
 main()

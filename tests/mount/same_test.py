@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""The same operations on a mount and in an ordinary directory give the same results: same_test.py PROGRAM [--seed N] [--steps N]."""
+"""The same operations on a mount and in an ordinary directory give the same results: same_test.py
+PROGRAM [--seed N] [--steps N]."""
 import argparse
 import ctypes
 import errno
@@ -18,11 +19,14 @@ libc = ctypes.CDLL(None, use_errno=True)
 NOBODY = pwd.getpwnam("nobody")
 
 
-# A mount that is not root's clears set-id bits also when pages of a mapping are written back, for which there is no need elsewhere.
-MODES = [0o644, 0o600, 0o400, 0o755, 0o666, 0o777] + ([0o4755, 0o2755, 0o6777] if os.geteuid() == 0 else [])
+# A mount that is not root's clears set-id bits also when pages of a mapping are written back, for
+# which there is no need elsewhere.
+MODES = ([0o644, 0o600, 0o400, 0o755, 0o666, 0o777]
+         + ([0o4755, 0o2755, 0o6777] if os.geteuid() == 0 else []))
 # The users that do the steps, in turns: root and an account without rights if the test runs as
 # root, else its own user.
-USERS = [(0, 0), (0, 0), (NOBODY.pw_uid, NOBODY.pw_gid)] if os.geteuid() == 0 else [(os.geteuid(), os.getegid())]
+USERS = ([(0, 0), (0, 0), (NOBODY.pw_uid, NOBODY.pw_gid)] if os.geteuid() == 0
+         else [(os.geteuid(), os.getegid())])
 
 
 def renameat2(a, b, flags):
@@ -49,7 +53,8 @@ def facts(path, follow=False):
     """What stat says, without what differs between any two directories."""
     s = os.fstat(path) if isinstance(path, int) else os.stat(path, follow_symlinks=follow)
     size = s.st_size if not stat.S_ISDIR(s.st_mode) else 0
-    return stat.filemode(s.st_mode), s.st_uid, s.st_gid, size, s.st_nlink if not stat.S_ISDIR(s.st_mode) else 0
+    return (stat.filemode(s.st_mode), s.st_uid, s.st_gid, size,
+            s.st_nlink if not stat.S_ISDIR(s.st_mode) else 0)
 
 
 class Operations:
@@ -68,10 +73,13 @@ class Operations:
     def choose(self, open_slots):
         """What it is, and a call that can be made at both places."""
         r = self.rng
-        a, b, seed, at, length = self.a_name(), self.a_name(), r.random(), r.randrange(40000), r.randrange(1, 9000)
-        flags = r.choice([os.O_RDONLY, os.O_RDWR, os.O_WRONLY, os.O_RDWR | os.O_APPEND, os.O_RDWR | os.O_TRUNC])
+        a, b, seed, at, length = (self.a_name(), self.a_name(), r.random(), r.randrange(40000),
+                                  r.randrange(1, 9000))
+        flags = r.choice([os.O_RDONLY, os.O_RDWR, os.O_WRONLY, os.O_RDWR | os.O_APPEND,
+                          os.O_RDWR | os.O_TRUNC])
         make = r.choice([0, os.O_CREAT, os.O_CREAT | os.O_EXCL])
-        mode, slot = r.choice(MODES), r.choice(open_slots) if open_slots and r.random() < 0.8 else r.randrange(6)
+        mode, slot = (r.choice(MODES),
+                      r.choice(open_slots) if open_slots and r.random() < 0.8 else r.randrange(6))
         body = random.Random(seed).randbytes(length)
         r_mode, owner = r.choice([0o755, 0o777, 0o1777, 0o2777, 0o700]), r.choice(USERS)
         second = 1_000_000_000 + r.randrange(10**9)
@@ -79,29 +87,54 @@ class Operations:
         # The mask keeps the execute bit: without it a set-group bit means nothing, and the kernel
         # clears it upon writes in an ordinary directory, but not for FUSE.
         named = {NOBODY.pw_uid: r.choice([0, 4, 6, 7, 7])}, {NOBODY.pw_gid: r.choice([0, 5, 7])}
-        rights = packed(r.choice([6, 7, 7]), r.choice([0, 5, 7]), r.choice([0, 4, 7]), *named, r.choice([5, 7, 7]))
+        rights = packed(r.choice([6, 7, 7]), r.choice([0, 5, 7]), r.choice([0, 4, 7]), *named,
+                        r.choice([5, 7, 7]))
         which, at_path = r.choice([(ACCESS, a), (ACCESS, c), (DEFAULT, c)])
-        told = f"slot {slot}, a {a}, b {b}, c {c}, d {d}, at {at}, length {length}, flags {flags | make:#o}, mode {mode:o}"
+        told = (f"slot {slot}, a {a}, b {b}, c {c}, d {d}, at {at}, length {length}, flags "
+                f"{flags | make:#o}, mode {mode:o}")
         name, call = r.choice([
             *[("open", lambda p: self.open(p, slot, a, flags | make, mode))] * 8,
-            ("close", lambda p: self.close(p, slot)), ("pwrite", lambda p: os.pwrite(p.files[slot], body, at)), ("pwrite", lambda p: os.pwrite(p.files[slot], body, at)),
-            ("write", lambda p: os.write(p.files[slot], body)), ("pread", lambda p: os.pread(p.files[slot], length, at)), ("pread", lambda p: os.pread(p.files[slot], length, at)),
-            ("ftruncate", lambda p: os.ftruncate(p.files[slot], at)), ("fstat", lambda p: facts(p.files[slot])), ("fsync", lambda p: os.fsync(p.files[slot])),
-            ("map", lambda p: self.map(p, slot, at, body)), ("map", lambda p: self.map(p, slot, at, body)),
-            ("allocate", lambda p: fallocate(p.files[slot], 0, at, length)), ("punch", lambda p: fallocate(p.files[slot], 3, at, length)),
-            ("seek", lambda p: os.lseek(p.files[slot], at, os.SEEK_SET)), ("fchmod", lambda p: os.fchmod(p.files[slot], mode)),
-            *[("mkdir", lambda p: os.mkdir(p.path(c), 0o755))] * 3, ("rmdir", lambda p: os.rmdir(p.path(c))),
-            ("rename of directories", lambda p: os.rename(p.path(c), p.path(d))), ("rmdir of a name", lambda p: os.rmdir(p.path(a))), ("unlink", lambda p: os.unlink(p.path(a))),
-            ("symlink", lambda p: os.symlink(b, p.path(a))), ("readlink", lambda p: os.readlink(p.path(a))), ("link", lambda p: os.link(p.path(a), p.path(b))),
-            ("rename", lambda p: os.rename(p.path(a), p.path(b))), ("rename, not over", lambda p: renameat2(p.path(a), p.path(b), 1)),
-            ("exchange", lambda p: renameat2(p.path(a), p.path(b), 2)), ("truncate", lambda p: os.truncate(p.path(a), at)), ("chmod", lambda p: os.chmod(p.path(a), mode)),
-            ("chmod of a directory", lambda p: os.chmod(p.path(c), r_mode)), ("chown", lambda p: os.chown(p.path(a), *owner, follow_symlinks=False)),
+            ("close", lambda p: self.close(p, slot)),
+            ("pwrite", lambda p: os.pwrite(p.files[slot], body, at)),
+            ("pwrite", lambda p: os.pwrite(p.files[slot], body, at)),
+            ("write", lambda p: os.write(p.files[slot], body)),
+            ("pread", lambda p: os.pread(p.files[slot], length, at)),
+            ("pread", lambda p: os.pread(p.files[slot], length, at)),
+            ("ftruncate", lambda p: os.ftruncate(p.files[slot], at)),
+            ("fstat", lambda p: facts(p.files[slot])), ("fsync", lambda p: os.fsync(p.files[slot])),
+            ("map", lambda p: self.map(p, slot, at, body)),
+            ("map", lambda p: self.map(p, slot, at, body)),
+            ("allocate", lambda p: fallocate(p.files[slot], 0, at, length)),
+            ("punch", lambda p: fallocate(p.files[slot], 3, at, length)),
+            ("seek", lambda p: os.lseek(p.files[slot], at, os.SEEK_SET)),
+            ("fchmod", lambda p: os.fchmod(p.files[slot], mode)),
+            *[("mkdir", lambda p: os.mkdir(p.path(c), 0o755))] * 3,
+            ("rmdir", lambda p: os.rmdir(p.path(c))),
+            ("rename of directories", lambda p: os.rename(p.path(c), p.path(d))),
+            ("rmdir of a name", lambda p: os.rmdir(p.path(a))),
+            ("unlink", lambda p: os.unlink(p.path(a))),
+            ("symlink", lambda p: os.symlink(b, p.path(a))),
+            ("readlink", lambda p: os.readlink(p.path(a))),
+            ("link", lambda p: os.link(p.path(a), p.path(b))),
+            ("rename", lambda p: os.rename(p.path(a), p.path(b))),
+            ("rename, not over", lambda p: renameat2(p.path(a), p.path(b), 1)),
+            ("exchange", lambda p: renameat2(p.path(a), p.path(b), 2)),
+            ("truncate", lambda p: os.truncate(p.path(a), at)),
+            ("chmod", lambda p: os.chmod(p.path(a), mode)),
+            ("chmod of a directory", lambda p: os.chmod(p.path(c), r_mode)),
+            ("chown", lambda p: os.chown(p.path(a), *owner, follow_symlinks=False)),
             ("chown of a directory", lambda p: os.chown(p.path(c), *owner)),
-            ("utime", lambda p: os.utime(p.path(a), (second, second + 1))), ("lstat", lambda p: facts(p.path(a))), ("stat", lambda p: facts(p.path(a), True)),
-            ("mtime", lambda p: os.stat(p.path(a)).st_mtime == second + 1), ("listdir", lambda p: sorted(os.listdir(p.path(c)))), ("listdir", lambda p: sorted(os.listdir(p.root))),
-            ("mkfifo", lambda p: os.mkfifo(p.path(a))), ("setxattr", lambda p: os.setxattr(p.path(a), f"user.x{slot}", body[:50])),
-            ("getxattr", lambda p: os.getxattr(p.path(a), f"user.x{slot}")), ("removexattr", lambda p: os.removexattr(p.path(a), f"user.x{slot}")),
-            ("listxattr", lambda p: sorted(os.listxattr(p.path(a)))), ("lock", lambda p: self.lock(p, slot)), ("whole", lambda p: self.whole(p, a)),
+            ("utime", lambda p: os.utime(p.path(a), (second, second + 1))),
+            ("lstat", lambda p: facts(p.path(a))), ("stat", lambda p: facts(p.path(a), True)),
+            ("mtime", lambda p: os.stat(p.path(a)).st_mtime == second + 1),
+            ("listdir", lambda p: sorted(os.listdir(p.path(c)))),
+            ("listdir", lambda p: sorted(os.listdir(p.root))),
+            ("mkfifo", lambda p: os.mkfifo(p.path(a))),
+            ("setxattr", lambda p: os.setxattr(p.path(a), f"user.x{slot}", body[:50])),
+            ("getxattr", lambda p: os.getxattr(p.path(a), f"user.x{slot}")),
+            ("removexattr", lambda p: os.removexattr(p.path(a), f"user.x{slot}")),
+            ("listxattr", lambda p: sorted(os.listxattr(p.path(a)))),
+            ("lock", lambda p: self.lock(p, slot)), ("whole", lambda p: self.whole(p, a)),
             ("set a list", lambda p: os.setxattr(p.path(at_path), which, rights)),
             ("drop a list", lambda p: os.removexattr(p.path(at_path), which)),
             ("list", lambda p: os.getxattr(p.path(at_path), which)),
@@ -205,7 +238,8 @@ def run(seed, steps, broken, flags):
                 (point / "only here").write_bytes(b"")
             if a != b:
                 print("\n".join(history[-60:]))
-                raise AssertionError(f"seed {seed}, step {step}: FAILED: on the mount {str(a)[:200]}, elsewhere {str(b)[:200]}: {told}")
+                raise AssertionError(f"seed {seed}, step {step}: FAILED: on the mount "
+                                     f"{str(a)[:200]}, elsewhere {str(b)[:200]}: {told}")
             kind = a if isinstance(a, str) else "done"
             met[kind] = met.get(kind, 0) + 1
         for place in (here, there):
@@ -215,7 +249,8 @@ def run(seed, steps, broken, flags):
             raise AssertionError(f"seed {seed}: FAILED: the trees differ at the end")
         report = mount.end()
         if flags and report["buffer"]["misses"] == 0:
-            raise AssertionError(f"seed {seed}: FAILED: nothing was read through the buffer: {report}")
+            raise AssertionError(
+                f"seed {seed}: FAILED: nothing was read through the buffer: {report}")
     if tree_of(source) != tree_of(plain):
         sys.exit(f"seed {seed}: FAILED: the source differs from what was done")
     print(f"seed {seed}: {steps} steps: {dict(sorted(met.items(), key=lambda x: -x[1]))}")
@@ -227,7 +262,8 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--steps", type=int, default=4000)
-    parser.add_argument("--broken", action="store_true", help="canary: something is done at one place only")
+    parser.add_argument("--broken", action="store_true",
+                        help="canary: something is done at one place only")
     parser.add_argument("--buffer", help="read through a small buffer with this policy")
     wanted = parser.parse_args()
     flags = mounted.buffer_flags(wanted.buffer, "40KiB", "64KiB") if wanted.buffer else []

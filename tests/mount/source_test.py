@@ -306,7 +306,8 @@ class Sources(unittest.TestCase):
             self.assertIn(b"sleep", (self.point / "proc" / str(sleeper.pid) / "maps").read_bytes())
 
     def old_bytes(self, *flags):
-        """As by rsync --inplace -t or cp -p: new content, with the size and time that were there."""
+        """As by rsync --inplace -t or cp -p: new content, with the size and time that were
+        there."""
         path = self.source / "f"
         path.write_bytes(b"a" * 5000)
         before = os.stat(path)
@@ -454,7 +455,8 @@ class Sources(unittest.TestCase):
 
     @staticmethod
     def drop_append(fd):
-        """Refused in the source; on a mount, where the kernel does not know the file's nature, the write is refused."""
+        """Refused in the source; on a mount, where the kernel does not know the file's nature, the
+        write is refused."""
         try:
             fcntl.fcntl(fd, fcntl.F_SETFL, fcntl.fcntl(fd, fcntl.F_GETFL) & ~os.O_APPEND)
             os.pwrite(fd, b"over", 0)

@@ -24,7 +24,8 @@ def main():
         print("SKIP: no clang-format 14 here (Debian 12: clang-format)")
         return SKIPPED
     in_tree = {"cwd": repository, "capture_output": True, "text": True}
-    files = subprocess.run(["bash", "tools/format.sh", "--list"], check=True, **in_tree).stdout.split()
+    files = subprocess.run(["bash", "tools/format.sh", "--list"], check=True,
+                           **in_tree).stdout.split()
     if len(files) < 100:
         print(f"FAILED: only {len(files)} files were found")
         return 1

@@ -12,7 +12,8 @@ INCLUDE = pathlib.Path(__file__).resolve().parents[2] / "include"
 
 
 def compile_alone(compiler, header):
-    command = [compiler, "-std=c++20", "-Wall", "-Wextra", "-Werror", "-fsyntax-only", f"-I{INCLUDE}", "-x", "c++", "-"]
+    command = [compiler, "-std=c++20", "-Wall", "-Wextra", "-Werror", "-fsyntax-only",
+               f"-I{INCLUDE}", "-x", "c++", "-"]
     # Twice: the guard must work too.
     text = f"#include <{header}>\n#include <{header}>\n"
     ran = subprocess.run(command, input=text, capture_output=True, text=True, check=False)
@@ -23,7 +24,8 @@ def main(compiler):
     headers = sorted(path.relative_to(INCLUDE).as_posix() for path in INCLUDE.rglob("*.hpp"))
     failed = 0
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-        for header, status, errors in pool.map(lambda header: compile_alone(compiler, header), headers):
+        for header, status, errors in pool.map(lambda header: compile_alone(compiler, header),
+                                               headers):
             if status != 0:
                 failed += 1
                 print(f"{header} does not compile alone:\n{errors}")

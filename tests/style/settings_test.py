@@ -1,16 +1,20 @@
 #!/usr/bin/env python3
-"""docs/guide/settings.md says what include/penstock/options.hpp says: every option, its variable and its default."""
+"""docs/settings.md says what include/penstock/options.hpp says: every option, its variable and its
+default."""
 import pathlib
 import re
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 MEMBER = re.compile(r"^    (?:[\w:]+(?:<.*>)?) (\w+)(?: = ([^;]+))?;", re.MULTILINE)
-DEFAULTS = {"std::uint64_t{256} << 20": "256MiB", "65536": None, "backend::automatic": "auto", "io_method::automatic": "auto", "direct_mode::automatic": "auto", "true": "on", "0": None}
+DEFAULTS = {"std::uint64_t{256} << 20": "256MiB", "65536": None, "backend::automatic": "auto",
+            "io_method::automatic": "auto", "direct_mode::automatic": "auto", "true": "on",
+            "0": None}
 
 
 def options_of(header):
-    """{option: (environment variable or None, default)}, from the struct and the comments above its members."""
+    """{option: (environment variable or None, default)}, from the struct and the comments above its
+    members."""
     body = header[header.index("struct options {"):header.index("static status from_environment")]
     found, start = {}, 0
     for match in MEMBER.finditer(body):
@@ -37,26 +41,26 @@ def problems(header, document, source):
     for name, (variable, default) in options.items():
         cells = rows.get(name)
         if cells is None:
-            yield f"docs/guide/settings.md has no row for {name}"
+            yield f"docs/settings.md has no row for {name}"
             continue
         if variable is not None and f"`{variable}`" not in cells[1]:
-            yield f"docs/guide/settings.md: the row of {name} does not name {variable}"
+            yield f"docs/settings.md: the row of {name} does not name {variable}"
         if variable is not None and f'"{variable}"' not in source:
             yield f"src/host/options.cpp does not read {variable}"
         wanted = DEFAULTS.get(default, default) or default
         if wanted is not None and wanted not in cells[2]:
-            yield f"docs/guide/settings.md: the default of {name} is {cells[2]} and not {wanted}"
+            yield f"docs/settings.md: the default of {name} is {cells[2]} and not {wanted}"
     for name in rows:
         if name not in options:
-            yield f"docs/guide/settings.md has a row for {name}, which is no option"
+            yield f"docs/settings.md has a row for {name}, which is no option"
     for variable in re.findall(r'"(PENSTOCK_[A-Z_]+)"', source):
         if f"`{variable}`" not in document:
-            yield f"docs/guide/settings.md does not name {variable}"
+            yield f"docs/settings.md does not name {variable}"
 
 
 def main():
     header = (ROOT / "include/penstock/options.hpp").read_text(encoding="utf-8")
-    document = (ROOT / "docs/guide/settings.md").read_text(encoding="utf-8")
+    document = (ROOT / "docs/settings.md").read_text(encoding="utf-8")
     source = (ROOT / "src/host/options.cpp").read_text(encoding="utf-8")
     found = list(problems(header, document, source))
     # The check must be able to fail.
@@ -64,7 +68,7 @@ def main():
         found.append("a row taken away was not missed")
     if not list(problems(header, document.replace("PENSTOCK_IO", "PENSTOCK_OI"), source)):
         found.append("a variable misspelt was not missed")
-    print("\n".join(found) or "docs/guide/settings.md is complete")
+    print("\n".join(found) or "docs/settings.md is complete")
     sys.exit(1 if found else 0)
 
 

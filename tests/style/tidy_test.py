@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""tools/tidy.py finds what it is for: a small tree without a violation, then one with each violation planted."""
+"""tools/tidy.py finds what it is for: a small tree without a violation, then one with each
+violation planted."""
 import pathlib
 import sys
 import tempfile
@@ -12,16 +13,20 @@ import tidy_text  # noqa: E402
 
 CLEAN = {
     "include/penstock/base/macros.hpp": "// Words.\n#pragma once\n",
-    "include/penstock/engine/clock.hpp": '// A clock.\n#pragma once\n#include <cstdint>\n#include "penstock/base/macros.hpp"\n'
-                                         "// See the table:\n//   step(x);\nvoid turn_hand();\n",
+    "include/penstock/engine/clock.hp"
+    "p": '// A clock.\n#pragma once\n#include <cstdint>\n#include "penstock/base/macros.hpp"\n'
+    "// See the table:\n//   step(x);\nvoid turn_hand();\n",
     "include/penstock/file.hpp": '// Files.\n#pragma once\n#include "penstock/engine/clock.hpp"\n',
-    "src/host/env.cpp": '#include "penstock/file.hpp"\n#include <unistd.h>\nconst char* text = "volatile // not code;";\n',
+    "src/host/env.cpp": '#include "penstock/file.hpp"\n#include <unistd.h>\nconst char* text = '
+                        '"volatile // not code;";\n',
     "cli/main.cpp": '#include "host/env.hpp"\n#include "common/message.hpp"\n'
-                    "int main() { return 0; }\n",
-    "README.md": "Call `turn_hand()` of `engine/clock.hpp`; see [files](include/penstock/file.hpp).\n\n"
-                 "| what | rate | file |\n| --- | --- | --- |\n"
-                 "| reads | 3.0 TB/s | `h100-2026-11-24-hit.json` |\n| maps | 2.9 TB/s | the same |\n",
-    "docs/speed.md": "# Speed\n\nReads reach 3.0 TB/s.\n\nSee `bench/results/h100-2026-11-24-hit.json`.\n",
+    "int main() { return 0; }\n",
+    "README.m"
+    "d": "Call `turn_hand()` of `engine/clock.hpp`; see [files](include/penstock/file.hpp).\n\n"
+    "| what | rate | file |\n| --- | --- | --- |\n"
+    "| reads | 3.0 TB/s | `h100-2026-11-24-hit.json` |\n| maps | 2.9 TB/s | the same |\n",
+    "docs/speed.m"
+    "d": "# Speed\n\nReads reach 3.0 TB/s.\n\nSee `bench/results/h100-2026-11-24-hit.json`.\n",
     "bench/results/h100-2026-11-24-hit.json": "{}\n",
 }
 
@@ -29,10 +34,14 @@ LONG_BODY = "    count();\n" * 80
 
 # Rule -> (file, its text) that breaks it.
 PLANTED = [
-    ("include_direction", "include/penstock/base/bad.hpp", '// B.\n#include "penstock/engine/clock.hpp"\n'),
-    ("include_direction", "include/penstock/engine/bad.hpp", '// B.\n#include "penstock/file.hpp"\n'),
-    ("include_direction", "include/penstock/engine/bad.hpp", "// B.\n#include <penstock/file.hpp>\n"),
-    ("include_direction", "include/penstock/engine/bad.hpp", '// B.\n#include "penstock/consistency/page_versions.hpp"\n'),
+    ("include_direction", "include/penstock/base/bad.hpp",
+     '// B.\n#include "penstock/engine/clock.hpp"\n'),
+    ("include_direction", "include/penstock/engine/bad.hpp",
+     '// B.\n#include "penstock/file.hpp"\n'),
+    ("include_direction", "include/penstock/engine/bad.hpp",
+     "// B.\n#include <penstock/file.hpp>\n"),
+    ("include_direction", "include/penstock/engine/bad.hpp",
+     '// B.\n#include "penstock/consistency/page_versions.hpp"\n'),
     ("include_direction", "include/penstock/bad.hpp", '// B.\n#include "host/env.hpp"\n'),
     ("include_direction", "src/buffer/core/bad.hpp", '#include "buffer/pool/manager.hpp"\n'),
     ("include_direction", "src/buffer/core/bad.hpp", '#include "host/env.hpp"\n'),
@@ -43,11 +52,14 @@ PLANTED = [
     ("pure_layers", "include/penstock/engine/bad.hpp", "// B.\n#include <unistd.h>\n"),
     ("pure_layers", "include/penstock/engine/bad.hpp", "// B.\n#include <vector>\n"),
     ("pure_layers", "include/penstock/group/bad.hpp", "// B.\n#include <sys/mman.h>\n"),
-    ("pure_layers", "include/penstock/engine/bad.hpp", "// B.\ninline int* make() { return new int; }\n"),
+    ("pure_layers", "include/penstock/engine/bad.hpp",
+     "// B.\ninline int* make() { return new int; }\n"),
     ("pure_layers", "include/penstock/engine/bad.hpp", "// B.\ninline void fail() { throw 1; }\n"),
     ("file_length", "src/host/bad.cpp", "int a;\n" * 601),
-    ("function_length", "src/host/bad.cpp", "namespace n {\nint f(int a) {\n" + LONG_BODY + "}\n}\n"),
-    ("function_length", "src/host/bad.cpp", "struct s {\n    s(int a) : a_(a) {\n" + LONG_BODY + "    }\n};\n"),
+    ("function_length", "src/host/bad.cpp",
+     "namespace n {\nint f(int a) {\n" + LONG_BODY + "}\n}\n"),
+    ("function_length", "src/host/bad.cpp",
+     "struct s {\n    s(int a) : a_(a) {\n" + LONG_BODY + "    }\n};\n"),
     ("line_length", "src/host/bad.cpp", "// " + "long" * 25 + "\n"),
     ("line_length", "docs/bad.md", "long" * 31 + "\n"),
     ("function_length", "tools/bad.py", "def f():\n" + "    f()\n" * 80),
@@ -57,7 +69,8 @@ PLANTED = [
     ("no_leftovers", "src/host/bad.cpp", "// a = b + 1;\n"),
     ("no_leftovers", "src/host/bad.cpp", "    // return 0;\n"),
     ("no_leftovers", "src/host/bad.cpp", "// if (a) {\n"),
-    ("orders", "include/penstock/engine/bad.hpp", "// B.\nint f(int* a) { return atomic_load<order::relaxed>(a); }\n"),
+    ("orders", "include/penstock/engine/bad.hpp",
+     "// B.\nint f(int* a) { return atomic_load<order::relaxed>(a); }\n"),
     ("headers_begin_with_comment", "include/penstock/bad.hpp", "#pragma once\n"),
     ("no_machine_paths", "docs/bad.md", "See /ho" + "me/me/notes.\n"),
     ("plain_text", "src/host/bad.cpp", "int a; \n"),
@@ -68,13 +81,17 @@ PLANTED = [
     ("names_exist", "docs/bad.md", "See `engine/gone.hpp`.\n"),
     ("links_exist", "docs/bad.md", "See [this](gone.md).\n"),
     ("results_exist", "docs/bad.md", "See `h100-2026-11-24-gone.json`.\n"),
-    ("results_exist", "src/host/bad.cpp", "int a;  // as bench/results/h100-2026-11-24-gone.txt has it\n"),
+    ("results_exist", "src/host/bad.cpp",
+     "int a;  // as bench/results/h100-2026-11-24-gone.txt has it\n"),
     ("results_exist", "docs/bad.md", "See `h100-2026-11-24-hit`.\n"),
     ("results_exist", "docs/bad.md", "See `h100-2026-11-24-hit.json` and `-2.json`.\n"),
-    ("figures_name_results", "docs/bad.md", "# A\n\nSee `h100-2026-11-24-hit.json`.\n\n## B\n\nReads reach 3.0 TB/s.\n"),
+    ("figures_name_results", "docs/bad.md",
+     "# A\n\nSee `h100-2026-11-24-hit.json`.\n\n## B\n\nReads reach 3.0 TB/s.\n"),
     ("figures_name_results", "docs/bad.md", "It appends 11.6 million records a second.\n"),
-    ("figures_name_results", "README.md", "See `h100-2026-11-24-hit.json`.\n\nReads reach 3.0 TB/s.\n"),
-    ("figures_name_results", "README.md", "| reads | 3.0 TB/s | `h100-2026-11-24-hit.json` |\n| maps | 2.9 GB/s | |\n"),
+    ("figures_name_results", "README.md",
+     "See `h100-2026-11-24-hit.json`.\n\nReads reach 3.0 TB/s.\n"),
+    ("figures_name_results", "README.md",
+     "| reads | 3.0 TB/s | `h100-2026-11-24-hit.json` |\n| maps | 2.9 GB/s | |\n"),
 ]
 
 
@@ -104,8 +121,10 @@ class Tidy(unittest.TestCase):
 
     def test_functions_are_found_where_they_are(self):
         code, _ = tidy_text.split_comments(
-            "namespace n {\nclass c {\n    int f() const {\n        if (a) { b(); }\n        auto l = [&](int x) { return x; };\n"
-            "    }\n    bool operator==(const c&) const = default;\n};\ntemplate <typename T>\nvoid g(T a,\n       T b) {\n}\n}\n")
+            "namespace n {\nclass c {\n    int f() const {\n        if (a) { b(); }\n        auto "
+            "l = [&](int x) { return x; };\n"
+            "    }\n    bool operator==(const c&) const = default;\n};\ntemplate <typename T>\n"
+            "void g(T a,\n       T b) {\n}\n}\n")
         self.assertEqual(tidy_text.functions(code), [("f", 3, 6), ("g", 9, 12)])
 
 
