@@ -1,7 +1,10 @@
-"""What figures 4, 5 and 6 of the paper on GRAM and DEDU (ICCS 2011) are measurements of: workloads, runs, and which points they give.
+"""What figures 4, 5 and 6 of the paper on GRAM and DEDU (ICCS 2011) are measurements of: workloads,
+runs, and which points they give.
 
-Sizes are in Ki pages as in the paper, of 4 KiB each; a scale makes all of them, and the number of accesses, smaller by one factor. What the text leaves open is
-chosen here: the sizes along the axes, and the virtual machines' traces, which are made (machines that read their images, hot pages first, most of them common)."""
+Sizes are in Ki pages as in the paper, of 4 KiB each; a scale makes all of them, and the number of
+accesses, smaller by one factor. What the text leaves open is chosen here: the sizes along the axes,
+and the virtual machines' traces, which are made (machines that read their images, hot pages first,
+most of them common)."""
 import dataclasses
 from fractions import Fraction
 
@@ -28,8 +31,11 @@ class Workload:
     machines: int = 0
 
     def arguments(self):
-        given = ["--pages", self.pages, "--accesses", self.accesses, "--factor", self.factor, "--writes", self.writes, "--page", PAGE_BYTES]
-        return given + (["--machines", self.machines, "--common", COMMON_PERCENT, "--pattern", "zipf", "--skew", SKEW] if self.machines else [])
+        given = ["--pages", self.pages, "--accesses", self.accesses, "--factor", self.factor,
+                 "--writes", self.writes, "--page", PAGE_BYTES]
+        return (given + (["--machines", self.machines, "--common", COMMON_PERCENT, "--pattern",
+                          "zipf", "--skew", SKEW]
+                         if self.machines else []))
 
     def data_bytes(self):
         return self.pages * PAGE_BYTES * max(self.machines, 1)
@@ -45,12 +51,14 @@ class Run:
 
     def arguments(self):
         sizes = ["--policy", self.policy, "--ram", self.host_pages * PAGE_BYTES]
-        return sizes + (["--gpu", self.device_pages * PAGE_BYTES] if self.policy != "native" else [])
+        return (sizes
+                + (["--gpu", self.device_pages * PAGE_BYTES] if self.policy != "native" else []))
 
 
 @dataclasses.dataclass(frozen=True)
 class Point:
-    """A mark of a curve. `base`: the run that a utility is against; without it the point is what an access costs."""
+    """A mark of a curve. `base`: the run that a utility is against; without it the point is what an
+    access costs."""
     figure: str
     curve: str
     x: float | None  # None: the same along the whole axis
@@ -65,7 +73,8 @@ FIGURES = {
     "4c": ("Cost of an access, by working set", "working set, Ki pages of the paper"),
     "5a": ("Cost of an access, by deduplication factor", "deduplication factor"),
     "5b": ("Cost of an access, by device memory, factor 4", "device memory, Ki pages of the paper"),
-    "5c": ("Utility of device memory, by its size, factor 4", "device memory, Ki pages of the paper"),
+    "5c": ("Utility of device memory, by its size, factor 4",
+           "device memory, Ki pages of the paper"),
     "5d": ("Cost of an access, by share of updates", "accesses that write, %"),
     "6": ("Several virtual machines of one system", "virtual machines"),
 }
@@ -74,7 +83,8 @@ HOST_ALONE = "dedu, host alone"
 
 
 class Plan:
-    """All points of the wanted figures at one scale; runs that several of them need are there once."""
+    """All points of the wanted figures at one scale; runs that several of them need are there
+    once."""
 
     def __init__(self, figures, scale, policies):
         self.scale, self.policies, self.points = scale, policies, []
@@ -110,7 +120,8 @@ class Plan:
             self.add(figure, "native", None, native)
         for policy in policies:
             for size in DEVICE_SIZES:
-                self.add(figure, policy, size, self.run(load, policy, size), native if utility else None)
+                self.add(figure, policy, size, self.run(load, policy, size),
+                         native if utility else None)
 
     def figure_4a(self, name):
         self.by_device_memory(name, ["gram"])
@@ -145,4 +156,5 @@ class Plan:
             load = Workload(self.pages(IMAGE), round(ACCESSES * self.scale), machines=machines)
             for policy in ("native", "gram", "dedu"):
                 self.add(name, policy, machines, self.run(load, policy))
-            self.add(name, HOST_ALONE, machines, Run(load, "dedu", self.pages(HOST), LEAST_DEVICE_PAGES))
+            self.add(name, HOST_ALONE, machines,
+                     Run(load, "dedu", self.pages(HOST), LEAST_DEVICE_PAGES))

@@ -1,9 +1,12 @@
 #!/usr/bin/env python3
-"""Draws figures 4(a-c), 5(a-d) and 6 of the paper on GRAM and DEDU (ICCS 2011) for Penstock: buffer_plots.py RESULT.json -o FOLDER.
+"""Draws figures 4(a-c), 5(a-d) and 6 of the paper on GRAM and DEDU (ICCS 2011) for Penstock:
+buffer_plots.py RESULT.json -o FOLDER.
 
-RESULT.json is what tools/buffer_figures.py wrote. Lines are ours; crosses and dotted lines are what the paper's text gives in numbers, as shares of our own
-baseline where it gives shares, and where the data fits in the paper if the text does not say where. A figure without any point is left out, and that is said. Needs matplotlib (Debian: python3-matplotlib). Exit status: 0 something was
-drawn; 1 nothing was, or the file cannot be read; 2 wrong usage."""
+RESULT.json is what tools/buffer_figures.py wrote. Lines are ours; crosses and dotted lines are what
+the paper's text gives in numbers, as shares of our own baseline where it gives shares, and where
+the data fits in the paper if the text does not say where. A figure without any point is left out,
+and that is said. Needs matplotlib (Debian: python3-matplotlib). Exit status: 0 something was drawn;
+1 nothing was, or the file cannot be read; 2 wrong usage."""
 import argparse
 import json
 import pathlib
@@ -20,13 +23,15 @@ def load_pyplot():
         from matplotlib import pyplot
         return pyplot
     except ImportError:
-        sys.exit(f"buffer_plots: matplotlib is not there for {sys.executable}; install it (Debian: apt-get install python3-matplotlib) and run with the python3 that has it")
+        sys.exit(f"buffer_plots: matplotlib is not there for {sys.executable}; install it (Debian: "
+                 "apt-get install python3-matplotlib) and run with the python3 that has it")
 
 
 class Result:
     def __init__(self, path):
         self.all = json.loads(pathlib.Path(path).read_text(encoding="utf-8"))
-        self.figures, self.settings, self.machine = self.all["figures"], self.all["settings"], self.all["machine"]
+        self.figures, self.settings, self.machine = (self.all["figures"], self.all["settings"],
+                                                     self.all["machine"])
         self.curves = {}
         for row in self.all["results"]:
             if row["value"] is not None:
@@ -39,7 +44,8 @@ class Result:
         return next((row["value"] for row in rows if row["x"] in (x, None)), None)
 
     def foot_of(self):
-        device = self.machine["device"] if self.machine["device"] != "none" else f"{self.machine['cores']} cores"
+        device = (self.machine["device"] if self.machine["device"] != "none"
+                  else f"{self.machine['cores']} cores")
         how = "simulated" if self.settings["simulate"] else device
         return f"{how}, {self.settings['scale']} of the paper's sizes, {self.machine['commit']}"
 
@@ -47,10 +53,12 @@ class Result:
 def lines(result, axes, figure, key="value", style="-"):
     """A line for each curve; one that is the same along the whole axis is drawn across."""
     for curve, rows in result.curves[figure].items():
-        points = sorted((row["x"], row[key]) for row in rows if row["x"] is not None and row.get(key) is not None)
+        points = sorted((row["x"], row[key]) for row in rows
+                        if row["x"] is not None and row.get(key) is not None)
         across = [row[key] for row in rows if row["x"] is None]
         if points:
-            axes.plot(*zip(*points), style, marker="o", color=COLORS.get(curve), label=curve if key == "value" else f"{curve}, {key.replace('_', ' ')}")
+            axes.plot(*zip(*points), style, marker="o", color=COLORS.get(curve),
+                      label=curve if key == "value" else f"{curve}, {key.replace('_', ' ')}")
         for value in across:
             axes.axhline(value, linestyle="--", color=COLORS.get(curve), label=curve)
 
@@ -82,7 +90,8 @@ def marks_5a(result, axes):
 
 
 def marks_5d(_, axes):
-    axes.axvspan(32, 64, alpha=0.1, color="black", label="paper: dedu begins to cost more than gram")
+    axes.axvspan(32, 64, alpha=0.1, color="black",
+                 label="paper: dedu begins to cost more than gram")
 
 
 def marks_6(result, axes):
@@ -101,14 +110,18 @@ MARKS = {"4a": marks_4a, "4c": marks_4c, "5a": marks_5a, "5d": marks_5d, "6": ma
 def draw(name, result, folder, pyplot):
     """True if the figure could be drawn."""
     if name not in result.curves:
-        said = next((row["message"] for row in result.all["results"] if row["figure"] == name and row["message"]), "there is none in the file")
+        said = next((row["message"] for row in result.all["results"]
+                     if row["figure"] == name and row["message"]),
+                    "there is none in the file")
         print(f"figure {name}: left out, for it has no point; {said}")
         return False
     figure, axes = pyplot.subplots(figsize=(7, 5.5))
     lines(result, axes, name)
     MARKS.get(name, lambda *_: None)(result, axes)
     unit = next(row["unit"] for rows in result.curves[name].values() for row in rows)
-    axes.set(xlabel=result.figures[name]["x"], ylabel=unit if " / " in unit else f"{unit} per access", title=f"Figure {name}: {result.figures[name]['title']}")
+    axes.set(xlabel=result.figures[name]["x"],
+             ylabel=unit if " / " in unit else f"{unit} per access",
+             title=f"Figure {name}: {result.figures[name]['title']}")
     axes.set_ylim(bottom=0)
     axes.grid(alpha=0.3)
     handles = [entry for each in figure.axes for entry in zip(*each.get_legend_handles_labels())]
@@ -125,15 +138,19 @@ def load(path):
     try:
         return Result(path)
     except OSError as error:
-        sys.exit(f"buffer_plots: '{path}': {error.strerror}; name a file that tools/buffer_figures.py wrote")
+        sys.exit(f"buffer_plots: '{path}': {error.strerror}; name a file that "
+                 "tools/buffer_figures.py wrote")
     except (ValueError, KeyError, TypeError):
-        sys.exit(f"buffer_plots: '{path}' is no result of tools/buffer_figures.py; name a file that it wrote")
+        sys.exit(f"buffer_plots: '{path}' is no result of tools/buffer_figures.py; name a file "
+                 "that it wrote")
 
 
 def main():
-    parser = argparse.ArgumentParser(prog="buffer_plots", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(prog="buffer_plots", description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("result", metavar="RESULT.json", help="what tools/buffer_figures.py wrote")
-    parser.add_argument("-o", "--out", required=True, metavar="FOLDER", help="where the pictures go; made if it is not there")
+    parser.add_argument("-o", "--out", required=True, metavar="FOLDER",
+                        help="where the pictures go; made if it is not there")
     wanted = parser.parse_args()
     result, pyplot, folder = load(wanted.result), load_pyplot(), pathlib.Path(wanted.out)
     try:

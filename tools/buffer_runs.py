@@ -1,4 +1,5 @@
-"""Carries out the runs of a plan (buffer_experiments.py): makes a workload's trace and files, plays it, and keeps what each run reported or why it did not."""
+"""Carries out the runs of a plan (buffer_experiments.py): makes a workload's trace and files, plays
+it, and keeps what each run reported or why it did not."""
 import json
 import os
 import pathlib
@@ -34,7 +35,8 @@ def put_on_disk(path):
 
 
 class Outcome:
-    """What came of one run: a report for each time it went well, and what was said where it did not."""
+    """What came of one run: a report for each time it went well, and what was said where it did
+    not."""
 
     def __init__(self):
         self.reports, self.messages, self.failed, self.refused = [], [], False, False
@@ -66,13 +68,15 @@ class Runner:
     def call(self, *arguments):
         command = [self.settings.program, *map(str, arguments), "--json"]
         try:
-            ran = subprocess.run(command, cwd=self.folder, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=self.left(), check=False)
+            ran = subprocess.run(command, cwd=self.folder, stdin=subprocess.DEVNULL,
+                                 capture_output=True, text=True, timeout=self.left(), check=False)
         except subprocess.TimeoutExpired as error:
             raise Late from error
         except OSError as error:
             raise Failed(f"{command[0]}: {error.strerror}") from error
         if ran.returncode != 0:
-            said = ran.stderr.strip().split("\n")[-1] or f"ended with {ran.returncode} and said nothing"
+            said = (ran.stderr.strip().split("\n")[-1]
+                    or f"ended with {ran.returncode} and said nothing")
             raise Failed(said, usage=ran.returncode == 2)
         try:
             return json.loads(ran.stdout)
@@ -82,7 +86,8 @@ class Runner:
     def make(self, load):
         """The trace, and its files unless no byte of them is needed."""
         self.clear()
-        self.call("trace", "generate", "-o", "trace", "--binary", "--seed", self.settings.seed, *load.arguments(), *([] if self.settings.simulate else ["--data", "data"]))
+        self.call("trace", "generate", "-o", "trace", "--binary", "--seed", self.settings.seed,
+                  *load.arguments(), *([] if self.settings.simulate else ["--data", "data"]))
         for path in [] if self.settings.cached else self.folder.glob("data*"):
             put_on_disk(path)
         if load not in self.distinct:
@@ -93,7 +98,8 @@ class Runner:
             path.unlink()
 
     def replay(self, run):
-        how = [*run.arguments(), "--order", ORDER] + (["--blocks", self.settings.blocks] if run.policy == "dedu" else [])
+        how = ([*run.arguments(), "--order", ORDER]
+               + (["--blocks", self.settings.blocks] if run.policy == "dedu" else []))
         if self.settings.simulate:
             return self.call("replay", "trace", *how, "--simulate")
         more = ["--threads", THREADS]
@@ -135,7 +141,8 @@ class Runner:
         However it ends, the files are gone then."""
         by_load = plan.runs()
         self.outcomes = {run: Outcome() for runs in by_load.values() for run in runs}
-        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="penstock-figures-", dir=self.settings.data))
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="penstock-figures-",
+                                                    dir=self.settings.data))
         try:
             for _ in range(self.settings.repeats):
                 for load, runs in by_load.items():

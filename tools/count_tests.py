@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Counts a CTest JUnit file: prints "PASSED FAILED SKIPPED". A test that could not be run counts as failed."""
+"""Counts a CTest JUnit file: prints "PASSED FAILED SKIPPED". A test that could not be run counts as
+failed."""
 import sys
 import xml.etree.ElementTree as tree
 
@@ -18,7 +19,8 @@ def count(path):
 
 
 def is_skip(case):
-    """CTest gives 'notrun' to a test that skipped itself and to one whose program is missing; only the reason differs."""
+    """CTest gives 'notrun' to a test that skipped itself and to one whose program is missing; only
+    the reason differs."""
     reason = case.find("skipped")
     return reason is not None and "SKIP" in reason.get("message", "").upper()
 

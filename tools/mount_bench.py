@@ -1,17 +1,19 @@
 #!/usr/bin/env python3
-"""Measures penstock mount beside libfuse's own example of a pass-through file system, in turns, and prints one JSON object.
+"""Measures penstock mount beside libfuse's own example of a pass-through file system, in turns, and
+prints one JSON object.
 
   tools/mount_bench.py PENSTOCK [--dir DIR] [--size MIB] [--repeats N]
 
 MOUNT_COMMIT says what was built, for the report.
 
-The example is passthrough_ll.c as the package libfuse3-dev has it, compiled here with -O3, with the same checks of
-permissions. It runs twice: with its default options, and with what Penstock does by default, which is to keep pages over
-opens (cache=always) and to read ahead as far as Penstock's mount does. Only the second says something about the programs;
-the first, about their defaults. Source and mount points are made in DIR (default: /dev/shm, so that no disk is measured)
-and go again. Rates are medians; a mount is made anew for each figure, and what the source has is in the operating system's
-page cache. Exit status 1 if something failed or the bytes were not what was written.
-"""
+The example is passthrough_ll.c as the package libfuse3-dev has it, compiled here with -O3, with the
+same checks of permissions. It runs twice: with its default options, and with what Penstock does by
+default, which is to keep pages over opens (cache=always) and to read ahead as far as Penstock's
+mount does. Only the second says something about the programs; the first, about their defaults.
+Source and mount points are made in DIR (default: /dev/shm, so that no disk is measured) and go
+again. Rates are medians; a mount is made anew for each figure, and what the source has is in the
+operating system's page cache. Exit status 1 if something failed or the bytes were not what was
+written. """
 import argparse
 import gzip
 import json
@@ -34,12 +36,18 @@ def build_sample(work):
     for name in ("passthrough_ll.c", "passthrough_helpers.h"):
         plain, packed = EXAMPLES / name, EXAMPLES / f"{name}.gz"
         if not plain.exists() and not packed.exists():
-            sys.exit(f"{plain} is not there; it comes with the package libfuse3-dev, unless documentation is left out when packages are installed")
-        (work / name).write_bytes(plain.read_bytes() if plain.exists() else gzip.decompress(packed.read_bytes()))
+            sys.exit(f"{plain} is not there; it comes with the package libfuse3-dev, unless "
+                     "documentation is left out when packages are installed")
+        (work / name).write_bytes(plain.read_bytes() if plain.exists()
+                                  else gzip.decompress(packed.read_bytes()))
     (work / "config.h").write_text("")
-    flags = subprocess.run(["pkg-config", "--cflags", "--libs", "fuse3"], stdout=subprocess.PIPE, text=True, check=True).stdout.split()
-    subprocess.run(["gcc", "-O3", "-w", "-D_GNU_SOURCE", "-DHAVE_UTIMENSAT", "-DHAVE_POSIX_FALLOCATE", "-DHAVE_FSTATAT", "-DHAVE_OPENAT", "-DHAVE_COPY_FILE_RANGE", f"-I{work}", work / "passthrough_ll.c",
-                    *flags, "-o", work / "sample"], check=True)
+    flags = subprocess.run(["pkg-config", "--cflags", "--libs", "fuse3"], stdout=subprocess.PIPE,
+                           text=True, check=True).stdout.split()
+    subprocess.run(["gcc", "-O3", "-w", "-D_GNU_SOURCE", "-DHAVE_UTIMENSAT",
+                    "-DHAVE_POSIX_FALLOCATE", "-DHAVE_FSTATAT", "-DHAVE_OPENAT",
+                    "-DHAVE_COPY_FILE_RANGE", f"-I{work}", work / "passthrough_ll.c", *flags, "-o",
+                    work / "sample"],
+                   check=True)
     return work / "sample"
 
 
@@ -50,10 +58,12 @@ def read_ahead_of(point):
 
 
 class Mounted:
-    """A mount while it is used. `read_ahead_kib`: what the kernel is told; None: what the program left."""
+    """A mount while it is used. `read_ahead_kib`: what the kernel is told; None: what the program
+    left."""
 
     def __init__(self, command, point, read_ahead_kib=None):
-        self.command, self.point, self.read_ahead_kib = [str(c) for c in command], point, read_ahead_kib
+        self.command, self.point, self.read_ahead_kib = (
+            [str(c) for c in command], point, read_ahead_kib)
 
     def __enter__(self):
         subprocess.run(self.command, check=True, stderr=subprocess.DEVNULL)
@@ -112,14 +122,19 @@ def figures(mount, source, bytes_):
     out = {}
     file.unlink(missing_ok=True)
     with mount() as point:
-        out["sequential write, and fsync", "GB/s"] = bytes_ / 1e9 / timed(lambda: write_file(point / "file", bytes_))
+        out["sequential write, and fsync", "GB/s"] = (
+            bytes_ / 1e9 / timed(lambda: write_file(point / "file", bytes_)))
     with mount() as point:
-        out["sequential read", "GB/s"] = bytes_ / 1e9 / timed(lambda: read_file(point / "file", bytes_))
-        out["the same again, opened again", "GB/s"] = bytes_ / 1e9 / timed(lambda: read_file(point / "file", bytes_))
+        out["sequential read", "GB/s"] = (bytes_ / 1e9
+                                          / timed(lambda: read_file(point / "file", bytes_)))
+        out["the same again, opened again", "GB/s"] = (
+            bytes_ / 1e9 / timed(lambda: read_file(point / "file", bytes_)))
     with mount() as point:
-        out["random pages of 4 KiB, one thread", "1000/s"] = pages / 1e3 / timed(lambda: read_pages(point / "file", bytes_, pages))
+        out["random pages of 4 KiB, one thread", "1000/s"] = (
+            pages / 1e3 / timed(lambda: read_pages(point / "file", bytes_, pages)))
     with mount() as point:
-        out["small files made, looked at, removed", "1000/s"] = files / 1e3 / timed(lambda: small_files(point, files))
+        out["small files made, looked at, removed", "1000/s"] = (
+            files / 1e3 / timed(lambda: small_files(point, files)))
     return out
 
 
@@ -128,7 +143,8 @@ SAME_CACHING = "libfuse's passthrough_ll, default_permissions, cache=always, rea
 
 
 def read_ahead_kib(command, point):
-    """How far Penstock's own mount lets the kernel read ahead; None where only root may tell the kernel."""
+    """How far Penstock's own mount lets the kernel read ahead; None where only root may tell the
+    kernel."""
     if os.geteuid() != 0:
         return None
     with Mounted(command, point) as mounted:
@@ -138,9 +154,11 @@ def read_ahead_kib(command, point):
 def row(figure, values, name, base, wanted):
     ours, theirs = statistics.median(values), statistics.median(base)
     spread = f"{min(values):.3g} to {max(values):.3g}; baseline {min(base):.3g} to {max(base):.3g}"
-    return {"goal": "T6", "case": f"mount: {figure[0]}", "backend": "cpu", "page_bytes": 0, "value": round(ours, 4),
-            "unit": figure[1], "baseline": name, "baseline_value": round(theirs, 4), "ratio": round(ours / theirs, 4),
-            "cpu_cores_used": None, "note": f"median of {wanted.repeats}, {spread}; {wanted.size} MiB"}
+    return {"goal": "T6", "case": f"mount: {figure[0]}", "backend": "cpu", "page_bytes": 0,
+            "value": round(ours, 4), "unit": figure[1], "baseline": name,
+            "baseline_value": round(theirs, 4), "ratio": round(ours / theirs, 4),
+            "cpu_cores_used": None,
+            "note": f"median of {wanted.repeats}, {spread}; {wanted.size} MiB"}
 
 
 def main():
@@ -159,7 +177,8 @@ def main():
         plain = [sample, "-o", f"source={source},default_permissions", point]
         same = [sample, "-o", f"source={source},default_permissions,cache=always", point]
         ours = [wanted.penstock, "mount", "--background", "--quiet", source, point]
-        ways = {"penstock": (ours, None), DEFAULTS: (plain, None), SAME_CACHING: (same, read_ahead_kib(ours, point))}
+        ways = {"penstock": (ours, None), DEFAULTS: (plain, None),
+                SAME_CACHING: (same, read_ahead_kib(ours, point))}
         series = {name: {} for name in ways}
         for _ in range(wanted.repeats):
             for name, (command, ahead) in ways.items():
@@ -170,8 +189,11 @@ def main():
     finally:
         shutil.rmtree(work, ignore_errors=True)
     results = [row(figure, values, name, series[name][figure], wanted)
-               for figure, values in series["penstock"].items() for name in (DEFAULTS, SAME_CACHING)]
-    print(json.dumps({"machine": bench_machine.machine_of(wanted.dir, "MOUNT_COMMIT"), "results": results}, indent=1))
+               for figure, values in series["penstock"].items()
+               for name in (DEFAULTS, SAME_CACHING)]
+    print(json.dumps({"machine": bench_machine.machine_of(wanted.dir, "MOUNT_COMMIT"),
+                      "results": results},
+                     indent=1))
 
 
 main()

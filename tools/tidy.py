@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
-"""Style as a test: tidy.py [REPOSITORY]. Prints one line for each violation; exit status 1 if there is any.
+"""Style as a test: tidy.py [REPOSITORY]. Prints one line for each violation; exit status 1 if there
+is any.
 
-The rules and their reasons are in CONTRIBUTING.md. tests/style plants a violation of each and expects it to be found."""
+The rules and their reasons are in CONTRIBUTING.md. tests/style plants a violation of each and
+expects it to be found."""
 import ast
 import os
 import pathlib
@@ -22,18 +24,24 @@ TEXT = CODE + (".py", ".sh", ".md", ".cmake", ".txt", ".in", ".json")
 SKIPPED_FOLDERS = {"__pycache__", ".git", ".ccache", ".inputs"}  # and folders of builds
 
 # Includes go from a layer to its own or a lower one.
-LAYERS = [("include/penstock/base/", 0), ("include/penstock/group/", 1), ("include/penstock/engine/", 2), ("include/penstock/consistency/", 2),
+LAYERS = [("include/penstock/base/", 0), ("include/penstock/group/", 1),
+          ("include/penstock/engine/", 2), ("include/penstock/consistency/", 2),
           ("include/penstock/", 3),
           ("src/buffer/core/", 4),
           ("src/buffer/", 5), ("src/host/", 5), ("src/mount/", 5), ("src/region/", 5),
           ("apps/", 6), ("bench/", 6), ("cli/", 7)]
 # Of one layer, and they do not know each other.
-STRANGERS = [("include/penstock/engine/", "penstock/consistency/"), ("include/penstock/consistency/", "penstock/engine/")]
-# What the three lowest layers may take from the standard library: nothing that allocates, throws or calls the system.
-# A kernel's file compiles them all, so the heavy ones are missing: atomic, chrono, mutex, thread, cuda/atomic.
-PURE = {"bit", "cassert", "cerrno", "concepts", "cstddef", "cstdint", "cstring", "limits", "type_traits", "utility"}
+STRANGERS = [("include/penstock/engine/", "penstock/consistency/"),
+             ("include/penstock/consistency/", "penstock/engine/")]
+# What the three lowest layers may take from the standard library: nothing that allocates, throws or
+# calls the system. A kernel's file compiles them all, so the heavy ones are missing: atomic,
+# chrono, mutex, thread, cuda/atomic.
+PURE = {"bit", "cassert", "cerrno", "concepts", "cstddef", "cstdint", "cstring", "limits",
+        "type_traits", "utility"}
 
-ORDERS_LIVE_IN = {"include/penstock/base/atomic.hpp", "include/penstock/base/order.hpp", "include/penstock/base/device_atomic.cuh", "include/penstock/engine/page_word.hpp",
+ORDERS_LIVE_IN = {"include/penstock/base/atomic.hpp", "include/penstock/base/order.hpp",
+                  "include/penstock/base/device_atomic.cuh",
+                  "include/penstock/engine/page_word.hpp",
                   "include/penstock/engine/file_word.hpp", "include/penstock/engine/ring.hpp",
                   "include/penstock/engine/dirty.hpp"}
 # Named steps that have not moved into those files. The number can only go down.
@@ -49,8 +57,9 @@ ORDERS_LEFT = {
 }
 
 # The original GPUfs has the word in its signatures.
-VOLATILE_IN = {"include/penstock/gpufs.cuh", "include/penstock/gpufs_compat.cuh", "include/penstock/gpufs_host.cuh",
-               "tests/device/gpufs_test.cu", "tests/device/gpufs_second_file_test.cu", "tests/device/gpufs_samples/copy.cu",
+VOLATILE_IN = {"include/penstock/gpufs.cuh", "include/penstock/gpufs_compat.cuh",
+               "include/penstock/gpufs_host.cuh", "tests/device/gpufs_test.cu",
+               "tests/device/gpufs_second_file_test.cu", "tests/device/gpufs_samples/copy.cu",
                "tests/device/gpufs_samples/rows.cu"}
 
 
@@ -71,7 +80,8 @@ class Tree:
                 relative = path.relative_to(self.root).as_posix()
                 if relative.endswith(TEXT) or relative == ".ci/run":
                     self.files[relative] = path.read_text(encoding="utf-8")
-        self.split = {path: tidy_text.split_comments(text) for path, text in self.files.items() if path.endswith(CODE)}
+        self.split = {path: tidy_text.split_comments(text) for path, text in self.files.items()
+                      if path.endswith(CODE)}
 
     def code(self, prefix=""):
         return ((path, *self.split[path]) for path in self.split if path.startswith(prefix))
@@ -115,8 +125,10 @@ def include_direction(tree):
             if target is not None and target > level:
                 yield path, number, f"includes {name}, which lies in a layer above"
             if any(path.startswith(mine) and name.startswith(other) for mine, other in STRANGERS):
-                yield path, number, f"includes {name}: engine and consistency do not know each other"
-            if path.startswith("apps/common/") and target == layer_of("apps/") and not name.startswith("common/"):
+                yield (path, number,
+                       f"includes {name}: engine and consistency do not know each other")
+            is_guest = target == layer_of("apps/") and not name.startswith("common/")
+            if path.startswith("apps/common/") and is_guest:
                 yield path, number, f"includes {name}: what programs share may not know one of them"
 
 
@@ -128,9 +140,11 @@ def pure_layers(tree):
             if mark == "<" and name not in PURE and not name.startswith("penstock/"):
                 yield path, number, f"includes <{name}>, which this layer may not use"
         for number, line in numbered(code):
-            match = re.search(r"\b(new|delete|throw|malloc|free|std::vector|std::string)\b(?!\s*;)", line)
+            match = re.search(r"\b(new|delete|throw|malloc|free|std::vector|std::string)\b(?!\s*;)",
+                              line)
             if match and "= delete" not in line and layer_of(path) != 1:
-                yield path, number, f"'{match.group(1)}': this layer allocates nothing and throws nothing"
+                yield (path, number,
+                       f"'{match.group(1)}': this layer allocates nothing and throws nothing")
 
 
 def file_length(tree):
@@ -159,12 +173,14 @@ def function_length(tree):
     for path, code, _ in tree.code():
         for name, first, last in tidy_text.functions(code):
             if last - first + 1 > MOST_FUNCTION_LINES:
-                yield path, first, f"{name} has {last - first + 1} lines, more than {MOST_FUNCTION_LINES}"
+                yield (path, first,
+                       f"{name} has {last - first + 1} lines, more than {MOST_FUNCTION_LINES}")
     for path, text in tree.files.items():
         if not path.endswith(".py"):
             continue
         for node in ast.walk(ast.parse(text)):
-            if isinstance(node, ast.FunctionDef) and node.end_lineno - node.lineno + 1 > MOST_FUNCTION_LINES:
+            if (isinstance(node, ast.FunctionDef)
+                and node.end_lineno - node.lineno + 1 > MOST_FUNCTION_LINES):
                 yield path, node.lineno, f"{node.name} has more than {MOST_FUNCTION_LINES} lines"
 
 
@@ -177,7 +193,9 @@ def no_volatile(tree):
 
 def no_leftovers(tree):
     marks = re.compile(r"\b(TO" + r"DO|FIX" + r"ME|X" + r"XX|HA" + r"CK)\b")
-    statement = re.compile(r"^(return\b|(const|auto|int|if|for|while|static|std::\w+|else)\b.*[=(]|[\w.:>\[\]-]+(\(| [-+|&]?= )).*[;{}]$")
+    statement = re.compile(
+        r"^(return\b|(const|auto|int|if|for|while|static|std::\w+|else)\b.*[=(]|[\w.:>\[\]-]+(\(| "
+        r"[-+|&]?= )).*[;{}]$")
     for path, text in tree.files.items():
         for number, line in numbered(text):
             if marks.search(line):
@@ -187,7 +205,8 @@ def no_leftovers(tree):
             # An example in a comment is set in by three spaces or more.
             match = re.match(r"\s*//\s?(\S.*)$", line)
             if match and statement.match(match.group(1).strip()):
-                yield path, number, "code in a comment; delete it, or set an example in by three spaces"
+                yield (path, number,
+                       "code in a comment; delete it, or set an example in by three spaces")
 
 
 def orders(tree):
@@ -197,13 +216,15 @@ def orders(tree):
         named = re.compile(r"\border::(relaxed|acquire|release|acq_rel)\b")
         lines = [number for number, line in numbered(code) for _ in named.findall(line)]
         if len(lines) > ORDERS_LEFT.get(path, 0):
-            yield path, lines[0], (f"names a memory order {len(lines)} times where {ORDERS_LEFT.get(path, 0)} are known; "
-                                   "give the step a name in page_word.hpp, file_word.hpp or ring.hpp")
+            yield (path, lines[0],
+                   (f"names a memory order {len(lines)} times where {ORDERS_LEFT.get(path, 0)} are "
+                    "known; give the step a name in page_word.hpp, file_word.hpp or ring.hpp"))
 
 
 def headers_begin_with_comment(tree):
     for path, text in tree.files.items():
-        if path.startswith("include/") and path.endswith((".hpp", ".cuh")) and not text.startswith("//"):
+        if (path.startswith("include/") and path.endswith((".hpp", ".cuh"))
+            and not text.startswith("//")):
             yield path, 1, "begins without saying what it is"
 
 
@@ -232,15 +253,18 @@ RULES = [include_direction, pure_layers, file_length, line_length, function_leng
 
 def violations(root):
     tree = Tree(root)
-    return [f"{path}:{line}: {rule.__name__}: {text}" for rule in RULES for path, line, text in rule(tree)]
+    return [f"{path}:{line}: {rule.__name__}: {text}" for rule in RULES
+            for path, line, text in rule(tree)]
 
 
 def long_files(root):
-    return [path for path, text in Tree(root).files.items() if path.endswith(CODE) and text.count("\n") > LONG_FILE_LINES]
+    return [path for path, text in Tree(root).files.items()
+            if path.endswith(CODE) and text.count("\n") > LONG_FILE_LINES]
 
 
 def main():
-    root = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else pathlib.Path(__file__).resolve().parents[1])
+    root = pathlib.Path(sys.argv[1] if len(sys.argv) > 1
+                        else pathlib.Path(__file__).resolve().parents[1])
     found = violations(root)
     print("\n".join(found) if found else "no violation")
     for path in long_files(root):

@@ -4,8 +4,9 @@ import re
 
 # Names of other people's things that our documents may mention.
 FOREIGN = set("""
-    cudaMalloc cudaHostAlloc cudaHostRegister cudaMemcpyAsync cudaMallocAsync cuMemCreate fsync mmap pread cat grep rg cp pkg-config
-    find_package volatile asm memcpy MADV_HUGEPAGE O_DIRECT write msync truncate unlink FUSE std::format compute-sanitizer nvcc
+    cudaMalloc cudaHostAlloc cudaHostRegister cudaMemcpyAsync cudaMallocAsync cuMemCreate
+    fsync mmap pread cat grep rg cp pkg-config find_package volatile asm memcpy MADV_HUGEPAGE
+    O_DIRECT write msync truncate unlink FUSE std::format compute-sanitizer nvcc
     CMAKE_BUILD_TYPE gcc g++ clang sudo apt-get ulimit ls main
 """.split())
 
@@ -16,7 +17,8 @@ def documents(tree):
 
 def without_blocks(text):
     """The text with every fenced block emptied, so that line numbers stay."""
-    return re.sub(r"^```.*?^```$", lambda m: "\n" * m.group().count("\n"), text, flags=re.MULTILINE | re.DOTALL)
+    return re.sub(r"^```.*?^```$", lambda m: "\n" * m.group().count("\n"), text,
+                  flags=re.MULTILINE | re.DOTALL)
 
 
 def spans(text):
@@ -26,7 +28,8 @@ def spans(text):
 
 
 def is_path(span):
-    return "/" in span and re.fullmatch(r"[\w./*<>-]+", span) is not None and not span.startswith(("/", "<", "-"))
+    return ("/" in span and re.fullmatch(r"[\w./*<>-]+", span) is not None
+            and not span.startswith(("/", "<", "-")))
 
 
 def path_exists(tree, span):
@@ -34,7 +37,8 @@ def path_exists(tree, span):
     if pattern.startswith("./"):
         pattern = pattern[2:]
     for path in tree.files:
-        for name in (path, path.removeprefix("include/"), path.removeprefix("include/penstock/"), path.removeprefix("src/")):
+        for name in (path, path.removeprefix("include/"), path.removeprefix("include/penstock/"),
+                     path.removeprefix("src/")):
             if fnmatch.fnmatch(name, pattern) or fnmatch.fnmatch(name, pattern + "/*"):
                 return True
     return pattern.split("/")[0] == "build" or (tree.root / pattern).exists()
@@ -79,7 +83,8 @@ RESULTS = "bench/results/"
 RESULT_NAME = re.compile(r"(?<![\w-])(?:cpu|h100|h200)-\d{4}-\d\d-\d\d-[\w-]+\.(?:json|txt)(?!\w)")
 PART_OF_NAME = re.compile(r"-[\w-]+\.(?:json|txt)|(?:cpu|h100|h200)-\d{4}-\d\d-\d\d-[\w-]*\w")
 # A measured figure: a rate. Times and ratios look like settings and limits too often.
-RATE = re.compile(r"\d (?:[GTM]B/s|[GT]FLOP/s|(?:thousand|million|billion)(?: \w+)?(?:/s| a second))")
+RATE = re.compile(
+    r"\d (?:[GTM]B/s|[GT]FLOP/s|(?:thousand|million|billion)(?: \w+)?(?:/s| a second))")
 
 
 def results_exist(tree):
@@ -93,12 +98,14 @@ def results_exist(tree):
                     yield path, number, f"{name} is not in {RESULTS}"
     for path, text in documents(tree):
         for number, span in spans(text):
-            if PART_OF_NAME.fullmatch(span.removeprefix(RESULTS)) and not RESULT_NAME.fullmatch(span.removeprefix(RESULTS)):
+            if (PART_OF_NAME.fullmatch(span.removeprefix(RESULTS))
+                and not RESULT_NAME.fullmatch(span.removeprefix(RESULTS))):
                 yield path, number, f"`{span}`: give the whole name of the result"
 
 
 def pieces(text, by_row):
-    """(number of the first line, text): sections between headings, or also table rows, list items and paragraphs."""
+    """(number of the first line, text): sections between headings, or also table rows, list items
+    and paragraphs."""
     begins = re.compile(r"#|\||\s*[-*] |\s*$" if by_row else "#")
     piece, first = [], 1
     for number, line in enumerate(without_blocks(text).split("\n"), 1):
@@ -110,12 +117,14 @@ def pieces(text, by_row):
 
 
 def figures_name_results(tree):
-    """A measured rate in a document stands beside the file that has it: in README.md in the same row, item or
-    paragraph, where "the same" is the file of the row above; in docs/ in the same section."""
+    """A measured rate in a document stands beside the file that has it: in README.md in the same
+    row, item or paragraph, where "the same" is the file of the row above; in docs/ in the same
+    section."""
     for path, text in documents(tree):
         if path != "README.md" and not path.startswith("docs/"):
             continue
         for number, piece in pieces(text, path == "README.md"):
             rate = RATE.search(piece)
             if rate and not RESULT_NAME.search(piece) and "| the same |" not in piece:
-                yield path, number + piece[:rate.start()].count("\n"), f"'{rate.group()}': name the file of {RESULTS} that has it"
+                yield (path, number + piece[:rate.start()].count("\n"),
+                       f"'{rate.group()}': name the file of {RESULTS} that has it")

@@ -1,4 +1,5 @@
-"""Reading C++ as text, for tools/tidy.py: comments told from code, and where functions begin and end."""
+"""Reading C++ as text, for tools/tidy.py: comments told from code, and where functions begin and
+end."""
 import re
 
 CONTROL = re.compile(r"\b(if|for|while|switch|catch|do|else|return)\b")
@@ -6,8 +7,8 @@ TYPE = re.compile(r"\b(namespace|class|struct|union|enum|extern|concept|requires
 
 
 def split_comments(text):
-    """(code, comments): both as long as `text` line by line; in each, the other's characters are spaces. Strings and
-    characters are blanked out of the code, but keep their quotes."""
+    """(code, comments): both as long as `text` line by line; in each, the other's characters are
+    spaces. Strings and characters are blanked out of the code, but keep their quotes."""
     code, comments, i = [], [], 0
 
     def put(target, other, piece):
@@ -51,14 +52,16 @@ def end_of_literal(text, start):
 
 
 def functions(code):
-    """(name, first line, last line) of every function body; a lambda counts for the function it stands in."""
+    """(name, first line, last line) of every function body; a lambda counts for the function it
+    stands in."""
     code = re.sub(r"^[ \t]*#.*$", lambda m: " " * len(m.group()), code, flags=re.MULTILINE)
     found, scopes, head_start = [], [], 0
     for i, character in enumerate(code):
         if character == "{":
             head = code[head_start:i]
             outside = all(kind == "outer" for kind, _, _ in scopes)
-            if outside and TYPE.search(re.sub(r"<[^<>]*>|\([^()]*\)", "", head)) and not is_function(head):
+            if (outside and TYPE.search(re.sub(r"<[^<>]*>|\([^()]*\)", "", head))
+                and not is_function(head)):
                 scopes.append(("outer", "", 0))
             elif outside and is_function(head):
                 stripped = len(head) - len(head.lstrip())
@@ -72,15 +75,20 @@ def functions(code):
                 if kind == "function":
                     found.append((name, code.count("\n", 0, start) + 1, code.count("\n", 0, i) + 1))
             head_start = i + 1
-        elif character == ";" and code.count("(", head_start, i) <= code.count(")", head_start, i):  # not in for (;;)
+        # not in for (;;)
+        elif character == ";" and code.count("(", head_start, i) <= code.count(")", head_start, i):
             head_start = i + 1
     return found
 
 
 def is_function(head):
     flat = head.strip()
-    return re.search(r"\)\s*(const|noexcept|override|final|mutable|&|->.*|:[^:].*)?\s*(const|noexcept|override|final)?\s*$", flat,
-                     re.DOTALL) is not None and not CONTROL.match(flat) and "=" not in flat.split("(")[0].replace("operator==", "").replace("operator=", "")
+    return (re.search(r"\)\s*(const|noexcept|override|final|mutable|&|->.*|:[^:].*)?\s*(const|noexc"
+                      r"ept|override|final)?\s*$",
+                      flat, re.DOTALL)
+            is not None
+            and not CONTROL.match(flat)
+            and "=" not in flat.split("(")[0].replace("operator==", "").replace("operator=", ""))
 
 
 def name_of(head):

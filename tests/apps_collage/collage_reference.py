@@ -1,4 +1,4 @@
-"""The library and the collage once more, written from docs/collage.md and not from the program:
+"""The library and the collage once more, written from docs/apps/collage.md and not from the program:
 slow and plain."""
 import os
 import struct
@@ -107,7 +107,7 @@ def build_tables(hashes, histograms):
 
 
 class Library:
-    """A library's files, read as docs/collage.md describes them."""
+    """A library's files, read as docs/apps/collage.md describes them."""
 
     def __init__(self, path):
         def load(name):

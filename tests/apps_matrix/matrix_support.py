@@ -1,5 +1,5 @@
 """What the tests of the matrix programs share: files of numbers without any package, sums in the
-order that docs/matrix.md gives, and running a program."""
+order that docs/apps/matrix.md gives, and running a program."""
 import array
 import fractions
 import math

@@ -1,4 +1,4 @@
-"""What the tests of penstock-sssp share: graphs in files as docs/sssp.md gives them, distances
+"""What the tests of penstock-sssp share: graphs in files as docs/apps/sssp.md gives them, distances
 found without any package, and running a program."""
 import array
 import contextlib
@@ -143,7 +143,7 @@ def write_graph(path, graph):
 
 
 def read_graph(path):
-    """As docs/sssp.md has it; everything in the header is what follows from the counts."""
+    """As docs/apps/sssp.md has it; everything in the header is what follows from the counts."""
     with open(path, "rb") as file:
         data = file.read()
     magic, version, header, vertices, edges, offsets_at, edges_at, size = struct.unpack_from(

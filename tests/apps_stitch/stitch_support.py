@@ -1,5 +1,5 @@
 """What the tests of penstock-stitch share: files of tiles, and the image that they make, written
-from docs/stitch.md and without any package."""
+from docs/apps/stitch.md and without any package."""
 import array
 import os
 import struct

@@ -1,4 +1,4 @@
-"""The buffer of docs/buffer.md, written from that text in the plainest way: lists that are
+"""The buffer of docs/guide/buffer.md, written from that text in the plainest way: lists that are
 searched, and no count that is kept. It shares nothing with src/buffer, and must count exactly the
 same. The numbers in comments are the steps of that page."""
 

@@ -1,4 +1,4 @@
-"""Random traces in the text form of docs/traces.md, and their accesses as the naive buffer takes
+"""Random traces in the text form of docs/apps/traces.md, and their accesses as the naive buffer takes
 them."""
 import random
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""docs/settings.md says what include/penstock/options.hpp says: every option, its variable and its
+"""docs/guide/settings.md says what include/penstock/options.hpp says: every option, its variable and its
 default."""
 import pathlib
 import re
@@ -41,26 +41,26 @@ def problems(header, document, source):
     for name, (variable, default) in options.items():
         cells = rows.get(name)
         if cells is None:
-            yield f"docs/settings.md has no row for {name}"
+            yield f"docs/guide/settings.md has no row for {name}"
             continue
         if variable is not None and f"`{variable}`" not in cells[1]:
-            yield f"docs/settings.md: the row of {name} does not name {variable}"
+            yield f"docs/guide/settings.md: the row of {name} does not name {variable}"
         if variable is not None and f'"{variable}"' not in source:
             yield f"src/host/options.cpp does not read {variable}"
         wanted = DEFAULTS.get(default, default) or default
         if wanted is not None and wanted not in cells[2]:
-            yield f"docs/settings.md: the default of {name} is {cells[2]} and not {wanted}"
+            yield f"docs/guide/settings.md: the default of {name} is {cells[2]} and not {wanted}"
     for name in rows:
         if name not in options:
-            yield f"docs/settings.md has a row for {name}, which is no option"
+            yield f"docs/guide/settings.md has a row for {name}, which is no option"
     for variable in re.findall(r'"(PENSTOCK_[A-Z_]+)"', source):
         if f"`{variable}`" not in document:
-            yield f"docs/settings.md does not name {variable}"
+            yield f"docs/guide/settings.md does not name {variable}"
 
 
 def main():
     header = (ROOT / "include/penstock/options.hpp").read_text(encoding="utf-8")
-    document = (ROOT / "docs/settings.md").read_text(encoding="utf-8")
+    document = (ROOT / "docs/guide/settings.md").read_text(encoding="utf-8")
     source = (ROOT / "src/host/options.cpp").read_text(encoding="utf-8")
     found = list(problems(header, document, source))
     # The check must be able to fail.
@@ -68,7 +68,7 @@ def main():
         found.append("a row taken away was not missed")
     if not list(problems(header, document.replace("PENSTOCK_IO", "PENSTOCK_OI"), source)):
         found.append("a variable misspelt was not missed")
-    print("\n".join(found) or "docs/settings.md is complete")
+    print("\n".join(found) or "docs/guide/settings.md is complete")
     sys.exit(1 if found else 0)
 
 
