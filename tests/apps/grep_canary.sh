@@ -1,5 +1,6 @@
 #!/bin/sh
-# The comparison with grep must fail for a program that counts wrongly: one count off by one, or one line missing.
+# The comparison with grep must fail for a program that counts wrongly: one count off by one, or one
+# line missing.
 # Usage: grep_canary.sh PYTHON DIFFERENTIAL_TEST PROGRAM
 set -eu
 python=$1 test=$2 program=$3
@@ -17,7 +18,11 @@ END
         echo "FAILED: the comparison accepted a program that is wrong ($1)"
         exit 1
     fi
-    grep -q 'counts differ' "$folder/said" || { echo "FAILED: $1 failed for another reason:"; cat "$folder/said"; exit 1; }
+    grep -q 'counts differ' "$folder/said" || {
+        echo "FAILED: $1 failed for another reason:"
+        cat "$folder/said"
+        exit 1
+    }
     echo "$1: noticed"
 }
 

@@ -3,7 +3,8 @@
 # Usage: canary.sh PYTHON MAKE_TEST PROGRAM WRONG_PROGRAM
 set -eu
 for method in penstock cpu; do
-    if said=$(PENSTOCK_TEST_METHODS=$method PENSTOCK_TEST_FLAGS='--backend cpu' "$1" "$2" "$3" "$4" 2>&1); then
+    if said=$(PENSTOCK_TEST_METHODS=$method PENSTOCK_TEST_FLAGS='--backend cpu' \
+        "$1" "$2" "$3" "$4" 2>&1); then
         echo "FAILED: the test accepted a wrong distance ($method)"
         exit 1
     fi
