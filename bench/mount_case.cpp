@@ -27,11 +27,12 @@ struct mount_access {
     bool in_order;
     act what;
 };
-constexpr mount_access mount_accesses[] = {{"1 MiB in order, read", mib, true, act::read},
-                           {"1 MiB in order, read again", mib, true, act::read_again},
-                           {"4 KiB at random, read", 4 * kib, false, act::read},
-                           {"1 MiB in order, written", mib, true, act::write},
-                           {"4 KiB at random, written", 4 * kib, false, act::write}};
+constexpr mount_access mount_accesses[] = {
+    {"1 MiB in order, read", mib, true, act::read},
+    {"1 MiB in order, read again", mib, true, act::read_again},
+    {"4 KiB at random, read", 4 * kib, false, act::read},
+    {"1 MiB in order, written", mib, true, act::write},
+    {"4 KiB at random, written", 4 * kib, false, act::write}};
 
 // Writes what the file has already, so that it stays what other cases expect.
 status write_blocks(const std::string& path, const pattern& what, run_result& out) {

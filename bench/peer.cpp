@@ -22,7 +22,7 @@ struct peer_access {
     std::uint64_t most_bytes;  // of one thread and run
 };
 constexpr peer_access peer_accesses[] = {{"4 KiB at random", 4 * kib, false, 64 * mib},
-                           {"1 MiB in order", mib, true, gib}};
+                                         {"1 MiB in order", mib, true, gib}};
 
 class peer_case {
 public:

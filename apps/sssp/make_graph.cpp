@@ -42,8 +42,8 @@ private:
                       const std::function<status(std::uint64_t, std::uint64_t)>& body) const {
         std::atomic<std::uint64_t> next{0};
         apps::first_error errors;
-        const auto threads = static_cast<std::uint32_t>(
-            std::clamp<std::uint64_t>(apps::pieces_of(count, made_piece_numbers), 1, asked_.threads));
+        const auto threads = static_cast<std::uint32_t>(std::clamp<std::uint64_t>(
+            apps::pieces_of(count, made_piece_numbers), 1, asked_.threads));
         apps::on_threads(threads, [&](std::uint32_t) {
             for (std::uint64_t first = next.fetch_add(made_piece_numbers);
                  first < count && !errors.stop(); first = next.fetch_add(made_piece_numbers))

@@ -91,7 +91,8 @@ status write_trace(const generate_request& asked, writer& to, generate_report& o
     std::vector<record> some;
     for (std::uint64_t at = 0; at < asked.accesses; done = at) {
         some.clear();
-        for (const std::uint64_t end = std::min<std::uint64_t>(at + generated_at_once, asked.accesses);
+        for (const std::uint64_t end =
+                 std::min<std::uint64_t>(at + generated_at_once, asked.accesses);
              at < end; ++at)
             maker.add(at, some);
         count(some, out);

@@ -333,7 +333,7 @@ TEST_P(shared_blocks, lose_no_update_of_many_threads) {
 TEST_P(shared_blocks, lose_no_update_of_many_threads_where_the_disk_fails) {
     for (const auto& [host, device] : {std::pair{8u, 0u}, {8u, 10u}})
         adding_dedu_threads({.host = host, .device = device, .adaptive = true, .sessions = 8},
-                       GetParam(), true)
+                            GetParam(), true)
             .run(rounds(1500));
 }
 
