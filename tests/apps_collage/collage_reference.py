@@ -1,5 +1,5 @@
-"""The library and the collage once more, written from docs/apps/collage.md and not from the program:
-slow and plain."""
+"""The library and the collage once more, written from docs/apps/collage.md and not from the
+program: slow and plain."""
 import os
 import struct
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""penstock trace generate, convert and show, against docs/apps/traces.md as trace_support.py has it:
-trace_test.py PROGRAM."""
+"""penstock trace generate, convert and show, against docs/apps/traces.md as trace_support.py has
+it: trace_test.py PROGRAM."""
 import collections
 import hashlib
 import os

@@ -1,4 +1,5 @@
-"""What penstock-stitch make promises, from the formulas in docs/apps/stitch.md: make_test.py PROGRAM."""
+"""What penstock-stitch make promises, from the formulas in docs/apps/stitch.md: make_test.py
+PROGRAM."""
 import json
 import os
 import sys

@@ -1,5 +1,5 @@
-"""Random traces in the text form of docs/apps/traces.md, and their accesses as the naive buffer takes
-them."""
+"""Random traces in the text form of docs/apps/traces.md, and their accesses as the naive buffer
+takes them."""
 import random
 
 MASK = (1 << 64) - 1

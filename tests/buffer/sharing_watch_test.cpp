@@ -13,19 +13,19 @@ constexpr std::uint64_t frames = 1024, window_pages = frames / blocks,
                         time_pages = 8 * window_pages;
 
 // A file of which each page that is loaded is new. `hits`: for each of these.
-struct played {
+struct played_file {
     std::uint32_t found = 1;  // of four blocks
     std::uint64_t hits = 1, read_ns = 10'000, look_ns = 100;
     double shared = 0.25;
 };
-void play(buffer::sharing_watch& watch, const played& how, std::uint64_t pages) {
+void play(buffer::sharing_watch& watch, const played_file& how, std::uint64_t pages) {
     for (std::uint64_t i = 0; i < pages && !watch.rests(); ++i) {
         for (std::uint64_t hit = 0; hit < how.hits; ++hit) watch.hit();
         watch.looked(blocks, how.found);
         watch.loaded(blocks, how.read_ns, how.look_ns, how.shared);
     }
 }
-bool is_left_in_peace(const played& how, std::uint64_t pages) {
+bool is_left_in_peace(const played_file& how, std::uint64_t pages) {
     buffer::sharing_watch watch(frames);
     play(watch, how, pages);
     return watch.rests();

@@ -7,7 +7,8 @@ import sys
 
 PAGES = ["README.md", "docs/guide/start.md"]
 # Language of the block -> the files that may hold it.
-SOURCES = {"cuda": "examples/*.cu", "cpp": "examples/*.cu", "cmake": "tests/install/foreign/CMakeLists.txt"}
+SOURCES = {"cuda": "examples/*.cu", "cpp": "examples/*.cu",
+           "cmake": "tests/install/foreign/CMakeLists.txt"}
 SHELL = "sh"  # commands; test.sh, CI and tests/install run them
 
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""docs/guide/settings.md says what include/penstock/options.hpp says: every option, its variable and its
-default."""
+"""docs/guide/settings.md says what include/penstock/options.hpp says: every option, its variable
+and its default."""
 import pathlib
 import re
 import sys
