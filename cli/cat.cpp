@@ -1,4 +1,4 @@
-#include "cat.hpp"
+#include "commands.hpp"
 
 #include <algorithm>
 #include <atomic>

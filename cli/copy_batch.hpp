@@ -1,5 +1,4 @@
-// Files that are open at the same time and copied by one kernel: opening them, and what becomes of
-// each.
+// Copies of files: the plan, judged before anything is written, and the files one kernel copies.
 #pragma once
 
 #include <cstdint>
@@ -10,9 +9,30 @@
 
 #include "common/stopwatch.hpp"
 #include "copy_files.hpp"
-#include "copy_plan.hpp"
+#include "penstock/error.hpp"
 
 namespace penstock::cp {
+
+// Which file goes where, found out and judged before anything is written.
+
+// For sources that are no regular file.
+inline constexpr const char* instead = "cp";
+
+struct planned_copy {
+    std::string from, to;
+    unsigned mode = 0;    // of a new file: the source's permission bits less the umask
+    bool is_new = false;  // `to` is not there
+};
+
+// One source to a file, or all of them into a directory. Every file is looked at; the first that
+// cannot be copied is told, and then nothing has been changed: no regular file or none that can be
+// read, a destination that cannot be written, a file onto itself or onto another source (also by a
+// link), two to one place.
+status plan_copies(const std::vector<std::string>& sources, const std::string& destination,
+                   std::vector<planned_copy>& out);
+
+// Files that are open at the same time and copied by one kernel: opening them, and what becomes of
+// each.
 
 // A host handle that is closed with it.
 struct handle {

@@ -1,4 +1,4 @@
-#include "cp.hpp"
+#include "commands.hpp"
 
 #include <algorithm>
 #include <cerrno>
@@ -12,7 +12,7 @@
 #include "common/message.hpp"
 #include "common/progress.hpp"
 #include "common/report_text.hpp"
-#include "copy_plan.hpp"
+#include "copy_batch.hpp"
 #include "penstock/version.hpp"
 
 namespace penstock::cp {

@@ -1,4 +1,4 @@
-#include "info.hpp"
+#include "commands.hpp"
 
 #include <algorithm>
 #include <cstdio>

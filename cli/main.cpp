@@ -5,15 +5,11 @@
 #include <unistd.h>
 
 #include "bench/bench.hpp"
-#include "cat.hpp"
+#include "commands.hpp"
 #include "common/command_line.hpp"
 #include "common/message.hpp"
 #include "common/process.hpp"
-#include "cp.hpp"
-#include "info.hpp"
-#include "mount_command.hpp"
 #include "penstock/version.hpp"
-#include "replay.hpp"
 #include "trace/trace_command.hpp"
 
 namespace {

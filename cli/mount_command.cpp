@@ -1,4 +1,4 @@
-#include "mount_command.hpp"
+#include "commands.hpp"
 
 #include <algorithm>
 #include <cerrno>

@@ -1,15 +1,15 @@
-#include "replay.hpp"
+#include "commands.hpp"
 
 #include <algorithm>
 #include <cerrno>
 #include <nlohmann/json.hpp>
 
+#include "common/command_line.hpp"
 #include "common/message.hpp"
 #include "common/number.hpp"
 #include "common/report_text.hpp"
 #include "penstock/options.hpp"
 #include "penstock/version.hpp"
-#include "common/command_line.hpp"
 #include "replay_run.hpp"
 
 namespace penstock::replay {

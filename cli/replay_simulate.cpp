@@ -1,4 +1,4 @@
-#include "replay_simulate.hpp"
+#include "replay_run.hpp"
 
 #include <array>
 #include <cerrno>

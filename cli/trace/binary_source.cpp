@@ -3,9 +3,8 @@
 
 #include "binary_form.hpp"
 #include "common/message.hpp"
-#include "header_text.hpp"
-#include "record_check.hpp"
-#include "record_source.hpp"
+#include "sources.hpp"
+#include "trace_lines.hpp"
 
 namespace penstock::trace {
 

@@ -1,23 +1,42 @@
+// Makes traces: their contents, their files and their accesses.
 #include "generate.hpp"
 
 #include <algorithm>
 #include <atomic>
 #include <cmath>
+#include <cstring>
 
 #include "common/message.hpp"
+#include "common/pieces.hpp"
 #include "common/progress.hpp"
 #include "common/random_file.hpp"
 #include "common/stopwatch.hpp"
-#include "data_files.hpp"
-#include "header_text.hpp"
+#include "common/threads.hpp"
+#include "penstock/base/hash.hpp"
 #include "penstock/runtime.hpp"
+#include "trace.hpp"
+#include "trace_lines.hpp"
 #include "writer.hpp"
 
 namespace penstock::trace {
 
 namespace {
 
-constexpr std::size_t generated_at_once = 4096;
+constexpr std::uint64_t golden = 0x9e3779b97f4a7c15ull;
+
+// Stretch number `page / distinct` has every content once, in order, from a place that seed, part
+// and stretch decide.
+std::uint64_t content_in(std::uint64_t distinct, std::uint64_t seed, std::uint64_t part,
+                         std::uint64_t page) {
+    const std::uint64_t stretch = page / distinct,
+                        from = mix64(mix64(mix64(seed + golden) + part) + stretch) % distinct;
+    const std::uint64_t place = page % distinct;
+    return place < distinct - from ? place + from : place - (distinct - from);
+}
+
+constexpr std::uint64_t piece_bytes = 4u << 20;
+
+constexpr std::size_t accesses_at_once = 4096;
 
 std::uint64_t part_of(std::uint64_t pages, double share) {
     return std::min(pages,
@@ -92,7 +111,7 @@ status write_trace(const generate_request& asked, writer& to, generate_report& o
     for (std::uint64_t at = 0; at < asked.accesses; done = at) {
         some.clear();
         for (const std::uint64_t end =
-                 std::min<std::uint64_t>(at + generated_at_once, asked.accesses);
+                 std::min<std::uint64_t>(at + accesses_at_once, asked.accesses);
              at < end; ++at)
             maker.add(at, some);
         count(some, out);
@@ -115,6 +134,66 @@ status check_paths(const generate_request& asked, const trace_header& header) {
 
 }  // namespace
 
+std::uint64_t made_content(const made_contents& c, std::uint32_t file, std::uint64_t page) {
+    if (c.common_pages == 0 && c.own_distinct == 0)
+        return content_in(c.distinct, c.seed, file + std::uint64_t{1}, page);
+    if (page < c.common_pages) return content_in(c.common_distinct, c.seed, 0, page);
+    return c.common_distinct + file * c.own_distinct +
+           content_in(c.own_distinct, c.seed, file + std::uint64_t{1}, page - c.common_pages);
+}
+
+// mix64 is one to one: the first word tells contents apart, and within one content the second word
+// tells places apart.
+void fill_page(std::uint64_t content, std::byte* to, std::uint32_t page_bytes) {
+    constexpr std::uint32_t words = 8, chunk_bytes = 64;
+    const std::uint64_t first = mix64(content + golden);
+    for (std::uint32_t at = 0; at < page_bytes; at += chunk_bytes) {
+        std::uint64_t chunk[words] = {first, mix64(first + at + golden)};
+        for (std::uint32_t i = 2; i < words; ++i) chunk[i] = mix64(chunk[1] + i * golden);
+        std::memcpy(to + at, chunk, chunk_bytes);
+    }
+}
+status data_files::make(const trace_header& header, std::uint32_t threads, bool quiet) {
+    const std::uint64_t piece_pages = piece_bytes / header.page_bytes;
+    std::vector<std::uint64_t> first_piece{0};  // of each file, and last the count of all
+    std::uint64_t pages = 0;
+    for (const file_entry& file : header.files) {
+        files_.push_back(std::make_unique<apps::output_file>());
+        if (status s = files_.back()->open_named(file.path); !s) return s;
+        first_piece.push_back(first_piece.back() + apps::pieces_of(file.pages, piece_pages));
+        pages += file.pages;
+    }
+    std::atomic<std::uint64_t> next{0}, made{0};
+    const apps::progress bar(
+        "data", pages, [&made] { return made.load(); }, !quiet);
+    apps::first_error errors;
+    apps::on_threads(
+        static_cast<std::uint32_t>(std::min<std::uint64_t>(threads, first_piece.back())),
+        [&](std::uint32_t) {
+            std::vector<std::byte> bytes(piece_bytes);
+            for (std::uint64_t piece = next.fetch_add(1);
+                 piece < first_piece.back() && !errors.stop(); piece = next.fetch_add(1)) {
+                const auto f = static_cast<std::uint32_t>(
+                    std::upper_bound(first_piece.begin(), first_piece.end(), piece) -
+                    first_piece.begin() - 1);
+                const std::uint64_t first = (piece - first_piece[f]) * piece_pages,
+                                    here = std::min(piece_pages, header.files[f].pages - first);
+                for (std::uint64_t i = 0; i < here; ++i)
+                    fill_page(made_content(*header.contents, f, first + i),
+                              bytes.data() + i * header.page_bytes, header.page_bytes);
+                errors.note(files_[f]->write_at(bytes.data(), here * header.page_bytes,
+                                                first * header.page_bytes));
+                made += here;
+            }
+        });
+    return errors.get();
+}
+
+status data_files::commit() {
+    for (const auto& file : files_)
+        if (status s = file->commit(); !s) return s;
+    return {};
+}
 trace_header made_header(const generate_request& asked) {
     trace_header out;
     out.page_bytes = asked.page_bytes;

@@ -5,14 +5,13 @@
 
 #include "common/message.hpp"
 #include "common/stopwatch.hpp"
-#include "header_text.hpp"
-#include "import_sink.hpp"
+#include "trace_lines.hpp"
 
 namespace penstock::trace {
 
 namespace {
 
-constexpr std::size_t imported_at_once = 4096;
+constexpr std::size_t records_at_once = 4096;
 
 status check_input(const std::string& path) {
     struct stat facts {};
@@ -37,7 +36,7 @@ status read_all(const import_request& asked, import_report& report, writer* to,
     for (std::string_view line; lines.next(line);) {
         if (const std::string wrong = kind->take(line, sink); !wrong.empty())
             return lines.wrong(wrong);
-        if (status s = sink.drain(imported_at_once); !s) return s;
+        if (status s = sink.drain(records_at_once); !s) return s;
     }
     if (!lines.status()) return lines.status();
     if (const std::string wrong = kind->finish(); !wrong.empty())

@@ -2,8 +2,7 @@
 
 #include "common/message.hpp"
 #include "common/random_file.hpp"
-#include "header_text.hpp"
-#include "text_record.hpp"
+#include "trace_lines.hpp"
 
 namespace penstock::trace {
 

@@ -7,7 +7,7 @@
 #include <set>
 #include <sstream>
 
-#include "cli/trace/page_pattern.hpp"
+#include "cli/trace/generate.hpp"
 #include "cli/trace/trace.hpp"
 #include "cli/trace/writer.hpp"
 

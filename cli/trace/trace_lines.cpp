@@ -1,10 +1,12 @@
-#include "header_text.hpp"
+// Reads and writes the lines of a trace: of its header, and of its records in the text format.
+#include "trace_lines.hpp"
 
 #include <bit>
+#include <charconv>
 #include <unordered_set>
 
 #include "common/message.hpp"
-#include "line_source.hpp"
+#include "sources.hpp"
 
 namespace penstock::trace {
 
@@ -22,6 +24,90 @@ template <typename... Numbers>
 bool numbers(std::string_view rest, Numbers&... out) {
     return (number_of(take_word(rest), out) && ...) && blank(rest);
 }
+
+struct cursor {
+    const char* at;
+    const char* end;
+
+    // At least one blank before a field.
+    bool gap() {
+        const char* const from = at;
+        while (at != end && (*at == ' ' || *at == '\t')) ++at;
+        return at != from;
+    }
+    template <typename Number>
+    bool number(Number& out) {
+        const auto parsed = std::from_chars(at, end, out);
+        at = parsed.ptr;
+        return parsed.ec == std::errc();
+    }
+    bool letter(operation& out) {
+        if (at == end) return false;
+        const char c = *at++;
+        out = c == 'R' ? operation::read : c == 'W' ? operation::write : operation::flush;
+        return c == 'R' || c == 'W' || c == 'F';
+    }
+};
+
+template <typename Number>
+char* put(char* to, char before, Number number) {
+    if (before != 0) *to++ = before;
+    return std::to_chars(to, to + 20, number).ptr;
+}
+
+constexpr const char* record_form = "expected TIME_NS R|W|F FILE PAGE PAGES [CONTENT]";
+
+class text_source : public record_source {
+public:
+    explicit text_source(byte_source& from) : lines_(from) {}
+
+    status begin(trace_header& out) override {
+        std::string_view line;
+        if (!lines_.next(line))
+            return lines_.status().ok()
+                       ? lines_.wrong(1, std::string("the file is empty; expected ") + first_line())
+                       : lines_.status();
+        if (line != text_first_line)
+            return lines_.wrong(apps::shown(std::string(line.substr(0, 80))) +
+                                " is not how a trace of version 1 begins; expected " +
+                                first_line());
+        header_parser parser;
+        while (lines_.next(line)) {
+            if (line.starts_with('#')) continue;
+            const bool last = line.empty();
+            if (std::string wrong = last ? parser.finish(header_) : parser.take(line);
+                !wrong.empty())
+                return lines_.wrong(wrong);
+            if (!last) continue;
+            out = header_;
+            return {};
+        }
+        return lines_.status().ok() ? lines_.wrong(lines_.number() + 1,
+                                                   "the file ends in its header; expected an empty "
+                                                   "line before the first record")
+                                    : lines_.status();
+    }
+
+    status next(std::vector<record>& out, std::size_t most) override {
+        std::string_view line;
+        record one;
+        while (out.size() < most && lines_.next(line)) {
+            if (line.empty() || line[0] == '#') continue;
+            if (!parse_record(line, one)) return lines_.wrong(why_no_record(line));
+            if (!fits(one, header_, last_ns_)) return lines_.wrong(why_not(one, header_, last_ns_));
+            last_ns_ = one.time_ns;
+            out.push_back(one);
+        }
+        return lines_.status();
+    }
+
+private:
+    static std::string first_line() { return apps::shown(std::string(text_first_line)); }
+
+    line_source lines_;
+    trace_header header_;
+    std::uint64_t last_ns_ = 0;
+};
 
 }  // namespace
 
@@ -155,6 +241,66 @@ std::string header_text(const trace_header& header) {
         out += "common " + std::to_string(c.common_pages) + " " +
                std::to_string(c.common_distinct) + " " + std::to_string(c.own_distinct) + "\n";
     return out;
+}
+bool parse_record(std::string_view line, record& out) {
+    cursor c{line.data(), line.data() + line.size()};
+    c.gap();
+    if (!c.number(out.time_ns) || !c.gap() || !c.letter(out.what) || !c.gap() ||
+        !c.number(out.file) || !c.gap() || !c.number(out.page) || !c.gap() || !c.number(out.pages))
+        return false;
+    out.content = 0;
+    out.has_content = false;
+    if (c.at == c.end) return true;
+    if (!c.gap()) return false;
+    if (c.at == c.end) return true;
+    out.has_content = true;
+    if (!c.number(out.content)) return false;
+    return c.at == c.end || (c.gap() && c.at == c.end);
+}
+
+std::string why_no_record(std::string_view line) {
+    struct field {
+        const char* name;
+        std::uint64_t most;
+    };
+    constexpr field fields[] = {{"TIME_NS", UINT64_MAX}, {"", 0},
+                                {"FILE", UINT32_MAX},    {"PAGE", UINT64_MAX},
+                                {"PAGES", UINT32_MAX},   {"CONTENT", UINT64_MAX}};
+    std::size_t count = 0;
+    for (std::string_view word = take_word(line); !word.empty(); word = take_word(line), ++count) {
+        if (count == std::size(fields))
+            return apps::shown(std::string(word)) + " is one field too many; " + record_form;
+        if (count == 1) {
+            if (word != "R" && word != "W" && word != "F")
+                return apps::shown(std::string(word)) + " is no operation; expected R, W or F";
+            continue;
+        }
+        std::uint64_t value = 0;
+        const auto parsed = std::from_chars(word.data(), word.data() + word.size(), value);
+        if (parsed.ec == std::errc::result_out_of_range ||
+            (parsed.ec == std::errc() && value > fields[count].most))
+            return std::string(fields[count].name) + " " + apps::shown(std::string(word)) +
+                   " is too large; expected at most " + std::to_string(fields[count].most);
+        if (parsed.ec != std::errc() || parsed.ptr != word.data() + word.size())
+            return std::string(fields[count].name) + " " + apps::shown(std::string(word)) +
+                   " is no whole number; " + record_form;
+    }
+    return std::to_string(count) + (count == 1 ? " field; " : " fields; ") + record_form;
+}
+
+char* print_record(const record& r, char* to) {
+    to = put(to, 0, r.time_ns);
+    *to++ = ' ';
+    *to++ = letters[static_cast<std::size_t>(r.what)];
+    to = put(to, ' ', r.file);
+    to = put(to, ' ', r.page);
+    to = put(to, ' ', r.pages);
+    if (r.has_content) to = put(to, ' ', r.content);
+    *to++ = '\n';
+    return to;
+}
+std::unique_ptr<record_source> make_text_source(byte_source& from) {
+    return std::make_unique<text_source>(from);
 }
 
 }  // namespace penstock::trace

@@ -1,0 +1,166 @@
+// Reads a trace's bytes and lines, checks its records, and puts the source of its format behind
+// them.
+#include "sources.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+#include <fcntl.h>
+
+#include "binary_form.hpp"
+#include "common/message.hpp"
+#include "trace.hpp"
+
+namespace penstock::trace {
+
+status byte_source::open(const std::string& path, const std::string& what, std::size_t piece_bytes,
+                         std::size_t kept_bytes) {
+    path_ = path;
+    if (const int code = from_.open(path); code != 0)
+        return {code, apps::shown(path) + ": " + error_text(code) + "; name a " + what +
+                          " that can be read"};
+    static_cast<void>(::posix_fadvise(from_.fd(), 0, 0,
+                                      POSIX_FADV_SEQUENTIAL));  // only advice; a pipe takes none
+    piece_bytes_ = std::max<std::size_t>(piece_bytes, 1);
+    buffer_.resize(piece_bytes_ + kept_bytes);
+    begin_ = end_ = buffer_.data();
+    at_end_ = saw_nul_ = false;
+    return {};
+}
+
+status byte_source::more() {
+    const std::size_t kept = size();
+    if (kept > 0) std::memmove(buffer_.data(), begin_, kept);
+    begin_ = buffer_.data();
+    end_ = buffer_.data() + kept;
+    saw_nul_ = false;
+    if (at_end_) return {};
+    const ssize_t got = from_.read(end_, std::min(piece_bytes_, buffer_.size() - kept));
+    if (got == -ECANCELED) return {-ECANCELED, "interrupted; nothing was written"};
+    const auto code = static_cast<int>(got);
+    if (code < 0)
+        return {code, apps::shown(path_) + ": " +
+                          apps::about_stream(code, "name a file that can be read")};
+    at_end_ = got == 0;
+    saw_nul_ = std::memchr(end_, 0, static_cast<std::size_t>(got)) != nullptr;
+    end_ += got;
+    return {};
+}
+
+status byte_source::reach(std::size_t bytes) {
+    while (size() < bytes && !at_end_)
+        if (status s = more(); !s) return s;
+    return {};
+}
+
+status line_source::wrong(std::uint64_t number, const std::string& why) const {
+    return {-EINVAL, apps::shown(from_.path()) + " line " + std::to_string(number) + ": " + why};
+}
+
+status line_source::wrong(const std::string& why) const { return wrong(number_, why); }
+
+bool line_source::fail(std::uint64_t number, const std::string& why) {
+    status_ = wrong(number, why);
+    return false;
+}
+
+bool line_source::too_long() {
+    return fail(number_, "has more than " + apps::with_commas(most_line_bytes) +
+                             " bytes; expected a text with short lines");
+}
+
+bool line_source::slow(std::string_view& line) {
+    if (!status_) return false;
+    for (;;) {
+        const void* const end =
+            from_.size() == 0 ? nullptr : std::memchr(from_.begin(), '\n', from_.size());
+        if (end != nullptr) {
+            if (!give(static_cast<const char*>(end), line)) return false;
+            if (line.find('\0') == std::string_view::npos) return true;
+            return fail(number_, "has a NUL byte; expected text");
+        }
+        if (from_.size() > most_line_bytes) return ++number_, too_long();
+        if (from_.at_end()) break;
+        status_ = from_.more();
+        if (!status_) return false;
+        odd_ = odd_ || from_.saw_nul();
+    }
+    if (from_.size() == 0) return false;
+    return fail(number_ + 1,
+                "has no line end, so the file was cut short; make it again, or end its last line");
+}
+
+std::string_view take_word(std::string_view& line) {
+    std::size_t from = 0;
+    while (from < line.size() && (line[from] == ' ' || line[from] == '\t')) ++from;
+    std::size_t to = from;
+    while (to < line.size() && line[to] != ' ' && line[to] != '\t') ++to;
+    const std::string_view word = line.substr(from, to - from);
+    line.remove_prefix(to);
+    return word;
+}
+
+bool number_of(std::string_view word, std::uint64_t& out) {
+    const auto parsed = std::from_chars(word.data(), word.data() + word.size(), out);
+    return parsed.ec == std::errc() && parsed.ptr == word.data() + word.size();
+}
+
+std::string why_not(const record& r, const trace_header& header, std::uint64_t last_ns) {
+    using std::to_string;
+    if (r.time_ns < last_ns)
+        return "time " + to_string(r.time_ns) + " lies before " + to_string(last_ns) +
+               ", the time of the record before it; sort the records by time";
+    if (r.file >= header.files.size())
+        return "file " + to_string(r.file) + " is not in the header; expected 0 to " +
+               to_string(header.files.size() - 1);
+    if (r.what == operation::flush)
+        return r.has_content
+                   ? "a flush with a content number; only a write has one"
+                   : "a flush of pages; a flush is of a whole file, so expected PAGE 0 and PAGES 0";
+    if (r.pages == 0) return "PAGES is 0; a read or write has at least 1";
+    const std::uint64_t pages = header.files[r.file].pages;
+    if (r.page >= pages || r.pages > pages - r.page)
+        return apps::with_commas(r.pages) + " pages from page " + to_string(r.page) +
+               " on lie beyond the end of file " + to_string(r.file) + ", which has " +
+               apps::with_commas(pages);
+    if (r.what != operation::write) return "a read with a content number; only a write has one";
+    return "content number " + to_string(r.content) +
+           " is too large; the contents of a write end at 2^62";
+}
+
+struct reader::parts {
+    byte_source from;
+    trace_header header;
+    std::unique_ptr<record_source> records;
+    bool binary = false;
+    status failed;  // what next() said; it says so again
+};
+
+reader::reader() : parts_(std::make_unique<parts>()) {}
+reader::~reader() = default;
+reader::reader(reader&&) noexcept = default;
+reader& reader::operator=(reader&&) noexcept = default;
+
+status reader::open(const std::string& path, std::size_t piece_bytes) {
+    parts_ = std::make_unique<parts>();
+    parts& p = *parts_;
+    if (status s = p.from.open(path, "trace", piece_bytes, most_line_bytes + 1); !s) return s;
+    if (status s = p.from.reach(1); !s) return s;
+    p.binary = p.from.size() > 0 && static_cast<unsigned char>(*p.from.begin()) == binary_magic[0];
+    p.records = p.binary ? make_binary_source(p.from) : make_text_source(p.from);
+    return p.records->begin(p.header);
+}
+
+const trace_header& reader::header() const { return parts_->header; }
+bool reader::is_binary() const { return parts_->binary; }
+
+status reader::next(std::vector<record>& out, std::size_t most) {
+    out.clear();
+    status& failed = parts_->failed;
+    if (failed) failed = parts_->records->next(out, most);
+    if (!failed) out.clear();
+    return failed;
+}
+
+}  // namespace penstock::trace
