@@ -1,27 +1,31 @@
 #!/usr/bin/env bash
 # Builds Penstock and runs every test that this machine can run: ./test.sh [--all]
 #
-#   1. the optimised build, with the gpu back end where there are a GPU and nvcc, and all tests in it;
-#   2. where there is nvcc and no GPU: every CUDA file compiled once, in a build of its own, and the tests of what the compiler makes;
-#   3. AddressSanitizer and UndefinedBehaviorSanitizer, over the tests labelled unit, region, model, fault and fuzz;
+#   1. the optimised build, with the gpu back end where there are a GPU and nvcc, and all its tests;
+#   2. where there is nvcc and no GPU: every CUDA file compiled once, in a build of its own, and the
+#      tests of what the compiler makes;
+#   3. AddressSanitizer and UndefinedBehaviorSanitizer, over the tests labelled unit, region, model,
+#      fault and fuzz;
 #   4. ThreadSanitizer, over the tests labelled unit, region, model and fault.
 #
-# --all: step 3 includes the programs and their tests, which takes some minutes more.
+# --all: tests that repeat themselves run at their full length, and step 3 includes the programs
+# and their tests. Without it they run half of their rounds.
 #
-# Installs missing Debian packages first. The last line counts the tests: "N passed, N failed, N skipped"; the exit status
-# is 0 only if none failed. Suites that need a GPU report themselves as skipped where there is none.
+# Installs missing Debian packages first. The last line counts the tests: "N passed, N failed, N
+# skipped"; the exit status is 0 only if none failed. Suites that need a GPU report themselves as
+# skipped where there is none.
 set -uo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 cd "$root" || exit 1
 case "$*" in
-    "") with_programs=OFF asan_labels='unit|region|model|fault|fuzz' ;;
-    --all) with_programs=ON asan_labels='unit|region|model|fault|fuzz|apps' ;;
+    "") with_programs=OFF long_tests=OFF asan_labels='unit|region|model|fault|fuzz' ;;
+    --all) with_programs=ON long_tests=ON asan_labels='unit|region|model|fault|fuzz|apps' ;;
     *)
         echo "usage: ./test.sh [--all]" >&2
         exit 2
         ;;
 esac
-# What the mount is tried with. PostgreSQL is used if it is there; its package would start a server of its own.
+# What the mount is tried with. PostgreSQL is used if it is there; its package would start a server.
 on_the_mount=()
 [ ! -e /dev/fuse ] || on_the_mount=(git fio make)
 if ! bash tools/install_packages.sh "${on_the_mount[@]}"; then
@@ -56,7 +60,8 @@ suite() {
     results=$folder/results.xml
     say "$title"
     rm -f "$results"
-    (cd "$folder" && ctest --output-on-failure --no-tests=error --output-junit "$results" "$@" </dev/null)
+    (cd "$folder" &&
+        ctest --output-on-failure --no-tests=error --output-junit "$results" "$@" </dev/null)
     status=$?
     counts=$(python3 tools/count_tests.py "$results") || counts="0 0 0"
     read -r p f s <<<"$counts"
@@ -66,37 +71,47 @@ suite() {
     echo "-- $title: $p passed, $f failed, $s skipped in $((SECONDS - start)) s"
 }
 
-# sanitized NAME SANITIZERS LABELS PROGRAMS OPTIMISATION: a build of its own, and the tests with one of these labels.
+# sanitized NAME SANITIZERS LABELS PROGRAMS OPTIMISATION: a build of its own, and the tests with
+# these labels.
 sanitized() {
     local name=$1 sanitizers=$2 labels=$3 programs=$4 optimise=$5 folder=$build_dir/$1
-    # Lines without variables: what sanitizers see is the same. -Og halves what checks of undefined behaviour cost to compile; under ThreadSanitizer
-    # the tests take longer than compiling, so -O1 there.
-    step "$name: configure" configure "$folder" -DCMAKE_BUILD_TYPE=RelWithDebInfo -DCMAKE_CXX_FLAGS_RELWITHDEBINFO="$optimise -g1 -DNDEBUG" -DPENSTOCK_CUDA=OFF \
-        -DPENSTOCK_SANITIZE="$sanitizers" -DPENSTOCK_BUILD_APPS="$programs" -DPENSTOCK_BUILD_EXAMPLES=OFF || return
+    # Lines without variables: what sanitizers see is the same. -Og halves what checks of undefined
+    # behaviour cost to compile; under ThreadSanitizer the tests take longer than compiling, so -O1.
+    step "$name: configure" configure "$folder" -DCMAKE_BUILD_TYPE=RelWithDebInfo \
+        -DCMAKE_CXX_FLAGS_RELWITHDEBINFO="$optimise -g1 -DNDEBUG" -DPENSTOCK_CUDA=OFF \
+        -DPENSTOCK_SANITIZE="$sanitizers" -DPENSTOCK_BUILD_APPS="$programs" \
+        -DPENSTOCK_BUILD_EXAMPLES=OFF -DPENSTOCK_LONG_TESTS="$long_tests" || return
     step "$name: build" build "$folder" || return
     suite "$name: tests" "$folder" --label-regex "^($labels)$" --parallel "$jobs"
 }
 
-# All objects of CUDA files, and the programs that need a GPU; not those programs that other builds have.
+# All objects of CUDA files, and the programs that need a GPU; not the programs of other builds.
 build_gpu_code() {
     local folder=$1 objects
-    objects=$(ninja -C "$folder" -t targets all | sed -n 's/^\([^ ]*\.cu\.o\): CUDA_COMPILER.*/\1/p; s/^\(examples\/0[245][^ ]*\): .*/\1/p') || return
+    objects=$(ninja -C "$folder" -t targets all |
+        sed -n -e 's/^\([^ ]*\.cu\.o\): CUDA_COMPILER.*/\1/p' \
+            -e 's/^\(examples\/0[245][^ ]*\): .*/\1/p') || return
     # shellcheck disable=SC2086  # one target a word
-    build "$folder" --target $objects penstock penstock_mount device_test guest_test gpufs_samples gpufs_samples_rdc \
-        penstock_model_gpu penstock_write_model_gpu
+    build "$folder" --target $objects penstock penstock_mount device_test guest_test \
+        gpufs_samples gpufs_samples_rdc penstock_model_gpu penstock_write_model_gpu
 }
 
 gpu_code() {
-    local folder=$build_dir/gpu
+    local folder=$build_dir/gpu tests
+    tests='^(device_test|guest_test|gpufs_samples(_rdc)?|model_gpu|write_model_gpu|codegen_.*'
+    tests+='|install_cuda|example_0[245].*)$'
     step "gpu code: configure" configure_gpu_code "$folder" || return
     step "gpu code: build" build_gpu_code "$folder" || return
-    suite "gpu code: tests" "$folder" --tests-regex '^(device_test|guest_test|gpufs_samples(_rdc)?|model_gpu|write_model_gpu|codegen_.*|install_cuda|example_0[245].*)$' --parallel "$jobs"
+    suite "gpu code: tests" "$folder" --tests-regex "$tests" --parallel "$jobs"
 }
 
-if step "release: configure" configure_main && step "release: build" build "$build_dir"; then
+if step "release: configure" configure_main -DPENSTOCK_LONG_TESTS="$long_tests" &&
+    step "release: build" build "$build_dir"; then
     suite "release: tests" "$build_dir" --parallel "$jobs"
-    if gpu_is_here || ! command -v nvcc >/dev/null; then
-        say "gpu code: $(command -v nvcc >/dev/null && echo 'built and tested above' || echo 'not compiled, there is no nvcc')"
+    if ! command -v nvcc >/dev/null; then
+        say "gpu code: not compiled, there is no nvcc"
+    elif gpu_is_here; then
+        say "gpu code: built and tested above"
     else
         gpu_code
     fi

@@ -1,6 +1,7 @@
-// How long a test that repeats itself runs: in full, or a part of it under a sanitizer, where each
-// round takes up to thirty times as long. What a sanitizer finds lies in the kinds of rounds, and
-// the optimised build runs them all.
+// How long a test that repeats itself runs. The build option PENSTOCK_LONG_TESTS asks for the full
+// length, as `./test.sh --all` does; without it a test runs half of its rounds. Under a sanitizer,
+// where a round takes up to thirty times as long, it runs a part of that: the kinds of rounds
+// decide what a sanitizer finds.
 #pragma once
 
 #include <algorithm>
@@ -15,10 +16,19 @@ inline constexpr unsigned sanitizer_slowdown = 5;
 inline constexpr unsigned sanitizer_slowdown = 1;
 #endif
 
+#if defined(PENSTOCK_LONG_TESTS)
+inline constexpr unsigned usual_share = 1;
+#else
+inline constexpr unsigned usual_share = 2;
+#endif
+
 // So many rounds of a random test, at least one.
 template <typename Count>
 constexpr Count rounds(Count full) {
-    return std::max<Count>(1, full / static_cast<Count>(sanitizer_slowdown));
+    return std::max<Count>(1, full / static_cast<Count>(sanitizer_slowdown * usual_share));
 }
+
+// The preemptions of an exploration that takes seconds with three: three in the long form.
+inline constexpr int deep_preemptions = usual_share == 1 ? 3 : 2;
 
 }  // namespace penstock::test

@@ -1,6 +1,8 @@
-# What demo.sh and test.sh share; sourced, not run. Needs the variable `root`: the folder of the repository.
+# Functions that demo.sh and test.sh share; sourced, not run. Needs the variable `root`: the
+# repository's folder.
 #
-# The build folder is build/, or PENSTOCK_BUILD_DIR. Compilers run as many at a time as there are processors, or PENSTOCK_JOBS.
+# The build folder is build/, or PENSTOCK_BUILD_DIR. As many compilers run at a time as there are
+# processors, or PENSTOCK_JOBS.
 
 build_dir=${PENSTOCK_BUILD_DIR:-$root/build}
 jobs=${PENSTOCK_JOBS:-$(nproc)}
@@ -12,8 +14,9 @@ fi
 
 say() { printf '\n== %s\n' "$*"; }
 
-# configure FOLDER OPTION...: cmake, quiet unless it fails. Without ccache everything is compiled afresh. Eight sources of
-# a target are compiled as one (CMake's unity build): headers are read once for all, a third less to compile.
+# configure FOLDER OPTION...: cmake, quiet unless it fails. Without ccache everything is compiled
+# afresh. The compiler takes eight sources of a target at once (CMake's unity build) and so reads
+# their headers once: a third less processor time.
 configure() {
     local folder=$1 log
     shift
@@ -23,7 +26,8 @@ configure() {
     fi
     mkdir -p "$folder" || return 1
     log=$folder/configure.log
-    if ! cmake -S "$root" -B "$folder" -G Ninja "${launcher[@]}" -DCMAKE_UNITY_BUILD=ON "$@" >"$log" 2>&1; then
+    if ! cmake -S "$root" -B "$folder" -G Ninja "${launcher[@]}" -DCMAKE_UNITY_BUILD=ON "$@" \
+        >"$log" 2>&1; then
         cat "$log"
         return 1
     fi
@@ -32,19 +36,23 @@ configure() {
 
 gpu_is_here() { nvidia-smi -L >/dev/null 2>&1; }
 
-# The main build: optimised, with the gpu back end if there is a GPU to run it and nvcc to compile it. demo.sh and test.sh share its objects.
+# The main build: optimised, with the gpu back end if there is a GPU to run it and nvcc to compile
+# it. demo.sh and test.sh share its objects.
 configure_main() {
     local cuda=OFF
     ! gpu_is_here || cuda=AUTO
-    configure "$build_dir" -DCMAKE_BUILD_TYPE=Release -DPENSTOCK_CUDA="$cuda" -DPENSTOCK_SANITIZE= -UCMAKE_CUDA_ARCHITECTURES -UCMAKE_CUDA_FLAGS "$@"
+    configure "$build_dir" -DCMAKE_BUILD_TYPE=Release -DPENSTOCK_CUDA="$cuda" -DPENSTOCK_SANITIZE= \
+        -UCMAKE_CUDA_ARCHITECTURES -UCMAKE_CUDA_FLAGS "$@"
 }
 
-# A build of its own for code of GPUs where there is none: compiled to intermediate code alone, which a driver can still translate, and optimised as little
-# as the compilers know how. Nothing is run of it but what checks the compiler's output and what says that a GPU is missing.
+# A build of its own for code of GPUs where there is none: compiled to intermediate code alone,
+# which a driver can still translate, and optimised as little as the compilers know how. Nothing is
+# run of it but the checks of the compiler's output and the messages that a GPU is missing.
 configure_gpu_code() {
     local flags=()
     [[ $(nvcc --help 2>/dev/null) != *--Ofast-compile* ]] || flags=(-DCMAKE_CUDA_FLAGS=-Ofc=max)
-    configure "$1" -DCMAKE_BUILD_TYPE=Release -DCMAKE_CXX_FLAGS_RELEASE="-O0 -DNDEBUG" -DPENSTOCK_CUDA=ON -DPENSTOCK_SANITIZE= \
+    configure "$1" -DCMAKE_BUILD_TYPE=Release -DCMAKE_CXX_FLAGS_RELEASE="-O0 -DNDEBUG" \
+        -DPENSTOCK_CUDA=ON -DPENSTOCK_SANITIZE= \
         -DCMAKE_CUDA_ARCHITECTURES=80-virtual "${flags[@]}"
 }
 

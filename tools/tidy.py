@@ -19,8 +19,7 @@ MOST_FUNCTION_LINES = 70
 MOST_CODE_COLUMNS = 100
 MOST_TEXT_COLUMNS = 120
 # Scripts whose lines are longer still. The list can only get shorter.
-LONG_LINES_LEFT = re.compile(
-    r"test\.sh|tools/(common\.sh|.*-bench\.sh|product_bench\.sh|.*_report\.py)")
+LONG_LINES_LEFT = re.compile(r"tools/(.*-bench\.sh|product_bench\.sh|.*_report\.py)")
 
 CODE = (".hpp", ".cuh", ".cpp", ".cu")
 SCRIPTS = (".py", ".sh", ".ci/run")

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "explore/written_file.hpp"
+#include "rounds.hpp"
 
 namespace penstock::explore_kit {
 namespace {
@@ -85,7 +86,7 @@ TEST(map_write, the_frame_of_the_copy_is_taken_from_another_page) {
         explore::require(got == -ENOBUFS || (got == 8 && seen == content(1, 1, 0)),
                          "a reader got another page's bytes");
     });
-    expect_sound(s.run({.preemptions = 3}));
+    expect_sound(s.run({.preemptions = test::deep_preemptions}));
 }
 
 // A mapping that outlives its descriptor: whichever comes last, the close or the unmap, brings the
@@ -117,7 +118,7 @@ TEST(map_write, one_closes_while_another_unmaps) {
         explore::require(unmap(g, s.w.fs(), writable_mapping{frame, page_bytes, 0, 0, 0}) == 0,
                          "an unmap failed");
     });
-    expect_sound(s.run({.preemptions = 3}));
+    expect_sound(s.run({.preemptions = test::deep_preemptions}));
 }
 
 }  // namespace

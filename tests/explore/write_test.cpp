@@ -1,6 +1,7 @@
 // Writers, write-backs and evictions of the same pages: nothing that was written is lost, and
 // nothing else goes to the file.
 #include "explore/written_file.hpp"
+#include "rounds.hpp"
 
 namespace penstock::explore_kit {
 namespace {
@@ -50,7 +51,7 @@ TEST(write, two_write_backs_of_one_page) {
         s.flusher()(g);
     });
     s.lane(s.flusher());
-    expect_sound(s.run({.preemptions = 3}));
+    expect_sound(s.run({.preemptions = test::deep_preemptions}));
 }
 
 // Another's write-back may be at its end while this lane writes: what msync says is about this
@@ -67,7 +68,7 @@ TEST(write, after_msync_the_file_has_it_whoever_else_writes_back) {
         explore::require(s.w.memory.disk[1] == 71, "msync returned, and the file does not have it");
     });
     s.lane(s.flusher());
-    expect_sound(s.run({.preemptions = 3}));
+    expect_sound(s.run({.preemptions = test::deep_preemptions}));
 }
 
 // The same of the whole file, whose count of dirty pages must not be 0 for a moment. The page is
@@ -146,7 +147,7 @@ TEST(write, a_reader_takes_the_frame_of_a_dirty_page) {
     s.expect(0, 0, 70);
     s.lane(s.writer(0, 0, 70));
     s.lane([&](auto g) { read_and_compare(g, s.w.fs(), s.fd, 1, 1); });
-    expect_sound(s.run({.preemptions = 3}));
+    expect_sound(s.run({.preemptions = test::deep_preemptions}));
 }
 
 TEST(write, writers_of_two_pages_share_one_frame) {

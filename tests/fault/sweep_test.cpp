@@ -92,7 +92,7 @@ TEST_P(sweep, nth_call_fails) {
     }
 }
 
-constexpr std::uint64_t coarse = test::sanitizer_slowdown;
+constexpr std::uint64_t coarse = test::sanitizer_slowdown * test::usual_share;
 
 INSTANTIATE_TEST_SUITE_P(
     fault, sweep,

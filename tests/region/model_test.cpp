@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::uint64_t size = (2 << 20) + 312345;
 
-constexpr std::uint64_t seeds = rounds(std::uint64_t{3});
+constexpr std::uint64_t seeds = rounds(std::uint64_t{4});
 constexpr int steps = std::max(100, rounds(300));
 
 struct actor {
