@@ -1,6 +1,4 @@
-// Running jobs on some kind of processor. Everything but the launch is the same for all methods:
-// placing dictionary, files and scratch in the device's memory, running jobs until all are done,
-// bringing the records back.
+// The ways to search, and what they share: running jobs on some kind of processor.
 #pragma once
 
 #include <cstdint>
@@ -9,14 +7,19 @@
 #include <vector>
 
 #include "common/big_vector.hpp"
+#include "common/device_memory.hpp"
 #include "common/stopwatch.hpp"
 #include "dictionary.hpp"
 #include "files.hpp"
-#include "common/device_memory.hpp"
 #include "penstock/error.hpp"
+#include "penstock/runtime.hpp"
 #include "search_view.hpp"
 
 namespace penstock::grep {
+
+// Running jobs on some kind of processor. Everything but the launch is the same for all methods:
+// placing dictionary, files and scratch in the device's memory, running jobs until all are done,
+// bringing the records back.
 
 using apps::stopwatch;
 
@@ -73,5 +76,23 @@ private:
     std::uint64_t groups_ = 1;
     std::uint64_t stamp_ = 1;
 };
+
+// The ways to search.
+
+// Kernels that read the files through Penstock's page cache. `rt` must outlive the method.
+std::unique_ptr<search_method> make_penstock_search(runtime& rt);
+search_limits penstock_limits(const runtime& rt);
+// Will a runtime of these options be one of the gpu back end? For what is chosen before it is made.
+bool will_use_gpu(const options& o);
+
+// Baseline: the same counting on CPU threads, with pread and no page cache of our own.
+std::unique_ptr<search_method> make_cpu_search();
+search_limits cpu_limits(std::uint32_t threads);
+
+// Baseline: the same counting on the GPU; the host reads the files into pinned memory in large
+// batches and copies them, reading one batch while the GPU counts another. `files` must outlive the
+// method. -ENODEV and a message without a GPU.
+status make_cuda_search(int device, std::uint32_t threads, const file_list& files,
+                        std::unique_ptr<search_method>& out, search_limits& limits);
 
 }  // namespace penstock::grep

@@ -10,7 +10,6 @@
 #include "common/stopwatch.hpp"
 #include "common/threads.hpp"
 #include "common/whole_file.hpp"
-#include "match_memory.hpp"
 #include "methods.hpp"
 #if defined(__CUDACC__)
 #include "block_compare.cuh"

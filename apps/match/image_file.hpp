@@ -1,14 +1,19 @@
-// Files of images: a header, then one image after the other, each a vector of single-precision
-// numbers. docs/apps/match.md describes them byte by byte.
+// Files of images, and databases of them mapped into this process for the baseline.
 #pragma once
 
 #include <cstdint>
 #include <string>
 #include <type_traits>
+#include <vector>
 
+#include "common/whole_file.hpp"
+#include "match_view.hpp"
 #include "penstock/error.hpp"
 
 namespace penstock::match {
+
+// Files of images: a header, then one image after the other, each a vector of single-precision
+// numbers. docs/match.md describes them byte by byte.
 
 inline constexpr std::uint64_t image_magic = 0x31534547414d4950ull;  // "PIMAGES1"
 inline constexpr std::uint32_t image_version = 1;
@@ -64,5 +69,30 @@ status open_images(const std::string& path, image_file& out);
 // -EINVAL and a message that names both files if the images of `other` have not the shape of those
 // of `first`.
 status check_shapes(const image_file& first, const image_file& other);
+
+// Databases in this process's address space, for the baseline.
+class mapped_images {
+public:
+    status open(const std::vector<image_file>& files) {
+        for (const image_file& file : files)
+            if (status s = maps_.emplace_back().open(
+                    file.path, file.header.data_offset + file.header.data_bytes());
+                !s)
+                return s;
+        return {};
+    }
+
+    // A source for compare_on_lane.
+    template <typename Visit>
+    int visit(const tile_place& at, std::uint64_t first_byte, std::uint64_t bytes,
+              const Visit& visit) const {
+        visit(reinterpret_cast<const float*>(maps_[at.database].data() + first_byte), 0,
+              bytes / sizeof(float));
+        return 0;
+    }
+
+private:
+    std::vector<apps::mapped_file> maps_;
+};
 
 }  // namespace penstock::match

@@ -1,4 +1,4 @@
-#include "make_images.hpp"
+#include "report.hpp"
 
 #include <algorithm>
 #include <cerrno>

@@ -11,7 +11,6 @@
 #include "common/thread_scratch.hpp"
 #include "common/threads.hpp"
 #include "lane_compare.hpp"
-#include "match_memory.hpp"
 #include "methods.hpp"
 #include "page_source.hpp"
 #include "penstock/launch.hpp"

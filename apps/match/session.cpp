@@ -1,4 +1,4 @@
-#include "session.hpp"
+#include "report.hpp"
 
 #include <bit>
 #include <cerrno>

@@ -1,4 +1,5 @@
-// The places that need no GPU of their own: a region, and for CPU threads a copy and a map.
+// Places of a graph in host memory, and the reader of the whole file.
+
 #include <cerrno>
 
 #include "common/device_memory.hpp"
@@ -9,6 +10,14 @@
 #include "whole_reader.hpp"
 
 namespace penstock::sssp {
+
+status whole_reader::read_all(std::byte* to) const {
+    return each_piece([&](std::uint32_t, std::uint64_t at,
+                          std::uint64_t bytes) { return read(to + at, bytes, at); },
+                      [](std::uint32_t) { return status{}; });
+}
+
+// The places that need no GPU of their own: a region, and for CPU threads a copy and a map.
 
 namespace {
 

@@ -1,11 +1,17 @@
+// A run: it opens the graph, makes the methods, and goes through the rounds.
 #include "session.hpp"
 
+#include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <unistd.h>
 
 #include "common/message.hpp"
+#include "common/progress.hpp"
 #include "common/random_file.hpp"
 #include "common/stopwatch.hpp"
+#include "common/whole_file.hpp"
+#include "dijkstra.hpp"
 #include "made_numbers.hpp"
 #include "report.hpp"
 #include "rounds.hpp"
@@ -118,5 +124,149 @@ status run_all(session& s) {
         return failed;
     return s.out.commit();
 }
+
+namespace {
+
+using distances = std::vector<std::uint32_t>;
+
+std::string name_of_distance(std::uint32_t distance) {
+    return distance == unreachable ? "none" : apps::with_commas(distance);
+}
+
+status compare(const session& s, const std::string& one_name, const distances& one,
+               const std::string& other_name, const distances& other) {
+    const auto [first, second] = std::mismatch(one.begin(), one.end(), other.begin());
+    if (first == one.end()) return {};
+    return {-EIO,
+            apps::shown(s.graph.path) + ": the distance of vertex " +
+                apps::with_commas(static_cast<std::uint64_t>(first - one.begin())) + " is " +
+                name_of_distance(*first) + " by " + one_name + " and " + name_of_distance(*second) +
+                " by " + other_name +
+                "; let no other program write the graph meanwhile, and if none does, report this"};
+}
+
+class all_rounds {
+public:
+    explicit all_rounds(session& s) : s_(s), other_(s.graph.shape.vertices) {
+        s.distances.resize(s.graph.shape.vertices);
+    }
+
+    status run() {
+        const run_request& r = s_.asked.run;
+        const std::uint64_t total = 1 + r.rounds * std::max<std::uint64_t>(r.percents.size(), 1);
+        const apps::progress bar(
+            "rounds", total, [this] { return done_.load(); }, !s_.asked.quiet);
+        if (status failed = compute_all([](method_run& m) -> round_times& { return m.first; });
+            !failed)
+            return failed;
+        if (r.percents.empty())
+            if (status failed = rounds_of(-1); !failed) return failed;
+        for (const double percent : r.percents)
+            if (status failed = rounds_of(percent); !failed) return failed;
+        summarise();
+        return {};
+    }
+
+private:
+    // By each method, with what is in the file now. The first one's distances are the others'
+    // measure.
+    template <typename TimesOf>
+    status compute_all(const TimesOf& times_of) {
+        for (method_run& m : s_.methods) {
+            if (was_interrupted()) return {-ECANCELED, "interrupted; nothing was written"};
+            round_times& times = times_of(m);
+            apps::stopwatch watch;
+            if (status failed = m.place->refresh(times.pages); !failed) return failed;
+            times.data_seconds = watch.lap();
+            if (status failed = m.by->compute(view_of(m.place->data(), s_.graph.shape),
+                                              static_cast<std::uint32_t>(s_.asked.run.source));
+                !failed)
+                return {failed.code,
+                        apps::shown(s_.graph.path) + ": " + m.name + ": " + failed.message};
+            times.compute_seconds = watch.lap();
+            times.edges = m.by->last().edges;
+            times.steps = m.by->last().step;
+            const bool is_first = &m == &s_.methods.front();
+            if (status failed =
+                    m.by->copy_distances(is_first ? s_.distances.data() : other_.data());
+                !failed)
+                return failed;
+            if (is_first) continue;
+            if (status failed = compare(s_, s_.methods.front().name, s_.distances, m.name, other_);
+                !failed)
+                return failed;
+        }
+        ++done_;
+        return s_.asked.run.check ? check_plainly() : status{};
+    }
+
+    status check_plainly() {
+        apps::mapped_file file;
+        if (status failed = file.open(s_.graph.real_path(), s_.graph.shape.file_bytes()); !failed)
+            return failed;
+        const distances plain = plain_distances(
+            view_of(reinterpret_cast<const std::byte*>(file.data()), s_.graph.shape),
+            static_cast<std::uint32_t>(s_.asked.run.source));
+        ++s_.checked;
+        return compare(s_, s_.methods.front().name, s_.distances, "Dijkstra's algorithm", plain);
+    }
+
+    // A negative percent: no updater runs.
+    status rounds_of(double percent) {
+        const run_request& r = s_.asked.run;
+        update_run& u = s_.updates.emplace_back();
+        u.percent = percent;
+        u.methods.resize(s_.methods.size());
+        for (std::uint32_t i = 0; i < r.rounds; ++i) {
+            ++s_.rounds_done;
+            if (percent >= 0)
+                if (status failed = update(u); !failed) return failed;
+            before_ = s_.distances;
+            if (status failed = compute_all([&](method_run& m) -> round_times& {
+                    return u.methods[static_cast<std::size_t>(&m - s_.methods.data())]
+                        .emplace_back();
+                });
+                !failed)
+                return failed;
+            std::uint64_t changed = 0;
+            for (std::size_t v = 0; v < before_.size(); ++v)
+                changed += before_[v] != s_.distances[v] ? 1 : 0;
+            u.changed.push_back(changed);
+        }
+        say_update(s_, u);
+        return {};
+    }
+    status update(update_run& u) {
+        update_request what;
+        what.file = s_.mounted ? s_.folder.point() + "/" + s_.graph.name : s_.graph.real_path();
+        what.percent = u.percent;
+        what.seed = s_.asked.run.seed;
+        what.round = s_.rounds_done;
+        what.by_store = s_.asked.run.by_store;
+        what.threads = s_.asked.threads;
+        u.pages =
+            page_choice(s_.graph.shape.edge_pages(), u.percent, what.seed, what.round).count();
+        apps::stopwatch watch;
+        const status ended = run_updater(what, [] { return was_interrupted(); });
+        u.update_seconds.push_back(watch.lap());
+        return ended;
+    }
+
+    void summarise() {
+        for (const std::uint32_t distance : s_.distances)
+            if (distance != unreachable) {
+                ++s_.reached;
+                s_.farthest = std::max<std::uint64_t>(s_.farthest, distance);
+            }
+    }
+
+    session& s_;
+    distances other_, before_;
+    std::atomic<std::uint64_t> done_{0};
+};
+
+}  // namespace
+
+status run_rounds(session& s) { return all_rounds(s).run(); }
 
 }  // namespace penstock::sssp

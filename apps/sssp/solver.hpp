@@ -1,15 +1,18 @@
-// Finds the distances of all vertices from one, wherever that is computed.
+// Solvers, which find the distances of all vertices from one, and the plain one to check them by.
 #pragma once
 
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <vector>
 
 #include "graph_format.hpp"
 #include "penstock/error.hpp"
 #include "search_view.hpp"
 
 namespace penstock::sssp {
+
+// Finds the distances of all vertices from one, wherever that is computed.
 
 struct solver_settings {
     graph_shape shape;
@@ -41,5 +44,9 @@ bool gpu_is_there(int device);
 // some, `state` is as they left it.
 status run_search(const solver_settings& how, const std::function<status()>& run_steps,
                   const search_state& state);
+
+// The distances as the textbook finds them, on one core, to check the others by (Dijkstra, 1959).
+
+std::vector<std::uint32_t> plain_distances(const graph_view& graph, std::uint32_t source);
 
 }  // namespace penstock::sssp

@@ -1,4 +1,5 @@
-#include "match_memory.hpp"
+// Memory of the device that compares, and the baseline on CPU threads.
+#include "methods.hpp"
 
 #include <algorithm>
 #include <cerrno>
@@ -6,7 +7,13 @@
 #include <unistd.h>
 
 #include "common/message.hpp"
+#include "common/progress.hpp"
+#include "common/stopwatch.hpp"
+#include "common/thread_scratch.hpp"
+#include "common/threads.hpp"
 #include "common/whole_file.hpp"
+#include "image_file.hpp"
+#include "lane_compare.hpp"
 #include "penstock/options.hpp"
 
 namespace penstock::match {
@@ -130,6 +137,43 @@ status match_error(const match_job& job, std::uint32_t database, int code) {
         return {code, apps::shown(file.path) +
                           ": all pages of the cache are in use; use a larger --cache"};
     return {code, apps::shown(file.path) + ": " + error_text(code)};
+}
+
+// Baseline: all cores, vector code, memory maps.
+
+status match_with_cpu(const match_job& job, method_report& report) {
+    apps::stopwatch watch;
+    const std::uint32_t threads = apps::thread_count(job.settings.worker_threads);
+    mapped_images mapped;
+    if (status s = mapped.open(job.databases); !s) return s;
+    match_memory memory(apps::make_host_memory());
+    const match_cut cut{lane_images, lane_queries, std::uint64_t{16} * threads, job.floats()};
+    if (status s = memory.place(job, cut, {}); !s) return s;
+    if (status s = memory.reset(); !s) return s;
+    apps::thread_scratch scratch;
+    if (status s = scratch.allocate(threads, lane_scratch_floats(job.floats())); !s) return s;
+    report.note = std::to_string(threads) + " threads, " + chosen_kernel().name;
+    report.start_seconds = watch.lap();
+
+    const double cpu_before = apps::cpu_seconds();
+    std::vector<float> queries;
+    if (status s = read_queries(job, queries); !s) return s;
+    match_view view = memory.view();
+    view.queries = queries.data();
+    {
+        const apps::progress bar(
+            "tiles", view.item_count(),
+            [&] { return atomic_load<order::relaxed>(&view.totals->items_taken); }, !job.quiet);
+        apps::on_threads(threads, [&](std::uint32_t thread) {
+            for (std::uint64_t item = take_item(view);
+                 item < view.item_count() && !was_interrupted(); item = take_item(view))
+                compare_on_lane(mapped, view, place_of(view, item), scratch.pointers()[thread]);
+        });
+    }
+    const status copied = memory.download(report);
+    report.match_seconds = watch.lap();
+    report.cpu_seconds = apps::cpu_seconds() - cpu_before;
+    return copied;
 }
 
 }  // namespace penstock::match
