@@ -6,8 +6,8 @@
 
 #include "common/threads.hpp"
 #include "count_job.hpp"
-#include "methods.hpp"
 #include "pread_source.hpp"
+#include "search.hpp"
 
 #if defined(__CUDACC__)
 #include "penstock/group/warp.cuh"

@@ -63,67 +63,7 @@ void add_entry(dictionary_tables& d, dictionary_tables::table& t,
     hashes.push_back(hash.value);
 }
 
-}  // namespace
-
-dictionary_ref dictionary_tables::ref() const {
-    dictionary_ref out = settings;
-    out.keys = keys.ref();
-    out.longer = longer.ref();
-    out.text = text.data();
-    out.lengths = lengths.data();
-    return out;
-}
-
-dictionary_tables build_tables(const std::vector<std::string>& words,
-                               const std::vector<std::uint32_t>& numbers) {
-    dictionary_tables d;
-    std::map<std::string, pending_key> keys;  // in order, so that equal input gives equal tables
-    std::vector<std::uint64_t> longer_hashes;
-    for (std::size_t i = 0; i < words.size(); ++i) {
-        const std::string& word = words[i];
-        const std::size_t run = run_length(word);
-        const auto first = static_cast<unsigned char>(word[0]);
-        if (run == 0) d.settings.lead_bits[first >> 6] |= std::uint64_t{1} << (first & 63);
-        pending_key& key = keys[word.substr(0, std::max<std::size_t>(run, 1))];
-        if (run == word.size()) {
-            key.word = numbers[i];
-        } else {
-            key.lengths.push_back(static_cast<std::uint8_t>(word.size()));
-            add_entry(d, d.longer, longer_hashes, word, numbers[i], {});
-        }
-    }
-    std::vector<std::uint64_t> key_hashes;
-    for (auto& [text, key] : keys) {
-        std::sort(key.lengths.begin(), key.lengths.end());
-        key.lengths.erase(std::unique(key.lengths.begin(), key.lengths.end()), key.lengths.end());
-        add_entry(d, d.keys, key_hashes, text, key.word, key.lengths);
-        if (is_constituent(static_cast<unsigned char>(text[0])))
-            d.settings.max_run_bytes =
-                std::max(d.settings.max_run_bytes, static_cast<std::uint32_t>(text.size()));
-    }
-    fill_slots(d.keys, key_hashes);
-    fill_slots(d.longer, longer_hashes);
-    d.settings.word_count = static_cast<std::uint32_t>(words.size());
-    return d;
-}
-
-// A second match may begin `shift` bytes into a first one if the rest of the word equals its
-// beginning, the byte before it (inside the first) is no constituent, and the byte behind the first
-// (inside the second) is none either.
-bool can_overlap_itself(const std::string& word) {
-    for (std::size_t shift = 1; shift < word.size(); ++shift) {
-        const std::size_t shared = word.size() - shift;
-        if (word.compare(shift, shared, word, 0, shared) == 0 &&
-            !is_constituent(static_cast<unsigned char>(word[shift - 1])) &&
-            !is_constituent(static_cast<unsigned char>(word[shared])))
-            return true;
-    }
-    return false;
-}
-
 // Reading the file of words. Every complaint names file, line, value and cure.
-
-namespace {
 
 status read_whole(const std::string& path, std::string& out) {
     constexpr std::size_t piece = 1 << 16;
@@ -219,6 +159,62 @@ void find_chained(dictionary& d) {
 }
 
 }  // namespace
+
+dictionary_ref dictionary_tables::ref() const {
+    dictionary_ref out = settings;
+    out.keys = keys.ref();
+    out.longer = longer.ref();
+    out.text = text.data();
+    out.lengths = lengths.data();
+    return out;
+}
+
+dictionary_tables build_tables(const std::vector<std::string>& words,
+                               const std::vector<std::uint32_t>& numbers) {
+    dictionary_tables d;
+    std::map<std::string, pending_key> keys;  // in order, so that equal input gives equal tables
+    std::vector<std::uint64_t> longer_hashes;
+    for (std::size_t i = 0; i < words.size(); ++i) {
+        const std::string& word = words[i];
+        const std::size_t run = run_length(word);
+        const auto first = static_cast<unsigned char>(word[0]);
+        if (run == 0) d.settings.lead_bits[first >> 6] |= std::uint64_t{1} << (first & 63);
+        pending_key& key = keys[word.substr(0, std::max<std::size_t>(run, 1))];
+        if (run == word.size()) {
+            key.word = numbers[i];
+        } else {
+            key.lengths.push_back(static_cast<std::uint8_t>(word.size()));
+            add_entry(d, d.longer, longer_hashes, word, numbers[i], {});
+        }
+    }
+    std::vector<std::uint64_t> key_hashes;
+    for (auto& [text, key] : keys) {
+        std::sort(key.lengths.begin(), key.lengths.end());
+        key.lengths.erase(std::unique(key.lengths.begin(), key.lengths.end()), key.lengths.end());
+        add_entry(d, d.keys, key_hashes, text, key.word, key.lengths);
+        if (is_constituent(static_cast<unsigned char>(text[0])))
+            d.settings.max_run_bytes =
+                std::max(d.settings.max_run_bytes, static_cast<std::uint32_t>(text.size()));
+    }
+    fill_slots(d.keys, key_hashes);
+    fill_slots(d.longer, longer_hashes);
+    d.settings.word_count = static_cast<std::uint32_t>(words.size());
+    return d;
+}
+
+// A second match may begin `shift` bytes into a first one if the rest of the word equals its
+// beginning, the byte before it (inside the first) is no constituent, and the byte behind the first
+// (inside the second) is none either.
+bool can_overlap_itself(const std::string& word) {
+    for (std::size_t shift = 1; shift < word.size(); ++shift) {
+        const std::size_t shared = word.size() - shift;
+        if (word.compare(shift, shared, word, 0, shared) == 0 &&
+            !is_constituent(static_cast<unsigned char>(word[shift - 1])) &&
+            !is_constituent(static_cast<unsigned char>(word[shared])))
+            return true;
+    }
+    return false;
+}
 
 status load_dictionary(const std::string& path, bool strict, dictionary& out) {
     std::string text;

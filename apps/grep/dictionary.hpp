@@ -5,7 +5,6 @@
 #include <string>
 #include <vector>
 
-#include "dictionary_ref.hpp"
 #include "penstock/error.hpp"
 #include "search_view.hpp"
 

@@ -45,18 +45,6 @@ struct exception {
 };
 constexpr exception with_first_repeated[] = {{7, 217}, {9, 116}, {16, 15}, {20, 111}};
 
-}  // namespace
-
-std::uint32_t buffer_offset(const std::string& word) {
-    const std::size_t length = std::clamp<std::size_t>(word.size(), 1, by_length.size());
-    std::uint32_t units = by_length[length - 1];
-    for (const exception& e : with_first_repeated)
-        if (e.length == length && word.find(word[0], 1) != std::string::npos) units = e.offset;
-    return units * 16;
-}
-
-namespace {
-
 constexpr std::uint64_t page = 4096, word_bytes = 8, map_threshold = 128 << 10, mapped_offset = 16;
 
 constexpr std::uint64_t aligned(std::uint64_t n) { return (n + page - 1) & ~(page - 1); }
@@ -96,6 +84,13 @@ struct buffer_state {
 
 }  // namespace
 
+std::uint32_t buffer_offset(const std::string& word) {
+    const std::size_t length = std::clamp<std::size_t>(word.size(), 1, by_length.size());
+    std::uint32_t units = by_length[length - 1];
+    for (const exception& e : with_first_repeated)
+        if (e.length == length && word.find(word[0], 1) != std::string::npos) units = e.offset;
+    return units * 16;
+}
 binary_file::~binary_file() {
     if (fd_ >= 0) ::close(fd_);
 }

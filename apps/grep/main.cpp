@@ -4,7 +4,6 @@
 #include "common/message.hpp"
 #include "common/process.hpp"
 #include "report.hpp"
-#include "session.hpp"
 
 namespace {
 

@@ -2,8 +2,8 @@
 #include <algorithm>
 
 #include "count_words.hpp"
-#include "methods.hpp"
 #include "penstock/launch.hpp"
+#include "search.hpp"
 
 namespace penstock::grep {
 

@@ -13,8 +13,6 @@
 
 namespace penstock::grep {
 
-// One run of the program: what it read, what it found, how long each part took.
-
 struct seconds_by_phase {
     double dictionary = 0;
     double find_files = 0;
@@ -33,6 +31,7 @@ struct method_run {
     counted_files found;
 };
 
+// One run of the program: what it read, what it found, how long each part took.
 struct session {
     request asked;
     dictionary words;

@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-#include "dictionary_ref.hpp"
+#include "search_view.hpp"
 
 namespace penstock::grep {
 

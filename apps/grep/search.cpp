@@ -8,7 +8,6 @@
 
 #include "common/threads.hpp"
 #include "count_job.hpp"
-#include "methods.hpp"
 #include "penstock/group/lane.hpp"
 #include "penstock/options.hpp"
 #include "pread_source.hpp"
@@ -39,10 +38,46 @@ bool place_tables(apps::device_memory& memory, const dictionary_tables& from, di
            memory.place(out.text, from.text) && memory.place(out.lengths, from.lengths);
 }
 
-status no_room(std::uint64_t bytes) {
+status too_little_memory(std::uint64_t bytes) {
     return {-ENOMEM, "the search needs " + format_size(bytes) +
                          " of memory that is not free; use fewer words, or a smaller --cache"};
 }
+
+// Baseline: all cores, plain reads.
+
+void work(const search_view& view, std::uint64_t number) {
+    const lane one{};
+    const tally t(view, number);
+    while (!was_interrupted()) {
+        const std::uint64_t taken = take_job(view);
+        if (taken >= view.job_count) return;
+        const auto job_index = static_cast<std::uint32_t>(taken);
+        if (is_settled(view, job_index)) {
+            view.status[job_index] = 0;
+            continue;
+        }
+        const std::uint32_t index = view.jobs[job_index].file;
+        const plain_file file(view.paths + view.path_at[index], view.file_bytes[index]);
+        int code = file.code();
+        if (code == 0) {
+            pread_source source{file, view.file_bytes[index], t.text, view.layout.text_bytes};
+            code = count_job(one, view, t, source, job_index);
+        }
+        view.status[job_index] = code;
+    }
+}
+
+class cpu_search final : public search_method {
+public:
+    cpu_search() : search_method(apps::make_host_memory()) {}
+
+private:
+    status launch(const search_view& view, const std::vector<job>&, std::uint64_t groups) override {
+        apps::on_threads(static_cast<std::uint32_t>(groups),
+                         [&view](std::uint32_t i) { work(view, i); });
+        return was_interrupted() ? status{-ECANCELED, error_text(-ECANCELED)} : status{};
+    }
+};
 
 }  // namespace
 
@@ -68,7 +103,7 @@ status search_method::place(const dictionary& words, const file_list& files) {
         memory_->upload(view_.first_zero, no_zeros.data(), file_count_ * sizeof(std::uint64_t)) &&
         memory_->allocate(view_.shared, 1) && memory_->allocate(jobs_, job_room) &&
         memory_->allocate(view_.status, job_room);
-    return placed ? status{} : no_room(words.plain_tables.text.size() * 8 + paths.size());
+    return placed ? status{} : too_little_memory(words.plain_tables.text.size() * 8 + paths.size());
 }
 
 status search_method::prepare(const dictionary& words, const file_list& files,
@@ -86,7 +121,8 @@ status search_method::prepare(const dictionary& words, const file_list& files,
     view_.record_capacity = std::max(wanted / sizeof(record), word_count);
     if (!memory_->allocate(view_.scratch, groups_ * view_.layout.bytes) ||
         !memory_->allocate(view_.records, view_.record_capacity))
-        return no_room(groups_ * view_.layout.bytes + view_.record_capacity * sizeof(record));
+        return too_little_memory(groups_ * view_.layout.bytes +
+                                 view_.record_capacity * sizeof(record));
     return {};
 }
 
@@ -177,46 +213,6 @@ status search_method::run(const std::vector<job>& jobs, search_output& out) {
         return {};
     return {-EIO, "the results could not be copied from the device; is the GPU in order?"};
 }
-
-// Baseline: all cores, plain reads.
-
-namespace {
-
-void work(const search_view& view, std::uint64_t number) {
-    const lane one{};
-    const tally t(view, number);
-    while (!was_interrupted()) {
-        const std::uint64_t taken = take_job(view);
-        if (taken >= view.job_count) return;
-        const auto job_index = static_cast<std::uint32_t>(taken);
-        if (is_settled(view, job_index)) {
-            view.status[job_index] = 0;
-            continue;
-        }
-        const std::uint32_t index = view.jobs[job_index].file;
-        const plain_file file(view.paths + view.path_at[index], view.file_bytes[index]);
-        int code = file.code();
-        if (code == 0) {
-            pread_source source{file, view.file_bytes[index], t.text, view.layout.text_bytes};
-            code = count_job(one, view, t, source, job_index);
-        }
-        view.status[job_index] = code;
-    }
-}
-
-class cpu_search final : public search_method {
-public:
-    cpu_search() : search_method(apps::make_host_memory()) {}
-
-private:
-    status launch(const search_view& view, const std::vector<job>&, std::uint64_t groups) override {
-        apps::on_threads(static_cast<std::uint32_t>(groups),
-                         [&view](std::uint32_t i) { work(view, i); });
-        return was_interrupted() ? status{-ECANCELED, error_text(-ECANCELED)} : status{};
-    }
-};
-
-}  // namespace
 
 std::unique_ptr<search_method> make_cpu_search() { return std::make_unique<cpu_search>(); }
 

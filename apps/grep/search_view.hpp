@@ -16,7 +16,6 @@ namespace penstock::grep {
 // "-x"). `longer` holds the words that are not one run of constituents, whole. A key knows the
 // lengths of the longer words that begin with it, so a place in the text costs at most one look-up
 // for each distinct length, however many words share the beginning.
-
 struct key_entry {
     std::uint64_t head;  // first eight bytes of its text
     std::uint32_t text_at;

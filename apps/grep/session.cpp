@@ -1,4 +1,4 @@
-#include "session.hpp"
+#include "report.hpp"
 
 #include <algorithm>
 #include <cerrno>
@@ -6,7 +6,7 @@
 
 #include "common/message.hpp"
 #include "common/progress.hpp"
-#include "methods.hpp"
+#include "search.hpp"
 
 namespace penstock::grep {
 
