@@ -7,7 +7,6 @@
 #include "common/whole_file.hpp"
 #include "graph_place.hpp"
 #include "penstock/runtime.hpp"
-#include "whole_reader.hpp"
 
 namespace penstock::sssp {
 

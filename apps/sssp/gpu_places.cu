@@ -6,7 +6,6 @@
 
 #include "graph_place.hpp"
 #include "penstock/options.hpp"
-#include "whole_reader.hpp"
 #if defined(__CUDACC__)
 #include "gpu_memory.cuh"
 #endif

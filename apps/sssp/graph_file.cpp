@@ -20,14 +20,13 @@
 #include "common/threads.hpp"
 #include "common/whole_file.hpp"
 #include "made_numbers.hpp"
-#include "make_graph.hpp"
 
 namespace penstock::sssp {
 
 namespace {
 
 constexpr const char* again = "; make the graph again, or copy it again";
-constexpr std::uint64_t piece_numbers = 1u << 19;
+constexpr std::uint64_t checked_at_once = 1u << 19;
 
 struct open_file {
     explicit open_file(const std::string& path)
@@ -121,59 +120,6 @@ private:
     std::vector<std::uint64_t> offsets_;
     std::vector<edge> edges_;
 };
-
-}  // namespace
-
-status open_graph(const std::string& path, graph_file& out) {
-    out.path = path;
-    const std::string cure = "name a graph that can be read, or make one with penstock-sssp make";
-    struct stat info {};
-    if (status s = apps::look_at_input(path, cure, info); !s) return s;
-    const open_file file(path);
-    const int code = file.fd < 0 || ::fstat(file.fd, &info) != 0 ? -errno : 0;
-    if (code != 0) return {code, apps::shown(path) + ": " + error_text(code) + "; " + cure};
-    const auto size = static_cast<std::uint64_t>(info.st_size);
-    graph_header header{};
-    if (size < page_bytes)
-        return wrong(out, "has " + apps::with_commas(size) + " bytes, less than a header");
-    if (status s = apps::read_exactly(path, file.fd, &header, sizeof header, 0); !s) return s;
-    if (status s = check_header(header, size, out); !s) return s;
-    std::error_code failed;
-    const std::filesystem::path real = std::filesystem::canonical(path, failed);
-    if (failed)
-        return {-failed.value(),
-                apps::shown(path) + ": " + failed.message() + "; name a graph that can be read"};
-    out.folder = real.parent_path().string();
-    out.name = real.filename().string();
-    return {};
-}
-
-status check_graph(const graph_file& graph, std::uint32_t threads) {
-    const open_file file(graph.real_path());
-    if (file.fd < 0)
-        return {-errno, apps::shown(graph.path) + ": " + error_text(-errno) +
-                            "; name a graph that can be read"};
-    const std::uint64_t vertex_pieces = apps::pieces_of(graph.shape.vertices, piece_numbers),
-                        pieces = vertex_pieces + apps::pieces_of(graph.shape.edges, piece_numbers);
-    std::atomic<std::uint64_t> next{0};
-    apps::first_error errors;
-    apps::on_threads(
-        static_cast<std::uint32_t>(std::min<std::uint64_t>(threads, pieces)), [&](std::uint32_t) {
-            checker mine(graph, file.fd);
-            for (std::uint64_t i = next.fetch_add(1); i < pieces && !errors.stop();
-                 i = next.fetch_add(1)) {
-                const bool is_edges = i >= vertex_pieces;
-                const std::uint64_t first = (is_edges ? i - vertex_pieces : i) * piece_numbers,
-                                    end = std::min(
-                                        first + piece_numbers,
-                                        is_edges ? graph.shape.edges : graph.shape.vertices);
-                errors.note(is_edges ? mine.edges(first, end) : mine.offsets(first, end));
-            }
-        });
-    return errors.get();
-}
-
-namespace {
 
 __extension__ typedef unsigned __int128 wide;
 
@@ -295,6 +241,55 @@ private:
 
 }  // namespace
 
+status open_graph(const std::string& path, graph_file& out) {
+    out.path = path;
+    const std::string cure = "name a graph that can be read, or make one with penstock-sssp make";
+    struct stat info {};
+    if (status s = apps::look_at_input(path, cure, info); !s) return s;
+    const open_file file(path);
+    const int code = file.fd < 0 || ::fstat(file.fd, &info) != 0 ? -errno : 0;
+    if (code != 0) return {code, apps::shown(path) + ": " + error_text(code) + "; " + cure};
+    const auto size = static_cast<std::uint64_t>(info.st_size);
+    graph_header header{};
+    if (size < page_bytes)
+        return wrong(out, "has " + apps::with_commas(size) + " bytes, less than a header");
+    if (status s = apps::read_exactly(path, file.fd, &header, sizeof header, 0); !s) return s;
+    if (status s = check_header(header, size, out); !s) return s;
+    std::error_code failed;
+    const std::filesystem::path real = std::filesystem::canonical(path, failed);
+    if (failed)
+        return {-failed.value(),
+                apps::shown(path) + ": " + failed.message() + "; name a graph that can be read"};
+    out.folder = real.parent_path().string();
+    out.name = real.filename().string();
+    return {};
+}
+
+status check_graph(const graph_file& graph, std::uint32_t threads) {
+    const open_file file(graph.real_path());
+    if (file.fd < 0)
+        return {-errno, apps::shown(graph.path) + ": " + error_text(-errno) +
+                            "; name a graph that can be read"};
+    const std::uint64_t vertex_pieces = apps::pieces_of(graph.shape.vertices, checked_at_once),
+                        pieces =
+                            vertex_pieces + apps::pieces_of(graph.shape.edges, checked_at_once);
+    std::atomic<std::uint64_t> next{0};
+    apps::first_error errors;
+    apps::on_threads(
+        static_cast<std::uint32_t>(std::min<std::uint64_t>(threads, pieces)), [&](std::uint32_t) {
+            checker mine(graph, file.fd);
+            for (std::uint64_t i = next.fetch_add(1); i < pieces && !errors.stop();
+                 i = next.fetch_add(1)) {
+                const bool is_edges = i >= vertex_pieces;
+                const std::uint64_t first = (is_edges ? i - vertex_pieces : i) * checked_at_once,
+                                    end = std::min(
+                                        first + checked_at_once,
+                                        is_edges ? graph.shape.edges : graph.shape.vertices);
+                errors.note(is_edges ? mine.edges(first, end) : mine.offsets(first, end));
+            }
+        });
+    return errors.get();
+}
 status make_graph(const make_request& asked, make_report& report) {
     apps::stopwatch watch;
     apps::output_file out;

@@ -76,7 +76,6 @@ inline graph_view view_of(const std::byte* file, const graph_shape& shape) {
 }
 
 // A graph in a file, looked at before anything is computed.
-
 struct graph_file {
     std::string path;    // as given, for messages
     std::string folder;  // where it really lies, links followed
@@ -95,8 +94,6 @@ status open_graph(const std::string& path, graph_file& out);
 // every target is a vertex.
 status check_graph(const graph_file& graph, std::uint32_t threads);
 
-// Makes a graph that the seed alone decides, by all cores.
-
 struct make_request {
     std::string out;
     graph_shape shape;
@@ -110,7 +107,7 @@ struct make_report {
     std::uint64_t most_edges_of_a_vertex = 0;
 };
 
-// The file appears whole or not at all.
+// Makes a graph that the seed alone decides, by all cores. The file appears whole or not at all.
 status make_graph(const make_request& asked, make_report& report);
 
 }  // namespace penstock::sssp

@@ -19,14 +19,13 @@
 
 namespace penstock {
 
-// Where the bytes of a graph's file are while it is searched, and how what others wrote to the file
-// comes there: what the methods differ in.
-
 class runtime;
-}
+}  // namespace penstock
 
 namespace penstock::sssp {
 
+// Where the bytes of a graph's file are while it is searched, and how what others wrote to the file
+// comes there: what the methods differ in.
 class graph_place {
 public:
     virtual ~graph_place() = default;

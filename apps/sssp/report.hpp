@@ -8,7 +8,6 @@
 #include "common/output_file.hpp"
 #include "graph_file.hpp"
 #include "graph_place.hpp"
-#include "make_graph.hpp"
 #include "mounted_folder.hpp"
 #include "penstock/error.hpp"
 #include "penstock/runtime.hpp"
@@ -16,8 +15,6 @@
 #include "solver.hpp"
 
 namespace penstock::sssp {
-
-// One run: the graph, what the methods keep, and what each of them took in each round.
 
 struct round_times {
     double data_seconds = 0;  // until what was changed is where it is computed with
@@ -45,6 +42,7 @@ struct update_run {
     std::vector<std::vector<round_times>> methods;  // of each, of each round
 };
 
+// One run: the graph, what the methods keep, and what each of them took in each round.
 struct session {
     request asked;
     graph_file graph;
@@ -72,11 +70,7 @@ status open_files(session& s);
 status run_all(session& s);
 
 // The rounds of a run: an update, then every method with the same weights; what they find is
-// compared.
-
-struct session;
-
-// Fills the session's report. The distances of the last round stay in it.
+// compared. Fills the session's report. The distances of the last round stay in it.
 status run_rounds(session& s);
 
 // What the program prints: the JSON object, the summary.

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "make_graph.hpp"
+#include "graph_file.hpp"
 #include "penstock/options.hpp"
 #include "update.hpp"
 

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "graph_format.hpp"
+#include "graph_file.hpp"
 
 namespace penstock::sssp {
 

@@ -1,5 +1,5 @@
 // A run: it opens the graph, makes the methods, and goes through the rounds.
-#include "session.hpp"
+#include "report.hpp"
 
 #include <algorithm>
 #include <atomic>
@@ -11,10 +11,8 @@
 #include "common/random_file.hpp"
 #include "common/stopwatch.hpp"
 #include "common/whole_file.hpp"
-#include "dijkstra.hpp"
 #include "made_numbers.hpp"
-#include "report.hpp"
-#include "rounds.hpp"
+#include "solver.hpp"
 
 namespace penstock::sssp {
 
@@ -86,46 +84,6 @@ status prepare(session& s) {
     }
     return {};
 }
-
-}  // namespace
-
-status open_files(session& s) {
-    const run_request& r = s.asked.run;
-    if (status failed = open_graph(r.graph, s.graph); !failed) return failed;
-    if (r.source >= s.graph.shape.vertices)
-        return {-EINVAL, "--source: there is no vertex " + apps::with_commas(r.source) + " in " +
-                             apps::shown(r.graph) + ", which has " +
-                             apps::with_commas(s.graph.shape.vertices) + ", counted from 0"};
-    if (!r.percents.empty() && ::access(s.graph.real_path().c_str(), W_OK) != 0)
-        return {-errno, apps::shown(r.graph) + ": " + error_text(-errno) +
-                            "; the updater must be able to write it, or leave --updates out"};
-    if (!r.out.empty()) {
-        if (apps::same_file(r.out, s.graph.real_path()))
-            return {-EINVAL,
-                    "-o: " + apps::shown(r.out) + " is the graph itself; give another name"};
-        if (status failed = s.out.open(r.out); !failed) return failed;
-    }
-    return check_graph(s.graph, s.asked.threads);
-}
-
-status run_all(session& s) {
-    status ended = prepare(s);
-    if (ended.ok()) {
-        say_methods(s);
-        ended = run_rounds(s);
-    }
-    const status closed = s.folder.close();
-    if (was_interrupted()) return {-ECANCELED, "interrupted; nothing was written"};
-    if (!ended.ok()) return ended;
-    if (!closed.ok() || s.asked.run.out.empty()) return closed;
-    if (status failed = s.out.write(reinterpret_cast<const char*>(s.distances.data()),
-                                    s.distances.size() * sizeof(std::uint32_t));
-        !failed)
-        return failed;
-    return s.out.commit();
-}
-
-namespace {
 
 using distances = std::vector<std::uint32_t>;
 
@@ -267,6 +225,41 @@ private:
 
 }  // namespace
 
+status open_files(session& s) {
+    const run_request& r = s.asked.run;
+    if (status failed = open_graph(r.graph, s.graph); !failed) return failed;
+    if (r.source >= s.graph.shape.vertices)
+        return {-EINVAL, "--source: there is no vertex " + apps::with_commas(r.source) + " in " +
+                             apps::shown(r.graph) + ", which has " +
+                             apps::with_commas(s.graph.shape.vertices) + ", counted from 0"};
+    if (!r.percents.empty() && ::access(s.graph.real_path().c_str(), W_OK) != 0)
+        return {-errno, apps::shown(r.graph) + ": " + error_text(-errno) +
+                            "; the updater must be able to write it, or leave --updates out"};
+    if (!r.out.empty()) {
+        if (apps::same_file(r.out, s.graph.real_path()))
+            return {-EINVAL,
+                    "-o: " + apps::shown(r.out) + " is the graph itself; give another name"};
+        if (status failed = s.out.open(r.out); !failed) return failed;
+    }
+    return check_graph(s.graph, s.asked.threads);
+}
+
+status run_all(session& s) {
+    status ended = prepare(s);
+    if (ended.ok()) {
+        say_methods(s);
+        ended = run_rounds(s);
+    }
+    const status closed = s.folder.close();
+    if (was_interrupted()) return {-ECANCELED, "interrupted; nothing was written"};
+    if (!ended.ok()) return ended;
+    if (!closed.ok() || s.asked.run.out.empty()) return closed;
+    if (status failed = s.out.write(reinterpret_cast<const char*>(s.distances.data()),
+                                    s.distances.size() * sizeof(std::uint32_t));
+        !failed)
+        return failed;
+    return s.out.commit();
+}
 status run_rounds(session& s) { return all_rounds(s).run(); }
 
 }  // namespace penstock::sssp

@@ -13,7 +13,6 @@
 
 #include "common/device_memory.hpp"
 #include "common/threads.hpp"
-#include "dijkstra.hpp"
 #include "penstock/options.hpp"
 #include "search_steps.hpp"
 
@@ -38,21 +37,7 @@ status outcome(const search_state& state) {
                       " steps; let no program change weights while it runs"};
 }
 
-}  // namespace
-
-status run_search(const solver_settings& how, const std::function<status()>& run_steps,
-                  const search_state& state) {
-    while (state.is_done == 0) {
-        if (how.interrupted && how.interrupted())
-            return {-ECANCELED, "interrupted; nothing was written"};
-        if (status s = run_steps(); !s) return s;
-    }
-    return outcome(state);
-}
-
 // The search by CPU threads.
-
-namespace {
 
 constexpr std::uint32_t steps_of_a_stretch = 64;
 constexpr std::uint64_t vertices_at_a_time = 4096, parts_at_a_time = 64, parts_kept = 512;
@@ -160,6 +145,16 @@ private:
 };
 
 }  // namespace
+
+status run_search(const solver_settings& how, const std::function<status()>& run_steps,
+                  const search_state& state) {
+    while (state.is_done == 0) {
+        if (how.interrupted && how.interrupted())
+            return {-ECANCELED, "interrupted; nothing was written"};
+        if (status s = run_steps(); !s) return s;
+    }
+    return outcome(state);
+}
 
 status make_cpu_solver(const solver_settings& how, std::unique_ptr<solver>& out) {
     auto made = std::make_unique<cpu_solver>(how);

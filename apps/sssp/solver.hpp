@@ -6,13 +6,11 @@
 #include <memory>
 #include <vector>
 
-#include "graph_format.hpp"
+#include "graph_file.hpp"
 #include "penstock/error.hpp"
 #include "search_view.hpp"
 
 namespace penstock::sssp {
-
-// Finds the distances of all vertices from one, wherever that is computed.
 
 struct solver_settings {
     graph_shape shape;
@@ -22,6 +20,7 @@ struct solver_settings {
     std::function<bool()> interrupted;  // asked now and then; true: give up
 };
 
+// Finds the distances of all vertices from one, wherever that is computed.
 class solver {
 public:
     virtual ~solver() = default;

@@ -111,13 +111,7 @@ private:
     char* mapped_ = nullptr;
 };
 
-}  // namespace
-
-status update_weights(const update_request& what) { return updater(what).run(); }
-
 // The other side of update.hpp: starting the updater and waiting for it.
-
-namespace {
 
 constexpr auto longest_update = std::chrono::minutes(10);
 constexpr auto between_looks = std::chrono::microseconds(200);
@@ -161,6 +155,8 @@ status kill_it(pid_t child, status why) {
 }
 
 }  // namespace
+
+status update_weights(const update_request& what) { return updater(what).run(); }
 
 status run_updater(const update_request& what, const std::function<bool()>& interrupted) {
     pid_t child = -1;

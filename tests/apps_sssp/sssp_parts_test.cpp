@@ -7,9 +7,8 @@
 #include <set>
 #include <vector>
 
-#include "dijkstra.hpp"
-#include "made_numbers.hpp"
 #include "solver.hpp"
+#include "made_numbers.hpp"
 
 namespace penstock::sssp {
 namespace {
