@@ -11,7 +11,6 @@
 #include "common/repetitions.hpp"
 #include "common/threads.hpp"
 #include "common/whole_file.hpp"
-#include "matvec_memory.hpp"
 #include "methods.hpp"
 #include "sum_items.hpp"
 #if defined(__CUDACC__)

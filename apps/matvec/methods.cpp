@@ -9,7 +9,6 @@
 #include "common/repetitions.hpp"
 #include "common/threads.hpp"
 #include "common/whole_file.hpp"
-#include "matvec_memory.hpp"
 #include "penstock/options.hpp"
 #include "sum_items.hpp"
 
@@ -20,6 +19,27 @@ namespace {
 status copy_failed() {
     return {-EIO,
             "vector or result could not be copied to or from the device; is the GPU in order?"};
+}
+
+// Baseline: all cores, vector code, a memory map.
+
+status multiply_once(const matvec_job& job, const matvec_view& view,
+                     const numbers_in_memory& matrix, std::uint32_t threads) {
+    apps::first_error errors;
+    const apps::progress bar(
+        "items", view.item_count(),
+        [&] { return atomic_load<order::relaxed>(&view.totals->items_taken); }, !job.quiet);
+    apps::on_threads(threads, [&](std::uint32_t) {
+        const auto write = [&](const stretch& rows) -> std::int64_t {
+            const status written = job.result->write_at(
+                view.y + rows.begin, rows.count() * sizeof(float), rows.begin * sizeof(float));
+            errors.note(written);
+            return written.code;
+        };
+        sum_items(
+            lane{}, matrix, view, [] { return was_interrupted(); }, write);
+    });
+    return errors.get();
 }
 
 }  // namespace
@@ -71,31 +91,6 @@ status matvec_memory::upload_vector(const float* from) {
 status matvec_memory::download_result(float* to) {
     return memory_->download(to, view_.y, view_.rows * sizeof(float)) ? status{} : copy_failed();
 }
-
-// Baseline: all cores, vector code, a memory map.
-
-namespace {
-
-status multiply_once(const matvec_job& job, const matvec_view& view,
-                     const numbers_in_memory& matrix, std::uint32_t threads) {
-    apps::first_error errors;
-    const apps::progress bar(
-        "items", view.item_count(),
-        [&] { return atomic_load<order::relaxed>(&view.totals->items_taken); }, !job.quiet);
-    apps::on_threads(threads, [&](std::uint32_t) {
-        const auto write = [&](const stretch& rows) -> std::int64_t {
-            const status written = job.result->write_at(
-                view.y + rows.begin, rows.count() * sizeof(float), rows.begin * sizeof(float));
-            errors.note(written);
-            return written.code;
-        };
-        sum_items(
-            lane{}, matrix, view, [] { return was_interrupted(); }, write);
-    });
-    return errors.get();
-}
-
-}  // namespace
 
 status multiply_with_cpu(const matvec_job& job, method_report& report) {
     apps::stopwatch watch;

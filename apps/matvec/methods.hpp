@@ -43,7 +43,6 @@ status multiply_with_cpu(const matvec_job& job, method_report& report);
 status multiply_with_cuda(const matvec_job& job, method_report& report);
 
 // What every method places in the memory of the device that computes.
-
 class matvec_memory {
 public:
     // `memory` may be null: there is none of that kind, as in a program without CUDA.

@@ -7,7 +7,6 @@
 #include "common/kernel_files.hpp"
 #include "common/repetitions.hpp"
 #include "common/threads.hpp"
-#include "matvec_memory.hpp"
 #include "methods.hpp"
 #include "penstock/launch.hpp"
 #include "penstock/write.hpp"
