@@ -7,7 +7,6 @@
 #include "common/threads.hpp"
 #include "common/whole_file.hpp"
 #include "lane_multiply.hpp"
-#include "matmul_memory.hpp"
 #include "methods.hpp"
 
 namespace penstock::matmul {

@@ -11,7 +11,6 @@
 #include "common/repetitions.hpp"
 #include "common/threads.hpp"
 #include "common/whole_file.hpp"
-#include "matmul_memory.hpp"
 #include "methods.hpp"
 #if defined(__CUDACC__)
 #include "block_multiply.cuh"

@@ -48,7 +48,6 @@ status multiply_with_cpu(const matmul_job& job, method_report& report);
 status multiply_with_cuda(const matmul_job& job, method_report& report);
 
 // What the methods place in the memory of the device that computes.
-
 class matmul_memory {
 public:
     // `memory` may be null: there is none of that kind, as in a program without CUDA.

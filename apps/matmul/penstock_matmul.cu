@@ -3,14 +3,13 @@
 #include <cerrno>
 #include <type_traits>
 
+#include "cached_matrices.hpp"
 #include "common/command_line.hpp"
 #include "common/kernel_files.hpp"
 #include "common/repetitions.hpp"
 #include "common/thread_scratch.hpp"
 #include "common/threads.hpp"
-#include "cached_matrices.hpp"
 #include "lane_multiply.hpp"
-#include "matmul_memory.hpp"
 #include "methods.hpp"
 #include "penstock/launch.hpp"
 #include "penstock/write.hpp"

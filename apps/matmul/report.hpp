@@ -11,19 +11,17 @@
 
 namespace penstock::matmul {
 
-// Two matrices of random numbers, from a seed.
-
 struct make_report {
     std::uint64_t bytes = 0;  // of both files
     double seconds = 0;
     std::uint32_t threads = 0;
 };
 
-// Numbers even from -1 to 1; docs/matrix.md says which.
+// Two matrices of random numbers, from a seed. Numbers even from -1 to 1; docs/matrix.md says
+// which.
 status make_inputs(const request& asked, make_report& report);
 
 // One product: what was asked, what the method did, how long each part took.
-
 struct session {
     request asked;
     matmul_job job;

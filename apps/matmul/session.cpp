@@ -1,5 +1,5 @@
 // Makes the inputs of a product, or opens them and multiplies.
-#include "session.hpp"
+#include "report.hpp"
 
 #include <cerrno>
 
@@ -8,7 +8,6 @@
 #include "common/random_numbers.hpp"
 #include "common/stopwatch.hpp"
 #include "common/threads.hpp"
-#include "make_inputs.hpp"
 
 namespace penstock::matmul {
 
