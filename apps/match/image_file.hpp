@@ -13,7 +13,7 @@
 namespace penstock::match {
 
 // Files of images: a header, then one image after the other, each a vector of single-precision
-// numbers. docs/match.md describes them byte by byte.
+// numbers. docs/apps/match.md describes them byte by byte.
 
 inline constexpr std::uint64_t image_magic = 0x31534547414d4950ull;  // "PIMAGES1"
 inline constexpr std::uint32_t image_version = 1;

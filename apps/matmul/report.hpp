@@ -17,7 +17,7 @@ struct make_report {
     std::uint32_t threads = 0;
 };
 
-// Two matrices of random numbers, from a seed. Numbers even from -1 to 1; docs/matrix.md says
+// Two matrices of random numbers, from a seed. Numbers even from -1 to 1; docs/apps/matrix.md says
 // which.
 status make_inputs(const request& asked, make_report& report);
 

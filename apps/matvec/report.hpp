@@ -17,8 +17,8 @@ struct make_report {
     std::uint32_t threads = 0;
 };
 
-// A matrix and a vector of random numbers, from a seed. Numbers even from -1 to 1; docs/matrix.md
-// says which. All threads make and write pieces of their own.
+// A matrix and a vector of random numbers, from a seed. Numbers even from -1 to 1;
+// docs/apps/matrix.md says which. All threads make and write pieces of their own.
 status make_inputs(const request& asked, make_report& report);
 
 // One product: what was asked, what the method did, how long each part took.

@@ -11,7 +11,7 @@
 namespace penstock::sssp {
 
 // The file of a graph: a page of header, the offsets, the edges; each of them begins on a page
-// (docs/sssp.md). Numbers are in the byte order of the machine.
+// (docs/apps/sssp.md). Numbers are in the byte order of the machine.
 
 inline constexpr std::uint64_t page_bytes = 4096;
 inline constexpr char graph_magic[8] = {'P', 'S', 'T', 'K', 'S', 'S', 'S', 'P'};
