@@ -11,7 +11,7 @@
 
 #include "common/message.hpp"
 #include "copy_job.hpp"
-#include "host/env.hpp"
+#include "os/env.hpp"
 #include "source_file.hpp"
 
 namespace penstock::cp {

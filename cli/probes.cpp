@@ -9,7 +9,7 @@
 #include <thread>
 #include <unistd.h>
 
-#include "host/env.hpp"
+#include "os/env.hpp"
 #include "penstock/error.hpp"
 
 namespace penstock::info {

@@ -3,7 +3,7 @@
 #include <cerrno>
 
 #include "common/message.hpp"
-#include "host/file_kind.hpp"
+#include "os/file_kind.hpp"
 
 namespace penstock::apps {
 

@@ -30,9 +30,14 @@ SKIPPED_FOLDERS = {"__pycache__", ".git", ".ccache", ".inputs"}  # and folders o
 LAYERS = [("include/penstock/base/", 0), ("include/penstock/group/", 1),
           ("include/penstock/engine/", 2), ("include/penstock/consistency/", 2),
           ("include/penstock/", 3),
-          ("src/buffer/core/", 4),
-          ("src/buffer/", 5), ("src/host/", 5), ("src/mount/", 5), ("src/region/", 5),
-          ("apps/", 6), ("bench/", 6), ("cli/", 7)]
+          ("src/os/", 4), ("src/settings/", 4), ("src/buffer/core/", 4),
+          ("src/hub/", 5), ("src/device/", 5),
+          ("src/files/", 6), ("src/buffer/pool/", 6),
+          ("src/peers/", 7), ("src/service/", 8), ("src/runtime/", 9),
+          ("src/region/", 10), ("src/mount/", 11),
+          ("apps/", 12), ("bench/", 12), ("cli/", 13)]
+LIBRARY = {prefix.removeprefix("src/"): level for prefix, level in LAYERS
+           if prefix.startswith("src/")}
 # Of one layer, and they do not know each other.
 STRANGERS = [("include/penstock/engine/", "penstock/consistency/"),
              ("include/penstock/consistency/", "penstock/engine/")]
@@ -102,7 +107,7 @@ def target_of(path, name):
     """The layer that an include leads to, or None if it is none of ours."""
     if name.startswith("penstock/"):
         return layer_of("include/" + name)
-    if name.startswith(("buffer/", "host/", "mount/", "region/")):
+    if name.startswith(tuple(LIBRARY)):
         return layer_of("src/" + name)
     if name.startswith(("bench/", "cli/")):
         return layer_of(name)
@@ -130,6 +135,10 @@ def include_direction(tree):
             if any(path.startswith(mine) and name.startswith(other) for mine, other in STRANGERS):
                 yield (path, number,
                        f"includes {name}: engine and consistency do not know each other")
+            if path.startswith("src/") and target == level and name.startswith(tuple(LIBRARY)):
+                folder = next(f for f in LIBRARY if path.startswith("src/" + f))
+                if not name.startswith(folder):
+                    yield path, number, f"includes {name}: its folder is beside this and not below"
             is_guest = target == layer_of("apps/") and not name.startswith("common/")
             if path.startswith("apps/common/") and is_guest:
                 yield path, number, f"includes {name}: what programs share may not know one of them"

@@ -11,7 +11,7 @@
 
 #include "common/long_path.hpp"
 #include "common/message.hpp"
-#include "host/file_kind.hpp"
+#include "os/file_kind.hpp"
 #include "penstock/runtime.hpp"
 
 namespace penstock::collage {

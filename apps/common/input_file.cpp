@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "common/message.hpp"
-#include "host/file_kind.hpp"
+#include "os/file_kind.hpp"
 #include "penstock/runtime.hpp"
 
 namespace penstock::apps {

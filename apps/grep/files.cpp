@@ -8,7 +8,7 @@
 
 #include "common/input_file.hpp"
 #include "common/message.hpp"
-#include "host/file_kind.hpp"
+#include "os/file_kind.hpp"
 
 namespace penstock::grep {
 

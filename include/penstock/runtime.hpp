@@ -134,9 +134,9 @@ public:
     // (said once in the log). What is written to the file with write(2) is seen by loads that come
     // after. A program that opens the file for writing or cuts it waits some 20 ms, until the
     // window is closed: its pages come by request then, and what was cut off is -ESTALE
-    // (src/host/windows.hpp: where that cannot be had). The window outlives close: a file that has
-    // not changed has it at its next open, a changed one has none. Each file with windows keeps one
-    // of options::max_files to itself. Costs 27 to 86 us a MiB (docs/guide/limits.md). Call it
+    // (src/service/windows.hpp: where that cannot be had). The window outlives close: a file that
+    // has not changed has it at its next open, a changed one has none. Each file with windows keeps
+    // one of options::max_files to itself. Costs 27 to 86 us a MiB (docs/guide/limits.md). Call it
     // between kernels: beside one that waits for the host it would wait for that kernel's end.
     std::int64_t open_windows(int fd, std::int64_t offset = 0, std::int64_t bytes = INT64_MAX);
     // The same for every regular file that the pattern matches, as a shell would (glob(7)). Returns

@@ -4,7 +4,7 @@
 #include <functional>
 #include <memory>
 
-#include "host/process_owner.hpp"
+#include "os/process_owner.hpp"
 #include "mount/mount.hpp"
 
 namespace penstock::mount {

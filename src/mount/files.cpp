@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "host/file_kind.hpp"
+#include "os/file_kind.hpp"
 #include "mount/caller.hpp"
 #include "mount/made_up.hpp"
 #include "mount/tree.hpp"

@@ -17,7 +17,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "host/file_kind.hpp"
+#include "os/file_kind.hpp"
 #include "mount/file_numbers.hpp"
 
 namespace penstock::mount {

@@ -7,7 +7,7 @@
 #include <cerrno>
 #include <optional>
 
-#include "host/file_kind.hpp"
+#include "os/file_kind.hpp"
 #include "mount/caller.hpp"
 
 namespace penstock::mount {

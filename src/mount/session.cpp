@@ -5,7 +5,7 @@
 
 #include <cerrno>
 
-#include "host/exceptions.hpp"
+#include "os/exceptions.hpp"
 #include "mount/background_session.hpp"
 #include "mount/tree.hpp"
 #include "penstock/runtime.hpp"

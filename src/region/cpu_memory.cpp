@@ -4,7 +4,7 @@
 #include <cerrno>
 #include <thread>
 
-#include "host/anonymous_memory.hpp"
+#include "os/anonymous_memory.hpp"
 #include "penstock/group/lane.hpp"
 #include "region/region_memory.hpp"
 

@@ -10,9 +10,9 @@
 #include <mutex>
 #include <shared_mutex>
 
-#include "host/in_memory.hpp"
-#include "host/may_change.hpp"
-#include "host/read_all.hpp"
+#include "os/in_memory.hpp"
+#include "os/may_change.hpp"
+#include "os/read_all.hpp"
 #include "region/shared_home.hpp"
 
 namespace penstock::region {

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "host/gpu_context.cuh"
+#include "device/gpu_context.cuh"
 #include "region/piece_heat.hpp"
 
 namespace penstock::region {

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
-#include "host/marked_runs.hpp"
-#include "host/read_all.hpp"
+#include "files/marked_runs.hpp"
+#include "os/read_all.hpp"
 
 namespace penstock::region {
 

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "host/env.hpp"
+#include "os/env.hpp"
 #include "region/region_memory.hpp"
 
 namespace penstock::region {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "host/write_watch.hpp"
+#include "hub/write_watch.hpp"
 #include "region/programs.hpp"
 
 namespace penstock::region {

@@ -4,9 +4,9 @@
 #include <cstdio>
 #include <new>
 
-#include "host/exceptions.hpp"
-#include "host/file_kind.hpp"
-#include "host/runtime_state.hpp"
+#include "os/exceptions.hpp"
+#include "os/file_kind.hpp"
+#include "runtime/runtime_state.hpp"
 
 namespace penstock::region {
 

@@ -6,7 +6,7 @@
 #include <mutex>
 #include <string>
 
-#include "host/process_owner.hpp"
+#include "os/process_owner.hpp"
 #include "penstock/region.hpp"
 #include "region/shared_home.hpp"
 

@@ -8,7 +8,7 @@
 #include <iterator>
 #include <map>
 
-#include "host/process_owner.hpp"
+#include "os/process_owner.hpp"
 
 namespace penstock::region {
 

@@ -4,9 +4,9 @@
 #include <array>
 #include <mutex>
 
-#include "host/cached_reads.hpp"
-#include "host/known_files.hpp"
-#include "host/process_owner.hpp"
+#include "peers/cached_reads.hpp"
+#include "hub/known_files.hpp"
+#include "os/process_owner.hpp"
 #include "penstock/base/hash.hpp"
 #include "region/kernel_writes.hpp"
 #include "region/shared_home.hpp"

@@ -8,9 +8,9 @@
 #include <map>
 #include <utility>
 
-#include "host/may_change.hpp"
-#include "host/process_owner.hpp"
-#include "host/read_all.hpp"
+#include "os/may_change.hpp"
+#include "os/process_owner.hpp"
+#include "os/read_all.hpp"
 #include "region/batches.hpp"
 #include "region/home_writer.hpp"
 #include "region/kernel_writes.hpp"
@@ -364,7 +364,7 @@ int shared_home::collect_slice(place holder, const page_list& pages, bool masked
     const consistency::step collecting{consistency::work::collect, holder, 0, 0};
     std::atomic<std::uint64_t> all_written{0};
     // Opened anew each time: while it is open it cannot be told whether another program writes
-    // (host/may_change.hpp).
+    // (os/may_change.hpp).
     const int fd = env_.open_writing(fd_);
     if (fd < 0) return fd;
     const auto each = [&](const page_list& batch, auto&& change) {

@@ -18,8 +18,8 @@
 #include <string>
 #include <vector>
 
-#include "host/env.hpp"
-#include "host/request_turns.hpp"
+#include "os/env.hpp"
+#include "peers/request_turns.hpp"
 #include "region/page_masks.hpp"
 #include "region/programs.hpp"
 #include "region/region_memory.hpp"

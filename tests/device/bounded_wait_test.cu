@@ -3,7 +3,7 @@
 #include <thread>
 
 #include "device/support.cuh"
-#include "host/runtime_state.hpp"
+#include "runtime/runtime_state.hpp"
 
 namespace penstock::test {
 

@@ -8,7 +8,7 @@
 #include <mutex>
 
 #include "device/guest.cuh"
-#include "host/gpu_context.cuh"
+#include "device/gpu_context.cuh"
 
 namespace penstock::test {
 

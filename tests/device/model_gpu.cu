@@ -13,7 +13,7 @@
 #include <string>
 
 #include "device/cache_copy.cuh"
-#include "host/hooks.hpp"
+#include "runtime/hooks.hpp"
 #include "model/actor.hpp"
 #include "model/far_drill.hpp"
 #include "model/host_files.hpp"

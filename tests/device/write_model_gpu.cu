@@ -13,7 +13,7 @@
 #include <thread>
 
 #include "device/cache_copy.cuh"
-#include "host/hooks.hpp"
+#include "runtime/hooks.hpp"
 #include "model/watching_environment.hpp"
 #include "model/write_actor.hpp"
 #include "model/write_files.hpp"

@@ -9,7 +9,7 @@
 #include <mutex>
 #include <set>
 
-#include "host/env.hpp"
+#include "os/env.hpp"
 
 namespace penstock::fault {
 

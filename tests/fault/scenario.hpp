@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "fault/faulty_environment.hpp"
-#include "host/runtime_state.hpp"
+#include "runtime/runtime_state.hpp"
 #include "penstock/engine/invariants.hpp"
 #include "unit/support.hpp"
 

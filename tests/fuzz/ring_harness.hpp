@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "fault/faulty_environment.hpp"
-#include "host/file_registry.hpp"
-#include "host/service.hpp"
+#include "files/file_registry.hpp"
+#include "service/service.hpp"
 #include "penstock/base/atomic.hpp"
 #include "penstock/engine/ring.hpp"
 

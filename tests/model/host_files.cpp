@@ -7,7 +7,7 @@
 
 #include <algorithm>
 
-#include "host/env.hpp"
+#include "os/env.hpp"
 
 namespace penstock::model {
 

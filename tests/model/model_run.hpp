@@ -17,8 +17,8 @@
 #include <vector>
 
 #include "fault/faulty_environment.hpp"
-#include "host/hooks.hpp"
-#include "host/runtime_state.hpp"
+#include "runtime/hooks.hpp"
+#include "runtime/runtime_state.hpp"
 #include "model/actor.hpp"
 #include "model/drill.hpp"
 #include "model/host_files.hpp"

@@ -17,7 +17,7 @@
 #include <string>
 #include <vector>
 
-#include "host/env.hpp"
+#include "os/env.hpp"
 
 namespace penstock::model {
 

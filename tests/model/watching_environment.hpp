@@ -12,7 +12,7 @@
 #include <thread>
 #include <vector>
 
-#include "host/env.hpp"
+#include "os/env.hpp"
 #include "model/write_shadow.hpp"
 
 namespace penstock::model {

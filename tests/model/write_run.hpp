@@ -12,7 +12,7 @@
 #include <thread>
 #include <vector>
 
-#include "host/hooks.hpp"
+#include "runtime/hooks.hpp"
 #include "model/watching_environment.hpp"
 #include "model/write_actor.hpp"
 #include "model/write_files.hpp"

@@ -1,4 +1,4 @@
-// Reads of programs that the cache of open and read answers (host/cached_reads.hpp), with an
+// Reads of programs that the cache of open and read answers (peers/cached_reads.hpp), with an
 // operating system that says it has nothing of the file in memory.
 #include <gtest/gtest.h>
 

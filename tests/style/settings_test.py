@@ -46,7 +46,7 @@ def problems(header, document, source):
         if variable is not None and f"`{variable}`" not in cells[1]:
             yield f"docs/guide/settings.md: the row of {name} does not name {variable}"
         if variable is not None and f'"{variable}"' not in source:
-            yield f"src/host/options.cpp does not read {variable}"
+            yield f"src/settings/options.cpp does not read {variable}"
         wanted = DEFAULTS.get(default, default) or default
         if wanted is not None and wanted not in cells[2]:
             yield f"docs/guide/settings.md: the default of {name} is {cells[2]} and not {wanted}"
@@ -61,7 +61,7 @@ def problems(header, document, source):
 def main():
     header = (ROOT / "include/penstock/options.hpp").read_text(encoding="utf-8")
     document = (ROOT / "docs/guide/settings.md").read_text(encoding="utf-8")
-    source = (ROOT / "src/host/options.cpp").read_text(encoding="utf-8")
+    source = (ROOT / "src/settings/options.cpp").read_text(encoding="utf-8")
     found = list(problems(header, document, source))
     # The check must be able to fail.
     if not list(problems(header, document.replace("| `page_bytes`", "| `pages`"), source)):

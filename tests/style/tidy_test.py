@@ -13,20 +13,20 @@ import tidy_text  # noqa: E402
 
 CLEAN = {
     "include/penstock/base/macros.hpp": "// Words.\n#pragma once\n",
-    "include/penstock/engine/clock.hp"
-    "p": '// A clock.\n#pragma once\n#include <cstdint>\n#include "penstock/base/macros.hpp"\n'
+    "include/penstock/engine/clock.hpp":
+    '// A clock.\n#pragma once\n#include <cstdint>\n#include "penstock/base/macros.hpp"\n'
     "// See the table:\n//   step(x);\nvoid turn_hand();\n",
     "include/penstock/file.hpp": '// Files.\n#pragma once\n#include "penstock/engine/clock.hpp"\n',
-    "src/host/env.cpp": '#include "penstock/file.hpp"\n#include <unistd.h>\nconst char* text = '
+    "src/service/env.cpp": '#include "penstock/file.hpp"\n#include <unistd.h>\nconst char* text = '
                         '"volatile // not code;";\n',
-    "cli/main.cpp": '#include "host/env.hpp"\n#include "common/message.hpp"\n'
+    "cli/main.cpp": '#include "os/env.hpp"\n#include "common/message.hpp"\n'
     "int main() { return 0; }\n",
-    "README.m"
-    "d": "Call `turn_hand()` of `engine/clock.hpp`; see [files](include/penstock/file.hpp).\n\n"
+    "README.md":
+    "Call `turn_hand()` of `engine/clock.hpp`; see [files](include/penstock/file.hpp).\n\n"
     "| what | rate | file |\n| --- | --- | --- |\n"
     "| reads | 3.0 TB/s | `h100-2026-11-24-hit.json` |\n| maps | 2.9 TB/s | the same |\n",
-    "docs/speed.m"
-    "d": "# Speed\n\nReads reach 3.0 TB/s.\n\nSee `bench/results/h100-2026-11-24-hit.json`.\n",
+    "docs/speed.md":
+    "# Speed\n\nReads reach 3.0 TB/s.\n\nSee `bench/results/h100-2026-11-24-hit.json`.\n",
     "bench/results/h100-2026-11-24-hit.json": "{}\n",
 }
 
@@ -42,11 +42,23 @@ PLANTED = [
      "// B.\n#include <penstock/file.hpp>\n"),
     ("include_direction", "include/penstock/engine/bad.hpp",
      '// B.\n#include "penstock/consistency/page_versions.hpp"\n'),
-    ("include_direction", "include/penstock/bad.hpp", '// B.\n#include "host/env.hpp"\n'),
+    ("include_direction", "include/penstock/bad.hpp", '// B.\n#include "os/env.hpp"\n'),
     ("include_direction", "src/buffer/core/bad.hpp", '#include "buffer/pool/manager.hpp"\n'),
-    ("include_direction", "src/buffer/core/bad.hpp", '#include "host/env.hpp"\n'),
-    ("include_direction", "src/host/bad.cpp", '#include "common/message.hpp"\n'),
-    ("include_direction", "src/host/bad.cpp", '#include "bench/context.hpp"\n'),
+    ("include_direction", "src/buffer/core/bad.hpp", '#include "os/env.hpp"\n'),
+    ("include_direction", "src/os/bad.hpp", '#include "files/file_registry.hpp"\n'),
+    ("include_direction", "src/os/bad.hpp", '#include "settings/tables.hpp"\n'),
+    ("include_direction", "src/settings/bad.hpp", '#include "hub/write_watch.hpp"\n'),
+    ("include_direction", "src/hub/bad.hpp", '#include "files/file_registry.hpp"\n'),
+    ("include_direction", "src/hub/bad.hpp", '#include "device/device.hpp"\n'),
+    ("include_direction", "src/device/bad.hpp", '#include "service/windows.hpp"\n'),
+    ("include_direction", "src/files/bad.hpp", '#include "peers/cached_reads.hpp"\n'),
+    ("include_direction", "src/buffer/pool/bad.hpp", '#include "files/file_registry.hpp"\n'),
+    ("include_direction", "src/peers/bad.hpp", '#include "service/service.hpp"\n'),
+    ("include_direction", "src/service/bad.hpp", '#include "runtime/runtime_state.hpp"\n'),
+    ("include_direction", "src/runtime/bad.hpp", '#include "region/mapped_region.hpp"\n'),
+    ("include_direction", "src/region/bad.hpp", '#include "mount/folder.hpp"\n'),
+    ("include_direction", "src/service/bad.cpp", '#include "common/message.hpp"\n'),
+    ("include_direction", "src/service/bad.cpp", '#include "bench/context.hpp"\n'),
     ("include_direction", "bench/bad.cpp", '#include "cli/copy_job.hpp"\n'),
     ("include_direction", "apps/common/bad.cpp", '#include "request.hpp"\n'),
     ("pure_layers", "include/penstock/engine/bad.hpp", "// B.\n#include <unistd.h>\n"),
@@ -55,36 +67,36 @@ PLANTED = [
     ("pure_layers", "include/penstock/engine/bad.hpp",
      "// B.\ninline int* make() { return new int; }\n"),
     ("pure_layers", "include/penstock/engine/bad.hpp", "// B.\ninline void fail() { throw 1; }\n"),
-    ("file_length", "src/host/bad.cpp", "int a;\n" * 601),
-    ("function_length", "src/host/bad.cpp",
+    ("file_length", "src/service/bad.cpp", "int a;\n" * 601),
+    ("function_length", "src/service/bad.cpp",
      "namespace n {\nint f(int a) {\n" + LONG_BODY + "}\n}\n"),
-    ("function_length", "src/host/bad.cpp",
+    ("function_length", "src/service/bad.cpp",
      "struct s {\n    s(int a) : a_(a) {\n" + LONG_BODY + "    }\n};\n"),
-    ("line_length", "src/host/bad.cpp", "// " + "long" * 25 + "\n"),
+    ("line_length", "src/service/bad.cpp", "// " + "long" * 25 + "\n"),
     ("line_length", "tools/bad.py", "a = " + "1 + " * 25 + "1\n"),
     ("line_length", "tests/bad.sh", "echo " + "long" * 25 + "\n"),
     ("line_length", ".ci/run", "# " + "long" * 25 + "\n"),
     ("line_length", "docs/bad.md", "long" * 31 + "\n"),
     ("function_length", "tools/bad.py", "def f():\n" + "    f()\n" * 80),
-    ("no_volatile", "src/host/bad.cpp", "volatile int a;\n"),
-    ("no_leftovers", "src/host/bad.cpp", "// TO" + "DO: later\n"),
-    ("no_leftovers", "src/host/bad.cpp", "int a;  // FIX" + "ME\n"),
-    ("no_leftovers", "src/host/bad.cpp", "// a = b + 1;\n"),
-    ("no_leftovers", "src/host/bad.cpp", "    // return 0;\n"),
-    ("no_leftovers", "src/host/bad.cpp", "// if (a) {\n"),
+    ("no_volatile", "src/service/bad.cpp", "volatile int a;\n"),
+    ("no_leftovers", "src/service/bad.cpp", "// TO" + "DO: later\n"),
+    ("no_leftovers", "src/service/bad.cpp", "int a;  // FIX" + "ME\n"),
+    ("no_leftovers", "src/service/bad.cpp", "// a = b + 1;\n"),
+    ("no_leftovers", "src/service/bad.cpp", "    // return 0;\n"),
+    ("no_leftovers", "src/service/bad.cpp", "// if (a) {\n"),
     ("orders", "include/penstock/engine/bad.hpp",
      "// B.\nint f(int* a) { return atomic_load<order::relaxed>(a); }\n"),
     ("headers_begin_with_comment", "include/penstock/bad.hpp", "#pragma once\n"),
     ("no_machine_paths", "docs/bad.md", "See /ho" + "me/me/notes.\n"),
-    ("plain_text", "src/host/bad.cpp", "int a; \n"),
-    ("plain_text", "src/host/bad.cpp", "\tint a;\n"),
-    ("plain_text", "src/host/bad.cpp", "int a;"),
+    ("plain_text", "src/service/bad.cpp", "int a; \n"),
+    ("plain_text", "src/service/bad.cpp", "\tint a;\n"),
+    ("plain_text", "src/service/bad.cpp", "int a;"),
     ("names_exist", "docs/bad.md", "Call `turn_back()`.\n"),
     ("names_exist", "docs/bad.md", "The option `no_such_bytes` helps.\n"),
     ("names_exist", "docs/bad.md", "See `engine/gone.hpp`.\n"),
     ("links_exist", "docs/bad.md", "See [this](gone.md).\n"),
     ("results_exist", "docs/bad.md", "See `h100-2026-11-24-gone.json`.\n"),
-    ("results_exist", "src/host/bad.cpp",
+    ("results_exist", "src/service/bad.cpp",
      "int a;  // as bench/results/h100-2026-11-24-gone.txt has it\n"),
     ("results_exist", "docs/bad.md", "See `h100-2026-11-24-hit`.\n"),
     ("results_exist", "docs/bad.md", "See `h100-2026-11-24-hit.json` and `-2.json`.\n"),

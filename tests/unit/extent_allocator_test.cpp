@@ -5,7 +5,7 @@
 #include <ctime>
 #include <vector>
 
-#include "host/extent_allocator.hpp"
+#include "files/extent_allocator.hpp"
 #include "penstock/base/hash.hpp"
 
 namespace penstock::test {

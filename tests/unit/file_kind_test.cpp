@@ -1,5 +1,5 @@
 // Which files may be read by their size, and what makes two looks at a file the same version.
-#include "host/file_kind.hpp"
+#include "os/file_kind.hpp"
 
 #include <gtest/gtest.h>
 

@@ -8,8 +8,8 @@
 #include <thread>
 
 #include "fault/faulty_environment.hpp"
-#include "host/file_registry.hpp"
-#include "host/known_files.hpp"
+#include "files/file_registry.hpp"
+#include "hub/known_files.hpp"
 #include "unit/support.hpp"
 
 namespace penstock::test {

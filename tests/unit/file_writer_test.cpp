@@ -1,6 +1,6 @@
 // Orders to write pages of one file, from several threads: which calls they become, and what each
 // is answered.
-#include "host/file_writer.hpp"
+#include "files/file_writer.hpp"
 
 #include <cerrno>
 #include <chrono>

@@ -7,8 +7,8 @@
 #include <thread>
 #include <vector>
 
-#include "host/adaptive_mutex.hpp"
-#include "host/handle_round.hpp"
+#include "os/adaptive_mutex.hpp"
+#include "files/handle_round.hpp"
 
 namespace penstock::host {
 

@@ -8,8 +8,8 @@
 #include <fstream>
 #include <functional>
 
-#include "host/idle_watch.hpp"
-#include "host/runtime_state.hpp"
+#include "service/idle_watch.hpp"
+#include "runtime/runtime_state.hpp"
 #include "penstock/base/atomic.hpp"
 #include "unit/support.hpp"
 

@@ -7,7 +7,7 @@
 #include <cerrno>
 
 #include "fault/faulty_environment.hpp"
-#include "host/shared_handle.hpp"
+#include "files/shared_handle.hpp"
 #include "unit/support.hpp"
 
 namespace penstock::host {

@@ -1,5 +1,5 @@
 // Which reads go into registered memory, and when it is registered.
-#include "host/registering_engine.hpp"
+#include "os/registering_engine.hpp"
 
 #include <fcntl.h>
 #include <unistd.h>

@@ -14,7 +14,7 @@
 #include <thread>
 #include <vector>
 
-#include "host/hooks.hpp"
+#include "runtime/hooks.hpp"
 #include "penstock/penstock.hpp"
 
 namespace penstock::test {

@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "host/runtime_state.hpp"
+#include "runtime/runtime_state.hpp"
 #include "penstock/engine/read.hpp"
 #include "penstock/engine/window.hpp"
 #include "unit/hand_cache.hpp"

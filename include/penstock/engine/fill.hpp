@@ -21,7 +21,7 @@
 // while the host writes to it. (3) Exactly one group takes that pin off: the one whose exchange
 // succeeded.
 //
-// Order pairs: end of a fill (release, system, src/host/fills.cpp) with read_done (acquire,
+// Order pairs: end of a fill (release, system, src/service/fills.cpp) with read_done (acquire,
 // system): the bytes are there. settle_mark (acq_rel) with read_mark (acquire): so they are for
 // groups that find the mark settled (engine/ring.hpp).
 #pragma once

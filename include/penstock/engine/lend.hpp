@@ -1,5 +1,5 @@
 // Lending: copies of what the cache, or else the host tier, has of a file, for a thread that is no
-// group and holds no descriptor: reads of programs (src/host/cached_reads.hpp). A loan is a range
+// group and holds no descriptor: reads of programs (src/peers/cached_reads.hpp). A loan is a range
 // of a file, cut into parts; a group looks up a part, pins its page, copies, unpins, and says so.
 //
 //   word           where        writer                                    values

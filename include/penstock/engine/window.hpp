@@ -9,7 +9,7 @@
 // Both lie in device memory and are written by the host alone. It fills in the chunk words first
 // and the window word after. Memory and chunk words it takes back only while no kernel uses the
 // runtime, so a group that finds a window may read it to the end of its call. The window word it
-// may clear at any time, before it lets the file become shorter (host/windows.hpp): so a group
+// may clear at any time, before it lets the file become shorter (service/windows.hpp): so a group
 // looks at the word again after it has copied a page, and asks the host for the page if the window
 // is gone. A window word of an earlier life of the slot does not match the generation and is passed
 // over; and so that the slot cannot come round to the same generation with it, a file that has a

@@ -1,6 +1,7 @@
 // How a CPU thread wakes a service thread that went to sleep: one that posts a request, or the
-// service thread that watches the rings of all while they are idle (src/host/idle_watch.hpp). GPU
-// threads have no way to do that, so one thread always looks; the doorbell only shortens the nap.
+// service thread that watches the rings of all while they are idle (src/service/idle_watch.hpp).
+// GPU threads have no way to do that, so one thread always looks; the doorbell only shortens the
+// nap.
 //
 // Protocol: the service thread sets `sleeping`, looks at its ring once more, and waits with a
 // time-out. The poster publishes its request and then reads `sleeping`. If the two cross so that
@@ -12,7 +13,7 @@
 
 namespace penstock {
 
-// Its mutex, condition variable and flag are the library's (src/host/host_thread.cpp), so that a
+// Its mutex, condition variable and flag are the library's (src/os/host_thread.cpp), so that a
 // kernel's file does not compile their headers.
 struct host_doorbell {
     host_doorbell();

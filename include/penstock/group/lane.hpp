@@ -28,7 +28,7 @@ inline std::uint32_t host_thread_number() {
     return number;
 }
 
-// In the library (src/host/host_thread.cpp), so that a kernel's file does not compile the headers
+// In the library (src/os/host_thread.cpp), so that a kernel's file does not compile the headers
 // of clocks and threads.
 std::uint64_t host_now_ns();
 void host_yield();

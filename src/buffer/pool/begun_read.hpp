@@ -13,7 +13,7 @@
 
 #include "buffer/pool/manager.hpp"
 #include "buffer/pool/page_io.hpp"
-#include "host/env.hpp"
+#include "os/env.hpp"
 
 namespace penstock::buffer {
 

@@ -3,7 +3,7 @@
 #include <cstring>
 
 #include "buffer/pool/device_frames.hpp"
-#include "host/anonymous_memory.hpp"
+#include "os/anonymous_memory.hpp"
 #include "penstock/group/lane.hpp"
 
 namespace penstock::buffer {

@@ -38,7 +38,7 @@
 
 #include "buffer/pool/pause.hpp"
 #include "buffer/core/types.hpp"
-#include "host/process_owner.hpp"
+#include "os/process_owner.hpp"
 
 namespace penstock::buffer {
 

@@ -7,7 +7,7 @@
 
 #include "buffer/pool/device_frames.hpp"
 #include "buffer/pool/gpu_signatures.cuh"
-#include "host/gpu_memory.cuh"
+#include "device/gpu_memory.cuh"
 #include "penstock/group/warp.cuh"
 
 namespace penstock::buffer {

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "host/gpu_context.cuh"
+#include "device/gpu_context.cuh"
 
 namespace penstock::buffer {
 

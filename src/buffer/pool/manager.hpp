@@ -21,7 +21,7 @@
 #include "buffer/pool/file_states.hpp"
 #include "buffer/pool/frame_latch.hpp"
 #include "buffer/core/types.hpp"
-#include "host/env.hpp"
+#include "os/env.hpp"
 #include "penstock/buffer.hpp"
 #include "penstock/error.hpp"
 

@@ -6,8 +6,8 @@
 #include <cstdint>
 #include <cstring>
 
-#include "host/env.hpp"
-#include "host/size_signal.hpp"
+#include "os/env.hpp"
+#include "os/size_signal.hpp"
 
 namespace penstock::buffer {
 

@@ -15,9 +15,9 @@
 
 #include "buffer/pool/choose_frames.hpp"
 #include "buffer/pool/manager.hpp"
-#include "host/file_kind.hpp"
-#include "host/process_owner.hpp"
-#include "host/size_signal.hpp"
+#include "os/file_kind.hpp"
+#include "os/process_owner.hpp"
+#include "os/size_signal.hpp"
 #include "penstock/buffer.hpp"
 
 namespace penstock {

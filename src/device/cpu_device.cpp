@@ -1,0 +1,149 @@
+// The cpu back end: "device memory" is ordinary memory, and the calls run on the caller's thread as
+// a group of one lane.
+#include <cerrno>
+#include <cstring>
+#include <new>
+#include <sys/mman.h>
+#include <unistd.h>
+#include <vector>
+
+#include "device/device.hpp"
+#include "penstock/write.hpp"
+
+namespace penstock::host {
+
+namespace {
+
+class cpu_device final : public cache_device {
+public:
+    ~cpu_device() override {
+        for (const auto& [address, bytes] : pieces_) ::munmap(address, bytes);
+    }
+
+    [[nodiscard]] std::string name() const override {
+        return "CPU threads (" + std::to_string(::sysconf(_SC_NPROCESSORS_ONLN)) + ")";
+    }
+    [[nodiscard]] bool is_gpu() const override { return false; }
+
+    [[nodiscard]] std::uint64_t free_bytes() const override {
+        return static_cast<std::uint64_t>(::sysconf(_SC_PHYS_PAGES)) *
+               static_cast<std::uint64_t>(::sysconf(_SC_PAGE_SIZE));
+    }
+
+    // Fresh pages of the kernel are zero, and cost memory only once they are touched.
+    void* allocate_device(std::uint64_t bytes) override {
+        constexpr std::uint64_t huge = 2u << 20;
+        const std::uint64_t length = (bytes + huge - 1) & ~(huge - 1);
+        void* const address = ::mmap(nullptr, length, PROT_READ | PROT_WRITE,
+                                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        if (address == MAP_FAILED) {
+            refused_bytes_ = bytes;
+            return nullptr;
+        }
+        if (length >= 16 * huge) ::madvise(address, length, MADV_HUGEPAGE);
+        pieces_.emplace_back(address, length);
+        return address;
+    }
+
+    void* allocate_shared(std::uint64_t bytes) override { return allocate_device(bytes); }
+    [[nodiscard]] std::string shortage() const override {
+        return format_size(refused_bytes_) + " of memory were refused: " + error_text(-ENOMEM) +
+               "; is there a limit (ulimit -v)?";
+    }
+
+    // Every thread of this process reaches it anyway.
+    bool expose(void*, std::uint64_t, std::string&) override { return true; }
+    void conceal(void*) override {}
+
+    // Words of 8 bytes, some of which groups look at meanwhile.
+    int upload(void* to, const void* from, std::uint64_t bytes) override {
+        auto* out = static_cast<std::uint64_t*>(to);
+        const auto* in = static_cast<const std::uint64_t*>(from);
+        for (std::uint64_t i = 0; i < bytes / 8; ++i) atomic_store<order::release>(out + i, in[i]);
+        return 0;
+    }
+    // Only counters are read back while kernels run; they are 8-byte words.
+    int download(void* to, const void* from, std::uint64_t bytes) override {
+        auto* out = static_cast<std::uint64_t*>(to);
+        const auto* in = static_cast<const std::uint64_t*>(from);
+        for (std::uint64_t i = 0; i < bytes / 8; ++i) out[i] = atomic_load<order::relaxed>(in + i);
+        return 0;
+    }
+    status prepare(const runtime_ref&) override { return {}; }
+
+    int open(const runtime_ref& fs, const char* path, int flags) override {
+        return penstock::open(lane{}, fs, path, flags);
+    }
+    int close(const runtime_ref& fs, int fd) override { return penstock::close(lane{}, fs, fd); }
+    int duplicate(const runtime_ref& fs, int fd) override {
+        return engine::add_reference(lane{}, fs.view, fd);
+    }
+    std::int64_t read(const runtime_ref& fs, int fd, void* buffer, std::int64_t bytes,
+                      std::int64_t offset) override {
+        return penstock::read(lane{}, fs, fd, buffer, bytes, offset);
+    }
+    std::int64_t write(const runtime_ref& fs, int fd, const void* buffer, std::int64_t bytes,
+                       std::int64_t offset) override {
+        return penstock::write(lane{}, fs, fd, buffer, bytes, offset);
+    }
+    std::int64_t append(const runtime_ref& fs, int fd, const void* buffer,
+                        std::int64_t bytes) override {
+        return penstock::append(lane{}, fs, fd, buffer, bytes);
+    }
+    int msync(const runtime_ref& fs, int fd, std::int64_t offset, std::int64_t bytes) override {
+        return penstock::msync(lane{}, fs, fd, offset, bytes);
+    }
+    int fsync(const runtime_ref& fs, int fd) override { return penstock::fsync(lane{}, fs, fd); }
+    int flush(const runtime_ref& fs, std::uint32_t slot) override {
+        return static_cast<int>(engine::flush_pages(lane{}, fs.view, slot, 0, ~std::uint64_t{0}));
+    }
+    int truncate(const runtime_ref& fs, int fd, std::int64_t size_bytes) override {
+        return penstock::truncate(lane{}, fs, fd, size_bytes);
+    }
+    int forget(const runtime_ref& fs, const char* path) override {
+        return static_cast<int>(engine::unlink_file(lane{}, fs.view, path, false));
+    }
+    int stat(const runtime_ref& fs, int fd, file_stat* out) override {
+        return penstock::stat(lane{}, fs, fd, out);
+    }
+    std::int64_t prefetch(const runtime_ref& fs, int fd, std::int64_t offset,
+                          std::int64_t bytes) override {
+        return penstock::prefetch(lane{}, fs, fd, offset, bytes);
+    }
+    std::int64_t advise(const runtime_ref& fs, int fd, advice what, std::int64_t offset,
+                        std::int64_t bytes) override {
+        return penstock::advise(lane{}, fs, fd, what, offset, bytes);
+    }
+    std::int64_t gather(const runtime_ref&, const gather_job&) override { return -EOPNOTSUPP; }
+    status health() override { return {}; }
+
+    // By the caller's thread, which has room of its own for one.
+    bool begin_loan(const runtime_ref& fs, loan& what) override {
+        thread_local std::vector<std::byte> room;
+        thread_local std::vector<std::uint32_t> states;
+        try {
+            if (room.empty()) room.resize(most_loan_bytes);
+            if (states.empty()) states.resize(most_loan_bytes / least_part_bytes);
+        } catch (const std::bad_alloc&) {
+            return false;
+        }
+        what.order.to = room.data();
+        what.order.states = states.data();
+        for (std::uint32_t part = 0; part < what.order.parts(); ++part)
+            engine::clear_part(&states[part]);
+        for (std::uint32_t part = 0; part < what.order.parts(); ++part)
+            engine::lend_part(lane{}, fs.view, what.order, part);
+        return true;
+    }
+    void end_loan(loan&) override {}
+
+private:
+    std::vector<std::pair<void*, std::uint64_t>> pieces_;
+    std::uint64_t refused_bytes_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<cache_device> make_cpu_device() { return std::make_unique<cpu_device>(); }
+
+}  // namespace penstock::host

@@ -1,0 +1,83 @@
+// What the runtime needs of the place where the cache lives: memory, and the host versions of the
+// calls.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "device/loan.hpp"
+#include "penstock/advise.hpp"
+#include "penstock/file.hpp"
+#include "penstock/options.hpp"
+
+namespace penstock::host {
+
+struct gather_job;
+
+// As a lender it has the parts of a loan copied by groups of its own.
+class cache_device : public page_lender {
+public:
+    [[nodiscard]] virtual std::string name() const = 0;
+    [[nodiscard]] virtual bool is_gpu() const = 0;
+    [[nodiscard]] virtual std::uint64_t free_bytes() const = 0;
+
+    // Device memory, zeroed, aligned to 256 bytes or better; null if there is not enough
+    // (`shortage` says more). Freed with the device.
+    virtual void* allocate_device(std::uint64_t bytes) = 0;
+    // Host memory that groups can reach too (pinned on a GPU), zeroed, page-aligned, at the same
+    // address on both sides.
+    virtual void* allocate_shared(std::uint64_t bytes) = 0;
+    // Of the last allocation that gave null: how much of what was refused, by which error, and how
+    // much is free.
+    [[nodiscard]] virtual std::string shortage() const = 0;
+    // Makes host memory reachable for groups, at its own address, and takes that back. Reading
+    // only. False, with the reason in `why`: refused. Only while no kernel waits for the host;
+    // conceal only while none uses the memory.
+    virtual bool expose(void* host_memory, std::uint64_t bytes, std::string& why) = 0;
+    virtual void conceal(void* host_memory) = 0;
+    // Host to device and back; 0, -EIO, or -ENODEV after a reset. Only while no kernel uses the
+    // memory, or for counters.
+    virtual int upload(void* to, const void* from, std::uint64_t bytes) = 0;
+    virtual int download(void* to, const void* from, std::uint64_t bytes) = 0;
+    // To be called once the view is complete: loads the kernels behind the calls below, since
+    // loading one while another kernel waits for the host would block for good. -ENOMEM: the device
+    // has no memory for them; -EIO.
+    virtual status prepare(const runtime_ref& fs) = 0;
+
+    virtual int open(const runtime_ref& fs, const char* path, int flags) = 0;
+    virtual int close(const runtime_ref& fs, int fd) = 0;
+    virtual int duplicate(const runtime_ref& fs, int fd) = 0;  // one reference more to an open file
+    virtual std::int64_t read(const runtime_ref& fs, int fd, void* buffer, std::int64_t bytes,
+                              std::int64_t offset) = 0;
+    virtual std::int64_t write(const runtime_ref& fs, int fd, const void* buffer,
+                               std::int64_t bytes, std::int64_t offset) = 0;
+    virtual std::int64_t append(const runtime_ref& fs, int fd, const void* buffer,
+                                std::int64_t bytes) = 0;
+    virtual int msync(const runtime_ref& fs, int fd, std::int64_t offset, std::int64_t bytes) = 0;
+    virtual int fsync(const runtime_ref& fs, int fd) = 0;
+    virtual int truncate(const runtime_ref& fs, int fd, std::int64_t size_bytes) = 0;
+    // The next open of the name asks the host.
+    virtual int forget(const runtime_ref& fs, const char* path) = 0;
+    // Writes back the dirty pages of a file slot. 0, or the first error.
+    virtual int flush(const runtime_ref& fs, std::uint32_t slot) = 0;
+    virtual int stat(const runtime_ref& fs, int fd, file_stat* out) = 0;
+    virtual std::int64_t advise(const runtime_ref& fs, int fd, advice what, std::int64_t offset,
+                                std::int64_t bytes) = 0;
+    virtual std::int64_t prefetch(const runtime_ref& fs, int fd, std::int64_t offset,
+                                  std::int64_t bytes) = 0;
+
+    // gpu only: runtime::gather runs the cpu back end's on the worker threads (gather.hpp).
+    virtual std::int64_t gather(const runtime_ref& fs, const gather_job& job) = 0;
+
+    // Ok, or what broke the device for good: -EIO, a kernel faulted; -ENODEV, the program reset it.
+    virtual status health() = 0;
+};
+
+std::unique_ptr<cache_device> make_cpu_device();
+// Null, with the reason in `why`: -ENODEV, there is no usable GPU of that number or Penstock was
+// built without CUDA; -ENOMEM, its memory is used up.
+std::unique_ptr<cache_device> make_gpu_device(int device, status& why);
+
+}  // namespace penstock::host

@@ -1,0 +1,246 @@
+#include "device/gpu_context.cuh"
+
+#include <dlfcn.h>
+
+#include <cerrno>
+#include <mutex>
+#include <vector>
+
+#include "penstock/options.hpp"
+
+namespace penstock::host {
+
+namespace {
+
+#define PENSTOCK_TEXT(name) #name
+// cuda.h gives some calls a newer name by a macro, which is the one to look for.
+#define PENSTOCK_NAME(call) PENSTOCK_TEXT(call)
+
+// The primary contexts that were asked for, one for each device.
+struct known_contexts {
+    std::mutex mutex;
+    std::vector<gpu_context> all;
+    process_owner owner;
+};
+known_contexts& known() {
+    static auto* const one = new known_contexts;
+    return *one;
+}
+
+// The context belongs to the CUDA runtime from now on, as that of any program does: a reference of
+// ours would keep it from ending at cudaDeviceReset, with all that the program wanted gone.
+CUresult leave_to_runtime(const gpu_context& made) {
+    const bool no_error_before = cudaPeekAtLastError() == cudaSuccess;
+    const cudaError_t code = cudaInitDevice(made.device, 0, 0);
+    if (no_error_before) cudaGetLastError();
+    if (code != cudaSuccess)
+        return code == cudaErrorMemoryAllocation ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_UNKNOWN;
+    driver().release_context(made.device);
+    CUcontext again = nullptr;
+    return made.is_alive() ? CUDA_SUCCESS : driver().retain(&again, made.device);
+}
+
+std::string failed(const char* call, CUresult code) {
+    return std::string(call) + ": " + cuda_text(code);
+}
+
+}  // namespace
+
+gpu_driver::gpu_driver() {
+    void* const library = ::dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+    if (library == nullptr) {
+        missing = "there is no NVIDIA driver (libcuda.so.1)";
+        return;
+    }
+    const auto find = [&](const char* name, auto& out) {
+        out = reinterpret_cast<std::remove_reference_t<decltype(out)>>(::dlsym(library, name));
+        if (out == nullptr && missing.empty())
+            missing =
+                std::string("the NVIDIA driver has no ") + name + "; it is older than CUDA 12";
+    };
+    find(PENSTOCK_NAME(cuInit), init);
+    find(PENSTOCK_NAME(cuGetErrorName), error_name);
+    find(PENSTOCK_NAME(cuGetErrorString), error_string);
+    find(PENSTOCK_NAME(cuDeviceGetCount), count_devices);
+    find(PENSTOCK_NAME(cuDeviceGet), device_of);
+    find(PENSTOCK_NAME(cuDeviceGetName), device_name);
+    find(PENSTOCK_NAME(cuDeviceGetAttribute), attribute);
+    find(PENSTOCK_NAME(cuDevicePrimaryCtxRetain), retain);
+    find(PENSTOCK_NAME(cuDevicePrimaryCtxRelease), release_context);
+    find(PENSTOCK_NAME(cuDevicePrimaryCtxGetState), context_state);
+    find(PENSTOCK_NAME(cuCtxGetId), context_id);
+    find(PENSTOCK_NAME(cuCtxPushCurrent), push);
+    find(PENSTOCK_NAME(cuCtxPopCurrent), pop);
+    find(PENSTOCK_NAME(cuThreadExchangeStreamCaptureMode), exchange_mode);
+    find(PENSTOCK_NAME(cuStreamIsCapturing), is_capturing);
+    find(PENSTOCK_NAME(cuPointerGetAttribute), pointer_attribute);
+    find(PENSTOCK_NAME(cuMemGetInfo), memory_info);
+    find(PENSTOCK_NAME(cuMemAlloc), allocate);
+    find(PENSTOCK_NAME(cuMemFree), free);
+    find(PENSTOCK_NAME(cuMemAllocAsync), allocate_on_stream);
+    find(PENSTOCK_NAME(cuMemFreeAsync), free_on_stream);
+    find(PENSTOCK_NAME(cuMemHostRegister), register_host);
+    find(PENSTOCK_NAME(cuMemHostUnregister), unregister_host);
+    find(PENSTOCK_NAME(cuMemAddressReserve), reserve);
+    find(PENSTOCK_NAME(cuMemAddressFree), free_addresses);
+    find(PENSTOCK_NAME(cuMemCreate), create);
+    find(PENSTOCK_NAME(cuMemRelease), release);
+    find(PENSTOCK_NAME(cuMemMap), map);
+    find(PENSTOCK_NAME(cuMemUnmap), unmap);
+    find(PENSTOCK_NAME(cuMemSetAccess), set_access);
+}
+
+#undef PENSTOCK_NAME
+#undef PENSTOCK_TEXT
+
+const gpu_driver& driver() {
+    static const auto* const one = new gpu_driver;
+    return *one;
+}
+
+std::string cuda_text(CUresult code) {
+    const char *name = nullptr, *text = nullptr;
+    if (driver().error_name != nullptr) driver().error_name(code, &name);
+    if (driver().error_string != nullptr) driver().error_string(code, &text);
+    return (name != nullptr ? name : "CUDA error " + std::to_string(code)) +
+           (text != nullptr ? " (" + std::string(text) + ")" : std::string());
+}
+
+std::string cuda_text(cudaError_t code) {
+    return std::string(cudaGetErrorName(code)) + " (" + cudaGetErrorString(code) + ")";
+}
+
+bool is_shortage(cudaError_t code) {
+    return code == cudaErrorMemoryAllocation || code == cudaErrorLaunchOutOfResources;
+}
+
+bool is_sticky(cudaError_t code) {
+    switch (code) {
+        case cudaSuccess:
+        case cudaErrorNotReady:
+        case cudaErrorInvalidValue:
+        case cudaErrorMemoryAllocation:
+        case cudaErrorLaunchOutOfResources:
+        case cudaErrorNotSupported:
+        case cudaErrorNotPermitted: return false;
+        default:
+            return code < cudaErrorStreamCaptureUnsupported ||
+                   code > cudaErrorStreamCaptureWrongThread;
+    }
+}
+
+int errno_of(cudaError_t code) {
+    return code == cudaSuccess ? 0 : is_shortage(code) ? -ENOMEM : -EIO;
+}
+
+gpu_context gpu_context::of(int device, std::string& why, bool& short_of_memory) {
+    gpu_context none{device};
+    short_of_memory = false;
+    if (!known().owner.here()) {
+        why =
+            "the program used CUDA before fork(), and CUDA cannot be used in the child; make the "
+            "child's "
+            "runtime after an exec, or the parent's after the fork";
+        return none;
+    }
+    if (why = driver().missing; !why.empty()) return none;
+    if (const CUresult code = driver().init(0); code != CUDA_SUCCESS) {
+        why = "CUDA finds no device: " + failed("cuInit", code);
+        return none;
+    }
+    int count = 0;
+    if (driver().count_devices(&count) == CUDA_SUCCESS && device >= count) {
+        why = "there are " + std::to_string(count) + " devices, numbered from 0";
+        return none;
+    }
+    const std::lock_guard lock(known().mutex);
+    for (const gpu_context& one : known().all)
+        if (one.device == device && one.is_alive()) return one;
+    CUdevice number = 0;
+    gpu_context made{device};
+    CUresult code = driver().device_of(&number, device);
+    if (code == CUDA_SUCCESS) code = driver().retain(&made.handle, number);
+    if (code == CUDA_SUCCESS) code = driver().context_id(made.handle, &made.id);
+    if (code == CUDA_SUCCESS) code = leave_to_runtime(made);
+    if (code != CUDA_SUCCESS) {
+        short_of_memory = code == CUDA_ERROR_OUT_OF_MEMORY;
+        why = failed("no CUDA context", code);
+        if (short_of_memory) why += "; other programs hold its memory (nvidia-smi shows which)";
+        return none;
+    }
+    std::erase_if(known().all, [&](const gpu_context& one) { return one.device == device; });
+    known().all.push_back(made);
+    return made;
+}
+
+gpu_context gpu_context::of(int device) {
+    std::string why;
+    bool short_of_memory = false;
+    return of(device, why, short_of_memory);
+}
+
+// After cudaDeviceReset there is no primary context until the next call that needs one, and then it
+// is another one. A context whose kernels faulted is still there.
+bool gpu_context::is_alive() const {
+    if (handle == nullptr || !owner.here()) return false;
+    unsigned int flags = 0;
+    int active = 0;
+    if (driver().context_state(device, &flags, &active) != CUDA_SUCCESS || active == 0)
+        return false;
+    unsigned long long now = 0;
+    switch (driver().context_id(handle, &now)) {
+        case CUDA_SUCCESS: return now == id;
+        case CUDA_ERROR_INVALID_CONTEXT:
+        case CUDA_ERROR_CONTEXT_IS_DESTROYED:
+        case CUDA_ERROR_DEINITIALIZED:
+        case CUDA_ERROR_NOT_INITIALIZED: return false;
+        default: return true;
+    }
+}
+
+device_guard::device_guard(const gpu_context& context) {
+    if (!context.is_alive() || driver().push(context.handle) != CUDA_SUCCESS) return;
+    entered_ = true;
+    no_error_before_ = cudaPeekAtLastError() == cudaSuccess;
+    if (driver().exchange_mode(&mode_) != CUDA_SUCCESS) mode_ = CU_STREAM_CAPTURE_MODE_GLOBAL;
+}
+
+device_guard::~device_guard() {
+    if (!entered_) return;
+    driver().exchange_mode(&mode_);
+    if (no_error_before_) cudaGetLastError();  // an error of a call of ours is not the program's
+    CUcontext ours = nullptr;
+    driver().pop(&ours);
+}
+
+device_room room_now() {
+    std::size_t free_bytes = 0, all_bytes = 0;
+    if (driver().memory_info(&free_bytes, &all_bytes) != CUDA_SUCCESS) return {};
+    return {free_bytes, all_bytes};
+}
+
+std::string whole_mib(std::uint64_t bytes) { return std::to_string(bytes >> 20) + " MiB"; }
+
+std::string room_text() {
+    const device_room room = room_now();
+    return whole_mib(room.free_bytes) + " of " + whole_mib(room.all_bytes) + " are free";
+}
+
+int check_stream(cudaStream_t stream) {
+    CUstreamCaptureStatus state = CU_STREAM_CAPTURE_STATUS_NONE;
+    const CUresult code = driver().is_capturing(stream, &state);
+    if (code == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT) return -EBUSY;
+    return code == CUDA_SUCCESS && state != CU_STREAM_CAPTURE_STATUS_NONE ? -EBUSY : 0;
+}
+
+std::uint64_t stack_bytes(const void* kernel, int device) {
+    cudaFuncAttributes attributes{};
+    int multiprocessors = 0, threads = 0;
+    if (cudaFuncGetAttributes(&attributes, kernel) != cudaSuccess) return 0;
+    driver().attribute(&multiprocessors, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, device);
+    driver().attribute(&threads, CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR, device);
+    return attributes.localSizeBytes * static_cast<std::uint64_t>(multiprocessors) *
+           static_cast<std::uint64_t>(threads);
+}
+
+}  // namespace penstock::host

@@ -1,0 +1,137 @@
+// A device's primary context, and the guard that every CUDA call of the library is made under.
+//
+// The program has CUDA state of its own, and the library leaves it alone:
+//  (1) Stream captures. A capture in mode "global" forbids other threads calls such as
+//      cudaStreamQuery, and ends invalid if they are made. Under the guard the calling thread is
+//      "relaxed": its calls disturb no capture. The library never uses the legacy stream, nor waits
+//      for the whole device, except on a stream that the caller named.
+//  (2) Its pending error. Kernels are launched by calls that return their own code (launch_kernel),
+//      and calls that may well fail go to the driver, whose codes never become the runtime's last
+//      error.
+//  (3) Its current device and context: the guard pushes ours and pops it again.
+#pragma once
+
+#include <cuda.h>
+#include <cuda_runtime.h>
+
+#include <cstdint>
+#include <string>
+
+#include "os/process_owner.hpp"
+
+namespace penstock::host {
+
+// The driver's own calls. The library is not linked against it, so that programs start where there
+// is none.
+struct gpu_driver {
+    std::string missing;  // empty: all are there
+
+    decltype(&cuInit) init = nullptr;
+    decltype(&cuGetErrorName) error_name = nullptr;
+    decltype(&cuGetErrorString) error_string = nullptr;
+    decltype(&cuDeviceGetCount) count_devices = nullptr;
+    decltype(&cuDeviceGet) device_of = nullptr;
+    decltype(&cuDeviceGetName) device_name = nullptr;
+    decltype(&cuDeviceGetAttribute) attribute = nullptr;
+    decltype(&cuDevicePrimaryCtxRetain) retain = nullptr;
+    decltype(&cuDevicePrimaryCtxRelease) release_context = nullptr;
+    decltype(&cuDevicePrimaryCtxGetState) context_state = nullptr;
+    decltype(&cuCtxGetId) context_id = nullptr;
+    decltype(&cuCtxPushCurrent) push = nullptr;
+    decltype(&cuCtxPopCurrent) pop = nullptr;
+    decltype(&cuThreadExchangeStreamCaptureMode) exchange_mode = nullptr;
+    decltype(&cuStreamIsCapturing) is_capturing = nullptr;
+    decltype(&cuPointerGetAttribute) pointer_attribute = nullptr;
+    decltype(&cuMemGetInfo) memory_info = nullptr;
+    decltype(&cuMemAlloc) allocate = nullptr;
+    decltype(&cuMemFree) free = nullptr;
+    decltype(&cuMemAllocAsync) allocate_on_stream = nullptr;
+    decltype(&cuMemFreeAsync) free_on_stream = nullptr;
+    decltype(&cuMemHostRegister) register_host = nullptr;
+    decltype(&cuMemHostUnregister) unregister_host = nullptr;
+    decltype(&cuMemAddressReserve) reserve = nullptr;
+    decltype(&cuMemAddressFree) free_addresses = nullptr;
+    decltype(&cuMemCreate) create = nullptr;
+    decltype(&cuMemRelease) release = nullptr;
+    decltype(&cuMemMap) map = nullptr;
+    decltype(&cuMemUnmap) unmap = nullptr;
+    decltype(&cuMemSetAccess) set_access = nullptr;
+
+    gpu_driver();
+};
+const gpu_driver& driver();
+
+// "CUDA_ERROR_OUT_OF_MEMORY (out of memory)"; likewise "cudaErrorMemoryAllocation (out of memory)".
+std::string cuda_text(CUresult code);
+std::string cuda_text(cudaError_t code);
+
+// Does the code say that memory was short, of the device or of the host?
+bool is_shortage(cudaError_t code);
+// Is the device lost with it for good, so that every later call fails too? Not: an error of one
+// call, or of a stream capture.
+bool is_sticky(cudaError_t code);
+// -ENOMEM, or -EIO for all others; 0.
+int errno_of(cudaError_t code);
+
+// A value. Good in the process that made it, until cudaDeviceReset.
+struct gpu_context {
+    int device = 0;
+    CUcontext handle = nullptr;
+    unsigned long long id = 0;
+    process_owner owner{};
+
+    // The device's primary context, made if there is none. Without a handle: `why` says the reason,
+    // and `short_of_memory` whether that is memory.
+    static gpu_context of(int device, std::string& why, bool& short_of_memory);
+    static gpu_context of(int device);
+    [[nodiscard]] bool is_alive() const;
+};
+
+// Makes the context current and the thread relaxed, for a scope. False: the context is gone, and
+// nothing may be called.
+class device_guard {
+public:
+    explicit device_guard(const gpu_context& context);
+    ~device_guard();
+    device_guard(const device_guard&) = delete;
+    device_guard& operator=(const device_guard&) = delete;
+    explicit operator bool() const { return entered_; }
+
+private:
+    bool entered_ = false;
+    bool no_error_before_ = false;
+    CUstreamCaptureMode mode_ = CU_STREAM_CAPTURE_MODE_RELAXED;
+};
+
+// What calls return whose guard is false.
+inline constexpr int context_is_gone = -ENODEV;
+
+// Free and all bytes of the device whose context is current; 0 if it does not say.
+struct device_room {
+    std::uint64_t free_bytes = 0, all_bytes = 0;
+};
+device_room room_now();
+// "127 MiB of 81079 MiB are free"
+std::string room_text();
+std::string whole_mib(std::uint64_t bytes);
+
+// May work be put on the caller's stream now? 0, or -EBUSY: it, or for the legacy stream any other,
+// is being captured. Ends no capture.
+int check_stream(cudaStream_t stream);
+
+// Launches a kernel and returns the launch's own code.
+template <typename... Wanted, typename... Given>
+cudaError_t launch_kernel(void (*kernel)(Wanted...), std::uint32_t blocks, std::uint32_t threads,
+                          cudaStream_t stream, const Given&... given) {
+    cudaLaunchConfig_t shape{};
+    shape.gridDim = dim3(blocks);
+    shape.blockDim = dim3(threads);
+    shape.stream = stream;
+    return cudaLaunchKernelEx(&shape, kernel, static_cast<Wanted>(given)...);
+}
+
+// Device memory that the driver sets aside for the stacks of a kernel's threads when it is first
+// launched.
+std::uint64_t stack_bytes(const void* kernel, int device);
+
+}  // namespace penstock::host

@@ -1,0 +1,13 @@
+// Stands in for gpu_device.cu in a build without CUDA.
+#include <cerrno>
+
+#include "device/device.hpp"
+
+namespace penstock::host {
+
+std::unique_ptr<cache_device> make_gpu_device(int, status& why) {
+    why = {-ENODEV, "this build has no CUDA; configure with nvcc on PATH"};
+    return nullptr;
+}
+
+}  // namespace penstock::host

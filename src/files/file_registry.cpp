@@ -1,0 +1,600 @@
+#include "files/file_registry.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <string_view>
+#include <utility>
+
+#include "os/file_kind.hpp"
+#include "hub/known_files.hpp"
+#include "os/may_change.hpp"
+#include "hub/write_watch.hpp"
+
+namespace penstock::host {
+
+namespace {
+
+std::pair<std::uint64_t, std::uint64_t> key_of(const file_identity& identity) {
+    return {identity.device, identity.inode};
+}
+
+bool below(const std::string& path, const std::string& root) {
+    if (root == "/") return !path.empty() && path[0] == '/';
+    return path.size() > root.size() && path.compare(0, root.size(), root) == 0 &&
+           path[root.size()] == '/';
+}
+
+// Adds the parts of `name` to the real path of a directory. False if the letters do not tell where
+// that leads.
+bool append_plain(const std::string& name, std::string& path) {
+    for (std::size_t at = 0; at < name.size();) {
+        const std::size_t end = std::min(name.find('/', at), name.size());
+        const std::string_view part(name.data() + at, end - at);
+        if (part == "..") return false;
+        if (!part.empty() && part != ".") {
+            if (path.empty() || path.back() != '/') path += '/';
+            path += part;
+        }
+        at = end + 1;
+    }
+    return true;
+}
+
+// More would only be used by programs that keep tens of thousands of files open.
+constexpr std::size_t most_reserved_handles = 16384;
+
+}  // namespace
+
+file_registry::file_registry(environment& env, const registry_limits& limits,
+                             std::function<void(const std::string&)> say)
+    : env_(env),
+      limits_(limits),
+      paths_(limits.path_units),
+      entries_(limits.file_slots),
+      words_(limits.word_count),
+      handles_(limits.file_slots) {
+    reads_.direct = limits.direct;
+    reads_.page_bytes = std::uint64_t{1} << limits.page_shift;
+    reads_.say = std::move(say);
+    free_slots_.reserve(limits.file_slots);
+    for (std::uint32_t i = limits.file_slots; i > 0; --i) free_slots_.push_back(i - 1);
+    current_.reserve(limits.file_slots);  // to grow it would stop all threads that open files
+}
+
+file_registry::~file_registry() {
+    for (const auto& one : current_) known_files::remove(one.first.first, one.first.second);
+    if (first_root_ >= 0) env_.close(first_root_);
+}
+
+status file_registry::set_roots(const std::vector<std::string>& roots) {
+    std::vector<std::string> real;
+    for (const std::string& root : roots) {
+        const int handle = env_.find(-1, root);
+        if (handle < 0)
+            return {handle,
+                    "root '" + root + "': " + error_text(handle) + "; name an existing directory"};
+        file_facts facts;
+        std::string path;
+        int code = env_.facts(handle, facts);
+        if (code == 0 && !facts.is_directory) code = -ENOTDIR;
+        if (code == 0) code = env_.real_path(handle, path);
+        if (code == 0 && first_root_ < 0) {
+            first_root_ = handle;
+            first_root_path_ = path;
+        } else {
+            env_.close(handle);
+        }
+        if (code != 0)
+            return {code,
+                    "root '" + root + "': " + error_text(code) + "; name an existing directory"};
+        real.push_back(path);
+    }
+    if (first_root_ >= 0)
+        env_.reserve_handles(first_root_, std::min(limits_.max_handles, most_reserved_handles));
+    roots_ = std::move(real);
+    return {};
+}
+
+bool file_registry::permitted(const std::string& real_path, bool for_writing) {
+    for (const std::string& root : roots_)
+        if (below(real_path, root)) return true;
+    std::lock_guard lock(mutex_);
+    return (for_writing ? allowed_to_write_ : allowed_).count(real_path) != 0;
+}
+
+int file_registry::look_up(const std::string& name, bool check_roots, found_file& out) {
+    return look_up_plain(name, check_roots, out) ? 0 : look_up_thoroughly(name, check_roots, out);
+}
+
+// False: nothing was opened, and nothing is said about the name.
+bool file_registry::look_up_plain(const std::string& name, bool check_roots, found_file& out) {
+    const bool absolute = !name.empty() && name[0] == '/';
+    if (!absolute && first_root_ < 0) return false;
+    std::string path = absolute ? std::string() : first_root_path_;
+    if (!append_plain(name, path) || (check_roots && !permitted(path))) return false;
+    const int fd = env_.open_plain(first_root_, name);
+    if (fd < 0) return false;
+    auto handle = std::make_shared<shared_handle>(env_, fd, &reads_);
+    file_facts facts;
+    if (env_.facts(fd, facts) != 0 || !facts.is_regular || facts.false_size) return false;
+    out = {std::move(handle), nullptr, facts, std::move(path)};
+    return true;
+}
+
+// Finds the file first without opening it, judges by where it really lies, and opens exactly what
+// was found: a link or a
+// ".." that leads outside is refused, and nothing can be exchanged in between.
+int file_registry::look_up_thoroughly(const std::string& name, bool check_roots, found_file& out) {
+    const int found = env_.find(first_root_, name);
+    if (found < 0) return found;
+    int code = env_.real_path(found, out.path);
+    if (code == 0 && check_roots && !permitted(out.path)) code = -EACCES;
+    if (code == 0) code = env_.facts(found, out.facts);
+    if (code == 0 && out.facts.is_directory) code = -EISDIR;
+    if (code == 0 && !out.facts.is_regular) code = -EOPNOTSUPP;
+    if (code == 0) {
+        const int fd = env_.open_found(found);
+        if (fd >= 0) out.handle = std::make_shared<shared_handle>(env_, fd, &reads_);
+        else code = fd;
+    }
+    env_.close(found);
+    // Again on the open handle: the facts must belong to what is going to be read.
+    if (code == 0) code = env_.facts(out.handle->fd(), out.facts);
+    if (code != 0 || !out.facts.false_size) return code;
+    // By its size it would be empty or end in an error. The code says little, so a line names it.
+    if (reads_.say) reads_.say(out.path + ": " + why_not_by_size(file_kind::false_size));
+    return -EOPNOTSUPP;
+}
+
+// The directory of the name is found first, and judged by where it really lies; what follows is
+// done in exactly what was found.
+int file_registry::find_place(const std::string& name, bool check_roots, place& out) {
+    if (!limits_.writable) return -EROFS;
+    const std::size_t slash = name.rfind('/');
+    out.base = slash == std::string::npos ? name : name.substr(slash + 1);
+    if (out.base.empty() || out.base == "." || out.base == "..") return -EISDIR;
+    const std::string parent = slash == std::string::npos ? "."
+                               : slash == 0               ? "/"
+                                                          : name.substr(0, slash);
+    out.directory = env_.find(first_root_, parent);
+    if (out.directory < 0) return out.directory;
+    int code = env_.real_path(out.directory, out.path);
+    if (out.path != "/") out.path += '/';
+    out.path += out.base;
+    if (code == 0 && check_roots && !permitted(out.path, true)) code = -EACCES;
+    if (code != 0) env_.close(out.directory);
+    return code;
+}
+
+int file_registry::create(const std::string& name, bool check_roots) {
+    place at;
+    if (const int code = find_place(name, check_roots, at); code != 0) return code;
+    const int code = env_.create(at.directory, at.base);
+    env_.close(at.directory);
+    return code;
+}
+
+int file_registry::unlink(const std::string& name, bool check_roots) {
+    place at;
+    if (const int code = find_place(name, check_roots, at); code != 0) return code;
+    keep_without_name(name);
+    const int code = env_.unlink(at.directory, at.base);
+    env_.close(at.directory);
+    return code;
+}
+
+int file_registry::rename(const std::string& from, const std::string& to, bool check_roots) {
+    place old_place, new_place;
+    if (const int code = find_place(from, check_roots, old_place); code != 0) return code;
+    int code = find_place(to, check_roots, new_place);
+    if (code == 0) {
+        file_facts before, after;
+        const int file = env_.find(first_root_, from);
+        const bool known = file >= 0 && env_.facts(file, before) == 0;
+        keep_without_name(to);
+        code =
+            env_.rename(old_place.directory, old_place.base, new_place.directory, new_place.base);
+        if (code == 0 && known && env_.facts(file, after) == 0)
+            note_rename(before.identity, after.identity, new_place.path);
+        if (file >= 0) env_.close(file);
+        env_.close(new_place.directory);
+    }
+    env_.close(old_place.directory);
+    return code;
+}
+
+// Before a file loses its name: a reader that has it open reads on, so its handle has to be there
+// and is not parked. If it keeps the name after all, or has another, that costs a handle. What goes
+// wrong here shows when it is read.
+void file_registry::keep_without_name(const std::string& name) {
+    file_facts facts;
+    const int found = env_.find(first_root_, name);
+    if (found < 0) return;
+    const bool known = env_.facts(found, facts) == 0;
+    env_.close(found);
+    if (!known) return;
+    const auto key = key_of(facts.identity);
+    found_file again;  // opened without the lock, if the handle was parked
+    handles parked;
+    for (int attempt = 0; attempt < 2; ++attempt) {
+        {
+            std::lock_guard lock(mutex_);
+            const auto entry_of = current_.find(key);
+            if (entry_of == current_.end()) return;
+            entry& e = entries_[entry_of->second];
+            if (e.handle == nullptr && again.handle != nullptr)
+                keep_handle(entry_of->second, again.handle, parked);
+            if (e.handle != nullptr) {
+                if (!std::exchange(e.nameless, true)) ++nameless_;
+                return;
+            }
+        }
+        if (look_up(name, false, again) != 0 || key_of(again.facts.identity) != key) return;
+    }
+}
+
+// Its times tell of the new name only, so it is the same version as before.
+void file_registry::note_rename(const file_identity& before, const file_identity& after,
+                                const std::string& path) {
+    std::lock_guard lock(mutex_);
+    const auto known = current_.find(key_of(before));
+    if (known == current_.end()) return;
+    entry& e = entries_[known->second];
+    e.path = path;
+    if (e.identity == before) e.identity = after;
+}
+
+// A file that is made may be taken away again before it is opened; that ends with -ENOENT, as if it
+// had never been.
+int file_registry::look_up_to_write(const std::string& name, bool check_roots, std::uint32_t flags,
+                                    found_file& out) {
+    if (!limits_.writable) return -EROFS;
+    int code = (flags & engine::flag_exclusive) != 0 ? create(name, check_roots)
+                                                     : look_up(name, check_roots, out);
+    if (code == -ENOENT && (flags & engine::flag_create) != 0 &&
+        (flags & engine::flag_exclusive) == 0) {
+        code = create(name, check_roots);
+        if (code == -EEXIST)
+            code = 0;  // another process was faster, or it is a link that leads to nothing
+    }
+    if (code == 0 && out.handle == nullptr) code = look_up(name, check_roots, out);
+    if (code == 0 && check_roots && !permitted(out.path, true)) code = -EACCES;
+    if (code != 0) return code;
+    const int fd = env_.open_writing(out.handle->fd());
+    if (fd < 0) return fd;
+    out.writer = std::make_shared<shared_handle>(env_, fd, nullptr);
+    return 0;
+}
+
+int file_registry::allow(const std::string& path, std::uint32_t flags) {
+    const bool to_write = (flags & engine::access_mask) != engine::may_read;
+    found_file file;
+    const int code =
+        to_write ? look_up_to_write(path, false, flags, file) : look_up(path, false, file);
+    if (code != 0) return code;
+    std::lock_guard lock(mutex_);
+    allowed_.insert(file.path);
+    if (to_write) allowed_to_write_.insert(file.path);
+    return 0;
+}
+
+bool file_registry::take_table(entry& e) {
+    const std::uint64_t page_bytes = std::uint64_t{1} << limits_.page_shift;
+    const std::uint64_t pages =
+        std::max<std::uint64_t>(1, (e.identity.size_bytes + page_bytes - 1) >> limits_.page_shift);
+    const std::uint64_t leaf_words = std::uint64_t{1} << limits_.leaf_shift,
+                        directory_words = ((pages - 1) >> limits_.leaf_shift) + 1;
+    e.two_level = pages > limits_.word_count / 4;
+    e.table_words = e.two_level ? directory_words : pages;
+    auto start = words_.take(e.table_words);
+    // Room enough, and only none in one piece: files that come and go leave the arena so.
+    if (!start && !e.two_level && pages > leaf_words &&
+        words_.free_units() >= directory_words * (leaf_words + 1)) {
+        e.two_level = true;
+        e.table_words = directory_words;
+        start = words_.take(e.table_words);
+    }
+    if (start) e.table = *start;
+    return start.has_value();
+}
+
+// Over the limit, a hand goes round the handles and parks the first that was not used since it last
+// came by.
+void file_registry::keep_handle(std::uint32_t slot, std::shared_ptr<shared_handle> handle,
+                                handles& parked) {
+    entry& e = entries_[slot];
+    if (e.handle == nullptr) handles_.add(slot);
+    e.handle = std::move(handle);
+    const std::size_t at_most = 2 * handles_.size();
+    for (std::size_t step = 0; handles_.size() > limits_.max_handles && step < at_most; ++step) {
+        const std::uint32_t next = handles_.next();
+        entry& other = entries_[next];
+        if (next == slot || std::exchange(other.used_lately, false)) continue;
+        // Each of them is out of reach without its handle. Too many would leave none for others.
+        if (other.nameless && nameless_ <= limits_.max_handles / 2) continue;
+        parked.push_back(take_handle(next));
+    }
+    e.used_lately = true;
+}
+
+// From an entry that has one.
+std::shared_ptr<shared_handle> file_registry::take_handle(std::uint32_t slot) {
+    entry& e = entries_[slot];
+    handles_.remove(slot);
+    if (std::exchange(e.nameless, false)) --nameless_;
+    handle_changes_.fetch_add(1, std::memory_order_release);
+    return std::move(e.handle);
+}
+
+open_reply file_registry::enter(found_file& file, const slot_life& open_now, handles& parked) {
+    const auto key = key_of(file.facts.identity);
+    const auto known = current_.find(key);
+    if (known != current_.end()) {
+        entry& e = entries_[known->second];
+        const bool is_open = e.generation == open_now.generation && known->second == open_now.slot;
+        // A file that is being written is the same file, however it looks by now.
+        if (is_open || e.writer != nullptr || (e.identity == file.facts.identity && !e.uncertain)) {
+            if (e.handle == nullptr) keep_handle(known->second, file.handle, parked);
+            return join(e, known->second, file);
+        }
+    }
+    if (free_slots_.empty()) return {-ENFILE, 0, 0, {}, 0, false, 0, 0};
+    const std::uint32_t slot = free_slots_.back();
+    entry& e = entries_[slot];
+    e.identity = file.facts.identity;
+    if (!take_table(e)) return {engine::no_table_room, 0, 0, {}, 0, false, 0, 0};
+    free_slots_.pop_back();
+    // Generation 0 is the mark of a slot that was never filled, so it is left out.
+    e.generation = (e.generation + 1) & engine::file_generation_mask;
+    if (e.generation == 0) e.generation = 1;
+    e.live = true;
+    e.uncertain = may_change_unseen(file.facts);
+    e.path.swap(file.path);  // the old one goes without the lock
+    e.epoch = 0;
+    keep_handle(slot, file.handle, parked);
+    if (current_.insert_or_assign(key, slot).second) known_files::add(key.first, key.second);
+    return join(e, slot, file);
+}
+
+open_reply file_registry::join(entry& e, std::uint32_t slot, const found_file& file) {
+    if (file.writer != nullptr && e.writer == nullptr) {
+        e.writer =
+            std::make_shared<file_writer>(env_, file.writer, std::uint64_t{1} << limits_.page_shift,
+                                          write_troubles::file_key{slot, e.generation}, e.path);
+        handle_changes_.fetch_add(
+            1,
+            std::memory_order_release);  // its size is no longer what was given out with its handle
+    }
+    ++e.epoch;
+    return {0, slot, e.generation, e.identity, e.table, e.two_level, 0, e.epoch};
+}
+
+// Fetches the stores of programs that have mapped the file through a mount of this process. An open
+// sees stores to a mapping of any other file too.
+int file_registry::bring_home(found_file& file) {
+    const int code = bring_stores_home(file.facts.identity);
+    return code <= 0 ? code : env_.facts(file.handle->fd(), file.facts);
+}
+
+open_reply file_registry::open(const std::string& name, std::uint64_t old_extent,
+                               std::uint64_t old_units, std::uint32_t flags, slot_life open_now) {
+    found_file file;
+    handles parked;
+    const bool to_write = (flags & engine::access_mask) != engine::may_read;
+    int code = -ENOENT;
+    if (!engine::sound_flags(flags)) code = -EINVAL;
+    else if (!name.empty())
+        code = to_write ? look_up_to_write(name, true, flags, file) : look_up(name, true, file);
+    if (code == 0) code = bring_home(file);
+    open_reply reply;
+    if (code == 0) {
+        std::lock_guard lock(mutex_);
+        reply = enter(file, open_now, parked);
+    } else {
+        // -ENFILE tells the asker that the file is there and only a slot is wanting. The machine's
+        // own may come before the file was made.
+        reply.result = code == -ENFILE && (flags & engine::flag_exclusive) != 0 ? -EMFILE : code;
+    }
+    std::lock_guard lock(paths_mutex_);
+    if (old_extent != 0) paths_.give(old_extent - 1, old_units);
+    const auto extent = paths_.take((name.size() + 7) / 8);
+    if (extent && *extent < UINT32_MAX) reply.path_extent = static_cast<std::uint32_t>(*extent) + 1;
+    return reply;
+}
+
+void file_registry::give_back_path(std::uint64_t lost_extent) {
+    const auto extent = static_cast<std::uint32_t>(lost_extent);
+    if (extent == 0) return;
+    std::lock_guard lock(paths_mutex_);
+    paths_.give(extent - 1, lost_extent >> 32);
+}
+
+file_registry::entry* file_registry::live_entry(std::uint32_t slot, std::uint32_t generation) {
+    if (slot >= entries_.size()) return nullptr;
+    entry& e = entries_[slot];
+    return e.live && e.generation == generation ? &e : nullptr;
+}
+
+std::int64_t file_registry::retire(std::uint32_t slot, std::uint32_t generation) {
+    std::shared_ptr<shared_handle> closed;  // without the lock, and so is what was written to
+    std::shared_ptr<file_writer> written;
+    std::lock_guard lock(mutex_);
+    entry* const e = live_entry(slot, generation);
+    if (e == nullptr) return -EBADF;
+    written = std::move(e->writer);
+    const auto known = current_.find(key_of(e->identity));
+    if (known != current_.end() && known->second == slot) {
+        known_files::remove(known->first.first, known->first.second);
+        current_.erase(known);
+    }
+    if (e->handle != nullptr) closed = take_handle(slot);
+    else handle_changes_.fetch_add(1, std::memory_order_release);
+    e->live = false;
+    if (e->loans == 0) give_back_slot(*e, slot);
+    return 0;
+}
+
+void file_registry::give_back_slot(entry& e, std::uint32_t slot) {
+    words_.give(e.table, e.table_words);
+    for (const auto* leaves : {&e.leaves, &e.growth_leaves})
+        for (const auto& [number, start] : *leaves)
+            words_.give(start, std::uint64_t{1} << limits_.leaf_shift);
+    e.leaves.clear();
+    e.growth_leaves.clear();
+    if (e.growth_words != 0) words_.give(e.growth, e.growth_words);
+    e.growth_words = 0;
+    free_slots_.push_back(slot);
+}
+
+bool file_registry::lend(const file_identity& now, slot_life& out) {
+    std::lock_guard lock(mutex_);
+    const auto known = current_.find(key_of(now));
+    if (known == current_.end()) return false;
+    entry& e = entries_[known->second];
+    if (!(e.identity == now) || e.uncertain || e.writer != nullptr) return false;
+    ++e.loans;
+    out = {known->second, e.generation};
+    return true;
+}
+
+bool file_registry::is_lent_as_is(const slot_life& lent) {
+    std::lock_guard lock(mutex_);
+    const entry* const e = live_entry(lent.slot, lent.generation);
+    return e != nullptr && !e->uncertain && e->writer == nullptr;
+}
+
+void file_registry::end_loan(const slot_life& lent) {
+    std::lock_guard lock(mutex_);
+    entry& e = entries_[lent.slot];
+    if (--e.loans == 0 && !e.live) give_back_slot(e, lent.slot);
+}
+
+void file_registry::settle(std::uint32_t slot, std::uint32_t generation, std::uint64_t epoch) {
+    std::shared_ptr<file_writer> written;  // closed without the lock
+    std::lock_guard lock(mutex_);
+    entry* const e = live_entry(slot, generation);
+    if (e == nullptr || e->writer == nullptr || e->epoch != epoch) return;
+    e->uncertain = true;
+    written = std::move(e->writer);
+    handle_changes_.fetch_add(1, std::memory_order_release);
+}
+
+int file_registry::writer_of(std::uint32_t slot, std::uint32_t generation,
+                             std::shared_ptr<file_writer>& out) {
+    std::lock_guard lock(mutex_);
+    const entry* const e = live_entry(slot, generation);
+    if (e == nullptr || e->writer == nullptr) return -EBADF;
+    out = e->writer;
+    return 0;
+}
+
+std::int64_t file_registry::take_leaf(std::unordered_map<std::uint64_t, std::uint64_t>& leaves,
+                                      std::uint64_t number, extent_allocator& words,
+                                      std::uint64_t leaf_words, std::uint64_t& word_index) {
+    const auto known = leaves.find(number);
+    if (known != leaves.end()) {
+        word_index = known->second;
+        return 0;
+    }
+    const auto start = words.take(leaf_words);
+    if (!start) return -ENOSPC;
+    leaves[number] = word_index = *start;
+    return 0;
+}
+
+std::int64_t file_registry::leaf(std::uint32_t slot, std::uint32_t generation, std::uint64_t kind,
+                                 std::uint64_t number, std::uint64_t& word_index) {
+    const std::uint64_t leaf_words = std::uint64_t{1} << limits_.leaf_shift;
+    std::lock_guard lock(mutex_);
+    entry* const e = live_entry(slot, generation);
+    if (e == nullptr) return -EBADF;
+    if (kind == engine::leaf_of_table)
+        return e->two_level && number < e->table_words
+                   ? take_leaf(e->leaves, number, words_, leaf_words, word_index)
+                   : -EINVAL;
+    if (e->writer == nullptr) return -EINVAL;
+    if (kind == engine::leaf_of_growth)
+        return number < e->growth_words
+                   ? take_leaf(e->growth_leaves, number, words_, leaf_words, word_index)
+                   : -EINVAL;
+    if (kind != engine::growth_directory) return -EINVAL;
+    if (e->growth_words == 0) {
+        const auto start = words_.take(limits_.growth_entries);
+        if (!start) return -ENOSPC;
+        e->growth = *start;
+        e->growth_words = limits_.growth_entries;
+    }
+    word_index = e->growth;
+    return 0;
+}
+
+int file_registry::handle_of(std::uint32_t slot, std::uint32_t generation,
+                             std::shared_ptr<shared_handle>& out, std::uint64_t& size_bytes) {
+    std::string path;
+    file_identity identity;
+    {
+        std::lock_guard lock(mutex_);
+        entry* const e = live_entry(slot, generation);
+        if (e == nullptr) return -EBADF;
+        size_bytes = e->writer != nullptr ? size_of_written : e->identity.size_bytes;
+        if (e->handle != nullptr) {
+            e->used_lately = true;
+            out = e->handle;
+            return 0;
+        }
+        path = e->path;
+        identity = e->identity;
+    }
+    // The handle was parked. The path was judged when the file was first opened; only the same file
+    // is taken again.
+    found_file file;
+    if (const int code = look_up(path, false, file); code != 0)
+        return code == -ENOENT ? -ESTALE : code;
+    if (!file.facts.identity.same_file(identity)) return -ESTALE;
+    out = file.handle;
+    handles parked;
+    std::lock_guard lock(mutex_);
+    if (entry* const e = live_entry(slot, generation); e != nullptr && e->handle == nullptr)
+        keep_handle(slot, file.handle, parked);
+    return 0;
+}
+
+std::string file_registry::path_of(std::uint32_t slot, std::uint32_t generation) {
+    std::lock_guard lock(mutex_);
+    const entry* const e = live_entry(slot, generation);
+    return e != nullptr ? e->path : std::string();
+}
+
+std::string file_registry::path_in(std::uint32_t slot) {
+    std::lock_guard lock(mutex_);
+    return slot < entries_.size() && entries_[slot].live ? entries_[slot].path : std::string();
+}
+
+std::vector<written_file> file_registry::written_files() {
+    std::vector<written_file> out;
+    std::vector<std::shared_ptr<file_writer>> writers;
+    {
+        std::lock_guard lock(mutex_);
+        for (const entry& e : entries_) {
+            if (!e.live || e.writer == nullptr) continue;
+            out.push_back({e.path, 0});
+            writers.push_back(e.writer);
+        }
+    }
+    for (std::size_t i = 0; i < out.size(); ++i)
+        out[i].size_bytes = static_cast<std::uint64_t>(
+            std::max<std::int64_t>(env_.size_bytes(writers[i]->fd()), 0));
+    return out;
+}
+
+std::size_t file_registry::live_files() {
+    std::lock_guard lock(mutex_);
+    return entries_.size() - free_slots_.size();
+}
+
+std::uint64_t file_registry::free_path_units() {
+    std::lock_guard lock(paths_mutex_);
+    return paths_.free_units();
+}
+
+}  // namespace penstock::host

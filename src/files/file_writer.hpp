@@ -1,0 +1,105 @@
+// Write-backs of one file on their way to it, from all service threads.
+//
+// The operating system lets one thread at a time write to a file, and takes long for each call. So
+// threads do not queue up for it: each puts what its rings brought into the file's list. A thread
+// that finds no thread writing takes what is in the list and writes it, neighbouring pages in one
+// call. The others go on with other requests; the one that writes gives the answers. While the list
+// is long another thread writes too, so that the file is not idle while one sorts what it took and
+// gives its answers. A short list is left to grow: a call for one page takes nearly as long as for
+// a hundred. After each list a thread looks at its rings: what waits there may be the neighbours of
+// what is in the next.
+//
+// Thread-safe. An order is answered exactly once, by a thread that is inside run() of the same
+// writer. Of two lists that are written at a time no page is in both: the device posts a page again
+// only when it has the answer (engine/dirty.hpp, invariant (2)).
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "os/env.hpp"
+#include "files/shared_handle.hpp"
+#include "files/write_troubles.hpp"
+#include "penstock/engine/layout.hpp"
+
+namespace penstock::host {
+
+// The page of a request: its bytes and marks lie in the staging area of its ring slot, which is the
+// order's until it is answered.
+struct write_order {
+    const std::byte* page = nullptr;
+    std::uint64_t offset = 0;
+    bool whole = false;  // every byte is marked, whatever the marks say
+    engine::ring_reply* reply = nullptr;
+    std::uint64_t ticket = 0;
+};
+
+struct write_counters {
+    std::atomic<std::uint64_t> writes{0}, bytes{0}, errors{0};
+};
+
+// A piece of memory for a place of the file, and the order that it is of.
+struct write_piece {
+    const std::byte* from;
+    std::uint64_t bytes, offset;
+    std::size_t order;
+};
+
+// What a thread that writes has taken, and its room to work in; kept by the thread, so that it is
+// not allocated anew each time.
+struct write_scratch {
+    std::vector<write_order> taken;
+    std::vector<write_piece> pieces;
+    struct progress {
+        std::int64_t result;
+        std::size_t pieces_left;
+    };
+    std::vector<progress> orders;  // as taken
+    std::vector<memory_piece> call;
+};
+
+class file_writer {
+public:
+    static constexpr std::uint32_t most_threads = 2;
+    static constexpr std::uint64_t long_list_bytes = 1 << 20;
+
+    // `key` and `path` say in messages which file it is.
+    file_writer(environment& env, std::shared_ptr<shared_handle> file, std::uint64_t page_bytes,
+                const write_troubles::file_key& key, std::string path)
+        : env_(env),
+          file_(std::move(file)),
+          page_bytes_(page_bytes),
+          key_(key),
+          path_(std::move(path)) {}
+
+    [[nodiscard]] int fd() const { return file_->fd(); }
+    void put(const std::vector<write_order>& orders);
+    // Writes what was put so far, unless others are at it and it is no work for one more. True:
+    // there is more by now than is left to others, and the caller has to come again.
+    [[nodiscard]] bool run(write_scratch& scratch, write_counters& counters,
+                           write_troubles& troubles);
+
+private:
+    [[nodiscard]] bool wants_another() const;
+    void write_list(write_scratch& s, write_counters& counters, write_troubles& troubles);
+    void list_pieces(write_scratch& s) const;
+    static void answer(const write_order& of, std::int64_t result, write_counters& counters);
+    void write_neighbours(write_scratch& s, std::size_t first, std::size_t end,
+                          write_counters& counters, write_troubles& troubles);
+
+    environment& env_;
+    const std::shared_ptr<shared_handle> file_;
+    const std::uint64_t page_bytes_;
+    const write_troubles::file_key key_;
+    const std::string path_;
+
+    std::mutex list_mutex_;  // guards list_ and threads_
+    std::vector<write_order> list_;
+    std::uint32_t threads_ = 0;  // that write
+};
+
+}  // namespace penstock::host

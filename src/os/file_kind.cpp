@@ -1,0 +1,102 @@
+#include "os/file_kind.hpp"
+
+#include <cerrno>
+#include <cstdint>
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+namespace penstock::host {
+
+namespace {
+
+std::int64_t to_ns(const timespec& time) {
+    return std::int64_t{time.tv_sec} * 1000000000 + time.tv_nsec;
+}
+
+// 1: there is a byte at `offset`; 0: the file ends before it; a negative errno: that cannot be
+// told.
+int has_byte_at(int fd, off_t offset) {
+    char byte = 0;
+    ssize_t got;
+    do got = ::pread(fd, &byte, 1, offset);
+    while (got < 0 && errno == EINTR);
+    return got >= 0 ? static_cast<int>(got) : -errno;
+}
+
+// Asks the size again after the read: a file that grows meanwhile is no liar. Reads nothing of a
+// made-up file that claims to be empty: such a read may wait, or use the bytes up (kmsg,
+// trace_pipe).
+bool has_false_size(int fd, const struct stat& facts) {
+    if (facts.st_blocks != 0) return false;
+    struct stat now {};
+    if (facts.st_size == 0 && is_made_up(fd)) return true;
+    if (facts.st_size == 0)
+        return has_byte_at(fd, 0) == 1 && ::fstat(fd, &now) == 0 && now.st_size == 0;
+    return has_byte_at(fd, facts.st_size - 1) == 0 && ::fstat(fd, &now) == 0 &&
+           now.st_size >= facts.st_size;
+}
+
+}  // namespace
+
+bool is_made_up(int fd) {
+    struct statfs where {};
+    if (::fstatfs(fd, &where) != 0) return false;
+    switch (static_cast<std::uint32_t>(where.f_type)) {
+        case PROC_SUPER_MAGIC:
+        case SYSFS_MAGIC:
+        case DEBUGFS_MAGIC:
+        case TRACEFS_MAGIC:
+        case SECURITYFS_MAGIC:
+        case CGROUP_SUPER_MAGIC:
+        case CGROUP2_SUPER_MAGIC: return true;
+        default: return false;
+    }
+}
+
+file_identity identity_of(const struct stat& facts) {
+    return {facts.st_dev, facts.st_ino, static_cast<std::uint64_t>(facts.st_size),
+            to_ns(facts.st_mtim), to_ns(facts.st_ctim)};
+}
+
+file_kind kind_of(mode_t mode) {
+    return S_ISREG(mode)   ? file_kind::regular
+           : S_ISDIR(mode) ? file_kind::directory
+                           : file_kind::special;
+}
+
+file_kind kind_of(int fd, const struct stat& facts) {
+    const file_kind by_mode = kind_of(facts.st_mode);
+    return by_mode == file_kind::regular && has_false_size(fd, facts) ? file_kind::false_size
+                                                                      : by_mode;
+}
+
+// Asked by name first, because opening a device may already do something. O_NONBLOCK keeps a pipe
+// that takes the name in between from holding up the caller.
+int look_at_file(const std::string& path, struct stat& facts, file_kind& kind) {
+    if (::stat(path.c_str(), &facts) != 0) return -errno;
+    kind = kind_of(facts.st_mode);
+    if (kind != file_kind::regular) return 0;
+    const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    if (fd < 0) return -errno;
+    const int code = ::fstat(fd, &facts) == 0 ? 0 : -errno;
+    if (code == 0) kind = kind_of(fd, facts);
+    ::close(fd);
+    return code;
+}
+
+std::string why_not_by_size(file_kind kind) {
+    switch (kind) {
+        case file_kind::regular: return {};
+        case file_kind::directory: return "is a directory; name a file in it";
+        case file_kind::special: return "is no regular file; copy what it gives to one";
+        case file_kind::false_size:
+            return "says that it has another size than it has, as files of /proc and /sys do; copy "
+                   "it to another folder "
+                   "first (cat FILE > COPY)";
+    }
+    return {};
+}
+
+}  // namespace penstock::host

@@ -1,0 +1,54 @@
+// What the operating system says about a file, judged in one place: which version of it this is,
+// whether it is a regular file, and whether its size can be believed.
+//
+// Every program, the library and the mount use these functions, so that two parts never disagree
+// about one file.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <sys/stat.h>
+
+#include "os/env.hpp"
+
+namespace penstock::host {
+
+// Device, inode, size and both times. Two equal identities are the same version of the same file,
+// as far as times tell (may_change.hpp has the exception). The change time is among them because a
+// program can set the other one back.
+file_identity identity_of(const struct stat& facts);
+
+// How a reader may treat a file.
+enum class file_kind {
+    regular,  // read it by its size
+    directory,
+    special,     // a device, a pipe, a socket: opening or reading it may wait or do something
+    false_size,  // a regular file by its mode, but its size is not the number of bytes that reads
+                 // deliver
+};
+
+// Judges an open file. `facts` are those of `fd`. Costs nothing but for files that claim to occupy
+// no blocks: there one or two bytes are read, because files of /proc and /sys claim sizes that they
+// do not have. A sparse or empty file on a disk is regular. A made-up file that claims to be empty
+// is false_size without a read, which might wait. An error while reading makes no false_size: the
+// reader meets that error itself. `fd` open for asking only (O_PATH) or for writing only is judged
+// by its mode alone. Never waits: nothing but a regular file is read.
+file_kind kind_of(int fd, const struct stat& facts);
+
+// True for a file of a file system that makes its files up when they are read, such as /proc and
+// /sys. Some of them give each reader different bytes. `fd` may be O_PATH.
+bool is_made_up(int fd);
+
+// By the mode alone, for what is not open: regular, directory or special.
+file_kind kind_of(mode_t mode);
+
+// Opens `path` for reading if it is a regular file and not special, and judges it; the descriptor
+// is closed again. Follows links, opens nothing that could wait. 0 with `kind` and `facts`, or a
+// negative errno.
+int look_at_file(const std::string& path, struct stat& facts, file_kind& kind);
+
+// The rest of "PATH: ..." for a file of this kind that a reader by size cannot take, with the cure.
+// Empty for `regular`.
+std::string why_not_by_size(file_kind kind);
+
+}  // namespace penstock::host

@@ -1,0 +1,149 @@
+#include "peers/cached_reads.hpp"
+
+#include <algorithm>
+#include <mutex>
+#include <shared_mutex>
+#include <vector>
+
+#include "os/in_memory.hpp"
+#include "device/loan_desks.hpp"
+#include "os/may_change.hpp"
+#include "os/process_owner.hpp"
+#include "os/read_all.hpp"
+#include "peers/request_turns.hpp"
+#include "penstock/group/lane.hpp"
+
+namespace penstock::host {
+
+namespace {
+
+// Loans begin and end at multiples of this, or at the file's end: what the operating system keeps.
+constexpr std::uint64_t grain_bytes = 4096;
+
+struct runtimes_of_process {
+    request_turns turns;
+    std::vector<cached_reads*> all;
+};
+// Never destroyed: a runtime may be one of the last things that go.
+runtimes_of_process& known() { return one_of_process<runtimes_of_process>(); }
+
+// The slot of a file, lent.
+class lent_slot {
+public:
+    lent_slot(file_registry& files, const slot_life& life) : files_(files), life_(life) {}
+    ~lent_slot() { files_.end_loan(life_); }
+    lent_slot(const lent_slot&) = delete;
+    lent_slot& operator=(const lent_slot&) = delete;
+
+private:
+    file_registry& files_;
+    const slot_life life_;
+};
+
+// Waits until every part is as wanted. False: it took too long.
+template <typename Wanted>
+bool await_parts(const loan& what, const Wanted& wanted) {
+    const std::uint64_t begun_ns = lane{}.now_ns();
+    for (std::uint32_t part = 0, round = 0; part < what.order.parts();) {
+        if (wanted(engine::look_at_part(&what.order.states[part]))) {
+            ++part;
+            continue;
+        }
+        if (round % 16 == 15 && lane{}.now_ns() - begun_ns > loan_wait_ns) return false;
+        lane{}.pause(round++);
+    }
+    return true;
+}
+
+// Of the bytes [begin, end) of the loan, those of parts that were copied.
+std::uint64_t bytes_there(const loan& what, std::uint64_t begin, std::uint64_t end) {
+    std::uint64_t sum = 0;
+    for (std::uint32_t part = 0; part < what.order.parts(); ++part) {
+        const std::uint64_t first = std::max(begin, part * what.order.part_bytes),
+                            last = std::min(end, (part + 1) * what.order.part_bytes);
+        if (first < last && engine::look_at_part(&what.order.states[part]) == engine::part_there)
+            sum += last - first;
+    }
+    return sum;
+}
+
+}  // namespace
+
+cached_reads::cached_reads(environment& env, file_registry& files, page_lender& lender,
+                           const runtime_ref& fs)
+    : env_(env), files_(files), lender_(lender), fs_(fs) {
+    std::lock_guard request(known().turns);
+    known().all.push_back(this);
+}
+
+cached_reads::~cached_reads() {
+    std::lock_guard request(known().turns);
+    std::erase(known().all, this);
+}
+
+std::uint64_t cached_reads::read(int fd, std::uint64_t offset, std::uint64_t bytes,
+                                 const byte_sink& use) {
+    const std::shared_lock turn(known().turns, std::try_to_lock);
+    if (!turn.owns_lock()) return 0;
+    for (cached_reads* const one : known().all)
+        if (const std::uint64_t got = one->read_own(fd, offset, bytes, use); got != 0) return got;
+    return 0;
+}
+
+// Reads what is missing, while the rest is copied. False: nothing is there, or not all of the range
+// is to be had.
+bool cached_reads::complete(const loan& what, int fd) {
+    if (!await_parts(what, [](std::uint32_t state) { return state != engine::part_unknown; }))
+        return false;
+    const std::uint32_t parts = what.order.parts();
+    const auto is_missing = [&](std::uint32_t part) {
+        return engine::look_at_part(&what.order.states[part]) == engine::part_missing;
+    };
+    std::uint32_t missing = 0;
+    for (std::uint32_t part = 0; part < parts; ++part) missing += is_missing(part) ? 1 : 0;
+    if (missing == parts) return false;
+    if (missing != 0) read_nothing_ahead(fd);
+    for (std::uint32_t first = 0, end = 0; first < parts; first = end) {
+        for (end = first + 1; is_missing(first) && end < parts && is_missing(end);) ++end;
+        if (!is_missing(first)) continue;
+        const std::uint64_t begin = first * what.order.part_bytes,
+                            count = std::min(end * what.order.part_bytes, what.order.bytes) - begin;
+        if (read_all(env_, fd, what.order.to + begin, count, what.order.offset + begin) !=
+            static_cast<std::int64_t>(count))
+            return false;
+    }
+    return await_parts(what, engine::is_settled);
+}
+
+std::uint64_t cached_reads::read_own(int fd, std::uint64_t offset, std::uint64_t bytes,
+                                     const byte_sink& use) {
+    const std::int64_t told = env_.size_bytes(fd);
+    const std::uint64_t size = told < 0 ? 0 : static_cast<std::uint64_t>(told);
+    if (offset >= size || bytes == 0) return 0;
+    const std::uint64_t end = offset + std::min(bytes, size - offset);
+    loan what;
+    what.order.offset = offset / grain_bytes * grain_bytes;
+    what.order.bytes =
+        std::min((end + grain_bytes - 1) / grain_bytes * grain_bytes, size) - what.order.offset;
+    what.order.part_bytes = std::min(usual_part_bytes, fs_.view.page_bytes());
+    if (what.order.bytes > most_loan_bytes ||
+        is_in_memory(env_, fd, what.order.offset, what.order.bytes))
+        return 0;
+    file_facts facts;
+    slot_life life;
+    if (env_.facts(fd, facts) != 0 || facts.identity.size_bytes != size ||
+        may_change_unseen(facts) || !files_.lend(facts.identity, life))
+        return 0;
+    what.hold = std::make_shared<lent_slot>(files_, life);
+    what.order.slot = life.slot;
+    what.order.generation = life.generation;
+    if (!lender_.begin_loan(fs_, what)) return 0;
+    const bool good = complete(what, fd) && files_.is_lent_as_is(life);
+    const std::uint64_t first = offset - what.order.offset,
+                        given = good ? bytes_there(what, first, first + end - offset) : 0;
+    if (given != 0) use(what.order.to + first, end - offset);
+    lender_.end_loan(what);
+    return given;
+}
+
+}  // namespace penstock::host

@@ -1,0 +1,345 @@
+// The public face of the runtime.
+#include "penstock/runtime.hpp"
+
+#include <cerrno>
+#include <glob.h>
+#include <thread>
+#include <vector>
+
+#include "os/exceptions.hpp"
+#include "runtime/runtime_state.hpp"
+
+namespace penstock {
+
+status runtime::create(const options& settings, std::unique_ptr<runtime>& out) {
+    return create(settings, host::runtime_hooks{}, out);
+}
+
+status runtime::create(const options& settings, const host::runtime_hooks& hooks,
+                       std::unique_ptr<runtime>& out) try {
+    out.reset();
+    if (status s = settings.check(); !s) return s;
+    auto state = std::make_unique<host::runtime_state>();
+    state->settings = settings;
+    state->hooks = hooks;
+    if (state->hooks.env == nullptr) state->hooks.env = &host::linux_environment();
+    using step = status (host::runtime_state::*)();
+    for (const step next : {&host::runtime_state::choose_device, &host::runtime_state::settle_sizes,
+                            &host::runtime_state::build_cache, &host::runtime_state::build_rings,
+                            &host::runtime_state::start_services})
+        if (status s = (state.get()->*next)(); !s) return s;
+    host::watch_forks(*state);
+    out.reset(new runtime(std::move(state)));
+    return {};
+} catch (...) {
+    return host::status_of_exception("runtime: ");
+}
+
+runtime::runtime(std::unique_ptr<host::runtime_state> state) : state_(std::move(state)) {}
+runtime::~runtime() {
+    if (!state_->owner.here()) host::abandon(std::move(state_));
+}
+
+namespace {
+
+// A call of the host: at once -ECHILD in a child of fork(), and no exception leaves it.
+template <typename Call>
+auto checked(const host::runtime_state& state, const Call& call) -> decltype(call()) {
+    if (!state.owner.here()) return -ECHILD;
+    try {
+        return call();
+    } catch (...) {
+        return host::status_of_exception("").code;
+    }
+}
+
+status not_here() {
+    return {-ECHILD,
+            "the runtime belongs to the parent of this process; make one of the child's own after "
+            "fork()"};
+}
+
+}  // namespace
+
+runtime_ref runtime::ref() const { return state_->ref; }
+backend runtime::where() const { return state_->settings.where; }
+const options& runtime::settings() const { return state_->settings; }
+std::string runtime::device_name() const { return state_->device->name(); }
+const char* runtime::io_name() const { return state_->services[0]->io_name(); }
+int runtime::process_code() const { return state_->owner.here() ? 0 : -ECHILD; }
+
+int runtime::open(const std::string& path, int flags) {
+    if (flags < 0 || !engine::sound_flags(static_cast<std::uint32_t>(flags))) return -EINVAL;
+    return checked(*state_, [&] {
+        const int code = state_->files->allow(path, static_cast<std::uint32_t>(flags));
+        // The file was made just now, by this call; the device only has to open it.
+        return code != 0 ? code
+                         : state_->device->open(state_->ref, path.c_str(), flags & ~open_exclusive);
+    });
+}
+int runtime::close(int fd) {
+    return checked(*state_, [&] { return state_->device->close(state_->ref, fd); });
+}
+std::int64_t runtime::read(int fd, void* buffer, std::int64_t bytes, std::int64_t offset) {
+    return checked(*state_,
+                   [&] { return state_->device->read(state_->ref, fd, buffer, bytes, offset); });
+}
+std::int64_t runtime::read(cursor& at, void* buffer, std::int64_t bytes) {
+    const std::int64_t done =
+        read(at.fd, buffer, bytes, static_cast<std::int64_t>(at.offset_bytes));
+    if (done > 0) at.offset_bytes += static_cast<std::uint64_t>(done);
+    return done;
+}
+std::int64_t runtime::write(int fd, const void* buffer, std::int64_t bytes, std::int64_t offset) {
+    return checked(*state_,
+                   [&] { return state_->device->write(state_->ref, fd, buffer, bytes, offset); });
+}
+std::int64_t runtime::append(int fd, const void* buffer, std::int64_t bytes) {
+    return checked(*state_, [&] { return state_->device->append(state_->ref, fd, buffer, bytes); });
+}
+int runtime::msync(int fd, std::int64_t offset, std::int64_t bytes) {
+    return checked(*state_, [&] { return state_->device->msync(state_->ref, fd, offset, bytes); });
+}
+int runtime::fsync(int fd) {
+    return checked(*state_, [&] { return state_->device->fsync(state_->ref, fd); });
+}
+int runtime::truncate(int fd, std::int64_t size_bytes) {
+    return checked(*state_, [&] { return state_->device->truncate(state_->ref, fd, size_bytes); });
+}
+int runtime::unlink(const std::string& path) {
+    return checked(*state_, [&] {
+        const int code = state_->files->unlink(path, false);
+        return code != 0 ? code : state_->device->forget(state_->ref, path.c_str());
+    });
+}
+int runtime::rename(const std::string& from, const std::string& to) {
+    return checked(*state_, [&] {
+        if (const int code = state_->files->rename(from, to, false); code != 0) return code;
+        const int forgotten = state_->device->forget(state_->ref, from.c_str());
+        const int also = state_->device->forget(state_->ref, to.c_str());
+        return forgotten != 0 ? forgotten : also;
+    });
+}
+int runtime::stat(int fd, file_stat* out) {
+    return checked(*state_, [&] { return state_->device->stat(state_->ref, fd, out); });
+}
+std::int64_t runtime::prefetch(int fd, std::int64_t offset, std::int64_t bytes) {
+    return checked(*state_,
+                   [&] { return state_->device->prefetch(state_->ref, fd, offset, bytes); });
+}
+std::int64_t runtime::advise(int fd, advice what, std::int64_t offset, std::int64_t bytes) {
+    return checked(*state_,
+                   [&] { return state_->device->advise(state_->ref, fd, what, offset, bytes); });
+}
+mapping runtime::map(int fd, std::int64_t offset, std::int64_t bytes) {
+    if (const int code = process_code(); code != 0) return {nullptr, code, engine::no_word, 0};
+    if (state_->device->is_gpu()) return {nullptr, -EOPNOTSUPP, engine::no_word, 0};
+    return penstock::map(lane{}, state_->ref, fd, offset, bytes);
+}
+int runtime::unmap(const mapping& what) {
+    if (const int code = process_code(); code != 0) return code;
+    if (state_->device->is_gpu()) return -EOPNOTSUPP;
+    return penstock::unmap(lane{}, state_->ref, what);
+}
+
+std::int64_t runtime::open_windows(int fd, std::int64_t offset, std::int64_t bytes) {
+    if (offset < 0 || bytes < 0) return -EINVAL;
+    return checked(*state_, [&] {
+        return open_windows_of(fd, static_cast<std::uint64_t>(offset),
+                               static_cast<std::uint64_t>(bytes));
+    });
+}
+
+std::int64_t runtime::open_windows_of(int fd, std::uint64_t offset, std::uint64_t bytes) {
+    if (state_->windows == nullptr) return -EOPNOTSUPP;
+    // Held open until the window is in place, so that the file's slot cannot go to another
+    // meanwhile.
+    const int held = state_->device->duplicate(state_->ref, fd);
+    if (held < 0) return held;
+    host::window_file file{engine::descriptor_slot(state_->ref.view, fd),
+                           engine::descriptor_generation(fd), -1, 0};
+    std::shared_ptr<host::shared_handle> handle;
+    std::int64_t inside =
+        state_->files->handle_of(file.slot, file.generation, handle, file.size_bytes);
+    if (inside == 0) {
+        file.fd = handle->fd();
+        std::string note;
+        inside = state_->windows->open(file, offset, bytes, note);
+        if (!note.empty()) state_->say("no windows: " + note);
+    }
+    state_->device->close(state_->ref, held);
+    return inside;
+}
+
+std::int64_t runtime::open_windows(const std::string& pattern) try {
+    if (const int code = process_code(); code != 0) return code;
+    if (state_->windows == nullptr) return -EOPNOTSUPP;
+    glob_t found{};
+    const int globbed = ::glob(pattern.c_str(), 0, nullptr, &found);
+    std::int64_t sum = 0, first_error = 0;
+    bool any = false;
+    for (std::size_t i = 0; globbed == 0 && i < found.gl_pathc; ++i) {
+        const int fd = open(found.gl_pathv[i]);
+        if (fd == -EISDIR || fd == -EOPNOTSUPP) continue;  // not a regular file
+        const std::int64_t inside = fd < 0 ? fd : open_windows(fd);
+        if (fd >= 0) close(fd);
+        any = any || inside >= 0;
+        if (inside > 0) sum += inside;
+        if (inside < 0 && first_error == 0) first_error = inside;
+    }
+    ::globfree(&found);
+    if (globbed == GLOB_NOSPACE) return -ENOMEM;
+    return any ? sum : first_error != 0 ? first_error : -ENOENT;
+} catch (...) {
+    return host::status_of_exception("").code;
+}
+
+void runtime::close_windows() {
+    if (process_code() == 0 && state_->windows != nullptr) state_->windows->close_all();
+}
+
+int runtime::allow(const std::string& path) {
+    return checked(*state_, [&] { return state_->files->allow(path); });
+}
+
+void runtime::interrupt() {
+    if (process_code() != 0) return;
+    state_->interrupted.store(true);
+    state_->set_abort(-ECANCELED);
+}
+
+void runtime::resume() {
+    if (process_code() != 0) return;
+    {
+        std::lock_guard lock(state_->health_mutex);
+        state_->set_abort(state_->broken.code);
+        if (!was_interrupted()) state_->interrupted.store(false);
+    }
+    state_->tell_stop();
+}
+
+status runtime::health() const {
+    if (process_code() != 0) return not_here();
+    state_->look_after();
+    std::lock_guard lock(state_->health_mutex);
+    return state_->broken;
+}
+
+status runtime::view_status() const try {
+    if (process_code() != 0) return not_here();
+    engine::fault_record fault{};
+    if (state_->device->download(&fault, state_->ref.view.fault, sizeof fault) != 0)
+        return health();
+    if (fault.claimed == 0) return {};
+    const std::string path =
+        state_->files->path_of(fault.slot, static_cast<std::uint32_t>(fault.generation));
+    const std::string what = fault.is_row != 0 ? "row " + std::to_string(fault.row)
+                                               : "element at byte " + std::to_string(fault.offset);
+    return {static_cast<int>(fault.code), (path.empty() ? "a file that is not open" : path) + ": " +
+                                              what + ": " + error_text(fault.code)};
+} catch (...) {
+    return host::status_of_exception("view_status: ");
+}
+
+void runtime::clear_view_status() {
+    if (process_code() != 0) return;
+    const engine::fault_record none{};
+    state_->device->upload(state_->ref.view.fault, &none, sizeof none);
+}
+
+status runtime::write_status() const {
+    return process_code() != 0 ? not_here() : state_->troubles->first();
+}
+void runtime::clear_write_status() {
+    if (process_code() == 0) state_->troubles->clear();
+}
+
+statistics runtime::stats() const {
+    statistics out;
+    if (process_code() != 0) return out;
+    const engine::cache_view& c = state_->ref.view;
+    std::vector<engine::counter_shard> shards(c.counter_shards);
+    state_->device->download(shards.data(), c.counters,
+                             shards.size() * sizeof(engine::counter_shard));
+    std::uint64_t sum[engine::count_kinds] = {};
+    for (const engine::counter_shard& shard : shards) {
+        for (std::uint32_t i = 0; i < engine::count_kinds; ++i) sum[i] += shard.count[i];
+        for (std::uint32_t i = 0; i < engine::latency_buckets; ++i)
+            out.latency_ns[i] += shard.latency[i];
+    }
+    out.hits = sum[engine::count_hits];
+    out.misses = sum[engine::count_misses];
+    out.window_loads = sum[engine::count_window_loads];
+    out.window_bytes = state_->windows != nullptr ? state_->windows->open_bytes() : 0;
+    out.tier_loads = sum[engine::count_tier_loads];
+    out.tier_saves = sum[engine::count_tier_saves];
+    out.tier_evictions = sum[engine::count_tier_evictions];
+    out.read_ahead_pages = sum[engine::count_fill_pages];
+    out.read_ahead_failures = sum[engine::count_fill_failures];
+    out.load_waits = sum[engine::count_load_waits];
+    out.evictions = sum[engine::count_evictions];
+    out.clock_steps = sum[engine::count_clock_steps];
+    out.frame_waits = sum[engine::count_frame_waits];
+    out.ring_waits = sum[engine::count_ring_waits];
+    out.copy_retries = sum[engine::count_retries];
+    out.requests = sum[engine::count_requests];
+    out.opens = sum[engine::count_opens];
+    out.open_requests = sum[engine::count_open_requests];
+    out.errors = sum[engine::count_errors];
+    out.bytes_loaded = sum[engine::count_bytes_loaded];
+    out.bytes_read = sum[engine::count_bytes_read];
+    out.bytes_written = sum[engine::count_bytes_written];
+    out.write_backs = sum[engine::count_write_backs];
+    out.write_back_errors = sum[engine::count_write_back_errors];
+    out.dirty_victims = sum[engine::count_dirty_victims];
+    out.written_behind = sum[engine::count_written_behind];
+    for (const auto& one : state_->services) {
+        const host::service_counters& from = one->counters();
+        out.file_writes += from.file_writes.writes.load(std::memory_order_relaxed);
+        out.file_write_bytes += from.file_writes.bytes.load(std::memory_order_relaxed);
+        out.file_write_errors += from.file_writes.errors.load(std::memory_order_relaxed);
+        out.file_syncs += from.file_syncs.load(std::memory_order_relaxed);
+        out.file_reads += from.file_reads.load(std::memory_order_relaxed);
+        out.file_read_bytes += from.file_read_bytes.load(std::memory_order_relaxed);
+        out.file_read_errors += from.file_read_errors.load(std::memory_order_relaxed);
+        out.direct_reads += from.direct_reads.load(std::memory_order_relaxed);
+        out.registered_reads += from.registered_reads.load(std::memory_order_relaxed);
+        out.bad_requests += from.bad_requests.load(std::memory_order_relaxed);
+        out.batches += from.batches.load(std::memory_order_relaxed);
+        for (std::size_t i = 0; i < out.batch_size.size(); ++i)
+            out.batch_size[i] += from.batch_size[i].load(std::memory_order_relaxed);
+    }
+    return out;
+}
+
+launch_count* runtime::take_launch_count() {
+    if (process_code() != 0) return nullptr;
+    const std::lock_guard lock(state_->launch_mutex);
+    if (state_->free_launch_counts.empty()) return nullptr;
+    launch_count* const words = state_->free_launch_counts.back();
+    state_->free_launch_counts.pop_back();
+    return words;
+}
+
+void runtime::give_back(launch_count* words) {
+    if (process_code() != 0) return;
+    const std::lock_guard lock(state_->launch_mutex);
+    state_->free_launch_counts.push_back(words);
+}
+
+int runtime::run_on_workers(const std::function<void(std::uint32_t, std::uint32_t)>& body) {
+    if (const int code = process_code(); code != 0) return code;
+    const std::uint32_t workers = state_->settings.worker_threads;
+    std::vector<std::thread> threads;
+    std::uint32_t made = 0;
+    try {
+        threads.reserve(workers);
+        for (; made < workers; ++made) threads.emplace_back(body, made, workers);
+    } catch (const std::exception&) {  // no more threads or memory: the caller does their part
+    }
+    for (std::uint32_t i = made; i < workers; ++i) body(i, workers);
+    for (std::thread& one : threads) one.join();
+    return 0;
+}
+
+}  // namespace penstock

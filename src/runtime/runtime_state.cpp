@@ -1,0 +1,581 @@
+// Building a runtime, step by step. Every step leaves the state so that its destructor undoes what
+// was done.
+#include "runtime/runtime_state.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cerrno>
+#include <cstdio>
+#include <pthread.h>
+#include <sys/resource.h>
+#include <thread>
+#include <unistd.h>
+
+#include "penstock/engine/clock.hpp"
+
+namespace penstock::host {
+
+namespace {
+
+// Descriptors the registry may keep: half of the process's limit, so that the program has the other
+// half; or a third, where each file may have a second one for direct reads.
+std::size_t default_handles(bool direct) {
+    rlimit limit{};
+    if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return 65536;
+    return std::max<std::size_t>(8, static_cast<std::size_t>(limit.rlim_cur) / (direct ? 3 : 2));
+}
+
+std::uint64_t half_of_memory() {
+    return static_cast<std::uint64_t>(::sysconf(_SC_PHYS_PAGES)) *
+           static_cast<std::uint64_t>(::sysconf(_SC_PAGE_SIZE)) / 2;
+}
+
+// A word for every 2 MiB of all files that have windows at a time: 2 TiB.
+constexpr std::uint64_t window_chunk_words = std::uint64_t{1} << 20;
+
+constexpr std::uint64_t read_ahead_bytes = 16u << 20;
+
+// Shards of at least 256 frames: fewer would let the pages of one shard be dropped long before
+// those of its neighbour.
+std::uint32_t shards_for(std::uint64_t frames) {
+    return static_cast<std::uint32_t>(
+        std::clamp<std::uint64_t>(std::bit_floor(frames / 256), 1, 1024));
+}
+
+// Pages that are written back together: 2 MiB of a file, since the operating system takes long for
+// each call, but no large part of the cache. 512 KiB and 1 MiB were slower, 4 MiB no faster with
+// pages of 64 KiB (bench/results/h200-2026-11-22-write-offers.txt).
+std::uint32_t write_behind_shift_for(std::uint32_t page_shift, std::uint64_t frames) {
+    constexpr std::uint64_t most_bytes = 2u << 20, most_pages = 512;
+    static_assert(most_pages <= engine::most_run_pages);
+    const std::uint64_t pages = std::min({most_bytes >> page_shift, most_pages, frames / 4});
+    return static_cast<std::uint32_t>(std::bit_width(std::max<std::uint64_t>(pages, 1)) - 1);
+}
+
+// 0: all frames may be dirty before anything is written behind.
+std::uint32_t write_behind_pages_for(std::uint64_t bytes, std::uint32_t page_shift,
+                                     std::uint32_t frames) {
+    const std::uint64_t pages =
+        bytes == 0 ? frames / 4 : std::max<std::uint64_t>(bytes >> page_shift, 1);
+    return pages >= frames ? 0 : static_cast<std::uint32_t>(pages);
+}
+
+template <typename T>
+bool allocate(cache_device& device, T*& out, std::uint64_t count) {
+    out = static_cast<T*>(device.allocate_device(count * sizeof(T)));
+    return out != nullptr;
+}
+
+}  // namespace
+
+namespace {
+
+// The runtimes of this process, held still while it forks.
+struct forked_runtimes {
+    std::mutex mutex;
+    std::vector<runtime_state*> all;
+};
+forked_runtimes& forked() {
+    static auto* const one = new forked_runtimes;
+    return *one;
+}
+
+// The memory that the child shares with a GPU it does not have.
+void end_waits_of_child() {
+    for (runtime_state* const one : forked().all)
+        if (one->settings.where == backend::cpu) one->set_abort(-ECHILD);
+    forked().all.clear();
+    forked().mutex.unlock();
+}
+
+}  // namespace
+
+void watch_forks(runtime_state& made) {
+    static const int watching = ::pthread_atfork(
+        [] { forked().mutex.lock(); }, [] { forked().mutex.unlock(); }, end_waits_of_child);
+    static_cast<void>(watching);
+    const std::lock_guard lock(forked().mutex);
+    forked().all.push_back(&made);
+}
+
+status runtime_state::choose_device() {
+    if (settings.where != backend::cpu) {
+        status why;
+        device = make_gpu_device(settings.device, why);
+        const std::string number = std::to_string(settings.device);
+        if (device == nullptr && settings.where == backend::gpu)
+            return {why.code, why.code == -ENOMEM ? "GPU " + number + ": " + why.message +
+                                                        "; free some of its memory"
+                                                  : "no usable GPU " + number + ": " + why.message +
+                                                        "; use --backend cpu or auto"};
+        if (device == nullptr) say("using CPU threads: " + why.message);
+    }
+    if (device == nullptr) device = make_cpu_device();
+    settings.where = device->is_gpu() ? backend::gpu : backend::cpu;
+    return {};
+}
+
+// Replaces every automatic value, and checks what depends on the device.
+status runtime_state::settle_sizes() {
+    constexpr std::uint64_t mib = 1u << 20, gib = 1u << 30;
+    const unsigned processors = std::max(1u, std::thread::hardware_concurrency());
+    const bool gpu = device->is_gpu();
+    const std::uint64_t free_bytes = device->free_bytes();
+    if (settings.cache_bytes == 0)
+        settings.cache_bytes = std::max(gpu ? free_bytes / 4 : std::min(free_bytes / 16, gib),
+                                        64 * settings.page_bytes);
+    if (settings.cache_bytes >= free_bytes ||
+        settings.table_bytes >= free_bytes - settings.cache_bytes)
+        return {-EINVAL, "cache_bytes: " + format_size(settings.cache_bytes) +
+                             " and table_bytes: " + format_size(settings.table_bytes) +
+                             " do not fit into the " + format_size(free_bytes) + " of " +
+                             device->name() + "; give less"};
+    if (settings.cache_bytes / settings.page_bytes >= engine::max_frames)
+        return {-EINVAL, "cache_bytes: " + format_size(settings.cache_bytes) + " has more than " +
+                             std::to_string(engine::max_frames) + " pages of " +
+                             format_size(settings.page_bytes) +
+                             "; use larger pages or a smaller cache"};
+    if (settings.service_threads == 0)
+        settings.service_threads = std::clamp(processors / 4, 1u, 4u);
+    if (settings.staging_bytes == 0) settings.staging_bytes = gpu ? 128 * mib : 16 * mib;
+    if (settings.window_bytes == 0) settings.window_bytes = half_of_memory();
+    if (settings.tier_bytes > settings.window_bytes)
+        return {-EINVAL,
+                "tier_bytes: " + format_size(settings.tier_bytes) +
+                    " is more than window_bytes: " + format_size(settings.window_bytes) +
+                    ", which is for windows and tier together; give a larger window_bytes"};
+    if (settings.tier_bytes / settings.page_bytes >= engine::max_frames)
+        return {-EINVAL, "tier_bytes: " + format_size(settings.tier_bytes) + " has more than " +
+                             std::to_string(engine::max_frames) + " pages of " +
+                             format_size(settings.page_bytes) +
+                             "; use larger pages or a smaller tier"};
+    if (settings.worker_threads == 0) settings.worker_threads = std::min(processors, 1024u);
+    if (settings.roots.empty()) settings.roots.push_back(".");
+    return {};
+}
+
+// How large everything is and how long groups wait, from the settings.
+void runtime_state::shape_cache() {
+    engine::cache_view& c = ref.view;
+    c.page_shift = static_cast<std::uint32_t>(std::countr_zero(settings.page_bytes));
+    const std::uint64_t frames = settings.cache_bytes >> c.page_shift;
+    c.clock_shards = shards_for(frames);
+    c.frame_count = static_cast<std::uint32_t>(frames / c.clock_shards * c.clock_shards);
+    c.word_count = settings.table_bytes / sizeof(engine::page_word);
+    c.leaf_shift = static_cast<std::uint32_t>(std::min<std::uint64_t>(
+        15, static_cast<std::uint64_t>(std::bit_width(c.word_count / 64)) - 1));
+    // As far as a file may grow while it is open: 1 TiB, or what a part of the table has room for.
+    c.growth_entries = static_cast<std::uint32_t>(
+        std::clamp<std::uint64_t>((std::uint64_t{1} << 40 >> c.page_shift) >> c.leaf_shift, 1,
+                                  std::max<std::uint64_t>(c.word_count / 256, 1)));
+    c.file_slots = settings.max_files;
+    c.number_bits = c.file_slots <= engine::max_file_slots >> engine::descriptor_number_bits
+                        ? engine::descriptor_number_bits
+                        : 0;
+    c.write_behind_shift = write_behind_shift_for(c.page_shift, frames);
+    if (settings.writable)
+        c.write_behind_pages =
+            write_behind_pages_for(settings.write_behind_bytes, c.page_shift, c.frame_count);
+    c.name_slots = std::bit_ceil(settings.max_files * 2);
+    c.name_lock_count = 1024;
+    c.counter_shards = device->is_gpu() ? 1024 : 64;
+    c.frame_wait_ns = std::uint64_t{settings.frame_wait_ms} * 1000000;
+    c.request_wait_ns = std::uint64_t{settings.request_wait_ms} * 1000000;
+    c.look_ns = device->is_gpu() ? 20'000'000 : 1'000'000;
+    c.host_wait_ns = std::uint64_t{settings.host_wait_ms} * 1000000;
+}
+
+status runtime_state::allocate_cache() {
+    engine::cache_view& c = ref.view;
+    // A search that meets a name slot under change may take the length of one path for another's;
+    // it must not run out of the arena before it notices.
+    const std::uint64_t path_slack = (engine::max_path_bytes + 7) / 8;
+    const bool all =
+        allocate(*device, c.frames, std::uint64_t{c.frame_count} << c.page_shift) &&
+        allocate(*device, c.words, c.word_count) &&
+        allocate(*device, c.frame_words, c.frame_count) &&
+        allocate(*device, c.clock_hands,
+                 std::uint64_t{c.clock_shards} * engine::clock_hand_stride) &&
+        allocate(*device, c.fill_done, 1) && allocate(*device, c.file_words, c.file_slots) &&
+        allocate(*device, c.file_records, c.file_slots) &&
+        allocate(*device, c.names, c.name_slots) &&
+        allocate(*device, c.name_locks, c.name_lock_count) &&
+        allocate(*device, c.paths, path_units() + path_slack) &&
+        allocate(*device, c.retire_hand, 1) && allocate(*device, c.counters, c.counter_shards) &&
+        allocate(*device, c.fault, 1) && allocate(*device, c.advice, c.file_slots) &&
+        (!settings.writable ||
+         (allocate(*device, c.writes, c.file_slots) &&
+          allocate(*device, c.frame_pages, c.frame_count) &&
+          allocate(*device, c.write_locks, c.frame_count) && allocate(*device, c.offered_run, 1) &&
+          allocate(*device, c.pristine, c.frame_count) &&
+          allocate(*device, c.dirty_bits, (std::uint64_t{c.frame_count} << c.page_shift) / 64))) &&
+        (!has_windows() || (allocate(*device, c.windows, c.file_slots) &&
+                            allocate(*device, c.window_chunks, window_chunk_words)));
+    if (!all)
+        return {-ENOMEM, "cache_bytes: " + format_size(settings.cache_bytes) +
+                             " and the tables of " + std::to_string(settings.max_files) +
+                             " files could not be allocated on " + device->name() + ": " +
+                             device->shortage() + "; give less, or smaller max_files"};
+    return {};
+}
+
+status runtime_state::build_control() {
+    engine::cache_view& c = ref.view;
+    control =
+        static_cast<engine::control_block*>(device->allocate_shared(sizeof(engine::control_block)));
+    if (control == nullptr)
+        return {-ENOMEM, "no host memory for the control block: " + device->shortage() +
+                             "; free some memory"};
+    control->heartbeat = 1;
+    c.control = control;
+    c.stop = &control->abort_code;  // where device memory is host memory, the word itself
+    if (device->is_gpu()) {
+        if (!allocate(*device, device_stop, 1))
+            return {-ENOMEM, "no device memory for the abort word on " + device->name() +
+                                 "; give less cache_bytes"};
+        c.stop = device_stop;
+    }
+    return {};
+}
+
+status runtime_state::build_cache() {
+    shape_cache();
+    if (const status s = allocate_cache(); !s) return s;
+    if (const status s = build_control(); !s) return s;
+    const engine::cache_view& c = ref.view;
+    const registry_limits limits{c.file_slots,
+                                 c.page_shift,
+                                 c.leaf_shift,
+                                 c.word_count,
+                                 path_units(),
+                                 hooks.max_handles != 0
+                                     ? hooks.max_handles
+                                     : default_handles(settings.direct_io != direct_mode::off),
+                                 settings.direct_io,
+                                 settings.writable,
+                                 c.growth_entries};
+    files = std::make_unique<file_registry>(*hooks.env, limits,
+                                            [this](const std::string& line) { say(line); });
+    if (has_windows())
+        windows = std::make_unique<window_set>(*hooks.env, *device, c, window_chunk_words,
+                                               settings.window_bytes - settings.tier_bytes);
+    if (const status s = build_tier(); !s) return s;
+    if (device->is_gpu())
+        if (const status s = build_launch_counts(); !s) return s;
+    return files->set_roots(settings.roots);
+}
+
+status runtime_state::build_launch_counts() {
+    constexpr std::size_t most_launches = 1024;
+    launch_count* words = nullptr;
+    if (!allocate(*device, words, most_launches))
+        return {-ENOMEM, "1024 counters of launches could not be allocated on " + device->name() +
+                             ": " + device->shortage() + "; give less cache_bytes"};
+    for (std::size_t i = most_launches; i > 0; --i) free_launch_counts.push_back(words + i - 1);
+    return {};
+}
+
+// Fewer than 8 pages are no tier.
+status runtime_state::build_tier() {
+    engine::cache_view& c = ref.view;
+    engine::tier_view& t = c.tier;
+    const std::uint64_t frames = settings.tier_bytes >> c.page_shift;
+    if (frames < 8) {
+        settings.tier_bytes = 0;
+        return {};
+    }
+    t.clock_shards = shards_for(frames);
+    t.frame_count = static_cast<std::uint32_t>(frames / t.clock_shards * t.clock_shards);
+    const std::uint64_t bytes = std::uint64_t{t.frame_count} << c.page_shift;
+    t.frames = static_cast<std::byte*>(device->allocate_shared(bytes));
+    tier_done_marks =
+        static_cast<std::uint64_t*>(device->allocate_shared(t.frame_count * sizeof(std::uint64_t)));
+    t.done_marks = tier_done_marks;
+    if (t.frames == nullptr || tier_done_marks == nullptr ||
+        !allocate(*device, t.words, c.word_count) ||
+        !allocate(*device, t.frame_words, t.frame_count) ||
+        !allocate(*device, t.fill_marks, t.frame_count) ||
+        !allocate(*device, t.clock_hands,
+                  std::uint64_t{t.clock_shards} * engine::clock_hand_stride) ||
+        !allocate(*device, t.fill_done, 1))
+        return {-ENOMEM, "tier_bytes: " + format_size(settings.tier_bytes) +
+                             " of host memory, or its tables, could not be allocated: " +
+                             device->shortage() + "; give less, or 0 for none"};
+    // No more than an eighth of the tier for one reader, so that several do not drop each other's
+    // pages.
+    c.read_ahead_pages = static_cast<std::uint32_t>(
+        std::min<std::uint64_t>(read_ahead_bytes >> c.page_shift, t.frame_count / 8));
+    return {};
+}
+
+// How many rings, and of how many slots. On a GPU each service thread has several, so that few
+// groups claim from one tail; but none of fewer slots than groups may well want of it at a time.
+ring_shape runtime_state::shape_of_rings(std::uint64_t stride) const {
+    constexpr std::uint64_t most_rings = 128, enough_slots = 32;
+    static_assert(most_rings <= engine::max_rings);
+    const std::uint64_t threads = settings.service_threads,
+                        fitting = settings.staging_bytes / stride / threads;
+    std::uint64_t each = hooks.rings_per_thread;
+    if (each == 0)
+        each = device->is_gpu() && hooks.ring_slots == 0
+                   ? std::clamp<std::uint64_t>(
+                         std::min(most_rings / threads, fitting / enough_slots), 1, most_rings)
+                   : 1;
+    const std::uint64_t slots =
+        hooks.ring_slots != 0 ? hooks.ring_slots
+                              : std::bit_floor(std::clamp<std::uint64_t>(fitting / each, 4, 4096));
+    return {static_cast<std::uint32_t>(threads * each), static_cast<std::uint32_t>(slots)};
+}
+
+status runtime_state::build_rings() {
+    engine::cache_view& c = ref.view;
+    // A slot's staging area also carries the name of an open request.
+    // One that carries a page to its file has the marks of its bytes behind them. Direct reads want
+    // each area to begin at a multiple of 4096.
+    const std::uint64_t carried =
+        settings.page_bytes + (settings.writable ? settings.page_bytes / 8 : 0);
+    const std::uint64_t stride =
+        std::max<std::uint64_t>((carried + 4095) & ~std::uint64_t{4095}, 4096);
+    const ring_shape shape = shape_of_rings(stride);
+    const std::uint64_t slots = shape.slots, all_slots = slots * shape.rings;
+    // words: no two tails in one line of the second-level cache.
+    constexpr std::uint64_t tail_stride = 32;
+    c.ring_count = shape.rings;
+    c.ring_threads = settings.service_threads;
+    std::vector<std::uint64_t> first_tickets(all_slots);
+    for (std::uint64_t i = 0; i < all_slots; ++i) first_tickets[i] = i % slots;
+    auto* const requests = static_cast<engine::ring_request*>(
+        device->allocate_shared(all_slots * sizeof(engine::ring_request)));
+    auto* const replies = static_cast<engine::ring_reply*>(
+        device->allocate_shared(all_slots * sizeof(engine::ring_reply)));
+    auto* const staging = static_cast<std::byte*>(device->allocate_shared(all_slots * stride));
+    std::uint64_t *tails = nullptr, *free_tickets = nullptr;
+    if (requests == nullptr || replies == nullptr || staging == nullptr ||
+        !allocate(*device, tails, c.ring_count * tail_stride) ||
+        !allocate(*device, free_tickets, all_slots) ||
+        device->upload(free_tickets, first_tickets.data(), all_slots * sizeof(std::uint64_t)) != 0)
+        return {-ENOMEM, "staging_bytes: " + format_size(settings.staging_bytes) +
+                             " of host memory could not be allocated: " + device->shortage() +
+                             "; give less"};
+    for (std::uint32_t i = 0; i < settings.service_threads; ++i)
+        doorbells.push_back(
+            device->is_gpu() || hooks.no_doorbells ? nullptr : std::make_unique<host_doorbell>());
+    std::vector<engine::ring_view> views(c.ring_count);
+    std::vector<std::vector<host_ring>> of_thread(settings.service_threads);
+    for (std::uint32_t i = 0; i < c.ring_count; ++i) {
+        engine::ring_view& r = views[i];
+        const std::uint32_t thread = i % settings.service_threads;
+        r.slots = shape.slots;
+        r.staging_stride = stride;
+        r.requests = requests + i * slots;
+        r.replies = replies + i * slots;
+        r.staging = staging + i * slots * stride;
+        r.tail = tails + i * tail_stride;
+        r.free_ticket = free_tickets + i * slots;
+        r.doorbell = doorbells[thread].get();
+        of_thread[thread].push_back({r.requests, r.replies, r.staging, stride, r.slots});
+    }
+    if (!allocate(*device, c.rings, c.ring_count) ||
+        device->upload(c.rings, views.data(), views.size() * sizeof(engine::ring_view)) != 0)
+        return {-ENOMEM, "the rings could not be placed on " + device->name() + ": " +
+                             device->shortage() + "; give a smaller cache_bytes"};
+    return build_services(of_thread);
+}
+
+// Refusal costs speed only, so it is said where there is a cure.
+void runtime_state::let_register(service_settings& of_service,
+                                 const std::vector<host_ring>& rings) {
+    if (!settings.registered_buffers || settings.direct_io == direct_mode::off) return;
+    std::vector<memory_area> staging;
+    for (const host_ring& one : rings)
+        staging.push_back({one.staging, one.slots * one.staging_stride});
+    // Pages are read into the tier in order, and in order nothing goes past the page cache unless
+    // told so.
+    memory_area tier;
+    if (settings.direct_io == direct_mode::on)
+        tier = {of_service.tier.frames,
+                std::uint64_t{of_service.tier.frame_count} * settings.page_bytes};
+    rlimit locked{};
+    if (::getrlimit(RLIMIT_MEMLOCK, &locked) != 0) return;
+    of_service.to_register =
+        areas_to_register(staging, tier, settings.service_threads, locked.rlim_cur);
+    of_service.register_refused = [this, limit = std::uint64_t{locked.rlim_cur}](
+                                      std::uint64_t bytes, int code) {
+        if (code != -ENOMEM || limit == RLIM_INFINITY || register_refusal_said.exchange(true))
+            return;
+        say("io_uring: the kernel pins no " + format_size(bytes) +
+            " for direct reads, which go on at more cost; raise RLIMIT_MEMLOCK (ulimit -l), now " +
+            format_size(limit) + ", or set PENSTOCK_REGISTERED_BUFFERS=off");
+    };
+}
+
+status runtime_state::build_services(const std::vector<std::vector<host_ring>>& rings_of_thread) {
+    const engine::cache_view& c = ref.view;
+    const auto watch = std::make_shared<idle_watch>();
+    troubles = std::make_shared<write_troubles>([this](const std::string& line) { say(line); });
+    for (std::uint32_t i = 0; i < settings.service_threads; ++i) {
+        const std::vector<host_ring>& rings = rings_of_thread[i];
+        const auto depth = static_cast<std::uint32_t>(
+            std::min<std::uint64_t>(rings.size() * rings.front().slots, 1024));
+        std::string why;
+        std::unique_ptr<io_engine> io;
+        if (settings.io != io_method::pread) io = hooks.env->make_io_engine(true, depth, why);
+        if (io == nullptr && settings.io == io_method::uring)
+            return {-EOPNOTSUPP, "io: uring was asked for, but " + why + "; use auto or pread"};
+        if (io == nullptr && settings.io == io_method::automatic && i == 0)
+            say("reading with pread: " + why);
+        if (io == nullptr) io = hooks.env->make_io_engine(false, depth, why);
+        service_settings settings_of_service;
+        settings_of_service.page_shift = c.page_shift;
+        settings_of_service.watch = watch;
+        settings_of_service.troubles = troubles;
+        if (c.tier.frames != nullptr)
+            settings_of_service.tier = {c.tier.frames, tier_done_marks, c.tier.frame_count};
+        if (std::string(io->name()) == "io_uring") let_register(settings_of_service, rings);
+        services.push_back(std::make_unique<service>(rings, *files, *hooks.env, std::move(io),
+                                                     doorbells[i].get(), settings_of_service));
+    }
+    settings.io =
+        std::string(services[0]->io_name()) == "io_uring" ? io_method::uring : io_method::pread;
+    return {};
+}
+
+status runtime_state::start_services() {
+    for (auto& one : services) one->start();
+    monitor = std::thread([this] {
+        pthread_setname_np(pthread_self(), "penstock-beat");
+        monitor_loop();
+    });
+    if (status s = device->prepare(ref); !s) return s;
+    reads = std::make_unique<cached_reads>(*hooks.env, *files, lender(), ref);
+    return {};
+}
+
+void runtime_state::monitor_loop() {
+    std::unique_lock lock(monitor_mutex);
+    while (!monitor_stop) {
+        lock.unlock();
+        look_after();
+        tell_stop();
+        if (windows != nullptr) windows->watch();
+        lender().end_late_loans();
+        atomic_store<order::relaxed, scope::system>(&control->heartbeat, control->heartbeat + 1);
+        lock.lock();
+        monitor_wake.wait_for(lock, std::chrono::nanoseconds(hooks.beat_ns),
+                              [this] { return monitor_stop; });
+    }
+}
+
+void runtime_state::look_after() {
+    if (was_interrupted() && !interrupted.exchange(true)) set_abort(-ECANCELED);
+    for (const auto& one : services)
+        if (!one->alive()) break_with(-ESHUTDOWN, "a service thread died; create a new runtime");
+    if (const status device_health = device->health(); !device_health.ok()) {
+        if (break_with(device_health.code, device_health.message)) say_what_is_lost();
+    }
+}
+
+bool runtime_state::break_with(int code, const std::string& message) {
+    {
+        std::lock_guard lock(health_mutex);
+        if (!broken.ok()) return false;
+        broken = {code, message};
+    }
+    set_abort(code);
+    say(message);
+    return true;
+}
+
+// Which bytes were changed only the device knew.
+void runtime_state::say_what_is_lost() {
+    if (files == nullptr) return;
+    for (const written_file& one : files->written_files())
+        say("'" + one.path + "' was open for writing: what was written to its bytes (0 to " +
+            std::to_string(one.size_bytes) +
+            " are in the file) and not brought there by fsync, msync or close is lost; write it "
+            "once more");
+}
+
+void runtime_state::set_abort(std::int64_t code) {
+    atomic_store<order::relaxed, scope::system>(&control->abort_code, code);
+}
+
+// A device that does not take it is asked again with the next beat.
+void runtime_state::tell_stop() {
+    if (device_stop == nullptr) return;
+    const std::lock_guard lock(stop_mutex);
+    const std::int64_t code = atomic_load<order::relaxed, scope::system>(&control->abort_code);
+    if (code != told_stop && device->upload(device_stop, &code, sizeof code) == 0) told_stop = code;
+}
+
+void runtime_state::say(const std::string& line) const {
+    std::lock_guard lock(say_mutex);
+    if (settings.log) settings.log(line);
+    else std::fprintf(stderr, "penstock: %s\n", line.c_str());
+}
+
+void runtime_state::write_back_all() {
+    const engine::cache_view& c = ref.view;
+    if (c.writes == nullptr || files == nullptr || services.empty()) return;
+    if (!device->health().ok()) return look_after();  // which has said what is lost
+    std::vector<engine::write_record> records(c.file_slots);
+    const auto download = [&] {
+        return device->download(records.data(), c.writes, records.size() * sizeof records[0]) == 0;
+    };
+    if (!download()) {
+        look_after();
+        return say(
+            "the device no longer answers: what was written since the last fsync or close may be "
+            "lost");
+    }
+    bool any = false;
+    for (const engine::write_record& one : records) any = any || one.dirty_pages != 0;
+    if (!any) return;
+    // An interrupt ended the waits of kernels; this one is to end by itself.
+    if (health_of_services()) set_abort(0);
+    tell_stop();
+    std::vector<int> codes(c.file_slots);
+    for (std::uint32_t slot = 0; slot < c.file_slots; ++slot)
+        if (records[slot].dirty_pages != 0) codes[slot] = device->flush(ref, slot);
+    const bool known = download();
+    for (std::uint32_t slot = 0; slot < c.file_slots; ++slot) {
+        if (codes[slot] == 0 && (!known || records[slot].dirty_pages == 0)) continue;
+        const std::string path = files->path_in(slot);
+        say((path.empty() ? "file slot " + std::to_string(slot) : path) + ": " +
+            std::to_string(records[slot].dirty_pages) + " pages of " +
+            format_size(settings.page_bytes) +
+            " could not be written back and are lost, the first at or after byte " +
+            std::to_string(records[slot].error_offset) + ": " +
+            error_text(codes[slot] != 0 ? codes[slot] : -EIO));
+    }
+}
+
+bool runtime_state::health_of_services() {
+    look_after();
+    std::lock_guard lock(health_mutex);
+    return broken.ok();
+}
+
+runtime_state::~runtime_state() {
+    {
+        const std::lock_guard lock(forked().mutex);
+        std::erase(forked().all, this);
+    }
+    reads.reset();
+    if (control != nullptr && monitor.joinable()) write_back_all();
+    if (control != nullptr) set_abort(-ECANCELED);
+    if (monitor.joinable()) {
+        {
+            std::lock_guard lock(monitor_mutex);
+            monitor_stop = true;
+        }
+        monitor_wake.notify_one();
+        monitor.join();
+    }
+    services.clear();
+    windows.reset();
+    device.reset();
+    files.reset();
+}
+
+}  // namespace penstock::host

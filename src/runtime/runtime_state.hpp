@@ -1,0 +1,107 @@
+// Everything a runtime owns. What ends it is in the destructor, in this order: reads for programs,
+// monitor, services, device, registry (of which the device may have slots that are lent).
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "peers/cached_reads.hpp"
+#include "device/device.hpp"
+#include "files/file_registry.hpp"
+#include "runtime/hooks.hpp"
+#include "os/process_owner.hpp"
+#include "service/service.hpp"
+#include "service/windows.hpp"
+#include "penstock/runtime.hpp"
+
+namespace penstock::host {
+
+// Rings in all, and slots of each.
+struct ring_shape {
+    std::uint32_t rings, slots;
+};
+
+struct runtime_state {
+    const process_owner owner{};  // a child of fork() has neither the threads nor the device
+    options settings;
+    runtime_hooks hooks;
+    std::unique_ptr<cache_device> device;
+    runtime_ref ref{};
+    engine::control_block* control = nullptr;
+    std::uint64_t* tier_done_marks = nullptr;
+    std::vector<std::unique_ptr<host_doorbell>> doorbells;
+    std::unique_ptr<file_registry> files;
+    std::unique_ptr<window_set> windows;  // null: the cpu back end reads its files itself
+    std::shared_ptr<write_troubles> troubles;
+    std::vector<std::unique_ptr<service>> services;
+    std::unique_ptr<cached_reads> reads;  // for programs; from when the runtime is made
+    std::atomic<bool> register_refusal_said{false};
+
+    mutable std::mutex say_mutex;  // one line at a time
+    std::mutex health_mutex;
+    status broken;  // guarded by health_mutex; sticky
+
+    // Monitor thread: heartbeat, signals, dead services, device faults.
+    std::mutex monitor_mutex;
+    std::condition_variable monitor_wake;
+    bool monitor_stop = false;  // guarded by monitor_mutex
+    std::thread monitor;
+
+    ~runtime_state();
+
+    // Steps of creation, in order; each returns what went wrong and the cure.
+    status choose_device();
+    status settle_sizes();
+    // The parts of build_cache(), in this order.
+    void shape_cache();
+    status allocate_cache();
+    status build_control();
+    status build_cache();
+    std::uint64_t path_units() const { return std::uint64_t{settings.max_files} * 16; }
+    bool has_windows() const { return device->is_gpu() || hooks.windows_on_cpu; }
+    status build_tier();
+    [[nodiscard]] ring_shape shape_of_rings(std::uint64_t stride) const;
+    status build_rings();
+    // What a service thread is to know in order to register memory with io_uring.
+    void let_register(service_settings& of_service, const std::vector<host_ring>& rings);
+    status build_services(const std::vector<std::vector<host_ring>>& rings_of_thread);
+    status start_services();
+
+    // Before the threads stop: what was written goes to its files; what cannot is named in the log.
+    void write_back_all();
+    [[nodiscard]] page_lender& lender() const {
+        return hooks.lender != nullptr ? *hooks.lender : *device;
+    }
+    void monitor_loop();
+    void look_after();
+    [[nodiscard]] bool health_of_services();
+    void say(const std::string& line) const;
+    // True: it was whole before.
+    bool break_with(int code, const std::string& message);
+    // After the device was lost: the files that were being written, a line each.
+    void say_what_is_lost();
+    // Every wait on the device ends with this code from now on; 0 lets waits go on.
+    void set_abort(std::int64_t code);
+    std::atomic<bool> interrupted{false};
+    // Copies the abort word to device memory, for groups that wait for nothing. By the monitor with
+    // each beat, and when waits go on.
+    void tell_stop();
+    std::int64_t* device_stop = nullptr;  // of a gpu
+    std::mutex stop_mutex;
+    std::int64_t told_stop = 0;  // guarded by stop_mutex
+
+    // Of a gpu: for each launch under way, how many of its groups have begun (penstock/launch.hpp).
+    status build_launch_counts();
+    std::mutex launch_mutex;
+    std::vector<launch_count*> free_launch_counts;  // guarded by launch_mutex
+};
+
+// Of a runtime that was made, until it is destroyed: in a child of fork() every wait on its copy
+// ends with -ECHILD.
+void watch_forks(runtime_state& made);
+
+}  // namespace penstock::host

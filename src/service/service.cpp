@@ -1,0 +1,458 @@
+#include "service/service.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <sys/prctl.h>
+
+#include "os/size_signal.hpp"
+#include "service/trace.hpp"
+#include "hub/write_watch.hpp"
+#include "penstock/base/atomic.hpp"
+#include "penstock/engine/name_table.hpp"
+
+namespace penstock::host {
+
+using engine::op;
+using engine::ring_reply;
+using engine::ring_request;
+using engine::ring_ticket;
+
+namespace {
+constexpr unsigned long timer_slack_ns = 1000;
+
+// Once more, but not for ever, what the operating system says to try again: a thread that serves
+// others must not hang in it.
+template <typename Call>
+auto tried_again(const Call& call) {
+    auto result = call();
+    for (int i = 0; i < 1000 && (result == -EINTR || result == -EAGAIN); ++i) result = call();
+    return result;
+}
+
+std::unique_ptr<io_engine> with_registered_memory(std::unique_ptr<io_engine> io,
+                                                  const service_settings& settings,
+                                                  std::atomic<std::uint64_t>& reads) {
+    if (settings.to_register.empty()) return io;
+    return std::make_unique<registering_engine>(std::move(io), settings.to_register, reads,
+                                                settings.register_refused);
+}
+}  // namespace
+
+service::service(const std::vector<host_ring>& rings, file_registry& files, environment& env,
+                 std::unique_ptr<io_engine> io, host_doorbell* doorbell,
+                 const service_settings& settings)
+    : rings_(rings),
+      slots_(rings.front().slots),
+      files_(files),
+      env_(env),
+      io_(with_registered_memory(std::move(io), settings, counters_.registered_reads)),
+      doorbell_(doorbell != nullptr ? doorbell : &own_doorbell_),
+      settings_(settings),
+      next_ticket_(rings.size()),
+      flights_(rings.size() * slots_),
+      fills_(settings.tier, settings.page_shift),
+      handles_(files) {}
+
+service::~service() {
+    // One order with the flag in the doorbell: either the thread sees the stop before it sleeps, or
+    // it is rung.
+    stop_.store(true, std::memory_order_seq_cst);
+    doorbell_->ring();
+    if (thread_.joinable()) thread_.join();
+}
+
+void service::start() {
+    alive_.store(true, std::memory_order_release);
+    thread_ = std::thread([this] {
+        pthread_setname_np(pthread_self(), "penstock-serve");
+        ignore_size_signal();
+        // Naps are as short as 20 us; the kernel would add up to 50 us to each so as to save
+        // wake-ups.
+        ::prctl(PR_SET_TIMERSLACK, timer_slack_ns, 0, 0, 0);
+        try {
+            run();
+        } catch (...) {  // out of memory: the monitor sees a dead thread and releases every waiting
+                         // kernel
+            alive_.store(false, std::memory_order_release);
+        }
+    });
+}
+
+void service::run() {
+    std::uint32_t idle_rounds = 0;
+    while (!stop_.load(std::memory_order_relaxed) && !killed_.load(std::memory_order_relaxed)) {
+        std::uint32_t taken = 0;
+        if (any_is_posted()) {
+            const trace_range range("batch");
+            taken = take_requests();
+            io_->submit();
+        }
+        run_writers();
+        if (taken == 0 && in_flight_ > 0)
+            io_->submit();  // what finish() started again after a short read
+        // With reads in flight and nothing new, wait a moment for one to finish; new requests wait
+        // no longer than that.
+        finish_all(in_flight_ > 0 && taken == 0 ? 20'000 : 0);
+        idle_rounds = taken == 0 && in_flight_ == 0 && writers_.empty() ? rest(idle_rounds + 1) : 0;
+    }
+    while (!writers_.empty() && !killed_.load(std::memory_order_relaxed)) run_writers();
+    // The kernel still writes to the staging area: it must not be freed before the last read came
+    // back.
+    for (std::uint32_t round = 0; in_flight_ > 0 && round < 100'000; ++round) {
+        io_->submit();
+        finish_all(1'000'000);
+    }
+    alive_.store(false, std::memory_order_release);
+}
+
+// Idle: look again at once for a while, then take longer and longer naps, and soon let one thread
+// look for all: on its own each of them would take hundreds of naps until it may sleep, which was
+// most of the processor time of a kernel that asks once. A group that can ring does so. Returns how
+// many rounds there were, for the next.
+std::uint32_t service::rest(std::uint32_t idle_rounds) {
+    constexpr std::uint32_t yields = 200, naps_of_a_length = 16, lengths = 3,
+                            long_asleep = yields + naps_of_a_length * lengths;
+    handles_.forget_stale();
+    if (idle_rounds < yields) {
+        std::this_thread::yield();
+        return idle_rounds;
+    }
+    if (idle_rounds >= long_asleep) {
+        idle_watch::limits limits = settings_.idle;
+        if (idle_rounds > long_asleep) limits.first_look_ns = limits.look_ns;
+        const bool woken =
+            settings_.watch->rest({doorbell_, awaited_words()}, limits, stop_, killed_);
+        // Woken to look for all although it has nothing to do: work has come to another.
+        return woken ? long_asleep - 1 : long_asleep;
+    }
+    const std::uint64_t nap_ns = 20'000ull << ((idle_rounds - yields) / naps_of_a_length);
+    doorbell_->begin_sleep();
+    if (!any_is_posted() && !stop_.load(std::memory_order_relaxed)) doorbell_->wait(nap_ns);
+    doorbell_->end_sleep();
+    return idle_rounds;
+}
+
+// Acquire: pairs with post; the request and the name in the staging area are there.
+bool service::next_is_posted(std::uint32_t ring) const {
+    const std::uint64_t ticket = next_ticket_[ring];
+    return atomic_load<order::acquire, scope::system>(
+               &rings_[ring].requests[ticket & (slots_ - 1)].published) == ticket + 1;
+}
+
+bool service::any_is_posted() const {
+    for (std::uint32_t ring = 0; ring < rings_.size(); ++ring)
+        if (next_is_posted(ring)) return true;
+    return false;
+}
+
+std::vector<idle_watch::awaited> service::awaited_words() const {
+    std::vector<idle_watch::awaited> out;
+    for (std::uint32_t ring = 0; ring < rings_.size(); ++ring)
+        out.push_back({&rings_[ring].requests[next_ticket_[ring] & (slots_ - 1)].published,
+                       next_ticket_[ring] + 1});
+    return out;
+}
+
+ring_reply& service::reply_of(const ring_ticket& at) const {
+    return rings_[at.ring].replies[at.ticket & (slots_ - 1)];
+}
+
+std::byte* service::staging_of(const ring_ticket& at) const {
+    const host_ring& ring = rings_[at.ring];
+    return ring.staging + ring.staging_stride * (at.ticket & (slots_ - 1));
+}
+
+std::uint32_t service::flight_of(const ring_ticket& at) const {
+    return at.ring * slots_ + (static_cast<std::uint32_t>(at.ticket) & (slots_ - 1));
+}
+
+// What one ring has, but no more than it has slots: the others come next.
+std::uint32_t service::take_from(std::uint32_t ring) {
+    std::uint32_t taken = 0;
+    while (taken < slots_ && in_flight_ < io_->capacity() && next_is_posted(ring)) {
+        const ring_request request = rings_[ring].requests[next_ticket_[ring] & (slots_ - 1)];
+        serve(request, {ring, next_ticket_[ring]++});
+        ++taken;
+        if (io_->has_finished())
+            finish_all(0);  // requests for what is in memory need not wait for the others
+    }
+    return taken;
+}
+
+// Starts at another ring each time, so that none is left waiting when there are more requests than
+// can be in flight.
+std::uint32_t service::take_requests() {
+    std::uint32_t taken = 0;
+    const auto rings = static_cast<std::uint32_t>(rings_.size());
+    for (std::uint32_t i = 0; i < rings; ++i) taken += take_from((first_ring_ + i) % rings);
+    first_ring_ = (first_ring_ + 1) % rings;
+    if (taken > 0) {
+        counters_.batches.fetch_add(1, std::memory_order_relaxed);
+        std::uint32_t bucket = 0;
+        while (bucket < 15 && (taken >> (bucket + 1)) != 0) ++bucket;
+        counters_.batch_size[bucket].fetch_add(1, std::memory_order_relaxed);
+    }
+    return taken;
+}
+
+void service::serve(const ring_request& request, const ring_ticket& at) {
+    if (request.lost_extent != 0) files_.give_back_path(request.lost_extent);
+    switch (request.operation) {
+        case op::read: return serve_read(request, at);
+        case op::fill: return serve_fill(request, at);
+        case op::open: return serve_open(request, at);
+        case op::retire:
+            settings_.troubles->forget({request.file_slot, request.generation});
+            return answer(at, files_.retire(request.file_slot, request.generation));
+        case op::write: return serve_write(request, at);
+        case op::sync:
+        case op::truncate: return serve_change(request, at);
+        case op::unlink: return serve_unlink(request, at);
+        case op::settle:
+            settings_.troubles->forget({request.file_slot, request.generation});
+            files_.settle(request.file_slot, request.generation, request.argument);
+            return answer(at, 0);
+        case op::leaf: {
+            std::uint64_t word_index = 0;
+            const std::int64_t code = files_.leaf(request.file_slot, request.generation,
+                                                  request.argument, request.offset, word_index);
+            reply_of(at).words[0] = word_index;
+            return answer(at, code);
+        }
+        case op::ping: return answer(at, 0);
+        default: return refuse(at, -EINVAL);
+    }
+}
+
+// The name of a request, or an empty string for none that can be one. A copy: the device could
+// change it while it is looked up.
+std::string service::name_in(const ring_request& request, const ring_ticket& at) const {
+    if (request.bytes == 0 || request.bytes > engine::max_path_bytes) return {};
+    std::string name(request.bytes, '\0');
+    std::memcpy(name.data(), staging_of(at), request.bytes);
+    return name.find('\0') == std::string::npos ? name : std::string();
+}
+
+void service::serve_unlink(const ring_request& request, const ring_ticket& at) {
+    const trace_range range("unlink");
+    const std::string name = name_in(request, at);
+    if (name.empty()) return refuse(at, -EINVAL);
+    answer(at, files_.unlink(name, true));
+}
+
+void service::serve_open(const ring_request& request, const ring_ticket& at) {
+    const trace_range range("open");
+    const std::string name = name_in(request, at);
+    if (name.empty()) return refuse(at, -EINVAL);
+    const bool is_open = request.open_slot != 0 && request.open_slot <= engine::max_file_slots;
+    const slot_life open_now =
+        is_open ? slot_life{static_cast<std::uint32_t>(request.open_slot - 1), request.generation}
+                : slot_life{};
+    const open_reply opened =
+        files_.open(name, request.offset, request.argument, request.file_slot, open_now);
+    ring_reply& reply = reply_of(at);
+    reply.words[engine::reply_slot_and_generation] =
+        std::uint64_t{opened.generation} << 32 | opened.slot;
+    reply.words[engine::reply_size_bytes] = opened.identity.size_bytes;
+    reply.words[engine::reply_table] = opened.table;
+    reply.words[engine::reply_path_and_flags] = std::uint64_t{opened.epoch} << 33 |
+                                                std::uint64_t{opened.two_level} << 32 |
+                                                opened.path_extent;
+    reply.words[engine::reply_inode] = opened.identity.inode;
+    reply.words[engine::reply_modified_ns] =
+        static_cast<std::uint64_t>(opened.identity.modified_ns);
+    answer(at, opened.result);
+}
+
+void service::serve_read(const ring_request& request, const ring_ticket& at) {
+    const std::uint64_t page_bytes = std::uint64_t{1} << settings_.page_shift;
+    flight& f = flights_[flight_of(at)];
+    // An honest device uses a slot again only after its answer was read. A second read here would
+    // mix with the first.
+    if (f.file != nullptr) return refuse(at, -EBUSY);
+    std::uint64_t size_bytes = 0;
+    if (const int code = handles_.find(request.file_slot, request.generation, f.file, size_bytes);
+        code != 0)
+        return code == -EBADF ? refuse(at, code) : answer(at, code);
+    if (request.bytes == 0 || request.bytes > page_bytes || request.offset >= size_bytes ||
+        request.bytes > size_bytes - request.offset || (request.offset & (page_bytes - 1)) != 0) {
+        f.file.reset();
+        return refuse(at, -EINVAL);
+    }
+    f.at = at;
+    f.offset = request.offset;
+    f.wanted = request.bytes;
+    f.done = 0;
+    f.pads = request.argument == 1 && size_bytes == size_of_written;
+    ++in_flight_;
+    start_flight(flight_of(at));
+}
+
+// The marked bytes of a page, run by run, and no others: those in between may be another writer's
+// by now. Written when all requests of this look were taken (files/file_writer.hpp).
+void service::serve_write(const ring_request& request, const ring_ticket& at) {
+    const std::uint64_t page_bytes = std::uint64_t{1} << settings_.page_shift;
+    auto batch = std::find_if(batches_.begin(), batches_.end(), [&](const write_batch& b) {
+        return b.slot == request.file_slot && b.generation == request.generation;
+    });
+    if (batch == batches_.end()) {
+        std::shared_ptr<file_writer> writer;
+        if (const int code = files_.writer_of(request.file_slot, request.generation, writer);
+            code != 0)
+            return refuse(at, code);
+        batch =
+            batches_.insert(batch, {request.file_slot, request.generation, std::move(writer), {}});
+    }
+    if (request.bytes != page_bytes || (request.offset & (page_bytes - 1)) != 0 ||
+        request.offset > INT64_MAX - page_bytes ||
+        rings_[at.ring].staging_stride < page_bytes + page_bytes / 8)
+        return refuse(at, -EINVAL);
+    batch->orders.push_back(
+        {staging_of(at), request.offset, request.argument == 1, &reply_of(at), at.ticket});
+}
+
+void service::run_writers() {
+    for (write_batch& one : batches_) {
+        one.writer->put(one.orders);
+        if (std::find(writers_.begin(), writers_.end(), one.writer) == writers_.end())
+            writers_.push_back(std::move(one.writer));
+    }
+    batches_.clear();
+    if (writers_.empty()) return;
+    const trace_range range("write");
+    std::erase_if(writers_, [this](const auto& one) {
+        return !one->run(scratch_, counters_.file_writes, *settings_.troubles);
+    });
+}
+
+void service::serve_change(const ring_request& request, const ring_ticket& at) {
+    const trace_range range(request.operation == op::sync ? "sync" : "truncate");
+    std::shared_ptr<file_writer> file;
+    if (const int code = files_.writer_of(request.file_slot, request.generation, file); code != 0)
+        return refuse(at, code);
+    if (request.operation == op::truncate) {
+        if (request.offset > INT64_MAX) return refuse(at, -EINVAL);
+        const auto cut = [&] {
+            return tried_again([&] { return env_.truncate(file->fd(), request.offset); });
+        };
+        return answer(at, change_told(env_, file->fd(), {request.offset, 0, true}, cut));
+    }
+    counters_.file_syncs.fetch_add(1, std::memory_order_relaxed);
+    const int code = tried_again([&] { return sync_file(env_, file->fd()); });
+    const write_troubles::file_key key{request.file_slot, request.generation};
+    if (code != 0)
+        settings_.troubles->sync_failed(key, files_.path_of(request.file_slot, request.generation),
+                                        code);
+    else settings_.troubles->synced(key);
+    answer(at, code);
+}
+
+// No group waits for the answer, only for the marks; it says that the ring slot can be used again.
+void service::serve_fill(const ring_request& request, const ring_ticket& at) {
+    const std::uint64_t page_bytes = std::uint64_t{1} << settings_.page_shift;
+    const std::uint64_t pages =
+        (std::uint64_t{request.bytes} + page_bytes - 1) >> settings_.page_shift;
+    if (pages == 0 || pages > engine::max_fill_pages) return refuse(at, -EINVAL);
+    fill_order order{
+        at, request.argument, request.offset, request.bytes, static_cast<std::uint32_t>(pages), {}};
+    std::memcpy(order.frames.data(), staging_of(at), pages * sizeof order.frames[0]);
+    std::shared_ptr<shared_handle> file;
+    std::uint64_t size_bytes = 0;
+    const int code = handles_.find(request.file_slot, request.generation, file, size_bytes);
+    const bool fits = code == 0 && request.offset < size_bytes &&
+                      request.bytes <= size_bytes - request.offset &&
+                      (request.offset & (page_bytes - 1)) == 0;
+    if (!fits || !fills_.permits(order)) {
+        fills_.refuse(order);
+        return code != 0 && code != -EBADF ? answer(at, code)
+                                           : refuse(at, code != 0 ? code : -EINVAL);
+    }
+    std::uint32_t direct = 0;
+    const std::uint32_t reads = fills_.begin(order, std::move(file), *io_, direct);
+    in_flight_ += reads;
+    counters_.direct_reads.fetch_add(direct, std::memory_order_relaxed);
+    counters_.file_reads.fetch_add(reads, std::memory_order_relaxed);
+}
+
+read_operation service::rest_of(std::uint32_t number) const {
+    const flight& f = flights_[number];
+    return {-1, staging_of(f.at) + f.done, f.wanted - f.done, f.offset + f.done, number};
+}
+
+void service::start_flight(std::uint32_t number) {
+    read_operation operation = rest_of(number);
+    flights_[number].way = flights_[number].file->choose(operation, *io_);
+    if (flights_[number].way == read_way::direct)
+        counters_.direct_reads.fetch_add(1, std::memory_order_relaxed);
+    io_->start(operation);
+    counters_.file_reads.fetch_add(1, std::memory_order_relaxed);
+}
+
+void service::finish_all(std::uint64_t wait_ns) {
+    finished_.clear();
+    io_->reap(finished_, wait_ns);
+    for (const read_result& one : finished_) finish(one);
+}
+
+void service::count_read(const read_result& result) {
+    if (result.result > 0)
+        counters_.file_read_bytes.fetch_add(static_cast<std::uint64_t>(result.result),
+                                            std::memory_order_relaxed);
+    else if (result.result < 0 && result.result != -EINTR && result.result != -EAGAIN)
+        counters_.file_read_errors.fetch_add(1, std::memory_order_relaxed);
+}
+
+void service::finish_fill(const read_result& result) {
+    ring_ticket at{};
+    const fill_set::progress progress = fills_.finish(result, *io_, at);
+    if (progress == fill_set::progress::another_way) return;
+    count_read(result);
+    if (progress == fill_set::progress::again) {
+        counters_.file_reads.fetch_add(1, std::memory_order_relaxed);
+        return;
+    }
+    --in_flight_;
+    if (progress == fill_set::progress::order_done) answer(at, 0);
+}
+
+void service::finish(const read_result& result) {
+    if ((result.tag & fill_set::tag_bit) != 0) return finish_fill(result);
+    const auto number = static_cast<std::uint32_t>(result.tag);
+    flight& f = flights_[number];
+    if (f.file->must_go_another_way(f.way, result.result)) {
+        read_operation operation = rest_of(number);
+        f.way = f.file->choose_other(operation);
+        return io_->start(operation);
+    }
+    count_read(result);
+    if (result.result == -EINTR || result.result == -EAGAIN) return start_flight(number);
+    if (result.result > 0) {
+        // A direct read may bring more than was asked for: the file has grown since.
+        f.done +=
+            static_cast<std::uint32_t>(std::min<std::int64_t>(result.result, f.wanted - f.done));
+        if (f.done < f.wanted)
+            return start_flight(number);  // a short read; only 0 means the end of the file
+    }
+    --in_flight_;
+    f.file.reset();
+    if (result.result == 0 && f.pads && f.done < f.wanted) {
+        std::memset(staging_of(f.at) + f.done, 0, f.wanted - f.done);
+        f.done = f.wanted;
+    }
+    answer(f.at, result.result < 0 ? result.result : static_cast<std::int64_t>(f.done));
+}
+
+// Release: pairs with await; the group sees result, words and staging bytes.
+void service::answer(const ring_ticket& at, std::int64_t result) {
+    ring_reply& reply = reply_of(at);
+    reply.result = result;
+    atomic_store<order::release, scope::system>(&reply.completed, at.ticket + 1);
+}
+
+void service::refuse(const ring_ticket& at, std::int64_t code) {
+    counters_.bad_requests.fetch_add(1, std::memory_order_relaxed);
+    answer(at, code);
+}
+
+}  // namespace penstock::host

@@ -1,0 +1,159 @@
+// A service thread: takes requests from its rings, reads files, answers.
+//
+// It has several rings because groups of a GPU that claim slots of one ring get in each other's
+// way: with thousands of them the exchanges of its tail fail nearly always (docs/protocol/ring.md
+// has the figures). It looks at them in turn.
+//
+// Batching is opportunistic: whatever was posted since the last look goes out together, new
+// requests are taken while reads are in flight, and no request waits for a batch to fill. Requests
+// of a ring are taken in ticket order and answered in any order.
+//
+// The kernel may be wrong or hostile: a request is copied out of shared memory first, and the copy
+// is checked. Nothing in it can make the thread read outside the staging area of its own slot, or a
+// file that was not opened.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "os/env.hpp"
+#include "files/file_registry.hpp"
+#include "service/fills.hpp"
+#include "files/handle_cache.hpp"
+#include "service/idle_watch.hpp"
+#include "os/registering_engine.hpp"
+#include "files/write_troubles.hpp"
+#include "penstock/engine/layout.hpp"
+#include "penstock/engine/ring.hpp"
+#include "penstock/group/doorbell.hpp"
+
+namespace penstock::host {
+
+// The host's view of one ring.
+struct host_ring {
+    engine::ring_request* requests = nullptr;
+    engine::ring_reply* replies = nullptr;
+    std::byte* staging = nullptr;
+    std::uint64_t staging_stride = 0;
+    std::uint32_t slots = 0;
+};
+
+// Written by the service thread, read by anybody.
+struct service_counters {
+    write_counters file_writes;
+    std::atomic<std::uint64_t> file_syncs{0};
+    std::atomic<std::uint64_t> file_reads{0}, file_read_bytes{0}, file_read_errors{0},
+        direct_reads{0}, registered_reads{0}, bad_requests{0}, batches{0};
+    std::array<std::atomic<std::uint64_t>, 16> batch_size{};
+};
+
+struct service_settings {
+    std::uint32_t page_shift = 16;
+    // How long it takes at most until an idle ring is looked at, and how long a thread sleeps while
+    // another looks.
+    idle_watch::limits idle;
+    // The threads of a runtime share one.
+    std::shared_ptr<idle_watch> watch = std::make_shared<idle_watch>();
+    host_tier tier;
+    std::vector<memory_area> to_register;  // empty: none
+    registering_engine::refusal register_refused;
+    std::shared_ptr<write_troubles> troubles = std::make_shared<write_troubles>(
+        [](const std::string&) {});  // the threads of a runtime share one
+};
+
+class service {
+public:
+    // At least one ring; all have the same number of slots. `doorbell` is what posters ring; null:
+    // they cannot.
+    service(const std::vector<host_ring>& rings, file_registry& files, environment& env,
+            std::unique_ptr<io_engine> io, host_doorbell* doorbell,
+            const service_settings& settings);
+    ~service();  // stops and joins
+
+    void start();
+    // Makes the thread end as if it had died; for tests of what happens then.
+    void kill() {
+        killed_.store(true, std::memory_order_seq_cst);  // as stop_ in the destructor
+        doorbell_->ring();
+    }
+    [[nodiscard]] bool alive() const { return alive_.load(std::memory_order_acquire); }
+    [[nodiscard]] const service_counters& counters() const { return counters_; }
+    [[nodiscard]] const char* io_name() const { return io_->name(); }
+
+private:
+    // A read in flight, by ring and slot. A short read goes on where it stopped.
+    struct flight {
+        std::shared_ptr<shared_handle> file;
+        engine::ring_ticket at{};
+        std::uint64_t offset = 0;
+        std::uint32_t wanted = 0;
+        std::uint32_t done = 0;
+        bool pads = false;  // what the file does not have reads as zeros
+        read_way way = read_way::queued;
+    };
+
+    void run();
+    [[nodiscard]] bool next_is_posted(std::uint32_t ring) const;
+    [[nodiscard]] bool any_is_posted() const;
+    [[nodiscard]] engine::ring_reply& reply_of(const engine::ring_ticket& at) const;
+    [[nodiscard]] std::byte* staging_of(const engine::ring_ticket& at) const;
+    [[nodiscard]] std::uint32_t flight_of(const engine::ring_ticket& at) const;
+    std::uint32_t take_requests();
+    std::uint32_t take_from(std::uint32_t ring);
+    void serve(const engine::ring_request& request, const engine::ring_ticket& at);
+    [[nodiscard]] std::string name_in(const engine::ring_request& request,
+                                      const engine::ring_ticket& at) const;
+    void serve_unlink(const engine::ring_request& request, const engine::ring_ticket& at);
+    void serve_open(const engine::ring_request& request, const engine::ring_ticket& at);
+    void serve_read(const engine::ring_request& request, const engine::ring_ticket& at);
+    void serve_fill(const engine::ring_request& request, const engine::ring_ticket& at);
+    void serve_write(const engine::ring_request& request, const engine::ring_ticket& at);
+    void run_writers();
+    void serve_change(const engine::ring_request& request, const engine::ring_ticket& at);
+    void start_flight(std::uint32_t number);
+    [[nodiscard]] read_operation rest_of(std::uint32_t number) const;
+    void finish_all(std::uint64_t wait_ns);
+    [[nodiscard]] std::vector<idle_watch::awaited> awaited_words() const;
+    void finish(const read_result& result);
+    void finish_fill(const read_result& result);
+    void count_read(const read_result& result);
+    void answer(const engine::ring_ticket& at, std::int64_t result);
+    void refuse(const engine::ring_ticket& at, std::int64_t code);
+    std::uint32_t rest(std::uint32_t idle_rounds);
+
+    const std::vector<host_ring> rings_;
+    const std::uint32_t slots_;  // of each ring
+    file_registry& files_;
+    environment& env_;
+    service_counters counters_;
+    const std::unique_ptr<io_engine> io_;
+    host_doorbell own_doorbell_;
+    host_doorbell* const doorbell_;
+    const service_settings settings_;
+    std::vector<std::uint64_t> next_ticket_;  // by ring
+    std::uint32_t first_ring_ = 0;            // to look at next
+    std::uint32_t in_flight_ = 0;
+    std::vector<flight> flights_;
+    fill_set fills_;
+    handle_cache handles_;
+    // What was taken for a file and not written yet.
+    struct write_batch {
+        std::uint32_t slot, generation;
+        std::shared_ptr<file_writer> writer;
+        std::vector<write_order> orders;
+    };
+    std::vector<write_batch> batches_;
+    std::vector<std::shared_ptr<file_writer>> writers_;  // that this thread has to run
+    write_scratch scratch_;
+    std::vector<read_result> finished_;
+    std::atomic<bool> stop_{false}, killed_{false}, alive_{false};
+    std::thread thread_;
+};
+
+}  // namespace penstock::host

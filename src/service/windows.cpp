@@ -1,0 +1,228 @@
+#include "service/windows.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <sys/resource.h>
+
+#include "penstock/engine/window.hpp"
+
+namespace penstock::host {
+
+namespace {
+
+constexpr std::uint64_t chunk_bytes = engine::window_chunk_bytes;
+constexpr std::uint64_t os_page_bytes = 4096;
+// Mappings of this size at most: one registration of a very large range is reported to fail on some
+// drivers.
+constexpr std::uint64_t run_chunks = 512;
+
+std::uint64_t chunks_of(std::uint64_t bytes) { return (bytes + chunk_bytes - 1) / chunk_bytes; }
+
+// Handles for leases: a part of what the process may have.
+std::size_t most_watched() {
+    rlimit limit{};
+    return ::getrlimit(RLIMIT_NOFILE, &limit) == 0 ? std::min<std::size_t>(4096, limit.rlim_cur / 8)
+                                                   : 64;
+}
+
+}  // namespace
+
+window_set::window_set(environment& env, cache_device& device, const engine::cache_view& view,
+                       std::uint64_t chunk_words, std::uint64_t budget_bytes)
+    : env_(env),
+      device_(device),
+      view_(view),
+      budget_bytes_(budget_bytes),
+      chunk_words_(chunk_words) {}
+
+window_set::~window_set() { close_all(); }
+
+window_set::opened* window_set::entry_of(const window_file& file) {
+    if (const auto known = files_.find(file.slot); known != files_.end()) {
+        if (known->second.generation == file.generation) return &known->second;
+        put_aside(file.slot);  // of an earlier life of the slot
+    }
+    const std::uint64_t chunks = chunks_of(file.size_bytes);
+    const auto first = chunk_words_.take(chunks);
+    if (!first) return nullptr;
+    return &files_
+                .emplace(file.slot, opened{*first, std::vector<std::uint64_t>(chunks, 0),
+                                           file.generation, file.size_bytes})
+                .first->second;
+}
+
+// Before anything is mapped: with the lease no program can cut the file unseen.
+void window_set::begin_watch(const window_file& file, opened& entry) {
+    if (entry.watch_fd >= 0 || watched_ >= most_watched()) return;
+    entry.watch_fd = std::max(env_.open_found(file.fd), -1);
+    if (entry.watch_fd < 0) return;
+    const int code = env_.take_lease(entry.watch_fd);
+    ++watched_;
+    entry.leased = code == 0;
+    if (code == -EOPNOTSUPP)
+        end_watch(entry);  // an environment that stands between others, and looks after its files
+                           // by itself
+}
+
+void window_set::end_watch(opened& entry) {
+    if (entry.watch_fd < 0) return;
+    env_.close(entry.watch_fd);
+    entry.watch_fd = -1;
+    --watched_;
+}
+
+void window_set::put_aside(std::uint32_t slot) {
+    const auto known = files_.find(slot);
+    end_watch(known->second);
+    aside_.push_back(std::move(known->second));
+    files_.erase(known);
+}
+
+void window_set::watch() {
+    const std::unique_lock lock(mutex_, std::try_to_lock);
+    if (!lock.owns_lock()) return;  // one that is being opened; the next beat comes
+    std::vector<std::uint32_t> lost;
+    for (const auto& [slot, entry] : files_) {
+        if (entry.watch_fd < 0) continue;
+        const std::int64_t size = entry.leased ? 0 : env_.size_bytes(entry.watch_fd);
+        if (entry.leased ? env_.is_lease_awaited(entry.watch_fd)
+                         : size >= 0 && static_cast<std::uint64_t>(size) < entry.size_bytes)
+            lost.push_back(slot);
+    }
+    const std::uint64_t nothing = 0;
+    for (const std::uint32_t slot : lost) {
+        device_.upload(view_.windows + slot, &nothing,
+                       8);  // before the lease ends: a copy that finds the word as it was is older
+        put_aside(slot);
+    }
+}
+
+std::size_t window_set::open_files() {
+    const std::lock_guard lock(mutex_);
+    return files_.size();
+}
+
+int window_set::publish(const window_file& file, const opened& entry) {
+    // The chunk words first: a group that sees the window word finds them in place.
+    int code = device_.upload(view_.window_chunks + entry.first_chunk, entry.chunks.data(),
+                              entry.chunks.size() * 8);
+    const std::uint64_t word = engine::make_window_word(file.generation, entry.first_chunk);
+    if (code == 0) code = device_.upload(view_.windows + file.slot, &word, 8);
+    return code;
+}
+
+int window_set::open_run(const window_file& file, opened& entry, std::uint64_t first,
+                         std::uint64_t last, std::string& note) {
+    const std::uint64_t begin = first * chunk_bytes,
+                        bytes = std::min(last * chunk_bytes, file.size_bytes) - begin;
+    void* address = nullptr;
+    if (const int code = env_.map_file(file.fd, begin, bytes, address); code != 0) return code;
+    std::vector<bool> resident;
+    int code = env_.resident(address, bytes, chunk_bytes, resident);
+    std::size_t exposed = 0;
+    for (std::uint64_t at = first; code == 0 && at < last;) {
+        std::uint64_t end = at;
+        while (end < last && entry.chunks[end] == 0 && resident[end - first] &&
+               open_bytes_ + (end + 1 - at) * chunk_bytes <= budget_bytes_)
+            ++end;
+        if (end == at) {
+            ++at;
+            continue;
+        }
+        std::byte* const from = static_cast<std::byte*>(address) + (at - first) * chunk_bytes;
+        const std::uint64_t length =
+            std::min(end * chunk_bytes, file.size_bytes) - at * chunk_bytes;
+        // Up to the end of the last page: groups fetch 16 bytes at a time, also where the file
+        // ends.
+        if (!device_.expose(from, (length + os_page_bytes - 1) / os_page_bytes * os_page_bytes,
+                            note)) {
+            refused_ = true;
+            break;
+        }
+        pieces_.push_back({from, length, true});
+        for (std::uint64_t chunk = at; chunk < end; ++chunk)
+            entry.chunks[chunk] =
+                reinterpret_cast<std::uintptr_t>(from + (chunk - at) * chunk_bytes);
+        open_bytes_ += length;
+        ++exposed;
+        at = end;
+    }
+    if (exposed == 0) env_.unmap_file(address, bytes);
+    else pieces_.push_back({address, bytes, false});
+    return code;
+}
+
+std::int64_t window_set::open(const window_file& file, std::uint64_t offset, std::uint64_t bytes,
+                              std::string& note) {
+    if (offset >= file.size_bytes || bytes == 0) return 0;
+    bytes = std::min(bytes, file.size_bytes - offset);
+    const std::lock_guard lock(mutex_);
+    opened* const entry = entry_of(file);
+    if (entry == nullptr) return -ENOSPC;
+    begin_watch(file, *entry);
+    const std::int64_t size_now = env_.size_bytes(file.fd);
+    if (size_now >= 0 && static_cast<std::uint64_t>(size_now) <
+                             file.size_bytes) {  // cut already: its pages come by request
+        const std::uint64_t nothing = 0;
+        device_.upload(view_.windows + file.slot, &nothing, 8);
+        put_aside(file.slot);
+        return 0;
+    }
+    const std::uint64_t first = offset / chunk_bytes, last = chunks_of(offset + bytes);
+    int code = 0;
+    for (std::uint64_t at = first; at < last && code == 0 && !refused_; at += run_chunks)
+        if (const std::uint64_t end = std::min(at + run_chunks, last);
+            std::any_of(entry->chunks.begin() + static_cast<std::ptrdiff_t>(at),
+                        entry->chunks.begin() + static_cast<std::ptrdiff_t>(end),
+                        [](std::uint64_t c) { return c == 0; }))
+            code = open_run(file, *entry, at, end, note);
+    // A file of which nothing is open has no window: a window would keep its slot from other files.
+    if (std::all_of(entry->chunks.begin(), entry->chunks.end(),
+                    [](std::uint64_t c) { return c == 0; })) {
+        chunk_words_.give(entry->first_chunk, entry->chunks.size());
+        end_watch(*entry);
+        files_.erase(file.slot);
+        return code != 0                                   ? code
+               : refused_                                  ? -EOPNOTSUPP
+               : open_bytes_ + chunk_bytes > budget_bytes_ ? -ENOSPC
+                                                           : 0;
+    }
+    if (const int published = publish(file, *entry); published != 0) return published;
+    std::uint64_t inside = 0;
+    for (std::uint64_t chunk = first; chunk < last; ++chunk)
+        if (entry->chunks[chunk] != 0)
+            inside += std::min((chunk + 1) * chunk_bytes, offset + bytes) -
+                      std::max(chunk * chunk_bytes, offset);
+    if (inside > 0) return static_cast<std::int64_t>(inside);
+    return code != 0                                   ? code
+           : refused_                                  ? -EOPNOTSUPP
+           : open_bytes_ + chunk_bytes > budget_bytes_ ? -ENOSPC
+                                                       : 0;
+}
+
+void window_set::close_all() {
+    const std::lock_guard lock(mutex_);
+    const std::uint64_t nothing = 0;
+    for (auto& [slot, entry] : files_) {
+        device_.upload(view_.windows + slot, &nothing, 8);
+        end_watch(entry);
+        chunk_words_.give(entry.first_chunk, entry.chunks.size());
+    }
+    files_.clear();
+    for (const opened& entry : aside_) chunk_words_.give(entry.first_chunk, entry.chunks.size());
+    aside_.clear();
+    // A mapping stands behind the pieces of it that were exposed.
+    for (const piece& p : pieces_) {
+        if (p.exposed) device_.conceal(p.address);
+        else env_.unmap_file(p.address, p.bytes);
+    }
+    pieces_.clear();
+    open_bytes_ = 0;
+}
+
+std::uint64_t window_set::open_bytes() {
+    const std::lock_guard lock(mutex_);
+    return open_bytes_;
+}
+
+}  // namespace penstock::host
