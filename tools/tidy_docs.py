@@ -57,8 +57,8 @@ def names_exist(tree):
     known = words_of_tree(tree)
     for path, text in documents(tree):
         for number, span in spans(text):
-            if span in FOREIGN:
-                continue
+            if span in FOREIGN or names_result(span):
+                continue  # results_exist looks for results
             if is_path(span):
                 if not path_exists(tree, span):
                     yield path, number, f"`{span}` is no file here"
@@ -80,15 +80,26 @@ def links_exist(tree):
 
 
 RESULTS = "bench/results/"
-RESULT_NAME = re.compile(r"(?<![\w-])(?:cpu|h100|h200)-\d{4}-\d\d-\d\d-[\w-]+\.(?:json|txt)(?!\w)")
-PART_OF_NAME = re.compile(r"-[\w-]+\.(?:json|txt)|(?:cpu|h100|h200)-\d{4}-\d\d-\d\d-[\w-]*\w")
+# A result is <card>/<date>-<case>, below the folder above.
+CARD = r"(?:cpu|h100|h200)"
+DATED = r"\d{4}-\d\d-\d\d-[\w-]+"
+RESULT_NAME = re.compile(rf"(?<![\w-]){CARD}/{DATED}\.(?:json|txt)(?!\w)")
+# The end of a name, a name without its card or its extension, and one with a dash after its card.
+PART_OF_NAME = re.compile(
+    rf"-[\w-]+\.(?:json|txt)|{DATED}\.(?:json|txt)|{CARD}/{DATED}"
+    rf"|{CARD}-{DATED}(?:\.(?:json|txt))?")
 # A measured figure: a rate. Times and ratios look like settings and limits too often.
 RATE = re.compile(
     r"\d (?:[GTM]B/s|[GT]FLOP/s|(?:thousand|million|billion)(?: \w+)?(?:/s| a second))")
 
 
+def names_result(span):
+    name = span.removeprefix(RESULTS)
+    return RESULT_NAME.fullmatch(name) or PART_OF_NAME.fullmatch(name)
+
+
 def results_exist(tree):
-    """Every result that a text names is there, and documents name it by its whole name."""
+    """Every result that a text names is there, and documents name it with card, date and case."""
     for path, text in tree.files.items():
         if path.endswith(".json") or path == "tests/style/tidy_test.py":
             continue  # what a program printed; violations that are planted
@@ -98,9 +109,8 @@ def results_exist(tree):
                     yield path, number, f"{name} is not in {RESULTS}"
     for path, text in documents(tree):
         for number, span in spans(text):
-            if (PART_OF_NAME.fullmatch(span.removeprefix(RESULTS))
-                and not RESULT_NAME.fullmatch(span.removeprefix(RESULTS))):
-                yield path, number, f"`{span}`: give the whole name of the result"
+            if PART_OF_NAME.fullmatch(span.removeprefix(RESULTS)):
+                yield path, number, f"`{span}`: give the result as <card>/<date>-<case>.<extension>"
 
 
 def pieces(text, by_row):

@@ -328,7 +328,7 @@ public:
         // Few enough that what is under way is still in the processor's caches when it is written,
         // and enough that copying is not what all wait for: for pages of 64 KiB 8 were best, of 4
         // KiB 32, with 512 pages in a row among them
-        // (bench/results/h200-2026-11-22-write-flush.txt).
+        // (bench/results/h200/2026-11-22-write-flush.txt).
         constexpr std::uint64_t under_way_bytes = 32u << 20, pages_in_a_row = 512;
         const auto shares = static_cast<std::uint32_t>(std::clamp<std::uint64_t>(
             under_way_bytes / (engine::write_queue::depth << fs.view.page_shift), 8, 32));

@@ -1,7 +1,7 @@
 // A mutex whose waiters look again for a moment before they sleep: for locks that are held for less
 // than a microsecond and that all service threads want. With one that puts waiters to sleep at
 // once, sixteen threads that opened files took eight times as long for each as one thread alone:
-// what they waited for was being woken (bench/results/h100-2026-11-24-opens.txt).
+// what they waited for was being woken (bench/results/h100/2026-11-24-opens.txt).
 //
 // A lockable for std::lock_guard. glibc's own kind of mutex; elsewhere an ordinary one.
 #pragma once

@@ -44,7 +44,7 @@ std::uint32_t shards_for(std::uint64_t frames) {
 
 // Pages that are written back together: 2 MiB of a file, since the operating system takes long for
 // each call, but no large part of the cache. 512 KiB and 1 MiB were slower, 4 MiB no faster with
-// pages of 64 KiB (bench/results/h200-2026-11-22-write-offers.txt).
+// pages of 64 KiB (bench/results/h200/2026-11-22-write-offers.txt).
 std::uint32_t write_behind_shift_for(std::uint32_t page_shift, std::uint64_t frames) {
     constexpr std::uint64_t most_bytes = 2u << 20, most_pages = 512;
     static_assert(most_pages <= engine::most_run_pages);

@@ -24,10 +24,10 @@ CLEAN = {
     "README.md":
     "Call `turn_hand()` of `engine/clock.hpp`; see [files](include/penstock/file.hpp).\n\n"
     "| what | rate | file |\n| --- | --- | --- |\n"
-    "| reads | 3.0 TB/s | `h100-2026-11-24-hit.json` |\n| maps | 2.9 TB/s | the same |\n",
+    "| reads | 3.0 TB/s | `h100/2026-11-24-hit.json` |\n| maps | 2.9 TB/s | the same |\n",
     "docs/speed.md":
-    "# Speed\n\nReads reach 3.0 TB/s.\n\nSee `bench/results/h100-2026-11-24-hit.json`.\n",
-    "bench/results/h100-2026-11-24-hit.json": "{}\n",
+    "# Speed\n\nReads reach 3.0 TB/s.\n\nSee `bench/results/h100/2026-11-24-hit.json`.\n",
+    "bench/results/h100/2026-11-24-hit.json": "{}\n",
 }
 
 LONG_BODY = "    count();\n" * 80
@@ -95,18 +95,21 @@ PLANTED = [
     ("names_exist", "docs/bad.md", "The option `no_such_bytes` helps.\n"),
     ("names_exist", "docs/bad.md", "See `engine/gone.hpp`.\n"),
     ("links_exist", "docs/bad.md", "See [this](gone.md).\n"),
-    ("results_exist", "docs/bad.md", "See `h100-2026-11-24-gone.json`.\n"),
+    ("results_exist", "docs/bad.md", "See `h100/2026-11-24-gone.json`.\n"),
     ("results_exist", "src/service/bad.cpp",
-     "int a;  // as bench/results/h100-2026-11-24-gone.txt has it\n"),
-    ("results_exist", "docs/bad.md", "See `h100-2026-11-24-hit`.\n"),
-    ("results_exist", "docs/bad.md", "See `h100-2026-11-24-hit.json` and `-2.json`.\n"),
+     "int a;  // as bench/results/h100/2026-11-24-gone.txt has it\n"),
+    ("results_exist", "docs/bad.md", "See `bench/results/h100/2026-11-24-gone.json`.\n"),
+    ("results_exist", "docs/bad.md", "See `h100/2026-11-24-hit`.\n"),
+    ("results_exist", "docs/bad.md", "See `2026-11-24-hit.json`.\n"),
+    ("results_exist", "docs/bad.md", "See `h100-2026-11-24-hit.json`.\n"),
+    ("results_exist", "docs/bad.md", "See `h100/2026-11-24-hit.json` and `-2.json`.\n"),
     ("figures_name_results", "docs/bad.md",
-     "# A\n\nSee `h100-2026-11-24-hit.json`.\n\n## B\n\nReads reach 3.0 TB/s.\n"),
+     "# A\n\nSee `h100/2026-11-24-hit.json`.\n\n## B\n\nReads reach 3.0 TB/s.\n"),
     ("figures_name_results", "docs/bad.md", "It appends 11.6 million records a second.\n"),
     ("figures_name_results", "README.md",
-     "See `h100-2026-11-24-hit.json`.\n\nReads reach 3.0 TB/s.\n"),
+     "See `h100/2026-11-24-hit.json`.\n\nReads reach 3.0 TB/s.\n"),
     ("figures_name_results", "README.md",
-     "| reads | 3.0 TB/s | `h100-2026-11-24-hit.json` |\n| maps | 2.9 GB/s | |\n"),
+     "| reads | 3.0 TB/s | `h100/2026-11-24-hit.json` |\n| maps | 2.9 GB/s | |\n"),
 ]
 
 

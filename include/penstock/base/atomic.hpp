@@ -159,7 +159,7 @@ PENSTOCK_HD PENSTOCK_INLINE void atomic_add_relaxed(T* address, T value) {
 // that does not know where a word lies makes of an atomic a branch and two more ways; and of an
 // addition whose result is unused nvcc 13 makes one that comes back to the thread all the same,
 // where a reduction by its own name does not: 3 % of the speed of a hit
-// (bench/results/h100-2026-11-24-hit-path.txt).
+// (bench/results/h100/2026-11-24-hit-path.txt).
 //
 // add_acquire returns the value before.
 PENSTOCK_HD PENSTOCK_INLINE std::uint64_t add_acquire(std::uint64_t* address, std::uint64_t value) {
@@ -287,7 +287,7 @@ PENSTOCK_HD PENSTOCK_INLINE void system_fence() {
 
 // Before a lost compare-and-swap is tried again: the longer, the more often it
 // was lost. Thousands of groups of a GPU that try for one word at once keep each other from it (a
-// million opens of one file: bench/results/h200-2026-11-22-tests-5.txt); the few threads of a
+// million opens of one file: bench/results/h200/2026-11-22-tests-5.txt); the few threads of a
 // processor do not.
 PENSTOCK_HD PENSTOCK_INLINE void let_others_first([[maybe_unused]] std::uint32_t round) {
 #if PENSTOCK_ON_DEVICE

@@ -100,7 +100,7 @@ constexpr PENSTOCK_HD page_word next_generation(page_word w) {
 // Every look at a page word, relaxed. Frames stream through the second-level cache of a GPU and
 // would push out the words, each of which is looked at again only after many megabytes of them; the
 // words ask to be kept there. Without it a hit waits for device memory twice, once for the word
-// (bench/results/h100-2026-11-24-hit-path.txt).
+// (bench/results/h100/2026-11-24-hit-path.txt).
 PENSTOCK_HD PENSTOCK_INLINE page_word load_word(const page_word* word) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800  // older ones cannot be asked
     page_word seen;

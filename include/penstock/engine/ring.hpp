@@ -113,7 +113,7 @@ PENSTOCK_HD inline void post(const Group& g, const cache_view& c, const ring_tic
 // at one place for all, and reads of one place over the bus come one after the other: a few million
 // a second for the whole GPU. So a group looks there every look_ns of the cache and no more often;
 // when thousands of waiting groups looked every few microseconds, looking was what they waited for
-// (bench/results/h200-2026-11-21-ring.txt). Making a patience costs nothing on the bus, since the
+// (bench/results/h200/2026-11-21-ring.txt). Making a patience costs nothing on the bus, since the
 // heartbeat is never 0 and the first look takes its value.
 class patience {
 public:

@@ -24,7 +24,7 @@ PENSTOCK_D PENSTOCK_INLINE std::uint64_t device_now_ns() {
 // Longer each time, up to 32 us: a wait is noticed late by about a third of its length. Groups that
 // wait for the host look over the bus, and thousands that look every two microseconds take all it
 // has: with that the fences of all other threads took a millisecond
-// (bench/results/h200-2026-11-21-ring.txt).
+// (bench/results/h200/2026-11-21-ring.txt).
 PENSTOCK_D PENSTOCK_INLINE void device_pause(std::uint32_t round) {
     const std::uint32_t doublings = round < 4 ? round : 4 + (round - 4) / 2;
     __nanosleep(32u << (doublings < 10 ? doublings : 10));
