@@ -4,7 +4,7 @@
 
 #include "case_table.hpp"
 #include "common/message.hpp"
-#include "common/output_file.hpp"
+#include "common/files.hpp"
 #include "machine.hpp"
 
 namespace penstock::bench {

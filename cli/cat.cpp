@@ -9,8 +9,7 @@
 #include <unistd.h>
 
 #include "common/message.hpp"
-#include "common/output_file.hpp"
-#include "common/progress.hpp"
+#include "common/files.hpp"
 #include "common/report_text.hpp"
 #include "ordered_reader.hpp"
 #include "penstock/version.hpp"

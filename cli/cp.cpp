@@ -10,7 +10,6 @@
 #include <unistd.h>
 
 #include "common/message.hpp"
-#include "common/progress.hpp"
 #include "common/report_text.hpp"
 #include "copy_batch.hpp"
 #include "penstock/version.hpp"

@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "common/message.hpp"
-#include "common/output_file.hpp"
+#include "common/files.hpp"
 #include "gpu_report.hpp"
 #include "option_table.hpp"
 #include "penstock/engine/layout.hpp"

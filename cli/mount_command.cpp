@@ -9,7 +9,7 @@
 
 #include "common/leftover.hpp"
 #include "common/message.hpp"
-#include "common/number.hpp"
+#include "common/numbers.hpp"
 #include "common/process.hpp"
 #include "common/report_text.hpp"
 #include "penstock/options.hpp"

@@ -12,7 +12,7 @@
 
 #include "buffer/pool/choose_frames.hpp"
 #include "buffer/pool/manager.hpp"
-#include "common/input_file.hpp"
+#include "common/files.hpp"
 #include "common/message.hpp"
 #include "common/stopwatch.hpp"
 #include "common/threads.hpp"

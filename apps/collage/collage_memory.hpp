@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "collage_view.hpp"
-#include "common/typed_memory.hpp"
+#include "common/device_memory.hpp"
 #include "methods.hpp"
 #include "penstock/error.hpp"
 #include "picture.hpp"

@@ -7,7 +7,6 @@
 #include "library.hpp"
 #include "methods.hpp"
 #include "common/message.hpp"
-#include "common/progress.hpp"
 #include "common/stopwatch.hpp"
 #include "common/threads.hpp"
 

@@ -5,7 +5,6 @@
 
 #include "build_tables.hpp"
 #include "common/message.hpp"
-#include "common/progress.hpp"
 #include "common/stopwatch.hpp"
 #include "cut_tiles.hpp"
 #include "tiling.hpp"

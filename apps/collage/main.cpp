@@ -1,7 +1,7 @@
 // penstock-collage: makes libraries of tiles and collages from them. See request.cpp for what it
 // promises.
 #include "common/message.hpp"
-#include "common/output_file.hpp"
+#include "common/files.hpp"
 #include "common/process.hpp"
 #include "common/stopwatch.hpp"
 #include "report.hpp"

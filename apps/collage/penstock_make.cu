@@ -10,7 +10,6 @@
 #include "penstock/launch.hpp"
 #include "common/command_line.hpp"
 #include "common/message.hpp"
-#include "common/progress.hpp"
 #include "common/stopwatch.hpp"
 #include "common/threads.hpp"
 

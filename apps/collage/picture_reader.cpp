@@ -9,7 +9,7 @@
 #include <unistd.h>
 #include <vector>
 
-#include "common/long_path.hpp"
+#include "common/files.hpp"
 #include "common/message.hpp"
 #include "os/file_kind.hpp"
 #include "penstock/runtime.hpp"

@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "common/long_path.hpp"
+#include "common/files.hpp"
 #include "common/message.hpp"
 #include "library.hpp"
 #include "penstock/runtime.hpp"

@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "common/number_file.hpp"
-#include "common/output_file.hpp"
+#include "common/files.hpp"
+#include "common/numbers.hpp"
 #include "penstock/runtime.hpp"
 
 namespace penstock::apps {

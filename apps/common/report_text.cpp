@@ -1,9 +1,13 @@
+// Prints JSON and numbers of reports, and the part that says what one method did.
 #include "common/report_text.hpp"
 
+#include <algorithm>
+#include <cerrno>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
-#include "common/output_file.hpp"
+#include "common/files.hpp"
+#include "common/message.hpp"
 
 namespace penstock::apps {
 
@@ -45,6 +49,53 @@ status print_json(const std::string& text) {
     output_file standard_output;
     if (status failed = standard_output.open(""); !failed) return failed;
     return standard_output.write(text.data(), text.size());
+}
+
+using nlohmann::json;
+
+double method_report::median_seconds() const {
+    std::vector<double> sorted = seconds;
+    std::sort(sorted.begin(), sorted.end());
+    const std::size_t half = sorted.size() / 2;
+    if (sorted.empty()) return 0;
+    return sorted.size() % 2 == 1 ? sorted[half] : (sorted[half - 1] + sorted[half]) / 2;
+}
+
+status check_method(const std::string& name) {
+    if (name == "penstock" || name == "cpu" || name == "cuda") return {};
+    return {-EINVAL, "--method: " + shown(name) + " is no method; give penstock, cpu or cuda"};
+}
+
+status no_cuda() {
+    return {-ENODEV,
+            "--method cuda: this program was built without CUDA; use --method penstock or cpu"};
+}
+
+json json_of(const method_report& r) {
+    double all = 0;
+    for (const double one : r.seconds) all += one;
+    return {{"method", r.name},
+            {"backend", r.backend},
+            {"how", r.note},
+            {"bytes_read", r.bytes_read},
+            {"window_bytes", r.window_bytes},
+            {"cpu_seconds", r.cpu_seconds},
+            {"cpu_cores_used", all > 0 ? r.cpu_seconds / all : 0.0},
+            {"seconds",
+             {{"start", r.start_seconds},
+              {"windows", r.window_seconds},
+              {"runs", r.seconds},
+              {"median", r.median_seconds()}}},
+            {"runtime", r.rt != nullptr ? json_of(*r.rt) : json(nullptr)}};
+}
+
+std::string times_of(const method_report& r, double amount, const std::string& unit) {
+    std::string out;
+    for (const double one : r.seconds) out += (out.empty() ? "" : ", ") + text_of("%.3f s", one);
+    const double median = r.median_seconds();
+    return out + " (" + text_of("%.2f ", median > 0 ? amount / median : 0.0) + unit +
+           "), windows " + text_of("%.3f s", r.window_seconds) + ", start " +
+           text_of("%.3f s", r.start_seconds);
 }
 
 }  // namespace penstock::apps

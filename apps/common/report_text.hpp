@@ -1,13 +1,20 @@
-// What the programs' reports have in common: the JSON object on standard output, and numbers in
-// text.
+// Text and JSON of the programs' reports, what one method did, and a job that is timed several
+// times for them.
 #pragma once
 
+#include <cstdint>
+#include <memory>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
+#include <vector>
 
+#include "common/stopwatch.hpp"
 #include "penstock/runtime.hpp"
 
 namespace penstock::apps {
+
+// What the programs' reports have in common: the JSON object on standard output, and numbers in
+// text.
 
 // A number by a form of printf, such as "%.3f s".
 std::string text_of(const char* form, double number);
@@ -25,5 +32,64 @@ nlohmann::json json_of(const runtime& rt);
 
 // On standard output. A message if it cannot be written.
 status print_json(const std::string& text);
+
+// What one method of a program did, for programs that multiply.
+
+// Times are of this process's wall clock.
+struct method_report {
+    std::string name;
+    std::string backend = "cpu";
+    std::string note;           // how it computed, in a few words
+    double start_seconds = 0;   // runtime, threads, memory
+    double window_seconds = 0;  // opening windows onto the inputs
+    std::vector<double>
+        seconds;  // of each repetition: from the inputs in their files to the result in its own
+    double cpu_seconds = 0;  // of all processors, in all repetitions
+    std::uint64_t window_bytes = 0;
+    // Brought into the cache (penstock), staged (cuda); cpu: 0, for maps do not tell.
+    std::uint64_t bytes_read = 0;
+    std::unique_ptr<runtime> rt;  // null if the method needed none
+
+    [[nodiscard]] double median_seconds() const;
+};
+
+// -EINVAL and a message unless it is penstock, cpu or cuda.
+status check_method(const std::string& name);
+
+// -ENODEV and a message: what the method cuda says in a program without CUDA.
+status no_cuda();
+
+// The parts of a report that all programs have.
+nlohmann::json json_of(const method_report& r);
+
+// "0.100 s, 0.090 s (12.00 GB/s), windows 0.000 s, start 0.500 s"; the rate is what `amount` and
+// `unit` make of the median.
+std::string times_of(const method_report& r, double amount, const std::string& unit);
+
+// A job that is done several times, each timed for the report.
+
+// `once()`: a status. The first error ends it.
+template <typename Once>
+status repeat_timed(std::uint32_t times, method_report& report, const Once& once) {
+    stopwatch watch;
+    const double cpu_before = cpu_seconds();
+    for (std::uint32_t i = 0; i < times; ++i) {
+        watch.lap();
+        if (status s = once(); !s) return s;
+        report.seconds.push_back(watch.lap());
+    }
+    report.cpu_seconds = cpu_seconds() - cpu_before;
+    return {};
+}
+
+// The same through a runtime, which counts what it reads meanwhile.
+template <typename Once>
+status repeat_timed(std::uint32_t times, const runtime& rt, method_report& report,
+                    const Once& once) {
+    const std::uint64_t misses_before = rt.stats().misses;
+    status ended = repeat_timed(times, report, once);
+    report.bytes_read = (rt.stats().misses - misses_before) * rt.settings().page_bytes;
+    return ended;
+}
 
 }  // namespace penstock::apps

@@ -1,14 +1,22 @@
-// Running one function on several threads, and the first error that any of them met.
+// CPU threads: one function on several of them, their first error, and room for each to work in.
 #pragma once
 
 #include <atomic>
+#include <cerrno>
 #include <cstdint>
+#include <cstdlib>
 #include <functional>
+#include <memory>
 #include <mutex>
+#include <string>
+#include <vector>
 
 #include "penstock/error.hpp"
+#include "penstock/options.hpp"
 
 namespace penstock::apps {
+
+// Running one function on several threads, and the first error that any of them met.
 
 // Calls body(number) on `count` threads, this one among them, and waits for all. Throws
 // std::system_error before any call if there are not so many threads, and afterwards what a call
@@ -35,6 +43,33 @@ private:
     mutable std::mutex mutex_;
     status status_;  // guarded by mutex_
     std::atomic<bool> failed_{false};
+};
+
+// Room in which each CPU thread keeps what it works on.
+class thread_scratch {
+public:
+    // So many numbers for each thread, aligned to 64 bytes. -ENOMEM and a message if there is not
+    // enough memory.
+    status allocate(std::uint32_t threads, std::uint64_t floats) {
+        const std::uint64_t bytes = (floats * sizeof(float) + 63) / 64 * 64;
+        for (std::uint32_t i = 0; i < threads; ++i) {
+            void* const room = std::aligned_alloc(64, bytes);
+            if (room == nullptr)
+                return {-ENOMEM, std::to_string(threads) + " threads need " + format_size(bytes) +
+                                     " each, which is not free; use fewer --workers"};
+            owned_.emplace_back(room);
+            pointers_.push_back(static_cast<float*>(room));
+        }
+        return {};
+    }
+    [[nodiscard]] float* const* pointers() const { return pointers_.data(); }
+
+private:
+    struct free_it {
+        void operator()(void* room) const { std::free(room); }
+    };
+    std::vector<std::unique_ptr<void, free_it>> owned_;
+    std::vector<float*> pointers_;
 };
 
 }  // namespace penstock::apps

@@ -1,14 +1,17 @@
-// Items of work that groups of a kernel, or CPU threads, take from one counter, and the first error
-// that any of them met.
+// Work of a kernel or of CPU threads: how a whole is cut into pieces, and how groups take items
+// from one counter and note the first error.
 #pragma once
 
 #include <cstdint>
 
 #include "penstock/base/atomic.hpp"
+#include "penstock/base/macros.hpp"
 #include "penstock/file.hpp"
 
 namespace penstock::apps {
 
+// Items of work that groups of a kernel, or CPU threads, take from one counter, and the first error
+// that any of them met.
 struct work_totals {
     std::uint64_t items_taken;
     std::int32_t code;     // 0, or the first error
@@ -61,5 +64,17 @@ struct user_interrupt {
         return atomic_load<order::relaxed, scope::system>(&fs.view.control->abort_code) != 0;
     }
 };
+
+// How a whole is cut into pieces: arithmetic that host and device share.
+
+// The last may be shorter.
+constexpr PENSTOCK_HD std::uint64_t pieces_of(std::uint64_t whole, std::uint64_t piece) {
+    return whole / piece + (whole % piece != 0 ? 1 : 0);
+}
+
+template <typename T>
+constexpr PENSTOCK_HD T lesser(T a, T b) {
+    return a < b ? a : b;
+}
 
 }  // namespace penstock::apps

@@ -7,7 +7,7 @@
 #include <map>
 #include <numeric>
 
-#include "common/input_file.hpp"
+#include "common/files.hpp"
 #include "common/message.hpp"
 
 namespace penstock::grep {

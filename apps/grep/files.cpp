@@ -6,7 +6,7 @@
 #include <memory>
 #include <sys/stat.h>
 
-#include "common/input_file.hpp"
+#include "common/files.hpp"
 #include "common/message.hpp"
 #include "os/file_kind.hpp"
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "common/output_file.hpp"
+#include "common/files.hpp"
 #include "count_files.hpp"
 #include "penstock/runtime.hpp"
 #include "request.hpp"

@@ -5,7 +5,6 @@
 #include <thread>
 
 #include "common/message.hpp"
-#include "common/progress.hpp"
 #include "search.hpp"
 
 namespace penstock::grep {

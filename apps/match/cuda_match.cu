@@ -9,7 +9,7 @@
 #include "common/message.hpp"
 #include "common/stopwatch.hpp"
 #include "common/threads.hpp"
-#include "common/whole_file.hpp"
+#include "common/files.hpp"
 #include "methods.hpp"
 #if defined(__CUDACC__)
 #include "block_compare.cuh"

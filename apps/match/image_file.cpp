@@ -5,7 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "common/input_file.hpp"
+#include "common/files.hpp"
 #include "common/message.hpp"
 
 namespace penstock::match {

@@ -6,7 +6,7 @@
 #include <type_traits>
 #include <vector>
 
-#include "common/whole_file.hpp"
+#include "common/files.hpp"
 #include "match_view.hpp"
 #include "penstock/error.hpp"
 

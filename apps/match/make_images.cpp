@@ -7,7 +7,7 @@
 #include <unordered_map>
 
 #include "common/message.hpp"
-#include "common/output_file.hpp"
+#include "common/files.hpp"
 #include "common/random_numbers.hpp"
 #include "common/stopwatch.hpp"
 #include "common/threads.hpp"

@@ -7,11 +7,9 @@
 #include <unistd.h>
 
 #include "common/message.hpp"
-#include "common/progress.hpp"
 #include "common/stopwatch.hpp"
-#include "common/thread_scratch.hpp"
 #include "common/threads.hpp"
-#include "common/whole_file.hpp"
+#include "common/files.hpp"
 #include "image_file.hpp"
 #include "lane_compare.hpp"
 #include "penstock/options.hpp"

@@ -2,7 +2,7 @@
 #include "micro_loop.hpp"
 
 #if defined(__x86_64__)
-#include "common/vector_of_8.hpp"
+#include "common/vectors.hpp"
 
 namespace penstock::match {
 

@@ -8,7 +8,6 @@
 #include "common/kernel_files.hpp"
 #include "common/message.hpp"
 #include "common/stopwatch.hpp"
-#include "common/thread_scratch.hpp"
 #include "common/threads.hpp"
 #include "lane_compare.hpp"
 #include "methods.hpp"

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "common/output_file.hpp"
+#include "common/files.hpp"
 #include "methods.hpp"
 #include "request.hpp"
 

@@ -6,7 +6,7 @@
 #include <cstring>
 
 #include "common/message.hpp"
-#include "common/number.hpp"
+#include "common/numbers.hpp"
 #include "image_file.hpp"
 
 namespace penstock::match {

@@ -13,7 +13,7 @@
 #include "common/report_text.hpp"
 #include "common/stopwatch.hpp"
 #include "common/threads.hpp"
-#include "common/whole_file.hpp"
+#include "common/files.hpp"
 #include "matmul_view.hpp"
 #include "penstock/base/hash.hpp"
 

@@ -1,11 +1,10 @@
 // Baseline: all cores, vector code, memory maps.
 #include <cerrno>
 
-#include "common/progress.hpp"
-#include "common/repetitions.hpp"
-#include "common/thread_scratch.hpp"
+#include "common/message.hpp"
+#include "common/report_text.hpp"
 #include "common/threads.hpp"
-#include "common/whole_file.hpp"
+#include "common/files.hpp"
 #include "lane_multiply.hpp"
 #include "methods.hpp"
 

@@ -8,9 +8,9 @@
 #include <unistd.h>
 
 #include "common/message.hpp"
-#include "common/repetitions.hpp"
+#include "common/report_text.hpp"
 #include "common/threads.hpp"
-#include "common/whole_file.hpp"
+#include "common/files.hpp"
 #include "methods.hpp"
 #if defined(__CUDACC__)
 #include "block_multiply.cuh"

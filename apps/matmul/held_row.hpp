@@ -4,7 +4,7 @@
 #include <cerrno>
 #include <cstdint>
 
-#include "common/pieces.hpp"
+#include "common/work_items.hpp"
 #include "penstock/file.hpp"
 
 namespace penstock::matmul {

@@ -7,7 +7,6 @@
 
 #include <cstdint>
 
-#include "common/pieces.hpp"
 #include "common/work_items.hpp"
 
 namespace penstock::matmul {

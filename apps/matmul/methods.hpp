@@ -12,9 +12,9 @@
 
 #include "common/device_memory.hpp"
 #include "common/kernel_files.hpp"
-#include "common/method_report.hpp"
-#include "common/number_file.hpp"
-#include "common/output_file.hpp"
+#include "common/report_text.hpp"
+#include "common/numbers.hpp"
+#include "common/files.hpp"
 #include "matmul_view.hpp"
 
 namespace penstock::matmul {

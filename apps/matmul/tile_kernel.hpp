@@ -11,7 +11,7 @@ namespace penstock::matmul {
 inline constexpr std::uint32_t kernel_rows = 6;
 inline constexpr std::uint32_t kernel_columns = 64;
 
-// As apps::add_tile (common/tile_loop.hpp), of kernel_rows and kernel_columns.
+// As apps::add_tile (common/vectors.hpp), of kernel_rows and kernel_columns.
 using add_products_function = void (*)(const float* const* rows, const float* packed,
                                        std::uint32_t floats, float* sums);
 

@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "common/tile_loop.hpp"
+#include "common/vectors.hpp"
 #include "tile_kernel.hpp"
 
 namespace penstock::matmul {

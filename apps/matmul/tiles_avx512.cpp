@@ -2,7 +2,7 @@
 #include "tile_kernel_loop.hpp"
 
 #if defined(__x86_64__)
-#include "common/vector_of_16.hpp"
+#include "common/vectors.hpp"
 
 namespace penstock::matmul {
 

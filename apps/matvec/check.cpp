@@ -14,7 +14,7 @@
 #include "common/report_text.hpp"
 #include "common/stopwatch.hpp"
 #include "common/threads.hpp"
-#include "common/whole_file.hpp"
+#include "common/files.hpp"
 #include "matvec_view.hpp"
 
 namespace penstock::matvec {

@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "common/message.hpp"
-#include "common/repetitions.hpp"
+#include "common/report_text.hpp"
 #include "common/threads.hpp"
-#include "common/whole_file.hpp"
+#include "common/files.hpp"
 #include "methods.hpp"
 #include "sum_items.hpp"
 #if defined(__CUDACC__)

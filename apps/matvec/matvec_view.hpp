@@ -8,7 +8,6 @@
 
 #include <cstdint>
 
-#include "common/pieces.hpp"
 #include "common/work_items.hpp"
 #include "products.hpp"
 

@@ -5,10 +5,9 @@
 
 #include "common/kernel_files.hpp"
 #include "common/message.hpp"
-#include "common/progress.hpp"
-#include "common/repetitions.hpp"
+#include "common/report_text.hpp"
 #include "common/threads.hpp"
-#include "common/whole_file.hpp"
+#include "common/files.hpp"
 #include "penstock/options.hpp"
 #include "sum_items.hpp"
 

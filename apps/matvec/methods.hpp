@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "common/device_memory.hpp"
-#include "common/method_report.hpp"
-#include "common/number_file.hpp"
-#include "common/output_file.hpp"
+#include "common/report_text.hpp"
+#include "common/numbers.hpp"
+#include "common/files.hpp"
 #include "matvec_view.hpp"
 
 namespace penstock::matvec {

@@ -5,7 +5,7 @@
 
 #include "common/command_line.hpp"
 #include "common/kernel_files.hpp"
-#include "common/repetitions.hpp"
+#include "common/report_text.hpp"
 #include "common/threads.hpp"
 #include "methods.hpp"
 #include "penstock/launch.hpp"

@@ -1,6 +1,5 @@
 // For every processor: one number at a time.
-#include "common/one_number.hpp"
-#include "common/processor.hpp"
+#include "common/vectors.hpp"
 #include "products_loop.hpp"
 
 namespace penstock::matvec {

@@ -3,8 +3,8 @@
 #include <CLI/CLI.hpp>
 
 #include "common/message.hpp"
-#include "common/method_report.hpp"
-#include "common/number.hpp"
+#include "common/report_text.hpp"
+#include "common/numbers.hpp"
 #include "penstock/version.hpp"
 
 namespace penstock::matvec {

@@ -4,7 +4,6 @@
 #include <cerrno>
 
 #include "common/message.hpp"
-#include "common/random_file.hpp"
 #include "common/random_numbers.hpp"
 #include "common/stopwatch.hpp"
 #include "common/threads.hpp"

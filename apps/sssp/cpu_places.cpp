@@ -4,7 +4,7 @@
 
 #include "common/device_memory.hpp"
 #include "common/message.hpp"
-#include "common/whole_file.hpp"
+#include "common/files.hpp"
 #include "graph_place.hpp"
 #include "penstock/runtime.hpp"
 

@@ -12,13 +12,10 @@
 #include <unistd.h>
 #include <vector>
 
-#include "common/input_file.hpp"
+#include "common/files.hpp"
 #include "common/message.hpp"
-#include "common/output_file.hpp"
-#include "common/progress.hpp"
 #include "common/stopwatch.hpp"
 #include "common/threads.hpp"
-#include "common/whole_file.hpp"
 #include "made_numbers.hpp"
 
 namespace penstock::sssp {

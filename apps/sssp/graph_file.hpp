@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <string>
 
-#include "common/pieces.hpp"
+#include "common/work_items.hpp"
 #include "penstock/error.hpp"
 
 namespace penstock::sssp {

@@ -13,7 +13,7 @@
 
 #include "common/message.hpp"
 #include "common/threads.hpp"
-#include "common/whole_file.hpp"
+#include "common/files.hpp"
 #include "graph_file.hpp"
 #include "penstock/error.hpp"
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "common/output_file.hpp"
+#include "common/files.hpp"
 #include "graph_file.hpp"
 #include "graph_place.hpp"
 #include "mounted_folder.hpp"

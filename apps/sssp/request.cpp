@@ -7,7 +7,7 @@
 
 #include "common/command_line.hpp"
 #include "common/message.hpp"
-#include "common/number.hpp"
+#include "common/numbers.hpp"
 #include "common/threads.hpp"
 #include "penstock/version.hpp"
 

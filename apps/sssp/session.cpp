@@ -7,10 +7,9 @@
 #include <unistd.h>
 
 #include "common/message.hpp"
-#include "common/progress.hpp"
-#include "common/random_file.hpp"
+#include "common/random_numbers.hpp"
 #include "common/stopwatch.hpp"
-#include "common/whole_file.hpp"
+#include "common/files.hpp"
 #include "made_numbers.hpp"
 #include "solver.hpp"
 

@@ -17,7 +17,7 @@
 #include "common/leftover.hpp"
 #include "common/message.hpp"
 #include "common/threads.hpp"
-#include "common/whole_file.hpp"
+#include "common/files.hpp"
 #include "graph_file.hpp"
 #include "made_numbers.hpp"
 

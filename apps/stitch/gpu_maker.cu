@@ -11,7 +11,7 @@
 #include "common/device_memory.hpp"
 #include "common/message.hpp"
 #include "common/threads.hpp"
-#include "common/whole_file.hpp"
+#include "common/files.hpp"
 #include "penstock/runtime.hpp"
 #include "sharpen_kernel.cuh"
 #endif

@@ -13,7 +13,7 @@
 
 #include "common/message.hpp"
 #include "common/threads.hpp"
-#include "common/whole_file.hpp"
+#include "common/files.hpp"
 #include "penstock/base/hash.hpp"
 #include "penstock/options.hpp"
 

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <string>
 
-#include "common/output_file.hpp"
+#include "common/files.hpp"
 #include "penstock/error.hpp"
 
 namespace penstock::stitch {

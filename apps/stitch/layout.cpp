@@ -5,7 +5,7 @@
 #include <map>
 #include <utility>
 
-#include "common/pieces.hpp"
+#include "common/work_items.hpp"
 #include "penstock/runtime.hpp"
 
 namespace penstock::stitch {

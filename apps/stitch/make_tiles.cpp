@@ -5,8 +5,7 @@
 #include <cerrno>
 
 #include "common/message.hpp"
-#include "common/output_file.hpp"
-#include "common/progress.hpp"
+#include "common/files.hpp"
 #include "common/random_numbers.hpp"
 #include "common/stopwatch.hpp"
 #include "common/threads.hpp"

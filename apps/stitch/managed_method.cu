@@ -14,7 +14,7 @@
 #include "common/message.hpp"
 #include "common/stopwatch.hpp"
 #include "common/threads.hpp"
-#include "common/whole_file.hpp"
+#include "common/files.hpp"
 #endif
 
 namespace penstock::stitch {

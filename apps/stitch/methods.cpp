@@ -8,7 +8,7 @@
 #include "common/device_memory.hpp"
 #include "common/stopwatch.hpp"
 #include "common/threads.hpp"
-#include "common/whole_file.hpp"
+#include "common/files.hpp"
 
 namespace penstock::stitch {
 

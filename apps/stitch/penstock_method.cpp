@@ -2,7 +2,7 @@
 // pointers, while threads store the right part to a mapping of the same file. Where the line cuts a
 // page both change it at the same time, and the release brings together what each has made.
 #include "common/stopwatch.hpp"
-#include "common/whole_file.hpp"
+#include "common/files.hpp"
 #include "methods.hpp"
 
 namespace penstock::stitch {

@@ -5,7 +5,7 @@
 
 #include "common/command_line.hpp"
 #include "common/message.hpp"
-#include "common/number.hpp"
+#include "common/numbers.hpp"
 #include "penstock/version.hpp"
 #include "sharpen.hpp"
 #include "tile_set.hpp"

@@ -1,5 +1,5 @@
 // Compiled for any processor.
-#include "common/processor.hpp"
+#include "common/vectors.hpp"
 #include "rows_loop.hpp"
 
 namespace penstock::stitch {

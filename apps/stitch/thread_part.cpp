@@ -3,7 +3,6 @@
 #include <atomic>
 #include <cerrno>
 
-#include "common/thread_scratch.hpp"
 #include "common/threads.hpp"
 #include "part_maker.hpp"
 #include "penstock/runtime.hpp"

@@ -6,9 +6,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "common/input_file.hpp"
+#include "common/files.hpp"
 #include "common/message.hpp"
-#include "common/whole_file.hpp"
 
 namespace penstock::stitch {
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "common/number_file.hpp"
+#include "common/numbers.hpp"
 #include "penstock/error.hpp"
 
 namespace penstock::stitch {

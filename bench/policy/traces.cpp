@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "common/dice.hpp"
+#include "common/random_numbers.hpp"
 
 namespace penstock::bench::policy {
 

@@ -7,9 +7,8 @@
 #include <cstring>
 
 #include "common/message.hpp"
-#include "common/pieces.hpp"
-#include "common/progress.hpp"
-#include "common/random_file.hpp"
+#include "common/work_items.hpp"
+#include "common/random_numbers.hpp"
 #include "common/stopwatch.hpp"
 #include "common/threads.hpp"
 #include "penstock/base/hash.hpp"

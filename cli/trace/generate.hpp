@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "common/dice.hpp"
-#include "common/output_file.hpp"
+#include "common/random_numbers.hpp"
+#include "common/files.hpp"
 #include "trace.hpp"
 
 namespace penstock::trace {

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "common/input_file.hpp"
+#include "common/files.hpp"
 #include "penstock/error.hpp"
 #include "trace.hpp"
 

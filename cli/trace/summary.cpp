@@ -4,7 +4,7 @@
 #include <map>
 #include <sys/mman.h>
 
-#include "common/pieces.hpp"
+#include "common/work_items.hpp"
 #include "writer.hpp"
 
 namespace penstock::trace {

@@ -7,7 +7,7 @@
 
 #include "common/command_line.hpp"
 #include "common/message.hpp"
-#include "common/number.hpp"
+#include "common/numbers.hpp"
 #include "common/report_text.hpp"
 #include "common/threads.hpp"
 #include "penstock/options.hpp"

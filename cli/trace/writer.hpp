@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "binary_form.hpp"
-#include "common/output_file.hpp"
+#include "common/files.hpp"
 #include "trace.hpp"
 
 namespace penstock::trace {

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "check.hpp"
-#include "common/processor.hpp"
+#include "common/vectors.hpp"
 #include "held_row.hpp"
 #include "lane_multiply.hpp"
 #include "penstock/engine/invariants.hpp"

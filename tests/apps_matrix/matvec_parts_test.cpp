@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "check.hpp"
-#include "common/processor.hpp"
+#include "common/vectors.hpp"
 #include "products.hpp"
 #include "sum_items.hpp"
 

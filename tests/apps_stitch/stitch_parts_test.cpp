@@ -6,7 +6,7 @@
 #include <set>
 #include <vector>
 
-#include "common/processor.hpp"
+#include "common/vectors.hpp"
 #include "layout.hpp"
 #include "part_maker.hpp"
 #include "sharpen_rows.hpp"

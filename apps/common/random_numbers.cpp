@@ -1,11 +1,11 @@
-#include "common/random_file.hpp"
+// Fills files with random numbers, on several threads.
+#include "common/random_numbers.hpp"
 
 #include <algorithm>
 #include <atomic>
 #include <sys/stat.h>
 #include <vector>
 
-#include "common/random_numbers.hpp"
 #include "common/threads.hpp"
 
 namespace penstock::apps {

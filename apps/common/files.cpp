@@ -1,21 +1,28 @@
-#include "common/output_file.hpp"
+// Opens, reads, writes and maps the files of programs.
+#include "common/files.hpp"
 
 #include <cerrno>
+#include <chrono>
 #include <climits>
 #include <cstdio>
 #include <cstdlib>
 #include <fcntl.h>
+#include <poll.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "common/message.hpp"
-#include "common/whole_file.hpp"
+#include "os/file_kind.hpp"
 #include "penstock/runtime.hpp"
 
 namespace penstock::apps {
 
 namespace {
+
+constexpr auto longest_wait_for_writer = std::chrono::seconds(2);
+constexpr int between_looks_ms = 50;
 
 std::string directory_of(const std::string& path) {
     const std::size_t slash = path.rfind('/');
@@ -41,7 +48,59 @@ unsigned mode_of_new_files() {
     return 0666 & ~mask;
 }
 
+constexpr std::size_t most_at_once = PATH_MAX - 1;
+
 }  // namespace
+
+status look_at_input(const std::string& path, const std::string& cure, struct stat& facts) {
+    host::file_kind kind = host::file_kind::regular;
+    const int code = host::look_at_file(path, facts, kind);
+    if (code != 0)
+        return {code, shown(path) + ": " + error_text(code) + "; " + cure_for(code, cure)};
+    if (kind == host::file_kind::regular) return {};
+    if (kind == host::file_kind::directory)
+        return {-EISDIR, shown(path) + ": " + error_text(-EISDIR) + "; " + cure};
+    return {-EOPNOTSUPP, shown(path) + ": " + host::why_not_by_size(kind)};
+}
+
+std::string about_stream(int code, const std::string& cure) {
+    if (code != -ENXIO) return error_text(code) + "; " + cure_for(code, cure);
+    return "no program writes to this pipe; start that program first, or name a file";
+}
+
+input_stream::~input_stream() {
+    if (fd_ >= 0) ::close(fd_);
+}
+
+// O_NONBLOCK: the open of a pipe does not wait for its writer, and that of a device not for its
+// other end.
+int input_stream::open(const std::string& path) {
+    if (fd_ >= 0) ::close(fd_);
+    had_writer_ = false;
+    fd_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    struct stat facts {};
+    if (fd_ < 0 || ::fstat(fd_, &facts) != 0) return -errno;
+    is_pipe_ = S_ISFIFO(facts.st_mode);
+    return S_ISDIR(facts.st_mode) ? -EISDIR : 0;
+}
+
+// A read of a pipe that had no writer yet gives 0, as at its end, but poll() tells the two apart:
+// only after a writer has left is it ready. With a writer a read gives EAGAIN until there are
+// bytes.
+ssize_t input_stream::read(void* to, std::size_t most) {
+    const auto deadline = std::chrono::steady_clock::now() + longest_wait_for_writer;
+    for (;;) {
+        if (was_interrupted()) return -ECANCELED;
+        pollfd one{fd_, POLLIN, 0};
+        const bool ready = ::poll(&one, 1, between_looks_ms) > 0;
+        const ssize_t got = ::read(fd_, to, most);
+        if (got > 0) had_writer_ = true;
+        if (got > 0 || (got == 0 && (!is_pipe_ || had_writer_ || ready))) return got;
+        if (got < 0 && errno == EAGAIN) had_writer_ = had_writer_ || is_pipe_;
+        else if (got < 0 && errno != EINTR) return -errno;
+        if (got == 0 && std::chrono::steady_clock::now() > deadline) return -ENXIO;
+    }
+}
 
 output_file::~output_file() {
     if (!passing_.empty()) ::unlink(passing_.c_str());
@@ -171,6 +230,86 @@ status output_file::commit() {
     passing_.clear();
     noted_.forget();
     return {};
+}
+
+status read_exactly(const std::string& path, int fd, void* to, std::uint64_t bytes,
+                    std::uint64_t offset) {
+    for (std::uint64_t done = 0; done < bytes;) {
+        const ssize_t got = ::pread(fd, static_cast<char*>(to) + done, bytes - done,
+                                    static_cast<off_t>(offset + done));
+        if (got < 0 && errno == EINTR) continue;
+        if (got <= 0) {
+            const int code = got < 0 ? -errno : -ESTALE;
+            return {code, shown(path) + ": " +
+                              (got < 0 ? error_text(code)
+                                       : "became shorter while it was read; "
+                                         "run again when no program writes to it")};
+        }
+        done += static_cast<std::uint64_t>(got);
+    }
+    return {};
+}
+
+status write_exactly(const std::string& path, int fd, const void* from, std::uint64_t bytes,
+                     std::uint64_t offset) {
+    for (std::uint64_t done = 0; done < bytes;) {
+        const ssize_t put = ::pwrite(fd, static_cast<const char*>(from) + done, bytes - done,
+                                     static_cast<off_t>(offset + done));
+        if (put < 0 && errno == EINTR) continue;
+        if (put <= 0) {
+            const int code = put < 0 ? -errno : -EIO;
+            return {code, "output file " + shown(path) + ": " + error_text(code) + "; " +
+                              cure_for(code, "make room or give another name")};
+        }
+        done += static_cast<std::uint64_t>(put);
+    }
+    return {};
+}
+
+mapped_file::~mapped_file() {
+    if (data_ != nullptr) ::munmap(data_, bytes_);
+}
+
+status mapped_file::open(const std::string& path, std::uint64_t bytes) {
+    const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return {-errno, shown(path) + ": " + error_text(-errno) + "; name a file that can be read"};
+    void* const at = ::mmap(nullptr, bytes, PROT_READ, MAP_SHARED, fd, 0);
+    const int code = at == MAP_FAILED ? -errno : 0;
+    ::close(fd);
+    if (code != 0)
+        return {code, shown(path) + ": " + error_text(code) +
+                          " while mapping it; free some address space"};
+    data_ = static_cast<char*>(at);
+    bytes_ = bytes;
+    return {};
+}
+// Each step goes as far as one call can, from the folder where the step before it ended.
+int open_long(const std::string& path, int flags) {
+    int from = AT_FDCWD;
+    std::size_t at = 0;
+    while (path.size() - at > most_at_once) {
+        const std::size_t slash = path.rfind('/', at + most_at_once - 1);
+        const bool one_name = slash == std::string::npos || slash <= at;
+        const int next = one_name ? -1
+                                  : ::openat(from, path.substr(at, slash - at).c_str(),
+                                             O_PATH | O_DIRECTORY | O_CLOEXEC);
+        const int code = one_name ? ENAMETOOLONG : errno;
+        if (from != AT_FDCWD) ::close(from);
+        if (next < 0) {
+            errno = code;
+            return -1;
+        }
+        from = next;
+        at = path.find_first_not_of('/', slash);
+        if (at == std::string::npos) at = path.size();
+    }
+    const std::string rest = at == path.size() && at > 0 ? "." : path.substr(at);
+    const int fd = ::openat(from, rest.c_str(), flags);
+    const int code = errno;
+    if (from != AT_FDCWD) ::close(from);
+    errno = code;
+    return fd;
 }
 
 }  // namespace penstock::apps

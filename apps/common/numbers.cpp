@@ -1,9 +1,10 @@
-#include "common/number_file.hpp"
+// Checks files that are nothing but numbers.
+#include "common/numbers.hpp"
 
 #include <cerrno>
 #include <sys/stat.h>
 
-#include "common/input_file.hpp"
+#include "common/files.hpp"
 #include "common/message.hpp"
 
 namespace penstock::apps {

@@ -1,0 +1,132 @@
+// Files that programs read, write and map, with messages that name the file and the cure.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <sys/stat.h>
+#include <sys/types.h>
+
+#include "common/leftover.hpp"
+#include "penstock/error.hpp"
+
+namespace penstock::apps {
+
+// Files that programs read: whether they can be read at all, decided before anything is opened that
+// could wait.
+
+// For a file that is read by its size, by a kernel, a map or parts of it. A negative errno and a
+// message if it is not there, is a directory, a pipe or a device, or says that it has another size
+// than it has (/proc, /sys). `cure` is the end of the message where the operating system refused:
+// "name a graph that can be read". Waits for nothing.
+status look_at_input(const std::string& path, const std::string& cure, struct stat& facts);
+
+// What a message says about a negative errno of a stream, and the cure: the given one, or that for
+// a pipe without a writer.
+std::string about_stream(int code, const std::string& cure);
+
+// A file or pipe that is read from front to back. Of a pipe, a program must be writing, or begin to
+// within seconds; then reads wait for it as long as it lives and no signal interrupts them.
+class input_stream {
+public:
+    input_stream() = default;
+    ~input_stream();
+    input_stream(const input_stream&) = delete;
+    input_stream& operator=(const input_stream&) = delete;
+
+    // 0, or a negative errno: what open() said, -EISDIR, -ENXIO for a socket.
+    int open(const std::string& path);
+    // Bytes read; 0 at the end; a negative errno. -ECANCELED after a signal, -ENXIO where no
+    // program writes to the pipe.
+    ssize_t read(void* to, std::size_t most);
+    [[nodiscard]] int fd() const { return fd_; }
+
+private:
+    int fd_ = -1;
+    bool is_pipe_ = false, had_writer_ = false;
+};
+
+// A file that appears whole or not at all: written without a name, or under a passing one, and put
+// in place at the end.
+class output_file {
+public:
+    output_file() = default;
+    ~output_file();
+    output_file(const output_file&) = delete;
+    output_file& operator=(const output_file&) = delete;
+
+    // Checks that `path` can be written, before the work is done. An empty path is standard output.
+    // A device or pipe is written to directly, a pipe only if a program reads it or begins to
+    // within seconds; a link is followed; an existing file stays as it is until commit().
+    status open(const std::string& path);
+
+    // The same for what is written by its name, as by a kernel: until commit() it stands beside its
+    // place under passing_path(). Only a regular file can be.
+    status open_named(const std::string& path);
+    [[nodiscard]] const std::string& passing_path() const { return passing_; }
+
+    status write(const char* data, std::size_t bytes);
+
+    // Of a regular file: bytes that lie at `offset`. Thread-safe.
+    status write_at(const void* data, std::uint64_t bytes, std::uint64_t offset) const;
+
+    // Puts the file in its place. Without it, nothing is left behind.
+    status commit();
+
+private:
+    status failed(int code, const std::string& cure) const;
+    status open_special(const std::string& path);
+    status open_new(const std::string& directory, unsigned mode);
+    status open_regular(bool exists, unsigned mode);
+    status name_it();
+
+    std::string path_;     // as given, for messages
+    std::string target_;   // where it goes, links followed
+    std::string passing_;  // name it has meanwhile; empty: none
+    leftover noted_;       // that name, for signals
+    int fd_ = -1;
+    bool replaces_ = false;  // a regular file, put in place at the end
+    bool unnamed_ = false;
+    bool wants_name_ = false;
+};
+
+// Reading, writing and mapping parts of files, with messages that name the file.
+
+// pread of all of it. -ESTALE and a message if the file is shorter.
+status read_exactly(const std::string& path, int fd, void* to, std::uint64_t bytes,
+                    std::uint64_t offset);
+
+// pwrite of all of it.
+status write_exactly(const std::string& path, int fd, const void* from, std::uint64_t bytes,
+                     std::uint64_t offset);
+
+// A file in this process's address space: a plain memory map of the operating system's page cache,
+// for the baselines. A file that is cut short while it is mapped ends the program by SIGBUS, as
+// with every memory map.
+class mapped_file {
+public:
+    mapped_file() = default;
+    ~mapped_file();
+    mapped_file(mapped_file&& other) noexcept : data_(other.data_), bytes_(other.bytes_) {
+        other.data_ = nullptr;
+    }
+    mapped_file(const mapped_file&) = delete;
+    mapped_file& operator=(const mapped_file&) = delete;
+
+    // The first `bytes` bytes, which the file has; more than 0.
+    status open(const std::string& path, std::uint64_t bytes);
+    [[nodiscard]] const char* data() const { return data_; }
+
+private:
+    char* data_ = nullptr;
+    std::uint64_t bytes_ = 0;
+};
+
+// Opening files whose path is longer than the operating system takes in one call (PATH_MAX, 4096
+// bytes).
+
+// As ::open() without O_CREAT, for paths of any length: a long one is opened folder by folder. A
+// descriptor, or -1 and errno.
+int open_long(const std::string& path, int flags);
+
+}  // namespace penstock::apps
