@@ -2,9 +2,9 @@
 
 #include <nlohmann/json.hpp>
 
-#include "case_table.hpp"
-#include "common/message.hpp"
+#include "cases.hpp"
 #include "common/files.hpp"
+#include "common/message.hpp"
 #include "machine.hpp"
 
 namespace penstock::bench {

@@ -1,10 +1,13 @@
-// The bodies of the cases. Those on a GPU exist only in builds with CUDA.
+// Cases of penstock bench: their bodies, and the table that names them.
 #pragma once
+
+#include <vector>
 
 #include "context.hpp"
 
 namespace penstock::bench {
 
+// The bodies of the cases. Those on a GPU exist only in builds with CUDA.
 status hit_on_cpu(context& here);
 status hit_on_gpu(context& here);
 status map_on_cpu(context& here);
@@ -35,5 +38,16 @@ status exchange_path(context& here);
 status buffer_path(context& here);
 status evict_on_cpu(context& here);
 status policy_case(context& here);  // a simulation, on the CPU in both
+
+// A row of the table. A new case is a file of its own, or a part of one, and a row in cases.cpp.
+struct bench_case {
+    const char* name;
+    const char* about;                // one line of the help
+    status (*on_cpu)(context& here);  // null: needs a GPU
+    status (*on_gpu)(
+        context& here);  // null: this build has no CUDA, or the case has nothing to do there
+};
+
+const std::vector<bench_case>& case_table();
 
 }  // namespace penstock::bench

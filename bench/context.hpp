@@ -7,11 +7,10 @@
 #include <string>
 #include <vector>
 
-#include "clock.hpp"
-#include "penstock/runtime.hpp"
 #include "result.hpp"
+#include "penstock/runtime.hpp"
 #include "scratch_file.hpp"
-#include "settings.hpp"
+#include "bench.hpp"
 
 namespace penstock::bench {
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "cases.hpp"
-#include "clock.hpp"
+#include "result.hpp"
 #include "penstock/group/lane.hpp"
 #include "penstock/write.hpp"
 

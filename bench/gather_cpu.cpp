@@ -1,7 +1,8 @@
-// Gather on the cpu back end: random rows by runtime::gather with all pages resident, against
-// memcpy of the same rows from a plain array, on all threads.
+// Random rows on the cpu back end, and the memory that rows of both back ends need.
 #include <atomic>
+#include <cstdio>
 #include <cstring>
+#include <fstream>
 
 #include "cases.hpp"
 #include "gather_rows.hpp"
@@ -11,6 +12,29 @@
 #include "workload.hpp"
 
 namespace penstock::bench {
+
+std::uint64_t available_host_bytes() {
+    std::ifstream facts("/proc/meminfo");
+    std::uint64_t kibibytes = 0;
+    for (std::string name, rest; facts >> name; std::getline(facts, rest))
+        if (name == "MemAvailable:" && facts >> kibibytes) return kibibytes << 10;
+    return UINT64_MAX;
+}
+
+status require_memory(const char* kind, std::uint64_t needed_bytes, std::uint64_t free_bytes) {
+    if (needed_bytes <= free_bytes) return {};
+    const auto gibibytes = [](std::uint64_t bytes) {
+        return static_cast<double>(bytes) / (1u << 30);
+    };
+    char text[160];
+    std::snprintf(text, sizeof text,
+                  "it needs %.2f GiB of %s and %.2f GiB are free; give a smaller --file",
+                  gibibytes(needed_bytes), kind, gibibytes(free_bytes));
+    return {-ENOMEM, text};
+}
+
+// Gather on the cpu back end: random rows by runtime::gather with all pages resident, against
+// memcpy of the same rows from a plain array, on all threads.
 
 namespace {
 

@@ -11,7 +11,7 @@
 #include "memory.hpp"
 #include "penstock/launch.hpp"
 #include "plain_host_rows.cuh"
-#include "records.hpp"
+#include "workload.hpp"
 
 namespace penstock::bench {
 

@@ -9,7 +9,7 @@
 #include "cases.hpp"
 #include "gpu.cuh"
 #include "penstock/launch.hpp"
-#include "records.hpp"
+#include "workload.hpp"
 
 namespace penstock::bench {
 

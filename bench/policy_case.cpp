@@ -5,12 +5,7 @@
 #include <thread>
 
 #include "cases.hpp"
-#include "policy/belady.hpp"
-#include "policy/clock.hpp"
-#include "policy/lru.hpp"
-#include "policy/queued_sieve.hpp"
-#include "policy/s3_fifo.hpp"
-#include "policy/sieve.hpp"
+#include "policy/policies.hpp"
 #include "policy/traces.hpp"
 
 namespace penstock::bench {

@@ -2,7 +2,6 @@
 // would write by hand, and what the copy engine gives.
 #include "cases.hpp"
 #include "pipeline_by_hand.cuh"
-#include "records.hpp"
 #include "workload.hpp"
 
 namespace penstock::bench {

@@ -1,4 +1,4 @@
-#include "settings.hpp"
+#include "bench.hpp"
 
 #include <algorithm>
 #include <cerrno>

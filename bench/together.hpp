@@ -8,7 +8,7 @@
 #include <thread>
 #include <vector>
 
-#include "clock.hpp"
+#include "result.hpp"
 #include "common/threads.hpp"
 #include "penstock/base/hash.hpp"
 

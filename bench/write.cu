@@ -14,7 +14,6 @@
 #include "penstock/write.hpp"
 #include "together.hpp"
 #include "workload.hpp"
-#include "write_by_hand.hpp"
 
 namespace penstock::bench {
 

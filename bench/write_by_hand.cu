@@ -1,4 +1,4 @@
-#include "write_by_hand.hpp"
+#include "kernel_output.hpp"
 
 #include <algorithm>
 #include <atomic>

@@ -5,13 +5,7 @@
 #include <numeric>
 #include <string>
 
-#include "bench/policy/belady.hpp"
-#include "bench/policy/clock.hpp"
-#include "bench/policy/fifo.hpp"
-#include "bench/policy/lru.hpp"
-#include "bench/policy/queued_sieve.hpp"
-#include "bench/policy/s3_fifo.hpp"
-#include "bench/policy/sieve.hpp"
+#include "bench/policy/policies.hpp"
 #include "bench/policy/traces.hpp"
 #include "unit/support.hpp"
 

@@ -1,5 +1,4 @@
-#include "case_table.hpp"
-
+// The table of the cases of penstock bench.
 #include "cases.hpp"
 
 namespace penstock::bench {
