@@ -16,7 +16,7 @@ say() { printf '\n== %s\n' "$*"; }
 
 # configure FOLDER OPTION...: cmake, quiet unless it fails. Without ccache everything is compiled
 # afresh. The compiler takes eight sources of a target at once (CMake's unity build) and so reads
-# their headers once: a third less processor time.
+# their headers once.
 configure() {
     local folder=$1 log
     shift
