@@ -22,10 +22,10 @@ inline constexpr unsigned usual_share = 1;
 inline constexpr unsigned usual_share = 2;
 #endif
 
-// So many rounds of a random test, at least one.
+// So many rounds of a random test, at least `fewest`: as many as its checks need to mean something.
 template <typename Count>
-constexpr Count rounds(Count full) {
-    return std::max<Count>(1, full / static_cast<Count>(sanitizer_slowdown * usual_share));
+constexpr Count rounds(Count full, Count fewest = 1) {
+    return std::max<Count>(fewest, full / static_cast<Count>(sanitizer_slowdown * usual_share));
 }
 
 // The preemptions of an exploration that takes seconds with three: three in the long form.

@@ -53,8 +53,11 @@ TEST_P(sweep, nth_call_fails) {
     const sample_folder from;
     const std::uint64_t calls = count_calls(from, c);
     ASSERT_GT(calls, 20u) << "the scenario hardly asks the operating system";
+    // However short the test is meant to be, it tries some forty calls: many faults are read again
+    // and no caller sees them.
+    const std::uint64_t step = std::clamp<std::uint64_t>(calls / 40, 1, c.step);
     std::uint64_t runs_with_errors = 0;
-    for (std::uint64_t n = 1; n <= calls; n += c.step) {
+    for (std::uint64_t n = 1; n <= calls; n += step) {
         SCOPED_TRACE("call " + std::to_string(n));
         faulty_environment disk;
         fault_plan plan;
@@ -88,7 +91,7 @@ TEST_P(sweep, nth_call_fails) {
         if (HasFailure()) return;
     }
     if (c.error != -EINTR && c.error != -EAGAIN) {
-        EXPECT_GT(runs_with_errors, 0u) << "no fault was noticed by anybody";
+        EXPECT_GT(runs_with_errors, 0u) << "no call returned an error";
     }
 }
 

@@ -123,7 +123,7 @@ TEST(region_faults, a_release_that_gets_only_so_far) {
         const auto r = map_whole(*f.rt, f.folder / "f", protection::read_write,
                                  {.outside_writers = others_write});
         std::uint64_t most = 1;
-        for (int round = 0; round < rounds(60); ++round, most = most * 7 % 100003) {
+        for (int round = 0; round < rounds(60, 6); ++round, most = most * 7 % 100003) {
             const std::vector<std::uint8_t> before = f.expected;
             // Pages with one run, pages with many, and whole ones that follow each other.
             for (std::uint64_t at = 100 + round; at < f.expected.size(); at += 50000)
