@@ -69,7 +69,7 @@ PENSTOCK_HD PENSTOCK_INLINE std::int64_t change_in_page(const Group& g, const ca
                                                         std::uint64_t at, const Change& change,
                                                         T& before) {
     patience deadline(g, c.frame_wait_ns);
-    deadline.makes_dirty = true;
+    deadline.dirties(f.slot);
     pinned_page page{};
     if (const std::int64_t code = pin_page(g, c, f, page_number, deadline, page); code != 0)
         return code;

@@ -148,8 +148,15 @@ public:
     // A free frame that the wait ended with, for the next search (engine/victim.hpp); another group
     // may take it first.
     std::uint32_t offered_frame = no_frame;
-    // The caller makes the page dirty that it wants a frame for.
+    // The caller makes the page dirty that it wants a frame for: a page of the file in this slot.
     bool makes_dirty = false;
+    std::uint32_t file_slot = 0;
+    PENSTOCK_HD void dirties(std::uint32_t slot) {
+        makes_dirty = true;
+        file_slot = slot;
+    }
+    // During this wait the caller has looked for a page to write back, and gained no frame by it.
+    bool tried_write = false;
     // Why a page could not be written back for its frame during this wait, or 0: what the caller is
     // told if it gets none.
     std::int64_t write_error = 0;
