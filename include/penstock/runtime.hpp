@@ -88,20 +88,20 @@ public:
     int rename(const std::string& from, const std::string& to);
     int stat(int fd, file_stat* out);
     std::int64_t prefetch(int fd, std::int64_t offset, std::int64_t bytes);
-    std::int64_t advise(int fd, advice what, std::int64_t offset = 0,
+    std::int64_t advise(int fd, advice kind, std::int64_t offset = 0,
                         std::int64_t bytes = INT64_MAX);  // penstock/advise.hpp
     // Gather (penstock/gather.hpp) by the whole device: row indices[i] of an open file to out + i *
     // row_bytes. On gpu `indices` and `out` are memory that the device reaches (-EFAULT: it does
     // not) and their writers are done; it costs some tens of microseconds besides the rows. On cpu
-    // the worker threads share the rows. `how` says in which order they are fetched. Returns
+    // the worker threads share the rows. `settings` says in which order they are fetched. Returns
     // `count`, or a negative errno, and view_status() then says which row. Rows in an order by span
     // need device memory, so on gpu call it between kernels: beside one that waits for the host it
     // might wait for that kernel's end.
     std::int64_t gather(int fd, const row_shape& shape, const std::uint64_t* indices,
-                        std::uint64_t count, void* out, const gather_options& how = {});
+                        std::uint64_t count, void* out, const gather_options& settings = {});
     // cpu only; on gpu `data` would be device memory and `bytes` is -EOPNOTSUPP.
     mapping map(int fd, std::int64_t offset, std::int64_t bytes);
-    int unmap(const mapping& what);
+    int unmap(const mapping& mapped);
 
     // A part of a file, wherever it lies, as a plain pointer for kernels that know nothing of
     // Penstock (penstock/region.hpp): `bytes` from `offset` on, a multiple of 4096, which must be
@@ -111,7 +111,7 @@ public:
     // cure. Costs the memory, and reading that part of the file. Between kernels: it allocates
     // device memory.
     status map_region(const std::string& path, std::uint64_t offset, std::uint64_t bytes,
-                      protection access, const region_options& how,
+                      protection access, const region_options& settings,
                       std::unique_ptr<file_region>& out);
 
     // Serves the directory `source` at the empty directory `point` by FUSE, with threads of its
@@ -122,7 +122,7 @@ public:
     // -ENOENT, -ENOTDIR, -ENOTEMPTY, -EBUSY (mounted already), -EINVAL (the point lies in the
     // source), -EACCES and such of /dev/fuse, -ENOSYS where this was built without libfuse. The
     // message names the path and the cure.
-    status mount(const std::string& source, const std::string& point, const mount_options& how,
+    status mount(const std::string& source, const std::string& point, const mount_options& settings,
                  std::unique_ptr<file_mount>& out);
 
     // Lets the GPU fetch missing pages of an open file straight from the operating system's page

@@ -201,7 +201,7 @@ std::int64_t shared_home::fetch(place holder, void* stream) {
         // it is among the bytes or not.
         filling.seen = clock_;
         wanted = versions_.pages_where(mine.pages, [&](const page_state& p) {
-            return next_for_access(p, holder).what != consistency::work::nothing;
+            return next_for_access(p, holder).kind != consistency::work::nothing;
         });
     }
     if (wanted.empty()) return 0;

@@ -214,13 +214,14 @@ public:
     }
 
     std::string use_pool() {
-        buffer_options how;
-        how.where = backend::gpu;
-        how.host_bytes = 1 << 20;
-        how.device_bytes = 4 << 20;
-        how.sessions = 2;
+        buffer_options pool_options;
+        pool_options.where = backend::gpu;
+        pool_options.host_bytes = 1 << 20;
+        pool_options.device_bytes = 4 << 20;
+        pool_options.sessions = 2;
         std::unique_ptr<buffer_pool> pool;
-        if (const status s = buffer_pool::make(how, pool); !s.ok()) return "pool: " + s.message;
+        if (const status s = buffer_pool::make(pool_options, pool); !s.ok())
+            return "pool: " + s.message;
         std::uint32_t file = 0;
         if (const status s = pool->open_file(folder_ / "data", buffer::file_access::read, file);
             !s.ok())

@@ -192,8 +192,8 @@ protected:
     int open_and_write(std::uint64_t seed, std::uint64_t bytes, std::uint64_t offset) {
         const int fd = rt->open(path, open_read_write | open_create);
         EXPECT_GE(fd, 0);
-        const auto what = test::pattern(seed, bytes);
-        EXPECT_EQ(rt->write(fd, what.data(), static_cast<std::int64_t>(bytes),
+        const auto content = test::pattern(seed, bytes);
+        EXPECT_EQ(rt->write(fd, content.data(), static_cast<std::int64_t>(bytes),
                             static_cast<std::int64_t>(offset)),
                   static_cast<std::int64_t>(bytes));
         return fd;

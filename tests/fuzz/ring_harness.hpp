@@ -87,16 +87,16 @@ public:
 
     // Publishes the request under the next ticket, which it returns. `published` as given, or the
     // right one.
-    std::uint64_t post(const ring_request& what) {
+    std::uint64_t post(const ring_request& request) {
         ring_request& slot = requests()[next % slots];
-        slot.operation = what.operation;
-        slot.bytes = what.bytes;
-        slot.file_slot = what.file_slot;
-        slot.generation = what.generation;
-        slot.offset = what.offset;
-        slot.argument = what.argument;
-        slot.lost_extent = what.lost_extent;
-        slot.open_slot = what.open_slot;
+        slot.operation = request.operation;
+        slot.bytes = request.bytes;
+        slot.file_slot = request.file_slot;
+        slot.generation = request.generation;
+        slot.offset = request.offset;
+        slot.argument = request.argument;
+        slot.lost_extent = request.lost_extent;
+        slot.open_slot = request.open_slot;
         publish(next + 1);
         return next++;
     }

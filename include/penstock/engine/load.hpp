@@ -269,18 +269,18 @@ PENSTOCK_HD PENSTOCK_INLINE std::int64_t begin_load(const Group& g, const cache_
     std::uint64_t code = 0, word_index = 0, place = 0, flags = 0, bytes = 0, saved_index = 0,
                   saved_place = 0;
     if (g.is_leader()) {
-        pending_load mine{};
-        code =
-            static_cast<std::uint64_t>(start_load(g, c, f, page, may_wait, deadline, mine, cover));
-        word_index = mine.word_index;
-        place = std::uint64_t{mine.frame} << 32 | mine.wanted_bytes;
-        flags = std::uint64_t{mine.at.ring} << 8 | (mine.save.wanted ? 128u : 0u) |
-                static_cast<std::uint64_t>(mine.from);
-        bytes = mine.from == pending_load::source::request
-                    ? mine.at.ticket
-                    : reinterpret_cast<std::uintptr_t>(mine.bytes);
-        saved_index = mine.save.word_index;
-        saved_place = std::uint64_t{mine.save.file_slot} << 32 | mine.save.frame;
+        pending_load started{};
+        code = static_cast<std::uint64_t>(
+            start_load(g, c, f, page, may_wait, deadline, started, cover));
+        word_index = started.word_index;
+        place = std::uint64_t{started.frame} << 32 | started.wanted_bytes;
+        flags = std::uint64_t{started.at.ring} << 8 | (started.save.wanted ? 128u : 0u) |
+                static_cast<std::uint64_t>(started.from);
+        bytes = started.from == pending_load::source::request
+                    ? started.at.ticket
+                    : reinterpret_cast<std::uintptr_t>(started.bytes);
+        saved_index = started.save.word_index;
+        saved_place = std::uint64_t{started.save.file_slot} << 32 | started.save.frame;
     }
     code = g.broadcast(code);
     if (code == must_write_back)

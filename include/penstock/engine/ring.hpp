@@ -94,16 +94,16 @@ PENSTOCK_HD inline bool try_claim_slot(const ring_view& r, std::uint64_t& ticket
 // after its other threads wrote to the staging area.
 template <typename Group>
 PENSTOCK_HD inline void post(const Group& g, const cache_view& c, const ring_ticket& at,
-                             const ring_request& what) {
+                             const ring_request& request) {
     const ring_view& r = c.rings[at.ring];
     ring_request& slot = r.requests[slot_of(r, at.ticket)];
-    slot.operation = what.operation;
-    slot.bytes = what.bytes;
-    slot.file_slot = what.file_slot;
-    slot.generation = what.generation;
-    slot.offset = what.offset;
-    slot.argument = what.argument;
-    slot.open_slot = what.open_slot;
+    slot.operation = request.operation;
+    slot.bytes = request.bytes;
+    slot.file_slot = request.file_slot;
+    slot.generation = request.generation;
+    slot.offset = request.offset;
+    slot.argument = request.argument;
+    slot.open_slot = request.open_slot;
     atomic_store<order::release, scope::system>(&slot.published, at.ticket + 1);
     g.wake(r.doorbell);
     count(g, c, count_requests);
