@@ -21,6 +21,8 @@
 
 namespace penstock {
 
+class runtime;
+
 namespace region {
 class mapped_region;
 }
@@ -113,5 +115,15 @@ public:
 private:
     std::unique_ptr<region::mapped_region> mapped_;
 };
+
+// Makes a region of a part of a file, wherever the file lies: `bytes` from `offset` on, a multiple
+// of 4096, which must be in the file; 0 bytes: all up to its end. `rt` says on which device, and
+// its log gets the region's lines. The first acquire is done when this returns. The region may
+// outlive the runtime. -EINVAL; -EROFS without options::writable; -ENOMEM; -EMFILE, more than 6
+// regions of one file; those of opening and reading the file. The message names the cure. Costs the
+// memory, and reading that part of the file. Between kernels: it allocates device memory.
+status map_region(runtime& rt, const std::string& path, std::uint64_t offset, std::uint64_t bytes,
+                  protection access, const region_options& settings,
+                  std::unique_ptr<file_region>& out);
 
 }  // namespace penstock

@@ -21,9 +21,7 @@
 #include "penstock/error.hpp"
 #include "penstock/file.hpp"
 #include "penstock/gather.hpp"
-#include "penstock/mount.hpp"
 #include "penstock/options.hpp"
-#include "penstock/region.hpp"
 #include "penstock/statistics.hpp"
 
 namespace penstock {
@@ -102,28 +100,6 @@ public:
     // cpu only; on gpu `data` would be device memory and `bytes` is -EOPNOTSUPP.
     mapping map(int fd, std::int64_t offset, std::int64_t bytes);
     int unmap(const mapping& what);
-
-    // A part of a file, wherever it lies, as a plain pointer for kernels that know nothing of
-    // Penstock (penstock/region.hpp): `bytes` from `offset` on, a multiple of 4096, which must be
-    // in the file; 0 bytes: all up to its end. The first acquire is done when it returns. The
-    // region may outlive the runtime. -EINVAL; -EROFS without options::writable; -ENOMEM; -EMFILE,
-    // more than 6 regions of one file; those of opening and reading the file. The message names the
-    // cure. Costs the memory, and reading that part of the file. Between kernels: it allocates
-    // device memory.
-    status map_region(const std::string& path, std::uint64_t offset, std::uint64_t bytes,
-                      protection access, const region_options& how,
-                      std::unique_ptr<file_region>& out);
-
-    // Serves the directory `source` at the empty directory `point` by FUSE, with threads of its
-    // own, until `out` goes: what programs do to files there and what this process's regions of the
-    // same files (named in the source) do is known to each other by page (penstock/mount.hpp). The
-    // process must not exit without taking it away, else the mount point answers ENOTCONN until
-    // fusermount3 -u. Raises the process's limit on open files. In the library Penstock::mount.
-    // -ENOENT, -ENOTDIR, -ENOTEMPTY, -EBUSY (mounted already), -EINVAL (the point lies in the
-    // source), -EACCES and such of /dev/fuse, -ENOSYS where this was built without libfuse. The
-    // message names the path and the cure.
-    status mount(const std::string& source, const std::string& point, const mount_options& how,
-                 std::unique_ptr<file_mount>& out);
 
     // Lets the GPU fetch missing pages of an open file straight from the operating system's page
     // cache, with no request to the host and no copy by a CPU. Takes in the parts of the range that

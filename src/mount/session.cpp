@@ -67,14 +67,16 @@ mount_report file_mount::report() const {
     return session_->belongs_here() ? session_->report() : mount_report{};
 }
 
-status runtime::mount(const std::string& source, const std::string& point, const mount_options& how,
-                      std::unique_ptr<file_mount>& out) try {
+inline namespace link_with_penstock_mount {
+
+status mount_directory(runtime& rt, const std::string& source, const std::string& point,
+                       const mount_options& settings, std::unique_ptr<file_mount>& out) try {
     out.reset();
-    if (process_code() != 0)
+    if (rt.process_code() != 0)
         return {-ECHILD, "'" + point +
                              "': the runtime belongs to the parent of this process; make one of "
                              "the child's own after fork()"};
-    mount::serve_options wanted{how, source, point};
+    mount::serve_options wanted{settings, source, point};
     if (status s = mount::check(wanted); !s) return s;
     std::unique_ptr<mount::background_session> session;
     if (status s = mount::background_session::open(wanted, session); !s) return s;
@@ -84,5 +86,7 @@ status runtime::mount(const std::string& source, const std::string& point, const
 } catch (...) {
     return host::status_of_exception("'" + point + "': ");
 }
+
+}  // namespace link_with_penstock_mount
 
 }  // namespace penstock

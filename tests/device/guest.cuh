@@ -202,7 +202,7 @@ public:
     std::string map(runtime& rt) {
         std::unique_ptr<file_region> region;
         if (const status s =
-                rt.map_region(folder_ / "out", 0, 0, protection::read_write, {}, region);
+                map_region(rt, folder_ / "out", 0, 0, protection::read_write, {}, region);
             !s.ok())
             return "map_region: " + s.message;
         if (const std::int64_t code = region->acquire(stream_); code < 0)

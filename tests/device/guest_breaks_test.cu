@@ -122,7 +122,7 @@ std::string with_memory_used_up_later(std::uint64_t free_mib) {
         return "it does not read";
     std::unique_ptr<file_region> region;
     std::string wrong = judge(
-        "map_region", rt->map_region(folder / "data", 0, 0, protection::read_write, {}, region));
+        "map_region", map_region(*rt, folder / "data", 0, 0, protection::read_write, {}, region));
     const shared_array<std::uint64_t> indices(1 << 20);
     const shared_array<std::uint8_t> out(16 << 20);
     const std::int64_t rows =
@@ -192,7 +192,7 @@ std::string after_a_reset(reset_by what, bool goes_on, bool stays_for_ever) {
     const std::uint32_t word = 1;
     if (rt.write(fd, &word, 4, 0) != 4) return "it does not write";
     if (const status s =
-            rt.map_region(*folder / "data", 0, 0, protection::read_write, {}, kept_region);
+            map_region(rt, *folder / "data", 0, 0, protection::read_write, {}, kept_region);
         !s.ok())
         return s.message;
     if (!reset_device(what)) return "no reset";
@@ -255,7 +255,7 @@ std::string after_a_fault() {
     std::unique_ptr<file_region> region;
     if (const status s = runtime::create(log.listening(folder), rt); !s.ok()) return s.message;
     if (const status s =
-            rt->map_region(folder / "in a region", 4096, 8192, protection::read_write, {}, region);
+            map_region(*rt, folder / "in a region", 4096, 8192, protection::read_write, {}, region);
         !s.ok())
         return s.message;
     const int fd = rt->open(folder / "in the cache", open_read_write),
@@ -302,7 +302,7 @@ std::string beside_forks() {
     write_guest_file(folder / "data", 0);
     if (const status s = runtime::create(guest_options(folder), kept); !s.ok()) return s.message;
     if (const status s =
-            kept->map_region(folder / "data", 0, 0, protection::read_write, {}, kept_region);
+            map_region(*kept, folder / "data", 0, 0, protection::read_write, {}, kept_region);
         !s.ok())
         return s.message;
     const device_text name("data");

@@ -165,7 +165,7 @@ TEST(guest_capture, a_region_refuses_the_captured_stream) {
     write_guest_file(folder / "out", 0);
     const auto rt = make_runtime(guest_options(folder));
     std::unique_ptr<file_region> region;
-    ASSERT_TRUE(rt->map_region(folder / "out", 0, 0, protection::read_write, {}, region).ok());
+    ASSERT_TRUE(map_region(*rt, folder / "out", 0, 0, protection::read_write, {}, region).ok());
     capturing_program program(true);
     for (const auto& [text, mode] : capture_modes) {
         SCOPED_TRACE(text);

@@ -36,7 +36,8 @@ protected:
             std::filesystem::create_directory(folder_ / name);
         write_file(folder_ / "source/f", std::vector<std::uint8_t>(file_bytes, 0));
         runtime_ = make_runtime(region_runtime(folder_, GetParam().where));
-        const status s = runtime_->mount(folder_ / "source", folder_ / "point", {}, mount_);
+        const status s =
+            mount_directory(*runtime_, folder_ / "source", folder_ / "point", {}, mount_);
         ASSERT_TRUE(s.ok()) << s.message;
         for (auto& one : regions_)
             one = map_whole(*runtime_, folder_ / "source/f", protection::read_write,

@@ -40,7 +40,7 @@ protected:
     std::unique_ptr<file_region> map(std::uint64_t offset, std::uint64_t count, protection access,
                                      const region_options& how = by_page) {
         std::unique_ptr<file_region> out;
-        const status s = runtime_->map_region(path_, offset, count, access, how, out);
+        const status s = map_region(*runtime_, path_, offset, count, access, how, out);
         EXPECT_TRUE(s.ok()) << s.message;
         return out;
     }

@@ -77,7 +77,7 @@ TEST(thread_limit, work_goes_on_with_the_threads_there_are) {
         EXPECT_EQ(rt->close(fd), 0);
         threads_left = allowed;
         std::unique_ptr<file_region> region;
-        EXPECT_TRUE(rt->map_region(folder / "data", 0, 0, protection::read, {}, region).ok());
+        EXPECT_TRUE(map_region(*rt, folder / "data", 0, 0, protection::read, {}, region).ok());
         EXPECT_EQ(static_cast<const std::uint8_t*>(region->data())[12345], pattern_byte(5, 12345));
     }
     threads_left = 1 << 30;

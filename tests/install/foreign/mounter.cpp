@@ -21,7 +21,9 @@ int main(int argc, char** argv) {
     if (const penstock::status made = penstock::runtime::create(settings, rt); !made.ok())
         return std::fprintf(stderr, "%s\n", made.message.c_str()), 1;
     std::unique_ptr<penstock::file_mount> served;
-    if (const penstock::status mounted = rt->mount(argv[1], argv[2], {}, served); !mounted.ok()) {
+    if (const penstock::status mounted =
+            penstock::mount_directory(*rt, argv[1], argv[2], {}, served);
+        !mounted.ok()) {
         const bool forbidden = mounted.code == -EPERM || mounted.code == -ENODEV;
         return std::fprintf(stderr, "%s%s\n", forbidden ? "SKIP: " : "", mounted.message.c_str()),
                forbidden ? 77 : 1;
