@@ -1,6 +1,7 @@
 // The owner of everything: device memory, cache, rings, service threads. Create one, hand ref() to
 // kernels, destroy it after they ended. Several may live in one process, on the same or different
-// devices; they share nothing.
+// devices. Each has a cache of its own; what they share with regions and mounts of the process is
+// one internal object, which knows which part uses which file (ARCHITECTURE.md, the hub).
 //
 // Thread safety: every member may be called from any thread at any time, except the destructor.
 //

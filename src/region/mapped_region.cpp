@@ -251,8 +251,8 @@ status map_region(runtime& rt, const std::string& path, std::uint64_t offset, st
             -EROFS, path,
             "the runtime only reads; set options::writable (PENSTOCK_WRITABLE) to change files");
     std::shared_ptr<region::shared_home> home;
-    if (const int code = region::shared_home::open(*state.hooks.env, path, writable, home);
-        code != 0)
+    auto& files = region::shared_files::of(*state.hooks.shared);
+    if (const int code = files.open_home(*state.hooks.env, path, writable, home); code != 0)
         return refused(code, path, why_not_opened(code, path, writable));
     const std::int64_t size = home->size_bytes();
     if (size < 0) return refused(static_cast<int>(size), path, error_text(size));

@@ -23,6 +23,7 @@ status runtime::create(const options& settings, const host::runtime_hooks& hooks
     state->settings = settings;
     state->hooks = hooks;
     if (state->hooks.env == nullptr) state->hooks.env = &host::linux_environment();
+    if (state->hooks.shared == nullptr) state->hooks.shared = &host::hub::of_process();
     using step = status (host::runtime_state::*)();
     for (const step next : {&host::runtime_state::choose_device, &host::runtime_state::settle_sizes,
                             &host::runtime_state::build_cache, &host::runtime_state::build_rings,

@@ -10,7 +10,7 @@
 
 #include "mount/mount.hpp"
 #include "mount/program.hpp"
-#include "region/programs.hpp"
+#include "hub/hub.hpp"
 #include "region/support.hpp"
 
 namespace penstock::test {
@@ -254,7 +254,8 @@ TEST_P(litmus, a_word_never_goes_back) {
 TEST_P(litmus, a_mount_that_is_told_nothing_is_found_out) {
     if (!GetParam().mapped) GTEST_SKIP() << "by read the kernel itself looks at the file's times";
     EXPECT_EQ(get(one_, x), 0u);
-    for (const auto& one : region::all_views()) region::remove_views(*one);
+    host::hub& shared = host::hub::of_process();
+    for (const auto& views : shared.views()) shared.remove_views(*views);
     put_and_release(0, x, 1);
     EXPECT_EQ(get(one_, x), 0u);
 }

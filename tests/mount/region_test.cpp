@@ -6,7 +6,7 @@
 #include <thread>
 
 #include "mount/mounted_backend.hpp"
-#include "region/programs.hpp"
+#include "hub/hub.hpp"
 
 namespace penstock::test {
 
@@ -99,7 +99,8 @@ TEST_P(mounted_regions, ping_pong_through_a_mapping) {
 // read and write: the kernel itself drops pages of a file of which it sees that the times have
 // changed, which it looks up after each write.)
 TEST_P(mounted_regions, a_region_that_takes_no_views_is_found_out) {
-    for (const auto& one : region::all_views()) region::remove_views(*one);
+    host::hub& shared = host::hub::of_process();
+    for (const auto& views : shared.views()) shared.remove_views(*views);
     EXPECT_NE(ping_pong(true, 100), 0u);
 }
 
