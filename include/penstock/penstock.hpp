@@ -7,6 +7,7 @@
 #include "penstock/error.hpp"
 #include "penstock/file.hpp"
 #include "penstock/gather.hpp"
+#include "penstock/host_file.hpp"
 #include "penstock/launch.hpp"
 #include "penstock/merge.hpp"
 #include "penstock/mount.hpp"

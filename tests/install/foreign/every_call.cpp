@@ -3,8 +3,6 @@
 #include <cstdio>
 #include <type_traits>
 
-#include <penstock/buffer.hpp>
-#include <penstock/merge.hpp>
 #include <penstock/penstock.hpp>
 
 namespace ps = penstock;
@@ -39,13 +37,15 @@ void of_what_it_makes() {
     using mount = ps::file_mount;
     using region = ps::file_region;
     using pool = ps::buffer_pool;
+    using file = ps::file;
     take(&mount::unmount, &mount::is_mounted, &mount::report, &region::data, &region::size_bytes,
          &region::acquire, &region::release, &region::prefer, &region::sync, &region::close,
          &region::traffic, &pool::make, &pool::open_file, &pool::close_file, &pool::discard_file,
          &pool::resize_file, &pool::file_bytes, &pool::open_session, &pool::counts, &pool::contents,
-         &pool::is_on_gpu);
+         &pool::is_on_gpu, &file::open, &file::read, &file::write, &file::append, &file::stat,
+         &file::prefetch, &file::advise, &file::fsync, &file::truncate, &file::close);
     static_assert(std::is_destructible_v<mount> && std::is_destructible_v<region> &&
-                  std::is_destructible_v<pool>);
+                  std::is_destructible_v<pool> && std::is_destructible_v<file>);
 }
 
 void of_settings_and_reports() {
