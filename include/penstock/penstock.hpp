@@ -15,6 +15,7 @@
 #include "penstock/region.hpp"
 #include "penstock/runtime.hpp"
 #include "penstock/statistics.hpp"
+#include "penstock/stream.hpp"
 #include "penstock/version.hpp"
 #include "penstock/view.hpp"
 #include "penstock/write.hpp"

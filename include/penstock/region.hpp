@@ -18,6 +18,7 @@
 #include <string>
 
 #include "penstock/error.hpp"
+#include "penstock/stream.hpp"
 
 namespace penstock {
 
@@ -54,13 +55,9 @@ struct region_traffic {
     std::uint64_t bytes_promoted = 0;   // to device memory, by region_options::promote_hot
 };
 
-// A stream of the device (cudaStream_t); null is the default stream. Of no meaning on cpu. A call
-// that is handed a stream that is being captured, or the default stream while a stream that waits
-// for it is captured, gives -EBUSY and changes nothing. All calls give -ECHILD in a child of
+// A null stream is the default stream (penstock/stream.hpp). All calls give -ECHILD in a child of
 // fork(), and -EIO or -ENODEV after the device was lost: then the log names once the bytes whose
 // changes are lost.
-using device_stream = void*;
-
 class file_region {
 public:
     explicit file_region(std::unique_ptr<region::mapped_region> mapped);

@@ -91,11 +91,12 @@ public:
                         std::int64_t bytes = INT64_MAX);  // penstock/advise.hpp
     // Gather (penstock/gather.hpp) by the whole device: row indices[i] of an open file to out + i *
     // row_bytes. On gpu `indices` and `out` are memory that the device reaches (-EFAULT: it does
-    // not) and their writers are done; it costs some tens of microseconds besides the rows. On cpu
-    // the worker threads share the rows. `how` says in which order they are fetched. Returns
-    // `count`, or a negative errno, and view_status() then says which row. Rows in an order by span
-    // need device memory, so on gpu call it between kernels: beside one that waits for the host it
-    // might wait for that kernel's end.
+    // not), and their writers are done, or are before it on the stream of `how` (-EBUSY: it is
+    // being captured); it costs some tens of microseconds besides the rows. On cpu
+    // the worker threads share the rows. `how` says in which order they are fetched, and on which
+    // stream. Returns `count`, or a negative errno, and view_status() then says which row. Rows in
+    // an order by span need device memory, so on gpu call it between kernels: beside one that waits
+    // for the host it might wait for that kernel's end.
     std::int64_t gather(int fd, const row_shape& shape, const std::uint64_t* indices,
                         std::uint64_t count, void* out, const gather_options& how = {});
     // cpu only; on gpu `data` would be device memory and `bytes` is -EOPNOTSUPP.
