@@ -7,7 +7,6 @@
 
 #include "os/may_change.hpp"
 #include "os/read_all.hpp"
-#include "region/batches.hpp"
 #include "region/home_writer.hpp"
 
 namespace penstock::region {

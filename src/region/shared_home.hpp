@@ -1,4 +1,4 @@
-// A file that regions share (region/shared_files.hpp has one home for each). The file itself, as
+// A file that regions share (region/programs.hpp has one home for each). The file itself, as
 // the operating system has it, is the home of its pages: there the changes of all devices come
 // together, byte by byte, and there every program sees them.
 //
