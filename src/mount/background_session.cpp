@@ -19,7 +19,7 @@
 #include <thread>
 
 #include "mount/mounted_views.hpp"
-#include "mount/read_ahead.hpp"
+#include "mount/kernel_cache.hpp"
 #include "mount/tree.hpp"
 
 namespace penstock::mount {

@@ -15,7 +15,6 @@
 
 #include "os/file_kind.hpp"
 #include "mount/caller.hpp"
-#include "mount/made_up.hpp"
 #include "mount/tree.hpp"
 
 namespace penstock::mount {

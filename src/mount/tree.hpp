@@ -12,7 +12,7 @@
 #include "mount/fuse_api.hpp"
 #include "mount/inode_table.hpp"
 #include "mount/late_answers.hpp"
-#include "mount/uncached.hpp"
+#include "mount/kernel_cache.hpp"
 #include "region/programs.hpp"
 
 namespace penstock::mount {
