@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "os/file_kind.hpp"
-#include "os/may_change.hpp"
+#include "os/file_reads.hpp"
 
 namespace penstock::host {
 

@@ -2,10 +2,8 @@
 
 #include <algorithm>
 
-#include "os/in_memory.hpp"
+#include "os/file_reads.hpp"
 #include "device/loan_desks.hpp"
-#include "os/may_change.hpp"
-#include "os/read_all.hpp"
 #include "penstock/group/lane.hpp"
 
 namespace penstock::host {

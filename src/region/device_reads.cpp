@@ -10,9 +10,7 @@
 #include <mutex>
 #include <shared_mutex>
 
-#include "os/in_memory.hpp"
-#include "os/may_change.hpp"
-#include "os/read_all.hpp"
+#include "os/file_reads.hpp"
 #include "region/shared_home.hpp"
 
 namespace penstock::region {
