@@ -1,4 +1,4 @@
-// The owner of everything: device memory, cache, rings, service threads. Create one, hand ref() to
+// The owner of everything: device memory, cache, rings, service threads. Make one, hand ref() to
 // kernels, destroy it after they ended. Several may live in one process, on the same or different
 // devices. Each has a cache of its own; what they share with regions and mounts of the process is
 // one internal object, which knows which part uses which file (ARCHITECTURE.md, the hub).
@@ -46,9 +46,9 @@ public:
     // host or the GPU: how much of what was refused, and how much is free), -ENODEV (gpu wanted,
     // none usable), -EAGAIN (no thread could be made), -EIO. Takes some tens of milliseconds; do it
     // before kernels run, for it allocates device memory.
-    static status create(const options& settings, std::unique_ptr<runtime>& out);
-    static status create(const options& settings, const host::runtime_hooks& hooks,
-                         std::unique_ptr<runtime>& out);
+    static status make(const options& settings, std::unique_ptr<runtime>& out);
+    static status make(const options& settings, const host::runtime_hooks& hooks,
+                       std::unique_ptr<runtime>& out);
 
     // Ends every waiting kernel with -ECANCELED, waits for the runtime's own work, stops the
     // threads, frees the memory. Kernels that use ref() must have been synchronised with, or end by

@@ -11,12 +11,12 @@
 
 namespace penstock {
 
-status runtime::create(const options& settings, std::unique_ptr<runtime>& out) {
-    return create(settings, host::runtime_hooks{}, out);
+status runtime::make(const options& settings, std::unique_ptr<runtime>& out) {
+    return make(settings, host::runtime_hooks{}, out);
 }
 
-status runtime::create(const options& settings, const host::runtime_hooks& hooks,
-                       std::unique_ptr<runtime>& out) try {
+status runtime::make(const options& settings, const host::runtime_hooks& hooks,
+                     std::unique_ptr<runtime>& out) try {
     out.reset();
     if (status s = settings.check(); !s) return s;
     auto state = std::make_unique<host::runtime_state>();

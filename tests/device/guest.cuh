@@ -152,8 +152,8 @@ public:
     // What went wrong, or an empty text.
     std::string make() {
         std::unique_ptr<runtime> rt;
-        if (const status s = runtime::create(guest_options(folder_), rt); !s.ok())
-            return "create: " + s.message;
+        if (const status s = runtime::make(guest_options(folder_), rt); !s.ok())
+            return "make: " + s.message;
         std::string wrong = use(*rt);
         if (wrong.empty()) wrong = use_pool();
         return wrong;

@@ -251,7 +251,7 @@ TEST(guest_errors, what_was_pending_is_pending_still) {
         std::unique_ptr<runtime> refused;
         options too_large = guest_options(folder);
         too_large.cache_bytes = std::uint64_t{1} << 45;
-        EXPECT_EQ(runtime::create(too_large, refused).code, -EINVAL);
+        EXPECT_EQ(runtime::make(too_large, refused).code, -EINVAL);
         EXPECT_EQ(rt->gather(77, {128}, nullptr, 5, nullptr), -EINVAL);
         EXPECT_EQ(cudaPeekAtLastError(), before);
     }

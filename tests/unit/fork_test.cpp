@@ -214,7 +214,7 @@ TEST_F(fork, a_child_makes_its_own) {
             in_child([this] {
                 std::unique_ptr<runtime> own;
                 std::atomic<std::uint64_t> wrong{0};
-                bool good = runtime::create(small_options(folder_), own).ok();
+                bool good = runtime::make(small_options(folder_), own).ok();
                 const int fd = good ? own->open(folder_ / "data") : -1;
                 good = good && fd >= 0 &&
                        launch<width::lane>(*own, 200, read_at_random{fd, &wrong}) == 0 &&

@@ -19,8 +19,8 @@ void take(Function... functions) {
 
 void of_the_runtime() {
     using rt = ps::runtime;
-    take(static_cast<ps::status (*)(const ps::options&, std::unique_ptr<rt>&)>(&rt::create),
-         &rt::ref, &rt::where, &rt::settings, &rt::device_name, &rt::io_name, &rt::open, &rt::close,
+    take(static_cast<ps::status (*)(const ps::options&, std::unique_ptr<rt>&)>(&rt::make), &rt::ref,
+         &rt::where, &rt::settings, &rt::device_name, &rt::io_name, &rt::open, &rt::close,
          static_cast<std::int64_t (rt::*)(int, void*, std::int64_t, std::int64_t)>(&rt::read),
          static_cast<std::int64_t (rt::*)(ps::cursor&, void*, std::int64_t)>(&rt::read), &rt::write,
          &rt::append, &rt::msync, &rt::fsync, &rt::truncate, &rt::unlink, &rt::rename, &rt::stat,
