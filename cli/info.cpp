@@ -41,7 +41,7 @@ report look(const apps::common_flags& flags, const options& asked) {
     options settings = asked;
     settings.log = [&out](const std::string& line) { out.log.push_back(line); };
     std::unique_ptr<runtime> rt;
-    out.made = runtime::create(settings, rt);
+    out.made = runtime::make(settings, rt);
     if (out.made.ok()) {
         out.in_force = rt->settings();
         out.device = rt->device_name();

@@ -108,7 +108,9 @@ int main(int argc, char** argv) {
     std::unique_ptr<penstock::file_region> file[3];
     for (int i = 0; i < 3; ++i) {
         const auto access = i == 2 ? penstock::protection::read_write : penstock::protection::read;
-        if (const penstock::status s = rt->map_region(names[i], 0, 0, access, {}, file[i]); !s)
+        if (const penstock::status s =
+                penstock::map_region(*rt, names[i], 0, 0, access, {}, file[i]);
+            !s)
             return fail(s.message);
     }
     const matrices files{static_cast<const float*>(file[0]->data()),

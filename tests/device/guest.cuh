@@ -152,8 +152,8 @@ public:
     // What went wrong, or an empty text.
     std::string make() {
         std::unique_ptr<runtime> rt;
-        if (const status s = runtime::create(guest_options(folder_), rt); !s.ok())
-            return "create: " + s.message;
+        if (const status s = runtime::make(guest_options(folder_), rt); !s.ok())
+            return "make: " + s.message;
         std::string wrong = use(*rt);
         if (wrong.empty()) wrong = use_pool();
         return wrong;
@@ -202,7 +202,7 @@ public:
     std::string map(runtime& rt) {
         std::unique_ptr<file_region> region;
         if (const status s =
-                rt.map_region(folder_ / "out", 0, 0, protection::read_write, {}, region);
+                map_region(rt, folder_ / "out", 0, 0, protection::read_write, {}, region);
             !s.ok())
             return "map_region: " + s.message;
         if (const std::int64_t code = region->acquire(stream_); code < 0)

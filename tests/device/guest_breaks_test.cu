@@ -98,7 +98,7 @@ std::string with_little_memory(std::uint64_t free_mib) {
     cudaFree(nullptr);
     const ballast taken(free_mib << 20);
     std::unique_ptr<runtime> rt;
-    std::string wrong = judge("create", runtime::create(guest_options(folder), rt));
+    std::string wrong = judge("create", runtime::make(guest_options(folder), rt));
     rt.reset();
     buffer_options pool_options;
     pool_options.where = backend::gpu;
@@ -114,7 +114,7 @@ std::string with_memory_used_up_later(std::uint64_t free_mib) {
     const temporary_folder folder;
     guest_calls calls(folder);
     std::unique_ptr<runtime> rt;
-    if (const status s = runtime::create(guest_options(folder), rt); !s.ok()) return s.message;
+    if (const status s = runtime::make(guest_options(folder), rt); !s.ok()) return s.message;
     const ballast taken(free_mib << 20);
     const int fd = rt->open(folder / "data");
     std::vector<std::uint32_t> words(guest_file_bytes / 4);
@@ -123,7 +123,7 @@ std::string with_memory_used_up_later(std::uint64_t free_mib) {
         return "it does not read";
     std::unique_ptr<file_region> region;
     std::string wrong = judge(
-        "map_region", rt->map_region(folder / "data", 0, 0, protection::read_write, {}, region));
+        "map_region", map_region(*rt, folder / "data", 0, 0, protection::read_write, {}, region));
     const shared_array<std::uint64_t> indices(1 << 20);
     const shared_array<std::uint8_t> out(16 << 20);
     const std::int64_t rows =
@@ -187,13 +187,13 @@ std::string after_a_reset(reset_by agent, bool goes_on, bool stays_for_ever) {
     void* piece = nullptr;
     if (agent == reset_by::user_of_cuda && cudaMalloc(&piece, 1 << 20) != cudaSuccess)
         return "no CUDA";
-    if (const status s = runtime::create(log->listening(*folder), kept); !s.ok()) return s.message;
+    if (const status s = runtime::make(log->listening(*folder), kept); !s.ok()) return s.message;
     runtime& rt = *kept;
     const int fd = rt.open(*folder / "out", open_read_write);
     const std::uint32_t word = 1;
     if (rt.write(fd, &word, 4, 0) != 4) return "it does not write";
     if (const status s =
-            rt.map_region(*folder / "data", 0, 0, protection::read_write, {}, kept_region);
+            map_region(rt, *folder / "data", 0, 0, protection::read_write, {}, kept_region);
         !s.ok())
         return s.message;
     if (!reset_device(agent)) return "no reset";
@@ -224,7 +224,7 @@ std::string many_resets() {
         void* piece = nullptr;
         if (cudaMalloc(&piece, 1 << 20) != cudaSuccess) return "no CUDA";
         std::unique_ptr<runtime> rt;
-        if (const status s = runtime::create(guest_options(folder), rt); !s.ok()) return s.message;
+        if (const status s = runtime::make(guest_options(folder), rt); !s.ok()) return s.message;
         std::atomic<bool> stop{false};
         std::thread asker([&] {
             while (!stop && rt->health().ok())
@@ -254,9 +254,9 @@ std::string after_a_fault() {
     write_guest_file(folder / "in a region", 0);
     std::unique_ptr<runtime> rt;
     std::unique_ptr<file_region> region;
-    if (const status s = runtime::create(log.listening(folder), rt); !s.ok()) return s.message;
+    if (const status s = runtime::make(log.listening(folder), rt); !s.ok()) return s.message;
     if (const status s =
-            rt->map_region(folder / "in a region", 4096, 8192, protection::read_write, {}, region);
+            map_region(*rt, folder / "in a region", 4096, 8192, protection::read_write, {}, region);
         !s.ok())
         return s.message;
     const int fd = rt->open(folder / "in the cache", open_read_write),
@@ -301,9 +301,9 @@ std::string beside_forks() {
     static std::unique_ptr<file_region> kept_region;
     const temporary_folder folder;
     write_guest_file(folder / "data", 0);
-    if (const status s = runtime::create(guest_options(folder), kept); !s.ok()) return s.message;
+    if (const status s = runtime::make(guest_options(folder), kept); !s.ok()) return s.message;
     if (const status s =
-            kept->map_region(folder / "data", 0, 0, protection::read_write, {}, kept_region);
+            map_region(*kept, folder / "data", 0, 0, protection::read_write, {}, kept_region);
         !s.ok())
         return s.message;
     const device_text name("data");
@@ -337,9 +337,9 @@ std::string beside_forks() {
                 launch<width::warp>(*kept, 1, guest_reader{}) == -ECHILD &&
                 kept->health().code == -ECHILD;
             options o = guest_options(folder);
-            const status on_gpu = runtime::create(o, own);
+            const status on_gpu = runtime::make(o, own);
             o.where = backend::automatic;
-            const status automatic = runtime::create(o, own);
+            const status automatic = runtime::make(o, own);
             return refused && on_gpu.code == -ENODEV && automatic.ok() &&
                    own->where() == backend::cpu && own->open(folder / "data") >= 0;
         });

@@ -165,7 +165,7 @@ TEST(guest_capture, a_region_refuses_the_captured_stream) {
     write_guest_file(folder / "out", 0);
     const auto rt = make_runtime(guest_options(folder));
     std::unique_ptr<file_region> region;
-    ASSERT_TRUE(rt->map_region(folder / "out", 0, 0, protection::read_write, {}, region).ok());
+    ASSERT_TRUE(map_region(*rt, folder / "out", 0, 0, protection::read_write, {}, region).ok());
     capturing_program program(true);
     for (const auto& [text, mode] : capture_modes) {
         SCOPED_TRACE(text);
@@ -251,7 +251,7 @@ TEST(guest_errors, what_was_pending_is_pending_still) {
         std::unique_ptr<runtime> refused;
         options too_large = guest_options(folder);
         too_large.cache_bytes = std::uint64_t{1} << 45;
-        EXPECT_EQ(runtime::create(too_large, refused).code, -EINVAL);
+        EXPECT_EQ(runtime::make(too_large, refused).code, -EINVAL);
         EXPECT_EQ(rt->gather(77, {128}, nullptr, 5, nullptr), -EINVAL);
         EXPECT_EQ(cudaPeekAtLastError(), before);
     }

@@ -79,7 +79,7 @@ public:
         };
         host::runtime_hooks hooks;
         hooks.env = &pins_;
-        if (const status created = runtime::create(o_, hooks, rt_); !created)
+        if (const status created = runtime::make(o_, hooks, rt_); !created)
             complain(created.message);
         else windows_ = std::make_unique<window_keeper>(*rt_, w_, states_.data(), met_);
     }

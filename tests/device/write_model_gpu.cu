@@ -107,7 +107,7 @@ public:
         met_.watches_write_backs = false;
         host::runtime_hooks hooks;
         hooks.env = &system_;
-        if (const status created = runtime::create(options_for(seed, shape_, folder_), hooks, rt_);
+        if (const status created = runtime::make(options_for(seed, shape_, folder_), hooks, rt_);
             !created)
             complain(created.message);
         options small = options_for(seed, shape_, folder_);
@@ -115,7 +115,7 @@ public:
         small.cache_bytes = 32 * small.page_bytes;
         small.tier_bytes = 0;
         small.worker_threads = 1;
-        if (const status created = runtime::create(small, second_); !created)
+        if (const status created = runtime::make(small, second_); !created)
             complain(created.message);
     }
     ~gpu_write_run() {

@@ -50,7 +50,7 @@ std::unique_ptr<runtime> make(const std::string& root) {
     o.writable = true;
     o.roots = {root};
     std::unique_ptr<runtime> rt;
-    if (const status made = runtime::create(o, rt); !made) {
+    if (const status made = runtime::make(o, rt); !made) {
         std::fprintf(stderr, "penstock_write_process: %s\n", made.message.c_str());
         std::_Exit(1);
     }

@@ -56,8 +56,9 @@ public:
                           bool writable = false) {
         disk.set(plan);
         files = std::make_unique<host::file_registry>(
-            disk, host::registry_limits{file_slots, page_shift, 6, word_count, 256, 8,
-                                        direct_mode::off, writable, 4});
+            disk, shared,
+            host::registry_limits{file_slots, page_shift, 6, word_count, 256, 8, direct_mode::off,
+                                  writable, 4});
         if (!files->set_roots({root})) std::abort();
         std::memset(staging(), static_cast<int>(guard), std::size_t{slots} * stride);
         host::service_settings settings;
@@ -158,6 +159,7 @@ public:
 
     std::uint64_t next = 0;
     fault::faulty_environment disk;
+    host::hub shared;
     std::unique_ptr<host::file_registry> files;
 
 private:

@@ -113,7 +113,7 @@ public:
         files_.before_shrink = [this](const std::string& path, std::uint64_t size_bytes) {
             pins_.before_shrink(path, size_bytes);
         };
-        const status created = runtime::create(shape_.o, shape_.hooks, rt_);
+        const status created = runtime::make(shape_.o, shape_.hooks, rt_);
         if (!created) complain(created.message);
         else windows_ = std::make_unique<window_keeper>(*rt_, shape_.w, states_.get(), met_);
     }

@@ -78,7 +78,7 @@ public:
           records_(std::size_t{shape_.files.files()} * s.threads) {
         system_.watch(files_.shadows());
         shape_.hooks.env = &system_;
-        if (const status created = runtime::create(shape_.o, shape_.hooks, rt_); !created)
+        if (const status created = runtime::make(shape_.o, shape_.hooks, rt_); !created)
             complain(created.message);
         options small = shape_.o;
         small.cache_bytes =
@@ -86,7 +86,7 @@ public:
             shape_.o.page_bytes;
         small.tier_bytes = 0;
         small.service_threads = 1;
-        if (const status created = runtime::create(small, second_); !created)
+        if (const status created = runtime::make(small, second_); !created)
             complain(created.message);
     }
     ~write_run() {

@@ -1,14 +1,20 @@
-#include "mount/uncached.hpp"
-
 #include <linux/fuse.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
 #include <cstring>
+#include <fstream>
 
+#include "mount/mount.hpp"
 #include "mount/tree.hpp"
 
 namespace penstock::mount {
+
+void allow_read_ahead(const std::string& point, std::uint64_t bytes) {
+    const std::string device = mounted_at(point).device;
+    if (!device.empty())
+        std::ofstream("/sys/class/bdi/" + device + "/read_ahead_kb") << bytes / 1024 << std::flush;
+}
 
 #if defined(FUSE_CAP_DIRECT_IO_ALLOW_MMAP)
 
