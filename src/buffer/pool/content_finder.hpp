@@ -21,9 +21,8 @@
 #include <cstring>
 #include <vector>
 
-#include "buffer/core/block_table.hpp"
+#include "buffer/core/tables.hpp"
 #include "buffer/pool/device_frames.hpp"
-#include "buffer/core/number_index.hpp"
 #include "buffer/pool/signature.hpp"
 
 namespace penstock::buffer {

@@ -17,7 +17,8 @@ namespace penstock::buffer {
 template <typename Order>
 bool dedu_state<Order>::load_known(dedu_request& one) {
     const auto sink = [&](const action& what) { move_bytes(what, one.bytes); };
-    if (core_.is_complete(one.id)) {  // what it lacked came with another page meanwhile: a hit
+    if (core_.inside().is_complete(
+            one.id)) {  // what it lacked came with another page meanwhile: a hit
         found at{};
         if (one.counts) {
             one.code = core_.touch(one.id, sink, at);
@@ -37,7 +38,7 @@ bool dedu_state<Order>::load_known(dedu_request& one) {
 template <typename Order>
 bool dedu_state<Order>::holds_what_is_absent(const dedu_request& one) const {
     for (std::uint32_t i = 0; i < how_.blocks_per_page; ++i)
-        if (const block* const known = core_.block_of(one.id, i);
+        if (const block* const known = core_.inside().block_of(one.id, i);
             known->where == side::absent &&
             !(one.is_signed && content_finder::is_of(known->content, one.blocks[i].sign)))
             return false;
@@ -74,9 +75,9 @@ const std::byte* dedu_state<Order>::read_absent(std::uint32_t number) {
 // else can be had here from now on.
 template <typename Order>
 void dedu_state<Order>::complete_others(const action& filled) {
-    core_.each_page_of(filled.block, [&](page_id id, std::uint32_t) {
+    core_.inside().each_page_of(filled.block, [&](page_id id, std::uint32_t) {
         if (page(id).where() == owned_entry::incomplete && id != filled.page &&
-            core_.is_complete(id))
+            core_.inside().is_complete(id))
             page(id).set_where(owned_entry::elsewhere);
     });
 }

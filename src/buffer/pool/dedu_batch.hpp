@@ -43,7 +43,7 @@ void dedu_state<Order>::tell_hits(std::vector<page_id>& hits) {
         const std::uint32_t slot = core_.inside().pages.find(id);
         bool in_host = slot != nothing;
         for (std::uint32_t i = 0; in_host && i < how_.blocks_per_page; ++i)
-            in_host = core_.block_of(id, i)->where == side::host;
+            in_host = core_.inside().block_of(id, i)->where == side::host;
         found at{};
         if (in_host)
             core_.touch(
@@ -134,7 +134,8 @@ void dedu_state<Order>::touch(dedu_request& one) {
     ++(at == found::device ? counts_.device_hits : counts_.host_hits);
     files_[one.id.file]->watch.hit();
     for (std::uint32_t i = 0; i < how_.blocks_per_page; ++i)
-        note(wave_.copy_out(core_.block_of(one.id, i)->frame, one.bytes + i * shape_.frame_bytes));
+        note(wave_.copy_out(core_.inside().block_of(one.id, i)->frame,
+                            one.bytes + i * shape_.frame_bytes));
 }
 
 template <typename Order>
@@ -170,7 +171,7 @@ void dedu_state<Order>::note_load(const dedu_request& one) {
 template <typename Order>
 void dedu_state<Order>::replace(dedu_request& one) {
     const content_id* const contents = contents_for(one);
-    if (core_.is_complete(one.id)) unpublish(one.id, owned_entry::elsewhere);
+    if (core_.inside().is_complete(one.id)) unpublish(one.id, owned_entry::elsewhere);
     found at{};
     one.code = core_.replace(
         one.id, contents, [&](const action& what) { move_bytes(what, one.bytes); }, at);
@@ -230,7 +231,7 @@ void dedu_state<Order>::publish(page_id id) {
 template <typename Order>
 bool dedu_state<Order>::note_places(std::uint32_t slot, page_id id) {
     for (std::uint32_t i = 0; i < how_.blocks_per_page; ++i) {
-        const block* const one = core_.block_of(id, i);
+        const block* const one = core_.inside().block_of(id, i);
         if (one->where != side::host) return false;
         host_places_[slot * how_.blocks_per_page + i] = one->frame;
     }
@@ -251,7 +252,7 @@ void dedu_state<Order>::unpublish(page_id id, std::uint32_t where) {
 
 template <typename Order>
 void dedu_state<Order>::unpublish_all_of(std::uint32_t block) {
-    core_.each_page_of(block, [&](page_id id, std::uint32_t) {
+    core_.inside().each_page_of(block, [&](page_id id, std::uint32_t) {
         if (page(id).where() >= owned_entry::first_slot) unpublish(id, owned_entry::elsewhere);
     });
 }
@@ -290,7 +291,7 @@ void dedu_state<Order>::move_bytes(const action& one, const std::byte* from) {
             break;
         case move::drop: leave(one.page, owned_entry::nowhere); break;
         case move::vanish:
-            core_.each_page_of(
+            core_.inside().each_page_of(
                 one.block, [&](page_id id, std::uint32_t) { leave(id, owned_entry::incomplete); });
             break;
     }

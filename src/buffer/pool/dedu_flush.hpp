@@ -12,7 +12,7 @@ template <typename Order>
 std::byte* dedu_state<Order>::gather(page_id id) {
     const std::uint32_t own = first_own_frame(settings_.sessions);
     for (std::uint32_t i = 0; i < how_.blocks_per_page; ++i) {
-        const block& from = *core_.block_of(id, i);
+        const block& from = *core_.inside().block_of(id, i);
         counts_.device_write_backs += from.where == side::device ? 1 : 0;
         note(from.where == side::host ? wave_.copy_out(from.frame, frame_at(own + i))
                                       : wave_.move(own + i, from.frame, direction::to_host));

@@ -5,11 +5,10 @@
 #include <cstring>
 
 #include "buffer/core/check.hpp"
-#include "buffer/core/clock_order.hpp"
+#include "buffer/core/movement.hpp"
 #include "buffer/pool/dedu_absent.hpp"
 #include "buffer/pool/dedu_flush.hpp"
 #include "buffer/pool/dedu_session.hpp"
-#include "buffer/core/lru_order.hpp"
 #include "buffer/pool/pause.hpp"
 
 namespace penstock::buffer {
@@ -239,7 +238,8 @@ const char* dedu_state<Order>::check() {
             if (at >= files_[number]->pages && where != owned_entry::nowhere)
                 return "a page is in the buffer that its file does not have";
             if (page(id).is_owned()) return "a page has an owner, and no session uses it";
-            if ((where == owned_entry::incomplete) != (slot != nothing && !core_.is_complete(id)))
+            if ((where == owned_entry::incomplete) !=
+                (slot != nothing && !core_.inside().is_complete(id)))
                 return "an entry and the core disagree on whether all of a page is in the buffer";
             if ((where == owned_entry::incomplete || where == owned_entry::elsewhere ||
                  where >= owned_entry::first_slot) != (slot != nothing))
@@ -254,8 +254,9 @@ const char* dedu_state<Order>::check() {
                 return "a page can be read in a slot that it does not have";
             for (std::uint32_t i = 0; where >= owned_entry::first_slot && i < how_.blocks_per_page;
                  ++i)
-                if (core_.block_of(id, i)->where != side::host ||
-                    core_.block_of(id, i)->frame != host_places_[slot * how_.blocks_per_page + i])
+                if (core_.inside().block_of(id, i)->where != side::host ||
+                    core_.inside().block_of(id, i)->frame !=
+                        host_places_[slot * how_.blocks_per_page + i])
                     return "a page can be read where its blocks are not";
         }
     return nullptr;

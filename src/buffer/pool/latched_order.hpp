@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <functional>
 
-#include "buffer/core/block_table.hpp"
+#include "buffer/core/tables.hpp"
 
 namespace penstock::buffer {
 

@@ -4,9 +4,8 @@
 #include <cerrno>
 
 #include "buffer/core/check.hpp"
-#include "buffer/core/clock_order.hpp"
+#include "buffer/core/movement.hpp"
 #include "buffer/pool/dedu_manager.hpp"
-#include "buffer/core/lru_order.hpp"
 #include "buffer/pool/manager_bring.hpp"
 #include "buffer/pool/manager_flush.hpp"
 #include "buffer/pool/manager_forget.hpp"
@@ -144,7 +143,7 @@ const char* manager_state<Order>::check() {
         std::uint64_t in_core = 0, counted = 0;
         for (std::uint64_t page = 0; page < files_[number].room; ++page) {
             const page_id id{page, number};
-            const block* const known = core_.block_of(id, 0);
+            const block* const known = core_.inside().block_of(id, 0);
             const bool in_host = known != nullptr && known->where == side::host;
             if (known != nullptr && page >= files_[number].pages)
                 return "a page is in the buffer that its file does not have";

@@ -137,7 +137,7 @@ void manager_state<Order>::tell_hits(session_room& s) {
     const auto ignore = [](const action&) {};
     counts_.host_hits += s.hits.size();
     for (const page_id id : s.hits) {
-        const block* const known = core_.block_of(id, 0);
+        const block* const known = core_.inside().block_of(id, 0);
         found at{};
         if (known != nullptr && known->where == side::host) core_.touch(id, ignore, at);
     }
@@ -194,7 +194,7 @@ int manager_state<Order>::bring(session_room& s, page_id id, use_kind kind, page
     tell_hits(s);
     if (broken_) return -EIO;
     if (id.page >= files_[id.file].pages) return -EINVAL;  // the file has become shorter
-    const block* const known = core_.block_of(id, 0);
+    const block* const known = core_.inside().block_of(id, 0);
     if ((known != nullptr && known->where == side::host) || turns_.is_written(id)) {
         // It is here by now, or another thread is at it: brings it, or writes to the file what the
         // file does not have yet.
@@ -222,7 +222,7 @@ int manager_state<Order>::bring_in(session_room& s, lock& hold, page_id id, wish
         s.window.find(id, files_[id.file].version, settings_.page_bytes,
                       s.filled_bytes);  // before the version grows by a page that has to go for it
     decide(s, id, what == wish::ahead);
-    const std::uint32_t frame = core_.block_of(id, 0)->frame;
+    const std::uint32_t frame = core_.inside().block_of(id, 0)->frame;
     page_in_[frame] = id;
     turns_.take(s.actions, s.mine);
     news_.wait(hold, [&] { return turns_.have_come(s.mine); });

@@ -68,7 +68,7 @@ int manager_state<Order>::flush_one(session_room& s, page_id id, deadline until)
         lock hold(mutex_);
         if (!core_.is_dirty(id)) return 0;  // another thread has, or has it on its way
         if (broken_) return -EIO;
-        const block& known = *core_.block_of(id, 0);
+        const block& known = *core_.inside().block_of(id, 0);
         if (known.where == side::device) return flush_in_device(s, hold, id, known.frame);
         const found_by_entry answer = latches_[known.frame].take(use_kind::read);
         if (answer == found_by_entry::taken) return flush_in_host(s, hold, id, known.frame);

@@ -14,7 +14,7 @@ namespace penstock::buffer {
 // A page that is on its way to the host, or bytes of it to its file.
 template <typename Order>
 bool manager_state<Order>::is_coming_or_written(page_id id) {
-    const block* const known = core_.block_of(id, 0);
+    const block* const known = core_.inside().block_of(id, 0);
     return turns_.is_written(id) ||
            (known != nullptr && known->where == side::host && entry(id).is_absent());
 }
@@ -24,7 +24,7 @@ bool manager_state<Order>::is_coming_or_written(page_id id) {
 template <typename Order>
 bool manager_state<Order>::forget_one(page_id id) {
     if (is_coming_or_written(id)) return false;
-    const block* const known = core_.block_of(id, 0);
+    const block* const known = core_.inside().block_of(id, 0);
     if (known == nullptr) return true;
     if (known->where == side::host) {
         if (!entry(id).withdraw(latches_[known->frame])) return false;

@@ -187,7 +187,7 @@ private:
     bool forget_one(page_id id);
     bool is_coming_or_written(page_id id);
     bool is_nowhere(page_id id) {
-        return core_.block_of(id, 0) == nullptr && !turns_.is_written(id);
+        return core_.inside().block_of(id, 0) == nullptr && !turns_.is_written(id);
     }
     int clear_rest(session_room& s, page_id last, std::uint64_t from);
     int cut(session_room& s, std::uint32_t number, std::uint64_t bytes);
