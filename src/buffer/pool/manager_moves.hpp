@@ -75,17 +75,20 @@ int manager_state<Order>::move_bytes(session_room& s, const action& one) {
 // each other waiting. No two of a batch are of one frame, as each has the turn on its own.
 template <typename Order>
 int manager_state<Order>::move_together(session_room& s, const frame_move& what) {
-    const std::uint32_t number = s.number % most_desks;
-    move_desk& desk = *desks_[number];
     s.asked.what = what;
     move_request* const mine = &s.asked;
-    desk.together.submit(&mine, 1, [&](const std::vector<move_request*>& batch) {
-        desk.moves.clear();
-        for (const move_request* const each : batch) desk.moves.push_back(each->what);
-        const int code = broken(frames_.move(settings_.sessions + number, desk.moves));
-        for (move_request* const each : batch) each->code = code;
-    });
+    desks_[s.number % most_desks]->together.submit(&mine, 1);
     return s.asked.code;
+}
+
+template <typename Order>
+void manager_state<Order>::move_batch_of(std::uint32_t number,
+                                         const std::vector<move_request*>& batch) {
+    std::vector<frame_move>& moves = desks_[number]->moves;
+    moves.clear();
+    for (const move_request* const each : batch) moves.push_back(each->what);
+    const int code = broken(frames_.move(settings_.sessions + number, moves));
+    for (move_request* const each : batch) each->code = code;
 }
 
 // Its frame is free when this returns: what goes to the device is a copy of it in our own frame, so

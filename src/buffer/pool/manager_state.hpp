@@ -30,8 +30,9 @@ struct move_request {
 
 // Sessions of one desk move pages together.
 struct move_desk {
-    explicit move_desk(const manager_settings& how)
-        : together(how.sessions, how.batch_pages, std::chrono::microseconds(how.batch_wait_us)) {}
+    move_desk(const manager_settings& how, combiner<move_request>::handler handle)
+        : together(how.sessions, how.batch_pages, std::chrono::microseconds(how.batch_wait_us),
+                   std::move(handle)) {}
 
     combiner<move_request> together;
     std::vector<frame_move> moves;  // of the thread that is at work
@@ -100,7 +101,8 @@ public:
           turns_(settings.host_pages + settings.sessions, settings.device_pages, settings.sessions),
           room_in_use_(settings.sessions) {
         for (std::uint32_t i = 0; i < most_desks; ++i)
-            desks_.push_back(std::make_unique<move_desk>(settings));
+            desks_.push_back(std::make_unique<move_desk>(
+                settings, [this, i](const auto& batch) { move_batch_of(i, batch); }));
     }
     int make();
 
@@ -210,6 +212,7 @@ private:
     outcome carry_out_all(session_room& s, bool fresh);
     int move_bytes(session_room& s, const action& one);
     int move_together(session_room& s, const frame_move& what);
+    void move_batch_of(std::uint32_t number, const std::vector<move_request*>& batch);
     int begin_demotion(session_room& s, const action& one, const action* next_read);
     int end_demotion(session_room& s);
     int broken(int code);  // of the device: the same code
