@@ -4,7 +4,7 @@
 // A page is published, that is readable without asking, only while all its blocks are in host
 // frames with their bytes there. The batch makes it unreadable when the core says that one of them
 // leaves, before anything moves, and publishes it when the batch ends. dedu_manager.hpp has the
-// classes beside this one, and the order of locks.
+// classes beside this one.
 #pragma once
 
 #include <algorithm>

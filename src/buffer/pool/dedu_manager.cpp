@@ -50,14 +50,8 @@ public:
         return number;
     }
     std::unique_ptr<session> open_session() override {
-        const std::uint32_t number = shared_.sessions.take();
-        if (number == session_numbers::none) return nullptr;
-        try {
-            return make_dedu_session(shared_, number);
-        } catch (const std::bad_alloc&) {
-            shared_.sessions.give_back(number);
-            return nullptr;
-        }
+        return shared_.sessions.open(
+            [&](std::uint32_t number) { return make_dedu_session(shared_, number); });
     }
     [[nodiscard]] manager_counts counts() const override {
         return loader_.look([&] {

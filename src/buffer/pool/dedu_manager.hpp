@@ -25,16 +25,7 @@
 //   session_numbers  which numbers of sessions are taken     its own lock
 //   dedu_session     what one thread has fixed and asks      its thread
 //
-// Order of locks, outermost first. A thread that holds one takes only those below it:
-//
-//   pool.cpp's `in_own_`, then its `table_`
-//   `resizing` of a file        one resize of a file at a time
-//   the owner's bit of a page   owned_entry.hpp; a thread that owns several waits for no other
-//   the batch                   combiner's `at_work_`; its mutex is held only to come and go
-//   `batch_` of block_loader    held while a batch is done, and by a thread that counts
-//   latch of a slot             the batch closes it, and waits for readers, which take nothing else
-//
-// `files_mutex_` of the manager and the lock of session_numbers are taken alone, or under `table_`.
+// docs/protocol/buffer.md has the order of all locks.
 #pragma once
 
 #include <atomic>

@@ -276,7 +276,7 @@ private:
         late_ns_ += std::min(watch.ns(), posted_blocks_.search_ns);
         return true;
     }
-    // All or nothing, as manager_state::cut.
+    // All or nothing, as file_changes::cut.
     int cut(dedu_file& file, std::uint32_t number, std::uint64_t bytes) {
         const std::uint64_t room = page_bytes(), pages_before = file.pages;
         const std::uint64_t first = (bytes + room - 1) / room, all = ~std::uint64_t{0};

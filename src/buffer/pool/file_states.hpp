@@ -21,7 +21,7 @@
 //
 // A file that is cut (session::resize) has a second user of this: the resizer first says that pages
 // behind the new end are gone, then calls await_fixed(), and only then drops them
-// (manager_forget.hpp).
+// (file_changes.hpp).
 //
 // Orders: a session stores that it is in the file, then looks at the state or at the size; a closer
 // or resizer stores the state or the size, then looks at the sessions. All four are sequentially

@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <memory>
 #include <mutex>
+#include <new>
 #include <vector>
 
 #include "buffer/pool/manager.hpp"
@@ -22,17 +24,19 @@ inline std::uint64_t most_ahead(const manager_settings& settings) {
 // Which numbers of sessions are taken. Its lock is taken alone.
 class session_numbers {
 public:
-    static constexpr std::uint32_t none = ~std::uint32_t{0};
-
     explicit session_numbers(std::uint32_t sessions) : in_use_(sessions) {}
 
-    // `none`: there are as many sessions as can be.
-    std::uint32_t take() {
+    // make(number): a session. Null: there are as many as can be, or there is no memory.
+    template <typename Make>
+    std::unique_ptr<session> open(const Make& make) try {
         const std::lock_guard hold(mutex_);
         const auto free = std::find(in_use_.begin(), in_use_.end(), false);
-        if (free == in_use_.end()) return none;
+        if (free == in_use_.end()) return nullptr;
+        std::unique_ptr<session> out = make(static_cast<std::uint32_t>(free - in_use_.begin()));
         *free = true;
-        return static_cast<std::uint32_t>(free - in_use_.begin());
+        return out;
+    } catch (const std::bad_alloc&) {
+        return nullptr;
     }
     void give_back(std::uint32_t number) {
         const std::lock_guard hold(mutex_);
