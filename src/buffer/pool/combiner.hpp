@@ -44,6 +44,10 @@ public:
         for (std::size_t i = 0; i < count; ++i) add(*some[i]);
         finish(hold, *some[count - 1]);  // the last to be done
     }
+    void submit(Request& only) {
+        Request* const asked = &only;
+        submit(&asked, 1);
+    }
     // Returns at once. The request belongs to the thread that does the next batch, with all that it
     // names, until finish(), or a submit() that begins later, has returned.
     void post(Request& one) {

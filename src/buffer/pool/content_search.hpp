@@ -14,7 +14,7 @@
 #include "buffer/pool/dedu_request.hpp"
 #include "buffer/pool/device_frames.hpp"
 #include "buffer/pool/signature.hpp"
-#include "buffer/pool/stopwatch.hpp"
+#include "buffer/pool/waiting.hpp"
 
 namespace penstock::buffer {
 

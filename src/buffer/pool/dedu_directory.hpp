@@ -18,12 +18,10 @@
 #include <vector>
 
 #include "buffer/core/movement.hpp"
-#include "buffer/pool/begun_read.hpp"
+#include "buffer/pool/page_io.hpp"
 #include "buffer/pool/file_pages.hpp"
 #include "buffer/pool/frame_latch.hpp"
 #include "buffer/pool/manager.hpp"
-#include "buffer/pool/owned_entry.hpp"
-#include "buffer/pool/page_io.hpp"
 #include "buffer/pool/signature.hpp"
 
 namespace penstock::buffer {

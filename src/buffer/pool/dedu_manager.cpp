@@ -7,7 +7,7 @@
 #include "buffer/core/core.hpp"
 #include "buffer/pool/block_loader.hpp"
 #include "buffer/pool/block_mover.hpp"
-#include "buffer/pool/pause.hpp"
+#include "buffer/pool/waiting.hpp"
 
 namespace penstock::buffer {
 
@@ -133,7 +133,8 @@ int dedu_shared::forget(dedu_request& asked, std::uint32_t number, std::uint64_t
             requests.help();
             pause_between_looks(round);
         }
-        const int code = where == owned_entry::nowhere ? 0 : ask(asked);
+        if (where != owned_entry::nowhere) requests.submit(asked);
+        const int code = where == owned_entry::nowhere ? 0 : asked.code;
         file.signs.forget(at);
         pages.page(asked.id).disown();
         if (code != 0) return code;

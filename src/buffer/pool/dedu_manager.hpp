@@ -65,11 +65,6 @@ struct dedu_shared {
     [[nodiscard]] deadline wait_until() const {
         return std::chrono::steady_clock::now() + std::chrono::milliseconds(settings.wait_ms);
     }
-    int ask(dedu_request& asked) {
-        dedu_request* const only = &asked;
-        requests.submit(&only, 1);
-        return asked.code;
-    }
     // Pages of the file from `first` to before `end` leave, each when it has no owner. 0, an error,
     // or -ETIMEDOUT.
     int forget(dedu_request& asked, std::uint32_t number, std::uint64_t first, std::uint64_t end,

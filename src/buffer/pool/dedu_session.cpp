@@ -7,7 +7,7 @@
 
 #include "buffer/pool/dedu_window.hpp"
 #include "buffer/pool/paged_session.hpp"
-#include "buffer/pool/pause.hpp"
+#include "buffer/pool/waiting.hpp"
 
 namespace penstock::buffer {
 
@@ -346,10 +346,10 @@ private:
         asked_.id = id;
         asked_.what = what;
         asked_.hits = &hits_;
-        const int code = all_.ask(asked_);
+        all_.requests.submit(asked_);
         if (std::exchange(has_posted_, false))
             late_ns_ += posted_blocks_.search_ns;  // it came before
-        return code;
+        return asked_.code;
     }
     // Whether a reader of a page of the file posts its load, and does not wait for it. Not where
     // one thread has to hit exactly where the core would.

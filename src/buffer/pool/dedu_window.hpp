@@ -11,7 +11,7 @@
 
 #include "buffer/pool/dedu_manager.hpp"
 #include "buffer/pool/page_io.hpp"
-#include "buffer/pool/stopwatch.hpp"
+#include "buffer/pool/waiting.hpp"
 
 namespace penstock::buffer {
 

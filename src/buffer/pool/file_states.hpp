@@ -36,13 +36,11 @@
 #include <cstdint>
 #include <vector>
 
-#include "buffer/pool/pause.hpp"
+#include "buffer/pool/waiting.hpp"
 #include "buffer/core/types.hpp"
 #include "os/process_owner.hpp"
 
 namespace penstock::buffer {
-
-using deadline = std::chrono::steady_clock::time_point;
 
 class file_states {
 public:

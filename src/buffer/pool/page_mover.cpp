@@ -74,8 +74,7 @@ int page_mover::move_bytes(move_room& s, const action& one) {
 // each other waiting. No two of a batch are of one frame, as each has the turn on its own.
 int page_mover::move_together(move_room& s, const frame_move& what) {
     s.asked.what = what;
-    move_request* const mine = &s.asked;
-    desks_[s.number % most_desks]->together.submit(&mine, 1);
+    desks_[s.number % most_desks]->together.submit(s.asked);
     return s.asked.code;
 }
 

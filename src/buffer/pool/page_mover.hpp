@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "buffer/pool/begun_read.hpp"
+#include "buffer/pool/page_io.hpp"
 #include "buffer/pool/combiner.hpp"
 #include "buffer/pool/device_frames.hpp"
 #include "buffer/pool/frame_directory.hpp"
