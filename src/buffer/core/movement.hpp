@@ -11,25 +11,44 @@
 
 namespace penstock::buffer {
 
-// LRU over the host's blocks, as in the paper: the block that was not used for longest goes.
-//
-// Every order has this shape. It is a template parameter of the core and no virtual call, for
-// `touch` is called for every block of every hit. Between hold() and release() a block is pinned
-// and no victim; victim() is called only where every frame has a block and one of them may go.
-class lru_order {
+// Blocks of one side in the order in which they came: what both LRU and the device's part are.
+class block_list {
 public:
-    explicit lru_order(std::uint32_t = 0) {}
-
-    // The block has come to its frame in the host, or leaves it.
     void enter(block_table& blocks, std::uint32_t number) {
         push_newest(ends_, number, blocks.order());
     }
     void leave(block_table& blocks, std::uint32_t number) {
         take_out(ends_, number, blocks.order());
     }
+    // The block that came first of those that may go.
+    template <typename MayGo>
+    [[nodiscard]] std::uint32_t first(const block_table& blocks, const MayGo& may_go) const {
+        std::uint32_t at = ends_.oldest;
+        while (at != nothing && !may_go(at)) at = blocks[at].order.newer;
+        return at;
+    }
+    // The block that came first, whether it may go or not.
+    [[nodiscard]] std::uint32_t oldest() const { return ends_.oldest; }
+    [[nodiscard]] std::uint32_t newest() const { return ends_.newest; }
+    // For the check: how many blocks can be found.
+    [[nodiscard]] std::uint32_t listed() const { return ends_.size; }
+
+private:
+    list_ends ends_;
+};
+
+// LRU over the host's blocks, as in the paper: the block that was not used for longest goes.
+//
+// Every order has this shape. It is a template parameter of the core and no virtual call, for
+// `touch` is called for every block of every hit. A block enters when it has come to its frame in
+// the host, and leaves with it. Between hold() and release() a block is pinned and no victim;
+// victim() is called only where every frame has a block and one of them may go.
+class lru_order : public block_list {
+public:
+    explicit lru_order(std::uint32_t = 0) {}
 
     void touch(block_table& blocks, std::uint32_t number) {
-        if (blocks[number].pins != 0 || ends_.newest == number) return;
+        if (blocks[number].pins != 0 || newest() == number) return;
         leave(blocks, number);
         enter(blocks, number);
     }
@@ -38,21 +57,10 @@ public:
     void hold(block_table& blocks, std::uint32_t number) { leave(blocks, number); }
     void release(block_table& blocks, std::uint32_t number) { enter(blocks, number); }
 
-    // The first in order that may go.
     template <typename MayGo>
     std::uint32_t victim(block_table& blocks, const MayGo& may_go) {
-        std::uint32_t at = ends_.oldest;
-        while (at != nothing && !may_go(at)) at = blocks[at].order.newer;
-        return at;
+        return first(blocks, may_go);
     }
-
-    // The block that was not used for longest, whether it may go or not.
-    [[nodiscard]] std::uint32_t oldest() const { return ends_.oldest; }
-    // For the check: how many blocks can be found.
-    [[nodiscard]] std::uint32_t listed() const { return ends_.size; }
-
-private:
-    list_ends ends_;
 };
 
 // CLOCK over the host's frames, as the engine has it (docs/decisions/replacement.md): a hand goes
@@ -93,32 +101,16 @@ private:
     std::uint32_t hand_ = 0;
 };
 
-// The order of the device's blocks: a demoted one enters at the head, the tail goes when room is
+// The order of the device's blocks: a demoted block enters at the head, the tail goes when room is
 // needed, and a block that is used leaves. It continues the host's order, which is why nothing is
 // ever touched here.
-class eviction_cache {
+class eviction_cache : public block_list {
 public:
-    void enter(block_table& blocks, std::uint32_t number) {
-        push_newest(ends_, number, blocks.order());
-    }
-    void leave(block_table& blocks, std::uint32_t number) {
-        take_out(ends_, number, blocks.order());
-    }
-
     // The block nearest to the tail that may go.
     template <typename MayGo>
     [[nodiscard]] std::uint32_t tail(const block_table& blocks, const MayGo& may_go) const {
-        std::uint32_t at = ends_.oldest;
-        while (at != nothing && !may_go(at)) at = blocks[at].order.newer;
-        return at;
+        return first(blocks, may_go);
     }
-
-    // The tail, whether it may go or not.
-    [[nodiscard]] std::uint32_t oldest() const { return ends_.oldest; }
-    [[nodiscard]] std::uint32_t listed() const { return ends_.size; }
-
-private:
-    list_ends ends_;
 };
 
 // What is known of pages, blocks and frames, whatever the order. The driver of the core may look at
