@@ -1,5 +1,5 @@
-// Moves of a batch of the buffer of shared blocks: what the core says moves is gathered into waves
-// and carried out, and the page directory and the files are told.
+// Moves of a batch of the buffer of shared blocks: what the core says moves is gathered into move
+// batches and carried out, and the page directory and the files are told.
 #pragma once
 
 #include <algorithm>
@@ -15,17 +15,17 @@ namespace penstock::buffer {
 
 // Moves of blocks that go together. The core tells what moves one after the other; as long as no
 // two touch one frame in a way in which the order matters they wait here and are carried out at
-// once, the moves between host and device by one call: a wave. Within a wave moves come first, then
-// fills of host frames, then copies out of them. What does not fit into that order begins a new
-// wave.
+// once, the moves between host and device by one call: a move batch. Within a batch moves come
+// first, then fills of host frames, then copies out of them. What does not fit into that order
+// begins a new batch.
 //
-// A few blocks that only go to the device are copied first, to frames of the wave's own, and then
+// A few blocks that only go to the device are copied first, to frames of the batch's own, and then
 // no thread waits for the device: whatever it is asked next comes after that.
-class wave {
+class move_batch {
 public:
     // `copies`: that wait at a time, at most; as fills and moves they are then carried out before
-    // more come. The last own_frames(shape.frame_bytes) frames of the host are the wave's.
-    wave(device_frames& frames, const frames_shape& shape, std::size_t copies)
+    // more come. The last own_frames(shape.frame_bytes) frames of the host are its own.
+    move_batch(device_frames& frames, const frames_shape& shape, std::size_t copies)
         : frames_(frames),
           block_bytes_(shape.frame_bytes),
           most_moves_(shape.most_moves),
@@ -38,8 +38,8 @@ public:
         copies_.reserve(most_copies_);
     }
 
-    // `from` and `to` stay as they are until the next run(). 0, or the error of a wave that had to
-    // go before.
+    // `from` and `to` stay as they are until the next run(). 0, or the error of a move batch that
+    // had to go before.
     int move(std::uint32_t host, std::uint32_t device, direction way) {
         if (host_[host] != 0 || device_[device] != 0 || moves_.size() == most_moves_)
             if (const int code = run(); code != 0) return code;
@@ -103,7 +103,7 @@ private:
                            [](const frame_move& one) { return one.way == direction::to_device; });
     }
     // 0, or the device's error, of these moves or of those that no thread waited for. The device
-    // may still be at those of the wave before: they are of our own frames.
+    // may still be at those of the batch before: they are of our own frames.
     int begin_copied() {
         if (const int code = frames_.end(0); code != 0) return code;
         copied_ = moves_;
@@ -127,9 +127,9 @@ private:
 // Carries out the actions of the core. By the batch; its errors are those of the device, and the
 // first of a batch is kept (code).
 //
-// A page becomes unreadable before a block of it moves; its bytes have come only when the wave ran
-// (run). A dirty page that has to go is written at once, by all its blocks, when the core tells of
-// the first of them.
+// A page becomes unreadable before a block of it moves; its bytes have come only when the move
+// batch ran (run). A dirty page that has to go is written at once, by all its blocks, when the core
+// tells of the first of them.
 class block_mover {
 public:
     struct counts {
@@ -146,7 +146,7 @@ public:
           pages_(pages),
           unwritten_(unwritten),
           known_(known),
-          wave_(frames, shape, shape.most_moves) {}
+          batch_(frames, shape, shape.most_moves) {}
 
     void begin_batch(int code) { code_ = code; }
     void note(int code) {
@@ -159,22 +159,22 @@ public:
     void carry_out(const action& told, const std::byte* from) {
         switch (told.what) {
             case move::fill:
-                note(wave_.fill(told.host, from + told.place * block_bytes_));
+                note(batch_.fill(told.host, from + told.place * block_bytes_));
                 pages_.complete_others(told);
                 break;
             case move::demote:
                 pages_.unpublish_all_of(told.block);
                 ++counts_.demotions;
-                note(wave_.move(told.host, told.device, direction::to_device));
+                note(batch_.move(told.host, told.device, direction::to_device));
                 break;
             case move::promote:
                 ++counts_.promotions;
-                note(wave_.move(told.host, told.device, direction::to_host));
+                note(batch_.move(told.host, told.device, direction::to_host));
                 break;
             case move::exchange:
                 pages_.unpublish_all_of(told.other);
                 ++counts_.promotions, ++counts_.demotions;
-                note(wave_.move(told.host, told.device, direction::exchange));
+                note(batch_.move(told.host, told.device, direction::exchange));
                 break;
             case move::write_back:
                 if (told.place == 0) write_victim(told.page);  // the other blocks are told of next
@@ -187,12 +187,12 @@ public:
                 break;
         }
     }
-    // Of a page that is in the host; the bytes are there when the wave ran.
+    // Of a page that is in the host; the bytes are there when the move batch ran.
     void copy_out(page_id id, std::byte* to) {
         for (std::uint32_t i = 0; i < known_.most.blocks_per_page; ++i)
-            note(wave_.copy_out(known_.block_of(id, i)->frame, to + i * block_bytes_));
+            note(batch_.copy_out(known_.block_of(id, i)->frame, to + i * block_bytes_));
     }
-    void run() { note(wave_.run()); }
+    void run() { note(batch_.run()); }
     // A dirty page goes to its file, from wherever its blocks are. 0, -EIO of the device, or the
     // error of the write.
     int write(page_id id) {
@@ -210,8 +210,8 @@ private:
             const block& from = *known_.block_of(id, i);
             const std::uint32_t to = scratch_frame_ + i;
             counts_.device_write_backs += from.where == side::device ? 1 : 0;
-            note(from.where == side::host ? wave_.copy_out(from.frame, pages_.frame_at(to))
-                                          : wave_.move(to, from.frame, direction::to_host));
+            note(from.where == side::host ? batch_.copy_out(from.frame, pages_.frame_at(to))
+                                          : batch_.move(to, from.frame, direction::to_host));
         }
         run();
         return pages_.frame_at(scratch_frame_);
@@ -235,7 +235,7 @@ private:
     dedu_directory& pages_;
     unwritten_pages& unwritten_;
     const core_tables& known_;
-    wave wave_;
+    move_batch batch_;
     int code_ = 0;
     counts counts_;
 };

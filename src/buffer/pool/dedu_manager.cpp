@@ -151,7 +151,7 @@ frames_shape dedu_frames_for(const manager_settings& settings) {
     const auto most_moves = static_cast<std::uint32_t>(
         std::min<std::uint64_t>(std::uint64_t{settings.batch_pages} * blocks, 4096));
     const std::uint64_t block_bytes = settings.page_bytes / std::max<std::uint64_t>(blocks, 1);
-    return {pages * blocks + wave::own_frames(std::max<std::uint64_t>(block_bytes, 1)),
+    return {pages * blocks + move_batch::own_frames(std::max<std::uint64_t>(block_bytes, 1)),
             settings.device_pages * blocks, block_bytes, 1,
             std::max(most_moves, how.blocks_per_page)};
 }

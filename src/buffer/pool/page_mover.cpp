@@ -12,7 +12,7 @@ page_mover::page_mover(const manager_settings& settings, device_frames& frames,
     : settings_(settings), frames_(frames), env_(env), pages_(pages) {
     for (std::uint32_t desk = 0; desk < most_desks; ++desk)
         desks_.push_back(std::make_unique<move_desk>(
-            settings, [this, desk](const auto& batch) { move_batch(desk, batch); }));
+            settings, [this, desk](const auto& batch) { move_desk_batch(desk, batch); }));
 }
 
 page_mover::outcome page_mover::carry_out(move_room& s, bool fresh) {
@@ -78,7 +78,7 @@ int page_mover::move_together(move_room& s, const frame_move& what) {
     return s.asked.code;
 }
 
-void page_mover::move_batch(std::uint32_t desk, const combiner<move_request>::batch& batch) {
+void page_mover::move_desk_batch(std::uint32_t desk, const combiner<move_request>::batch& batch) {
     std::vector<frame_move>& moves = desks_[desk]->moves;
     moves.clear();
     for (const move_request* const each : batch) moves.push_back(each->what);

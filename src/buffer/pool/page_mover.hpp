@@ -145,7 +145,7 @@ private:
     outcome carry_out_all(move_room& s, bool fresh);
     int move_bytes(move_room& s, const action& told);
     int move_together(move_room& s, const frame_move& what);
-    void move_batch(std::uint32_t desk, const combiner<move_request>::batch& batch);
+    void move_desk_batch(std::uint32_t desk, const combiner<move_request>::batch& batch);
     int begin_demotion(move_room& s, const action& told, const action* next_read);
     int end_demotion(move_room& s);
     int broken(int code);  // of the device: the same code
