@@ -39,7 +39,7 @@ public:
         bool in_use = false;        // the number is given
         std::uint64_t room = 0;     // pages with an entry
         std::uint64_t version = 0;  // grows with each write-back, forget and resize: what was read
-                                    // before is not to be brought in (read_window)
+                                    // before is not to be brought in (read_span)
         file_pages<page_group, 2> groups;
     };
 

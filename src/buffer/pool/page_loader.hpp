@@ -78,9 +78,9 @@ public:
         }
     }
     // Pages from `first` to before `end` are wanted one after the other: those at the beginning
-    // that are nowhere are read into the session's window. Where to ask again.
+    // that are nowhere are read into the session's span. Where to ask again.
     std::uint64_t look_ahead(move_room& s, page_id first, std::uint64_t end) {
-        const std::uint64_t most = read_window::most_bytes / page_bytes_;
+        const std::uint64_t most = read_span::most_bytes / page_bytes_;
         const frame_directory::file& file = pages_.file_at(first.file);
         end = std::min({end, first.page + most, file.pages.load()});
         if (end <= first.page + 1 || !pages_.is_absent(first)) return first.page + 1;
@@ -88,18 +88,18 @@ public:
         {
             const lock hold(shared_.mutex);
             version = file.version;
-            if (s.window.find(first, version, page_bytes_, 1) != nullptr) return first.page + 1;
+            if (s.span.find(first, version, page_bytes_, 1) != nullptr) return first.page + 1;
             while (at < end && shared_.is_nowhere({at, first.file})) ++at;
             if (at == first.page) {
                 while (at < end && !shared_.is_nowhere({at, first.file})) ++at;
                 return at;
             }
         }
-        std::byte* const room = at > first.page + 1 ? s.window.room() : nullptr;
+        std::byte* const room = at > first.page + 1 ? s.span.room() : nullptr;
         if (room == nullptr) return at;
         const std::int64_t got = mover_.read(first.file, room, (at - first.page) * page_bytes_,
                                              first.page * page_bytes_);
-        s.window.set(first, version, static_cast<std::uint64_t>(std::max<std::int64_t>(got, 0)));
+        s.span.set(first, version, static_cast<std::uint64_t>(std::max<std::int64_t>(got, 0)));
         return at;
     }
 
@@ -124,7 +124,7 @@ private:
         s.filled_bytes = pages_.bytes_in_file(id);
         // Before the version grows by a page that has to go for it.
         s.filled_from =
-            s.window.find(id, pages_.file_at(id.file).version, page_bytes_, s.filled_bytes);
+            s.span.find(id, pages_.file_at(id.file).version, page_bytes_, s.filled_bytes);
         decide(s, id, what == wish::ahead);
         const std::uint32_t frame = shared_.find(id)->frame;
         pages_.expect(frame, id);

@@ -22,14 +22,14 @@ namespace penstock::buffer {
 // Bytes of pages that follow one another in a file, read at once by one session, for pages that it
 // is about to bring in: the disk is asked once and not for each.
 //
-// The pages are not in the buffer by that, so no writer of the file knows of it. A window is
+// The pages are not in the buffer by that, so no writer of the file knows of it. A span is
 // good for a page only if, since before it was read, (1) the page was in the buffer or on its way
 // to its file at no time, and (2) no thread had the file forgotten or resized. Both is told by the
 // file's version, which counts write-backs and those calls, and by a look at the pages when the
-// window begins: a page that was brought in since and changed nothing is as the window has it, and
+// span begins: a page that was brought in since and changed nothing is as the span has it, and
 // one that was changed was written back before it could leave. All of it under the manager's lock.
 // A session's own.
-class read_window {
+class read_span {
 public:
     static constexpr std::uint64_t most_bytes = 128u << 10;
 
@@ -92,9 +92,9 @@ struct move_room {
         postponed
     } victim = demotion::none;       // that goes from our own frame
     std::uint32_t victim_frame = 0;  // of the device
-    read_window window;
+    read_span span;
     begun_read begun;                        // of the page that takes a victim's place
-    const std::byte* filled_from = nullptr;  // the page of the request in the window, and how much
+    const std::byte* filled_from = nullptr;  // the page of the request in the span, and how much
                                              // of it; null: it is read from its file
     std::uint64_t filled_bytes = 0;
 };
@@ -119,7 +119,7 @@ public:
     // What the room's actions say. `fresh`: the page that comes in is not read.
     outcome carry_out(move_room& s, bool fresh);
     int write_page(page_id id, const std::byte* from);
-    // Bytes of a file from `offset` on, for the room's window.
+    // Bytes of a file from `offset` on, for the room's span.
     std::int64_t read(std::uint32_t file, std::byte* to, std::uint64_t bytes,
                       std::uint64_t offset) {
         return env_.read(pages_.file_at(file).fd, to, bytes, offset);
