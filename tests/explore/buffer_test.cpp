@@ -7,7 +7,6 @@
 #include "explore/explorer.hpp"
 // After it, so that its accesses are schedule points.
 #include "buffer/pool/frame_latch.hpp"
-#include "buffer/pool/owned_entry.hpp"
 
 namespace {
 
