@@ -5,7 +5,7 @@
 
 #include "common/message.hpp"
 #include "common/stopwatch.hpp"
-#include "trace_lines.hpp"
+#include "formats.hpp"
 
 namespace penstock::trace {
 

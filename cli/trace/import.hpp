@@ -9,7 +9,7 @@
 
 #include "sources.hpp"
 #include "trace.hpp"
-#include "writer.hpp"
+#include "formats.hpp"
 
 namespace penstock::trace {
 
