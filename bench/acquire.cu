@@ -10,7 +10,7 @@
 
 #include "cases.hpp"
 #include "common/threads.hpp"
-#include "memory.hpp"
+#include "machine.hpp"
 #include "penstock/region.hpp"
 #include "workload.hpp"
 #if defined(PENSTOCK_WITH_CUDA)

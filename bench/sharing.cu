@@ -14,7 +14,7 @@
 
 #include "cases.hpp"
 #include "common/threads.hpp"
-#include "memory.hpp"
+#include "machine.hpp"
 #include "penstock/region.hpp"
 #include "workload.hpp"
 

@@ -6,11 +6,10 @@
 
 #include "common/message.hpp"
 #include "common/files.hpp"
-#include "gpu_report.hpp"
+#include "machine_report.hpp"
 #include "option_table.hpp"
 #include "penstock/engine/layout.hpp"
 #include "penstock/version.hpp"
-#include "probes.hpp"
 
 namespace penstock::info {
 

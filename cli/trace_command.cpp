@@ -1,5 +1,5 @@
 // The command penstock trace: its options, and the report of what it did.
-#include "trace_command.hpp"
+#include "commands.hpp"
 
 #include <CLI/CLI.hpp>
 #include <cerrno>
@@ -12,7 +12,7 @@
 #include "common/threads.hpp"
 #include "penstock/options.hpp"
 #include "penstock/version.hpp"
-#include "summary.hpp"
+#include "trace/summary.hpp"
 
 namespace penstock::trace_command {
 
@@ -24,12 +24,13 @@ using apps::with_commas;
 using nlohmann::json;
 
 constexpr const char* about =
-    "Makes, imports, converts and describes traces: which pages of which files were read, written "
+    "Makes, converts and describes traces: which pages of which files were read, written "
     "and flushed, and when.\n";
 
 constexpr const char* details =
     "\nA trace is text, or binary, which shows when it was cut or changed; every command takes "
-    "both. Traces and files appear whole or not at all.\n"
+    "both. Traces and files appear whole or not at all. tools/trace_import.py in the sources makes "
+    "traces of what blkparse and fio recorded.\n"
     "\nExit status: 0 done; 1 failed; 2 wrong usage.\n";
 
 constexpr std::uint64_t most_pages = std::uint64_t{1} << 40, most_accesses = 10000000000,
@@ -93,30 +94,6 @@ void add_generate(CLI::App& app, request& wanted) {
     add_value(*make, "--workers", wanted.workers,
               "Threads that make it; default: one for every processor", "N");
     add_common(*make, wanted);
-}
-
-void add_import(CLI::App& app, request& wanted) {
-    CLI::App* const take = app.add_subcommand(
-        "import", "Make a trace of what blkparse printed, or of a log of fio (version 2 or 3)");
-    take->add_option("INPUT", wanted.import.input, "File with what was recorded")->required();
-    add_value(*take, "--from", wanted.from, "What recorded it: blkparse or fio", "TOOL");
-    take->get_option("--from")->required();
-    add_output(*take, wanted, wanted.import.out);
-    add_value(*take, "--file", wanted.import.file,
-              "What the trace calls its file; needed for blkparse, and for fio in place of the "
-              "only name in the log",
-              "PATH");
-    add_value(*take, "--pages", wanted.pages,
-              "Pages of each file; default: as far as it was accessed", "N");
-    add_value(*take, "--page", wanted.page,
-              "Size of a page: a power of two, 512 to 2MiB; default: 4KiB", "SIZE");
-    add_value(*take, "--action", wanted.action,
-              "Of blkparse: which events are taken: Q (queued; the default), G, I, D (issued) or C "
-              "(completed)",
-              "A");
-    add_value(*take, "--device", wanted.import.device,
-              "Of blkparse: whose events are taken; needed if there are several", "MAJOR,MINOR");
-    add_common(*take, wanted);
 }
 
 void add_convert(CLI::App& app, request& wanted) {
@@ -196,31 +173,8 @@ status check_generate(request& wanted) {
     return {};
 }
 
-status check_import(request& wanted) {
-    trace::import_request& i = wanted.import;
-    if (wanted.from != "blkparse" && wanted.from != "fio")
-        return {-EINVAL,
-                "--from: " + apps::shown(wanted.from) + " is not known; give blkparse or fio"};
-    i.from = wanted.from == "fio" ? trace::recorder::fio : trace::recorder::blkparse;
-    if (i.from == trace::recorder::fio && (!wanted.action.empty() || !i.device.empty()))
-        return {-EINVAL, "--action and --device are only for --from blkparse; leave them out"};
-    if (i.from == trace::recorder::blkparse && i.file.empty())
-        return {-EINVAL,
-                "--file is needed for --from blkparse, whose text names no file; give the path "
-                "that the trace is to have"};
-    if (!wanted.action.empty() && (wanted.action.size() != 1 ||
-                                   std::string("QGIDC").find(wanted.action) == std::string::npos))
-        return {-EINVAL, "--action: " + apps::shown(wanted.action) +
-                             " is no action with sectors; give Q, G, I, D or C"};
-    if (!wanted.action.empty()) i.action = wanted.action[0];
-    if (status s = whole("--pages", wanted.pages, 1, most_pages, i.pages); !s) return s;
-    i.binary = wanted.binary;
-    return parse_page(wanted.page, i.page_bytes);
-}
-
 status check(request& wanted) {
     if (wanted.what == request::command::generate) return check_generate(wanted);
-    if (wanted.what == request::command::import) return check_import(wanted);
     if (wanted.what == request::command::convert && !wanted.text && !wanted.binary)
         return {-EINVAL, "give --text or --binary, for what the trace is to become"};
     return {};
@@ -310,34 +264,6 @@ status report(const report_form& form, const trace::generate_request& asked,
     return put(form, out, line + apps::text_of(" in %.2f s", done.seconds));
 }
 
-status report(const report_form& form, const trace::import_request& asked,
-              const trace::import_report& done) {
-    json out = begin("import");
-    out.update({{"input", asked.input},
-                {"trace", asked.out},
-                {"format", name_of(asked.binary)},
-                {"lines", done.lines},
-                {"reads", done.reads},
-                {"writes", done.writes},
-                {"flushes", done.flushes},
-                {"widened", done.widened},
-                {"late", done.late},
-                {"skipped", json(done.skipped)},
-                {"seconds", done.seconds}});
-    out.update(json_of(done.header));
-    std::string line = asked.out + ": " + counts_of(done.reads, done.writes, done.flushes) +
-                       " from " + with_commas(done.lines) + " lines";
-    if (done.widened > 0) line += "; " + with_commas(done.widened) + " widened to whole pages";
-    if (done.late > 0)
-        line += "; " + with_commas(done.late) + " out of order got the time of the one before";
-    const char* before = "; skipped: ";
-    for (const auto& [why, times] : done.skipped) {
-        line += before + with_commas(times) + " " + why;
-        before = ", ";
-    }
-    return put(form, out, line);
-}
-
 status report_converted(const report_form& form, const std::string& from, const std::string& to,
                         bool binary, std::uint64_t records) {
     json out = begin("convert");
@@ -375,11 +301,6 @@ status follow(const request& wanted) {
         status s = trace::generate(wanted.generate, done);
         return s ? report(form, wanted.generate, done) : s;
     }
-    if (wanted.what == request::command::import) {
-        trace::import_report done;
-        status s = trace::import_trace(wanted.import, done);
-        return s ? report(form, wanted.import, done) : s;
-    }
     if (wanted.what == request::command::convert) {
         std::uint64_t records = 0;
         status s = trace::convert(wanted.input, wanted.out, wanted.binary, records);
@@ -397,13 +318,11 @@ CLI::App* add(CLI::App& app, request& wanted) {
     trace->footer(details);
     trace->require_subcommand(1);
     add_generate(*trace, wanted);
-    add_import(*trace, wanted);
     add_convert(*trace, wanted);
     add_show(*trace, wanted);
     trace->parse_complete_callback([trace, &wanted] {
         using enum request::command;
         wanted.what = trace->got_subcommand("generate")  ? generate
-                      : trace->got_subcommand("import")  ? import
                       : trace->got_subcommand("convert") ? convert
                                                          : show;
     });

@@ -1,5 +1,5 @@
-// Trying out what works on this machine. Every probe does the thing itself, in small; none looks
-// only at a version.
+// What this machine has, and what works on it: probes of the host and of its GPUs. Every probe does
+// the thing itself, in small; none looks only at a version.
 #pragma once
 
 #include <cstdint>
@@ -30,5 +30,24 @@ struct host_facts {
     static constexpr std::uint64_t unlimited = ~std::uint64_t{0};
 };
 host_facts read_host_facts();
+
+struct gpu {
+    int number = 0;
+    std::string name;
+    std::string capability;  // "9.0"
+    std::uint64_t memory_bytes = 0;
+    std::uint64_t free_bytes = 0;
+    int multiprocessors = 0;
+};
+
+struct gpu_report {
+    std::string driver;   // CUDA version that the driver supports, "13.0"; empty: no driver
+    std::string runtime;  // CUDA version Penstock was built with; empty: built without
+    std::string why;      // why there is no GPU to use; empty if there is one
+    std::vector<gpu> gpus;
+    std::vector<finding> findings;  // registered windows, pinned memory, peer access
+};
+
+gpu_report look_at_gpus(int device);
 
 }  // namespace penstock::info
