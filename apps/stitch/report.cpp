@@ -104,7 +104,7 @@ std::string json_of(const session& s) {
                           {"backend", backend_of(s)},
                           {"device", device_of(s)},
                           {"threads", s.job.all_threads},
-                          {"how", chosen_rows().name},
+                          {"how", row_code_name()},
                           {"start_seconds", s.start_seconds},
                           {"layout_seconds", s.layout_seconds},
                           {"methods", methods},
@@ -138,8 +138,8 @@ void say_summary(const session& s) {
               apps::with_commas(t.image_width) + " by " + apps::with_commas(t.image_height) + ", " +
               std::to_string(s.job.convolutions) + " convolutions; " + device_of(s) +
               " left of column " + apps::with_commas(s.job.split) + ", " +
-              std::to_string(s.job.threads) + " threads (" + chosen_rows().name +
-              ") right of it; " + apps::with_commas(pages_shared(s)) + " pages shared");
+              std::to_string(s.job.threads) + " threads (" + row_code_name() + ") right of it; " +
+              apps::with_commas(pages_shared(s)) + " pages shared");
     const json faster = speedups(s);
     for (const method_run& m : s.methods) {
         const auto seconds = [&](double (*what)(const phases&)) {

@@ -4,11 +4,27 @@
 #include <cerrno>
 
 #include "common/threads.hpp"
+#include "common/vectors.hpp"
 #include "part_maker.hpp"
 #include "penstock/runtime.hpp"
 #include "sharpen_rows.hpp"
 
 namespace penstock::stitch {
+
+PENSTOCK_CLONES("avx2", "default")
+void sharpen_row(const std::uint16_t* above, const std::uint16_t* at, const std::uint16_t* below,
+                 std::uint16_t* out, std::uint32_t count, bool left, bool right) {
+    sharpen_row_inline(above, at, below, out, count, left, right);
+}
+
+PENSTOCK_CLONES("avx2", "default")
+void store_row(const std::uint16_t* from, std::uint16_t* to, std::uint32_t count) {
+    store_row_inline(from, to, count);
+}
+
+const char* row_code_name() {
+    return apps::vectors_here() != apps::vectors::none ? "AVX2" : "plain code";
+}
 
 namespace {
 
@@ -25,30 +41,29 @@ struct rows_of {
 };
 
 // One convolution of an area, from pixels that go one further wherever the tile does.
-void sharpen_area(const row_kernel& rows, const rows_of& from, std::uint16_t* to,
-                  std::uint64_t stride, const area& a, const tiles_in_memory& t) {
+void sharpen_area(const rows_of& from, std::uint16_t* to, std::uint64_t stride, const area& a,
+                  const tiles_in_memory& t) {
     for (std::uint32_t y = a.top; y < a.bottom; ++y) {
         const std::uint32_t above = y == 0 ? 0 : y - 1, below = y + 1 == t.height ? y : y + 1;
-        rows.sharpen(from.at(a.left, above), from.at(a.left, y), from.at(a.left, below),
-                     to + (y - a.top) * stride, a.width(), a.left > 0, a.right < t.width);
+        sharpen_row(from.at(a.left, above), from.at(a.left, y), from.at(a.left, below),
+                    to + (y - a.top) * stride, a.width(), a.left > 0, a.right < t.width);
     }
 }
 
-// `one`, `other`: room for the block with its margins.
-void make_piece(const row_kernel& rows, const part_work& work, const piece& p, std::uint16_t* one,
-                std::uint16_t* other) {
+// `to`, `other`: room for the block with its margins.
+void make_piece(const part_work& work, const piece& p, std::uint16_t* to, std::uint16_t* other) {
     const tiles_in_memory& t = work.tiles;
     rows_of source{t.pixels + (p.tile - t.first) * t.stride, t.width};
     const std::uint64_t stride = area_of(p, work.convolutions, t.width, t.height).width();
     for (std::uint32_t left = work.convolutions; left > 0; --left) {
         const area a = area_of(p, left - 1, t.width, t.height);
-        sharpen_area(rows, source, one, stride, a, t);
-        source = {one - static_cast<std::ptrdiff_t>(a.top * stride + a.left), stride};
-        std::swap(one, other);
+        sharpen_area(source, to, stride, a, t);
+        source = {to - static_cast<std::ptrdiff_t>(a.top * stride + a.left), stride};
+        std::swap(to, other);
     }
     for (std::uint32_t row = 0; row < p.height; ++row)
-        rows.store(source.at(p.left, p.top + row),
-                   work.image.pixels + std::uint64_t{p.y + row} * work.image.stride + p.x, p.width);
+        store_row(source.at(p.left, p.top + row),
+                  work.image.pixels + std::uint64_t{p.y + row} * work.image.stride + p.x, p.width);
 }
 
 }  // namespace
@@ -61,12 +76,11 @@ status make_on_threads(const part_work& work, std::uint32_t threads) {
     apps::thread_scratch scratch;  // of 4 bytes a number: two pixels
     if (status s = scratch.allocate(threads, room); !s) return s;
     std::atomic<std::uint64_t> next{0};
-    const row_kernel& rows = chosen_rows();
     apps::on_threads(threads, [&](std::uint32_t thread) {
-        auto* const mine = reinterpret_cast<std::uint16_t*>(scratch.pointers()[thread]);
+        auto* const room_here = reinterpret_cast<std::uint16_t*>(scratch.pointers()[thread]);
         for (std::uint64_t i = next.fetch_add(1); i < blocks.size() && !was_interrupted();
              i = next.fetch_add(1))
-            make_piece(rows, work, blocks[i], mine, mine + room);
+            make_piece(work, blocks[i], room_here, room_here + room);
     });
     return was_interrupted() ? status{-ECANCELED, "interrupted; nothing was written"} : status{};
 }
