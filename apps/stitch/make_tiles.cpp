@@ -9,11 +9,36 @@
 #include "common/random_numbers.hpp"
 #include "common/stopwatch.hpp"
 #include "common/threads.hpp"
-#include "scene.hpp"
+#include "penstock/base/hash.hpp"
 
 namespace penstock::stitch {
 
 namespace {
+
+// The scene: whole numbers, so that every machine makes the same. docs/apps/stitch.md has the
+// formula.
+
+// From 0 up to a quarter of period² and down again.
+constexpr std::uint32_t wave(std::uint64_t t, std::uint32_t period) {
+    const auto u = static_cast<std::uint32_t>(t % period);
+    return u * (period - u);
+}
+
+// What does not change along a row or column, and what lies along diagonals, so that a pixel takes
+// three additions and a product.
+constexpr std::uint32_t scene_across(std::uint64_t x) { return wave(x, 509) >> 8; }  // to 253
+constexpr std::uint32_t scene_down(std::uint64_t y) { return wave(y, 383) >> 7; }    // to 286
+constexpr std::uint32_t scene_along(std::uint64_t diagonal) {
+    return wave(diagonal, 97);
+}  // to 2352
+
+constexpr std::uint32_t scene_dark = 400;
+
+// Noise of four neighbouring pixels, 6 bits each, the lowest first; `place`: number of the first in
+// its tile, divided by 4.
+constexpr std::uint64_t noise_of(std::uint64_t start, std::uint64_t place) {
+    return mix64(start + place);
+}
 
 struct scene_tables {
     std::vector<std::uint16_t> across, down, along;
@@ -55,21 +80,19 @@ status write_tiles(const tile_set& tiles, const make_request& m, bool quiet, std
         !s)
         return s;
     const scene_tables scene(tiles);
-    std::atomic<std::uint32_t> next{0};
-    apps::first_error errors;
+    std::vector<std::vector<std::uint16_t>> rooms(threads);
+    std::atomic<std::uint64_t> done{0};
     const apps::progress bar(
-        "tiles", tiles.places.size(),
-        [&] { return std::min<std::uint64_t>(next, tiles.places.size()); }, !quiet);
-    apps::on_threads(threads, [&](std::uint32_t) {
-        std::vector<std::uint16_t> room(tiles.tile_stride() / sizeof(std::uint16_t));
-        for (std::uint32_t i = next.fetch_add(1); i < tiles.places.size() && !errors.stop();
-             i = next.fetch_add(1)) {
-            fill_tile(tiles, scene, i, m.seed, room.data());
-            errors.note(out.write_at(room.data(), tiles.tile_stride(),
-                                     tiles.first_tile() + i * tiles.tile_stride()));
-        }
-    });
-    return errors.get();
+        "tiles", tiles.places.size(), [&] { return done.load(); }, !quiet);
+    return apps::on_pieces(
+        threads, tiles.places.size(), 1, [&](std::uint32_t thread, std::uint64_t i, std::uint64_t) {
+            std::vector<std::uint16_t>& room = rooms[thread];
+            room.resize(tiles.tile_stride() / sizeof(std::uint16_t));
+            fill_tile(tiles, scene, static_cast<std::uint32_t>(i), m.seed, room.data());
+            ++done;
+            return out.write_at(room.data(), tiles.tile_stride(),
+                                tiles.first_tile() + i * tiles.tile_stride());
+        });
 }
 
 }  // namespace

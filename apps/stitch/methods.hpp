@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "image_file.hpp"
-#include "layout.hpp"
 #include "part_maker.hpp"
 #include "penstock/runtime.hpp"
 #include "tile_set.hpp"

@@ -7,7 +7,7 @@
 #include "common/message.hpp"
 #include "common/report_text.hpp"
 #include "penstock/version.hpp"
-#include "sharpen_rows.hpp"
+#include "sharpen.hpp"
 
 namespace penstock::stitch {
 

@@ -6,9 +6,9 @@
 #include <set>
 #include <vector>
 
-#include "layout.hpp"
 #include "part_maker.hpp"
-#include "sharpen_rows.hpp"
+#include "sharpen.hpp"
+#include "tile_set.hpp"
 
 namespace penstock::stitch {
 namespace {
