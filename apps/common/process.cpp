@@ -149,6 +149,11 @@ status watch_signals() {
     return {code, "signals: " + error_text(code) + "; Ctrl-C could not be prepared for"};
 }
 
+status not_interrupted() {
+    if (was_interrupted()) return {-ECANCELED, "interrupted; nothing was written"};
+    return {};
+}
+
 void turn_signals_into(int number) {
     turned_into.store(number);
     for (const int one : meant)
