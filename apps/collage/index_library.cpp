@@ -29,14 +29,13 @@ void remove_files(const staging_folder& folder) {
 
 // Cuts until a round meets no damaged picture. A damaged one shows only while it is read, when
 // later tiles have their numbers already, so the round is done again without it.
-status cut_without_damaged(const request& asked, found_pictures& found,
+status cut_without_damaged(const index_request& asked, found_pictures& found,
                            const staging_folder& folder, tiling& plan, tile_files& files,
-                           std::uint32_t threads, index_report& out) {
-    const index_request& wanted = asked.index;
+                           index_report& out) {
     while (true) {
-        if (wanted.strict && !found.complaints.empty())
+        if (asked.strict && !found.complaints.empty())
             return {-EBADMSG, found.complaints.front() + "; --strict makes that an error"};
-        if (status s = plan_tiles(found.pictures, wanted.scales, wanted.stride, wanted.tiles, plan);
+        if (status s = plan_tiles(found.pictures, asked.scales, asked.stride, asked.tiles, plan);
             !s)
             return s;
         tile_files fresh;
@@ -46,8 +45,8 @@ status cut_without_damaged(const request& asked, found_pictures& found,
         {
             const apps::progress bar(
                 "reading pictures", plan.pictures.size(), [&] { return done.load(); },
-                !asked.common.quiet);
-            if (status s = cut_tiles(plan, fresh, threads, done, damaged); !s) return s;
+                !asked.quiet);
+            if (status s = cut_tiles(plan, fresh, asked.threads, done, damaged); !s) return s;
         }
         if (damaged.empty()) {
             files = std::move(fresh);
@@ -74,44 +73,43 @@ status write_header(const staging_folder& folder, library_header& h) {
     return file.close();
 }
 
-status build(const request& asked, const tiling& plan, const staging_folder& folder,
+status build(const index_request& asked, const tiling& plan, const staging_folder& folder,
              const tile_files& files, index_report& out) {
     apps::stopwatch watch;
     library_header& h = out.made.header;
     h = {};
     h.tile_count = plan.tiles;
-    h.seed = asked.index.seed;
+    h.seed = asked.seed;
     h.slots = slots_for(plan.tiles);
     h.picture_count = static_cast<std::uint32_t>(plan.pictures.size());
     h.stride_pixels = plan.stride;
-    h.scale_count = asked.index.scales;
+    h.scale_count = asked.scales;
     if (status s = choose_width(files.features, plan.tiles, h.seed, h.width); !s) return s;
     out.width_seconds = watch.lap();
     std::atomic<std::uint64_t> done{0};
     const apps::progress bar(
-        "building tables", tables, [&] { return done.load(); }, !asked.common.quiet);
-    if (status s = build_tables(files.features, folder, h, out.threads, done); !s) return s;
+        "building tables", tables, [&] { return done.load(); }, !asked.quiet);
+    if (status s = build_tables(files.features, folder, h, asked.threads, done); !s) return s;
     out.table_seconds = watch.lap();
     return write_header(folder, h);
 }
 
 }  // namespace
 
-status index_library(const request& asked, index_report& out) {
+status index_library(const index_request& asked, index_report& out) {
     apps::stopwatch all, watch;
     const double cpu_before = apps::cpu_seconds();
-    out.threads = apps::thread_count(asked.settings.worker_threads);
     staging_folder folder;
-    if (status s = folder.create(asked.index.out); !s) return s;
+    if (status s = folder.create(asked.out); !s) return s;
     found_pictures found;
-    if (status s = find_pictures(asked.index.folder, found); !s) {
+    if (status s = find_pictures(asked.folder, found); !s) {
         for (const std::string& complaint : found.complaints) apps::say(complaint);
         return s;
     }
     out.find_seconds = watch.lap();
     tiling plan;
     tile_files files;
-    const status cut = cut_without_damaged(asked, found, folder, plan, files, out.threads, out);
+    const status cut = cut_without_damaged(asked, found, folder, plan, files, out);
     out.other_files = found.other_files;
     out.too_small = found.too_small;
     out.left_out = found.complaints;
@@ -122,7 +120,7 @@ status index_library(const request& asked, index_report& out) {
         if (status s = file->close(); !s) return s;
     folder.remove("features");
     if (status s = folder.commit(); !s) return s;
-    out.made.path = asked.index.out;
+    out.made.path = asked.out;
     out.total_seconds = all.lap();
     out.cpu_seconds = apps::cpu_seconds() - cpu_before;
     return {};

@@ -2,32 +2,22 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
-#include <string>
-#include <vector>
 
+#include "common/report_text.hpp"
 #include "library.hpp"
-#include "penstock/runtime.hpp"
 #include "picture.hpp"
 
 namespace penstock::collage {
 
-// What one method did. Times are of this process's wall clock.
-struct method_report {
-    std::string backend = "cpu";
-    std::string note;           // how it computed, in a few words
-    double start_seconds = 0;   // runtime, threads, memory
-    double window_seconds = 0;  // opening windows onto the library
-    // From the picture in host memory to the collage there: the four parts below.
-    double collage_seconds = 0;
+// What one method did. Its one time goes from the picture in host memory to the collage there, and
+// is that of four parts.
+struct method_report : apps::method_report {
     // In which order the blocks are made; the picture goes to the device meanwhile.
     double order_seconds = 0;
     double upload_seconds = 0;   // what of that was left, and the order
     double compute_seconds = 0;  // kernels, and the work of CPU threads
     // The collage from the device; cuda: the winners' pixels put in place.
     double download_seconds = 0;
-    double cpu_seconds = 0;  // of all processors, during the collage
-    std::uint64_t window_bytes = 0;
     std::uint64_t blocks = 0;
     std::uint64_t evaluations = 0;   // candidates compared
     std::uint64_t unique_tiles = 0;  // of these, different tiles
@@ -44,9 +34,8 @@ struct collage_job {
     bool quiet;
 };
 
-// One kernel that reads the library through Penstock. The runtime stays in `rt` for its statistics.
-status make_with_penstock(const collage_job& job, picture& out, method_report& report,
-                          std::unique_ptr<runtime>& rt, std::vector<std::string>& notes);
+// One kernel that reads the library through Penstock.
+status make_with_penstock(const collage_job& job, picture& out, method_report& report);
 
 // Baseline: the same on CPU threads, from memory maps of the library.
 status make_with_cpu(const collage_job& job, picture& out, method_report& report);
