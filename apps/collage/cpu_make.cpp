@@ -1,11 +1,10 @@
 // Baseline: all cores, vector code, memory maps.
 #include <atomic>
 
-#include "collage_memory.hpp"
+#include "methods.hpp"
 #include "distance.hpp"
 #include "make_block.hpp"
 #include "library.hpp"
-#include "methods.hpp"
 #include "common/message.hpp"
 #include "common/process.hpp"
 #include "common/stopwatch.hpp"

@@ -6,11 +6,10 @@
 #include <cerrno>
 #include <cstring>
 
-#include "collage_memory.hpp"
+#include "methods.hpp"
 #include "common/stopwatch.hpp"
 #include "gather.hpp"
 #include "make_block.hpp"
-#include "methods.hpp"
 
 namespace penstock::collage {
 

@@ -2,10 +2,9 @@
 #include <algorithm>
 #include <cerrno>
 
-#include "collage_memory.hpp"
+#include "methods.hpp"
 #include "distance.hpp"
 #include "make_block.hpp"
-#include "methods.hpp"
 #include "page_source.hpp"
 #include "penstock/launch.hpp"
 #include "common/command_line.hpp"

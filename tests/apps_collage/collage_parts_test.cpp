@@ -9,13 +9,11 @@
 #include <set>
 
 #include "picture.hpp"
-#include "collage_memory.hpp"
+#include "methods.hpp"
 #include "distance.hpp"
 #include "gather.hpp"
 #include "index_library.hpp"
 #include "make_block.hpp"
-#include "methods.hpp"
-#include "tiling.hpp"
 
 namespace penstock::collage {
 namespace {
