@@ -1,5 +1,4 @@
 // Finds the pictures of a folder, plans how each is cut into tiles and made smaller, and cuts them.
-
 #include <algorithm>
 #include <cerrno>
 #include <condition_variable>
