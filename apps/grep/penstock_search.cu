@@ -1,5 +1,4 @@
 // Searching with kernels that open and read the files themselves.
-#pragma once
 
 #include <algorithm>
 #include <cstdint>
