@@ -6,7 +6,7 @@
 #include <cstdint>
 
 #include "penstock/base/macros.hpp"
-#include "tile.hpp"
+#include "library.hpp"
 
 namespace penstock::collage {
 

@@ -8,9 +8,8 @@
 #include "common/files.hpp"
 #include "common/program.hpp"
 #include "common/report_text.hpp"
-#include "count_files.hpp"
-#include "dictionary.hpp"
-#include "files.hpp"
+#include "search.hpp"
+#include "inputs.hpp"
 
 namespace penstock::grep {
 

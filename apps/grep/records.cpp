@@ -1,4 +1,4 @@
-#include "join_records.hpp"
+#include "records.hpp"
 
 #include <algorithm>
 #include <atomic>
@@ -29,8 +29,7 @@ std::vector<file_part> parts_of(const std::vector<record_run>& runs, std::uint64
     return parts;
 }
 
-void join_one(const std::vector<record_run>& runs, file_part& part,
-              apps::big_vector<word_count>& out) {
+void join_one(const std::vector<record_run>& runs, file_part& part, big_vector<word_count>& out) {
     std::uint64_t at = part.at;
     for (std::uint64_t i = part.first_run; i < part.end_run; ++i)
         for (const record& r : std::span(runs[i].first, runs[i].count))
@@ -47,12 +46,12 @@ void join_one(const std::vector<record_run>& runs, file_part& part,
 
 }  // namespace
 
-apps::big_vector<word_count> join_records(std::vector<record_run> runs, unsigned threads) {
+big_vector<word_count> join_records(std::vector<record_run> runs, unsigned threads) {
     std::sort(runs.begin(), runs.end(),
               [](const record_run& a, const record_run& b) { return a.file < b.file; });
     std::uint64_t total = 0;
     std::vector<file_part> parts = parts_of(runs, total);
-    apps::big_vector<word_count> out(total);
+    big_vector<word_count> out(total);
     constexpr std::uint64_t parts_at_once = 64, worth_a_thread = 1 << 16;
     std::atomic<std::uint64_t> next{0};
     const auto work = [&](std::uint32_t) {

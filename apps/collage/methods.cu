@@ -1,4 +1,4 @@
-#include "collage_memory.hpp"
+#include "methods.hpp"
 
 #include <bit>
 #include <cerrno>

@@ -1,7 +1,8 @@
-// The dictionary on the host: reading and checking the file of words, and the tables the scanning
-// code looks into.
+// What is read before a search begins: which files there are, and the dictionary, with the tables
+// that the scanning code looks into.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -9,6 +10,26 @@
 #include "search_view.hpp"
 
 namespace penstock::grep {
+
+struct input_file {
+    std::string path;  // as printed
+    std::uint64_t bytes = 0;
+};
+
+struct file_list {
+    std::vector<input_file> files;   // sorted bytewise by path, each path once
+    std::vector<std::string> roots;  // directories below which they lie, for the runtime's options
+    std::vector<std::string> named;  // files named on the command line, for runtime::allow
+    std::vector<std::string> complaints;  // what could not be looked at inside a directory
+};
+
+// Regular files as they are; directories with everything below them, links inside not followed,
+// other kinds of file inside skipped. A path that is absent, unreadable or neither file nor
+// directory is an error: a negative errno and a message with path and cure.
+status find_files(const std::vector<std::string>& paths, file_list& out);
+
+// The dictionary on the host: reading and checking the file of words, and the tables the scanning
+// code looks into.
 
 // Tables in ordinary memory. A dictionary_ref of them may be used on the host, or copied to a
 // device array by array.
