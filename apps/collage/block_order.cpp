@@ -13,7 +13,6 @@
 
 #include "library.hpp"
 #include "common/threads.hpp"
-#include "tile.hpp"
 
 namespace penstock::collage {
 

@@ -1,12 +1,12 @@
 // Baseline: all cores, vector code, memory maps.
 #include <atomic>
 
-#include "collage_memory.hpp"
+#include "methods.hpp"
 #include "distance.hpp"
 #include "make_block.hpp"
 #include "library.hpp"
-#include "methods.hpp"
 #include "common/message.hpp"
+#include "common/process.hpp"
 #include "common/stopwatch.hpp"
 #include "common/threads.hpp"
 
@@ -60,13 +60,13 @@ status make_with_cpu(const collage_job& job, picture& out, method_report& report
     collage_totals totals{};
     status copied = download_result(memory, view, out, totals);
     report.download_seconds = part.lap();
-    report.collage_seconds = watch.lap();
+    report.seconds = {watch.lap()};
     report.cpu_seconds = apps::cpu_seconds() - cpu_before;
     if (copied.ok()) copied = count_seen(memory, h, view, report.unique_tiles);
     report.evaluations = totals.evaluations;
     report.fallback_blocks = totals.fallback_blocks;
     report.pages_read = report.unique_tiles;
-    if (was_interrupted()) return {-ECANCELED, "interrupted; nothing was written"};
+    if (status s = apps::not_interrupted(); !s) return s;
     return totals.code != 0 ? block_error(job.from, totals.code) : copied;
 }
 

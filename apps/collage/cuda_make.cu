@@ -6,11 +6,10 @@
 #include <cerrno>
 #include <cstring>
 
-#include "collage_memory.hpp"
+#include "methods.hpp"
 #include "common/stopwatch.hpp"
 #include "gather.hpp"
 #include "make_block.hpp"
-#include "methods.hpp"
 
 namespace penstock::collage {
 
@@ -237,17 +236,14 @@ status make_with_cuda(const collage_job& job, picture& out, method_report& repor
     report.start_seconds = watch.lap();
     const double cpu_before = apps::cpu_seconds();
     const status ended = all.run(job, out, report);
-    report.collage_seconds = watch.lap();
+    report.seconds = {watch.lap()};
     report.cpu_seconds = apps::cpu_seconds() - cpu_before;
     return ended;
 }
 
 #else
 
-status make_with_cuda(const collage_job&, picture&, method_report&) {
-    return {-ENODEV,
-            "--method cuda: this program was built without CUDA; use --method penstock or cpu"};
-}
+status make_with_cuda(const collage_job&, picture&, method_report&) { return apps::no_cuda(); }
 
 #endif
 

@@ -6,7 +6,7 @@
 #include <cstdint>
 
 #include "penstock/base/macros.hpp"
-#include "tile.hpp"
+#include "library.hpp"
 
 namespace penstock::collage {
 
@@ -27,20 +27,8 @@ PENSTOCK_HD PENSTOCK_INLINE std::uint64_t score_of(std::uint32_t distance, std::
 
 inline constexpr std::uint64_t no_score = ~std::uint64_t{0};
 
-namespace detail {
-
-// One loop that the compiler turns into vector code, compiled for each kind of processor.
-[[gnu::always_inline]] inline std::uint32_t sum_of_squares(const std::uint32_t* a,
-                                                           const std::uint32_t* b,
-                                                           std::uint32_t count) {
-    std::uint32_t sum = 0;
-    for (std::uint32_t i = 0; i < count; ++i) sum += squared_difference(a[i], b[i]);
-    return sum;
-}
-
-}  // namespace detail
-
-// On a CPU: over `count` bins, with the widest vectors that the processor has.
+// On a CPU: over `count` bins, by one loop that the compiler turns into vector code for each kind
+// of processor.
 std::uint32_t distance_of(const std::uint32_t* a, const std::uint32_t* b, std::uint32_t count);
 
 // "AVX-512", "AVX2" or "SSE2": what distance_of uses here.

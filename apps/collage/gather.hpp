@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <memory>
 
-#include "collage_view.hpp"
+#include "make_block.hpp"
 #include "library.hpp"
 #include "common/threads.hpp"
 

@@ -1,17 +1,224 @@
+// Makes a library: builds its hash tables, and takes all steps in their order.
 #include "index_library.hpp"
 
 #include <algorithm>
 #include <cerrno>
+#include <cmath>
+#include <cstring>
+#include <utility>
+#include <vector>
 
-#include "build_tables.hpp"
 #include "common/message.hpp"
 #include "common/stopwatch.hpp"
-#include "cut_tiles.hpp"
-#include "tiling.hpp"
-#include "staging_folder.hpp"
 #include "common/threads.hpp"
 
 namespace penstock::collage {
+
+namespace {
+
+constexpr std::uint64_t sample_tiles = 32768;
+constexpr std::uint32_t sample_tables = 8;
+constexpr double wanted_others = 8;
+constexpr std::uint64_t tiles_per_read = 4096;
+constexpr std::uint64_t feature_bytes = features * sizeof(std::uint16_t);
+// Threads build one table each and hold all its entries; more threads than this allows would take
+// too much memory.
+constexpr std::uint64_t most_sorting_bytes = std::uint64_t{4} << 30;
+
+struct keyed_tile {
+    std::uint64_t key;
+    std::uint32_t rank;
+    std::uint32_t id;
+    bool operator<(const keyed_tile& other) const {
+        if (key != other.key) return key < other.key;
+        return rank != other.rank ? rank < other.rank : id < other.id;
+    }
+};
+
+// How many others a tile finds in its buckets, a table on average and bucket_cap at most: the tenth
+// of the sample that finds least finds this or less. The tiles of the sample stand for `tiles_each`
+// of all.
+double poorest_tenth(const std::vector<std::int32_t>& sums, std::uint64_t sampled,
+                     double tiles_each, const lsh_family& family) {
+    std::vector<std::pair<std::uint64_t, std::uint32_t>> keys(sampled);  // and whose
+    std::vector<double> found(sampled);
+    for (std::uint32_t t = 0; t < sample_tables; ++t) {
+        for (std::uint64_t i = 0; i < sampled; ++i) {
+            std::uint32_t cells[projections_per_table];
+            for (std::uint32_t k = 0; k < projections_per_table; ++k) {
+                const std::uint32_t p = t * projections_per_table + k;
+                cells[k] = cell_of(sums[i * sample_tables * projections_per_table + p],
+                                   family.offsets[p], family.width);
+            }
+            keys[i] = {key_of(t, cells), static_cast<std::uint32_t>(i)};
+        }
+        std::sort(keys.begin(), keys.end());
+        for (std::uint64_t i = 0; i < sampled;) {
+            std::uint64_t end = i;
+            while (end < sampled && keys[end].first == keys[i].first) ++end;
+            const double others =
+                std::min<double>(bucket_cap, static_cast<double>(end - i - 1) * tiles_each);
+            for (; i < end; ++i) found[keys[i].second] += others / sample_tables;
+        }
+    }
+    const auto tenth = found.begin() + static_cast<std::ptrdiff_t>(sampled / 10);
+    std::nth_element(found.begin(), tenth, found.end());
+    return *tenth;
+}
+
+// One table, all tiles.
+class table_builder {
+public:
+    table_builder(const staged_file& tile_features, const library_header& h,
+                  const lsh_family& family)
+        : features_(tile_features),
+          h_(h),
+          family_(family),
+          entries_(h.tile_count),
+          read_(tiles_per_read * features) {}
+
+    status build(std::uint32_t table, const std::string& path, std::uint64_t& kept,
+                 const apps::first_error& errors) {
+        for (std::uint64_t first = 0; first < h_.tile_count; first += tiles_per_read) {
+            if (errors.stop()) return {};
+            const std::uint64_t count = std::min(tiles_per_read, h_.tile_count - first);
+            if (status failed =
+                    features_.read(read_.data(), count * feature_bytes, first * feature_bytes);
+                !failed)
+                return failed;
+            for (std::uint64_t i = 0; i < count; ++i) {
+                const auto id = static_cast<std::uint32_t>(first + i);
+                entries_[id] = {key(table, read_.data() + i * features), rank_of(table, id), id};
+            }
+        }
+        // By slot first, as the table is laid out; within a slot by fingerprint, which is what is
+        // left of the key.
+        const std::uint32_t slots = h_.slots;
+        for (keyed_tile& e : entries_)
+            e.key = std::uint64_t{slot_of(e.key, slots)} << 32 | static_cast<std::uint32_t>(e.key);
+        std::sort(entries_.begin(), entries_.end());
+        cut_buckets();
+        kept = entries_.size();
+        const status written = write(table, path);
+        entries_.resize(h_.tile_count);
+        return written;
+    }
+
+private:
+    [[nodiscard]] std::uint64_t key(std::uint32_t table, const std::uint16_t* of) const {
+        std::int32_t sums[projections_per_table] = {};
+        const std::uint32_t first = table * projections_per_table;
+        for (std::uint32_t f = 0; f < features; ++f) {
+            const std::int32_t count = of[f];
+            if (count == 0) continue;
+            const std::int16_t* const c =
+                family_.coefficients.data() + std::size_t{f} * projections + first;
+            for (std::uint32_t k = 0; k < projections_per_table; ++k) sums[k] += count * c[k];
+        }
+        std::uint32_t cells[projections_per_table];
+        for (std::uint32_t k = 0; k < projections_per_table; ++k)
+            cells[k] = cell_of(sums[k], family_.offsets[first + k], family_.width);
+        return key_of(table, cells);
+    }
+
+    void cut_buckets() {
+        std::size_t kept = 0;
+        for (std::size_t i = 0, in_bucket = 0; i < entries_.size(); ++i) {
+            in_bucket = i != 0 && entries_[i].key == last_key_ ? in_bucket + 1 : 0;
+            last_key_ = entries_[i].key;
+            if (in_bucket < bucket_cap) entries_[kept++] = entries_[i];
+        }
+        entries_.resize(kept);
+    }
+
+    [[nodiscard]] status write(std::uint32_t table, const std::string& path) const {
+        std::vector<char> image(entries_at(h_.slots) + entries_.size() * sizeof(table_entry));
+        table_head head;
+        head.table = table;
+        head.slots = h_.slots;
+        head.entries = entries_.size();
+        head.tile_count = h_.tile_count;
+        std::memcpy(image.data(), &head, sizeof head);
+        auto* const begins = reinterpret_cast<std::uint32_t*>(image.data() + table_head_bytes);
+        auto* const out = reinterpret_cast<table_entry*>(image.data() + entries_at(h_.slots));
+        std::uint32_t slot = 0;
+        for (std::size_t i = 0; i < entries_.size(); ++i) {
+            for (; slot <= entries_[i].key >> 32; ++slot)
+                begins[slot] = static_cast<std::uint32_t>(i);
+            out[i] = {static_cast<std::uint32_t>(entries_[i].key), entries_[i].id};
+        }
+        for (; slot <= h_.slots; ++slot) begins[slot] = static_cast<std::uint32_t>(entries_.size());
+        staged_file file;
+        if (status failed = file.create(path, image.size()); !failed) return failed;
+        if (status failed = file.write(image.data(), image.size(), 0); !failed) return failed;
+        return file.close();
+    }
+
+    const staged_file& features_;
+    const library_header& h_;
+    const lsh_family& family_;
+    std::vector<keyed_tile> entries_;
+    std::vector<std::uint16_t> read_;
+    std::uint64_t last_key_ = 0;
+};
+
+}  // namespace
+
+status choose_width(const staged_file& tile_features, std::uint64_t tile_count, std::uint64_t seed,
+                    std::uint32_t& width) {
+    const std::uint64_t sampled = std::min(tile_count, sample_tiles);
+    constexpr std::uint32_t used = sample_tables * projections_per_table;
+    std::vector<std::int32_t> sums(sampled * used);
+    lsh_family family = make_family(seed, 1);
+    for (std::uint64_t i = 0; i < sampled; ++i) {
+        const auto id =
+            static_cast<std::uint64_t>(static_cast<unsigned __int128>(i) * tile_count / sampled);
+        std::uint16_t one[features];
+        std::int32_t all[projections];
+        if (status failed = tile_features.read(one, feature_bytes, id * feature_bytes); !failed)
+            return failed;
+        project(family.coefficients.data(), one, all);
+        std::copy(all, all + used, sums.begin() + static_cast<std::ptrdiff_t>(i * used));
+    }
+    const double tiles_each = static_cast<double>(tile_count) / static_cast<double>(sampled);
+    // Wider cells make fuller buckets. Halving the span of the exponent twelve times leaves less
+    // than the sample can tell.
+    double low = 8, high = std::log2(most_width);
+    width = most_width;
+    for (int step = 0; step < 12; ++step) {
+        const double middle = (low + high) / 2;
+        const auto candidate = static_cast<std::uint32_t>(std::exp2(middle));
+        family = make_family(seed, candidate);
+        if (poorest_tenth(sums, sampled, tiles_each, family) < wanted_others) {
+            low = middle;
+        } else {
+            high = middle;
+            width = candidate;
+        }
+    }
+    return {};
+}
+
+status build_tables(const staged_file& tile_features, const staging_folder& folder,
+                    library_header& header, std::uint32_t threads,
+                    std::atomic<std::uint64_t>& done) {
+    const lsh_family family = make_family(header.seed, header.width);
+    const std::uint64_t each =
+        header.tile_count * (sizeof(keyed_tile) + 2 * sizeof(table_entry)) + 1;
+    const auto at_once = static_cast<std::uint32_t>(
+        std::clamp<std::uint64_t>(most_sorting_bytes / each, 1, std::min(threads, tables)));
+    std::atomic<std::uint32_t> next{0};
+    apps::first_error errors;
+    apps::on_threads(at_once, [&](std::uint32_t) {
+        table_builder builder(tile_features, header, family);
+        for (std::uint32_t t = next++; t < tables && !errors.stop(); t = next++) {
+            errors.note(
+                builder.build(t, folder.file(table_name(t)), header.table_entries[t], errors));
+            ++done;
+        }
+    });
+    return errors.get();
+}
 
 namespace {
 
@@ -29,14 +236,13 @@ void remove_files(const staging_folder& folder) {
 
 // Cuts until a round meets no damaged picture. A damaged one shows only while it is read, when
 // later tiles have their numbers already, so the round is done again without it.
-status cut_without_damaged(const request& asked, found_pictures& found,
+status cut_without_damaged(const index_request& asked, found_pictures& found,
                            const staging_folder& folder, tiling& plan, tile_files& files,
-                           std::uint32_t threads, index_report& out) {
-    const index_request& wanted = asked.index;
+                           index_report& out) {
     while (true) {
-        if (wanted.strict && !found.complaints.empty())
+        if (asked.strict && !found.complaints.empty())
             return {-EBADMSG, found.complaints.front() + "; --strict makes that an error"};
-        if (status s = plan_tiles(found.pictures, wanted.scales, wanted.stride, wanted.tiles, plan);
+        if (status s = plan_tiles(found.pictures, asked.scales, asked.stride, asked.tiles, plan);
             !s)
             return s;
         tile_files fresh;
@@ -46,8 +252,8 @@ status cut_without_damaged(const request& asked, found_pictures& found,
         {
             const apps::progress bar(
                 "reading pictures", plan.pictures.size(), [&] { return done.load(); },
-                !asked.common.quiet);
-            if (status s = cut_tiles(plan, fresh, threads, done, damaged); !s) return s;
+                !asked.quiet);
+            if (status s = cut_tiles(plan, fresh, asked.threads, done, damaged); !s) return s;
         }
         if (damaged.empty()) {
             files = std::move(fresh);
@@ -74,44 +280,43 @@ status write_header(const staging_folder& folder, library_header& h) {
     return file.close();
 }
 
-status build(const request& asked, const tiling& plan, const staging_folder& folder,
+status build(const index_request& asked, const tiling& plan, const staging_folder& folder,
              const tile_files& files, index_report& out) {
     apps::stopwatch watch;
     library_header& h = out.made.header;
     h = {};
     h.tile_count = plan.tiles;
-    h.seed = asked.index.seed;
+    h.seed = asked.seed;
     h.slots = slots_for(plan.tiles);
     h.picture_count = static_cast<std::uint32_t>(plan.pictures.size());
     h.stride_pixels = plan.stride;
-    h.scale_count = asked.index.scales;
+    h.scale_count = asked.scales;
     if (status s = choose_width(files.features, plan.tiles, h.seed, h.width); !s) return s;
     out.width_seconds = watch.lap();
     std::atomic<std::uint64_t> done{0};
     const apps::progress bar(
-        "building tables", tables, [&] { return done.load(); }, !asked.common.quiet);
-    if (status s = build_tables(files.features, folder, h, out.threads, done); !s) return s;
+        "building tables", tables, [&] { return done.load(); }, !asked.quiet);
+    if (status s = build_tables(files.features, folder, h, asked.threads, done); !s) return s;
     out.table_seconds = watch.lap();
     return write_header(folder, h);
 }
 
 }  // namespace
 
-status index_library(const request& asked, index_report& out) {
+status index_library(const index_request& asked, index_report& out) {
     apps::stopwatch all, watch;
     const double cpu_before = apps::cpu_seconds();
-    out.threads = apps::thread_count(asked.settings.worker_threads);
     staging_folder folder;
-    if (status s = folder.create(asked.index.out); !s) return s;
+    if (status s = folder.create(asked.out); !s) return s;
     found_pictures found;
-    if (status s = find_pictures(asked.index.folder, found); !s) {
+    if (status s = find_pictures(asked.folder, found); !s) {
         for (const std::string& complaint : found.complaints) apps::say(complaint);
         return s;
     }
     out.find_seconds = watch.lap();
     tiling plan;
     tile_files files;
-    const status cut = cut_without_damaged(asked, found, folder, plan, files, out.threads, out);
+    const status cut = cut_without_damaged(asked, found, folder, plan, files, out);
     out.other_files = found.other_files;
     out.too_small = found.too_small;
     out.left_out = found.complaints;
@@ -122,7 +327,7 @@ status index_library(const request& asked, index_report& out) {
         if (status s = file->close(); !s) return s;
     folder.remove("features");
     if (status s = folder.commit(); !s) return s;
-    out.made.path = asked.index.out;
+    out.made.path = asked.out;
     out.total_seconds = all.lap();
     out.cpu_seconds = apps::cpu_seconds() - cpu_before;
     return {};

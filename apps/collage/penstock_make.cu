@@ -2,10 +2,9 @@
 #include <algorithm>
 #include <cerrno>
 
-#include "collage_memory.hpp"
+#include "methods.hpp"
 #include "distance.hpp"
 #include "make_block.hpp"
-#include "methods.hpp"
 #include "page_source.hpp"
 #include "penstock/launch.hpp"
 #include "common/command_line.hpp"
@@ -107,62 +106,56 @@ launch_shape shape_for(const runtime& rt, [[maybe_unused]] std::uint64_t blocks)
     return shape;
 }
 
-status failed_launch(runtime& rt, int code) {
-    const status health = rt.health();
-    return {code, health.ok() ? error_text(code) : health.message};
-}
-
 }  // namespace
 
-status make_with_penstock(const collage_job& job, picture& out, method_report& report,
-                          std::unique_ptr<runtime>& rt, std::vector<std::string>& notes) {
+status make_with_penstock(const collage_job& job, picture& out, method_report& report) {
     apps::stopwatch watch;
-    if (status s = apps::create_runtime(job.settings, notes, rt); !s) return s;
-    const bool on_gpu = rt->where() == backend::gpu;
-    report.backend = on_gpu ? "gpu" : "cpu";
+    if (status s = apps::start_runtime(job.settings, report); !s) return s;
+    runtime& rt = *report.rt;
+    const bool on_gpu = rt.where() == backend::gpu;
     report.note = on_gpu ? "one kernel"
                          : std::string("one kernel on CPU threads, vectors of ") + vector_name();
     make_blocks function{};
-    if (status s = open_files(*rt, job.from, function.files); !s) return s;
-    collage_memory memory(on_gpu ? rt->settings().device : collage_memory::no_gpu);
+    if (status s = open_files(rt, job.from, function.files); !s) return s;
+    collage_memory memory(on_gpu ? rt.settings().device : collage_memory::no_gpu);
     if (status s = place_collage(memory, on_gpu, job.from.header, job.in, out, function.view); !s)
         return s;
     report.blocks = function.view.blocks();
     const std::uint32_t threads = apps::thread_count(job.settings.worker_threads);
-    const launch_shape shape = shape_for(*rt, report.blocks);
+    const launch_shape shape = shape_for(rt, report.blocks);
     const std::uint64_t groups =
         on_gpu ? std::min<std::uint64_t>(shape.blocks, report.blocks) : threads;
     // A launch that makes no block, so that the kernel and its stack are on the device before the
     // clock runs.
-    if (const int code = penstock::launch<width::block>(*rt, groups, function, shape); code != 0)
-        return failed_launch(*rt, code);
+    if (const int code = penstock::launch<width::block>(rt, groups, function, shape); code != 0)
+        return apps::launch_error(rt, code);
     function.blocks = static_cast<std::uint32_t>(report.blocks);
     report.start_seconds = watch.lap();
-    if (on_gpu) open_windows(*rt, function.files, report.window_bytes);
+    if (on_gpu) open_windows(rt, function.files, report.window_bytes);
     report.window_seconds = watch.lap();
 
-    const statistics before = rt->stats();
+    const statistics before = rt.stats();
     const double cpu_before = apps::cpu_seconds();
     watch.lap();
     std::vector<std::uint32_t> order;
     if (status s = prepare_input(memory, job.in, function.view, threads, order, report); !s)
         return s;
     apps::stopwatch part;
-    const int code = penstock::launch<width::block>(*rt, groups, function, shape);
+    const int code = penstock::launch<width::block>(rt, groups, function, shape);
     report.compute_seconds = part.lap();
     collage_totals totals{};
     status copied;
     if (code == 0) copied = download_result(memory, function.view, out, totals);
     report.download_seconds = part.lap();
-    report.collage_seconds = watch.lap();
+    report.seconds = {watch.lap()};
     report.cpu_seconds = apps::cpu_seconds() - cpu_before;
     if (code == 0 && copied.ok())
         copied = count_seen(memory, job.from.header, function.view, report.unique_tiles);
     report.evaluations = totals.evaluations;
     report.fallback_blocks = totals.fallback_blocks;
-    report.pages_read = rt->stats().misses - before.misses;
-    if (was_interrupted()) return {-ECANCELED, "interrupted; nothing was written"};
-    if (code != 0) return failed_launch(*rt, code);
+    report.pages_read = rt.stats().misses - before.misses;
+    if (status s = apps::not_interrupted(); !s) return s;
+    if (code != 0) return apps::launch_error(rt, code);
     return totals.code != 0 ? block_error(job.from, totals.code) : copied;
 }
 

@@ -1,4 +1,4 @@
-#include "staging_folder.hpp"
+#include "index_library.hpp"
 
 #include <cerrno>
 #include <cstdio>

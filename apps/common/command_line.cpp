@@ -1,11 +1,15 @@
+// Reads command lines by CLI11, and makes the runtime that they ask for.
 #include "common/command_line.hpp"
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <charconv>
-#include <cstdio>
+#include <cstring>
 #include <mutex>
 
 #include "common/message.hpp"
+#include "common/program.hpp"
+#include "common/report_text.hpp"
 #include "penstock/version.hpp"
 
 namespace penstock::apps {
@@ -14,13 +18,13 @@ namespace {
 
 // Sizes that are given must be usable ones: 0 means "automatic" inside, and no user that types
 // it means that.
-status positive_size(const char* flag, const std::string& text, std::uint64_t& out) {
+status positive_size(const std::string& flag, const std::string& text, const char* example,
+                     std::uint64_t& out) {
     if (text.empty()) return {};
-    if (status s = parse_size(flag, text, out); !s) return s;
+    if (status s = parse_size(flag.c_str(), text, out); !s) return s;
     if (out == 0)
-        return {-EINVAL, std::string(flag) + ": '" + text +
-                             "' is no usable size; give one, such as 64KiB, or leave " + flag +
-                             " out"};
+        return {-EINVAL, flag + ": '" + text + "' is no usable size; give one, such as " + example +
+                             ", or leave " + flag + " out"};
     return {};
 }
 
@@ -52,17 +56,129 @@ struct held_log {
     }
 };
 
+std::string not_empty(const std::string& text) {
+    return text.empty() ? "'' is no value; give one" : "";
+}
+
+// "a, b or c".
+std::string list_of(const std::vector<std::string>& names) {
+    std::string out;
+    for (std::size_t i = 0; i < names.size(); ++i)
+        out += (i == 0 ? "" : i + 1 == names.size() ? " or " : ", ") + names[i];
+    return out;
+}
+
+void add_make_flags(CLI::App& app, common_flags& flags) {
+    add_value(app, "--workers", flags.workers, "Threads; default: one for every processor", "N");
+    app.add_flag("--json", flags.json, "Print exactly one JSON object on standard output");
+    app.add_flag("--quiet", flags.quiet, "Print no summary; errors and warnings still appear");
+}
+
+void add_version_flag(CLI::App& app) {
+    app.set_version_flag("--version", std::string("penstock ") + version());
+}
+
+void declare(CLI::App& app, command& wanted, status& mistake) {
+    app.footer(wanted.text.details);
+    option_list options(app, mistake);
+    wanted.add_options(options);
+    switch (wanted.text.kind) {
+        case command_kind::main:
+        case command_kind::run: add_common_flags(app, wanted.common); break;
+        case command_kind::make: add_make_flags(app, wanted.common); break;
+        case command_kind::internal: app.group(""); break;
+    }
+}
+
 }  // namespace
+
+void option_list::added::required() const { option_->required(); }
+
+void option_list::operand(const char* name, std::string& out, const char* about) {
+    app_.add_option(name, out, about)->required();
+}
+
+void option_list::operands(const char* name, std::vector<std::string>& out, const char* about) {
+    app_.add_option(name, out, about)->required();
+}
+
+void option_list::flag(const char* name, bool& out, const char* about) {
+    app_.add_flag(name, out, about);
+}
+
+option_list::added option_list::text(const char* flag, std::string& out, const std::string& about,
+                                     const char* form) {
+    const auto read = [&out](const std::string&, const std::string& given) -> status {
+        out = given;
+        return {};
+    };
+    return value(flag, read, about, form);
+}
+
+option_list::added option_list::value(const char* flag, const reader& read,
+                                      const std::string& about, const char* form) {
+    const std::string names = flag, name = names.substr(names.rfind(',') + 1);
+    const auto store = [&mistake = mistake_, read, name](const std::string& text) {
+        if (mistake.ok()) mistake = read(name, text);
+    };
+    return added(app_.add_option_function<std::string>(names, store, about)
+                     ->option_text(form)
+                     ->check(not_empty));
+}
+
+option_list::added option_list::size(const char* flag, std::uint64_t& out, std::uint64_t most,
+                                     const char* example, const std::string& about,
+                                     const char* form) {
+    const auto read = [&out, most, example](const std::string& name,
+                                            const std::string& text) -> status {
+        if (status s = positive_size(name, text, example, out); !s) return s;
+        if (out <= most) return {};
+        std::string limit = format_size(most);  // "1 MiB"
+        limit.erase(std::remove(limit.begin(), limit.end(), ' '), limit.end());
+        return {-EINVAL, name + ": " + shown(text) + " is more than " + limit + "; give " + limit +
+                             " or less"};
+    };
+    return value(flag, read, about, form);
+}
+
+option_list::added option_list::choice(const char* flag, std::string& out,
+                                       const std::vector<std::string>& names, const char* noun,
+                                       const std::string& about, const char* form) {
+    const auto read = [&out, names, noun](const std::string& name,
+                                          const std::string& text) -> status {
+        out = text;
+        if (std::find(names.begin(), names.end(), text) != names.end()) return {};
+        return {-EINVAL, name + ": " + shown(text) + " is no " + noun + "; give " + list_of(names)};
+    };
+    return value(flag, read, about, form);
+}
+
+option_list::added option_list::choices(const char* flag, std::vector<std::string>& out,
+                                        const std::vector<std::string>& names, const char* noun,
+                                        const std::string& about, const char* form) {
+    const auto read = [&out, names, noun](const std::string& name,
+                                          const std::string& text) -> status {
+        out.clear();
+        for (std::size_t at = 0; at <= text.size(); at += out.back().size() + 1) {
+            out.push_back(text.substr(at, text.find(',', at) - at));
+            if (std::find(names.begin(), names.end(), out.back()) == names.end())
+                return {-EINVAL, name + ": " + shown(out.back()) + " is no " + noun + "; give " +
+                                     list_of(names) + ", or several with commas"};
+        }
+        return {};
+    };
+    return value(flag, read, about, form);
+}
+
+std::string option_list::text_of_bound(double bound) { return text_of("%g", bound); }
 
 void add_value(CLI::App& app, const std::string& flag, std::string& out, const std::string& about,
                const char* form) {
-    app.add_option(flag, out, about)->option_text(form)->check([](const std::string& given) {
-        return given.empty() ? std::string("'' is no value; give one") : std::string();
-    });
+    app.add_option(flag, out, about)->option_text(form)->check(not_empty);
 }
 
 void add_common_flags(CLI::App& app, common_flags& flags) {
-    app.set_version_flag("--version", std::string("penstock ") + version());
+    add_version_flag(app);
     add_value(app, "--backend", flags.backend,
               "Where kernels run: gpu, cpu, or auto (gpu if there is one). PENSTOCK_BACKEND",
               "WHERE");
@@ -92,14 +208,46 @@ std::optional<int> parse_command_line(CLI::App& app, int argc, char** argv) {
     return std::nullopt;
 }
 
+std::optional<int> choose_command(const program_text& program, std::span<command* const> commands,
+                                  int argc, char** argv, command*& chosen) {
+    command* const first = commands.front();
+    status mistake;
+    std::optional<int> ended;
+    if (first->text.kind == command_kind::main) {
+        chosen = first;
+        for (command* const other : commands.subspan(1))
+            if (argc > 1 && std::strcmp(argv[1], other->text.name) == 0) chosen = other;
+        const bool is_other = chosen != first;
+        CLI::App app(chosen->text.about,
+                     is_other ? std::string(program.name) + " " + argv[1] : program.name);
+        declare(app, *chosen, mistake);
+        ended = parse_command_line(app, argc - is_other, argv + is_other);
+    } else {
+        CLI::App app(program.about, program.name);
+        app.require_subcommand(1);
+        add_version_flag(app);
+        for (command* const each : commands)
+            declare(*app.add_subcommand(each->text.name, each->text.about), *each, mistake);
+        ended = parse_command_line(app, argc, argv);
+        for (command* const each : commands)
+            if (app.got_subcommand(each->text.name)) chosen = each;
+    }
+    if (ended) return ended;
+    if (mistake.ok()) mistake = settle_options(chosen->common, chosen->settings);
+    if (mistake.ok()) mistake = chosen->check();
+    if (mistake.ok()) return std::nullopt;
+    say(mistake.message);
+    return exit_usage;
+}
+
 status settle_options(const common_flags& flags, options& out) {
     if (status s = options::from_environment(out); !s) return s;
     if (!flags.backend.empty())
         if (status s = parse_backend("--backend", flags.backend, out.where); !s) return s;
     if (status s = whole_number("--device", flags.device, out.device); !s) return s;
     if (status s = whole_number("--workers", flags.workers, out.worker_threads); !s) return s;
-    if (status s = positive_size("--cache", flags.cache, out.cache_bytes); !s) return s;
-    if (status s = positive_size("--page", flags.page, out.page_bytes); !s) return s;
+    if (status s = positive_size("--cache", flags.cache, "64KiB", out.cache_bytes); !s) return s;
+    if (status s = positive_size("--page", flags.page, "64KiB", out.page_bytes); !s) return s;
     return out.check();
 }
 

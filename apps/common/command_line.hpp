@@ -1,19 +1,22 @@
-// The options that every program has, and reading a command line so that a mistake costs one clear
-// line.
+// Command lines: typed options with their ranges, those that every program has, and one clear line
+// about a mistake. Only the source file knows CLI11, which takes long to compile.
 #pragma once
 
+#include <functional>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "common/numbers.hpp"
 #include "common/process.hpp"
 #include "penstock/runtime.hpp"
 
 namespace CLI {
-class App;  // its header is for the sources that define options: every source that has it compiles
-            // its functions
-}
+class App;
+class Option;
+}  // namespace CLI
 
 namespace penstock::apps {
 
@@ -34,6 +37,85 @@ void add_common_flags(CLI::App& app, common_flags& flags);
 // Adds an option that takes a value which may not be empty; `form` stands for it in the help.
 void add_value(CLI::App& app, const std::string& flag, std::string& out, const std::string& about,
                const char* form);
+
+// The range of a number: both ends belong to it. `words` says it where "from 1 to 1,000" would not
+// do, with the cure.
+template <typename Number>
+struct range {
+    Number least, most;
+    std::string words;
+};
+
+// Declares the options of one command. Each reads its text into the variable that it is for, which
+// keeps its value if the option is not given; the first text that cannot be used becomes the
+// `mistake` of the command line. An empty text never can.
+class option_list {
+public:
+    // `text` is what was given; the message of a failure names `flag`, text and cure.
+    using reader = std::function<status(const std::string& flag, const std::string& text)>;
+
+    class added {
+    public:
+        explicit added(CLI::Option* option) : option_(option) {}
+        void required() const;
+
+    private:
+        CLI::Option* option_;
+    };
+
+    option_list(CLI::App& app, status& mistake) : app_(app), mistake_(mistake) {}
+
+    // What stands without a flag; it must be given. The second may be several.
+    void operand(const char* name, std::string& out, const char* about);
+    void operands(const char* name, std::vector<std::string>& out, const char* about);
+
+    // "--compare" sets `out`, "!--no-windows" clears it.
+    void flag(const char* name, bool& out, const char* about);
+
+    // `form` stands for the value in the help. "-o,--out": the last name is the one in messages.
+    added text(const char* flag, std::string& out, const std::string& about, const char* form);
+    added value(const char* flag, const reader& read, const std::string& about, const char* form);
+
+    // A number of a range.
+    template <typename Number>
+    added number(const char* flag, Number& out, range<std::type_identity_t<Number>> allowed,
+                 const std::string& about, const char* form) {
+        if (allowed.words.empty()) allowed.words = words_of(allowed.least, allowed.most);
+        const auto read = [&out, allowed](const std::string& name, const std::string& text) {
+            return parse_number<Number>(name.c_str(), text, allowed.least, allowed.most,
+                                        allowed.words, out);
+        };
+        return value(flag, read, about, form);
+    }
+
+    // A number of bytes that is not 0: "64KiB". `example` is one for the message.
+    added size(const char* flag, std::uint64_t& out, std::uint64_t most, const char* example,
+               const std::string& about, const char* form);
+
+    // One of several names; or some of them, with commas between. `noun` is what each name is one
+    // of: "method".
+    added choice(const char* flag, std::string& out, const std::vector<std::string>& names,
+                 const char* noun, const std::string& about, const char* form);
+    added choices(const char* flag, std::vector<std::string>& out,
+                  const std::vector<std::string>& names, const char* noun, const std::string& about,
+                  const char* form);
+
+private:
+    template <typename Number>
+    static std::string words_of(Number least, Number most) {
+        if constexpr (std::is_integral_v<Number>) {
+            if (least == 0 && most == std::numeric_limits<Number>::max())
+                return "that fits " + std::to_string(8 * sizeof most) + " bits and is not negative";
+            return "from " + with_commas(least) + " to " + with_commas(most);
+        } else {
+            return "from " + text_of_bound(least) + " to " + text_of_bound(most);
+        }
+    }
+    static std::string text_of_bound(double bound);
+
+    CLI::App& app_;
+    status& mistake_;
+};
 
 // Parses. Nothing if the program should go on; else the exit status, with help printed on standard
 // output, or one line about the mistake on standard error.

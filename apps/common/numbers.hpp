@@ -24,7 +24,10 @@ status parse_number(const char* flag, const std::string& text, Number least, Num
     const char* const end = text.data() + text.size();
     const auto parsed = std::from_chars(text.data(), end, value);
     if (parsed.ec != std::errc() || parsed.ptr != end || !(value >= least && value <= most))
-        return {-EINVAL, std::string(flag) + ": " + shown(text) + " is no number " + range};
+        return {-EINVAL,
+                std::string(flag) + ": " + shown(text) +
+                    (std::is_integral_v<Number> ? " is no whole number " : " is no number ") +
+                    range};
     out = value;
     return {};
 }

@@ -24,6 +24,9 @@ int run_process(const char* name, const char* smaller, const std::function<int()
 // it at once. -errno and a message if that cannot be set up.
 status watch_signals();
 
+// -ECANCELED and a message for a result that is not written, if was_interrupted(); else 0.
+status not_interrupted();
+
 // For a program whose main thread waits for `number`, which it has blocked: every other signal that
 // ends programs becomes this one.
 void turn_signals_into(int number);

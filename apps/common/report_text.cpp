@@ -5,7 +5,9 @@
 #include <cerrno>
 #include <cstdio>
 #include <nlohmann/json.hpp>
+#include <numeric>
 
+#include "common/command_line.hpp"
 #include "common/files.hpp"
 #include "common/message.hpp"
 
@@ -51,8 +53,6 @@ status print_json(const std::string& text) {
     return standard_output.write(text.data(), text.size());
 }
 
-using nlohmann::json;
-
 double method_report::median_seconds() const {
     std::vector<double> sorted = seconds;
     std::sort(sorted.begin(), sorted.end());
@@ -71,22 +71,36 @@ status no_cuda() {
             "--method cuda: this program was built without CUDA; use --method penstock or cpu"};
 }
 
-json json_of(const method_report& r) {
-    double all = 0;
-    for (const double one : r.seconds) all += one;
+status start_runtime(const options& settings, method_report& report) {
+    if (status failed = create_runtime(settings, report.notes, report.rt); !failed) return failed;
+    report.backend = name_of(report.rt->where());
+    return {};
+}
+
+void say_notes(const method_report& r) {
+    for (const std::string& note : r.notes) say(note);
+}
+
+json runtime_of(const method_report& r) { return r.rt != nullptr ? json_of(*r.rt) : json(nullptr); }
+
+json json_of_work(const method_report& r) {
+    const double all = std::accumulate(r.seconds.begin(), r.seconds.end(), 0.0);
     return {{"method", r.name},
             {"backend", r.backend},
             {"how", r.note},
-            {"bytes_read", r.bytes_read},
             {"window_bytes", r.window_bytes},
             {"cpu_seconds", r.cpu_seconds},
             {"cpu_cores_used", all > 0 ? r.cpu_seconds / all : 0.0},
-            {"seconds",
-             {{"start", r.start_seconds},
-              {"windows", r.window_seconds},
-              {"runs", r.seconds},
-              {"median", r.median_seconds()}}},
-            {"runtime", r.rt != nullptr ? json_of(*r.rt) : json(nullptr)}};
+            {"seconds", {{"start", r.start_seconds}, {"windows", r.window_seconds}}}};
+}
+
+json json_of(const method_report& r) {
+    json out = json_of_work(r);
+    out["bytes_read"] = r.bytes_read;
+    out["seconds"]["runs"] = r.seconds;
+    out["seconds"]["median"] = r.median_seconds();
+    out["runtime"] = runtime_of(r);
+    return out;
 }
 
 std::string times_of(const method_report& r, double amount, const std::string& unit) {

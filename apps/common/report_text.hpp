@@ -48,10 +48,16 @@ struct method_report {
     std::uint64_t window_bytes = 0;
     // Brought into the cache (penstock), staged (cuda); cpu: 0, for maps do not tell.
     std::uint64_t bytes_read = 0;
-    std::unique_ptr<runtime> rt;  // null if the method needed none
+    std::unique_ptr<runtime> rt;     // null if the method needed none
+    std::vector<std::string> notes;  // what it said when it was made
 
     [[nodiscard]] double median_seconds() const;
 };
+
+// Makes the runtime of a method, and fills in where it runs.
+status start_runtime(const options& settings, method_report& report);
+
+void say_notes(const method_report& r);
 
 // -EINVAL and a message unless it is penstock, cpu or cuda.
 status check_method(const std::string& name);
@@ -59,8 +65,11 @@ status check_method(const std::string& name);
 // -ENODEV and a message: what the method cuda says in a program without CUDA.
 status no_cuda();
 
-// The parts of a report that all programs have.
+// The parts of a report that all programs have; the second one without what only repetitions have.
 nlohmann::json json_of(const method_report& r);
+nlohmann::json json_of_work(const method_report& r);
+// json_of() a runtime, or null.
+nlohmann::json runtime_of(const method_report& r);
 
 // "0.100 s, 0.090 s (12.00 GB/s), windows 0.000 s, start 0.500 s"; the rate is what `amount` and
 // `unit` make of the median.

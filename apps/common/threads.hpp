@@ -1,6 +1,7 @@
 // CPU threads: one function on several of them, their first error, and room for each to work in.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <cstdint>
@@ -44,6 +45,20 @@ private:
     status status_;  // guarded by mutex_
     std::atomic<bool> failed_{false};
 };
+
+// take(thread, first, count) for pieces of at most `step` of a whole, by so many threads; gives a
+// status. The first error or an interrupt ends it.
+template <typename Take>
+status on_pieces(std::uint32_t threads, std::uint64_t whole, std::uint64_t step, const Take& take) {
+    std::atomic<std::uint64_t> next{0};
+    first_error errors;
+    on_threads(threads, [&](std::uint32_t thread) {
+        for (std::uint64_t at = next.fetch_add(step); at < whole && !errors.stop();
+             at = next.fetch_add(step))
+            errors.note(take(thread, at, std::min(step, whole - at)));
+    });
+    return errors.get();
+}
 
 // Room in which each CPU thread keeps what it works on.
 class thread_scratch {

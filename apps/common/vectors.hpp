@@ -1,11 +1,24 @@
-// Vectors of numbers for loops that are compiled once for each kind of processor, the choice
-// between the kinds, and the loop of a tile.
+// Loops that are compiled once for each kind of processor, the choice between the kinds, vectors of
+// numbers, and the loop of a tile.
 #pragma once
 
 #include <cmath>
 #include <cstdint>
 #if defined(__AVX2__) || defined(__AVX512F__)
 #include <immintrin.h>
+#endif
+
+// A function that is compiled for each of these kinds of processor; the loader chooses when the
+// program starts. Not with ThreadSanitizer, which is not ready when the loader asks.
+#if defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define PENSTOCK_ONE_PROCESSOR
+#endif
+#endif
+#if defined(__x86_64__) && !defined(__SANITIZE_THREAD__) && !defined(PENSTOCK_ONE_PROCESSOR)
+#define PENSTOCK_CLONES(...) [[gnu::target_clones(__VA_ARGS__)]]
+#else
+#define PENSTOCK_CLONES(...)
 #endif
 
 namespace penstock::apps {

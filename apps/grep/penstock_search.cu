@@ -1,11 +1,160 @@
 // Searching with kernels that open and read the files themselves.
-#include <algorithm>
 
-#include "count_words.hpp"
+#include <algorithm>
+#include <cstdint>
+
+#include "count_job.hpp"
+#include "penstock/file.hpp"
 #include "penstock/launch.hpp"
 #include "search.hpp"
 
 namespace penstock::grep {
+
+// A file behind the page cache. The inside of a page is scanned where it lies, through a mapping;
+// only the seam between two pages is copied, into the group's scratch. Pages too small for that are
+// copied whole, several at a time.
+//
+// Getting at text is kept out of line: its registers would be taken from the scanning loop.
+struct paged_source {
+    const runtime_ref& fs;
+    int fd;
+    std::uint64_t file_bytes;
+    std::uint64_t page_bytes;
+    unsigned char* copy;
+    std::uint64_t copy_bytes;   // at least 2 * window_margin + 2
+    std::uint64_t ahead_bytes;  // how much to bring in before it is scanned; 0: nothing
+
+    static constexpr std::uint64_t least_mapped_page = 8192;
+
+    struct piece {
+        text_window window;
+        std::uint64_t until;  // positions below it can be scanned with this window
+        mapping held;         // of a page, or empty
+        int code;             // 0 or a negative errno
+    };
+
+    template <typename Group, typename Body>
+    PENSTOCK_HD int for_each_window(const Group& g, std::uint64_t from, std::uint64_t to,
+                                    const Body& body) const {
+        std::uint64_t fetched = from;
+        for (std::uint64_t at = from; at < to;) {
+            if (ahead_bytes != 0 && at >= fetched && to - at > page_bytes) {
+                bring_in(g, at, to);
+                fetched = at + ahead_bytes - window_margin;
+            }
+            piece p{};
+            get(g, at, to, p);
+            if (p.code == 0) body(p.window, at, p.until);
+            const int code = give_back(g, p);
+            if (p.code != 0 || code != 0) return p.code != 0 ? p.code : code;
+            at = p.until;
+        }
+        return 0;
+    }
+
+private:
+    // What it could not bring in, get() reports.
+    template <typename Group>
+    PENSTOCK_HD PENSTOCK_NOINLINE void bring_in(const Group& g, std::uint64_t at,
+                                                std::uint64_t to) const {
+        const std::uint64_t bytes = to - at < ahead_bytes ? to - at : ahead_bytes;
+        prefetch(g, fs, fd, static_cast<std::int64_t>(at), static_cast<std::int64_t>(bytes));
+    }
+
+    template <typename Group>
+    PENSTOCK_HD PENSTOCK_NOINLINE void get(const Group& g, std::uint64_t at, std::uint64_t to,
+                                           piece& out) const {
+        const std::uint64_t before = at > 0 ? at - 1 : 0;
+        const std::uint64_t page_end = (before | (page_bytes - 1)) + 1;
+        const std::uint64_t inside = page_end >= file_bytes ? file_bytes : page_end - window_margin;
+        out.until = inside < to ? inside : to;
+        if (page_bytes >= least_mapped_page && at < out.until) {
+            const std::uint64_t end = page_end < file_bytes ? page_end : file_bytes;
+            out.held = map(g, fs, fd, static_cast<std::int64_t>(before),
+                           static_cast<std::int64_t>(end - before));
+            settle(out, reinterpret_cast<const unsigned char*>(out.held.data), before, end,
+                   out.held.bytes);
+            return;
+        }
+        out.until = at + (copy_bytes - window_margin - 1);
+        if (page_bytes >= least_mapped_page && out.until > page_end + 1) out.until = page_end + 1;
+        if (out.until > to) out.until = to;
+        const std::uint64_t end =
+            file_bytes - out.until > window_margin ? out.until + window_margin : file_bytes;
+        settle(out, copy, before, end,
+               read(g, fs, fd, copy, static_cast<std::int64_t>(end - before),
+                    static_cast<std::int64_t>(before)));
+    }
+
+    PENSTOCK_HD static void settle(piece& out, const unsigned char* bytes, std::uint64_t begin,
+                                   std::uint64_t end, std::int64_t got) {
+        out.window = {bytes, begin, end};
+        out.code = got < 0                                          ? static_cast<int>(got)
+                   : static_cast<std::uint64_t>(got) == end - begin ? 0
+                                                                    : -ESTALE;
+    }
+
+    template <typename Group>
+    PENSTOCK_HD PENSTOCK_NOINLINE int give_back(const Group& g, const piece& p) const {
+        g.sync();  // no thread still reads the text when the next piece takes its place
+        return p.held.data != nullptr ? unmap(g, fs, p.held) : 0;
+    }
+};
+
+struct count_words {
+    search_view view;
+    std::uint64_t ahead_bytes;
+
+    // Groups are numbered by their scratch; each takes jobs until none is left.
+    template <typename Group>
+    PENSTOCK_HD void operator()(const Group& g, const runtime_ref& fs, std::uint64_t index) const {
+        const tally t(view, index);
+        for (;;) {
+            const std::uint64_t taken = g.broadcast(g.is_leader() ? take_job(view) : 0);
+            if (taken >= view.job_count) return;
+            const auto job_index = static_cast<std::uint32_t>(taken);
+            const bool settled = g.broadcast(is_settled(view, job_index) ? 1 : 0) != 0;
+            const int code = settled ? 0 : run(g, fs, t, job_index);
+            if (!g.is_leader()) continue;
+            view.status[job_index] = code;
+            // These concern the runtime and not the file: the rest would fail the same way, each
+            // after a wait.
+            if (code == -ECANCELED || code == -ESHUTDOWN || code == -ETIMEDOUT)
+                atomic_store<order::relaxed>(&view.shared->stop, 1u);
+        }
+    }
+
+    template <typename Group>
+    PENSTOCK_HD PENSTOCK_INLINE int run(const Group& g, const runtime_ref& fs, const tally& t,
+                                        std::uint32_t job_index) const {
+        paged_source source{fs, -1, 0, 0, t.text, view.layout.text_bytes, ahead_bytes};
+        int code = open_text(g, view.jobs[job_index].file, source);
+        if (code == 0) code = count_job(g, view, t, source, job_index);
+        if (source.fd >= 0) close_text(g, source);
+        return code;
+    }
+
+    template <typename Group>
+    PENSTOCK_HD PENSTOCK_NOINLINE int open_text(const Group& g, std::uint32_t file,
+                                                paged_source& out) const {
+        out.fd = open(g, out.fs, view.paths + view.path_at[file]);
+        if (out.fd < 0) return out.fd;
+        // Memory that the whole group can read.
+        auto* const about = reinterpret_cast<file_stat*>(out.copy);
+        const int code = stat(g, out.fs, out.fd, about);
+        out.file_bytes = about->size_bytes;
+        out.page_bytes = about->page_bytes;
+        g.sync();  // every thread has read it before text takes its place
+        if (code != 0) return code;
+        return out.file_bytes == view.file_bytes[file] ? 0 : -ESTALE;
+    }
+
+    template <typename Group>
+    PENSTOCK_HD PENSTOCK_NOINLINE void close_text(const Group& g,
+                                                  const paged_source& source) const {
+        close(g, source.fs, source.fd);
+    }
+};
 
 namespace {
 

@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "scan.hpp"
+#include "count_job.hpp"
 
 namespace penstock::grep {
 

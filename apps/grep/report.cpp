@@ -1,10 +1,9 @@
-#include "report.hpp"
+// What penstock-grep prints: lines, the JSON object, the summary.
+#include "session.hpp"
 
 #include <nlohmann/json.hpp>
 
 #include "common/message.hpp"
-#include "common/report_text.hpp"
-#include "penstock/version.hpp"
 
 namespace penstock::grep {
 
@@ -43,15 +42,15 @@ json method_json(const session& s, const method_run& run) {
         {"launches", run.found.launches}};
 }
 
-std::string counted(std::uint64_t number, const std::string& one, const std::string& many) {
-    return apps::with_commas(number) + " " + (number == 1 ? one : many);
+std::string counted(std::uint64_t number, const std::string& single, const std::string& many) {
+    return apps::with_commas(number) + " " + (number == 1 ? single : many);
 }
 
 }  // namespace
 
 status write_lines(const session& s, apps::output_file& to) {
     constexpr std::size_t full = 1 << 20;
-    const bool raw = s.asked.null_ends;
+    const bool raw = s.null_ends;
     std::string text;
     for (const word_count& c : s.runs.back().found.counts) {
         const std::string &word = s.words.words[c.word], &path = s.files.files[c.file].path;
@@ -68,60 +67,53 @@ status write_lines(const session& s, apps::output_file& to) {
     return to.write(text.data(), text.size());
 }
 
-std::string json_of(const session& s) {
-    const method_run& run = s.runs.back();
-    json out = {{"program", "penstock-grep"},
-                {"version", version()},
-                {"method", run.name},
-                {"backend", s.rt != nullptr      ? name_of(s.rt->where())
-                            : run.name == "cuda" ? "gpu"
-                                                 : "cpu"},
-                {"files", s.files.files.size()},
+json session::json_of() const {
+    const method_run& run = runs.back();
+    json out = {{"method", run.name},
+                {"backend", run.backend},
+                {"files", files.files.size()},
                 {"binary_files", run.found.binary_files},
-                {"bytes", s.total_bytes},
-                {"words", s.words.words.size()},
+                {"bytes", total_bytes},
+                {"words", words.words.size()},
                 {"matches", matches_of(run)},
                 {"lines", run.found.counts.size()},
-                {"errors", json::array()},
-                {"methods", json::array()}};
-    const seconds_by_phase& t = s.seconds;
-    out["seconds"] = {{"dictionary", t.dictionary},
-                      {"find_files", t.find_files},
-                      {"start", t.start},
-                      {"search", t.search},
-                      {"output", t.output},
-                      {"total", t.dictionary + t.find_files + t.start + t.search + t.output}};
-    for (const std::string& complaint : s.files.complaints) out["errors"].push_back(complaint);
-    for (const file_error& e : run.found.errors) out["errors"].push_back(message_of(s, e));
-    for (const method_run& one : s.runs) out["methods"].push_back(method_json(s, one));
-    out["runtime"] = s.rt != nullptr ? apps::json_of(*s.rt) : json(nullptr);
-    // Names of files need not be UTF-8; JSON must be.
-    return out.dump(-1, ' ', false, json::error_handler_t::replace) + "\n";
+                {"errors", files.complaints},
+                {"methods", json::array()},
+                {"runtime", apps::runtime_of(run)}};
+    out["seconds"] = {{"dictionary", dictionary_seconds},
+                      {"find_files", find_seconds},
+                      {"start", run.start_seconds},
+                      {"search", run.search_seconds},
+                      {"output", output_seconds},
+                      {"total", dictionary_seconds + find_seconds + run.start_seconds +
+                                    run.search_seconds + output_seconds}};
+    for (const file_error& e : run.found.errors) out["errors"].push_back(message_of(*this, e));
+    for (const method_run& each : runs) out["methods"].push_back(method_json(*this, each));
+    return out;
 }
 
-void say_summary(const session& s) {
-    for (const std::string& note : s.notes) apps::say(note);
-    const method_run& run = s.runs.back();
-    std::string text = counted(s.files.files.size(), "file", "files") + " (" +
+void session::say_summary() const {
+    const method_run& run = runs.back();
+    apps::say_notes(run);
+    std::string text = counted(files.files.size(), "file", "files") + " (" +
                        apps::with_commas(run.found.binary_files) + " binary), " +
-                       counted(s.total_bytes, "byte", "bytes") + ", " +
-                       counted(s.words.words.size(), "word", "words") + ": " +
+                       counted(total_bytes, "byte", "bytes") + ", " +
+                       counted(words.words.size(), "word", "words") + ": " +
                        counted(matches_of(run), "match", "matches") + " in " +
                        counted(run.found.counts.size(), "line", "lines") + "; " + run.name +
                        " searched " + text_of("%.3f s", run.search_seconds);
-    if (s.rt != nullptr) {
-        const statistics figures = s.rt->stats();
-        text += std::string(" on ") + name_of(s.rt->where()) + ", " +
-                apps::with_commas(figures.hits) + " hits, " + apps::with_commas(figures.misses) +
-                " misses";
+    if (run.rt != nullptr) {
+        const statistics figures = run.rt->stats();
+        text += " on " + run.backend + ", " + apps::with_commas(figures.hits) + " hits, " +
+                apps::with_commas(figures.misses) + " misses";
     }
     apps::say(text);
-    if (s.runs.size() < 2) return;
-    for (const method_run& one : s.runs)
+    if (runs.size() < 2) return;
+    for (const method_run& each : runs)
         apps::say(
-            one.name + ": start " + text_of("%.3f s", one.start_seconds) + ", search " +
-            text_of("%.3f s", one.search_seconds) + ", " +
-            text_of("%.1f MB/s", static_cast<double>(s.total_bytes) / one.search_seconds / 1e6));
+            each.name + ": start " + text_of("%.3f s", each.start_seconds) + ", search " +
+            text_of("%.3f s", each.search_seconds) + ", " +
+            text_of("%.1f MB/s", static_cast<double>(total_bytes) / each.search_seconds / 1e6));
 }
 
 void say_left_out(const session& s) {

@@ -1,4 +1,4 @@
-// The ways to search, and what they share: running jobs on some kind of processor.
+// The ways to search: running jobs on some kind of processor, and from files to counts.
 #pragma once
 
 #include <cstdint>
@@ -6,11 +6,10 @@
 #include <string>
 #include <vector>
 
-#include "common/big_vector.hpp"
 #include "common/device_memory.hpp"
 #include "common/stopwatch.hpp"
-#include "dictionary.hpp"
-#include "files.hpp"
+#include "inputs.hpp"
+#include "records.hpp"
 #include "penstock/error.hpp"
 #include "penstock/runtime.hpp"
 #include "search_view.hpp"
@@ -30,7 +29,7 @@ struct search_limits {
 };
 
 struct search_output {
-    apps::big_vector<record> records;       // `job` is the place in the list that was run
+    big_vector<record> records;             // `job` is the place in the list that was run
     std::vector<std::int32_t> status;       // per job: 0 or a negative errno
     std::vector<std::uint64_t> first_zero;  // per file, over all runs so far
     std::uint64_t launches = 0;
@@ -94,5 +93,32 @@ search_limits cpu_limits(std::uint32_t threads);
 // method. -ENODEV and a message without a GPU.
 status make_cuda_search(int device, std::uint32_t threads, const file_list& files,
                         std::unique_ptr<search_method>& out, search_limits& limits);
+
+// From files to counts: cutting files into jobs, running them, and settling files that hold zero
+// bytes.
+
+struct file_error {
+    std::uint32_t file;
+    int code;
+};
+
+struct counted_files {
+    big_vector<word_count> counts;   // sorted by file, then word; none is zero
+    std::vector<file_error> errors;  // files whose counts are left out
+    std::uint64_t binary_files = 0;
+    std::uint64_t jobs = 0;
+    std::uint64_t launches = 0;
+    double launch_seconds = 0;   // while kernels ran, or the threads that stand for them
+    double collect_seconds = 0;  // fetching records and status
+    double join_seconds = 0;     // putting records in order
+};
+
+// `piece_bytes`: how large files are cut. Fails only if the search as a whole does.
+status count_files(search_method& method, const dictionary& words, const file_list& files,
+                   std::uint64_t piece_bytes, counted_files& out);
+
+// A piece size that gives every group some pieces of `total_bytes`, from `least` to 1 MiB.
+std::uint64_t choose_piece_bytes(std::uint64_t total_bytes, std::uint64_t groups,
+                                 std::uint64_t least);
 
 }  // namespace penstock::grep

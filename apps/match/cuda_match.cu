@@ -13,6 +13,7 @@
 #include "methods.hpp"
 #if defined(__CUDACC__)
 #include "block_compare.cuh"
+#include "common/resident_blocks.cuh"
 #endif
 
 namespace penstock::match {
@@ -115,12 +116,8 @@ struct cuda_search {
         chunk_images = std::clamp<std::uint64_t>(
             chunk_bytes / image_bytes / block_images * block_images, block_images,
             (images + block_images - 1) / block_images * block_images);
-        int device = 0, multiprocessors = 1, resident = 1;
-        cudaGetDevice(&device);
-        cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device);
-        // Asking how many fit also loads the kernel, before the clock runs.
-        cudaOccupancyMaxActiveBlocksPerMultiprocessor(&resident, match_chunk, block_threads, 0);
-        most_blocks = static_cast<unsigned>(multiprocessors * std::max(1, resident));
+        most_blocks = static_cast<unsigned>(
+            apps::resident_blocks(job.settings.device, match_chunk, block_threads));
         // A chunk is a search of its own, which must keep the whole GPU busy.
         const match_cut cut{
             block_images, block_queries,
@@ -188,7 +185,7 @@ struct cuda_search {
         return ended;
     }
 
-    status run(const match_job& job, method_report& report) {
+    status run(const match_job& job, match_report& report) {
         std::vector<float> queries;
         if (status s = read_queries(job, queries); !s) return s;
         if (status s = memory.upload_queries(queries); !s) return s;
@@ -209,7 +206,7 @@ struct cuda_search {
 
 }  // namespace
 
-status match_with_cuda(const match_job& job, method_report& report) {
+status match_with_cuda(const match_job& job, match_report& report) {
     apps::stopwatch watch;
     const int device = job.settings.device;
     int devices = 0;
@@ -225,19 +222,12 @@ status match_with_cuda(const match_job& job, method_report& report) {
     report.note = std::to_string(all.threads) + " threads read chunks of " +
                   format_size(all.chunk_images * job.databases[0].header.stride_bytes());
     report.start_seconds = watch.lap();
-    const double cpu_before = apps::cpu_seconds();
-    const status ended = all.run(job, report);
-    report.match_seconds = watch.lap();
-    report.cpu_seconds = apps::cpu_seconds() - cpu_before;
-    return ended;
+    return apps::repeat_timed(1, report, [&] { return all.run(job, report); });
 }
 
 #else
 
-status match_with_cuda(const match_job&, method_report&) {
-    return {-ENODEV,
-            "--method cuda: this program was built without CUDA; use --method penstock or cpu"};
-}
+status match_with_cuda(const match_job&, match_report&) { return apps::no_cuda(); }
 
 #endif
 

@@ -1,7 +1,9 @@
-#include "report.hpp"
+// The command make: files of random images, and its options.
+#include "session.hpp"
 
 #include <algorithm>
 #include <cerrno>
+#include <charconv>
 #include <functional>
 #include <sys/stat.h>
 #include <unordered_map>
@@ -18,13 +20,20 @@ namespace penstock::match {
 
 namespace {
 
+constexpr const char* make_about =
+    "Makes files of random images to search in: DIR/queries.images and DIR/database-1.images to "
+    "DIR/database-N.images. Numbers are\n"
+    "even between 0 and 1 and depend on the seed alone. Some queries have a match: it is the query "
+    "with a little noise, at a random\n"
+    "place of a random database, and, for every other one, again in the database after it.\n";
+
 constexpr std::uint64_t piece_bytes = 64u << 20;  // made by all threads, then written
 
 // Which query is where in a database.
 using planted_images = std::unordered_map<std::uint64_t, std::uint64_t>;
 
 struct image_maker {
-    const make_request& asked;
+    const make_session& asked;
     std::uint64_t floats;
     std::uint64_t stride;
 
@@ -84,7 +93,7 @@ void plant(planted_images& in, std::uint64_t images, std::uint64_t random, std::
 }
 
 // Which queries are where. Those that have a match are spread evenly over all.
-std::vector<planted_images> plant_all(const make_request& asked, std::uint64_t& planted) {
+std::vector<planted_images> plant_all(const make_session& asked, std::uint64_t& planted) {
     std::vector<planted_images> out(asked.databases);
     planted = 0;
     for (std::uint64_t query = 0; query < asked.queries; ++query) {
@@ -103,41 +112,88 @@ std::vector<planted_images> plant_all(const make_request& asked, std::uint64_t& 
     return out;
 }
 
+// "64x64" or "64x64x3".
+status read_shape(const std::string& flag, const std::string& text, make_session& out) {
+    std::uint32_t sides[3] = {0, 0, 1};
+    const char *at = text.data(), *const end = text.data() + text.size();
+    int count = 0;
+    while (count < 3) {
+        const auto parsed = std::from_chars(at, end, sides[count]);
+        if (parsed.ec != std::errc()) break;
+        ++count;
+        at = parsed.ptr;
+        if (end - at < 2 || *at != 'x') break;
+        ++at;
+    }
+    const bool fits = at == end && count >= 2 && sides[0] > 0 && sides[1] > 0 && sides[2] > 0 &&
+                      sides[0] <= most_floats && sides[1] <= most_floats && sides[2] <= 16 &&
+                      std::uint64_t{sides[0]} * sides[1] * sides[2] <= most_floats;
+    if (!fits)
+        return {-EINVAL, flag + ": " + apps::shown(text) +
+                             " is no shape; give width x height, as in 64x64, or with up to 16 "
+                             "channels, as in 64x64x3, of at most " +
+                             apps::with_commas(most_floats) + " numbers in all"};
+    out.width = sides[0], out.height = sides[1], out.channels = sides[2];
+    return {};
+}
+
 }  // namespace
 
-status make_images(const request& asked, make_report& report) {
+make_session::make_session() : command({"make", make_about, "", apps::command_kind::make}) {}
+
+void make_session::add_options(apps::option_list& add) {
+    add.operand("DIR", folder, "Folder that gets the files; it is made if it is not there");
+    add.number("--queries", queries, {0, most_images, ""}, "Images to search for; default: 2016",
+               "N");
+    add.number("--images", images, {0, most_images, ""}, "Images of each database; default: 25000",
+               "N");
+    add.number("--databases", databases, {1, 1000, "from 1 to 1000"},
+               "How many databases; default: 3", "N");
+    add.value(
+        "--shape",
+        [this](const std::string& flag, const std::string& text) {
+            return read_shape(flag, text, *this);
+        },
+        "Width and height of an image, and channels if there are several; default: 64x64",
+        "WxH[xC]");
+    add.number("--matches", matches, {0, 1, ""},
+               "Fraction of the queries that have a match, 0 to 1; default: 0.5", "F");
+    add.number("--noise", noise, {0, 1, ""},
+               "Most by which a number of a match differs, 0 to 1; default: 0.01", "X");
+    add.number("--seed", seed, {0, UINT64_MAX, ""}, "Of the random numbers", "N");
+}
+
+status make_session::run() {
     apps::stopwatch watch;
-    const make_request& m = asked.make;
-    const std::uint64_t floats = std::uint64_t{m.width} * m.height * m.channels;
-    const image_maker maker{m, floats, padded_floats(floats)};
-    report.threads = apps::thread_count(asked.settings.worker_threads);
-    if (::mkdir(m.folder.c_str(), 0777) != 0 && errno != EEXIST)
-        return {-errno, apps::shown(m.folder) + ": " + error_text(-errno) +
+    const std::uint64_t floats = std::uint64_t{width} * height * channels;
+    const image_maker maker{*this, floats, padded_floats(floats)};
+    threads = apps::thread_count(settings.worker_threads);
+    if (::mkdir(folder.c_str(), 0777) != 0 && errno != EEXIST)
+        return {-errno, apps::shown(folder) + ": " + error_text(-errno) +
                             "; name a folder that can be made"};
     const auto add = [&](const std::string& name, std::uint64_t images,
                          const std::function<void(std::uint64_t, float*)>& fill) -> status {
-        report.files.push_back(m.folder + "/" + name);
-        report.bytes += data_alignment_bytes + images * maker.stride * sizeof(float);
-        return write_file(report.files.back(), maker, images, report.threads, fill);
+        files.push_back(folder + "/" + name);
+        bytes += data_alignment_bytes + images * maker.stride * sizeof(float);
+        return write_file(files.back(), maker, images, threads, fill);
     };
-    if (status s = add("queries.images", m.queries,
+    if (status s = add("queries.images", queries,
                        [&](std::uint64_t i, float* to) { maker.fill(0, i, to); });
         !s)
         return s;
-    const std::vector<planted_images> planted = plant_all(m, report.planted);
-    for (std::uint64_t d = 1; d <= m.databases; ++d) {
+    const std::vector<planted_images> places = plant_all(*this, planted);
+    for (std::uint64_t d = 1; d <= databases; ++d) {
         const auto fill = [&](std::uint64_t i, float* to) {
-            const auto query = planted[d - 1].find(i);
-            if (query == planted[d - 1].end()) return maker.fill(d, i, to);
+            const auto query = places[d - 1].find(i);
+            if (query == places[d - 1].end()) return maker.fill(d, i, to);
             maker.fill(0, query->second, to);
             maker.blur(d, i, to);
         };
-        if (status s = add("database-" + std::to_string(d) + ".images", m.images, fill); !s)
-            return s;
+        if (status s = add("database-" + std::to_string(d) + ".images", images, fill); !s) return s;
     }
     // The square of even noise is a third of the largest on average.
-    report.threshold = std::max(static_cast<double>(floats) * m.noise * m.noise, 1e-6);
-    report.seconds = watch.lap();
+    threshold = std::max(static_cast<double>(floats) * noise * noise, 1e-6);
+    seconds = watch.lap();
     return {};
 }
 

@@ -96,7 +96,7 @@ status match_memory::upload_queries(const std::vector<float>& queries) {
                : copy_failed();
 }
 
-status match_memory::download(method_report& report) {
+status match_memory::download(match_report& report) {
     report.best.resize(view_.query_count);
     const bool copied = memory_->download(report.best.data(), view_.best,
                                           report.best.size() * sizeof(std::uint64_t)) &&
@@ -139,7 +139,7 @@ status match_error(const match_job& job, std::uint32_t database, int code) {
 
 // Baseline: all cores, vector code, memory maps.
 
-status match_with_cpu(const match_job& job, method_report& report) {
+status match_with_cpu(const match_job& job, match_report& report) {
     apps::stopwatch watch;
     const std::uint32_t threads = apps::thread_count(job.settings.worker_threads);
     mapped_images mapped;
@@ -153,25 +153,23 @@ status match_with_cpu(const match_job& job, method_report& report) {
     report.note = std::to_string(threads) + " threads, " + chosen_kernel().name;
     report.start_seconds = watch.lap();
 
-    const double cpu_before = apps::cpu_seconds();
-    std::vector<float> queries;
-    if (status s = read_queries(job, queries); !s) return s;
-    match_view view = memory.view();
-    view.queries = queries.data();
-    {
-        const apps::progress bar(
-            "tiles", view.item_count(),
-            [&] { return atomic_load<order::relaxed>(&view.totals->items_taken); }, !job.quiet);
-        apps::on_threads(threads, [&](std::uint32_t thread) {
-            for (std::uint64_t item = take_item(view);
-                 item < view.item_count() && !was_interrupted(); item = take_item(view))
-                compare_on_lane(mapped, view, place_of(view, item), scratch.pointers()[thread]);
-        });
-    }
-    const status copied = memory.download(report);
-    report.match_seconds = watch.lap();
-    report.cpu_seconds = apps::cpu_seconds() - cpu_before;
-    return copied;
+    return apps::repeat_timed(1, report, [&]() -> status {
+        std::vector<float> queries;
+        if (status s = read_queries(job, queries); !s) return s;
+        match_view view = memory.view();
+        view.queries = queries.data();
+        {
+            const apps::progress bar(
+                "tiles", view.item_count(),
+                [&] { return atomic_load<order::relaxed>(&view.totals->items_taken); }, !job.quiet);
+            apps::on_threads(threads, [&](std::uint32_t thread) {
+                for (std::uint64_t item = take_item(view);
+                     item < view.item_count() && !was_interrupted(); item = take_item(view))
+                    compare_on_lane(mapped, view, place_of(view, item), scratch.pointers()[thread]);
+            });
+        }
+        return memory.download(report);
+    });
 }
 
 }  // namespace penstock::match

@@ -138,8 +138,9 @@ public:
         lanes_ = std::vector<lane_of_copies>(lanes_.size());
     }
 
-    status bring(const std::string& path, std::uint64_t offset, std::uint64_t bytes,
+    status bring(const tile_set& tiles, std::uint64_t offset, std::uint64_t bytes,
                  std::byte* to) override {
+        const std::string& path = tiles.file.path;
         const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
         if (fd < 0)
             return {-errno, apps::shown(path) + ": " + error_text(-errno) +

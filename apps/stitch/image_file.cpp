@@ -97,20 +97,20 @@ status image_file::write_at(const void* from, std::uint64_t bytes, std::uint64_t
 }
 
 status image_file::hash(std::uint32_t threads, std::uint64_t& out) const {
-    std::atomic<std::uint64_t> next{0}, all{bytes()};
-    apps::first_error errors;
-    apps::on_threads(threads, [&](std::uint32_t) {
-        std::vector<char> room(piece_bytes);
-        for (std::uint64_t at = next.fetch_add(piece_bytes); at < bytes() && !errors.stop();
-             at = next.fetch_add(piece_bytes)) {
-            const std::uint64_t here = std::min(piece_bytes, bytes() - at);
-            std::fill(room.begin() + static_cast<std::ptrdiff_t>(here), room.end(), '\0');
-            errors.note(apps::read_exactly(path(), fd_, room.data(), here, at));
+    std::atomic<std::uint64_t> all{bytes()};
+    std::vector<std::vector<char>> rooms(threads);
+    status ended = apps::on_pieces(
+        threads, bytes(), piece_bytes,
+        [&](std::uint32_t thread, std::uint64_t at, std::uint64_t count) {
+            std::vector<char>& room = rooms[thread];
+            room.resize(piece_bytes);
+            std::fill(room.begin() + static_cast<std::ptrdiff_t>(count), room.end(), '\0');
+            status s = apps::read_exactly(path(), fd_, room.data(), count, at);
             all.fetch_xor(mix64(hash_piece(room) + at));
-        }
-    });
+            return s;
+        });
     out = all;
-    return errors.get();
+    return ended;
 }
 
 }  // namespace penstock::stitch

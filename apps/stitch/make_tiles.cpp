@@ -1,4 +1,5 @@
-#include "report.hpp"
+// The command make: tiles of a made scene, and its options.
+#include "session.hpp"
 
 #include <algorithm>
 #include <atomic>
@@ -9,11 +10,36 @@
 #include "common/random_numbers.hpp"
 #include "common/stopwatch.hpp"
 #include "common/threads.hpp"
-#include "scene.hpp"
+#include "penstock/base/hash.hpp"
 
 namespace penstock::stitch {
 
 namespace {
+
+// The scene: whole numbers, so that every machine makes the same. docs/apps/stitch.md has the
+// formula.
+
+// From 0 up to a quarter of period² and down again.
+constexpr std::uint32_t wave(std::uint64_t t, std::uint32_t period) {
+    const auto u = static_cast<std::uint32_t>(t % period);
+    return u * (period - u);
+}
+
+// What does not change along a row or column, and what lies along diagonals, so that a pixel takes
+// three additions and a product.
+constexpr std::uint32_t scene_across(std::uint64_t x) { return wave(x, 509) >> 8; }  // to 253
+constexpr std::uint32_t scene_down(std::uint64_t y) { return wave(y, 383) >> 7; }    // to 286
+constexpr std::uint32_t scene_along(std::uint64_t diagonal) {
+    return wave(diagonal, 97);
+}  // to 2352
+
+constexpr std::uint32_t scene_dark = 400;
+
+// Noise of four neighbouring pixels, 6 bits each, the lowest first; `place`: number of the first in
+// its tile, divided by 4.
+constexpr std::uint64_t noise_of(std::uint64_t start, std::uint64_t place) {
+    return mix64(start + place);
+}
 
 struct scene_tables {
     std::vector<std::uint16_t> across, down, along;
@@ -46,8 +72,7 @@ void fill_tile(const tile_set& tiles, const scene_tables& scene, std::uint32_t t
     }
 }
 
-status write_tiles(const tile_set& tiles, const make_request& m, bool quiet, std::uint32_t threads,
-                   const apps::output_file& out) {
+status write_tiles(const tile_set& tiles, const make_session& m, const apps::output_file& out) {
     const tile_header header = header_of(tiles);
     if (status s = out.write_at(&header, sizeof header, 0); !s) return s;
     if (status s =
@@ -55,26 +80,25 @@ status write_tiles(const tile_set& tiles, const make_request& m, bool quiet, std
         !s)
         return s;
     const scene_tables scene(tiles);
-    std::atomic<std::uint32_t> next{0};
-    apps::first_error errors;
+    std::vector<std::vector<std::uint16_t>> rooms(m.threads);
+    std::atomic<std::uint64_t> done{0};
     const apps::progress bar(
-        "tiles", tiles.places.size(),
-        [&] { return std::min<std::uint64_t>(next, tiles.places.size()); }, !quiet);
-    apps::on_threads(threads, [&](std::uint32_t) {
-        std::vector<std::uint16_t> room(tiles.tile_stride() / sizeof(std::uint16_t));
-        for (std::uint32_t i = next.fetch_add(1); i < tiles.places.size() && !errors.stop();
-             i = next.fetch_add(1)) {
-            fill_tile(tiles, scene, i, m.seed, room.data());
-            errors.note(out.write_at(room.data(), tiles.tile_stride(),
-                                     tiles.first_tile() + i * tiles.tile_stride()));
-        }
-    });
-    return errors.get();
+        "tiles", tiles.places.size(), [&] { return done.load(); }, !m.common.quiet);
+    return apps::on_pieces(m.threads, tiles.places.size(), 1,
+                           [&](std::uint32_t thread, std::uint64_t i, std::uint64_t) {
+                               std::vector<std::uint16_t>& room = rooms[thread];
+                               room.resize(tiles.tile_stride() / sizeof(std::uint16_t));
+                               fill_tile(tiles, scene, static_cast<std::uint32_t>(i), m.seed,
+                                         room.data());
+                               ++done;
+                               return out.write_at(room.data(), tiles.tile_stride(),
+                                                   tiles.first_tile() + i * tiles.tile_stride());
+                           });
 }
 
-}  // namespace
-
-status place_tiles(const make_request& m, tile_set& out) {
+// Places column by column, so that the left part of an image has the first part of the file.
+// -EINVAL and a message if the image would be too large.
+status place_tiles(const make_session& m, tile_set& out) {
     out.tile_width = m.tile_width;
     out.tile_height = m.tile_height;
     const auto step = [&](std::uint32_t side) {
@@ -103,19 +127,62 @@ status place_tiles(const make_request& m, tile_set& out) {
     return {};
 }
 
-status make_tiles(const request& asked, make_report& report) {
+status read_tile_size(const std::string& flag, const std::string& text, make_session& m) {
+    const std::size_t cross = text.find('x');
+    const std::string range = "from 1 to " + apps::with_commas(most_tile_side) + " in WxH";
+    if (cross == std::string::npos || cross == 0 || cross + 1 == text.size())
+        return {-EINVAL,
+                flag + ": " + apps::shown(text) + " is no size; give one, such as 1392x1040"};
+    if (status s = apps::parse_number<std::uint32_t>(flag.c_str(), text.substr(0, cross), 1,
+                                                     most_tile_side, range, m.tile_width);
+        !s)
+        return s;
+    return apps::parse_number<std::uint32_t>(flag.c_str(), text.substr(cross + 1), 1,
+                                             most_tile_side, range, m.tile_height);
+}
+
+}  // namespace
+
+make_session::make_session()
+    : command({"make",
+               "Make a file of tiles of a made scene, with noise that the seed alone decides", "",
+               apps::command_kind::make}) {}
+
+void make_session::add_options(apps::option_list& add) {
+    add.text("-o,--out", out, "File that gets the tiles", "FILE").required();
+    add.number("--rows", rows, {1, most_tiles, ""}, "Tiles below each other", "R").required();
+    add.number("--columns", columns, {1, most_tiles, ""}, "Tiles beside each other", "C")
+        .required();
+    add.value(
+           "--tile",
+           [this](const std::string& flag, const std::string& text) {
+               return read_tile_size(flag, text, *this);
+           },
+           "Pixels of a tile, such as 1392x1040", "WxH")
+        .required();
+    add.number("--overlap", overlap_percent, {0, 90, ""},
+               "How much of a tile its neighbour covers, 0 to 90; default: 10", "PERCENT");
+    add.number("--jitter", jitter, {0, 1024, "from 0 to 1024"},
+               "How far a tile is from its place at most, 0 to 1024; default: 0", "PIXELS");
+    add.number("--seed", seed, {0, UINT64_MAX, ""}, "Of noise and places; default: 1", "S");
+}
+
+status make_session::check() {
+    if (std::uint64_t{rows} * columns <= most_tiles) return {};
+    return {-EINVAL, "--rows: " + std::to_string(rows) + " rows of " + std::to_string(columns) +
+                         " tiles are more than " + apps::with_commas(most_tiles) +
+                         " tiles; give fewer"};
+}
+
+status make_session::run() {
     apps::stopwatch watch;
-    tile_set tiles;
-    if (status s = place_tiles(asked.make, tiles); !s) return s;
-    report.threads = apps::thread_count(asked.settings.worker_threads);
-    apps::output_file out;
-    if (status s = out.open_named(asked.make.out); !s) return s;
-    if (status s = write_tiles(tiles, asked.make, asked.quiet, report.threads, out); !s) return s;
-    if (status s = out.commit(); !s) return s;
-    report.bytes = tiles.file_bytes();
-    report.image_width = tiles.image_width;
-    report.image_height = tiles.image_height;
-    report.seconds = watch.lap();
+    if (status s = place_tiles(*this, tiles); !s) return s;
+    threads = apps::thread_count(settings.worker_threads);
+    apps::output_file file;
+    if (status s = file.open_named(out); !s) return s;
+    if (status s = write_tiles(tiles, *this, file); !s) return s;
+    if (status s = file.commit(); !s) return s;
+    seconds = watch.lap();
     return {};
 }
 

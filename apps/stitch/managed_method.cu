@@ -5,13 +5,8 @@
 #include "methods.hpp"
 
 #if defined(__CUDACC__)
-#include <algorithm>
-#include <atomic>
 #include <cuda_runtime.h>
-#include <fcntl.h>
-#include <unistd.h>
 
-#include "common/message.hpp"
 #include "common/stopwatch.hpp"
 #include "common/threads.hpp"
 #include "common/files.hpp"
@@ -63,35 +58,11 @@ cudaError_t prefetch(const void* what, std::uint64_t bytes, bool to_host, int de
     return code == cudaSuccess ? cudaStreamSynchronize(nullptr) : code;
 }
 
-status read_tiles(const stitch_job& job, const tile_range& range, std::byte* to) {
-    const std::string& path = job.tiles.file.path;
-    const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return {-errno, apps::shown(path) + ": " + error_text(-errno) +
-                            "; name a file of tiles that can be read"};
-    apps::first_error errors;
-    std::atomic<std::uint64_t> next{0};
-    apps::on_threads(job.all_threads, [&](std::uint32_t) {
-        for (std::uint64_t at = next.fetch_add(copy_bytes); at < range.bytes && !errors.stop();
-             at = next.fetch_add(copy_bytes))
-            errors.note(apps::read_exactly(
-                path, fd, to + at, std::min(copy_bytes, range.bytes - at), range.offset + at));
-    });
-    ::close(fd);
-    return errors.get();
-}
-
 status write_image(const stitch_job& job, const std::byte* from, const image_file& image) {
-    apps::first_error errors;
-    std::atomic<std::uint64_t> next{0};
-    const std::uint64_t bytes = image_bytes(job);
-    apps::on_threads(job.all_threads, [&](std::uint32_t) {
-        for (std::uint64_t at = next.fetch_add(copy_bytes); at < bytes && !errors.stop();
-             at = next.fetch_add(copy_bytes))
-            errors.note(image.write_at(from + at, std::min(copy_bytes, bytes - at),
-                                       image_header_bytes + at));
-    });
-    return errors.get();
+    return apps::on_pieces(job.all_threads, image_bytes(job), copy_bytes,
+                           [&](std::uint32_t, std::uint64_t at, std::uint64_t count) {
+                               return image.write_at(from + at, count, image_header_bytes + at);
+                           });
 }
 
 }  // namespace
@@ -135,7 +106,9 @@ status with_managed(const stitch_job& job, image_file& image, phases& out) {
     if (code == cudaSuccess) code = cudaDeviceSynchronize();
     if (code != cudaSuccess) return cuda_failed(code, "allocating");
     out.map = watch.lap();
-    if (status s = read_tiles(job, range, mine.tiles); !s) return s;
+    if (status s = read_tiles(job.tiles, range.offset, range.bytes, mine.tiles, job.all_threads);
+        !s)
+        return s;
     if (range.bytes != 0) code = prefetch(mine.tiles, range.bytes, false, device);
     if (code != cudaSuccess) return cuda_failed(code, "bringing the tiles to the GPU");
     out.input = watch.lap();

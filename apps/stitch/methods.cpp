@@ -1,4 +1,4 @@
-// Runs a method, and measures how the work is best shared between two processors.
+// The methods that need no CUDA, and how the work is best shared between two processors.
 #include "methods.hpp"
 
 #include <algorithm>
@@ -9,6 +9,7 @@
 #include "common/stopwatch.hpp"
 #include "common/threads.hpp"
 #include "common/files.hpp"
+#include "penstock/region.hpp"
 
 namespace penstock::stitch {
 
@@ -55,8 +56,7 @@ status with_private(const stitch_job& job, image_file& image, phases& out) {
         !s)
         return s;
     out.map = watch.lap();
-    if (status s = job.left_maker->bring(job.tiles.file.path, range.offset, range.bytes, own_tiles);
-        !s)
+    if (status s = job.left_maker->bring(job.tiles, range.offset, range.bytes, own_tiles); !s)
         return s;
     out.input = watch.lap();
     auto* const own_pixels = reinterpret_cast<std::uint16_t*>(own_image);
@@ -80,6 +80,85 @@ status with_private(const stitch_job& job, image_file& image, phases& out) {
             return s;
     out.merge = watch.lap();
     job.left_maker->drop();
+    image.unmap();
+    out.end = watch.lap();
+    return {};
+}
+
+// Tiles and image as regions: the left part is made from the one and into the other by plain
+// pointers, while threads store the right part to a mapping of the same file. Where the line cuts a
+// page both change it at the same time, and the release brings together what each has made.
+
+namespace {
+
+struct regions {
+    std::unique_ptr<file_region> tiles, image;
+};
+
+status failed(std::int64_t code, const std::string& what) {
+    return {static_cast<int>(code), "--method penstock: " + what + ": " + error_text(code) +
+                                        "; nothing was written, make room and run again"};
+}
+
+status close_all(regions& of) {
+    if (of.image == nullptr) return {};
+    if (const int code = of.image->close(); code != 0)
+        return failed(code, "closing the region of the image");
+    if (const int code = of.tiles->close(); code != 0)
+        return failed(code, "closing the region of the tiles");
+    return {};
+}
+
+}  // namespace
+
+status with_penstock(const stitch_job& job, image_file& image, phases& out) {
+    apps::stopwatch watch;
+    apps::mapped_file tiles;
+    regions open;
+    if (status s = image.extend(); !s) return s;
+    if (status s = tiles.open(job.tiles.file.path, job.tiles.file_bytes()); !s) return s;
+    // Whole pages only since no thread stores to the image while the release reads and writes them
+    // (docs/apps/stitch.md).
+    const region_options how{.outside_writers = !job.whole_pages};
+    if (!job.left.empty())
+        if (status s =
+                map_region(*job.rt, image.path(), 0, 0, protection::read_write, how, open.image);
+            !s)
+            return s;
+    out.map = watch.lap();
+    const tile_range range = left_tiles(job);
+    if (range.bytes != 0)
+        if (status s = map_region(*job.rt, job.tiles.file.path, range.offset, range.bytes,
+                                  protection::read, {}, open.tiles);
+            !s)
+            return s;
+    out.input = watch.lap();
+    part_work left{{}, {}, &job.left, job.convolutions};
+    if (!job.left.empty()) {
+        left.tiles = tiles_at(job, open.tiles->data(), range.first);
+        left.image = {reinterpret_cast<std::uint16_t*>(static_cast<std::byte*>(open.image->data()) +
+                                                       image_header_bytes),
+                      job.tiles.image_width};
+    }
+    if (status s = make_both(job, left,
+                             {tiles_at(job, tiles.data() + job.tiles.first_tile(), 0),
+                              {image.pixels(), job.tiles.image_width},
+                              &job.right,
+                              job.convolutions},
+                             out);
+        !s)
+        return s;
+    out.compute = watch.lap();
+    if (open.image != nullptr) {
+        if (const std::int64_t code = open.image->release(); code < 0)
+            return failed(code, "releasing the region of the image");
+        const region_traffic moved = open.image->traffic();
+        out.bytes_released = moved.bytes_written;
+        out.pages_released = moved.pages_released;
+        out.pages_fetched = moved.pages_fetched;
+    }
+    out.merge = watch.lap();
+    if (status s = close_all(open); !s) return s;
     image.unmap();
     out.end = watch.lap();
     return {};
@@ -153,8 +232,7 @@ status measure_balance(const stitch_job& job, balance& out) {
 
     std::byte *own_tiles = nullptr, *own_image = nullptr;
     if (status s = job.left_maker->take(bytes, 2 * pixels, own_tiles, own_image); !s) return s;
-    if (status s = job.left_maker->bring(job.tiles.file.path, offset, bytes, own_tiles); !s)
-        return s;
+    if (status s = job.left_maker->bring(job.tiles, offset, bytes, own_tiles); !s) return s;
     // Twice: the first launch loads the kernel.
     for (int i = 0; i < 2; ++i) {
         watch.lap();

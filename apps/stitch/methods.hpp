@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "image_file.hpp"
-#include "layout.hpp"
 #include "part_maker.hpp"
 #include "penstock/runtime.hpp"
 #include "tile_set.hpp"
@@ -21,7 +20,7 @@ struct stitch_job {
     tile_set tiles;
     std::vector<piece> all, left, right;  // all: left and right of the line together
     std::uint32_t split = 0;              // the first column of the right part
-    std::uint32_t convolutions = 0;
+    std::uint32_t convolutions = 1;
     std::uint32_t threads = 1;      // of the right part
     std::uint32_t all_threads = 1;  // where no maker runs beside them
     bool whole_pages = false;       // how a region's changes come to the file

@@ -6,12 +6,11 @@
 
 #include <cstdint>
 #include <memory>
-#include <string>
 #include <vector>
 
 #include "image_file.hpp"
-#include "layout.hpp"
 #include "penstock/error.hpp"
+#include "tile_set.hpp"
 
 namespace penstock::stitch {
 
@@ -56,8 +55,8 @@ public:
     virtual status take(std::uint64_t tile_bytes, std::uint64_t image_bytes, std::byte*& tiles,
                         std::byte*& image) = 0;
     virtual void drop() = 0;
-    // All cores bring part of a file there, and rows to their places in the image.
-    virtual status bring(const std::string& path, std::uint64_t offset, std::uint64_t bytes,
+    // All cores bring part of the tiles' file there, and rows to their places in the image.
+    virtual status bring(const tile_set& tiles, std::uint64_t offset, std::uint64_t bytes,
                          std::byte* to) = 0;
     virtual status send(const rows_in_memory& rows, const image_file& to) = 0;
 };

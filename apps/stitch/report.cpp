@@ -1,4 +1,5 @@
-#include "report.hpp"
+// What penstock-stitch prints: the JSON object, the summary; and medians.
+#include "session.hpp"
 
 #include <algorithm>
 #include <cstdio>
@@ -6,8 +7,7 @@
 
 #include "common/message.hpp"
 #include "common/report_text.hpp"
-#include "penstock/version.hpp"
-#include "sharpen_rows.hpp"
+#include "sharpen.hpp"
 
 namespace penstock::stitch {
 
@@ -16,22 +16,22 @@ namespace {
 using apps::text_of;
 using nlohmann::json;
 
-std::string backend_of(const session& s) {
+std::string backend_of(const run_session& s) {
     return s.rt != nullptr && s.rt->where() == backend::gpu ? "gpu" : "cpu";
 }
-std::string device_of(const session& s) {
+std::string device_of(const run_session& s) {
     return s.rt != nullptr ? s.rt->device_name() : "CPU threads";
 }
 
-std::uint64_t pages_shared(const session& s) {
+std::uint64_t pages_shared(const run_session& s) {
     return shared_pages(s.job.tiles.image_width, s.job.tiles.image_height, s.job.split,
                         image_header_bytes);
 }
 
-json json_of(const method_run& m) {
-    const auto median = [&](double (*what)(const phases&)) { return m.median(what); };
+json json_of_run(const method_run& m) {
+    const auto median = [&](double (*value)(const phases&)) { return m.median(value); };
     json totals = json::array();
-    for (const phases& one : m.runs) totals.push_back(one.total());
+    for (const phases& each : m.runs) totals.push_back(each.total());
     const phases& last = m.runs.back();
     return {{"method", m.name},
             {"seconds",
@@ -57,93 +57,98 @@ std::string hexadecimal(std::uint64_t number) {
 }
 
 // How many times as long as penstock each other method took.
-json speedups(const session& s) {
+json speedups(const run_session& s) {
     json out = json::object();
-    const auto ours = std::find_if(s.methods.begin(), s.methods.end(),
+    const auto ours = std::find_if(s.runs.begin(), s.runs.end(),
                                    [](const method_run& m) { return m.name == "penstock"; });
-    if (ours == s.methods.end() || ours->median_total() <= 0) return out;
-    for (const method_run& m : s.methods)
+    if (ours == s.runs.end() || ours->median_total() <= 0) return out;
+    for (const method_run& m : s.runs)
         if (m.name != "penstock") out[m.name] = m.median_total() / ours->median_total();
     return out;
 }
 
 }  // namespace
 
-std::string json_of(const session& s) {
-    const run_request& asked = s.asked.run;
-    const tile_set& t = s.job.tiles;
-    json methods = json::array();
-    for (const method_run& one : s.methods) methods.push_back(json_of(one));
-    json split = {{"column", s.job.split},
-                  {"part", static_cast<double>(s.job.split) / t.image_width},
-                  {"chosen", asked.split.has_value() ? "given" : "auto"}};
-    if (s.measured.has_value())
-        split.update({{"left_pixels_a_second", s.measured->left_rate},
-                      {"right_pixels_a_second", s.measured->right_rate},
-                      {"seconds", s.measured->seconds}});
-    return apps::line_of({{"program", "penstock-stitch"},
-                          {"version", version()},
-                          {"command", "run"},
-                          {"tiles", asked.tiles},
-                          {"tile_count", t.places.size()},
-                          {"tile_width", t.tile_width},
-                          {"tile_height", t.tile_height},
-                          {"tile_bytes", t.file.bytes},
-                          {"result", asked.out},
-                          {"image_width", t.image_width},
-                          {"image_height", t.image_height},
-                          {"image_bytes", s.image.bytes()},
-                          {"image_hash", hexadecimal(s.hash)},
-                          {"convolutions", asked.convolutions},
-                          {"repetitions", asked.repetitions},
-                          {"merge", asked.whole_pages ? "pages" : "bytes"},
-                          {"split", split},
-                          {"pages_shared", pages_shared(s)},
-                          {"left_pixels", pixels_of(s.job.left)},
-                          {"right_pixels", pixels_of(s.job.right)},
-                          {"backend", backend_of(s)},
-                          {"device", device_of(s)},
-                          {"threads", s.job.all_threads},
-                          {"how", chosen_rows().name},
-                          {"start_seconds", s.start_seconds},
-                          {"layout_seconds", s.layout_seconds},
-                          {"methods", methods},
-                          {"speedup_over", speedups(s)}});
+double method_run::median(double (*value)(const phases&)) const {
+    std::vector<double> sorted;
+    for (const phases& each : runs) sorted.push_back(value(each));
+    if (sorted.empty()) return 0;
+    std::sort(sorted.begin(), sorted.end());
+    const std::size_t half = sorted.size() / 2;
+    return sorted.size() % 2 == 1 ? sorted[half] : (sorted[half - 1] + sorted[half]) / 2;
 }
 
-std::string json_of(const request& asked, const make_report& r) {
-    const make_request& m = asked.make;
-    return apps::line_of({{"program", "penstock-stitch"},
-                          {"version", version()},
-                          {"command", "make"},
-                          {"tiles", m.out},
-                          {"rows", m.rows},
-                          {"columns", m.columns},
-                          {"tile_width", m.tile_width},
-                          {"tile_height", m.tile_height},
-                          {"overlap_percent", m.overlap_percent},
-                          {"jitter", m.jitter},
-                          {"seed", m.seed},
-                          {"image_width", r.image_width},
-                          {"image_height", r.image_height},
-                          {"bytes", r.bytes},
-                          {"threads", r.threads},
-                          {"seconds", {{"total", r.seconds}}}});
+double method_run::median_total() const {
+    return median([](const phases& each) { return each.total(); });
 }
 
-void say_summary(const session& s) {
-    for (const std::string& note : s.notes) apps::say(note);
-    const tile_set& t = s.job.tiles;
+json run_session::json_of() const {
+    const tile_set& t = job.tiles;
+    json made = json::array();
+    for (const method_run& each : runs) made.push_back(json_of_run(each));
+    json line = {{"column", job.split},
+                 {"part", static_cast<double>(job.split) / t.image_width},
+                 {"chosen", split.has_value() ? "given" : "auto"}};
+    if (measured.has_value())
+        line.update({{"left_pixels_a_second", measured->left_rate},
+                     {"right_pixels_a_second", measured->right_rate},
+                     {"seconds", measured->seconds}});
+    return {{"tiles", tiles},
+            {"tile_count", t.places.size()},
+            {"tile_width", t.tile_width},
+            {"tile_height", t.tile_height},
+            {"tile_bytes", t.file.bytes},
+            {"result", out},
+            {"image_width", t.image_width},
+            {"image_height", t.image_height},
+            {"image_bytes", image.bytes()},
+            {"image_hash", hexadecimal(hash)},
+            {"convolutions", job.convolutions},
+            {"repetitions", repetitions},
+            {"merge", merge},
+            {"split", line},
+            {"pages_shared", pages_shared(*this)},
+            {"left_pixels", pixels_of(job.left)},
+            {"right_pixels", pixels_of(job.right)},
+            {"backend", backend_of(*this)},
+            {"device", device_of(*this)},
+            {"threads", job.all_threads},
+            {"how", row_code_name()},
+            {"start_seconds", start_seconds},
+            {"layout_seconds", layout_seconds},
+            {"methods", made},
+            {"speedup_over", speedups(*this)}};
+}
+
+json make_session::json_of() const {
+    return {{"tiles", out},
+            {"rows", rows},
+            {"columns", columns},
+            {"tile_width", tile_width},
+            {"tile_height", tile_height},
+            {"overlap_percent", overlap_percent},
+            {"jitter", jitter},
+            {"seed", seed},
+            {"image_width", tiles.image_width},
+            {"image_height", tiles.image_height},
+            {"bytes", tiles.file_bytes()},
+            {"threads", threads},
+            {"seconds", {{"total", seconds}}}};
+}
+
+void run_session::say_summary() const {
+    for (const std::string& note : notes) apps::say(note);
+    const tile_set& t = job.tiles;
     apps::say(apps::with_commas(t.places.size()) + " tiles, image of " +
               apps::with_commas(t.image_width) + " by " + apps::with_commas(t.image_height) + ", " +
-              std::to_string(s.job.convolutions) + " convolutions; " + device_of(s) +
-              " left of column " + apps::with_commas(s.job.split) + ", " +
-              std::to_string(s.job.threads) + " threads (" + chosen_rows().name +
-              ") right of it; " + apps::with_commas(pages_shared(s)) + " pages shared");
-    const json faster = speedups(s);
-    for (const method_run& m : s.methods) {
-        const auto seconds = [&](double (*what)(const phases&)) {
-            return text_of("%.3f s", m.median(what));
+              std::to_string(job.convolutions) + " convolutions; " + device_of(*this) +
+              " left of column " + apps::with_commas(job.split) + ", " +
+              std::to_string(job.threads) + " threads (" + row_code_name() + ") right of it; " +
+              apps::with_commas(pages_shared(*this)) + " pages shared");
+    const json faster = speedups(*this);
+    for (const method_run& m : runs) {
+        const auto seconds = [&](double (*value)(const phases&)) {
+            return text_of("%.3f s", m.median(value));
         };
         apps::say(m.name + ": " + text_of("%.3f s", m.median_total()) + " (map " +
                   seconds([](const phases& p) { return p.map; }) + ", input " +
@@ -157,12 +162,11 @@ void say_summary(const session& s) {
     }
 }
 
-void say_summary(const request& asked, const make_report& r) {
-    apps::say(asked.make.out + ": " +
-              apps::with_commas(std::uint64_t{asked.make.rows} * asked.make.columns) +
-              " tiles of an image of " + apps::with_commas(r.image_width) + " by " +
-              apps::with_commas(r.image_height) + ", " + format_size(r.bytes) + " in " +
-              text_of("%.2f s", r.seconds) + " by " + std::to_string(r.threads) + " threads");
+void make_session::say_summary() const {
+    apps::say(out + ": " + apps::with_commas(std::uint64_t{rows} * columns) +
+              " tiles of an image of " + apps::with_commas(tiles.image_width) + " by " +
+              apps::with_commas(tiles.image_height) + ", " + format_size(tiles.file_bytes()) +
+              " in " + text_of("%.2f s", seconds) + " by " + std::to_string(threads) + " threads");
 }
 
 }  // namespace penstock::stitch

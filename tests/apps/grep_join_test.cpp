@@ -5,7 +5,7 @@
 #include <random>
 #include <vector>
 
-#include "apps/grep/join_records.hpp"
+#include "apps/grep/records.hpp"
 
 namespace {
 
@@ -15,7 +15,7 @@ using namespace penstock::grep;
 // with words in common.
 struct sample {
     std::vector<std::uint32_t> file_of_job;
-    penstock::apps::big_vector<record> records;
+    penstock::grep::big_vector<record> records;
     std::map<std::pair<std::uint32_t, std::uint32_t>, std::uint64_t> expected;
 
     sample(std::uint64_t seed, std::uint32_t jobs, std::uint32_t most_words) {
@@ -43,7 +43,7 @@ TEST(grep_join, does_as_a_map_does) {
                 const std::uint32_t file = s.file_of_job[r.job];
                 return sample::left_out(file) ? no_file : file;
             });
-            const penstock::apps::big_vector<word_count> joined = join_records(runs, threads);
+            const penstock::grep::big_vector<word_count> joined = join_records(runs, threads);
             ASSERT_EQ(joined.size(), s.expected.size());
             std::size_t i = 0;
             for (const auto& [where, count] : s.expected) {

@@ -8,7 +8,7 @@
 #include <string>
 
 #include "apps/grep/count_job.hpp"
-#include "apps/grep/dictionary.hpp"
+#include "apps/grep/inputs.hpp"
 
 namespace {
 

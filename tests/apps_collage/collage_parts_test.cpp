@@ -9,13 +9,11 @@
 #include <set>
 
 #include "picture.hpp"
-#include "collage_memory.hpp"
+#include "methods.hpp"
 #include "distance.hpp"
 #include "gather.hpp"
 #include "index_library.hpp"
 #include "make_block.hpp"
-#include "methods.hpp"
-#include "tiling.hpp"
 
 namespace penstock::collage {
 namespace {
@@ -152,15 +150,16 @@ protected:
         file.write(reinterpret_cast<const char*>(one.rgb.data()),
                    static_cast<std::streamsize>(one.rgb.size()));
         file.close();
-        request asked;
-        asked.common.quiet = true;
-        asked.index.folder = (folder_ / "pictures").string();
-        asked.index.out = (folder_ / "lib").string();
-        asked.index.stride = 6;
+        index_request asked;
+        asked.quiet = true;
+        asked.threads = 2;
+        asked.folder = (folder_ / "pictures").string();
+        asked.out = (folder_ / "lib").string();
+        asked.stride = 6;
         index_report report;
         const status made = index_library(asked, report);
         ASSERT_TRUE(made.ok()) << made.message;
-        ASSERT_TRUE(open_library(asked.index.out, library_).ok());
+        ASSERT_TRUE(open_library(asked.out, library_).ok());
     }
     void TearDown() override { std::filesystem::remove_all(folder_); }
 

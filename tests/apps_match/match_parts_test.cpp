@@ -8,7 +8,6 @@
 
 #include "lane_compare.hpp"
 #include "match_view.hpp"
-#include "micro_kernel.hpp"
 
 namespace penstock::match {
 namespace {
