@@ -159,9 +159,9 @@ private:
             if (status s = check(count); !s) return s;
             if (status s = copy_again(again); !s) return s;
         }
-        std::ostringstream what;
-        what << "acquire of a region of which " << percent << " % of the pages changed";
-        return here_.add({"S12", what.str(), "", region_page_bytes, took, "ms",
+        std::ostringstream title;
+        title << "acquire of a region of which " << percent << " % of the pages changed";
+        return here_.add({"S12", title.str(), "", region_page_bytes, took, "ms",
                           here_.on_gpu() ? "the whole file again, by a pipeline of all cores"
                                          : "the whole file again, by all cores",
                           again, cores,
@@ -199,10 +199,10 @@ private:
         rate.add(gigabytes_a_second(bytes_, watch.seconds()));
         return {};
     }
-    static status unexpected(const char* what, std::int64_t result) {
+    static status unexpected(const char* title, std::int64_t result) {
         if (result < 0)
-            return {static_cast<int>(result), std::string(what) + ": " + error_text(result)};
-        return {-EIO, std::string(what) + " found " + std::to_string(result) +
+            return {static_cast<int>(result), std::string(title) + ": " + error_text(result)};
+        return {-EIO, std::string(title) + " found " + std::to_string(result) +
                           " pages, other than were changed"};
     }
 
@@ -222,8 +222,8 @@ private:
 status acquire_path(context& here) {
     status ended;
     {
-        acquire_case one(here);
-        ended = one.run(here.file_bytes(here.on_gpu() ? 5 * gib : 256 * mib));
+        acquire_case runner(here);
+        ended = runner.run(here.file_bytes(here.on_gpu() ? 5 * gib : 256 * mib));
     }
     here.forget_file();  // it has no longer the words that the other cases expect
     return ended;

@@ -141,13 +141,13 @@ status append_with_pages_of(context& here, std::uint64_t page, const scratch_fil
             return s;
     }
     const std::string label = groups_label(here, groups) + ", each record found in the file";
-    const char* const what = "records of 128 bytes appended to one file by all groups, and close";
-    if (status s = here.add({"append", what, "", page, rate, "million/s",
+    const char* const title = "records of 128 bytes appended to one file by all groups, and close";
+    if (status s = here.add({"append", title, "", page, rate, "million/s",
                              "all cores: write of 512 records at a time with O_APPEND", buffered,
                              cores, label});
         !s)
         return s;
-    return here.add({"append", what, "", page, rate, "million/s",
+    return here.add({"append", title, "", page, rate, "million/s",
                      "all cores: write of each record with O_APPEND", one_by_one, cores, label});
 }
 

@@ -92,31 +92,31 @@ json rounded(double value) {
     return json::parse(text);
 }
 
-json row_of(const figure& one) {
-    return {{"goal", one.goal},
-            {"case", one.name},
-            {"backend", one.backend},
-            {"page_bytes", one.page_bytes},
-            {"value", rounded(one.value.median())},
-            {"unit", one.unit},
-            {"baseline", one.baseline},
-            {"baseline_value", rounded(one.baseline_value.median())},
-            {"ratio", rounded(ratio_of(one))},
-            {"cpu_cores_used", rounded(one.cores.median())},
-            {"note", note_of(one)}};
+json row_of(const figure& entry) {
+    return {{"goal", entry.goal},
+            {"case", entry.name},
+            {"backend", entry.backend},
+            {"page_bytes", entry.page_bytes},
+            {"value", rounded(entry.value.median())},
+            {"unit", entry.unit},
+            {"baseline", entry.baseline},
+            {"baseline_value", rounded(entry.baseline_value.median())},
+            {"ratio", rounded(ratio_of(entry))},
+            {"cpu_cores_used", rounded(entry.cores.median())},
+            {"note", note_of(entry)}};
 }
 
-status run_case(const bench_case& one, context& here) {
-    status (*const body)(context&) = here.on_gpu() ? one.on_gpu : one.on_cpu;
+status run_case(const bench_case& entry, context& here) {
+    status (*const body)(context&) = here.on_gpu() ? entry.on_gpu : entry.on_cpu;
     if (body == nullptr) {
-        here.leave_out(one.name, here.on_gpu()
-                                     ? "it has nothing to measure on a GPU; give --backend cpu"
-                                     : "it needs a GPU; give --backend gpu where there is one");
+        here.leave_out(entry.name, here.on_gpu()
+                                       ? "it has nothing to measure on a GPU; give --backend cpu"
+                                       : "it needs a GPU; give --backend gpu where there is one");
         return {};
     }
-    here.progress(std::string(one.name) + ": " + one.about);
+    here.progress(std::string(entry.name) + ": " + entry.about);
     status ended = body(here);
-    if (!ended.ok()) ended.message = std::string("bench ") + one.name + ": " + ended.message;
+    if (!ended.ok()) ended.message = std::string("bench ") + entry.name + ": " + ended.message;
     return ended;
 }
 
@@ -142,9 +142,9 @@ status run_cases(const settings& asked, int device) {
     if (status s = choose_backend(asked.where, device, where); !s) return s;
     context here(asked, where);
     for (const std::string& name : asked.cases)
-        for (const bench_case& one : case_table())
-            if (name == one.name)
-                if (status s = run_case(one, here); !s) return s;
+        for (const bench_case& entry : case_table())
+            if (name == entry.name)
+                if (status s = run_case(entry, here); !s) return s;
     return print(here, where);
 }
 
@@ -152,17 +152,17 @@ status run_cases(const settings& asked, int device) {
 
 std::string about_cases() {
     std::string out;
-    for (const bench_case& one : case_table()) {
-        std::string name = one.name;
+    for (const bench_case& entry : case_table()) {
+        std::string name = entry.name;
         name.resize(12, ' ');
-        out += "  " + name + one.about + "\n";
+        out += "  " + name + entry.about + "\n";
     }
     return out;
 }
 
 int run(const request& asked) {
     std::vector<std::string> known;
-    for (const bench_case& one : case_table()) known.emplace_back(one.name);
+    for (const bench_case& entry : case_table()) known.emplace_back(entry.name);
     settings settled;
     options from_variables;
     status usage = settle(asked, known, settled);

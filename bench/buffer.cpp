@@ -31,14 +31,14 @@ status fix_pages(buffer::manager& all, std::uint64_t pages, std::uint64_t thread
     apps::first_error errors;
     const stopwatch watch;
     apps::on_threads(static_cast<std::uint32_t>(threads), [&](std::uint32_t t) {
-        const auto mine = all.open_session();
+        const auto session = all.open_session();
         for (std::uint64_t i = 0; i < looks && !errors.stop(); ++i) {
             const std::uint64_t page = mix64(i * threads + t + 1) % pages;
             buffer::fixed_page fixed;
-            if (const int code = mine->fix({page, 0}, use_kind::read, fixed); code != 0)
+            if (const int code = session->fix({page, 0}, use_kind::read, fixed); code != 0)
                 return errors.note({code, "a page could not be fixed: " + error_text(code)});
             const auto seen = *reinterpret_cast<const std::uint64_t*>(fixed.data);
-            mine->unfix(fixed, false);
+            session->unfix(fixed, false);
             if (seen != first_word(page)) errors.note({-EIO, "a page that was fixed is another"});
         }
     });
@@ -91,27 +91,27 @@ struct filled_buffer {
     }
     status make(context& here, std::uint64_t pages, std::uint32_t host_pages,
                 std::uint32_t device_pages, std::uint64_t threads) {
-        const buffer::manager_settings how{.page_bytes = page_bytes,
-                                           .host_pages = host_pages,
-                                           .device_pages = device_pages,
-                                           .sessions = static_cast<std::uint32_t>(threads),
-                                           .fixed_pages = fixed_pages};
+        const buffer::manager_settings wanted{.page_bytes = page_bytes,
+                                              .host_pages = host_pages,
+                                              .device_pages = device_pages,
+                                              .sessions = static_cast<std::uint32_t>(threads),
+                                              .fixed_pages = fixed_pages};
         std::string why;
-        frames = here.on_gpu() ? buffer::make_gpu_frames(0, buffer::frames_for(how), why)
-                               : buffer::make_cpu_frames(buffer::frames_for(how), why);
+        frames = here.on_gpu() ? buffer::make_gpu_frames(0, buffer::frames_for(wanted), why)
+                               : buffer::make_cpu_frames(buffer::frames_for(wanted), why);
         if (frames == nullptr) return {-ENOMEM, "buffer: " + why + "; give a smaller --file"};
-        if (status s = buffer::manager::make(how, *frames, host::linux_environment(), all); !s)
+        if (status s = buffer::manager::make(wanted, *frames, host::linux_environment(), all); !s)
             return s;
         fd = ::open(here.file().path().c_str(), O_RDONLY | O_CLOEXEC);
         if (fd < 0) return {-errno, here.file().path() + ": " + error_text(-errno)};
         if (const int code = all->add_file(fd, pages * page_bytes); code < 0)
             return {code, here.file().path() + ": " + error_text(code)};
-        const auto mine = all->open_session();
+        const auto session = all->open_session();
         for (std::uint64_t page = 0; page < pages; ++page) {
             buffer::fixed_page fixed;
-            if (const int code = mine->fix({page, 0}, use_kind::read, fixed); code != 0)
+            if (const int code = session->fix({page, 0}, use_kind::read, fixed); code != 0)
                 return {code, "filling the buffer: " + error_text(code)};
-            mine->unfix(fixed, false);
+            session->unfix(fixed, false);
         }
         return {};
     }

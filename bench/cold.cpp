@@ -32,25 +32,25 @@ status drop(const context& here, cold_series& out) {
     return {};
 }
 
-status measure_once(context& here, const runtime_shape& shape, const cold_access& what,
+status measure_once(context& here, const runtime_shape& shape, const cold_access& access,
                     std::uint64_t repeat, cold_series& out) {
-    const std::uint64_t total = std::min(shape.file_bytes, what.most_bytes);
+    const std::uint64_t total = std::min(shape.file_bytes, access.most_bytes);
     run_result got;
     {
         std::unique_ptr<runtime> rt;
         int fd = -1;
         if (status s = here.make_runtime(shape, rt, fd); !s) return s;
-        out.groups = group_count(here, *rt, what.block_bytes);
-        pattern ours = make_pattern(shape.file_bytes, what.block_bytes, what.block_bytes,
-                                    out.groups, total, what.in_order);
+        out.groups = group_count(here, *rt, access.block_bytes);
+        pattern ours = make_pattern(shape.file_bytes, access.block_bytes, access.block_bytes,
+                                    out.groups, total, access.in_order);
         ours.seed = 3 * repeat;
         if (status s = drop(here, out); !s) return s;
         if (status s = run_reads(*rt, fd, ours, got); !s) return s;
         out.ours.add(gigabytes_a_second(ours.total_bytes(), got.seconds));
         out.cores.add(got.cores);
     }
-    pattern theirs = make_pattern(shape.file_bytes, what.block_bytes, what.block_bytes,
-                                  here.threads(64), total, what.in_order);
+    pattern theirs = make_pattern(shape.file_bytes, access.block_bytes, access.block_bytes,
+                                  here.threads(64), total, access.in_order);
     theirs.seed = 3 * repeat + 1;
     if (out.has_direct) {
         if (status s = drop(here, out); !s) return s;
@@ -86,18 +86,18 @@ std::string honest_note(const context& here, const cold_series& all, bool direct
 }
 
 status one_access(context& here, std::uint64_t file_bytes, std::uint64_t page, std::uint64_t cache,
-                  const cold_access& what) {
+                  const cold_access& access) {
     runtime_shape shape{.page_bytes = page, .cache_bytes = cache, .file_bytes = file_bytes};
     // A thread is one group there, and waits for the disk most of the time.
     if (!here.on_gpu()) shape.worker_threads = here.threads(64);
     cold_series all;
     for (std::uint64_t repeat = 0; repeat < here.repeats(3); ++repeat)
-        if (status s = measure_once(here, shape, what, repeat, all); !s) return s;
+        if (status s = measure_once(here, shape, access, repeat, all); !s) return s;
     const bool direct_is_best = all.has_direct && all.direct.median() > all.buffered.median();
     const std::string threads = std::to_string(here.threads(64)) + " threads";
     return here.add({"S7",
-                     std::string("cold, ") + what.name + ", " + cache_label(cache, file_bytes), "",
-                     page, all.ours, "GB/s",
+                     std::string("cold, ") + access.name + ", " + cache_label(cache, file_bytes),
+                     "", page, all.ours, "GB/s",
                      (direct_is_best ? "O_DIRECT pread, " : "buffered pread, ") + threads +
                          ", the better of the two",
                      direct_is_best ? all.direct : all.buffered, all.cores,

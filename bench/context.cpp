@@ -38,17 +38,17 @@ bool smaller_is_better(const std::string& unit) {
     return unit == "us" || unit == "ms" || unit == "s" || unit == "bytes loaded per byte asked for";
 }
 
-double ratio_of(const figure& one) {
-    const double ours = one.value.median(), theirs = one.baseline_value.median();
-    return smaller_is_better(one.unit) ? theirs / ours : ours / theirs;
+double ratio_of(const figure& row) {
+    const double ours = row.value.median(), theirs = row.baseline_value.median();
+    return smaller_is_better(row.unit) ? theirs / ours : ours / theirs;
 }
 
-std::string note_of(const figure& one) {
-    if (one.value.size() < 2) return one.note;
+std::string note_of(const figure& row) {
+    if (row.value.size() < 2) return row.note;
     std::string out =
-        "median of " + std::to_string(one.value.size()) + ", spread " + one.value.spread();
-    if (one.baseline_value.size() > 1) out += ", baseline " + one.baseline_value.spread();
-    return one.note.empty() ? out : out + "; " + one.note;
+        "median of " + std::to_string(row.value.size()) + ", spread " + row.value.spread();
+    if (row.baseline_value.size() > 1) out += ", baseline " + row.baseline_value.spread();
+    return row.note.empty() ? out : out + "; " + row.note;
 }
 
 std::vector<std::uint64_t> context::pages(std::initializer_list<std::uint64_t> own) const {
@@ -125,25 +125,25 @@ status context::make_runtime(const runtime_shape& shape, std::unique_ptr<runtime
     return {};
 }
 
-void context::progress(const std::string& what) const {
-    if (!asked_.quiet) apps::say("bench: " + what);
+void context::progress(const std::string& text) const {
+    if (!asked_.quiet) apps::say("bench: " + text);
 }
 
-void context::leave_out(const std::string& what, const std::string& why) const {
-    apps::say("bench: " + what + " left out: " + why);
+void context::leave_out(const std::string& text, const std::string& why) const {
+    apps::say("bench: " + text + " left out: " + why);
 }
 
-status context::add(figure one) {
-    if (one.backend.empty()) one.backend = backend_name();
-    const double value = one.value.median(), baseline = one.baseline_value.median();
+status context::add(figure row) {
+    if (row.backend.empty()) row.backend = backend_name();
+    const double value = row.value.median(), baseline = row.baseline_value.median();
     // A policy may well have no hit at all.
-    const bool good = std::isfinite(value) && (one.unit == "hit ratio" ? value >= 0 : value > 0) &&
+    const bool good = std::isfinite(value) && (row.unit == "hit ratio" ? value >= 0 : value > 0) &&
                       std::isfinite(baseline) && baseline > 0;
     if (!good)
-        return {-ERANGE, "bench: '" + one.name + "' gave " + std::to_string(value) + " beside " +
+        return {-ERANGE, "bench: '" + row.name + "' gave " + std::to_string(value) + " beside " +
                              std::to_string(baseline) +
                              "; nothing was measured, give a larger --file or more --repeats"};
-    figures_.push_back(std::move(one));
+    figures_.push_back(std::move(row));
     return {};
 }
 

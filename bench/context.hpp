@@ -84,10 +84,10 @@ struct figure {
 // row.
 bool smaller_is_better(const std::string& unit);
 
-double ratio_of(const figure& one);
+double ratio_of(const figure& row);
 
 // "median of 5, spread -1 to +2 %, baseline -1 to +1 %; NOTE"
-std::string note_of(const figure& one);
+std::string note_of(const figure& row);
 
 // A runtime for one measurement. 0: the default, or what the environment says.
 struct runtime_shape {
@@ -137,13 +137,13 @@ public:
     status make_runtime(const runtime_shape& shape, std::unique_ptr<runtime>& out, int& fd);
 
     // Says on standard error what is being done.
-    void progress(const std::string& what) const;
+    void progress(const std::string& text) const;
     // A case, or a part of one, that cannot be run here; its rows are left out.
-    void leave_out(const std::string& what, const std::string& why) const;
+    void leave_out(const std::string& text, const std::string& why) const;
 
     // Backend is filled in if empty. A figure that is no positive number fails the run: something
     // was not measured.
-    status add(figure one);
+    status add(figure row);
     [[nodiscard]] const std::vector<figure>& figures() const { return figures_; }
 
 private:

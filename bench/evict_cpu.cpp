@@ -145,8 +145,8 @@ private:
 
 status evict_on_cpu(context& here) {
     for (const std::uint64_t page : here.pages({4 * kib})) {
-        evict_case one(here, page);
-        if (status s = one.run(here.file_bytes(64 * mib)); !s) return s;
+        evict_case runner(here, page);
+        if (status s = runner.run(here.file_bytes(64 * mib)); !s) return s;
         here.forget_file();  // it has no longer the words that the other cases expect
     }
     return {};

@@ -42,10 +42,10 @@ public:
         std::shuffle(near.begin(), near.end(), random);
         const std::uint64_t each = std::min(host_frames, device_frames) / queues / size;
         std::size_t at = 0;
-        for (auto& mine : lists_)
+        for (auto& own : lists_)
             for (std::uint64_t i = 0; i < each; ++i) {
-                auto& batch = mine.emplace_back(size);
-                for (frame_move& one : batch) one = {far[at], near[at], way}, ++at;
+                auto& batch = own.emplace_back(size);
+                for (frame_move& entry : batch) entry = {far[at], near[at], way}, ++at;
             }
     }
     // GB that came to the host in a second.

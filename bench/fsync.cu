@@ -161,8 +161,8 @@ private:
 status fsync_path(context& here) {
     const std::uint64_t bytes = here.file_bytes(here.on_gpu() ? 1 * gib : 64 * mib);
     for (const std::uint64_t page : here.pages({64 * kib})) {
-        fsync_case one(here);
-        if (status s = one.run(page, bytes); !s) return s;
+        fsync_case runner(here);
+        if (status s = runner.run(page, bytes); !s) return s;
         here.forget_file();  // it has no longer the words that the other cases expect
     }
     return {};

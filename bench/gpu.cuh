@@ -12,11 +12,11 @@
 
 namespace penstock::bench {
 
-inline status cuda_status(cudaError_t code, const std::string& what) {
+inline status cuda_status(cudaError_t code, const std::string& call) {
     if (code == cudaSuccess) return {};
     cudaGetLastError();
     return {code == cudaErrorMemoryAllocation ? -ENOMEM : -EIO,
-            "CUDA, " + what + ": " + cudaGetErrorString(code) +
+            "CUDA, " + call + ": " + cudaGetErrorString(code) +
                 (code == cudaErrorMemoryAllocation ? "; give a smaller --file" : "")};
 }
 

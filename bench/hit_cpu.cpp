@@ -151,8 +151,8 @@ status measure_map_page(context& here, std::uint64_t bytes, std::uint64_t page) 
             const double seconds = seconds_at_random(
                 threads, rounds, bytes / block,
                 [&](std::uint64_t t, std::uint64_t at) { seen[t * 8] += look(at * block); });
-            for (const std::uint64_t one : seen)
-                sums[which].fetch_add(one, std::memory_order_relaxed);
+            for (const std::uint64_t value : seen)
+                sums[which].fetch_add(value, std::memory_order_relaxed);
             return gigabytes_a_second(moved, seconds);
         };
         plain.add(run(0, [&](std::uint64_t at) { return look_at(file.plain.get() + at, block); }));
@@ -203,7 +203,7 @@ struct element_run {
             const double seconds =
                 seconds_together(threads, [&](std::uint64_t t) { sums[t * 8] = body(t); });
             sum = 0;
-            for (const std::uint64_t one : sums) sum += one;
+            for (const std::uint64_t value : sums) sum += value;
             return 1e-9 * static_cast<double>(threads * rounds) / seconds;
         };
         for (std::uint64_t repeat = 0; repeat < here.repeats(11); ++repeat) {

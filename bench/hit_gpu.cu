@@ -38,7 +38,7 @@ __device__ __forceinline__ std::uint64_t random_piece(std::uint64_t group_number
 
 enum class way { copy_plain, read, look_plain, map };
 
-constexpr bool copies(way what) { return what == way::copy_plain || what == way::read; }
+constexpr bool copies(way pair) { return pair == way::copy_plain || pair == way::read; }
 
 // What each group does, again and again, with pieces of one size.
 struct piece_shape {
@@ -54,15 +54,15 @@ __global__ void __launch_bounds__(threads, std::is_same_v<Group, block> ? 3 : 4)
     const Group g;
     const std::uint32_t in_block = (threadIdx.x - g.rank()) / g.size();
     const std::uint64_t number = std::uint64_t{blockIdx.x} * (threads / g.size()) + in_block;
-    std::byte* const mine = buffers + (copies(What) ? in_block * piece.bytes : 0);
+    std::byte* const own = buffers + (copies(What) ? in_block * piece.bytes : 0);
     unsigned sum = 0, failed = 0;
     for (std::uint32_t i = 0; i < rounds; ++i) {
         const std::uint64_t at = random_piece(number, i, seed, piece.in_file) * piece.bytes;
         if constexpr (What == way::copy_plain) {
-            g.copy_out(mine, plain + at, piece.bytes);
+            g.copy_out(own, plain + at, piece.bytes);
             g.sync();
         } else if constexpr (What == way::read) {
-            if (read(g, fs, fd, mine, piece.bytes, static_cast<std::int64_t>(at)) != piece.bytes)
+            if (read(g, fs, fd, own, piece.bytes, static_cast<std::int64_t>(at)) != piece.bytes)
                 failed = 1;
         } else if constexpr (What == way::look_plain) {
             sum += look::at_all(g, plain + at, piece.bytes);
@@ -155,26 +155,26 @@ constexpr comparison by_read{"S1", "hit, copying read into shared memory",
 constexpr comparison by_map{"S2", "hit, map, look, unmap", "looking at plain memory"};
 
 template <way Ours, way Plain, typename Group>
-status compare(context& here, const comparison& what, const resident_on_gpu& file,
+status compare(context& here, const comparison& pair, const resident_on_gpu& file,
                std::uint64_t page, std::uint32_t piece_bytes) {
-    const hit_run one{*file.rt,
-                      file.fd,
-                      file.plain.as<std::byte>(),
-                      {piece_bytes, file.bytes / piece_bytes},
-                      file.failures.as<unsigned>()};
+    const hit_run runner{*file.rt,
+                         file.fd,
+                         file.plain.as<std::byte>(),
+                         {piece_bytes, file.bytes / piece_bytes},
+                         file.failures.as<unsigned>()};
     series ours, plain, cores;
     for (std::uint64_t seed = 0; seed < here.repeats(11); ++seed) {
-        if (status s = one.run<Plain, Group>(seed, plain); !s) return s;
+        if (status s = runner.run<Plain, Group>(seed, plain); !s) return s;
         const stopwatch watch;
-        if (status s = one.run<Ours, Group>(seed, ours); !s) return s;
+        if (status s = runner.run<Ours, Group>(seed, ours); !s) return s;
         cores.add(watch.cores(watch.seconds()));
     }
     if (*file.failures.as<unsigned>() != 0)
-        return {-EIO, std::string(what.name) + ": some calls failed"};
+        return {-EIO, std::string(pair.name) + ": some calls failed"};
     const bool whole = piece_bytes != block_bytes;
     return here.add(
-        {what.goal, std::string(what.name) + (whole ? ", whole pages" : ""), "", page, ours, "GB/s",
-         what.baseline, plain, cores,
+        {pair.goal, std::string(pair.name) + (whole ? ", whole pages" : ""), "", page, ours, "GB/s",
+         pair.baseline, plain, cores,
          "random " + std::string(whole ? "pages" : "4 KiB blocks") +
              (std::is_same_v<Group, block> ? " by blocks of 256 threads, " : " by warps, ") +
              format_size(file.bytes) + " resident; misses " +

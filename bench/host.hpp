@@ -25,10 +25,10 @@ double seconds_together(std::uint64_t threads, const Work& work) {
     std::barrier ready(static_cast<std::ptrdiff_t>(threads));
     std::vector<double> began(threads), ended(threads);
     apps::on_new_threads(static_cast<std::uint32_t>(threads), [&](std::uint32_t t) {
-        cpu_set_t mine;
-        CPU_ZERO(&mine);
-        CPU_SET(t % std::max(1u, std::thread::hardware_concurrency()), &mine);
-        ::sched_setaffinity(0, sizeof mine, &mine);
+        cpu_set_t processors;
+        CPU_ZERO(&processors);
+        CPU_SET(t % std::max(1u, std::thread::hardware_concurrency()), &processors);
+        ::sched_setaffinity(0, sizeof processors, &processors);
         ready.arrive_and_wait();
         began[t] = now_s();
         work(t);

@@ -23,20 +23,20 @@ status random_pages(context& here, std::uint64_t file_bytes, std::uint64_t page,
                                      rt, fd);
         !s)
         return s;
-    pattern what =
+    pattern order =
         make_pattern(file_bytes, page, page, threads, std::min(file_bytes, 256 * mib), false);
     series loaded, baseline, cores;
     double share = 0;
     for (std::uint64_t repeat = 0; repeat <= here.repeats(5); ++repeat) {
-        what.seed = repeat;
+        order.seed = repeat;
         run_result got;
-        if (status s = run_reads(*rt, fd, what, got); !s) return s;
+        if (status s = run_reads(*rt, fd, order, got); !s) return s;
         if (repeat == 0) continue;  // the first fills the cache
         loaded.add(1e-9 * got.loaded_bytes / got.seconds);
         cores.add(got.cores);
-        share = got.loaded_bytes / static_cast<double>(what.total_bytes());
-        if (status s = run_preads(here.file().path(), what, false, got); !s) return s;
-        baseline.add(gigabytes_a_second(what.total_bytes(), got.seconds));
+        share = got.loaded_bytes / static_cast<double>(order.total_bytes());
+        if (status s = run_preads(here.file().path(), order, false, got); !s) return s;
+        baseline.add(gigabytes_a_second(order.total_bytes(), got.seconds));
     }
     char note[160];
     std::snprintf(note, sizeof note,

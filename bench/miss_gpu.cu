@@ -37,13 +37,13 @@ __global__ void __launch_bounds__(256, 4)
                   std::uint64_t seed, unsigned long long* wrong) {
     const tile<Lanes> g;
     const std::uint64_t number = std::uint64_t{blockIdx.x} * (256 / Lanes) + threadIdx.x / Lanes;
-    std::byte* const mine = device + number * page_bytes;
+    std::byte* const own = device + number * page_bytes;
     for (std::uint32_t i = 0; i < rounds; ++i) {
         const std::uint64_t page =
             mix64(number * rounds + i + seed * 0x9e3779b97f4a7c15ull) % pages;
-        const bool right = read(g, fs, fd, mine, page_bytes,
+        const bool right = read(g, fs, fd, own, page_bytes,
                                 static_cast<std::int64_t>(page * page_bytes)) == page_bytes &&
-                           reinterpret_cast<const std::uint64_t*>(mine)[g.rank()] ==
+                           reinterpret_cast<const std::uint64_t*>(own)[g.rank()] ==
                                mix64(page * page_bytes / 8 + g.rank());
         if (!g.all(right) && g.is_leader()) atomicAdd(wrong, 1ull);
         g.sync();
@@ -297,11 +297,11 @@ status in_one_piece(const context& here, by_hand& hand, series& rate) {
     gpu_memory whole;
     if (status s = whole.on_host(bytes); !s) return s;
     std::memset(whole.as<void>(), 1, bytes);
-    const pipeline one{
+    const pipeline runner{
         hand.file, bytes,      bytes, 1, whole.as<std::byte>(), hand.device.as<std::byte>(),
         hand.on,   hand.number};
     for (std::uint64_t repeat = 0; repeat < here.repeats(5); ++repeat)
-        if (status s = one.run(rate); !s) return s;
+        if (status s = runner.run(rate); !s) return s;
     return {};
 }
 

@@ -86,7 +86,7 @@ void scratch_mount::remove() {
     std::filesystem::remove(source_ + "/file", ignored);
     for (const std::string& folder : {point_, source_, top_})
         std::filesystem::remove(folder, ignored);
-    for (apps::leftover& one : noted_) one.forget();
+    for (apps::leftover& entry : noted_) entry.forget();
     top_.clear();
 }
 
@@ -109,7 +109,7 @@ struct mount_access {
     const char* name;
     std::uint64_t block_bytes;
     bool in_order;
-    act what;
+    act action;
 };
 constexpr mount_access mount_accesses[] = {
     {"1 MiB in order, read", mib, true, act::read},
@@ -119,19 +119,19 @@ constexpr mount_access mount_accesses[] = {
     {"4 KiB at random, written", 4 * kib, false, act::write}};
 
 // Writes what the file has already, so that it stays what other cases expect.
-status write_blocks(const std::string& path, const pattern& what, run_result& out) {
+status write_blocks(const std::string& path, const pattern& blocks, run_result& out) {
     const int fd = ::open(path.c_str(), O_WRONLY | O_CLOEXEC);
     if (fd < 0) return {-errno, path + ": " + error_text(-errno)};
     std::atomic<int> code{0};
     const stopwatch watch;
-    apps::on_new_threads(static_cast<std::uint32_t>(what.groups), [&](std::uint32_t t) {
-        std::vector<std::uint64_t> words(what.block_bytes / 8);
-        for (std::uint64_t i = 0; i < what.rounds; ++i) {
-            const std::uint64_t at = what.offset_bytes(t, i);
+    apps::on_new_threads(static_cast<std::uint32_t>(blocks.groups), [&](std::uint32_t t) {
+        std::vector<std::uint64_t> words(blocks.block_bytes / 8);
+        for (std::uint64_t i = 0; i < blocks.rounds; ++i) {
+            const std::uint64_t at = blocks.offset_bytes(t, i);
             for (std::uint64_t w = 0; w < words.size(); ++w) words[w] = mix64(at / 8 + w);
             const ssize_t done =
-                ::pwrite(fd, words.data(), what.block_bytes, static_cast<off_t>(at));
-            if (done != static_cast<ssize_t>(what.block_bytes)) code = done < 0 ? -errno : -EIO;
+                ::pwrite(fd, words.data(), blocks.block_bytes, static_cast<off_t>(at));
+            if (done != static_cast<ssize_t>(blocks.block_bytes)) code = done < 0 ? -errno : -EIO;
         }
     });
     out.seconds = watch.seconds();
@@ -153,37 +153,37 @@ public:
             return s;
         if (status s = mounted_.make(*rt_, here_); !s) return s;
         if (status s = here_.file().bring_into_page_cache(); !s) return s;
-        for (const mount_access& how : mount_accesses)
+        for (const mount_access& access : mount_accesses)
             for (const std::uint64_t threads : {std::uint64_t{1}, host_threads(here_)})
-                if (status s = row(how, threads); !s) return s;
+                if (status s = row(access, threads); !s) return s;
         return {};
     }
 
 private:
-    status once(const std::string& path, const mount_access& how, const pattern& what,
+    status once(const std::string& path, const mount_access& access, const pattern& blocks,
                 run_result& got) const {
-        if (how.what == act::write) return write_blocks(path, what, got);
-        if (how.what == act::read_again)
-            if (status s = run_preads(path, what, false, got); !s) return s;
-        return run_preads(path, what, false, got);
+        if (access.action == act::write) return write_blocks(path, blocks, got);
+        if (access.action == act::read_again)
+            if (status s = run_preads(path, blocks, false, got); !s) return s;
+        return run_preads(path, blocks, false, got);
     }
-    status row(const mount_access& how, std::uint64_t threads) {
-        const std::uint64_t total = how.in_order ? bytes_ : std::min(bytes_, 64 * mib * threads);
-        pattern what =
-            make_pattern(bytes_, how.block_bytes, how.block_bytes, threads, total, how.in_order);
+    status row(const mount_access& access, std::uint64_t threads) {
+        const std::uint64_t total = access.in_order ? bytes_ : std::min(bytes_, 64 * mib * threads);
+        pattern blocks = make_pattern(bytes_, access.block_bytes, access.block_bytes, threads,
+                                      total, access.in_order);
         series ours, plain, cores;
         for (std::uint64_t repeat = 0; repeat < here_.repeats(3); ++repeat) {
             run_result got;
-            what.seed = repeat;
+            blocks.seed = repeat;
             if (status s = mounted_.forget_pages(); !s) return s;
-            if (status s = once(mounted_.file(), how, what, got); !s) return s;
-            ours.add(gigabytes_a_second(what.total_bytes(), got.seconds));
+            if (status s = once(mounted_.file(), access, blocks, got); !s) return s;
+            ours.add(gigabytes_a_second(blocks.total_bytes(), got.seconds));
             cores.add(got.cores);
-            if (status s = once(here_.file().path(), how, what, got); !s) return s;
-            plain.add(gigabytes_a_second(what.total_bytes(), got.seconds));
+            if (status s = once(here_.file().path(), access, blocks, got); !s) return s;
+            plain.add(gigabytes_a_second(blocks.total_bytes(), got.seconds));
         }
         const std::string of = threads == 1 ? "1 thread" : std::to_string(threads) + " threads";
-        return here_.add({"5", std::string("at a mount: ") + how.name + ", " + of, "", 0, ours,
+        return here_.add({"5", std::string("at a mount: ") + access.name + ", " + of, "", 0, ours,
                           "GB/s", "the same at the file itself", plain, cores,
                           "the file is in memory"});
     }
@@ -201,8 +201,8 @@ status mount_case(context& here) {
         here.leave_out("mount", s.message);
         return {};
     }
-    mount_case_runner one(here);
-    return one.run();
+    mount_case_runner runner(here);
+    return runner.run();
 }
 
 // Reads of a program through a mount, of a file that is not in the host's memory and of which a
@@ -274,9 +274,9 @@ private:
                          : status{};
     }
     status rows(unsigned percent, const char* where) {
-        for (const peer_access& how : peer_accesses)
+        for (const peer_access& access : peer_accesses)
             for (const std::uint64_t threads : {std::uint64_t{1}, host_threads(here_)})
-                if (status s = row(percent, where, how, threads); !s) return s;
+                if (status s = row(percent, where, access, threads); !s) return s;
         return {};
     }
     status drop(double& left) {
@@ -286,39 +286,40 @@ private:
         left = std::max(left, now);
         return {};
     }
-    status row(unsigned percent, const char* where, const peer_access& how, std::uint64_t threads) {
+    status row(unsigned percent, const char* where, const peer_access& access,
+               std::uint64_t threads) {
         // In order each thread has its own part of the file, one behind the other.
         const std::uint64_t total =
-            how.in_order ? bytes_ : std::min(bytes_, how.most_bytes * threads);
-        pattern what =
-            make_pattern(bytes_, how.block_bytes, how.block_bytes, threads, total, how.in_order);
+            access.in_order ? bytes_ : std::min(bytes_, access.most_bytes * threads);
+        pattern blocks = make_pattern(bytes_, access.block_bytes, access.block_bytes, threads,
+                                      total, access.in_order);
         series ours, disk, cores;
-        double left = 0, given = 0, asked = 0;
+        double left = 0, delivered = 0, asked = 0;
         for (std::uint64_t repeat = 0; repeat < here_.repeats(3); ++repeat) {
             run_result got;
-            what.seed = 2 * repeat;
+            blocks.seed = 2 * repeat;
             if (status s = drop(left); !s) return s;
             const mount_report before = mounted_.report();
-            if (status s = run_preads(mounted_.file(), what, false, got); !s) return s;
-            ours.add(gigabytes_a_second(what.total_bytes(), got.seconds));
+            if (status s = run_preads(mounted_.file(), blocks, false, got); !s) return s;
+            ours.add(gigabytes_a_second(blocks.total_bytes(), got.seconds));
             cores.add(got.cores);
             const mount_report after = mounted_.report();
-            given += static_cast<double>(after.bytes_from_devices - before.bytes_from_devices);
+            delivered += static_cast<double>(after.bytes_from_devices - before.bytes_from_devices);
             asked += static_cast<double>(after.bytes_asked - before.bytes_asked);
-            what.seed = 2 * repeat + 1;
+            blocks.seed = 2 * repeat + 1;
             if (status s = drop(left); !s) return s;
-            if (status s = run_preads(here_.file().path(), what, false, got); !s) return s;
-            disk.add(gigabytes_a_second(what.total_bytes(), got.seconds));
+            if (status s = run_preads(here_.file().path(), blocks, false, got); !s) return s;
+            disk.add(gigabytes_a_second(blocks.total_bytes(), got.seconds));
         }
         char note[200];
         std::snprintf(note, sizeof note,
                       "%.1f %% of what the kernel asked for came from there; %.2f %% of the file "
                       "stayed in memory when it was dropped%s",
-                      asked > 0 ? 100 * given / asked : 0, 100 * left,
+                      asked > 0 ? 100 * delivered / asked : 0, 100 * left,
                       left > 0.01 ? ": NOT a cold file, so these figures are not the disk's" : "");
         const std::string of = threads == 1 ? "1 thread" : std::to_string(threads) + " threads";
         return here_.add({"S13",
-                          std::string("a program reads ") + how.name + ", " + of + ", " +
+                          std::string("a program reads ") + access.name + ", " + of + ", " +
                               std::to_string(percent) + " % of the file " + where,
                           "", 4096, ours, "GB/s", "the same from the file system", disk, cores,
                           note});
@@ -334,8 +335,8 @@ private:
 }  // namespace
 
 status peer(context& here) {
-    peer_case one(here);
-    return one.run();
+    peer_case runner(here);
+    return runner.run();
 }
 
 }  // namespace penstock::bench

@@ -75,7 +75,7 @@ struct figures_of_trace {
     std::array<std::array<series, contenders.size()>, parts.size()> hit_ratio, speed;
 };
 
-status report(context& here, const figures_of_trace& one, std::uint32_t pages,
+status report(context& here, const figures_of_trace& found, std::uint32_t pages,
               std::uint64_t length) {
     char note[120];
     for (std::size_t p = 0; p < parts.size(); ++p)
@@ -84,22 +84,22 @@ status report(context& here, const figures_of_trace& one, std::uint32_t pages,
                           "%u pages, %.2f million accesses a seed, the first quarter not counted; "
                           "%.1f million/s",
                           pages, 1e-6 * static_cast<double>(length),
-                          1e-6 * one.speed[p][c].median());
+                          1e-6 * found.speed[p][c].median());
             if (status s =
                     here.add({"issue-3",
-                              "policy, " + one.name + ", cache 1/" + std::to_string(parts[p]) +
+                              "policy, " + found.name + ", cache 1/" + std::to_string(parts[p]) +
                                   " of the pages, " + contenders[c].name,
-                              "cpu", 0, one.hit_ratio[p][c], "hit ratio", "Belady's optimum",
-                              one.hit_ratio[p][optimum], series(1), note});
+                              "cpu", 0, found.hit_ratio[p][c], "hit ratio", "Belady's optimum",
+                              found.hit_ratio[p][optimum], series(1), note});
                 !s)
                 return s;
         }
     for (std::size_t c = 0; c < optimum; ++c)
         if (status s = here.add(
                 {"issue-3",
-                 "policy, " + one.name + ", speed of the simulation, " + contenders[c].name, "cpu",
-                 0, one.speed[2][c].times(1e-6), "million/s", "CLOCK",
-                 one.speed[2][engine].times(1e-6), series(1),
+                 "policy, " + found.name + ", speed of the simulation, " + contenders[c].name,
+                 "cpu", 0, found.speed[2][c].times(1e-6), "million/s", "CLOCK",
+                 found.speed[2][engine].times(1e-6), series(1),
                  "cache 1/16 of the pages, one thread"});
             !s)
             return s;
@@ -126,8 +126,8 @@ status policy_case(context& here) {
         }
         here.progress("policy: seed " + std::to_string(seed) + " done");
     }
-    for (const figures_of_trace& one : all)
-        if (status s = report(here, one, pages, length); !s) return s;
+    for (const figures_of_trace& found : all)
+        if (status s = report(here, found, pages, length); !s) return s;
     return {};
 }
 

@@ -82,20 +82,20 @@ status round_trip(const request_run& run) {
     int fd = -1;
     if (status s = here.make_runtime(run.shape(), rt, fd); !s) return s;
     const std::uint64_t rounds = std::min<std::uint64_t>(run.file_bytes / run.page, 4000);
-    pattern what = make_pattern(run.file_bytes, run.page, run.page, 1, rounds * run.page, false);
+    pattern reads = make_pattern(run.file_bytes, run.page, run.page, 1, rounds * run.page, false);
     series trip, cores, baseline;
     for (std::uint64_t repeat = 0; repeat <= here.repeats(5); ++repeat) {
         run_result got;
-        what.seed = repeat;
-        if (status s = run_reads(*rt, fd, what, got); !s) return s;
+        reads.seed = repeat;
+        if (status s = run_reads(*rt, fd, reads, got); !s) return s;
         const double missed = got.loaded_bytes / static_cast<double>(run.page);
         const double ours_s = got.seconds;
         const double used = got.cores;
-        if (status s = run_preads(here.file().path(), what, false, got); !s) return s;
+        if (status s = run_preads(here.file().path(), reads, false, got); !s) return s;
         if (repeat == 0) continue;  // the first loads the kernel
         trip.add(1e6 * ours_s / missed);
         cores.add(used);
-        baseline.add(1e6 * got.seconds / static_cast<double>(what.rounds));
+        baseline.add(1e6 * got.seconds / static_cast<double>(reads.rounds));
     }
     return here.add(
         {"S8",

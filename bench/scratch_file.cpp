@@ -128,7 +128,7 @@ status scratch_file::resident_share(double& share) const {
     ::munmap(mapped, bytes_);
     if (code != 0) return failed(code, "mincore is needed to know what is in memory");
     std::uint64_t resident = 0;
-    for (const unsigned char one : there) resident += one & 1u;
+    for (const unsigned char state : there) resident += state & 1u;
     share = static_cast<double>(resident) / static_cast<double>(there.size());
     return {};
 }

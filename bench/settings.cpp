@@ -28,10 +28,10 @@ status refuse(const char* flag, const std::string& text, const std::string& why)
 
 status sizes(const char* flag, const std::string& text, std::vector<std::uint64_t>& out) {
     if (text.empty()) return {};
-    for (const std::string& one : split(text)) {
+    for (const std::string& word : split(text)) {
         std::uint64_t bytes = 0;
-        if (status s = parse_size(flag, one, bytes); !s) return s;
-        if (bytes == 0) return refuse(flag, one, "is no usable size; give one, such as 64KiB");
+        if (status s = parse_size(flag, word, bytes); !s) return s;
+        if (bytes == 0) return refuse(flag, word, "is no usable size; give one, such as 64KiB");
         out.push_back(bytes);
     }
     return {};
@@ -114,12 +114,12 @@ status settle(const request& asked, const std::vector<std::string>& known, setti
     if (status s = number("--repeats", asked.repeats, 1000, out.repeats); !s) return s;
     if (status s = number("--threads", asked.threads, 1024, out.threads); !s) return s;
     if (!asked.service_threads.empty())
-        for (const std::string& one : split(asked.service_threads)) {
+        for (const std::string& word : split(asked.service_threads)) {
             std::uint64_t threads = 0;
-            if (one.empty())
+            if (word.empty())
                 return refuse("--service-threads", asked.service_threads,
                               "has an empty part; give numbers such as 1,2,4");
-            if (status s = number("--service-threads", one, 64, threads); !s) return s;
+            if (status s = number("--service-threads", word, 64, threads); !s) return s;
             out.service_threads.push_back(threads);
         }
     out.commit = asked.commit.empty() ? "unknown" : asked.commit;

@@ -177,8 +177,8 @@ private:
 status sharing(context& here) {
     status ended;
     {
-        sharing_case one(here);
-        ended = one.run();
+        sharing_case runner(here);
+        ended = runner.run();
     }
     here.forget_file();
     return ended;

@@ -104,9 +104,9 @@ status signature_speed(context& here) {
     const std::uint64_t cores = here.threads(std::max(1u, std::thread::hardware_concurrency()));
     for (const signature_kind kind : {signature_kind::quick, signature_kind::md5}) {
         here.progress(name_of_kind(kind));
-        series one, all, device;
+        series single, all, device;
         for (std::uint64_t repeat = 0; repeat < here.repeats(7); ++repeat) {
-            one.add(input.sign(kind, 1));
+            single.add(input.sign(kind, 1));
             all.add(input.sign(kind, cores));
         }
         const std::string name = std::string(name_of_kind(kind)) + " of blocks of 4 KiB";
@@ -118,7 +118,7 @@ status signature_speed(context& here) {
                                      all,
                                      "GB/s",
                                      "one core",
-                                     one,
+                                     single,
                                      {},
                                      ""});
                 !s)
@@ -145,7 +145,7 @@ status signature_speed(context& here) {
                                  device,
                                  "GB/s",
                                  "one core, the same signatures",
-                                 one,
+                                 single,
                                  {},
                                  "kernel only, blocks in device memory"});
             !s)

@@ -15,18 +15,18 @@ struct read_blocks {
     int fd;
     std::byte* buffers;
     std::uint64_t* wrong;
-    pattern what;
+    pattern reads;
 
     template <typename Group>
     PENSTOCK_HD void operator()(const Group& g, const runtime_ref& fs, std::uint64_t index) const {
-        std::byte* const mine = buffers + index * what.block_bytes;
-        for (std::uint64_t i = 0; i < what.rounds; ++i) {
-            const std::uint64_t at = what.offset_bytes(index, i);
-            const auto wanted = static_cast<std::int64_t>(what.block_bytes);
-            bool right = read(g, fs, fd, mine, wanted, static_cast<std::int64_t>(at)) == wanted;
+        std::byte* const own = buffers + index * reads.block_bytes;
+        for (std::uint64_t i = 0; i < reads.rounds; ++i) {
+            const std::uint64_t at = reads.offset_bytes(index, i);
+            const auto wanted = static_cast<std::int64_t>(reads.block_bytes);
+            bool right = read(g, fs, fd, own, wanted, static_cast<std::int64_t>(at)) == wanted;
             // Each thread looks at a word of its own, as far as there are words.
-            if (g.rank() < what.block_bytes / 8)
-                right = right && reinterpret_cast<const std::uint64_t*>(mine)[g.rank()] ==
+            if (g.rank() < reads.block_bytes / 8)
+                right = right && reinterpret_cast<const std::uint64_t*>(own)[g.rank()] ==
                                      mix64(at / 8 + g.rank());
             if (!g.all(right) && g.is_leader()) atomic_add_relaxed(wrong, std::uint64_t{1});
             g.sync();  // all have looked before the next block comes
@@ -46,11 +46,11 @@ struct read_blocks_with_shards {
 };
 
 int launch_reads(runtime& rt, const read_blocks& body, caller kind, std::uint32_t clock_shards) {
-    if (kind == caller::blocks) return launch<width::block>(rt, body.what.groups, body);
-    if (clock_shards == 0) return launch<width::warp>(rt, body.what.groups, body);
+    if (kind == caller::blocks) return launch<width::block>(rt, body.reads.groups, body);
+    if (clock_shards == 0) return launch<width::warp>(rt, body.reads.groups, body);
     runtime_ref other = rt.ref();
     other.view.clock_shards = clock_shards;
-    return launch<width::warp>(rt, body.what.groups, read_blocks_with_shards{body, other});
+    return launch<width::warp>(rt, body.reads.groups, read_blocks_with_shards{body, other});
 }
 
 }  // namespace
@@ -67,12 +67,12 @@ pattern make_pattern(std::uint64_t file_bytes, std::uint64_t block_bytes, std::u
     return out;
 }
 
-status run_reads(runtime& rt, int fd, const pattern& what, run_result& out, caller kind,
+status run_reads(runtime& rt, int fd, const pattern& reads, run_result& out, caller kind,
                  std::uint32_t clock_shards) {
     memory buffers, wrong;
-    if (status s = buffers.make(rt.where(), what.groups * what.block_bytes); !s) return s;
+    if (status s = buffers.make(rt.where(), reads.groups * reads.block_bytes); !s) return s;
     if (status s = wrong.make(rt.where(), 8); !s) return s;
-    const read_blocks body{fd, buffers.as<std::byte>(), wrong.as<std::uint64_t>(), what};
+    const read_blocks body{fd, buffers.as<std::byte>(), wrong.as<std::uint64_t>(), reads};
     const statistics before = rt.stats();
     const stopwatch watch;
     const int code = launch_reads(rt, body, kind, clock_shards);
@@ -84,7 +84,7 @@ status run_reads(runtime& rt, int fd, const pattern& what, run_result& out, call
     if (status s = wrong.copy_out(&failures, sizeof failures); !s) return s;
     if (failures != 0)
         return {-EIO, std::to_string(failures) + " of " +
-                          std::to_string(what.groups * what.rounds) +
+                          std::to_string(reads.groups * reads.rounds) +
                           " reads failed or gave wrong bytes"};
     out.loaded_bytes = static_cast<double>(after.misses - before.misses) *
                        static_cast<double>(rt.settings().page_bytes);

@@ -50,7 +50,7 @@ struct run_result {
 // Runs the pattern through the file calls and checks what came. On the cpu back end a group is a
 // thread. `clock_shards`: a power of two, at most what the runtime chose, the same in every run
 // over one runtime; 0: what it chose.
-status run_reads(runtime& rt, int fd, const pattern& what, run_result& out,
+status run_reads(runtime& rt, int fd, const pattern& reads, run_result& out,
                  caller kind = caller::warps, std::uint32_t clock_shards = 0);
 
 // How many groups keep a back end busy without taking more than a fraction of its frames; --threads
@@ -60,9 +60,9 @@ std::uint64_t group_count(const context& here, const runtime& rt, std::uint64_t 
 // "4 warps", "2 threads"
 std::string groups_label(const context& here, std::uint64_t groups, caller kind = caller::warps);
 
-// The same by pread, `what.groups` threads with a buffer each. `direct`: past the page cache
+// The same by pread, `reads.groups` threads with a buffer each. `direct`: past the page cache
 // (O_DIRECT); -EINVAL where the file system has none.
-status run_preads(const std::string& path, const pattern& what, bool direct, run_result& out);
+status run_preads(const std::string& path, const pattern& reads, bool direct, run_result& out);
 
 // All processors, or --threads.
 std::uint64_t host_threads(const context& here);

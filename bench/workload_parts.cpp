@@ -20,12 +20,12 @@ namespace penstock::bench {
 namespace {
 
 // One thread's part. 0 or a negative errno; -EIO also for bytes that are not the file's.
-int read_part(int fd, const pattern& what, std::uint64_t thread, std::byte* buffer) {
-    for (std::uint64_t i = 0; i < what.rounds; ++i) {
-        const std::uint64_t at = what.offset_bytes(thread, i);
-        for (std::uint64_t done = 0; done < what.block_bytes;) {
+int read_part(int fd, const pattern& reads, std::uint64_t thread, std::byte* buffer) {
+    for (std::uint64_t i = 0; i < reads.rounds; ++i) {
+        const std::uint64_t at = reads.offset_bytes(thread, i);
+        for (std::uint64_t done = 0; done < reads.block_bytes;) {
             const ssize_t got =
-                ::pread(fd, buffer + done, what.block_bytes - done, static_cast<off_t>(at + done));
+                ::pread(fd, buffer + done, reads.block_bytes - done, static_cast<off_t>(at + done));
             if (got < 0 && errno == EINTR) continue;
             if (got <= 0) return got < 0 ? -errno : -EIO;
             done += static_cast<std::uint64_t>(got);
@@ -39,24 +39,25 @@ int read_part(int fd, const pattern& what, std::uint64_t thread, std::byte* buff
 
 }  // namespace
 
-status run_preads(const std::string& path, const pattern& what, bool direct, run_result& out) {
+status run_preads(const std::string& path, const pattern& reads, bool direct, run_result& out) {
     const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | (direct ? O_DIRECT : 0));
     if (fd < 0)
         return {-errno, "file " + apps::shown(path) + ": " + error_text(-errno) +
                             "; it must stay while it is measured"};
     std::vector<std::unique_ptr<std::byte, void (*)(void*)>> buffers;
     bool room = true;
-    for (std::uint64_t t = 0; t < what.groups; ++t) {
-        buffers.emplace_back(static_cast<std::byte*>(
-                                 std::aligned_alloc(4096, (what.block_bytes + 4095) / 4096 * 4096)),
+    for (std::uint64_t t = 0; t < reads.groups; ++t) {
+        buffers.emplace_back(static_cast<std::byte*>(std::aligned_alloc(
+                                 4096, (reads.block_bytes + 4095) / 4096 * 4096)),
                              std::free);
         room = room && buffers.back() != nullptr;
-        if (room) std::memset(buffers.back().get(), 1, what.block_bytes);
+        if (room) std::memset(buffers.back().get(), 1, reads.block_bytes);
     }
     std::atomic<int> code{room ? 0 : -ENOMEM};
     const stopwatch watch;
-    apps::on_new_threads(room ? static_cast<std::uint32_t>(what.groups) : 0, [&](std::uint32_t t) {
-        if (const int failed = read_part(fd, what, t, buffers[t].get()); failed != 0) code = failed;
+    apps::on_new_threads(room ? static_cast<std::uint32_t>(reads.groups) : 0, [&](std::uint32_t t) {
+        if (const int failed = read_part(fd, reads, t, buffers[t].get()); failed != 0)
+            code = failed;
     });
     out.seconds = watch.seconds();
     out.cores = watch.cores(out.seconds);
@@ -74,7 +75,7 @@ struct record {
 };
 
 status one_record_size(context& here, std::uint64_t file_bytes, std::uint64_t page,
-                       const record& what) {
+                       const record& kind) {
     series rate, baseline, cores, waste;
     std::uint64_t groups = 0;
     const std::uint64_t cache = std::max(file_bytes / 16, 16 * page),
@@ -87,8 +88,8 @@ status one_record_size(context& here, std::uint64_t file_bytes, std::uint64_t pa
             !s)
             return s;
         if (status s = open_all_windows(here, *rt, fd, file_bytes); !s) return s;
-        groups = group_count(here, *rt, what.bytes);
-        pattern ours = make_pattern(file_bytes, what.bytes, what.step_bytes, groups, total, false);
+        groups = group_count(here, *rt, kind.bytes);
+        pattern ours = make_pattern(file_bytes, kind.bytes, kind.step_bytes, groups, total, false);
         ours.seed = repeat;
         run_result got;
         if (status s = run_reads(*rt, fd, ours, got); !s) return s;
@@ -96,20 +97,20 @@ status one_record_size(context& here, std::uint64_t file_bytes, std::uint64_t pa
         cores.add(got.cores);
         waste.add(got.loaded_bytes / static_cast<double>(ours.total_bytes()));
         pattern theirs =
-            make_pattern(file_bytes, what.bytes, what.step_bytes, host_threads(here), total, false);
+            make_pattern(file_bytes, kind.bytes, kind.step_bytes, host_threads(here), total, false);
         theirs.seed = repeat;
         if (status s = run_preads(here.file().path(), theirs, false, got); !s) return s;
         baseline.add(gigabytes_a_second(theirs.total_bytes(), got.seconds));
     }
     const std::string note = groups_label(here, groups) + "; " + cache_label(cache, file_bytes) +
                              " of " + format_size(file_bytes);
-    if (status s = here.add({"S4", std::string("random ") + what.name, "", page, rate, "GB/s",
+    if (status s = here.add({"S4", std::string("random ") + kind.name, "", page, rate, "GB/s",
                              "pread of the same into one buffer a thread, " +
                                  std::to_string(host_threads(here)) + " threads",
                              baseline, cores, note + "; counted is what was asked for"});
         !s)
         return s;
-    return here.add({"S4", std::string("random ") + what.name + ", loaded", "", page, waste,
+    return here.add({"S4", std::string("random ") + kind.name + ", loaded", "", page, waste,
                      "bytes loaded per byte asked for", "each byte once", series(1), cores, note});
 }
 
@@ -127,9 +128,9 @@ status open_all_windows(const context& here, runtime& rt, int fd, std::uint64_t 
 }
 
 status random_records(context& here, std::uint64_t file_bytes, std::uint64_t page_bytes) {
-    for (const record& what :
+    for (const record& kind :
          {record{"records of 3 KiB", 3 * kib, 4 * kib}, record{"blocks of 32 KiB", 32 * kib, 512}})
-        if (status s = one_record_size(here, file_bytes, page_bytes, what); !s) return s;
+        if (status s = one_record_size(here, file_bytes, page_bytes, kind); !s) return s;
     return {};
 }
 
@@ -150,11 +151,11 @@ status fewer_shards(context& here, std::uint64_t file_bytes, std::uint64_t page)
             if (status s = open_all_windows(here, *rt, fd, file_bytes); !s) return s;
             if (i == 0) count = rt->ref().view.clock_shards;
             if (repeat == 0) shards.push_back(count), seconds.emplace_back(), cores.emplace_back();
-            pattern what =
+            pattern reads =
                 make_pattern(file_bytes, page, page, group_count(here, *rt, page), total, false);
-            what.seed = repeat;
+            reads.seed = repeat;
             run_result got;
-            if (status s = run_reads(*rt, fd, what, got, caller::warps, count); !s) return s;
+            if (status s = run_reads(*rt, fd, reads, got, caller::warps, count); !s) return s;
             seconds[i].add(got.seconds);
             cores[i].add(got.cores);
             count = count > 1 ? std::max(count / 4, 1u) : 0;  // one shard comes last

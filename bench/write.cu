@@ -44,14 +44,14 @@ struct hand_of_gpu {
     int device = 0;
 
     ~hand_of_gpu() {
-        for (cudaStream_t one : streams) cudaStreamDestroy(one);
+        for (cudaStream_t stream : streams) cudaStreamDestroy(stream);
     }
     status make(std::uint64_t threads) {
         cudaGetDevice(&device);
         streams.resize(2 * threads);
-        for (cudaStream_t& one : streams)
-            if (status s =
-                    cuda_status(cudaStreamCreateWithFlags(&one, cudaStreamNonBlocking), "stream");
+        for (cudaStream_t& stream : streams)
+            if (status s = cuda_status(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking),
+                                       "stream");
                 !s)
                 return s;
         return pinned.on_host(2 * threads * piece_bytes);

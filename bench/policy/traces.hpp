@@ -81,12 +81,12 @@ inline trace streams(std::uint32_t pages, std::uint64_t length, dice& from) {
     return make("streams", length, [&](std::uint64_t) {
         if (from.below(8) == 0) return index.draw(from);
         const std::uint32_t number = from.below(count);
-        stream& one = all[number];
-        if (one.touched++ == touches) {
-            one.place = (one.place + one.stride) % stretch;
-            one.touched = 1;
+        stream& chosen = all[number];
+        if (chosen.touched++ == touches) {
+            chosen.place = (chosen.place + chosen.stride) % stretch;
+            chosen.touched = 1;
         }
-        return (shared + number * stretch + one.place) % pages;
+        return (shared + number * stretch + chosen.place) % pages;
     });
 }
 

@@ -90,13 +90,14 @@ public:
 
     status next(std::vector<record>& out, std::size_t most) override {
         std::string_view line;
-        record one;
+        record entry;
         while (out.size() < most && lines_.next(line)) {
             if (line.empty() || line[0] == '#') continue;
-            if (!parse_record(line, one)) return lines_.wrong(why_no_record(line));
-            if (!fits(one, header_, last_ns_)) return lines_.wrong(why_not(one, header_, last_ns_));
-            last_ns_ = one.time_ns;
-            out.push_back(one);
+            if (!parse_record(line, entry)) return lines_.wrong(why_no_record(line));
+            if (!fits(entry, header_, last_ns_))
+                return lines_.wrong(why_not(entry, header_, last_ns_));
+            last_ns_ = entry.time_ns;
+            out.push_back(entry);
         }
         return lines_.status();
     }
@@ -350,24 +351,24 @@ void writer::put(const void* bytes, std::size_t count) {
     used_ += count;
 }
 
-status writer::add(std::span<const record> some) {
-    records_ += some.size();
-    return binary_ ? add_binary(some) : add_text(some);
+status writer::add(std::span<const record> batch) {
+    records_ += batch.size();
+    return binary_ ? add_binary(batch) : add_text(batch);
 }
 
-status writer::add_text(std::span<const record> some) {
-    for (const record& one : some) {
+status writer::add_text(std::span<const record> batch) {
+    for (const record& entry : batch) {
         if (status s = flush(most_record_bytes); !s) return s;
         used_ =
-            static_cast<std::size_t>(print_record(one, buffer_.data() + used_) - buffer_.data());
+            static_cast<std::size_t>(print_record(entry, buffer_.data() + used_) - buffer_.data());
     }
     return {};
 }
 
-status writer::add_binary(std::span<const record> some) {
-    for (const record& one : some) {
+status writer::add_binary(std::span<const record> batch) {
+    for (const record& entry : batch) {
         if (status s = flush(sizeof(binary_record)); !s) return s;
-        const binary_record raw = packed(one);
+        const binary_record raw = packed(entry);
         sum_.add(&raw, sizeof raw);
         put(&raw, sizeof raw);
     }

@@ -136,7 +136,7 @@ public:
     status open(const std::string& path, const std::string& input, const trace_header& header,
                 bool binary);
     // Records that a reader would take, in the order of their times.
-    status add(std::span<const record> some);
+    status add(std::span<const record> batch);
     // Writes the end and puts the file in its place.
     status commit();
 
@@ -144,8 +144,8 @@ public:
 
 private:
     status write_header(const trace_header& header);
-    status add_text(std::span<const record> some);
-    status add_binary(std::span<const record> some);
+    status add_text(std::span<const record> batch);
+    status add_binary(std::span<const record> batch);
     status flush(std::size_t least_free);
     void put(const void* bytes, std::size_t count);
 

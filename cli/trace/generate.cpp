@@ -93,8 +93,8 @@ private:
     std::uint64_t writes_ = 0;
 };
 
-void count(const std::vector<record>& some, generate_report& out) {
-    for (const record& r : some)
+void count(const std::vector<record>& batch, generate_report& out) {
+    for (const record& r : batch)
         ++(r.what == operation::read    ? out.reads
            : r.what == operation::write ? out.writes
                                         : out.flushes);
@@ -105,15 +105,15 @@ status write_trace(const generate_request& asked, writer& to, generate_report& o
     const apps::progress bar(
         "trace", asked.accesses, [&done] { return done.load(); }, !asked.quiet);
     access_maker maker(asked, out.header);
-    std::vector<record> some;
+    std::vector<record> batch;
     for (std::uint64_t at = 0; at < asked.accesses; done = at) {
-        some.clear();
+        batch.clear();
         for (const std::uint64_t end =
                  std::min<std::uint64_t>(at + accesses_at_once, asked.accesses);
              at < end; ++at)
-            maker.add(at, some);
-        count(some, out);
-        if (status s = to.add(some); !s) return s;
+            maker.add(at, batch);
+        count(batch, out);
+        if (status s = to.add(batch); !s) return s;
         if (was_interrupted()) return {-ECANCELED, "interrupted; nothing was written"};
     }
     return {};

@@ -204,14 +204,15 @@ public:
             from_.consume(sizeof raw);
             if (raw.page_and_kind == kind_end << kind_shift) return end(raw);
             sum_.add(&raw, sizeof raw);
-            record one;
-            if (!unpack(raw, one))
+            record entry;
+            if (!unpack(raw, entry))
                 return wrong_record(
                     "has bits that no record has; the file is damaged, so make it again");
-            if (!fits(one, header_, last_ns_)) return wrong_record(why_not(one, header_, last_ns_));
-            last_ns_ = one.time_ns;
+            if (!fits(entry, header_, last_ns_))
+                return wrong_record(why_not(entry, header_, last_ns_));
+            last_ns_ = entry.time_ns;
             ++count_;
-            out.push_back(one);
+            out.push_back(entry);
         }
         return {};
     }
@@ -223,10 +224,10 @@ private:
             if (from_.size() == 0)
                 if (status s = from_.reach(1); !s) return s;
             if (from_.size() == 0) return cut("in its header");
-            const std::size_t some = std::min(left, from_.size());
-            text.append(from_.begin(), some);
-            from_.consume(some);
-            left -= some;
+            const std::size_t taken = std::min(left, from_.size());
+            text.append(from_.begin(), taken);
+            from_.consume(taken);
+            left -= taken;
         }
         sum_.add(text.data(), text.size());
         text.resize(bytes);

@@ -19,10 +19,10 @@ double hottest(const std::vector<page_counts::group>& groups, std::uint64_t page
     std::uint64_t left = std::max<std::uint64_t>(
                       static_cast<std::uint64_t>(static_cast<double>(pages) * share), 1),
                   taken = 0;
-    for (const page_counts::group& one : groups) {
-        const std::uint64_t some = std::min(left, one.pages);
-        taken += some * one.times;
-        left -= some;
+    for (const page_counts::group& entry : groups) {
+        const std::uint64_t part = std::min(left, entry.pages);
+        taken += part * entry.times;
+        left -= part;
     }
     return accesses == 0 ? 0 : static_cast<double>(taken) / static_cast<double>(accesses);
 }
@@ -78,8 +78,8 @@ std::vector<page_counts::group> page_counts::groups() const {
              touched_[block] && page < std::min((block + 1) * block_pages, pages_); ++page)
             if (counts_[page] > 0) ++pages_by_times[counts_[page]];
     std::vector<group> out;
-    for (auto one = pages_by_times.rbegin(); one != pages_by_times.rend(); ++one)
-        out.push_back({one->first, one->second});
+    for (auto entry = pages_by_times.rbegin(); entry != pages_by_times.rend(); ++entry)
+        out.push_back({entry->first, entry->second});
     return out;
 }
 
@@ -90,17 +90,17 @@ status summarise(const std::string& path, summary& out) {
     out.binary = from.is_binary();
     page_counts counts;
     out.counted = counts.open(out.header.files);
-    std::vector<record> some;
+    std::vector<record> batch;
     do {
-        if (status s = from.next(some, summarised_at_once); !s) return s;
-        for (const record& r : some) {
+        if (status s = from.next(batch, summarised_at_once); !s) return s;
+        for (const record& r : batch) {
             count(r, out);
             if (out.counted) out.counted = counts.add(r);
         }
-    } while (!some.empty());
+    } while (!batch.empty());
     if (!out.counted) return {};
     const std::vector<page_counts::group> groups = counts.groups();
-    for (const page_counts::group& one : groups) out.distinct_pages += one.pages;
+    for (const page_counts::group& entry : groups) out.distinct_pages += entry.pages;
     out.hottest_1 = hottest(groups, out.distinct_pages, out.pages_read + out.pages_written, 0.01);
     out.hottest_10 = hottest(groups, out.distinct_pages, out.pages_read + out.pages_written, 0.1);
     return {};
@@ -112,11 +112,11 @@ status convert(const std::string& from, const std::string& to, bool binary,
     if (status s = in.open(from); !s) return s;
     writer out;
     if (status s = out.open(to, from, in.header(), binary); !s) return s;
-    std::vector<record> some;
+    std::vector<record> batch;
     do {
-        if (status s = in.next(some, summarised_at_once); !s) return s;
-        if (status s = out.add(some); !s) return s;
-    } while (!some.empty());
+        if (status s = in.next(batch, summarised_at_once); !s) return s;
+        if (status s = out.add(batch); !s) return s;
+    } while (!batch.empty());
     records = out.records();
     return out.commit();
 }
