@@ -33,6 +33,13 @@ std::string field_of(const std::string& text) {
     return out;
 }
 
+double median(std::vector<double> of) {
+    if (of.empty()) return 0;
+    std::sort(of.begin(), of.end());
+    const std::size_t half = of.size() / 2;
+    return of.size() % 2 == 1 ? of[half] : (of[half - 1] + of[half]) / 2;
+}
+
 std::string line_of(const json& what) {
     return what.dump(-1, ' ', false, json::error_handler_t::replace) + "\n";
 }
@@ -53,13 +60,7 @@ status print_json(const std::string& text) {
     return standard_output.write(text.data(), text.size());
 }
 
-double method_report::median_seconds() const {
-    std::vector<double> sorted = seconds;
-    std::sort(sorted.begin(), sorted.end());
-    const std::size_t half = sorted.size() / 2;
-    if (sorted.empty()) return 0;
-    return sorted.size() % 2 == 1 ? sorted[half] : (sorted[half - 1] + sorted[half]) / 2;
-}
+double method_report::median_seconds() const { return median(seconds); }
 
 status check_method(const std::string& name) {
     if (name == "penstock" || name == "cpu" || name == "cuda") return {};

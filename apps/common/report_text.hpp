@@ -24,6 +24,9 @@ std::string text_of(const char* form, double number);
 // line.
 std::string field_of(const std::string& text);
 
+// Of an even number, between the two in the middle; of none, 0.
+double median(std::vector<double> of);
+
 // One line. Names of files need not be UTF-8; JSON must be.
 std::string line_of(const nlohmann::json& what);
 

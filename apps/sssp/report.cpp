@@ -1,7 +1,6 @@
 // What penstock-sssp prints: the JSON object, the words while it runs and at the end.
 #include "session.hpp"
 
-#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "common/message.hpp"
@@ -11,41 +10,36 @@ namespace penstock::sssp {
 
 namespace {
 
+using apps::median;
 using apps::text_of;
 using nlohmann::json;
 
-double median(std::vector<double> of) {
-    if (of.empty()) return 0;
-    std::sort(of.begin(), of.end());
-    const std::size_t half = of.size() / 2;
-    return of.size() % 2 == 1 ? of[half] : (of[half - 1] + of[half]) / 2;
-}
-
 template <typename Value>
-std::vector<Value> each(const std::vector<round_times>& rounds,
-                        Value (*value)(const round_times&)) {
+std::vector<Value> each(const std::vector<round_times>& rounds, Value round_times::*value) {
     std::vector<Value> out;
-    for (const round_times& one : rounds) out.push_back(value(one));
+    for (const round_times& round : rounds) out.push_back(round.*value);
     return out;
 }
 
-double data_of(const round_times& r) { return r.data_seconds; }
-double compute_of(const round_times& r) { return r.compute_seconds; }
-double total_of(const round_times& r) { return r.data_seconds + r.compute_seconds; }
+double median_total(const std::vector<round_times>& rounds) {
+    std::vector<double> totals;
+    for (const round_times& r : rounds) totals.push_back(r.data_seconds + r.compute_seconds);
+    return median(totals);
+}
 
 json json_of_rounds(const std::string& name, const std::vector<round_times>& rounds) {
+    const std::vector<double> data = each(rounds, &round_times::data_seconds),
+                              compute = each(rounds, &round_times::compute_seconds);
     return {{"method", name},
-            {"data_seconds", each(rounds, data_of)},
-            {"compute_seconds", each(rounds, compute_of)},
-            {"pages_fetched",
-             each<std::uint64_t>(rounds, [](const round_times& r) { return r.pages; })},
-            {"edges_followed",
-             each<std::uint64_t>(rounds, [](const round_times& r) { return r.edges; })},
-            {"steps", each<std::uint64_t>(rounds, [](const round_times& r) { return r.steps; })},
+            {"data_seconds", data},
+            {"compute_seconds", compute},
+            {"pages_fetched", each(rounds, &round_times::pages)},
+            {"edges_followed", each(rounds, &round_times::edges)},
+            {"steps", each(rounds, &round_times::steps)},
             {"median",
-             {{"data_seconds", median(each(rounds, data_of))},
-              {"compute_seconds", median(each(rounds, compute_of))},
-              {"total_seconds", median(each(rounds, total_of))}}}};
+             {{"data_seconds", median(data)},
+              {"compute_seconds", median(compute)},
+              {"total_seconds", median_total(rounds)}}}};
 }
 
 // How much longer the baseline takes than penstock, in all; null where one of them was not asked
@@ -53,8 +47,8 @@ json json_of_rounds(const std::string& name, const std::vector<round_times>& rou
 json ratio(const run_session& s, const update_run& u, const char* baseline) {
     double penstock = 0, other = 0;
     for (std::size_t i = 0; i < s.methods.size(); ++i) {
-        if (s.methods[i].name == "penstock") penstock = median(each(u.methods[i], total_of));
-        if (s.methods[i].name == baseline) other = median(each(u.methods[i], total_of));
+        if (s.methods[i].name == "penstock") penstock = median_total(u.methods[i]);
+        if (s.methods[i].name == baseline) other = median_total(u.methods[i]);
     }
     return penstock > 0 && other > 0 ? json(other / penstock) : json(nullptr);
 }
@@ -80,9 +74,10 @@ std::string line_of(const run_session& s, const update_run& u) {
                                            text_of("%.3f s", median(u.update_seconds)) + ")";
     for (std::size_t i = 0; i < s.methods.size(); ++i)
         line += (i == 0 ? ": " : "; ") + s.methods[i].name + " " +
-                text_of("%.4f s", median(each(u.methods[i], total_of))) + " (data " +
-                text_of("%.4f", median(each(u.methods[i], data_of))) + ", compute " +
-                text_of("%.4f)", median(each(u.methods[i], compute_of)));
+                text_of("%.4f s", median_total(u.methods[i])) + " (data " +
+                text_of("%.4f", median(each(u.methods[i], &round_times::data_seconds))) +
+                ", compute " +
+                text_of("%.4f)", median(each(u.methods[i], &round_times::compute_seconds)));
     const json more = ratio(s, u, "copy");
     return more.is_null() ? line
                           : line + "; copy takes " + text_of("%.2f", more.get<double>()) +

@@ -115,9 +115,7 @@ status with_managed(const stitch_job& job, image_file& image, phases& out) {
     const image_in_memory both{reinterpret_cast<std::uint16_t*>(mine.image), job.tiles.image_width};
     if (status s = make_both(
             job, {tiles_at(job, mine.tiles, range.first), both, &job.left, job.convolutions},
-            {tiles_at(job, tiles.data() + job.tiles.first_tile(), 0), both, &job.right,
-             job.convolutions},
-            out);
+            on_host(job, tiles, both.pixels, job.right), out);
         !s)
         return s;
     out.compute = watch.lap();

@@ -28,6 +28,14 @@ tiles_in_memory tiles_at(const stitch_job& job, const void* at, std::uint32_t fi
             job.tiles.tile_height};
 }
 
+part_work on_host(const stitch_job& job, const apps::mapped_file& tiles, std::uint16_t* pixels,
+                  const std::vector<piece>& pieces) {
+    return {tiles_at(job, tiles.data() + job.tiles.first_tile(), 0),
+            {pixels, job.tiles.image_width},
+            &pieces,
+            job.convolutions};
+}
+
 status make_both(const stitch_job& job, const part_work& left, const part_work& right,
                  phases& out) {
     apps::first_error errors;
@@ -65,11 +73,7 @@ status with_private(const stitch_job& job, image_file& image, phases& out) {
                               {own_pixels, job.split},
                               &job.left,
                               job.convolutions},
-                             {tiles_at(job, tiles.data() + job.tiles.first_tile(), 0),
-                              {image.pixels(), job.tiles.image_width},
-                              &job.right,
-                              job.convolutions},
-                             out);
+                             on_host(job, tiles, image.pixels(), job.right), out);
         !s)
         return s;
     out.compute = watch.lap();
@@ -140,13 +144,7 @@ status with_penstock(const stitch_job& job, image_file& image, phases& out) {
                                                        image_header_bytes),
                       job.tiles.image_width};
     }
-    if (status s = make_both(job, left,
-                             {tiles_at(job, tiles.data() + job.tiles.first_tile(), 0),
-                              {image.pixels(), job.tiles.image_width},
-                              &job.right,
-                              job.convolutions},
-                             out);
-        !s)
+    if (status s = make_both(job, left, on_host(job, tiles, image.pixels(), job.right), out); !s)
         return s;
     out.compute = watch.lap();
     if (open.image != nullptr) {
@@ -170,11 +168,7 @@ status with_cpu(const stitch_job& job, image_file& image, phases& out) {
     if (status s = image.extend(); !s) return s;
     if (status s = tiles.open(job.tiles.file.path, job.tiles.file_bytes()); !s) return s;
     out.map = watch.lap();
-    if (status s = make_on_threads({tiles_at(job, tiles.data() + job.tiles.first_tile(), 0),
-                                    {image.pixels(), job.tiles.image_width},
-                                    &job.all,
-                                    job.convolutions},
-                                   job.all_threads);
+    if (status s = make_on_threads(on_host(job, tiles, image.pixels(), job.all), job.all_threads);
         !s)
         return s;
     out.compute = out.right = watch.lap();

@@ -1,7 +1,6 @@
 // What penstock-stitch prints: the JSON object, the summary; and medians.
 #include "session.hpp"
 
-#include <algorithm>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
@@ -29,21 +28,18 @@ std::uint64_t pages_shared(const run_session& s) {
 }
 
 json json_of_run(const method_run& m) {
-    const auto median = [&](double (*value)(const phases&)) { return m.median(value); };
-    json totals = json::array();
-    for (const phases& each : m.runs) totals.push_back(each.total());
     const phases& last = m.runs.back();
     return {{"method", m.name},
             {"seconds",
-             {{"map", median([](const phases& p) { return p.map; })},
-              {"input", median([](const phases& p) { return p.input; })},
-              {"compute", median([](const phases& p) { return p.compute; })},
-              {"left", median([](const phases& p) { return p.left; })},
-              {"right", median([](const phases& p) { return p.right; })},
-              {"merge", median([](const phases& p) { return p.merge; })},
-              {"total", m.median_total()},
-              {"end", median([](const phases& p) { return p.end; })},
-              {"totals", totals}}},
+             {{"map", m.median(&phases::map)},
+              {"input", m.median(&phases::input)},
+              {"compute", m.median(&phases::compute)},
+              {"left", m.median(&phases::left)},
+              {"right", m.median(&phases::right)},
+              {"merge", m.median(&phases::merge)},
+              {"total", apps::median(m.totals())},
+              {"end", m.median(&phases::end)},
+              {"totals", m.totals()}}},
             {"bytes_released", last.bytes_released},
             {"pages_released", last.pages_released},
             {"pages_fetched", last.pages_fetched}};
@@ -59,27 +55,26 @@ std::string hexadecimal(std::uint64_t number) {
 // How many times as long as penstock each other method took.
 json speedups(const run_session& s) {
     json out = json::object();
-    const auto ours = std::find_if(s.runs.begin(), s.runs.end(),
-                                   [](const method_run& m) { return m.name == "penstock"; });
-    if (ours == s.runs.end() || ours->median_total() <= 0) return out;
+    double ours = 0;
     for (const method_run& m : s.runs)
-        if (m.name != "penstock") out[m.name] = m.median_total() / ours->median_total();
+        if (m.name == "penstock") ours = apps::median(m.totals());
+    for (const method_run& m : s.runs)
+        if (m.name != "penstock" && ours > 0) out[m.name] = apps::median(m.totals()) / ours;
     return out;
 }
 
 }  // namespace
 
-double method_run::median(double (*value)(const phases&)) const {
-    std::vector<double> sorted;
-    for (const phases& each : runs) sorted.push_back(value(each));
-    if (sorted.empty()) return 0;
-    std::sort(sorted.begin(), sorted.end());
-    const std::size_t half = sorted.size() / 2;
-    return sorted.size() % 2 == 1 ? sorted[half] : (sorted[half - 1] + sorted[half]) / 2;
+double method_run::median(double phases::*part) const {
+    std::vector<double> all;
+    for (const phases& run : runs) all.push_back(run.*part);
+    return apps::median(all);
 }
 
-double method_run::median_total() const {
-    return median([](const phases& each) { return each.total(); });
+std::vector<double> method_run::totals() const {
+    std::vector<double> all;
+    for (const phases& run : runs) all.push_back(run.total());
+    return all;
 }
 
 json run_session::json_of() const {
@@ -147,14 +142,12 @@ void run_session::say_summary() const {
               apps::with_commas(pages_shared(*this)) + " pages shared");
     const json faster = speedups(*this);
     for (const method_run& m : runs) {
-        const auto seconds = [&](double (*value)(const phases&)) {
-            return text_of("%.3f s", m.median(value));
+        const auto seconds = [&](double phases::*part) {
+            return text_of("%.3f s", m.median(part));
         };
-        apps::say(m.name + ": " + text_of("%.3f s", m.median_total()) + " (map " +
-                  seconds([](const phases& p) { return p.map; }) + ", input " +
-                  seconds([](const phases& p) { return p.input; }) + ", compute " +
-                  seconds([](const phases& p) { return p.compute; }) + ", merge " +
-                  seconds([](const phases& p) { return p.merge; }) + ")" +
+        apps::say(m.name + ": " + text_of("%.3f s", apps::median(m.totals())) + " (map " +
+                  seconds(&phases::map) + ", input " + seconds(&phases::input) + ", compute " +
+                  seconds(&phases::compute) + ", merge " + seconds(&phases::merge) + ")" +
                   (faster.contains(m.name)
                        ? "; penstock is " + text_of("%.2f", faster[m.name].get<double>()) +
                              " times as fast"

@@ -17,8 +17,9 @@ struct method_run {
     std::string name;
     std::vector<phases> runs;
 
-    [[nodiscard]] double median(double (*value)(const phases&)) const;
-    [[nodiscard]] double median_total() const;
+    // Of all repetitions.
+    [[nodiscard]] double median(double phases::*part) const;
+    [[nodiscard]] std::vector<double> totals() const;
 };
 
 // What was asked for, what each method did, how long each part took.
