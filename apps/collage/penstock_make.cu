@@ -3,7 +3,6 @@
 #include <cerrno>
 
 #include "methods.hpp"
-#include "distance.hpp"
 #include "make_block.hpp"
 #include "page_source.hpp"
 #include "penstock/launch.hpp"
