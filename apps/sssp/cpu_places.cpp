@@ -11,9 +11,9 @@
 namespace penstock::sssp {
 
 status whole_reader::read_all(std::byte* to) const {
-    return each_piece([&](std::uint32_t, std::uint64_t at,
-                          std::uint64_t bytes) { return read(to + at, bytes, at); },
-                      [](std::uint32_t) { return status{}; });
+    return each_piece([&](std::uint32_t, std::uint64_t at, std::uint64_t bytes) {
+        return read(to + at, bytes, at);
+    });
 }
 
 // The places that need no GPU of their own: a region, and for CPU threads a copy and a map.

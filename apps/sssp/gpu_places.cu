@@ -2,6 +2,7 @@
 #include <cerrno>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "graph_place.hpp"
@@ -62,13 +63,15 @@ public:
     }
     status refresh(std::uint64_t& pages) override {
         pages = reader_.bytes() / page_bytes;
-        return reader_.each_piece(
-            [&](std::uint32_t thread, std::uint64_t at, std::uint64_t bytes) {
+        status ended =
+            reader_.each_piece([&](std::uint32_t thread, std::uint64_t at, std::uint64_t bytes) {
                 return pass(*rooms_[thread], at, bytes);
-            },
-            [&](std::uint32_t thread) {
-                return check(cudaStreamSynchronize(rooms_[thread]->stream), "--method copy");
             });
+        for (const auto& room : rooms_) {
+            status copied = check(cudaStreamSynchronize(room->stream), "--method copy");
+            if (ended.ok()) ended = std::move(copied);
+        }
+        return ended;
     }
     [[nodiscard]] const std::byte* data() const override {
         return static_cast<const std::byte*>(memory_.get());

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "penstock/options.hpp"
-#include "search_steps.hpp"
+#include "search.hpp"
 #include "solver.hpp"
 #if defined(__CUDACC__)
 #include <cooperative_groups.h>

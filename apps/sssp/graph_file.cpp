@@ -7,7 +7,6 @@
 #include <cstring>
 #include <fcntl.h>
 #include <filesystem>
-#include <functional>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <vector>
@@ -140,18 +139,14 @@ public:
 
 private:
     // body(first, end) on all threads, for all pieces of `count`.
-    status each_piece(std::uint64_t count,
-                      const std::function<status(std::uint64_t, std::uint64_t)>& body) const {
-        std::atomic<std::uint64_t> next{0};
-        apps::first_error errors;
+    template <typename Body>
+    status each_piece(std::uint64_t count, const Body& body) const {
         const auto threads = static_cast<std::uint32_t>(
             std::clamp<std::uint64_t>(apps::pieces_of(count, piece_numbers), 1, asked_.threads));
-        apps::on_threads(threads, [&](std::uint32_t) {
-            for (std::uint64_t first = next.fetch_add(piece_numbers);
-                 first < count && !errors.stop(); first = next.fetch_add(piece_numbers))
-                errors.note(body(first, std::min(first + piece_numbers, count)));
-        });
-        return errors.get();
+        return apps::on_pieces(threads, count, piece_numbers,
+                               [&](std::uint32_t, std::uint64_t first, std::uint64_t length) {
+                                   return body(first, first + length);
+                               });
     }
     status write(const void* data, std::uint64_t bytes, std::uint64_t offset) {
         status s = out_.write_at(data, bytes, offset);
@@ -270,23 +265,19 @@ status check_graph(const graph_file& graph, std::uint32_t threads) {
     const std::uint64_t vertex_pieces = apps::pieces_of(graph.shape.vertices, checked_at_once),
                         pieces =
                             vertex_pieces + apps::pieces_of(graph.shape.edges, checked_at_once);
-    std::atomic<std::uint64_t> next{0};
-    apps::first_error errors;
-    apps::on_threads(
-        static_cast<std::uint32_t>(std::min<std::uint64_t>(threads, pieces)), [&](std::uint32_t) {
-            checker mine(graph, file.fd);
-            for (std::uint64_t i = next.fetch_add(1); i < pieces && !errors.stop();
-                 i = next.fetch_add(1)) {
-                const bool is_edges = i >= vertex_pieces;
-                const std::uint64_t first = (is_edges ? i - vertex_pieces : i) * checked_at_once,
-                                    end = std::min(
-                                        first + checked_at_once,
-                                        is_edges ? graph.shape.edges : graph.shape.vertices);
-                errors.note(is_edges ? mine.edges(first, end) : mine.offsets(first, end));
-            }
+    const auto used = static_cast<std::uint32_t>(std::min<std::uint64_t>(threads, pieces));
+    std::vector<checker> checkers(used, checker(graph, file.fd));
+    return apps::on_pieces(
+        used, pieces, 1, [&](std::uint32_t thread, std::uint64_t i, std::uint64_t) {
+            const bool is_edges = i >= vertex_pieces;
+            const std::uint64_t first = (is_edges ? i - vertex_pieces : i) * checked_at_once,
+                                end = std::min(first + checked_at_once,
+                                               is_edges ? graph.shape.edges : graph.shape.vertices);
+            return is_edges ? checkers[thread].edges(first, end)
+                            : checkers[thread].offsets(first, end);
         });
-    return errors.get();
 }
+
 status make_graph(const make_request& asked, make_report& report) {
     apps::stopwatch watch;
     apps::output_file out;

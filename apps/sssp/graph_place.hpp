@@ -2,7 +2,6 @@
 #pragma once
 
 #include <algorithm>
-#include <atomic>
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
@@ -81,19 +80,10 @@ public:
                                              "; name a graph that can be read"};
     }
 
-    // take(thread, offset, bytes) for every piece, on all threads; end(thread) when there are no
-    // more for a thread. Both give a status.
-    template <typename Take, typename End>
-    status each_piece(const Take& take, const End& end) const {
-        std::atomic<std::uint64_t> next{0};
-        apps::first_error errors;
-        apps::on_threads(threads_, [&](std::uint32_t thread) {
-            for (std::uint64_t at = next.fetch_add(read_piece_bytes); at < bytes_ && !errors.stop();
-                 at = next.fetch_add(read_piece_bytes))
-                errors.note(take(thread, at, std::min(read_piece_bytes, bytes_ - at)));
-            errors.note(end(thread));
-        });
-        return errors.get();
+    // take(thread, offset, bytes) for every piece, on all threads; gives a status.
+    template <typename Take>
+    status each_piece(const Take& take) const {
+        return apps::on_pieces(threads_, bytes_, read_piece_bytes, take);
     }
     status read(void* to, std::uint64_t bytes, std::uint64_t offset) const {
         return apps::read_exactly(path_, fd_, to, bytes, offset);

@@ -1,11 +1,11 @@
-#include "report.hpp"
+// What penstock-sssp prints: the JSON object, the words while it runs and at the end.
+#include "session.hpp"
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "common/message.hpp"
 #include "common/report_text.hpp"
-#include "penstock/version.hpp"
 
 namespace penstock::sssp {
 
@@ -33,7 +33,7 @@ double data_of(const round_times& r) { return r.data_seconds; }
 double compute_of(const round_times& r) { return r.compute_seconds; }
 double total_of(const round_times& r) { return r.data_seconds + r.compute_seconds; }
 
-json json_of(const std::string& name, const std::vector<round_times>& rounds) {
+json json_of_rounds(const std::string& name, const std::vector<round_times>& rounds) {
     return {{"method", name},
             {"data_seconds", each(rounds, data_of)},
             {"compute_seconds", each(rounds, compute_of)},
@@ -50,7 +50,7 @@ json json_of(const std::string& name, const std::vector<round_times>& rounds) {
 
 // How much longer the baseline takes than penstock, in all; null where one of them was not asked
 // for.
-json ratio(const session& s, const update_run& u, const char* baseline) {
+json ratio(const run_session& s, const update_run& u, const char* baseline) {
     double penstock = 0, other = 0;
     for (std::size_t i = 0; i < s.methods.size(); ++i) {
         if (s.methods[i].name == "penstock") penstock = median(each(u.methods[i], total_of));
@@ -59,10 +59,10 @@ json ratio(const session& s, const update_run& u, const char* baseline) {
     return penstock > 0 && other > 0 ? json(other / penstock) : json(nullptr);
 }
 
-json json_of(const session& s, const update_run& u) {
+json json_of_update(const run_session& s, const update_run& u) {
     json methods = json::array();
     for (std::size_t i = 0; i < s.methods.size(); ++i)
-        methods.push_back(json_of(s.methods[i].name, u.methods[i]));
+        methods.push_back(json_of_rounds(s.methods[i].name, u.methods[i]));
     return {{"percent", u.percent < 0 ? json(nullptr) : json(u.percent)},
             {"pages_changed", u.pages},
             {"update_seconds", u.update_seconds},
@@ -74,42 +74,7 @@ json json_of(const session& s, const update_run& u) {
             {"cpu_over_penstock", ratio(s, u, "cpu")}};
 }
 
-json json_of(const session& s) {
-    const run_request& r = s.asked.run;
-    json methods = json::array(), updates = json::array();
-    for (const method_run& m : s.methods)
-        methods.push_back({{"method", m.name},
-                           {"backend", m.backend},
-                           {"how", m.place->note()},
-                           {"start_seconds", m.start_seconds},
-                           {"first_data_seconds", m.first.data_seconds},
-                           {"first_compute_seconds", m.first.compute_seconds}});
-    for (const update_run& u : s.updates) updates.push_back(json_of(s, u));
-    return {
-        {"program", "penstock-sssp"},
-        {"version", version()},
-        {"command", "run"},
-        {"graph", s.graph.path},
-        {"vertices", s.graph.shape.vertices},
-        {"edges", s.graph.shape.edges},
-        {"file_bytes", s.graph.shape.file_bytes()},
-        {"source", r.source},
-        {"rounds", r.rounds},
-        {"seed", r.seed},
-        {"delta", s.delta},
-        {"threads", s.asked.threads},
-        {"update_by", r.percents.empty() ? json(nullptr) : json(r.by_store ? "store" : "write")},
-        {"mounted", s.mounted},
-        {"device", s.device_name.empty() ? json(nullptr) : json(s.device_name)},
-        {"methods", methods},
-        {"updates", updates},
-        {"reached", s.reached},
-        {"farthest", s.farthest},
-        {"rounds_checked", r.check ? json(s.checked) : json(nullptr)},
-        {"result", r.out.empty() ? json(nullptr) : json(r.out)}};
-}
-
-std::string line_of(const session& s, const update_run& u) {
+std::string line_of(const run_session& s, const update_run& u) {
     std::string line = u.percent < 0 ? "nothing changed"
                                      : text_of("%g", u.percent) + " % of the pages changed (" +
                                            text_of("%.3f s", median(u.update_seconds)) + ")";
@@ -124,22 +89,10 @@ std::string line_of(const session& s, const update_run& u) {
                                 " times as long as penstock";
 }
 
-void say_summary(const session& s) {
-    apps::say(apps::with_commas(s.reached) + " vertices reached, the farthest at " +
-              apps::with_commas(s.farthest));
-    if (!s.asked.run.percents.empty() && s.asked.run.has("penstock") && !s.mounted)
-        apps::say(
-            "without a mount the changed pages are not known, so each acquire brought the "
-            "whole file");
-    if (s.asked.run.check)
-        apps::say("the distances of " + apps::with_commas(s.checked) +
-                  " rounds are those that Dijkstra's algorithm finds");
-}
-
 }  // namespace
 
-void say_methods(const session& s) {
-    if (s.asked.quiet) return;
+void say_methods(const run_session& s) {
+    if (s.common.quiet) return;
     apps::say(apps::with_commas(s.graph.shape.vertices) + " vertices, " +
               apps::with_commas(s.graph.shape.edges) + " edges, " +
               format_size(s.graph.shape.file_bytes()));
@@ -148,40 +101,65 @@ void say_methods(const session& s) {
                   text_of("%.2f s", m.start_seconds));
 }
 
-void say_update(const session& s, const update_run& u) {
-    if (!s.asked.quiet) apps::say(line_of(s, u));
+void say_update(const run_session& s, const update_run& u) {
+    if (!s.common.quiet) apps::say(line_of(s, u));
 }
 
-status report(const session& s) {
-    if (s.asked.json)
-        if (status failed = apps::print_json(apps::line_of(json_of(s))); !failed) return failed;
-    if (!s.asked.quiet) say_summary(s);
-    return {};
+json run_session::json_of() const {
+    json done = json::array(), changes = json::array();
+    for (const method_run& m : methods)
+        done.push_back({{"method", m.name},
+                        {"backend", m.backend},
+                        {"how", m.place->note()},
+                        {"start_seconds", m.start_seconds},
+                        {"first_data_seconds", m.first.data_seconds},
+                        {"first_compute_seconds", m.first.compute_seconds}});
+    for (const update_run& u : updates) changes.push_back(json_of_update(*this, u));
+    return {{"graph", graph.path},
+            {"vertices", graph.shape.vertices},
+            {"edges", graph.shape.edges},
+            {"file_bytes", graph.shape.file_bytes()},
+            {"source", source},
+            {"rounds", rounds},
+            {"seed", seed},
+            {"delta", delta},
+            {"threads", threads},
+            {"update_by", percents.empty() ? json(nullptr) : json(update_by)},
+            {"mounted", mounted},
+            {"device", device_name.empty() ? json(nullptr) : json(device_name)},
+            {"methods", done},
+            {"updates", changes},
+            {"reached", reached},
+            {"farthest", farthest},
+            {"rounds_checked", checks ? json(checked) : json(nullptr)},
+            {"result", out_path.empty() ? json(nullptr) : json(out_path)}};
 }
 
-status report(const request& asked, const make_report& made) {
-    const make_request& m = asked.make;
-    if (asked.json)
-        if (status failed = apps::print_json(
-                apps::line_of({{"program", "penstock-sssp"},
-                               {"version", version()},
-                               {"command", "make"},
-                               {"graph", m.out},
-                               {"vertices", m.shape.vertices},
-                               {"edges", m.shape.edges},
-                               {"bytes", m.shape.file_bytes()},
-                               {"seed", m.seed},
-                               {"most_edges_of_a_vertex", made.most_edges_of_a_vertex},
-                               {"threads", m.threads},
-                               {"seconds", {{"total", made.seconds}}}}));
-            !failed)
-            return failed;
-    if (!asked.quiet)
-        apps::say(m.out + ": " + apps::with_commas(m.shape.vertices) + " vertices, " +
-                  apps::with_commas(m.shape.edges) + " edges, " +
-                  format_size(m.shape.file_bytes()) + " in " + text_of("%.2f s", made.seconds) +
-                  " by " + std::to_string(m.threads) + " threads");
-    return {};
+void run_session::say_summary() const {
+    apps::say(apps::with_commas(reached) + " vertices reached, the farthest at " +
+              apps::with_commas(farthest));
+    if (!percents.empty() && has("penstock") && !mounted)
+        apps::say(
+            "without a mount the changed pages are not known, so each acquire brought the "
+            "whole file");
+    if (checks)
+        apps::say("the distances of " + apps::with_commas(checked) +
+                  " rounds are those that Dijkstra's algorithm finds");
+}
+
+json make_session::json_of() const {
+    return {{"graph", asked.out},         {"vertices", asked.shape.vertices},
+            {"edges", asked.shape.edges}, {"bytes", asked.shape.file_bytes()},
+            {"seed", asked.seed},         {"most_edges_of_a_vertex", made.most_edges_of_a_vertex},
+            {"threads", asked.threads},   {"seconds", {{"total", made.seconds}}}};
+}
+
+void make_session::say_summary() const {
+    const graph_shape& shape = asked.shape;
+    apps::say(asked.out + ": " + apps::with_commas(shape.vertices) + " vertices, " +
+              apps::with_commas(shape.edges) + " edges, " + format_size(shape.file_bytes()) +
+              " in " + text_of("%.2f s", made.seconds) + " by " + std::to_string(asked.threads) +
+              " threads");
 }
 
 }  // namespace penstock::sssp

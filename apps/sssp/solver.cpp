@@ -14,7 +14,6 @@
 #include "common/device_memory.hpp"
 #include "common/threads.hpp"
 #include "penstock/options.hpp"
-#include "search_steps.hpp"
 
 namespace penstock::sssp {
 

@@ -8,7 +8,7 @@
 
 #include "graph_file.hpp"
 #include "penstock/error.hpp"
-#include "search_view.hpp"
+#include "search.hpp"
 
 namespace penstock::sssp {
 

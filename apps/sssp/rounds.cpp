@@ -1,31 +1,28 @@
-// A run: it opens the graph, makes the methods, and goes through the rounds.
-#include "report.hpp"
+// A run: makes the methods, and goes through the rounds.
+#include "session.hpp"
 
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
-#include <unistd.h>
 
 #include "common/message.hpp"
-#include "common/random_numbers.hpp"
 #include "common/stopwatch.hpp"
 #include "common/files.hpp"
 #include "made_numbers.hpp"
-#include "solver.hpp"
 
 namespace penstock::sssp {
 
 namespace {
 
-backend resolved(const session& s) {
-    if (s.asked.settings.where != backend::automatic) return s.asked.settings.where;
-    return gpu_is_there(s.asked.settings.device) ? backend::gpu : backend::cpu;
+backend resolved(const run_session& s) {
+    if (s.settings.where != backend::automatic) return s.settings.where;
+    return gpu_is_there(s.settings.device) ? backend::gpu : backend::cpu;
 }
 
-status make_solver(session& s, backend where, solver*& out) {
+status make_solver(run_session& s, backend where, solver*& out) {
     std::unique_ptr<solver>& kept = where == backend::gpu ? s.gpu : s.cpu;
     if (kept == nullptr) {
-        const solver_settings how{s.graph.shape, s.delta, s.asked.threads, s.asked.settings.device,
+        const solver_settings how{s.graph.shape, s.delta, s.threads, s.settings.device,
                                   [] { return was_interrupted(); }};
         if (status failed =
                 where == backend::gpu ? make_gpu_solver(how, kept) : make_cpu_solver(how, kept);
@@ -36,20 +33,24 @@ status make_solver(session& s, backend where, solver*& out) {
     return {};
 }
 
-status make_region(session& s, backend where, method_run& m) {
-    if (status failed = start_runtime(s.asked, where, s.rt); !failed) return failed;
+status make_region(run_session& s, backend where, method_run& m) {
+    options settings = s.settings;
+    settings.where = where;
+    // Regions have memory of their own, and nothing else is read here.
+    if (settings.cache_bytes == 0) settings.cache_bytes = std::uint64_t{64} << 20;
+    if (status failed = apps::create_runtime(settings, s.common.quiet, s.rt); !failed)
+        return failed;
     s.device_name = s.rt->device_name();
-    if (s.asked.run.wants_mount()) {
-        if (status failed = s.folder.open(*s.rt, s.graph.folder, s.asked.run.point); !failed)
-            return failed;
+    if (s.wants_mount()) {
+        if (status failed = s.folder.open(*s.rt, s.graph.folder, s.point); !failed) return failed;
         s.mounted = true;
     }
     return make_region_place(*s.rt, s.graph, !s.mounted, m.place);
 }
 
-status make_place(session& s, backend where, method_run& m) {
-    const std::uint32_t threads = s.asked.threads;
-    const int device = s.asked.settings.device;
+status make_place(run_session& s, backend where, method_run& m) {
+    const std::uint32_t threads = s.threads;
+    const int device = s.settings.device;
     if (m.name == "penstock") return make_region(s, where, m);
     if (m.name == "managed") return make_managed_place(s.graph, threads, device, m.place);
     if (m.name == "cpu") return make_mapped_place(s.graph, m.place);
@@ -57,10 +58,10 @@ status make_place(session& s, backend where, method_run& m) {
                                  : make_copy_place(s.graph, threads, m.place);
 }
 
-status prepare(session& s) {
+status prepare(run_session& s) {
     const backend here = resolved(s);
-    s.delta = s.asked.run.delta != 0 ? s.asked.run.delta : usual_delta(s.graph.shape, most_weight);
-    for (const std::string& name : s.asked.run.methods) {
+    if (s.delta == 0) s.delta = usual_delta(s.graph.shape, most_weight);
+    for (const std::string& name : s.names) {
         method_run& m = s.methods.emplace_back();
         m.name = name;
         const backend where = name == "cpu" ? backend::cpu : here;
@@ -74,7 +75,7 @@ status prepare(session& s) {
     // A region takes what the others leave, so it is made last.
     for (auto m = s.methods.rbegin(); m != s.methods.rend(); ++m) {
         apps::stopwatch watch;
-        if (was_interrupted()) return {-ECANCELED, "interrupted; nothing was written"};
+        if (status failed = apps::not_interrupted(); !failed) return failed;
         if (status failed =
                 make_place(s, m->backend == std::string("gpu") ? backend::gpu : backend::cpu, *m);
             !failed)
@@ -90,7 +91,7 @@ std::string name_of_distance(std::uint32_t distance) {
     return distance == unreachable ? "none" : apps::with_commas(distance);
 }
 
-status compare(const session& s, const std::string& one_name, const distances& one,
+status compare(const run_session& s, const std::string& one_name, const distances& one,
                const std::string& other_name, const distances& other) {
     const auto [first, second] = std::mismatch(one.begin(), one.end(), other.begin());
     if (first == one.end()) return {};
@@ -104,21 +105,20 @@ status compare(const session& s, const std::string& one_name, const distances& o
 
 class all_rounds {
 public:
-    explicit all_rounds(session& s) : s_(s), other_(s.graph.shape.vertices) {
+    explicit all_rounds(run_session& s) : s_(s), other_(s.graph.shape.vertices) {
         s.distances.resize(s.graph.shape.vertices);
     }
 
     status run() {
-        const run_request& r = s_.asked.run;
-        const std::uint64_t total = 1 + r.rounds * std::max<std::uint64_t>(r.percents.size(), 1);
+        const std::uint64_t total = 1 + s_.rounds * std::max<std::uint64_t>(s_.percents.size(), 1);
         const apps::progress bar(
-            "rounds", total, [this] { return done_.load(); }, !s_.asked.quiet);
+            "rounds", total, [this] { return done_.load(); }, !s_.common.quiet);
         if (status failed = compute_all([](method_run& m) -> round_times& { return m.first; });
             !failed)
             return failed;
-        if (r.percents.empty())
+        if (s_.percents.empty())
             if (status failed = rounds_of(-1); !failed) return failed;
-        for (const double percent : r.percents)
+        for (const double percent : s_.percents)
             if (status failed = rounds_of(percent); !failed) return failed;
         summarise();
         return {};
@@ -130,13 +130,13 @@ private:
     template <typename TimesOf>
     status compute_all(const TimesOf& times_of) {
         for (method_run& m : s_.methods) {
-            if (was_interrupted()) return {-ECANCELED, "interrupted; nothing was written"};
+            if (status failed = apps::not_interrupted(); !failed) return failed;
             round_times& times = times_of(m);
             apps::stopwatch watch;
             if (status failed = m.place->refresh(times.pages); !failed) return failed;
             times.data_seconds = watch.lap();
             if (status failed = m.by->compute(view_of(m.place->data(), s_.graph.shape),
-                                              static_cast<std::uint32_t>(s_.asked.run.source));
+                                              static_cast<std::uint32_t>(s_.source));
                 !failed)
                 return {failed.code,
                         apps::shown(s_.graph.path) + ": " + m.name + ": " + failed.message};
@@ -154,7 +154,7 @@ private:
                 return failed;
         }
         ++done_;
-        return s_.asked.run.check ? check_plainly() : status{};
+        return s_.checks ? check_plainly() : status{};
     }
 
     status check_plainly() {
@@ -163,18 +163,17 @@ private:
             return failed;
         const distances plain = plain_distances(
             view_of(reinterpret_cast<const std::byte*>(file.data()), s_.graph.shape),
-            static_cast<std::uint32_t>(s_.asked.run.source));
+            static_cast<std::uint32_t>(s_.source));
         ++s_.checked;
         return compare(s_, s_.methods.front().name, s_.distances, "Dijkstra's algorithm", plain);
     }
 
     // A negative percent: no updater runs.
     status rounds_of(double percent) {
-        const run_request& r = s_.asked.run;
         update_run& u = s_.updates.emplace_back();
         u.percent = percent;
         u.methods.resize(s_.methods.size());
-        for (std::uint32_t i = 0; i < r.rounds; ++i) {
+        for (std::uint32_t i = 0; i < s_.rounds; ++i) {
             ++s_.rounds_done;
             if (percent >= 0)
                 if (status failed = update(u); !failed) return failed;
@@ -194,17 +193,17 @@ private:
         return {};
     }
     status update(update_run& u) {
-        update_request what;
-        what.file = s_.mounted ? s_.folder.point() + "/" + s_.graph.name : s_.graph.real_path();
-        what.percent = u.percent;
-        what.seed = s_.asked.run.seed;
-        what.round = s_.rounds_done;
-        what.by_store = s_.asked.run.by_store;
-        what.threads = s_.asked.threads;
+        update_request asked;
+        asked.file = s_.mounted ? s_.folder.point() + "/" + s_.graph.name : s_.graph.real_path();
+        asked.percent = u.percent;
+        asked.seed = s_.seed;
+        asked.round = s_.rounds_done;
+        asked.by_store = s_.update_by == "store";
+        asked.threads = s_.threads;
         u.pages =
-            page_choice(s_.graph.shape.edge_pages(), u.percent, what.seed, what.round).count();
+            page_choice(s_.graph.shape.edge_pages(), u.percent, asked.seed, asked.round).count();
         apps::stopwatch watch;
-        const status ended = run_updater(what, [] { return was_interrupted(); });
+        const status ended = run_updater(asked, [] { return was_interrupted(); });
         u.update_seconds.push_back(watch.lap());
         return ended;
     }
@@ -217,48 +216,28 @@ private:
             }
     }
 
-    session& s_;
+    run_session& s_;
     distances other_, before_;
     std::atomic<std::uint64_t> done_{0};
 };
 
 }  // namespace
 
-status open_files(session& s) {
-    const run_request& r = s.asked.run;
-    if (status failed = open_graph(r.graph, s.graph); !failed) return failed;
-    if (r.source >= s.graph.shape.vertices)
-        return {-EINVAL, "--source: there is no vertex " + apps::with_commas(r.source) + " in " +
-                             apps::shown(r.graph) + ", which has " +
-                             apps::with_commas(s.graph.shape.vertices) + ", counted from 0"};
-    if (!r.percents.empty() && ::access(s.graph.real_path().c_str(), W_OK) != 0)
-        return {-errno, apps::shown(r.graph) + ": " + error_text(-errno) +
-                            "; the updater must be able to write it, or leave --updates out"};
-    if (!r.out.empty()) {
-        if (apps::same_file(r.out, s.graph.real_path()))
-            return {-EINVAL,
-                    "-o: " + apps::shown(r.out) + " is the graph itself; give another name"};
-        if (status failed = s.out.open(r.out); !failed) return failed;
-    }
-    return check_graph(s.graph, s.asked.threads);
-}
-
-status run_all(session& s) {
+status run_all(run_session& s) {
     status ended = prepare(s);
     if (ended.ok()) {
         say_methods(s);
-        ended = run_rounds(s);
+        ended = all_rounds(s).run();
     }
     const status closed = s.folder.close();
-    if (was_interrupted()) return {-ECANCELED, "interrupted; nothing was written"};
+    if (status failed = apps::not_interrupted(); !failed) return failed;
     if (!ended.ok()) return ended;
-    if (!closed.ok() || s.asked.run.out.empty()) return closed;
+    if (!closed.ok() || s.out_path.empty()) return closed;
     if (status failed = s.out.write(reinterpret_cast<const char*>(s.distances.data()),
                                     s.distances.size() * sizeof(std::uint32_t));
         !failed)
         return failed;
     return s.out.commit();
 }
-status run_rounds(session& s) { return all_rounds(s).run(); }
 
 }  // namespace penstock::sssp

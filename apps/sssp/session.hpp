@@ -1,0 +1,117 @@
+// The commands of penstock-sssp: the rounds of a run, making a graph, and the updater.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "common/files.hpp"
+#include "common/program.hpp"
+#include "graph_file.hpp"
+#include "graph_place.hpp"
+#include "penstock/runtime.hpp"
+#include "solver.hpp"
+#include "updates.hpp"
+
+namespace penstock::sssp {
+
+struct round_times {
+    double data_seconds = 0;  // until what was changed is where it is computed with
+    double compute_seconds = 0;
+    std::uint64_t pages = 0;  // that were brought
+    std::uint64_t edges = 0;  // that were looked at
+    std::uint64_t steps = 0;
+};
+
+struct method_run {
+    std::string name;
+    std::string backend;
+    double start_seconds = 0;
+    std::unique_ptr<graph_place> place;
+    solver* by = nullptr;
+    round_times first;  // before any update
+};
+
+struct update_run {
+    double percent = 0;
+    std::uint64_t pages = 0;             // that were changed in each round
+    std::vector<double> update_seconds;  // of the updater, from its start to its end
+    std::vector<std::uint64_t>
+        changed;  // vertices whose distance is not what it was in the round before
+    std::vector<std::vector<round_times>> methods;  // of each, of each round
+};
+
+// One run: what was asked for, the graph, what the methods keep, and what each of them took in each
+// round.
+struct run_session final : apps::command {
+    run_session();
+    void add_options(apps::option_list& add) override;
+    status check() override;
+    status run() override;
+    [[nodiscard]] nlohmann::json json_of() const override;
+    void say_summary() const override;
+
+    [[nodiscard]] bool has(const std::string& method) const;
+    [[nodiscard]] bool wants_mount() const {
+        return !no_mount && !percents.empty() && has("penstock");
+    }
+
+    std::string graph_path, out_path;  // out_path: empty for none
+    std::string point;                 // empty: a folder of its own
+    std::string update_by = "write";
+    std::vector<std::string> names = {"penstock"};  // of the methods, each once, penstock first
+    std::vector<double> percents;                   // empty: no updater changes the graph
+    std::uint64_t source = 0, seed = 1;
+    std::uint32_t rounds = 3, threads = 1;
+    std::uint32_t delta = 0;  // 0: chosen
+    bool no_mount = false, checks = false;
+
+    graph_file graph;
+    apps::output_file out;
+    std::uint64_t rounds_done = 0;
+    std::uint64_t checked = 0;  // rounds whose distances were as Dijkstra's algorithm finds them
+    std::uint64_t reached = 0, farthest = 0;
+    bool mounted = false;
+    std::string device_name;  // of the runtime; empty: there was none
+    std::vector<update_run> updates;
+    std::vector<std::uint32_t> distances;  // of the last round
+
+    // Members that need others follow them, so that they go first.
+    std::unique_ptr<runtime> rt;
+    mounted_folder folder;
+    std::unique_ptr<solver> gpu, cpu;
+    std::vector<method_run> methods;
+};
+
+// Memory, runtime and mount; then all rounds: an update, then every method with the same weights;
+// what they find is compared. What was mounted is gone when it returns.
+status run_all(run_session& s);
+
+// While a run goes on, in words on standard error, unless quiet: what computes, and what each
+// percentage took.
+void say_methods(const run_session& s);
+void say_update(const run_session& s, const update_run& u);
+
+struct make_session final : apps::command {
+    make_session();
+    void add_options(apps::option_list& add) override;
+    status check() override;
+    status run() override;
+    [[nodiscard]] nlohmann::json json_of() const override;
+    void say_summary() const override;
+
+    make_request asked;
+    make_report made;
+};
+
+struct update_session final : apps::command {
+    update_session();
+    void add_options(apps::option_list& add) override;
+    status check() override;
+    status run() override;
+
+    update_request asked;
+    std::string by;
+};
+
+}  // namespace penstock::sssp
