@@ -1,10 +1,12 @@
-"""Says which machine a report of tools/*-bench.sh was made on, in the form of bench/results."""
+"""The machine and the commit of a measurement, in the form of bench/results."""
 import os
+import pathlib
 import platform
 import subprocess
 
 
-def said_by(*command):
+def said_by(*command: str) -> str:
+    """The first line that a command prints; empty if it is not there or fails."""
     try:
         return subprocess.run(command, capture_output=True, text=True,
                               check=True).stdout.strip().split("\n")[0]
@@ -12,9 +14,13 @@ def said_by(*command):
         return ""
 
 
-def machine_of(out, commit_variable):
-    """`out`: the folder that was measured in; `commit_variable`: the environment variable that says
-    what was built."""
+def commit_here() -> str:
+    here = str(pathlib.Path(__file__).resolve().parent)
+    return said_by("git", "-C", here, "rev-parse", "--short", "HEAD") or "unknown"
+
+
+def machine_of(folder: str | os.PathLike[str], commit: str) -> dict[str, str | int]:
+    """`folder`: its file system was measured; `commit`: the state that was built."""
     gpu = said_by("nvidia-smi", "--query-gpu=name,driver_version",
                   "--format=csv,noheader").split(", ")
     with open("/proc/cpuinfo", encoding="utf-8") as file:
@@ -22,6 +28,5 @@ def machine_of(out, commit_variable):
                     if line.startswith("model name")),
                    "unknown")
     return {"device": gpu[0] or "none", "driver": gpu[1] if len(gpu) > 1 else "", "cpu": cpu,
-            "cores": len(os.sched_getaffinity(0)),
-            "kernel": platform.release(), "commit": os.environ.get(commit_variable, "unknown"),
-            "file_system": said_by("stat", "-f", "-c", "%T", str(out))}
+            "cores": len(os.sched_getaffinity(0)), "kernel": platform.release(), "commit": commit,
+            "file_system": said_by("stat", "-f", "-c", "%T", str(folder))}

@@ -187,12 +187,6 @@ def row_of(point, runner):
     return row
 
 
-def commit_of(wanted):
-    here = pathlib.Path(__file__).resolve().parent
-    return wanted.commit or bench_machine.said_by("git", "-C", str(here), "rev-parse", "--short",
-                                                  "HEAD") or "unknown"
-
-
 def result_of(wanted, plan, runner, load_average):
     rows = [row_of(point, runner) for point in plan.points]
     settings = {
@@ -204,7 +198,7 @@ def result_of(wanted, plan, runner, load_average):
         "order": buffer_runs.ORDER, "seed": wanted.seed, "policies": wanted.policies,
         "time_limit_s": wanted.time_limit, "seconds": round(runner.seconds(), 1),
         "load_average_before": load_average, "note": wanted.note}
-    machine = {**bench_machine.machine_of(wanted.data, ""), "commit": wanted.commit}
+    machine = bench_machine.machine_of(wanted.data, wanted.commit)
     axes = {name: {"title": experiments.FIGURES[name][0], "x": experiments.FIGURES[name][1]}
             for name in wanted.figures}
     beside = [one for one in buffer_paper.claims(rows) if one["figure"] in wanted.figures]
@@ -231,7 +225,8 @@ def main(arguments):
         print(f"buffer_figures: {wrong}", file=sys.stderr)
         return 2
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    wanted.commit, load_average = commit_of(wanted), round(os.getloadavg()[0], 2)
+    wanted.commit = wanted.commit or bench_machine.commit_here()
+    load_average = round(os.getloadavg()[0], 2)
     runner = buffer_runs.Runner(
         wanted, lambda so_far: write(wanted.out, result_of(wanted, plan, so_far, load_average)))
     try:

@@ -6,15 +6,17 @@ import sys
 
 def grep_line(report):
     runtime = report["runtime"]
-    return (f"{report['files']:,} files, {report['bytes']:,} bytes, {report['words']:,} words: {report['matches']:,} matches; "
-            f"{report['seconds']['search']:.2f} s on {runtime['device']}, reading with {runtime['io']}")
+    return (f"{report['files']:,} files, {report['bytes']:,} bytes, {report['words']:,} words: "
+            f"{report['matches']:,} matches; {report['seconds']['search']:.2f} s on "
+            f"{runtime['device']}, reading with {runtime['io']}")
 
 
 def collage_line(report):
     runtime = report["runtime"]
-    return (f"{report['blocks']:,} blocks, {report['evaluations']:,} candidates of {report['library']['tiles']:,} tiles compared, "
-            f"{report['unique_tiles']:,} different ones; {report['seconds']['collage']:.2f} s on {runtime['device']}, "
-            f"reading with {runtime['io']}")
+    return (f"{report['blocks']:,} blocks, {report['evaluations']:,} candidates of "
+            f"{report['library']['tiles']:,} tiles compared, {report['unique_tiles']:,} different "
+            f"ones; {report['seconds']['collage']:.2f} s on {runtime['device']}, reading with "
+            f"{runtime['io']}")
 
 
 def main(path):
@@ -22,14 +24,18 @@ def main(path):
         report = json.load(file)
     runtime = report["runtime"]
     cache = runtime["statistics"]
-    print(collage_line(report) if report["program"] == "penstock-collage" else grep_line(report))
-    print(f"cache           {runtime['cache_bytes']:>12,}   bytes, in pages of {runtime['page_bytes']:,}")
+    is_collage = report["program"] == "penstock-collage"
+    print(collage_line(report) if is_collage else grep_line(report))
     accesses = cache["hits"] + cache["misses"]
-    print(f"page accesses   {accesses:>12,}   hits {cache['hits']:,}, misses {cache['misses']:,}")
-    print(f"evictions       {cache['evictions']:>12,}   frames looked at to choose them {cache['clock_steps']:,}")
-    print(f"opens           {cache['opens']:>12,}   of these asked of the host {cache['open_requests']:,}")
-    print(f"requests        {cache['requests']:>12,}   taken in {cache['batches']:,} batches")
-    print(f"bytes loaded    {cache['bytes_loaded']:>12,}   in {cache['file_reads']:,} reads of files")
+    for name, count, more in (
+            ("cache", runtime["cache_bytes"], f"bytes, in pages of {runtime['page_bytes']:,}"),
+            ("page accesses", accesses, f"hits {cache['hits']:,}, misses {cache['misses']:,}"),
+            ("evictions", cache["evictions"],
+             f"frames looked at to choose them {cache['clock_steps']:,}"),
+            ("opens", cache["opens"], f"of these asked of the host {cache['open_requests']:,}"),
+            ("requests", cache["requests"], f"taken in {cache['batches']:,} batches"),
+            ("bytes loaded", cache["bytes_loaded"], f"in {cache['file_reads']:,} reads of files")):
+        print(f"{name:<16}{count:>12,}   {more}")
 
 
 if __name__ == "__main__":

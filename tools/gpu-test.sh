@@ -20,8 +20,8 @@
 #                  regions_bench, buffer_bench: what they cost;
 #                  buffer_figures: what figures 4 to 6 of the paper on GRAM and DEDU show, by
 #                  tools/buffer_figures.py, for tools/buffer_plots.py;
-#                  collage wordcount match matvec matmul cp: the programs beside their baselines, by
-#                  tools/*-bench.sh and their variables;
+#                  collage wordcount match vector product cp: the programs beside their baselines,
+#                  by tools/app_bench.py;
 #                  sweep: reports for tools/plots.py, which take long
 #
 # PENSTOCK_BENCH_REPEATS: of each case of penstock bench (default: the case's own).
@@ -29,6 +29,8 @@
 # PENSTOCK_FIGURES_SCALE: of the buffer's figures (1/64).
 # PENSTOCK_COMMIT: what the reports name (asked of git).
 # PENSTOCK_TEST_BACKEND=cpu: benchmarks and programs on CPU threads, to try the script itself.
+# PENSTOCK_COLLAGE_BENCH, and likewise GREP, MATCH, VECTOR, PRODUCT: arguments for
+# tools/app_bench.py, such as 'repeats=1 images=65536'.
 # CP_BYTES: what cp copies (4G).
 #
 # Every program runs under a time limit. Exit status 0 only if every part passed.
@@ -53,7 +55,7 @@ done
 region_tests=(region_test region_model_test region_views_test mount_region_test mount_litmus_test)
 buffer_tests=(buffer_moves_test buffer_manager_test)
 programs=(bin/penstock bin/penstock-grep bin/penstock-collage bin/penstock-match
-  bin/penstock-matvec bin/penstock-matmul bin/penstock-stitch bin/penstock-sssp)
+  bin/penstock-matrix bin/penstock-stitch bin/penstock-sssp)
 examples=(example_01_read example_02_kernel example_03_map example_04_write example_06_buffer)
 
 build() {  # DIR
@@ -151,8 +153,8 @@ apps() {
   }
   tests_of penstock-collage apps_collage/ library make bad_input
   tests_of penstock-match apps_match/ search order make bad_input
-  tests_of penstock-matvec apps_matrix/matvec_ numbers make bad_input
-  tests_of penstock-matmul apps_matrix/matmul_ numbers bad_input
+  tests_of penstock-matrix apps_matrix/vector_ numbers make bad_input
+  tests_of penstock-matrix apps_matrix/product_ numbers bad_input
   tests_of penstock-stitch apps_stitch/ image bad_input
   tests_of penstock-sssp apps_sssp/ numbers updates bad_input ends
   tests_of penstock apps_penstock/ cat cp info bad_input bench
@@ -316,23 +318,23 @@ run_sweep() {
   bench sweep_request 590 request --sweep --page 4KiB,64KiB --repeats 3
 }
 
-# The programs beside their baselines; each leaves a folder with its report and table.
-program() {  # NAME SECONDS SCRIPT ARGUMENT...
-  local name=$1 limit=$2 upper; upper=$(echo "${3%-bench.sh}" | tr '[:lower:]' '[:upper:]'); shift 2
-  export "${upper}_COMMIT=$commit" "${upper}_BACKEND=$backend"
-  part "$name" "$limit" "$name.log" bash "tools/$@"
+# The programs beside their baselines; each leaves a folder with its report and table. A variable
+# such as PENSTOCK_MATCH_BENCH has further arguments, as words.
+app_bench() {  # PART APPLICATION DATA_DIR ARGUMENT...
+  local name=$1 application=$2 data=$3 more; shift 3
+  more=PENSTOCK_${application^^}_BENCH
+  # shellcheck disable=SC2086
+  part "$name" 580 "$name.log" python3 -B tools/app_bench.py "$application" "$dir/bin" "$data" \
+    "$out/$name" --backend "$backend" --commit "$commit" "$@" ${!more:-}
 }
 run_collage() {
   [ -n "$pictures" ] || { note collage FAILED 'needs --pictures DIR'; return; }
-  program collage 580 collage-bench.sh "$dir/bin" "$pictures" "$scratch/library" "$out/collage"
+  app_bench collage collage "$scratch/library" "pictures=$pictures"
 }
-run_wordcount() {
-  program wordcount 580 grep-bench.sh "$dir/bin" "$scratch/sources" \
-    "${words:-$scratch/their-words}" "$out/wordcount"
-}
-run_match() { program match 580 match-bench.sh "$dir/bin" "$scratch/match" "$out/match"; }
-run_matvec() { program matvec 580 matvec-bench.sh "$dir/bin" "$scratch/matvec" "$out/matvec"; }
-run_matmul() { program matmul 580 matmul-bench.sh "$dir/bin" "$scratch/matmul" "$out/matmul"; }
+run_wordcount() { app_bench wordcount grep "$scratch/sources" ${words:+"words=$words"}; }
+run_match() { app_bench match match "$scratch/match"; }
+run_vector() { app_bench vector vector "$scratch/vector"; }
+run_product() { app_bench product product "$scratch/product"; }
 run_cp() { in_shell 120 cp.log compare_cp; }
 # A file of 4 GiB in the page cache to a new one, twice each; GNU cp may not share blocks.
 compare_cp() {

@@ -2,9 +2,7 @@
 """Measures penstock mount beside libfuse's own example of a pass-through file system, in turns, and
 prints one JSON object.
 
-  tools/mount_bench.py PENSTOCK [--dir DIR] [--size MIB] [--repeats N]
-
-MOUNT_COMMIT says what was built, for the report.
+  tools/mount_bench.py PENSTOCK [--dir DIR] [--size MIB] [--repeats N] [--commit NAME]
 
 The example is passthrough_ll.c as the package libfuse3-dev has it, compiled here with -O3, with the
 same checks of permissions. It runs twice: with its default options, and with what Penstock does by
@@ -167,7 +165,9 @@ def main():
     parser.add_argument("--dir", default="/dev/shm")
     parser.add_argument("--size", type=int, default=1024)
     parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--commit", help="what was built, for the report (default: asked of git)")
     wanted = parser.parse_args()
+    commit = wanted.commit or bench_machine.commit_here()
     work = pathlib.Path(tempfile.mkdtemp(prefix="penstock-mount-bench-", dir=wanted.dir))
     try:
         sample = build_sample(work)
@@ -191,7 +191,7 @@ def main():
     results = [row(figure, values, name, series[name][figure], wanted)
                for figure, values in series["penstock"].items()
                for name in (DEFAULTS, SAME_CACHING)]
-    print(json.dumps({"machine": bench_machine.machine_of(wanted.dir, "MOUNT_COMMIT"),
+    print(json.dumps({"machine": bench_machine.machine_of(wanted.dir, commit),
                       "results": results},
                      indent=1))
 
