@@ -10,7 +10,7 @@
 #include "buffer/core/core.hpp"
 #include "buffer/core/fetch.hpp"
 #include "buffer/core/lru_order.hpp"
-#include "common/stopwatch.hpp"
+#include "common/process.hpp"
 
 namespace penstock::replay {
 

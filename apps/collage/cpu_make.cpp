@@ -4,7 +4,6 @@
 
 #include "common/message.hpp"
 #include "common/process.hpp"
-#include "common/stopwatch.hpp"
 #include "common/threads.hpp"
 #include "common/vectors.hpp"
 #include "library.hpp"

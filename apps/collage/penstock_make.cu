@@ -8,7 +8,7 @@
 #include "penstock/launch.hpp"
 #include "common/command_line.hpp"
 #include "common/message.hpp"
-#include "common/stopwatch.hpp"
+#include "common/process.hpp"
 #include "common/threads.hpp"
 
 namespace penstock::collage {

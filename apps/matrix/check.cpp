@@ -12,7 +12,7 @@
 #include "common/float_judge.hpp"
 #include "common/message.hpp"
 #include "common/report_text.hpp"
-#include "common/stopwatch.hpp"
+#include "common/process.hpp"
 #include "common/threads.hpp"
 #include "penstock/base/hash.hpp"
 #include "views.hpp"

@@ -4,8 +4,8 @@
 
 #include "common/message.hpp"
 #include "common/methods.hpp"
-#include "common/random_numbers.hpp"
-#include "common/stopwatch.hpp"
+#include "common/numbers.hpp"
+#include "common/process.hpp"
 #include "common/threads.hpp"
 #include "session.hpp"
 

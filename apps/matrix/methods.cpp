@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "common/command_line.hpp"
-#include "common/kernel_files.hpp"
+#include "common/numbers.hpp"
 #include "common/message.hpp"
 #include "common/threads.hpp"
 #include "penstock/region.hpp"

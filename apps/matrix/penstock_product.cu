@@ -11,7 +11,7 @@
 #include "cached_rows.hpp"
 #include "common/command_line.hpp"
 #include "common/device_memory.hpp"
-#include "common/kernel_files.hpp"
+#include "common/numbers.hpp"
 #include "common/report_text.hpp"
 #include "common/threads.hpp"
 #include "lane_multiply.hpp"

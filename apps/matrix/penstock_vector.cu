@@ -6,7 +6,7 @@
 
 #include "common/command_line.hpp"
 #include "common/device_memory.hpp"
-#include "common/kernel_files.hpp"
+#include "common/numbers.hpp"
 #include "common/report_text.hpp"
 #include "common/threads.hpp"
 #include "methods.hpp"

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "common/random_numbers.hpp"
+#include "common/numbers.hpp"
 
 namespace penstock::bench::policy {
 

@@ -4,7 +4,7 @@
 #include <sys/stat.h>
 
 #include "common/message.hpp"
-#include "common/stopwatch.hpp"
+#include "common/process.hpp"
 #include "trace_lines.hpp"
 
 namespace penstock::trace {

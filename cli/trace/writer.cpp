@@ -1,7 +1,7 @@
 #include "writer.hpp"
 
 #include "common/message.hpp"
-#include "common/random_numbers.hpp"
+#include "common/numbers.hpp"
 #include "trace_lines.hpp"
 
 namespace penstock::trace {
