@@ -35,6 +35,9 @@ fi
 # The format of the source is checked where this one can be had.
 timeout 180 bash tools/install_packages.sh clang-format >/dev/null 2>&1 ||
     echo "clang-format: not installed, so the format of the source is not checked"
+# A baseline of penstock-matrix.
+timeout 180 bash tools/install_packages.sh libopenblas-dev >/dev/null 2>&1 ||
+    echo "libopenblas-dev: not installed, so penstock-matrix is built without OpenBLAS"
 . tools/common.sh
 
 passed=0 failed=0 skipped=0 began=$SECONDS

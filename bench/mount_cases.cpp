@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "cases.hpp"
-#include "common/leftover.hpp"
+#include "common/process.hpp"
 #include "common/message.hpp"
 #include "common/threads.hpp"
 #include "context.hpp"

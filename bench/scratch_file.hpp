@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <string>
 
-#include "common/leftover.hpp"
+#include "common/process.hpp"
 #include "penstock/error.hpp"
 
 namespace penstock::bench {

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "common/stopwatch.hpp"
+#include "common/process.hpp"
 #include "copy_files.hpp"
 #include "penstock/error.hpp"
 

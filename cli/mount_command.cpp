@@ -7,10 +7,9 @@
 #include <nlohmann/json.hpp>
 #include <system_error>
 
-#include "common/leftover.hpp"
+#include "common/process.hpp"
 #include "common/message.hpp"
 #include "common/numbers.hpp"
-#include "common/process.hpp"
 #include "common/report_text.hpp"
 #include "penstock/options.hpp"
 #include "penstock/version.hpp"

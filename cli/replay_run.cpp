@@ -14,7 +14,7 @@
 #include "buffer/pool/manager.hpp"
 #include "common/files.hpp"
 #include "common/message.hpp"
-#include "common/stopwatch.hpp"
+#include "common/process.hpp"
 #include "common/threads.hpp"
 #include "penstock/base/hash.hpp"
 #include "penstock/runtime.hpp"

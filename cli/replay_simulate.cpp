@@ -9,7 +9,7 @@
 #include "buffer/core/movement.hpp"
 #include "buffer/core/core.hpp"
 #include "buffer/core/types.hpp"
-#include "common/stopwatch.hpp"
+#include "common/process.hpp"
 
 namespace penstock::replay {
 

@@ -5,18 +5,20 @@
                      [--methods NAME,...] [--commit NAME] [SETTING=VALUE...]
   tools/app_bench.py --list
 
-APPLICATION is a row of tools/app_bench_table.py: collage, grep, match, matvec or matmul. BIN_DIR
-holds the programs. DATA_DIR gets the input; input that is there in the right size is used as it is.
-OUT_DIR gets APPLICATION.json (the form of bench/results, and all samples), table.txt, and in runs/
-the report of each process. --list names the methods and the settings with their defaults.
+APPLICATION is a row of tools/app_bench_table.py: collage, grep, match, or of penstock-matrix vector
+or product. BIN_DIR holds the programs. DATA_DIR gets the input; input that is there in the right
+size is used as it is. OUT_DIR gets APPLICATION.json (the form of bench/results, and all samples),
+table.txt, and in runs/ the report of each process. --list names the methods and the settings with
+their defaults.
 
 Methods run in turns, each as often as the table says, and each in a process of its own. Before a
 case its input is read into the operating system's page cache (--state warm: the disk is not
 measured), or taken out of it before every process (--state cold). --backend cpu runs Penstock on
 CPU threads and leaves out the methods that need a GPU.
 
-Exit status 0 only if every process of the application ended well and all results are equal; 2 if
-an argument cannot be used. A foreign program that is missing or too slow is a row that says so."""
+Exit status 0 only if every process of the application ended well and all results are equal, but
+for libraries that round otherwise, whose first result the program checks; 2 if an argument cannot
+be used. A foreign program that is missing or too slow is a row that says so."""
 import argparse
 import filecmp
 import json
@@ -174,7 +176,7 @@ class Bench:
                 self.is_bad = True
                 print(f"FAILED: {case.name} {method.name} {number}: {why}", flush=True)
             return {"failed": why}
-        if not tool:
+        if not tool and not method.rounds_otherwise:
             self.compare(case, method)
         return {**json.loads(out.read_text(encoding="utf-8")), "process": times}
 

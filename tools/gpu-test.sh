@@ -20,8 +20,8 @@
 #                  regions_bench, buffer_bench: what they cost;
 #                  buffer_figures: what figures 4 to 6 of the paper on GRAM and DEDU show, by
 #                  tools/buffer_figures.py, for tools/buffer_plots.py;
-#                  collage wordcount match matvec matmul cp: the programs beside their baselines, by
-#                  tools/app_bench.py;
+#                  collage wordcount match vector product cp: the programs beside their baselines,
+#                  by tools/app_bench.py;
 #                  sweep: reports for tools/plots.py, which take long
 #
 # PENSTOCK_BENCH_REPEATS: of each case of penstock bench (default: the case's own).
@@ -29,7 +29,7 @@
 # PENSTOCK_FIGURES_SCALE: of the buffer's figures (1/64).
 # PENSTOCK_COMMIT: what the reports name (asked of git).
 # PENSTOCK_TEST_BACKEND=cpu: benchmarks and programs on CPU threads, to try the script itself.
-# PENSTOCK_COLLAGE_BENCH, and likewise GREP, MATCH, MATVEC, MATMUL: arguments for
+# PENSTOCK_COLLAGE_BENCH, and likewise GREP, MATCH, VECTOR, PRODUCT: arguments for
 # tools/app_bench.py, such as 'repeats=1 images=65536'.
 # CP_BYTES: what cp copies (4G).
 #
@@ -55,7 +55,7 @@ done
 region_tests=(region_test region_model_test region_views_test mount_region_test mount_litmus_test)
 buffer_tests=(buffer_moves_test buffer_manager_test)
 programs=(bin/penstock bin/penstock-grep bin/penstock-collage bin/penstock-match
-  bin/penstock-matvec bin/penstock-matmul bin/penstock-stitch bin/penstock-sssp)
+  bin/penstock-matrix bin/penstock-stitch bin/penstock-sssp)
 examples=(example_01_read example_02_kernel example_03_map example_04_write example_06_buffer)
 
 build() {  # DIR
@@ -153,8 +153,8 @@ apps() {
   }
   tests_of penstock-collage apps_collage/ library make bad_input
   tests_of penstock-match apps_match/ search order make bad_input
-  tests_of penstock-matvec apps_matrix/matvec_ numbers make bad_input
-  tests_of penstock-matmul apps_matrix/matmul_ numbers bad_input
+  tests_of penstock-matrix apps_matrix/vector_ numbers make bad_input
+  tests_of penstock-matrix apps_matrix/product_ numbers bad_input
   tests_of penstock-stitch apps_stitch/ image bad_input
   tests_of penstock-sssp apps_sssp/ numbers updates bad_input ends
   tests_of penstock apps_penstock/ cat cp info bad_input bench
@@ -333,8 +333,8 @@ run_collage() {
 }
 run_wordcount() { app_bench wordcount grep "$scratch/sources" ${words:+"words=$words"}; }
 run_match() { app_bench match match "$scratch/match"; }
-run_matvec() { app_bench matvec matvec "$scratch/matvec"; }
-run_matmul() { app_bench matmul matmul "$scratch/matmul"; }
+run_vector() { app_bench vector vector "$scratch/vector"; }
+run_product() { app_bench product product "$scratch/product"; }
 run_cp() { in_shell 120 cp.log compare_cp; }
 # A file of 4 GiB in the page cache to a new one, twice each; GNU cp may not share blocks.
 compare_cp() {

@@ -1,14 +1,14 @@
 // Baseline: all cores, vector code, memory maps.
+
 #include <atomic>
 
-#include "methods.hpp"
-#include "distance.hpp"
-#include "make_block.hpp"
-#include "library.hpp"
 #include "common/message.hpp"
 #include "common/process.hpp"
-#include "common/stopwatch.hpp"
 #include "common/threads.hpp"
+#include "common/vectors.hpp"
+#include "library.hpp"
+#include "make_block.hpp"
+#include "methods.hpp"
 
 namespace penstock::collage {
 
@@ -68,6 +68,24 @@ status make_with_cpu(const collage_job& job, picture& out, method_report& report
     report.pages_read = report.unique_tiles;
     if (status s = apps::not_interrupted(); !s) return s;
     return totals.code != 0 ? block_error(job.from, totals.code) : copied;
+}
+
+PENSTOCK_CLONES("avx512f", "avx2", "default")
+std::uint32_t distance_of(const std::uint32_t* a, const std::uint32_t* b, std::uint32_t count) {
+    std::uint32_t sum = 0;
+    for (std::uint32_t i = 0; i < count; ++i) sum += squared_difference(a[i], b[i]);
+    return sum;
+}
+
+const char* vector_name() {
+#if defined(__x86_64__)
+    const apps::vectors here = apps::vectors_here();
+    return here == apps::vectors::avx512 ? "AVX-512"
+           : here == apps::vectors::avx2 ? "AVX2"
+                                         : "SSE2";
+#else
+    return "the compiler's vectors";
+#endif
 }
 
 }  // namespace penstock::collage

@@ -7,7 +7,7 @@
 #include <cstring>
 
 #include "methods.hpp"
-#include "common/stopwatch.hpp"
+#include "common/process.hpp"
 #include "gather.hpp"
 #include "make_block.hpp"
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "common/message.hpp"
-#include "common/stopwatch.hpp"
+#include "common/process.hpp"
 #include "common/threads.hpp"
 
 namespace penstock::collage {

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "common/leftover.hpp"
+#include "common/process.hpp"
 #include "library.hpp"
 #include "penstock/error.hpp"
 

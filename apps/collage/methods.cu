@@ -6,7 +6,7 @@
 #include <cstring>
 
 #include "picture.hpp"
-#include "common/stopwatch.hpp"
+#include "common/process.hpp"
 #include "penstock/options.hpp"
 
 namespace penstock::collage {

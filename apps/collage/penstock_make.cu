@@ -3,13 +3,12 @@
 #include <cerrno>
 
 #include "methods.hpp"
-#include "distance.hpp"
 #include "make_block.hpp"
 #include "page_source.hpp"
 #include "penstock/launch.hpp"
 #include "common/command_line.hpp"
 #include "common/message.hpp"
-#include "common/stopwatch.hpp"
+#include "common/process.hpp"
 #include "common/threads.hpp"
 
 namespace penstock::collage {

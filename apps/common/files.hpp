@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 #include <sys/types.h>
 
-#include "common/leftover.hpp"
+#include "common/process.hpp"
 #include "penstock/error.hpp"
 
 namespace penstock::apps {

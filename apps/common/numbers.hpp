@@ -1,4 +1,5 @@
-// Numbers on the command line, and files that are nothing but numbers.
+// Numbers on the command line, files that are nothing but numbers, those that a kernel works on,
+// and random numbers.
 #pragma once
 
 #include <cerrno>
@@ -7,8 +8,11 @@
 #include <string>
 #include <vector>
 
+#include "common/files.hpp"
 #include "common/message.hpp"
+#include "penstock/base/hash.hpp"
 #include "penstock/error.hpp"
+#include "penstock/runtime.hpp"
 
 namespace penstock::apps {
 
@@ -49,5 +53,69 @@ status open_numbers(const std::string& path, const std::string& what, number_fil
 
 // -EINVAL and a message if the output would go over one of the inputs, by whatever name.
 status check_not_input(const std::string& output, const std::vector<const number_file*>& inputs);
+
+// Random numbers that a seed alone decides: at a place, one after the other, or a file full.
+
+// Random numbers that a seed and a place alone decide, so that any thread can make any part of a
+// file.
+
+// Where the numbers of part `part` of what the seed stands for begin.
+inline std::uint64_t random_start(std::uint64_t seed, std::uint64_t part) {
+    return mix64(seed + part);
+}
+
+// The number at `place`, evenly from 0 to 1.
+inline float even_number(std::uint64_t start, std::uint64_t place) {
+    return static_cast<float>(mix64(start + place) >> 40) * (1.0f / (1u << 24));
+}
+
+// Random numbers one after the other from a seed, the same everywhere.
+class dice {
+public:
+    explicit dice(std::uint64_t seed) : state_(mix64(seed + 1)) {}
+
+    std::uint64_t next() { return mix64(state_ += 0x9e3779b97f4a7c15ull); }
+    // Below `limit`, which is far below 2^64.
+    template <typename Integer>
+    Integer below(Integer limit) {
+        return static_cast<Integer>(next() % limit);
+    }
+    // Evenly from 0 to 1, without 1.
+    double share() { return static_cast<double>(next() >> 11) * 0x1p-53; }
+
+private:
+    std::uint64_t state_;
+};
+
+// Files of random numbers that a seed alone decides.
+
+// `count` numbers even from -1 to 1, from random_start on: all threads
+// make and write pieces of their own.
+status fill_with_numbers(const output_file& file, std::uint64_t start, std::uint64_t count,
+                         std::uint32_t threads);
+
+// By name, and by where the names lead to if both are there.
+bool same_file(const std::string& one, const std::string& other);
+
+// Files that a kernel works on, opened by the host before the launch, and what their errors mean to
+// the user.
+
+// -ESTALE and a message if the file has no longer the size that was checked.
+status open_input(runtime& rt, const number_file& file, int& fd);
+
+// Makes the file under its passing name empty and opens it for a kernel to write.
+status open_result(runtime& rt, const output_file& file, int& fd);
+
+// After the kernel, whose own result `written` is: everything comes to the file, and other programs
+// see it.
+status close_result(runtime& rt, int fd, const status& written);
+
+// Windows let the GPU fetch pages without a request. What has none, for want of budget or because
+// the driver refuses, comes by request as ever. Returns how many bytes of the files have one.
+std::uint64_t open_windows(runtime& rt, const std::vector<int>& fds);
+
+// What an error code of a kernel means.
+status read_error(const number_file& file, int code);
+status write_error(int code);
 
 }  // namespace penstock::apps

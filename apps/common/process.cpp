@@ -23,7 +23,6 @@
 #include <unistd.h>
 #include <utility>
 
-#include "common/leftover.hpp"
 #include "common/message.hpp"
 #include "penstock/runtime.hpp"
 

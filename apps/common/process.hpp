@@ -1,9 +1,12 @@
-// The frame of every program: how its process starts, which errors end it, and what a signal leaves
-// behind (nothing).
+// The process of a program: how it starts, which errors end it, what a signal leaves behind
+// (nothing), and how long it takes.
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <string>
+#include <sys/resource.h>
+#include <sys/types.h>
 
 #include "penstock/error.hpp"
 
@@ -14,7 +17,7 @@ namespace penstock::apps {
 // open files to the hard one, and makes writes to a closed pipe or past the limit on file sizes
 // errors in place of signals. Then calls `body`.
 //
-// A signal that ends programs first tidies (leftover.hpp) and then ends this one, until
+// A signal that ends programs first tidies (class leftover) and then ends this one, until
 // watch_signals() says otherwise. Memory or threads that cannot be had end the program with one
 // line; `smaller` is the cure: "use a smaller graph".
 int run_process(const char* name, const char* smaller, const std::function<int()>& body);
@@ -30,5 +33,74 @@ status not_interrupted();
 // For a program whose main thread waits for `number`, which it has blocked: every other signal that
 // ends programs becomes this one.
 void turn_signals_into(int number);
+
+// What a program has made and must not leave behind. Destructors tidy when it ends by itself; this
+// is for a signal that ends it at once: its handler takes away everything that is noted here.
+
+// One thing that exists now. Noted until forget() or the end of the object; one object notes one
+// thing at a time. A path is noted as it stands, so the working directory must stay. When all room
+// for notes is taken, nothing is noted.
+class leftover {
+public:
+    leftover() = default;
+    ~leftover() { forget(); }
+    leftover(leftover&& other) noexcept : place_(other.place_) { other.place_ = none; }
+    leftover& operator=(leftover&& other) noexcept;
+    leftover(const leftover&) = delete;
+    leftover& operator=(const leftover&) = delete;
+
+    void file(const std::string& path);    // is removed
+    void folder(const std::string& path);  // is removed, with the files that lie directly in it
+    void mount(const std::string& point);  // is taken away
+    void process(pid_t child);             // is killed
+    void forget();
+
+private:
+    static constexpr int none = -1;
+    int place_ = none;
+};
+
+// While it lives, no signal ends the program: for making a thing and noting it. Short, and without
+// waits.
+class signal_pause {
+public:
+    signal_pause();
+    ~signal_pause();
+    signal_pause(const signal_pause&) = delete;
+    signal_pause& operator=(const signal_pause&) = delete;
+
+private:
+    unsigned long before_[16];  // the thread's signal mask
+};
+
+// Takes away all that is noted. For signal handlers: allocates nothing and takes no lock. Once; a
+// second caller waits until the first is done, at most some seconds.
+void tidy_leftovers();
+
+// Seconds by the wall and of the processors.
+
+// What all threads of this process have used of the processors.
+inline double cpu_seconds() {
+    rusage used{};
+    ::getrusage(RUSAGE_SELF, &used);
+    const auto seconds = [](const timeval& t) {
+        return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_usec) * 1e-6;
+    };
+    return seconds(used.ru_utime) + seconds(used.ru_stime);
+}
+
+class stopwatch {
+public:
+    // Seconds since the last lap, or since it was made.
+    double lap() {
+        const auto now = std::chrono::steady_clock::now();
+        const double seconds = std::chrono::duration<double>(now - last_).count();
+        last_ = now;
+        return seconds;
+    }
+
+private:
+    std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
+};
 
 }  // namespace penstock::apps

@@ -62,11 +62,6 @@ status print_json(const std::string& text) {
 
 double method_report::median_seconds() const { return median(seconds); }
 
-status check_method(const std::string& name) {
-    if (name == "penstock" || name == "cpu" || name == "cuda") return {};
-    return {-EINVAL, "--method: " + shown(name) + " is no method; give penstock, cpu or cuda"};
-}
-
 status no_cuda() {
     return {-ENODEV,
             "--method cuda: this program was built without CUDA; use --method penstock or cpu"};

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "common/device_memory.hpp"
-#include "common/stopwatch.hpp"
+#include "common/process.hpp"
 #include "inputs.hpp"
 #include "records.hpp"
 #include "penstock/error.hpp"

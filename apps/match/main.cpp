@@ -5,7 +5,7 @@
 
 #include "common/message.hpp"
 #include "common/methods.hpp"
-#include "common/stopwatch.hpp"
+#include "common/process.hpp"
 #include "session.hpp"
 
 namespace penstock::match {

@@ -10,8 +10,8 @@
 
 #include "common/message.hpp"
 #include "common/files.hpp"
-#include "common/random_numbers.hpp"
-#include "common/stopwatch.hpp"
+#include "common/numbers.hpp"
+#include "common/process.hpp"
 #include "common/threads.hpp"
 #include "image_file.hpp"
 #include "penstock/base/hash.hpp"

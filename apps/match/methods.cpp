@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "common/message.hpp"
-#include "common/stopwatch.hpp"
+#include "common/process.hpp"
 #include "common/threads.hpp"
 #include "common/files.hpp"
 #include "image_file.hpp"

@@ -5,9 +5,9 @@
 #include <type_traits>
 
 #include "common/command_line.hpp"
-#include "common/kernel_files.hpp"
+#include "common/numbers.hpp"
 #include "common/message.hpp"
-#include "common/stopwatch.hpp"
+#include "common/process.hpp"
 #include "common/threads.hpp"
 #include "lane_compare.hpp"
 #include "methods.hpp"

@@ -13,7 +13,7 @@
 
 #include "common/files.hpp"
 #include "common/message.hpp"
-#include "common/stopwatch.hpp"
+#include "common/process.hpp"
 #include "common/threads.hpp"
 #include "made_numbers.hpp"
 

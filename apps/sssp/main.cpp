@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "common/message.hpp"
-#include "common/random_numbers.hpp"
+#include "common/numbers.hpp"
 #include "common/threads.hpp"
 #include "session.hpp"
 

@@ -6,7 +6,7 @@
 #include <cerrno>
 
 #include "common/message.hpp"
-#include "common/stopwatch.hpp"
+#include "common/process.hpp"
 #include "common/files.hpp"
 #include "made_numbers.hpp"
 

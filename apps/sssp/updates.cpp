@@ -16,7 +16,7 @@
 #include <unistd.h>
 #include <vector>
 
-#include "common/leftover.hpp"
+#include "common/process.hpp"
 #include "common/message.hpp"
 #include "common/threads.hpp"
 #include "common/files.hpp"

@@ -7,7 +7,7 @@
 #include <memory>
 #include <string>
 
-#include "common/leftover.hpp"
+#include "common/process.hpp"
 #include "penstock/error.hpp"
 #include "penstock/mount.hpp"
 

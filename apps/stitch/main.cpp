@@ -6,7 +6,7 @@
 
 #include "common/message.hpp"
 #include "common/methods.hpp"
-#include "common/stopwatch.hpp"
+#include "common/process.hpp"
 #include "common/threads.hpp"
 #include "session.hpp"
 #include "sharpen.hpp"

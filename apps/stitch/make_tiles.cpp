@@ -7,8 +7,8 @@
 
 #include "common/message.hpp"
 #include "common/files.hpp"
-#include "common/random_numbers.hpp"
-#include "common/stopwatch.hpp"
+#include "common/numbers.hpp"
+#include "common/process.hpp"
 #include "common/threads.hpp"
 #include "penstock/base/hash.hpp"
 

@@ -7,7 +7,7 @@
 #if defined(__CUDACC__)
 #include <cuda_runtime.h>
 
-#include "common/stopwatch.hpp"
+#include "common/process.hpp"
 #include "common/threads.hpp"
 #include "common/files.hpp"
 #endif

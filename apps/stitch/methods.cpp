@@ -6,7 +6,7 @@
 #include <thread>
 
 #include "common/device_memory.hpp"
-#include "common/stopwatch.hpp"
+#include "common/process.hpp"
 #include "common/threads.hpp"
 #include "common/files.hpp"
 #include "penstock/region.hpp"

@@ -8,8 +8,8 @@
 
 #include "common/message.hpp"
 #include "common/work_items.hpp"
-#include "common/random_numbers.hpp"
-#include "common/stopwatch.hpp"
+#include "common/numbers.hpp"
+#include "common/process.hpp"
 #include "common/threads.hpp"
 #include "penstock/base/hash.hpp"
 #include "penstock/runtime.hpp"

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "common/random_numbers.hpp"
+#include "common/numbers.hpp"
 #include "common/files.hpp"
 #include "trace.hpp"
 

@@ -17,8 +17,9 @@ SMALL = {
     "collage": ["tiles=300", "repeats=2"],
     "grep": ["repeats=2", "rg=no rg"],
     "match": ["images=300", "queries=40", "shape=8x8", "repeats=2"],
-    "matvec": ["cache=1MiB", "columns=333", "repeats=2", "products=2", "page=4KiB"],
-    "matmul": ["cache=1MiB", "sizes=200x150x100 30x700x300", "repeats=2", "page=4KiB"]}
+    "vector": ["cache=1MiB", "columns=333", "repeats=2", "products=2", "page=4KiB"],
+    "product": ["cache=1MiB", "sizes=200x150x100 30x700x300", "repeats=2", "page=4KiB"]}
+PROGRAMS = {"vector": "penstock-matrix", "product": "penstock-matrix"}  # others: their name
 
 
 class Bench:
@@ -27,6 +28,7 @@ class Bench:
     def __init__(self, application, folder):
         self.application, self.folder = application, pathlib.Path(folder)
         self.settings = list(SMALL[application])
+        self.program = PROGRAMS.get(application, f"penstock-{application}")
 
     def run(self, out, *settings, bin_dir=BIN_DIR, backend="cpu", path=""):
         words = [sys.executable, "-B", SCRIPT, self.application, bin_dir, self.folder / "data",
@@ -72,7 +74,7 @@ class Bench:
         """A folder with the program, followed by `body` (with $result set) where it writes one."""
         folder = self.folder / "liars"
         folder.mkdir(exist_ok=True)
-        name = f"penstock-{self.application}"
+        name = self.program
         (folder / name).write_text(
             f'#!/bin/sh\n"{BIN_DIR}/{name}" "$@" || exit 1\nresult=\n'
             'while [ $# -gt 0 ]; do case $1 in -o|--out) result=$2;; esac; shift; done\n'
@@ -82,7 +84,7 @@ class Bench:
 
     def as_if_on_gpu(self, out, *settings):
         """All methods, each played by the same on CPU threads."""
-        folder, name = self.folder / "played", f"penstock-{self.application}"
+        folder, name = self.folder / "played", self.program
         folder.mkdir()
         (folder / "nvidia-smi").write_text("#!/bin/sh\necho 'GPU 0: played'\n", encoding="utf-8")
         (folder / name).write_text(
@@ -102,7 +104,7 @@ class Bench:
             code, said = self.run("fails", *settings, "page=3000")
             require(code == 1 and f"FAILED: {case} penstock 1" in said and "3000" in said, said)
             require(self.samples("fails", case, "penstock")["failures"], "no failure is noted")
-        self.refused(f"build penstock-{self.application}", bin_dir=self.folder)
+        self.refused(f"build {self.program}", bin_dir=self.folder)
         self.refused("no method 'none' of", "--methods", "cpu,none")
         self.refused("method 'cuda' needs a GPU", "--methods", "cuda")
         self.refused("no setting 'sise=3'", "sise=3")
@@ -203,7 +205,7 @@ def match(bench):
     bench.refused("no case 'nothing'", "cases=nothing")
 
 
-def matvec(bench):
+def vector(bench):
     said = bench.good("good")
     require(said.count("data: making") == 3, said)
     require(not os.listdir(bench.folder / "data"), "matrices are left")
@@ -222,15 +224,15 @@ def matvec(bench):
     require("data: making" in bench.good("other", "sizes=1", "columns=334"), "it was not made")
     bench.as_if_on_gpu("gpu", "sizes=1")
     require([entry["method"] for entry in bench.report("gpu")["samples"]]
-            == ["cpu", "penstock", "requests", "cuda"], "the methods of a GPU")
+            == ["cpu", "penstock", "requests", "region", "cuda"], "the methods of a GPU")
     cases = [row["case"].rsplit(", ", 1)[1] for row in bench.report("gpu")["results"]]
-    require(cases == ["windows"] * 6 + ["no windows"] * 4, cases)
+    require(cases == ["windows"] * 6 + ["no windows"] * 4 + ["cuBLAS on regions"] * 4, cases)
     bench.wrong("x1", "sizes=1")
     bench.refused("'much'", "cache=much")
     bench.refused("'big'", "sizes=big")
 
 
-def matmul(bench):
+def product(bench):
     said = bench.good("good")
     require(said.count("data: making") == 2, said)
     require(not os.listdir(bench.folder / "data"), "matrices are left")

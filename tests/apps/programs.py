@@ -86,11 +86,15 @@ class Case:
         )
 
 
+# Of the matrices that are multiplied with each other.
+SIZES = ["--m", 20, "--n", 30, "--k", 40]
+
+
 def fill_with_matrices(folder):
-    if is_there("penstock-matvec"):
+    if is_there("penstock-matrix"):
         must_run(
-            "penstock-matvec",
-            "make",
+            "penstock-matrix",
+            "make-vector",
             "--rows",
             40,
             "--cols",
@@ -101,16 +105,10 @@ def fill_with_matrices(folder):
             folder / "x",
             "--quiet",
         )
-    if is_there("penstock-matmul"):
         must_run(
-            "penstock-matmul",
-            "make",
-            "--m",
-            20,
-            "--n",
-            30,
-            "--k",
-            40,
+            "penstock-matrix",
+            "make-product",
+            *SIZES,
             "-a",
             folder / "MA",
             "-b",
@@ -178,7 +176,6 @@ def fill(folder):
 def cases(folder, out):
     """Every program that makes a file, with a small result at `out`."""
     f = folder
-    shape = ["--m", 20, "--n", 30, "--k", 40]
     all_of_them = [
         Case(
             "grep",
@@ -192,11 +189,16 @@ def cases(folder, out):
             [f / "images", f / "images", "--threshold", 0.5, "--out", out, *BACKEND],
             out,
         ),
-        Case("matvec", "penstock-matvec", ["run", f / "A", f / "x", "-o", out, *BACKEND], out),
         Case(
-            "matmul",
-            "penstock-matmul",
-            ["run", f / "MA", f / "MB", *shape, "-o", out, *BACKEND],
+            "matrix vector",
+            "penstock-matrix",
+            ["vector", f / "A", f / "x", "-o", out, *BACKEND],
+            out,
+        ),
+        Case(
+            "matrix product",
+            "penstock-matrix",
+            ["product", f / "MA", f / "MB", *SIZES, "-o", out, *BACKEND],
             out,
         ),
         Case("stitch", "penstock-stitch", ["run", f / "tiles", "-o", out, *BACKEND], out),

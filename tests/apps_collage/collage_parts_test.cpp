@@ -10,10 +10,9 @@
 
 #include "picture.hpp"
 #include "methods.hpp"
-#include "distance.hpp"
+#include "make_block.hpp"
 #include "gather.hpp"
 #include "index_library.hpp"
-#include "make_block.hpp"
 
 namespace penstock::collage {
 namespace {

@@ -1,7 +1,8 @@
-"""What the tests of the matrix programs share: files of numbers without any package, sums in the
-order that docs/apps/matrix.md gives, and running a program."""
+"""What the tests of penstock-matrix share: files of numbers without any package, sums in the order
+that docs/apps/matrix.md gives, and running the program."""
 import array
 import fractions
+import functools
 import math
 import os
 import random
@@ -10,6 +11,7 @@ import signal
 import struct
 import subprocess
 import sys
+import tempfile
 import time
 
 SEGMENT, PARTS = 65536, 128
@@ -29,9 +31,45 @@ def on_gpu():
     return "gpu" in backend_flags()
 
 
-def methods():
-    """The methods to test; on a GPU also PENSTOCK_TEST_METHODS="penstock cpu cuda"."""
-    return os.environ.get("PENSTOCK_TEST_METHODS", "penstock cpu").split()
+# Methods that add in the order of docs/apps/matrix.md. Libraries add in orders of their own.
+IN_ORDER = ("penstock",)
+
+
+@functools.cache
+def methods(program):
+    """The methods to test: of those wanted, the ones whose library was there when the program was
+    built. On a GPU also PENSTOCK_TEST_METHODS="penstock cpu cuda"."""
+    wanted = os.environ.get("PENSTOCK_TEST_METHODS", "penstock cpu").split()
+    found = []
+    with tempfile.TemporaryDirectory() as folder:
+        a, x = (write_numbers(os.path.join(folder, name), [1.0]) for name in "ax")
+        for method in dict.fromkeys([*wanted, "region"]):
+            said = run_program(program, "vector", a, x, "-o",
+                               os.path.join(folder, "y"), *method_flags(method)).stderr.decode()
+            if "was built without" in said:
+                print(f"not tested: {said.strip()}")
+            else:
+                found.append(method)
+    require(set(IN_ORDER) & set(found), f"no method of {wanted} adds in order")
+    return tuple(found)
+
+
+def results_of(program, flags_of, multiply, path):
+    """Results of all methods with all of their flags, as (name, numbers, in_order). `multiply`
+    writes one to `path`. Those that add in order must have the same bits, and are one result."""
+    out, ordered = [], {}
+    for method in methods(program):
+        for flags in flags_of[method]:
+            multiply(method, flags)
+            if method not in IN_ORDER:
+                out.append((f"{method} {flags}", read_numbers(path), False))
+                continue
+            with open(path, "rb") as file:
+                ordered[method, *flags] = without_payloads(file.read())
+            numbers = read_numbers(path)
+    require(len(set(ordered.values())) == 1,
+            f"results of {len(set(ordered.values()))} kinds: {sorted(ordered)}")
+    return [("in order", numbers, True), *out]
 
 
 def without_payloads(numbers):
@@ -88,7 +126,7 @@ def limit_files():
 
 def method_flags(method, *for_penstock):
     return ["--method", method,
-            *([*backend_flags(), *for_penstock] if method == "penstock" else [])]
+            *([*backend_flags(), *for_penstock] if method in ("penstock", "region") else [])]
 
 
 def check_interrupt(program, folder, run, out):
@@ -97,7 +135,7 @@ def check_interrupt(program, folder, run, out):
     with open(out, "w", encoding="utf-8") as file:
         file.write("as it was")
     before = sorted(os.listdir(folder))
-    for method in methods():
+    for method in methods(program):
         child = subprocess.Popen([program, *map(str, run), "-o", out, "--repeat", "1000",
                                   *method_flags(method, "--page", "4KiB", "--cache", "1MiB",
                                                 "--no-windows")],
@@ -206,16 +244,22 @@ def ordered_sum(matrix_row, vector, first_place):
     return tree(sums)
 
 
-def tolerance_of(columns):
+def any_order_tolerance(k):
+    return (k + 1) * 2.0 ** -24
+
+
+def vector_tolerance(columns, in_order=True):
+    if not in_order:
+        return any_order_tolerance(columns)
     segments = -(-columns // SEGMENT)
     return (-(-min(columns, SEGMENT) // PARTS) + 1 + 7
             + (0 if segments == 1 else -(-segments // 32) + 5) + 1) * 2.0 ** -24
 
 
-def wrong_rows(y, matrix, vector):
+def wrong_rows(y, matrix, vector, in_order=True):
     """Rows that are further from the exact sum than roundings can bring them. Every row is
     judged."""
-    columns, limit, wrong = len(vector), tolerance_of(len(vector)), []
+    columns, limit, wrong = len(vector), vector_tolerance(len(vector), in_order), []
     for row in range(len(matrix) // columns):
         products = [a * x for a, x in zip(matrix[row * columns:(row + 1) * columns], vector)]
         if (not abs(y[row] - math.fsum(products))

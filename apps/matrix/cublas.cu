@@ -1,0 +1,278 @@
+// cuBLAS: the library as the methods see it, and the baseline that reads and copies for it.
+//
+// The baseline brings B to the GPU, whole; then the rows of A go through pinned memory chunk by
+// chunk (common/staged_pipeline.cuh), are multiplied when they are there, and the rows of the
+// result come back and are written while the next ones are multiplied.
+#include <algorithm>
+#include <cerrno>
+#include <fcntl.h>
+#include <unistd.h>
+
+#include "common/message.hpp"
+#include "common/threads.hpp"
+#include "common/work_items.hpp"
+#include "methods.hpp"
+#if defined(__CUDACC__) && defined(PENSTOCK_WITH_CUBLAS)
+#include <cublas_v2.h>
+
+#include "common/staged_pipeline.cuh"
+#endif
+
+namespace penstock::matrix {
+
+#if defined(__CUDACC__) && defined(PENSTOCK_WITH_CUBLAS)
+
+namespace {
+
+using apps::cuda_error;
+using apps::pieces_of;
+
+class cublas final : public blas {
+public:
+    cublas() = default;
+    ~cublas() override {
+        if (handle_ != nullptr) cublasDestroy(handle_);
+    }
+    bool create() { return cublasCreate(&handle_) == CUBLAS_STATUS_SUCCESS; }
+    bool use(cudaStream_t stream) {
+        return cublasSetStream(handle_, stream) == CUBLAS_STATUS_SUCCESS;
+    }
+    // cuBLAS takes matrices column by column: row by row they are their transposes, and C^T is
+    // B^T A^T.
+    status multiply(const matrix_sizes& size, const float* a, const float* b, float* c) override {
+        const auto m = static_cast<std::int64_t>(size.m), n = static_cast<std::int64_t>(size.n),
+                   k = static_cast<std::int64_t>(size.k);
+        const float one = 1, none = 0;
+        const cublasStatus_t done =
+            n == 1 ? cublasSgemv_64(handle_, CUBLAS_OP_T, k, m, &one, a, k, b, 1, &none, c, 1)
+                   : cublasSgemm_64(handle_, CUBLAS_OP_N, CUBLAS_OP_N, n, m, k, &one, b, n, a, k,
+                                    &none, c, n);
+        if (done == CUBLAS_STATUS_SUCCESS) return {};
+        return {-EIO,
+                std::string("cuBLAS: ") + cublasGetStatusString(done) + "; use --method penstock"};
+    }
+    [[nodiscard]] std::string name() const override { return "cuBLAS"; }
+
+private:
+    cublasHandle_t handle_ = nullptr;
+};
+
+// An open file, closed at the end.
+struct input {
+    int fd = -1;
+
+    input() = default;
+    input(const input&) = delete;
+    input& operator=(const input&) = delete;
+    ~input() {
+        if (fd >= 0) ::close(fd);
+    }
+    status open(const apps::number_file& file) {
+        fd = ::open(file.path.c_str(), O_RDONLY | O_CLOEXEC);
+        return fd >= 0 ? status{}
+                       : status{-errno, apps::shown(file.path) + ": " + error_text(-errno) +
+                                            "; name a file of numbers that can be read"};
+    }
+};
+
+// A file from front to back, in chunks of so many bytes.
+class file_work : public apps::staged_work {
+public:
+    file_work(const apps::number_file& file, int fd, std::uint64_t bytes_of_chunk)
+        : file_(file), fd_(fd), chunk_bytes_(bytes_of_chunk) {}
+
+    [[nodiscard]] std::uint64_t chunks() const { return pieces_of(file_.bytes, chunk_bytes_); }
+    [[nodiscard]] std::uint64_t slices(std::uint64_t chunk) const override {
+        return pieces_of(bytes_of(chunk), apps::slice_bytes);
+    }
+    status read(std::uint64_t chunk, std::uint64_t slice, std::byte* room,
+                apps::slice_place& out) override {
+        const std::uint64_t begin = slice * apps::slice_bytes;
+        out = {begin, std::min(apps::slice_bytes, bytes_of(chunk) - begin)};
+        return apps::read_exactly(file_.path, fd_, room + begin, out.bytes,
+                                  chunk * chunk_bytes_ + begin);
+    }
+
+protected:
+    [[nodiscard]] std::uint64_t bytes_of(std::uint64_t chunk) const {
+        return std::min(chunk_bytes_, file_.bytes - chunk * chunk_bytes_);
+    }
+    [[nodiscard]] std::uint64_t begin_of(std::uint64_t chunk) const { return chunk * chunk_bytes_; }
+
+private:
+    const apps::number_file& file_;
+    int fd_;
+    std::uint64_t chunk_bytes_;
+};
+
+// B to device memory.
+class b_work final : public file_work {
+public:
+    b_work(const matrix_job& job, int fd, float* to)
+        : file_work(job.b, fd, apps::chunk_bytes), to_(to) {}
+
+    bool start(std::uint64_t chunk, std::uint32_t, const std::byte* there,
+               cudaStream_t stream) override {
+        return cudaMemcpyAsync(reinterpret_cast<std::byte*>(to_) + begin_of(chunk), there,
+                               bytes_of(chunk), cudaMemcpyDeviceToDevice, stream) == cudaSuccess;
+    }
+
+private:
+    float* to_;
+};
+
+// Where the rows of the result that a chunk of A makes are, on their way back. A handle of its own,
+// since products of several streams under one handle would share its memory.
+struct result_room {
+    float* there = nullptr;
+    float* pinned = nullptr;
+    cublas library;
+
+    result_room() = default;
+    result_room(const result_room&) = delete;
+    result_room& operator=(const result_room&) = delete;
+    ~result_room() {
+        cudaFree(there);
+        cudaFreeHost(pinned);
+    }
+    bool allocate(std::uint64_t bytes) {
+        return cudaMalloc(&there, bytes) == cudaSuccess &&
+               cudaMallocHost(&pinned, bytes) == cudaSuccess && library.create();
+    }
+};
+
+// All rows of A with B.
+class a_work final : public file_work {
+public:
+    a_work(const matrix_job& job, int fd, const float* b, std::uint64_t chunk_rows,
+           result_room* rooms)
+        : file_work(job.a, fd, chunk_rows * job.size.k * sizeof(float)),
+          job_(job),
+          b_(b),
+          rooms_(rooms) {}
+
+    bool start(std::uint64_t chunk, std::uint32_t number, const std::byte* there,
+               cudaStream_t stream) override {
+        result_room& room = rooms_[number];
+        const std::uint64_t rows = rows_of(chunk);
+        return room.library.use(stream) &&
+               room.library
+                   .multiply({rows, job_.size.n, job_.size.k},
+                             reinterpret_cast<const float*>(there), b_, room.there)
+                   .ok() &&
+               cudaMemcpyAsync(room.pinned, room.there, rows * job_.size.n * sizeof(float),
+                               cudaMemcpyDeviceToHost, stream) == cudaSuccess;
+    }
+    status finish(std::uint64_t chunk, std::uint32_t number) override {
+        const std::uint64_t first = begin_of(chunk) / (job_.size.k * sizeof(float));
+        return job_.result->write_at(rooms_[number].pinned,
+                                     rows_of(chunk) * job_.size.n * sizeof(float),
+                                     first * job_.size.n * sizeof(float));
+    }
+
+private:
+    [[nodiscard]] std::uint64_t rows_of(std::uint64_t chunk) const {
+        return bytes_of(chunk) / (job_.size.k * sizeof(float));
+    }
+    const matrix_job& job_;
+    const float* b_;
+    result_room* rooms_;
+};
+
+class staged_product {
+public:
+    staged_product(const matrix_job& job, int device) : job_(job), pipeline_(device) {}
+    staged_product(const staged_product&) = delete;
+    staged_product& operator=(const staged_product&) = delete;
+    ~staged_product() { cudaFree(b_); }
+
+    status prepare() {
+        // A product of matrices needs many rows at a time to keep all of the GPU at work.
+        constexpr std::uint64_t product_chunk_bytes = 4 * apps::chunk_bytes;
+        const std::uint64_t most =
+            job_.shape == product_shape::vector ? apps::chunk_bytes : product_chunk_bytes;
+        chunk_rows_ = rows_within(job_.size, most, most);
+        const std::uint64_t room_bytes =
+            std::max(chunk_rows_ * job_.size.k * sizeof(float),
+                     std::min<std::uint64_t>(apps::chunk_bytes, job_.b.bytes));
+        if (status s =
+                pipeline_.allocate(room_bytes, apps::thread_count(job_.settings.worker_threads));
+            !s)
+            return s;
+        bool fits = cudaMalloc(&b_, job_.b.bytes) == cudaSuccess;
+        for (result_room& room : rooms_)
+            fits = fits && room.allocate(chunk_rows_ * job_.size.n * sizeof(float));
+        if (!fits) {
+            cudaGetLastError();
+            return {-ENOMEM, "--method cuda: the GPU has no room for B, " +
+                                 format_size(job_.b.bytes) +
+                                 ", and some rows of A and of the result; free some memory of the "
+                                 "GPU, or use --method penstock"};
+        }
+        if (status s = a_file_.open(job_.a); !s) return s;
+        return b_file_.open(job_.b);
+    }
+
+    status run() {
+        b_work b(job_, b_file_.fd, b_);
+        if (status s = pipeline_.run(b, b.chunks()); !s) return s;
+        a_work a(job_, a_file_.fd, b_, chunk_rows_, rooms_);
+        return pipeline_.run(a, a.chunks());
+    }
+
+    [[nodiscard]] std::string note() const {
+        return "cuBLAS, " + std::to_string(pipeline_.threads()) + " threads read chunks of " +
+               apps::with_commas(chunk_rows_) + " rows of A";
+    }
+
+private:
+    const matrix_job& job_;
+    apps::staged_pipeline pipeline_;
+    result_room rooms_[apps::chunks_under_way];
+    input a_file_, b_file_;
+    float* b_ = nullptr;
+    std::uint64_t chunk_rows_ = 1;
+};
+
+}  // namespace
+
+status make_cublas(const std::string& asked_by, int device, std::unique_ptr<blas>& out) {
+    auto made = std::make_unique<cublas>();
+    if (cudaSetDevice(device) != cudaSuccess || !made->create()) {
+        cudaGetLastError();
+        return {-ENODEV, asked_by + ": cuBLAS does not start on GPU " + std::to_string(device) +
+                             "; free some memory of the GPU, or use --method penstock"};
+    }
+    out = std::move(made);
+    return {};
+}
+
+status multiply_with_cuda(const matrix_job& job, method_report& report) {
+    apps::stopwatch watch;
+    const int device = job.settings.device;
+    if (status s = apps::use_gpu(device); !s) return s;
+    staged_product all(job, device);
+    if (status s = all.prepare(); !s) return s;
+    report.backend = "gpu";
+    report.note = all.note();
+    report.start_seconds = watch.lap();
+    report.bytes_read = job.repeats * (job.a.bytes + job.b.bytes);
+    return apps::repeat_timed(job.repeats, report, [&] { return all.run(); });
+}
+
+#else
+
+status make_cublas(const std::string& asked_by, int, std::unique_ptr<blas>&) {
+    return {-ENODEV, asked_by +
+                         ": this program was built without cuBLAS, a part of CUDA; use "
+                         "--method penstock or cpu"};
+}
+
+status multiply_with_cuda(const matrix_job&, method_report&) {
+    std::unique_ptr<blas> none;
+    return make_cublas("--method cuda", 0, none);
+}
+
+#endif
+
+}  // namespace penstock::matrix
