@@ -10,7 +10,8 @@
 
 #include "cases.hpp"
 #include "common/threads.hpp"
-#include "memory.hpp"
+#include "machine.hpp"
+#include "penstock/region.hpp"
 #include "workload.hpp"
 #if defined(PENSTOCK_WITH_CUDA)
 #include "pipeline_by_hand.cuh"
@@ -79,11 +80,12 @@ public:
         if (status s = others_.make(rt_->where(), 8); !s) return s;
         // Only regions write the file.
         const region_options alone{.outside_writers = false};
-        if (status s = rt_->map_region(here_.file().path(), 0, 0, protection::read, alone, reader_);
+        if (status s =
+                map_region(*rt_, here_.file().path(), 0, 0, protection::read, alone, reader_);
             !s)
             return s;
         if (status s =
-                rt_->map_region(here_.file().path(), 0, 0, protection::read_write, alone, writer_);
+                map_region(*rt_, here_.file().path(), 0, 0, protection::read_write, alone, writer_);
             !s)
             return s;
         pages_ = bytes / region_page_bytes;

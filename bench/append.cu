@@ -13,10 +13,10 @@
 #include <vector>
 
 #include "cases.hpp"
-#include "kernel_output.hpp"
-#include "memory.hpp"
+#include "workload.hpp"
+#include "machine.hpp"
 #include "penstock/write.hpp"
-#include "together.hpp"
+#include "host.hpp"
 
 namespace penstock::bench {
 

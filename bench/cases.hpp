@@ -39,7 +39,7 @@ status buffer_path(context& here);
 status evict_on_cpu(context& here);
 status policy_case(context& here);  // a simulation, on the CPU in both
 
-// A row of the table. A new case is a file of its own, or a part of one, and a row in cases.cpp.
+// A row of the table. A new case is a file of its own, or a part of one, and a row in bench.cpp.
 struct bench_case {
     const char* name;
     const char* about;                // one line of the help

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "cases.hpp"
-#include "result.hpp"
+#include "context.hpp"
 #include "penstock/group/lane.hpp"
 #include "penstock/write.hpp"
 

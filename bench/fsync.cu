@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "cases.hpp"
-#include "kernel_output.hpp"
-#include "memory.hpp"
+#include "workload.hpp"
+#include "machine.hpp"
 #include "penstock/write.hpp"
 
 namespace penstock::bench {

@@ -6,9 +6,8 @@
 
 #include "cases.hpp"
 #include "gather_rows.hpp"
-#include "memory.hpp"
-#include "resident.hpp"
-#include "together.hpp"
+#include "machine.hpp"
+#include "host.hpp"
 #include "workload.hpp"
 
 namespace penstock::bench {

@@ -6,8 +6,7 @@
 
 #include "cases.hpp"
 #include "penstock/view.hpp"
-#include "resident.hpp"
-#include "together.hpp"
+#include "host.hpp"
 
 namespace penstock::bench {
 

@@ -75,7 +75,7 @@ status scratch_mount::make(runtime& rt, context& here) {
         if (!std::filesystem::create_directory(folder, code)) return failed(folder, -code.value());
     if (::link(here.file().path().c_str(), (source_ + "/file").c_str()) != 0)
         return failed(source_ + "/file", -errno);
-    return rt.mount(source_, point_, {}, mount_);
+    return mount_directory(rt, source_, point_, {}, mount_);
 }
 
 void scratch_mount::remove() {
@@ -257,8 +257,8 @@ private:
         region_.reset();
         const std::uint64_t held = bytes_ / 100 * percent / 4096 * 4096;
         return held == 0 ? status{}
-                         : rt_->map_region(here_.file().path(), 0, percent == 100 ? 0 : held,
-                                           protection::read, {.outside_writers = false}, region_);
+                         : map_region(*rt_, here_.file().path(), 0, percent == 100 ? 0 : held,
+                                      protection::read, {.outside_writers = false}, region_);
     }
     // Stands for a kernel that has read so much of it.
     status load(unsigned percent) {

@@ -14,7 +14,8 @@
 
 #include "cases.hpp"
 #include "common/threads.hpp"
-#include "memory.hpp"
+#include "machine.hpp"
+#include "penstock/region.hpp"
 #include "workload.hpp"
 
 namespace penstock::bench {
@@ -87,8 +88,8 @@ public:
             !s)
             return s;
         if (status s = private_.make(rt_->where(), shared_bytes); !s) return s;
-        if (status s = rt_->map_region(here_.file().path(), 0, shared_bytes, protection::read_write,
-                                       {}, region_);
+        if (status s = map_region(*rt_, here_.file().path(), 0, shared_bytes,
+                                  protection::read_write, {}, region_);
             !s)
             return s;
         for (const std::uint64_t rounds : {10u, 100u, 1000u, 10000u})

@@ -4,7 +4,7 @@
 #include <cerrno>
 #include <thread>
 
-#include "memory.hpp"
+#include "machine.hpp"
 #include "penstock/group/lane.hpp"
 
 namespace penstock::bench {

@@ -1,5 +1,5 @@
-// Reads by many groups, the same on both back ends, and the same blocks by pread: the work that
-// most cases run.
+// The work that most cases run: reads by many groups, the same blocks by pread, and the output of
+// kernels that write, with the way it takes to a file by hand.
 #pragma once
 
 #include <cstddef>
@@ -78,5 +78,25 @@ status fewer_shards(context& here, std::uint64_t file_bytes, std::uint64_t page_
 
 // Opens windows onto the whole file where there is a GPU; nothing elsewhere.
 status open_all_windows(const context& here, runtime& rt, int fd, std::uint64_t file_bytes);
+
+// Kernel that makes up words which tell where they belong. The i-th word is mix64(first + i), as in
+// the scratch file.
+struct fill_words {
+    std::uint64_t* words;
+    std::uint64_t count, groups, first = 0;
+
+    template <typename Group>
+    PENSTOCK_HD void operator()(const Group& g, const runtime_ref&, std::uint64_t index) const {
+        for (std::uint64_t i = index * g.size() + g.rank(); i < count; i += groups * g.size())
+            words[i] = mix64(first + i);
+    }
+};
+
+// The baseline: a programmer's way without Penstock to bring the output of a kernel to a file.
+std::string write_by_hand_name(const context& here);
+
+// The whole file from `output`, memory of that back end. On a GPU each thread copies pieces of 4
+// MiB to pinned buffers, two of its own, and writes one while the next is on its way.
+status write_by_hand(const context& here, backend where, const std::byte* output, series& rate);
 
 }  // namespace penstock::bench

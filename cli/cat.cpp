@@ -11,9 +11,8 @@
 #include "common/message.hpp"
 #include "common/files.hpp"
 #include "common/report_text.hpp"
-#include "ordered_reader.hpp"
-#include "penstock/version.hpp"
 #include "source_file.hpp"
+#include "penstock/version.hpp"
 
 namespace penstock::cat {
 

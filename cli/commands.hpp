@@ -7,6 +7,11 @@
 #include "common/command_line.hpp"
 #include "copy_batch.hpp"
 #include "mount/mount.hpp"
+#include "trace/generate.hpp"
+
+namespace CLI {
+class App;
+}
 
 namespace penstock::cat {
 
@@ -74,3 +79,24 @@ struct request {
 int run(const request& wanted);
 
 }  // namespace penstock::replay
+
+namespace penstock::trace_command {
+
+// penstock trace: makes, converts and describes traces.
+struct request {
+    enum class command { generate, convert, show } what = command::show;
+    trace::generate_request generate;
+    std::string input, out;  // of convert and show
+    bool text = false, binary = false, json = false, quiet = false;
+    // As given; empty: not given.
+    std::string page, pages, accesses, pattern, skew, writes, shared_writes, factor, seed, rate,
+        flush_every, machines, common, workers;
+};
+
+// Adds the command and those below it.
+CLI::App* add(CLI::App& app, request& wanted);
+
+// The exit status; what went wrong has been said.
+int run(request& wanted);
+
+}  // namespace penstock::trace_command

@@ -1,13 +1,22 @@
-// Copies open files, or compares them, by one kernel (on the cpu back end by its threads).
+// Copies open files, or compares them, by one kernel (on the cpu back end by its threads); and
+// where a file has data.
 #pragma once
 
 #include <cstdint>
 #include <vector>
 
-#include "data_extents.hpp"
 #include "penstock/runtime.hpp"
 
 namespace penstock::cp {
+
+struct file_range {
+    std::uint64_t offset_bytes = 0, bytes = 0;
+};
+
+// The parts of the first `size_bytes` bytes that are not holes, in order: each begins at a multiple
+// of `piece_bytes`, and ends at one or at the end of the file. Holes that have no whole piece count
+// as data. All of it, where the file system does not tell.
+std::vector<file_range> data_of(int fd, std::uint64_t size_bytes, std::uint64_t piece_bytes);
 
 struct open_copy {
     int from = -1, to = -1;        // descriptors

@@ -6,11 +6,10 @@
 
 #include "common/message.hpp"
 #include "common/files.hpp"
-#include "gpu_report.hpp"
+#include "machine_report.hpp"
 #include "option_table.hpp"
 #include "penstock/engine/layout.hpp"
 #include "penstock/version.hpp"
-#include "probes.hpp"
 
 namespace penstock::info {
 
@@ -41,7 +40,7 @@ report look(const apps::common_flags& flags, const options& asked) {
     options settings = asked;
     settings.log = [&out](const std::string& line) { out.log.push_back(line); };
     std::unique_ptr<runtime> rt;
-    out.made = runtime::create(settings, rt);
+    out.made = runtime::make(settings, rt);
     if (out.made.ok()) {
         out.in_force = rt->settings();
         out.device = rt->device_name();

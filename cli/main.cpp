@@ -10,7 +10,6 @@
 #include "common/message.hpp"
 #include "common/process.hpp"
 #include "penstock/version.hpp"
-#include "trace/trace_command.hpp"
 
 namespace {
 

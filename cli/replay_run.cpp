@@ -10,7 +10,7 @@
 #include <unordered_map>
 #include <utility>
 
-#include "buffer/pool/choose_frames.hpp"
+#include "buffer/pool/device_frames.hpp"
 #include "buffer/pool/manager.hpp"
 #include "common/files.hpp"
 #include "common/message.hpp"

@@ -3,9 +3,8 @@
 
 #include <cstdint>
 
-#include "buffer/core/counts.hpp"
-#include "buffer/pool/manager.hpp"
 #include "buffer/core/types.hpp"
+#include "buffer/pool/manager.hpp"
 #include "penstock/error.hpp"
 #include "trace/trace.hpp"
 

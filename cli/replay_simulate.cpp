@@ -6,10 +6,9 @@
 #include <vector>
 
 #include "buffer/core/check.hpp"
-#include "buffer/core/clock_order.hpp"
+#include "buffer/core/movement.hpp"
 #include "buffer/core/core.hpp"
-#include "buffer/core/fetch.hpp"
-#include "buffer/core/lru_order.hpp"
+#include "buffer/core/types.hpp"
 #include "common/stopwatch.hpp"
 
 namespace penstock::replay {

@@ -1,5 +1,5 @@
 # Install and export: a foreign project writes find_package(Penstock COMPONENTS mount) and links Penstock::penstock and, for
-# runtime::mount, Penstock::mount; or it asks pkg-config for penstock and penstock-mount. tests/install does both.
+# mount_directory, Penstock::mount; or it asks pkg-config for penstock and penstock-mount. tests/install does both.
 include(CMakePackageConfigHelpers)
 
 set(package_folder ${CMAKE_INSTALL_LIBDIR}/cmake/Penstock)

@@ -50,10 +50,10 @@ public:
     bool ready() const { return ready_; }
     int count() const { return n_ * n_; }
     float multiply(const matrices& m) const {
-        const float one = 1, none = 0;
+        const float alpha = 1, beta = 0;
         return time_of([&] {
-            return cublasSgemm(handle_, CUBLAS_OP_N, CUBLAS_OP_N, n_, n_, n_, &one, m.a, n_, m.b,
-                               n_, &none, m.c, n_) == CUBLAS_STATUS_SUCCESS;
+            return cublasSgemm(handle_, CUBLAS_OP_N, CUBLAS_OP_N, n_, n_, n_, &alpha, m.a, n_, m.b,
+                               n_, &beta, m.c, n_) == CUBLAS_STATUS_SUCCESS;
         });
     }
     float add_up(const matrices& m, float& sum) {
@@ -75,8 +75,8 @@ private:
 
 bool write_numbers(const std::string& path, std::uint64_t count, std::uint32_t seed) {
     std::vector<float> numbers(count);
-    for (float& one : numbers)
-        one = static_cast<float>((seed = seed * 1664525 + 1013904223) >> 16) / 65536.0f - 0.5f;
+    for (float& number : numbers)
+        number = static_cast<float>((seed = seed * 1664525 + 1013904223) >> 16) / 65536.0f - 0.5f;
     std::FILE* const out = std::fopen(path.c_str(), "wb");
     const bool all =
         out != nullptr && std::fwrite(numbers.data(), sizeof(float), count, out) == count;
@@ -88,7 +88,7 @@ float median(std::vector<float> times) {
     return times.front() < 0 ? -1 : times[times.size() / 2];
 }
 
-int fail(const std::string& what) { return std::fprintf(stderr, "%s\n", what.c_str()), 1; }
+int fail(const std::string& message) { return std::fprintf(stderr, "%s\n", message.c_str()), 1; }
 
 int main(int argc, char** argv) {
     const int n = argc > 2 ? std::atoi(argv[2]) : 1024, repeats = argc > 3 ? std::atoi(argv[3]) : 5;
@@ -108,7 +108,9 @@ int main(int argc, char** argv) {
     std::unique_ptr<penstock::file_region> file[3];
     for (int i = 0; i < 3; ++i) {
         const auto access = i == 2 ? penstock::protection::read_write : penstock::protection::read;
-        if (const penstock::status s = rt->map_region(names[i], 0, 0, access, {}, file[i]); !s)
+        if (const penstock::status s =
+                penstock::map_region(*rt, names[i], 0, 0, access, {}, file[i]);
+            !s)
             return fail(s.message);
     }
     const matrices files{static_cast<const float*>(file[0]->data()),

@@ -21,18 +21,18 @@ std::int64_t& balance_in(const fixed_page& page) {
 }
 
 // Lower page first, so that no two threads wait for each other. 0 or a negative errno.
-int transfer(penstock::buffer::session& mine, std::uint32_t file, std::uint64_t from,
+int transfer(penstock::buffer::session& session, std::uint32_t file, std::uint64_t from,
              std::uint64_t to, std::int64_t amount) {
     if (from > to) std::swap(from, to), amount = -amount;
     fixed_page a, b;
-    if (const int code = mine.fix({from, file}, use_kind::write, a); code != 0) return code;
-    const int code = mine.fix({to, file}, use_kind::write, b);
+    if (const int code = session.fix({from, file}, use_kind::write, a); code != 0) return code;
+    const int code = session.fix({to, file}, use_kind::write, b);
     if (code == 0) {
         balance_in(a) -= amount;
         balance_in(b) += amount;
-        mine.unfix(b, true);
+        session.unfix(b, true);
     }
-    mine.unfix(a, code == 0);
+    session.unfix(a, code == 0);
     return code;
 }
 
@@ -55,16 +55,16 @@ int main(int argc, char** argv) {
     std::vector<std::thread> all;
     for (std::uint64_t t = 0; t < threads; ++t)
         all.emplace_back([&, t] {
-            const auto mine = pool->open_session();
+            const auto session = pool->open_session();
             std::mt19937_64 random(t);
             for (std::uint64_t i = 0; i < transfers; ++i) {
                 const std::uint64_t from = random() % pages, to = random() % (pages - 1);
-                const int code = transfer(*mine, file, from, to < from ? to : to + 1,
+                const int code = transfer(*session, file, from, to < from ? to : to + 1,
                                           static_cast<std::int64_t>(random() % 100));
                 if (code != 0) failed = code;
             }
         });
-    for (std::thread& one : all) one.join();
+    for (std::thread& thread : all) thread.join();
     if (const int code = pool->close_file(file); code != 0) failed = code;
     if (failed != 0)
         return std::fprintf(stderr, "%s: %s\n", name.c_str(), penstock::error_text(failed).c_str()),
@@ -74,10 +74,10 @@ int main(int argc, char** argv) {
     std::ifstream in(name, std::ios::binary);
     std::int64_t sum = 0, used = 0;
     for (std::uint64_t page = 0; page < pages; ++page) {
-        std::int64_t one = 0;
+        std::int64_t balance = 0;
         in.seekg(static_cast<std::streamoff>(page * page_bytes))
-            .read(reinterpret_cast<char*>(&one), sizeof one);
-        sum += one, used += one != 0;
+            .read(reinterpret_cast<char*>(&balance), sizeof balance);
+        sum += balance, used += balance != 0;
     }
     std::remove(name.c_str());
     if (sum != 0 || used == 0 || !in)

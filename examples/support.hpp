@@ -21,7 +21,7 @@ inline std::unique_ptr<penstock::runtime> make_runtime(bool writable = false) {
     std::unique_ptr<penstock::runtime> rt;
     penstock::status made = penstock::options::from_environment(settings);
     settings.writable = settings.writable || writable;
-    if (made.ok()) made = penstock::runtime::create(settings, rt);
+    if (made.ok()) made = penstock::runtime::make(settings, rt);
     if (!made.ok()) std::fprintf(stderr, "%s\n", made.message.c_str());
     return rt;
 }

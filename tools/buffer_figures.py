@@ -32,7 +32,6 @@ import tempfile
 from fractions import Fraction
 
 import bench_machine
-import buffer_experiments as experiments
 import buffer_paper
 import buffer_runs
 
@@ -100,11 +99,11 @@ def parse(arguments):
     parser.add_argument("--note", default="", metavar="TEXT",
                         help="what else is to be known of the machine")
     wanted = parser.parse_args(arguments)
-    wanted.figures = chosen("--figures", wanted.figures, list(experiments.FIGURES))
+    wanted.figures = chosen("--figures", wanted.figures, list(buffer_paper.FIGURES))
     wanted.policies = chosen("--policies", wanted.policies, POLICIES)
     wanted.scale = number("--scale", wanted.scale, Fraction,
-                          lambda f: experiments.LEAST_SCALE <= f <= 1,
-                          f"a number from {experiments.LEAST_SCALE} to 1, such as 1/64")
+                          lambda f: buffer_paper.LEAST_SCALE <= f <= 1,
+                          f"a number from {buffer_paper.LEAST_SCALE} to 1, such as 1/64")
     wanted.repeats = number("--repeats", wanted.repeats or ("1" if wanted.simulate else "3"), int,
                             lambda n: 1 <= n <= 1000, "a whole number from 1 to 1000")
     wanted.seed = number("--seed", wanted.seed, int, lambda n: 0 <= n < 1 << 64,
@@ -160,7 +159,7 @@ def cost_of(report):
 
 def row_of(point, runner):
     outcome, base = runner.outcomes[point.run], runner.outcomes.get(point.base)
-    run, device_mib = point.run, point.run.device_pages * experiments.PAGE_BYTES / (1 << 20)
+    run, device_mib = point.run, point.run.device_pages * buffer_paper.PAGE_BYTES / (1 << 20)
     row = {"figure": point.figure, "curve": point.curve, "x": point.x, "value": None, "unit": "",
            "values": [],
            "message": outcome.message() or (None if outcome.reports else "not measured yet"),
@@ -190,16 +189,17 @@ def row_of(point, runner):
 def result_of(wanted, plan, runner, load_average):
     rows = [row_of(point, runner) for point in plan.points]
     settings = {
-        "scale": str(wanted.scale), "page_bytes": experiments.PAGE_BYTES,
-        "host_pages": plan.pages(experiments.HOST), "device_pages": plan.pages(experiments.DEVICE),
-        "working_set_pages": plan.pages(experiments.WORKING_SET), "accesses": plan.load().accesses,
+        "scale": str(wanted.scale), "page_bytes": buffer_paper.PAGE_BYTES,
+        "host_pages": plan.pages(buffer_paper.HOST),
+        "device_pages": plan.pages(buffer_paper.DEVICE),
+        "working_set_pages": plan.pages(buffer_paper.WORKING_SET), "accesses": plan.load().accesses,
         "simulate": wanted.simulate, "backend": wanted.backend, "cached": wanted.cached,
         "blocks_per_page": wanted.blocks, "repeats": wanted.repeats, "threads": buffer_runs.THREADS,
         "order": buffer_runs.ORDER, "seed": wanted.seed, "policies": wanted.policies,
         "time_limit_s": wanted.time_limit, "seconds": round(runner.seconds(), 1),
         "load_average_before": load_average, "note": wanted.note}
     machine = bench_machine.machine_of(wanted.data, wanted.commit)
-    axes = {name: {"title": experiments.FIGURES[name][0], "x": experiments.FIGURES[name][1]}
+    axes = {name: {"title": buffer_paper.FIGURES[name][0], "x": buffer_paper.FIGURES[name][1]}
             for name in wanted.figures}
     beside = [one for one in buffer_paper.claims(rows) if one["figure"] in wanted.figures]
     return {"machine": machine, "settings": settings, "figures": axes, "paper": beside,
@@ -219,7 +219,7 @@ def write(path, result):
 def main(arguments):
     try:
         wanted = parse(arguments)
-        plan = experiments.Plan(wanted.figures, wanted.scale, wanted.policies)
+        plan = buffer_paper.Plan(wanted.figures, wanted.scale, wanted.policies)
         check_places(wanted, plan)
     except WrongUsage as wrong:
         print(f"buffer_figures: {wrong}", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""Carries out the runs of a plan (buffer_experiments.py): makes a workload's trace and files, plays
+"""Carries out the runs of a plan (buffer_paper.py): makes a workload's trace and files, plays
 it, and keeps what each run reported or why it did not."""
 import json
 import os

@@ -255,7 +255,7 @@ status create_runtime(options settings, std::vector<std::string>& notes,
                       std::unique_ptr<runtime>& out) {
     const auto log = std::make_shared<held_log>();
     settings.log = [log](const std::string& line) { log->take(line); };
-    if (status s = runtime::create(settings, out); !s) return s;
+    if (status s = runtime::make(settings, out); !s) return s;
     notes = log->release();
     return {};
 }

@@ -6,6 +6,7 @@
 #include "common/message.hpp"
 #include "common/files.hpp"
 #include "graph_place.hpp"
+#include "penstock/region.hpp"
 #include "penstock/runtime.hpp"
 
 namespace penstock::sssp {
@@ -27,7 +28,7 @@ public:
         outside_writers_ = outside_writers;
         region_options how;
         how.outside_writers = outside_writers;
-        return rt.map_region(graph.real_path(), 0, 0, protection::read, how, region_);
+        return map_region(rt, graph.real_path(), 0, 0, protection::read, how, region_);
     }
     status refresh(std::uint64_t& pages) override {
         const std::int64_t code = region_->acquire();

@@ -76,7 +76,7 @@ status mounted_folder::open(runtime& rt, const std::string& folder, const std::s
     if (point.empty())
         if (status s = make_point(folder); !s) return s;
     const apps::signal_pause until_noted;
-    status s = rt.mount(folder, point_, {}, mount_);
+    status s = mount_directory(rt, folder, point_, {}, mount_);
     if (s.ok()) noted_mount_.mount(point_);
     if (!s.ok()) s.message = "--mount: " + s.message + "; or give --no-mount";
     return s;

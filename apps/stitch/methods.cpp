@@ -9,6 +9,7 @@
 #include "common/stopwatch.hpp"
 #include "common/threads.hpp"
 #include "common/files.hpp"
+#include "penstock/region.hpp"
 
 namespace penstock::stitch {
 
@@ -121,14 +122,14 @@ status with_penstock(const stitch_job& job, image_file& image, phases& out) {
     const region_options how{.outside_writers = !job.whole_pages};
     if (!job.left.empty())
         if (status s =
-                job.rt->map_region(image.path(), 0, 0, protection::read_write, how, open.image);
+                map_region(*job.rt, image.path(), 0, 0, protection::read_write, how, open.image);
             !s)
             return s;
     out.map = watch.lap();
     const tile_range range = left_tiles(job);
     if (range.bytes != 0)
-        if (status s = job.rt->map_region(job.tiles.file.path, range.offset, range.bytes,
-                                          protection::read, {}, open.tiles);
+        if (status s = map_region(*job.rt, job.tiles.file.path, range.offset, range.bytes,
+                                  protection::read, {}, open.tiles);
             !s)
             return s;
     out.input = watch.lap();

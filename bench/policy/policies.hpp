@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "buffer/core/linked.hpp"
+#include "buffer/core/types.hpp"
 #include "penstock/base/hash.hpp"
 
 namespace penstock::bench::policy {

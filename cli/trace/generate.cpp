@@ -14,8 +14,7 @@
 #include "penstock/base/hash.hpp"
 #include "penstock/runtime.hpp"
 #include "trace.hpp"
-#include "trace_lines.hpp"
-#include "writer.hpp"
+#include "formats.hpp"
 
 namespace penstock::trace {
 

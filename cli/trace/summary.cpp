@@ -5,7 +5,7 @@
 #include <sys/mman.h>
 
 #include "common/work_items.hpp"
-#include "writer.hpp"
+#include "formats.hpp"
 
 namespace penstock::trace {
 

@@ -28,11 +28,11 @@ enum class advice : std::int32_t {
 // not for bytes of the file. Cost: will_need a request for each 32 pages; done_with a look at each
 // page of the range.
 template <group Group>
-PENSTOCK_HD std::int64_t advise(const Group& g, const runtime_ref& fs, int fd, advice what,
+PENSTOCK_HD std::int64_t advise(const Group& g, const runtime_ref& fs, int fd, advice kind,
                                 std::int64_t offset = 0, std::int64_t bytes = INT64_MAX) {
     engine::file_handle file{};
     if (!engine::find_file(g, fs.view, fd, file)) return detail::counted(g, fs, -EBADF);
-    if (offset < 0 || bytes < 0 || what < advice::normal || what > advice::done_with)
+    if (offset < 0 || bytes < 0 || kind < advice::normal || kind > advice::done_with)
         return detail::counted(g, fs, -EINVAL);
     const engine::cache_view& c = fs.view;
     std::int64_t result = 0;
@@ -42,7 +42,7 @@ PENSTOCK_HD std::int64_t advise(const Group& g, const runtime_ref& fs, int fd, a
         const std::uint64_t end =
             begin +
             (static_cast<std::uint64_t>(bytes) < left ? static_cast<std::uint64_t>(bytes) : left);
-        if (what == advice::will_need && end > begin) {
+        if (kind == advice::will_need && end > begin) {
             const std::uint64_t first = begin >> c.page_shift;
             const std::uint64_t pages = by_address(&engine::want_pages<Group>)(
                 g, c, file, first, ((end - 1) >> c.page_shift) + 1);
@@ -50,15 +50,15 @@ PENSTOCK_HD std::int64_t advise(const Group& g, const runtime_ref& fs, int fd, a
             result = reached > begin
                          ? static_cast<std::int64_t>((reached < end ? reached : end) - begin)
                          : 0;
-        } else if (what == advice::done_with && end > begin) {
+        } else if (kind == advice::done_with && end > begin) {
             // Only whole pages: the rest of a page may be in use by others. The file's last page
             // ends with it.
             const std::uint64_t until =
                 end == file.size_bytes ? engine::pages_of(c, end) : end >> c.page_shift;
             by_address (&engine::drop_pages)(c, file, (begin + c.page_bytes() - 1) >> c.page_shift,
                                              until);
-        } else if (what <= advice::random) {
-            engine::set_advice(c, file, static_cast<engine::advice_kind>(what));
+        } else if (kind <= advice::random) {
+            engine::set_advice(c, file, static_cast<engine::advice_kind>(kind));
         }
     }
     return static_cast<std::int64_t>(g.broadcast(static_cast<std::uint64_t>(result)));

@@ -23,7 +23,8 @@
 //   -ESHUTDOWN  a service thread died
 //   -ECHILD     the runtime, region or pool belongs to the parent of this process
 //   -ENODEV     the program reset the device (cudaDeviceReset) while the runtime lived
-//   -EBUSY      of a region: the stream is being captured, or it is the legacy stream and another
+//   -EBUSY      of a region or a gather: the stream is being captured, or it is the legacy stream
+//   and another
 //               one is
 #pragma once
 

@@ -224,14 +224,14 @@ PENSTOCK_HD mapping map(const Group& g, const runtime_ref& fs, int fd, std::int6
 // Gives a mapping back. 0, or -EINVAL if it is not one that is held (an empty or failed one may be
 // unmapped: 0).
 template <group Group>
-PENSTOCK_HD int unmap(const Group& g, const runtime_ref& fs, const mapping& what) {
+PENSTOCK_HD int unmap(const Group& g, const runtime_ref& fs, const mapping& mapped) {
     g.sync();  // no thread of the group still reads through the pointer
-    if (what.data == nullptr) return 0;
+    if (mapped.data == nullptr) return 0;
     std::int64_t result = 0;
     if (g.is_leader()) {
         result = -EINVAL;
-        if (what.word_index < fs.view.word_count &&
-            engine::unpin_if_held(&fs.view.words[what.word_index], what.frame))
+        if (mapped.word_index < fs.view.word_count &&
+            engine::unpin_if_held(&fs.view.words[mapped.word_index], mapped.frame))
             result = 0;
         if (result < 0) engine::count(g, fs.view, engine::count_errors);
     }

@@ -29,6 +29,7 @@
 #include <cstdint>
 
 #include "penstock/engine/gather.hpp"
+#include "penstock/stream.hpp"
 #include "penstock/view.hpp"
 
 namespace penstock {
@@ -57,6 +58,11 @@ struct gather_options {
     // Bytes of a span, a power of two from 2 MiB. A file is divided into 1024 spans at most; those
     // of a larger one are larger.
     std::uint64_t span_bytes = std::uint64_t{1} << 30;
+    // gpu: the stream of the runtime's device on which the rows are fetched, after all work that is
+    // on it already, which may still write `indices` and use `out`. The call returns when the
+    // gather has ended, and all that was on the stream before it. Null: a stream of the runtime,
+    // which waits for no other.
+    device_stream stream = nullptr;
 };
 
 // A file as rows of bytes. As a view, it holds the address of the runtime_ref it was made from.

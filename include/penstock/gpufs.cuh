@@ -198,23 +198,23 @@ template <typename Group>
 PENSTOCK_D held_mapping look_for_mapping(const Group& g, const void* address, bool take,
                                          mapped_page& page) {
     const engine::cache_view& c = attached.view;
-    held_mapping mine{};
+    held_mapping found{};
     if (g.is_leader()) {
         const auto offset =
             static_cast<std::uint64_t>(static_cast<const std::byte*>(address) - c.frames);
         const std::uint64_t frame = offset >> c.page_shift;
         if (frame < c.frame_count)
-            mine = held_by(static_cast<std::uint32_t>(frame), holder_of(g), take);
+            found = held_by(static_cast<std::uint32_t>(frame), holder_of(g), take);
     }
     const std::uint64_t told =
-        g.broadcast(std::uint64_t{mine.end} << 2 | (mine.held ? 2 : 0) | (mine.changes ? 1 : 0));
-    mine = {static_cast<std::uint32_t>(g.broadcast(mine.frame)),
-            static_cast<std::uint32_t>(told >> 2), (told & 2) != 0, (told & 1) != 0};
-    if (!mine.held) return mine;
+        g.broadcast(std::uint64_t{found.end} << 2 | (found.held ? 2 : 0) | (found.changes ? 1 : 0));
+    found = {static_cast<std::uint32_t>(g.broadcast(found.frame)),
+             static_cast<std::uint32_t>(told >> 2), (told & 2) != 0, (told & 1) != 0};
+    if (!found.held) return found;
     const std::uint64_t word_index =
-        g.broadcast(engine::owner_word_index(engine::look_at_frame(c, mine.frame)));
-    page = {c.frame_address(mine.frame), word_index, mine.frame};
-    return mine;
+        g.broadcast(engine::owner_word_index(engine::look_at_frame(c, found.frame)));
+    page = {c.frame_address(found.frame), word_index, found.frame};
+    return found;
 }
 
 template <typename Group>
@@ -222,9 +222,9 @@ PENSTOCK_D PENSTOCK_NOINLINE int unmap_pages(const Group g, const void* address,
     int result = 0;
     for (int i = 0; i < references && result == 0; ++i) {
         mapped_page page{};
-        const held_mapping mine = look_for_mapping(g, address, true, page);
-        if (!mine.held) return static_cast<int>(penstock::detail::counted(g, attached, -EINVAL));
-        result = unmap_once(g, page, mine.end, mine.changes);
+        const held_mapping found = look_for_mapping(g, address, true, page);
+        if (!found.held) return static_cast<int>(penstock::detail::counted(g, attached, -EINVAL));
+        result = unmap_once(g, page, found.end, found.changes);
     }
     return result;
 }
@@ -232,11 +232,11 @@ PENSTOCK_D PENSTOCK_NOINLINE int unmap_pages(const Group g, const void* address,
 template <typename Group>
 PENSTOCK_D PENSTOCK_NOINLINE int sync_page(const Group g, const void* address) {
     mapped_page page{};
-    const held_mapping mine = look_for_mapping(g, address, false, page);
-    if (!mine.held || !mine.changes)
+    const held_mapping found = look_for_mapping(g, address, false, page);
+    if (!found.held || !found.changes)
         return static_cast<int>(penstock::detail::counted(g, attached, -EINVAL));
     return msync(g, attached,
-                 writable_mapping{page.data, mine.end, page.word_index, page.frame, 0});
+                 writable_mapping{page.data, found.end, page.word_index, page.frame, 0});
 }
 
 #if defined(PENSTOCK_GPUFS_WARP_CALLS)

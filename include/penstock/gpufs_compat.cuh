@@ -165,11 +165,11 @@ PENSTOCK_D inline void strcpy_thread(volatile char* to, const volatile char* fro
     }
 }
 // 0 if the first `size` characters are equal, else 1.
-PENSTOCK_D inline char strcmp_thread(const volatile char* one, const volatile char* other,
+PENSTOCK_D inline char strcmp_thread(const volatile char* first, const volatile char* second,
                                      unsigned size) {
     for (unsigned i = 0; i < size; ++i) {
-        if (one[i] != other[i]) return 1;
-        if (one[i] == '\0') return 0;
+        if (first[i] != second[i]) return 1;
+        if (first[i] == '\0') return 0;
     }
     return 0;
 }

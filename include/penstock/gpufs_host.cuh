@@ -83,7 +83,7 @@ inline status options_of_original(std::uint64_t block_bytes, options& out) {
 inline status start(std::uint64_t block_bytes, GPUGlobals& globals) {
     options settings;
     if (status read = options_of_original(block_bytes, settings); !read.ok()) return read;
-    if (status made = runtime::create(settings, globals.runtime); !made.ok()) return made;
+    if (status made = runtime::make(settings, globals.runtime); !made.ok()) return made;
     if (const int code = attach_all(*globals.runtime, block_bytes); code != 0)
         return {code, "the kernels could not be told of the runtime, pages of " +
                           format_size(globals.runtime->settings().page_bytes) + ", FS_BLOCKSIZE " +

@@ -64,16 +64,16 @@ PENSTOCK_D inline block_notes* notes_if_any() {
 // meanwhile.
 PENSTOCK_D inline block_notes& notes_of_block() {
     block_notes& n = notes_memory();
-    const note_word mine = tag_of_block();
-    for (note_word seen = look(&n.tag); seen != mine; seen = look(&n.tag)) {
-        if (seen == (mine | 1) || atomicCAS(&n.tag, seen, mine | 1) != seen) continue;
+    const note_word own_tag = tag_of_block();
+    for (note_word seen = look(&n.tag); seen != own_tag; seen = look(&n.tag)) {
+        if (seen == (own_tag | 1) || atomicCAS(&n.tag, seen, own_tag | 1) != seen) continue;
         // Atomic, as every other change of these words: the next leader may change them right
         // after.
         atomicExch(&n.places, 0u);
         for (note_word& word : n.mappings) atomicExch(&word, note_word{0});
         for (note_word& word : n.files) atomicExch(&word, note_word{0});
         __threadfence_block();  // pairs with the fence below: the words are cleared before the tag
-        atomicExch(&n.tag, mine);
+        atomicExch(&n.tag, own_tag);
     }
     __threadfence_block();
     return n;

@@ -16,6 +16,8 @@
 
 namespace penstock {
 
+class runtime;
+
 namespace mount {
 class background_session;
 }
@@ -38,8 +40,8 @@ struct mount_report {
                                            // and host tier) had and the operating system did not
 };
 
-// Part of the names in the linker's message, for a program that calls runtime::mount and lacks the
-// library.
+// Part of the names in the linker's message, for a program that calls mount_directory and lacks
+// the library.
 inline namespace link_with_penstock_mount {
 
 // A directory that this process serves until unmount() or the destructor. Thread-safe, except that
@@ -64,6 +66,16 @@ public:
 private:
     std::unique_ptr<mount::background_session> session_;
 };
+
+// Serves the directory `source` at the empty directory `point` by FUSE, with threads of its own,
+// until `out` goes: programs that use files there and regions of the same files (named in the
+// source), of runtimes of this process, learn of each other's changes by page. The process must not
+// exit without taking the mount away, else the mount point answers ENOTCONN until fusermount3 -u.
+// Raises the process's limit on open files. -ENOENT, -ENOTDIR, -ENOTEMPTY, -EBUSY (mounted
+// already), -EINVAL (the point lies in the source), -EACCES and such of /dev/fuse, -ENOSYS where
+// this was built without libfuse. The message names the path and the cure.
+status mount_directory(runtime& rt, const std::string& source, const std::string& point,
+                       const mount_options& settings, std::unique_ptr<file_mount>& out);
 
 }  // namespace link_with_penstock_mount
 

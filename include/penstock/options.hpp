@@ -126,17 +126,17 @@ struct options {
 };
 
 // "0", "4096", "64KiB", "3 GiB", "1.5GiB", "10MB" (powers of 1000), "2M" (power of 1024) to bytes.
-// Error: -EINVAL and a message that names `what`, the text and the accepted form.
-status parse_size(const std::string& what, const std::string& text, std::uint64_t& bytes);
+// Error: -EINVAL and a message that names `label`, the text and the accepted form.
+status parse_size(const std::string& label, const std::string& text, std::uint64_t& bytes);
 
 // 65536 -> "64 KiB": the largest unit that divides evenly, else one decimal.
 std::string format_size(std::uint64_t bytes);
 
 // "auto", "gpu", "cpu"; error as above.
-status parse_backend(const std::string& what, const std::string& text, backend& out);
-status parse_io_method(const std::string& what, const std::string& text, io_method& out);
-status parse_direct_mode(const std::string& what, const std::string& text, direct_mode& out);
-status parse_switch(const std::string& what, const std::string& text, bool& out);
+status parse_backend(const std::string& label, const std::string& text, backend& out);
+status parse_io_method(const std::string& label, const std::string& text, io_method& out);
+status parse_direct_mode(const std::string& label, const std::string& text, direct_mode& out);
+status parse_switch(const std::string& label, const std::string& text, bool& out);
 const char* name_of(backend where);
 const char* name_of(io_method io);
 const char* name_of(direct_mode direct);

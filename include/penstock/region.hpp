@@ -18,8 +18,11 @@
 #include <string>
 
 #include "penstock/error.hpp"
+#include "penstock/stream.hpp"
 
 namespace penstock {
+
+class runtime;
 
 namespace region {
 class mapped_region;
@@ -52,13 +55,9 @@ struct region_traffic {
     std::uint64_t bytes_promoted = 0;   // to device memory, by region_options::promote_hot
 };
 
-// A stream of the device (cudaStream_t); null is the default stream. Of no meaning on cpu. A call
-// that is handed a stream that is being captured, or the default stream while a stream that waits
-// for it is captured, gives -EBUSY and changes nothing. All calls give -ECHILD in a child of
+// A null stream is the default stream (penstock/stream.hpp). All calls give -ECHILD in a child of
 // fork(), and -EIO or -ENODEV after the device was lost: then the log names once the bytes whose
 // changes are lost.
-using device_stream = void*;
-
 class file_region {
 public:
     explicit file_region(std::unique_ptr<region::mapped_region> mapped);
@@ -113,5 +112,15 @@ public:
 private:
     std::unique_ptr<region::mapped_region> mapped_;
 };
+
+// Makes a region of a part of a file, wherever the file lies: `bytes` from `offset` on, a multiple
+// of 4096, which must be in the file; 0 bytes: all up to its end. `rt` says on which device, and
+// its log gets the region's lines. The first acquire is done when this returns. The region may
+// outlive the runtime. -EINVAL; -EROFS without options::writable; -ENOMEM; -EMFILE, more than 6
+// regions of one file; those of opening and reading the file. The message names the cure. Costs the
+// memory, and reading that part of the file. Between kernels: it allocates device memory.
+status map_region(runtime& rt, const std::string& path, std::uint64_t offset, std::uint64_t bytes,
+                  protection access, const region_options& settings,
+                  std::unique_ptr<file_region>& out);
 
 }  // namespace penstock

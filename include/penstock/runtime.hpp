@@ -1,6 +1,7 @@
-// The owner of everything: device memory, cache, rings, service threads. Create one, hand ref() to
+// The owner of everything: device memory, cache, rings, service threads. Make one, hand ref() to
 // kernels, destroy it after they ended. Several may live in one process, on the same or different
-// devices; they share nothing.
+// devices. Each has a cache of its own; what they share with regions and mounts of the process is
+// one internal object, which knows which part uses which file (ARCHITECTURE.md, the hub).
 //
 // Thread safety: every member may be called from any thread at any time, except the destructor.
 //
@@ -21,9 +22,7 @@
 #include "penstock/error.hpp"
 #include "penstock/file.hpp"
 #include "penstock/gather.hpp"
-#include "penstock/mount.hpp"
 #include "penstock/options.hpp"
-#include "penstock/region.hpp"
 #include "penstock/statistics.hpp"
 
 namespace penstock {
@@ -47,9 +46,9 @@ public:
     // host or the GPU: how much of what was refused, and how much is free), -ENODEV (gpu wanted,
     // none usable), -EAGAIN (no thread could be made), -EIO. Takes some tens of milliseconds; do it
     // before kernels run, for it allocates device memory.
-    static status create(const options& settings, std::unique_ptr<runtime>& out);
-    static status create(const options& settings, const host::runtime_hooks& hooks,
-                         std::unique_ptr<runtime>& out);
+    static status make(const options& settings, std::unique_ptr<runtime>& out);
+    static status make(const options& settings, const host::runtime_hooks& hooks,
+                       std::unique_ptr<runtime>& out);
 
     // Ends every waiting kernel with -ECANCELED, waits for the runtime's own work, stops the
     // threads, frees the memory. Kernels that use ref() must have been synchronised with, or end by
@@ -88,42 +87,21 @@ public:
     int rename(const std::string& from, const std::string& to);
     int stat(int fd, file_stat* out);
     std::int64_t prefetch(int fd, std::int64_t offset, std::int64_t bytes);
-    std::int64_t advise(int fd, advice what, std::int64_t offset = 0,
+    std::int64_t advise(int fd, advice kind, std::int64_t offset = 0,
                         std::int64_t bytes = INT64_MAX);  // penstock/advise.hpp
     // Gather (penstock/gather.hpp) by the whole device: row indices[i] of an open file to out + i *
     // row_bytes. On gpu `indices` and `out` are memory that the device reaches (-EFAULT: it does
-    // not) and their writers are done; it costs some tens of microseconds besides the rows. On cpu
-    // the worker threads share the rows. `how` says in which order they are fetched. Returns
-    // `count`, or a negative errno, and view_status() then says which row. Rows in an order by span
-    // need device memory, so on gpu call it between kernels: beside one that waits for the host it
-    // might wait for that kernel's end.
+    // not), and their writers are done, or are before it on the stream of `settings` (-EBUSY: it is
+    // being captured); it costs some tens of microseconds besides the rows. On cpu
+    // the worker threads share the rows. `settings` says in which order they are fetched, and on
+    // which stream. Returns `count`, or a negative errno, and view_status() then says which row.
+    // Rows in an order by span need device memory, so on gpu call it between kernels: beside one
+    // that waits for the host it might wait for that kernel's end.
     std::int64_t gather(int fd, const row_shape& shape, const std::uint64_t* indices,
-                        std::uint64_t count, void* out, const gather_options& how = {});
+                        std::uint64_t count, void* out, const gather_options& settings = {});
     // cpu only; on gpu `data` would be device memory and `bytes` is -EOPNOTSUPP.
     mapping map(int fd, std::int64_t offset, std::int64_t bytes);
-    int unmap(const mapping& what);
-
-    // A part of a file, wherever it lies, as a plain pointer for kernels that know nothing of
-    // Penstock (penstock/region.hpp): `bytes` from `offset` on, a multiple of 4096, which must be
-    // in the file; 0 bytes: all up to its end. The first acquire is done when it returns. The
-    // region may outlive the runtime. -EINVAL; -EROFS without options::writable; -ENOMEM; -EMFILE,
-    // more than 6 regions of one file; those of opening and reading the file. The message names the
-    // cure. Costs the memory, and reading that part of the file. Between kernels: it allocates
-    // device memory.
-    status map_region(const std::string& path, std::uint64_t offset, std::uint64_t bytes,
-                      protection access, const region_options& how,
-                      std::unique_ptr<file_region>& out);
-
-    // Serves the directory `source` at the empty directory `point` by FUSE, with threads of its
-    // own, until `out` goes: what programs do to files there and what this process's regions of the
-    // same files (named in the source) do is known to each other by page (penstock/mount.hpp). The
-    // process must not exit without taking it away, else the mount point answers ENOTCONN until
-    // fusermount3 -u. Raises the process's limit on open files. In the library Penstock::mount.
-    // -ENOENT, -ENOTDIR, -ENOTEMPTY, -EBUSY (mounted already), -EINVAL (the point lies in the
-    // source), -EACCES and such of /dev/fuse, -ENOSYS where this was built without libfuse. The
-    // message names the path and the cure.
-    status mount(const std::string& source, const std::string& point, const mount_options& how,
-                 std::unique_ptr<file_mount>& out);
+    int unmap(const mapping& mapped);
 
     // Lets the GPU fetch missing pages of an open file straight from the operating system's page
     // cache, with no request to the host and no copy by a CPU. Takes in the parts of the range that

@@ -142,16 +142,16 @@ namespace detail {
 // pristine word.
 template <typename Group>
 PENSTOCK_HD inline bool is_held(const Group& g, const runtime_ref& fs,
-                                const writable_mapping& what) {
+                                const writable_mapping& mapped) {
     const engine::cache_view& c = fs.view;
-    bool good = c.writes != nullptr && what.word_index < c.word_count &&
-                what.frame < c.frame_count && what.bytes > 0 &&
-                what.in_page + static_cast<std::uint64_t>(what.bytes) <= c.page_bytes();
+    bool good = c.writes != nullptr && mapped.word_index < c.word_count &&
+                mapped.frame < c.frame_count && mapped.bytes > 0 &&
+                mapped.in_page + static_cast<std::uint64_t>(mapped.bytes) <= c.page_bytes();
     if (good && g.is_leader()) {
-        const engine::page_word seen = engine::glance(&c.words[what.word_index]);
-        const engine::pristine_word held = engine::glance_pristine(&c.pristine[what.frame]);
+        const engine::page_word seen = engine::glance(&c.words[mapped.word_index]);
+        const engine::pristine_word held = engine::glance_pristine(&c.pristine[mapped.frame]);
         good = engine::is_valid(seen) && engine::pins_of(seen) > 0 &&
-               engine::frame_of(seen) == what.frame && held != engine::pristine_none;
+               engine::frame_of(seen) == mapped.frame && held != engine::pristine_none;
     }
     return g.broadcast(good ? 1 : 0) != 0;
 }
@@ -163,12 +163,12 @@ PENSTOCK_HD inline bool is_held(const Group& g, const runtime_ref& fs,
 // mapping may outlive its descriptor: one that is given back after the last close is written back
 // at once, as by a close, and what could not be written is the result.
 template <group Group>
-PENSTOCK_HD int unmap(const Group& g, const runtime_ref& fs, const writable_mapping& what) {
-    if (what.data == nullptr) return 0;
-    if (!detail::is_held(g, fs, what)) return static_cast<int>(detail::counted(g, fs, -EINVAL));
-    const engine::changed_part part{what.in_page,
-                                    what.in_page + static_cast<std::uint32_t>(what.bytes), true};
-    const engine::pinned_page page{what.word_index, what.frame, false};
+PENSTOCK_HD int unmap(const Group& g, const runtime_ref& fs, const writable_mapping& mapped) {
+    if (mapped.data == nullptr) return 0;
+    if (!detail::is_held(g, fs, mapped)) return static_cast<int>(detail::counted(g, fs, -EINVAL));
+    const engine::changed_part part{
+        mapped.in_page, mapped.in_page + static_cast<std::uint32_t>(mapped.bytes), true};
+    const engine::pinned_page page{mapped.word_index, mapped.frame, false};
     const std::int64_t code = by_address(&engine::unmap_changed<Group>)(g, fs.view, page, part);
     g.sync();  // what the leader did comes before the group's next call
     return static_cast<int>(detail::counted(g, fs, code));
@@ -178,12 +178,12 @@ PENSTOCK_HD int unmap(const Group& g, const runtime_ref& fs, const writable_mapp
 // the other msync. What is written back of a page while it is mapped so is written once more after
 // the last of its mappings is gone.
 template <group Group>
-PENSTOCK_HD int msync(const Group& g, const runtime_ref& fs, const writable_mapping& what) {
-    if (what.data == nullptr) return 0;
-    if (!detail::is_held(g, fs, what)) return static_cast<int>(detail::counted(g, fs, -EINVAL));
-    const engine::changed_part part{what.in_page,
-                                    what.in_page + static_cast<std::uint32_t>(what.bytes), false};
-    const engine::pinned_page page{what.word_index, what.frame, false};
+PENSTOCK_HD int msync(const Group& g, const runtime_ref& fs, const writable_mapping& mapped) {
+    if (mapped.data == nullptr) return 0;
+    if (!detail::is_held(g, fs, mapped)) return static_cast<int>(detail::counted(g, fs, -EINVAL));
+    const engine::changed_part part{
+        mapped.in_page, mapped.in_page + static_cast<std::uint32_t>(mapped.bytes), false};
+    const engine::pinned_page page{mapped.word_index, mapped.frame, false};
     return static_cast<int>(
         detail::counted(g, fs, by_address(&engine::flush_changed<Group>)(g, fs.view, page, part)));
 }

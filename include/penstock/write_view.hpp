@@ -112,13 +112,13 @@ public:
 
 private:
     template <typename Change>
-    PENSTOCK_HD T change(std::uint64_t i, const Change& what) const {
+    PENSTOCK_HD T change(std::uint64_t i, const Change& operation) const {
         const std::uint64_t at = first_byte_ + i * sizeof(T);
         if (i >= size_) return outside(at);
 #if PENSTOCK_ON_DEVICE
-        return by_address(&engine::change_element<T, Change>)(*cache_, slot_, at, what);
+        return by_address(&engine::change_element<T, Change>)(*cache_, slot_, at, operation);
 #else
-        return engine::change_element_here<T>(*cache_, slot_, at, what);
+        return engine::change_element_here<T>(*cache_, slot_, at, operation);
 #endif
     }
     PENSTOCK_HD PENSTOCK_NOINLINE T outside(std::uint64_t at) const {

@@ -114,7 +114,9 @@ public:
                         std::int64_t bytes) override {
         return penstock::advise(lane{}, fs, fd, what, offset, bytes);
     }
-    std::int64_t gather(const runtime_ref&, const gather_job&) override { return -EOPNOTSUPP; }
+    std::int64_t gather(const runtime_ref&, const gather_job&, device_stream) override {
+        return -EOPNOTSUPP;
+    }
     status health() override { return {}; }
 
     // By the caller's thread, which has room of its own for one.

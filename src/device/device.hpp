@@ -11,6 +11,7 @@
 #include "penstock/advise.hpp"
 #include "penstock/file.hpp"
 #include "penstock/options.hpp"
+#include "penstock/stream.hpp"
 
 namespace penstock::host {
 
@@ -68,8 +69,10 @@ public:
     virtual std::int64_t prefetch(const runtime_ref& fs, int fd, std::int64_t offset,
                                   std::int64_t bytes) = 0;
 
-    // gpu only: runtime::gather runs the cpu back end's on the worker threads (gather.hpp).
-    virtual std::int64_t gather(const runtime_ref& fs, const gather_job& job) = 0;
+    // gpu only: runtime::gather runs the cpu back end's on the worker threads (gather.hpp). Ordered
+    // after what is on the caller's stream; null: there is none.
+    virtual std::int64_t gather(const runtime_ref& fs, const gather_job& job,
+                                device_stream stream) = 0;
 
     // Ok, or what broke the device for good: -EIO, a kernel faulted; -ENODEV, the program reset it.
     virtual status health() = 0;

@@ -368,11 +368,16 @@ public:
         return run(fs, *d, call::advise, 1);
     }
 
-    std::int64_t gather(const runtime_ref& fs, const gather_job& job) override {
+    std::int64_t gather(const runtime_ref& fs, const gather_job& job,
+                        device_stream stream) override {
         const device_guard guard(context_);
         if (!guard) return context_is_gone;
+        const auto callers = static_cast<cudaStream_t>(stream);
+        if (callers != nullptr)
+            if (const int busy = check_stream(callers); busy != 0) return busy;
         const borrowed d(*this);
-        return gather_on_gpu(fs, job, d->gather, &d->sheet->results[0], d->stream);
+        return gather_on_gpu(fs, job, d->gather, &d->sheet->results[0],
+                             callers != nullptr ? callers : d->stream);
     }
 
     bool begin_loan(const runtime_ref& fs, loan& what) override { return loans_.begin(fs, what); }

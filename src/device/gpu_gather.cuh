@@ -21,8 +21,8 @@ struct gather_control {
 cudaError_t load_gather_kernels(const runtime_ref& fs, gather_control* control,
                                 cudaStream_t stream);
 
-// Runs the job on the current device and waits for its end. `code`: pinned memory for the kernels'
-// verdict.
+// Runs the job on the current device, after what is on the stream, and waits for its end. `code`:
+// pinned memory for the kernels' verdict.
 std::int64_t gather_on_gpu(const runtime_ref& fs, const gather_job& job, gather_control* control,
                            std::int64_t* code, cudaStream_t stream);
 

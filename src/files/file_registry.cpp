@@ -6,9 +6,7 @@
 #include <utility>
 
 #include "os/file_kind.hpp"
-#include "hub/known_files.hpp"
-#include "os/may_change.hpp"
-#include "hub/write_watch.hpp"
+#include "os/file_reads.hpp"
 
 namespace penstock::host {
 
@@ -45,9 +43,10 @@ constexpr std::size_t most_reserved_handles = 16384;
 
 }  // namespace
 
-file_registry::file_registry(environment& env, const registry_limits& limits,
+file_registry::file_registry(environment& env, hub& shared, const registry_limits& limits,
                              std::function<void(const std::string&)> say)
     : env_(env),
+      hub_(shared),
       limits_(limits),
       paths_(limits.path_units),
       entries_(limits.file_slots),
@@ -62,7 +61,7 @@ file_registry::file_registry(environment& env, const registry_limits& limits,
 }
 
 file_registry::~file_registry() {
-    for (const auto& one : current_) known_files::remove(one.first.first, one.first.second);
+    for (const auto& one : current_) hub_.known.remove({one.first.first, one.first.second});
     if (first_root_ >= 0) env_.close(first_root_);
 }
 
@@ -352,15 +351,15 @@ open_reply file_registry::enter(found_file& file, const slot_life& open_now, han
     e.path.swap(file.path);  // the old one goes without the lock
     e.epoch = 0;
     keep_handle(slot, file.handle, parked);
-    if (current_.insert_or_assign(key, slot).second) known_files::add(key.first, key.second);
+    if (current_.insert_or_assign(key, slot).second) hub_.known.add({key.first, key.second});
     return join(e, slot, file);
 }
 
 open_reply file_registry::join(entry& e, std::uint32_t slot, const found_file& file) {
     if (file.writer != nullptr && e.writer == nullptr) {
-        e.writer =
-            std::make_shared<file_writer>(env_, file.writer, std::uint64_t{1} << limits_.page_shift,
-                                          write_troubles::file_key{slot, e.generation}, e.path);
+        e.writer = std::make_shared<file_writer>(
+            env_, hub_, file.writer, std::uint64_t{1} << limits_.page_shift,
+            write_troubles::file_key{slot, e.generation}, e.path);
         handle_changes_.fetch_add(
             1,
             std::memory_order_release);  // its size is no longer what was given out with its handle
@@ -372,7 +371,8 @@ open_reply file_registry::join(entry& e, std::uint32_t slot, const found_file& f
 // Fetches the stores of programs that have mapped the file through a mount of this process. An open
 // sees stores to a mapping of any other file too.
 int file_registry::bring_home(found_file& file) {
-    const int code = bring_stores_home(file.facts.identity);
+    const int code =
+        hub_.bring_stores_home({file.facts.identity.device, file.facts.identity.inode});
     return code <= 0 ? code : env_.facts(file.handle->fd(), file.facts);
 }
 
@@ -424,7 +424,7 @@ std::int64_t file_registry::retire(std::uint32_t slot, std::uint32_t generation)
     written = std::move(e->writer);
     const auto known = current_.find(key_of(e->identity));
     if (known != current_.end() && known->second == slot) {
-        known_files::remove(known->first.first, known->first.second);
+        hub_.known.remove({known->first.first, known->first.second});
         current_.erase(known);
     }
     if (e->handle != nullptr) closed = take_handle(slot);

@@ -32,6 +32,7 @@
 #include <vector>
 
 #include "os/adaptive_mutex.hpp"
+#include "hub/hub.hpp"
 #include "os/env.hpp"
 #include "files/extent_allocator.hpp"
 #include "files/file_writer.hpp"
@@ -82,10 +83,11 @@ inline constexpr std::uint64_t size_of_written = INT64_MAX;
 
 class file_registry {
 public:
-    // `say` takes lines for the log, from any thread.
-    file_registry(environment& env, const registry_limits& limits,
+    // `shared` hears which files are known here. `say` takes lines for the log, from any thread.
+    file_registry(environment& env, hub& shared, const registry_limits& limits,
                   std::function<void(const std::string&)> say = {});
     ~file_registry();
+    [[nodiscard]] hub& shared() const { return hub_; }
 
     // Sets the roots; each must be a directory. Relative names start at the first. Once, before
     // anything is opened.
@@ -213,6 +215,7 @@ private:
     entry* live_entry(std::uint32_t slot, std::uint32_t generation);  // lock held
 
     environment& env_;
+    hub& hub_;
     const registry_limits limits_;
     read_settings reads_;
     int first_root_ = -1;

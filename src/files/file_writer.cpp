@@ -4,7 +4,6 @@
 #include <cerrno>
 
 #include "files/marked_runs.hpp"
-#include "hub/write_watch.hpp"
 #include "penstock/base/atomic.hpp"
 
 namespace penstock::host {
@@ -103,7 +102,7 @@ void file_writer::write_neighbours(write_scratch& s, std::size_t first, std::siz
         s.call[0].bytes -= skip;
         const std::uint64_t offset = s.pieces[first].offset + skip,
                             all = s.pieces[end - 1].offset + s.pieces[end - 1].bytes - offset;
-        const std::int64_t done = change_told(env_, file_->fd(), {offset, all}, [&] {
+        const std::int64_t done = hub_.change_told(env_, file_->fd(), {offset, all}, [&] {
             return env_.write(file_->fd(), s.call.data(), s.call.size(), offset);
         });
         // Not for ever: a thread that serves others must not hang in it.

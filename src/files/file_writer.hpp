@@ -21,6 +21,7 @@
 #include <string>
 #include <vector>
 
+#include "hub/hub.hpp"
 #include "os/env.hpp"
 #include "files/shared_handle.hpp"
 #include "files/write_troubles.hpp"
@@ -67,10 +68,11 @@ public:
     static constexpr std::uint32_t most_threads = 2;
     static constexpr std::uint64_t long_list_bytes = 1 << 20;
 
-    // `key` and `path` say in messages which file it is.
-    file_writer(environment& env, std::shared_ptr<shared_handle> file, std::uint64_t page_bytes,
-                const write_troubles::file_key& key, std::string path)
+    // `shared` is told of each write; `key` and `path` say in messages which file it is.
+    file_writer(environment& env, hub& shared, std::shared_ptr<shared_handle> file,
+                std::uint64_t page_bytes, const write_troubles::file_key& key, std::string path)
         : env_(env),
+          hub_(shared),
           file_(std::move(file)),
           page_bytes_(page_bytes),
           key_(key),
@@ -92,6 +94,7 @@ private:
                           write_counters& counters, write_troubles& troubles);
 
     environment& env_;
+    hub& hub_;
     const std::shared_ptr<shared_handle> file_;
     const std::uint64_t page_bytes_;
     const write_troubles::file_key key_;

@@ -50,8 +50,8 @@ int change_size(fuse_req_t request, node& what, const fuse_file_info* open, off_
     struct stat facts {};
     if (::fstatat(what.fd, "", &facts, AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW) != 0) return -1;
     const auto first = static_cast<std::uint64_t>(std::min(size, facts.st_size));
-    region::program_write access(key_of(what), region::program_access::kind::direct, first,
-                                 UINT64_MAX);
+    region::program_write access(file_of(request, what), region::program_access::kind::direct,
+                                 first, UINT64_MAX);
     const int result = open != nullptr ? ::ftruncate(handle_of(open), size)
                                        : ::truncate(path_of(what.fd).c_str(), size);
     const int code = errno;

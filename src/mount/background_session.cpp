@@ -19,7 +19,7 @@
 #include <thread>
 
 #include "mount/mounted_views.hpp"
-#include "mount/read_ahead.hpp"
+#include "mount/kernel_cache.hpp"
 #include "mount/tree.hpp"
 
 namespace penstock::mount {
@@ -129,6 +129,7 @@ struct session_parts {
     explicit session_parts(int root_fd) : files(root_fd) {}
 
     tree files;
+    host::hub* hub = nullptr;
     std::string point;
     std::uint32_t threads = 0;
     std::unique_ptr<fuse_session, end_session> session;
@@ -197,18 +198,20 @@ status background_session::open(const serve_options& wanted,
     return {};
 }
 
-void background_session::start(std::function<void()> ended) {
+void background_session::start(host::hub& hub, std::function<void()> ended) {
     owner_ = {};
+    parts_->hub = &hub;
+    parts_->files.shared = &region::shared_files::of(hub);
     // Before any request is answered: a program that maps a region from now on must know that the
     // kernel may keep pages.
-    region::add_views(parts_->views);
+    hub.add_views(parts_->views);
     parts_->running = true;
     const auto serve = [parts = parts_, ended = std::move(ended)] {
         keep_to_itself();
         const int code =
             run_loop(parts->session.get(),
                      parts->threads);  // 0, or a signal's number: unmounted by others, or stopped
-        region::remove_views(*parts->views);
+        parts->hub->remove_views(*parts->views);
         {
             const std::lock_guard hold(parts->lock);
             parts->running = false;
@@ -220,7 +223,7 @@ void background_session::start(std::function<void()> ended) {
     try {
         parts_->loop = std::thread(serve);
     } catch (...) {
-        region::remove_views(*parts_->views);
+        parts_->hub->remove_views(*parts_->views);
         parts_->running = false;
         throw;
     }
@@ -246,7 +249,7 @@ int background_session::stop() {
     session_parts& parts = *parts_;
     int code = 0;
     if (parts.loop.joinable()) {
-        region::remove_views(*parts.views);
+        parts.hub->remove_views(*parts.views);
         if (is_running()) code = parts.views->collect_all();
         parts.views->end();
         parts.files.late->end();

@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 
+#include "hub/hub.hpp"
 #include "os/process_owner.hpp"
 #include "mount/mount.hpp"
 
@@ -19,9 +20,10 @@ public:
     background_session(const background_session&) = delete;
     background_session& operator=(const background_session&) = delete;
 
-    // Once. `ended` is called by a thread of its own when nothing is served any more.
-    // Throws what std::thread throws; then there is nothing to stop.
-    void start(std::function<void()> ended);
+    // Once: shares files with the regions and runtimes of the hub. `ended` is called by a thread of
+    // its own when nothing is served any more. Throws what std::thread throws; then there is
+    // nothing to stop.
+    void start(host::hub& hub, std::function<void()> ended);
     // Programs' stores come home, nothing is served any more, the mount is taken away. 0 or a
     // negative errno: of the stores, or -EBUSY: some thread that serves did not end within seconds;
     // then it and its memory are left behind. At most one thread at a time.

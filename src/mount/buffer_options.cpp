@@ -7,7 +7,7 @@
 #include <cerrno>
 #include <thread>
 
-#include "buffer/pool/choose_frames.hpp"
+#include "buffer/pool/device_frames.hpp"
 #include "penstock/options.hpp"
 
 namespace penstock::mount {

@@ -15,7 +15,6 @@
 
 #include "os/file_kind.hpp"
 #include "mount/caller.hpp"
-#include "mount/made_up.hpp"
 #include "mount/tree.hpp"
 
 namespace penstock::mount {
@@ -213,7 +212,7 @@ void read_file(fuse_req_t request, fuse_ino_t number, std::size_t bytes, off_t o
     counted.reads.fetch_add(1, std::memory_order_relaxed);
     counted.bytes_asked.fetch_add(bytes, std::memory_order_relaxed);
     if ((open->fh & has_false_size) != 0) return read_what_comes(request, open, bytes, offset);
-    const region::program_access access(key_of(what), kind_of(open),
+    const region::program_access access(file_of(request, what), kind_of(open),
                                         static_cast<std::uint64_t>(offset), bytes);
     const auto answer = [&](const std::byte* first, std::uint64_t count) {
         fuse_reply_buf(request, reinterpret_cast<const char*>(first), count);
@@ -265,8 +264,8 @@ ssize_t append_told(fuse_req_t request, node& what, int fd, fuse_bufvec& from, o
     struct stat facts {};
     if (::fstat(fd, &facts) != 0) return -errno;
     const auto first = static_cast<std::uint64_t>(std::min<off_t>(offset, facts.st_size));
-    region::program_write access(key_of(what), region::program_access::kind::direct, first,
-                                 UINT64_MAX);
+    region::program_write access(file_of(request, what), region::program_access::kind::direct,
+                                 first, UINT64_MAX);
     const ssize_t written = append(fd, from);
     access.wrote(first, UINT64_MAX);
     tell_buffer(request, what, first, UINT64_MAX);
@@ -284,8 +283,8 @@ bool is_to_take_bits(fuse_req_t request, int fd) {
 ssize_t write_told(fuse_req_t request, node& what, fuse_file_info* open, fuse_bufvec& from,
                    off_t offset) {
     const std::size_t bytes = fuse_buf_size(&from);
-    region::program_write access(key_of(what), kind_of(open), static_cast<std::uint64_t>(offset),
-                                 bytes);
+    region::program_write access(file_of(request, what), kind_of(open),
+                                 static_cast<std::uint64_t>(offset), bytes);
     const ssize_t written = write_at(handle_of(open), from, offset);
     access.wrote(static_cast<std::uint64_t>(offset), bytes);
     tell_buffer(request, what, static_cast<std::uint64_t>(offset), bytes);
@@ -298,9 +297,9 @@ ssize_t write_back(fuse_req_t request, node& what, int fd, fuse_bufvec& from, of
     const ssize_t got = into_memory(from, bytes);
     if (got < 0) return got;
     const auto* const first = reinterpret_cast<const std::byte*>(bytes.data());
-    const std::int64_t written =
-        region::program_write::write_back(key_of(what), fd, first, static_cast<std::uint64_t>(got),
-                                          static_cast<std::uint64_t>(offset));
+    const std::int64_t written = region::program_write::write_back(
+        file_of(request, what), fd, first, static_cast<std::uint64_t>(got),
+        static_cast<std::uint64_t>(offset));
     tell_buffer(request, what, static_cast<std::uint64_t>(offset), static_cast<std::uint64_t>(got));
     return written;
 }
@@ -367,7 +366,8 @@ void allocate(fuse_req_t request, fuse_ino_t number, int mode, off_t offset, off
         FALLOC_FL_KEEP_SIZE | FALLOC_FL_PUNCH_HOLE | FALLOC_FL_ZERO_RANGE | FALLOC_FL_UNSHARE_RANGE;
     const auto first = static_cast<std::uint64_t>(offset),
                count = (mode & ~in_place) == 0 ? static_cast<std::uint64_t>(bytes) : UINT64_MAX;
-    region::program_write access(key_of(what), region::program_access::kind::direct, first, count);
+    region::program_write access(file_of(request, what), region::program_access::kind::direct,
+                                 first, count);
     const int code = ::fallocate(handle_of(open), mode, offset, bytes) != 0 ? errno : 0;
     access.wrote(first, count);
     tell_buffer(request, what, first, count);
@@ -387,8 +387,8 @@ void copy_range(fuse_req_t request, fuse_ino_t number, off_t from_offset, fuse_f
     begin(request, number);
     const auto first = static_cast<std::uint64_t>(to_offset);
     node& to_node = tree_of(request).nodes.at(into);
-    region::program_write access(key_of(to_node), region::program_access::kind::direct, first,
-                                 bytes);
+    region::program_write access(file_of(request, to_node), region::program_access::kind::direct,
+                                 first, bytes);
     const ssize_t copied = ::copy_file_range(handle_of(from), &from_offset, handle_of(to),
                                              &to_offset, bytes, static_cast<unsigned>(flags));
     const int code = copied < 0 ? errno : 0;

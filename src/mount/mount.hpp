@@ -32,11 +32,19 @@ struct buffer_report {
     // That went to the source: files without a number, and where the buffer failed.
     std::uint64_t reads_outside = 0;
     bool on_gpu = false, past_the_cache = true;
-    bool kernel_copies = false;  // the kernel keeps what is read, too (uncached.hpp)
+    bool kernel_copies = false;  // the kernel keeps what is read, too (kernel_cache.hpp)
 };
 struct serve_report : mount_report {
     std::optional<buffer_report> buffer;
 };
+
+// What the operating system says of mounts, without asking the mounts themselves.
+struct mount_entry {
+    std::string device, type;  // "0:52", "fuse.penstock"; empty: nothing is mounted there
+};
+
+// At this very path, which has no links in it; of several that on top.
+mount_entry mounted_at(const std::string& path);
 
 // Is this built with libfuse, and may this process use it? Else why not.
 status can_mount();

@@ -16,7 +16,7 @@
 
 namespace penstock::mount {
 
-class mounted_views final : public region::program_views {
+class mounted_views final : public host::program_views {
 public:
     mounted_views(tree& files, fuse_session* session, std::string point)
         : files_(files), point_(std::move(point)), session_(session) {}

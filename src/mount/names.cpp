@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "mount/caller.hpp"
-#include "mount/made_up.hpp"
 #include "mount/tree.hpp"
 
 namespace penstock::mount {

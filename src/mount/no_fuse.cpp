@@ -1,6 +1,5 @@
 // In place of the rest where libfuse was not there when this was built.
 #include "mount/mount.hpp"
-#include "penstock/runtime.hpp"
 
 namespace penstock {
 
@@ -25,11 +24,15 @@ int file_mount::unmount() { return 0; }
 bool file_mount::is_mounted() const { return false; }
 mount_report file_mount::report() const { return {}; }
 
-status runtime::mount(const std::string& source, const std::string& point, const mount_options& how,
-                      std::unique_ptr<file_mount>& out) {
+inline namespace link_with_penstock_mount {
+
+status mount_directory(runtime&, const std::string& source, const std::string& point,
+                       const mount_options& settings, std::unique_ptr<file_mount>& out) {
     out.reset();
-    const status s = mount::check({how, source, point});
+    const status s = mount::check({settings, source, point});
     return s ? mount::can_mount() : s;
 }
+
+}  // namespace link_with_penstock_mount
 
 }  // namespace penstock

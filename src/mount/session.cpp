@@ -9,6 +9,7 @@
 #include "mount/background_session.hpp"
 #include "mount/tree.hpp"
 #include "penstock/runtime.hpp"
+#include "runtime/runtime_state.hpp"
 
 namespace penstock {
 
@@ -39,7 +40,7 @@ status serve(const serve_options& wanted, const serve_calls& calls, serve_report
     if (status s = background_session::open(wanted, session); !s) return s;
     calls.ready(wanted);
     if (wanted.background) fuse_daemonize(0);
-    session->start([] { ::kill(::getpid(), SIGTERM); });
+    session->start(host::hub::of_process(), [] { ::kill(::getpid(), SIGTERM); });
     int number = 0;
     while (::sigwait(&ends, &number) == 0 && number == SIGUSR1) calls.asked(session->report());
     const int ended = session->how_it_ended();
@@ -67,22 +68,26 @@ mount_report file_mount::report() const {
     return session_->belongs_here() ? session_->report() : mount_report{};
 }
 
-status runtime::mount(const std::string& source, const std::string& point, const mount_options& how,
-                      std::unique_ptr<file_mount>& out) try {
+inline namespace link_with_penstock_mount {
+
+status mount_directory(runtime& rt, const std::string& source, const std::string& point,
+                       const mount_options& settings, std::unique_ptr<file_mount>& out) try {
     out.reset();
-    if (process_code() != 0)
+    if (rt.process_code() != 0)
         return {-ECHILD, "'" + point +
                              "': the runtime belongs to the parent of this process; make one of "
                              "the child's own after fork()"};
-    mount::serve_options wanted{how, source, point};
+    mount::serve_options wanted{settings, source, point};
     if (status s = mount::check(wanted); !s) return s;
     std::unique_ptr<mount::background_session> session;
     if (status s = mount::background_session::open(wanted, session); !s) return s;
-    session->start({});
+    session->start(*rt.state().hooks.shared, {});
     out = std::make_unique<file_mount>(std::move(session));
     return {};
 } catch (...) {
     return host::status_of_exception("'" + point + "': ");
 }
+
+}  // namespace link_with_penstock_mount
 
 }  // namespace penstock

@@ -12,7 +12,7 @@
 #include "mount/fuse_api.hpp"
 #include "mount/inode_table.hpp"
 #include "mount/late_answers.hpp"
-#include "mount/uncached.hpp"
+#include "mount/kernel_cache.hpp"
 #include "region/programs.hpp"
 
 namespace penstock::mount {
@@ -27,6 +27,7 @@ struct tree {
     explicit tree(int root_fd) : nodes(root_fd) {}
 
     inode_table nodes;
+    region::shared_files* shared = nullptr;  // from when it is served
     counters counted;
     std::string point;  // without links in it
     std::uint64_t read_ahead_bytes = 0;
@@ -63,7 +64,9 @@ void after_stores_to(fuse_req_t request, const node& what, const Work& work) {
     if (what.storers == 0 || !t.late->after_stores(t.nodes.number_of(what), work)) work();
 }
 
-inline region::file_key key_of(const node& what) { return {what.device, what.inode}; }
+inline region::client_file file_of(fuse_req_t request, const node& what) {
+    return {*tree_of(request).shared, {what.device, what.inode}};
+}
 
 // 0 or an errno.
 inline void reply(fuse_req_t request, int code) {

@@ -14,7 +14,7 @@
 namespace penstock::host {
 
 // Device, inode, size and both times. Two equal identities are the same version of the same file,
-// as far as times tell (may_change.hpp has the exception). The change time is among them because a
+// as far as times tell (file_reads.hpp has the exception). The change time is among them because a
 // program can set the other one back.
 file_identity identity_of(const struct stat& facts);
 

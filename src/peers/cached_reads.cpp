@@ -1,16 +1,9 @@
 #include "peers/cached_reads.hpp"
 
 #include <algorithm>
-#include <mutex>
-#include <shared_mutex>
-#include <vector>
 
-#include "os/in_memory.hpp"
+#include "os/file_reads.hpp"
 #include "device/loan_desks.hpp"
-#include "os/may_change.hpp"
-#include "os/process_owner.hpp"
-#include "os/read_all.hpp"
-#include "peers/request_turns.hpp"
 #include "penstock/group/lane.hpp"
 
 namespace penstock::host {
@@ -19,13 +12,6 @@ namespace {
 
 // Loans begin and end at multiples of this, or at the file's end: what the operating system keeps.
 constexpr std::uint64_t grain_bytes = 4096;
-
-struct runtimes_of_process {
-    request_turns turns;
-    std::vector<cached_reads*> all;
-};
-// Never destroyed: a runtime may be one of the last things that go.
-runtimes_of_process& known() { return one_of_process<runtimes_of_process>(); }
 
 // The slot of a file, lent.
 class lent_slot {
@@ -69,26 +55,13 @@ std::uint64_t bytes_there(const loan& what, std::uint64_t begin, std::uint64_t e
 
 }  // namespace
 
-cached_reads::cached_reads(environment& env, file_registry& files, page_lender& lender,
+cached_reads::cached_reads(environment& env, hub& shared, file_registry& files, page_lender& lender,
                            const runtime_ref& fs)
-    : env_(env), files_(files), lender_(lender), fs_(fs) {
-    std::lock_guard request(known().turns);
-    known().all.push_back(this);
+    : env_(env), hub_(shared), files_(files), lender_(lender), fs_(fs) {
+    hub_.enter(*this);
 }
 
-cached_reads::~cached_reads() {
-    std::lock_guard request(known().turns);
-    std::erase(known().all, this);
-}
-
-std::uint64_t cached_reads::read(int fd, std::uint64_t offset, std::uint64_t bytes,
-                                 const byte_sink& use) {
-    const std::shared_lock turn(known().turns, std::try_to_lock);
-    if (!turn.owns_lock()) return 0;
-    for (cached_reads* const one : known().all)
-        if (const std::uint64_t got = one->read_own(fd, offset, bytes, use); got != 0) return got;
-    return 0;
-}
+cached_reads::~cached_reads() { hub_.leave(*this); }
 
 // Reads what is missing, while the rest is copied. False: nothing is there, or not all of the range
 // is to be had.
@@ -115,8 +88,8 @@ bool cached_reads::complete(const loan& what, int fd) {
     return await_parts(what, engine::is_settled);
 }
 
-std::uint64_t cached_reads::read_own(int fd, std::uint64_t offset, std::uint64_t bytes,
-                                     const byte_sink& use) {
+std::uint64_t cached_reads::read(int fd, std::uint64_t offset, std::uint64_t bytes,
+                                 const byte_sink& use) {
     const std::int64_t told = env_.size_bytes(fd);
     const std::uint64_t size = told < 0 ? 0 : static_cast<std::uint64_t>(told);
     if (offset >= size || bytes == 0) return 0;

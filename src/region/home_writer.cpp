@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "files/marked_runs.hpp"
-#include "os/read_all.hpp"
+#include "os/file_reads.hpp"
 
 namespace penstock::region {
 

@@ -1,7 +1,12 @@
-// Changed bytes of pages on their way to the file.
+// Pages on their way between memory and file: changed bytes that are written to the file, and the
+// batches in which pages move, by as many threads as the memory has workers for.
 #pragma once
 
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
 #include <cstdint>
+#include <new>
 #include <vector>
 
 #include "os/env.hpp"
@@ -26,5 +31,49 @@ struct written_pages {
 
 // Each marked byte to its place in the file; runs that follow each other in one call.
 written_pages write_marked(host::environment& env, int fd, const staged_pages& pages);
+
+// action(worker, pages): 0 or a negative errno, for each batch of up to batch_pages of `pages`,
+// fewer where there are few for many threads, in any order; a worker's memory is at rest when it is
+// given a batch, and all are when this returns. The first error, after which no batch is begun. A
+// thread has two workers, so that one can be filled while the other is copied from.
+template <typename Action>
+int for_batches(region_memory& memory, const std::vector<std::uint64_t>& pages, Action&& action) {
+    constexpr std::uint64_t least_pages = 32;
+    const std::uint64_t size =
+                            std::clamp(pages.size() / memory.workers(), least_pages, batch_pages),
+                        count = (pages.size() + size - 1) / size;
+    std::atomic<std::uint64_t> next{0};
+    std::atomic<int> failed{0};
+    const auto fail = [&](int code) {
+        int none = 0;
+        if (code != 0) failed.compare_exchange_strong(none, code);
+    };
+    const auto move_all = [&](unsigned thread) {
+        for (unsigned turn = 0;; turn ^= 1) {
+            const std::uint64_t batch = next.fetch_add(1);
+            if (batch >= count || failed.load() != 0) break;
+            const unsigned worker = 2 * thread + turn;
+            fail(memory.wait(worker));
+            const auto begin = pages.begin() + static_cast<std::ptrdiff_t>(batch * size);
+            const auto end = pages.begin() + static_cast<std::ptrdiff_t>(std::min<std::uint64_t>(
+                                                 pages.size(), (batch + 1) * size));
+            fail(action(worker, std::vector<std::uint64_t>(begin, end)));
+        }
+        fail(memory.wait(2 * thread));
+        fail(memory.wait(2 * thread + 1));
+    };
+    const auto work = [&](unsigned thread) {
+        try {
+            move_all(thread);
+        } catch (const std::bad_alloc&) {
+            fail(-ENOMEM);
+            memory.wait(2 * thread);
+            memory.wait(2 * thread + 1);
+        }
+    };
+    memory.threads().run(
+        static_cast<unsigned>(std::min<std::uint64_t>(memory.workers() / 2, count)), work);
+    return failed.load();
+}
 
 }  // namespace penstock::region

@@ -236,22 +236,23 @@ std::int64_t file_region::prefer(std::uint64_t offset, std::uint64_t bytes, devi
 int file_region::close(device_stream stream) { return mapped_->close(stream); }
 region_traffic file_region::traffic() const { return mapped_->traffic(); }
 
-status runtime::map_region(const std::string& path, std::uint64_t offset, std::uint64_t bytes,
-                           protection access, const region_options& how,
-                           std::unique_ptr<file_region>& out) try {
+status map_region(runtime& rt, const std::string& path, std::uint64_t offset, std::uint64_t bytes,
+                  protection access, const region_options& settings,
+                  std::unique_ptr<file_region>& out) try {
     out.reset();
-    if (process_code() != 0)
+    const host::runtime_state& state = rt.state();
+    if (rt.process_code() != 0)
         return refused(-ECHILD, path,
                        "the runtime belongs to the parent of this process; make one of the child's "
                        "own after fork()");
     const bool writable = access == protection::read_write;
-    if (writable && !state_->settings.writable)
+    if (writable && !state.settings.writable)
         return refused(
             -EROFS, path,
             "the runtime only reads; set options::writable (PENSTOCK_WRITABLE) to change files");
     std::shared_ptr<region::shared_home> home;
-    if (const int code = region::shared_home::open(*state_->hooks.env, path, writable, home);
-        code != 0)
+    auto& files = region::shared_files::of(*state.hooks.shared);
+    if (const int code = files.open_home(*state.hooks.env, path, writable, home); code != 0)
         return refused(code, path, why_not_opened(code, path, writable));
     const std::int64_t size = home->size_bytes();
     if (size < 0) return refused(static_cast<int>(size), path, error_text(size));
@@ -259,20 +260,20 @@ status runtime::map_region(const std::string& path, std::uint64_t offset, std::u
         return s;
     const region::page_range pages{offset / page_bytes,
                                    (offset + bytes + page_bytes - 1) / page_bytes};
-    const region::memory_shape shape{pages.end - pages.begin, writable, how.device_bytes};
+    const region::memory_shape shape{pages.end - pages.begin, writable, settings.device_bytes};
     status why;
-    auto memory = state_->device->is_gpu()
-                      ? region::make_gpu_memory(state_->settings.device, shape, why)
+    auto memory = state.device->is_gpu()
+                      ? region::make_gpu_memory(state.settings.device, shape, why)
                       : region::make_cpu_memory(shape, why);
     if (memory == nullptr)
         return refused(
             why.code, path,
             why.message + (why.code == -ENOMEM ? "; map a smaller part of the file" : ""));
-    const auto say = state_->settings.log ? state_->settings.log : [](const std::string& line) {
+    const auto say = state.settings.log ? state.settings.log : [](const std::string& line) {
         std::fprintf(stderr, "penstock: %s\n", line.c_str());
     };
     auto mapped = std::make_unique<region::mapped_region>(home, std::move(memory), path, say);
-    if (const int code = mapped->join(pages, offset + bytes, how, writable); code != 0)
+    if (const int code = mapped->join(pages, offset + bytes, settings, writable); code != 0)
         return refused(code, path,
                        "as many regions share the file as can, " +
                            std::to_string(region::most_devices) + "; close one");

@@ -3,12 +3,8 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cerrno>
 #include <iterator>
-#include <map>
-
-#include "os/process_owner.hpp"
 
 namespace penstock::region {
 
@@ -30,39 +26,7 @@ std::int64_t write_all(int fd, const std::byte* from, std::uint64_t bytes, std::
     return static_cast<std::int64_t>(bytes);
 }
 
-// The masks of the process, by file.
-struct mask_directory {
-    std::mutex mutex;
-    std::map<file_key, std::weak_ptr<page_masks>> files;
-    std::atomic<std::uint64_t> live{0};  // of them; at 0 a reader takes no lock
-};
-mask_directory& all_masks() { return host::one_of_process<mask_directory>(); }
-
 }  // namespace
-
-std::shared_ptr<page_masks> masks_of(const file_key& file) {
-    mask_directory& all = all_masks();
-    const std::lock_guard hold(all.mutex);
-    std::weak_ptr<page_masks>& known = all.files[file];
-    std::shared_ptr<page_masks> out = known.lock();
-    if (out != nullptr) return out;
-    out = std::shared_ptr<page_masks>(new page_masks, [](const page_masks* gone) {
-        delete gone;
-        --all_masks().live;
-    });
-    ++all.live;
-    known = out;
-    std::erase_if(all.files, [](const auto& one) { return one.second.expired(); });
-    return out;
-}
-
-std::shared_ptr<page_masks> masks_in_use(const file_key& file) {
-    mask_directory& all = all_masks();
-    if (all.live == 0) return nullptr;
-    const std::lock_guard hold(all.mutex);
-    const auto found = all.files.find(file);
-    return found == all.files.end() ? nullptr : found->second.lock();
-}
 
 page_masks::mask* page_masks::of(owner holder, std::uint64_t page) {
     const auto [first, end] = masks_.equal_range(page);

@@ -12,10 +12,12 @@
 #include <mutex>
 #include <unordered_map>
 
-#include "region/file_key.hpp"
+#include "hub/hub.hpp"
 #include "region/version_map.hpp"
 
 namespace penstock::region {
+
+using host::file_key;
 
 class page_masks {
 public:
@@ -46,10 +48,5 @@ private:
     std::mutex lock_;
     std::unordered_multimap<std::uint64_t, mask> masks_;  // by page; guarded by lock_
 };
-
-// Those of a file, for all regions, kernels and mounts of the process. Made if there are none.
-std::shared_ptr<page_masks> masks_of(const file_key& file);
-// Null if there are none.
-std::shared_ptr<page_masks> masks_in_use(const file_key& file);
 
 }  // namespace penstock::region

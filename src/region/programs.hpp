@@ -1,4 +1,4 @@
-// Programs that use files of regions through a mount of this process: how mounts and regions find
+// Programs that use files of regions through a mount: how mounts and regions find
 // each other.
 //
 // The kernel keeps pages for programs (their view), and writes back whole pages of which they
@@ -11,7 +11,7 @@
 //   2. a page that is written back goes to the file without the bytes of its mask: of two that
 //      changed a byte at once the region wins;
 //   3. when the changes are in the file, the mount takes the view of these pages away
-//      (program_views::take_away), which writes back what was changed there;
+//      (host::program_views::take_away), which writes back what was changed there;
 //   4. then the masks go. That of a page goes earlier, once its changes are in the file, if the
 //      kernel asks for the page, or a program writes all of it: what the kernel has from then on is
 //      newer, and a store to it is a later one. (The kernel lets what it is writing back of a page
@@ -19,51 +19,91 @@
 // This stands for rule 1 of penstock/consistency/page_versions.hpp.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
+#include <map>
 #include <memory>
-#include <vector>
+#include <mutex>
+#include <string>
+#include <utility>
 
-#include "region/file_key.hpp"
+#include "hub/hub.hpp"
 #include "region/page_masks.hpp"
 
 namespace penstock::region {
 
 class shared_home;
 
-// What a mount does for regions. Thread-safe, and called with no lock that an operation of a
-// program takes. 0 or a negative errno; a file that its programs do not use is no error.
-class program_views {
+// The files that the regions and mounts of a hub share: of each file its home, the masks of its
+// pages, and how many programs write it. To the hub it is the observer that tells regions and
+// mounts what kernels change by write and truncate.
+//
+// Thread-safe. Made when the first region or mount of the hub is made: before, there is none to
+// tell.
+class shared_files final : public host::hub_part, public host::write_observer {
 public:
-    virtual ~program_views() = default;
-    // What programs have stored to mapped pages of the file is in the file, and told by
-    // program_access::wrote, when it returns.
-    virtual int collect(const file_key& file) = 0;
-    // The same for a range, and the pages that the kernel had when this was called it has no more,
-    // nor is anything of them under way to the file.
-    virtual int take_away(const file_key& file, std::uint64_t offset, std::uint64_t bytes) = 0;
+    explicit shared_files(host::hub& shared);
+    ~shared_files() override;
+    static shared_files& of(host::hub& shared) { return shared.part<shared_files>(); }
+
+    [[nodiscard]] host::hub& hub() const { return hub_; }
+
+    // The home of this file, made if there is none. 0 or a negative errno.
+    int open_home(host::environment& env, const std::string& path, bool writable,
+                  std::shared_ptr<shared_home>& out);
+    // Null: no region is of the file. A load where there are no regions at all.
+    std::shared_ptr<shared_home> find_home(const file_key& file);
+
+    // The masks of a file, for all regions, kernels and mounts. Made if there are none.
+    std::shared_ptr<page_masks> masks_of(const file_key& file);
+    // Null if there are none.
+    std::shared_ptr<page_masks> masks_in_use(const file_key& file);
+
+    // How many programs write the file now, or one of many others. Also of files of which there is
+    // no region yet: one may come while they are written.
+    std::atomic<std::uint32_t>& writers_of(const file_key& file);
+
+private:
+    std::int64_t change(host::environment& env, int fd, const host::file_change& change,
+                        const host::change_step& doing) override;
+    std::int64_t write(const host::view_list& mounts, const file_key& key,
+                       const host::file_change& change, const host::change_step& doing);
+
+    host::hub& hub_;
+    std::array<std::atomic<std::uint32_t>, 64> writers_{};
+
+    std::mutex homes_mutex_;
+    std::map<std::pair<file_key, host::environment*>, std::weak_ptr<shared_home>> homes_;
+    std::atomic<std::uint64_t> live_homes_{0};
+
+    std::mutex masks_mutex_;
+    std::map<file_key, std::weak_ptr<page_masks>> masks_;
+    std::atomic<std::uint64_t> live_masks_{0};
 };
 
-void add_views(std::shared_ptr<program_views> views);
-void remove_views(const program_views& views);
-std::vector<std::shared_ptr<program_views>> all_views();
+// A file as mounts and programs name it.
+struct client_file {
+    shared_files& with;
+    file_key key;
+};
 
-// How many programs write a file now.
+class shared_home;
+
+// Counts a program among the writers of a file.
 class write_count {
 public:
-    explicit write_count(const file_key& file);
+    explicit write_count(const client_file& file);
     ~write_count();
     write_count(const write_count&) = delete;
     write_count& operator=(const write_count&) = delete;
-    static bool is_zero(const file_key& file);  // false also for one of 64 others
 
 private:
     std::atomic<std::uint32_t>& count_;
 };
 
-using byte_sink = std::function<void(const std::byte*, std::uint64_t)>;
+using host::byte_sink;
 
 // An operation of a program on a file: made before the file is read. Costs next to nothing where no
 // region is of any file.
@@ -75,7 +115,7 @@ public:
         direct,  // past the kernel's cache, or we do not know
     };
     // The kernel may keep these pages from now on.
-    program_access(const file_key& file, kind how, std::uint64_t offset, std::uint64_t bytes);
+    program_access(const client_file& file, kind how, std::uint64_t offset, std::uint64_t bytes);
 
     // What is meant may be with a region, or else with the cache of a runtime, and not in memory:
     // then use() gets it, and how much came from there is returned. 0: read the file.
@@ -83,7 +123,7 @@ public:
                                const byte_sink& use) const;
 
 protected:
-    const file_key file_;
+    const client_file file_;
     std::shared_ptr<shared_home> home_;  // null: there was no region of the file when it began
 };
 
@@ -92,14 +132,14 @@ protected:
 // what was written.
 class program_write : public program_access {
 public:
-    program_write(const file_key& file, kind how, std::uint64_t offset, std::uint64_t bytes);
+    program_write(const client_file& file, kind how, std::uint64_t offset, std::uint64_t bytes);
 
     // These bytes of the file are others now.
     void wrote(std::uint64_t offset, std::uint64_t bytes);
 
     // Writes pages back that were changed in mappings, as above, to the file of `fd`, and tells.
     // The count of bytes, or a negative errno.
-    static std::int64_t write_back(const file_key& file, int fd, const std::byte* from,
+    static std::int64_t write_back(const client_file& file, int fd, const std::byte* from,
                                    std::uint64_t bytes, std::uint64_t offset);
 
 private:

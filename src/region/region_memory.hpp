@@ -4,20 +4,194 @@
 // A few workers, fewer for a small region, each with room for a batch of pages that host and device
 // reach (staging), move pages at a time. What they do comes after what the caller's stream had been
 // given at begin().
+//
+// First what it is made of: the steps on the bytes of a page, and the threads that help.
 #pragma once
 
+#include <pthread.h>
+#include <signal.h>
+
 #include <algorithm>
+#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
+#include <exception>
+#include <functional>
 #include <memory>
+#include <mutex>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "penstock/error.hpp"
-#include "region/helpers.hpp"
-#include "region/page_steps.hpp"
+#include "penstock/group/concept.hpp"
+#include "penstock/merge.hpp"
 
 namespace penstock::region {
+
+// The bytes of one page of a region: what filling, looking for changes and collecting do to a
+// replica and its base. One body for a warp of the GPU and for a CPU thread. The callers and the
+// times of the calls are decided elsewhere (penstock/consistency/page_versions.hpp).
+//
+// A replica may be written by kernels of the user at any time; each byte of it is looked at once by
+// each step, so what is taken for changed and what is kept as the base are the same bytes.
+inline constexpr std::uint64_t page_bytes = 4096;
+inline constexpr std::uint64_t mark_bytes =
+    page_bytes / 8;  // a bit for each byte that was changed, the first byte's lowest
+
+using page_word = penstock::detail::merge_words;
+inline constexpr std::uint64_t page_words = page_bytes / sizeof(page_word);
+
+// Bit i: byte i is not zero. `mask` has 0 or 0xff in each byte.
+constexpr PENSTOCK_HD std::uint32_t bits_of(std::uint64_t mask) {
+    return static_cast<std::uint32_t>(((mask & 0x8040201008040201ull) * 0x0101010101010101ull) >>
+                                      56);
+}
+
+// Base and replica take the page, but the replica keeps what differs from its base. `base` null:
+// the region is only read.
+template <group Group>
+PENSTOCK_HD void fill_page(const Group& g, std::byte* replica, std::byte* base,
+                           const std::byte* from) {
+    auto* const to = reinterpret_cast<page_word*>(replica);
+    auto* const kept = reinterpret_cast<page_word*>(base);
+    const auto* const fresh = reinterpret_cast<const page_word*>(from);
+#if PENSTOCK_ON_DEVICE
+#pragma unroll 4
+#endif
+    for (std::uint64_t i = g.rank(); i < page_words; i += g.size()) {
+        const page_word n = fresh[i];
+        if (kept == nullptr) {
+            to[i] = n;
+            continue;
+        }
+        const page_word r = to[i], b = kept[i];
+        to[i] = {penstock::detail::merged_word(n.low, r.low, b.low),
+                 penstock::detail::merged_word(n.high, r.high, b.high)};
+        kept[i] = n;
+    }
+    g.sync();
+}
+
+template <group Group>
+PENSTOCK_HD bool is_changed(const Group& g, const std::byte* replica, const std::byte* base) {
+    const auto* const now = reinterpret_cast<const page_word*>(replica);
+    const auto* const before = reinterpret_cast<const page_word*>(base);
+    std::uint64_t differs = 0;
+#if PENSTOCK_ON_DEVICE
+#pragma unroll 8
+#endif
+    for (std::uint64_t i = g.rank(); i < page_words; i += g.size())
+        differs |= (now[i].low ^ before[i].low) | (now[i].high ^ before[i].high);
+    return !g.all(differs == 0);
+}
+
+// The replica's bytes to `staged`, and a mark for each byte that is not as in the base.
+template <group Group>
+PENSTOCK_HD void collect_page(const Group& g, const std::byte* replica, const std::byte* base,
+                              std::byte* staged, std::byte* marked) {
+    const auto* const now = reinterpret_cast<const page_word*>(replica);
+    const auto* const before = reinterpret_cast<const page_word*>(base);
+    auto* const bytes = reinterpret_cast<page_word*>(staged);
+    auto* const marks = reinterpret_cast<std::uint16_t*>(marked);
+    for (std::uint64_t i = g.rank(); i < page_words; i += g.size()) {
+        const page_word r = now[i], b = before[i];
+        bytes[i] = r;
+        marks[i] = static_cast<std::uint16_t>(
+            bits_of(penstock::detail::differing_bytes(r.low, b.low)) |
+            bits_of(penstock::detail::differing_bytes(r.high, b.high)) << 8);
+    }
+    g.sync();
+}
+
+// The first `bytes` of what was collected are at home: the base takes them. The replica may have
+// changed again since.
+template <group Group>
+PENSTOCK_HD void adopt_page(const Group& g, std::byte* base, const std::byte* staged,
+                            std::uint64_t bytes) {
+    auto* const kept = reinterpret_cast<page_word*>(base);
+    const auto* const words = reinterpret_cast<const page_word*>(staged);
+    const std::uint64_t whole = bytes / sizeof(page_word);
+    for (std::uint64_t i = g.rank(); i < whole; i += g.size()) kept[i] = words[i];
+    for (std::uint64_t i = whole * sizeof(page_word) + g.rank(); i < bytes; i += g.size())
+        base[i] = staged[i];
+    g.sync();
+}
+
+// Threads that help a caller move pages of a region, kept from one request to the next: a thread
+// that is made anew costs as much as moving some pages, and on a GPU its first call of the driver
+// does again.
+class helpers {
+public:
+    helpers() = default;
+    ~helpers() {
+        {
+            const std::lock_guard hold(lock_);
+            ends_ = true;
+        }
+        begins_.notify_all();
+        for (std::thread& one : threads_) one.join();
+    }
+    helpers(const helpers&) = delete;
+    helpers& operator=(const helpers&) = delete;
+
+    // work(0) by the caller, and work(i) for other i below `count`, each once at most, by as many
+    // threads as begin before the caller is through: so each takes pieces of what there is to do
+    // until there are none, and the caller waits for no thread that had not begun. Returns when all
+    // have returned. By one caller at a time; work throws nothing.
+    void run(unsigned count, const std::function<void(unsigned)>& work) {
+        make(count);
+        {
+            const std::lock_guard hold(lock_);
+            work_ = &work;
+            next_ = 1;
+            end_ = count;
+        }
+        if (count > 1) begins_.notify_all();
+        work(0);
+        std::unique_lock hold(lock_);
+        end_ = 0;
+        all_ended_.wait(hold, [&] { return working_ == 0; });
+    }
+
+private:
+    void make(unsigned count) {
+        if (threads_.size() + 1 >= count) return;
+        // Signals are the program's.
+        sigset_t all, before;
+        ::sigfillset(&all);
+        ::pthread_sigmask(SIG_SETMASK, &all, &before);
+        try {
+            threads_.reserve(count - 1);
+            while (threads_.size() + 1 < count) threads_.emplace_back([this] { help(); });
+        } catch (const std::exception&) {  // no more threads or memory: those that are there do it
+        }
+        ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    }
+    void help() {
+        std::unique_lock hold(lock_);
+        for (;;) {
+            begins_.wait(hold, [&] { return ends_ || next_ < end_; });
+            if (ends_) return;
+            const std::function<void(unsigned)>& work = *work_;
+            const unsigned number = next_++;
+            ++working_;
+            hold.unlock();
+            work(number);
+            hold.lock();
+            if (--working_ == 0) all_ended_.notify_one();
+        }
+    }
+
+    std::vector<std::thread> threads_;  // the caller's
+    std::mutex lock_;
+    std::condition_variable begins_, all_ended_;
+    // Guarded by lock_:
+    const std::function<void(unsigned)>* work_ = nullptr;
+    unsigned next_ = 0, end_ = 0;  // numbers that are still to be had: none between calls
+    unsigned working_ = 0;
+    bool ends_ = false;
+};
 
 inline constexpr std::uint64_t batch_pages = 512;
 // Of one page between two that are wanted the read goes on over it: a call costs more than its

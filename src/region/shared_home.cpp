@@ -1,19 +1,12 @@
 #include "region/shared_home.hpp"
 
-#include <fcntl.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <iterator>
-#include <map>
 #include <utility>
 
-#include "os/may_change.hpp"
-#include "os/process_owner.hpp"
-#include "os/read_all.hpp"
-#include "region/batches.hpp"
+#include "os/file_reads.hpp"
 #include "region/home_writer.hpp"
-#include "region/kernel_writes.hpp"
 
 namespace penstock::region {
 
@@ -28,10 +21,10 @@ using consistency::place;
 constexpr std::uint64_t slice_pages = 8192;
 
 // The file is there for all that ask. What the kernel keeps for programs of a mount is not known.
-page_state at_first() {
+page_state at_first(const host::hub& shared) {
     page_state out;
     out.present = only(consistency::cpu);
-    out.view = !all_views().empty();
+    out.view = !shared.views().empty();
     return out;
 }
 
@@ -53,73 +46,25 @@ void for_runs(const page_list& pages, Action&& action) {
     for_runs(pages, 0, [&](const page_range& run, std::size_t, std::size_t) { action(run); });
 }
 
-// The homes of the process, by file and environment.
-struct home_directory {
-    std::mutex mutex;
-    std::map<std::pair<file_key, host::environment*>, std::weak_ptr<shared_home>> homes;
-    std::atomic<std::uint64_t> made{0}, gone{0};
-};
-home_directory& all_homes() { return host::one_of_process<home_directory>(); }
-
 }  // namespace
 
-int shared_home::open(host::environment& env, const std::string& path, bool writable,
-                      std::shared_ptr<shared_home>& out) {
-    const int found = env.find(AT_FDCWD, path);
-    if (found < 0) return found;
-    host::file_facts facts;
-    int fd = env.facts(found, facts);
-    if (fd == 0)
-        fd = facts.is_directory ? -EISDIR : !facts.is_regular ? -EOPNOTSUPP : env.open_found(found);
-    env.close(found);
-    if (fd < 0) return fd;
-    int code = env.facts(fd, facts);
-    if (code == 0 && facts.false_size) code = -EOPNOTSUPP;
-    if (code == 0 && writable) {
-        code = env.open_writing(fd);
-        if (code >= 0) {
-            env.close(code);
-            code = 0;
-        }
-    }
-    if (code != 0) {
-        env.close(fd);
-        return code;
-    }
-    home_directory& all = all_homes();
-    std::lock_guard lock(all.mutex);
-    auto& known = all.homes[{file_key{facts.identity.device, facts.identity.inode}, &env}];
-    out = known.lock();
-    if (out != nullptr) env.close(fd);
-    else known = out = std::make_shared<shared_home>(env, fd, facts);
-    std::erase_if(all.homes, [](const auto& one) { return one.second.expired(); });
-    return 0;
-}
-
-std::shared_ptr<shared_home> shared_home::find(const file_key& file) {
-    home_directory& all = all_homes();
-    // A home that is being made now is found by a writer that looks again after it wrote
-    // (program_write::wrote).
-    if (all.made.load() == all.gone.load()) return nullptr;
-    std::lock_guard lock(all.mutex);
-    const auto found = all.homes.lower_bound({file, nullptr});
-    return found == all.homes.end() || found->first.first != file ? nullptr : found->second.lock();
-}
-
-shared_home::shared_home(host::environment& env, int fd, const host::file_facts& facts)
+shared_home::shared_home(host::environment& env, shared_files& with,
+                         std::atomic<std::uint64_t>& live, int fd, const host::file_facts& facts)
     : env_(env),
+      with_(with),
+      live_(live),
       fd_(fd),
       key_{facts.identity.device, facts.identity.inode},
-      masks_(masks_of(key_)),
-      versions_(std::max<std::uint64_t>(pages_for(facts.identity.size_bytes), 1), at_first()),
+      masks_(with.masks_of(key_)),
+      versions_(std::max<std::uint64_t>(pages_for(facts.identity.size_bytes), 1),
+                at_first(with.hub())),
       known_(facts.identity) {
-    ++all_homes().made;
-    watch_kernel_writes();
+    ++live_;
 }
 
 shared_home::~shared_home() {
     env_.close(fd_);
-    ++all_homes().gone;
+    --live_;
 }
 
 std::int64_t shared_home::size_bytes() const {
@@ -130,7 +75,8 @@ std::int64_t shared_home::size_bytes() const {
 
 int shared_home::join(const member& holder, place& out) {
     std::lock_guard lock(state_);
-    if (holder.pages.end > versions_.pages()) versions_.grow(holder.pages.end, at_first());
+    if (holder.pages.end > versions_.pages())
+        versions_.grow(holder.pages.end, at_first(with_.hub()));
     for (place p = 1; p <= most_devices; ++p) {
         if (members_[p].memory != nullptr) continue;
         members_[p] = holder;
@@ -177,7 +123,7 @@ int shared_home::check_size(const member& holder) const {
 }
 
 int shared_home::acquire(place holder) {
-    for (const auto& mount : all_views())
+    for (const auto& mount : with_.hub().views())
         if (const int code = mount->collect(key_); code != 0) return code;
     std::lock_guard lock(state_);
     if (const int code = check_size(members_[holder]); code != 0) return code;
@@ -201,7 +147,7 @@ std::int64_t shared_home::fetch(place holder, void* stream) {
         // it is among the bytes or not.
         filling.seen = clock_;
         wanted = versions_.pages_where(mine.pages, [&](const page_state& p) {
-            return next_for_access(p, holder).what != consistency::work::nothing;
+            return next_for_access(p, holder).kind != consistency::work::nothing;
         });
     }
     if (wanted.empty()) return 0;
@@ -309,7 +255,7 @@ void shared_home::wrote_by_program(std::uint64_t offset, std::uint64_t bytes) {
 }
 
 // What the kernel has had of these pages until now it has no more.
-int shared_home::take_views(const views& mounts, const page_list& pages) {
+int shared_home::take_views(const host::view_list& mounts, const page_list& pages) {
     page_list seen;
     {
         std::lock_guard lock(state_);
@@ -331,7 +277,7 @@ int shared_home::take_views(const views& mounts, const page_list& pages) {
 }
 
 int shared_home::collect(place holder, const page_list& pages, std::uint64_t& written) {
-    const views mounts = all_views();
+    const host::view_list mounts = with_.hub().views();
     if (mounts.empty()) return collect_slice(holder, pages, false, written);
     int code = 0;
     for (std::uint64_t first = 0; code == 0 && first < pages.size(); first += slice_pages) {
@@ -364,7 +310,7 @@ int shared_home::collect_slice(place holder, const page_list& pages, bool masked
     const consistency::step collecting{consistency::work::collect, holder, 0, 0};
     std::atomic<std::uint64_t> all_written{0};
     // Opened anew each time: while it is open it cannot be told whether another program writes
-    // (os/may_change.hpp).
+    // (os/file_reads.hpp).
     const int fd = env_.open_writing(fd_);
     if (fd < 0) return fd;
     const auto each = [&](const page_list& batch, auto&& change) {

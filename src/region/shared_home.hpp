@@ -1,10 +1,10 @@
-// A file that regions of this process share. The file itself, as the operating system has it, is
-// the home of its pages: there the changes of all devices come together, byte by byte, and there
-// every program sees them.
+// A file that regions share (region/programs.hpp has one home for each). The file itself, as
+// the operating system has it, is the home of its pages: there the changes of all devices come
+// together, byte by byte, and there every program sees them.
 //
 // What is decided about a page is decided by penstock/consistency/page_versions.hpp; this moves the
 // bytes. A release brings its changes home before it returns, since programs read the file without
-// asking anybody. Those that use a mount of this process have a view, which is taken away first
+// asking anybody. Those that use a mount have a view, which is taken away first
 // (region/programs.hpp).
 //
 // Locks, in this order: `requests_` for as long as a request moves pages, one at a time for each
@@ -19,7 +19,6 @@
 #include <vector>
 
 #include "os/env.hpp"
-#include "peers/request_turns.hpp"
 #include "region/page_masks.hpp"
 #include "region/programs.hpp"
 #include "region/region_memory.hpp"
@@ -39,12 +38,9 @@ struct member {
 
 class shared_home {
 public:
-    // The one of this file in this process, made if there is none. 0 or a negative errno.
-    static int open(host::environment& env, const std::string& path, bool writable,
-                    std::shared_ptr<shared_home>& out);
-    // Null: no region of this process is of the file.
-    static std::shared_ptr<shared_home> find(const file_key& file);
-    shared_home(host::environment& env, int fd, const host::file_facts& facts);
+    // Closes `fd` at its end, and is counted in `live` until then.
+    shared_home(host::environment& env, shared_files& with, std::atomic<std::uint64_t>& live,
+                int fd, const host::file_facts& facts);
     ~shared_home();
     shared_home(const shared_home&) = delete;
     shared_home& operator=(const shared_home&) = delete;
@@ -87,12 +83,11 @@ private:
     [[nodiscard]] bool outside_writers() const;
     [[nodiscard]] region_memory& memory_of(consistency::place holder) const;
     [[nodiscard]] int read_held(const held_pages& held, int fd, const page_range& range) const;
-    using views = std::vector<std::shared_ptr<program_views>>;
     [[nodiscard]] bool others_may_write() const;
     int look();
     [[nodiscard]] int check_size(const member& holder) const;
     [[nodiscard]] page_range clipped(std::uint64_t offset, std::uint64_t bytes) const;
-    int take_views(const views& mounts, const page_list& pages);
+    int take_views(const host::view_list& mounts, const page_list& pages);
     int bring_home(const page_list& pages, std::uint64_t& written);
     int collect(consistency::place place, const page_list& pages, std::uint64_t& written);
     int collect_slice(consistency::place place, const page_list& pages, bool masked,
@@ -102,6 +97,8 @@ private:
     int read_run(int fd, std::byte* to, std::uint64_t page, std::uint64_t pages) const;
 
     host::environment& env_;
+    shared_files& with_;
+    std::atomic<std::uint64_t>& live_;
     const int fd_;
     const file_key key_;
     host::request_turns requests_;

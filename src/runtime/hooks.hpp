@@ -1,6 +1,7 @@
 // What a test may put in place of the real thing. Not installed.
 #pragma once
 
+#include "hub/hub.hpp"
 #include "os/env.hpp"
 
 namespace penstock::host {
@@ -9,6 +10,7 @@ class page_lender;
 
 struct runtime_hooks {
     environment* env = nullptr;          // null: the operating system
+    hub* shared = nullptr;               // null: the one of the process
     page_lender* lender = nullptr;       // of pages to reads of programs; null: the device
     std::size_t max_handles = 0;         // 0: from the process's limit
     std::uint32_t ring_slots = 0;        // a power of two; 0: from staging_bytes

@@ -11,18 +11,19 @@
 
 namespace penstock {
 
-status runtime::create(const options& settings, std::unique_ptr<runtime>& out) {
-    return create(settings, host::runtime_hooks{}, out);
+status runtime::make(const options& settings, std::unique_ptr<runtime>& out) {
+    return make(settings, host::runtime_hooks{}, out);
 }
 
-status runtime::create(const options& settings, const host::runtime_hooks& hooks,
-                       std::unique_ptr<runtime>& out) try {
+status runtime::make(const options& settings, const host::runtime_hooks& hooks,
+                     std::unique_ptr<runtime>& out) try {
     out.reset();
     if (status s = settings.check(); !s) return s;
     auto state = std::make_unique<host::runtime_state>();
     state->settings = settings;
     state->hooks = hooks;
     if (state->hooks.env == nullptr) state->hooks.env = &host::linux_environment();
+    if (state->hooks.shared == nullptr) state->hooks.shared = &host::hub::of_process();
     using step = status (host::runtime_state::*)();
     for (const step next : {&host::runtime_state::choose_device, &host::runtime_state::settle_sizes,
                             &host::runtime_state::build_cache, &host::runtime_state::build_rings,

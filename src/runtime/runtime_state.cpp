@@ -254,7 +254,7 @@ status runtime_state::build_cache() {
                                  settings.direct_io,
                                  settings.writable,
                                  c.growth_entries};
-    files = std::make_unique<file_registry>(*hooks.env, limits,
+    files = std::make_unique<file_registry>(*hooks.env, *hooks.shared, limits,
                                             [this](const std::string& line) { say(line); });
     if (has_windows())
         windows = std::make_unique<window_set>(*hooks.env, *device, c, window_chunk_words,
@@ -447,7 +447,7 @@ status runtime_state::start_services() {
         monitor_loop();
     });
     if (status s = device->prepare(ref); !s) return s;
-    reads = std::make_unique<cached_reads>(*hooks.env, *files, lender(), ref);
+    reads = std::make_unique<cached_reads>(*hooks.env, *hooks.shared, *files, lender(), ref);
     return {};
 }
 

@@ -7,7 +7,6 @@
 
 #include "os/size_signal.hpp"
 #include "service/trace.hpp"
-#include "hub/write_watch.hpp"
 #include "penstock/base/atomic.hpp"
 #include "penstock/engine/name_table.hpp"
 
@@ -336,7 +335,8 @@ void service::serve_change(const ring_request& request, const ring_ticket& at) {
         const auto cut = [&] {
             return tried_again([&] { return env_.truncate(file->fd(), request.offset); });
         };
-        return answer(at, change_told(env_, file->fd(), {request.offset, 0, true}, cut));
+        return answer(
+            at, files_.shared().change_told(env_, file->fd(), {request.offset, 0, true}, cut));
     }
     counters_.file_syncs.fetch_add(1, std::memory_order_relaxed);
     const int code = tried_again([&] { return sync_file(env_, file->fd()); });

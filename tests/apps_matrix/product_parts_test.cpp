@@ -170,7 +170,7 @@ protected:
         o.cache_bytes = 64 * o.page_bytes;
         o.table_bytes = 1 << 20;  // every word of it is looked at, again and again
         o.max_files = 16;
-        ASSERT_TRUE(runtime::create(o, rt).ok());
+        ASSERT_TRUE(runtime::make(o, rt).ok());
         fd = rt->open(path_.string());
         ASSERT_GE(fd, 0);
     }

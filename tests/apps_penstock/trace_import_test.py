@@ -1,8 +1,12 @@
 #!/usr/bin/env python3
-"""penstock trace import: texts in the forms of blkparse and fio's logs, with what they must give
-worked out by hand, and a log that fio itself writes: trace_import_test.py PROGRAM."""
+"""tools/trace_import.py: texts in the forms of blkparse and fio's logs, with what they must give
+worked out by hand, and a log that fio itself writes; penstock trace reads what it made:
+trace_import_test.py PROGRAM."""
+import json
+import pathlib
 import shutil
 import subprocess
+import sys
 import unittest
 
 from support import penstock
@@ -67,10 +71,31 @@ FIO2_RECORDS = [(0, "W", 0, 0, 1, None), (0, "R", 1, 0, 2, None), (150_000, "R",
                 (1_150_000, "W", 1, 10, 1, None)]
 
 
-class Blkparse(Traces):
+SCRIPT = pathlib.Path(__file__).resolve().parents[2] / "tools" / "trace_import.py"
+
+
+class Imports(Traces):
+    def take_in(self, *arguments):
+        """What the script reports, as JSON, after penstock trace read the trace."""
+        ran = penstock("-B", SCRIPT, *arguments, "--json", program=sys.executable, cwd=self.folder)
+        self.assertEqual((ran.returncode, ran.stderr), (0, b""))
+        report, seen = json.loads(ran.stdout), self.trace("show", "t")
+        for name in ("reads", "writes", "flushes", "files", "page_bytes"):
+            self.assertEqual(seen[name], report[name], name)
+        return report
+
+    def refused(self, status, arguments, *parts, left=()):
+        """One line with these parts, and nothing in the folder but the files in `left`."""
+        ran = penstock("-B", SCRIPT, *arguments, program=sys.executable, cwd=self.folder)
+        self.assertEqual((ran.returncode, ran.stdout), (status, b""), (arguments, ran.stderr))
+        self.assert_one_line(ran.stderr, *parts)
+        self.assertEqual(sorted(path.name for path in self.folder.iterdir()), sorted(left))
+
+
+class Blkparse(Imports):
     def take(self, text, *more):
         (self.folder / "in").write_text(text)
-        return self.trace("import", "--from", "blkparse", "in", "-o", "t", "--file", "disk", *more)
+        return self.take_in("--from", "blkparse", "in", "-o", "t", "--file", "disk", *more)
 
     def test_queued_events_become_records(self):
         report = self.take(BLKPARSE)
@@ -87,7 +112,7 @@ class Blkparse(Traces):
     def test_other_actions_pages_and_sizes(self):
         self.take(BLKPARSE, "--action", "D", "--page", "1KiB", "--pages", 2000)
         self.assertEqual(self.records("t"), [(4000, "R", 0, 1024, 8, None)])
-        self.assertEqual(self.take(BLKPARSE, "--action", "C", "--binary")["reads"], 1)
+        self.assertEqual(self.take(BLKPARSE, "--action", "C")["reads"], 1)
         self.assertEqual(self.trace("show", "t")["first_ns"], 500_000_000)
 
     def test_times_that_go_back_are_those_before(self):
@@ -100,7 +125,7 @@ class Blkparse(Traces):
         text = BLKPARSE.replace("259,10   1       10     2.400000000    78  X   R 0 / 8",
                                 "259,10   1       10     2.400000000    78  Q   R 8 + 8")
         (self.folder / "in").write_text(text)
-        command = ["import", "--from", "blkparse", "in", "-o", "t", "--file", "disk"]
+        command = ["--from", "blkparse", "in", "-o", "t", "--file", "disk"]
         self.refused(1, command, "'in' line 18: ", "device 259,10 beside device 8,0", "--device",
                      left=["in"])
         report = self.take(text, "--device", "259,10")
@@ -108,7 +133,7 @@ class Blkparse(Traces):
         self.assertEqual(report["skipped"]["other devices"], 17)
 
     def test_malformed_text_is_refused(self):
-        command = ["import", "--from", "blkparse", "in", "-o", "t", "--file", "disk"]
+        command = ["--from", "blkparse", "in", "-o", "t", "--file", "disk"]
         event = "  8,0    1        2     0.000000123  4162  Q   R 2048 + 16 [fio]"
         for line, *parts in (
                 ("hello", "'hello' is no event"),
@@ -124,25 +149,27 @@ class Blkparse(Traces):
         (self.folder / "in").write_text(BLKPARSE + event + "\n")
         self.refused(1, command, "'in' line 29: ", "behind the summary", left=["in"])
         (self.folder / "in").write_text(BLKPARSE)
-        self.refused(1, ["import", "--from", "blkparse", "in", "-o", "in", "--file", "disk"],
+        self.refused(1, ["--from", "blkparse", "in", "-o", "in", "--file", "disk"],
                      "is the input", left=["in"])
         self.refused(1, [*command, "--action", "G", "--device", "8,1"],
                      "no read, write or flush with the action G", left=["in"])
         self.refused(1, [*command, "--pages", 257], "--pages", "257", "at least 258", left=["in"])
-        self.refused(1, [*command[:2], "blkparse", "/dev/null", *command[4:]], "/dev/null",
+        self.refused(1, ["--from", "blkparse", "/dev/null", *command[3:]], "/dev/null",
                      "regular file", left=["in"])
         for wrong, *parts in ((["--action", "A"], "--action", "'A'"),
                               (["--from", "strace"], "'strace'", "blkparse or fio")):
             self.refused(2, [*command, *wrong] if wrong[0] != "--from"
-                            else ["import", *wrong, "in", "-o", "t"],
+                            else [*wrong, "in", "-o", "t"],
                          *parts, left=["in"])
         self.refused(2, command[:-2], "--file is needed", left=["in"])
+        self.refused(2, ["in", "-o", "t"], "--from", left=["in"])
+        self.refused(2, [*command, "--page", "3000"], "--page", "'3000'", left=["in"])
 
 
-class Fio(Traces):
+class Fio(Imports):
     def take(self, text, *more):
         (self.folder / "in").write_text(text)
-        return self.trace("import", "--from", "fio", "in", "-o", "t", *more)
+        return self.take_in("--from", "fio", "in", "-o", "t", *more)
 
     def test_version_2(self):
         report = self.take(FIO2)
@@ -178,12 +205,12 @@ class Fio(Traces):
                              (two, "no read, write or flush"), ("", "is empty"),
                              (two + "/a read 0 1", "line 3", "cut short")):
             (self.folder / "in").write_text(text)
-            self.refused(1, ["import", "--from", "fio", "in", "-o", "t"], "'in'", *parts,
+            self.refused(1, ["--from", "fio", "in", "-o", "t"], "'in'", *parts,
                          left=["in"])
         (self.folder / "in").write_text(FIO2)
-        self.refused(1, ["import", "--from", "fio", "in", "-o", "t", "--file", "x"], "2 files",
+        self.refused(1, ["--from", "fio", "in", "-o", "t", "--file", "x"], "2 files",
                      "--file", left=["in"])
-        self.refused(2, ["import", "--from", "fio", "in", "-o", "t", "--action", "Q"], "--action",
+        self.refused(2, ["--from", "fio", "in", "-o", "t", "--action", "Q"], "--action",
                      "blkparse", left=["in"])
 
     @unittest.skipUnless(shutil.which("fio"),
@@ -194,7 +221,7 @@ class Fio(Traces):
                         "--size=512k", "--nrfiles=2", f"--directory={self.folder}", "--fsync=16",
                         "--ioengine=psync", "--randseed=5", f"--write_iolog={log}"],
                        check=True, stdout=subprocess.DEVNULL, timeout=1000, cwd=self.folder)
-        report = self.trace("import", "--from", "fio", "log", "-o", "t")
+        report = self.take_in("--from", "fio", "log", "-o", "t")
         first, *rows = [line.split() for line in log.read_text().splitlines()]
         self.assertEqual(first, ["fio", "version", "3", "iolog"])
         names, expected, widened = [], [], 0

@@ -9,7 +9,7 @@
 
 #include "cli/trace/generate.hpp"
 #include "cli/trace/trace.hpp"
-#include "cli/trace/writer.hpp"
+#include "cli/trace/formats.hpp"
 
 namespace penstock::trace::test {
 

@@ -197,7 +197,7 @@ class ConvertAndShow(Traces):
                                   ([*make, "--data", "a", "--file", "b"], "--data", "--file"),
                                   ([*make, "--machines", 300], "--machines", "256"),
                                   (["convert", "t", "-o", "u"], "--text or --binary"),
-                                  ([], "--help"), (["import", "x", "-o", "t"], "--from")):
+                                  ([], "--help"), (["import", "x"], "--help")):
             with self.subTest(arguments=arguments):
                 self.refused(2, arguments, *parts)
         self.refused(1, [*make, "--data", "t"], "'t' is the trace too")

@@ -11,11 +11,10 @@
 #include <thread>
 
 #include "buffer/buffered_file.hpp"
-#include "buffer/core/clock_order.hpp"
+#include "buffer/core/movement.hpp"
 #include "buffer/core/core.hpp"
-#include "buffer/core/counts.hpp"
+#include "buffer/core/types.hpp"
 #include "buffer/pool/manager.hpp"
-#include "buffer/core/lru_order.hpp"
 #include "buffer/shared_file.hpp"
 
 namespace penstock::test::dedu_manager {

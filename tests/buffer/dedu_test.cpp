@@ -8,7 +8,7 @@ namespace {
 using dedu = world<core<lru_order>>;
 
 std::uint32_t references(const dedu& w, page_id id, std::uint32_t i) {
-    return w.core.block_of(id, i)->references.size;
+    return w.core.inside().block_of(id, i)->references.size;
 }
 
 }  // namespace
@@ -67,7 +67,7 @@ TEST(dedu, the_blocks_of_the_page_that_is_handled_are_no_victims) {
     v.put_on_disk({2}, {1, 9});
     v.read({0});
     v.read({1});
-    EXPECT_EQ(v.core.block_of({0}, 0)->where, side::device);
+    EXPECT_EQ(v.core.inside().block_of({0}, 0)->where, side::device);
     EXPECT_EQ(v.read({2}).substr(0, 15), "nowhere: exchan");
     EXPECT_EQ(v.wrong(), "");
 }
@@ -113,7 +113,7 @@ TEST_F(absent_blocks, leave_their_pages_and_come_back_for_all_of_them) {
     EXPECT_EQ(w->read({2}), "nowhere: fill h3, vanish h0, fill h0");
     EXPECT_EQ(absent(), 1u);
     EXPECT_EQ(w->core.inside().pages.in_use(), 4u);
-    EXPECT_FALSE(w->core.is_complete({0}));
+    EXPECT_FALSE(w->core.inside().is_complete({0}));
     EXPECT_EQ(w->core.pin({1}), -EAGAIN);
     EXPECT_EQ(w->read({9}), "host");
     EXPECT_EQ(w->read({0}),
@@ -168,7 +168,7 @@ TEST_F(absent_blocks, are_counted_again_by_the_check) {
     w->read({2});
     const auto good = w->core.inside();
     ASSERT_EQ(check(good), nullptr);
-    const std::uint32_t absent = good.absent.oldest, here = w->core.number_of({9}, 0);
+    const std::uint32_t absent = good.absent.oldest, here = w->core.inside().number_of({9}, 0);
     const auto tampered = [&](const auto& change) {
         auto bad = good;
         change(bad);
@@ -178,7 +178,7 @@ TEST_F(absent_blocks, are_counted_again_by_the_check) {
     EXPECT_NE(tampered([&](auto& s) { ++s.absent.size; }).find("absent"), std::string::npos);
     EXPECT_NE(tampered([&](auto& s) {
                   s.most.absent_blocks = 0,
-                  s.blocks[here].dirty = s.blocks[w->core.number_of({9}, 1)].dirty = 0;
+                  s.blocks[here].dirty = s.blocks[w->core.inside().number_of({9}, 1)].dirty = 0;
               }).find("absent"),
               std::string::npos);
     EXPECT_NE(tampered([&](auto& s) { ++s.blocks[here].dirty; }).find("dirty"), std::string::npos);
@@ -256,8 +256,8 @@ TEST(dedu, a_pin_keeps_the_blocks_that_other_pages_share) {
     EXPECT_EQ(w.core.pin({0}), 0);
     for (const std::uint64_t page : {1, 2, 3, 1, 2, 3}) {
         EXPECT_NE(w.read({page}), "busy");
-        EXPECT_EQ(w.core.block_of({0}, 0)->where, side::host);
-        EXPECT_EQ(w.core.block_of({0}, 1)->where, side::host);
+        EXPECT_EQ(w.core.inside().block_of({0}, 0)->where, side::host);
+        EXPECT_EQ(w.core.inside().block_of({0}, 1)->where, side::host);
         EXPECT_EQ(w.wrong(), "");
     }
     // Another page that is pinned shares one of its blocks, so there is room for one block only,
@@ -290,9 +290,10 @@ TEST(dedu, says_which_pages_a_block_belongs_to) {
     w.read({3});
     w.read({5});
     std::string all;
-    w.core.each_page_of(w.core.number_of({3}, 0), [&](page_id id, std::uint32_t place) {
-        all += std::to_string(id.page) + "." + std::to_string(place) + " ";
-    });
+    w.core.inside().each_page_of(
+        w.core.inside().number_of({3}, 0), [&](page_id id, std::uint32_t place) {
+            all += std::to_string(id.page) + "." + std::to_string(place) + " ";
+        });
     EXPECT_EQ(all, "5.1 3.1 3.0 ");
 }
 

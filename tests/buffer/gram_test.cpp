@@ -24,19 +24,19 @@ TEST(gram, does_what_the_papers_second_figure_shows) {
         w.put_on_disk({page}, {first_alone + page});
     for (const std::uint64_t page : {c, b, a, f, e, d})
         EXPECT_EQ(w.read({page}).substr(0, 7), "nowhere");
-    EXPECT_EQ(w.core.block_of({a}, 0)->where, side::device);
-    const std::string a_frame = std::to_string(w.core.block_of({a}, 0)->frame),
-                      f_frame = std::to_string(w.core.block_of({f}, 0)->frame);
+    EXPECT_EQ(w.core.inside().block_of({a}, 0)->where, side::device);
+    const std::string a_frame = std::to_string(w.core.inside().block_of({a}, 0)->frame),
+                      f_frame = std::to_string(w.core.inside().block_of({f}, 0)->frame);
     EXPECT_EQ(w.read({a}), "device: exchange h" + f_frame + " d" + a_frame);
-    const std::string e_frame = std::to_string(w.core.block_of({e}, 0)->frame),
-                      c_frame = std::to_string(w.core.block_of({c}, 0)->frame);
+    const std::string e_frame = std::to_string(w.core.inside().block_of({e}, 0)->frame),
+                      c_frame = std::to_string(w.core.inside().block_of({c}, 0)->frame);
     EXPECT_EQ(w.read({g}),
               "nowhere: drop 2, demote h" + e_frame + " d" + c_frame + ", fill h" + e_frame);
-    EXPECT_EQ(w.core.block_of({c}, 0), nullptr);
+    EXPECT_EQ(w.core.inside().block_of({c}, 0), nullptr);
     for (const std::uint64_t page : {g, a, d})
-        EXPECT_EQ(w.core.block_of({page}, 0)->where, side::host);
+        EXPECT_EQ(w.core.inside().block_of({page}, 0)->where, side::host);
     for (const std::uint64_t page : {e, f, b})
-        EXPECT_EQ(w.core.block_of({page}, 0)->where, side::device);
+        EXPECT_EQ(w.core.inside().block_of({page}, 0)->where, side::device);
     EXPECT_EQ(w.wrong(), "");
     // The device's order is E F B: the next two that go are B and F.
     EXPECT_EQ(w.read({c}).substr(0, 15), "nowhere: drop 1");

@@ -13,10 +13,9 @@
 #include <random>
 #include <thread>
 
-#include "buffer/core/clock_order.hpp"
+#include "buffer/core/movement.hpp"
 #include "buffer/core/core.hpp"
-#include "buffer/core/counts.hpp"
-#include "buffer/core/lru_order.hpp"
+#include "buffer/core/types.hpp"
 #include "buffered_file.hpp"
 
 namespace penstock::test {

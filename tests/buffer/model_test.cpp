@@ -66,7 +66,7 @@ private:
                 break;
             case 2: world_.flush(static_cast<std::uint32_t>(dice_.below(2))); break;
             case 3:
-                if (world_.core.block_of(id, 0) != nullptr &&
+                if (world_.core.inside().block_of(id, 0) != nullptr &&
                     std::find(pinned_.begin(), pinned_.end(), id) == pinned_.end())
                     world_.forget(id);
                 break;

@@ -10,10 +10,9 @@
 #include <vector>
 
 #include "buffer/core/check.hpp"
-#include "buffer/core/clock_order.hpp"
+#include "buffer/core/movement.hpp"
 #include "buffer/core/core.hpp"
-#include "buffer/core/counts.hpp"
-#include "buffer/core/lru_order.hpp"
+#include "buffer/core/types.hpp"
 
 namespace {
 
@@ -94,7 +93,7 @@ private:
                   << pages_with_sharing(end) << ' ' << end.blocks.in_use() - end.absent.size << ' '
                   << end.absent.size;
         for (std::uint32_t i = 0; i < contents_.size(); ++i)
-            if (const block* const one = core_.block_of(page_, i);
+            if (const block* const one = core_.inside().block_of(page_, i);
                 one != nullptr && one->where == side::absent)
                 std::cout << " a";
             else if (one != nullptr)

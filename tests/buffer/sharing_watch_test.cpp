@@ -2,7 +2,7 @@
 // them takes longer than it saves.
 #include <gtest/gtest.h>
 
-#include "buffer/pool/sharing_watch.hpp"
+#include "buffer/pool/dedu_directory.hpp"
 
 namespace penstock::test {
 

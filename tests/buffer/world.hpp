@@ -11,10 +11,9 @@
 #include <vector>
 
 #include "buffer/core/check.hpp"
-#include "buffer/core/clock_order.hpp"
+#include "buffer/core/movement.hpp"
 #include "buffer/core/core.hpp"
-#include "buffer/core/counts.hpp"
-#include "buffer/core/lru_order.hpp"
+#include "buffer/core/types.hpp"
 
 namespace penstock::buffer::test {
 
@@ -74,7 +73,7 @@ public:
         for (const auto& [name, wanted] : now_) {
             const page_id id{name.second, name.first};
             for (std::uint32_t i = 0; i < most_.blocks_per_page; ++i) {
-                const block* const one = core.block_of(id, i);
+                const block* const one = core.inside().block_of(id, i);
                 const std::uint64_t has =
                     one == nullptr || one->where == side::absent
                         ? disk_.at(name)[i]

@@ -67,7 +67,8 @@ def check_ptx(ptx):
         order = re.findall(r"ld\.relaxed\.gpu\.global\.L2::cache_hint\.u64|membar\.cta|fence\.(?:sc"
                            r"|acq_rel)\.cta|ld\.relaxed\.gpu\.global\.v4",
                            body)
-        kinds = "".join("f" if "cta" in one else "c" if "v4" in one else "w" for one in order)
+        kinds = "".join("f" if "cta" in opcode else "c" if "v4" in opcode else "w"
+                        for opcode in order)
         if not re.search(r"wfc+fw", kinds):
             errors.append(
                 f"{name}: no fence between a look at the page word and the copy ({kinds})")
@@ -86,11 +87,11 @@ def check_ptx(ptx):
     for name, load in GATHERED.items():
         # The second fence is one of the whole device: nothing has used the units before the second
         # look.
-        kinds = "".join("f" if "cta" in one else "F" if one.startswith(("fence", "membar")) else "c"
-                        if load in one else "w"
-                        for one in re.findall(r"ld\.relaxed\.gpu\.[\w.]+|membar\.(?:cta|gl)|fence\."
-                                              r"(?:sc|acq_rel)\.(?:cta|gpu)",
-                                              entry_text(ptx, name)))
+        kinds = "".join("f" if "cta" in opcode else "F" if opcode.startswith(("fence", "membar"))
+                        else "c" if load in opcode else "w"
+                        for opcode in re.findall(r"ld\.relaxed\.gpu\.[\w.]+|membar\.(?:cta|gl)"
+                                                 r"|fence\.(?:sc|acq_rel)\.(?:cta|gpu)",
+                                                 entry_text(ptx, name)))
         if not re.search("w{%d}f+c{%d}F+w{%d}" % ((UNITS_IN_FLIGHT,) * 3), kinds):
             errors.append(f"{name}: page words, units and second looks are not {UNITS_IN_FLIGHT} "
                           f"at a time ({kinds})")
@@ -100,9 +101,9 @@ def check_ptx(ptx):
 def main():
     nvcc, source, include, work = sys.argv[1:]
     report, ptx = "", ""
-    for one in (source, source.replace("hit_path.cu", "gather_path.cu")):
-        report += compile_source(nvcc, one, include, work + "/path.cubin", "-cubin")
-        compile_source(nvcc, one, include, work + "/path.ptx", "-ptx")
+    for path in (source, source.replace("hit_path.cu", "gather_path.cu")):
+        report += compile_source(nvcc, path, include, work + "/path.cubin", "-cubin")
+        compile_source(nvcc, path, include, work + "/path.ptx", "-ptx")
         with open(work + "/path.ptx", encoding="utf-8") as file:
             ptx += file.read()
     found = resources(report)

@@ -97,8 +97,8 @@ private:
             if (has(all, w) && bytes_of(s, w) != bytes_of(s, first_of(all))) return false;
         return true;
     }
-    static std::string numbered(const char* what, place holder) {
-        return std::string(what) + " " + std::to_string(holder);
+    static std::string numbered(const char* label, place holder) {
+        return std::string(label) + " " + std::to_string(holder);
     }
 
     template <typename Emit>
@@ -166,8 +166,8 @@ private:
             emit(
                 n, [d] { return numbered("a release of device", d); }, nullptr);
         }
-        if (!s.returning || Rules::for_release(s.p).what != work::nothing ||
-            s.doing.what == work::invalidate_view)
+        if (!s.returning || Rules::for_release(s.p).kind != work::nothing ||
+            s.doing.kind == work::invalidate_view)
             return;
         state n = s;
         n.returning = false;
@@ -176,11 +176,11 @@ private:
             n, [] { return std::string("a release returns"); }, nullptr);
     }
 
-    template <typename How, typename Emit>
-    void ask(state n, wish what, place holder, const How& how, Emit&& emit) const {
-        n.asked = what;
+    template <typename Label, typename Emit>
+    void ask(state n, wish request, place holder, const Label& label, Emit&& emit) const {
+        n.asked = request;
         n.by = holder;
-        next_step(n, how, emit);
+        next_step(n, label, emit);
     }
 
     // The keeper of the records forgets stamps that tell nothing. That must lead to no state that
@@ -196,7 +196,7 @@ private:
 
     template <typename Emit>
     void requests(const state& s, Emit&& emit) const {
-        if (s.returning && Rules::for_release(s.p).what != work::nothing)
+        if (s.returning && Rules::for_release(s.p).kind != work::nothing)
             ask(
                 s, wish::release_end, cpu, [] { return std::string("that release goes on"); },
                 emit);
@@ -238,10 +238,10 @@ private:
 
     // The request has its next step begun at once, or ends: the step before, the choice and the
     // beginning are under one lock.
-    template <typename How, typename Emit>
-    void next_step(const state& s, const How& how, Emit&& emit) const {
+    template <typename Label, typename Emit>
+    void next_step(const state& s, const Label& label, Emit&& emit) const {
         const step next = next_for(s);
-        if (next.what == work::nothing) return end_request(s, how, emit);
+        if (next.kind == work::nothing) return end_request(s, label, emit);
         static constexpr const char* name[] = {
             "", "take the view away", "load the home", "collect", "fill", "write back", "drop"};
         for (place from = 0; from <= state::page::storage; ++from) {
@@ -251,20 +251,20 @@ private:
             n.source = from;
             n.moved = false;
             Rules::begin(n.p, next);
-            if (next.what == work::collect) n.has_home[next.holder] = n.count[next.holder];
-            if (next.what == work::fill)
+            if (next.kind == work::collect) n.has_home[next.holder] = n.count[next.holder];
+            if (next.kind == work::fill)
                 std::copy(std::begin(n.has_home), std::end(n.has_home), n.has_filled);
             const auto told = [&] {
-                return how() +
-                       "; begins: " + numbered(name[static_cast<int>(next.what)], next.holder) +
+                return label() +
+                       "; begins: " + numbered(name[static_cast<int>(next.kind)], next.holder) +
                        (next.from != 0 ? numbered(" from", from) : std::string());
             };
             emit(n, told, nullptr);
         }
     }
 
-    template <typename How, typename Emit>
-    void end_request(state n, const How& how, Emit&& emit) const {
+    template <typename Label, typename Emit>
+    void end_request(state n, const Label& label, Emit&& emit) const {
         const char* wrong = nullptr;
         if (n.asked == wish::access && n.by == cpu) {
             admit_cpu(n.p);
@@ -275,13 +275,13 @@ private:
         n.asked = wish::none;
         n.doing = {};
         emit(
-            n, [&] { return how() + "; that request ends"; }, wrong);
+            n, [&] { return label() + "; that request ends"; }, wrong);
     }
 
     static void move_bytes(state& n) {
         const place d = n.doing.holder;
         n.moved = true;
-        switch (n.doing.what) {
+        switch (n.doing.kind) {
             case work::load_home: n.home = bytes_of(n, n.source); break;
             case work::collect:
                 if (n.replica[d] != n.base[d]) n.home = n.replica[d];
@@ -303,8 +303,8 @@ private:
 
     template <typename Emit>
     void within_step(const state& s, Emit&& emit) const {
-        const bool has_bytes = s.doing.what != work::invalidate_view && s.doing.what != work::drop;
-        if (trouble_ && s.doing.what != work::drop) {
+        const bool has_bytes = s.doing.kind != work::invalidate_view && s.doing.kind != work::drop;
+        if (trouble_ && s.doing.kind != work::drop) {
             state n = s;
             Rules::finish(n.p, n.doing, false);
             n.doing = {};
@@ -318,10 +318,10 @@ private:
             return emit(
                 n, [] { return std::string("the bytes of that"); }, nullptr);
         }
-        if (s.doing.what == work::invalidate_view && s.view_changed && Rules::view_is_written_back)
+        if (s.doing.kind == work::invalidate_view && s.view_changed && Rules::view_is_written_back)
             return;  // what was changed in it goes home first
         state n = s;
-        if (n.doing.what == work::fill)
+        if (n.doing.kind == work::fill)
             for (place w = 0; w < state::places; ++w)
                 n.has_replica[n.doing.holder][w] = n.has_filled[w];
         Rules::finish(n.p, n.doing, true);

@@ -27,23 +27,23 @@ struct shared_page {
 
     void perform(const step& s) {
         const char* const name[] = {"", "invalidate", "load", "collect", "fill", "store", "drop"};
-        log.push_back(name[static_cast<int>(s.what)] + std::to_string(s.holder));
+        log.push_back(name[static_cast<int>(s.kind)] + std::to_string(s.holder));
         const std::string from = s.from != 0 ? bytes_of(first_of(s.from)) : std::string();
-        std::string &mine = replica[s.holder], &before = base[s.holder];
-        if (s.what == work::load_home) home = from;
-        if (s.what == work::write_back) stored = home;
-        if (s.what == work::collect)
+        std::string &own = replica[s.holder], &before = base[s.holder];
+        if (s.kind == work::load_home) home = from;
+        if (s.kind == work::write_back) stored = home;
+        if (s.kind == work::collect)
             for (std::size_t i = 0; i < home.size(); ++i)
-                if (mine[i] != before[i]) home[i] = before[i] = mine[i];
-        if (s.what == work::fill) {
-            if (!has(p.present, s.holder)) mine = before = from;
+                if (own[i] != before[i]) home[i] = before[i] = own[i];
+        if (s.kind == work::fill) {
+            if (!has(p.present, s.holder)) own = before = from;
             for (std::size_t i = 0; i < from.size(); ++i)
-                mine[i] = mine[i] == before[i] ? from[i] : mine[i], before[i] = from[i];
+                own[i] = own[i] == before[i] ? from[i] : own[i], before[i] = from[i];
         }
     }
     template <typename Next>
     void run(const Next& next) {
-        for (step s = next(); s.what != work::nothing; s = next()) {
+        for (step s = next(); s.kind != work::nothing; s = next()) {
             begin(p, s);
             perform(s);
             finish(p, s, true);
@@ -70,7 +70,7 @@ struct shared_page {
     }
     std::string done() {
         std::string out;
-        for (const std::string& one : log) out += (out.empty() ? "" : " ") + one;
+        for (const std::string& entry : log) out += (out.empty() ? "" : " ") + entry;
         log.clear();
         return out;
     }
@@ -200,13 +200,13 @@ TEST(page_versions, a_failed_step_comes_again) {
     s.released(1);
     for (int attempt = 0; attempt < 3; ++attempt) {
         const step next = next_for_sync(s.p);
-        EXPECT_EQ(next.what, work::collect);
+        EXPECT_EQ(next.kind, work::collect);
         begin(s.p, next);
         finish(s.p, next, false);
     }
     const auto fail = [&](work wanted) {
         const step next = next_for_sync(s.p);
-        EXPECT_EQ(next.what, wanted);
+        EXPECT_EQ(next.kind, wanted);
         begin(s.p, next);
         if (wanted == work::collect) s.perform(next);
         finish(s.p, next, wanted == work::collect);

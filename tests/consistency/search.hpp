@@ -28,26 +28,26 @@ struct fingerprint {
 class fingerprint_set {
 public:
     // True if it was not there.
-    bool insert(const fingerprint& one) {
+    bool insert(const fingerprint& print) {
         if (2 * ++count_ > places_.size()) grow();
-        if (put(one)) return true;
+        if (put(print)) return true;
         --count_;
         return false;
     }
 
 private:
-    bool put(const fingerprint& one) {
-        std::size_t i = one.low & (places_.size() - 1);
+    bool put(const fingerprint& print) {
+        std::size_t i = print.low & (places_.size() - 1);
         for (; !(places_[i] == fingerprint{}); i = (i + 1) & (places_.size() - 1))
-            if (places_[i] == one) return false;
-        places_[i] = one;
+            if (places_[i] == print) return false;
+        places_[i] = print;
         return true;
     }
     void grow() {
         std::vector<fingerprint> old(2 * places_.size());
         old.swap(places_);
-        for (const fingerprint& one : old)
-            if (!(one == fingerprint{})) put(one);
+        for (const fingerprint& print : old)
+            if (!(print == fingerprint{})) put(print);
     }
 
     std::vector<fingerprint> places_ = std::vector<fingerprint>(1024);
@@ -67,9 +67,9 @@ public:
         for (at_ = 0; !open_.empty() && found_.empty(); ++at_) {
             const State here = open_.front();
             open_.pop_front();
-            moves.each(here, [&](const State& next, const auto& how, const char* wrong) {
+            moves.each(here, [&](const State& next, const auto& label, const char* wrong) {
                 ++moved_;
-                visit(next, static_cast<std::uint32_t>(at_), how, wrong, moves);
+                visit(next, static_cast<std::uint32_t>(at_), label, wrong, moves);
             });
         }
         return found_;
@@ -80,17 +80,17 @@ public:
 private:
     struct arrival {
         std::uint32_t from;
-        std::uint32_t how;
+        std::uint32_t label;
     };
 
-    template <typename How>
-    void visit(State next, std::uint32_t from, const How& how, const char* wrong,
+    template <typename Label>
+    void visit(State next, std::uint32_t from, const Label& label, const char* wrong,
                const Moves& moves) {
         next.normalize();
         if (!known_.insert(print_of(next)) || !found_.empty()) return;
         arrivals_.push_back(
             {from,
-             names_.try_emplace(how(), static_cast<std::uint32_t>(names_.size())).first->second});
+             names_.try_emplace(label(), static_cast<std::uint32_t>(names_.size())).first->second});
         if (wrong == nullptr) wrong = moves.wrong(next);
         if (wrong != nullptr) found_ = std::string(wrong) + story();
         open_.push_back(std::move(next));
@@ -117,7 +117,7 @@ private:
         for (const auto& [text, number] : names_) name[number] = text;
         std::string out;
         for (std::size_t i = arrivals_.size() - 1; i != 0; i = arrivals_[i].from)
-            out = "\n  " + name[arrivals_[i].how] + out;
+            out = "\n  " + name[arrivals_[i].label] + out;
         return out;
     }
 

@@ -138,7 +138,7 @@ struct pending_goes_late : broken {
     template <unsigned D>
     static void finish(page_versions<D>& p, const step& s, bool done) {
         consistency::finish(p, s, done);
-        if (done && s.what == work::collect) p.pending &= ~only(s.holder);
+        if (done && s.kind == work::collect) p.pending &= ~only(s.holder);
     }
 };
 TEST(consistency_canary, a_release_during_a_collect_is_forgotten) {
@@ -150,12 +150,12 @@ struct newer_goes_late : broken {
     static void begin(page_versions<D>& p, const step& s) {
         const bool before = p.newer;
         consistency::begin(p, s);
-        if (s.what == work::write_back) p.newer = before;
+        if (s.kind == work::write_back) p.newer = before;
     }
     template <unsigned D>
     static void finish(page_versions<D>& p, const step& s, bool done) {
         consistency::finish(p, s, done);
-        if (done && s.what == work::write_back) p.newer = false;
+        if (done && s.kind == work::write_back) p.newer = false;
     }
 };
 TEST(consistency_canary, a_write_during_a_write_back_is_forgotten) {
@@ -165,7 +165,7 @@ TEST(consistency_canary, a_write_during_a_write_back_is_forgotten) {
 struct seen_at_the_end : broken {
     template <unsigned D>
     static void finish(page_versions<D>& p, step s, bool done) {
-        if (s.what == work::fill) s.seen = newest_of_others(p, s.holder);
+        if (s.kind == work::fill) s.seen = newest_of_others(p, s.holder);
         consistency::finish(p, s, done);
     }
 };

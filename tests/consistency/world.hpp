@@ -51,7 +51,7 @@ struct world {
 
     // The CPU's programs write until their view is gone.
     [[nodiscard]] bool view_is_there() const {
-        return p.view || doing.what == work::invalidate_view;
+        return p.view || doing.kind == work::invalidate_view;
     }
     // No request of the device itself is under way; those of others do not stop it.
     [[nodiscard]] bool at_boundary(place d) const { return asked == wish::none || by != d; }
@@ -94,12 +94,12 @@ struct world {
         for (place d = 1; d < places; ++d) {
             if (has(p.present, d)) continue;
             others_changed[d] = false;
-            if (doing.what != work::fill || doing.holder != d) replica[d] = base[d] = 0;
+            if (doing.kind != work::fill || doing.holder != d) replica[d] = base[d] = 0;
         }
         if (!view_is_there()) view = 0;
-        if (!has(p.present, cpu) && doing.what != work::load_home) home = 0;
+        if (!has(p.present, cpu) && doing.kind != work::load_home) home = 0;
         if (asked == wish::none) by = 0, wanted = 0;
-        if (doing.what == work::nothing) doing = {}, source = 0, moved = false;
+        if (doing.kind == work::nothing) doing = {}, source = 0, moved = false;
         doing.from = 0;
         normalize_versions();
     }
@@ -112,17 +112,17 @@ struct world {
                 others_changed[w] << 4);
             act(known[w]), act(replica[w] | base[w] << 4);
         }
-        for (const write_set one : known_before) act(one);
+        for (const write_set set : known_before) act(set);
         act(p.present | p.stale << 4), act(p.pending | static_cast<std::uint32_t>(asked) << 4);
         act(p.view | p.newer << 1 | p.wrote << 2 | view_changed << 3 | returning << 4 | moved << 5);
         act(home | stored << 4), act(view | writes << 4), act(published), act(wanted);
-        act(by | static_cast<std::uint32_t>(doing.what) << 4),
+        act(by | static_cast<std::uint32_t>(doing.kind) << 4),
             act(doing.holder | doing.seen << 3 | source << 4);
     }
 
 private:
     void normalize_versions() {
-        const bool filling = doing.what == work::fill;
+        const bool filling = doing.kind == work::fill;
         doing.seen = filling && newest_of_others(p, doing.holder) <= doing.seen ? 1 : 0;
         bool filled_behind = false;
         for (place w = 0; w < places; ++w)

@@ -49,11 +49,11 @@ struct hold_two_pages {
     __device__ void operator()(const Group& g, const runtime_ref& fs, std::uint64_t index) const {
         const int fd = open(g, fs, name);
         if (fd < 0) return note(g, fd);
-        const std::uint64_t one = mix64(index) % pages, two = mix64(~index) % pages;
-        const mapping first = map(g, fs, fd, static_cast<std::int64_t>(one * 4096), 4096);
-        const mapping second = map(g, fs, fd, static_cast<std::int64_t>(two * 4096), 4096);
-        check(g, first, one);
-        check(g, second, two);
+        const std::uint64_t first_page = mix64(index) % pages, second_page = mix64(~index) % pages;
+        const mapping first = map(g, fs, fd, static_cast<std::int64_t>(first_page * 4096), 4096);
+        const mapping second = map(g, fs, fd, static_cast<std::int64_t>(second_page * 4096), 4096);
+        check(g, first, first_page);
+        check(g, second, second_page);
         note(g, first.bytes);
         note(g, second.bytes);
         unmap(g, fs, second);
@@ -98,9 +98,9 @@ struct go_round {
                 last = read(g, fs, fd, to, 4096, at);
                 continue;
             }
-            const mapping one = map(g, fs, fd, at, 4096);
-            last = one.bytes;
-            unmap(g, fs, one);
+            const mapping mapped = map(g, fs, fd, at, 4096);
+            last = mapped.bytes;
+            unmap(g, fs, mapped);
         }
         if (g.is_leader()) *result = last;
     }

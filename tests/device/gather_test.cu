@@ -229,6 +229,87 @@ TEST_F(device_gather, elements_of_a_view) {
         ASSERT_EQ(std::memcmp(&got[i], &bytes[4 + 4 * indices[i]], 4), 0) << i;
 }
 
+namespace {
+
+// Takes its time, so that what does not wait for it reads the list as it was.
+__global__ void write_late(const std::uint64_t* from, std::uint64_t* to, std::uint64_t count,
+                           std::uint64_t wait_ns) {
+    std::uint64_t begun = 0, now = 0;
+    asm volatile("mov.u64 %0, %globaltimer;" : "=l"(begun));
+    do {
+        asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now));
+    } while (now - begun < wait_ns);
+    for (std::uint64_t i = threadIdx.x; i < count; i += blockDim.x) to[i] = from[i];
+}
+
+constexpr std::uint64_t late_ns = 50'000'000;
+
+}  // namespace
+
+TEST_F(device_gather, comes_after_what_is_on_the_callers_stream) {
+    PENSTOCK_NEEDS_GPU();
+    start(4096, 700, false);
+    const row_shape shape{512, 0, 0};
+    const std::uint64_t count = 5000;
+    const std::vector<std::uint64_t> indices = random_indices(count, rows_in_file(shape), 11);
+    const device_array<std::uint64_t> source(indices);
+    cudaStream_t own = nullptr;
+    ASSERT_EQ(cudaStreamCreateWithFlags(&own, cudaStreamNonBlocking), cudaSuccess);
+    for (const cudaStream_t stream : {own, cudaStreamLegacy, cudaStreamPerThread})
+        for (const gather_order order : {gather_order::as_given, gather_order::by_span}) {
+            // Rows that are not there, so that a gather which comes too early fails.
+            const device_array<std::uint64_t> list(
+                std::vector<std::uint64_t>(count, rows_in_file(shape)));
+            const device_array<std::uint8_t> out(
+                std::vector<std::uint8_t>(count * shape.row_bytes + 64, 0xa5));
+            write_late<<<1, 256, 0, stream>>>(source.get(), list.get(), count, late_ns);
+            ASSERT_EQ(cudaGetLastError(), cudaSuccess);
+            ASSERT_EQ(rt->gather(fd, shape, list.get(), count, out.get(), {order, 2 << 20, stream}),
+                      static_cast<std::int64_t>(count));
+            EXPECT_EQ(cudaStreamQuery(stream), cudaSuccess) << "it returns when it has ended";
+            EXPECT_EQ(wrong_rows(bytes, shape, indices, out.read()), 0u);
+        }
+    EXPECT_TRUE(rt->view_status().ok()) << rt->view_status().message;
+    cudaStreamDestroy(own);
+}
+
+// The canary of the test above: on the runtime's own stream nothing waits.
+TEST_F(device_gather, without_a_stream_does_not_wait_for_the_callers) {
+    PENSTOCK_NEEDS_GPU();
+    start(4096, 700, false);
+    const row_shape shape{512, 0, 0};
+    const device_array<std::uint64_t> source(random_indices(5000, rows_in_file(shape), 11)),
+        list(std::vector<std::uint64_t>(5000, rows_in_file(shape)));
+    const device_array<std::uint8_t> out(5000 * shape.row_bytes);
+    cudaStream_t own = nullptr;
+    ASSERT_EQ(cudaStreamCreateWithFlags(&own, cudaStreamNonBlocking), cudaSuccess);
+    write_late<<<1, 256, 0, own>>>(source.get(), list.get(), 5000, 20 * late_ns);
+    EXPECT_EQ(rt->gather(fd, shape, list.get(), 5000, out.get()), -ERANGE);
+    EXPECT_EQ(cudaStreamSynchronize(own), cudaSuccess);
+    cudaStreamDestroy(own);
+}
+
+TEST_F(device_gather, on_a_stream_that_is_captured_is_refused) {
+    PENSTOCK_NEEDS_GPU();
+    start(4096, 700, false);
+    const row_shape shape{512, 0, 0};
+    const std::vector<std::uint64_t> indices = random_indices(100, rows_in_file(shape), 12);
+    const device_array<std::uint64_t> list(indices), copy(100);
+    const device_array<std::uint8_t> out(
+        std::vector<std::uint8_t>(100 * shape.row_bytes + 64, 0xa5));
+    cudaStream_t own = nullptr;
+    ASSERT_EQ(cudaStreamCreateWithFlags(&own, cudaStreamNonBlocking), cudaSuccess);
+    ASSERT_EQ(cudaStreamBeginCapture(own, cudaStreamCaptureModeGlobal), cudaSuccess);
+    write_late<<<1, 256, 0, own>>>(list.get(), copy.get(), 100, 0);
+    EXPECT_EQ(rt->gather(fd, shape, list.get(), 100, out.get(), {.stream = own}), -EBUSY);
+    cudaGraph_t graph = nullptr;
+    EXPECT_EQ(cudaStreamEndCapture(own, &graph), cudaSuccess) << "the capture goes on";
+    if (graph != nullptr) cudaGraphDestroy(graph);
+    EXPECT_EQ(rt->gather(fd, shape, list.get(), 100, out.get(), {.stream = own}), 100);
+    EXPECT_EQ(wrong_rows(bytes, shape, indices, out.read()), 0u);
+    cudaStreamDestroy(own);
+}
+
 TEST_F(device_gather, errors_name_the_row) {
     PENSTOCK_NEEDS_GPU();
     start(4096, 4096, false);

@@ -12,13 +12,13 @@ __global__ void sum_with_gread(const char* name, unsigned long long* sum) {
     __shared__ uchar bytes[FS_BLOCKSIZE];
     const int fd = gopen(name, O_GRDONLY);
     const std::size_t size = fstat(fd);
-    unsigned long long mine = 0;
+    unsigned long long own_sum = 0;
     for (std::size_t at = 0; at < size; at += FS_BLOCKSIZE) {
         const std::size_t got = gread(fd, at, FS_BLOCKSIZE, bytes);
-        for (std::size_t i = threadIdx.x; i < got; i += blockDim.x) mine += bytes[i];
+        for (std::size_t i = threadIdx.x; i < got; i += blockDim.x) own_sum += bytes[i];
         __syncthreads();
     }
-    atomicAdd(sum, mine);
+    atomicAdd(sum, own_sum);
     gclose(fd);
 }
 
@@ -136,8 +136,8 @@ __global__ void unmap_what_is_not_ours(const char* name, unsigned long long* add
     } else {
         if (threadIdx.x == 0 && !wait_for(&words[1], 1)) atomicAdd(&words[2], 1);
         __syncthreads();
-        const int mine = gmunmap(page, 0);
-        if (threadIdx.x == 0 && mine != 0) atomicAdd(&words[2], 1);
+        const int own_result = gmunmap(page, 0);
+        if (threadIdx.x == 0 && own_result != 0) atomicAdd(&words[2], 1);
     }
     gclose(fd);
 }

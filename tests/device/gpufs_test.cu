@@ -27,17 +27,17 @@ __global__ void copy_with_gread(const char* source, uchar* destination, std::siz
 __global__ void sum_with_gmmap(const char* source, unsigned long long* sum) {
     const int fd = gopen(source, O_GRDONLY);
     const std::size_t file_size = fstat(fd);
-    unsigned long long mine = 0;
+    unsigned long long own_sum = 0;
     for (std::size_t at = std::size_t{blockIdx.x} * FS_BLOCKSIZE; at < file_size;
          at += std::size_t{FS_BLOCKSIZE} * gridDim.x) {
         const volatile uchar* page =
             static_cast<const volatile uchar*>(gmmap(nullptr, FS_BLOCKSIZE, 0, O_GRDONLY, fd, at));
         if (page == GMAP_FAILED) continue;
         for (std::size_t i = threadIdx.x; i < FS_BLOCKSIZE && at + i < file_size; i += blockDim.x)
-            mine += page[i];
+            own_sum += page[i];
         gmunmap(const_cast<uchar*>(page), FS_BLOCKSIZE);
     }
-    atomicAdd(sum, mine);
+    atomicAdd(sum, own_sum);
     gclose(fd);
 }
 
@@ -46,18 +46,18 @@ __global__ void sum_with_gmmap_warp(const char* source, unsigned long long* sum)
     const std::size_t file_size = fstat(fd);
     const unsigned warp_number = blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32,
                    warps = gridDim.x * (blockDim.x / 32);
-    unsigned long long mine = 0;
+    unsigned long long own_sum = 0;
     for (std::size_t at = std::size_t{warp_number} * FS_BLOCKSIZE; at < file_size;
          at += std::size_t{FS_BLOCKSIZE} * warps) {
         const volatile uchar* page = static_cast<const volatile uchar*>(
             gmmap_warp(nullptr, FS_BLOCKSIZE, 0, O_GRDONLY, fd, at, 2));
         if (page == GMAP_FAILED) continue;
         for (std::size_t i = threadIdx.x % 32; i < FS_BLOCKSIZE && at + i < file_size; i += 32)
-            mine += page[i];
+            own_sum += page[i];
         gmunmap_warp(const_cast<uchar*>(page), FS_BLOCKSIZE);
         gmunmap_warp(const_cast<uchar*>(page), FS_BLOCKSIZE, 1);
     }
-    atomicAdd(sum, mine);
+    atomicAdd(sum, own_sum);
     __syncthreads();
     gclose(fd);
 }
@@ -136,9 +136,9 @@ __global__ void unmap_what_is_another_warps(const char* name, int* results, int*
         if (threadIdx.x == 0) results[warp_neighbour] = theirs;
     }
     __syncthreads();
-    const int mine = gmunmap_warp(page, 0),
+    const int own_result = gmunmap_warp(page, 0),
               shared_by_both = gmunmap_warp(reinterpret_cast<volatile uchar*>(both), 0);
-    if ((mine != 0 || shared_by_both != 0) && threadIdx.x % 32 == 0) atomicAdd(bad, 1);
+    if ((own_result != 0 || shared_by_both != 0) && threadIdx.x % 32 == 0) atomicAdd(bad, 1);
     __syncthreads();
     if (warp_number == 1) {
         const int again = gmunmap_warp(page, 0),

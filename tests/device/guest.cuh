@@ -152,8 +152,8 @@ public:
     // What went wrong, or an empty text.
     std::string make() {
         std::unique_ptr<runtime> rt;
-        if (const status s = runtime::create(guest_options(folder_), rt); !s.ok())
-            return "create: " + s.message;
+        if (const status s = runtime::make(guest_options(folder_), rt); !s.ok())
+            return "make: " + s.message;
         std::string wrong = use(*rt);
         if (wrong.empty()) wrong = use_pool();
         return wrong;
@@ -202,7 +202,7 @@ public:
     std::string map(runtime& rt) {
         std::unique_ptr<file_region> region;
         if (const status s =
-                rt.map_region(folder_ / "out", 0, 0, protection::read_write, {}, region);
+                map_region(rt, folder_ / "out", 0, 0, protection::read_write, {}, region);
             !s.ok())
             return "map_region: " + s.message;
         if (const std::int64_t code = region->acquire(stream_); code < 0)
@@ -214,13 +214,14 @@ public:
     }
 
     std::string use_pool() {
-        buffer_options how;
-        how.where = backend::gpu;
-        how.host_bytes = 1 << 20;
-        how.device_bytes = 4 << 20;
-        how.sessions = 2;
+        buffer_options pool_options;
+        pool_options.where = backend::gpu;
+        pool_options.host_bytes = 1 << 20;
+        pool_options.device_bytes = 4 << 20;
+        pool_options.sessions = 2;
         std::unique_ptr<buffer_pool> pool;
-        if (const status s = buffer_pool::make(how, pool); !s.ok()) return "pool: " + s.message;
+        if (const status s = buffer_pool::make(pool_options, pool); !s.ok())
+            return "pool: " + s.message;
         std::uint32_t file = 0;
         if (const status s = pool->open_file(folder_ / "data", buffer::file_access::read, file);
             !s.ok())

@@ -27,11 +27,12 @@ public:
         return o;
     }
     // How many lines have both.
-    int count(const std::string& one, const std::string& other) {
+    int count(const std::string& first, const std::string& second) {
         const std::lock_guard lock(mutex_);
         return static_cast<int>(
             std::count_if(lines_.begin(), lines_.end(), [&](const std::string& line) {
-                return line.find(one) != std::string::npos && line.find(other) != std::string::npos;
+                return line.find(first) != std::string::npos &&
+                       line.find(second) != std::string::npos;
             }));
     }
 
@@ -67,7 +68,7 @@ public:
         std::printf("    %zu MiB are free\n", free >> 20);
     }
     ~ballast() {
-        for (void* const one : pieces_) cudaFree(one);
+        for (void* const piece : pieces_) cudaFree(piece);
     }
 
 private:
@@ -75,8 +76,8 @@ private:
 };
 
 // Done, or refused for lack of memory in so many words.
-std::string judge(const char* what, const status& s) {
-    std::printf("    %s: %d %s\n", what, s.code, s.message.c_str());
+std::string judge(const char* label, const status& s) {
+    std::printf("    %s: %d %s\n", label, s.code, s.message.c_str());
     if (s.ok()) return "";
     const auto has = [&](const char* text) { return s.message.find(text) != std::string::npos; };
     const bool named = (has("CUDA_ERROR_OUT_OF_MEMORY") || has("cudaErrorMemoryAllocation") ||
@@ -84,11 +85,11 @@ std::string judge(const char* what, const status& s) {
                        has("are free");
     const bool sized = has("do not fit into the") || has("is less than");
     if (has("older than the toolkit") || has("could not be had"))
-        return std::string(what) + " names a wrong cause";
-    if (!named && !sized) return std::string(what) + " does not say what there is";
+        return std::string(label) + " names a wrong cause";
+    if (!named && !sized) return std::string(label) + " does not say what there is";
     return s.code == -ENOMEM || s.code == -EINVAL || s.code == -ENODEV
                ? ""
-               : std::string(what) + " has another code";
+               : std::string(label) + " has another code";
 }
 
 std::string with_little_memory(std::uint64_t free_mib) {
@@ -97,14 +98,14 @@ std::string with_little_memory(std::uint64_t free_mib) {
     cudaFree(nullptr);
     const ballast taken(free_mib << 20);
     std::unique_ptr<runtime> rt;
-    std::string wrong = judge("create", runtime::create(guest_options(folder), rt));
+    std::string wrong = judge("create", runtime::make(guest_options(folder), rt));
     rt.reset();
-    buffer_options how;
-    how.where = backend::gpu;
-    how.host_bytes = 1 << 20;
-    how.device_bytes = (free_mib << 20) * 2;
+    buffer_options pool_options;
+    pool_options.where = backend::gpu;
+    pool_options.host_bytes = 1 << 20;
+    pool_options.device_bytes = (free_mib << 20) * 2;
     std::unique_ptr<buffer_pool> pool;
-    if (wrong.empty()) wrong = judge("pool", buffer_pool::make(how, pool));
+    if (wrong.empty()) wrong = judge("pool", buffer_pool::make(pool_options, pool));
     return wrong.empty() && pool != nullptr ? "there is a pool of more than there is" : wrong;
 }
 
@@ -113,7 +114,7 @@ std::string with_memory_used_up_later(std::uint64_t free_mib) {
     const temporary_folder folder;
     guest_calls calls(folder);
     std::unique_ptr<runtime> rt;
-    if (const status s = runtime::create(guest_options(folder), rt); !s.ok()) return s.message;
+    if (const status s = runtime::make(guest_options(folder), rt); !s.ok()) return s.message;
     const ballast taken(free_mib << 20);
     const int fd = rt->open(folder / "data");
     std::vector<std::uint32_t> words(guest_file_bytes / 4);
@@ -122,7 +123,7 @@ std::string with_memory_used_up_later(std::uint64_t free_mib) {
         return "it does not read";
     std::unique_ptr<file_region> region;
     std::string wrong = judge(
-        "map_region", rt->map_region(folder / "data", 0, 0, protection::read_write, {}, region));
+        "map_region", map_region(*rt, folder / "data", 0, 0, protection::read_write, {}, region));
     const shared_array<std::uint64_t> indices(1 << 20);
     const shared_array<std::uint8_t> out(16 << 20);
     const std::int64_t rows =
@@ -136,8 +137,8 @@ std::string with_memory_used_up_later(std::uint64_t free_mib) {
 // stays. Where it used CUDA itself, or asks the driver, the context goes.
 enum class reset_by { guest, user_of_cuda, driver };
 
-bool reset_device(reset_by what) {
-    if (what != reset_by::driver) return cudaDeviceReset() == cudaSuccess;
+bool reset_device(reset_by agent) {
+    if (agent != reset_by::driver) return cudaDeviceReset() == cudaSuccess;
     void* const library = ::dlopen("libcuda.so.1", RTLD_NOW);
     const auto reset = reinterpret_cast<decltype(&cuDevicePrimaryCtxReset)>(
         ::dlsym(library, "cuDevicePrimaryCtxReset_v2"));
@@ -176,7 +177,7 @@ std::string expect_whole(runtime& rt, file_region& region, int fd) {
 }
 
 // `goes_on`: the program uses CUDA again before the library notices.
-std::string after_a_reset(reset_by what, bool goes_on, bool stays_for_ever) {
+std::string after_a_reset(reset_by agent, bool goes_on, bool stays_for_ever) {
     static std::unique_ptr<runtime> kept;
     static std::unique_ptr<file_region> kept_region;
     auto* const folder = new temporary_folder;  // as long as the process
@@ -184,22 +185,22 @@ std::string after_a_reset(reset_by what, bool goes_on, bool stays_for_ever) {
     write_guest_file(*folder / "data", 0);
     write_guest_file(*folder / "out", 0);
     void* piece = nullptr;
-    if (what == reset_by::user_of_cuda && cudaMalloc(&piece, 1 << 20) != cudaSuccess)
+    if (agent == reset_by::user_of_cuda && cudaMalloc(&piece, 1 << 20) != cudaSuccess)
         return "no CUDA";
-    if (const status s = runtime::create(log->listening(*folder), kept); !s.ok()) return s.message;
+    if (const status s = runtime::make(log->listening(*folder), kept); !s.ok()) return s.message;
     runtime& rt = *kept;
     const int fd = rt.open(*folder / "out", open_read_write);
     const std::uint32_t word = 1;
     if (rt.write(fd, &word, 4, 0) != 4) return "it does not write";
     if (const status s =
-            rt.map_region(*folder / "data", 0, 0, protection::read_write, {}, kept_region);
+            map_region(rt, *folder / "data", 0, 0, protection::read_write, {}, kept_region);
         !s.ok())
         return s.message;
-    if (!reset_device(what)) return "no reset";
+    if (!reset_device(agent)) return "no reset";
     if (goes_on && cudaMalloc(&piece, 1 << 20) != cudaSuccess) return "the program cannot go on";
     const bool gone = comes_true([&] { return rt.health().code == -ENODEV; }, 100);
     std::printf("    the context %s\n", gone ? "is gone" : "stays");
-    if (!gone && what == reset_by::driver) return "the driver's reset was not noticed";
+    if (!gone && agent == reset_by::driver) return "the driver's reset was not noticed";
     const std::string wrong = gone ? expect_gone(rt, *kept_region, *log, fd, *folder / "data")
                                    : expect_whole(rt, *kept_region, fd);
     if (!wrong.empty() || stays_for_ever) return wrong;
@@ -207,7 +208,7 @@ std::string after_a_reset(reset_by what, bool goes_on, bool stays_for_ever) {
     kept.reset();
     if (gone && (log->count("/out'", "lost") != 1 || log->count("region of", "lost") != 1))
         return "what is lost is named again";
-    if (what == reset_by::driver) return "";  // the CUDA runtime does not know of it
+    if (agent == reset_by::driver) return "";  // the CUDA runtime does not know of it
     // And the program may make another.
     if (cudaFree(nullptr) != cudaSuccess) return "the program's CUDA is broken";
     guest_calls calls(*folder);
@@ -223,7 +224,7 @@ std::string many_resets() {
         void* piece = nullptr;
         if (cudaMalloc(&piece, 1 << 20) != cudaSuccess) return "no CUDA";
         std::unique_ptr<runtime> rt;
-        if (const status s = runtime::create(guest_options(folder), rt); !s.ok()) return s.message;
+        if (const status s = runtime::make(guest_options(folder), rt); !s.ok()) return s.message;
         std::atomic<bool> stop{false};
         std::thread asker([&] {
             while (!stop && rt->health().ok())
@@ -253,9 +254,9 @@ std::string after_a_fault() {
     write_guest_file(folder / "in a region", 0);
     std::unique_ptr<runtime> rt;
     std::unique_ptr<file_region> region;
-    if (const status s = runtime::create(log.listening(folder), rt); !s.ok()) return s.message;
+    if (const status s = runtime::make(log.listening(folder), rt); !s.ok()) return s.message;
     if (const status s =
-            rt->map_region(folder / "in a region", 4096, 8192, protection::read_write, {}, region);
+            map_region(*rt, folder / "in a region", 4096, 8192, protection::read_write, {}, region);
         !s.ok())
         return s.message;
     const int fd = rt->open(folder / "in the cache", open_read_write),
@@ -300,9 +301,9 @@ std::string beside_forks() {
     static std::unique_ptr<file_region> kept_region;
     const temporary_folder folder;
     write_guest_file(folder / "data", 0);
-    if (const status s = runtime::create(guest_options(folder), kept); !s.ok()) return s.message;
+    if (const status s = runtime::make(guest_options(folder), kept); !s.ok()) return s.message;
     if (const status s =
-            kept->map_region(folder / "data", 0, 0, protection::read_write, {}, kept_region);
+            map_region(*kept, folder / "data", 0, 0, protection::read_write, {}, kept_region);
         !s.ok())
         return s.message;
     const device_text name("data");
@@ -336,9 +337,9 @@ std::string beside_forks() {
                 launch<width::warp>(*kept, 1, guest_reader{}) == -ECHILD &&
                 kept->health().code == -ECHILD;
             options o = guest_options(folder);
-            const status on_gpu = runtime::create(o, own);
+            const status on_gpu = runtime::make(o, own);
             o.where = backend::automatic;
-            const status automatic = runtime::create(o, own);
+            const status automatic = runtime::make(o, own);
             return refused && on_gpu.code == -ENODEV && automatic.ok() &&
                    own->where() == backend::cpu && own->open(folder / "data") >= 0;
         });

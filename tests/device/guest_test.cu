@@ -165,7 +165,7 @@ TEST(guest_capture, a_region_refuses_the_captured_stream) {
     write_guest_file(folder / "out", 0);
     const auto rt = make_runtime(guest_options(folder));
     std::unique_ptr<file_region> region;
-    ASSERT_TRUE(rt->map_region(folder / "out", 0, 0, protection::read_write, {}, region).ok());
+    ASSERT_TRUE(map_region(*rt, folder / "out", 0, 0, protection::read_write, {}, region).ok());
     capturing_program program(true);
     for (const auto& [text, mode] : capture_modes) {
         SCOPED_TRACE(text);
@@ -251,7 +251,7 @@ TEST(guest_errors, what_was_pending_is_pending_still) {
         std::unique_ptr<runtime> refused;
         options too_large = guest_options(folder);
         too_large.cache_bytes = std::uint64_t{1} << 45;
-        EXPECT_EQ(runtime::create(too_large, refused).code, -EINVAL);
+        EXPECT_EQ(runtime::make(too_large, refused).code, -EINVAL);
         EXPECT_EQ(rt->gather(77, {128}, nullptr, 5, nullptr), -EINVAL);
         EXPECT_EQ(cudaPeekAtLastError(), before);
     }
@@ -333,7 +333,7 @@ enum class change { cut, extended, replaced, written_anew };
 
 // Kernels read at random while the file is changed a hundred times. Nothing that it never held is
 // ever given.
-void change_under(change what, bool windows) {
+void change_under(change kind, bool windows) {
     const temporary_folder folder;
     const std::string path = folder / "data";
     write_guest_file(path, 0);
@@ -354,9 +354,9 @@ void change_under(change what, bool windows) {
     });
     std::this_thread::sleep_for(std::chrono::milliseconds(100));
     for (std::uint64_t round = 1; round < 60; ++round) {
-        if (what == change::cut)
+        if (kind == change::cut)
             std::filesystem::resize_file(path, guest_file_bytes - round * 4096 * 16 - 100);
-        if (what == change::extended) {
+        if (kind == change::extended) {
             std::ofstream more(path, std::ios::binary | std::ios::app);
             for (std::uint64_t i = 0; i < 1024; ++i) {
                 const std::uint32_t word =
@@ -364,11 +364,11 @@ void change_under(change what, bool windows) {
                 more.write(reinterpret_cast<const char*>(&word), 4);
             }
         }
-        if (what == change::replaced) {
+        if (kind == change::replaced) {
             write_guest_file(folder / "new", round % 8);
             std::filesystem::rename(folder / "new", path);
         }
-        if (what == change::written_anew) {
+        if (kind == change::written_anew) {
             std::filesystem::remove(path);
             write_guest_file(path, round % 8);
         }
@@ -383,7 +383,7 @@ void change_under(change what, bool windows) {
     EXPECT_GT(c.reads, 0u);
     EXPECT_EQ(c.wrong, 0u);
     EXPECT_EQ(c.zeros, 0u);
-    EXPECT_TRUE(c.other_errors == 0 || what == change::written_anew || what == change::replaced)
+    EXPECT_TRUE(c.other_errors == 0 || kind == change::written_anew || kind == change::replaced)
         << error_text(c.last_error);
     EXPECT_TRUE(rt->health().ok());
     EXPECT_EQ(rt->close(fd), 0);

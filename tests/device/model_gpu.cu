@@ -79,7 +79,7 @@ public:
         };
         host::runtime_hooks hooks;
         hooks.env = &pins_;
-        if (const status created = runtime::create(o_, hooks, rt_); !created)
+        if (const status created = runtime::make(o_, hooks, rt_); !created)
             complain(created.message);
         else windows_ = std::make_unique<window_keeper>(*rt_, w_, states_.data(), met_);
     }
@@ -132,9 +132,9 @@ private:
         return std::filesystem::canonical(name).string();
     }
 
-    void complain(const std::string& what) {
+    void complain(const std::string& complaint) {
         good_ = false;
-        std::cout << "model: seed " << seed_ << ": " << what << std::endl;
+        std::cout << "model: seed " << seed_ << ": " << complaint << std::endl;
     }
 
     void launch_round(width wide, std::uint64_t first, std::uint64_t actors, std::uint64_t steps) {
@@ -177,7 +177,7 @@ private:
                      std::to_string(last_.changed_mappings) + " changed mappings");
             for (std::uint64_t i = 0; i < last_.failures && i < 4; ++i) {
                 const failure& f = last_.kept[i];
-                std::cout << "  actor " << f.actor << " step " << f.step << " verb " << f.what
+                std::cout << "  actor " << f.actor << " step " << f.step << " verb " << f.kind
                           << " file " << f.file << " offset " << f.offset << " length " << f.length
                           << ": got " << f.got << ", expected " << f.expected << "; versions "
                           << f.floor << " to " << f.newest << std::endl;
@@ -229,9 +229,9 @@ private:
     // What is done with windows while no kernel runs.
     void exercise(std::uint64_t h) {
         for (std::uint64_t i = 0; i < 2 && good_; ++i) {
-            far_drill one(*rt_, *files_, pins_, w_, states_.data(), met_, drilled_);
+            far_drill drilling(*rt_, *files_, pins_, w_, states_.data(), met_, drilled_);
             int windowed = -1;
-            if (const std::string wrong = one.run(mix64(h + i), windowed); !wrong.empty())
+            if (const std::string wrong = drilling.run(mix64(h + i), windowed); !wrong.empty())
                 complain(wrong);
             if (windowed >= 0) windows_->has_window_too(windowed);
         }
@@ -291,9 +291,9 @@ int main(int count, char** words) {
     bool good = true;
     coverage met;
     for (std::uint64_t i = 0; i < s.seeds; ++i) {
-        gpu_run one(s, s.seed + i);
-        good = one.run() && good;
-        met.add(one.met());
+        gpu_run test(s, s.seed + i);
+        good = test.run() && good;
+        met.add(test.met());
     }
     // Over so many operations everything is met; a run that has not met it does not test it any
     // more.

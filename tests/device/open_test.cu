@@ -120,9 +120,9 @@ TEST(device_open, lanes_close_no_more_than_was_opened) {
         EXPECT_EQ(launch<width::lane>(*rt, 5000, only_close{fd, refused.get()}), 0);
         EXPECT_EQ(refused.read()[0], 5000u - 1037u);
         EXPECT_EQ(rt->close(fd), -EBADF);
-        for (const int one : own) {
-            EXPECT_EQ(rt->close(one), 0);
-            EXPECT_EQ(rt->close(one), -EBADF) << "a second close of its own";
+        for (const int own_fd : own) {
+            EXPECT_EQ(rt->close(own_fd), 0);
+            EXPECT_EQ(rt->close(own_fd), -EBADF) << "a second close of its own";
         }
     }
 }

@@ -35,7 +35,7 @@ struct random_ranges {
             if (g.is_leader()) atomicAdd(&counters[bad_results], 1ull);
             return;
         }
-        std::byte* const mine = scratch + index * scratch_bytes;
+        std::byte* const own_scratch = scratch + index * scratch_bytes;
         for (int round = 0; round < 4; ++round) {
             const std::uint64_t random = mix64(seed * 31 + index * 4 + round);
             const std::uint64_t offset = random % (file_bytes + 1000);
@@ -43,11 +43,12 @@ struct random_ranges {
             const std::uint64_t left = offset < file_bytes ? file_bytes - offset : 0;
             const std::uint64_t expected = want < left ? want : left;
             if (round % 2 == 0) {
-                const std::int64_t got = read(g, fs, fd, mine, static_cast<std::int64_t>(want),
-                                              static_cast<std::int64_t>(offset));
+                const std::int64_t got =
+                    read(g, fs, fd, own_scratch, static_cast<std::int64_t>(want),
+                         static_cast<std::int64_t>(offset));
                 if (got != static_cast<std::int64_t>(expected) && g.is_leader())
                     atomicAdd(&counters[bad_results], 1ull);
-                if (got > 0) check(g, mine, got, file, offset);
+                if (got > 0) check(g, own_scratch, got, file, offset);
                 g.sync();
             } else {
                 const mapping m = map(g, fs, fd, static_cast<std::int64_t>(offset),

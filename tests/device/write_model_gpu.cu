@@ -107,7 +107,7 @@ public:
         met_.watches_write_backs = false;
         host::runtime_hooks hooks;
         hooks.env = &system_;
-        if (const status created = runtime::create(options_for(seed, shape_, folder_), hooks, rt_);
+        if (const status created = runtime::make(options_for(seed, shape_, folder_), hooks, rt_);
             !created)
             complain(created.message);
         options small = options_for(seed, shape_, folder_);
@@ -115,7 +115,7 @@ public:
         small.cache_bytes = 32 * small.page_bytes;
         small.tier_bytes = 0;
         small.worker_threads = 1;
-        if (const status created = runtime::create(small, second_); !created)
+        if (const status created = runtime::make(small, second_); !created)
             complain(created.message);
     }
     ~gpu_write_run() {
@@ -146,10 +146,10 @@ private:
         if (::mkdtemp(name.data()) == nullptr) std::abort();
         return std::filesystem::canonical(name).string();
     }
-    void complain(const std::string& what) {
-        if (what.empty()) return;
+    void complain(const std::string& complaint) {
+        if (complaint.empty()) return;
         good_ = false;
-        std::cout << "write model: seed " << seed_ << ", round " << round_ << ": " << what
+        std::cout << "write model: seed " << seed_ << ", round " << round_ << ": " << complaint
                   << std::endl;
     }
     [[nodiscard]] std::uint64_t scratch_stride() const {
@@ -183,7 +183,7 @@ private:
             std::vector<model::version> written(s.capacity);
             device_versions_[file]->get(written.data());
             for (std::uint64_t i = 0; i < s.capacity; ++i)
-                if (plan.how != use::shared || plan.owner_of(i) < plan.actors)
+                if (plan.usage != use::shared || plan.owner_of(i) < plan.actors)
                     s.versions[i] = written[i];
         }
         write_report seen{};
@@ -200,12 +200,12 @@ private:
         for (std::uint64_t i = 0; i < seen.failures && i < 6; ++i) {
             const failure& f = seen.kept[i];
             std::cout << "  actor " << f.actor << " step " << f.step << " "
-                      << name_of(static_cast<write_verb>(f.what)) << " file " << f.file
+                      << name_of(static_cast<write_verb>(f.kind)) << " file " << f.file
                       << " offset " << f.offset << " length " << f.length << ": got " << f.got
                       << ", expected " << f.expected << "; versions " << f.floor << " to "
-                      << f.newest << "; use " << static_cast<int>(files_.plans()[f.file].how)
+                      << f.newest << "; use " << static_cast<int>(files_.plans()[f.file].usage)
                       << ", owner "
-                      << (files_.plans()[f.file].how == use::shared
+                      << (files_.plans()[f.file].usage == use::shared
                               ? files_.plans()[f.file].owner_of(f.offset)
                               : 0)
                       << " of " << files_.plans()[f.file].actors << "+"
@@ -263,7 +263,7 @@ private:
     std::vector<int> hold_logs() {
         std::vector<int> out;
         for (std::uint32_t file = 0; file < shape_.files(); ++file) {
-            if (files_.plans()[file].how != use::log) continue;
+            if (files_.plans()[file].usage != use::log) continue;
             out.push_back(
                 rt_->open(files_.path_of(file), open_write | open_create | open_truncate));
             if (out.back() < 0) complain("open of a log gave " + error_text(out.back()));
@@ -287,10 +287,10 @@ private:
         // lost.
         for (std::uint32_t file = 0; file < shape_.files(); ++file) {
             const file_plan& plan = files_.plans()[file];
-            if (plan.how == use::log)
+            if (plan.usage == use::log)
                 complain(files_.compare_log(file, round_, &records_[std::size_t{file} * actors],
                                             actors, met_.records));
-            else if (plan.how != use::idle) complain(files_.compare(file, "after close"));
+            else if (plan.usage != use::idle) complain(files_.compare(file, "after close"));
         }
     }
 
@@ -352,9 +352,9 @@ int main(int count, char** words) {
     bool good = true;
     write_coverage met;
     for (std::uint64_t i = 0; i < s.seeds; ++i) {
-        gpu_write_run one(s, s.seed + i);
-        good = one.run() && good;
-        met.add(one.met());
+        gpu_write_run test(s, s.seed + i);
+        good = test.run() && good;
+        met.add(test.met());
     }
     // Over so many operations everything is met; a run that has not met it does not test it any
     // more.

@@ -39,15 +39,16 @@ struct write_pieces {
     template <typename Group>
     __device__ void operator()(const Group& g, const runtime_ref& fs, std::uint64_t index) const {
         const int fd = open(g, fs, name, open_read_write | open_create);
-        std::byte* const mine = scratch + index * stride;
+        std::byte* const own_scratch = scratch + index * stride;
         unsigned long long bad = fd < 0 ? 1 : 0, wrong = 0;
         for (std::uint64_t at = index * stride; fd >= 0 && at < bytes; at += groups * stride) {
             const auto length = static_cast<std::int64_t>(min(stride, bytes - at));
             if (write(g, fs, fd, wanted + at, length, static_cast<std::int64_t>(at)) != length)
                 ++bad;
-            if (read(g, fs, fd, mine, length, static_cast<std::int64_t>(at)) != length) ++bad;
+            if (read(g, fs, fd, own_scratch, length, static_cast<std::int64_t>(at)) != length)
+                ++bad;
             for (std::int64_t i = g.rank(); i < length; i += g.size())
-                if (static_cast<std::uint8_t>(mine[i]) != wanted[at + i]) ++wrong;
+                if (static_cast<std::uint8_t>(own_scratch[i]) != wanted[at + i]) ++wrong;
             g.sync();
             if (mix64(at) % 16 == 0 && msync(g, fs, fd, static_cast<std::int64_t>(at), length) != 0)
                 ++bad;
@@ -97,12 +98,13 @@ struct write_stripes {
     template <typename Group>
     __device__ void operator()(const Group& g, const runtime_ref& fs, std::uint64_t index) const {
         __shared__ std::uint8_t stripes[8][4100];  // a warp each
-        std::uint8_t* const mine = stripes[threadIdx.x / 32];
+        std::uint8_t* const own_stripe = stripes[threadIdx.x / 32];
         const std::uint64_t at = (2 * index + half) * stripe;
         for (std::uint64_t i = g.rank(); i < stripe; i += g.size())
-            mine[i] = pattern_byte(9, at + i);
+            own_stripe[i] = pattern_byte(9, at + i);
         g.sync();
-        write(g, fs, fd, mine, static_cast<std::int64_t>(stripe), static_cast<std::int64_t>(at));
+        write(g, fs, fd, own_stripe, static_cast<std::int64_t>(stripe),
+              static_cast<std::int64_t>(at));
     }
 };
 
@@ -113,14 +115,14 @@ struct append_records {
     template <typename Group>
     __device__ void operator()(const Group& g, const runtime_ref& fs, std::uint64_t index) const {
         __shared__ std::uint8_t records[8][record_bytes];  // a warp each
-        std::uint8_t* const mine = records[threadIdx.x / 32];
+        std::uint8_t* const own_record = records[threadIdx.x / 32];
         const int fd = open(g, fs, name, open_write | open_create);
         unsigned long long bad = fd < 0 ? 1 : 0;
         for (std::uint64_t i = 0; fd >= 0 && i < 20; ++i) {
             for (std::uint64_t k = g.rank(); k < record_bytes; k += g.size())
-                mine[k] = pattern_byte(index * 20 + i, k);
+                own_record[k] = pattern_byte(index * 20 + i, k);
             g.sync();
-            if (append(g, fs, fd, mine, record_bytes) < 0) ++bad;
+            if (append(g, fs, fd, own_record, record_bytes) < 0) ++bad;
         }
         if (fd >= 0 && close(g, fs, fd) != 0) ++bad;
         if (bad != 0 && g.is_leader()) atomicAdd(&counters[bad_results], bad);

@@ -7,7 +7,6 @@
 #include "explore/explorer.hpp"
 // After it, so that its accesses are schedule points.
 #include "buffer/pool/frame_latch.hpp"
-#include "buffer/pool/owned_entry.hpp"
 
 namespace {
 
@@ -28,17 +27,17 @@ void store(std::uint64_t& word, std::uint64_t value) { atomic_store<order::relax
 
 // The frame has page 0 at first.
 explore::program program_of(std::vector<std::function<void()>> fibers) {
-    explore::program what;
-    what.fibers = std::move(fibers);
-    what.reset = [] {
+    explore::program program;
+    program.fibers = std::move(fibers);
+    program.reset = [] {
         memory = shared_memory{};
         memory.latch.open();
         memory.entries[0].publish(0);
     };
-    what.check = [] {};
-    what.memory = reinterpret_cast<std::byte*>(&memory);
-    what.memory_bytes = sizeof memory;
-    return what;
+    program.check = [] {};
+    program.memory = reinterpret_cast<std::byte*>(&memory);
+    program.memory_bytes = sizeof memory;
+    return program;
 }
 
 // Page `which` is used if it is there; `times` looks.
@@ -155,17 +154,17 @@ struct shared_pages {
 alignas(8) shared_pages pages;
 
 explore::outcome run_shared(std::vector<std::function<void()>> fibers) {
-    explore::program what;
-    what.fibers = std::move(fibers);
-    what.reset = [] {
+    explore::program program;
+    program.fibers = std::move(fibers);
+    program.reset = [] {
         pages = shared_pages{};
         pages.latch.open();
         pages.entries[0].set_where(buffer::owned_entry::first_slot);
     };
-    what.check = [] {};
-    what.memory = reinterpret_cast<std::byte*>(&pages);
-    what.memory_bytes = sizeof pages;
-    return explore::explorer(std::move(what), {}).run();
+    program.check = [] {};
+    program.memory = reinterpret_cast<std::byte*>(&pages);
+    program.memory_bytes = sizeof pages;
+    return explore::explorer(std::move(program), {}).run();
 }
 
 std::function<void()> reader(std::uint64_t which, int times = 1) {

@@ -21,30 +21,30 @@ void point(const void* address, bool is_write) {
     explorer* const x = active;
     if (x == nullptr || x->running_ == explorer::no_fiber) return;
     const auto* at = static_cast<const std::byte*>(address);
-    if (at < x->what_.memory || at >= x->what_.memory + x->what_.memory_bytes) return;
+    if (at < x->program_.memory || at >= x->program_.memory + x->program_.memory_bytes) return;
     auto& lane = x->lanes_[x->running_];
-    lane.next = {static_cast<std::uint32_t>((at - x->what_.memory) / 8), is_write};
+    lane.next = {static_cast<std::uint32_t>((at - x->program_.memory) / 8), is_write};
     lane.at = explorer::phase::at_access;
     lane.run.leave();
     lane.watch.push_back({lane.next.word, x->touch(lane.next.word).changes_by_others(x->running_)});
 }
 
-void violation(const char* what) {
+void violation(const char* message) {
     explorer* const x = active;
-    if (x->violation_.empty()) x->violation_ = what;
+    if (x->violation_.empty()) x->violation_ = message;
     if (x->running_ != explorer::no_fiber) x->lanes_[x->running_].run.leave();
 }
 
-explorer::explorer(program what, limits how)
-    : what_(std::move(what)),
-      how_(how),
-      lanes_(what_.fibers.size()),
-      words_(what_.memory_bytes / 8 + 1) {}
+explorer::explorer(program explored, limits bounds)
+    : program_(std::move(explored)),
+      limits_(bounds),
+      lanes_(program_.fibers.size()),
+      words_(program_.memory_bytes / 8 + 1) {}
 
 void explorer::fiber_body(void* self) {
     auto* const x = static_cast<explorer*>(self);
     auto& lane = x->lanes_[x->running_];
-    x->what_.fibers[x->running_]();
+    x->program_.fibers[x->running_]();
     lane.at = phase::finished;
     lane.run.leave();
 }
@@ -87,7 +87,7 @@ explorer::word_state& explorer::touch(std::uint32_t word) {
 
 std::uint64_t explorer::value_of(std::uint32_t word) const {
     std::uint64_t value = 0;
-    std::memcpy(&value, what_.memory + std::size_t{word} * 8, 8);
+    std::memcpy(&value, program_.memory + std::size_t{word} * 8, 8);
     return value;
 }
 
@@ -99,7 +99,7 @@ void explorer::start_schedule() {
     previous_ = no_fiber;
     preemptions_ = 0;
     time_ = jump_ns;
-    what_.reset();
+    program_.reset();
     for (auto& lane : lanes_) {
         lane.run.restart(&explorer::fiber_body, this);
         lane.at = phase::local;
@@ -131,7 +131,7 @@ std::uint32_t explorer::enabled_fibers() const {
 }
 
 bool explorer::lanes_finished() const {
-    for (std::size_t id = 0; id + what_.helpers < lanes_.size(); ++id)
+    for (std::size_t id = 0; id + program_.helpers < lanes_.size(); ++id)
         if (lanes_[id].at != phase::finished) return false;
     return true;
 }
@@ -161,7 +161,7 @@ bool explorer::run_schedule() {
         const std::uint32_t enabled = enabled_fibers();
         if (enabled == 0) {
             if (lanes_finished()) {
-                what_.check();
+                program_.check();
                 return true;
             }
             if (!wake_by_time()) violation("a fiber waits for ever");
@@ -184,9 +184,9 @@ bool explorer::choose(std::uint32_t enabled) {
     const bool stay = previous_ != no_fiber && (awake & bit(previous_)) != 0;
     fresh.chosen = stay ? previous_ : static_cast<std::uint32_t>(__builtin_ctz(awake));
     fresh.todo = bit(fresh.chosen);
-    if (how_.preemptions >= 0) {
+    if (limits_.preemptions >= 0) {
         const bool free_switch = previous_ == no_fiber || (enabled & bit(previous_)) == 0;
-        if (free_switch || preemptions_ < how_.preemptions) fresh.todo = enabled;
+        if (free_switch || preemptions_ < limits_.preemptions) fresh.todo = enabled;
     }
     nodes_.push_back(fresh);
     return true;
@@ -213,20 +213,20 @@ void explorer::execute() {
     const node& at = nodes_[depth_];
     const std::uint32_t id = at.chosen;
     lane_state& lane = lanes_[id];
-    const access what = lane.next;
-    touch(what.word);
+    const access step = lane.next;
+    touch(step.word);
     ++lane.done;
     if (complete()) {
         compare_with_past(id);
         record_order(id);
     }
-    events_.push_back({what, id, lane.done, value_of(what.word), 0, lane.seen});
+    events_.push_back({step, id, lane.done, value_of(step.word), 0, lane.seen});
 
     if (complete()) {
         sleep_ = 0;
         for (std::uint32_t other = 0; other < lanes_.size(); ++other)
             if (other != id && lanes_[other].at == phase::at_access &&
-                !lanes_[other].next.conflicts(what))
+                !lanes_[other].next.conflicts(step))
                 sleep_ |= bit(other) & (at.sleep | at.done);
     } else if (at.previous != no_fiber && at.previous != id &&
                (at.enabled & bit(at.previous)) != 0) {
@@ -237,8 +237,8 @@ void explorer::execute() {
     previous_ = id;
     resume(id);
     event& done = events_.back();
-    done.after = value_of(what.word);
-    if (done.after != done.before) wake_watchers(what.word, id);
+    done.after = value_of(step.word);
+    if (done.after != done.before) wake_watchers(step.word, id);
 }
 
 void explorer::wake_watchers(std::uint32_t word, std::uint32_t by) {
@@ -302,7 +302,7 @@ void explorer::add_race(std::uint32_t event_index, std::uint32_t id) {
     if ((before.enabled & bit(id)) == 0) {
         // It waited then. If it waited for this very word alone, only a conflicting access could
         // have let it go, and the order of those two is tried on its own account.
-        if (!lanes_[id].waited_for_one || lanes_[id].only_word != events_[event_index].what.word)
+        if (!lanes_[id].waited_for_one || lanes_[id].only_word != events_[event_index].step.word)
             before.todo |= before.enabled;
         return;
     }
@@ -332,7 +332,7 @@ outcome explorer::run() {
     active = this;
     outcome out;
     bool more = true;
-    while (more && out.schedules < how_.schedules && violation_.empty()) {
+    while (more && out.schedules < limits_.schedules && violation_.empty()) {
         run_schedule() ? ++out.schedules : ++out.cut;
         if (violation_.empty()) more = next_schedule();
     }
@@ -346,9 +346,9 @@ outcome explorer::run() {
 std::string explorer::describe() const {
     std::ostringstream text;
     for (const event& e : events_) {
-        text << "fiber " << e.by << (e.what.is_write ? " writes " : " loads  ")
-             << (what_.name_of ? what_.name_of(std::size_t{e.what.word} * 8)
-                               : std::to_string(e.what.word))
+        text << "fiber " << e.by << (e.step.is_write ? " writes " : " loads  ")
+             << (program_.name_of ? program_.name_of(std::size_t{e.step.word} * 8)
+                                  : std::to_string(e.step.word))
              << ' ' << std::hex << e.before;
         if (e.after != e.before) text << " -> " << e.after;
         text << std::dec << '\n';

@@ -61,7 +61,7 @@ struct outcome {
 
 class explorer {
 public:
-    explorer(program what, limits how);
+    explorer(program explored, limits bounds);
     outcome run();
 
     // For fibers.
@@ -72,7 +72,7 @@ public:
 
 private:
     friend void point(const void* address, bool is_write);
-    friend void violation(const char* what);
+    friend void violation(const char* message);
 
     using clock = std::array<std::uint32_t, max_fibers>;
     static constexpr std::uint32_t no_fiber = max_fibers;
@@ -114,7 +114,7 @@ private:
         int preemptions;
     };
     struct event {
-        access what;
+        access step;
         std::uint32_t by, stamp;
         std::uint64_t before, after;
         clock seen;
@@ -129,7 +129,7 @@ private:
     bool wake_by_time();
     bool lanes_finished() const;
     bool choose(std::uint32_t enabled);
-    bool complete() const { return how_.preemptions < 0; }
+    bool complete() const { return limits_.preemptions < 0; }
     void execute();
     void record_order(std::uint32_t id);
     void compare_with_past(std::uint32_t id);
@@ -141,8 +141,8 @@ private:
     word_state& touch(std::uint32_t word);
     std::uint64_t value_of(std::uint32_t word) const;
 
-    program what_;
-    limits how_;
+    program program_;
+    limits limits_;
     std::vector<lane_state> lanes_;
     std::vector<word_state> words_;
     std::vector<std::uint32_t> used_words_;

@@ -24,13 +24,13 @@ constexpr int all_switches = 1000;
 
 explore::program small_program(
     std::vector<std::function<void()>> fibers, std::function<void()> check = [] {}) {
-    explore::program what;
-    what.fibers = std::move(fibers);
-    what.reset = [] { std::memset(&memory, 0, sizeof memory); };
-    what.check = std::move(check);
-    what.memory = reinterpret_cast<std::byte*>(&memory.word);
-    what.memory_bytes = sizeof memory.word;
-    return what;
+    explore::program program;
+    program.fibers = std::move(fibers);
+    program.reset = [] { std::memset(&memory, 0, sizeof memory); };
+    program.check = std::move(check);
+    program.memory = reinterpret_cast<std::byte*>(&memory.word);
+    program.memory_bytes = sizeof memory.word;
+    return program;
 }
 
 std::uint64_t load(int i) { return atomic_load<order::relaxed>(&memory.word[i]); }

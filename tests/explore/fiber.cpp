@@ -67,8 +67,8 @@ fiber::fiber() : stack_(new std::byte[stack_bytes]) {}
 
 namespace {
 void begin(unsigned high, unsigned low) {
-    auto* what = reinterpret_cast<fiber::start*>(std::uintptr_t{high} << 32 | low);
-    what->body(what->argument);
+    auto* entry = reinterpret_cast<fiber::start*>(std::uintptr_t{high} << 32 | low);
+    entry->body(entry->argument);
     std::abort();
 }
 }  // namespace

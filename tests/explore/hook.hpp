@@ -14,10 +14,10 @@ void point(const void* address, bool is_write);
 
 // Ends the schedule that is being run, as one that breaks a rule. Does not return when a fiber
 // calls it.
-void violation(const char* what);
+void violation(const char* message);
 
-inline void require(bool holds, const char* what) {
-    if (!holds) violation(what);
+inline void require(bool holds, const char* message) {
+    if (!holds) violation(message);
 }
 
 }  // namespace explore

@@ -66,7 +66,7 @@ public:
 
     // Is the slot, in this generation, the inode's?
     bool gave(std::uint32_t slot, std::uint32_t generation, std::uint64_t inode) const {
-        return slots_[slot].given && slots_[slot].generation == generation &&
+        return slots_[slot].in_use && slots_[slot].generation == generation &&
                slots_[slot].inode == inode;
     }
 
@@ -86,9 +86,9 @@ public:
                 explore::explorer::current()->pause();
                 continue;
             }
-            const plan how = decide(slot);
-            if (how.when == timing::at_once) answer(next, how);
-            if (how.when == timing::late) {
+            const plan planned = decide(slot);
+            if (planned.when == timing::at_once) answer(next, planned);
+            if (planned.when == timing::late) {
                 explore::require(late_count < engine_tickets, "the test needs a longer list");
                 late[late_count] = next;
                 due[late_count++] = now + 1;
@@ -109,7 +109,7 @@ private:
     struct given_slot {
         std::uint64_t inode = 0;
         std::uint32_t generation = 0;
-        bool given = false;
+        bool in_use = false;
     };
     struct extent {
         std::uint32_t at = 0, units = 0;
@@ -119,12 +119,14 @@ private:
         return world_.memory.requests[engine::slot_of(world_.view.rings[0], ticket)];
     }
 
-    void answer(std::uint64_t ticket, const plan& how);
-    std::int64_t write_page(const engine::ring_request& what, const std::byte* staging,
-                            const plan& how);
-    std::int64_t read_page(const engine::ring_request& what, std::byte* staging, const plan& how);
-    void fill_pages(const engine::ring_request& what, const std::byte* staging, const plan& how);
-    std::int64_t open_name(const engine::ring_request& what, const std::byte* staging,
+    void answer(std::uint64_t ticket, const plan& planned);
+    std::int64_t write_page(const engine::ring_request& posted, const std::byte* staging,
+                            const plan& planned);
+    std::int64_t read_page(const engine::ring_request& posted, std::byte* staging,
+                           const plan& planned);
+    void fill_pages(const engine::ring_request& posted, const std::byte* staging,
+                    const plan& planned);
+    std::int64_t open_name(const engine::ring_request& posted, const std::byte* staging,
                            engine::ring_reply& reply);
     void take_path_back(std::uint64_t at, std::uint64_t units);
     const host_file* file_of(std::uint64_t inode) const;
@@ -141,102 +143,105 @@ inline const host_file* host::file_of(std::uint64_t inode) const {
     return nullptr;
 }
 
-inline void host::answer(std::uint64_t ticket, const plan& how) {
-    const engine::ring_request& what = request(ticket);
+inline void host::answer(std::uint64_t ticket, const plan& planned) {
+    const engine::ring_request& posted = request(ticket);
     const std::uint32_t slot = engine::slot_of(world_.view.rings[0], ticket);
     std::byte* const staging = world_.memory.staging + slot * staging_bytes;
     engine::ring_reply& reply = world_.memory.replies[slot];
-    const bool of_file = what.operation != engine::op::open && what.operation != engine::op::ping;
-    explore::require(atomic_load<order::relaxed, scope::system>(&what.published) == ticket + 1,
+    const bool of_file =
+        posted.operation != engine::op::open && posted.operation != engine::op::ping;
+    explore::require(atomic_load<order::relaxed, scope::system>(&posted.published) == ticket + 1,
                      "a request changed before it was answered");
-    explore::require(!of_file || (what.file_slot < max_files && slots_[what.file_slot].given &&
-                                  slots_[what.file_slot].generation == what.generation),
+    explore::require(!of_file || (posted.file_slot < max_files && slots_[posted.file_slot].in_use &&
+                                  slots_[posted.file_slot].generation == posted.generation),
                      "the host was asked about a file that it did not give");
-    if (what.lost_extent != 0)
-        take_path_back(static_cast<std::uint32_t>(what.lost_extent) - 1, what.lost_extent >> 32);
+    if (posted.lost_extent != 0)
+        take_path_back(static_cast<std::uint32_t>(posted.lost_extent) - 1,
+                       posted.lost_extent >> 32);
     for (auto& w : reply.words) w = ~std::uint64_t{0};
-    reply.result = how.error;
-    if (what.operation == engine::op::read) {
+    reply.result = planned.error;
+    if (posted.operation == engine::op::read) {
         ++asked.reads;
-        reply.result = read_page(what, staging, how);
-    } else if (what.operation == engine::op::write) {
+        reply.result = read_page(posted, staging, planned);
+    } else if (posted.operation == engine::op::write) {
         ++asked.writes;
-        reply.result = write_page(what, staging, how);
-    } else if (what.operation == engine::op::sync || what.operation == engine::op::settle) {
-        reply.result = how.error;
-    } else if (what.operation == engine::op::fill) {
+        reply.result = write_page(posted, staging, planned);
+    } else if (posted.operation == engine::op::sync || posted.operation == engine::op::settle) {
+        reply.result = planned.error;
+    } else if (posted.operation == engine::op::fill) {
         ++asked.fills;
-        fill_pages(what, staging, how);
-    } else if (what.operation == engine::op::open) {
+        fill_pages(posted, staging, planned);
+    } else if (posted.operation == engine::op::open) {
         ++asked.opens;
-        if (what.offset != 0) take_path_back(what.offset - 1, what.argument);
+        if (posted.offset != 0) take_path_back(posted.offset - 1, posted.argument);
         reply.words[engine::reply_path_and_flags] = 0;
-        reply.result = how.error != 0 ? how.error : open_name(what, staging, reply);
-    } else if (what.operation == engine::op::retire) {
+        reply.result = planned.error != 0 ? planned.error : open_name(posted, staging, reply);
+    } else if (posted.operation == engine::op::retire) {
         ++asked.retires;
-        slots_[what.file_slot].given = false;
-    } else if (what.operation == engine::op::leaf) {
+        slots_[posted.file_slot].in_use = false;
+    } else if (posted.operation == engine::op::leaf) {
         ++asked.leaves;
-        reply.words[0] = 16 + what.file_slot * 4 + (what.offset << world_.view.leaf_shift);
+        reply.words[0] = 16 + posted.file_slot * 4 + (posted.offset << world_.view.leaf_shift);
     }
-    if (what.operation == engine::op::ping) reply.words[0] = what.offset;  // an echo
+    if (posted.operation == engine::op::ping) reply.words[0] = posted.offset;  // an echo
     atomic_store<order::release, scope::system>(&reply.completed, ticket + 1);
 }
 
-inline std::int64_t host::read_page(const engine::ring_request& what, std::byte* staging,
-                                    const plan& how) {
-    if (how.error != 0) return how.error;
+inline std::int64_t host::read_page(const engine::ring_request& posted, std::byte* staging,
+                                    const plan& planned) {
+    if (planned.error != 0) return planned.error;
     for (std::uint64_t i = 0; i < words_per_page; ++i) {
-        std::uint64_t value = content(slots_[what.file_slot].inode, what.offset >> page_shift, i);
-        if (what.argument == 1) {
-            explore::point(&world_.memory.disk[what.offset / 8 + i], false);
-            value = world_.memory.disk[what.offset / 8 + i];
+        std::uint64_t value =
+            content(slots_[posted.file_slot].inode, posted.offset >> page_shift, i);
+        if (posted.argument == 1) {
+            explore::point(&world_.memory.disk[posted.offset / 8 + i], false);
+            value = world_.memory.disk[posted.offset / 8 + i];
         }
-        const std::uint64_t from = i * 8, left = from < what.bytes ? what.bytes - from : 0;
+        const std::uint64_t from = i * 8, left = from < posted.bytes ? posted.bytes - from : 0;
         explore::point(staging + from, true);
         std::memset(staging + from, 0xee, 8);  // leftovers behind the end of the file
         std::memcpy(staging + from, &value, left < 8 ? left : 8);
     }
-    return static_cast<std::int64_t>(what.bytes) - (how.twist ? 1 : 0);
+    return static_cast<std::int64_t>(posted.bytes) - (planned.twist ? 1 : 0);
 }
 
 // Only the marked bytes.
-inline std::int64_t host::write_page(const engine::ring_request& what, const std::byte* staging,
-                                     const plan& how) {
-    if (how.error != 0) return how.error;
+inline std::int64_t host::write_page(const engine::ring_request& posted, const std::byte* staging,
+                                     const plan& planned) {
+    if (planned.error != 0) return planned.error;
     std::uint64_t marks = 0;
     std::memcpy(&marks, staging + page_bytes, 8);
     for (std::uint64_t i = 0; i < words_per_page; ++i) {
         if ((marks >> (8 * i) & 0xff) == 0) continue;
         explore::point(staging + i * 8, false);
-        explore::point(&world_.memory.disk[what.offset / 8 + i], true);
+        explore::point(&world_.memory.disk[posted.offset / 8 + i], true);
         for (std::uint64_t k = 0; k < 8; ++k)
             if ((marks >> (8 * i + k) & 1) != 0)
-                reinterpret_cast<std::byte*>(&world_.memory.disk[what.offset / 8 + i])[k] =
+                reinterpret_cast<std::byte*>(&world_.memory.disk[posted.offset / 8 + i])[k] =
                     staging[i * 8 + k];
     }
     return 0;
 }
 
-inline void host::fill_pages(const engine::ring_request& what, const std::byte* staging,
-                             const plan& how) {
-    const std::uint32_t pages = (what.bytes + page_bytes - 1) / page_bytes;
+inline void host::fill_pages(const engine::ring_request& posted, const std::byte* staging,
+                             const plan& planned) {
+    const std::uint32_t pages = (posted.bytes + page_bytes - 1) / page_bytes;
     for (std::uint32_t p = 0; p < pages; ++p) {
         const std::uint32_t frame = reinterpret_cast<const std::uint32_t*>(staging)[p];
         explore::require(frame < world_.view.tier.frame_count,
                          "a fill names a frame that does not exist");
         for (std::uint64_t i = 0; i < words_per_page; ++i) {
             const std::uint64_t value =
-                how.error != 0
+                planned.error != 0
                     ? 0xeeeeeeee
-                    : content(slots_[what.file_slot].inode, (what.offset >> page_shift) + p, i);
+                    : content(slots_[posted.file_slot].inode, (posted.offset >> page_shift) + p, i);
             std::byte* const to = world_.memory.tier_frames + frame * page_bytes + i * 8;
             explore::point(to, true);
             std::memcpy(to, &value, 8);
         }
         atomic_store<order::release, scope::system>(
             &world_.memory.done_marks[frame],
-            what.argument | (how.error != 0 ? engine::fill_failed : 0));
+            posted.argument | (planned.error != 0 ? engine::fill_failed : 0));
     }
 }
 
@@ -249,12 +254,12 @@ inline void host::take_path_back(std::uint64_t at, std::uint64_t units) {
     explore::violation("a path extent came back that was not out");
 }
 
-inline std::int64_t host::open_name(const engine::ring_request& what, const std::byte* staging,
+inline std::int64_t host::open_name(const engine::ring_request& posted, const std::byte* staging,
                                     engine::ring_reply& reply) {
-    const std::string name(reinterpret_cast<const char*>(staging), what.bytes);
+    const std::string name(reinterpret_cast<const char*>(staging), posted.bytes);
     for (auto& e : extents_) {
         if (e.units != 0) continue;
-        e = {path_next_, (what.bytes + 7) / 8};
+        e = {path_next_, (posted.bytes + 7) / 8};
         path_next_ += e.units;
         reply.words[engine::reply_path_and_flags] = e.at + 1;
         break;
@@ -265,9 +270,9 @@ inline std::int64_t host::open_name(const engine::ring_request& what, const std:
     if (file == nullptr) return -ENOENT;
     std::uint32_t slot = world_.view.file_slots;
     for (std::uint32_t i = 0; i < world_.view.file_slots; ++i)
-        if (slots_[i].given && slots_[i].inode == file->inode) slot = i;
+        if (slots_[i].in_use && slots_[i].inode == file->inode) slot = i;
     for (std::uint32_t i = 0; i < world_.view.file_slots && slot == world_.view.file_slots; ++i)
-        if (!slots_[i].given) {
+        if (!slots_[i].in_use) {
             slot = i;
             slots_[i] = {file->inode, (slots_[i].generation + 1) & engine::file_generation_mask,
                          true};

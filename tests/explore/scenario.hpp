@@ -11,7 +11,7 @@ namespace penstock::explore_kit {
 
 class scenario {
 public:
-    explicit scenario(const shape& what) : w(what), server(w) {}
+    explicit scenario(const shape& dimensions) : w(dimensions), server(w) {}
 
     world w;
     host server;
@@ -27,29 +27,29 @@ public:
         lanes_.push_back([body, id] { body(Lane(id)); });
     }
 
-    explore::outcome run(explore::limits how = {}) {
-        explore::program what;
-        what.fibers = lanes_;
-        what.fibers.push_back([this] { server.serve(); });
-        what.helpers = 1;
-        what.reset = [this] {
+    explore::outcome run(explore::limits bounds = {}) {
+        explore::program program;
+        program.fibers = lanes_;
+        program.fibers.push_back([this] { server.serve(); });
+        program.helpers = 1;
+        program.reset = [this] {
             w.reset();
             server.reset();
             prepare();
         };
-        what.check = [this] {
+        program.check = [this] {
             w.check(held);
             check();
         };
-        what.memory = reinterpret_cast<std::byte*>(&w.memory);
-        what.memory_bytes = sizeof w.memory;
-        what.name_of = [this](std::size_t offset) { return w.name_of(offset); };
-        explore::explorer x(what, how);
+        program.memory = reinterpret_cast<std::byte*>(&w.memory);
+        program.memory_bytes = sizeof w.memory;
+        program.name_of = [this](std::size_t offset) { return w.name_of(offset); };
+        explore::explorer x(program, bounds);
         const auto out = x.run();
         const std::string bound =
-            how.preemptions < 0
+            bounds.preemptions < 0
                 ? ""
-                : " with at most " + std::to_string(how.preemptions) + " preemptions";
+                : " with at most " + std::to_string(bounds.preemptions) + " preemptions";
         std::printf("%-44s %8llu schedules, %7llu cut: %s%s\n",
                     ::testing::UnitTest::GetInstance()->current_test_info()->name(),
                     static_cast<unsigned long long>(out.schedules),
@@ -169,23 +169,23 @@ void visit_and_compare_by_looks(const Lane& g, const runtime_ref& fs, int fd, st
         const std::uint64_t first = atomic_load<order::relaxed>(words);
         return engine::two_words{first, atomic_load<order::relaxed>(words + 1)};
     };
-    engine::page_stretch<std::uint64_t> what{page, page * words_per_page, 0,
-                                             static_cast<std::uint32_t>(words_per_page)};
+    engine::page_stretch<std::uint64_t> stretch{page, page * words_per_page, 0,
+                                                static_cast<std::uint32_t>(words_per_page)};
     std::uint64_t visited = 0;
     const bool all = engine::try_visit_by<std::uint64_t>(
-        load, g, fs.view, f, early, what, [&](std::uint64_t i, std::uint64_t element) {
+        load, g, fs.view, f, early, stretch, [&](std::uint64_t i, std::uint64_t element) {
             explore::require(element == content(inode, i / words_per_page, i % words_per_page),
                              "a stretch has wrong bytes");
             ++visited;
         });
-    explore::require(visited == (all ? words_per_page : 0) && what.n == words_per_page,
+    explore::require(visited == (all ? words_per_page : 0) && stretch.n == words_per_page,
                      "a stretch was visited in part");
 }
 
 // One file (inode 1, slot 0), open already, whose page words are the first of the arena.
 struct one_file : scenario {
-    explicit one_file(const shape& what, std::uint64_t size_bytes = 2 * page_bytes)
-        : scenario(what) {
+    explicit one_file(const shape& dimensions, std::uint64_t size_bytes = 2 * page_bytes)
+        : scenario(dimensions) {
         prepare = [this, size_bytes] {
             server.given_already(0, 1);
             fd = w.open_now(0, size_bytes, 0);
@@ -220,7 +220,7 @@ struct one_file : scenario {
 
 // Nothing is open; the host knows five names of four files.
 struct names : scenario {
-    explicit names(const shape& what) : scenario(what) {
+    explicit names(const shape& dimensions) : scenario(dimensions) {
         server.files = {{"a", 1, 2 * page_bytes},
                         {"alias", 1, 2 * page_bytes},
                         {"b", 2, 2 * page_bytes},

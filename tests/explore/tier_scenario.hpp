@@ -31,9 +31,9 @@ struct dropped_while_taken_down : scenario {
     }
     // Runs it with so few preemptions that it takes a moment, and as many as the broken step needs.
     explore::outcome run_bounded() {
-        explore::limits how;
-        how.preemptions = 2;
-        return run(how);
+        explore::limits bounds;
+        bounds.preemptions = 2;
+        return run(bounds);
     }
     int going = 0, staying = 0;
     std::uint32_t kept = 0, taken_down = 0;  // schedules; once a page was kept, all that follow

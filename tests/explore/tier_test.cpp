@@ -7,9 +7,9 @@ namespace penstock::explore_kit {
 namespace {
 
 explore::limits bounded(int preemptions) {
-    explore::limits how;
-    how.preemptions = preemptions;
-    return how;
+    explore::limits bounds;
+    bounds.preemptions = preemptions;
+    return bounds;
 }
 
 // `page` is in the tier.
@@ -87,10 +87,10 @@ TEST(tier, two_readers_come_for_one_fill) {
 // The host cannot read ahead; the reader asks for itself, and the page that failed is gone.
 TEST(tier, a_fill_that_fails) {
     one_file s({.frames = 2, .tier_frames = 1});
-    s.server.decide = [](const engine::ring_request& what) {
-        plan how;
-        if (what.operation == engine::op::fill) how.error = -EIO;
-        return how;
+    s.server.decide = [](const engine::ring_request& request) {
+        plan planned;
+        if (request.operation == engine::op::fill) planned.error = -EIO;
+        return planned;
     };
     s.lane(wanter(s, 0));
     s.lane(s.reader(0));

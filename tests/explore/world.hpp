@@ -61,10 +61,10 @@ struct shared_memory {
 
 class world {
 public:
-    explicit world(const shape& what) : shape_(what) {
+    explicit world(const shape& dimensions) : shape_(dimensions) {
         engine::ring_view& r = ring_;
         r = {memory.requests,    memory.replies, memory.staging, &memory.tail,
-             memory.free_ticket, nullptr,        staging_bytes,  what.ring_slots};
+             memory.free_ticket, nullptr,        staging_bytes,  dimensions.ring_slots};
         auto& c = view;
         c = {};
         c.words = memory.words;
@@ -85,12 +85,12 @@ public:
         c.frame_wait_ns = c.request_wait_ns = 100;  // less than a jump of the explorer's clock
         c.host_wait_ns = std::uint64_t{1} << 40;
         c.page_shift = page_shift;
-        c.frame_count = what.frames;
-        c.file_slots = what.files;
-        c.name_slots = what.names;
-        c.leaf_shift = what.leaf_shift;
+        c.frame_count = dimensions.frames;
+        c.file_slots = dimensions.files;
+        c.name_slots = dimensions.names;
+        c.leaf_shift = dimensions.leaf_shift;
         c.clock_shards = c.name_lock_count = c.ring_count = c.ring_threads = c.counter_shards = 1;
-        if (what.tier_frames != 0)
+        if (dimensions.tier_frames != 0)
             c.tier = {memory.tier_words,
                       memory.tier_frame_words,
                       memory.tier_frames,
@@ -98,10 +98,10 @@ public:
                       memory.done_marks,
                       memory.tier_hand,
                       reinterpret_cast<std::uint32_t*>(&memory.tier_fill_done),
-                      what.tier_frames,
+                      dimensions.tier_frames,
                       1};
-        if (what.tier_frames != 0) c.word_count = tier_words_count;
-        if (what.writes) {
+        if (dimensions.tier_frames != 0) c.word_count = tier_words_count;
+        if (dimensions.writes) {
             c.writes = memory.writes;
             c.dirty_bits = memory.dirty_bits;
             c.frame_pages = memory.frame_pages;

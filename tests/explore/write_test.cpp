@@ -197,8 +197,8 @@ TEST(write, what_cannot_be_written_stays_dirty) {
     written_file s({.frames = 1});
     s.warm(0, 0);
     s.expect(0, 0, 70);
-    s.server.decide = [](const engine::ring_request& what) {
-        return plan{.error = what.operation == engine::op::write ? -ENOSPC : 0};
+    s.server.decide = [](const engine::ring_request& request) {
+        return plan{.error = request.operation == engine::op::write ? -ENOSPC : 0};
     };
     s.lane([&](auto g) {
         s.store(g, 0, 0, 70);
@@ -214,8 +214,8 @@ TEST(write, a_write_back_that_comes_late_does_not_undo_a_later_one) {
     written_file s({.frames = 1});
     s.warm(0, 0);
     s.expect(0, 0, 72);
-    s.server.decide = [&](const engine::ring_request& what) {
-        return plan{.when = what.operation == engine::op::write && what.published == 1
+    s.server.decide = [&](const engine::ring_request& request) {
+        return plan{.when = request.operation == engine::op::write && request.published == 1
                                 ? timing::late
                                 : timing::at_once};
     };

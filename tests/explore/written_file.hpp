@@ -11,8 +11,8 @@ namespace penstock::explore_kit {
 // every word is as `expect` says, in the cache or, if its page is not there, on disk; and where a
 // byte is not marked, cache and disk agree.
 struct written_file : scenario {
-    explicit written_file(const shape& what, std::uint64_t pages = 2)
-        : scenario(with_writes(what)), pages_(pages) {
+    explicit written_file(const shape& dimensions, std::uint64_t pages = 2)
+        : scenario(with_writes(dimensions)), pages_(pages) {
         prepare = [this] {
             server.given_already(0, 1);
             w.open_now(0, pages_ * page_bytes, 0);
@@ -100,16 +100,16 @@ private:
         std::uint64_t number, value;
     };
 
-    static shape with_writes(shape what) {
-        what.writes = true;
-        return what;
+    static shape with_writes(shape dimensions) {
+        dimensions.writes = true;
+        return dimensions;
     }
 
     void compare() const {
         for (std::uint64_t i = 0; i < pages_ * words_per_page; ++i) {
             std::uint64_t wanted = content(1, i / words_per_page, i % words_per_page);
-            for (const word_value& one : expected_)
-                if (one.number == i) wanted = one.value;
+            for (const word_value& expected : expected_)
+                if (expected.number == i) wanted = expected.value;
             if (i == free_word_) wanted = word_now(i);
             explore::require(word_now(i) == wanted, "a written word was lost");
             const engine::page_word word = w.memory.words[i / words_per_page];
@@ -150,16 +150,18 @@ struct offered_neighbour : written_file {
         soiled(0, 0, 0, 70);
         soiled(1, 1, 0, 71);
         lane([this](auto g) {
-            engine::pending_write one{};
+            engine::pending_write pending{};
             explore::require(
-                engine::begin_offering(w.view) && engine::hold_dirty(w.view, 0, one) == 1,
+                engine::begin_offering(w.view) && engine::hold_dirty(w.view, 0, pending) == 1,
                 "a dirty page could not be held");
-            explore::require(engine::write_offering(g, w.view, one) == 0, "a write-back failed");
+            explore::require(engine::write_offering(g, w.view, pending) == 0,
+                             "a write-back failed");
         });
         lane([this](auto g) {
-            engine::pending_write one{};
-            if (engine::take_next_offered(w.view, one))
-                explore::require(engine::write_alone(g, w.view, one) == 0, "a write-back failed");
+            engine::pending_write pending{};
+            if (engine::take_next_offered(w.view, pending))
+                explore::require(engine::write_alone(g, w.view, pending) == 0,
+                                 "a write-back failed");
         });
         // The other page may be dirty still: the second lane drew it and then came too late.
         also([this] {

@@ -60,7 +60,7 @@ TEST_F(bounded_wait, all_frames_pinned) {
     EXPECT_EQ(prefetch(lane{}, rt->ref(), fd, 102 * page, page), -ENOBUFS);
     expect_no_hang();
     EXPECT_EQ(read_byte(fd, 3 * page), 1) << "a pinned page can still be read";
-    for (const mapping& one : held) EXPECT_EQ(unmap(lane{}, rt->ref(), one), 0);
+    for (const mapping& mapped : held) EXPECT_EQ(unmap(lane{}, rt->ref(), mapped), 0);
     EXPECT_EQ(read_byte(fd, 101 * page), 1);
     close(lane{}, rt->ref(), fd);
     EXPECT_EQ(what_is_lost(*rt), "");
@@ -79,7 +79,7 @@ TEST_F(bounded_wait, ring_full_because_the_service_thread_is_stuck) {
         threads.emplace_back([&, i] {
             results[i] = open(lane{}, rt->ref(), ("absent" + std::to_string(i)).c_str());
         });
-    for (std::thread& one : threads) one.join();
+    for (std::thread& thread : threads) thread.join();
     expect_no_hang();
     std::size_t timed_out = 0, full = 0;
     for (const std::int64_t code : results)
@@ -107,9 +107,9 @@ TEST_F(bounded_wait, service_thread_dies_while_groups_wait) {
         threads.emplace_back([&, i] { shut += read_byte(fd, i * page) == -ESHUTDOWN ? 1 : 0; });
     await_stalled(8);
     begin();
-    for (auto& one : rt->state().services) one->kill();
+    for (auto& service : rt->state().services) service->kill();
     disk.release();  // a dying thread waits for its reads, so let them come
-    for (std::thread& one : threads) one.join();
+    for (std::thread& thread : threads) thread.join();
     expect_no_hang();
     EXPECT_GE(shut, 4) << "those that found the ring full at least";
     EXPECT_EQ(rt->health().code, -ESHUTDOWN);
@@ -148,7 +148,7 @@ TEST_F(bounded_wait, interrupt_during_a_slow_read) {
     await_stalled(3);
     begin();
     rt->interrupt();
-    for (std::thread& one : threads) one.join();
+    for (std::thread& thread : threads) thread.join();
     expect_no_hang();
     for (const std::int64_t code : results) EXPECT_EQ(code, -ECANCELED);
     disk.stall(call_read | call_find);  // an open that has to wait
@@ -175,12 +175,13 @@ TEST_F(bounded_wait, two_hundred_threads_hold_two_pages_each_of_sixty_four) {
             const mapping a = map(lane{}, rt->ref(), fd, i * 2 * 4096, 1);
             everybody.arrive_and_wait();  // 64 of them hold all frames now
             const mapping b = map(lane{}, rt->ref(), fd, (i * 2 + 1) * 4096, 1);
-            for (const mapping& one : {a, b}) wrong += one.bytes != 1 && one.bytes != -ENOBUFS;
+            for (const mapping& mapped : {a, b})
+                wrong += mapped.bytes != 1 && mapped.bytes != -ENOBUFS;
             (a.bytes == 1 && b.bytes == 1 ? both : refused) += 1;
             unmap(lane{}, rt->ref(), a);
             unmap(lane{}, rt->ref(), b);
         });
-    for (std::thread& one : threads) one.join();
+    for (std::thread& thread : threads) thread.join();
     expect_no_hang();
     EXPECT_EQ(both + refused, 200);
     EXPECT_EQ(wrong, 0);
@@ -199,7 +200,7 @@ TEST_F(bounded_wait, ten_thousand_groups_hold_two_pages_each_of_sixty_four) {
         const mapping a = map(g, fs, fd, static_cast<std::int64_t>(mix64(i) % 8000 * page), 1);
         const mapping b =
             map(g, fs, fd, static_cast<std::int64_t>(mix64(i + 50000) % 8000 * page), 1);
-        for (const mapping& one : {a, b}) wrong += one.bytes != 1 && one.bytes != -ENOBUFS;
+        for (const mapping& mapped : {a, b}) wrong += mapped.bytes != 1 && mapped.bytes != -ENOBUFS;
         unmap(g, fs, a);
         unmap(g, fs, b);
         ++done;
@@ -224,7 +225,7 @@ TEST_F(bounded_wait, interrupted_groups_end_before_the_runtime_is_destroyed) {
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
     begin();
     rt->interrupt();
-    for (std::thread& one : threads) one.join();
+    for (std::thread& thread : threads) thread.join();
     rt.reset();
     expect_no_hang();
     EXPECT_EQ(cancelled, 8);

@@ -192,8 +192,8 @@ protected:
     int open_and_write(std::uint64_t seed, std::uint64_t bytes, std::uint64_t offset) {
         const int fd = rt->open(path, open_read_write | open_create);
         EXPECT_GE(fd, 0);
-        const auto what = test::pattern(seed, bytes);
-        EXPECT_EQ(rt->write(fd, what.data(), static_cast<std::int64_t>(bytes),
+        const auto content = test::pattern(seed, bytes);
+        EXPECT_EQ(rt->write(fd, content.data(), static_cast<std::int64_t>(bytes),
                             static_cast<std::int64_t>(offset)),
                   static_cast<std::int64_t>(bytes));
         return fd;
@@ -289,6 +289,32 @@ TEST_F(failing_disk, readers_of_other_files_go_on) {
     EXPECT_EQ(rt->fsync(fd), 0);
     EXPECT_EQ(rt->close(fd), 0);
     EXPECT_EQ(bytes_on_disk(path).size(), static_cast<std::size_t>(written + 100) * page);
+}
+
+// A file that has grown to the limit is no reason for a shorter one to fail: its writer leaves the
+// pages that cannot be written to their own file.
+TEST_F(failing_disk, writers_of_other_files_go_on) {
+    const std::int64_t pages = 100;
+    const auto bytes = test::pattern(24, pages * page);
+    const int fd = rt->open(path, open_read_write | open_create),
+              other = rt->open(folder / "other", open_read_write | open_create);
+    ASSERT_GE(fd, 0);
+    ASSERT_GE(other, 0);
+    {
+        const size_limit limit(pages * page);
+        std::int64_t code = 0, at = pages * page;
+        for (std::int64_t i = 0; code >= 0 && i < 1000; ++i, at += page)
+            code = rt->write(fd, bytes.data(), page, at);
+        EXPECT_EQ(code, -EFBIG);
+        for (std::int64_t i = 0; i < pages; ++i)
+            ASSERT_EQ(rt->write(other, bytes.data() + i * page, page, i * page), page) << i;
+        EXPECT_EQ(rt->fsync(other), 0);
+        EXPECT_EQ(bytes_on_disk(folder / "other"), bytes);
+        EXPECT_EQ(rt->fsync(fd), -EFBIG);
+        EXPECT_EQ(rt->close(other), 0);
+    }
+    EXPECT_EQ(rt->fsync(fd), 0);
+    EXPECT_EQ(rt->close(fd), 0);
 }
 
 TEST_F(failing_disk, a_short_write_moves_the_range) {

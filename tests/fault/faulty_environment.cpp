@@ -169,11 +169,11 @@ std::int64_t faulty_environment::write_scattered(int fd, const host::placed_piec
     std::uint64_t most = most_scattered_.load();
     if (most == 0) return -EOPNOTSUPP;
     std::vector<host::placed_piece> some(pieces, pieces + count);
-    for (host::placed_piece& one : some) {
-        one.bytes = std::min(one.bytes, most);
-        most -= one.bytes;
+    for (host::placed_piece& piece : some) {
+        piece.bytes = std::min(piece.bytes, most);
+        most -= piece.bytes;
     }
-    std::erase_if(some, [](const host::placed_piece& one) { return one.bytes == 0; });
+    std::erase_if(some, [](const host::placed_piece& piece) { return piece.bytes == 0; });
     const std::int64_t done = real_.write_scattered(fd, some.data(), some.size());
     if (done > 0) scattered_ += static_cast<std::uint64_t>(done);
     return done;
@@ -236,11 +236,11 @@ public:
     void reap(std::vector<host::read_result>& out, std::uint64_t wait_ns) override {
         raw_.clear();
         real_->reap(raw_, held_.empty() ? wait_ns : 0);
-        for (const host::read_result& one : raw_) {
-            flight& f = flights_[one.tag];
-            f.result = std::min(one.result, f.most);
-            if (f.flip && one.result > 0)
-                f.operation.to[mix64(++random_) % static_cast<std::uint64_t>(one.result)] ^=
+        for (const host::read_result& result : raw_) {
+            flight& f = flights_[result.tag];
+            f.result = std::min(result.result, f.most);
+            if (f.flip && result.result > 0)
+                f.operation.to[mix64(++random_) % static_cast<std::uint64_t>(result.result)] ^=
                     std::byte{0x10};
             held_.push_back(f);
             f.used = false;

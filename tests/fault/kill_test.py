@@ -21,10 +21,10 @@ def record_of(thread, number):
     return (text + "\n").encode()
 
 
-def run_and_kill(program, folder, threads, delay_s, *how):
+def run_and_kill(program, folder, threads, delay_s, *options):
     """Starts the program, kills it `delay_s` after its first acknowledgement, and returns what it
     acknowledged."""
-    with subprocess.Popen([program, "records", folder, str(threads), *how],
+    with subprocess.Popen([program, "records", folder, str(threads), *options],
                           stdout=subprocess.PIPE) as process:
         first = process.stdout.readline()
         assert first, f"the program ended by itself with status {process.wait()}"

@@ -97,19 +97,19 @@ public:
     [[nodiscard]] std::uint32_t errors() const { return errors_; }
 
 private:
-    void complain(const std::string& what) { complaints_ += what + "\n"; }
+    void complain(const std::string& complaint) { complaints_ += complaint + "\n"; }
 
     // True if `got` is an error, which is complained of unless it is excused.
-    bool failed(const std::string& what, std::int64_t got) {
+    bool failed(const std::string& label, std::int64_t got) {
         if (got >= 0) return false;
         ++errors_;
-        if (!excused_(got)) complain(what + ": " + error_text(got));
+        if (!excused_(got)) complain(label + ": " + error_text(got));
         return true;
     }
 
-    void expect_code(const std::string& what, std::int64_t got, std::int64_t wanted) {
+    void expect_code(const std::string& label, std::int64_t got, std::int64_t wanted) {
         if (got == wanted) return;
-        if (!failed(what, got)) complain(what + ": " + std::to_string(got));
+        if (!failed(label, got)) complain(label + ": " + std::to_string(got));
     }
 
     int open_one(const std::string& name) {
@@ -204,7 +204,7 @@ inline std::string what_is_lost(runtime& rt) {
         if (held.back().bytes != 1)
             lost = "frame " + std::to_string(i) + " is lost: " + error_text(held.back().bytes);
     }
-    for (const mapping& one : held) unmap(lane{}, rt.ref(), one);
+    for (const mapping& mapped : held) unmap(lane{}, rt.ref(), mapped);
     close(lane{}, rt.ref(), fd);
     // As many files at once as there are slots.
     std::vector<int> open_files;
@@ -213,7 +213,7 @@ inline std::string what_is_lost(runtime& rt) {
         if (open_files.back() < 0)
             lost = "file slot " + std::to_string(i) + " is lost: " + error_text(open_files.back());
     }
-    for (const int one : open_files) close(lane{}, rt.ref(), one);
+    for (const int opened : open_files) close(lane{}, rt.ref(), opened);
     return lost;
 }
 

@@ -21,11 +21,11 @@ void run_with(const fault_plan& plan, io_method io, int threads) {
     std::vector<std::thread> running;
     for (auto& text : complaints)
         running.emplace_back([&] {
-            scenario one(rt->ref());
-            one.run();
-            text = one.complaints();
+            scenario sequence(rt->ref());
+            sequence.run();
+            text = sequence.complaints();
         });
-    for (std::thread& one : running) one.join();
+    for (std::thread& thread : running) thread.join();
     for (const std::string& text : complaints) EXPECT_EQ(text, "");
     EXPECT_EQ(engine::check_invariants(rt->ref().view).rule, nullptr);
 }

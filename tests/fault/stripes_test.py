@@ -30,15 +30,15 @@ def run(program, width, size, is_empty):
                                        str(ROLES), str(size)],
                                       stdin=subprocess.PIPE, stdout=subprocess.PIPE)
                      for role in range(ROLES - 1)]
-        for one in processes:
-            assert one.stdout.readline() == b"ready\n"
-        for one in processes:
-            one.stdin.write(b"\n")
-            one.stdin.flush()
+        for process in processes:
+            assert process.stdout.readline() == b"ready\n"
+        for process in processes:
+            process.stdin.write(b"\n")
+            process.stdin.flush()
         write_by_hand(path, width, ROLES - 1, size)
-        for one in processes:
-            one.communicate()
-            assert one.returncode == 0, f"status {one.returncode}"
+        for process in processes:
+            process.communicate()
+            assert process.returncode == 0, f"status {process.returncode}"
         got = path.read_bytes()
     wanted = bytes(byte_of(i, i // width % ROLES) for i in range(size))
     if got != wanted:

@@ -69,7 +69,7 @@ TEST_P(sweep, nth_call_fails) {
         const auto start = std::chrono::steady_clock::now();
         std::unique_ptr<runtime> rt;
         const status created =
-            runtime::create(tiny_options(from, c.io, c.tier, c.direct), tiny_hooks(disk), rt);
+            runtime::make(tiny_options(from, c.io, c.tier, c.direct), tiny_hooks(disk), rt);
         if (!created) {
             EXPECT_EQ(created.code, c.error) << created.message;
             EXPECT_EQ(disk.handles(), 0);

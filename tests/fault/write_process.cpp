@@ -28,14 +28,14 @@ using namespace penstock;
 
 constexpr std::uint64_t record_bytes = 100;
 
-[[noreturn]] void fail(const std::string& what, std::int64_t code) {
-    std::fprintf(stderr, "penstock_write_process: %s: %s\n", what.c_str(),
+[[noreturn]] void fail(const std::string& label, std::int64_t code) {
+    std::fprintf(stderr, "penstock_write_process: %s: %s\n", label.c_str(),
                  error_text(code).c_str());
     std::_Exit(1);
 }
 
-std::int64_t good(const char* what, std::int64_t result) {
-    if (result < 0) fail(what, result);
+std::int64_t good(const char* label, std::int64_t result) {
+    if (result < 0) fail(label, result);
     return result;
 }
 
@@ -50,7 +50,7 @@ std::unique_ptr<runtime> make(const std::string& root) {
     o.writable = true;
     o.roots = {root};
     std::unique_ptr<runtime> rt;
-    if (const status made = runtime::create(o, rt); !made) {
+    if (const status made = runtime::make(o, rt); !made) {
         std::fprintf(stderr, "penstock_write_process: %s\n", made.message.c_str());
         std::_Exit(1);
     }
@@ -97,7 +97,7 @@ int records(const std::string& folder, std::uint64_t threads, bool unsynced) {
     std::vector<std::thread> team;
     for (std::uint64_t t = 0; t < threads; ++t)
         team.emplace_back([&, t] { write_records(rt->ref(), t, threads, unsynced); });
-    for (std::thread& one : team) one.join();
+    for (std::thread& thread : team) thread.join();
     return 0;
 }
 
@@ -128,7 +128,7 @@ int stripes(const std::string& path, std::uint64_t width, std::uint64_t role, st
                          msync(lane{}, rt->ref(), fd, static_cast<std::int64_t>(begin), 1));
             }
         });
-    for (std::thread& one : team) one.join();
+    for (std::thread& thread : team) thread.join();
     good("close", rt->close(fd));
     return 0;
 }

@@ -39,9 +39,9 @@ struct shadow_file {
     // false: an append ended in the middle, so nothing is said of the bytes any more.
     bool known = true;
 
-    void put(std::uint64_t offset, const std::vector<std::uint8_t>& what, std::uint64_t count) {
+    void put(std::uint64_t offset, const std::vector<std::uint8_t>& content, std::uint64_t count) {
         if (bytes.size() < offset + count) bytes.resize(offset + count);
-        std::copy_n(what.begin(), count, bytes.begin() + static_cast<std::ptrdiff_t>(offset));
+        std::copy_n(content.begin(), count, bytes.begin() + static_cast<std::ptrdiff_t>(offset));
     }
 };
 
@@ -75,21 +75,21 @@ public:
 
     // After the fault is gone: everything that a call said was written can be brought to its file.
     void heal() {
-        for (shadow_file& one : left_) {
-            one.fd = open(lane{}, fs_, one.name.c_str(), open_read_write);
-            if (one.fd < 0) {
-                complain("open " + one.name + " once the fault was gone: " + error_text(one.fd));
+        for (shadow_file& file : left_) {
+            file.fd = open(lane{}, fs_, file.name.c_str(), open_read_write);
+            if (file.fd < 0) {
+                complain("open " + file.name + " once the fault was gone: " + error_text(file.fd));
                 continue;
             }
-            if (const int first = fsync(lane{}, fs_, one.fd); first != 0) {
+            if (const int first = fsync(lane{}, fs_, file.fd); first != 0) {
                 tell("fsync", first);  // of a write-back that failed earlier
-                if (const int second = fsync(lane{}, fs_, one.fd); second != 0)
+                if (const int second = fsync(lane{}, fs_, file.fd); second != 0)
                     complain("fsync once the fault was gone: " + error_text(second));
             }
-            compare_with_disk(one, "fsync once the fault was gone");
-            if (const int code = close(lane{}, fs_, one.fd); code != 0)
+            compare_with_disk(file, "fsync once the fault was gone");
+            if (const int code = close(lane{}, fs_, file.fd); code != 0)
                 complain("close once the fault was gone: " + error_text(code));
-            compare_with_disk(one, "close once the fault was gone");
+            compare_with_disk(file, "close once the fault was gone");
         }
         left_.clear();
         heal_stripes();
@@ -102,15 +102,15 @@ private:
     [[nodiscard]] std::string name(const std::string& kind) const {
         return kind + std::to_string(number_);
     }
-    void complain(const std::string& what) {
-        complaints_ += "thread " + std::to_string(number_) + ": " + what + "\n";
+    void complain(const std::string& complaint) {
+        complaints_ += "thread " + std::to_string(number_) + ": " + complaint + "\n";
     }
 
     // True if `got` is an error, which is complained of unless it is excused.
-    bool tell(const std::string& what, std::int64_t got) {
+    bool tell(const std::string& label, std::int64_t got) {
         if (got >= 0) return false;
         ++errors_;
-        if (!excused_(got)) complain(what + ": " + error_text(got));
+        if (!excused_(got)) complain(label + ": " + error_text(got));
         return true;
     }
 
@@ -372,10 +372,10 @@ inline host::runtime_hooks writing_hooks(faulty_environment& disk) {
 // All threads at once; what they complain of.
 inline std::string run_writers(std::vector<write_scenario>& writers) {
     std::vector<std::thread> team;
-    for (write_scenario& one : writers) team.emplace_back([&one] { one.run(); });
-    for (std::thread& one : team) one.join();
+    for (write_scenario& writer : writers) team.emplace_back([&writer] { writer.run(); });
+    for (std::thread& thread : team) thread.join();
     std::string out;
-    for (const write_scenario& one : writers) out += one.complaints();
+    for (const write_scenario& writer : writers) out += writer.complaints();
     return out;
 }
 

@@ -41,10 +41,10 @@ std::uint64_t count_calls(const write_sweep_case& c) {
     disk.set(plan_of(c));
     auto writers = make_writers(*rt, from, c.threads, never);
     EXPECT_EQ(run_writers(writers), "");
-    for (write_scenario& one : writers) {
-        one.heal();
-        EXPECT_EQ(one.complaints(), "");
-        EXPECT_EQ(one.errors(), 0u);
+    for (write_scenario& writer : writers) {
+        writer.heal();
+        EXPECT_EQ(writer.complaints(), "");
+        EXPECT_EQ(writer.errors(), 0u);
     }
     EXPECT_GT(rt->stats().dirty_victims + rt->stats().written_behind, 0u)
         << "no page was written back before its file was closed";
@@ -91,10 +91,10 @@ TEST_P(write_sweep, nth_call_fails) {
         const std::uint64_t failures = disk.failures();
         disk.clear();
         std::uint32_t told = 0;
-        for (write_scenario& one : writers) {
-            one.heal();
-            told += one.errors();
-            EXPECT_EQ(one.complaints(), "") << "after the fault was gone";
+        for (write_scenario& writer : writers) {
+            writer.heal();
+            told += writer.errors();
+            EXPECT_EQ(writer.complaints(), "") << "after the fault was gone";
         }
         runs_with_errors += told > 0 ? 1 : 0;
         // Of the calls that only writing makes, none fails without a caller being told.

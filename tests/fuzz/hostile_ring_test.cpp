@@ -103,16 +103,16 @@ TEST(hostile_ring, reads_that_are_not_pages_are_refused) {
         read_of(slot, generation, 1, 16),         read_of(slot, generation, 1024, 277),
         read_of(slot, generation, 1536, 1),       read_of(slot, generation, 0, 0xffffffff),
         read_of(slot, generation, ~0ull << 9, 1), read_of(slot, generation, 512ull << 40, 1)};
-    for (const ring_request& one : wrong) {
-        const std::uint64_t ticket = ring.post(one);
+    for (const ring_request& request : wrong) {
+        const std::uint64_t ticket = ring.post(request);
         ASSERT_TRUE(ring.await(ticket));
-        EXPECT_EQ(ring.reply(ticket).result, -EINVAL) << one.offset << " " << one.bytes;
+        EXPECT_EQ(ring.reply(ticket).result, -EINVAL) << request.offset << " " << request.bytes;
         EXPECT_TRUE(ring.guards_hold(ticket, 0));
     }
-    for (const ring_request& one :
+    for (const ring_request& request :
          {read_of(slot, generation + 1, 0, 1), read_of(slot + 1, generation, 0, 1),
           read_of(0xffffffff, generation, 0, 1)}) {
-        const std::uint64_t ticket = ring.post(one);
+        const std::uint64_t ticket = ring.post(request);
         ASSERT_TRUE(ring.await(ticket));
         EXPECT_EQ(ring.reply(ticket).result, -EBADF);
     }
@@ -165,10 +165,10 @@ TEST(hostile_ring, writes_that_are_not_permitted_are_refused) {
         const std::uint64_t ticket = ring.post(request);
         return ring.await(ticket) ? ring.reply(ticket).result : std::int64_t{-ETIMEDOUT};
     };
-    for (const op one : {op::write, op::sync, op::truncate}) {
-        EXPECT_EQ(result_of(one, a, of_a, 0, 512, 1), -EBADF);
-        EXPECT_EQ(result_of(one, c, of_c + 1, 0, 512, 1), -EBADF);
-        EXPECT_EQ(result_of(one, 0xffffffff, of_c, 0, 512, 1), -EBADF);
+    for (const op operation : {op::write, op::sync, op::truncate}) {
+        EXPECT_EQ(result_of(operation, a, of_a, 0, 512, 1), -EBADF);
+        EXPECT_EQ(result_of(operation, c, of_c + 1, 0, 512, 1), -EBADF);
+        EXPECT_EQ(result_of(operation, 0xffffffff, of_c, 0, 512, 1), -EBADF);
     }
     EXPECT_EQ(result_of(op::write, c, of_c, 0, 511, 1), -EINVAL);
     EXPECT_EQ(result_of(op::write, c, of_c, 0, 0, 1), -EINVAL);
@@ -213,9 +213,9 @@ TEST(hostile_ring, extents_that_were_never_given_are_not_taken_back) {
             const std::uint64_t ticket = ring.post(request);
             ASSERT_TRUE(ring.await(ticket));
             EXPECT_EQ(ring.reply(ticket).result, 0);
-            const auto given =
+            const auto granted =
                 static_cast<std::uint32_t>(ring.reply(ticket).words[engine::reply_path_and_flags]);
-            EXPECT_LE(given, 256u);
+            EXPECT_LE(granted, 256u);
         }
     }
     EXPECT_EQ(ring.files->live_files(), 1u);

@@ -254,8 +254,8 @@ private:
         }
     }
 
-    void complain(const std::string& what) {
-        if (wrong_.empty()) wrong_ = what;
+    void complain(const std::string& complaint) {
+        if (wrong_.empty()) wrong_ = complaint;
     }
 
     static constexpr std::uint32_t listed_bytes = 4 * engine::max_fill_pages;

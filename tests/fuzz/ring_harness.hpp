@@ -56,8 +56,9 @@ public:
                           bool writable = false) {
         disk.set(plan);
         files = std::make_unique<host::file_registry>(
-            disk, host::registry_limits{file_slots, page_shift, 6, word_count, 256, 8,
-                                        direct_mode::off, writable, 4});
+            disk, shared,
+            host::registry_limits{file_slots, page_shift, 6, word_count, 256, 8, direct_mode::off,
+                                  writable, 4});
         if (!files->set_roots({root})) std::abort();
         std::memset(staging(), static_cast<int>(guard), std::size_t{slots} * stride);
         host::service_settings settings;
@@ -87,16 +88,16 @@ public:
 
     // Publishes the request under the next ticket, which it returns. `published` as given, or the
     // right one.
-    std::uint64_t post(const ring_request& what) {
+    std::uint64_t post(const ring_request& request) {
         ring_request& slot = requests()[next % slots];
-        slot.operation = what.operation;
-        slot.bytes = what.bytes;
-        slot.file_slot = what.file_slot;
-        slot.generation = what.generation;
-        slot.offset = what.offset;
-        slot.argument = what.argument;
-        slot.lost_extent = what.lost_extent;
-        slot.open_slot = what.open_slot;
+        slot.operation = request.operation;
+        slot.bytes = request.bytes;
+        slot.file_slot = request.file_slot;
+        slot.generation = request.generation;
+        slot.offset = request.offset;
+        slot.argument = request.argument;
+        slot.lost_extent = request.lost_extent;
+        slot.open_slot = request.open_slot;
         publish(next + 1);
         return next++;
     }
@@ -158,6 +159,7 @@ public:
 
     std::uint64_t next = 0;
     fault::faulty_environment disk;
+    host::hub shared;
     std::unique_ptr<host::file_registry> files;
 
 private:

@@ -36,12 +36,12 @@ private:
     template <typename Group>
     PENSTOCK_HD void act(const Group& g, const runtime_ref& fs, memory& m,
                          const operation& op) const {
-        if (op.what == verb::open) return start(g, fs, m, m.open[op.which % files_held], op);
+        if (op.kind == verb::open) return start(g, fs, m, m.open[op.which % files_held], op);
         held_file& f = some_file(m, op.which);
-        if (op.what == verb::nonsense) return be_silly(g, fs, m, f, op);
-        if (op.what == verb::unmap) return let_go(g, fs, m, m.mapped[op.which % maps_held]);
+        if (op.kind == verb::nonsense) return be_silly(g, fs, m, f, op);
+        if (op.kind == verb::unmap) return let_go(g, fs, m, m.mapped[op.which % maps_held]);
         if (f.fd < 0) return start(g, fs, m, f, op);
-        switch (op.what) {
+        switch (op.kind) {
             case verb::close: return shut(g, fs, m, f);
             case verb::read: return fetch(g, fs, m, f, op, false);
             case verb::read_on: return fetch(g, fs, m, f, op, true);
@@ -152,16 +152,16 @@ private:
                                           : read(g, fs, f.fd, to, static_cast<std::int64_t>(length),
                                                  static_cast<std::int64_t>(offset));
         const version_range range = range_of(g, f.file, f.floor);
-        const verb what = relative ? verb::read_on : verb::read;
+        const verb kind = relative ? verb::read_on : verb::read;
         const auto expected = static_cast<std::int64_t>(rest(f.size, offset, length));
         check_guards(g, m, f.file, offset, to, length);
         if (relative && f.at.offset_bytes != offset + static_cast<std::uint64_t>(got > 0 ? got : 0))
-            wrong(g, m, what, f.file, offset, length, static_cast<std::int64_t>(f.at.offset_bytes),
+            wrong(g, m, kind, f.file, offset, length, static_cast<std::int64_t>(f.at.offset_bytes),
                   got, range);
         g.sync();  // every thread has looked at the guards before the buffer is used again
-        if (!count_is_right(g, m, what, f, offset, length, got, expected, range) || got <= 0)
+        if (!count_is_right(g, m, kind, f, offset, length, got, expected, range) || got <= 0)
             return;
-        judge_bytes(g, m, what, f.file, offset, to, static_cast<std::uint64_t>(got), range);
+        judge_bytes(g, m, kind, f.file, offset, to, static_cast<std::uint64_t>(got), range);
         if (g.is_leader()) atomic_add_relaxed(&out->bytes_read, static_cast<std::uint64_t>(got));
         g.sync();  // every thread has looked before the buffer is used again
     }
@@ -191,13 +191,13 @@ private:
     template <typename Group>
     PENSTOCK_HD void hold(const Group& g, const runtime_ref& fs, const memory& m, held_file& f,
                           held_map& h, const operation& op) const {
-        if (h.what.data != nullptr) return;
+        if (h.mapped.data != nullptr) return;
         std::uint64_t granted = 0;
         if (g.is_leader()) granted = try_take(&out->maps_held, max_maps) ? 1 : 0;
         if (g.broadcast(granted) == 0) return;
         const std::uint64_t offset = offset_for(w, f.file, f.size, op.where);
         const std::uint64_t length = length_for(w, ~std::uint64_t{0} >> 2, op.length);
-        h.what =
+        h.mapped =
             map(g, fs, f.fd, static_cast<std::int64_t>(offset), static_cast<std::int64_t>(length));
         h.file = f.file;
         const version_range range = range_of(g, f.file, f.floor);
@@ -205,11 +205,11 @@ private:
         const auto expected =
             static_cast<std::int64_t>(rest(f.size, offset, length < in_page ? length : in_page));
         const bool right =
-            count_is_right(g, m, verb::map, f, offset, length, h.what.bytes, expected, range);
-        if (right && h.what.bytes > 0) {
-            judge_bytes(g, m, verb::map, f.file, offset, h.what.data,
-                        static_cast<std::uint64_t>(h.what.bytes), range);
-            h.sum = sum_of(g, h.what);
+            count_is_right(g, m, verb::map, f, offset, length, h.mapped.bytes, expected, range);
+        if (right && h.mapped.bytes > 0) {
+            judge_bytes(g, m, verb::map, f.file, offset, h.mapped.data,
+                        static_cast<std::uint64_t>(h.mapped.bytes), range);
+            h.sum = sum_of(g, h.mapped);
         } else if (g.is_leader()) {
             give_one(&out->maps_held);
         }
@@ -220,23 +220,24 @@ private:
     template <typename Group>
     PENSTOCK_HD void let_go(const Group& g, const runtime_ref& fs, const memory& m,
                             held_map& h) const {
-        if (h.what.data == nullptr) return;
-        if (sum_of(g, h.what) != h.sum) {
+        if (h.mapped.data == nullptr) return;
+        if (sum_of(g, h.mapped) != h.sum) {
             atomic_add_relaxed(&out->changed_mappings, std::uint64_t{1});
             note(out, {m.actor, m.step, static_cast<std::uint32_t>(verb::unmap), h.file, 0, 0,
-                       h.what.bytes, 0, 0, 0});
+                       h.mapped.bytes, 0, 0, 0});
         }
-        const int code = unmap(g, fs, h.what);
+        const int code = unmap(g, fs, h.mapped);
         if (code != 0) wrong(g, m, verb::unmap, h.file, 0, 0, code, 0, {0, 0});
-        h.what.data = nullptr;
+        h.mapped.data = nullptr;
         if (g.is_leader()) give_one(&out->maps_held);
     }
 
     template <typename Group>
-    PENSTOCK_HD std::uint64_t sum_of(const Group& g, const mapping& what) const {
+    PENSTOCK_HD std::uint64_t sum_of(const Group& g, const mapping& mapped) const {
         std::uint64_t sum = 0;
-        for (std::uint64_t i = g.rank(); i < static_cast<std::uint64_t>(what.bytes); i += g.size())
-            sum = sum * 31 + static_cast<std::uint8_t>(what.data[i]);
+        for (std::uint64_t i = g.rank(); i < static_cast<std::uint64_t>(mapped.bytes);
+             i += g.size())
+            sum = sum * 31 + static_cast<std::uint8_t>(mapped.data[i]);
         return sum;
     }
 

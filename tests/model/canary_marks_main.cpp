@@ -17,19 +17,19 @@ struct late_lane : penstock::racing_lane {
         std::size_t bytes = 0;
         int syncs = 0;
     };
-    static kept& mine() {
-        thread_local kept one;
-        return one;
+    static kept& of_thread() {
+        thread_local kept instance;
+        return instance;
     }
     void copy_store(std::byte* to, const std::byte* from, std::size_t bytes) const {
-        mine() = {to, from, bytes, 0};
+        of_thread() = {to, from, bytes, 0};
     }
     void sync() const {
-        kept& one = mine();
-        if (one.to == nullptr || ++one.syncs < 2) return;
+        kept& last = of_thread();
+        if (last.to == nullptr || ++last.syncs < 2) return;
         std::this_thread::yield();
-        penstock::racing_lane::copy_store(one.to, one.from, one.bytes);
-        one.to = nullptr;
+        penstock::racing_lane::copy_store(last.to, last.from, last.bytes);
+        last.to = nullptr;
     }
 };
 

@@ -67,10 +67,10 @@ public:
     }
 
 private:
-    void complain(const std::string& what, std::uint64_t at) {
+    void complain(const std::string& complaint, std::uint64_t at) {
         if (!wrong_.empty()) return;
         wrong_ = "drill: file " + std::to_string(file_) + (has_window_ ? " with" : " without") +
-                 " a window, from byte " + std::to_string(at) + ": " + what;
+                 " a window, from byte " + std::to_string(at) + ": " + complaint;
     }
 
     // A slot that is known already may have a window from before: so it is asked in any case.

@@ -84,12 +84,12 @@ public:
     }
 
 private:
-    void complain(const std::string& what, std::uint64_t at) {
+    void complain(const std::string& complaint, std::uint64_t at) {
         if (!wrong_.empty()) return;
         wrong_ = "far drill: file " + std::to_string(file_) + (has_window_ ? " with" : " without") +
                  " a window, versions " + std::to_string(floor_) + " to " +
                  std::to_string(states_[file_].done) + ", from byte " + std::to_string(at) + ": " +
-                 what;
+                 complaint;
     }
 
     void judge(std::uint64_t wrong, std::uint64_t at) {

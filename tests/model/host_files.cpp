@@ -13,9 +13,9 @@ namespace penstock::model {
 
 namespace {
 
-void require(bool good, const std::string& what) {
+void require(bool good, const std::string& action) {
     if (good) return;
-    std::perror(("model: the host could not " + what).c_str());
+    std::perror(("model: the host could not " + action).c_str());
     std::abort();
 }
 

@@ -19,7 +19,7 @@ struct held_file {
     cursor at;
 };
 struct held_map {
-    mapping what;  // data null: none
+    mapping mapped;  // data null: none
     std::uint32_t file;
     std::uint64_t sum;  // of this thread's share of the bytes
 };
@@ -39,12 +39,12 @@ struct judge {
     report* out;
 
     template <typename Group>
-    PENSTOCK_HD void wrong(const Group& g, const memory& m, verb what, std::uint32_t file,
+    PENSTOCK_HD void wrong(const Group& g, const memory& m, verb kind, std::uint32_t file,
                            std::uint64_t offset, std::uint64_t length, std::int64_t got,
                            std::int64_t expected, const version_range& range) const {
         if (!g.is_leader()) return;
         atomic_add_relaxed(&out->wrong_results, std::uint64_t{1});
-        note(out, {m.actor, m.step, static_cast<std::uint32_t>(what), file, offset, length, got,
+        note(out, {m.actor, m.step, static_cast<std::uint32_t>(kind), file, offset, length, got,
                    expected, range.floor, range.newest});
     }
 
@@ -65,7 +65,7 @@ struct judge {
     // A count for a range of an open file: all of it, or less (or -ESTALE) if the file changed
     // meanwhile. `counted`: the runtime counts the error in its statistics.
     template <typename Group>
-    PENSTOCK_HD bool count_is_right(const Group& g, const memory& m, verb what, const held_file& f,
+    PENSTOCK_HD bool count_is_right(const Group& g, const memory& m, verb kind, const held_file& f,
                                     std::uint64_t offset, std::uint64_t length, std::int64_t got,
                                     std::int64_t expected, const version_range& range,
                                     bool counted = true) const {
@@ -75,12 +75,12 @@ struct judge {
             if (g.is_leader()) atomic_add_relaxed(&out->stale, std::uint64_t{1});
             return true;
         }
-        wrong(g, m, what, f.file, offset, length, got, expected, range);
+        wrong(g, m, kind, f.file, offset, length, got, expected, range);
         return false;
     }
 
     template <typename Group>
-    PENSTOCK_HD void judge_bytes(const Group& g, const memory& m, verb what, std::uint32_t file,
+    PENSTOCK_HD void judge_bytes(const Group& g, const memory& m, verb kind, std::uint32_t file,
                                  std::uint64_t offset, const std::byte* data, std::uint64_t bytes,
                                  const version_range& range) const {
         std::uint64_t first_bad = ~std::uint64_t{0};
@@ -89,7 +89,7 @@ struct judge {
             wrong_bytes(w, file, range, offset, seen, bytes, g.rank(), g.size(), first_bad);
         if (bad == 0) return;
         atomic_add_relaxed(&out->wrong_bytes, bad);
-        note(out, {m.actor, m.step, static_cast<std::uint32_t>(what), file, first_bad, bytes,
+        note(out, {m.actor, m.step, static_cast<std::uint32_t>(kind), file, first_bad, bytes,
                    seen[first_bad - offset], byte_of(w, file, range.newest, first_bad), range.floor,
                    range.newest});
     }

@@ -9,9 +9,9 @@ namespace {
 
 template <typename Group>
 bool run_one(const penstock::model::run_settings& settings, penstock::model::coverage& met) {
-    penstock::model::model_run<Group> one(settings);
-    const bool good = one.run();
-    met.add(one.met());
+    penstock::model::model_run<Group> test(settings);
+    const bool good = test.run();
+    met.add(test.met());
     return good;
 }
 

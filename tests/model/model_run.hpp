@@ -37,11 +37,11 @@ struct run_settings {
     bool flip_bytes = false;       // canary: the disk delivers one wrong byte in ten thousand reads
 };
 
-inline const char* name_of(verb what) {
+inline const char* name_of(verb kind) {
     constexpr const char* names[verb_count] = {"open",     "close",    "read",    "read_on",
                                                "v[i]",     "for_each", "map",     "unmap",
                                                "prefetch", "stat",     "nonsense"};
-    return names[static_cast<std::uint32_t>(what) % verb_count];
+    return names[static_cast<std::uint32_t>(kind) % verb_count];
 }
 
 // Sizes that make every path busy: few frames, few file slots, short rings, tables in two levels.
@@ -113,7 +113,7 @@ public:
         files_.before_shrink = [this](const std::string& path, std::uint64_t size_bytes) {
             pins_.before_shrink(path, size_bytes);
         };
-        const status created = runtime::create(shape_.o, shape_.hooks, rt_);
+        const status created = runtime::make(shape_.o, shape_.hooks, rt_);
         if (!created) complain(created.message);
         else windows_ = std::make_unique<window_keeper>(*rt_, shape_.w, states_.get(), met_);
     }
@@ -165,9 +165,9 @@ private:
         return std::filesystem::canonical(name).string();
     }
 
-    void complain(const std::string& what) {
+    void complain(const std::string& complaint) {
         good_ = false;
-        std::cout << "model: seed " << settings_.seed << ": " << what << "\n";
+        std::cout << "model: seed " << settings_.seed << ": " << complaint << "\n";
     }
 
     void round(std::uint64_t first_actor, std::uint64_t steps) {
@@ -192,7 +192,7 @@ private:
             files_.change(static_cast<std::uint32_t>(h % shape_.w.small_files));
             std::this_thread::sleep_for(std::chrono::microseconds(50 + (h >> 32) % 500));
         }
-        for (std::thread& one : threads) one.join();
+        for (std::thread& thread : threads) thread.join();
         if (report_.failures > 0) list_failures();
     }
 
@@ -220,9 +220,9 @@ private:
     // round, and the drill.
     void exercise(std::uint64_t h) {
         for (std::uint64_t i = 0; i < 3 && good_; ++i) {
-            drill<Group> one(*rt_, files_, pins_, shape_.w, states_.get(), met_, drilled_);
+            drill<Group> drilling(*rt_, files_, pins_, shape_.w, states_.get(), met_, drilled_);
             int windowed = -1;
-            if (const std::string wrong = one.run(mix64(h + i), windowed); !wrong.empty())
+            if (const std::string wrong = drilling.run(mix64(h + i), windowed); !wrong.empty())
                 complain(wrong);
             if (windowed >= 0) windows_->has_window_too(windowed);
         }
@@ -275,9 +275,9 @@ private:
         }
     }
 
-    void expect(const char* what, std::uint64_t got, std::uint64_t expected) {
+    void expect(const char* label, std::uint64_t got, std::uint64_t expected) {
         if (got != expected)
-            complain("statistics: " + std::string(what) + " " + std::to_string(got) +
+            complain("statistics: " + std::string(label) + " " + std::to_string(got) +
                      ", expected " + std::to_string(expected));
     }
 
@@ -336,7 +336,7 @@ private:
                          " is lost: " + error_text(held.back().bytes));
             if (!good_) break;
         }
-        for (const mapping& one : held) penstock::unmap(Group{}, rt_->ref(), one);
+        for (const mapping& mapped : held) penstock::unmap(Group{}, rt_->ref(), mapped);
         penstock::close(Group{}, rt_->ref(), fd);
     }
 
@@ -348,7 +348,7 @@ private:
         for (std::uint64_t i = 0; i < report_.failures && i < kept_failures; ++i) {
             const failure& f = report_.kept[i];
             text << "\n  actor " << f.actor << " step " << f.step << " "
-                 << name_of(static_cast<verb>(f.what)) << " file " << f.file << " offset "
+                 << name_of(static_cast<verb>(f.kind)) << " file " << f.file << " offset "
                  << f.offset << " length " << f.length << ": got " << f.got << ", expected "
                  << f.expected << "; versions " << f.floor << " to " << f.newest;
         }

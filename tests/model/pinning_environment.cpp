@@ -14,9 +14,9 @@ namespace penstock::model {
 namespace {
 
 // A page that could not be kept would end the program by SIGBUS later, with nothing to tell why.
-void require(bool good, const char* what) {
+void require(bool good, const char* action) {
     if (good) return;
-    std::perror((std::string("model: the environment could not ") + what).c_str());
+    std::perror((std::string("model: the environment could not ") + action).c_str());
     std::abort();
 }
 
@@ -68,11 +68,11 @@ int pinning_environment::resident(void* address, std::uint64_t bytes, std::uint6
     const std::lock_guard lock(mutex_);
     for (const mapped& m : mapped_) {
         if (m.address != address || !m.whole) continue;
-        const residency what = residency_.load();
+        const residency mode = residency_.load();
         const std::uint64_t h = mix64(seed_ + ++asked_);
         for (std::size_t i = 0; i < out.size(); ++i)
-            out[i] = what == residency::everything ||
-                     (what == residency::by_chance && mix64(h + i) % 8 != 0);
+            out[i] = mode == residency::everything ||
+                     (mode == residency::by_chance && mix64(h + i) % 8 != 0);
     }
     return 0;
 }

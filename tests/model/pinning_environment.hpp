@@ -42,7 +42,7 @@ public:
     [[nodiscard]] std::uint64_t orphans() const { return orphans_.load(); }
     // What is resident from now on: as chance wills it, or everything, or nothing.
     enum class residency { by_chance, everything, nothing };
-    void say_resident(residency what) { residency_.store(what); }
+    void say_resident(residency mode) { residency_.store(mode); }
 
     int find(int start, const std::string& path) override { return below_.find(start, path); }
     int real_path(int handle, std::string& out) override { return below_.real_path(handle, out); }

@@ -12,7 +12,7 @@ namespace penstock::model {
 // One thing that was not as it should be.
 struct failure {
     std::uint64_t actor, step;
-    std::uint32_t what;  // a verb
+    std::uint32_t kind;  // a verb
     std::uint32_t file;
     std::uint64_t offset, length;
     std::int64_t got, expected;

@@ -214,7 +214,7 @@ inline constexpr std::uint32_t verb_count = 11;
 
 // What an actor does at one step: a verb and random numbers for its arguments.
 struct operation {
-    verb what;
+    verb kind;
     std::uint64_t which, where, length, extra;
 };
 
@@ -222,7 +222,7 @@ constexpr PENSTOCK_HD operation operation_at(std::uint64_t seed, std::uint64_t a
                                              std::uint64_t step) {
     const std::uint64_t h = mix(seed ^ 0x0b5, actor, step);
     const std::uint32_t p = static_cast<std::uint32_t>(h % 100);
-    const verb what = p < 12   ? verb::open
+    const verb kind = p < 12   ? verb::open
                       : p < 22 ? verb::close
                       : p < 50 ? verb::read
                       : p < 58 ? verb::read_on
@@ -233,7 +233,7 @@ constexpr PENSTOCK_HD operation operation_at(std::uint64_t seed, std::uint64_t a
                       : p < 93 ? verb::prefetch
                       : p < 97 ? verb::stat
                                : verb::nonsense;
-    return {what, mix64(h ^ 1), mix64(h ^ 2), mix64(h ^ 3), mix64(h ^ 4)};
+    return {kind, mix64(h ^ 1), mix64(h ^ 2), mix64(h ^ 3), mix64(h ^ 4)};
 }
 
 // Two thirds of the opens go to a third of the files, so that actors meet.

@@ -61,11 +61,11 @@ private:
     }
 
     template <typename T, typename Group>
-    PENSTOCK_HD bool has_right_size(const Group& g, const memory& m, verb what, const held_file& f,
+    PENSTOCK_HD bool has_right_size(const Group& g, const memory& m, verb kind, const held_file& f,
                                     std::uint64_t start, const view<T>& v) const {
         const std::uint64_t expected = elements_from<T>(start, f.size);
         if (v.size() == expected) return true;
-        wrong(g, m, what, f.file, start, sizeof(T), static_cast<std::int64_t>(v.size()),
+        wrong(g, m, kind, f.file, start, sizeof(T), static_cast<std::int64_t>(v.size()),
               static_cast<std::int64_t>(expected), {f.floor, f.floor});
         return false;
     }
@@ -168,7 +168,7 @@ private:
             to[i] = std::byte{0xdb};
         if (g.is_leader()) *visits = 0;
         g.sync();
-        std::uint64_t mine = 0, strayed = 0;
+        std::uint64_t own_visits = 0, strayed = 0;
         const std::int64_t got =
             v.for_each(g, first, count, [&](std::uint64_t i, const T& element) {
                 if (i - first >= expected) {
@@ -176,9 +176,9 @@ private:
                     return;
                 }
                 std::memcpy(to + (i - first) * sizeof(T), &element, sizeof(T));
-                ++mine;
+                ++own_visits;
             });
-        atomic_add_relaxed(visits, mine + (strayed << 32));
+        atomic_add_relaxed(visits, own_visits + (strayed << 32));
         g.sync();  // the elements and counts of all threads are there
         const std::uint64_t visited = atomic_load<order::relaxed>(visits);
         const version_range range = range_of(g, f.file, f.floor);

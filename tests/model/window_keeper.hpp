@@ -59,8 +59,8 @@ private:
         int fd;
     };
 
-    void complain(const std::string& what) {
-        if (wrong_.empty()) wrong_ = "windows: " + what;
+    void complain(const std::string& complaint) {
+        if (wrong_.empty()) wrong_ = "windows: " + complaint;
     }
 
     void let_go(std::size_t index) {

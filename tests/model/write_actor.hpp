@@ -37,10 +37,10 @@ private:
         if (kind < 7) return bring_home(g, fs, m, f, h, false);
         if (kind < 8) return h % 4 == 0 ? bring_home(g, fs, m, f, h >> 2, true) : ask(g, fs, m, f);
         if (kind < 9) return be_refused(g, fs, m, f);
-        if (w.plans[f.file].how == use::log)
+        if (w.plans[f.file].usage == use::log)
             return kind < 90 ? record(g, fs, m, f) : look_back(g, fs, m, f);
-        if (w.plans[f.file].how == use::alone && kind < 18) return cut(g, fs, m, f, h);
-        if (w.plans[f.file].how == use::alone && kind < 28) return add(g, fs, m, f, h);
+        if (w.plans[f.file].usage == use::alone && kind < 18) return cut(g, fs, m, f, h);
+        if (w.plans[f.file].usage == use::alone && kind < 28) return add(g, fs, m, f, h);
         if (kind < 80) return put(g, fs, m, f, h);
         return kind < 118 ? fetch(g, fs, m, f, h) : look(g, fs, m, f, h);
     }
@@ -52,9 +52,9 @@ private:
     }
     PENSTOCK_HD bool may_use(const write_memory& m, std::uint32_t file) const {
         const file_plan& plan = w.plans[file];
-        if (!sees_others) return plan.how == use::shared && m.index < plan.second;
-        return plan.how == use::shared || plan.how == use::log ||
-               (plan.how == use::alone && plan.owner == m.index);
+        if (!sees_others) return plan.usage == use::shared && m.index < plan.second;
+        return plan.usage == use::shared || plan.usage == use::log ||
+               (plan.usage == use::alone && plan.owner == m.index);
     }
     // Some file that it may use, those that it has alone first for a third of the time; or `files`.
     PENSTOCK_HD std::uint32_t choose(const write_memory& m, std::uint64_t h) const {
@@ -63,7 +63,7 @@ private:
         for (std::uint32_t i = 0; i < w.files; ++i) {
             const std::uint32_t file = (first + i) % w.files;
             if (!may_use(m, file)) continue;
-            if (h % 3 == 0 && w.plans[file].how == use::alone) return file;
+            if (h % 3 == 0 && w.plans[file].usage == use::alone) return file;
             if (found == w.files) found = file;
         }
         return found;
@@ -77,7 +77,7 @@ private:
         file_shadow& s = w.shadows[file];
         const bool there =
                        g.broadcast(g.is_leader() ? atomic_load<order::acquire>(&s.there) : 0) != 0,
-                   is_log = w.plans[file].how == use::log;
+                   is_log = w.plans[file].usage == use::log;
         constexpr std::uint32_t some_access[] = {open_read,       open_write,      open_read_write,
                                                  open_read_write, open_read_write, open_read_write};
         std::uint32_t access = some_access[(h >> 3) % 6];

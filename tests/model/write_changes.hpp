@@ -16,7 +16,7 @@ struct write_changes : write_verbs {
         const file_plan& plan = w.plans[file];
         const std::uint64_t at = place(m, file, plan.reach, h), wanted = length(mix64(h));
         if (plan.reach == 0) return {0, 0};
-        if (plan.how == use::alone) return {at, rest_of(plan.reach, at, wanted)};
+        if (plan.usage == use::alone) return {at, rest_of(plan.reach, at, wanted)};
         if (m.owner >= plan.owners()) return {0, 0};
         // The actor's stride nearest to the place, all or a part of it.
         std::uint64_t unit = at / plan.stride / plan.owners() * plan.owners() + m.owner;
@@ -69,7 +69,7 @@ struct write_changes : write_verbs {
             atomic_add_relaxed(&out->short_tails, std::uint64_t{1});
         if (s.touched != nullptr)
             atomic_add_relaxed(&s.touched[r.at / w.page_bytes % touched_pages * 2 + 1], 1u);
-        if (w.plans[file].how == use::alone && m.dirty_end < end) m.dirty_end = end;
+        if (w.plans[file].usage == use::alone && m.dirty_end < end) m.dirty_end = end;
     }
 
     template <typename Group>

@@ -62,7 +62,7 @@ public:
                 cut(file, size_of(file) - mix64(h) % (1 + size_of(file) / 4));
             plans_[file] = write_planner(shape_).plan(file, round, size_of(file));
             if (plans_[file].absent != 0) remove(file);
-            if (plans_[file].how == use::log) shadows_[file].size_begun = ~std::uint64_t{0} >> 1;
+            if (plans_[file].usage == use::log) shadows_[file].size_begun = ~std::uint64_t{0} >> 1;
         }
     }
 
@@ -111,8 +111,8 @@ public:
             return path_of(file) + " " + when + ": FAILED: byte " + std::to_string(at + i) +
                    " is " + std::to_string(bytes[i]) + ", expected " + std::to_string(expected) +
                    ", version " + std::to_string(versions_[file][at + i] & ~hole) + ", owner " +
-                   std::to_string(plans_[file].how == use::shared ? plans_[file].owner_of(at + i)
-                                                                  : 0) +
+                   std::to_string(plans_[file].usage == use::shared ? plans_[file].owner_of(at + i)
+                                                                    : 0) +
                    " of " + std::to_string(plans_[file].owners()) + ", stride " +
                    std::to_string(plans_[file].stride);
         }
@@ -129,9 +129,9 @@ public:
         for (std::uint32_t i = 0; i < actors; ++i) seen[i].resize(records[i]);
         std::uint64_t at = 0, left = 0;
         for (std::uint32_t i = 0; i < actors; ++i) left += records[i];
-        const auto complain = [&](const char* what) {
+        const auto complain = [&](const char* complaint) {
             return path_of(file) + ": FAILED: byte " + std::to_string(at) + " of " +
-                   std::to_string(bytes.size()) + ": " + what;
+                   std::to_string(bytes.size()) + ": " + complaint;
         };
         while (at < bytes.size()) {
             record_head got{};
@@ -166,9 +166,9 @@ public:
     }
 
 private:
-    static void require(bool good, const std::string& what) {
+    static void require(bool good, const std::string& action) {
         if (good) return;
-        std::perror(("model: the host could not " + what).c_str());
+        std::perror(("model: the host could not " + action).c_str());
         std::abort();
     }
     void make(std::uint32_t file) {

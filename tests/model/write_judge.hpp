@@ -42,13 +42,13 @@ struct write_judge {
                                   // null: not from here
 
     template <typename Group>
-    PENSTOCK_HD void count(const Group& g, std::uint64_t write_report::*what,
+    PENSTOCK_HD void count(const Group& g, std::uint64_t write_report::*counter,
                            std::uint64_t amount = 1) const {
-        if (g.is_leader()) atomic_add_relaxed(&(out->*what), amount);
+        if (g.is_leader()) atomic_add_relaxed(&(out->*counter), amount);
     }
 
     // By one thread.
-    PENSTOCK_HD PENSTOCK_NOINLINE void wrong(const write_memory& m, write_verb what,
+    PENSTOCK_HD PENSTOCK_NOINLINE void wrong(const write_memory& m, write_verb kind,
                                              std::uint32_t file, std::uint64_t offset,
                                              std::uint64_t length, std::int64_t got,
                                              std::int64_t expected, bool is_byte = false,
@@ -57,17 +57,17 @@ struct write_judge {
         const std::uint64_t place =
             atomic_fetch_add<order::relaxed>(&out->failures, std::uint64_t{1});
         if (place < kept_failures)
-            out->kept[place] = {m.index, m.step,   static_cast<std::uint32_t>(what),
+            out->kept[place] = {m.index, m.step,   static_cast<std::uint32_t>(kind),
                                 file,    offset,   length,
                                 got,     expected, floor,
                                 newest};
     }
     template <typename Group>
-    PENSTOCK_HD bool expect(const Group& g, const write_memory& m, write_verb what,
+    PENSTOCK_HD bool expect(const Group& g, const write_memory& m, write_verb kind,
                             std::uint32_t file, std::uint64_t offset, std::uint64_t length,
                             std::int64_t got, std::int64_t expected) const {
         if (got == expected) return true;
-        if (g.is_leader()) wrong(m, what, file, offset, length, got, expected);
+        if (g.is_leader()) wrong(m, kind, file, offset, length, got, expected);
         return false;
     }
 
@@ -92,7 +92,7 @@ struct write_judge {
     // After it: each byte is what its owner wrote, or for others' bytes something from then to now.
     // `at` gives the byte.
     template <typename Group, typename Byte>
-    PENSTOCK_HD void judge(const Group& g, const write_memory& m, write_verb what,
+    PENSTOCK_HD void judge(const Group& g, const write_memory& m, write_verb kind,
                            std::uint32_t file, std::uint64_t offset, std::uint64_t bytes,
                            const Byte& at) const {
         const file_plan& plan = w.plans[file];
@@ -100,17 +100,17 @@ struct write_judge {
         std::uint64_t exact = 0, judged = 0;
         for (std::uint64_t i = g.rank(); i < bytes; i += g.size()) {
             const std::uint32_t owner = plan.owner_of(offset + i),
-                                mine = plan.how == use::alone ? m.index : m.owner;
-            if (owner != mine && (!sees_others || owner >= plan.actors)) continue;
+                                self = plan.usage == use::alone ? m.index : m.owner;
+            if (owner != self && (!sees_others || owner >= plan.actors)) continue;
             const version newest = w.shadows[file].at(offset + i),
-                          floor = owner == mine ? newest : m.floors[i];
+                          floor = owner == self ? newest : m.floors[i];
             const std::uint8_t got = at(i);
             ++judged;
-            if (owner == mine) ++exact;
-            const bool good = owner == mine ? got == written_byte(w.seed, file, offset + i, newest)
+            if (owner == self) ++exact;
+            const bool good = owner == self ? got == written_byte(w.seed, file, offset + i, newest)
                                             : allowed(file, offset + i, floor, newest, got);
             if (!good)
-                wrong(m, what, file, offset + i, bytes, got,
+                wrong(m, kind, file, offset + i, bytes, got,
                       written_byte(w.seed, file, offset + i, newest), true, floor, newest);
         }
         if (judged > 0) atomic_add_relaxed(&out->judged_bytes, judged);
@@ -140,17 +140,17 @@ struct write_judge {
 
     // On the host: this actor's bytes are in the file, for all readers to see. What the file does
     // not have reads as zero.
-    PENSTOCK_HD void look_into_file(const write_memory& m, write_verb what, std::uint32_t file,
+    PENSTOCK_HD void look_into_file(const write_memory& m, write_verb kind, std::uint32_t file,
                                     std::uint64_t offset, std::uint64_t bytes) const {
 #if !PENSTOCK_ON_DEVICE
         const file_plan& plan = w.plans[file];
-        const std::uint32_t mine = plan.how == use::alone ? m.index : m.owner;
-        if (ordinary_handles == nullptr || ordinary_handles[file] < 0 || plan.how == use::log)
+        const std::uint32_t self = plan.usage == use::alone ? m.index : m.owner;
+        if (ordinary_handles == nullptr || ordinary_handles[file] < 0 || plan.usage == use::log)
             return;
         const ssize_t got =
             ::pread(ordinary_handles[file], m.buffer, bytes, static_cast<off_t>(offset));
         for (std::uint64_t i = 0; i < bytes; ++i) {
-            if (plan.owner_of(offset + i) != mine) continue;
+            if (plan.owner_of(offset + i) != self) continue;
             const auto seen = static_cast<std::int64_t>(i) < got
                                   ? static_cast<std::uint8_t>(m.buffer[i])
                                   : std::uint8_t{0};
@@ -158,7 +158,7 @@ struct write_judge {
             const std::uint8_t expected = written_byte(w.seed, file, offset + i, newest);
             atomic_add_relaxed(&out->seen_in_file, std::uint64_t{1});
             if (seen != expected)
-                wrong(m, what, file, offset + i, bytes, seen, expected, true, newest, newest);
+                wrong(m, kind, file, offset + i, bytes, seen, expected, true, newest, newest);
         }
 #endif
     }

@@ -9,9 +9,9 @@ namespace {
 template <typename Group>
 bool run_one(const penstock::model::write_settings& settings,
              penstock::model::write_coverage& met) {
-    penstock::model::write_run<Group> one(settings);
-    const bool good = one.run();
-    met.add(one.met());
+    penstock::model::write_run<Group> test(settings);
+    const bool good = test.run();
+    met.add(test.met());
     return good;
 }
 

@@ -47,20 +47,20 @@ public:
         const std::uint64_t h = mixed(s_.seed ^ 0x91a, round, file);
         file_plan p{use::idle, 0, 0, 0, 0, 0, 1, 0};
         if (s_.is_log(file)) {
-            if (h % 2 == 0) p.how = use::log;
+            if (h % 2 == 0) p.usage = use::log;
             return p;
         }
         p.reach = size;
         const std::uint64_t grown =
             std::min(s_.capacity(file), size + mix64(h) % (1 + s_.cache_bytes));
         if (!s_.is_shared(file)) {
-            p.how = use::alone;
+            p.usage = use::alone;
             p.owner = static_cast<std::uint32_t>((file - s_.shared_files + round) % s_.actors);
             p.reach = std::max(grown, s_.cache_bytes / 2);
             return p;
         }
         if (h % 4 == 0) return p;
-        p.how = use::shared;
+        p.usage = use::shared;
         const bool mixed_company = mix64(h ^ 1) % 3 == 0 && size > 0;
         p.absent = !mixed_company && mix64(h ^ 2) % 8 == 0 ? 1 : 0;
         p.second = mixed_company ? 1 : 0;

@@ -25,7 +25,7 @@ enum class write_verb : std::uint32_t {
     refused,
     change
 };
-inline const char* name_of(write_verb what) {
+inline const char* name_of(write_verb kind) {
     constexpr const char* names[] = {"open",
                                      "close",
                                      "write",
@@ -39,7 +39,7 @@ inline const char* name_of(write_verb what) {
                                      "stat",
                                      "a call that must be refused",
                                      "change through a mapping"};
-    return names[static_cast<std::uint32_t>(what)];
+    return names[static_cast<std::uint32_t>(kind)];
 }
 
 // Every count is only ever added to.

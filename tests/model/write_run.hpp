@@ -78,7 +78,7 @@ public:
           records_(std::size_t{shape_.files.files()} * s.threads) {
         system_.watch(files_.shadows());
         shape_.hooks.env = &system_;
-        if (const status created = runtime::create(shape_.o, shape_.hooks, rt_); !created)
+        if (const status created = runtime::make(shape_.o, shape_.hooks, rt_); !created)
             complain(created.message);
         options small = shape_.o;
         small.cache_bytes =
@@ -86,7 +86,7 @@ public:
             shape_.o.page_bytes;
         small.tier_bytes = 0;
         small.service_threads = 1;
-        if (const status created = runtime::create(small, second_); !created)
+        if (const status created = runtime::make(small, second_); !created)
             complain(created.message);
     }
     ~write_run() {
@@ -123,11 +123,11 @@ private:
         if (::mkdtemp(name.data()) == nullptr) std::abort();
         return std::filesystem::canonical(name).string();
     }
-    void complain(const std::string& what) {
-        if (what.empty()) return;
+    void complain(const std::string& complaint) {
+        if (complaint.empty()) return;
         good_ = false;
-        std::cout << "write model: seed " << settings_.seed << ", round " << round_ << ": " << what
-                  << std::endl;
+        std::cout << "write model: seed " << settings_.seed << ", round " << round_ << ": "
+                  << complaint << std::endl;
     }
 
     [[nodiscard]] write_actor actor_for(bool first_runtime, std::uint64_t steps) {
@@ -154,7 +154,7 @@ private:
             threads.emplace_back([&, i] { actor(Group{}, rt_->ref(), i); });
         threads.emplace_back([&] { other(Group{}, second_->ref(), 0); });
         threads.emplace_back([&] { write_beside(steps / 4); });
-        for (std::thread& one : threads) one.join();
+        for (std::thread& thread : threads) thread.join();
         if (report_.failures > 0) list_failures();
         note_tables();
         check_held(holds);
@@ -174,12 +174,12 @@ private:
         for (std::uint32_t file = 0; file < shape_.files.files(); ++file) {
             const file_plan& plan = files_.plans()[file];
             const std::uint64_t h = mixed(settings_.seed ^ 0x401d, round_, file);
-            if (plan.how == use::idle || files_.shadows()[file].there == 0 ||
-                (plan.how != use::log && h % 2 == 0))
+            if (plan.usage == use::idle || files_.shadows()[file].there == 0 ||
+                (plan.usage != use::log && h % 2 == 0))
                 continue;
-            const int flags = plan.how == use::log ? open_write | open_create | open_truncate
-                              : h % 3 == 0         ? open_read
-                                                   : open_read_write;
+            const int flags = plan.usage == use::log ? open_write | open_create | open_truncate
+                              : h % 3 == 0           ? open_read
+                                                     : open_read_write;
             const int fd = rt_->open(files_.path_of(file), flags);
             if (fd < 0) complain("open of a held file gave " + error_text(fd));
             else out.push_back({file, fd});
@@ -200,12 +200,12 @@ private:
     // With the descriptor still open: after fsync the file is what it has to be. Of shared company
     // each looks after his own.
     void check_held(const std::vector<held>& holds) {
-        for (const held& one : holds) {
-            if (const int code = rt_->fsync(one.fd); code != 0)
+        for (const held& hold : holds) {
+            if (const int code = rt_->fsync(hold.fd); code != 0)
                 complain("fsync gave " + error_text(code));
-            if (good_ && files_.plans()[one.file].how != use::log)
-                complain(files_.compare(one.file, "after fsync"));
-            if (const int code = rt_->close(one.fd); code != 0)
+            if (good_ && files_.plans()[hold.file].usage != use::log)
+                complain(files_.compare(hold.file, "after fsync"));
+            if (const int code = rt_->close(hold.fd); code != 0)
                 complain("close gave " + error_text(code));
         }
     }
@@ -223,11 +223,11 @@ private:
     void check_closed() {
         for (std::uint32_t file = 0; good_ && file < shape_.files.files(); ++file) {
             const file_plan& plan = files_.plans()[file];
-            if (plan.how == use::log)
+            if (plan.usage == use::log)
                 complain(files_.compare_log(file, round_,
                                             &records_[std::size_t{file} * settings_.threads],
                                             settings_.threads, met_.records));
-            else if (plan.how != use::idle) complain(files_.compare(file, "after close"));
+            else if (plan.usage != use::idle) complain(files_.compare(file, "after close"));
         }
         const auto again = static_cast<std::uint32_t>(
             mixed(settings_.seed, round_) % (shape_.files.shared_files + shape_.files.alone_files));
@@ -294,10 +294,10 @@ private:
             const failure& f = report_.kept[i];
             const file_plan& plan = files_.plans()[f.file];
             text << "\n  actor " << f.actor << " step " << f.step << " "
-                 << name_of(static_cast<write_verb>(f.what)) << " file " << f.file << " offset "
+                 << name_of(static_cast<write_verb>(f.kind)) << " file " << f.file << " offset "
                  << f.offset << " length " << f.length << ": got " << f.got << ", expected "
                  << f.expected << "; versions " << f.floor << " to " << f.newest << "; use "
-                 << static_cast<int>(plan.how) << ", owners " << plan.actors << "+" << plan.second
+                 << static_cast<int>(plan.usage) << ", owners " << plan.actors << "+" << plan.second
                  << "+" << plan.ordinary << ", stride " << plan.stride << ", size "
                  << files_.size_of(f.file);
         }

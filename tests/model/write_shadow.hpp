@@ -38,7 +38,7 @@ enum class use : std::uint32_t {
 // What a file is used for in a round. The owners of a shared file: actors first, then those of the
 // second runtime, then maybe one for an ordinary program.
 struct file_plan {
-    use how;
+    use usage;
     std::uint32_t actors, second, ordinary;  // owners of each kind
     std::uint32_t owner;                     // alone: the actor
     std::uint32_t absent;                    // it is not there when the round begins
@@ -47,7 +47,7 @@ struct file_plan {
 
     constexpr PENSTOCK_HD std::uint32_t owners() const { return actors + second + ordinary; }
     constexpr PENSTOCK_HD std::uint32_t owner_of(std::uint64_t offset) const {
-        return how == use::alone ? owner : static_cast<std::uint32_t>(offset / stride % owners());
+        return usage == use::alone ? owner : static_cast<std::uint32_t>(offset / stride % owners());
     }
 };
 

@@ -35,14 +35,14 @@ struct write_verbs : write_judge {
     }
 
     template <typename Group>
-    PENSTOCK_HD bool right_size(const Group& g, const write_memory& m, write_verb what,
+    PENSTOCK_HD bool right_size(const Group& g, const write_memory& m, write_verb kind,
                                 std::uint32_t file, std::uint64_t offset, std::uint64_t bytes,
                                 std::int64_t got, std::uint64_t floor,
                                 std::uint64_t ceiling) const {
         const auto least = static_cast<std::int64_t>(rest_of(floor, offset, bytes)),
                    most = static_cast<std::int64_t>(rest_of(ceiling, offset, bytes));
         if (got >= least && got <= most) return true;
-        if (g.is_leader()) wrong(m, what, file, offset, bytes, got, got < least ? least : most);
+        if (g.is_leader()) wrong(m, kind, file, offset, bytes, got, got < least ? least : most);
         return false;
     }
 
@@ -118,13 +118,13 @@ struct write_verbs : write_judge {
                                                   std::uint64_t h, bool all) const {
         const std::uint64_t at = place(m, f.file, w.plans[f.file].reach, h),
                             bytes = length(mix64(h));
-        const write_verb what = all ? write_verb::fsync : write_verb::msync;
+        const write_verb kind = all ? write_verb::fsync : write_verb::msync;
         const int code = all ? penstock::fsync(g, fs, f.fd)
                              : penstock::msync(g, fs, f.fd, static_cast<std::int64_t>(at),
                                                static_cast<std::int64_t>(bytes));
-        if (expect(g, m, what, f.file, at, bytes, code, 0))
-            look_into_file(m, what, f.file, at, bytes);
-        if (all && w.plans[f.file].how == use::alone) m.dirty_end = 0;
+        if (expect(g, m, kind, f.file, at, bytes, code, 0))
+            look_into_file(m, kind, f.file, at, bytes);
+        if (all && w.plans[f.file].usage == use::alone) m.dirty_end = 0;
         count(g, all ? &write_report::fsyncs : &write_report::msyncs);
     }
 };

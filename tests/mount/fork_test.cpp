@@ -35,18 +35,19 @@ protected:
 TEST_P(forked_mount, is_the_parents) {
     write_file(source(), pattern(3, 100'000));
     EXPECT_EQ(in_child([] { std::exit(3); }), 3);
-    EXPECT_EQ(in_child([this] {
-                  std::unique_ptr<file_mount> other;
-                  const bool all =
-                      mount_->unmount() == -ECHILD && !mount_->is_mounted() &&
-                      mount_->report().requests == 0 &&
-                      runtime_->mount(folder_ / "source", folder_ / "point", {}, other).code ==
-                          -ECHILD;
-                  mount_.reset();
-                  runtime_.reset();
-                  std::exit(all ? 7 : 1);
-              }),
-              7);
+    EXPECT_EQ(
+        in_child([this] {
+            std::unique_ptr<file_mount> other;
+            const bool all =
+                mount_->unmount() == -ECHILD && !mount_->is_mounted() &&
+                mount_->report().requests == 0 &&
+                mount_directory(*runtime_, folder_ / "source", folder_ / "point", {}, other).code ==
+                    -ECHILD;
+            mount_.reset();
+            runtime_.reset();
+            std::exit(all ? 7 : 1);
+        }),
+        7);
     EXPECT_TRUE(mount_->is_mounted());
     EXPECT_EQ(read_file(seen_as()), pattern(3, 100'000));
 }

@@ -10,7 +10,7 @@
 
 #include "mount/mount.hpp"
 #include "mount/program.hpp"
-#include "region/programs.hpp"
+#include "hub/hub.hpp"
 #include "region/support.hpp"
 
 namespace penstock::test {
@@ -36,7 +36,8 @@ protected:
             std::filesystem::create_directory(folder_ / name);
         write_file(folder_ / "source/f", std::vector<std::uint8_t>(file_bytes, 0));
         runtime_ = make_runtime(region_runtime(folder_, GetParam().where));
-        const status s = runtime_->mount(folder_ / "source", folder_ / "point", {}, mount_);
+        const status s =
+            mount_directory(*runtime_, folder_ / "source", folder_ / "point", {}, mount_);
         ASSERT_TRUE(s.ok()) << s.message;
         for (auto& one : regions_)
             one = map_whole(*runtime_, folder_ / "source/f", protection::read_write,
@@ -253,7 +254,8 @@ TEST_P(litmus, a_word_never_goes_back) {
 TEST_P(litmus, a_mount_that_is_told_nothing_is_found_out) {
     if (!GetParam().mapped) GTEST_SKIP() << "by read the kernel itself looks at the file's times";
     EXPECT_EQ(get(one_, x), 0u);
-    for (const auto& one : region::all_views()) region::remove_views(*one);
+    host::hub& shared = host::hub::of_process();
+    for (const auto& views : shared.views()) shared.remove_views(*views);
     put_and_release(0, x, 1);
     EXPECT_EQ(get(one_, x), 0u);
 }

@@ -22,7 +22,8 @@ protected:
         for (const char* name : {"source", "point"})
             std::filesystem::create_directory(folder_ / name);
         runtime_ = make_runtime(region_runtime(folder_, where()));
-        const status s = runtime_->mount(folder_ / "source", folder_ / "point", {}, mount_);
+        const status s =
+            mount_directory(*runtime_, folder_ / "source", folder_ / "point", {}, mount_);
         ASSERT_TRUE(s.ok()) << s.message;
     }
     void TearDown() override {

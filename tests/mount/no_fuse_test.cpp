@@ -29,9 +29,9 @@ TEST(a_build_without_libfuse, refuses_to_mount_in_a_process_and_leaves_it_whole)
     for (const char* name : {"source", "point"}) std::filesystem::create_directory(folder / name);
     const auto rt = make_runtime(region_runtime(folder, backend::cpu));
     std::unique_ptr<file_mount> out;
-    expect_cure(rt->mount(folder / "source", folder / "point", {}, out));
+    expect_cure(mount_directory(*rt, folder / "source", folder / "point", {}, out));
     EXPECT_EQ(out, nullptr);
-    const status absent = rt->mount(folder / "absent", folder / "point", {}, out);
+    const status absent = mount_directory(*rt, folder / "absent", folder / "point", {}, out);
     EXPECT_EQ(absent.code, -ENOENT);
     EXPECT_NE(absent.message.find("absent"), std::string::npos) << absent.message;
     write_file(folder / "source/f", pattern(1, 100));

@@ -6,7 +6,7 @@
 #include <thread>
 
 #include "mount/mounted_backend.hpp"
-#include "region/programs.hpp"
+#include "hub/hub.hpp"
 
 namespace penstock::test {
 
@@ -99,7 +99,8 @@ TEST_P(mounted_regions, ping_pong_through_a_mapping) {
 // read and write: the kernel itself drops pages of a file of which it sees that the times have
 // changed, which it looks up after each write.)
 TEST_P(mounted_regions, a_region_that_takes_no_views_is_found_out) {
-    for (const auto& one : region::all_views()) region::remove_views(*one);
+    host::hub& shared = host::hub::of_process();
+    for (const auto& views : shared.views()) shared.remove_views(*views);
     EXPECT_NE(ping_pong(true, 100), 0u);
 }
 
@@ -216,7 +217,8 @@ TEST_P(mounted_regions, unmounting_brings_stores_home_and_leaves_regions) {
     set_word(*r, where(), 0, 5);
     EXPECT_EQ(r->release(), 1);
     EXPECT_EQ(mount_->unmount(), 0);
-    const status again = runtime_->mount(folder_ / "source", folder_ / "point", {}, mount_);
+    const status again =
+        mount_directory(*runtime_, folder_ / "source", folder_ / "point", {}, mount_);
     EXPECT_TRUE(again.ok()) << again.message;
     EXPECT_EQ(read_file(seen_as())[0], 5);
 }
@@ -242,7 +244,7 @@ TEST_P(mounted_regions, programs_read_what_a_region_holds) {
     bytes content = pattern(4, size);
     const std::string path = make_file(content);
     std::unique_ptr<file_region> r;
-    const status s = runtime_->map_region(path, 0, held, protection::read_write, by_page, r);
+    const status s = map_region(*runtime_, path, 0, held, protection::read_write, by_page, r);
     ASSERT_TRUE(s.ok()) << s.message;
     ASSERT_TRUE(drop_from_memory(path));
     if (is_any_in_memory(path)) GTEST_SKIP() << "this file system keeps files in memory";
@@ -303,7 +305,7 @@ TEST_P(mounted_regions, programs_read_what_the_cache_of_open_and_read_holds) {
 TEST_P(mounted_regions, bad_input) {
     std::unique_ptr<file_mount> out;
     const auto refused = [&](const std::string& source, const std::string& point) {
-        const status s = runtime_->mount(source, point, {}, out);
+        const status s = mount_directory(*runtime_, source, point, {}, out);
         EXPECT_EQ(out, nullptr);
         EXPECT_FALSE(s.message.empty());
         return s.code;

@@ -157,8 +157,8 @@ TEST_F(cached_reads, a_program_that_writes_is_at_it_until_it_has_closed) {
     read_in_kernel(0, 65536);
     EXPECT_EQ(expect_read(0, 8192), 8192u);
     {
-        const region::program_write under_way(key_of(fd_), region::program_access::kind::direct, 0,
-                                              1);
+        const region::program_write under_way(file_of(key_of(fd_)),
+                                              region::program_access::kind::direct, 0, 1);
         EXPECT_EQ(expect_read(0, 8192), 0u);
     }
     host::file_facts facts;

@@ -40,7 +40,7 @@ protected:
     std::unique_ptr<file_region> map(std::uint64_t offset, std::uint64_t count, protection access,
                                      const region_options& how = by_page) {
         std::unique_ptr<file_region> out;
-        const status s = runtime_->map_region(path_, offset, count, access, how, out);
+        const status s = map_region(*runtime_, path_, offset, count, access, how, out);
         EXPECT_TRUE(s.ok()) << s.message;
         return out;
     }
@@ -58,7 +58,7 @@ protected:
         return from_devices;
     }
     void write_as_program(std::uint64_t offset, const bytes& what) {
-        program_write access(key_, program_access::kind::direct, offset, what.size());
+        program_write access(file_of(key_), program_access::kind::direct, offset, what.size());
         ASSERT_EQ(::pwrite(fd_, what.data(), what.size(), static_cast<off_t>(offset)),
                   static_cast<ssize_t>(what.size()));
         access.wrote(offset, what.size());
@@ -112,7 +112,7 @@ TEST_F(device_reads, pages_that_programs_wrote_are_not_the_devices_until_it_has_
     EXPECT_EQ(expect_read(content_, 4 * 4096, 3 * 4096), 2 * 4096u);
     EXPECT_EQ(all->acquire(), 1);
     EXPECT_EQ(expect_read(content_, 4 * 4096, 3 * 4096), 3 * 4096u);
-    program_write open(key_, program_access::kind::direct, 100 * 4096, 1);
+    program_write open(file_of(key_), program_access::kind::direct, 100 * 4096, 1);
     EXPECT_EQ(expect_read(content_, 0, 4096), 0u) << "while a program writes";
 }
 
@@ -170,7 +170,7 @@ TEST_F(device_reads, nobody_sees_what_was_before_after_somebody_saw_what_is) {
                                            // program, one of the region
     for (const std::uint64_t at : {0u, 8u})
         ASSERT_EQ(::pwrite(fd_, bytes(8, 0).data(), 8, static_cast<off_t>(at)), 8);
-    program_write(key_, program_access::kind::direct, 0, 16).wrote(0, 16);
+    program_write(file_of(key_), program_access::kind::direct, 0, 16).wrote(0, 16);
     ASSERT_GE(one->acquire(), 0);
     std::atomic<bool> over{false};
     std::atomic<std::uint64_t> old{0}, given{0};
@@ -197,7 +197,7 @@ TEST_F(device_reads, nobody_sees_what_was_before_after_somebody_saw_what_is) {
         for (std::uint64_t round = 1;
              round <= 3000 || (given == 0 && std::chrono::steady_clock::now() < until); ++round) {
             {
-                program_write access(key_, program_access::kind::direct, 0, 8);
+                program_write access(file_of(key_), program_access::kind::direct, 0, 8);
                 EXPECT_EQ(::pwrite(fd_, &round, 8, 0), 8);
                 std::this_thread::yield();  // what was written is there for readers before it is
                                             // told

@@ -244,7 +244,7 @@ TEST(region_faults, each_call_of_mapping_fails_once_and_nothing_is_left_open) {
         f.env.set(
             {.calls = fault::every_call | fault::every_write_call, .nth = nth, .error = -EACCES});
         std::unique_ptr<file_region> out;
-        const status s = f.rt->map_region(f.folder / "f", 0, 0, protection::read_write, {}, out);
+        const status s = map_region(*f.rt, f.folder / "f", 0, 0, protection::read_write, {}, out);
         const bool failed = f.env.failures() != 0;
         f.env.clear();
         EXPECT_EQ(s.code, failed ? -EACCES : 0) << "call " << nth;

@@ -8,10 +8,9 @@
 #include <random>
 
 #include "penstock/group/lane.hpp"
-#include "region/helpers.hpp"
+#include "region/region_memory.hpp"
 #include "region/home_writer.hpp"
 #include "region/page_masks.hpp"
-#include "region/page_steps.hpp"
 #include "region/piece_heat.hpp"
 #include "region/version_map.hpp"
 #include "unit/support.hpp"

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "region/programs.hpp"
+#include "unit/support.hpp"
 
 namespace penstock::test {
 
@@ -19,12 +20,18 @@ inline region::file_key key_of(int fd) {
     return {facts.st_dev, facts.st_ino};
 }
 
+// As programs name it that use a mount of a runtime without a hub of its own.
+inline region::client_file file_of(const region::file_key& key) {
+    return {region::shared_files::of(host::hub::of_process()), key};
+}
+
 // `given`: how much of it came from regions or caches.
 inline std::vector<std::uint8_t> read_as_program(const region::file_key& file, int fd,
                                                  std::uint64_t offset, std::uint64_t count,
                                                  std::uint64_t& given) {
     std::vector<std::uint8_t> out;
-    const region::program_access access(file, region::program_access::kind::direct, offset, count);
+    const region::program_access access(file_of(file), region::program_access::kind::direct, offset,
+                                        count);
     given = access.read_devices(fd, offset, count, [&](const std::byte* from, std::uint64_t got) {
         const auto* const first = reinterpret_cast<const std::uint8_t*>(from);
         out.assign(first, first + got);

@@ -29,7 +29,7 @@ protected:
     status refusal(const std::string& path, std::uint64_t offset, std::uint64_t size,
                    protection access = protection::read) {
         std::unique_ptr<file_region> out;
-        status s = runtime_->map_region(path, offset, size, access, {}, out);
+        status s = map_region(*runtime_, path, offset, size, access, {}, out);
         EXPECT_EQ(out, nullptr);
         return s;
     }
@@ -55,7 +55,7 @@ TEST_P(regions, a_region_has_the_bytes_of_the_file_and_zeros_behind_it) {
 TEST_P(regions, a_part_of_a_file) {
     const std::string path = file(3 << 20);
     std::unique_ptr<file_region> r;
-    ASSERT_TRUE(runtime_->map_region(path, 8192, 10000, protection::read_write, {}, r).ok());
+    ASSERT_TRUE(map_region(*runtime_, path, 8192, 10000, protection::read_write, {}, r).ok());
     EXPECT_EQ(r->size_bytes(), 10000u);
     bytes expected = pattern(7, 3 << 20);
     EXPECT_EQ(peek(*r, GetParam(), 0, 10000),
@@ -306,7 +306,7 @@ TEST_P(regions, bad_input) {
     reads.writable = false;
     const auto reader = make_runtime(reads);
     std::unique_ptr<file_region> out;
-    EXPECT_EQ(reader->map_region(path, 0, 0, protection::read_write, {}, out).code, -EROFS);
+    EXPECT_EQ(map_region(*reader, path, 0, 0, protection::read_write, {}, out).code, -EROFS);
 }
 
 #if defined(PENSTOCK_WITH_CUDA)

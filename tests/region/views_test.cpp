@@ -11,7 +11,7 @@
 #include <thread>
 
 #include "fault/faulty_environment.hpp"
-#include "region/programs.hpp"
+#include "region/program_reads.hpp"
 #include "region/support.hpp"
 
 namespace penstock::test {
@@ -21,7 +21,7 @@ namespace {
 constexpr std::uint64_t page_count = 12, file_bytes = page_count * 4096,
                         file_words = file_bytes / 8, words_of_page = 512;
 
-class played_kernel final : public region::program_views {
+class played_kernel final : public host::program_views {
 public:
     explicit played_kernel(const std::string& path) : fd_(::open(path.c_str(), O_RDWR)) {
         struct stat facts {};
@@ -47,7 +47,8 @@ public:
     void write(std::uint64_t word, std::uint64_t value) {
         page& p = pages_[word / words_of_page];
         std::lock_guard lock(p.lock);
-        region::program_write access(key_, region::program_access::kind::fetch, word * 8, 8);
+        region::program_write access(file_of(key_), region::program_access::kind::fetch, word * 8,
+                                     8);
         EXPECT_EQ(::pwrite(fd_, &value, 8, static_cast<off_t>(word * 8)), 8);
         access.wrote(word * 8, 8);
         if (p.cached) p.words[word % words_of_page] = value;
@@ -87,7 +88,7 @@ private:
     };
     void fetch(page& p, std::uint64_t number) {
         if (p.cached) return;
-        const region::program_access access(key_, region::program_access::kind::fetch,
+        const region::program_access access(file_of(key_), region::program_access::kind::fetch,
                                             number * 4096, 4096);
         const auto take = [&](const std::byte* from, std::uint64_t count) {
             std::memcpy(p.words.data(), from, count);
@@ -99,7 +100,8 @@ private:
     void write_back(page& p, std::uint64_t number) {
         if (!p.dirty) return;
         const auto* const from = reinterpret_cast<const std::byte*>(p.words.data());
-        EXPECT_EQ(region::program_write::write_back(key_, fd_, from, 4096, number * 4096), 4096);
+        EXPECT_EQ(region::program_write::write_back(file_of(key_), fd_, from, 4096, number * 4096),
+                  4096);
         p.dirty = false;
     }
 
@@ -115,7 +117,7 @@ protected:
     void SetUp() override {
         write_file(folder_ / "f", std::vector<std::uint8_t>(file_bytes, 0));
         kernel_ = std::make_shared<played_kernel>(folder_ / "f");
-        region::add_views(kernel_);
+        host::hub::of_process().add_views(kernel_);
         host::runtime_hooks hooks;
         hooks.env = &env_;
         runtime_ = make_runtime(region_runtime(folder_, backend::cpu), hooks);
@@ -123,7 +125,7 @@ protected:
             one = map_whole(*runtime_, folder_ / "f", protection::read_write,
                             {.outside_writers = false});
     }
-    void TearDown() override { region::remove_views(*kernel_); }
+    void TearDown() override { host::hub::of_process().remove_views(*kernel_); }
 
     static std::uint64_t* words_of(file_region& r) { return static_cast<std::uint64_t*>(r.data()); }
 

@@ -47,7 +47,7 @@ PLANTED = [
     ("include_direction", "src/buffer/core/bad.hpp", '#include "os/env.hpp"\n'),
     ("include_direction", "src/os/bad.hpp", '#include "files/file_registry.hpp"\n'),
     ("include_direction", "src/os/bad.hpp", '#include "settings/tables.hpp"\n'),
-    ("include_direction", "src/settings/bad.hpp", '#include "hub/write_watch.hpp"\n'),
+    ("include_direction", "src/settings/bad.hpp", '#include "hub/hub.hpp"\n'),
     ("include_direction", "src/hub/bad.hpp", '#include "files/file_registry.hpp"\n'),
     ("include_direction", "src/hub/bad.hpp", '#include "device/device.hpp"\n'),
     ("include_direction", "src/device/bad.hpp", '#include "service/windows.hpp"\n'),

@@ -9,7 +9,7 @@
 
 #include "fault/faulty_environment.hpp"
 #include "files/file_registry.hpp"
-#include "hub/known_files.hpp"
+#include "hub/hub.hpp"
 #include "unit/support.hpp"
 
 namespace penstock::test {
@@ -28,6 +28,7 @@ class registry : public testing::Test {
 protected:
     temporary_folder outside, root;
     fault::faulty_environment env;  // counts handles
+    host::hub shared;
     std::unique_ptr<file_registry> files;
 
     void SetUp() override {
@@ -42,7 +43,7 @@ protected:
         EXPECT_EQ(env.handles(), 0) << "a handle was not closed";
     }
     void make(const registry_limits& limits) {
-        files = std::make_unique<file_registry>(env, limits);
+        files = std::make_unique<file_registry>(env, shared, limits);
         const status s = files->set_roots({root.path()});
         ASSERT_TRUE(s.ok()) << s.message;
     }
@@ -222,7 +223,7 @@ TEST_F(registry, what_may_not_be_read) {
 }
 
 TEST_F(registry, roots_must_be_directories) {
-    file_registry other(env, small_limits);
+    file_registry other(env, shared, small_limits);
     for (const std::string& wrong : {root / "a", root / "absent"}) {
         const status s = other.set_roots({wrong});
         EXPECT_NE(s.code, 0);
@@ -231,7 +232,7 @@ TEST_F(registry, roots_must_be_directories) {
 }
 
 TEST_F(registry, several_roots) {
-    file_registry both(env, small_limits);
+    file_registry both(env, shared, small_limits);
     ASSERT_TRUE(both.set_roots({root.path(), outside.path()}).ok());
     EXPECT_EQ(both.open("a", 0, 0).result, 0) << "relative to the first";
     EXPECT_EQ(both.open("secret", 0, 0).result, -ENOENT);
@@ -432,7 +433,7 @@ TEST_F(registry, a_file_that_is_lent_keeps_its_slot_and_table) {
     one.file_slots = 1;
     make(one);
     const open_reply a = must_open("a");
-    EXPECT_TRUE(host::known_files::may_have(a.identity.device, a.identity.inode));
+    EXPECT_TRUE(shared.known.may_have({a.identity.device, a.identity.inode}));
     host::slot_life lent, none;
     host::file_identity changed = a.identity;
     ++changed.changed_ns;
@@ -441,7 +442,7 @@ TEST_F(registry, a_file_that_is_lent_keeps_its_slot_and_table) {
     EXPECT_EQ(lent.generation, a.generation);
     EXPECT_TRUE(files->is_lent_as_is(lent));
     EXPECT_EQ(files->retire(a.slot, a.generation), 0);
-    EXPECT_FALSE(host::known_files::may_have(a.identity.device, a.identity.inode));
+    EXPECT_FALSE(shared.known.may_have({a.identity.device, a.identity.inode}));
     EXPECT_FALSE(files->is_lent_as_is(lent));
     EXPECT_FALSE(files->lend(a.identity, none));
     EXPECT_EQ(code_of("sub/b"), -ENFILE);

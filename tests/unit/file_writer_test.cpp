@@ -85,8 +85,9 @@ struct staged_page {
 class file_writing : public testing::Test {
 protected:
     memory_file file;
-    file_writer writer{
-        file, std::make_shared<shared_handle>(file, 5), page, {0, 1}, "somewhere/file"};
+    host::hub shared;
+    file_writer writer{file, shared, std::make_shared<shared_handle>(file, 5),
+                       page, {0, 1}, "somewhere/file"};
     write_counters counters;
     std::string said;
     write_troubles troubles{[this](const std::string& line) { said = line; }};

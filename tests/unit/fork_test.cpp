@@ -140,7 +140,7 @@ TEST_F(fork, calls_of_a_child_give_an_error_at_once) {
                 rt.gather(fd_, {64, 64, 0}, &index, 1, &byte) == -ECHILD &&
                 rt.health().code == -ECHILD && rt.view_status().code == -ECHILD &&
                 rt.write_status().code == -ECHILD && rt.stats().requests == 0 &&
-                rt.map_region(folder_ / "data", 0, 0, protection::read, {}, region).code ==
+                map_region(rt, folder_ / "data", 0, 0, protection::read, {}, region).code ==
                     -ECHILD &&
                 launch<width::lane>(rt, 1, read_at_random{fd_, &wrong}) == -ECHILD && wrong == 0;
             rt.interrupt();
@@ -167,7 +167,8 @@ TEST_F(fork, calls_of_a_child_give_an_error_at_once) {
 TEST_F(fork, a_child_may_drop_or_ask_a_region) {
     write_file(folder_ / "mapped", pattern(8, 1 << 20));
     std::unique_ptr<file_region> region;
-    ASSERT_TRUE(rt_->map_region(folder_ / "mapped", 0, 0, protection::read_write, {}, region).ok());
+    ASSERT_TRUE(
+        map_region(*rt_, folder_ / "mapped", 0, 0, protection::read_write, {}, region).ok());
     auto* const bytes = static_cast<std::uint8_t*>(region->data());
     bytes[5] = 1;
     for (int i = 0; i < 3; ++i)
@@ -196,10 +197,9 @@ TEST_F(fork, objects_that_live_as_long_as_the_process) {
     o.writable = true;
     global_runtime = make_runtime(o);
     write_file(folder_ / "mapped", pattern(8, 1 << 20));
-    ASSERT_TRUE(
-        global_runtime
-            ->map_region(folder_ / "mapped", 0, 0, protection::read_write, {}, global_region)
-            .ok());
+    ASSERT_TRUE(map_region(*global_runtime, folder_ / "mapped", 0, 0, protection::read_write, {},
+                           global_region)
+                    .ok());
     for (int i = 0; i < 3; ++i) EXPECT_EQ(in_child([] { std::exit(0); }), 0);
     global_region.reset();
     global_runtime.reset();
@@ -214,15 +214,16 @@ TEST_F(fork, a_child_makes_its_own) {
             in_child([this] {
                 std::unique_ptr<runtime> own;
                 std::atomic<std::uint64_t> wrong{0};
-                bool good = runtime::create(small_options(folder_), own).ok();
+                bool good = runtime::make(small_options(folder_), own).ok();
                 const int fd = good ? own->open(folder_ / "data") : -1;
                 good = good && fd >= 0 &&
                        launch<width::lane>(*own, 200, read_at_random{fd, &wrong}) == 0 &&
                        wrong == 0;
                 std::unique_ptr<file_region> region;
-                good = good &&
-                       own->map_region(folder_ / "data", 0, 0, protection::read, {}, region).ok() &&
-                       region->acquire() == 0;
+                good =
+                    good &&
+                    map_region(*own, folder_ / "data", 0, 0, protection::read, {}, region).ok() &&
+                    region->acquire() == 0;
                 region.reset();
                 own.reset();
                 std::exit(good ? 7 : 1);

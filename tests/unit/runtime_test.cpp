@@ -217,7 +217,7 @@ TEST(runtime, a_file_with_a_false_size_is_refused_by_name) {
         EXPECT_NE(log.find("copy it to another folder"), std::string::npos) << log;
         EXPECT_EQ(rt->allow(path), -EOPNOTSUPP) << path;
         std::unique_ptr<file_region> region;
-        const status refused = rt->map_region(path, 0, 0, protection::read, {}, region);
+        const status refused = map_region(*rt, path, 0, 0, protection::read, {}, region);
         EXPECT_EQ(refused.code, -EOPNOTSUPP) << refused.message;
         EXPECT_NE(refused.message.find(path), std::string::npos) << refused.message;
         EXPECT_NE(refused.message.find("copy it to another folder"), std::string::npos)

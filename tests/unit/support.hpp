@@ -82,7 +82,7 @@ inline options small_options(const temporary_folder& folder) {
 inline std::unique_ptr<runtime> make_runtime(const options& o,
                                              const host::runtime_hooks& hooks = {}) {
     std::unique_ptr<runtime> rt;
-    const status s = runtime::create(o, hooks, rt);
+    const status s = runtime::make(o, hooks, rt);
     EXPECT_TRUE(s.ok()) << s.message;
     return rt;
 }

@@ -42,7 +42,7 @@ TEST(thread_limit, creation_refuses_and_names_the_limit) {
     for (int allowed = 0; allowed < 4; ++allowed) {
         std::unique_ptr<runtime> rt;
         threads_left = allowed;
-        const status s = runtime::create(o, rt);
+        const status s = runtime::make(o, rt);
         threads_left = 1 << 30;
         EXPECT_EQ(s.code, -EAGAIN) << allowed;
         EXPECT_NE(s.message.find("RLIMIT_NPROC"), std::string::npos) << s.message;
@@ -50,7 +50,7 @@ TEST(thread_limit, creation_refuses_and_names_the_limit) {
     }
     threads_left = 4;  // and one that beats
     std::unique_ptr<runtime> rt;
-    EXPECT_TRUE(runtime::create(o, rt).ok());
+    EXPECT_TRUE(runtime::make(o, rt).ok());
     threads_left = 1 << 30;
 }
 
@@ -77,7 +77,7 @@ TEST(thread_limit, work_goes_on_with_the_threads_there_are) {
         EXPECT_EQ(rt->close(fd), 0);
         threads_left = allowed;
         std::unique_ptr<file_region> region;
-        EXPECT_TRUE(rt->map_region(folder / "data", 0, 0, protection::read, {}, region).ok());
+        EXPECT_TRUE(map_region(*rt, folder / "data", 0, 0, protection::read, {}, region).ok());
         EXPECT_EQ(static_cast<const std::uint8_t*>(region->data())[12345], pattern_byte(5, 12345));
     }
     threads_left = 1 << 30;

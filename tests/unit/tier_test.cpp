@@ -234,7 +234,7 @@ TEST_F(tier, threads_at_once) {
 TEST_F(tier, sizes_that_do_not_fit_are_refused) {
     o.tier_bytes = 4u << 20;
     std::unique_ptr<runtime> none;
-    const status s = runtime::create(o, none);
+    const status s = runtime::make(o, none);
     EXPECT_EQ(s.code, -EINVAL);
     EXPECT_NE(s.message.find("tier_bytes"), std::string::npos);
     EXPECT_NE(s.message.find("window_bytes"), std::string::npos);

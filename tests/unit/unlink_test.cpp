@@ -151,7 +151,7 @@ TEST_F(unlinking, files_without_a_name_can_be_read_whatever_else_is_open) {
     host::runtime_hooks hooks;
     hooks.max_handles = 6;
     rt.reset();
-    ASSERT_TRUE(runtime::create(writing_options(folder), hooks, rt).ok());
+    ASSERT_TRUE(runtime::make(writing_options(folder), hooks, rt).ok());
     const auto others = [&] {
         for (int i = 0; i < 12; ++i) {
             const std::string name = "other" + std::to_string(i);
@@ -186,7 +186,7 @@ TEST_F(unlinking, an_error_of_the_file_system_leaves_everything_as_it_was) {
     host::runtime_hooks hooks;
     hooks.env = &env;
     rt.reset();
-    ASSERT_TRUE(runtime::create(writing_options(folder), hooks, rt).ok());
+    ASSERT_TRUE(runtime::make(writing_options(folder), hooks, rt).ok());
     write_file(folder / "a", pattern(8, 100));
     for (const auto call : {fault::call_unlink, fault::call_rename}) {
         env.set({.calls = call, .nth = 1, .for_ever = true, .error = -EIO});

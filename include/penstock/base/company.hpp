@@ -11,24 +11,24 @@
 
 namespace penstock {
 
-// Those lanes of this warp that are here right now with the same `what`, a number or an address; a
+// Those lanes of this warp that are here right now with the same `key`, a number or an address; a
 // CPU thread is alone. Lanes that are elsewhere are not waited for, and any choice of lanes is
 // right. What all of them did before comes before what the one does, and that before what they do
 // after share().
 class company {
 public:
-    PENSTOCK_HD PENSTOCK_INLINE explicit company([[maybe_unused]] std::uint64_t what) {
+    PENSTOCK_HD PENSTOCK_INLINE explicit company([[maybe_unused]] std::uint64_t key) {
 #if PENSTOCK_ON_DEVICE
-        keep(__match_any_sync(__activemask(), static_cast<unsigned long long>(what)));
+        keep(__match_any_sync(__activemask(), static_cast<unsigned long long>(key)));
         __syncwarp(lanes_);
 #endif
     }
-    // Of these, those with the same `what`.
+    // Of these, those with the same `key`.
     [[nodiscard]] PENSTOCK_HD PENSTOCK_INLINE company
-    those_with([[maybe_unused]] std::uint64_t what) const {
+    those_with([[maybe_unused]] std::uint64_t key) const {
         company out = *this;
 #if PENSTOCK_ON_DEVICE
-        out.keep(__match_any_sync(lanes_, static_cast<unsigned long long>(what)));
+        out.keep(__match_any_sync(lanes_, static_cast<unsigned long long>(key)));
 #endif
         return out;
     }

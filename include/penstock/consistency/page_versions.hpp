@@ -71,7 +71,7 @@ enum class work : std::uint8_t {
 };
 
 struct step {
-    work what = work::nothing;
+    work kind = work::nothing;
     place holder = cpu;
     place_set from = 0;  // any one of these has the bytes
     stamp seen = 0;      // of a fill: what the replica will have
@@ -198,7 +198,7 @@ constexpr step next_for_release(const page_versions<D>& p) {
 template <unsigned D>
 constexpr step next_for_access(const page_versions<D>& p, place holder) {
     if (holder == cpu ? p.view : has(p.present & ~p.stale, holder)) return {};
-    if (const step first = detail::bring_home(p); first.what != work::nothing) return first;
+    if (const step first = detail::bring_home(p); first.kind != work::nothing) return first;
     if (holder == cpu) return has(p.present, cpu) ? step{} : detail::load_home(p);
     return {work::fill, holder, sources(p) & ~only(holder), newest_of_others(p, holder)};
 }
@@ -218,7 +218,7 @@ constexpr step next_for_eviction(const page_versions<D>& p, place holder) {
 // All that was released by now, and all that the CPU changed, to storage.
 template <unsigned D>
 constexpr step next_for_sync(const page_versions<D>& p) {
-    if (const step first = detail::bring_home(p); first.what != work::nothing) return first;
+    if (const step first = detail::bring_home(p); first.kind != work::nothing) return first;
     return p.newer ? step{work::write_back, cpu, 0, 0} : step{};
 }
 
@@ -226,7 +226,7 @@ constexpr step next_for_sync(const page_versions<D>& p) {
 
 template <unsigned D>
 constexpr void begin(page_versions<D>& p, const step& s) {
-    switch (s.what) {
+    switch (s.kind) {
         case work::invalidate_view: p.view = false; break;
         case work::collect:
             p.pending &= ~only(s.holder);
@@ -244,7 +244,7 @@ constexpr void begin(page_versions<D>& p, const step& s) {
 // `done`: else it failed, or was given up half way; nothing is lost, and the same step comes next.
 template <unsigned D>
 constexpr void finish(page_versions<D>& p, const step& s, bool done) {
-    switch (s.what) {
+    switch (s.kind) {
         case work::invalidate_view: p.view = p.view || !done; break;
         case work::load_home:
             if (done) p.present |= only(cpu);

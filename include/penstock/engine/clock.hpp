@@ -181,14 +181,22 @@ PENSTOCK_HD inline bool take_offered(const cache_view& c, patience& deadline,
     return frame != no_frame && take_given_frame(c, frame);
 }
 
+// While write-backs fail: has this caller to write a page back before it takes a frame? Yes if it
+// makes its page dirty: a full disk would otherwise fill the cache with pages that no write-back
+// frees, and readers would find no frame. But a page of another file is no reason to fail: if the
+// caller's own file has no error, one try is enough, and then it takes a clean frame. Its own dirty
+// pages are tried in their turn, so it gains few frames before its own file has an error too.
+PENSTOCK_HD PENSTOCK_INLINE bool writes_first(const cache_view& c, const patience& deadline) {
+    return deadline.makes_dirty &&
+           (!deadline.tried_write || has_write_error(c, deadline.file_slot));
+}
+
 // Leader only: a frame for the caller, in state busy; `spread` picks the shard to start at. 0,
 // must_write_back (and `frame` is a dirty page's, or no_frame if none was met), -ENOBUFS, or the
 // abort code. `deadline` started when the verb first missed, so that groups which fail one after
 // the other on the same page do not add up their waits. While loads hold frames the search goes on
 // for request_wait_ns: a slow disk is no reason to fail. Without may_wait: one search of a few
-// steps, -ENOBUFS if it finds nothing. While write-backs fail, a caller that makes its page dirty
-// has to write one back first: a disk that is full would otherwise fill the cache with its pages,
-// and readers of other files would find no frame.
+// steps, -ENOBUFS if it finds nothing.
 template <typename Group, typename Keep>
 PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t take_frame(const Group& g, const cache_view& c,
                                                       std::uint64_t spread, bool may_wait,
@@ -198,7 +206,7 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t take_frame(const Group& g, const cach
     const std::uint64_t start = mix64(spread);
     if (take_offered(c, deadline, frame)) return 0;
     const bool failing = c.writes != nullptr && writes_fail(c);
-    if (failing && deadline.makes_dirty) {
+    if (failing && writes_first(c, deadline)) {
         frame = no_frame;
         return must_write_back;
     }

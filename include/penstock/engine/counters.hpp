@@ -17,9 +17,9 @@ PENSTOCK_HD PENSTOCK_INLINE counter_shard& shard_of(const Group& g, const cache_
 // Call from the leader only, or from one thread for each of several things that the group does at
 // once.
 template <typename Group>
-PENSTOCK_HD PENSTOCK_INLINE void count(const Group& g, const cache_view& c, counter what,
+PENSTOCK_HD PENSTOCK_INLINE void count(const Group& g, const cache_view& c, counter kind,
                                        std::uint64_t amount = 1) {
-    reduce_relaxed(&shard_of(g, c).count[what], amount);
+    reduce_relaxed(&shard_of(g, c).count[kind], amount);
 }
 
 constexpr PENSTOCK_HD std::uint32_t latency_bucket(std::uint64_t ns) {

@@ -164,7 +164,8 @@ PENSTOCK_HD PENSTOCK_INLINE void count_early(const cache_view& c, std::uint32_t 
 }
 
 // Did a write-back fail, and none that was made for a frame succeed since? A hint: while it says
-// so, groups that make pages dirty leave clean frames to those that read.
+// so, groups that make pages dirty leave clean frames to those that read
+// (engine/clock.hpp, writes_first).
 PENSTOCK_HD PENSTOCK_INLINE bool writes_fail(const cache_view& c) {
     return atomic_load<order::relaxed>(&c.clock_hands[failing_place]) != 0;
 }
@@ -390,6 +391,10 @@ PENSTOCK_HD inline void note_write_error(const cache_view& c, std::uint32_t slot
     write_record& w = c.writes[slot];
     if (atomic_compare_swap<order::acq_rel>(&w.error, std::int64_t{0}, code))
         atomic_store<order::relaxed>(&w.error_offset, offset);
+}
+// A hint.
+PENSTOCK_HD PENSTOCK_INLINE bool has_write_error(const cache_view& c, std::uint32_t slot) {
+    return atomic_load<order::relaxed>(&c.writes[slot].error) != 0;
 }
 PENSTOCK_HD inline std::int64_t take_write_error(const cache_view& c, std::uint32_t slot) {
     write_record& w = c.writes[slot];

@@ -60,24 +60,24 @@ struct add_to_element {
     }
 };
 
-// Whole group, each thread that has `mine` with an element of this page. Changes them and marks
-// them; 0, or why the page could not be had.
+// Whole group; `has_element`: this thread has an element of this page. Changes them and marks them;
+// 0, or why the page could not be had.
 template <typename T, typename Group, typename Change>
 PENSTOCK_HD PENSTOCK_INLINE std::int64_t change_in_page(const Group& g, const cache_view& c,
                                                         const file_handle& f,
-                                                        std::uint64_t page_number, bool mine,
+                                                        std::uint64_t page_number, bool has_element,
                                                         std::uint64_t at, const Change& change,
                                                         T& before) {
     patience deadline(g, c.frame_wait_ns);
-    deadline.makes_dirty = true;
+    deadline.dirties(f.slot);
     pinned_page page{};
     if (const std::int64_t code = pin_page(g, c, f, page_number, deadline, page); code != 0)
         return code;
     const std::uint64_t in_page = at & (c.page_bytes() - 1);
-    if (mine) before = change(c.frame_address(page.frame) + in_page);
+    if (has_element) before = change(c.frame_address(page.frame) + in_page);
     atomic_fence();
     g.sync();  // every thread's elements come before any thread's marks
-    if (mine) {
+    if (has_element) {
         put_back(&marks_of(c, page.frame)[in_page / 64],
                  marks_within(in_page / 64, in_page, in_page + sizeof(T)));
         grow_to(c, f.slot, at + sizeof(T));
@@ -105,13 +105,13 @@ PENSTOCK_D PENSTOCK_NOINLINE T change_element(const cache_view& c, std::uint32_t
     for (std::uint32_t left = g.ballot(true); left != 0; left = g.ballot(!done)) {
         const auto first = static_cast<std::uint32_t>(__ffs(static_cast<int>(left))) - 1u;
         const std::uint64_t now = g.shuffle(page, first), wanted = g.shuffle(at, first);
-        const bool mine = !done && page == now;
-        const std::int64_t code = change_in_page(g, c, f, now, mine, at, change, before);
+        const bool has_element = !done && page == now;
+        const std::int64_t code = change_in_page(g, c, f, now, has_element, at, change, before);
         if (code != 0 && g.is_leader()) {
             note_fault(c, code, slot, f.generation, wanted);
             count(g, c, count_errors);
         }
-        done = done || mine;
+        done = done || has_element;
     }
     return before;
 }

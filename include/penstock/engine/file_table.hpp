@@ -193,7 +193,7 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t open_name(const Group g, const cache_
     for (std::uint32_t round = 0;; ++round) {
         name_match found{};
         std::uint32_t slot = 0;
-        bool mine = false;
+        bool owned = false;
         if (find_name(c, key, found)) {
             slot = found.slot;
             const name_word state = name_state(found.word);
@@ -210,14 +210,14 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t open_name(const Group g, const cache_
                        found.flags == key.flags) {
                 return found.error;  // what the group we waited for was told
             } else {
-                mine = try_own_name(&c.names[slot].word, found.word);
+                owned = try_own_name(&c.names[slot].word, found.word);
             }
         } else {
             const std::int64_t entered = try_enter_name(c, key, slot);
             if (entered < 0) return entered;
-            mine = entered == 1;
+            owned = entered == 1;
         }
-        if (mine) return open_owned_name(g, c, key, slot, deadline);
+        if (owned) return open_owned_name(g, c, key, slot, deadline);
         if (const std::int64_t code = round % 16 == 15 ? deadline.check(g, c) : 0; code != 0)
             return code == -ETIME ? -ETIMEDOUT : code;
         g.pause(round);

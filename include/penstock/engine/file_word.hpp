@@ -279,12 +279,12 @@ PENSTOCK_HD PENSTOCK_INLINE name_word observe_name(const name_word* word) {
 
 // Any settled state -> busy: the caller alone may change the slot until settle_name.
 PENSTOCK_HD PENSTOCK_INLINE bool try_own_name(name_word* word, name_word seen) {
-    const bool mine =
+    const bool owned =
         atomic_compare_swap<order::acq_rel>(word, seen, next_name_word(seen, name_busy));
-    if (mine)
+    if (owned)
         atomic_fence();  // pairs with name_unchanged: a reader of the new fields sees that the slot
                          // turned busy
-    return mine;
+    return owned;
 }
 // Release: pairs with observe_name.
 PENSTOCK_HD PENSTOCK_INLINE void settle_name(name_word* word, name_word state) {

@@ -150,8 +150,9 @@ PENSTOCK_HD PENSTOCK_NOINLINE void queue_pages(const Group& g, const cache_view&
         run = {g.broadcast(run.index), g.broadcast(run.pages)};
         if (run.pages > end - page) run.pages = end - page;
         for (std::uint64_t i = 0; run.index != no_words && i < run.pages; i += g.size()) {
-            const std::uint64_t mine = i + g.rank();
-            if (g.all(mine >= run.pages || !may_have_marks(glance(&c.words[run.index + mine]))))
+            const std::uint64_t own_index = i + g.rank();
+            if (g.all(own_index >= run.pages ||
+                      !may_have_marks(glance(&c.words[run.index + own_index]))))
                 continue;
             for (std::uint64_t k = i; k < i + g.size() && k < run.pages; ++k)
                 queue.write(g, c, run.index + k);

@@ -75,12 +75,12 @@ PENSTOCK_HD PENSTOCK_INLINE page_word pin_clean(page_word* word) {
 // neither has it.
 template <typename Group>
 PENSTOCK_HD PENSTOCK_NOINLINE page_word* pin_to_lend(const Group& g, const cache_view& c,
-                                                     const lend_order& what, std::uint64_t page,
+                                                     const lend_order& loan, std::uint64_t page,
                                                      const std::byte*& from, bool& in_tier) {
     in_tier = false;
-    const file_word file = look(&c.file_words[what.slot]);
-    if (file_state(file) != file_live || file_generation(file) != what.generation) return nullptr;
-    const file_handle f = handle_of(c, what.slot);
+    const file_word file = look(&c.file_words[loan.slot]);
+    if (file_state(file) != file_live || file_generation(file) != loan.generation) return nullptr;
+    const file_handle f = handle_of(c, loan.slot);
     const std::uint64_t index = find_word(c, f, page);
     if (index == no_word) return nullptr;
     if (const page_word seen = pin_clean(&c.words[index]); seen != 0) {
@@ -100,33 +100,33 @@ PENSTOCK_HD PENSTOCK_NOINLINE page_word* pin_to_lend(const Group& g, const cache
 // Whole group. One part of a loan.
 template <typename Group>
 PENSTOCK_HD PENSTOCK_NOINLINE void lend_part(const Group& g, const cache_view& c,
-                                             const lend_order& what, std::uint32_t part) {
-    const std::uint64_t begin = part * what.part_bytes, at = what.offset + begin;
+                                             const lend_order& loan, std::uint32_t part) {
+    const std::uint64_t begin = part * loan.part_bytes, at = loan.offset + begin;
     const std::byte* from = nullptr;
     page_word* pinned = nullptr;
     bool in_tier = false;
     if (g.is_leader()) {
-        pinned = pin_to_lend(g, c, what, at >> c.page_shift, from, in_tier);
-        tell_part(&what.states[part], pinned == nullptr ? part_missing : part_coming);
+        pinned = pin_to_lend(g, c, loan, at >> c.page_shift, from, in_tier);
+        tell_part(&loan.states[part], pinned == nullptr ? part_missing : part_coming);
     }
     from = reinterpret_cast<const std::byte*>(
         g.broadcast(pinned == nullptr ? 0 : reinterpret_cast<std::uintptr_t>(from)));
     in_tier = g.broadcast(in_tier ? 1 : 0) != 0;
     if (from == nullptr) return;
     g.sync();  // the leader's acquire of the pin comes before every thread's reads of the frame
-    const std::uint64_t left = what.bytes - begin,
-                        wanted = left < what.part_bytes ? left : what.part_bytes;
+    const std::uint64_t left = loan.bytes - begin,
+                        wanted = left < loan.part_bytes ? left : loan.part_bytes;
     // A page has zeros behind the file's end.
     const std::uint64_t whole = (wanted + 15) & ~std::uint64_t{15};
     from += at & (c.page_bytes() - 1);
-    if (in_tier) g.copy_in(what.to + begin, from, whole);
-    else g.copy_out(what.to + begin, from, whole);
+    if (in_tier) g.copy_in(loan.to + begin, from, whole);
+    else g.copy_out(loan.to + begin, from, whole);
     system_fence();
     g.sync();  // every thread's bytes are in host memory before the leader lets the page go and
                // says so
     if (!g.is_leader()) return;
     unpin(pinned);
-    tell_part(&what.states[part], part_there);
+    tell_part(&loan.states[part], part_there);
 }
 
 }  // namespace penstock::engine

@@ -75,16 +75,18 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t start_load(const Group& g, const cach
                                                       const file_handle& f, std::uint64_t page,
                                                       bool may_wait, patience& deadline,
                                                       pending_load& load, page_cover cover) {
-    if (const std::int64_t code = stop_code(c); code != 0) return code;
+    const std::int64_t stop = stop_code(c);  // on its way while the page word is looked at
     load.page = page;
     load.word_index = find_word(c, f, page);
     if (load.word_index == no_word) {
+        if (stop != 0) return stop;
         if (!may_wait) return -EAGAIN;
         if (const std::int64_t code = ask_for_leaf(g, c, f, page); code != 0) return code;
         load.word_index = find_word(c, f, page);
     }
     page_word* const word = &c.words[load.word_index];
     const page_word seen = glance(word);
+    if (stop != 0) return stop;
     if (!is_absent(seen) || !try_claim(word, seen)) return 0;
     keep_in_tier keep{c, load.save};
     if (const std::int64_t code =
@@ -267,18 +269,18 @@ PENSTOCK_HD PENSTOCK_INLINE std::int64_t begin_load(const Group& g, const cache_
     std::uint64_t code = 0, word_index = 0, place = 0, flags = 0, bytes = 0, saved_index = 0,
                   saved_place = 0;
     if (g.is_leader()) {
-        pending_load mine{};
-        code =
-            static_cast<std::uint64_t>(start_load(g, c, f, page, may_wait, deadline, mine, cover));
-        word_index = mine.word_index;
-        place = std::uint64_t{mine.frame} << 32 | mine.wanted_bytes;
-        flags = std::uint64_t{mine.at.ring} << 8 | (mine.save.wanted ? 128u : 0u) |
-                static_cast<std::uint64_t>(mine.from);
-        bytes = mine.from == pending_load::source::request
-                    ? mine.at.ticket
-                    : reinterpret_cast<std::uintptr_t>(mine.bytes);
-        saved_index = mine.save.word_index;
-        saved_place = std::uint64_t{mine.save.file_slot} << 32 | mine.save.frame;
+        pending_load started{};
+        code = static_cast<std::uint64_t>(
+            start_load(g, c, f, page, may_wait, deadline, started, cover));
+        word_index = started.word_index;
+        place = std::uint64_t{started.frame} << 32 | started.wanted_bytes;
+        flags = std::uint64_t{started.at.ring} << 8 | (started.save.wanted ? 128u : 0u) |
+                static_cast<std::uint64_t>(started.from);
+        bytes = started.from == pending_load::source::request
+                    ? started.at.ticket
+                    : reinterpret_cast<std::uintptr_t>(started.bytes);
+        saved_index = started.save.word_index;
+        saved_place = std::uint64_t{started.save.file_slot} << 32 | started.save.frame;
     }
     code = g.broadcast(code);
     if (code == must_write_back)
@@ -323,6 +325,37 @@ PENSTOCK_HD PENSTOCK_INLINE std::int64_t load_one(const Group& g, const cache_vi
     return 1;
 }
 
+// Whole group, with `count` loads of one file that start_load filled in. The bytes of those that
+// come from a window go into their frames: one copy after the other, and no fence between them.
+// True if the window is open still, so all the bytes were the file's.
+template <typename Group>
+PENSTOCK_HD PENSTOCK_INLINE bool copy_windows(const Group& g, const cache_view& c,
+                                              const file_handle& f, const pending_load* loads,
+                                              std::uint32_t count) {
+    bool any = false;
+    for (std::uint32_t i = 0; i < count; ++i) {
+        if (loads[i].from != pending_load::source::window) continue;
+        any = true;
+        if (loads[i].save.wanted) finish_save(g, c, loads[i].save, c.frame_address(loads[i].frame));
+    }
+    if (!any) return true;
+    g.sync();           // the leader's eviction of the frames comes before every thread's copying
+    begin_overwrite();  // by every thread: a fence orders only the stores of the thread that makes
+                        // it
+    for (std::uint32_t i = 0; i < count; ++i) {
+        if (loads[i].from != pending_load::source::window) continue;
+        std::byte* const to = c.frame_address(loads[i].frame);
+        const std::uint64_t bytes = loads[i].wanted_bytes;
+        g.copy_in(to, loads[i].bytes, (bytes + 15) & ~std::uint64_t{15});
+        if (bytes == c.page_bytes()) continue;
+        g.sync();
+        g.zero(to + bytes, c.page_bytes() - bytes);
+    }
+    atomic_fence();  // the bytes were read before the window is looked at again
+    g.sync();  // every thread's part of the pages is written before they are read or published
+    return is_window_still(g, c, f);
+}
+
 // Whole group. Loads the absent ones of `pages` different pages, at most max_pending_loads of them,
 // all in flight together. page_of(i), called by the whole group, names the i-th. `consume(page,
 // frame_address)` is called by the whole group for each that was loaded, before another group
@@ -349,10 +382,17 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t load_listed(const Group& g, const cac
             break;  // no spare frame or slot just now
         }
     }
+    const bool still_open = copy_windows(g, c, f, loads, started);
     std::int64_t loaded = 0;
     bool first_lost = false;
     for (std::uint32_t i = 0; i < started; ++i) {
-        const std::int64_t code = fetch_load(g, c, f, loads[i]);
+        std::int64_t code = 0;
+        if (loads[i].from != pending_load::source::window) {
+            code = fetch_load(g, c, f, loads[i]);
+        } else if (!still_open) {
+            code = load_again;
+            if (g.is_leader()) give_back(c, loads[i]);
+        }
         if (code == 0) {
             consume(loads[i].page, static_cast<const std::byte*>(c.frame_address(loads[i].frame)));
             g.sync();  // every thread has consumed before the leader lets the frame go

@@ -33,7 +33,8 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t map_to_change(const Group g, const ca
                                                          pinned_page& page) {
     const file_handle f = handle_of(c, slot);
     patience for_page(g, c.frame_wait_ns), for_copy(g, c.frame_wait_ns);
-    for_page.makes_dirty = for_copy.makes_dirty = true;
+    for_page.dirties(slot);
+    for_copy.dirties(slot);
     std::uint32_t spare = no_frame;
     std::int64_t code = 0;
     for (bool pinned = false;;) {

@@ -94,16 +94,16 @@ PENSTOCK_HD inline bool try_claim_slot(const ring_view& r, std::uint64_t& ticket
 // after its other threads wrote to the staging area.
 template <typename Group>
 PENSTOCK_HD inline void post(const Group& g, const cache_view& c, const ring_ticket& at,
-                             const ring_request& what) {
+                             const ring_request& request) {
     const ring_view& r = c.rings[at.ring];
     ring_request& slot = r.requests[slot_of(r, at.ticket)];
-    slot.operation = what.operation;
-    slot.bytes = what.bytes;
-    slot.file_slot = what.file_slot;
-    slot.generation = what.generation;
-    slot.offset = what.offset;
-    slot.argument = what.argument;
-    slot.open_slot = what.open_slot;
+    slot.operation = request.operation;
+    slot.bytes = request.bytes;
+    slot.file_slot = request.file_slot;
+    slot.generation = request.generation;
+    slot.offset = request.offset;
+    slot.argument = request.argument;
+    slot.open_slot = request.open_slot;
     atomic_store<order::release, scope::system>(&slot.published, at.ticket + 1);
     g.wake(r.doorbell);
     count(g, c, count_requests);
@@ -148,8 +148,15 @@ public:
     // A free frame that the wait ended with, for the next search (engine/victim.hpp); another group
     // may take it first.
     std::uint32_t offered_frame = no_frame;
-    // The caller makes the page dirty that it wants a frame for.
+    // The caller makes the page dirty that it wants a frame for: a page of the file in this slot.
     bool makes_dirty = false;
+    std::uint32_t file_slot = 0;
+    PENSTOCK_HD void dirties(std::uint32_t slot) {
+        makes_dirty = true;
+        file_slot = slot;
+    }
+    // During this wait the caller has looked for a page to write back, and gained no frame by it.
+    bool tried_write = false;
     // Why a page could not be written back for its frame during this wait, or 0: what the caller is
     // told if it gets none.
     std::int64_t write_error = 0;

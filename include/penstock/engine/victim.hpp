@@ -80,7 +80,7 @@ PENSTOCK_HD PENSTOCK_NOINLINE inline std::uint32_t find_dirty_frame(const cache_
 template <typename Group>
 PENSTOCK_HD inline std::uint32_t find_victim(const Group& g, const cache_view& c,
                                              patience& deadline) {
-    if (deadline.makes_dirty && writes_fail(c)) return find_dirty_frame(c, mix64(g.now_ns()));
+    if (writes_fail(c) && writes_first(c, deadline)) return find_dirty_frame(c, mix64(g.now_ns()));
     const std::uint64_t all = 2 * std::uint64_t{c.frame_count};
     std::uint32_t frame = no_frame;
     sweep_notes notes;
@@ -237,6 +237,8 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t clean_victim(const Group& g, const ca
         }
         const bool others_write = !held && (write_behind_groups(c) != 0 || code == -EAGAIN);
         const bool gained = deadline.offered_frame != no_frame || (held && code == 0);
+        // A group that lets another write has not tried.
+        if (!gained && (held || code != -EAGAIN)) deadline.tried_write = true;
         if (!gained) g.pause(6);
         const std::int64_t late = gained ? 0 : deadline.check(g, c);
         code = late != 0 && late != -ETIME ? late : 0;

@@ -24,7 +24,7 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t write_part(const Group& g, const cach
                                                       const file_handle& f, const page_part& part,
                                                       const std::byte* from, bool& soiled) {
     patience deadline(g, c.frame_wait_ns);
-    deadline.makes_dirty = true;
+    deadline.dirties(f.slot);
     const std::uint32_t begin = part.in_page, end = part.in_page + part.bytes;
     pinned_page page{};
     if (const std::int64_t code = pin_page(g, c, f, part.page, deadline, page, {begin, end, from});

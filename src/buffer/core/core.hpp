@@ -9,7 +9,6 @@
 #include <cstdint>
 #include <new>
 
-#include "buffer/core/eviction_cache.hpp"
 #include "buffer/core/movement.hpp"
 #include "buffer/core/types.hpp"
 
@@ -43,7 +42,7 @@ public:
         if (at == found::device && !has_room(slot)) return -EBUSY;
         if (at == found::device) set_own(slot, true);
         for (std::uint32_t i = 0; i < s_.most.blocks_per_page; ++i)
-            use(s_, number_at(slot, i), sink);
+            use(s_, s_.number_at(slot, i), sink);
         if (at == found::device) set_own(slot, false);
         return 0;
     }
@@ -84,13 +83,13 @@ public:
             const bool pinned = s_.pages.pins(slot) != 0, was_dirty = s_.pages.is_dirty(slot);
             if (was_dirty) count_dirty(s_, slot, false);
             for (std::uint32_t i = 0; pinned && i < s_.most.blocks_per_page; ++i)
-                unpin_block(number_at(slot, i));
+                unpin_block(s_.number_at(slot, i));
             for (std::uint32_t i = 0; i < s_.most.blocks_per_page; ++i)
                 take_reference(s_, s_.pages.place(slot, i));
             fill(slot, contents, sink);
             if (was_dirty) count_dirty(s_, slot, true);
             for (std::uint32_t i = 0; pinned && i < s_.most.blocks_per_page; ++i)
-                pin_block(number_at(slot, i));
+                pin_block(s_.number_at(slot, i));
         }
         set_dirty(s_, slot, true);
         return 0;
@@ -139,7 +138,7 @@ public:
         if (place_of(slot) != found::host) return -EAGAIN;
         if (s_.pages.pin(slot))
             for (std::uint32_t i = 0; i < s_.most.blocks_per_page; ++i)
-                pin_block(number_at(slot, i));
+                pin_block(s_.number_at(slot, i));
         return 0;
     }
     int unpin(page_id id) {
@@ -147,7 +146,7 @@ public:
         if (slot == nothing || s_.pages.pins(slot) == 0) return -ENOENT;
         if (s_.pages.unpin(slot))
             for (std::uint32_t i = 0; i < s_.most.blocks_per_page; ++i)
-                unpin_block(number_at(slot, i));
+                unpin_block(s_.number_at(slot, i));
         return 0;
     }
 
@@ -183,47 +182,17 @@ public:
     PENSTOCK_FETCHING void expect_third(page_id id) const {
         const std::uint32_t slot = s_.pages.likely_slot(id);
         for (std::uint32_t i = 0; slot != nothing && i < s_.most.blocks_per_page; ++i)
-            if (const std::uint32_t number = number_at(slot, i); number != nothing)
+            if (const std::uint32_t number = s_.number_at(slot, i); number != nothing)
                 fetch(&s_.blocks[number]);
     }
 
-    // Calls with the page_id and the place of everything that points at a block; a page that has it
-    // twice comes twice.
-    template <typename Call>
-    void each_page_of(std::uint32_t number, const Call& call) const {
-        for (std::uint32_t at = s_.blocks[number].references.newest; at != nothing;
-             at = s_.pages.older_reference(at))
-            call(s_.pages.id(s_.pages.slot_of(at)), at % s_.most.blocks_per_page);
-    }
-    // Block `i` of a page, or null if the page is not in the table.
-    [[nodiscard]] const block* block_of(page_id id, std::uint32_t i) const {
-        const std::uint32_t number = number_of(id, i);
-        return number == nothing ? nullptr : &s_.blocks[number];
-    }
-    // In the table, and none of its blocks is absent.
-    [[nodiscard]] bool is_complete(page_id id) const {
-        const std::uint32_t slot = s_.pages.find(id);
-        for (std::uint32_t i = 0; slot != nothing && i < s_.most.blocks_per_page; ++i)
-            if (const std::uint32_t number = number_at(slot, i);
-                number == nothing || s_.blocks[number].where == side::absent)
-                return false;
-        return slot != nothing;
-    }
-    [[nodiscard]] std::uint32_t number_of(page_id id, std::uint32_t i) const {
-        const std::uint32_t slot = s_.pages.find(id);
-        return slot == nothing ? nothing : number_at(slot, i);
-    }
     [[nodiscard]] const state<Order, Cache>& inside() const { return s_; }
 
 private:
-    [[nodiscard]] std::uint32_t number_at(std::uint32_t slot, std::uint32_t i) const {
-        return s_.pages.block_at(s_.pages.place(slot, i));
-    }
-
     [[nodiscard]] found place_of(std::uint32_t slot) const {
         found out = found::host;
         for (std::uint32_t i = 0; i < s_.most.blocks_per_page; ++i) {
-            const side where = s_.blocks[number_at(slot, i)].where;
+            const side where = s_.blocks[s_.number_at(slot, i)].where;
             if (where == side::absent) return found::nowhere;
             if (where == side::device) out = found::device;
         }
@@ -232,7 +201,7 @@ private:
 
     void set_own(std::uint32_t slot, bool own) {
         for (std::uint32_t i = 0; i < s_.most.blocks_per_page; ++i)
-            if (const std::uint32_t number = number_at(slot, i); number != nothing)
+            if (const std::uint32_t number = s_.number_at(slot, i); number != nothing)
                 s_.blocks[number].own = own;
     }
 
@@ -245,8 +214,8 @@ private:
         for (std::uint32_t i = 0; slot != nothing && s_.pages.pins(slot) != 0 && i < blocks; ++i) {
             std::uint32_t before = 0, all = 0;
             for (std::uint32_t k = 0; k < blocks; ++k)
-                if (number_at(slot, k) == number_at(slot, i)) before += k < i, ++all;
-            if (before == 0 && s_.blocks[number_at(slot, i)].pins == all) --pinned;
+                if (s_.number_at(slot, k) == s_.number_at(slot, i)) before += k < i, ++all;
+            if (before == 0 && s_.blocks[s_.number_at(slot, i)].pins == all) --pinned;
         }
         return pinned + blocks <= s_.host.size();
     }

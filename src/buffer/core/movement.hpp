@@ -1,36 +1,174 @@
-// How blocks move between the frames of both sides and out of the buffer: the steps of
-// docs/guide/buffer.md below an access. Each tells the sink what bytes must move before it changes
-// what is known.
+// Which block leaves its frame next, and how blocks move between the frames of both sides and out
+// of the buffer: the steps of docs/guide/buffer.md below an access. Each step tells the sink what
+// bytes must move before it changes what is known.
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
-#include "buffer/core/block_table.hpp"
-#include "buffer/core/frame_pool.hpp"
-#include "buffer/core/page_table.hpp"
+#include "buffer/core/tables.hpp"
 #include "buffer/core/types.hpp"
 
 namespace penstock::buffer {
 
-template <typename Order, typename Cache>
-struct state {
-    state() = default;
-    explicit state(const limits& how_much)
+// Blocks of one side in the order in which they came: what both LRU and the device's part are.
+class block_list {
+public:
+    void enter(block_table& blocks, std::uint32_t number) {
+        push_newest(ends_, number, blocks.order());
+    }
+    void leave(block_table& blocks, std::uint32_t number) {
+        take_out(ends_, number, blocks.order());
+    }
+    // The block that came first of those that may go.
+    template <typename MayGo>
+    [[nodiscard]] std::uint32_t first(const block_table& blocks, const MayGo& may_go) const {
+        std::uint32_t at = ends_.oldest;
+        while (at != nothing && !may_go(at)) at = blocks[at].order.newer;
+        return at;
+    }
+    // The block that came first, whether it may go or not.
+    [[nodiscard]] std::uint32_t oldest() const { return ends_.oldest; }
+    [[nodiscard]] std::uint32_t newest() const { return ends_.newest; }
+    // For the check: how many blocks can be found.
+    [[nodiscard]] std::uint32_t listed() const { return ends_.size; }
+
+private:
+    list_ends ends_;
+};
+
+// LRU over the host's blocks, as in the paper: the block that was not used for longest goes.
+//
+// Every order has this shape. It is a template parameter of the core and no virtual call, for
+// `touch` is called for every block of every hit. A block enters when it has come to its frame in
+// the host, and leaves with it. Between hold() and release() a block is pinned and no victim;
+// victim() is called only where every frame has a block and one of them may go.
+class lru_order : public block_list {
+public:
+    explicit lru_order(std::uint32_t = 0) {}
+
+    void touch(block_table& blocks, std::uint32_t number) {
+        if (blocks[number].pins != 0 || newest() == number) return;
+        leave(blocks, number);
+        enter(blocks, number);
+    }
+    // A pinned block stands in no list, so that searches need not pass it; it has been in use until
+    // it comes back.
+    void hold(block_table& blocks, std::uint32_t number) { leave(blocks, number); }
+    void release(block_table& blocks, std::uint32_t number) { enter(blocks, number); }
+
+    template <typename MayGo>
+    std::uint32_t victim(block_table& blocks, const MayGo& may_go) {
+        return first(blocks, may_go);
+    }
+};
+
+// CLOCK over the host's frames, as the engine has it (docs/decisions/replacement.md): a hand goes
+// round the frames, clears the use bits that it finds set, and takes the first block whose bit is
+// clear. A block begins with its bit clear; a hit sets it where it is clear and writes nothing
+// else.
+class clock_order {
+public:
+    explicit clock_order(std::uint32_t frames = 0) : in_frame_(frames, nothing) {}
+
+    void enter(block_table& blocks, std::uint32_t number) {
+        blocks[number].used = false;
+        in_frame_[blocks[number].frame] = number;
+    }
+    void leave(block_table&, std::uint32_t) {}
+    void touch(block_table& blocks, std::uint32_t number) {
+        if (!blocks[number].used) blocks[number].used = true;
+    }
+    // The hand asks of each block whether it may go, and passes a pinned one by.
+    void hold(block_table&, std::uint32_t) {}
+    void release(block_table&, std::uint32_t) {}
+
+    // A block that may go is found within two rounds.
+    template <typename MayGo>
+    std::uint32_t victim(block_table& blocks, const MayGo& may_go) {
+        for (std::uint64_t steps = 0; steps < 2 * std::uint64_t{in_frame_.size()}; ++steps) {
+            const std::uint32_t number = in_frame_[hand_];
+            hand_ = hand_ + 1 == in_frame_.size() ? 0 : hand_ + 1;
+            if (!may_go(number)) continue;
+            if (!blocks[number].used) return number;
+            blocks[number].used = false;
+        }
+        return nothing;
+    }
+
+private:
+    std::vector<std::uint32_t> in_frame_;
+    std::uint32_t hand_ = 0;
+};
+
+// The order of the device's blocks: a demoted block enters at the head, the tail goes when room is
+// needed, and a block that is used leaves. It continues the host's order, which is why nothing is
+// ever touched here.
+class eviction_cache : public block_list {
+public:
+    // The block nearest to the tail that may go.
+    template <typename MayGo>
+    [[nodiscard]] std::uint32_t tail(const block_table& blocks, const MayGo& may_go) const {
+        return first(blocks, may_go);
+    }
+};
+
+// What is known of pages, blocks and frames, whatever the order. The driver of the core may look at
+// it between two calls, and changes nothing.
+struct core_tables {
+    core_tables() = default;
+    explicit core_tables(const limits& how_much)
         : most(how_much),
           pages(how_much),
           blocks(how_much.blocks()),
           host(how_much.host_frames()),
-          device(how_much.device_frames()),
-          order(how_much.host_frames()) {}
+          device(how_much.device_frames()) {}
+
+    // Block `i` of a page, or null if the page is not in the table.
+    [[nodiscard]] const block* block_of(page_id id, std::uint32_t i) const {
+        const std::uint32_t number = number_of(id, i);
+        return number == nothing ? nullptr : &blocks[number];
+    }
+    [[nodiscard]] std::uint32_t number_of(page_id id, std::uint32_t i) const {
+        const std::uint32_t slot = pages.find(id);
+        return slot == nothing ? nothing : number_at(slot, i);
+    }
+    [[nodiscard]] std::uint32_t number_at(std::uint32_t slot, std::uint32_t i) const {
+        return pages.block_at(pages.place(slot, i));
+    }
+    // In the table, and none of its blocks is absent.
+    [[nodiscard]] bool is_complete(page_id id) const {
+        const std::uint32_t slot = pages.find(id);
+        for (std::uint32_t i = 0; slot != nothing && i < most.blocks_per_page; ++i)
+            if (const std::uint32_t number = number_at(slot, i);
+                number == nothing || blocks[number].where == side::absent)
+                return false;
+        return slot != nothing;
+    }
+    // Calls with the page_id and the place of everything that points at a block; a page that has it
+    // twice comes twice.
+    template <typename Call>
+    void each_page_of(std::uint32_t number, const Call& call) const {
+        for (std::uint32_t at = blocks[number].references.newest; at != nothing;
+             at = pages.older_reference(at))
+            call(pages.id(pages.slot_of(at)), at % most.blocks_per_page);
+    }
 
     limits most;
     page_table pages;
     block_table blocks;
     frame_pool host, device;
-    Order order;       // of the host's blocks
-    Cache cache;       // of the device's
     list_ends absent;  // blocks, what became so first oldest
     std::uint32_t pinned_blocks = 0;
+};
+
+template <typename Order, typename Cache>
+struct state : core_tables {
+    state() = default;
+    explicit state(const limits& how_much) : core_tables(how_much), order(how_much.host_frames()) {}
+
+    Order order;  // of the host's blocks
+    Cache cache;  // of the device's
 };
 
 template <typename State>

@@ -1,15 +1,69 @@
-// The words of the buffer manager's core: what pages and contents are called, what moves, and how
-// much there may be. docs/guide/buffer.md has the rules.
+// The words of the buffer manager's core: lists of numbers, what pages and contents are called,
+// what moves, how much there may be, and how moves are counted. docs/guide/buffer.md has the rules.
 #pragma once
 
 #include <bit>
 #include <cerrno>
 #include <cstdint>
+#include <vector>
 
-#include "buffer/core/linked.hpp"
 #include "penstock/buffer.hpp"
 
+// Stands before every function that does nothing else. gcc takes such a function for one without
+// effect and leaves out the calls of it, unless its body was put in their place before that is
+// looked at.
+#define PENSTOCK_FETCHING [[gnu::always_inline]] inline
+
 namespace penstock::buffer {
+
+// Fetching memory into the processor's caches ahead of use.
+PENSTOCK_FETCHING void fetch(const void* from) { __builtin_prefetch(from); }
+
+// Doubly linked lists over numbers below a limit, each number in at most one of them. The links may
+// lie inside whatever has the numbers, so that one look into memory finds both.
+inline constexpr std::uint32_t nothing = ~std::uint32_t{0};
+
+struct neighbours {
+    std::uint32_t newer = nothing, older = nothing;
+};
+
+struct list_ends {
+    std::uint32_t newest = nothing, oldest = nothing;
+    std::uint32_t size = 0;
+};
+
+// links(n) is a reference to the neighbours of number n.
+template <typename Links>
+void push_newest(list_ends& ends, std::uint32_t one, const Links& links) {
+    links(one) = {nothing, ends.newest};
+    (ends.newest == nothing ? ends.oldest : links(ends.newest).newer) = one;
+    ends.newest = one;
+    ++ends.size;
+}
+template <typename Links>
+void take_out(list_ends& ends, std::uint32_t one, const Links& links) {
+    const neighbours at = links(one);
+    (at.newer == nothing ? ends.newest : links(at.newer).older) = at.older;
+    (at.older == nothing ? ends.oldest : links(at.older).newer) = at.newer;
+    --ends.size;
+}
+
+// The same with links of their own.
+class linked {
+public:
+    explicit linked(std::uint32_t limit) : links_(limit) {}
+
+    [[nodiscard]] std::uint32_t newer(std::uint32_t one) const { return links_[one].newer; }
+    void push_newest(list_ends& ends, std::uint32_t one) {
+        buffer::push_newest(ends, one, [&](std::uint32_t n) -> neighbours& { return links_[n]; });
+    }
+    void remove(list_ends& ends, std::uint32_t one) {
+        take_out(ends, one, [&](std::uint32_t n) -> neighbours& { return links_[n]; });
+    }
+
+private:
+    std::vector<neighbours> links_;
+};
 
 // Stands for the bytes of a block: equal if and only if these are equal. The thread that drives the
 // core has compared the bytes.
@@ -41,7 +95,7 @@ enum class move : std::uint8_t {
 
 // What must happen to bytes, in the order in which it is told: an action's frames hold then what
 // the actions before have put there. `block` is the core's number of the block that moves, for
-// core::each_page_of.
+// core_tables::each_page_of.
 struct action {
     move what;
     std::uint32_t block = nothing, other = nothing;
@@ -84,6 +138,32 @@ struct limits {
             std::uint64_t{pages} * blocks_per_page <= most;
         return fits ? 0 : -EINVAL;
     }
+};
+
+// A sink that counts what moves, and nothing else.
+
+// In blocks, but for the pages that are written back or dropped.
+struct counts {
+    std::uint64_t filled = 0, demoted = 0, promoted = 0, vanished = 0;
+    std::uint64_t written_pages = 0, written_from_device = 0, dropped_pages = 0;
+
+    void operator()(const action& what) {
+        switch (what.what) {
+            case move::fill: ++filled; break;
+            case move::demote: ++demoted; break;
+            case move::promote: ++promoted; break;
+            case move::exchange: ++demoted, ++promoted; break;
+            case move::write_back:
+                written_pages += what.place == 0;
+                written_from_device += what.device != nothing;
+                break;
+            case move::drop: ++dropped_pages; break;
+            case move::vanish: ++vanished; break;
+        }
+    }
+    // Blocks over the bus, to the device and from it.
+    [[nodiscard]] std::uint64_t to_device() const { return demoted; }
+    [[nodiscard]] std::uint64_t from_device() const { return promoted + written_from_device; }
 };
 
 }  // namespace penstock::buffer

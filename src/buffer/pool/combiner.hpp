@@ -14,8 +14,10 @@
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <mutex>
 #include <thread>
+#include <utility>
 #include <vector>
 
 namespace penstock::buffer {
@@ -24,22 +26,27 @@ namespace penstock::buffer {
 template <typename Request>
 class combiner {
 public:
-    // `requests`: at a time, at most.
-    combiner(std::size_t requests, std::size_t most, std::chrono::microseconds wait)
-        : most_(most), wait_(wait) {
+    using batch = std::vector<Request*>;
+    using handler = std::function<void(const batch&)>;
+
+    // `requests`: at a time, at most. `handle`: does a batch; it is called by one thread at a time,
+    // with requests in the order in which they came.
+    combiner(std::size_t requests, std::size_t most, std::chrono::microseconds wait, handler handle)
+        : most_(most), wait_(wait), handle_(std::move(handle)) {
         waiting_.reserve(requests);
         batch_.reserve(requests);
     }
 
-    // Returns when the requests were done: by handle(batch), called by one thread at a time with
-    // requests in the order in which they came. Thread-safe; takes as long as the batches before
-    // it.
-    template <typename Handle>
-    void submit(Request* const* some, std::size_t count, const Handle& handle) {
+    // Returns when the requests were done. Thread-safe; takes as long as the batches before it.
+    void submit(Request* const* some, std::size_t count) {
         if (count == 0) return;
         std::unique_lock hold(mutex_);
         for (std::size_t i = 0; i < count; ++i) add(*some[i]);
-        finish(hold, *some[count - 1], handle);  // the last to be done
+        finish(hold, *some[count - 1]);  // the last to be done
+    }
+    void submit(Request& only) {
+        Request* const asked = &only;
+        submit(&asked, 1);
     }
     // Returns at once. The request belongs to the thread that does the next batch, with all that it
     // names, until finish(), or a submit() that begins later, has returned.
@@ -49,21 +56,20 @@ public:
         has_posted_ = true;
     }
     // Returns when the request, which was posted or done before, was done; else as submit().
-    template <typename Handle>
-    void finish(const Request& one, const Handle& handle) {
+    void finish(const Request& one) {
         std::unique_lock hold(mutex_);
-        finish(hold, one, handle);
+        finish(hold, one);
     }
     // Whether there may be posted requests that no thread has taken: it is true once one was
     // posted, until then.
     [[nodiscard]] bool has_posted() const { return has_posted_; }
-    // For the thread that needs what another thread has posted: does a batch if any request waits,
-    // or waits for the one that is being done.
-    template <typename Handle>
-    void help(const Handle& handle) {
+    // For the thread that may need what another thread has posted: does a batch if any request was
+    // posted, or waits for the one that is being done.
+    void help() {
+        if (!has_posted_) return;
         std::unique_lock hold(mutex_);
         if (at_work_) await_batch(hold);
-        else if (!waiting_.empty()) do_batch(hold, handle);
+        else if (!waiting_.empty()) do_batch(hold);
     }
     // Just now; only a hint.
     [[nodiscard]] bool is_idle() const { return !at_work_; }
@@ -76,15 +82,13 @@ private:
         waiting_.push_back(&one);
         if (waiting_.size() >= most_) enough_.notify_one();
     }
-    template <typename Handle>
-    void finish(lock& hold, const Request& last, const Handle& handle) {
+    void finish(lock& hold, const Request& last) {
         while (!last.done) {
             if (at_work_) await_batch(hold);
-            else do_batch(hold, handle);
+            else do_batch(hold);
         }
     }
-    template <typename Handle>
-    void do_batch(lock& hold, const Handle& handle) {
+    void do_batch(lock& hold) {
         at_work_ = true;
         if (wait_.count() != 0)
             enough_.wait_for(hold, wait_, [&] { return waiting_.size() >= most_; });
@@ -93,7 +97,7 @@ private:
         waiting_.erase(waiting_.begin(), waiting_.begin() + taken);
         if (waiting_.empty()) has_posted_ = false;
         hold.unlock();
-        handle(batch_);
+        handle_(batch_);
         hold.lock();
         for (Request* const each : batch_) each->done = true;
         at_work_ = false;
@@ -115,6 +119,7 @@ private:
 
     const std::size_t most_;
     const std::chrono::microseconds wait_;
+    const handler handle_;
     std::mutex mutex_;
     std::condition_variable done_, enough_;
     std::vector<Request*> waiting_,

@@ -1,56 +1,115 @@
-// What a session asks the manager of shared blocks for (dedu_state.hpp).
+// What a session asks the buffer of shared blocks for: one struct for each operation.
+//
+// A request belongs to its session until it is handed to the combiner, and to the thread that runs
+// the batch from then until it is done. So does all that it points at.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
+#include <variant>
 #include <vector>
 
-#include "buffer/pool/content_finder.hpp"
 #include "buffer/core/types.hpp"
+#include "buffer/pool/signature.hpp"
 
 namespace penstock::buffer {
 
-struct dedu_request {
-    enum class kind : std::uint8_t {
-        tell,   // of hits, and nothing else
-        touch,  // the page, which is in the buffer, is copied to `bytes`; -EAGAIN: it is not there
-                // any more
-        load,   // the page, which the asker owns and which is nowhere or incomplete, has the bytes
-                // at `bytes` in its file
-        replace,  // the page, which the asker owns, has the bytes at `bytes` from now on
-        rescue,   // pages that could not be written are, if that goes; else the page comes to
-                  // `bytes` if it is one of them (-EAGAIN: it is not), and `bytes` may be null
-        flush,    // some dirty pages of the page's file to that, as long as `left` says that there
-                  // are more
-        forget,   // the page, which the asker owns, leaves and is not written; -EBUSY with
-                  // `spares_dirty`: it was changed, and stays
-    };
+// A block whose content is wanted. Its bytes, in a host frame, lie still until the batch ends.
+struct wanted_block {
+    static constexpr std::uint8_t variants = 4, none = variants;
 
-    kind what = kind::tell;
-    page_id id{};
-    std::byte* bytes = nullptr;
-    bool counts = true;  // as an access
-    bool spares_dirty = false;
-    bool is_signed = false;  // `blocks` have their signatures, or wait for the device to make them
-    bool wants_signs = false;                    // the latter
-    bool is_prepared = false;                    // and were looked for
-    std::vector<content_finder::wanted> blocks;  // of the page; made with as many as it has
-    std::vector<content_id> contents;            // the same
-    std::vector<page_id>* hits = nullptr;        // that the order is to be told of before
-    std::uint64_t read_ns = 0;                   // that a load's page took to be read; 0: not known
-    std::uint64_t look_ns = 0;  // by how much the asker was later since blocks are signed and
-                                // looked for (sharing_watch.hpp)
-    bool disowns = false;       // the page, once it was done: the asker does not wait for that
+    signature sign;
+    const std::byte* bytes = nullptr;
+    std::uint32_t frame = 0;
+    std::uint8_t equal = none;  // which variant of the signature it was found equal to
+};
 
-    std::uint32_t left = nothing;  // of a flush: dirty pages to come; nothing: not counted yet
-    [[nodiscard]] bool brings_page() const {
-        return what == kind::touch || what == kind::load || what == kind::replace;
+// The blocks of a page that comes with new bytes: first signed by the page's owner
+// (content_search::sign), then looked for by the batch.
+struct signed_blocks {
+    explicit signed_blocks(std::uint32_t blocks_per_page)
+        : blocks(blocks_per_page), contents(blocks_per_page) {}
+
+    // Of a page at `bytes`, which is `frame` and those behind it.
+    void name(const std::byte* bytes, std::uint32_t frame, std::uint64_t block_bytes) {
+        for (std::uint32_t i = 0; i < blocks.size(); ++i)
+            blocks[i] = {{}, bytes + i * block_bytes, frame + i};
     }
 
-    int code = 0;
-    std::uint64_t search_ns = 0;  // its share of what it took to look for the blocks of the batch
-    bool done = false;            // the combiner's
+    std::vector<wanted_block> blocks;
+    std::vector<content_id> contents;
+    bool is_signed = false;       // they have their signatures, or wait for the device to make them
+    bool wants_signs = false;     // the latter
+    bool is_prepared = false;     // and were looked for
+    std::uint64_t search_ns = 0;  // their share of what it took to look for the batch's blocks
 };
+
+// Of hits, and nothing else.
+struct tell_hits {};
+
+// The page, which is in the buffer, is copied to `bytes`. -EAGAIN: it is not there any more.
+struct touch_page {
+    std::byte* bytes;
+};
+
+// The page, which the asker owns and which is nowhere or incomplete, has the bytes at `bytes` in
+// its file.
+struct load_page {
+    const std::byte* bytes;
+    signed_blocks* blocks;
+    bool counts = true;         // as an access
+    bool disowns = false;       // the page when it was done: the asker does not wait for that
+    std::uint64_t read_ns = 0;  // that the page took to be read; 0: not known
+    // By how much the asker was later since blocks are signed and looked for (sharing_watch).
+    std::uint64_t look_ns = 0;
+};
+
+// The page, which the asker owns, has the bytes at `bytes` from now on.
+struct replace_page {
+    const std::byte* bytes;
+    signed_blocks* blocks;
+    bool counts;  // as an access
+};
+
+// Pages that could not be written are, if that goes. Else the page comes to `bytes` if it is one of
+// them (-EAGAIN: it is not); `bytes` may be null.
+struct rescue_pages {
+    std::byte* bytes;
+};
+
+// Some dirty pages of the page's file go to it. To be asked again while `left` says that there are
+// more.
+struct flush_pages {
+    std::uint32_t left = nothing;  // dirty pages to come; nothing: not counted yet
+};
+
+// The page, which the asker owns, leaves and is not written. -EBUSY with `spares_dirty`: it was
+// changed, and stays.
+struct forget_page {
+    bool spares_dirty = false;
+};
+
+struct dedu_request {
+    using operation = std::variant<tell_hits, touch_page, load_page, replace_page, rescue_pages,
+                                   flush_pages, forget_page>;
+
+    page_id id{};
+    operation what;
+    std::vector<page_id>* hits = nullptr;  // that the order is to be told of before
+    int code = 0;
+    bool done = false;  // the combiner's
+
+    // Null: the page has no new bytes by this.
+    [[nodiscard]] signed_blocks* blocks() {
+        if (auto* const load = std::get_if<load_page>(&what)) return load->blocks;
+        if (auto* const replace = std::get_if<replace_page>(&what)) return replace->blocks;
+        return nullptr;
+    }
+    [[nodiscard]] bool brings_page() {
+        return std::holds_alternative<touch_page>(what) || blocks() != nullptr;
+    }
+};
+
+using dedu_batch = std::vector<dedu_request*>;
 
 }  // namespace penstock::buffer

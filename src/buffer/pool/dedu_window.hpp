@@ -1,5 +1,5 @@
-// Pages that follow one another in a file, brought by one session at once (dedu_state.hpp): what is
-// nowhere is read from the file in as few reads as possible, and all is asked of the manager
+// Pages that follow one another in a file, brought by one session at once (dedu_manager.hpp): what
+// is nowhere is read from the file in as few reads as possible, and all is asked of the manager
 // together.
 //
 // Several pages are owned at a time, and so no thread is waited for meanwhile: a page that another
@@ -9,19 +9,18 @@
 #include <algorithm>
 #include <cstring>
 
-#include "buffer/pool/dedu_state.hpp"
+#include "buffer/pool/dedu_manager.hpp"
+#include "buffer/pool/page_io.hpp"
+#include "buffer/pool/waiting.hpp"
 
 namespace penstock::buffer {
 
-template <typename Order>
 class dedu_window {
 public:
-    dedu_window(dedu_state<Order>& all, std::uint32_t first_frame)
-        : all_(all), first_frame_(first_frame), parts_(all.how().window_pages) {
-        for (part& one : parts_) {
-            one.asked.blocks.resize(all.how().blocks_per_page);
-            one.asked.contents.resize(all.how().blocks_per_page);
-        }
+    dedu_window(dedu_shared& all, std::uint32_t first_frame)
+        : all_(all), first_frame_(first_frame) {
+        for (std::uint32_t i = 0; i < all.how.window_pages; ++i)
+            parts_.emplace_back(all.how.blocks_per_page);
         asking_.reserve(parts_.size());
     }
     [[nodiscard]] std::uint64_t most_pages() const { return parts_.size(); }
@@ -34,20 +33,20 @@ public:
         for (std::uint64_t i = 0; i < pages; ++i) {
             part& one = begin(i, first);
             one.code = -EAGAIN;
-            if (all_.copy(one.asked.id, bytes_of(i), 0, all_.settings().page_bytes) ==
+            if (all_.pages.copy(one.asked.id, bytes_of(i), 0, all_.settings.page_bytes) ==
                 found_by_entry::taken) {
                 hits.push_back(one.asked.id);
                 one.code = 0;
-            } else if (const std::uint32_t where = all_.page(one.asked.id).where();
+            } else if (const std::uint32_t where = all_.pages.page(one.asked.id).where();
                        where == owned_entry::elsewhere) {
-                one.asked.what = dedu_request::kind::touch;
+                one.asked.what = touch_page{bytes_of(i)};
                 one.is_asked = true;
             } else if (owned_entry::is_in_its_file(where)) {
                 own(one);
             }
         }
-        read_all(file);
-        ask(hits, true);
+        read_all(file, true);
+        ask(hits);
     }
     // Those that are nowhere are read, and are among neither hits nor misses. False: reading
     // further makes no sense.
@@ -56,32 +55,35 @@ public:
         pages_ = pages;
         for (std::uint64_t i = 0; i < pages; ++i)
             if (part& one = begin(i, first);
-                owned_entry::is_in_its_file(all_.page(one.asked.id).where()))
+                owned_entry::is_in_its_file(all_.pages.page(one.asked.id).where()))
                 own(one);
-        read_all(file);
-        ask(hits, false);
+        read_all(file, false);
+        ask(hits);
         return std::all_of(parts_.begin(), parts_.begin() + static_cast<std::ptrdiff_t>(pages),
                            [](const part& one) { return one.code == 0 || one.code == -EAGAIN; });
     }
 
     [[nodiscard]] int code_of(std::uint64_t i) const { return parts_[i].code; }
-    [[nodiscard]] std::byte* bytes_of(std::uint64_t i) const { return all_.frame_at(frame_of(i)); }
+    [[nodiscard]] std::byte* bytes_of(std::uint64_t i) const {
+        return all_.pages.frame_at(frame_of(i));
+    }
 
 private:
     struct part {
+        explicit part(std::uint32_t blocks_per_page) : blocks(blocks_per_page) {}
+
         dedu_request asked;
+        signed_blocks blocks;
         int code = 0;
         bool is_owned = false, is_asked = false, is_known = false;
     };
 
     [[nodiscard]] std::uint32_t frame_of(std::uint64_t i) const {
-        return first_frame_ + static_cast<std::uint32_t>(i) * all_.how().blocks_per_page;
+        return first_frame_ + static_cast<std::uint32_t>(i) * all_.how.blocks_per_page;
     }
     part& begin(std::uint64_t i, page_id first) {
         part& one = parts_[i];
         one.asked.id = {first.page + i, first.file};
-        one.asked.bytes = bytes_of(i);
-        one.asked.is_signed = one.asked.wants_signs = false;
         one.asked.hits = nullptr;
         one.code = 0;
         one.is_owned = one.is_asked = false;
@@ -90,32 +92,34 @@ private:
     // No thread owns it and it is nowhere still, and so it stays until we have brought it.
     void own(part& one) {
         std::uint32_t where = 0;
-        one.is_owned = !all_.has_unwritten() && all_.page(one.asked.id).own(where);
+        one.is_owned = !all_.unwritten.has_any() && all_.pages.page(one.asked.id).own(where);
         one.is_known = where == owned_entry::incomplete;
         if (one.is_owned && !owned_entry::is_in_its_file(where)) disown(one);
     }
     void disown(part& one) {
-        all_.page(one.asked.id).disown();
+        all_.pages.page(one.asked.id).disown();
         one.is_owned = false;
     }
 
     // The size is looked at after the pages are owned: the thread that makes the file shorter says
     // so first, and then waits for owners.
-    void read_all(dedu_file& file) {
+    void read_all(dedu_file& file, bool counts) {
         const std::uint64_t end = file.bytes;
         for (std::uint64_t i = 0; i < pages_;) {
             std::uint64_t count = 0;
             while (i + count < pages_ && parts_[i + count].is_owned) ++count;
-            if (count != 0) read_some(file, i, count, end);
+            if (count != 0) read_some(file, i, count, end, counts);
             i += std::max<std::uint64_t>(count, 1);
         }
     }
-    void read_some(dedu_file& file, std::uint64_t i, std::uint64_t count, std::uint64_t end) {
-        const std::uint64_t page_bytes = all_.settings().page_bytes,
+    void read_some(dedu_file& file, std::uint64_t i, std::uint64_t count, std::uint64_t end,
+                   bool counts) {
+        const std::uint64_t page_bytes = all_.settings.page_bytes,
                             from = parts_[i].asked.id.page * page_bytes, all = count * page_bytes,
                             wanted = end <= from ? 0 : std::min(all, end - from);
         stopwatch watch;
-        const int code = wanted == 0 ? -EAGAIN : all_.read(file, bytes_of(i), wanted, all, from);
+        const int code =
+            wanted == 0 ? -EAGAIN : all_.pages.read(file, bytes_of(i), wanted, all, from);
         clear_behind(bytes_of(i), wanted, all);
         const std::uint64_t read_ns = watch.ns() / count;
         for (std::uint64_t k = i; k < i + count; ++k) {
@@ -127,28 +131,25 @@ private:
                 disown(one);
                 continue;
             }
-            for (std::uint32_t b = 0; b < one.asked.blocks.size(); ++b)
-                one.asked.blocks[b] = {
-                    {}, one.asked.bytes + b * all_.block_bytes(), frame_of(k) + b};
+            one.blocks.name(bytes_of(k), frame_of(k), all_.shape.frame_bytes);
             watch = {};
-            all_.sign(one.asked, one.is_known);  // dedu_absent.hpp (1)
-            one.asked.read_ns = read_ns;
-            one.asked.look_ns = watch.ns();
-            one.asked.what = dedu_request::kind::load;
+            all_.search.sign(one.asked.id, one.blocks, one.is_known);  // content_search (3)
+            one.asked.what = load_page{.bytes = bytes_of(k),
+                                       .blocks = &one.blocks,
+                                       .counts = counts,
+                                       .read_ns = read_ns,
+                                       .look_ns = watch.ns()};
             one.is_asked = true;
         }
     }
 
-    void ask(std::vector<page_id>& hits, bool counts) {
+    void ask(std::vector<page_id>& hits) {
         asking_.clear();
         for (std::uint64_t i = 0; i < pages_; ++i)
-            if (parts_[i].is_asked) {
-                parts_[i].asked.counts = counts;
-                asking_.push_back(&parts_[i].asked);
-            }
+            if (parts_[i].is_asked) asking_.push_back(&parts_[i].asked);
         if (asking_.empty()) return;
         asking_.front()->hits = &hits;
-        all_.ask(asking_);
+        all_.requests.submit(asking_.data(), asking_.size());
         for (std::uint64_t i = 0; i < pages_; ++i) {
             part& one = parts_[i];
             if (one.is_asked) one.code = one.asked.code;
@@ -156,7 +157,7 @@ private:
         }
     }
 
-    dedu_state<Order>& all_;
+    dedu_shared& all_;
     const std::uint32_t first_frame_;
     std::uint64_t pages_ = 0;
     std::vector<part> parts_;

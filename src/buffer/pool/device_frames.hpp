@@ -1,11 +1,5 @@
-// Frames of a device and of the host, and pages that move between them: to the host, to the device,
-// or the two change places.
-//
-// On a GPU one kernel moves a batch, a warp a page, straight between device memory and the host's
-// pinned frames, both ways at once: there are no areas where pages are gathered, and no copies of
-// their own from and to them, as in the paper (Zhong and He, ICCS 2011, 3: gathered by a kernel,
-// one transfer each way, put in place by the CPU). On the cpu the device's frames lie in ordinary
-// memory.
+// Frames of a device and of the host, pages that move between them, and where the frames of a
+// buffer lie: on a GPU, or in ordinary memory that stands for one.
 #pragma once
 
 #include <cstddef>
@@ -16,10 +10,20 @@
 
 #include "buffer/pool/signature.hpp"
 #include "penstock/base/macros.hpp"
+#include "penstock/error.hpp"
 #include "penstock/group/concept.hpp"
+#include "penstock/options.hpp"
 
 namespace penstock::buffer {
 
+// Frames of a device and of the host, and pages that move between them: to the host, to the device,
+// or the two change places.
+//
+// On a GPU one kernel moves a batch, a warp a page, straight between device memory and the host's
+// pinned frames, both ways at once: there are no areas where pages are gathered, and no copies of
+// their own from and to them, as in the paper (Zhong and He, ICCS 2011, 3: gathered by a kernel,
+// one transfer each way, put in place by the CPU). On the cpu the device's frames lie in ordinary
+// memory.
 inline constexpr std::uint64_t frame_grain = 16;  // the size of a frame is a multiple of it
 
 struct frames_shape {
@@ -135,5 +139,13 @@ PENSTOCK_HD void move_page(const Group& g, std::byte* host, std::byte* device, s
         }
     }
 }
+
+// automatic: a GPU if there is one, and then one that has too little room is refused and not passed
+// by. Without frames of a device all are ordinary memory. -ENODEV or -ENOMEM, with what there is;
+// the caller adds which of its options is the cure.
+status choose_frames(backend where, int device, const frames_shape& shape,
+                     std::unique_ptr<device_frames>& out, bool& on_gpu);
+
+std::uint64_t memory_of_machine();
 
 }  // namespace penstock::buffer

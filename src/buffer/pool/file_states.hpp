@@ -21,7 +21,7 @@
 //
 // A file that is cut (session::resize) has a second user of this: the resizer first says that pages
 // behind the new end are gone, then calls await_fixed(), and only then drops them
-// (manager_forget.hpp).
+// (file_changes.hpp).
 //
 // Orders: a session stores that it is in the file, then looks at the state or at the size; a closer
 // or resizer stores the state or the size, then looks at the sessions. All four are sequentially
@@ -36,13 +36,11 @@
 #include <cstdint>
 #include <vector>
 
-#include "buffer/pool/pause.hpp"
+#include "buffer/pool/waiting.hpp"
 #include "buffer/core/types.hpp"
 #include "os/process_owner.hpp"
 
 namespace penstock::buffer {
-
-using deadline = std::chrono::steady_clock::time_point;
 
 class file_states {
 public:

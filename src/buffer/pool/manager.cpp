@@ -4,12 +4,8 @@
 #include <cerrno>
 
 #include "buffer/core/check.hpp"
-#include "buffer/core/clock_order.hpp"
 #include "buffer/pool/dedu_manager.hpp"
-#include "buffer/core/lru_order.hpp"
-#include "buffer/pool/manager_bring.hpp"
-#include "buffer/pool/manager_flush.hpp"
-#include "buffer/pool/manager_forget.hpp"
+#include "buffer/pool/page_session.hpp"
 #include "buffer/pool/paged_session.hpp"
 
 namespace penstock::buffer {
@@ -17,151 +13,76 @@ namespace penstock::buffer {
 namespace {
 
 template <typename Order>
-class session_of final : public paged_session {
+class page_manager final : public manager {
 public:
-    session_of(manager_state<Order>& all, std::uint32_t number) : all_(all) {
-        room_.number = number;
-        room_.hits.reserve(manager_state<Order>::most_untold_hits + all.settings().fixed_pages);
-        room_.actions.reserve(8);
-        room_.batch.reserve(1);
-        room_.fresh.reserve(all_.settings().fixed_pages);
-    }
-    ~session_of() override { all_.close_session(room_); }
+    page_manager(const manager_settings& settings, device_frames& frames, host::environment& env)
+        : all_(settings, frames, env) {}
+    int make() { return all_.locked.make(all_.settings); }
 
-    int fix(page_id id, use_kind kind, fixed_page& out) override {
-        return all_.fix(room_, id, kind, page_content::read, out);
+    int add_file(int fd, std::uint64_t bytes, file_access access) override {
+        const lock hold(all_.locked.mutex);
+        const int number = all_.pages.free_number();
+        if (number < 0) return number;
+        const auto given = static_cast<std::uint32_t>(number);
+        frame_directory::file& added = all_.pages.file_at(given);
+        if (const int code = all_.pages.grow(added, bytes); code != 0) return code;
+        all_.flusher.forget_losses(given);
+        added.fd = fd;
+        added.is_writable = access == file_access::read_write;
+        added.begins_reads = begins_reads(all_.settings, fd);
+        added.in_use = true;
+        all_.states.open(given);
+        return number;
     }
-    int fix_fresh(page_id id, fixed_page& out) override {
-        return all_.fix(room_, id, use_kind::write, page_content::fresh, out);
+    std::unique_ptr<session> open_session() override {
+        return all_.sessions.open([&](std::uint32_t number) {
+            return std::make_unique<page_session<Order>>(all_, number);
+        });
     }
-    void unfix(const fixed_page& page, bool changed) override { all_.unfix(room_, page, changed); }
-    int flush(std::uint32_t file) override { return all_.flush(room_, file); }
-    int resize(std::uint32_t file, std::uint64_t bytes) override {
-        return all_.resize(room_, file, bytes);
+    [[nodiscard]] manager_contents contents() const override {
+        const lock hold(all_.locked.mutex);
+        return contents_of<manager_contents>(all_.locked.core.inside());
     }
-    int forget(std::uint32_t file, std::uint64_t first_page, std::uint64_t pages) override {
-        return all_.forget(room_, file, first_page, pages);
+    [[nodiscard]] manager_counts counts() const override {
+        const lock hold(all_.locked.mutex);
+        const core_tables& known = all_.locked.core.inside();
+        manager_counts out = all_.locked.counts;
+        out.host_hits += all_.uncounted_hits;
+        out.pages = known.pages.in_use();
+        out.device_pages = known.device.in_use();
+        out.device_bytes = out.device_pages * all_.settings.page_bytes;
+        return out;
     }
-    void prefetch(std::uint32_t file, std::uint64_t first_page, std::uint64_t pages) override {
-        all_.prefetch(room_, file, first_page, pages);
+    [[nodiscard]] const char* check() override {
+        const lock hold(all_.locked.mutex);
+        all_.locked.tell_changes();
+        if (const char* const wrong = buffer::check(all_.locked.core.inside()); wrong != nullptr)
+            return wrong;
+        return all_.pages.check(all_.locked.core.inside());
     }
-    [[nodiscard]] std::uint32_t number() const override { return room_.number; }
+    [[nodiscard]] const manager_settings& settings() const override { return all_.settings; }
 
 protected:
-    int fix_to_fill(page_id id, fixed_page& out) override {
-        return all_.fix(room_, id, use_kind::write, page_content::to_fill, out);
-    }
-    std::uint64_t look_ahead(page_id first, std::uint64_t end) override {
-        return all_.look_ahead(room_, first, end);
-    }
-    [[nodiscard]] std::uint64_t page_bytes() const override { return all_.settings().page_bytes; }
-    [[nodiscard]] int find_size(std::uint32_t file, std::uint64_t& bytes) const override {
-        return all_.find_size(room_, file, bytes);
+    [[nodiscard]] file_states& states() override { return all_.states; }
+    int drop_file(std::uint32_t number) override {
+        if (const int code = all_.changes.forget(number, 0, ~std::uint64_t{0}, deadline::max());
+            code != 0)
+            return code;
+        const lock hold(all_.locked.mutex);
+        frame_directory::file& closed = all_.pages.file_at(number);
+        all_.pages.clear(closed);
+        all_.states.remove(number);  // before the number may be another file's
+        closed.in_use = false;
+        return 0;
     }
 
 private:
-    manager_state<Order>& all_;
-    session_room room_;
+    using lock = typename locked_core<Order>::lock;
+
+    page_shared<Order> all_;
 };
 
 }  // namespace
-
-template <typename Order>
-int manager_state<Order>::make() {
-    const std::uint32_t pages = settings_.host_pages + settings_.device_pages;
-    if (const int code = core_.make(
-            {settings_.host_pages, settings_.device_pages, 1, pages + 1, settings_.files});
-        code != 0)
-        return code;
-    core_.order().close_by([this](std::uint32_t frame) { return latches_[frame].is_idle(); },
-                           [this](std::uint32_t frame) { return close_frame(frame); });
-    return 0;
-}
-
-template <typename Order>
-int manager_state<Order>::add_file(int fd, std::uint64_t bytes, file_access access) {
-    const lock hold(mutex_);
-    std::uint32_t number = 0;
-    while (number < settings_.files && files_[number].in_use) ++number;
-    if (number == settings_.files) return -EMFILE;
-    file& added = files_[number];
-    if (const int code = grow(added, bytes); code != 0) return code;
-    added.failures = 0;
-    added.has_lost = false;
-    added.fd = fd;
-    added.is_writable = access == file_access::read_write;
-    added.begins_reads = begins_reads(settings_, fd);
-    added.in_use = true;
-    states_.open(number);
-    return static_cast<int>(number);
-}
-
-template <typename Order>
-std::unique_ptr<session> manager_state<Order>::open_session() try {
-    const lock hold(mutex_);
-    for (std::uint32_t number = 0; number < settings_.sessions; ++number)
-        if (!room_in_use_[number]) {
-            auto out = std::make_unique<session_of<Order>>(*this, number);
-            room_in_use_[number] = true;
-            return out;
-        }
-    return nullptr;
-} catch (const std::bad_alloc&) {
-    return nullptr;
-}
-
-template <typename Order>
-void manager_state<Order>::close_session(session_room& s) {
-    if (!states_.here()) return s.begun.abandon();
-    const lock hold(mutex_);
-    tell_hits(s);
-    room_in_use_[s.number] = false;
-}
-
-template <typename Order>
-manager_contents manager_state<Order>::contents() const {
-    const lock hold(mutex_);
-    return contents_of<manager_contents>(core_.inside());
-}
-
-template <typename Order>
-manager_counts manager_state<Order>::counts() const {
-    const lock hold(mutex_);
-    manager_counts out = counts_;
-    out.host_hits += untold_hits_;
-    out.pages = core_.inside().pages.in_use();
-    out.device_pages = core_.inside().device.in_use();
-    out.device_bytes = out.device_pages * settings_.page_bytes;
-    return out;
-}
-
-template <typename Order>
-const char* manager_state<Order>::check() {
-    const lock hold(mutex_);
-    tell_changes();
-    if (const char* const wrong = buffer::check(core_.inside()); wrong != nullptr) return wrong;
-    for (std::uint32_t number = 0; number < settings_.files; ++number) {
-        std::uint64_t in_core = 0, counted = 0;
-        for (std::uint64_t page = 0; page < files_[number].room; ++page) {
-            const page_id id{page, number};
-            const block* const known = core_.block_of(id, 0);
-            const bool in_host = known != nullptr && known->where == side::host;
-            if (known != nullptr && page >= files_[number].pages)
-                return "a page is in the buffer that its file does not have";
-            if (entry(id).is_absent() == in_host)
-                return "an entry and the core disagree on whether a page is in the host";
-            if (in_host && (!entry(id).names(known->frame) || page_in_[known->frame] != id))
-                return "a page has another frame than its entry says";
-            if (in_host && !latches_[known->frame].is_idle())
-                return "a frame is in use, and no session uses it";
-            in_core += known != nullptr;
-            if (page % page_group::pages == 0)
-                counted += files_[number].groups[page / page_group::pages].in_core;
-        }
-        if (in_core != counted) return "other pages of a file are in the buffer than counted";
-    }
-    return nullptr;
-}
 
 namespace {
 
@@ -185,7 +106,7 @@ status check_counts(const manager_settings& settings) {
 
 frames_shape frames_for(const manager_settings& settings) {
     if (settings.policy == policy_kind::dedu) return dedu_frames_for(settings);
-    constexpr std::uint32_t desks = manager_state<lru_order>::most_desks;
+    constexpr std::uint32_t desks = page_mover::most_desks;
     return {std::uint64_t{settings.host_pages} + settings.sessions, settings.device_pages,
             settings.page_bytes, settings.sessions + desks, std::max(settings.sessions, 1u)};
 }
@@ -230,15 +151,15 @@ status manager::make(const manager_settings& settings, device_frames& frames,
                              std::to_string(settings.sessions) + " sessions that fix " +
                              std::to_string(settings.fixed_pages) + " pages each; give it " +
                              std::to_string(needed)};
-    const auto made = [&]<typename Order>(std::unique_ptr<manager_state<Order>> one) -> status {
+    const auto made = [&]<typename Order>(std::unique_ptr<page_manager<Order>> one) -> status {
         if (const int code = one->make(); code != 0)
             return {code, "the buffer's tables: " + error_text(code) + "; give it fewer pages"};
         out = std::move(one);
         return {};
     };
     return settings.order == order_kind::lru
-               ? made(std::make_unique<manager_state<lru_order>>(settings, frames, env))
-               : made(std::make_unique<manager_state<clock_order>>(settings, frames, env));
+               ? made(std::make_unique<page_manager<lru_order>>(settings, frames, env))
+               : made(std::make_unique<page_manager<clock_order>>(settings, frames, env));
 } catch (const std::exception&) {  // no memory, or tables that no memory could hold
     return {
         -ENOMEM,

@@ -11,6 +11,17 @@
 //
 // Nothing is lost where a write fails: a page that had to go and could not be written comes back,
 // dirty, in place of the one that was asked for.
+//
+// The classes of the manager of whole pages (dedu_manager.hpp has those of the other), each with
+// fields of its own. docs/protocol/buffer.md has both, and the order of all locks.
+//
+//   frame_directory  files, and which page is in which frame: entries and latches without a lock
+//   locked_core      what the lock guards: the core, turns on frames, counts
+//   page_mover       bytes on their way, without the lock
+//   page_flusher     dirty pages on their way to their files, and which writes failed
+//   page_loader      pages that come to the host, and those that go for them
+//   file_changes     files that grow, shrink and go
+//   page_session     what one thread has fixed
 #pragma once
 
 #include <cstddef>

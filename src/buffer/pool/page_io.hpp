@@ -1,11 +1,17 @@
-// A page from its file and to it, whatever a call of the system does of it.
+// Pages from their files and to them, whatever a call of the system does of a page; and reads that
+// go on while their session does something else.
 #pragma once
 
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <fcntl.h>
+#include <memory>
+#include <string>
+#include <vector>
 
+#include "buffer/pool/manager.hpp"
 #include "os/env.hpp"
 #include "os/size_signal.hpp"
 
@@ -48,6 +54,85 @@ inline int write_whole(host::environment& env, int fd, const std::byte* from, st
         done += static_cast<std::uint64_t>(count);
     }
     return 0;
+}
+
+// A read of a page that goes on while its session does something else: tells the device of a
+// victim, or makes room for the page. By io_uring, with a ring of the session's own; where the
+// kernel refuses one nothing is ever begun, and read_whole() reads as it does otherwise.
+
+// A session's own. The thread that has begun a read ends it in the same call, whatever else fails:
+// until then the disk writes to its memory.
+class begun_read {
+public:
+    begun_read() = default;
+    begun_read(const begun_read&) = delete;
+    begun_read& operator=(const begun_read&) = delete;
+    ~begun_read() { end(); }
+
+    // False: not begun. Nothing else is under way.
+    bool begin(host::environment& env, int fd, std::byte* to, std::uint64_t bytes,
+               std::uint64_t offset) {
+        if (bytes > UINT32_MAX || !has_ring(env)) return false;
+        ring_->start(
+            {.fd = fd, .to = to, .bytes = static_cast<std::uint32_t>(bytes), .offset = offset});
+        ring_->submit();
+        ended_.clear();
+        under_way_ = true;
+        return true;
+    }
+    // Whether end() need not wait for one that was begun.
+    bool has_ended() {
+        if (under_way_ && ended_.empty()) ring_->reap(ended_, 0);
+        return !ended_.empty();
+    }
+    // In a child of fork(): the ring is the parent's, and so is what was begun.
+    void abandon() {
+        static_cast<void>(ring_.release());
+        under_way_ = false;
+    }
+    // Waits for it, as read() would for the disk. Bytes, or a negative errno; -EAGAIN: none was
+    // begun.
+    std::int64_t end() {
+        if (!under_way_) return -EAGAIN;
+        while (ended_.empty()) ring_->reap(ended_, longest_wait_ns);
+        under_way_ = false;
+        return ended_.front().result;
+    }
+
+private:
+    // Then the ring is looked at again.
+    static constexpr std::uint64_t longest_wait_ns = 100'000'000;
+
+    bool has_ring(host::environment& env) {
+        if (ring_ == nullptr && !refused_) {
+            std::string why;
+            ring_ = env.make_io_engine(true, 1, why);
+            refused_ = ring_ == nullptr;
+        }
+        return !refused_;
+    }
+
+    std::unique_ptr<host::io_engine> ring_;
+    std::vector<host::read_result> ended_;
+    bool refused_ = false, under_way_ = false;
+};
+
+// Whether those of a file may be, through this descriptor. What the page cache has is read sooner
+// than begun; and without a device there is nothing to do meanwhile.
+inline bool begins_reads(const manager_settings& how, int fd) {
+    if (how.device_pages == 0 || how.begins == begun_reads::none) return false;
+    const int flags = ::fcntl(fd, F_GETFL);
+    return how.begins == begun_reads::all || (flags >= 0 && (flags & O_DIRECT) != 0);
+}
+
+// read_whole() of what may have been begun. Where that brought less, or failed, all is asked for
+// again: it says why, or the disk has thought better of it.
+inline int end_whole(begun_read& begun, host::environment& env, int fd, std::byte* to,
+                     std::uint64_t bytes, std::uint64_t room, std::uint64_t offset) {
+    const std::int64_t there = begun.end();
+    return there >= 0 && static_cast<std::uint64_t>(there) >= bytes
+               ? 0
+               : read_whole(env, fd, to, bytes, room, offset);
 }
 
 }  // namespace penstock::buffer

@@ -4,6 +4,10 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <memory>
+#include <mutex>
+#include <new>
+#include <vector>
 
 #include "buffer/pool/manager.hpp"
 
@@ -17,6 +21,34 @@ inline std::uint64_t most_ahead(const manager_settings& settings) {
     return std::max<std::uint64_t>(1, (all - std::min(all, fixed)) / settings.sessions);
 }
 
+// Which numbers of sessions are taken. Its lock is taken alone.
+class session_numbers {
+public:
+    explicit session_numbers(std::uint32_t sessions) : in_use_(sessions) {}
+
+    // make(number): a session. Null: there are as many as can be, or there is no memory.
+    template <typename Make>
+    std::unique_ptr<session> open(const Make& make) try {
+        const std::lock_guard hold(mutex_);
+        const auto free = std::find(in_use_.begin(), in_use_.end(), false);
+        if (free == in_use_.end()) return nullptr;
+        std::unique_ptr<session> out = make(static_cast<std::uint32_t>(free - in_use_.begin()));
+        *free = true;
+        return out;
+    } catch (const std::bad_alloc&) {
+        return nullptr;
+    }
+    void give_back(std::uint32_t number) {
+        const std::lock_guard hold(mutex_);
+        in_use_[number] = false;
+    }
+
+private:
+    std::mutex mutex_;
+    std::vector<bool> in_use_;
+};
+
+// What a session of either manager does with stretches of bytes: by pages that it fixes.
 class paged_session : public session {
 public:
     std::int64_t read(std::uint32_t file, std::uint64_t offset, std::byte* to,

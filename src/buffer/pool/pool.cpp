@@ -13,7 +13,7 @@
 #include <mutex>
 #include <new>
 
-#include "buffer/pool/choose_frames.hpp"
+#include "buffer/pool/device_frames.hpp"
 #include "buffer/pool/manager.hpp"
 #include "os/file_kind.hpp"
 #include "os/process_owner.hpp"

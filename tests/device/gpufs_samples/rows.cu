@@ -21,9 +21,9 @@ __device__ int sum_of_row() {
     BEGIN_SINGLE_THREAD
     sum = 0;
     END_SINGLE_THREAD
-    int mine = 0;
-    for (int i = TID; i < ROW_BYTES; i += blockDim.x) mine += row[i];
-    atomicAdd(&sum, mine);
+    int own_sum = 0;
+    for (int i = TID; i < ROW_BYTES; i += blockDim.x) own_sum += row[i];
+    atomicAdd(&sum, own_sum);
     __syncthreads();
     return sum;
 }

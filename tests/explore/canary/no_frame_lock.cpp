@@ -26,8 +26,8 @@ TEST(canary, no_frame_lock) {
     written_file s({.frames = 1});
     s.warm(0, 0);
     s.expect(0, 0, 72);
-    s.server.decide = [&](const engine::ring_request& what) {
-        return plan{.when = what.operation == engine::op::write && what.published == 1
+    s.server.decide = [&](const engine::ring_request& request) {
+        return plan{.when = request.operation == engine::op::write && request.published == 1
                                 ? timing::late
                                 : timing::at_once};
     };

@@ -33,9 +33,9 @@ TEST(canary, settle_by_store) {
         for (int i = 0; i < 2; ++i)
             advise(g, s.w.fs(), s.fd, advice::will_need, page_bytes, page_bytes);
     });
-    explore::limits how;
-    how.preemptions = 3;
-    const auto out = s.run(how);
+    explore::limits bounds;
+    bounds.preemptions = 3;
+    const auto out = s.run(bounds);
     EXPECT_NE(out.violation, "") << out.schedules << " schedules";
 }
 

@@ -3,8 +3,6 @@
 #include <cstdio>
 #include <type_traits>
 
-#include <penstock/buffer.hpp>
-#include <penstock/merge.hpp>
 #include <penstock/penstock.hpp>
 
 namespace ps = penstock;
@@ -21,12 +19,12 @@ void take(Function... functions) {
 
 void of_the_runtime() {
     using rt = ps::runtime;
-    take(static_cast<ps::status (*)(const ps::options&, std::unique_ptr<rt>&)>(&rt::create),
-         &rt::ref, &rt::where, &rt::settings, &rt::device_name, &rt::io_name, &rt::open, &rt::close,
+    take(static_cast<ps::status (*)(const ps::options&, std::unique_ptr<rt>&)>(&rt::make), &rt::ref,
+         &rt::where, &rt::settings, &rt::device_name, &rt::io_name, &rt::open, &rt::close,
          static_cast<std::int64_t (rt::*)(int, void*, std::int64_t, std::int64_t)>(&rt::read),
          static_cast<std::int64_t (rt::*)(ps::cursor&, void*, std::int64_t)>(&rt::read), &rt::write,
          &rt::append, &rt::msync, &rt::fsync, &rt::truncate, &rt::unlink, &rt::rename, &rt::stat,
-         &rt::prefetch, &rt::advise, &rt::gather, &rt::map_region, &rt::mount,
+         &rt::prefetch, &rt::advise, &rt::gather, &ps::map_region, &ps::mount_directory,
          static_cast<std::int64_t (rt::*)(int, std::int64_t, std::int64_t)>(&rt::open_windows),
          static_cast<std::int64_t (rt::*)(const std::string&)>(&rt::open_windows),
          &rt::close_windows, &rt::allow, &rt::interrupt, &rt::resume, &rt::health, &rt::view_status,
@@ -39,13 +37,15 @@ void of_what_it_makes() {
     using mount = ps::file_mount;
     using region = ps::file_region;
     using pool = ps::buffer_pool;
+    using file = ps::file;
     take(&mount::unmount, &mount::is_mounted, &mount::report, &region::data, &region::size_bytes,
          &region::acquire, &region::release, &region::prefer, &region::sync, &region::close,
          &region::traffic, &pool::make, &pool::open_file, &pool::close_file, &pool::discard_file,
          &pool::resize_file, &pool::file_bytes, &pool::open_session, &pool::counts, &pool::contents,
-         &pool::is_on_gpu);
+         &pool::is_on_gpu, &file::open, &file::read, &file::write, &file::append, &file::stat,
+         &file::prefetch, &file::advise, &file::fsync, &file::truncate, &file::close);
     static_assert(std::is_destructible_v<mount> && std::is_destructible_v<region> &&
-                  std::is_destructible_v<pool>);
+                  std::is_destructible_v<pool> && std::is_destructible_v<file>);
 }
 
 void of_settings_and_reports() {

@@ -19,7 +19,7 @@ int main(int argc, char** argv) {
     settings.where = penstock::backend::gpu;
     settings.cache_bytes = 16 << 20;
     std::unique_ptr<penstock::runtime> rt;
-    if (const penstock::status made = penstock::runtime::create(settings, rt); !made.ok())
+    if (const penstock::status made = penstock::runtime::make(settings, rt); !made.ok())
         return std::fprintf(stderr, "SKIP: %s\n", made.message.c_str()),
                made.code == -ENODEV ? 77 : 1;
     if (rt->allow(argv[1]) != 0) return 1;

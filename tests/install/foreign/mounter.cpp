@@ -18,10 +18,12 @@ int main(int argc, char** argv) {
     settings.where = penstock::backend::cpu;
     settings.cache_bytes = 1 << 20;
     std::unique_ptr<penstock::runtime> rt;
-    if (const penstock::status made = penstock::runtime::create(settings, rt); !made.ok())
+    if (const penstock::status made = penstock::runtime::make(settings, rt); !made.ok())
         return std::fprintf(stderr, "%s\n", made.message.c_str()), 1;
     std::unique_ptr<penstock::file_mount> served;
-    if (const penstock::status mounted = rt->mount(argv[1], argv[2], {}, served); !mounted.ok()) {
+    if (const penstock::status mounted =
+            penstock::mount_directory(*rt, argv[1], argv[2], {}, served);
+        !mounted.ok()) {
         const bool forbidden = mounted.code == -EPERM || mounted.code == -ENODEV;
         return std::fprintf(stderr, "%s%s\n", forbidden ? "SKIP: " : "", mounted.message.c_str()),
                forbidden ? 77 : 1;

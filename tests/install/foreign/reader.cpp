@@ -10,7 +10,7 @@ int main(int argc, char** argv) {
     settings.where = penstock::backend::cpu;
     settings.cache_bytes = 1 << 20;
     std::unique_ptr<penstock::runtime> rt;
-    if (const penstock::status made = penstock::runtime::create(settings, rt); !made.ok())
+    if (const penstock::status made = penstock::runtime::make(settings, rt); !made.ok())
         return std::fprintf(stderr, "%s\n", made.message.c_str()), 1;
     const int fd = rt->open(argv[1]);
     std::vector<char> buffer(100000);

@@ -1,0 +1,197 @@
+// What the runtimes of a process share: which files they have pages of, which of them can answer
+// reads of FUSE clients, which mounts keep pages of files for programs, and which parts are told of
+// writes. Everything else a runtime has to itself.
+//
+// A runtime is handed its hub when it is made and passes it down; a region and a mount have that of
+// the runtime they are made from. Unless a test hands in its own, it is hub::of_process(). Layers
+// above enter themselves through the interfaces of this file, so the hub knows none of them.
+//
+// Outside of it stay what the operating system and the driver have once for a process: signals
+// (os/signals.cpp), what happens at fork() (runtime/runtime_state.cpp), CUDA
+// (device/gpu_context.cu).
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <compare>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <shared_mutex>
+#include <utility>
+#include <vector>
+
+#include "os/env.hpp"
+#include "penstock/base/hash.hpp"
+
+namespace penstock::host {
+
+// A file, whatever its name is.
+struct file_key {
+    std::uint64_t device = 0, inode = 0;
+    auto operator<=>(const file_key&) const = default;
+};
+
+// Of which files runtimes may have pages: a count for each of some thousand classes of files, so
+// that a read of any other file finds that out by one relaxed load, and takes no lock. Thread-safe.
+// A registry adds a file when it gives it its first slot, and removes it with the last.
+class known_files {
+public:
+    void add(const file_key& file) { ++counts_[class_of(file)]; }
+    void remove(const file_key& file) { --counts_[class_of(file)]; }
+    // True also for some that are not known. A reader that misses a file which is entered at the
+    // same time reads it from storage.
+    [[nodiscard]] bool may_have(const file_key& file) const {
+        return counts_[class_of(file)].load(std::memory_order_relaxed) != 0;
+    }
+
+private:
+    static constexpr std::size_t classes = 4096;
+    static std::size_t class_of(const file_key& file) {
+        return mix64(file.inode ^ file.device << 32) % classes;
+    }
+    std::array<std::atomic<std::uint32_t>, classes> counts_{};
+};
+
+// The admission lock of what answers reads of FUSE clients: it admits one request that changes it
+// (moves pages of regions of a file; adds or takes away a runtime), or any number of reads.
+// Requests wait; reads are refused while a request is under way or waits, so they neither wait for
+// one nor keep one waiting for long.
+//
+// A lockable for std::lock_guard (requests) and std::shared_lock with std::try_to_lock (reads).
+class request_turns {
+public:
+    void lock() {
+        ++wanted_;
+        turns_.lock();
+        --wanted_;
+    }
+    void unlock() { turns_.unlock(); }
+    bool try_lock_shared() { return wanted_ == 0 && turns_.try_lock_shared(); }
+    void unlock_shared() { turns_.unlock_shared(); }
+    void lock_shared() = delete;
+
+private:
+    std::atomic<int> wanted_{0};
+    std::shared_mutex turns_;
+};
+
+using byte_sink = std::function<void(const std::byte*, std::uint64_t)>;
+
+// The part of a runtime that answers reads of FUSE clients from its cache (peers/cached_reads.hpp).
+class page_source {
+public:
+    virtual ~page_source() = default;
+    // As hub::read_cached, of this runtime.
+    virtual std::uint64_t read(int fd, std::uint64_t offset, std::uint64_t bytes,
+                               const byte_sink& use) = 0;
+};
+
+// What a mount does about pages that the kernel keeps for programs (their view). Thread-safe, and
+// called with no lock that an operation of a program takes. 0 or a negative errno; a file that its
+// programs do not use is no error.
+class program_views {
+public:
+    virtual ~program_views() = default;
+    // What programs have stored to mapped pages of the file is in the file, and told as
+    // region::program_write does, when it returns.
+    virtual int collect(const file_key& file) = 0;
+    // The same for a range, and the pages that the kernel had when this was called it has no more,
+    // nor is anything of them under way to the file.
+    virtual int take_away(const file_key& file, std::uint64_t offset, std::uint64_t bytes) = 0;
+};
+using view_list = std::vector<std::shared_ptr<program_views>>;
+
+struct file_change {
+    std::uint64_t offset = 0, bytes = 0;
+    bool cuts = false;  // or lengthens: the file is to end at `offset`
+};
+using change_step = std::function<std::int64_t()>;
+
+// An observer of what kernels change in files by write and truncate. Thread-safe.
+class write_observer {
+public:
+    virtual ~write_observer() = default;
+    // Does it, by `doing`, once, and returns what that returned, when all that this observer tells
+    // know. Called with no lock that an operation of a program takes.
+    virtual std::int64_t change(environment& env, int fd, const file_change& change,
+                                const change_step& doing) = 0;
+};
+
+// What a layer above keeps for all runtimes of a hub. Made at its first use from the hub, destroyed
+// with it.
+class hub_part {
+public:
+    virtual ~hub_part() = default;
+};
+
+// Thread-safe. It outlives its runtimes, regions and mounts.
+class hub {
+public:
+    hub() = default;
+    hub(const hub&) = delete;
+    hub& operator=(const hub&) = delete;
+    // The hub of this process. A child of fork() begins with a new one: what it inherited may be
+    // locked by threads that it does not have, and tells of things that are not its own. Never
+    // destroyed, since a runtime may be one of the last things that go.
+    static hub& of_process();
+
+    known_files known;
+
+    // A source enters itself when its runtime is made, and leaves before that ends, which waits for
+    // reads under way.
+    void enter(page_source& source);
+    void leave(page_source& source);
+    // A part of a file that is open as `fd`, where the operating system would have to bring it from
+    // storage and a runtime has pages of it: these by copies, the others from the file at the same
+    // time. use(bytes, count), once, with what there is of the part up to the file's end. Returns
+    // how much of it came from a runtime; 0: use was not called, and the file has to be read. The
+    // caller asks `known` before.
+    std::uint64_t read_cached(int fd, std::uint64_t offset, std::uint64_t bytes,
+                              const byte_sink& use);
+
+    void add_views(std::shared_ptr<program_views> views);
+    void remove_views(const program_views& views);
+    // A load where there are none.
+    [[nodiscard]] view_list views() const;
+    // Before an open: brings to the file what programs stored to mappings of it through mounts. Its
+    // facts may change. 0: there are no mounts; 1: there are; or a negative errno: not all stores
+    // came. Called with no lock that an operation of a program takes.
+    [[nodiscard]] int bring_stores_home(const file_key& file) const;
+
+    // An observer is removed only while no runtime of the hub changes files.
+    void add_observer(write_observer& observer);
+    void remove_observer(const write_observer& observer);
+    // Changes a file by doing(), with all observers told. A load and the call where there are none.
+    std::int64_t change_told(environment& env, int fd, const file_change& change,
+                             const change_step& doing) const;
+
+    template <typename Part>
+    Part& part() {
+        const std::lock_guard lock(parts_mutex_);
+        for (const auto& [type, part] : parts_)
+            if (type == &type_mark<Part>) return static_cast<Part&>(*part);
+        parts_.emplace_back(&type_mark<Part>, std::make_unique<Part>(*this));
+        return static_cast<Part&>(*parts_.back().second);
+    }
+
+private:
+    template <typename Part>
+    static constexpr char type_mark = 0;
+
+    request_turns turns_;  // guards sources_
+    std::vector<page_source*> sources_;
+
+    mutable std::mutex mutex_;  // guards the next two
+    view_list views_;
+    std::vector<write_observer*> observers_;
+    std::atomic<std::size_t> view_count_{0}, observer_count_{0};
+
+    // Last, so that a part can still remove itself from what is above.
+    std::mutex parts_mutex_;
+    std::vector<std::pair<const void*, std::unique_ptr<hub_part>>> parts_;
+};
+
+}  // namespace penstock::host
