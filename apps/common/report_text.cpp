@@ -61,11 +61,6 @@ double method_report::median_seconds() const {
     return sorted.size() % 2 == 1 ? sorted[half] : (sorted[half - 1] + sorted[half]) / 2;
 }
 
-status check_method(const std::string& name) {
-    if (name == "penstock" || name == "cpu" || name == "cuda") return {};
-    return {-EINVAL, "--method: " + shown(name) + " is no method; give penstock, cpu or cuda"};
-}
-
 status no_cuda() {
     return {-ENODEV,
             "--method cuda: this program was built without CUDA; use --method penstock or cpu"};

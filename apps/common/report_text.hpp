@@ -59,9 +59,6 @@ status start_runtime(const options& settings, method_report& report);
 
 void say_notes(const method_report& r);
 
-// -EINVAL and a message unless it is penstock, cpu or cuda.
-status check_method(const std::string& name);
-
 // -ENODEV and a message: what the method cuda says in a program without CUDA.
 status no_cuda();
 
