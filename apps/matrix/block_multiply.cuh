@@ -38,21 +38,21 @@ public:
         : from_(matrices), copies_(copies) {}
 
     PENSTOCK_D PENSTOCK_INLINE bool find(const block& g, const tile_place& at, std::uint64_t first,
-                                         std::uint32_t depth, held& mine) const {
+                                         std::uint32_t depth, held& pins) const {
         bad_file which = bad_file::a;
         const slab_part a{at.row, at.rows, first, depth}, b{first, depth, at.column, at.columns};
         std::int64_t code = copies_ != nullptr ? copy(a, b, which) : bring(a, b, which);
         if (code != 0 && threadIdx.x % 32 == 0) note_error(from_.view, which, code);
         if (!g.all(code == 0)) return false;
         if (copies_ != nullptr) return point_to_copies(g, depth, at.columns);
-        code = pin(a, b, mine, which);
+        code = pin(a, b, pins, which);
         if (code != 0) note_error(from_.view, which, code);
         return g.all(code == 0);
     }
 
-    PENSTOCK_D PENSTOCK_INLINE void release(held& mine) const {
+    PENSTOCK_D PENSTOCK_INLINE void release(held& pins) const {
 #pragma unroll 1
-        for (held_row& row : mine.rows) row.release(lane{}, from_.fs);
+        for (held_row& row : pins.rows) row.release(lane{}, from_.fs);
     }
 
 private:
@@ -128,7 +128,7 @@ private:
     }
 
     // Whole block, by lanes.
-    PENSTOCK_D PENSTOCK_INLINE std::int64_t pin(const slab_part& a, const slab_part& b, held& mine,
+    PENSTOCK_D PENSTOCK_INLINE std::int64_t pin(const slab_part& a, const slab_part& b, held& pins,
                                                 bad_file& which) const {
 #pragma unroll 1
         for (std::uint32_t i = threadIdx.x; i < table_rows; i += block_threads) {
@@ -140,7 +140,7 @@ private:
             const std::uint64_t row = (part.row + in) * from_.columns_of(which),
                                 place = row + part.column;
             row_run run{};
-            const std::int64_t code = mine.rows[i / block_threads].move(
+            const std::int64_t code = pins.rows[i / block_threads].move(
                 lane{}, from_.fs, from_.file_of(which), place, part.columns,
                 is_a ? row + from_.view.k : place + part.columns, run);
             if (code != 0) return code;

@@ -42,11 +42,11 @@ public:
     status multiply(const matrix_sizes& size, const float* a, const float* b, float* c) override {
         const auto m = static_cast<std::int64_t>(size.m), n = static_cast<std::int64_t>(size.n),
                    k = static_cast<std::int64_t>(size.k);
-        const float one = 1, none = 0;
+        const float unit = 1, zero = 0;
         const cublasStatus_t done =
-            n == 1 ? cublasSgemv_64(handle_, CUBLAS_OP_T, k, m, &one, a, k, b, 1, &none, c, 1)
-                   : cublasSgemm_64(handle_, CUBLAS_OP_N, CUBLAS_OP_N, n, m, k, &one, b, n, a, k,
-                                    &none, c, n);
+            n == 1 ? cublasSgemv_64(handle_, CUBLAS_OP_T, k, m, &unit, a, k, b, 1, &zero, c, 1)
+                   : cublasSgemm_64(handle_, CUBLAS_OP_N, CUBLAS_OP_N, n, m, k, &unit, b, n, a, k,
+                                    &zero, c, n);
         if (done == CUBLAS_STATUS_SUCCESS) return {};
         return {-EIO,
                 std::string("cuBLAS: ") + cublasGetStatusString(done) + "; use --method penstock"};

@@ -32,14 +32,14 @@ struct three_regions {
         // A region has the size that the file has.
         if (::truncate(result.c_str(), static_cast<off_t>(job.result_bytes())) != 0)
             return apps::write_error(-errno);
-        if (status s = rt.map_region(job.a.path, 0, job.a.bytes, protection::read, {}, a); !s)
+        if (status s = map_region(rt, job.a.path, 0, job.a.bytes, protection::read, {}, a); !s)
             return s;
-        if (status s = rt.map_region(job.b.path, 0, job.b.bytes, protection::read, {}, b); !s)
+        if (status s = map_region(rt, job.b.path, 0, job.b.bytes, protection::read, {}, b); !s)
             return s;
         // The file has a passing name that no other program knows.
         region_options alone;
         alone.outside_writers = false;
-        return rt.map_region(result, 0, job.result_bytes(), protection::read_write, alone, c);
+        return map_region(rt, result, 0, job.result_bytes(), protection::read_write, alone, c);
     }
     // From the files of the operands to the result in its own, as other programs see it. The first
     // time maps them, which reads them.

@@ -79,8 +79,8 @@ struct page_numbers {
                 page};
     }
     template <typename Group>
-    PENSTOCK_HD PENSTOCK_INLINE void give_back(const Group& g, const piece& what) const {
-        unmap(g, fs, what.page);
+    PENSTOCK_HD PENSTOCK_INLINE void give_back(const Group& g, const piece& taken) const {
+        unmap(g, fs, taken.page);
     }
 };
 

@@ -59,11 +59,11 @@ json product_command::json_of() const {
 void product_command::say_summary() const {
     apps::say_notes(report);
     const matrix_sizes& size = job.size;
-    const std::string what =
+    const std::string work =
         is_vector() ? apps::with_commas(size.m) + " rows of " + apps::with_commas(size.k) +
                           " columns, " + format_size(job.a.bytes) + ","
                     : text_of_size(size.m, size.k) + " by " + text_of_size(size.k, size.n);
-    apps::say(report.name + " on " + report.backend + " (" + report.note + "): " + what + " in " +
+    apps::say(report.name + " on " + report.backend + " (" + report.note + "): " + work + " in " +
               apps::times_of(report, is_vector() ? gigabytes_of(job) : gigaflop_of(job),
                              is_vector() ? "GB/s" : "GFLOP/s"));
     if (!wants_check) return;

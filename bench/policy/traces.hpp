@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "common/random_numbers.hpp"
+#include "common/numbers.hpp"
 
 namespace penstock::bench::policy {
 

@@ -5,7 +5,7 @@
 #include <unordered_set>
 
 #include "common/message.hpp"
-#include "common/random_numbers.hpp"
+#include "common/numbers.hpp"
 #include "sources.hpp"
 
 namespace penstock::trace {

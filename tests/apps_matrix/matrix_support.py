@@ -239,8 +239,8 @@ def ordered_sum(matrix_row, vector, first_place):
     if len(segments) == 1:
         return segments[0]
     sums = [0.0] * (PARTS // 4)
-    for i, one in enumerate(segments):
-        sums[i % len(sums)] = plus(sums[i % len(sums)], one)
+    for i, segment in enumerate(segments):
+        sums[i % len(sums)] = plus(sums[i % len(sums)], segment)
     return tree(sums)
 
 

@@ -9,7 +9,7 @@ import matrix_support as support
 
 
 def make(program, folder, name, rows, columns, *flags):
-    paths = [os.path.join(folder, f"{name}.{what}") for what in ("A", "x")]
+    paths = [os.path.join(folder, f"{name}.{role}") for role in ("A", "x")]
     done = support.must_run(program, "make-vector", "--rows", rows, "--cols", columns, "-o",
                             paths[0], "-x", paths[1], "--json", "--quiet", *flags)
     return paths, json.loads(done.stdout)
@@ -33,12 +33,13 @@ def main():
                             f"{path}: from {min(numbers)} to {max(numbers)}")
         again, _ = make(program, folder, "again", rows, columns, "--seed", 9, "--workers", 1)
         other, _ = make(program, folder, "other", rows, columns, "--seed", 10)
-        for one, same, different in zip(paths, again, other):
+        for first, same, different in zip(paths, again, other):
             texts = []
-            for path in (one, same, different):
+            for path in (first, same, different):
                 with open(path, "rb") as file:
                     texts.append(file.read())
-            support.require(texts[0] == texts[1] != texts[2], f"{one}: not as the seed alone says")
+            support.require(texts[0] == texts[1] != texts[2],
+                            f"{first}: not as the seed alone says")
         make(program, folder, "least", 1, 1)
         support.require(len(os.listdir(folder)) == 8, f"left {os.listdir(folder)}")
     print("made files are what the seed says")

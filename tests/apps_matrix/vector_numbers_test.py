@@ -28,7 +28,7 @@ def multiply(program, method, matrix, vector, out, *flags):
     return json.loads(done.stdout)
 
 
-def check_all(program, folder, matrix, vector, what):
+def check_all(program, folder, matrix, vector, case):
     """All methods with all flags on these numbers: results, as support.results_of has them."""
     paths = [support.write_numbers(os.path.join(folder, name), numbers)
              for name, numbers in (("A", matrix), ("x", vector))]
@@ -37,11 +37,11 @@ def check_all(program, folder, matrix, vector, what):
     def multiply_to_out(method, flags):
         report = multiply(program, method, *paths, out, *flags)
         support.require((report["m"], report["n"], report["k"]) == (rows, 1, len(vector)),
-                        f"{what}: {report['m']} rows")
+                        f"{case}: {report['m']} rows")
 
     results = support.results_of(program, FLAGS, multiply_to_out, out)
     for name, y, _ in results:
-        support.require(len(y) == rows, f"{what} by {name}: {len(y)} results")
+        support.require(len(y) == rows, f"{case} by {name}: {len(y)} results")
     return results
 
 
@@ -50,15 +50,15 @@ def check_shapes(program, folder, dice):
         matrix, vector = (support.random_numbers(dice, rows * columns),
                           support.random_numbers(dice, columns))
         for name, y, in_order in check_all(program, folder, matrix, vector, f"{rows} x {columns}"):
-            what = f"{rows} x {columns} by {name}"
+            case = f"{rows} x {columns} by {name}"
             wrong = support.wrong_rows(y, matrix, vector, in_order)
-            support.require(not wrong, f"{what}: rows {wrong[:5]} are wrong")
+            support.require(not wrong, f"{case}: rows {wrong[:5]} are wrong")
             # The judge must see a single wrong row, wherever it is.
             for row in {0, rows // 2, rows - 1}:
                 broken = array.array("f", y)
                 broken[row] += 4 * support.vector_tolerance(columns, in_order) * columns
                 support.require(support.wrong_rows(broken, matrix, vector, in_order) == [row],
-                                f"{what}: a wrong row {row} was not seen")
+                                f"{case}: a wrong row {row} was not seen")
 
 
 def check_order(program, folder, dice):
