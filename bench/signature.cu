@@ -4,13 +4,13 @@
 #include <thread>
 #include <vector>
 
-#include "buffer/pool/signature.hpp"
+#include "buffer/pool/content_hash.hpp"
 #include "cases.hpp"
 #include "common/threads.hpp"
 #include "penstock/base/hash.hpp"
 
 #if defined(__CUDACC__)
-#include "buffer/pool/gpu_signatures.cuh"
+#include "buffer/pool/gpu_hashes.cuh"
 #include "gpu.cuh"
 #endif
 
@@ -18,14 +18,14 @@ namespace penstock::bench {
 
 namespace {
 
-using buffer::signature;
+using buffer::content_hash;
 using buffer::signature_kind;
 
 constexpr std::uint64_t block_bytes = 4096;
 
 struct signed_input {
     std::vector<buffer::strand_word> words;
-    std::vector<signature> found;  // by cores
+    std::vector<content_hash> found;  // by cores
     std::uint64_t count;
 
     explicit signed_input(std::uint64_t bytes)
@@ -45,7 +45,7 @@ struct signed_input {
         const stopwatch watch;
         apps::on_threads(static_cast<std::uint32_t>(threads), [&](std::uint32_t t) {
             for (std::uint64_t i = count * t / threads; i < count * (t + 1) / threads; ++i)
-                found[i] = buffer::signature_of(kind, block(i), block_bytes);
+                found[i] = buffer::hash_of(kind, block(i), block_bytes);
         });
         return gigabytes_a_second(bytes(), watch.seconds());
     }
@@ -61,7 +61,7 @@ const char* name_of_kind(signature_kind kind) {
 status sign_on_gpu(context& here, const signed_input& input, signature_kind kind, series& out) {
     gpu_memory blocks, signatures;
     if (status s = blocks.on_device(input.bytes()); !s) return s;
-    if (status s = signatures.on_device(input.count * sizeof(signature)); !s) return s;
+    if (status s = signatures.on_device(input.count * sizeof(content_hash)); !s) return s;
     if (status s = cuda_status(cudaMemcpy(blocks.as<std::byte>(), input.block(0), input.bytes(),
                                           cudaMemcpyHostToDevice),
                                "copy");
@@ -70,17 +70,18 @@ status sign_on_gpu(context& here, const signed_input& input, signature_kind kind
     for (std::uint64_t repeat = 0; repeat < here.repeats(7) + 1; ++repeat) {
         float ms = 0;
         const auto launch = [&] {
-            return buffer::sign_blocks(kind, blocks.as<std::byte>(), input.count, block_bytes,
-                                       signatures.as<signature>(), nullptr);
+            return buffer::hash_blocks(kind, blocks.as<std::byte>(), input.count, block_bytes,
+                                       signatures.as<content_hash>(), nullptr);
         };
         if (status s = kernel_ms(launch, ms); !s) return s;
         if (repeat != 0)
             out.add(gigabytes_a_second(input.bytes(), 1e-3 * ms));  // the first loads the code
     }
-    std::vector<signature> got(input.count);
-    if (status s = cuda_status(cudaMemcpy(got.data(), signatures.as<signature>(),
-                                          input.count * sizeof(signature), cudaMemcpyDeviceToHost),
-                               "copy");
+    std::vector<content_hash> got(input.count);
+    if (status s =
+            cuda_status(cudaMemcpy(got.data(), signatures.as<content_hash>(),
+                                   input.count * sizeof(content_hash), cudaMemcpyDeviceToHost),
+                        "copy");
         !s)
         return s;
     return got == input.found ? status{}

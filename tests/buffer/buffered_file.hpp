@@ -48,10 +48,10 @@ public:
         const int code = end(queue);
         return code != 0 ? code : real_->compare(queue, pairs, equal);
     }
-    int sign(unsigned queue, buffer::signature_kind kind, const std::vector<std::uint32_t>& host,
-             std::vector<buffer::signature>& out) override {
+    int hash(unsigned queue, buffer::signature_kind kind, const std::vector<std::uint32_t>& host,
+             std::vector<buffer::content_hash>& out) override {
         const int code = end(queue);
-        return code != 0 ? code : real_->sign(queue, kind, host, out);
+        return code != 0 ? code : real_->hash(queue, kind, host, out);
     }
 
 private:

@@ -1,5 +1,6 @@
 // The buffer that keeps equal blocks once: what is read is what was written, whatever is equal to
-// what, also where signatures collide and the disk fails; and it hits where the core alone would.
+// what, also where content hashes collide and the disk fails; and it hits where the core alone
+// would.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -102,10 +103,10 @@ TEST_P(shared_blocks, hold_what_was_written) {
     for (std::uint64_t seed = 1; seed <= 5; ++seed) {
         shape s;
         s.duplicates = static_cast<unsigned>(22 * (seed - 1));  // 0 to 88
-        s.mask =
-            seed % 2 == 0
-                ? 7
-                : ~std::uint64_t{0};  // few signatures: most that are equal are of different blocks
+        s.mask = seed % 2 == 0
+                     ? 7
+                     : ~std::uint64_t{
+                           0};  // few content hashes: most that are equal are of different blocks
         s.device = seed == 3 ? 0 : 20;
         s.host = seed == 5 ? 2 : 6;
         s.on_device = seed == 4;

@@ -27,9 +27,9 @@ public:
                 std::vector<std::uint8_t>& equal) override {
         return fails ? -EIO : real_->compare(queue, pairs, equal);
     }
-    int sign(unsigned queue, buffer::signature_kind kind, const std::vector<std::uint32_t>& host,
-             std::vector<buffer::signature>& out) override {
-        return fails ? -EIO : real_->sign(queue, kind, host, out);
+    int hash(unsigned queue, buffer::signature_kind kind, const std::vector<std::uint32_t>& host,
+             std::vector<buffer::content_hash>& out) override {
+        return fails ? -EIO : real_->hash(queue, kind, host, out);
     }
 
     bool fails = false;

@@ -36,9 +36,9 @@ public:
             if (++answers_ % 10 == 0 && credulous_) one = 1;
         return code;
     }
-    int sign(unsigned queue, buffer::signature_kind kind, const std::vector<std::uint32_t>& host,
-             std::vector<buffer::signature>& out) override {
-        return real_->sign(queue, kind, host, out);
+    int hash(unsigned queue, buffer::signature_kind kind, const std::vector<std::uint32_t>& host,
+             std::vector<buffer::content_hash>& out) override {
+        return real_->hash(queue, kind, host, out);
     }
 
     std::function<void()> before_move;
@@ -81,7 +81,7 @@ inline buffer::manager_settings settings_of(const shape& s) {
             .policy = buffer::policy_kind::dedu,
             .batch_wait_us = s.batch_wait_us,
             .dedu = how,
-            .signature_mask = s.mask};
+            .hash_mask = s.mask};
 }
 
 // Blocks as a file may have them: many of a few kinds.

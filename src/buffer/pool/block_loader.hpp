@@ -107,7 +107,7 @@ private:
     int perform(page_id id, const load_page& load) {
         if (core_.inside().pages.find(id) != nothing)
             if (int code = 0; load_known(id, load, code)) return code;
-        if (load.blocks->is_signed && !load.blocks->is_prepared) {
+        if (load.blocks->is_hashed && !load.blocks->is_prepared) {
             mover_.run();  // what frames hold is looked at
             mover_.note(search_.prepare_late(*load.blocks));
         }

@@ -1,5 +1,5 @@
-// The search for equal blocks of a buffer that keeps each once: signs blocks, remembers signatures
-// by page, and finds the block of the buffer with the same bytes.
+// The search for equal blocks of a buffer that keeps each once: hashes blocks, remembers content
+// hashes by page, and finds the block of the buffer with the same bytes.
 #pragma once
 
 #include <atomic>
@@ -13,17 +13,17 @@
 #include "buffer/pool/dedu_directory.hpp"
 #include "buffer/pool/dedu_request.hpp"
 #include "buffer/pool/device_frames.hpp"
-#include "buffer/pool/signature.hpp"
+#include "buffer/pool/content_hash.hpp"
 #include "buffer/pool/waiting.hpp"
 
 namespace penstock::buffer {
 
-// Which content a block has: finds the block of the buffer with the same bytes. By signature first,
-// and then always byte for byte.
+// Which content a block has: finds the block of the buffer with the same bytes. By content hash
+// first, and then always byte for byte.
 //
-// Blocks of one signature and different bytes are told apart by two bits of their content_id that
-// are taken from the signature: up to four of them are in the buffer as four contents, and what
-// comes on top is alone.
+// Blocks of one content hash and different bytes are told apart by two bits of their content_id
+// that are taken from the content hash: up to four of them are in the buffer as four contents, and
+// what comes on top is alone.
 //
 // A batch goes in two steps. ask() and compare() find what was in the buffer before the batch,
 // whose bytes lie still: with those in the host at once, with those in the device by one call.
@@ -39,7 +39,7 @@ public:
     static constexpr std::uint8_t variants = wanted_block::variants, none = wanted_block::none;
 
     struct counts {
-        std::uint64_t compared = 0, differed = 0;  // blocks of one signature
+        std::uint64_t compared = 0, differed = 0;  // blocks of one content hash
     };
 
     // `blocks`: that are made in one batch, at most.
@@ -58,7 +58,7 @@ public:
     int ask(const block_table& blocks, wanted_block& one, const ReadAbsent& read_absent) {
         one.equal = none;
         for (std::uint8_t k = 0; k < variants && one.equal == none; ++k) {
-            const std::uint32_t number = blocks.find(content_of(one.sign, k));
+            const std::uint32_t number = blocks.find(content_of(one.hash, k));
             if (number == nothing) continue;
             const std::uint32_t frame = blocks[number].frame;
             if (blocks[number].where == side::host) {
@@ -76,9 +76,9 @@ public:
         }
         return 0;
     }
-    // Whether a block with this signature may have the content.
-    static bool is_of(const content_id& content, const signature& sign) {
-        const content_id other = content_of(sign, 0);
+    // Whether a block with this content hash may have the content.
+    static bool is_of(const content_id& content, const content_hash& hash) {
+        const content_id other = content_of(hash, 0);
         return content.first == other.first &&
                (content.second & ~std::uint64_t{variants - 1}) == other.second;
     }
@@ -100,7 +100,7 @@ public:
         found = true;
         std::uint8_t free = none;
         for (std::uint8_t k = 0; k < variants; ++k) {
-            const content_id content = content_of(one.sign, k);
+            const content_id content = content_of(one.hash, k);
             const bool is_here = blocks.find(content) != nothing;
             if (const std::uint32_t number = made(content); number != nothing) {
                 if (same(made_[number].bytes, one.bytes)) return content;
@@ -114,8 +114,8 @@ public:
         }
         found = false;
         if (free == none) return content_id::alone();
-        make(content_of(one.sign, free), one.bytes);
-        return content_of(one.sign, free);
+        make(content_of(one.hash, free), one.bytes);
+        return content_of(one.hash, free);
     }
     void end_batch() {
         for (std::uint32_t number = 0; number < made_.size(); ++number)
@@ -130,8 +130,8 @@ private:
         const std::byte* bytes;
     };
 
-    static content_id content_of(const signature& sign, std::uint8_t k) {
-        return {sign.low, (sign.high & ~std::uint64_t{variants - 1}) | k};
+    static content_id content_of(const content_hash& hash, std::uint8_t k) {
+        return {hash.low, (hash.high & ~std::uint64_t{variants - 1}) | k};
     }
     static std::uint64_t hash(const content_id& content) {
         return mix64(content.first + mix64(content.second));
@@ -167,12 +167,12 @@ private:
 
 // Which contents the blocks of a page have.
 //
-// (1) The owner of a page signs its blocks, or leaves that to the device (sign).
+// (1) The owner of a page hashes its blocks, or leaves that to the device (hash).
 // (2) The batch finds blocks with equal bytes before it moves any (prepare), and gives each block
 //     its content in the order of the batch (contents_for).
 // (3) The file of a page may have been changed by others that have not said so yet
 //     (session::forget). So what the load of an incomplete page brings for an absent block is taken
-//     only if its signature is that of the block's content (is_content).
+//     only if its content hash is that of the block's content (is_content).
 // (4) A page that was not seen before is compared with an absent block byte for byte, as with
 //     others: by reading a page from its file that points at the block (read_absent).
 class content_search {
@@ -187,9 +187,9 @@ public:
                    std::uint32_t scratch_frame, device_frames& frames, dedu_directory& pages,
                    const core_tables& known)
         : how_(settings.dedu),
-          mask_(settings.signature_mask),
+          mask_(settings.hash_mask),
           block_bytes_(shape.frame_bytes),
-          most_signed_(shape.most_moves),
+          most_hashed_(shape.most_moves),
           scratch_frame_(scratch_frame),
           frames_(frames),
           pages_(pages),
@@ -198,41 +198,41 @@ public:
               how_.remembered_pages != 0 ? how_.remembered_pages : std::uint64_t{16} * slots)),
           finder_(frames, shape, settings.batch_pages * how_.blocks_per_page) {}
 
-    // By the page's owner. `is_new`: these are not the bytes that the page's signatures are
+    // By the page's owner. `is_new`: these are not the bytes that the page's content hashes are
     // remembered of, or may not be.
-    void sign(page_id id, signed_blocks& page, bool is_new) {
+    void hash(page_id id, hashed_blocks& page, bool is_new) {
         dedu_file& file = *pages_.file_at(id.file);
-        page.is_signed = !file.rests;
-        page.wants_signs = false;
-        if (!page.is_signed) {
-            if (is_new) file.signs.forget(id.page);
+        page.is_hashed = !file.rests;
+        page.wants_hashes = false;
+        if (!page.is_hashed) {
+            if (is_new) file.hashes.forget(id.page);
             return;
         }
-        if (const signature* const known = is_new ? nullptr : file.signs.find(id.page);
+        if (const content_hash* const known = is_new ? nullptr : file.hashes.find(id.page);
             known != nullptr) {
-            for (std::uint32_t i = 0; i < how_.blocks_per_page; ++i) page.blocks[i].sign = known[i];
+            for (std::uint32_t i = 0; i < how_.blocks_per_page; ++i) page.blocks[i].hash = known[i];
         } else if (how_.sign_on_device) {
-            page.wants_signs = true;
+            page.wants_hashes = true;
         } else {
             for (wanted_block& part : page.blocks)
-                part.sign = masked(signature_of(how_.signature, part.bytes, block_bytes_));
+                part.hash = masked(hash_of(how_.signature, part.bytes, block_bytes_));
             remember(id, page);
         }
     }
 
-    // By the batch, from here on. Signatures, and what of the buffer has the same bytes: all that
-    // reads frames before the batch moves any. 0, or the device's error.
+    // By the batch, from here on. Content hashes, and what of the buffer has the same bytes: all
+    // that reads frames before the batch moves any. 0, or the device's error.
     int prepare(const dedu_batch& batch) {
-        if (const int code = sign_on_device(batch); code != 0) return code;
+        if (const int code = hash_on_device(batch); code != 0) return code;
         has_compared_ = false;
         const stopwatch watch;
         std::uint64_t prepared = 0;
         for (dedu_request* const each : batch) {
-            signed_blocks* const page = each->blocks();
+            hashed_blocks* const page = each->blocks();
             if (page == nullptr) continue;
             // Of a page in the table a load knows the contents.
             page->is_prepared =
-                page->is_signed && (!std::holds_alternative<load_page>(each->what) ||
+                page->is_hashed && (!std::holds_alternative<load_page>(each->what) ||
                                     known_.pages.find(each->id) == nothing);
             if (!page->is_prepared) continue;
             ++prepared;
@@ -240,20 +240,20 @@ public:
         }
         const int code = finder_.compare();
         for (dedu_request* const each : batch)
-            if (signed_blocks* const page = each->blocks(); page != nullptr)
+            if (hashed_blocks* const page = each->blocks(); page != nullptr)
                 page->search_ns = page->is_prepared ? watch.ns() / prepared : 0;
         return code;
     }
     // Of a page that came to be a new one after prepare(); all moves before it were made.
-    int prepare_late(signed_blocks& page) {
+    int prepare_late(hashed_blocks& page) {
         has_compared_ = false;
         const int looked = look_for(page), compared = finder_.compare();
         return looked != 0 ? looked : compared;
     }
     // Null: all alone.
-    const content_id* contents_for(page_id id, signed_blocks& page) {
+    const content_id* contents_for(page_id id, hashed_blocks& page) {
         dedu_file& file = *pages_.file_at(id.file);
-        if (!page.is_signed) {
+        if (!page.is_hashed) {
             file.watch.rested(how_.blocks_per_page);
             file.rests = file.watch.rests();
             return nullptr;
@@ -272,7 +272,7 @@ public:
     }
     // A page was loaded that took so long: whether the search in its file goes on.
     void note_load(page_id id, const load_page& load) {
-        if (!load.blocks->is_signed) return;
+        if (!load.blocks->is_hashed) return;
         const double places =
             static_cast<double>(known_.pages.in_use()) * static_cast<double>(how_.blocks_per_page);
         dedu_file& file = *pages_.file_at(id.file);
@@ -282,11 +282,11 @@ public:
         file.rests = how_.adaptive && file.watch.rests();
     }
     // Whether every absent block of an incomplete page is one that the load brings.
-    [[nodiscard]] bool has_what_is_absent(page_id id, const signed_blocks& page) const {
+    [[nodiscard]] bool has_what_is_absent(page_id id, const hashed_blocks& page) const {
         for (std::uint32_t i = 0; i < how_.blocks_per_page; ++i)
             if (const block* const known = known_.block_of(id, i);
                 known->where == side::absent &&
-                !(page.is_signed && content_finder::is_of(known->content, page.blocks[i].sign)))
+                !(page.is_hashed && content_finder::is_of(known->content, page.blocks[i].hash)))
                 return false;
         return true;
     }
@@ -295,43 +295,44 @@ public:
     [[nodiscard]] const content_finder::counts& compared() const { return finder_.counted(); }
 
 private:
-    [[nodiscard]] signature masked(const signature& full) const {
+    [[nodiscard]] content_hash masked(const content_hash& full) const {
         return {full.low & mask_, full.high & mask_};
     }
     // By its owner, or for it: what is remembered is of the page as it will be in its file.
-    void remember(page_id id, const signed_blocks& page) {
-        signature* const signs = pages_.file_at(id.file)->signs.note(id.page, remembered_left_);
-        for (std::uint32_t i = 0; signs != nullptr && i < how_.blocks_per_page; ++i)
-            signs[i] = page.blocks[i].sign;
+    void remember(page_id id, const hashed_blocks& page) {
+        content_hash* const hashes =
+            pages_.file_at(id.file)->hashes.note(id.page, remembered_left_);
+        for (std::uint32_t i = 0; hashes != nullptr && i < how_.blocks_per_page; ++i)
+            hashes[i] = page.blocks[i].hash;
     }
-    int sign_on_device(const dedu_batch& batch) {
+    int hash_on_device(const dedu_batch& batch) {
         if (!how_.sign_on_device) return 0;
-        const auto wants_signs = [](dedu_request& asked) {
-            signed_blocks* const page = asked.blocks();
-            return page != nullptr && page->wants_signs ? page : nullptr;
+        const auto wants_hashes = [](dedu_request& asked) {
+            hashed_blocks* const page = asked.blocks();
+            return page != nullptr && page->wants_hashes ? page : nullptr;
         };
         for (std::size_t next = 0; next < batch.size();) {
-            to_sign_.clear();
+            to_hash_.clear();
             std::size_t end = next;
-            for (; end < batch.size() && to_sign_.size() + how_.blocks_per_page <= most_signed_;
+            for (; end < batch.size() && to_hash_.size() + how_.blocks_per_page <= most_hashed_;
                  ++end)
-                if (const signed_blocks* const page = wants_signs(*batch[end]); page != nullptr)
-                    for (const wanted_block& part : page->blocks) to_sign_.push_back(part.frame);
+                if (const hashed_blocks* const page = wants_hashes(*batch[end]); page != nullptr)
+                    for (const wanted_block& part : page->blocks) to_hash_.push_back(part.frame);
             if (const int code =
-                    to_sign_.empty() ? 0 : frames_.sign(0, how_.signature, to_sign_, signs_);
+                    to_hash_.empty() ? 0 : frames_.hash(0, how_.signature, to_hash_, hashes_);
                 code != 0)
                 return code;
             std::size_t at = 0;
             for (; next < end; ++next) {
-                signed_blocks* const page = wants_signs(*batch[next]);
+                hashed_blocks* const page = wants_hashes(*batch[next]);
                 if (page == nullptr) continue;
-                for (wanted_block& part : page->blocks) part.sign = masked(signs_[at++]);
+                for (wanted_block& part : page->blocks) part.hash = masked(hashes_[at++]);
                 remember(batch[next]->id, *page);
             }
         }
         return 0;
     }
-    int look_for(signed_blocks& page) {
+    int look_for(hashed_blocks& page) {
         const auto read = [&](std::uint32_t number) { return read_absent(number); };
         for (wanted_block& part : page.blocks)
             if (const int code = finder_.ask(known_.blocks, part, read); code != 0) return code;
@@ -354,18 +355,18 @@ private:
 
     const dedu_settings how_;
     const std::uint64_t mask_, block_bytes_;
-    const std::size_t most_signed_;
+    const std::size_t most_hashed_;
     const std::uint32_t scratch_frame_;
     device_frames& frames_;
     dedu_directory& pages_;
     const core_tables& known_;
-    std::atomic<std::int64_t> remembered_left_;  // pages whose signatures there is room for
+    std::atomic<std::int64_t> remembered_left_;  // pages whose content hashes there is room for
     // The batch's:
     content_finder finder_;
     page_id compared_{};  // whose bytes read_absent() has read, while has_compared_
     bool has_compared_ = false;
-    std::vector<std::uint32_t> to_sign_;
-    std::vector<signature> signs_;
+    std::vector<std::uint32_t> to_hash_;
+    std::vector<content_hash> hashes_;
     counts counts_;
 };
 

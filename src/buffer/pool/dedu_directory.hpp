@@ -22,33 +22,34 @@
 #include "buffer/pool/file_pages.hpp"
 #include "buffer/pool/frame_latch.hpp"
 #include "buffer/pool/manager.hpp"
-#include "buffer/pool/signature.hpp"
+#include "buffer/pool/content_hash.hpp"
 
 namespace penstock::buffer {
 
-// The signatures of a file's pages, for those that were made: so that a page that is read again and
-// again is signed once. Room is taken for 256 pages at a time, when the first of them is signed.
-class remembered_signatures {
+// The content hashes of a file's pages, for those that were made: so that a page that is read again
+// and again is hashed once. Room is taken for 256 pages at a time, when the first of them is
+// hashed.
+class remembered_hashes {
 public:
-    explicit remembered_signatures(std::uint32_t blocks_per_page) : blocks_(blocks_per_page) {}
+    explicit remembered_hashes(std::uint32_t blocks_per_page) : blocks_(blocks_per_page) {}
 
     int grow(std::uint64_t pages) { return leaves_.grow((pages + leaf_pages - 1) / leaf_pages); }
 
     // All by the page's owner. Null: none are known, until they are changed next.
-    [[nodiscard]] const signature* find(std::uint64_t page) const {
+    [[nodiscard]] const content_hash* find(std::uint64_t page) const {
         const leaf* const found = leaves_[page / leaf_pages].made.load();
         return found != nullptr && found->known[page % leaf_pages] != 0
-                   ? found->signs.get() + page % leaf_pages * blocks_
+                   ? found->hashes.get() + page % leaf_pages * blocks_
                    : nullptr;
     }
     // Room for those of a page, to be written at once; null: there is no memory for it, or `left`,
     // how many pages' room may still be taken by all files, is used up.
-    signature* note(std::uint64_t page, std::atomic<std::int64_t>& left) {
+    content_hash* note(std::uint64_t page, std::atomic<std::int64_t>& left) {
         leaf* found = leaves_[page / leaf_pages].made.load();
         if (found == nullptr) found = make(leaves_[page / leaf_pages], left);
         if (found == nullptr) return nullptr;
         found->known[page % leaf_pages] = 1;
-        return found->signs.get() + page % leaf_pages * blocks_;
+        return found->hashes.get() + page % leaf_pages * blocks_;
     }
     void forget(std::uint64_t page) {
         if (leaf* const found = leaves_[page / leaf_pages].made.load(); found != nullptr)
@@ -59,7 +60,7 @@ private:
     static constexpr std::uint64_t leaf_pages = 256;
     struct leaf {
         std::uint8_t known[leaf_pages] = {};
-        std::unique_ptr<signature[]> signs;
+        std::unique_ptr<content_hash[]> hashes;
     };
     struct place {
         std::atomic<leaf*> made{nullptr};
@@ -72,9 +73,10 @@ private:
             return nullptr;
         }
         std::unique_ptr<leaf> made(new (std::nothrow) leaf);
-        if (made != nullptr) made->signs.reset(new (std::nothrow) signature[leaf_pages * blocks_]);
+        if (made != nullptr)
+            made->hashes.reset(new (std::nothrow) content_hash[leaf_pages * blocks_]);
         leaf* other = nullptr;
-        if (made != nullptr && made->signs != nullptr &&
+        if (made != nullptr && made->hashes != nullptr &&
             at.made.compare_exchange_strong(other, made.get()))
             return made.release();
         left += leaf_pages;
@@ -110,7 +112,7 @@ public:
     // A page of the file was found in the buffer.
     void hit() { hits_ += rests() ? 0 : 1; }
     // A page was loaded, known or not. `read_ns`: what its read took, 0 if that is not known;
-    // `look_ns`: by how much all took longer since its blocks were signed and looked for. `shared`:
+    // `look_ns`: by how much all took longer since its blocks were hashed and looked for. `shared`:
     // which part of what the buffer holds it has no frames for, as it has equal blocks once. That
     // part of the hits would have been reads where each page is as likely as every other, and less
     // of them where some are more likely: so it rests late rather than early.
@@ -144,16 +146,16 @@ private:
     std::uint64_t loaded_ = 0, hits_ = 0, reads_ = 0, read_ns_ = 0, look_ns_ = 0;
 };
 
-// What sessions look at is atomic: entries and signatures grow before the size, and the size before
-// a page goes.
+// What sessions look at is atomic: entries and content hashes grow before the size, and the size
+// before a page goes.
 struct dedu_file {
     dedu_file(std::uint32_t blocks_per_page, std::uint64_t frames)
-        : signs(blocks_per_page), watch(frames) {}
+        : hashes(blocks_per_page), watch(frames) {}
 
     int grow(std::uint64_t new_bytes, std::uint64_t page_bytes) {
         const std::uint64_t all = (new_bytes + page_bytes - 1) / page_bytes;
         if (const int code = entries.grow(all); code != 0) return code;
-        if (const int code = signs.grow(all); code != 0) return code;
+        if (const int code = hashes.grow(all); code != 0) return code;
         room = std::max(room.load(), all);
         bytes = new_bytes;
         pages = all;
@@ -165,9 +167,9 @@ struct dedu_file {
     std::atomic<std::uint64_t> bytes{0}, pages{0}, room{0};  // room: pages with an entry
     std::mutex resizing;                                     // one at a time
     file_pages<owned_entry> entries;
-    remembered_signatures signs;  // of blocks as they are, or will be, in the file; each page's
-                                  // owner's
-    sharing_watch watch;          // of the thread that does a batch, and what it says, for all
+    remembered_hashes hashes;  // of blocks as they are, or will be, in the file; each page's
+                               // owner's
+    sharing_watch watch;       // of the thread that does a batch, and what it says, for all
     std::atomic<bool> rests{false};
     bool has_lost = false;  // a page that could not be written, nor kept; the batch's
 };

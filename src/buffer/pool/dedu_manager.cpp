@@ -135,7 +135,7 @@ int dedu_shared::forget(dedu_request& asked, std::uint32_t number, std::uint64_t
         }
         if (where != owned_entry::nowhere) requests.submit(asked);
         const int code = where == owned_entry::nowhere ? 0 : asked.code;
-        file.signs.forget(at);
+        file.hashes.forget(at);
         pages.page(asked.id).disown();
         if (code != 0) return code;
     }
@@ -163,11 +163,11 @@ status make_dedu_manager(const manager_settings& settings, device_frames& frames
         return {-EINVAL,
                 "a buffer needs a session, a page that it may fix, and windows of a page or more"};
     if (how.blocks_per_page == 0 || settings.page_bytes % how.blocks_per_page != 0 ||
-        settings.page_bytes / how.blocks_per_page % signed_bytes != 0)
+        settings.page_bytes / how.blocks_per_page % hashed_bytes != 0)
         return {-EINVAL, "pages of " + std::to_string(settings.page_bytes) + " bytes cannot be " +
                              std::to_string(how.blocks_per_page) +
                              " blocks; blocks are of a multiple of " +
-                             std::to_string(signed_bytes) + " bytes"};
+                             std::to_string(hashed_bytes) + " bytes"};
     if (settings.host_pages < 2) return {-EINVAL, "a buffer needs two pages in the host"};
     const auto made = [&]<typename Order>(std::unique_ptr<dedu_manager<Order>> one) -> status {
         if (const int code = one->make(); code != 0)

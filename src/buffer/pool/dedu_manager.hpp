@@ -6,8 +6,8 @@
 // as it was when it was fixed; for writing, of which there is one at a time, and what was changed
 // becomes the page's at unfix. A hit in the host takes no lock: one look at the page's entry, a
 // step on the latch of its slot, the copy, and a step back. All else is a request, which one thread
-// at a time does for all that have asked meanwhile (combiner.hpp): a batch. Signatures, comparing
-// and moving are one call of the device each for a batch.
+// at a time does for all that have asked meanwhile (combiner.hpp): a batch. Content hashes,
+// comparing and moving are one call of the device each for a batch.
 //
 // The classes, each with the fields that it alone changes:
 //
@@ -17,7 +17,8 @@
 //                    of pages in the host; published pages   and places: the batch; files: `files`
 //   unwritten_pages  pages that had to go and could not be   the batch
 //                    written
-//   content_search   signs blocks, remembers signatures,     signatures of a page: its owner; the
+//   content_search   hashes blocks, remembers content hashes,     content hashes of a page: its
+//   owner; the
 //                    finds equal blocks                      rest: the batch
 //   block_mover      moves bytes as the core says            the batch
 //   block_loader     does what requests ask; changes core    the batch

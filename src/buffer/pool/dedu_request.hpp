@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "buffer/core/types.hpp"
-#include "buffer/pool/signature.hpp"
+#include "buffer/pool/content_hash.hpp"
 
 namespace penstock::buffer {
 
@@ -18,16 +18,16 @@ namespace penstock::buffer {
 struct wanted_block {
     static constexpr std::uint8_t variants = 4, none = variants;
 
-    signature sign;
+    content_hash hash;
     const std::byte* bytes = nullptr;
     std::uint32_t frame = 0;
-    std::uint8_t equal = none;  // which variant of the signature it was found equal to
+    std::uint8_t equal = none;  // which variant of the content hash it was found equal to
 };
 
-// The blocks of a page that comes with new bytes: first signed by the page's owner
-// (content_search::sign), then looked for by the batch.
-struct signed_blocks {
-    explicit signed_blocks(std::uint32_t blocks_per_page)
+// The blocks of a page that comes with new bytes: first hashed by the page's owner
+// (content_search::hash), then looked for by the batch.
+struct hashed_blocks {
+    explicit hashed_blocks(std::uint32_t blocks_per_page)
         : blocks(blocks_per_page), contents(blocks_per_page) {}
 
     // Of a page at `bytes`, which is `frame` and those behind it.
@@ -38,8 +38,8 @@ struct signed_blocks {
 
     std::vector<wanted_block> blocks;
     std::vector<content_id> contents;
-    bool is_signed = false;       // they have their signatures, or wait for the device to make them
-    bool wants_signs = false;     // the latter
+    bool is_hashed = false;  // they have their content hashes, or wait for the device to make them
+    bool wants_hashes = false;    // the latter
     bool is_prepared = false;     // and were looked for
     std::uint64_t search_ns = 0;  // their share of what it took to look for the batch's blocks
 };
@@ -56,18 +56,18 @@ struct touch_page {
 // its file.
 struct load_page {
     const std::byte* bytes;
-    signed_blocks* blocks;
+    hashed_blocks* blocks;
     bool counts = true;         // as an access
     bool disowns = false;       // the page when it was done: the asker does not wait for that
     std::uint64_t read_ns = 0;  // that the page took to be read; 0: not known
-    // By how much the asker was later since blocks are signed and looked for (sharing_watch).
+    // By how much the asker was later since blocks are hashed and looked for (sharing_watch).
     std::uint64_t look_ns = 0;
 };
 
 // The page, which the asker owns, has the bytes at `bytes` from now on.
 struct replace_page {
     const std::byte* bytes;
-    signed_blocks* blocks;
+    hashed_blocks* blocks;
     bool counts;  // as an access
 };
 
@@ -100,7 +100,7 @@ struct dedu_request {
     bool done = false;  // the combiner's
 
     // Null: the page has no new bytes by this.
-    [[nodiscard]] signed_blocks* blocks() {
+    [[nodiscard]] hashed_blocks* blocks() {
         if (auto* const load = std::get_if<load_page>(&what)) return load->blocks;
         if (auto* const replace = std::get_if<replace_page>(&what)) return replace->blocks;
         return nullptr;

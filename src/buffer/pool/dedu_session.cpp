@@ -246,12 +246,12 @@ private:
                    was_kept = has_begun && finish();
         if (const int code = all_.pages.read_page(id, to, &begun_); code != 0) return code;
         const bool posts = has_begun && !stays_owned;
-        signed_blocks& blocks = posts ? posted_blocks_ : asked_blocks_;
+        hashed_blocks& blocks = posts ? posted_blocks_ : asked_blocks_;
         load_page what{.bytes = to, .blocks = &blocks, .disowns = posts};
         what.read_ns = was_kept ? 0 : watch.ns();
         watch = {};
         blocks.name(to, frame, all_.shape.frame_bytes);
-        all_.search.sign(id, blocks, is_known);  // content_search (3)
+        all_.search.hash(id, blocks, is_known);  // content_search (3)
         what.look_ns = watch.ns() + std::exchange(late_ns_, 0);
         if (!posts) return ask(id, what);
         post(id, frame, what);
@@ -315,7 +315,7 @@ private:
     }
     void replace(const fixed_page& page, bool counts) {
         asked_blocks_.name(page.data, page.frame, all_.shape.frame_bytes);
-        all_.search.sign(page.id, asked_blocks_, true);
+        all_.search.hash(page.id, asked_blocks_, true);
         ask(page.id, replace_page{page.data, &asked_blocks_, counts});
     }
     int own(page_id id, deadline until) {
@@ -362,7 +362,7 @@ private:
     dedu_shared& all_;
     const std::uint32_t number_;
     dedu_request asked_;
-    signed_blocks asked_blocks_, posted_blocks_;
+    hashed_blocks asked_blocks_, posted_blocks_;
     dedu_window window_;
     begun_read begun_;
     dedu_request posted_;  // the load of a page that it has read last, and that is the buffer's for

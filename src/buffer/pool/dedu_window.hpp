@@ -73,7 +73,7 @@ private:
         explicit part(std::uint32_t blocks_per_page) : blocks(blocks_per_page) {}
 
         dedu_request asked;
-        signed_blocks blocks;
+        hashed_blocks blocks;
         int code = 0;
         bool is_owned = false, is_asked = false, is_known = false;
     };
@@ -133,7 +133,7 @@ private:
             }
             one.blocks.name(bytes_of(k), frame_of(k), all_.shape.frame_bytes);
             watch = {};
-            all_.search.sign(one.asked.id, one.blocks, one.is_known);  // content_search (3)
+            all_.search.hash(one.asked.id, one.blocks, one.is_known);  // content_search (3)
             one.asked.what = load_page{.bytes = bytes_of(k),
                                        .blocks = &one.blocks,
                                        .counts = counts,

@@ -44,13 +44,12 @@ public:
                            : 0;
         return 0;
     }
-    int sign(unsigned queue, signature_kind kind, const std::vector<std::uint32_t>& host,
-             std::vector<signature>& out) override {
+    int hash(unsigned queue, signature_kind kind, const std::vector<std::uint32_t>& host,
+             std::vector<content_hash>& out) override {
         if (queue >= shape_.queues || !are_frames_of(shape_, host)) return -EINVAL;
         out.resize(host.size());
         for (std::size_t i = 0; i < host.size(); ++i)
-            out[i] =
-                signature_of(kind, host_.at(0) + host[i] * shape_.frame_bytes, shape_.frame_bytes);
+            out[i] = hash_of(kind, host_.at(0) + host[i] * shape_.frame_bytes, shape_.frame_bytes);
         return 0;
     }
 

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "buffer/pool/signature.hpp"
+#include "buffer/pool/content_hash.hpp"
 #include "penstock/base/macros.hpp"
 #include "penstock/error.hpp"
 #include "penstock/group/concept.hpp"
@@ -67,10 +67,10 @@ public:
     // Else as move().
     virtual int compare(unsigned queue, const std::vector<frame_pair>& pairs,
                         std::vector<std::uint8_t>& equal) = 0;
-    // The signatures of frames of the host, which are of a multiple of signed_bytes. Else as
+    // The content hashes of frames of the host, which are of a multiple of hashed_bytes. Else as
     // move().
-    virtual int sign(unsigned queue, signature_kind kind, const std::vector<std::uint32_t>& host,
-                     std::vector<signature>& out) = 0;
+    virtual int hash(unsigned queue, signature_kind kind, const std::vector<std::uint32_t>& host,
+                     std::vector<content_hash>& out) = 0;
 };
 
 // The four also give -ENOMEM (the device has no memory to begin) and -ENODEV (the program reset
@@ -95,7 +95,7 @@ inline bool are_frames_of(const frames_shape& shape, const std::vector<frame_pai
     return true;
 }
 inline bool are_frames_of(const frames_shape& shape, const std::vector<std::uint32_t>& host) {
-    if (host.size() > shape.most_moves || shape.frame_bytes % signed_bytes != 0) return false;
+    if (host.size() > shape.most_moves || shape.frame_bytes % hashed_bytes != 0) return false;
     for (const std::uint32_t one : host)
         if (one >= shape.host_frames) return false;
     return true;

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "buffer/pool/device_frames.hpp"
-#include "buffer/pool/gpu_signatures.cuh"
+#include "buffer/pool/gpu_hashes.cuh"
 #include "device/gpu_memory.cuh"
 #include "penstock/group/warp.cuh"
 
@@ -58,7 +58,7 @@ struct queue_room {
     frame_pair* pairs = nullptr;
     std::uint8_t* equal = nullptr;
     std::uint32_t* which = nullptr;
-    signature* signatures = nullptr;
+    content_hash* hashes = nullptr;
 };
 
 class gpu_frames final : public device_frames {
@@ -83,7 +83,7 @@ public:
         cudaFuncAttributes attributes;
         cudaError_t code = cudaFuncGetAttributes(&attributes, move_pages);
         if (code == cudaSuccess) code = cudaFuncGetAttributes(&attributes, compare_frames);
-        if (code == cudaSuccess) code = load_signature_kernels();
+        if (code == cudaSuccess) code = load_hash_kernels();
         if (code != cudaSuccess)
             return refused(why, "the kernels of the buffer could not be loaded: ", code);
         host_ =
@@ -101,7 +101,7 @@ public:
             if (code != cudaSuccess)
                 return refused(why, "a stream for moving pages was refused: ", code);
             if (!share(one.moves) || !share(one.pairs) || !share(one.equal) || !share(one.which) ||
-                !share(one.signatures))
+                !share(one.hashes))
                 return refused(why, "moving pages");
         }
         return true;
@@ -151,8 +151,8 @@ public:
         return code;
     }
 
-    int sign(unsigned queue, signature_kind kind, const std::vector<std::uint32_t>& host,
-             std::vector<signature>& out) override {
+    int hash(unsigned queue, signature_kind kind, const std::vector<std::uint32_t>& host,
+             std::vector<content_hash>& out) override {
         if (queue >= rooms_.size() || !are_frames_of(shape_, host)) return -EINVAL;
         out.resize(host.size());
         if (host.empty()) return 0;
@@ -161,9 +161,9 @@ public:
         const queue_room& room = rooms_[queue];
         std::copy(host.begin(), host.end(), room.which);
         const int code =
-            end_of(room.stream, sign_blocks(kind, host_, host.size(), shape_.frame_bytes,
-                                            room.signatures, room.stream, room.which));
-        std::copy_n(room.signatures, host.size(), out.begin());
+            end_of(room.stream, hash_blocks(kind, host_, host.size(), shape_.frame_bytes,
+                                            room.hashes, room.stream, room.which));
+        std::copy_n(room.hashes, host.size(), out.begin());
         return code;
     }
 

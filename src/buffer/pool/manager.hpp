@@ -55,8 +55,8 @@ struct manager_settings {
     std::uint32_t batch_wait_us = 0;  // in which others may join
     dedu_settings dedu{};
     begun_reads begins = begun_reads::past_the_page_cache;
-    // For tests: fewer bits make blocks of one signature and other bytes.
-    std::uint64_t signature_mask = ~std::uint64_t{0};
+    // For tests: fewer bits make blocks of one content hash and other bytes.
+    std::uint64_t hash_mask = ~std::uint64_t{0};
 };
 
 // Pages that the host's part has at least, so that there is a victim whatever sessions have fixed:

@@ -1,6 +1,6 @@
-// What is remembered of a block's bytes to find equal blocks by: 128 bits. Equal signatures are a
-// reason to compare the bytes and nothing more, so two blocks of one signature cost time and never
-// a wrong byte; an author of a file's content can make many such.
+// What is remembered of a block's bytes to find equal blocks by: 128 bits. Equal content hashes are
+// a reason to compare the bytes and nothing more, so two blocks of one content hash cost time and
+// never a wrong byte; an author of a file's content can make many such.
 //
 // `quick` is 32 strands side by side, each over every 32nd word of 16 bytes, so that a warp takes a
 // strand a lane and a CPU has 32 chains of multiplications that wait for nothing but themselves; a
@@ -22,12 +22,12 @@
 
 namespace penstock::buffer {
 
-struct signature {
+struct content_hash {
     std::uint64_t low = 0, high = 0;
-    friend constexpr bool operator==(const signature&, const signature&) = default;
+    friend constexpr bool operator==(const content_hash&, const content_hash&) = default;
 };
 
-inline constexpr std::uint64_t signed_bytes = 64;  // a block is so many bytes, or a multiple
+inline constexpr std::uint64_t hashed_bytes = 64;  // a block is so many bytes, or a multiple
 inline constexpr unsigned strands = 32;
 
 struct alignas(16) strand_word {
@@ -54,10 +54,10 @@ inline constexpr std::uint64_t first_key = 0x9e3779b97f4a7c15ull,
 
 }  // namespace detail
 
-// What strands `first`, first + strands / Mine, ... give together to the signature of a block. The
-// parts of all 32, added, go to finished().
+// What strands `first`, first + strands / Mine, ... give together to the content hash of a block.
+// The parts of all 32, added, go to finished().
 template <unsigned Mine>
-PENSTOCK_HD signature strands_of(const strand_word* block, std::uint64_t bytes, unsigned first) {
+PENSTOCK_HD content_hash strands_of(const strand_word* block, std::uint64_t bytes, unsigned first) {
     constexpr unsigned step = strands / Mine;
     const std::uint64_t words = bytes / sizeof(strand_word);
     std::uint64_t a[Mine], b[Mine];
@@ -78,7 +78,7 @@ PENSTOCK_HD signature strands_of(const strand_word* block, std::uint64_t bytes, 
             b[i] = detail::folded_product(w.low ^ b[i], w.high ^ detail::fourth_key) +
                    detail::third_key;
         }
-    signature out;
+    content_hash out;
     for (unsigned i = 0; i < Mine; ++i) {
         out.low += mix64(a[i]);
         out.high += mix64(b[i]);
@@ -86,12 +86,12 @@ PENSTOCK_HD signature strands_of(const strand_word* block, std::uint64_t bytes, 
     return out;
 }
 
-PENSTOCK_HD inline signature finished(const signature& sum, std::uint64_t bytes) {
+PENSTOCK_HD inline content_hash finished(const content_hash& sum, std::uint64_t bytes) {
     return {mix64(sum.low ^ bytes), mix64(sum.high + detail::second_key)};
 }
 
 // By one thread.
-inline signature quick_signature(const std::byte* block, std::uint64_t bytes) {
+inline content_hash quick_hash(const std::byte* block, std::uint64_t bytes) {
     return finished(strands_of<strands>(reinterpret_cast<const strand_word*>(block), bytes, 0),
                     bytes);
 }
@@ -147,7 +147,7 @@ struct md5_state {
         for (unsigned i = 0; i < 4; ++i) s[i] += now[i];
     }
     // After `bytes` in all, a multiple of 64.
-    PENSTOCK_HD PENSTOCK_INLINE signature end(std::uint64_t bytes) {
+    PENSTOCK_HD PENSTOCK_INLINE content_hash end(std::uint64_t bytes) {
         std::uint32_t padding[16] = {0x80,
                                      0,
                                      0,
@@ -169,7 +169,7 @@ struct md5_state {
     }
 };
 
-inline signature md5_signature(const std::byte* block, std::uint64_t bytes) {
+inline content_hash md5_hash(const std::byte* block, std::uint64_t bytes) {
     static_assert(std::endian::native == std::endian::little);
     md5_state state;
     std::uint32_t words[16];
@@ -180,10 +180,9 @@ inline signature md5_signature(const std::byte* block, std::uint64_t bytes) {
     return state.end(bytes);
 }
 
-// 16-byte aligned; `bytes` a multiple of signed_bytes.
-inline signature signature_of(signature_kind kind, const std::byte* block, std::uint64_t bytes) {
-    return kind == signature_kind::md5 ? md5_signature(block, bytes)
-                                       : quick_signature(block, bytes);
+// 16-byte aligned; `bytes` a multiple of hashed_bytes.
+inline content_hash hash_of(signature_kind kind, const std::byte* block, std::uint64_t bytes) {
+    return kind == signature_kind::md5 ? md5_hash(block, bytes) : quick_hash(block, bytes);
 }
 
 }  // namespace penstock::buffer

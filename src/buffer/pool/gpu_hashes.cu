@@ -1,4 +1,4 @@
-#include "buffer/pool/gpu_signatures.cuh"
+#include "buffer/pool/gpu_hashes.cuh"
 
 #include <algorithm>
 
@@ -29,12 +29,12 @@ __device__ const std::byte* block_at(const std::byte* blocks, const std::uint32_
 
 // A warp takes a block, a lane a strand.
 __global__ void __launch_bounds__(threads_of_block)
-    sign_quickly(const std::byte* blocks, const std::uint32_t* which, std::uint64_t count,
-                 std::uint64_t block_bytes, signature* out) {
+    hash_quickly(const std::byte* blocks, const std::uint32_t* which, std::uint64_t count,
+                 std::uint64_t block_bytes, content_hash* out) {
     for (std::uint64_t i = number_of_warp(); i < count; i += number_of_warps()) {
         const auto* const words =
             reinterpret_cast<const strand_word*>(block_at(blocks, which, i, block_bytes));
-        signature part = strands_of<1>(words, block_bytes, threadIdx.x % 32);
+        content_hash part = strands_of<1>(words, block_bytes, threadIdx.x % 32);
         part = {sum_of_warp(part.low), sum_of_warp(part.high)};
         if (threadIdx.x % 32 == 0) out[i] = finished(part, block_bytes);
     }
@@ -49,15 +49,15 @@ struct next_words {
 };
 
 __global__ void __launch_bounds__(threads_of_block)
-    sign_by_md5(const std::byte* blocks, const std::uint32_t* which, std::uint64_t count,
-                std::uint64_t block_bytes, signature* out) {
+    hash_by_md5(const std::byte* blocks, const std::uint32_t* which, std::uint64_t count,
+                std::uint64_t block_bytes, content_hash* out) {
     __shared__ next_words next;
     auto& mine = next.of[threadIdx.x / 32];
     const unsigned lane = threadIdx.x % 32;
     for (std::uint64_t first = 32 * number_of_warp(); first < count;
          first += 32 * number_of_warps()) {
         md5_state state;
-        for (std::uint64_t at = 0; at < block_bytes; at += signed_bytes) {
+        for (std::uint64_t at = 0; at < block_bytes; at += hashed_bytes) {
             __syncwarp();  // all have used what was there
             for (unsigned row = lane / 4; row < 32; row += 8) {
                 if (first + row >= count) continue;
@@ -75,22 +75,22 @@ __global__ void __launch_bounds__(threads_of_block)
 
 }  // namespace
 
-cudaError_t sign_blocks(signature_kind kind, const std::byte* blocks, std::uint64_t count,
-                        std::uint64_t block_bytes, signature* out, cudaStream_t stream,
+cudaError_t hash_blocks(signature_kind kind, const std::byte* blocks, std::uint64_t count,
+                        std::uint64_t block_bytes, content_hash* out, cudaStream_t stream,
                         const std::uint32_t* which) {
     if (count == 0) return cudaSuccess;
     const bool quick = kind == signature_kind::quick;
     const std::uint64_t warps = quick ? count : (count + 31) / 32;
     const auto grid = static_cast<unsigned>(
         std::min((warps + warps_of_block - 1) / warps_of_block, most_thread_blocks));
-    return host::launch_kernel(quick ? sign_quickly : sign_by_md5, grid, threads_of_block, stream,
+    return host::launch_kernel(quick ? hash_quickly : hash_by_md5, grid, threads_of_block, stream,
                                blocks, which, count, block_bytes, out);
 }
 
-cudaError_t load_signature_kernels() {
+cudaError_t load_hash_kernels() {
     cudaFuncAttributes attributes;
-    const cudaError_t code = cudaFuncGetAttributes(&attributes, sign_quickly);
-    return code != cudaSuccess ? code : cudaFuncGetAttributes(&attributes, sign_by_md5);
+    const cudaError_t code = cudaFuncGetAttributes(&attributes, hash_quickly);
+    return code != cudaSuccess ? code : cudaFuncGetAttributes(&attributes, hash_by_md5);
 }
 
 }  // namespace penstock::buffer

@@ -1,6 +1,6 @@
-// Signatures of blocks: MD5 is MD5; the quick one tells blocks apart that differ a little, and is
-// the same by whatever number of threads.
-#include "buffer/pool/signature.hpp"
+// Content hashes of blocks: MD5 is MD5; the quick one tells blocks apart that differ a little, and
+// is the same by whatever number of threads.
+#include "buffer/pool/content_hash.hpp"
 
 #include <gtest/gtest.h>
 
@@ -13,7 +13,7 @@
 #include "region/support.hpp"
 
 #if defined(PENSTOCK_WITH_CUDA)
-#include "buffer/pool/gpu_signatures.cuh"
+#include "buffer/pool/gpu_hashes.cuh"
 #include "device/gpu_memory.cuh"
 #endif
 
@@ -21,14 +21,14 @@ namespace penstock::test {
 
 namespace {
 
-using buffer::signature;
+using buffer::content_hash;
 using buffer::signature_kind;
 
 // 16-byte aligned, as frames are.
 struct block {
     explicit block(std::uint64_t bytes) : words(bytes / 16), bytes(bytes) {}
     std::byte* data() { return reinterpret_cast<std::byte*>(words.data()); }
-    signature quick() { return buffer::quick_signature(data(), bytes); }
+    content_hash quick() { return buffer::quick_hash(data(), bytes); }
     struct alignas(16) word {
         std::uint64_t low = 0, high = 0;
     };
@@ -36,7 +36,7 @@ struct block {
     std::uint64_t bytes;
 };
 
-std::string text_of(const signature& s) {
+std::string text_of(const content_hash& s) {
     std::string out;
     for (const std::uint64_t half : {s.low, s.high})
         for (unsigned i = 0; i < 8; ++i) {
@@ -48,8 +48,8 @@ std::string text_of(const signature& s) {
     return out;
 }
 
-bool all_differ(std::vector<signature> all) {
-    const auto before = [](const signature& a, const signature& b) {
+bool all_differ(std::vector<content_hash> all) {
+    const auto before = [](const content_hash& a, const content_hash& b) {
         return a.low != b.low ? a.low < b.low : a.high < b.high;
     };
     std::sort(all.begin(), all.end(), before);
@@ -59,31 +59,29 @@ bool all_differ(std::vector<signature> all) {
 }  // namespace
 
 // As md5sum and Python's hashlib have it.
-TEST(signatures, md5_is_md5) {
-    EXPECT_EQ(text_of(buffer::md5_signature(block(64).data(), 64)),
-              "3b5d3c7d207e37dceeedd301e35e2e58");
-    EXPECT_EQ(text_of(buffer::md5_signature(block(4096).data(), 4096)),
+TEST(content_hashes, md5_is_md5) {
+    EXPECT_EQ(text_of(buffer::md5_hash(block(64).data(), 64)), "3b5d3c7d207e37dceeedd301e35e2e58");
+    EXPECT_EQ(text_of(buffer::md5_hash(block(4096).data(), 4096)),
               "620f0b67a91f7f74151bc5be745b7110");
     block some(4096);
     for (std::uint64_t i = 0; i < some.bytes; ++i)
         some.data()[i] = static_cast<std::byte>((i * i + 7 * i) % 251);
-    EXPECT_EQ(text_of(buffer::md5_signature(some.data(), 4096)),
-              "7ff4b5ba77554e7a896469d98a9d3397");
-    EXPECT_EQ(text_of(buffer::md5_signature(some.data(), 192)), "52ec35099b7496199947c183f6b9d625");
+    EXPECT_EQ(text_of(buffer::md5_hash(some.data(), 4096)), "7ff4b5ba77554e7a896469d98a9d3397");
+    EXPECT_EQ(text_of(buffer::md5_hash(some.data(), 192)), "52ec35099b7496199947c183f6b9d625");
 }
 
-TEST(signatures, a_changed_bit_changes_half_of_the_quick_one) {
+TEST(content_hashes, a_changed_bit_changes_half_of_the_quick_one) {
     for (const bool random_bytes : {false, true}) {
         block one(4096);
         std::mt19937_64 random(5);
         if (random_bytes)
             for (auto& w : one.words) w = {random(), random()};
-        const signature before = one.quick();
-        std::vector<signature> all{before};
+        const content_hash before = one.quick();
+        std::vector<content_hash> all{before};
         std::uint64_t turned = 0;
         for (std::uint64_t bit = 0; bit < 8 * one.bytes; ++bit) {
             one.data()[bit / 8] ^= static_cast<std::byte>(1u << bit % 8);
-            const signature now = one.quick();
+            const content_hash now = one.quick();
             turned += static_cast<std::uint64_t>(std::popcount(now.low ^ before.low) +
                                                  std::popcount(now.high ^ before.high));
             all.push_back(now);
@@ -96,8 +94,8 @@ TEST(signatures, a_changed_bit_changes_half_of_the_quick_one) {
 
 // Pages of programs: one small number anywhere, the same bytes at another place, two words that
 // change places, blocks of zeros of each length.
-TEST(signatures, quick_ones_of_similar_blocks_differ) {
-    std::vector<signature> all;
+TEST(content_hashes, quick_ones_of_similar_blocks_differ) {
+    std::vector<content_hash> all;
     block one(4096);
     all.push_back(one.quick());
     for (std::uint64_t place = 0; place < one.words.size(); ++place)
@@ -121,19 +119,19 @@ TEST(signatures, quick_ones_of_similar_blocks_differ) {
     EXPECT_TRUE(all_differ(all));
 }
 
-TEST(signatures, threads_that_take_a_strand_each_find_the_same) {
+TEST(content_hashes, threads_that_take_a_strand_each_find_the_same) {
     std::mt19937_64 random(9);
     for (const std::uint64_t bytes : {64u, 128u, 512u, 576u, 4096u, 2u << 20}) {
         block one(bytes);
         for (auto& w : one.words) w = {random(), random()};
         const auto* const words = reinterpret_cast<const buffer::strand_word*>(one.data());
-        signature by_lanes, by_pairs;
+        content_hash by_lanes, by_pairs;
         for (unsigned i = 0; i < buffer::strands; ++i) {
-            const signature part = buffer::strands_of<1>(words, bytes, i);
+            const content_hash part = buffer::strands_of<1>(words, bytes, i);
             by_lanes.low += part.low, by_lanes.high += part.high;
         }
         for (unsigned i = 0; i < 16; ++i) {
-            const signature part = buffer::strands_of<2>(words, bytes, i);
+            const content_hash part = buffer::strands_of<2>(words, bytes, i);
             by_pairs.low += part.low, by_pairs.high += part.high;
         }
         EXPECT_EQ(buffer::finished(by_lanes, bytes), one.quick()) << bytes;
@@ -142,27 +140,27 @@ TEST(signatures, threads_that_take_a_strand_each_find_the_same) {
 }
 
 #if defined(PENSTOCK_WITH_CUDA)
-TEST(signatures, a_gpu_finds_the_same) {
+TEST(content_hashes, a_gpu_finds_the_same) {
     if (!gpu_is_there()) GTEST_SKIP() << "no GPU in this machine";
-    ASSERT_EQ(buffer::load_signature_kernels(), cudaSuccess);
+    ASSERT_EQ(buffer::load_hash_kernels(), cudaSuccess);
     std::mt19937_64 random(3);
     for (const std::uint64_t bytes : {64u, 128u, 1024u, 4096u, 65536u})
         for (const std::uint64_t count : {1u, 31u, 32u, 33u, 1000u}) {
             host::gpu_memory memory(0);
             auto* const blocks = static_cast<std::byte*>(memory.shared_bytes(count * bytes));
             auto* const found =
-                static_cast<signature*>(memory.shared_bytes(count * sizeof(signature)));
+                static_cast<content_hash*>(memory.shared_bytes(count * sizeof(content_hash)));
             ASSERT_TRUE(blocks != nullptr && found != nullptr);
             for (std::uint64_t i = 0; i < count * bytes; i += 8) {
                 const std::uint64_t word = random();
                 std::memcpy(blocks + i, &word, 8);
             }
             for (const signature_kind kind : {signature_kind::quick, signature_kind::md5}) {
-                ASSERT_EQ(buffer::sign_blocks(kind, blocks, count, bytes, found, nullptr),
+                ASSERT_EQ(buffer::hash_blocks(kind, blocks, count, bytes, found, nullptr),
                           cudaSuccess);
                 ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
                 for (std::uint64_t i = 0; i < count; ++i)
-                    ASSERT_EQ(found[i], buffer::signature_of(kind, blocks + i * bytes, bytes))
+                    ASSERT_EQ(found[i], buffer::hash_of(kind, blocks + i * bytes, bytes))
                         << bytes << ' ' << count << ' ' << i;
             }
         }
