@@ -232,8 +232,7 @@ public:
         : job_(job), device_(device), memory_(apps::make_gpu_memory(device)), pipeline_(device) {}
 
     status prepare() {
-        const std::uint64_t budget =
-            job_.settings.cache_bytes != 0 ? job_.settings.cache_bytes : memory_->free_bytes() / 2;
+        const std::uint64_t budget = job_.settings.cache_bytes.value_or(memory_->free_bytes() / 2);
         const std::uint64_t fit =
             budget / (job_.k * sizeof(float)) / block_tile.columns * block_tile.columns;
         panel_columns_ = std::min(std::max<std::uint64_t>(fit, block_tile.columns), job_.n);

@@ -121,7 +121,7 @@ std::uint64_t group_count([[maybe_unused]] const runtime& rt, std::uint32_t thre
                                   block_threads) *
             (block_threads / 32);
         return std::clamp<std::uint64_t>(
-            rt.settings().cache_bytes / rt.settings().page_bytes / (4 * pages_ahead), 1, warps);
+            *rt.settings().cache_bytes / rt.settings().page_bytes / (4 * pages_ahead), 1, warps);
     }
 #endif
     return threads;

@@ -236,7 +236,7 @@ status start_runtime(const request& asked, backend where, std::unique_ptr<runtim
     options settings = asked.settings;
     settings.where = where;
     // Regions have memory of their own, and nothing else is read here.
-    if (settings.cache_bytes == 0) settings.cache_bytes = std::uint64_t{64} << 20;
+    if (!settings.cache_bytes) settings.cache_bytes = std::uint64_t{64} << 20;
     return apps::create_runtime(settings, asked.quiet, out);
 }
 
