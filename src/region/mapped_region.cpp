@@ -259,7 +259,8 @@ status runtime::map_region(const std::string& path, std::uint64_t offset, std::u
         return s;
     const region::page_range pages{offset / page_bytes,
                                    (offset + bytes + page_bytes - 1) / page_bytes};
-    const region::memory_shape shape{pages.end - pages.begin, writable, how.device_bytes};
+    const region::memory_shape shape{pages.end - pages.begin, writable,
+                                     how.device_bytes.value_or(UINT64_MAX)};
     status why;
     auto memory = state_->device->is_gpu()
                       ? region::make_gpu_memory(state_->settings.device, shape, why)

@@ -21,10 +21,9 @@ constexpr std::uint32_t table_per_frames = 8, absent_per_frame = 2;
 limits limits_of(const manager_settings& settings) {
     const dedu_settings& how = settings.dedu;
     const std::uint64_t pages = std::uint64_t{settings.host_pages} + settings.device_pages,
-                        table = how.table_pages != 0 ? how.table_pages : table_per_frames * pages;
-    const std::uint64_t absent = how.absent_blocks != dedu_settings::usual_absent
-                                     ? how.absent_blocks
-                                     : absent_per_frame * pages * how.blocks_per_page;
+                        table = how.table_pages ? *how.table_pages : table_per_frames * pages;
+    const std::uint64_t absent =
+        how.absent_blocks ? *how.absent_blocks : absent_per_frame * pages * how.blocks_per_page;
     // A page of the table points at each.
     const std::uint64_t slots = std::min<std::uint64_t>(table, nothing / 128),
                         most_absent =
@@ -51,8 +50,8 @@ dedu_state<Order>::dedu_state(const manager_settings& settings, device_frames& f
                 std::chrono::microseconds(settings.batch_wait_us)),
       room_in_use_(settings.sessions),
       remembered_left_(static_cast<std::int64_t>(
-          how_.remembered_pages != 0 ? how_.remembered_pages
-                                     : std::uint64_t{16} * limits_of(settings).pages)),
+          how_.remembered_pages ? *how_.remembered_pages
+                                : std::uint64_t{16} * limits_of(settings).pages)),
       wave_(frames, shape_, shape_.most_moves),
       finder_(frames, shape_, settings.batch_pages * how_.blocks_per_page),
       published_(limits_of(settings).pages) {}
