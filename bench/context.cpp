@@ -98,7 +98,8 @@ status context::make_runtime(const runtime_shape& shape, std::unique_ptr<runtime
     if (status s = options::from_environment(o); !s) return s;
     o.where = where_;
     o.page_bytes = shape.page_bytes;
-    o.cache_bytes = shape.cache_bytes;
+    o.cache_bytes.reset();
+    if (shape.cache_bytes != 0) o.cache_bytes = shape.cache_bytes;
     o.writable = o.writable || shape.writable;
     if (shape.write_behind_bytes != 0) o.write_behind_bytes = shape.write_behind_bytes;
     // A table of more than a quarter would have two levels.

@@ -53,7 +53,7 @@ status throughput(const request_run& run, caller kind) {
     }
     const std::string by = here.on_gpu() ? (kind == caller::warps ? "warps" : "blocks") : "threads";
     const std::string name = "requests of random pages by " + by + ", " +
-                             served_by(rt->settings().service_threads) + ", " +
+                             served_by(*rt->settings().service_threads) + ", " +
                              cache_label(run.cache, run.file_bytes);
     const std::string note = groups_label(here, groups, kind) + ", " + rt->io_name();
     if (status s = here.add({"S8", name, "", run.page, rate, "GB/s",
@@ -99,8 +99,8 @@ status round_trip(const request_run& run) {
     }
     return here.add(
         {"S8",
-         "round trip of one request by one group, " + served_by(rt->settings().service_threads), "",
-         run.page, trip, "us", "pread of one page by one thread", baseline, cores,
+         "round trip of one request by one group, " + served_by(*rt->settings().service_threads),
+         "", run.page, trip, "us", "pread of one page by one thread", baseline, cores,
          std::to_string(rounds) + " pages one after the other; " + rt->io_name()});
 }
 

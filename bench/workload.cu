@@ -96,12 +96,12 @@ status run_reads(runtime& rt, int fd, const pattern& reads, run_result& out, cal
 }
 
 std::uint64_t group_count(const context& here, const runtime& rt, std::uint64_t block_bytes) {
-    if (!here.on_gpu()) return rt.settings().worker_threads;
+    if (!here.on_gpu()) return *rt.settings().worker_threads;
     int multiprocessors = 132;
 #if defined(__CUDACC__)
     cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, rt.settings().device);
 #endif
-    const std::uint64_t frames = rt.settings().cache_bytes / rt.settings().page_bytes,
+    const std::uint64_t frames = *rt.settings().cache_bytes / rt.settings().page_bytes,
                         touched = block_bytes / rt.settings().page_bytes + 1;
     const std::uint64_t warps = std::min<std::uint64_t>(
         {static_cast<std::uint64_t>(multiprocessors) * 32,

@@ -222,7 +222,7 @@ status write_output(context& here, const runtime_shape& shape, double busy_secon
     // Blocks of 8 warps, all of them resident.
     const launch_shape resident{.blocks = static_cast<std::uint32_t>((groups + 15) / 16)};
     const std::uint64_t at_a_time = std::min(
-        pages, here.on_gpu() ? resident.blocks * std::uint64_t{8} : rt->settings().worker_threads);
+        pages, here.on_gpu() ? resident.blocks * std::uint64_t{8} : *rt->settings().worker_threads);
     const auto compute_ns = static_cast<std::uint64_t>(
         busy_seconds * 1e9 * static_cast<double>(at_a_time) / static_cast<double>(pages));
     const stopwatch watch;

@@ -40,7 +40,7 @@ status open_all(runtime& rt, const std::vector<std::string>& names, std::vector<
 status copy_all(runtime& rt, const request& wanted, const std::vector<open_file>& files,
                 apps::output_file& to, std::atomic<std::uint64_t>& written) {
     const std::uint32_t readers =
-        rt.where() == backend::gpu ? 4 : std::min(rt.settings().worker_threads, 8u);
+        rt.where() == backend::gpu ? 4 : std::min(*rt.settings().worker_threads, 8u);
     ordered_reader reader(rt, files, piece_bytes, readers);
     piece part;
     while (reader.next(part)) {

@@ -63,7 +63,7 @@ struct job_shape {
 job_shape shape_of(const runtime& rt, std::uint64_t bytes) {
     constexpr std::uint64_t most_pages = 16, most_warps = 96;
     const options& o = rt.settings();
-    const std::uint64_t frames = o.cache_bytes / o.page_bytes, pages = bytes / o.page_bytes + 1;
+    const std::uint64_t frames = *o.cache_bytes / o.page_bytes, pages = bytes / o.page_bytes + 1;
     const std::uint64_t workers =
         rt.where() == backend::gpu ? most_warps : apps::thread_count(o.worker_threads);
     const std::uint64_t pages_each =

@@ -50,7 +50,7 @@ status report(const runtime& rt, const request& wanted, const copy_totals& sum) 
 // On CPU threads a cache beyond what is in flight costs the first touch of its memory.
 void choose_cache(options& o) {
     constexpr std::uint64_t enough = std::uint64_t{64} << 20;
-    if (o.where == backend::cpu && o.cache_bytes == 0)
+    if (o.where == backend::cpu && !o.cache_bytes)
         o.cache_bytes = std::max(enough, 64 * o.page_bytes);
 }
 

@@ -2,14 +2,15 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <nlohmann/json.hpp>
 
 #include "common/message.hpp"
 #include "common/files.hpp"
 #include "machine_report.hpp"
-#include "option_table.hpp"
 #include "penstock/engine/layout.hpp"
 #include "penstock/version.hpp"
+#include "settings/option_table.hpp"
 
 namespace penstock::info {
 
@@ -17,17 +18,50 @@ namespace {
 
 using nlohmann::json;
 
+// An option as text: its value in force, and where that value came from.
+struct option_row {
+    const settings::option_entry* option;
+    std::string value;   // for programs
+    std::string shown;   // for people
+    std::string source;  // "command line", "environment", "default", or "automatic": the runtime's
+};
+
 struct report {
     host_facts host;
     gpu_report gpus;
     std::vector<finding> findings;
-    options in_force;
     std::vector<option_row> rows;
     status made;                   // of the runtime
     std::vector<std::string> log;  // what the runtime said while it was made
     std::string device;
     std::string io;
 };
+
+// `in_force` is `asked` after a runtime settled it, or `asked` again if there is none.
+std::vector<option_row> rows_of(const apps::common_flags& flags, const options& asked,
+                                const options& in_force) {
+    std::vector<option_row> rows;
+    for (const settings::option_entry& option : settings::option_entries()) {
+        const char* const set = std::getenv(option.variable);
+        const char* const source = !apps::flag_text(flags, option.flag).empty() ? "command line"
+                                   : set != nullptr && *set != '\0'             ? "environment"
+                                   : settings::is_automatic(option, asked)      ? "automatic"
+                                                                                : "default";
+        rows.push_back({&option, settings::plain_text(option, in_force),
+                        settings::shown_text(option, in_force), source});
+    }
+    return rows;
+}
+
+const char* unit_name(settings::unit of) {
+    return of == settings::unit::bytes ? "bytes" : of == settings::unit::ms ? "ms" : "";
+}
+
+json value_json(const option_row& row) {
+    if (row.value.empty()) return nullptr;
+    const std::string unit = unit_name(row.option->unit);
+    return unit.empty() ? json(row.value) : json(std::stoull(row.value));
+}
 
 report look(const apps::common_flags& flags, const options& asked) {
     report out;
@@ -36,19 +70,18 @@ report look(const apps::common_flags& flags, const options& asked) {
     out.findings = {probe_opening(), probe_io_uring(), probe_direct_io(), probe_huge_pages(),
                     probe_exact_times()};
     out.findings.insert(out.findings.end(), out.gpus.findings.begin(), out.gpus.findings.end());
-    out.in_force = asked;
+    options in_force = asked;
     options settings = asked;
     settings.log = [&out](const std::string& line) { out.log.push_back(line); };
     std::unique_ptr<runtime> rt;
     out.made = runtime::make(settings, rt);
     if (out.made.ok()) {
-        out.in_force = rt->settings();
+        in_force = rt->settings();
         out.device = rt->device_name();
         out.io = rt->io_name();
     }
     rt.reset();  // before the log it writes to
-    out.in_force.log = nullptr;
-    out.rows = option_table(flags, asked, out.in_force);
+    out.rows = rows_of(flags, asked, in_force);
     return out;
 }
 
@@ -93,12 +126,11 @@ json json_of(const report& r) {
     for (const finding& f : r.findings)
         out["works"].push_back({{"what", f.what}, {"works", f.works}, {"why", f.why}});
     for (const option_row& o : r.rows)
-        out["options"].push_back(
-            {{"name", o.name},
-             {"environment", o.environment},
-             {"unit", o.unit},
-             {"value", o.unit.empty() ? json(o.value) : json(std::stoull(o.value))},
-             {"source", o.source}});
+        out["options"].push_back({{"name", o.option->name},
+                                  {"environment", o.option->variable},
+                                  {"unit", unit_name(o.option->unit)},
+                                  {"value", value_json(o)},
+                                  {"source", o.source}});
     return out;
 }
 
@@ -146,8 +178,8 @@ std::string text_of(const report& r) {
     line("files open or remembered", "up to " + apps::with_commas(engine::max_file_slots));
     out += "\nOptions in force\n";
     for (const option_row& o : r.rows)
-        out += "  " + padded(o.name, 18) + padded(o.shown, 24) + padded(o.source, 14) +
-               o.environment + "\n";
+        out += "  " + padded(o.option->name, 18) + padded(o.shown, 24) + padded(o.source, 14) +
+               o.option->variable + "\n";
     out += "\nRuntime\n";
     for (const std::string& said : r.log) line("note", said);
     if (r.made.ok()) line("made", "on " + r.device + ", reading with " + r.io);

@@ -97,14 +97,19 @@ status settle_buffer(const request& wanted, mount::serve_options& out) {
 // `usage`: what is wrong is how the program was called.
 status settle(const request& wanted, mount::serve_options& out, bool& usage) {
     out = wanted.how;
+    std::uint32_t threads = 0;
     if (status s = apps::parse_number<std::uint32_t>("--threads", wanted.threads, 1, 1024,
-                                                     "from 1 to 1024", out.threads);
+                                                     "from 1 to 1024", threads);
         !s)
         return s;
-    if (!wanted.read_ahead.empty())
-        if (status s = parse_size("--read-ahead", wanted.read_ahead, out.read_ahead_bytes); !s)
+    if (!wanted.threads.empty()) out.threads = threads;
+    std::uint64_t read_ahead_bytes = 0;
+    if (!wanted.read_ahead.empty()) {
+        if (status s = parse_size("--read-ahead", wanted.read_ahead, read_ahead_bytes); !s)
             return s;
-    if (!wanted.read_ahead.empty() && out.read_ahead_bytes > most_read_ahead_bytes)
+        out.read_ahead_bytes = read_ahead_bytes;
+    }
+    if (read_ahead_bytes > most_read_ahead_bytes)
         return {-EINVAL, "--read-ahead: " + wanted.read_ahead +
                              " is further than anybody reads; give at most " +
                              format_size(most_read_ahead_bytes)};

@@ -166,7 +166,9 @@ status check_generate(request& wanted) {
     if (!wanted.skew.empty() && g.how != trace::pattern::zipf)
         return {-EINVAL, "--skew: is only for --pattern zipf; give that, or leave it out"};
     g.machines = static_cast<std::uint32_t>(machines);
-    g.threads = apps::thread_count(static_cast<std::uint32_t>(workers));
+    std::optional<std::uint32_t> threads;
+    if (!wanted.workers.empty()) threads = static_cast<std::uint32_t>(workers);
+    g.threads = apps::thread_count(threads);
     g.binary = wanted.binary;
     g.quiet = wanted.quiet;
     if (g.file.empty()) g.file = g.out + ".data";

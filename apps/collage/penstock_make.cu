@@ -93,7 +93,7 @@ launch_shape shape_for(const runtime& rt, [[maybe_unused]] std::uint64_t blocks)
         &resident, penstock::detail::run_groups<width::block, make_blocks>,
         static_cast<int>(shape.threads_per_block), 0);
     cudaSetDevice(current);
-    const std::uint64_t frames = rt.settings().cache_bytes / rt.settings().page_bytes;
+    const std::uint64_t frames = *rt.settings().cache_bytes / rt.settings().page_bytes;
     const std::uint64_t warps = shape.threads_per_block / 32;
     const std::uint64_t most = static_cast<std::uint64_t>(multiprocessors) *
                                static_cast<std::uint64_t>(std::max(resident, 1));

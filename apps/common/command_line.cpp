@@ -3,39 +3,44 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <charconv>
 #include <cstring>
+#include <cstdio>
 #include <mutex>
 
 #include "common/message.hpp"
 #include "common/program.hpp"
 #include "common/report_text.hpp"
 #include "penstock/version.hpp"
+#include "settings/option_table.hpp"
 
 namespace penstock::apps {
 
 namespace {
 
-// Sizes that are given must be usable ones: 0 means "automatic" inside, and no user that types
-// it means that.
+struct option_flag {
+    const char* flag;
+    std::string common_flags::*text;
+    const char* about;
+    const char* form;
+};
+
+// Flags of the library's table of options.
+constexpr option_flag option_flags[] = {
+    {"--backend", &common_flags::backend,
+     "Where kernels run: gpu, cpu, or auto (gpu if there is one)", "WHERE"},
+    {"--device", &common_flags::device, "Number of the GPU", "N"},
+    {"--cache", &common_flags::cache, "Size of the page cache, such as 8GiB", "SIZE"},
+    {"--page", &common_flags::page, "Size of a page: a power of two, 512 to 2MiB", "SIZE"},
+    {"--workers", &common_flags::workers, "Threads that run kernels on the cpu back end", "N"}};
+
+// A size of 0 is of no use to any option here.
 status positive_size(const std::string& flag, const std::string& text, const char* example,
                      std::uint64_t& out) {
-    if (text.empty()) return {};
     if (status s = parse_size(flag.c_str(), text, out); !s) return s;
     if (out == 0)
         return {-EINVAL, flag + ": '" + text + "' is no usable size; give one, such as " + example +
                              ", or leave " + flag + " out"};
     return {};
-}
-
-template <typename Integer>
-status whole_number(const char* flag, const std::string& text, Integer& out) {
-    if (text.empty()) return {};
-    const char* const end = text.data() + text.size();
-    const auto parsed = std::from_chars(text.data(), end, out);
-    if (parsed.ec == std::errc() && parsed.ptr == end) return {};
-    return {-EINVAL, std::string(flag) + ": '" + text +
-                         "' is not a whole number that fits; give one, such as 4"};
 }
 
 // Shared by the runtime's threads until the runtime stands, and for its whole life after.
@@ -179,16 +184,11 @@ void add_value(CLI::App& app, const std::string& flag, std::string& out, const s
 
 void add_common_flags(CLI::App& app, common_flags& flags) {
     add_version_flag(app);
-    add_value(app, "--backend", flags.backend,
-              "Where kernels run: gpu, cpu, or auto (gpu if there is one). PENSTOCK_BACKEND",
-              "WHERE");
-    add_value(app, "--device", flags.device, "Number of the GPU. PENSTOCK_DEVICE", "N");
-    add_value(app, "--cache", flags.cache, "Size of the page cache, such as 8GiB. PENSTOCK_CACHE",
-              "SIZE");
-    add_value(app, "--page", flags.page,
-              "Size of a page: a power of two, 512 to 2MiB. PENSTOCK_PAGE", "SIZE");
-    add_value(app, "--workers", flags.workers,
-              "Threads that run kernels on the cpu back end. PENSTOCK_WORKERS", "N");
+    for (const option_flag& known : option_flags)
+        for (const settings::option_entry& option : settings::option_entries())
+            if (option.flag == std::string(known.flag))
+                add_value(app, known.flag, flags.*known.text,
+                          std::string(known.about) + ". " + option.variable, known.form);
     app.add_flag("--json", flags.json, "Print exactly one JSON object on standard output");
     app.add_flag("--quiet", flags.quiet,
                  "Print no summary and no notes; errors and warnings still appear");
@@ -240,14 +240,19 @@ std::optional<int> choose_command(const program_text& program, std::span<command
     return exit_usage;
 }
 
+std::string flag_text(const common_flags& flags, const std::string& flag) {
+    for (const option_flag& known : option_flags)
+        if (known.flag == flag) return flags.*known.text;
+    return {};
+}
+
 status settle_options(const common_flags& flags, options& out) {
     if (status s = options::from_environment(out); !s) return s;
-    if (!flags.backend.empty())
-        if (status s = parse_backend("--backend", flags.backend, out.where); !s) return s;
-    if (status s = whole_number("--device", flags.device, out.device); !s) return s;
-    if (status s = whole_number("--workers", flags.workers, out.worker_threads); !s) return s;
-    if (status s = positive_size("--cache", flags.cache, "64KiB", out.cache_bytes); !s) return s;
-    if (status s = positive_size("--page", flags.page, "64KiB", out.page_bytes); !s) return s;
+    for (const settings::option_entry& option : settings::option_entries()) {
+        const std::string text = flag_text(flags, option.flag);
+        if (text.empty()) continue;
+        if (status s = settings::set_option(option, option.flag, text, out); !s) return s;
+    }
     return out.check();
 }
 

@@ -121,6 +121,9 @@ private:
 // output, or one line about the mistake on standard error.
 std::optional<int> parse_command_line(CLI::App& app, int argc, char** argv);
 
+// The text of one of the flags of options, such as "--cache"; empty: not given, or no such flag.
+std::string flag_text(const common_flags& flags, const std::string& flag);
+
 // Environment first, flags over it, ranges checked. -EINVAL and a message with option, value and
 // cure.
 status settle_options(const common_flags& flags, options& out);

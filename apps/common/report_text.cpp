@@ -49,7 +49,7 @@ json json_of(const runtime& rt) {
     return {{"backend", name_of(rt.where())},
             {"device", rt.device_name()},
             {"io", rt.io_name()},
-            {"cache_bytes", o.cache_bytes},
+            {"cache_bytes", *o.cache_bytes},
             {"page_bytes", o.page_bytes},
             {"statistics", json::parse(rt.stats().to_json())}};
 }

@@ -77,8 +77,8 @@ void on_new_threads(std::uint32_t count, const std::function<void(std::uint32_t)
     team.work(false);
 }
 
-std::uint32_t thread_count(std::uint32_t wanted) {
-    return wanted != 0 ? wanted : std::max(1u, std::thread::hardware_concurrency());
+std::uint32_t thread_count(std::optional<std::uint32_t> wanted) {
+    return wanted.value_or(std::max(1u, std::thread::hardware_concurrency()));
 }
 
 void first_error::note(status failed) {

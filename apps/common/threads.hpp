@@ -9,6 +9,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -30,7 +31,7 @@ void on_threads(std::uint32_t count, const std::function<void(std::uint32_t)>& b
 void on_new_threads(std::uint32_t count, const std::function<void(std::uint32_t)>& body);
 
 // options::worker_threads, or one for every processor.
-std::uint32_t thread_count(std::uint32_t wanted);
+std::uint32_t thread_count(std::optional<std::uint32_t> wanted);
 
 class first_error {
 public:

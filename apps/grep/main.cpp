@@ -39,15 +39,14 @@ constexpr const char* details =
     "Exit status: 0 done, also if nothing was found; 1 failed; 2 wrong usage.\n";
 
 std::uint32_t thread_count(const options& o) {
-    return o.worker_threads != 0 ? o.worker_threads
-                                 : std::max(1u, std::thread::hardware_concurrency());
+    return o.worker_threads.value_or(std::max(1u, std::thread::hardware_concurrency()));
 }
 
 // Every file is read once. On CPU threads a cache beyond what is in flight costs the first touch of
 // its memory, which takes longer than counting does; on a GPU it costs nothing.
 void choose_cache(options& o) {
     constexpr std::uint64_t least = std::uint64_t{64} << 20, pages_of_a_thread = 32;
-    if (o.where == backend::cpu && o.cache_bytes == 0)
+    if (o.where == backend::cpu && !o.cache_bytes)
         o.cache_bytes = std::max(least, thread_count(o) * pages_of_a_thread * o.page_bytes);
 }
 
@@ -55,7 +54,7 @@ void choose_cache(options& o) {
 // for. On CPU threads those need the processors.
 void choose_service_threads(options& o) {
     constexpr std::uint32_t most = 16;
-    if (o.service_threads == 0 && will_use_gpu(o))
+    if (!o.service_threads && will_use_gpu(o))
         o.service_threads = std::clamp(std::thread::hardware_concurrency(), 1u, most);
 }
 

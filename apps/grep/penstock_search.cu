@@ -171,7 +171,7 @@ private:
     status launch(const search_view& view, const std::vector<job>&, std::uint64_t groups) override {
         const options& o = rt_.settings();
         // Reading ahead must not push out what other groups are about to read.
-        const std::uint64_t pages = o.cache_bytes / o.page_bytes;
+        const std::uint64_t pages = *o.cache_bytes / o.page_bytes;
         const std::uint64_t ahead =
             pages >= groups * pages_ahead * 2 ? pages_ahead * o.page_bytes : 0;
         const int code = penstock::launch<width::warp>(rt_, groups, count_words{view, ahead});
@@ -211,11 +211,11 @@ bool will_use_gpu(const options& o) {
 // A group holds one page at a time, and half the frames are left for pages that are being loaded.
 search_limits penstock_limits(const runtime& rt) {
     const options& o = rt.settings();
-    std::uint64_t groups = o.worker_threads;
+    std::uint64_t groups = *o.worker_threads;
 #if defined(__CUDACC__)
     if (rt.where() == backend::gpu) groups = resident_warps(o.device);
 #endif
-    const std::uint64_t frames = o.cache_bytes / o.page_bytes;
+    const std::uint64_t frames = *o.cache_bytes / o.page_bytes;
     groups =
         std::min({groups, std::max<std::uint64_t>(1, frames / 2), std::uint64_t{o.max_files} / 2});
     return {groups, std::uint64_t{1} << 14, 0};

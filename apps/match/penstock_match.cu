@@ -201,7 +201,7 @@ status plan_for([[maybe_unused]] const runtime& rt, [[maybe_unused]] const match
     out.cut = {lane_images, lane_queries, std::uint64_t{16} * threads, job.floats()};
 #if defined(__CUDACC__)
     if (rt.where() != backend::gpu) return {};
-    const std::uint64_t page = rt.settings().page_bytes, frames = rt.settings().cache_bytes / page;
+    const std::uint64_t page = rt.settings().page_bytes, frames = *rt.settings().cache_bytes / page;
     const std::uint64_t image_bytes = std::uint64_t{job.floats()} * sizeof(float);
     std::uint64_t stride_bytes = image_bytes;
     for (const image_file& file : job.databases)
@@ -215,7 +215,7 @@ status plan_for([[maybe_unused]] const runtime& rt, [[maybe_unused]] const match
     const std::uint64_t held = std::min(block_images * ((slab + page - 1) / page + 1),
                                         (block_images * stride_bytes + page - 1) / page + 1);
     if (frames < 2 * held)
-        return {-EINVAL, "--cache: " + format_size(rt.settings().cache_bytes) +
+        return {-EINVAL, "--cache: " + format_size(*rt.settings().cache_bytes) +
                              " is too small to hold " + std::to_string(block_images) +
                              " images twice; give " + format_size(2 * held * page) + " or more"};
     // Half of the frames are left for pages that are being loaded.

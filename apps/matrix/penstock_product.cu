@@ -142,7 +142,7 @@ group_plan plan_groups([[maybe_unused]] const runtime& rt,
             rt.settings().device, penstock::detail::run_groups<width::block, multiply_tiles>,
             block_threads);
         const std::uint64_t blocks = std::min(room, view.tile_count(block_tile));
-        const std::uint64_t frames = rt.settings().cache_bytes / rt.settings().page_bytes;
+        const std::uint64_t frames = *rt.settings().cache_bytes / rt.settings().page_bytes;
         // Pinned pages leave a quarter of the frames to those that are loaded and written. So no
         // block waits for a frame that a waiting block holds. Half of the blocks that have room
         // with pages in place are faster than all of them with copies.
@@ -159,7 +159,7 @@ group_plan plan_groups([[maybe_unused]] const runtime& rt,
 // Few rows of tiles at a time, so that they go to the file one after the other while others are
 // made, and little is left at the end; but where B has to be read anew each time, many.
 std::uint64_t rows_together(const runtime& rt, const matrix_job& job) {
-    return job.b.bytes <= rt.settings().cache_bytes / 2 ? 4 : 16;
+    return job.b.bytes <= *rt.settings().cache_bytes / 2 ? 4 : 16;
 }
 
 // What is in the memory of the device that computes.

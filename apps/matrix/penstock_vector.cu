@@ -123,7 +123,7 @@ std::uint64_t warp_count([[maybe_unused]] const runtime& rt, std::uint32_t threa
                                   block_threads) *
             (block_threads / 32);
         return std::clamp<std::uint64_t>(
-            rt.settings().cache_bytes / rt.settings().page_bytes / (4 * pages_ahead), 1, warps);
+            *rt.settings().cache_bytes / rt.settings().page_bytes / (4 * pages_ahead), 1, warps);
     }
 #endif
     return threads;

@@ -37,7 +37,7 @@ status make_region(run_session& s, backend where, method_run& m) {
     options settings = s.settings;
     settings.where = where;
     // Regions have memory of their own, and nothing else is read here.
-    if (settings.cache_bytes == 0) settings.cache_bytes = std::uint64_t{64} << 20;
+    if (!settings.cache_bytes) settings.cache_bytes = std::uint64_t{64} << 20;
     if (status failed = apps::create_runtime(settings, s.common.quiet, s.rt); !failed)
         return failed;
     s.device_name = s.rt->device_name();

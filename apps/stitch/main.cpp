@@ -78,10 +78,10 @@ status start_processors(run_session& s) {
     apps::stopwatch watch;
     options settings = s.settings;
     settings.writable = true;
-    if (settings.cache_bytes == 0)
+    if (!settings.cache_bytes)
         settings.cache_bytes = std::max(cache_bytes, 8 * settings.page_bytes);
     settings.table_bytes = std::min(settings.table_bytes, table_bytes);
-    if (settings.staging_bytes == 0)
+    if (!settings.staging_bytes)
         settings.staging_bytes = std::max(staging_bytes, 4 * settings.page_bytes);
     settings.worker_threads = 1;
     if (status failed = apps::create_runtime(std::move(settings), s.notes, s.rt); !failed)

@@ -39,7 +39,6 @@ enum class policy_kind : std::uint8_t {
     dedu,    // as gram, and equal blocks are kept once
 };
 enum class order_kind : std::uint8_t { lru, clock };  // which page of the host goes next
-enum class signature_kind : std::uint8_t { quick, md5 };
 enum class use_kind : std::uint8_t { read, write };
 enum class file_access : std::uint8_t { read, read_write };
 
@@ -48,27 +47,6 @@ struct page_id {
     std::uint32_t file = 0;
 
     friend bool operator==(const page_id&, const page_id&) = default;
-};
-
-// Of a buffer that keeps equal blocks once.
-struct dedu_settings {
-    static constexpr std::uint32_t usual_absent = ~std::uint32_t{0};
-
-    // A power of two, up to 64; a block is a multiple of 64 bytes.
-    std::uint32_t blocks_per_page = 4;
-    // That are known at once, at most; 0: 8 times those that the frames hold.
-    std::uint32_t table_pages = 0;
-    // That are known though they are in no frame, at most (90 bytes each); 0: a block that goes
-    // takes all its pages with it; usual_absent: twice as many as the frames.
-    std::uint32_t absent_blocks = usual_absent;
-    signature_kind signature = signature_kind::quick;
-    bool sign_on_device = false;  // else each thread signs its own page
-    // In a file in which hardly any equal blocks are found none are looked for, for a while; and a
-    // page comes into the buffer while the next is read.
-    bool adaptive = true;
-    std::uint32_t window_pages = 32;  // that one read of a file brings at once, at most
-    // Whose signatures are remembered, at most; 0: 16 times as many as table_pages.
-    std::uint64_t remembered_pages = 0;
 };
 
 struct manager_counts {
@@ -180,10 +158,9 @@ struct buffer_options {
     // Files are read and written past the operating system's page cache, so that the sizes mean
     // something, where their file system can do that and their pages are of 4 KiB or more.
     bool direct_io = true;
-    std::uint32_t batch_pages = 256;  // that threads that ask at once have moved to and from the
-                                      // device together, or handled by dedu, at most
-    std::uint32_t batch_wait_us = 0;  // in which others may join
-    buffer::dedu_settings dedu{};
+    // `dedu`: equal blocks are kept once. A power of two, up to 64; a block is a multiple of 64
+    // bytes.
+    std::uint32_t blocks_per_page = 4;
     std::function<void(const std::string&)>
         log{};  // of errors that no call can return; by default standard error
 };

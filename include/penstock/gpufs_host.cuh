@@ -71,7 +71,7 @@ inline status options_of_original(std::uint64_t block_bytes, options& out) {
     if (cudaGetDevice(&out.device) != cudaSuccess) return {-ENODEV, "no CUDA device is usable"};
     if (std::getenv("PENSTOCK_PAGE") == nullptr) out.page_bytes = block_bytes;
     std::size_t free_bytes = 0, all_bytes = 0;
-    if (out.cache_bytes == 0 && cudaMemGetInfo(&free_bytes, &all_bytes) == cudaSuccess) {
+    if (!out.cache_bytes && cudaMemGetInfo(&free_bytes, &all_bytes) == cudaSuccess) {
         const std::uint64_t wanted = free_bytes / 2 < PPOOL_SIZE ? free_bytes / 2 : PPOOL_SIZE;
         out.cache_bytes = wanted / out.page_bytes * out.page_bytes;
     }

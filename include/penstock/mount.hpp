@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "penstock/error.hpp"
@@ -27,10 +28,11 @@ struct mount_options {
     // Other users too; a user that is not root needs user_allow_other in /etc/fuse.conf.
     bool allow_other = false;
     // How far the kernel reads ahead for a program that reads a file in order. Root may have more
-    // than the kernel's 128 KiB; others have no more than that. UINT64_MAX: 256 KiB for each
-    // processor, at least 1 MiB and at most 4.
-    std::uint64_t read_ahead_bytes = UINT64_MAX;
-    std::uint32_t threads = 0;  // that serve requests; 0: one for each processor, at least 4
+    // than the kernel's 128 KiB; others have no more than that. Without a value 256 KiB for each
+    // processor, at least 1 MiB and at most 4; 0: not at all.
+    std::optional<std::uint64_t> read_ahead_bytes = std::nullopt;
+    // That serve requests. Without a value one for each processor, at least 4.
+    std::optional<std::uint32_t> threads = std::nullopt;
 };
 
 struct mount_report {

@@ -1,10 +1,14 @@
-// All settings of a runtime in one struct. Each has an environment variable;
-// options::from_environment() starts from the defaults and applies what is set. `penstock info`
-// prints the values in force.
+// All settings of a runtime in one struct. Each has a range, an environment variable and a price:
+// docs/guide/settings.md lists them, from the same table that reads the variables and checks the
+// ranges. `penstock info` prints the values in force.
+//
+// An empty std::optional means automatic: the runtime chooses, and runtime::settings() tells the
+// choice. 0 means 0: none, or off.
 #pragma once
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,98 +22,89 @@ enum class direct_mode { automatic, off, on };
 
 struct options {
     // Where the cache lives and what runs the kernels. automatic: gpu if a usable one is there,
-    // else cpu; the choice is said on one log line. PENSTOCK_BACKEND: auto, gpu, cpu.
+    // else cpu; the choice is said on one log line.
     backend where = backend::automatic;
 
-    // CUDA device number; 0 to the number of devices - 1. PENSTOCK_DEVICE.
+    // CUDA device number.
     int device = 0;
 
-    // Bytes of page frames. 0: a quarter of the GPU's free memory, or a sixteenth of the host's
-    // memory but at most 1 GiB on cpu. At least 8 pages, at most the device's free memory. More
-    // means fewer misses. PENSTOCK_CACHE, as "8GiB".
-    std::uint64_t cache_bytes = 0;
+    // Bytes of page frames. More means fewer misses.
+    std::optional<std::uint64_t> cache_bytes = std::nullopt;
 
-    // Bytes of a page: a power of two from 512 B to 2 MiB. Small pages for scattered small reads,
-    // large ones for streaming; each page costs 8 bytes of table. PENSTOCK_PAGE.
+    // Bytes of a page, a power of two. Small pages for scattered small reads, large ones for
+    // streaming; each page costs 8 bytes of table.
     std::uint64_t page_bytes = 65536;
 
     // Bytes for the page tables of all open and remembered files, in device memory: 8 per page of a
-    // file. At least 64 KiB. A file whose table takes more than a quarter of it gets a two-level
-    // table. PENSTOCK_TABLE.
+    // file. A file whose table takes more than a quarter of it gets a two-level table.
     std::uint64_t table_bytes = std::uint64_t{256} << 20;
 
-    // How many files can be open or remembered at once: 16 to 524288. Each costs about 250 bytes of
-    // device memory. PENSTOCK_MAX_FILES.
+    // How many files can be open or remembered at once.
     std::uint32_t max_files = 65536;
 
-    // Threads that serve requests of the device, each with its own ring: 1 to 64. 0: one for every
-    // four processors, at least 1 and at most 4. PENSTOCK_SERVICE_THREADS.
-    std::uint32_t service_threads = 0;
+    // Threads that serve requests of the device, each with its own ring.
+    std::optional<std::uint32_t> service_threads = std::nullopt;
 
     // Bytes of host memory (pinned, on gpu) through which requested pages pass, divided over the
-    // rings; it bounds the requests in flight. 1 MiB to 16 GiB. 0: 128 MiB on gpu, 16 MiB on cpu.
-    // PENSTOCK_STAGING.
-    std::uint64_t staging_bytes = 0;
+    // rings; it bounds the requests in flight.
+    std::optional<std::uint64_t> staging_bytes = std::nullopt;
 
     // Most bytes of host memory for windows and host tier together: the operating system's page
     // cache that runtime::open_windows keeps open for the GPU at a time, and tier_bytes. Such
-    // memory cannot be reclaimed meanwhile. 2 MiB to 1 TiB. 0: half of the machine's memory.
-    // PENSTOCK_WINDOW.
-    std::uint64_t window_bytes = 0;
+    // memory cannot be reclaimed meanwhile. 0: no windows, and no tier.
+    std::optional<std::uint64_t> window_bytes = std::nullopt;
 
     // Bytes of the host tier: host memory (pinned, on gpu) for pages that the cache dropped, and
-    // for pages that are read ahead or asked for in advance. Part of window_bytes. 0 (the default):
-    // no tier, and no reading ahead; at most 1 TiB. PENSTOCK_TIER.
+    // for pages that are read ahead or asked for in advance. Part of window_bytes. 0: no tier, and
+    // no reading ahead.
     std::uint64_t tier_bytes = 0;
 
     // Whether kernels may write files: open with open_write, open_read_write, open_create. Off,
     // such an open gives -EROFS. On, it costs device memory besides the cache: an eighth of
-    // cache_bytes, for the marks of written bytes. PENSTOCK_WRITABLE: 0, 1.
+    // cache_bytes, for the marks of written bytes.
     bool writable = false;
 
     // How much of one file may be dirty in the cache before groups that write it begin to write
     // back what lies as far behind; the rest goes when it is synced, when the file is closed, or
-    // when a frame is needed. 0: a quarter of the cache. As much as cache_bytes, or more: not
-    // before. PENSTOCK_WRITE_BEHIND.
-    std::uint64_t write_behind_bytes = 0;
+    // when a frame is needed. 0: from the first page on. As much as cache_bytes, or more: not
+    // before.
+    std::optional<std::uint64_t> write_behind_bytes = std::nullopt;
 
-    // cpu back end: threads that run kernels. 0: one per processor; at most 1024. PENSTOCK_WORKERS.
-    std::uint32_t worker_threads = 0;
+    // cpu back end: threads that run kernels.
+    std::optional<std::uint32_t> worker_threads = std::nullopt;
 
     // How requested pages are read. automatic: io_uring, or pread where the kernel refuses
-    // io_uring, said once in the log. PENSTOCK_IO: auto, uring, pread.
+    // io_uring, said once in the log.
     io_method io = io_method::automatic;
 
     // Whether requested pages are read past the operating system's page cache (O_DIRECT).
     // automatic: reads of up to 64 KiB that come at random and for the first time, of pages that
     // are not in the page cache, where the kernel tells that (Linux 6.5, newer ones only of files
     // that one owns or may write) and io_uring reads. on: all that are aligned. Where a file system
-    // has no such reads they go through the page cache, said once in the log. PENSTOCK_DIRECT_IO:
-    // auto, off, on.
+    // has no such reads they go through the page cache, said once in the log.
     direct_mode direct_io = direct_mode::automatic;
 
     // Whether memory that is read into past the page cache is registered with io_uring once as much
     // has been read so: such reads then cost less processor time. Counted as locked memory
     // (RLIMIT_MEMLOCK) for users without CAP_IPC_LOCK; where the kernel refuses, reads go on
-    // without. PENSTOCK_REGISTERED_BUFFERS: on, off.
+    // without.
     bool registered_buffers = true;
 
     // How long a group looks for a frame while all are pinned or loading, before -ENOBUFS, and for
-    // a file slot while all files are open, before -ENFILE. 1 to 600000 ms. PENSTOCK_FRAME_WAIT_MS.
+    // a file slot while all files are open, before -ENFILE.
     std::uint32_t frame_wait_ms = 400;
 
     // How long a group waits for one answer of the host, before -ETIMEDOUT. Covers the slowest
-    // disk. 1 to 600000 ms. PENSTOCK_REQUEST_WAIT_MS.
+    // disk.
     std::uint32_t request_wait_ms = 30000;
 
     // How long the host's heartbeat may stand still before waiting groups give up with -ETIMEDOUT.
-    // 100 to 600000 ms; less than about five times the 20 ms beat would mistake a busy machine for
-    // a dead one. PENSTOCK_HOST_WAIT_MS.
+    // Less than about five times the 20 ms beat would mistake a busy machine for a dead one.
     std::uint32_t host_wait_ms = 900;
 
     // Directories below which kernels may open files. Empty: the working directory at creation.
     // Relative names are looked up in the first. Files that the host opened or allowed itself may
-    // be opened besides. PENSTOCK_ROOTS, separated by colons.
+    // be opened besides.
     std::vector<std::string> roots;
 
     // Where log lines go; called from any thread, one call at a time. Empty: standard error, each

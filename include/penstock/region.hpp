@@ -15,6 +15,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "penstock/error.hpp"
@@ -36,9 +37,9 @@ struct region_options {
     // of it anew, because the writers can no longer be told apart. False: no other program does,
     // and only pages that were changed are fetched.
     bool outside_writers = true;
-    // gpu: at most so much device memory; the rest lies in host memory. By default what is free,
-    // less 1 GiB.
-    std::uint64_t device_bytes = UINT64_MAX;
+    // gpu: at most so much device memory; the rest lies in host memory. Without a value what is
+    // free, less 1 GiB.
+    std::optional<std::uint64_t> device_bytes = std::nullopt;
     // gpu, of a region that does not fit: acquire() brings pieces in host memory to device memory
     // in which kernels or others keep changing pages, for pieces in which none do. What is only
     // read cannot be told: file_region::prefer is for that, and what was preferred stays. Then

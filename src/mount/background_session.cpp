@@ -161,14 +161,16 @@ status make_buffer(const serve_options& wanted, tree& files) {
 status background_session::open(const serve_options& wanted,
                                 std::unique_ptr<background_session>& out) {
     out.reset();
+    if (wanted.threads == 0u)
+        return {-EINVAL,
+                "mount_options::threads: 0 threads serve nothing; give 1 or more, or leave it out"};
     const int root = ::open(wanted.source.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC);
     if (root < 0) return {-errno, "the source '" + wanted.source + "': " + error_text(-errno)};
     auto parts = std::make_shared<session_parts>(root);
     std::error_code failed;
     parts->files.point = std::filesystem::canonical(wanted.point, failed).string();
-    parts->files.read_ahead_bytes = wanted.read_ahead_bytes != UINT64_MAX
-                                        ? wanted.read_ahead_bytes
-                                        : usual_read_ahead(std::thread::hardware_concurrency());
+    parts->files.read_ahead_bytes =
+        wanted.read_ahead_bytes.value_or(usual_read_ahead(std::thread::hardware_concurrency()));
     raise_file_limit();
     // Before anything is mounted, for it may be refused.
     if (wanted.buffer)

@@ -38,8 +38,8 @@ status check_size(const char* flag, std::uint64_t bytes, std::uint32_t page_byte
 
 }  // namespace
 
-unsigned serving_threads(std::uint32_t wanted) {
-    return wanted != 0 ? wanted : std::max(4u, std::thread::hardware_concurrency());
+unsigned serving_threads(std::optional<std::uint32_t> wanted) {
+    return wanted.value_or(std::max(4u, std::thread::hardware_concurrency()));
 }
 
 buffer::manager_settings settings_of(const buffer_options& wanted, unsigned threads) {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "buffer/pool/manager.hpp"
@@ -18,8 +19,8 @@ struct buffer_options {
     backend where = backend::automatic;          // of the device's part
 };
 
-// How many threads serve a mount for which so many were asked.
-unsigned serving_threads(std::uint32_t wanted);
+// mount_options::threads, or one for each processor, at least 4.
+unsigned serving_threads(std::optional<std::uint32_t> wanted);
 
 // Pages, sessions and files of a buffer that so many threads use.
 buffer::manager_settings settings_of(const buffer_options& wanted, unsigned threads);

@@ -260,7 +260,8 @@ status map_region(runtime& rt, const std::string& path, std::uint64_t offset, st
         return s;
     const region::page_range pages{offset / page_bytes,
                                    (offset + bytes + page_bytes - 1) / page_bytes};
-    const region::memory_shape shape{pages.end - pages.begin, writable, settings.device_bytes};
+    const region::memory_shape shape{pages.end - pages.begin, writable,
+                                     settings.device_bytes.value_or(UINT64_MAX)};
     status why;
     auto memory = state.device->is_gpu()
                       ? region::make_gpu_memory(state.settings.device, shape, why)

@@ -31,7 +31,7 @@ std::int64_t choose_spans(runtime& rt, const gather_options& how, gather_job& jo
     // What fits into the cache comes from it most of the time, and there the order is worth
     // nothing.
     if (!job.must_order &&
-        (facts.size_bytes <= far_bytes || facts.size_bytes <= rt.settings().cache_bytes))
+        (facts.size_bytes <= far_bytes || facts.size_bytes <= *rt.settings().cache_bytes))
         return 0;
     auto shift = static_cast<std::uint32_t>(std::countr_zero(how.span_bytes));
     while (facts.size_bytes >> shift >= max_spans) ++shift;
@@ -53,7 +53,7 @@ void sort_by_span(const gather_job& job, const engine::row_geometry& rows, std::
 // are left out.
 template <typename Piece>
 std::int64_t run_pieces(runtime& rt, const gather_job& job, const Piece& piece) {
-    const std::uint64_t rows_at_a_time = rows_of_a_piece(job, rt.settings().worker_threads);
+    const std::uint64_t rows_at_a_time = rows_of_a_piece(job, *rt.settings().worker_threads);
     std::atomic<std::uint64_t> next{0};
     std::atomic<std::int64_t> failed{0};
     const auto work = [&](std::uint32_t, std::uint32_t) {

@@ -8,6 +8,7 @@
 
 #include "os/exceptions.hpp"
 #include "runtime/runtime_state.hpp"
+#include "settings/statistic_table.hpp"
 
 namespace penstock {
 
@@ -268,32 +269,9 @@ statistics runtime::stats() const {
         for (std::uint32_t i = 0; i < engine::latency_buckets; ++i)
             out.latency_ns[i] += shard.latency[i];
     }
-    out.hits = sum[engine::count_hits];
-    out.misses = sum[engine::count_misses];
-    out.window_loads = sum[engine::count_window_loads];
+    for (const settings::statistic_entry& entry : settings::statistic_entries())
+        if (entry.counter != engine::count_kinds) out.*entry.member = sum[entry.counter];
     out.window_bytes = state_->windows != nullptr ? state_->windows->open_bytes() : 0;
-    out.tier_loads = sum[engine::count_tier_loads];
-    out.tier_saves = sum[engine::count_tier_saves];
-    out.tier_evictions = sum[engine::count_tier_evictions];
-    out.read_ahead_pages = sum[engine::count_fill_pages];
-    out.read_ahead_failures = sum[engine::count_fill_failures];
-    out.load_waits = sum[engine::count_load_waits];
-    out.evictions = sum[engine::count_evictions];
-    out.clock_steps = sum[engine::count_clock_steps];
-    out.frame_waits = sum[engine::count_frame_waits];
-    out.ring_waits = sum[engine::count_ring_waits];
-    out.copy_retries = sum[engine::count_retries];
-    out.requests = sum[engine::count_requests];
-    out.opens = sum[engine::count_opens];
-    out.open_requests = sum[engine::count_open_requests];
-    out.errors = sum[engine::count_errors];
-    out.bytes_loaded = sum[engine::count_bytes_loaded];
-    out.bytes_read = sum[engine::count_bytes_read];
-    out.bytes_written = sum[engine::count_bytes_written];
-    out.write_backs = sum[engine::count_write_backs];
-    out.write_back_errors = sum[engine::count_write_back_errors];
-    out.dirty_victims = sum[engine::count_dirty_victims];
-    out.written_behind = sum[engine::count_written_behind];
     for (const auto& one : state_->services) {
         const host::service_counters& from = one->counters();
         out.file_writes += from.file_writes.writes.load(std::memory_order_relaxed);
@@ -330,7 +308,7 @@ void runtime::give_back(launch_count* words) {
 
 int runtime::run_on_workers(const std::function<void(std::uint32_t, std::uint32_t)>& body) {
     if (const int code = process_code(); code != 0) return code;
-    const std::uint32_t workers = state_->settings.worker_threads;
+    const std::uint32_t workers = *state_->settings.worker_threads;
     std::vector<std::thread> threads;
     std::uint32_t made = 0;
     try {

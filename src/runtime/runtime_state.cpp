@@ -55,8 +55,7 @@ std::uint32_t write_behind_shift_for(std::uint32_t page_shift, std::uint64_t fra
 // 0: all frames may be dirty before anything is written behind.
 std::uint32_t write_behind_pages_for(std::uint64_t bytes, std::uint32_t page_shift,
                                      std::uint32_t frames) {
-    const std::uint64_t pages =
-        bytes == 0 ? frames / 4 : std::max<std::uint64_t>(bytes >> page_shift, 1);
+    const std::uint64_t pages = std::max<std::uint64_t>(bytes >> page_shift, 1);
     return pages >= frames ? 0 : static_cast<std::uint32_t>(pages);
 }
 
@@ -121,35 +120,33 @@ status runtime_state::settle_sizes() {
     const unsigned processors = std::max(1u, std::thread::hardware_concurrency());
     const bool gpu = device->is_gpu();
     const std::uint64_t free_bytes = device->free_bytes();
-    if (settings.cache_bytes == 0)
+    if (!settings.cache_bytes)
         settings.cache_bytes = std::max(gpu ? free_bytes / 4 : std::min(free_bytes / 16, gib),
                                         64 * settings.page_bytes);
-    if (settings.cache_bytes >= free_bytes ||
-        settings.table_bytes >= free_bytes - settings.cache_bytes)
-        return {-EINVAL, "cache_bytes: " + format_size(settings.cache_bytes) +
-                             " and table_bytes: " + format_size(settings.table_bytes) +
-                             " do not fit into the " + format_size(free_bytes) + " of " +
-                             device->name() + "; give less"};
-    if (settings.cache_bytes / settings.page_bytes >= engine::max_frames)
-        return {-EINVAL, "cache_bytes: " + format_size(settings.cache_bytes) + " has more than " +
+    const std::uint64_t cache_bytes = *settings.cache_bytes;
+    if (cache_bytes >= free_bytes || settings.table_bytes >= free_bytes - cache_bytes)
+        return {-EINVAL, "cache_bytes: " + format_size(cache_bytes) + " and table_bytes: " +
+                             format_size(settings.table_bytes) + " do not fit into the " +
+                             format_size(free_bytes) + " of " + device->name() + "; give less"};
+    if (cache_bytes / settings.page_bytes >= engine::max_frames)
+        return {-EINVAL, "cache_bytes: " + format_size(cache_bytes) + " has more than " +
                              std::to_string(engine::max_frames) + " pages of " +
                              format_size(settings.page_bytes) +
                              "; use larger pages or a smaller cache"};
-    if (settings.service_threads == 0)
-        settings.service_threads = std::clamp(processors / 4, 1u, 4u);
-    if (settings.staging_bytes == 0) settings.staging_bytes = gpu ? 128 * mib : 16 * mib;
-    if (settings.window_bytes == 0) settings.window_bytes = half_of_memory();
-    if (settings.tier_bytes > settings.window_bytes)
+    if (!settings.service_threads) settings.service_threads = std::clamp(processors / 4, 1u, 4u);
+    if (!settings.staging_bytes) settings.staging_bytes = gpu ? 128 * mib : 16 * mib;
+    if (!settings.window_bytes) settings.window_bytes = half_of_memory();
+    if (settings.tier_bytes > *settings.window_bytes)
         return {-EINVAL,
                 "tier_bytes: " + format_size(settings.tier_bytes) +
-                    " is more than window_bytes: " + format_size(settings.window_bytes) +
+                    " is more than window_bytes: " + format_size(*settings.window_bytes) +
                     ", which is for windows and tier together; give a larger window_bytes"};
     if (settings.tier_bytes / settings.page_bytes >= engine::max_frames)
         return {-EINVAL, "tier_bytes: " + format_size(settings.tier_bytes) + " has more than " +
                              std::to_string(engine::max_frames) + " pages of " +
                              format_size(settings.page_bytes) +
                              "; use larger pages or a smaller tier"};
-    if (settings.worker_threads == 0) settings.worker_threads = std::min(processors, 1024u);
+    if (!settings.worker_threads) settings.worker_threads = std::min(processors, 1024u);
     if (settings.roots.empty()) settings.roots.push_back(".");
     return {};
 }
@@ -158,7 +155,7 @@ status runtime_state::settle_sizes() {
 void runtime_state::shape_cache() {
     engine::cache_view& c = ref.view;
     c.page_shift = static_cast<std::uint32_t>(std::countr_zero(settings.page_bytes));
-    const std::uint64_t frames = settings.cache_bytes >> c.page_shift;
+    const std::uint64_t frames = *settings.cache_bytes >> c.page_shift;
     c.clock_shards = shards_for(frames);
     c.frame_count = static_cast<std::uint32_t>(frames / c.clock_shards * c.clock_shards);
     c.word_count = settings.table_bytes / sizeof(engine::page_word);
@@ -173,9 +170,11 @@ void runtime_state::shape_cache() {
                         ? engine::descriptor_number_bits
                         : 0;
     c.write_behind_shift = write_behind_shift_for(c.page_shift, frames);
+    if (!settings.write_behind_bytes)
+        settings.write_behind_bytes = std::uint64_t{c.frame_count / 4} << c.page_shift;
     if (settings.writable)
         c.write_behind_pages =
-            write_behind_pages_for(settings.write_behind_bytes, c.page_shift, c.frame_count);
+            write_behind_pages_for(*settings.write_behind_bytes, c.page_shift, c.frame_count);
     c.name_slots = std::bit_ceil(settings.max_files * 2);
     c.name_lock_count = 1024;
     c.counter_shards = device->is_gpu() ? 1024 : 64;
@@ -212,7 +211,7 @@ status runtime_state::allocate_cache() {
         (!has_windows() || (allocate(*device, c.windows, c.file_slots) &&
                             allocate(*device, c.window_chunks, window_chunk_words)));
     if (!all)
-        return {-ENOMEM, "cache_bytes: " + format_size(settings.cache_bytes) +
+        return {-ENOMEM, "cache_bytes: " + format_size(*settings.cache_bytes) +
                              " and the tables of " + std::to_string(settings.max_files) +
                              " files could not be allocated on " + device->name() + ": " +
                              device->shortage() + "; give less, or smaller max_files"};
@@ -258,7 +257,7 @@ status runtime_state::build_cache() {
                                             [this](const std::string& line) { say(line); });
     if (has_windows())
         windows = std::make_unique<window_set>(*hooks.env, *device, c, window_chunk_words,
-                                               settings.window_bytes - settings.tier_bytes);
+                                               *settings.window_bytes - settings.tier_bytes);
     if (const status s = build_tier(); !s) return s;
     if (device->is_gpu())
         if (const status s = build_launch_counts(); !s) return s;
@@ -313,8 +312,8 @@ status runtime_state::build_tier() {
 ring_shape runtime_state::shape_of_rings(std::uint64_t stride) const {
     constexpr std::uint64_t most_rings = 128, enough_slots = 32;
     static_assert(most_rings <= engine::max_rings);
-    const std::uint64_t threads = settings.service_threads,
-                        fitting = settings.staging_bytes / stride / threads;
+    const std::uint64_t threads = *settings.service_threads,
+                        fitting = *settings.staging_bytes / stride / threads;
     std::uint64_t each = hooks.rings_per_thread;
     if (each == 0)
         each = device->is_gpu() && hooks.ring_slots == 0
@@ -341,7 +340,7 @@ status runtime_state::build_rings() {
     // words: no two tails in one line of the second-level cache.
     constexpr std::uint64_t tail_stride = 32;
     c.ring_count = shape.rings;
-    c.ring_threads = settings.service_threads;
+    c.ring_threads = *settings.service_threads;
     std::vector<std::uint64_t> first_tickets(all_slots);
     for (std::uint64_t i = 0; i < all_slots; ++i) first_tickets[i] = i % slots;
     auto* const requests = static_cast<engine::ring_request*>(
@@ -354,17 +353,17 @@ status runtime_state::build_rings() {
         !allocate(*device, tails, c.ring_count * tail_stride) ||
         !allocate(*device, free_tickets, all_slots) ||
         device->upload(free_tickets, first_tickets.data(), all_slots * sizeof(std::uint64_t)) != 0)
-        return {-ENOMEM, "staging_bytes: " + format_size(settings.staging_bytes) +
+        return {-ENOMEM, "staging_bytes: " + format_size(*settings.staging_bytes) +
                              " of host memory could not be allocated: " + device->shortage() +
                              "; give less"};
-    for (std::uint32_t i = 0; i < settings.service_threads; ++i)
+    for (std::uint32_t i = 0; i < *settings.service_threads; ++i)
         doorbells.push_back(
             device->is_gpu() || hooks.no_doorbells ? nullptr : std::make_unique<host_doorbell>());
     std::vector<engine::ring_view> views(c.ring_count);
-    std::vector<std::vector<host_ring>> of_thread(settings.service_threads);
+    std::vector<std::vector<host_ring>> of_thread(*settings.service_threads);
     for (std::uint32_t i = 0; i < c.ring_count; ++i) {
         engine::ring_view& r = views[i];
-        const std::uint32_t thread = i % settings.service_threads;
+        const std::uint32_t thread = i % *settings.service_threads;
         r.slots = shape.slots;
         r.staging_stride = stride;
         r.requests = requests + i * slots;
@@ -398,7 +397,7 @@ void runtime_state::let_register(service_settings& of_service,
     rlimit locked{};
     if (::getrlimit(RLIMIT_MEMLOCK, &locked) != 0) return;
     of_service.to_register =
-        areas_to_register(staging, tier, settings.service_threads, locked.rlim_cur);
+        areas_to_register(staging, tier, *settings.service_threads, locked.rlim_cur);
     of_service.register_refused = [this, limit = std::uint64_t{locked.rlim_cur}](
                                       std::uint64_t bytes, int code) {
         if (code != -ENOMEM || limit == RLIM_INFINITY || register_refusal_said.exchange(true))
@@ -413,7 +412,7 @@ status runtime_state::build_services(const std::vector<std::vector<host_ring>>& 
     const engine::cache_view& c = ref.view;
     const auto watch = std::make_shared<idle_watch>();
     troubles = std::make_shared<write_troubles>([this](const std::string& line) { say(line); });
-    for (std::uint32_t i = 0; i < settings.service_threads; ++i) {
+    for (std::uint32_t i = 0; i < *settings.service_threads; ++i) {
         const std::vector<host_ring>& rings = rings_of_thread[i];
         const auto depth = static_cast<std::uint32_t>(
             std::min<std::uint64_t>(rings.size() * rings.front().slots, 1024));

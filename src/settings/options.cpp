@@ -1,151 +1,318 @@
-// Options: reading the environment, checking ranges.
+// Options as text and back: sizes and names, environment, ranges, and rows of the document.
 #include "penstock/options.hpp"
 
+#include <cctype>
 #include <charconv>
+#include <cmath>
+#include <cstdio>
 #include <cstdlib>
-#include <limits>
+
+#include "settings/option_table.hpp"
 
 namespace penstock {
 
 namespace {
 
-// Applies one variable if it is set; keeps the first error.
-class environment_reader {
-public:
-    void size(const char* name, std::uint64_t& out) {
-        if (const char* text = value_of(name)) result_ = parse_size(name, text, out);
-    }
-
-    template <typename Integer>
-    void number(const char* name, Integer& out) {
-        const char* text = value_of(name);
-        if (text == nullptr) return;
-        const std::string given(text);
-        const auto parsed = std::from_chars(given.data(), given.data() + given.size(), out);
-        if (parsed.ec != std::errc() || parsed.ptr != given.data() + given.size())
-            result_ = {-EINVAL, std::string(name) + ": '" + given +
-                                    "' is not a whole number; give one, such as 4"};
-    }
-
-    void flag(const char* name, bool& out) {
-        const char* text = value_of(name);
-        if (text == nullptr) return;
-        const std::string given(text);
-        if (given == "0" || given == "1") out = given == "1";
-        else
-            result_ = {-EINVAL, std::string(name) + ": '" + given +
-                                    "' is neither 0 nor 1; give 1 for on, 0 for off"};
-    }
-
-    void choice(const char* name, backend& out) {
-        if (const char* text = value_of(name)) result_ = parse_backend(name, text, out);
-    }
-    void choice(const char* name, io_method& out) {
-        if (const char* text = value_of(name)) result_ = parse_io_method(name, text, out);
-    }
-    void choice(const char* name, direct_mode& out) {
-        if (const char* text = value_of(name)) result_ = parse_direct_mode(name, text, out);
-    }
-    void choice(const char* name, bool& out) {
-        if (const char* text = value_of(name)) result_ = parse_switch(name, text, out);
-    }
-
-    void list(const char* name, std::vector<std::string>& out) {
-        const char* text = value_of(name);
-        if (text == nullptr) return;
-        out.clear();
-        std::string part;
-        for (const char* at = text;; ++at) {
-            if (*at == ':' || *at == '\0') {
-                if (!part.empty()) out.push_back(part);
-                part.clear();
-                if (*at == '\0') return;
-            } else {
-                part += *at;
-            }
-        }
-    }
-
-    [[nodiscard]] const status& result() const { return result_; }
-
-private:
-    const char* value_of(const char* name) const {
-        if (!result_.ok()) return nullptr;
-        const char* text = std::getenv(name);
-        return text != nullptr && *text != '\0' ? text : nullptr;
-    }
-    status result_;
+struct size_unit {
+    const char* name;
+    std::uint64_t bytes;
 };
 
-status out_of_range(const char* name, const std::string& value, const std::string& range) {
-    return {-EINVAL, std::string(name) + ": " + value + " is out of range; use " + range};
-}
+constexpr std::uint64_t kib = 1024, mib = kib * 1024, gib = mib * 1024, tib = gib * 1024;
+constexpr size_unit units[] = {{"", 1},
+                               {"B", 1},
+                               {"K", kib},
+                               {"KiB", kib},
+                               {"KB", 1000},
+                               {"M", mib},
+                               {"MiB", mib},
+                               {"MB", 1000000},
+                               {"G", gib},
+                               {"GiB", gib},
+                               {"GB", 1000000000},
+                               {"T", tib},
+                               {"TiB", tib},
+                               {"TB", 1000000000000}};
 
-status check_number(const char* name, std::uint64_t value, std::uint64_t least,
-                    std::uint64_t most) {
-    if (value >= least && value <= most) return {};
-    return out_of_range(name, std::to_string(value),
-                        std::to_string(least) + " to " + std::to_string(most));
-}
-
-status check_size(const char* name, std::uint64_t value, std::uint64_t least, std::uint64_t most) {
-    if (value >= least && value <= most) return {};
-    return out_of_range(name, format_size(value), format_size(least) + " to " + format_size(most));
+status bad_size(const std::string& what, const std::string& text) {
+    return {
+        -EINVAL,
+        what + ": '" + text +
+            "' is not a size; give a number with an optional unit, such as 65536, 64KiB, 1.5GiB"};
 }
 
 }  // namespace
 
+status parse_size(const std::string& what, const std::string& text, std::uint64_t& bytes) {
+    const char* const end = text.data() + text.size();
+    double number = 0;
+    const auto parsed = std::from_chars(text.data(), end, number, std::chars_format::fixed);
+    if (parsed.ec != std::errc() || parsed.ptr == text.data() || number < 0 ||
+        !std::isfinite(number))
+        return bad_size(what, text);
+    const char* at = parsed.ptr;
+    if (at != end && *at == ' ') ++at;
+    const std::string name(at, end);
+    for (const size_unit& u : units) {
+        if (name != u.name) continue;
+        const double value = number * static_cast<double>(u.bytes);
+        if (value >= 9.2e18) return bad_size(what, text);
+        // Whole numbers are computed as integers, so that no large size loses its last digits.
+        std::uint64_t whole = 0;
+        const auto exact = std::from_chars(text.data(), parsed.ptr, whole);
+        bytes = exact.ec == std::errc() && exact.ptr == parsed.ptr
+                    ? whole * u.bytes
+                    : static_cast<std::uint64_t>(value);
+        return {};
+    }
+    return bad_size(what, text);
+}
+
+std::string format_size(std::uint64_t bytes) {
+    const size_unit shown[] = {{"TiB", tib}, {"GiB", gib}, {"MiB", mib}, {"KiB", kib}};
+    for (const size_unit& u : shown)
+        if (bytes >= u.bytes && bytes % u.bytes == 0)
+            return std::to_string(bytes / u.bytes) + " " + u.name;
+    for (const size_unit& u : shown) {
+        if (bytes < u.bytes) continue;
+        char text[64];
+        std::snprintf(text, sizeof text, "%.1f %s",
+                      static_cast<double>(bytes) / static_cast<double>(u.bytes), u.name);
+        return text;
+    }
+    return std::to_string(bytes) + " B";
+}
+
+status parse_backend(const std::string& what, const std::string& text, backend& out) {
+    for (const backend b : {backend::automatic, backend::gpu, backend::cpu})
+        if (text == name_of(b)) return out = b, status{};
+    return {-EINVAL, what + ": '" + text + "' is no back end; use auto, gpu or cpu"};
+}
+
+status parse_io_method(const std::string& what, const std::string& text, io_method& out) {
+    for (const io_method m : {io_method::automatic, io_method::uring, io_method::pread})
+        if (text == name_of(m)) return out = m, status{};
+    return {-EINVAL, what + ": '" + text + "' is no way to read files; use auto, uring or pread"};
+}
+
+status parse_direct_mode(const std::string& what, const std::string& text, direct_mode& out) {
+    for (const direct_mode m : {direct_mode::automatic, direct_mode::off, direct_mode::on})
+        if (text == name_of(m)) return out = m, status{};
+    return {-EINVAL, what + ": '" + text +
+                         "' does not say when to read past the page cache; use auto, off or on"};
+}
+
+status parse_switch(const std::string& what, const std::string& text, bool& out) {
+    if (text == "on" || text == "off") return out = text == "on", status{};
+    return {-EINVAL, what + ": '" + text + "' is neither; use on or off"};
+}
+
+const char* name_of(backend where) {
+    return where == backend::gpu ? "gpu" : where == backend::cpu ? "cpu" : "auto";
+}
+
+const char* name_of(io_method io) {
+    return io == io_method::uring ? "uring" : io == io_method::pread ? "pread" : "auto";
+}
+
+const char* name_of(direct_mode direct) {
+    return direct == direct_mode::off ? "off" : direct == direct_mode::on ? "on" : "auto";
+}
+
+namespace settings {
+
+namespace {
+
+template <typename... Cases>
+struct by_type : Cases... {
+    using Cases::operator()...;
+};
+template <typename... Cases>
+by_type(Cases...) -> by_type<Cases...>;
+
+std::vector<std::string> split(const std::string& text) {
+    std::vector<std::string> parts;
+    for (std::size_t at = 0; at <= text.size();) {
+        const std::size_t end = std::min(text.find(':', at), text.size());
+        if (end > at) parts.push_back(text.substr(at, end - at));
+        at = end + 1;
+    }
+    return parts;
+}
+
+std::string joined(const std::vector<std::string>& parts) {
+    std::string out;
+    for (const std::string& part : parts) out += (out.empty() ? "" : ":") + part;
+    return out;
+}
+
+template <typename Integer>
+status parse_number(const std::string& label, const std::string& text, Integer& out) {
+    const char* const end = text.data() + text.size();
+    Integer number = 0;
+    const auto parsed = std::from_chars(text.data(), end, number);
+    if (parsed.ec == std::errc() && parsed.ptr == end) return out = number, status{};
+    return {-EINVAL,
+            label + ": '" + text + "' is not a whole number that fits; give one, such as 4"};
+}
+
+status parse_zero_or_one(const std::string& label, const std::string& text, bool& out) {
+    if (text == "0" || text == "1") return out = text == "1", status{};
+    return {-EINVAL, label + ": '" + text + "' is neither 0 nor 1; give 1 for on, 0 for off"};
+}
+
+// 0 is refused here where no size of 0 is usable, so that the message names the label.
+status parse_usable_size(const option_entry& entry, const std::string& label,
+                         const std::string& text, std::uint64_t& out) {
+    std::uint64_t bytes = 0;
+    if (status s = parse_size(label, text, bytes); !s) return s;
+    const bool may_be_zero = entry.or_zero || (entry.most != 0 && entry.least == 0);
+    if (bytes == 0 && !may_be_zero)
+        return {-EINVAL, label + ": '" + text +
+                             "' is no usable size; give one, such as 64KiB, or leave " + label +
+                             " out"};
+    return out = bytes, status{};
+}
+
+// A value of the table as a number, if it is one.
+std::optional<std::uint64_t> number_of(const option_entry& entry, const options& of) {
+    return std::visit(
+        by_type{[&](std::uint64_t options::*m) { return std::optional(of.*m); },
+                [&](std::optional<std::uint64_t> options::*m) { return of.*m; },
+                [&](std::uint32_t options::*m) { return std::optional<std::uint64_t>(of.*m); },
+                [&](std::optional<std::uint32_t> options::*m) {
+                    return (of.*m) ? std::optional<std::uint64_t>(*(of.*m)) : std::nullopt;
+                },
+                [](auto) { return std::optional<std::uint64_t>(); }},
+        entry.member);
+}
+
+bool may_be_empty(const option_entry& entry) {
+    return std::holds_alternative<std::optional<std::uint64_t> options::*>(entry.member) ||
+           std::holds_alternative<std::optional<std::uint32_t> options::*>(entry.member);
+}
+
+std::string shown_number(const option_entry& entry, std::uint64_t value) {
+    if (value != 0 && entry.unit == unit::bytes) return format_size(value);
+    return std::to_string(value) + (entry.unit == unit::ms ? " ms" : "");
+}
+
+std::string range_text(const option_entry& entry) {
+    if (entry.most == 0) return {};
+    return shown_number(entry, entry.least) + " to " + shown_number(entry, entry.most) +
+           (entry.or_zero ? ", or 0" : "");
+}
+
+status check_range(const option_entry& entry, const options& of) {
+    const std::optional<std::uint64_t> value = number_of(entry, of);
+    if (!value || entry.most == 0 || (*value >= entry.least && *value <= entry.most) ||
+        (*value == 0 && entry.or_zero))
+        return {};
+    return {-EINVAL, std::string(entry.name) + ": " + shown_number(entry, *value) +
+                         " is out of range; use " + range_text(entry) +
+                         (may_be_empty(entry) ? ", or auto" : "")};
+}
+
+}  // namespace
+
+status set_option(const option_entry& entry, const std::string& label, const std::string& text,
+                  options& out) {
+    return std::visit(
+        by_type{
+            [&](std::uint64_t options::*m) {
+                return parse_usable_size(entry, label, text, out.*m);
+            },
+            [&](std::optional<std::uint64_t> options::*m) {
+                if (text == "auto") return (out.*m).reset(), status{};
+                std::uint64_t bytes = 0;
+                status s = parse_usable_size(entry, label, text, bytes);
+                if (s.ok()) out.*m = bytes;
+                return s;
+            },
+            [&](std::optional<std::uint32_t> options::*m) {
+                if (text == "auto") return (out.*m).reset(), status{};
+                std::uint32_t number = 0;
+                status s = parse_number(label, text, number);
+                if (s.ok()) out.*m = number;
+                return s;
+            },
+            [&](std::uint32_t options::*m) { return parse_number(label, text, out.*m); },
+            [&](int options::*m) { return parse_number(label, text, out.*m); },
+            [&](bool options::*m) {
+                return entry.unit == unit::zero_or_one ? parse_zero_or_one(label, text, out.*m)
+                                                       : parse_switch(label, text, out.*m);
+            },
+            [&](backend options::*m) { return parse_backend(label, text, out.*m); },
+            [&](io_method options::*m) { return parse_io_method(label, text, out.*m); },
+            [&](direct_mode options::*m) { return parse_direct_mode(label, text, out.*m); },
+            [&](std::vector<std::string> options::*m) { return out.*m = split(text), status{}; }},
+        entry.member);
+}
+
+bool is_automatic(const option_entry& entry, const options& asked) {
+    return std::visit(
+        by_type{[&](backend options::*m) { return asked.*m == backend::automatic; },
+                [&](io_method options::*m) { return asked.*m == io_method::automatic; },
+                [&](std::vector<std::string> options::*m) { return (asked.*m).empty(); },
+                [&](auto) { return may_be_empty(entry) && !number_of(entry, asked); }},
+        entry.member);
+}
+
+std::string plain_text(const option_entry& entry, const options& of) {
+    const auto number = [&](auto) {
+        const std::optional<std::uint64_t> value = number_of(entry, of);
+        return value ? std::to_string(*value) : std::string();
+    };
+    return std::visit(
+        by_type{[&](int options::*m) { return std::to_string(of.*m); },
+                [&](bool options::*m) {
+                    if (entry.unit == unit::zero_or_one) return std::string(of.*m ? "1" : "0");
+                    return std::string(of.*m ? "on" : "off");
+                },
+                [&](backend options::*m) { return std::string(name_of(of.*m)); },
+                [&](io_method options::*m) { return std::string(name_of(of.*m)); },
+                [&](direct_mode options::*m) { return std::string(name_of(of.*m)); },
+                [&](std::vector<std::string> options::*m) { return joined(of.*m); }, number},
+        entry.member);
+}
+
+std::string shown_text(const option_entry& entry, const options& of) {
+    const std::optional<std::uint64_t> value = number_of(entry, of);
+    if (value) return shown_number(entry, *value);
+    return may_be_empty(entry) ? "automatic" : plain_text(entry, of);
+}
+
+std::string document_rows(part of) {
+    std::string out;
+    for (const option_entry& entry : option_entries()) {
+        if (entry.part != of) continue;
+        const std::string flag = entry.flag;
+        out += std::string("| `") + entry.name + "` | `" + entry.variable + "`" +
+               (flag.empty() ? "" : ", `" + flag + "`") + " | " + shown_text(entry, options{}) +
+               entry.of_default + " | " + range_text(entry) + entry.of_range + " | " +
+               entry.change_when + " | " + entry.price + " |\n";
+    }
+    return out;
+}
+
+}  // namespace settings
+
 status options::from_environment(options& out) {
-    environment_reader reader;
-    reader.choice("PENSTOCK_BACKEND", out.where);
-    reader.number("PENSTOCK_DEVICE", out.device);
-    reader.size("PENSTOCK_CACHE", out.cache_bytes);
-    reader.size("PENSTOCK_PAGE", out.page_bytes);
-    reader.size("PENSTOCK_TABLE", out.table_bytes);
-    reader.number("PENSTOCK_MAX_FILES", out.max_files);
-    reader.number("PENSTOCK_SERVICE_THREADS", out.service_threads);
-    reader.size("PENSTOCK_STAGING", out.staging_bytes);
-    reader.size("PENSTOCK_WINDOW", out.window_bytes);
-    reader.size("PENSTOCK_TIER", out.tier_bytes);
-    reader.flag("PENSTOCK_WRITABLE", out.writable);
-    reader.size("PENSTOCK_WRITE_BEHIND", out.write_behind_bytes);
-    reader.number("PENSTOCK_WORKERS", out.worker_threads);
-    reader.choice("PENSTOCK_IO", out.io);
-    reader.choice("PENSTOCK_DIRECT_IO", out.direct_io);
-    reader.choice("PENSTOCK_REGISTERED_BUFFERS", out.registered_buffers);
-    reader.number("PENSTOCK_FRAME_WAIT_MS", out.frame_wait_ms);
-    reader.number("PENSTOCK_REQUEST_WAIT_MS", out.request_wait_ms);
-    reader.number("PENSTOCK_HOST_WAIT_MS", out.host_wait_ms);
-    reader.list("PENSTOCK_ROOTS", out.roots);
-    return reader.result();
+    for (const settings::option_entry& entry : settings::option_entries()) {
+        const char* const text = std::getenv(entry.variable);
+        if (text == nullptr || *text == '\0') continue;
+        if (status s = settings::set_option(entry, entry.variable, text, out); !s) return s;
+    }
+    return {};
 }
 
 status options::check() const {
-    constexpr std::uint64_t kib = 1024, mib = kib * 1024, gib = mib * 1024;
-    if (page_bytes < 512 || page_bytes > 2 * mib || (page_bytes & (page_bytes - 1)) != 0)
-        return {-EINVAL, "page_bytes: " + std::to_string(page_bytes) +
-                             " is not usable; give a power of two from 512 to 2097152 (2 MiB)"};
-    if (cache_bytes != 0 && cache_bytes < 8 * page_bytes)
-        return {-EINVAL, "cache_bytes: " + format_size(cache_bytes) + " is less than 8 pages of " +
-                             format_size(page_bytes) + "; give at least " +
-                             format_size(8 * page_bytes)};
-    if (device < 0)
-        return {-EINVAL,
-                "device: " + std::to_string(device) + " is negative; device numbers start at 0"};
-    if (status s = check_size("table_bytes", table_bytes, 64 * kib, 1024 * gib); !s) return s;
-    if (status s = check_number("max_files", max_files, 16, 1u << 19); !s) return s;
-    if (status s = check_number("service_threads", service_threads, 0, 64); !s) return s;
-    if (staging_bytes != 0)
-        if (status s = check_size("staging_bytes", staging_bytes, mib, 16 * gib); !s) return s;
-    if (window_bytes != 0)
-        if (status s = check_size("window_bytes", window_bytes, 2 * mib, 1024 * gib); !s) return s;
-    if (status s = check_size("tier_bytes", tier_bytes, 0, 1024 * gib); !s) return s;
-    if (status s = check_size("write_behind_bytes", write_behind_bytes, 0, 1024 * gib); !s)
-        return s;
-    if (status s = check_number("worker_threads", worker_threads, 0, 1024); !s) return s;
-    if (status s = check_number("frame_wait_ms", frame_wait_ms, 1, 600000); !s) return s;
-    if (status s = check_number("request_wait_ms", request_wait_ms, 1, 600000); !s) return s;
-    return check_number("host_wait_ms", host_wait_ms, 100, 600000);
+    for (const settings::option_entry& entry : settings::option_entries()) {
+        if (entry.check != nullptr)
+            if (status s = entry.check(*this); !s) return s;
+        if (status s = settings::check_range(entry, *this); !s) return s;
+    }
+    return {};
 }
 
 }  // namespace penstock

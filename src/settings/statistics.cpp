@@ -1,10 +1,51 @@
-// Statistics as JSON. Written by hand: the library itself needs no JSON package for one flat
-// object.
-#include "penstock/statistics.hpp"
+// Statistics: the table of their names, and JSON. Written by hand: the library itself needs no JSON
+// package for one flat object.
+#include "settings/statistic_table.hpp"
 
 namespace penstock {
 
+namespace settings {
+
 namespace {
+
+constexpr statistic_entry statistics_rows[] = {
+    {"hits", &statistics::hits, engine::count_hits},
+    {"misses", &statistics::misses, engine::count_misses},
+    {"window_loads", &statistics::window_loads, engine::count_window_loads},
+    {"window_bytes", &statistics::window_bytes},
+    {"tier_loads", &statistics::tier_loads, engine::count_tier_loads},
+    {"tier_saves", &statistics::tier_saves, engine::count_tier_saves},
+    {"tier_evictions", &statistics::tier_evictions, engine::count_tier_evictions},
+    {"read_ahead_pages", &statistics::read_ahead_pages, engine::count_fill_pages},
+    {"read_ahead_failures", &statistics::read_ahead_failures, engine::count_fill_failures},
+    {"load_waits", &statistics::load_waits, engine::count_load_waits},
+    {"evictions", &statistics::evictions, engine::count_evictions},
+    {"clock_steps", &statistics::clock_steps, engine::count_clock_steps},
+    {"frame_waits", &statistics::frame_waits, engine::count_frame_waits},
+    {"ring_waits", &statistics::ring_waits, engine::count_ring_waits},
+    {"copy_retries", &statistics::copy_retries, engine::count_retries},
+    {"requests", &statistics::requests, engine::count_requests},
+    {"opens", &statistics::opens, engine::count_opens},
+    {"open_requests", &statistics::open_requests, engine::count_open_requests},
+    {"errors", &statistics::errors, engine::count_errors},
+    {"bytes_loaded", &statistics::bytes_loaded, engine::count_bytes_loaded},
+    {"bytes_read", &statistics::bytes_read, engine::count_bytes_read},
+    {"bytes_written", &statistics::bytes_written, engine::count_bytes_written},
+    {"write_backs", &statistics::write_backs, engine::count_write_backs},
+    {"write_back_errors", &statistics::write_back_errors, engine::count_write_back_errors},
+    {"dirty_victims", &statistics::dirty_victims, engine::count_dirty_victims},
+    {"written_behind", &statistics::written_behind, engine::count_written_behind},
+    {"file_writes", &statistics::file_writes},
+    {"file_write_bytes", &statistics::file_write_bytes},
+    {"file_write_errors", &statistics::file_write_errors},
+    {"file_syncs", &statistics::file_syncs},
+    {"file_reads", &statistics::file_reads},
+    {"file_read_bytes", &statistics::file_read_bytes},
+    {"file_read_errors", &statistics::file_read_errors},
+    {"direct_reads", &statistics::direct_reads},
+    {"registered_reads", &statistics::registered_reads},
+    {"bad_requests", &statistics::bad_requests},
+    {"batches", &statistics::batches}};
 
 template <std::size_t Size>
 std::string list_of(const std::array<std::uint64_t, Size>& values) {
@@ -15,54 +56,16 @@ std::string list_of(const std::array<std::uint64_t, Size>& values) {
 
 }  // namespace
 
+std::span<const statistic_entry> statistic_entries() { return statistics_rows; }
+
+}  // namespace settings
+
 std::string statistics::to_json() const {
     std::string out = "{";
-    const auto add = [&out](const char* name, const std::string& value) {
-        out += (out.size() == 1 ? "\"" : ",\"") + std::string(name) + "\":" + value;
-    };
-    const auto number = [&add](const char* name, std::uint64_t value) {
-        add(name, std::to_string(value));
-    };
-    number("hits", hits);
-    number("misses", misses);
-    number("window_loads", window_loads);
-    number("window_bytes", window_bytes);
-    number("tier_loads", tier_loads);
-    number("tier_saves", tier_saves);
-    number("tier_evictions", tier_evictions);
-    number("read_ahead_pages", read_ahead_pages);
-    number("read_ahead_failures", read_ahead_failures);
-    number("load_waits", load_waits);
-    number("evictions", evictions);
-    number("clock_steps", clock_steps);
-    number("frame_waits", frame_waits);
-    number("ring_waits", ring_waits);
-    number("copy_retries", copy_retries);
-    number("requests", requests);
-    number("opens", opens);
-    number("open_requests", open_requests);
-    number("errors", errors);
-    number("bytes_loaded", bytes_loaded);
-    number("bytes_read", bytes_read);
-    number("bytes_written", bytes_written);
-    number("write_backs", write_backs);
-    number("write_back_errors", write_back_errors);
-    number("dirty_victims", dirty_victims);
-    number("written_behind", written_behind);
-    number("file_writes", file_writes);
-    number("file_write_bytes", file_write_bytes);
-    number("file_write_errors", file_write_errors);
-    number("file_syncs", file_syncs);
-    number("file_reads", file_reads);
-    number("file_read_bytes", file_read_bytes);
-    number("file_read_errors", file_read_errors);
-    number("direct_reads", direct_reads);
-    number("registered_reads", registered_reads);
-    number("bad_requests", bad_requests);
-    number("batches", batches);
-    add("batch_size", list_of(batch_size));
-    add("latency_ns", list_of(latency_ns));
-    return out + "}";
+    for (const settings::statistic_entry& entry : settings::statistic_entries())
+        out += std::string("\"") + entry.name + "\":" + std::to_string(this->*entry.member) + ",";
+    return out + "\"batch_size\":" + settings::list_of(batch_size) +
+           ",\"latency_ns\":" + settings::list_of(latency_ns) + "}";
 }
 
 }  // namespace penstock

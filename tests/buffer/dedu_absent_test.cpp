@@ -29,7 +29,8 @@ protected:
 // Pages 0, 1, 5 and 6 have the same four blocks, the others random ones, and the host has room for
 // three pages: with `bring`, the blocks are absent that the first two have.
 struct absent_pages {
-    explicit absent_pages(backend where, bool dirty = false, std::uint32_t table = 0)
+    explicit absent_pages(backend where, bool dirty = false,
+                          std::optional<std::uint32_t> table = std::nullopt)
         : how{.host = 3, .device = 0, .duplicates = 0, .table = table},
           expected(blocks_of(1, how, 12 * 512)),
           page(512) {

@@ -112,7 +112,7 @@ TEST_P(shared_blocks, hold_what_was_written) {
         s.on_device = seed == 4;
         s.md5 = seed == 2;
         s.order = seed == 4 ? order_kind::clock : order_kind::lru;
-        s.table = seed == 5 ? 30 : 0;
+        if (seed == 5) s.table = 30;
         s.adaptive = seed % 2 == 1;  // with loads that are posted
         const played_file seen =
             play(s, 64 * 512 - 77, seed, operations_wanted(rounds(2500)), GetParam());
@@ -164,7 +164,7 @@ template <typename Order>
 buffer::manager_counts driven(const shape& s, std::vector<whole_page> now,
                               const std::vector<whole_page>& accesses) {
     buffer::core<Order> core;
-    EXPECT_EQ(core.make({s.host, s.device, s.blocks, s.table, 2, s.absent}), 0);
+    EXPECT_EQ(core.make({s.host, s.device, s.blocks, *s.table, 2, *s.absent}), 0);
     buffer::manager_counts out;
     buffer::counts moved;
     std::vector<buffer::content_id> contents(s.blocks);

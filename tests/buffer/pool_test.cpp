@@ -11,6 +11,7 @@
 #include <random>
 #include <thread>
 
+#include "buffer/pool/manager.hpp"
 #include "region/support.hpp"
 
 namespace penstock::test {
@@ -19,6 +20,8 @@ namespace {
 
 using buffer::file_access;
 using buffer::fixed_page;
+using buffer::make_pool;
+using buffer::manager_settings;
 using buffer::policy_kind;
 using buffer::use_kind;
 using bytes = std::vector<std::uint8_t>;
@@ -274,9 +277,10 @@ TEST(buffer_pool, takes_the_least_host_part_that_is_documented) {
 
 TEST(buffer_pool, refuses_what_cannot_be) {
     const pool_kind any{policy_kind::gram, backend::cpu, false};
-    const auto refused = [](const buffer_options& wanted, int code, const char* word) {
+    const auto refused = [](const buffer_options& wanted, int code, const char* word,
+                            const manager_settings& tuning = {}) {
         std::unique_ptr<buffer_pool> pool;
-        const status made = buffer_pool::make(wanted, pool);
+        const status made = make_pool(wanted, tuning, pool);
         EXPECT_EQ(made.code, code) << made.message;
         EXPECT_NE(made.message.find(word), std::string::npos) << made.message;
         EXPECT_EQ(pool, nullptr);
@@ -291,23 +295,18 @@ TEST(buffer_pool, refuses_what_cannot_be) {
     refused(with([](buffer_options& o) { o.device_bytes = 0; }), -EINVAL, "device_bytes");
     refused(with([](buffer_options& o) { o.sessions = 0; }), -EINVAL, "sessions");
     refused(with([](buffer_options& o) { o.sessions = 1000; }), -EINVAL, "sessions");
-    refused(with([](buffer_options& o) { o.batch_pages = 0; }), -EINVAL, "batch_pages");
-    refused(with([](buffer_options& o) { o.batch_pages = ~0u; }), -EINVAL, "batch_pages");
+    refused(usual(any), -EINVAL, "batch_pages", {.batch_pages = 0});
+    refused(usual(any), -EINVAL, "batch_pages", {.batch_pages = ~0u});
     refused(with([](buffer_options& o) { o.max_files = ~0u; }), -EINVAL, "files");
     refused(with([](buffer_options& o) { o.sessions = o.fixed_pages = ~0u; }), -EINVAL, "sessions");
-    const auto wide = [](buffer_options& o) {
-        o.policy = policy_kind::dedu;
-        o.dedu.window_pages = ~0u - 5;
-    };
-    refused(with(wide), -EINVAL, "window_pages");
+    const auto dedu = [](buffer_options& o) { o.policy = policy_kind::dedu; };
+    refused(with(dedu), -EINVAL, "window_pages", {.dedu = {.window_pages = ~0u - 5}});
     refused(with([](buffer_options& o) { o.device_bytes = std::uint64_t{1} << 41; }), -ENOMEM,
             "device_bytes");
-    refused(
-        with([](buffer_options& o) { o.policy = policy_kind::dedu, o.dedu.blocks_per_page = 3; }),
-        -EINVAL, "blocks");
-    refused(
-        with([](buffer_options& o) { o.policy = policy_kind::dedu, o.dedu.blocks_per_page = 128; }),
-        -EINVAL, "blocks");
+    refused(with([](buffer_options& o) { o.policy = policy_kind::dedu, o.blocks_per_page = 3; }),
+            -EINVAL, "blocks");
+    refused(with([](buffer_options& o) { o.policy = policy_kind::dedu, o.blocks_per_page = 128; }),
+            -EINVAL, "blocks");
 }
 
 }  // namespace penstock::test

@@ -57,7 +57,8 @@ struct shape {
     std::uint64_t mask = ~std::uint64_t{0};
     bool on_device = false, md5 = false, adaptive = false;
     buffer::order_kind order = buffer::order_kind::lru;
-    std::uint32_t sessions = 2, table = 0, absent = buffer::dedu_settings::usual_absent;
+    std::uint32_t sessions = 2;
+    std::optional<std::uint32_t> table = std::nullopt, absent = std::nullopt;
     std::uint64_t page_bytes = 512;
     std::uint32_t batch_wait_us = 0;
 };

@@ -69,7 +69,7 @@ options options_for(std::uint64_t seed, const write_shape& s, const std::string&
     o.writable = true;
     o.page_bytes = s.page_bytes;
     o.cache_bytes = s.cache_bytes;
-    const std::uint64_t behind[] = {0, 2 * s.page_bytes, s.cache_bytes};
+    const std::optional<std::uint64_t> behind[] = {std::nullopt, 2 * s.page_bytes, s.cache_bytes};
     o.write_behind_bytes = behind[mix64(seed ^ 13) % 3];
     o.table_bytes = 512 * 1024;  // 65536 words: room for every file at once, and for what is left
                                  // of their last lives; more than 16384 pages take two levels

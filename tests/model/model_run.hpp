@@ -76,7 +76,7 @@ struct tiny_shape {
         o.window_bytes = budgets_mib[mix64(s.seed ^ 12) % 4] << 20;
         constexpr std::uint64_t tier_pages[] = {0, 24, 300};
         o.tier_bytes = tier_pages[s.seed % 3] * o.page_bytes;
-        o.window_bytes += o.tier_bytes;  // so that windows have their budget as it was
+        *o.window_bytes += o.tier_bytes;  // so that windows have their budget as it was
         hooks.windows_on_cpu = true;
         hooks.max_handles = mix64(s.seed ^ 10) % 2 != 0 ? 8 : 0;
         constexpr std::uint32_t slots[] = {4, 16, 64};
@@ -361,7 +361,7 @@ private:
              << (std::is_same_v<Group, lane> ? "lane" : "racing") << ", " << settings_.operations
              << " operations, " << settings_.threads << " threads, page " << shape_.w.page_bytes
              << ", frames " << rt_->ref().view.frame_count << ", file slots " << shape_.o.max_files
-             << ", rings " << rt_->settings().service_threads << " x "
+             << ", rings " << *rt_->settings().service_threads << " x "
              << shape_.hooks.rings_per_thread << " x " << shape_.hooks.ring_slots << ", handles "
              << shape_.hooks.max_handles << ", " << rt_->io_name() << ", direct_io "
              << name_of(shape_.o.direct_io)

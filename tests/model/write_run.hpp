@@ -41,7 +41,8 @@ struct write_run_shape {
         o.page_bytes = pages[s.seed % 5];
         const std::uint64_t frame_count = o.page_bytes > 16384 ? 16 : frames[mix64(s.seed) % 5];
         o.cache_bytes = frame_count * o.page_bytes;
-        const std::uint64_t behind[] = {0, 2 * o.page_bytes, o.cache_bytes};
+        const std::optional<std::uint64_t> behind[] = {std::nullopt, 2 * o.page_bytes,
+                                                       o.cache_bytes};
         o.write_behind_bytes = behind[mix64(s.seed ^ 13) % 3];
         // 16384 words, leaves of 256: more than 4096 pages take two levels.
         o.table_bytes = 128 * 1024;
@@ -61,7 +62,7 @@ struct write_run_shape {
         hooks.ring_slots = slots[mix64(s.seed ^ 11) % 3];
         hooks.rings_per_thread = 1 + static_cast<std::uint32_t>(mix64(s.seed ^ 12) % 2);
         files = {mix64(s.seed + 1), o.page_bytes,
-                 o.cache_bytes,     o.page_bytes <= 1024 ? 4200ull : 0,
+                 *o.cache_bytes,    o.page_bytes <= 1024 ? 4200ull : 0,
                  s.threads,         8};
     }
 };
@@ -82,7 +83,7 @@ public:
             complain(created.message);
         options small = shape_.o;
         small.cache_bytes =
-            std::max<std::uint64_t>(8, shape_.o.cache_bytes / shape_.o.page_bytes / 2) *
+            std::max<std::uint64_t>(8, *shape_.o.cache_bytes / shape_.o.page_bytes / 2) *
             shape_.o.page_bytes;
         small.tier_bytes = 0;
         small.service_threads = 1;
@@ -310,7 +311,7 @@ private:
              << (std::is_same_v<Group, lane> ? "lane" : "racing") << ", " << settings_.operations
              << " operations, " << settings_.threads << " threads, page " << shape_.o.page_bytes
              << ", frames " << rt_->ref().view.frame_count << ", tier "
-             << shape_.o.tier_bytes / shape_.o.page_bytes << ", rings " << shape_.o.service_threads
+             << shape_.o.tier_bytes / shape_.o.page_bytes << ", rings " << *shape_.o.service_threads
              << " x " << shape_.hooks.rings_per_thread << " x " << shape_.hooks.ring_slots << ", "
              << rt_->io_name() << "\n";
         return text.str();

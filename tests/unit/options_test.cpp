@@ -3,8 +3,12 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <fstream>
+#include <set>
+#include <sstream>
 
-#include "penstock/options.hpp"
+#include "settings/option_table.hpp"
+#include "settings/statistic_table.hpp"
 
 namespace penstock::test {
 
@@ -122,9 +126,14 @@ constexpr wrong_option wrong_options[] = {
     {"max_files", [](options& o) { o.max_files = 15; }},
     {"max_files", [](options& o) { o.max_files = (1 << 19) + 1; }},
     {"service_threads", [](options& o) { o.service_threads = 65; }},
+    {"service_threads", [](options& o) { o.service_threads = 0; }},
+    {"cache_bytes", [](options& o) { o.cache_bytes = 0; }},
+    {"window_bytes", [](options& o) { o.window_bytes = 1; }},
     {"staging_bytes", [](options& o) { o.staging_bytes = 1; }},
     {"staging_bytes", [](options& o) { o.staging_bytes = std::uint64_t{17} << 30; }},
+    {"staging_bytes", [](options& o) { o.staging_bytes = 0; }},
     {"worker_threads", [](options& o) { o.worker_threads = 1025; }},
+    {"worker_threads", [](options& o) { o.worker_threads = 0; }},
     {"frame_wait_ms", [](options& o) { o.frame_wait_ms = 0; }},
     {"request_wait_ms", [](options& o) { o.request_wait_ms = 600001; }},
     {"host_wait_ms", [](options& o) { o.host_wait_ms = 99; }},
@@ -151,6 +160,8 @@ TEST(options, borders_are_inside) {
     o.max_files = 16;
     o.service_threads = 64;
     o.staging_bytes = 1 << 20;
+    o.window_bytes = 0;
+    o.write_behind_bytes = 0;
     o.frame_wait_ms = 1;
     o.request_wait_ms = 600000;
     o.host_wait_ms = 100;
@@ -207,6 +218,22 @@ TEST(environment, every_variable_is_read) {
     EXPECT_EQ(o.roots, (std::vector<std::string>{"/a", "/b c", "/d"}));
 }
 
+TEST(environment, auto_is_automatic_and_zero_is_zero) {
+    const variable all[] = {{"PENSTOCK_CACHE", "auto"},
+                            {"PENSTOCK_WORKERS", "auto"},
+                            {"PENSTOCK_WINDOW", "0"},
+                            {"PENSTOCK_WRITE_BEHIND", "0"}};
+    options o;
+    o.cache_bytes = 1 << 20;
+    o.worker_threads = 3;
+    const status s = options::from_environment(o);
+    ASSERT_TRUE(s.ok()) << s.message;
+    EXPECT_FALSE(o.cache_bytes.has_value());
+    EXPECT_FALSE(o.worker_threads.has_value());
+    EXPECT_EQ(o.window_bytes, 0u);
+    EXPECT_EQ(o.write_behind_bytes, 0u);
+}
+
 TEST(environment, an_empty_variable_is_as_good_as_none) {
     const variable page("PENSTOCK_PAGE", "");
     options o;
@@ -220,6 +247,7 @@ TEST(environment, a_wrong_value_names_its_variable) {
         {"PENSTOCK_CACHE", "lots"},         {"PENSTOCK_MAX_FILES", "-1"},
         {"PENSTOCK_WORKERS", "1.5"},        {"PENSTOCK_IO", "mmap"},
         {"PENSTOCK_PAGE", "4 KiBs"},        {"PENSTOCK_FRAME_WAIT_MS", "99999999999"},
+        {"PENSTOCK_STAGING", "0"},          {"PENSTOCK_MAX_FILES", "auto"},
         {"PENSTOCK_SERVICE_THREADS", "2 "}, {"PENSTOCK_REGISTERED_BUFFERS", "yes"}};
     for (const auto& [name, value] : wrong) {
         const variable one(name, value);
@@ -229,6 +257,94 @@ TEST(environment, a_wrong_value_names_its_variable) {
         EXPECT_EQ(s.message.rfind(name, 0), 0u) << s.message;
         EXPECT_NE(s.message.find("'" + std::string(value) + "'"), std::string::npos) << s.message;
     }
+}
+
+// A member that is added or taken away breaks the binding below, and the count then asks for a row.
+TEST(option_table, has_a_row_for_every_member_but_the_log) {
+    const options o;
+    [[maybe_unused]] const auto& [where, device, cache, page, table, files, threads, staging,
+                                  window, tier, writable, behind, workers, io, direct, registered,
+                                  frame_wait, request_wait, host_wait, roots, log] = o;
+    constexpr std::size_t members = 21;
+    std::set<std::string> names, variables;
+    for (const settings::option_entry& entry : settings::option_entries()) {
+        names.insert(entry.name);
+        variables.insert(entry.variable);
+    }
+    EXPECT_EQ(names.size(), members - 1);
+    EXPECT_EQ(variables.size(), members - 1);
+}
+
+TEST(option_table, automatic_values_are_told_apart) {
+    std::set<std::string> automatic;
+    for (const settings::option_entry& entry : settings::option_entries())
+        if (settings::is_automatic(entry, options{})) automatic.insert(entry.name);
+    EXPECT_EQ(automatic,
+              (std::set<std::string>{"where", "cache_bytes", "service_threads", "staging_bytes",
+                                     "window_bytes", "write_behind_bytes", "worker_threads", "io",
+                                     "roots"}));
+}
+
+TEST(statistic_table, has_a_row_for_every_number) {
+    statistics s;
+    std::set<std::uint64_t statistics::*,
+             bool (*)(std::uint64_t statistics::*, std::uint64_t statistics::*)>
+        members([](std::uint64_t statistics::*a, std::uint64_t statistics::*b) {
+            static statistics of;
+            return &(of.*a) < &(of.*b);
+        });
+    std::set<engine::counter> counters;
+    for (const settings::statistic_entry& entry : settings::statistic_entries()) {
+        members.insert(entry.member);
+        counters.insert(entry.counter);
+    }
+    const std::size_t numbers =
+        (sizeof s - sizeof s.batch_size - sizeof s.latency_ns) / sizeof(std::uint64_t);
+    EXPECT_EQ(members.size(), numbers);
+    EXPECT_EQ(settings::statistic_entries().size(), numbers);
+    EXPECT_EQ(counters.size(), engine::count_kinds + 1u) << "each counter of the device, and none";
+    EXPECT_NE(s.to_json().find("{\"hits\":0,\"misses\":0,"), std::string::npos) << s.to_json();
+}
+
+namespace {
+
+// docs/guide/settings.md with the rows that the table gives.
+std::string with_rows(const std::string& document) {
+    const std::pair<const char*, settings::part> tables[] = {
+        {"## Where it runs\n", settings::part::place},
+        {"## The cache\n", settings::part::cache},
+        {"## The way to the file\n", settings::part::way},
+        {"## How long to wait\n", settings::part::waits}};
+    std::string out = document;
+    for (const auto& [heading, part] : tables) {
+        const std::size_t head = out.find("| --- |", out.find(heading));
+        if (head == std::string::npos) return std::string("no table below ") + heading;
+        const std::size_t first = out.find('\n', head) + 1;
+        std::size_t end = first;
+        while (out[end] == '|') end = out.find('\n', end) + 1;
+        out.replace(first, end - first, settings::document_rows(part));
+    }
+    return out;
+}
+
+}  // namespace
+
+// With PENSTOCK_REWRITE in the environment it writes the document instead.
+TEST(option_table, the_document_has_its_rows) {
+    const char* const path = PENSTOCK_SOURCE_DIR "/docs/guide/settings.md";
+    std::stringstream text;
+    text << std::ifstream(path).rdbuf();
+    const std::string document = text.str(), wanted = with_rows(document);
+    if (std::getenv("PENSTOCK_REWRITE") != nullptr) {
+        std::ofstream(path) << wanted;
+        return;
+    }
+    EXPECT_EQ(document, wanted) << "PENSTOCK_REWRITE=1 and this test write it anew";
+    const std::size_t row = document.find("| `page_bytes`");
+    ASSERT_NE(row, std::string::npos);
+    std::string changed = document;
+    changed[row + 4] = 'q';
+    EXPECT_NE(changed, with_rows(changed)) << "the comparison must be able to fail";
 }
 
 }  // namespace penstock::test

@@ -16,12 +16,13 @@ namespace {
 
 constexpr std::uint64_t page = 4096, frames = 64;
 
-options behind_options(const temporary_folder& folder, std::uint64_t write_behind_pages) {
+options behind_options(const temporary_folder& folder,
+                       std::optional<std::uint64_t> write_behind_pages) {
     options o = small_options(folder);
     o.writable = true;
     o.page_bytes = page;
     o.cache_bytes = frames * page;
-    o.write_behind_bytes = write_behind_pages * page;
+    if (write_behind_pages) o.write_behind_bytes = *write_behind_pages * page;
     return o;
 }
 
@@ -41,7 +42,8 @@ void write_in_order(runtime& rt, int fd, const std::vector<std::uint8_t>& bytes)
 
 TEST(write_behind, begins_when_a_quarter_of_the_cache_is_dirty) {
     const temporary_folder folder;
-    const auto rt = make_runtime(behind_options(folder, 0));
+    const auto rt = make_runtime(behind_options(folder, std::nullopt));
+    EXPECT_EQ(rt->settings().write_behind_bytes, frames / 4 * page);
     const int fd = rt->open(folder / "file", open_read_write | open_create);
     ASSERT_GE(fd, 0) << error_text(fd);
     const auto bytes = pattern(1, frames / 2 * page);
@@ -68,6 +70,17 @@ TEST(write_behind, as_much_as_the_cache_is_not_before_a_frame_is_needed) {
     const auto bytes = pattern(2, frames * page);
     write_in_order(*rt, fd, bytes);
     EXPECT_EQ(rt->stats().write_backs, 0u);
+    EXPECT_EQ(rt->close(fd), 0);
+    EXPECT_EQ(bytes_in_file(folder / "file"), bytes);
+}
+
+TEST(write_behind, of_zero_begins_with_the_first_pages) {
+    const temporary_folder folder;
+    const auto rt = make_runtime(behind_options(folder, 0));
+    const int fd = rt->open(folder / "file", open_read_write | open_create);
+    const auto bytes = pattern(6, frames / 4 * page);
+    write_in_order(*rt, fd, bytes);
+    EXPECT_GT(rt->stats().written_behind, 0u);
     EXPECT_EQ(rt->close(fd), 0);
     EXPECT_EQ(bytes_in_file(folder / "file"), bytes);
 }

@@ -18,9 +18,10 @@
 
 #include "penstock/base/hash.hpp"
 #include "penstock/base/macros.hpp"
-#include "penstock/buffer.hpp"
 
 namespace penstock::buffer {
+
+enum class signature_kind : std::uint8_t { quick, md5 };
 
 struct content_hash {
     std::uint64_t low = 0, high = 0;

@@ -195,7 +195,7 @@ public:
           pages_(pages),
           known_(known),
           remembered_left_(static_cast<std::int64_t>(
-              how_.remembered_pages != 0 ? how_.remembered_pages : std::uint64_t{16} * slots)),
+              how_.remembered_pages ? *how_.remembered_pages : std::uint64_t{16} * slots)),
           finder_(frames, shape, settings.batch_pages * how_.blocks_per_page) {}
 
     // By the page's owner. `is_new`: these are not the bytes that the page's content hashes are

@@ -18,10 +18,9 @@ constexpr std::uint32_t table_per_frames = 8, absent_per_frame = 2;
 limits limits_of(const manager_settings& settings) {
     const dedu_settings& how = settings.dedu;
     const std::uint64_t pages = std::uint64_t{settings.host_pages} + settings.device_pages,
-                        table = how.table_pages != 0 ? how.table_pages : table_per_frames * pages;
-    const std::uint64_t absent = how.absent_blocks != dedu_settings::usual_absent
-                                     ? how.absent_blocks
-                                     : absent_per_frame * pages * how.blocks_per_page;
+                        table = how.table_pages ? *how.table_pages : table_per_frames * pages;
+    const std::uint64_t absent =
+        how.absent_blocks ? *how.absent_blocks : absent_per_frame * pages * how.blocks_per_page;
     // A page of the table points at each.
     const std::uint64_t slots = std::min<std::uint64_t>(table, nothing / 128),
                         most_absent =

@@ -27,6 +27,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 
 #include "buffer/pool/device_frames.hpp"
 #include "buffer/pool/file_states.hpp"
@@ -40,6 +41,25 @@ namespace penstock::buffer {
 
 // Of pages that are missed: which go on while the device is told of victims. Others are for tests.
 enum class begun_reads : std::uint8_t { past_the_page_cache, all, none };
+
+// Of a buffer that keeps equal blocks once. An empty std::optional: the manager chooses.
+struct dedu_settings {
+    // A power of two, up to 64; a block is a multiple of 64 bytes.
+    std::uint32_t blocks_per_page = 4;
+    // That are known at once, at most; without a value 8 times those that the frames hold.
+    std::optional<std::uint32_t> table_pages = std::nullopt;
+    // That are known though they are in no frame, at most (90 bytes each); 0: a block that goes
+    // takes all its pages with it; without a value twice as many as the frames.
+    std::optional<std::uint32_t> absent_blocks = std::nullopt;
+    signature_kind signature = signature_kind::quick;
+    bool sign_on_device = false;  // else each thread signs its own page
+    // In a file in which hardly any equal blocks are found none are looked for, for a while; and a
+    // page comes into the buffer while the next is read.
+    bool adaptive = true;
+    std::uint32_t window_pages = 32;  // that one read of a file brings at once, at most
+    // Whose signatures are remembered, at most; without a value 16 times as many as table_pages.
+    std::optional<std::uint64_t> remembered_pages = std::nullopt;
+};
 
 struct manager_settings {
     std::uint64_t page_bytes = 4096;
@@ -71,6 +91,11 @@ status check_counts(const manager_settings& settings);
 
 // Frames that this needs of a device: some of the host's are for bytes on their way to files.
 frames_shape frames_for(const manager_settings& settings);
+
+// A pool with settings that buffer_options does not have, for tests and measurements: `tuning`'s
+// batches and dedu are used, but for its blocks_per_page.
+status make_pool(const buffer_options& wanted, const manager_settings& tuning,
+                 std::unique_ptr<buffer_pool>& out);
 
 class manager {
 public:

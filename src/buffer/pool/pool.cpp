@@ -88,30 +88,28 @@ status check_options(const buffer_options& wanted) {
     if (wanted.policy != policy_kind::native)
         if (status s = check_pages("device_bytes", wanted.device_bytes, wanted.page_bytes); !s)
             return s;
-    if (wanted.sessions == 0 || wanted.fixed_pages == 0 || wanted.max_files == 0 ||
-        wanted.batch_pages == 0)
+    if (wanted.sessions == 0 || wanted.fixed_pages == 0 || wanted.max_files == 0)
         return {-EINVAL,
-                "buffer_options::sessions, fixed_pages, max_files and batch_pages: at least one of "
-                "each is needed"};
+                "buffer_options::sessions, fixed_pages and max_files: at least one of each is "
+                "needed"};
     return check_host_pages(wanted);
 }
 
-manager_settings settings_of(const buffer_options& wanted) {
-    return {
-        .page_bytes = wanted.page_bytes,
-        .host_pages = static_cast<std::uint32_t>(wanted.host_bytes / wanted.page_bytes),
-        .device_pages = wanted.policy == policy_kind::native
-                            ? 0
-                            : static_cast<std::uint32_t>(wanted.device_bytes / wanted.page_bytes),
-        .sessions = wanted.sessions + 1,  // one is the pool's own
-        .fixed_pages = wanted.fixed_pages,
-        .files = wanted.max_files,
-        .wait_ms = wanted.wait_ms,
-        .order = wanted.order,
-        .policy = wanted.policy,
-        .batch_pages = wanted.batch_pages,
-        .batch_wait_us = wanted.batch_wait_us,
-        .dedu = wanted.dedu};
+manager_settings settings_of(const buffer_options& wanted, const manager_settings& tuning) {
+    manager_settings out = tuning;
+    out.page_bytes = wanted.page_bytes;
+    out.host_pages = static_cast<std::uint32_t>(wanted.host_bytes / wanted.page_bytes);
+    out.device_pages = wanted.policy == policy_kind::native
+                           ? 0
+                           : static_cast<std::uint32_t>(wanted.device_bytes / wanted.page_bytes);
+    out.sessions = wanted.sessions + 1;  // one is the pool's own
+    out.fixed_pages = wanted.fixed_pages;
+    out.files = wanted.max_files;
+    out.wait_ms = wanted.wait_ms;
+    out.order = wanted.order;
+    out.policy = wanted.policy;
+    out.dedu.blocks_per_page = wanted.blocks_per_page;
+    return out;
 }
 
 }  // namespace
@@ -124,10 +122,10 @@ public:
         all_.reset();
     }
 
-    status make() {
-        const manager_settings settings = settings_of(how_);
+    status make(const manager_settings& tuning) {
+        const manager_settings settings = settings_of(how_, tuning);
         if (status s = check_counts(settings); !s)
-            return {s.code, s.message + " (buffer_options::max_files, batch_pages, dedu)"};
+            return {s.code, s.message + " (buffer_options::max_files, blocks_per_page)"};
         if (status s =
                 choose_frames(how_.where, how_.device, frames_for(settings), frames_, on_gpu_);
             !s)
@@ -135,7 +133,8 @@ public:
                     s.message + "; give less with buffer_options::host_bytes or device_bytes"};
         if (status s = manager::make(settings, *frames_, host::linux_environment(), all_); !s)
             return {s.code,
-                    s.message + " (buffer_options::host_bytes, sessions, fixed_pages, dedu)"};
+                    s.message +
+                        " (buffer_options::host_bytes, sessions, fixed_pages, blocks_per_page)"};
         own_ = all_->open_session();
         return own_ != nullptr ? status{}
                                : status{-ENOMEM,
@@ -325,19 +324,24 @@ private:
     std::map<std::uint32_t, pool_file> files_;  // guarded by table_
 };
 
-}  // namespace buffer
-
-status buffer_pool::make(const buffer_options& wanted, std::unique_ptr<buffer_pool>& out) try {
+status make_pool(const buffer_options& wanted, const manager_settings& tuning,
+                 std::unique_ptr<buffer_pool>& out) try {
     out.reset();
-    if (status s = buffer::check_options(wanted); !s) return s;
-    auto made = std::make_unique<buffer::open_pool>(wanted);
-    if (status s = made->make(); !s) return s;
+    if (status s = check_options(wanted); !s) return s;
+    auto made = std::make_unique<open_pool>(wanted);
+    if (status s = made->make(tuning); !s) return s;
     out = std::make_unique<buffer_pool>(std::move(made));
     return {};
 } catch (const std::exception&) {  // no memory, or tables that no memory could hold
     return {-ENOMEM,
             "the host has no memory for the buffer's tables; give less with "
             "buffer_options::host_bytes, device_bytes, sessions or max_files"};
+}
+
+}  // namespace buffer
+
+status buffer_pool::make(const buffer_options& wanted, std::unique_ptr<buffer_pool>& out) {
+    return buffer::make_pool(wanted, {}, out);
 }
 
 buffer_pool::buffer_pool(std::unique_ptr<buffer::open_pool> made) : pool_(std::move(made)) {}

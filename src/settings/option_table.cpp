@@ -1,0 +1,147 @@
+// The rows of the table of options.
+#include "settings/option_table.hpp"
+
+#include <bit>
+
+namespace penstock::settings {
+
+namespace {
+
+constexpr std::uint64_t kib = 1024, mib = kib * 1024, gib = mib * 1024, tib = gib * 1024;
+
+constexpr std::uint64_t least_page = 512, most_page = 2 * mib;
+
+status check_page(const options& o) {
+    if (o.page_bytes >= least_page && o.page_bytes <= most_page &&
+        std::has_single_bit(o.page_bytes))
+        return {};
+    return {-EINVAL, "page_bytes: " + std::to_string(o.page_bytes) +
+                         " is not usable; give a power of two from " + std::to_string(least_page) +
+                         " to " + std::to_string(most_page) + " (" + format_size(most_page) + ")"};
+}
+
+status check_cache(const options& o) {
+    if (!o.cache_bytes || *o.cache_bytes >= 8 * o.page_bytes) return {};
+    return {-EINVAL, "cache_bytes: " + format_size(*o.cache_bytes) + " is less than 8 pages of " +
+                         format_size(o.page_bytes) + "; give at least " +
+                         format_size(8 * o.page_bytes)};
+}
+
+status check_device(const options& o) {
+    if (o.device >= 0) return {};
+    return {-EINVAL,
+            "device: " + std::to_string(o.device) + " is negative; device numbers start at 0"};
+}
+
+constexpr option_entry entries[] = {
+    {{"where", "PENSTOCK_BACKEND", "--backend", part::place},
+     {&options::where},
+     {": a GPU if one is usable, else CPU threads, said in the log", "auto, gpu, cpu",
+      "a silent fall-back would be wrong: gpu makes it an error", "none"}},
+    {{"device", "PENSTOCK_DEVICE", "--device", part::place},
+     {&options::device},
+     {"", "CUDA device numbers", "there are several GPUs; one runtime uses one", "none"},
+     check_device},
+    {{"worker_threads", "PENSTOCK_WORKERS", "--workers", part::place},
+     {&options::worker_threads, unit::none, 1, 1024},
+     {": one for each processor", " threads", "cpu back end only: other work needs the processors",
+      "a stack each"}},
+    // The page before the cache, whose least size depends on it.
+    {{"page_bytes", "PENSTOCK_PAGE", "--page", part::cache},
+     {&options::page_bytes, unit::bytes, least_page, most_page},
+     {"", ", a power of two",
+      "512 B to 4 KiB for small scattered reads, 256 KiB and more for streaming",
+      "small pages: more requests for the same bytes and more table; large ones: bytes loaded that "
+      "are not read"},
+     check_page},
+    {{"cache_bytes", "PENSTOCK_CACHE", "--cache", part::cache},
+     {&options::cache_bytes, unit::bytes},
+     {": a quarter of the GPU's free memory; on cpu a sixteenth of the machine's, at most 1 GiB",
+      "8 pages to the device's free memory; fewer than 268,435,456 pages",
+      "misses are many (`misses` against `hits` in the statistics)",
+      "device memory, taken at once"},
+     check_cache},
+    {{"table_bytes", "PENSTOCK_TABLE", "", part::cache},
+     {&options::table_bytes, unit::bytes, 64 * kib, tib},
+     {"", "", "`open` gives `ENOMEM`: 8 bytes for each page of every open or remembered file",
+      "device memory"}},
+    {{"max_files", "PENSTOCK_MAX_FILES", "", part::cache},
+     {&options::max_files, unit::none, 16, 1u << 19},
+     {"", "", "`open` gives `ENFILE`, or many more files are visited again and again",
+      "about 350 bytes of device memory a file, 64 more with `writable`"}},
+    {{"service_threads", "PENSTOCK_SERVICE_THREADS", "", part::way},
+     {&options::service_threads, unit::none, 1, 64},
+     {": one for every four processors, 1 to 4", " threads, each with rings of its own",
+      "`ring_waits` grows, or the files come from many fast disks",
+      "a thread that looks for work; while all are idle one looks every two milliseconds for all"}},
+    {{"staging_bytes", "PENSTOCK_STAGING", "", part::way},
+     {&options::staging_bytes, unit::bytes, mib, 16 * gib},
+     {": 128 MiB on gpu, 16 MiB on cpu", ", divided over the rings",
+      "`ring_waits` grows: it bounds the requests in flight", "host memory, pinned on gpu"}},
+    {{"window_bytes", "PENSTOCK_WINDOW", "", part::way},
+     {&options::window_bytes, unit::bytes, 2 * mib, tib, true},
+     {": half of the machine's memory", " for none",
+      "`open_windows` opens less than the files have",
+      "memory of the page cache that cannot be reclaimed while the windows are open; the host tier "
+      "is part of it"}},
+    {{"tier_bytes", "PENSTOCK_TIER", "", part::way},
+     {&options::tier_bytes, unit::bytes, 0, tib},
+     {": no tier, and no reading ahead", ", at most `window_bytes`",
+      "pages that the cache dropped are read again (`tier_loads` is large, `tier_evictions` too), "
+      "or many readers go through files in order",
+      "host memory, pinned on gpu, and 8 bytes of device memory for each word of `table_bytes`"}},
+    {{"writable", "PENSTOCK_WRITABLE", "", part::way},
+     {&options::writable, unit::zero_or_one},
+     {"", "0, 1", "kernels write files; off, an open for writing gives `EROFS`",
+      "an eighth of `cache_bytes` more device memory, for a mark of each written byte; staging "
+      "areas an eighth larger"}},
+    {{"write_behind_bytes", "PENSTOCK_WRITE_BEHIND", "", part::way},
+     {&options::write_behind_bytes, unit::bytes, 0, tib},
+     {": a quarter of `cache_bytes`", "; `cache_bytes` or more: never",
+      "a kernel writes the same pages again and again, more than that: more, or all of it; it "
+      "computes long between its writes: less",
+      "groups that write wait for a write-back now and then, and a page that is written again goes "
+      "to the file again"}},
+    {{"io", "PENSTOCK_IO", "", part::way},
+     {&options::io},
+     {": what the page cache has at once, the rest by io_uring; pread where the kernel refuses it, "
+      "said in the log",
+      "auto, uring, pread", "a silent fall-back would be wrong: uring makes it an error",
+      "pread serves one read at a time per thread"}},
+    {{"direct_io", "PENSTOCK_DIRECT_IO", "", part::way},
+     {&options::direct_io},
+     {": reads of up to 64 KiB at random, for the first time, of pages that are not in the page "
+      "cache, with io_uring",
+      "auto, off, on",
+      "the page cache should not be touched: on; or files are read again by others: off",
+      "what was read past the page cache is not in it the next time; 256 KiB of memory and a "
+      "second descriptor for each open file read so"}},
+    {{"registered_buffers", "PENSTOCK_REGISTERED_BUFFERS", "", part::way},
+     {&options::registered_buffers},
+     {": staging memory is registered with io_uring once as much was read past the page cache",
+      "on, off", "the memory must not count as locked: off",
+      "staging memory is locked, up to `staging_bytes`"}},
+    {{"frame_wait_ms", "PENSTOCK_FRAME_WAIT_MS", "", part::waits},
+     {&options::frame_wait_ms, unit::ms, 1, 600000},
+     {"", "", "mappings are held long while others need frames",
+      "longer until `ENOBUFS` when every frame stays pinned, or `ENFILE` when every file stays "
+      "open"}},
+    {{"request_wait_ms", "PENSTOCK_REQUEST_WAIT_MS", "", part::waits},
+     {&options::request_wait_ms, unit::ms, 1, 600000},
+     {"", "", "the disk can be slower than that (a spun-down disk, a network)",
+      "longer until `ETIMEDOUT` when it does not answer"}},
+    {{"host_wait_ms", "PENSTOCK_HOST_WAIT_MS", "", part::waits},
+     {&options::host_wait_ms, unit::ms, 100, 600000},
+     {"", "", "the machine is so busy that the 20 ms heartbeat is late",
+      "longer until `ETIMEDOUT` when the process is stopped"}},
+    {{"roots", "PENSTOCK_ROOTS", "", part::way},
+     {&options::roots},
+     {"the working directory when the runtime is made", "existing directories, separated by colons",
+      "kernels must open files elsewhere",
+      "none; what lies outside gives `EACCES`, also through `..` or a link"}}};
+
+}  // namespace
+
+std::span<const option_entry> option_entries() { return entries; }
+
+}  // namespace penstock::settings
