@@ -339,9 +339,9 @@ PENSTOCK_HD PENSTOCK_INLINE bool copy_windows(const Group& g, const cache_view& 
         if (loads[i].save.wanted) finish_save(g, c, loads[i].save, c.frame_address(loads[i].frame));
     }
     if (!any) return true;
-    g.sync();           // the leader's eviction of the frames comes before every thread's copying
-    begin_overwrite();  // by every thread: a fence orders only the stores of the thread that makes
-                        // it
+    g.sync();            // the leader's eviction of the frames comes before every thread's copying
+    begin_overwrites();  // by every thread: a fence orders only the stores of the thread that makes
+                         // it
     for (std::uint32_t i = 0; i < count; ++i) {
         if (loads[i].from != pending_load::source::window) continue;
         std::byte* const to = c.frame_address(loads[i].frame);

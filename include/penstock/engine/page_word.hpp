@@ -232,6 +232,8 @@ PENSTOCK_HD PENSTOCK_INLINE void age(page_word* word) { atomic_and_relaxed(word,
 // After a frame was taken from an earlier page and before its bytes are overwritten; by every
 // thread that writes some.
 PENSTOCK_HD PENSTOCK_INLINE void begin_overwrite() { atomic_fence(); }
+// The same for the frames of several pages, one fence for all.
+PENSTOCK_HD PENSTOCK_INLINE void begin_overwrites() { atomic_fence(); }
 
 // A pinned page has marked bytes (engine/dirty.hpp). True if it had none before. Release: pairs
 // with the acquire of clean, so that a group that clears the bit after it sees every mark made
