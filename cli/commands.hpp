@@ -34,7 +34,7 @@ namespace penstock::cp {
 struct request {
     apps::common_flags common;
     std::vector<std::string> names;  // of the files, and last where they go
-    copy_settings how;
+    copy_settings settings;
 };
 
 // The exit status; what went wrong has been said.
@@ -54,7 +54,7 @@ namespace penstock::mount_command {
 
 // penstock mount: a directory at another place, for programs that know nothing of Penstock.
 struct request {
-    mount::serve_options how;
+    mount::serve_options options;
     std::string threads, read_ahead, buffer, ram, gpu, page, backend;  // as given; empty: not given
     bool json = false, quiet = false;
 };
@@ -84,7 +84,7 @@ namespace penstock::trace_command {
 
 // penstock trace: makes, converts and describes traces.
 struct request {
-    enum class command { generate, convert, show } what = command::show;
+    enum class command { generate, convert, show } subcommand = command::show;
     trace::generate_request generate;
     std::string input, out;  // of convert and show
     bool text = false, binary = false, json = false, quiet = false;

@@ -113,10 +113,11 @@ std::string reach_of(const planned_copy& plan, const open_copy& copy) {
 status reading_failed(const planned_copy& plan, const open_copy& copy) {
     const std::string cure = copy.code == -ESTALE ? "run again when no program writes to it"
                                                   : apps::cure_of_reading(copy.code, instead);
-    const std::string what = copy.code == -ESTALE ? "it became shorter while it was copied (ESTALE)"
-                                                  : error_text(copy.code);
+    const std::string reason = copy.code == -ESTALE
+                                   ? "it became shorter while it was copied (ESTALE)"
+                                   : error_text(copy.code);
     return {copy.code,
-            apps::shown(plan.from) + ": " + what + "; " + reach_of(plan, copy) + "; " + cure};
+            apps::shown(plan.from) + ": " + reason + "; " + reach_of(plan, copy) + "; " + cure};
 }
 
 // The runtime knows which bytes it was. If another file was the first to fail, its range would
@@ -304,24 +305,25 @@ status batch::conclude(const planned_copy& plan, open_copy& copy, int source, ha
 status batch::verify(std::vector<bool>& good) {
     std::vector<open_copy> again;
     std::vector<std::size_t> which;
-    const auto failed = [&](std::size_t i, const std::string& what) {
-        apps::say(apps::shown(plans_[i]->to) + ": " + what);
+    const auto failed = [&](std::size_t i, const std::string& message) {
+        apps::say(apps::shown(plans_[i]->to) + ": " + message);
         good[i] = false;
     };
     for (std::size_t i = 0; i < copies_.size(); ++i) {
         if (!good[i]) continue;
-        open_copy one{copies_[i].from, rt_.open(plans_[i]->to), copies_[i].bytes, {}, 0, 0, false};
-        if (one.bytes > 0) one.data.push_back({0, one.bytes});  // holes too
+        open_copy reopened{
+            copies_[i].from, rt_.open(plans_[i]->to), copies_[i].bytes, {}, 0, 0, false};
+        if (reopened.bytes > 0) reopened.data.push_back({0, reopened.bytes});  // holes too
         file_stat facts{};
-        if (one.to < 0 || rt_.stat(one.to, &facts) != 0)
-            failed(i, error_text(one.to) + "; the copy cannot be read back");
-        else if (facts.size_bytes != one.bytes)
+        if (reopened.to < 0 || rt_.stat(reopened.to, &facts) != 0)
+            failed(i, error_text(reopened.to) + "; the copy cannot be read back");
+        else if (facts.size_bytes != reopened.bytes)
             failed(i, "has " + bytes_text(facts.size_bytes) + " and not " +
-                          apps::with_commas(one.bytes) +
+                          apps::with_commas(reopened.bytes) +
                           "; copy it again when no program writes to it");
         if (good[i]) which.push_back(i);
-        if (good[i]) again.push_back(std::move(one));
-        else if (one.to >= 0) rt_.close(one.to);
+        if (good[i]) again.push_back(std::move(reopened));
+        else if (reopened.to >= 0) rt_.close(reopened.to);
     }
     if (status kernel = compare_open_files(rt_, again); !kernel) return kernel;
     for (std::size_t i = 0; i < again.size(); ++i) {

@@ -118,15 +118,16 @@ struct placed_job {
             out[file].reached_bytes = out[file].bytes;
             out[file].code = 0;
         }
-        for (auto one = extents.rbegin(); one != extents.rend(); ++one)
+        for (auto extent = extents.rbegin(); extent != extents.rend(); ++extent)
             if (const std::uint64_t end =
-                    one->first_item + (one->bytes + view.piece_bytes - 1) / view.piece_bytes;
+                    extent->first_item + (extent->bytes + view.piece_bytes - 1) / view.piece_bytes;
                 end > items_taken) {
-                const std::uint64_t done = items_taken > one->first_item
-                                               ? (items_taken - one->first_item) * view.piece_bytes
-                                               : 0;
-                out[one->file].reached_bytes = one->offset_bytes + done;
-                out[one->file].code = -ECANCELED;
+                const std::uint64_t done =
+                    items_taken > extent->first_item
+                        ? (items_taken - extent->first_item) * view.piece_bytes
+                        : 0;
+                out[extent->file].reached_bytes = extent->offset_bytes + done;
+                out[extent->file].code = -ECANCELED;
             }
         for (std::uint64_t file = 0; file < out.size(); ++file) {
             const std::uint64_t failure = files[file].failure;
@@ -141,8 +142,8 @@ struct placed_job {
 template <bool Compare>
 status work_on(runtime& rt, std::vector<open_copy>& files) {
     std::uint64_t bytes = 0;
-    for (const open_copy& one : files)
-        for (const file_range& part : one.data) bytes += part.bytes;
+    for (const open_copy& copy : files)
+        for (const file_range& part : copy.data) bytes += part.bytes;
     const job_shape shape = shape_of(rt, bytes);
     placed_job job;
     job.list(files, shape.piece_bytes);

@@ -31,8 +31,8 @@ status report(const runtime& rt, const request& wanted, const copy_totals& sum) 
                                                {"hole_bytes", sum.hole_bytes},
                                                {"seconds", sum.seconds},
                                                {"bytes_per_second", rate},
-                                               {"fsync", wanted.how.fsync},
-                                               {"verified", wanted.how.verify},
+                                               {"fsync", wanted.settings.fsync},
+                                               {"verified", wanted.settings.verify},
                                                {"verify_seconds", sum.verify_seconds},
                                                {"runtime", apps::json_of(rt)}}));
     if (wanted.common.quiet) return {};
@@ -42,7 +42,7 @@ status report(const runtime& rt, const request& wanted, const copy_totals& sum) 
         (sum.hole_bytes > 0 ? " (" + apps::with_commas(sum.hole_bytes) + " of them holes)" : "") +
         " copied in " + apps::text_of("%.3f s", sum.seconds) + ", " +
         apps::text_of("%.2f GB/s", 1e-9 * rate);
-    if (wanted.how.verify)
+    if (wanted.settings.verify)
         text += "; read back and compared in " + apps::text_of("%.3f s", sum.verify_seconds);
     return apps::print_json(text + "\n");
 }
@@ -78,7 +78,7 @@ status copy_all(runtime& rt, const request& wanted, const std::vector<planned_co
         "copying", bytes, [&] { return rt.stats().bytes_written; }, !wanted.common.quiet);
     const std::size_t at_once = files_at_once(rt);
     for (std::size_t first = 0; first < plans.size() && !was_interrupted(); first += at_once) {
-        batch some(rt, wanted.how, cuts);
+        batch some(rt, wanted.settings, cuts);
         for (std::size_t i = first; i < std::min(plans.size(), first + at_once); ++i)
             if (const status failed = some.add(plans[i]); !failed) {
                 apps::say(failed.message);
@@ -114,9 +114,9 @@ status copy_files(const request& wanted, options settings) {
     copy_totals sum;
     const status ended = copy_all(*rt, wanted, plans, cuts, sum);
     if (!cuts.empty()) rt.reset();
-    for (const cut& one : cuts)
-        if (const int code = one.make(); code != 0)
-            apps::say(apps::shown(one.path) + ": " + error_text(code) +
+    for (const cut& pending : cuts)
+        if (const int code = pending.make(); code != 0)
+            apps::say(apps::shown(pending.path) + ": " + error_text(code) +
                       "; this copy failed, and has bytes behind its end");
     if (!ended) return ended;
     if (was_interrupted())

@@ -124,7 +124,7 @@ json json_of(const report& r) {
                                {"free_bytes", g.free_bytes},
                                {"multiprocessors", g.multiprocessors}});
     for (const finding& f : r.findings)
-        out["works"].push_back({{"what", f.what}, {"works", f.works}, {"why", f.why}});
+        out["works"].push_back({{"what", f.feature}, {"works", f.works}, {"why", f.why}});
     for (const option_row& o : r.rows)
         out["options"].push_back({{"name", o.option->name},
                                   {"environment", o.option->variable},
@@ -169,7 +169,7 @@ std::string text_of(const report& r) {
                          (r.gpus.driver.empty() ? "none" : r.gpus.driver));
     out += "\nWhat works here\n";
     for (const finding& f : r.findings)
-        line(f.what, (f.works ? "yes" : "no") + (f.why.empty() ? "" : ": " + f.why));
+        line(f.feature, (f.works ? "yes" : "no") + (f.why.empty() ? "" : ": " + f.why));
     out += "\nLimits\n";
     line("open files (ulimit -n)", shown_limit(r.host.open_files, false));
     line("locked memory (ulimit -l)", shown_limit(r.host.locked_bytes, true));

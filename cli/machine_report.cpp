@@ -273,9 +273,9 @@ gpu_report look_at_gpus(int device) {
     if (out.why.empty()) {
         out.findings = {probe_windows(), probe_pinned(), probe_peers(count)};
     } else {
-        for (const char* what :
+        for (const char* feature :
              {"registered windows", "pinned host memory", "peer access between GPUs"})
-            out.findings.push_back({what, false, out.why});
+            out.findings.push_back({feature, false, out.why});
     }
     return out;
 }
@@ -285,9 +285,9 @@ gpu_report look_at_gpus(int device) {
 gpu_report look_at_gpus(int) {
     gpu_report out;
     out.why = "this build has no CUDA; configure with nvcc on PATH";
-    for (const char* what :
+    for (const char* feature :
          {"registered windows", "pinned host memory", "peer access between GPUs"})
-        out.findings.push_back({what, false, out.why});
+        out.findings.push_back({feature, false, out.why});
     return out;
 }
 

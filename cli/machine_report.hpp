@@ -10,7 +10,7 @@ namespace penstock::info {
 
 // `works` false: `why` says why not. True: `why` may add how.
 struct finding {
-    std::string what;
+    std::string feature;
     bool works = false;
     std::string why;
 };

@@ -137,12 +137,13 @@ CLI::App* add_replay(CLI::App& app, penstock::replay::request& wanted) {
 CLI::App* add_mount(CLI::App& app, penstock::mount_command::request& wanted) {
     CLI::App* const mount = app.add_subcommand("mount", about_mount);
     mount->footer(details_mount);
-    mount->add_option("SOURCE", wanted.how.source, "The directory to serve")->required();
-    mount->add_option("MOUNTPOINT", wanted.how.point, "An empty directory outside it")->required();
-    mount->add_flag("--read-only", wanted.how.read_only, "Refuse every change");
-    mount->add_flag("--allow-other,!--only-me", wanted.how.allow_other,
+    mount->add_option("SOURCE", wanted.options.source, "The directory to serve")->required();
+    mount->add_option("MOUNTPOINT", wanted.options.point, "An empty directory outside it")
+        ->required();
+    mount->add_flag("--read-only", wanted.options.read_only, "Refuse every change");
+    mount->add_flag("--allow-other,!--only-me", wanted.options.allow_other,
                     "Other users may use the mount, or not (default: as root they may)");
-    mount->add_flag("--background", wanted.how.background, "Return once the mount is there");
+    mount->add_flag("--background", wanted.options.background, "Return once the mount is there");
     apps::add_value(*mount, "--threads", wanted.threads,
                     "Threads that serve requests (default: one for each processor, at least 4)",
                     "N");
@@ -172,11 +173,11 @@ CLI::App* add_cp(CLI::App& app, penstock::cp::request& wanted) {
                    "Files to copy, and last the name of the copy or a directory to copy into")
         ->required()
         ->option_text("...");
-    cp->add_flag("--fsync", wanted.how.fsync,
+    cp->add_flag("--fsync", wanted.settings.fsync,
                  "End only when the copies and their names are on storage");
-    cp->add_flag("--verify", wanted.how.verify,
+    cp->add_flag("--verify", wanted.settings.verify,
                  "Read every copy back and compare it with its source");
-    cp->add_flag("!--no-windows", wanted.how.windows,
+    cp->add_flag("!--no-windows", wanted.settings.windows,
                  "Read every page by a request to the host, even what the OS page cache has. GPU "
                  "only; for measuring");
     apps::add_common_flags(*cp, wanted.common);
@@ -240,7 +241,7 @@ int run(int argc, char** argv) {
     const CLI::App* const cp = add_cp(app, copied);
 
     penstock::mount_command::request served;
-    served.how.allow_other = ::geteuid() == 0;
+    served.options.allow_other = ::geteuid() == 0;
     const CLI::App* const mount = add_mount(app, served);
 
     penstock::bench::request measured;

@@ -39,8 +39,8 @@ void say_state(const mount::serve_report& done) {
         return;
     }
     const buffer::manager_counts& seen = done.buffer->counts;
-    const auto told = [](std::uint64_t number, const char* what) {
-        return apps::with_commas(number) + what;
+    const auto told = [](std::uint64_t number, const char* label) {
+        return apps::with_commas(number) + label;
     };
     apps::say("mount: " + told(seen.host_hits, " host hits, ") +
               told(seen.device_hits, " device hits, ") + told(seen.misses, " misses, ") +
@@ -60,9 +60,9 @@ status settle_buffer(const request& wanted, mount::serve_options& out) {
                             "gram too, or leave them out"}
                    : status{};
     }
-    mount::buffer_options how;
-    if (wanted.buffer == "native") how.policy = buffer::policy_kind::native;
-    else if (wanted.buffer == "dedu") how.policy = buffer::policy_kind::dedu;
+    mount::buffer_options settings;
+    if (wanted.buffer == "native") settings.policy = buffer::policy_kind::native;
+    else if (wanted.buffer == "dedu") settings.policy = buffer::policy_kind::dedu;
     else if (wanted.buffer != "gram")
         return {-EINVAL, "--buffer: " + apps::shown(wanted.buffer) +
                              " is no policy; give native, gram or dedu"};
@@ -70,33 +70,34 @@ status settle_buffer(const request& wanted, mount::serve_options& out) {
         return {
             -EINVAL,
             "--ram is missing: how much host memory the buffer has; give a size such as 256MiB"};
-    if (wanted.gpu.empty() && how.policy != buffer::policy_kind::native)
+    if (wanted.gpu.empty() && settings.policy != buffer::policy_kind::native)
         return {-EINVAL, "--gpu is missing: how much device memory " + wanted.buffer +
                              " has; give a size such as 256MiB"};
-    if (status s = parse_size("--ram", wanted.ram, how.ram_bytes); !s) return s;
+    if (status s = parse_size("--ram", wanted.ram, settings.ram_bytes); !s) return s;
     if (!wanted.gpu.empty())
-        if (status s = parse_size("--gpu", wanted.gpu, how.gpu_bytes); !s) return s;
-    if (how.policy == buffer::policy_kind::native) how.gpu_bytes = 0;  // it is not used
-    std::uint64_t page_bytes = how.page_bytes;
+        if (status s = parse_size("--gpu", wanted.gpu, settings.gpu_bytes); !s) return s;
+    if (settings.policy == buffer::policy_kind::native) settings.gpu_bytes = 0;  // it is not used
+    std::uint64_t page_bytes = settings.page_bytes;
     if (!wanted.page.empty())
         if (status s = parse_size("--page", wanted.page, page_bytes); !s) return s;
-    how.page_bytes = static_cast<std::uint32_t>(std::min<std::uint64_t>(page_bytes, 1u << 31));
-    if (wanted.backend == "gpu") how.where = backend::gpu;
-    else if (wanted.backend == "cpu") how.where = backend::cpu;
+    settings.page_bytes = static_cast<std::uint32_t>(std::min<std::uint64_t>(page_bytes, 1u << 31));
+    if (wanted.backend == "gpu") settings.where = backend::gpu;
+    else if (wanted.backend == "cpu") settings.where = backend::cpu;
     else if (!wanted.backend.empty())
         return {-EINVAL, "--backend: " + apps::shown(wanted.backend) + " is none; give cpu or gpu"};
-    if (out.background && how.where != backend::cpu && how.policy != buffer::policy_kind::native)
+    if (out.background && settings.where != backend::cpu &&
+        settings.policy != buffer::policy_kind::native)
         return {-EINVAL,
                 "--background: a process that goes on in the background loses its GPU; give "
                 "--backend cpu, or leave --background out"};
-    out.buffer = how;
+    out.buffer = settings;
     out.note = [](const std::string& text) { apps::say("mount: " + text); };
-    return mount::check(how, mount::serving_threads(out.threads));
+    return mount::check(settings, mount::serving_threads(out.threads));
 }
 
 // `usage`: what is wrong is how the program was called.
 status settle(const request& wanted, mount::serve_options& out, bool& usage) {
-    out = wanted.how;
+    out = wanted.options;
     std::uint32_t threads = 0;
     if (status s = apps::parse_number<std::uint32_t>("--threads", wanted.threads, 1, 1024,
                                                      "from 1 to 1024", threads);
@@ -129,14 +130,14 @@ status settle(const request& wanted, mount::serve_options& out, bool& usage) {
     return {};
 }
 
-nlohmann::json json_of(const mount::buffer_options& how, const mount::buffer_report& done,
+nlohmann::json json_of(const mount::buffer_options& settings, const mount::buffer_report& done,
                        const std::string& policy) {
     const buffer::manager_counts& seen = done.counts;
     return {{"policy", policy},
             {"backend", done.on_gpu ? "gpu" : "cpu"},
-            {"ram_bytes", how.ram_bytes / how.page_bytes * how.page_bytes},
-            {"gpu_bytes", how.gpu_bytes / how.page_bytes * how.page_bytes},
-            {"page_bytes", how.page_bytes},
+            {"ram_bytes", settings.ram_bytes / settings.page_bytes * settings.page_bytes},
+            {"gpu_bytes", settings.gpu_bytes / settings.page_bytes * settings.page_bytes},
+            {"page_bytes", settings.page_bytes},
             {"past_the_page_cache", done.past_the_cache},
             {"kernel_copies", done.kernel_copies},
             {"host_hits", seen.host_hits},
@@ -149,18 +150,23 @@ nlohmann::json json_of(const mount::buffer_options& how, const mount::buffer_rep
             {"device_bytes", seen.device_bytes}};
 }
 
-status report(const request& wanted, const mount::serve_options& how,
+status report(const request& wanted, const mount::serve_options& options,
               const mount::serve_report& done) {
     if (!wanted.json) {
         if (!wanted.quiet && done.buffer) say_state(done);
         return {};
     }
-    nlohmann::json out = {{"program", "penstock mount"}, {"version", version()},
-                          {"source", wanted.how.source}, {"mount_point", wanted.how.point},
-                          {"requests", done.requests},   {"errors", done.errors},
-                          {"reads", done.reads},         {"bytes_asked", done.bytes_asked},
-                          {"writes", done.writes},       {"bytes_written", done.bytes_written}};
-    if (done.buffer) out["buffer"] = json_of(*how.buffer, *done.buffer, wanted.buffer);
+    nlohmann::json out = {{"program", "penstock mount"},
+                          {"version", version()},
+                          {"source", wanted.options.source},
+                          {"mount_point", wanted.options.point},
+                          {"requests", done.requests},
+                          {"errors", done.errors},
+                          {"reads", done.reads},
+                          {"bytes_asked", done.bytes_asked},
+                          {"writes", done.writes},
+                          {"bytes_written", done.bytes_written}};
+    if (done.buffer) out["buffer"] = json_of(*options.buffer, *done.buffer, wanted.buffer);
     return apps::print_json(apps::line_of(out));
 }
 
@@ -168,14 +174,14 @@ status report(const request& wanted, const mount::serve_options& how,
 
 int run(const request& wanted) {
     quiet = wanted.quiet;
-    mount::serve_options how;
+    mount::serve_options options;
     mount::serve_report done;
     bool usage = false;
-    status s = settle(wanted, how, usage);
+    status s = settle(wanted, options, usage);
     apps::turn_signals_into(SIGTERM);
-    if (s) s = mount::serve(how, {say_ready, say_state}, done);
+    if (s) s = mount::serve(options, {say_ready, say_state}, done);
     noted.forget();
-    if (s) s = report(wanted, how, done);
+    if (s) s = report(wanted, options, done);
     if (s) return apps::exit_done;
     apps::say("mount: " + s.message);
     return usage ? apps::exit_usage : apps::exit_failed;

@@ -26,9 +26,9 @@ status settle_words(const request& wanted, simulation& out) {
     if (wanted.ram.empty())
         return {-EINVAL,
                 "--ram is missing: how much host memory there is; give a size such as 256MiB"};
-    if (wanted.policy == "native") out.what = policy::native;
-    else if (wanted.policy == "gram") out.what = policy::gram;
-    else if (wanted.policy == "dedu") out.what = policy::dedu;
+    if (wanted.policy == "native") out.page_policy = policy::native;
+    else if (wanted.policy == "gram") out.page_policy = policy::gram;
+    else if (wanted.policy == "dedu") out.page_policy = policy::dedu;
     else
         return {-EINVAL, "--policy: " + apps::shown(wanted.policy) +
                              " is no policy; give native, gram or dedu"};
@@ -36,15 +36,15 @@ status settle_words(const request& wanted, simulation& out) {
     else if (wanted.order != "lru")
         return {-EINVAL,
                 "--order: " + apps::shown(wanted.order) + " is no order; give lru or clock"};
-    if (out.what != policy::dedu && !wanted.blocks.empty())
+    if (out.page_policy != policy::dedu && !wanted.blocks.empty())
         return {-EINVAL, "--blocks: only dedu has blocks; leave it out, or give --policy dedu"};
-    if (out.what != policy::dedu && !wanted.table.empty())
+    if (out.page_policy != policy::dedu && !wanted.table.empty())
         return {-EINVAL,
                 "--table: only dedu has such a limit; leave it out, or give --policy dedu"};
-    if (out.what != policy::dedu && !wanted.absent.empty())
+    if (out.page_policy != policy::dedu && !wanted.absent.empty())
         return {-EINVAL,
                 "--absent: only dedu knows absent blocks; leave it out, or give --policy dedu"};
-    if (out.what != policy::native && wanted.gpu.empty())
+    if (out.page_policy != policy::native && wanted.gpu.empty())
         return {-EINVAL, "--gpu is missing: how much device memory " + wanted.policy +
                              " has; give a size such as 256MiB"};
     return {};
@@ -75,9 +75,9 @@ status settle_run(const request& wanted, run_settings& out) {
     return {};
 }
 
-status settle_batches(const request& wanted, const simulation& how, run_settings& out) {
+status settle_batches(const request& wanted, const simulation& setup, run_settings& out) {
     if ((!wanted.batch.empty() || !wanted.batch_wait.empty()) &&
-        (wanted.simulate || how.what == policy::native))
+        (wanted.simulate || setup.page_policy == policy::native))
         return {-EINVAL,
                 "--batch and --batch-wait are of gram and dedu against files; leave them out, or "
                 "give --policy gram or dedu and no --simulate"};
@@ -89,9 +89,9 @@ status settle_batches(const request& wanted, const simulation& how, run_settings
                                              "from 0 to 1000000", out.batch_wait_us);
 }
 
-status settle_dedu_run(const request& wanted, const simulation& how, buffer::dedu_settings& out) {
+status settle_dedu_run(const request& wanted, const simulation& setup, buffer::dedu_settings& out) {
     const bool any = !wanted.signature.empty() || !wanted.sign_on.empty() || wanted.always_dedu;
-    if (any && (wanted.simulate || how.what != policy::dedu))
+    if (any && (wanted.simulate || setup.page_policy != policy::dedu))
         return {-EINVAL,
                 "--signature, --sign-on and --always-dedu are of dedu against files; leave them "
                 "out, or give --policy dedu and no --simulate"};
@@ -176,9 +176,9 @@ status settle_limits(const request& wanted, const trace::trace_header& header, s
                                    limits.device_pages);
             !s)
             return s;
-    if (out.what == policy::native) out.gpu_bytes = limits.device_pages = 0;
+    if (out.page_policy == policy::native) out.gpu_bytes = limits.device_pages = 0;
     limits.pages = limits.host_pages + limits.device_pages + 1;
-    if (out.what == policy::dedu)
+    if (out.page_policy == policy::dedu)
         if (status s = settle_dedu(wanted, header.page_bytes, there, limits); !s) return s;
     if (limits.check() != 0)
         return {-EINVAL, "--ram " + wanted.ram + " and --gpu " + wanted.gpu +
@@ -200,8 +200,8 @@ double share(std::uint64_t part, std::uint64_t all) {
 }
 
 nlohmann::json json_of(const request& wanted, const trace::trace_header& header,
-                       const simulation& how, const simulated& sum) {
-    const std::uint64_t block_bytes = header.page_bytes / how.limits.blocks_per_page,
+                       const simulation& setup, const simulated& sum) {
+    const std::uint64_t block_bytes = header.page_bytes / setup.limits.blocks_per_page,
                         all = sum.accesses();
     nlohmann::json out = {{"program", "penstock replay"},
                           {"version", version()},
@@ -209,10 +209,10 @@ nlohmann::json json_of(const request& wanted, const trace::trace_header& header,
                           {"simulated", true},
                           {"policy", wanted.policy},
                           {"order", wanted.order},
-                          {"ram_bytes", how.ram_bytes},
-                          {"gpu_bytes", how.gpu_bytes},
+                          {"ram_bytes", setup.ram_bytes},
+                          {"gpu_bytes", setup.gpu_bytes},
                           {"page_bytes", header.page_bytes},
-                          {"blocks_per_page", how.limits.blocks_per_page},
+                          {"blocks_per_page", setup.limits.blocks_per_page},
                           {"accesses", all},
                           {"reads", sum.reads},
                           {"writes", sum.writes},
@@ -243,7 +243,7 @@ nlohmann::json json_of(const request& wanted, const trace::trace_header& header,
     return out;
 }
 
-std::string text_of(const request& wanted, const simulation& how, const simulated& sum) {
+std::string text_of(const request& wanted, const simulation& setup, const simulated& sum) {
     const std::uint64_t all = sum.accesses();
     const auto part = [&](const char* name, std::uint64_t number) {
         return apps::with_commas(number) + " " + name + " (" +
@@ -256,10 +256,10 @@ std::string text_of(const request& wanted, const simulation& how, const simulate
                       "\n" + apps::with_commas(sum.loads) + " pages loaded, " +
                       apps::with_commas(sum.moved.written_pages) + " written back, " +
                       apps::with_commas(sum.dirty_pages) + " still dirty\n";
-    if (how.what != policy::native)
+    if (setup.page_policy != policy::native)
         out += apps::with_commas(sum.moved.demoted) + " blocks demoted, " +
                apps::with_commas(sum.moved.promoted) + " promoted\n";
-    if (how.what == policy::dedu)
+    if (setup.page_policy == policy::dedu)
         out += apps::with_commas(sum.pages) + " pages at the end, " +
                apps::with_commas(sum.pages_with_sharing) +
                " of them share blocks: " + apps::with_commas(sum.blocks) + " blocks for " +
@@ -270,9 +270,9 @@ std::string text_of(const request& wanted, const simulation& how, const simulate
 
 // What only the core alone counts is left out.
 nlohmann::json json_of_run(const request& wanted, const trace::trace_header& header,
-                           const simulation& how, const run_settings& settings,
+                           const simulation& setup, const run_settings& settings,
                            const run_report& ran) {
-    nlohmann::json out = json_of(wanted, header, how, ran.counts);
+    nlohmann::json out = json_of(wanted, header, setup, ran.counts);
     for (const char* name : {"dropped_pages", "fills", "dirty_pages"}) out.erase(name);
     const std::uint64_t all = ran.counts.accesses();
     out["simulated"] = false;
@@ -280,7 +280,7 @@ nlohmann::json json_of_run(const request& wanted, const trace::trace_header& hea
     out["threads"] = settings.threads;
     out["past_the_page_cache"] = settings.past_the_cache;
     out["verified"] = settings.verify;
-    if (how.what == policy::dedu) {
+    if (setup.page_policy == policy::dedu) {
         out["signature"] = settings.dedu.signature == buffer::signature_kind::md5 ? "md5" : "quick";
         out["signed_on"] = settings.dedu.sign_on_device ? "device" : "cpu";
         out["looked_blocks"] = ran.looked_blocks;
@@ -292,12 +292,12 @@ nlohmann::json json_of_run(const request& wanted, const trace::trace_header& hea
     out["ms_per_access"] =
         all == 0 ? 0.0 : 1e3 * ran.counts.seconds * settings.threads / static_cast<double>(all);
     out["device_bytes_per_second"] =
-        device_rate(ran.counts, header.page_bytes / how.limits.blocks_per_page);
+        device_rate(ran.counts, header.page_bytes / setup.limits.blocks_per_page);
     return out;
 }
 
 std::string text_of_run(const request& wanted, const trace::trace_header& header,
-                        const simulation& how, const run_settings& settings,
+                        const simulation& setup, const run_settings& settings,
                         const run_report& ran) {
     const simulated& sum = ran.counts;
     const std::uint64_t all = sum.accesses();
@@ -316,46 +316,46 @@ std::string text_of_run(const request& wanted, const trace::trace_header& header
            apps::with_commas(sum.moved.written_pages) + " written back, " +
            apps::with_commas(sum.moved.demoted) + " demoted, " +
            apps::with_commas(sum.moved.promoted) + " promoted; " +
-           apps::text_of("%.1f MB/s",
-                         1e-6 * device_rate(sum, header.page_bytes / how.limits.blocks_per_page)) +
+           apps::text_of("%.1f MB/s", 1e-6 * device_rate(sum, header.page_bytes /
+                                                                  setup.limits.blocks_per_page)) +
            " to and from the device\n";
 }
 
 status replay_against_files(const request& wanted, const trace::trace_header& header,
-                            const simulation& how, const run_settings& settings) {
+                            const simulation& setup, const run_settings& settings) {
     if (status s = apps::watch_signals(); !s) return s;
     run_report ran;
-    if (status s = run_against_files(wanted.trace, how, settings, ran); !s) return s;
+    if (status s = run_against_files(wanted.trace, setup, settings, ran); !s) return s;
     if (wanted.json)
-        return apps::print_json(apps::line_of(json_of_run(wanted, header, how, settings, ran)));
+        return apps::print_json(apps::line_of(json_of_run(wanted, header, setup, settings, ran)));
     return wanted.quiet ? status{}
-                        : apps::print_json(text_of_run(wanted, header, how, settings, ran));
+                        : apps::print_json(text_of_run(wanted, header, setup, settings, ran));
 }
 
 // What fails in `usage` was asked for wrongly.
 status replay_trace(const request& wanted, bool& usage) {
-    simulation how;
+    simulation setup;
     usage = true;
     run_settings settings;
-    if (status s = settle_words(wanted, how); !s) return s;
+    if (status s = settle_words(wanted, setup); !s) return s;
     if (status s = settle_run(wanted, settings); !s) return s;
-    if (status s = settle_batches(wanted, how, settings); !s) return s;
-    if (status s = settle_dedu_run(wanted, how, settings.dedu); !s) return s;
+    if (status s = settle_batches(wanted, setup, settings); !s) return s;
+    if (status s = settle_dedu_run(wanted, setup, settings.dedu); !s) return s;
     usage = false;
     trace::reader from;
     if (status s = from.open(wanted.trace); !s) return s;
     usage = true;
-    if (status s = settle_limits(wanted, from.header(), how); !s) return s;
-    settings.dedu.blocks_per_page = how.limits.blocks_per_page;
-    settings.dedu.table_pages = how.limits.pages;
-    settings.dedu.absent_blocks = how.limits.absent_blocks;
+    if (status s = settle_limits(wanted, from.header(), setup); !s) return s;
+    settings.dedu.blocks_per_page = setup.limits.blocks_per_page;
+    settings.dedu.table_pages = setup.limits.pages;
+    settings.dedu.absent_blocks = setup.limits.absent_blocks;
     usage = false;
-    if (!wanted.simulate) return replay_against_files(wanted, from.header(), how, settings);
+    if (!wanted.simulate) return replay_against_files(wanted, from.header(), setup, settings);
     simulated sum;
-    if (status s = simulate(from, how, sum); !s) return s;
+    if (status s = simulate(from, setup, sum); !s) return s;
     if (wanted.json)
-        return apps::print_json(apps::line_of(json_of(wanted, from.header(), how, sum)));
-    return wanted.quiet ? status{} : apps::print_json(text_of(wanted, how, sum));
+        return apps::print_json(apps::line_of(json_of(wanted, from.header(), setup, sum)));
+    return wanted.quiet ? status{} : apps::print_json(text_of(wanted, setup, sum));
 }
 
 }  // namespace

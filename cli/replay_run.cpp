@@ -87,8 +87,8 @@ status check_trace(const std::string& path, const run_settings& settings) {
     std::vector<trace::record> records;
     do {
         if (status s = from.next(records, 4096); !s) return s;
-        for (const trace::record& one : records)
-            if (one.what == trace::operation::write && !settings.writes)
+        for (const trace::record& record : records)
+            if (record.kind == trace::operation::write && !settings.writes)
                 return {-EINVAL, apps::shown(path) +
                                      " has writes, which would change its files; give --writes if "
                                      "they may be changed"};
@@ -126,20 +126,20 @@ private:
 // One thread's part of the work.
 class file_player {
 public:
-    file_player(std::unique_ptr<buffer::session> mine, const trace::trace_header& header,
+    file_player(std::unique_ptr<buffer::session> session, const trace::trace_header& header,
                 bool verify)
-        : mine_(std::move(mine)), header_(header), expected_(header, verify) {}
+        : session_(std::move(session)), header_(header), expected_(header, verify) {}
 
-    status play(const trace::record& one) {
-        if (one.what == trace::operation::flush) {
+    status play(const trace::record& record) {
+        if (record.kind == trace::operation::flush) {
             ++counts.flushes;
-            const int code = mine_->flush(one.file);
-            return code == 0 ? status{} : failed(one, code, "flushing");
+            const int code = session_->flush(record.file);
+            return code == 0 ? status{} : failed(record, code, "flushing");
         }
-        for (std::uint32_t i = 0; i < one.pages; ++i)
-            if (status s = one.what == trace::operation::read
-                               ? read({one.page + i, one.file})
-                               : write({one.page + i, one.file}, one, i);
+        for (std::uint32_t i = 0; i < record.pages; ++i)
+            if (status s = record.kind == trace::operation::read
+                               ? read({record.page + i, record.file})
+                               : write({record.page + i, record.file}, record, i);
                 !s)
                 return s;
         return {};
@@ -147,17 +147,17 @@ public:
     simulated counts;
 
 private:
-    status failed(const trace::record& one, int code, const char* what) const {
-        return {code, std::string(what) + " page " + std::to_string(one.page) + " of " +
-                          apps::shown(header_.files[one.file].path) + ": " + error_text(code) +
+    status failed(const trace::record& record, int code, const char* step) const {
+        return {code, std::string(step) + " page " + std::to_string(record.page) + " of " +
+                          apps::shown(header_.files[record.file].path) + ": " + error_text(code) +
                           "; is its disk in order, and has it room?"};
     }
     status read(page_id id) {
         buffer::fixed_page page;
-        if (const int code = mine_->fix(id, use_kind::read, page); code != 0)
+        if (const int code = session_->fix(id, use_kind::read, page); code != 0)
             return failed({.page = id.page, .file = id.file}, code, "reading");
         const bool right = expected_.is_right(id, page.data);
-        mine_->unfix(page, false);
+        session_->unfix(page, false);
         ++counts.reads;
         if (right) return {};
         return {-EILSEQ, "page " + std::to_string(id.page) + " of " +
@@ -165,22 +165,22 @@ private:
                              " does not hold what the trace says; was the file made for this "
                              "trace, and not changed since?"};
     }
-    status write(page_id id, const trace::record& one, std::uint32_t i) {
+    status write(page_id id, const trace::record& record, std::uint32_t i) {
         const std::uint64_t content =
-            one.has_content
-                ? one.content + i
-                : trace::most_content + mix64(one.time_ns ^ id.page << 20 ^ ++made_up_) / 4;
+            record.has_content
+                ? record.content + i
+                : trace::most_content + mix64(record.time_ns ^ id.page << 20 ^ ++made_up_) / 4;
         buffer::fixed_page page;
-        if (const int code = mine_->fix_fresh(id, page); code != 0)
-            return failed(one, code, "writing");
+        if (const int code = session_->fix_fresh(id, page); code != 0)
+            return failed(record, code, "writing");
         trace::fill_page(content, page.data, header_.page_bytes);
-        mine_->unfix(page, true);
+        session_->unfix(page, true);
         ++counts.writes;
         expected_.written(id, content);
         return {};
     }
 
-    std::unique_ptr<buffer::session> mine_;
+    std::unique_ptr<buffer::session> session_;
     const trace::trace_header& header_;
     expected_pages expected_;
     std::uint64_t made_up_ = 0;
@@ -192,18 +192,20 @@ struct buffer_parts {
     std::unique_ptr<buffer::manager> all;
 };
 
-status make_buffer(const trace::trace_header& header, const simulation& how,
+status make_buffer(const trace::trace_header& header, const simulation& setup,
                    const run_settings& settings, buffer_parts& out, bool& on_gpu) {
     if (status s = open_files(header, settings, out.files); !s) return s;
     const buffer::manager_settings shape{
         .page_bytes = header.page_bytes,
-        .host_pages = how.limits.host_pages,
-        .device_pages = how.what == policy::native ? 0 : how.limits.device_pages,
+        .host_pages = setup.limits.host_pages,
+        .device_pages = setup.page_policy == policy::native ? 0 : setup.limits.device_pages,
         .sessions = settings.threads,
         .fixed_pages = 1,
-        .files = how.limits.files,
-        .order = how.order == host_order::lru ? buffer::order_kind::lru : buffer::order_kind::clock,
-        .policy = how.what == policy::dedu ? buffer::policy_kind::dedu : buffer::policy_kind::gram,
+        .files = setup.limits.files,
+        .order =
+            setup.order == host_order::lru ? buffer::order_kind::lru : buffer::order_kind::clock,
+        .policy = setup.page_policy == policy::dedu ? buffer::policy_kind::dedu
+                                                    : buffer::policy_kind::gram,
         .batch_pages = settings.batch_pages,
         .batch_wait_us = settings.batch_wait_us,
         .dedu = settings.dedu};
@@ -231,7 +233,7 @@ status play_by_threads(trace::reader& from, const run_settings& settings, buffer
     apps::first_error errors;
     std::mutex reading;  // guards `from` and `sum`
     apps::on_threads(settings.threads, [&](std::uint32_t) {
-        file_player mine(all.open_session(), from.header(), settings.verify);
+        file_player own_player(all.open_session(), from.header(), settings.verify);
         std::vector<trace::record> records;
         do {
             {
@@ -239,30 +241,30 @@ status play_by_threads(trace::reader& from, const run_settings& settings, buffer
                 errors.note(from.next(records, records_at_once));
             }
             for (std::size_t i = 0; i < records.size() && !errors.stop(); ++i)
-                errors.note(mine.play(records[i]));
+                errors.note(own_player.play(records[i]));
             if (was_interrupted())
                 errors.note({-ECANCELED, "interrupted; what was written so far is in the files"});
         } while (!records.empty() && !errors.stop());
         const std::lock_guard hold(reading);
-        sum.reads += mine.counts.reads;
-        sum.writes += mine.counts.writes;
-        sum.flushes += mine.counts.flushes;
+        sum.reads += own_player.counts.reads;
+        sum.writes += own_player.counts.writes;
+        sum.flushes += own_player.counts.flushes;
     });
     return errors.get();
 }
 
 status flush_all(const trace::trace_header& header, buffer::manager& all) {
-    const auto mine = all.open_session();
+    const auto session = all.open_session();
     status first;
     for (std::uint32_t file = 0; file < header.files.size(); ++file)
-        if (const int code = mine->flush(file); code != 0 && first.ok())
+        if (const int code = session->flush(file); code != 0 && first.ok())
             first = refused(header.files[file].path, code, "not all that was written is in it");
     return first;
 }
 
 }  // namespace
 
-status run_against_files(const std::string& trace, const simulation& how,
+status run_against_files(const std::string& trace, const simulation& setup,
                          const run_settings& settings, run_report& out) {
     if (status s = check_trace(trace, settings); !s) return s;
     trace::reader from;
@@ -271,7 +273,7 @@ status run_against_files(const std::string& trace, const simulation& how,
     if (settings.verify && !header.contents)
         return {-EINVAL, "--verify: the trace does not say what its pages hold; leave it out"};
     buffer_parts parts;
-    if (status s = make_buffer(header, how, settings, parts, out.on_gpu); !s) return s;
+    if (status s = make_buffer(header, setup, settings, parts, out.on_gpu); !s) return s;
     apps::stopwatch watch;
     status ended = play_by_threads(from, settings, *parts.all, out.counts);
     out.counts.seconds = watch.lap();

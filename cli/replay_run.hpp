@@ -17,7 +17,7 @@ enum class policy : std::uint8_t { native, gram, dedu };
 enum class host_order : std::uint8_t { lru, clock };
 
 struct simulation {
-    policy what = policy::gram;
+    policy page_policy = policy::gram;
     host_order order = host_order::lru;
     std::uint64_t ram_bytes = 0, gpu_bytes = 0;  // as asked for, for the report
     buffer::limits limits;                       // may be less: what the trace can fill
@@ -35,7 +35,7 @@ struct simulated {
 };
 
 // Reads the trace to its end. The limits have been checked, and have all files of the trace.
-status simulate(trace::reader& from, const simulation& how, simulated& out);
+status simulate(trace::reader& from, const simulation& setup, simulated& out);
 
 // A trace played through the buffer manager against its files: pages are read and written where the
 // trace says so, and it takes the time that it takes.
@@ -60,7 +60,7 @@ struct run_report {
 
 // Everything that can be seen before the first read or write of a file is refused before it.
 // However it ends, what was written is in the files.
-status run_against_files(const std::string& trace, const simulation& how,
+status run_against_files(const std::string& trace, const simulation& setup,
                          const run_settings& settings, run_report& out);
 
 }  // namespace penstock::replay

@@ -38,22 +38,22 @@ public:
     }
 
     // Memory goes by the number of records: one of 32 bytes may claim to write billions of pages.
-    [[nodiscard]] bool has_room(const trace::record& one) {
+    [[nodiscard]] bool has_room(const trace::record& record) {
         constexpr std::uint64_t first_pages = 1u << 24, pages_of_a_record = 4096;
         room_ += pages_of_a_record;
-        return one.what != trace::operation::write ||
-               written_.size() + one.pages <= first_pages + room_;
+        return record.kind != trace::operation::write ||
+               written_.size() + record.pages <= first_pages + room_;
     }
 
     // Good until the next call. Null: all alone.
     const content_id* of(page_id id) {
         const auto written = written_.empty() ? written_.end() : written_.find(id);
         if (written == written_.end() && !made_) return nullptr;
-        const content what = written == written_.end()
-                                 ? content{true, trace::made_content(*made_, id.file, id.page)}
-                                 : written->second;
-        if (!what.has_number) return nullptr;
-        for (std::uint32_t i = 0; i < blocks_; ++i) ids_[i] = {what.number, i};
+        const content current = written == written_.end()
+                                    ? content{true, trace::made_content(*made_, id.file, id.page)}
+                                    : written->second;
+        if (!current.has_number) return nullptr;
+        for (std::uint32_t i = 0; i < blocks_; ++i) ids_[i] = {current.number, i};
         return ids_.data();
     }
 
@@ -80,16 +80,16 @@ public:
     player(Core& core, page_contents* contents, simulated& sum)
         : core_(core), contents_(contents), sum_(sum) {}
 
-    void play(const trace::record& one) {
-        if (one.what == trace::operation::flush) {
+    void play(const trace::record& record) {
+        if (record.kind == trace::operation::flush) {
             ++sum_.flushes;
-            core_.flush(one.file, sum_.moved);
+            core_.flush(record.file, sum_.moved);
             return;
         }
-        for (std::uint32_t i = 0; i < one.pages; ++i) {
-            const page_id id{one.page + i, one.file};
-            if (one.what == trace::operation::read) read(id);
-            else write(id, one.has_content, one.content + i);
+        for (std::uint32_t i = 0; i < record.pages; ++i) {
+            const page_id id{record.page + i, record.file};
+            if (record.kind == trace::operation::read) read(id);
+            else write(id, record.has_content, record.content + i);
         }
     }
 
@@ -150,22 +150,23 @@ void look_at_the_end(const Core& core, simulated& sum) {
 }
 
 template <typename Order>
-status play_all(trace::reader& from, const simulation& how, simulated& sum) {
+status play_all(trace::reader& from, const simulation& setup, simulated& sum) {
     buffer::core<Order> core;
-    if (core.make(how.limits) != 0)
-        return {-ENOMEM,
-                "there is no memory for the tables of " +
-                    std::to_string(std::uint64_t{how.limits.host_pages} + how.limits.device_pages) +
-                    " pages; give less with --ram and --gpu, or --table and --absent"};
-    page_contents contents(from.header(), how.limits.blocks_per_page);
-    player<buffer::core<Order>> plays(core, how.what == policy::dedu ? &contents : nullptr, sum);
+    if (core.make(setup.limits) != 0)
+        return {-ENOMEM, "there is no memory for the tables of " +
+                             std::to_string(std::uint64_t{setup.limits.host_pages} +
+                                            setup.limits.device_pages) +
+                             " pages; give less with --ram and --gpu, or --table and --absent"};
+    page_contents contents(from.header(), setup.limits.blocks_per_page);
+    player<buffer::core<Order>> plays(core, setup.page_policy == policy::dedu ? &contents : nullptr,
+                                      sum);
     apps::stopwatch watch;
     std::vector<trace::record> records;
     do {
         if (status failed = from.next(records, simulated_at_once); !failed) return failed;
         for (std::size_t i = 0; i < records.size(); ++i) {
             look_ahead(core, records, i);
-            if (how.what == policy::dedu && !contents.has_room(records[i]))
+            if (setup.page_policy == policy::dedu && !contents.has_room(records[i]))
                 return {-EFBIG,
                         "a record that writes " + std::to_string(records[i].pages) +
                             " pages is more than so few records "
@@ -180,9 +181,9 @@ status play_all(trace::reader& from, const simulation& how, simulated& sum) {
 
 }  // namespace
 
-status simulate(trace::reader& from, const simulation& how, simulated& out) {
-    return how.order == host_order::lru ? play_all<buffer::lru_order>(from, how, out)
-                                        : play_all<buffer::clock_order>(from, how, out);
+status simulate(trace::reader& from, const simulation& setup, simulated& out) {
+    return setup.order == host_order::lru ? play_all<buffer::lru_order>(from, setup, out)
+                                          : play_all<buffer::clock_order>(from, setup, out);
 }
 
 }  // namespace penstock::replay

@@ -70,7 +70,7 @@ void ordered_reader::stop() {
         stop_ = true;
     }
     room_.notify_all();
-    for (std::thread& one : threads_) one.join();
+    for (std::thread& thread : threads_) thread.join();
 }
 
 std::uint64_t ordered_reader::pieces_of(const open_file& file) const {

@@ -148,7 +148,7 @@ status check_generate(request& wanted) {
     std::uint64_t machines = 0, workers = 0;
     status s = whole("--pages", wanted.pages, 1, most_pages, g.pages);
     if (s) s = whole("--accesses", wanted.accesses, 1, most_accesses, g.accesses);
-    if (s) s = parse_pattern(wanted.pattern, g.how);
+    if (s) s = parse_pattern(wanted.pattern, g.access_pattern);
     if (s) s = parse_number<double>("--skew", wanted.skew, 0.001, 5, "from 0.001 to 5", g.skew);
     if (s) s = percent("--writes", wanted.writes, g.write_percent);
     if (s) s = percent("--shared-writes", wanted.shared_writes, g.shared_write_percent);
@@ -163,7 +163,7 @@ status check_generate(request& wanted) {
     if (!s) return s;
     if (!wanted.common.empty() && wanted.machines.empty())
         return {-EINVAL, "--common: there is one file only; give --machines too, or leave it out"};
-    if (!wanted.skew.empty() && g.how != trace::pattern::zipf)
+    if (!wanted.skew.empty() && g.access_pattern != trace::pattern::zipf)
         return {-EINVAL, "--skew: is only for --pattern zipf; give that, or leave it out"};
     g.machines = static_cast<std::uint32_t>(machines);
     std::optional<std::uint32_t> threads;
@@ -176,8 +176,8 @@ status check_generate(request& wanted) {
 }
 
 status check(request& wanted) {
-    if (wanted.what == request::command::generate) return check_generate(wanted);
-    if (wanted.what == request::command::convert && !wanted.text && !wanted.binary)
+    if (wanted.subcommand == request::command::generate) return check_generate(wanted);
+    if (wanted.subcommand == request::command::convert && !wanted.text && !wanted.binary)
         return {-EINVAL, "give --text or --binary, for what the trace is to become"};
     return {};
 }
@@ -218,11 +218,11 @@ status put(const report_form& form, const json& object, const std::string& line)
 const char* name_of(bool binary) { return binary ? "binary" : "text"; }
 
 std::string counts_of(std::uint64_t reads, std::uint64_t writes, std::uint64_t flushes) {
-    const auto one = [](std::uint64_t count, const char* what, const char* more) {
-        return with_commas(count) + what + (count == 1 ? "" : more);
+    const auto counted = [](std::uint64_t count, const char* noun, const char* more) {
+        return with_commas(count) + noun + (count == 1 ? "" : more);
     };
-    return one(reads, " read", "s") + ", " + one(writes, " write", "s") + ", " +
-           one(flushes, " flush", "es");
+    return counted(reads, " read", "s") + ", " + counted(writes, " write", "s") + ", " +
+           counted(flushes, " flush", "es");
 }
 
 std::string share(double of) { return apps::text_of("%.1f %%", 100 * of); }
@@ -298,12 +298,12 @@ status report(const report_form& form, const std::string& path, const trace::sum
 status follow(const request& wanted) {
     const report_form form{wanted.json, wanted.quiet};
     if (status s = apps::watch_signals(); !s) return s;
-    if (wanted.what == request::command::generate) {
+    if (wanted.subcommand == request::command::generate) {
         trace::generate_report done;
         status s = trace::generate(wanted.generate, done);
         return s ? report(form, wanted.generate, done) : s;
     }
-    if (wanted.what == request::command::convert) {
+    if (wanted.subcommand == request::command::convert) {
         std::uint64_t records = 0;
         status s = trace::convert(wanted.input, wanted.out, wanted.binary, records);
         return s ? report_converted(form, wanted.input, wanted.out, wanted.binary, records) : s;
@@ -324,9 +324,9 @@ CLI::App* add(CLI::App& app, request& wanted) {
     add_show(*trace, wanted);
     trace->parse_complete_callback([trace, &wanted] {
         using enum request::command;
-        wanted.what = trace->got_subcommand("generate")  ? generate
-                      : trace->got_subcommand("convert") ? convert
-                                                         : show;
+        wanted.subcommand = trace->got_subcommand("generate")  ? generate
+                            : trace->got_subcommand("convert") ? convert
+                                                               : show;
     });
     return trace;
 }

@@ -170,8 +170,8 @@ def row_of(point, runner):
     if base is not None:
         row["unit"] = "percent points / MiB"
         row["message"] = row["message"] or base.message()
-        row["values"] = [100 * (native["miss_share"] - mine["miss_share"]) / device_mib
-                         for native, mine in zip(base.reports, outcome.reports)]
+        row["values"] = [100 * (native["miss_share"] - report["miss_share"]) / device_mib
+                         for native, report in zip(base.reports, outcome.reports)]
     else:
         row["unit"] = "pages of disk I/O" if runner.settings.simulate else "ms"
         row["values"] = [cost_of(report) for report in outcome.reports]
@@ -201,7 +201,7 @@ def result_of(wanted, plan, runner, load_average):
     machine = bench_machine.machine_of(wanted.data, wanted.commit)
     axes = {name: {"title": buffer_paper.FIGURES[name][0], "x": buffer_paper.FIGURES[name][1]}
             for name in wanted.figures}
-    beside = [one for one in buffer_paper.claims(rows) if one["figure"] in wanted.figures]
+    beside = [claim for claim in buffer_paper.claims(rows) if claim["figure"] in wanted.figures]
     return {"machine": machine, "settings": settings, "figures": axes, "paper": beside,
             "results": rows}
 

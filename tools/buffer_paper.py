@@ -32,9 +32,9 @@ class Workload:
     machines: int = 0
 
     def arguments(self):
-        given = ["--pages", self.pages, "--accesses", self.accesses, "--factor", self.factor,
+        flags = ["--pages", self.pages, "--accesses", self.accesses, "--factor", self.factor,
                  "--writes", self.writes, "--page", PAGE_BYTES]
-        return (given + (["--machines", self.machines, "--common", COMMON_PERCENT, "--pattern",
+        return (flags + (["--machines", self.machines, "--common", COMMON_PERCENT, "--pattern",
                           "zipf", "--skew", SKEW]
                          if self.machines else []))
 
@@ -177,8 +177,8 @@ class Rows:
 
     def pairs(self, figure, name, base):
         """(x, value, value of base there), in order."""
-        mine, other = self.curve(figure, name), self.curve(figure, base)
-        return sorted((x, value, other.get(x, other.get(None))) for x, value in mine.items()
+        own, other = self.curve(figure, name), self.curve(figure, base)
+        return sorted((x, value, other.get(x, other.get(None))) for x, value in own.items()
                       if x is not None and other.get(x, other.get(None)) is not None)
 
     def fits_from(self, figure, name):
@@ -266,17 +266,17 @@ def claims(results):
          most_saved(rows.pairs("6", "dedu", "native"))[0],
          "of traces from Xen, which are not to be had"),
     ]
-    return [{"figure": figure, "what": what, "unit": unit, "paper": paper,
+    return [{"figure": figure, "what": quantity, "unit": unit, "paper": paper,
              "ours": round(ours, 2) if isinstance(ours, float) else ours, "note": note}
-            for figure, what, unit, paper, ours, note in said]
+            for figure, quantity, unit, paper, ours, note in said]
 
 
 def table(beside):
     lines = [f"{'figure':<8}{'what':<68}{'paper':>12}{'ours':>16}"]
-    for one in beside:
+    for claim in beside:
         shown = ["-" if value is None else "{} to {}".format(*value) if isinstance(value, list)
                  else str(value)
-                 for value in (one["paper"], one["ours"])]
-        unit = f", {one['unit']}" if one["unit"] else ""
-        lines.append(f"{one['figure']:<8}{one['what'] + unit:<68}{shown[0]:>12}{shown[1]:>16}")
+                 for value in (claim["paper"], claim["ours"])]
+        unit = f", {claim['unit']}" if claim["unit"] else ""
+        lines.append(f"{claim['figure']:<8}{claim['what'] + unit:<68}{shown[0]:>12}{shown[1]:>16}")
     return "\n".join(lines)

@@ -46,8 +46,8 @@ class Result:
     def foot_of(self):
         device = (self.machine["device"] if self.machine["device"] != "none"
                   else f"{self.machine['cores']} cores")
-        how = "simulated" if self.settings["simulate"] else device
-        return f"{how}, {self.settings['scale']} of the paper's sizes, {self.machine['commit']}"
+        origin = "simulated" if self.settings["simulate"] else device
+        return f"{origin}, {self.settings['scale']} of the paper's sizes, {self.machine['commit']}"
 
 
 def lines(result, axes, figure, key="value", style="-"):

@@ -98,15 +98,15 @@ class Runner:
             path.unlink()
 
     def replay(self, run):
-        how = ([*run.arguments(), "--order", ORDER]
-               + (["--blocks", self.settings.blocks] if run.policy == "dedu" else []))
+        flags = ([*run.arguments(), "--order", ORDER]
+                 + (["--blocks", self.settings.blocks] if run.policy == "dedu" else []))
         if self.settings.simulate:
-            return self.call("replay", "trace", *how, "--simulate")
+            return self.call("replay", "trace", *flags, "--simulate")
         more = ["--threads", THREADS]
         more += ["--backend", self.settings.backend] if self.settings.backend else []
         more += ["--cached"] if self.settings.cached else []
         more += ["--writes"] if run.workload.writes else []
-        return self.call("replay", "trace", *how, *more)
+        return self.call("replay", "trace", *flags, *more)
 
     def play(self, load, runs):
         made, wrong = False, None

@@ -143,9 +143,9 @@ def served_by(results, axes, callers, title):
                               and match[4] == together)
                 if len(line) < 2:
                     continue
-                what = "taken together" if together else "rate"
+                quantity = "taken together" if together else "rate"
                 side.plot(*zip(*line), style, marker="o", color=f"C{drawn // 2}",
-                          label=f"{what}, {page // KIB or page / KIB} KiB pages ({backend})")
+                          label=f"{quantity}, {page // KIB or page / KIB} KiB pages ({backend})")
                 ticks.update(threads for threads, _ in line)
                 drawn += 1
     if not drawn:

@@ -130,7 +130,7 @@ def include_direction(tree):
             target = target_of(path, name) if mark == '"' or name.startswith("penstock/") else None
             if target is not None and target > level:
                 yield path, number, f"includes {name}, which lies in a layer above"
-            if any(path.startswith(mine) and name.startswith(other) for mine, other in STRANGERS):
+            if any(path.startswith(area) and name.startswith(other) for area, other in STRANGERS):
                 yield (path, number,
                        f"includes {name}: engine and consistency do not know each other")
             if path.startswith("src/") and target == level and name.startswith(tuple(LIBRARY)):

@@ -246,7 +246,7 @@ std::string header_text(const trace_header& header) {
 bool parse_record(std::string_view line, record& out) {
     cursor c{line.data(), line.data() + line.size()};
     c.gap();
-    if (!c.number(out.time_ns) || !c.gap() || !c.letter(out.what) || !c.gap() ||
+    if (!c.number(out.time_ns) || !c.gap() || !c.letter(out.kind) || !c.gap() ||
         !c.number(out.file) || !c.gap() || !c.number(out.page) || !c.gap() || !c.number(out.pages))
         return false;
     out.content = 0;
@@ -292,7 +292,7 @@ std::string why_no_record(std::string_view line) {
 char* print_record(const record& r, char* to) {
     to = put(to, 0, r.time_ns);
     *to++ = ' ';
-    *to++ = letters[static_cast<std::size_t>(r.what)];
+    *to++ = letters[static_cast<std::size_t>(r.kind)];
     to = put(to, ' ', r.file);
     to = put(to, ' ', r.page);
     to = put(to, ' ', r.pages);

@@ -110,7 +110,7 @@ private:
 
 inline binary_record packed(const record& r) {
     return {r.time_ns,
-            r.page | std::uint64_t{static_cast<std::uint8_t>(r.what)} << kind_shift |
+            r.page | std::uint64_t{static_cast<std::uint8_t>(r.kind)} << kind_shift |
                 std::uint64_t{r.has_content} << content_shift,
             r.content, r.file, r.pages};
 }
@@ -123,7 +123,7 @@ inline bool unpack(const binary_record& from, record& out) {
     out.content = from.content;
     out.file = from.file;
     out.pages = from.pages;
-    out.what = static_cast<operation>(kind);
+    out.kind = static_cast<operation>(kind);
     out.has_content = (from.page_and_kind >> content_shift & 1) != 0;
     return kind != kind_end && from.page_and_kind >> (content_shift + 1) == 0 &&
            (out.has_content || from.content == 0);

@@ -52,8 +52,11 @@ public:
         const std::uint64_t common = contents_.common_pages, own = asked.pages - common;
         for (std::uint32_t f = 0; f < header.files.size(); ++f) {
             // The hot pages of the common part are the same in every machine.
-            if (common > 0) common_.emplace_back(asked.how, 0, common, asked.skew, asked.seed);
-            if (own > 0) own_.emplace_back(asked.how, common, own, asked.skew, asked.seed + 1 + f);
+            if (common > 0)
+                common_.emplace_back(asked.access_pattern, 0, common, asked.skew, asked.seed);
+            if (own > 0)
+                own_.emplace_back(asked.access_pattern, common, own, asked.skew,
+                                  asked.seed + 1 + f);
         }
     }
 
@@ -62,14 +65,14 @@ public:
         record r;
         r.time_ns = number * ns_per_second / asked_.rate;
         r.file = asked_.machines > 1 ? static_cast<std::uint32_t>(from_.below(asked_.machines)) : 0;
-        r.what = from_.share() * 100 < asked_.write_percent ? operation::write : operation::read;
+        r.kind = from_.share() * 100 < asked_.write_percent ? operation::write : operation::read;
         r.page = pattern_for(r).next(from_);
-        if (r.what == operation::write && from_.share() * 100 < asked_.shared_write_percent) {
+        if (r.kind == operation::write && from_.share() * 100 < asked_.shared_write_percent) {
             r.has_content = true;
             r.content = from_.below(contents_.distinct);
         }
         to.push_back(r);
-        if (r.what == operation::read || asked_.flush_every == 0 ||
+        if (r.kind == operation::read || asked_.flush_every == 0 ||
             ++writes_ % asked_.flush_every != 0)
             return;
         to.push_back({r.time_ns, 0, 0, r.file, 0, operation::flush, false});
@@ -82,7 +85,7 @@ private:
         if (common_.empty()) return own_[r.file];
         if (own_.empty()) return common_[r.file];
         const bool common =
-            r.what == operation::read && from_.below(asked_.pages) < contents_.common_pages;
+            r.kind == operation::read && from_.below(asked_.pages) < contents_.common_pages;
         return common ? common_[r.file] : own_[r.file];
     }
 
@@ -95,8 +98,8 @@ private:
 
 void count(const std::vector<record>& batch, generate_report& out) {
     for (const record& r : batch)
-        ++(r.what == operation::read    ? out.reads
-           : r.what == operation::write ? out.writes
+        ++(r.kind == operation::read    ? out.reads
+           : r.kind == operation::write ? out.writes
                                         : out.flushes);
 }
 

@@ -91,18 +91,18 @@ private:
 // hot ones.
 class page_pattern {
 public:
-    page_pattern(pattern how, std::uint64_t first, std::uint64_t count, double skew,
+    page_pattern(pattern kind, std::uint64_t first, std::uint64_t count, double skew,
                  std::uint64_t seed)
-        : how_(how), first_(first), count_(count), ranks_(count, skew), places_(count, seed) {}
+        : kind_(kind), first_(first), count_(count), ranks_(count, skew), places_(count, seed) {}
 
     std::uint64_t next(apps::dice& from) {
-        if (how_ == pattern::uniform) return first_ + from.below(count_);
-        if (how_ == pattern::loop) return first_ + at_++ % count_;
+        if (kind_ == pattern::uniform) return first_ + from.below(count_);
+        if (kind_ == pattern::loop) return first_ + at_++ % count_;
         return first_ + places_(ranks_.draw([&from] { return from.share(); }) - 1);
     }
 
 private:
-    pattern how_;
+    pattern kind_;
     std::uint64_t first_, count_, at_ = 0;
     zipf ranks_;
     scattered places_;
@@ -129,7 +129,7 @@ struct generate_request {
     bool binary = false, quiet = false;
     std::uint32_t page_bytes = 4096, threads = 1;
     std::uint64_t pages = 0, accesses = 0, seed = 1, rate = 10000, flush_every = 0;
-    pattern how = pattern::uniform;
+    pattern access_pattern = pattern::uniform;
     double skew = 0.9, factor = 1, write_percent = 0, shared_write_percent = 0;
     std::uint32_t machines = 0;  // 0: one file, no image
     double common_percent = 0;

@@ -14,11 +14,11 @@
 
 namespace penstock::trace {
 
-status byte_source::open(const std::string& path, const std::string& what, std::size_t piece_bytes,
+status byte_source::open(const std::string& path, const std::string& label, std::size_t piece_bytes,
                          std::size_t kept_bytes) {
     path_ = path;
     if (const int code = from_.open(path); code != 0)
-        return {code, apps::shown(path) + ": " + error_text(code) + "; name a " + what +
+        return {code, apps::shown(path) + ": " + error_text(code) + "; name a " + label +
                           " that can be read"};
     static_cast<void>(::posix_fadvise(from_.fd(), 0, 0,
                                       POSIX_FADV_SEQUENTIAL));  // only advice; a pipe takes none
@@ -114,7 +114,7 @@ std::string why_not(const record& r, const trace_header& header, std::uint64_t l
     if (r.file >= header.files.size())
         return "file " + to_string(r.file) + " is not in the header; expected 0 to " +
                to_string(header.files.size() - 1);
-    if (r.what == operation::flush)
+    if (r.kind == operation::flush)
         return r.has_content
                    ? "a flush with a content number; only a write has one"
                    : "a flush of pages; a flush is of a whole file, so expected PAGE 0 and PAGES 0";
@@ -124,7 +124,7 @@ std::string why_not(const record& r, const trace_header& header, std::uint64_t l
         return apps::with_commas(r.pages) + " pages from page " + to_string(r.page) +
                " on lie beyond the end of file " + to_string(r.file) + ", which has " +
                apps::with_commas(pages);
-    if (r.what != operation::write) return "a read with a content number; only a write has one";
+    if (r.kind != operation::write) return "a read with a content number; only a write has one";
     return "content number " + to_string(r.content) +
            " is too large; the contents of a write end at 2^62";
 }

@@ -23,8 +23,8 @@ public:
     byte_source& operator=(const byte_source&) = delete;
 
     // Reads at most `piece_bytes` at a time, and keeps up to `kept_bytes` that were not consumed
-    // yet. `what` says what is meant, for messages: "trace".
-    status open(const std::string& path, const std::string& what, std::size_t piece_bytes,
+    // yet. `label` says what is meant, for messages: "trace".
+    status open(const std::string& path, const std::string& label, std::size_t piece_bytes,
                 std::size_t kept_bytes);
 
     // What was read and not consumed. more() moves it.
@@ -104,10 +104,10 @@ bool number_of(std::string_view word, std::uint64_t& out);
 // A read or write within its file, or a flush; not before the record that came before it.
 inline bool fits(const record& r, const trace_header& header, std::uint64_t last_ns) {
     if (r.time_ns < last_ns || r.file >= header.files.size()) return false;
-    if (r.what == operation::flush) return r.page == 0 && r.pages == 0 && !r.has_content;
+    if (r.kind == operation::flush) return r.page == 0 && r.pages == 0 && !r.has_content;
     const std::uint64_t pages = header.files[r.file].pages;
     if (r.pages == 0 || r.page >= pages || r.pages > pages - r.page) return false;
-    return !r.has_content || (r.what == operation::write && r.content <= most_content - r.pages);
+    return !r.has_content || (r.kind == operation::write && r.content <= most_content - r.pages);
 }
 
 // Why a record does not fit, and what was expected.

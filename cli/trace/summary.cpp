@@ -28,11 +28,11 @@ double hottest(const std::vector<page_counts::group>& groups, std::uint64_t page
 }
 
 void count(const record& r, summary& out) {
-    ++(r.what == operation::read    ? out.reads
-       : r.what == operation::write ? out.writes
+    ++(r.kind == operation::read    ? out.reads
+       : r.kind == operation::write ? out.writes
                                     : out.flushes);
-    if (r.what == operation::read) out.pages_read += r.pages;
-    if (r.what == operation::write) out.pages_written += r.pages;
+    if (r.kind == operation::read) out.pages_read += r.pages;
+    if (r.kind == operation::write) out.pages_written += r.pages;
     out.with_content += r.has_content ? 1 : 0;
     if (out.records++ == 0) out.first_ns = r.time_ns;
     out.last_ns = r.time_ns;

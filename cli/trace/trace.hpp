@@ -23,7 +23,7 @@ enum class operation : std::uint8_t { read, write, flush };
 struct record {
     std::uint64_t time_ns = 0, page = 0, content = 0;
     std::uint32_t file = 0, pages = 1;
-    operation what = operation::read;
+    operation kind = operation::read;
     bool has_content = false;
 
     bool operator==(const record&) const = default;

@@ -51,29 +51,29 @@ const char* check_pages(const State& s, recount& all) {
 
 template <typename State>
 const char* check_block(const State& s, recount& all, std::uint32_t number) {
-    const block& one = s.blocks[number];
-    if (one.references.size != all.references[number])
+    const block& entry = s.blocks[number];
+    if (entry.references.size != all.references[number])
         return "a block has other references than counted";
-    if (one.pins != all.pins[number]) return "a block has other pins than counted";
-    if (one.references.size == 0) return nullptr;
-    if (one.dirty != all.dirty[number])
+    if (entry.pins != all.pins[number]) return "a block has other pins than counted";
+    if (entry.references.size == 0) return nullptr;
+    if (entry.dirty != all.dirty[number])
         return "other references of a block are of dirty pages than counted";
-    if (one.own) return "a block is still kept for a page that was handled";
+    if (entry.own) return "a block is still kept for a page that was handled";
     std::uint32_t listed = 0;
-    for (std::uint32_t at = one.references.newest; at != nothing;
+    for (std::uint32_t at = entry.references.newest; at != nothing;
          at = s.pages.older_reference(at), ++listed)
         if (s.pages.block_at(at) != number || listed > all.references[number])
             return "a place in the list of a block points elsewhere";
     if (listed != all.references[number])
         return "the list of a block has not all places that point at it";
-    if (one.content != content_id::alone() && s.blocks.find(one.content) != number)
+    if (entry.content != content_id::alone() && s.blocks.find(entry.content) != number)
         return "two blocks have the same content, or one is not found by it";
-    if (one.where == side::absent)
-        return one.content == content_id::alone() ? "a block that is alone is absent" : nullptr;
-    std::vector<bool>& frames = one.where == side::host ? all.host : all.device;
-    if (one.frame >= frames.size() || frames[one.frame])
+    if (entry.where == side::absent)
+        return entry.content == content_id::alone() ? "a block that is alone is absent" : nullptr;
+    std::vector<bool>& frames = entry.where == side::host ? all.host : all.device;
+    if (entry.frame >= frames.size() || frames[entry.frame])
         return "a block is in a frame that does not exist or has another block";
-    frames[one.frame] = true;
+    frames[entry.frame] = true;
     return nullptr;
 }
 

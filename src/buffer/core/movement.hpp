@@ -216,9 +216,9 @@ template <typename State>
 void count_dirty(State& s, std::uint32_t slot, bool more) {
     if (s.most.absent_blocks == 0) return;
     for (std::uint32_t i = 0; i < s.most.blocks_per_page; ++i) {
-        block& one = s.blocks[s.pages.block_at(s.pages.place(slot, i))];
-        if (more) ++one.dirty;
-        else --one.dirty;
+        block& entry = s.blocks[s.pages.block_at(s.pages.place(slot, i))];
+        if (more) ++entry.dirty;
+        else --entry.dirty;
     }
 }
 template <typename State>
@@ -275,14 +275,15 @@ template <typename State>
 // the newest, and no reference is passed by more than once.
 template <typename State, typename Sink>
 void make_absent(State& s, std::uint32_t number, Sink& sink) {
-    block& one = s.blocks[number];
-    for (std::uint32_t at = one.references.newest; one.dirty != 0; at = s.pages.older_reference(at))
+    block& victim = s.blocks[number];
+    for (std::uint32_t at = victim.references.newest; victim.dirty != 0;
+         at = s.pages.older_reference(at))
         if (s.pages.is_dirty(s.pages.slot_of(at))) write_back(s, s.pages.slot_of(at), sink);
     action tell{move::vanish, number};
-    (one.where == side::host ? tell.host : tell.device) = one.frame;
+    (victim.where == side::host ? tell.host : tell.device) = victim.frame;
     sink(tell);
     take_away(s, number);
-    one.where = side::absent;
+    victim.where = side::absent;
     push_newest(s.absent, number, s.blocks.order());
 }
 

@@ -111,15 +111,15 @@ private:
         return first_ + i < ring_.size() ? first_ + i : first_ + i - ring_.size();
     }
     template <typename Turn>
-    static bool stale(const entry& one, const Turn& turn) {
-        return turn(one.slot) != one.turn;
+    static bool stale(const entry& queued, const Turn& turn) {
+        return turn(queued.slot) != queued.turn;
     }
     // At most half of the entries are in use, so the next sweep is as many pushes away.
     template <typename Turn>
     void sweep(const Turn& turn) {
         std::size_t kept = 0;
         for (std::size_t i = 0; i < size_; ++i)
-            if (const entry one = ring_[at(i)]; !stale(one, turn)) ring_[at(kept++)] = one;
+            if (const entry queued = ring_[at(i)]; !stale(queued, turn)) ring_[at(kept++)] = queued;
         size_ = kept;
     }
 

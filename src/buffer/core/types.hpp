@@ -34,15 +34,15 @@ struct list_ends {
 
 // links(n) is a reference to the neighbours of number n.
 template <typename Links>
-void push_newest(list_ends& ends, std::uint32_t one, const Links& links) {
-    links(one) = {nothing, ends.newest};
-    (ends.newest == nothing ? ends.oldest : links(ends.newest).newer) = one;
-    ends.newest = one;
+void push_newest(list_ends& ends, std::uint32_t number, const Links& links) {
+    links(number) = {nothing, ends.newest};
+    (ends.newest == nothing ? ends.oldest : links(ends.newest).newer) = number;
+    ends.newest = number;
     ++ends.size;
 }
 template <typename Links>
-void take_out(list_ends& ends, std::uint32_t one, const Links& links) {
-    const neighbours at = links(one);
+void take_out(list_ends& ends, std::uint32_t number, const Links& links) {
+    const neighbours at = links(number);
     (at.newer == nothing ? ends.newest : links(at.newer).older) = at.older;
     (at.older == nothing ? ends.oldest : links(at.older).newer) = at.newer;
     --ends.size;
@@ -53,12 +53,13 @@ class linked {
 public:
     explicit linked(std::uint32_t limit) : links_(limit) {}
 
-    [[nodiscard]] std::uint32_t newer(std::uint32_t one) const { return links_[one].newer; }
-    void push_newest(list_ends& ends, std::uint32_t one) {
-        buffer::push_newest(ends, one, [&](std::uint32_t n) -> neighbours& { return links_[n]; });
+    [[nodiscard]] std::uint32_t newer(std::uint32_t number) const { return links_[number].newer; }
+    void push_newest(list_ends& ends, std::uint32_t number) {
+        buffer::push_newest(ends, number,
+                            [&](std::uint32_t n) -> neighbours& { return links_[n]; });
     }
-    void remove(list_ends& ends, std::uint32_t one) {
-        take_out(ends, one, [&](std::uint32_t n) -> neighbours& { return links_[n]; });
+    void remove(list_ends& ends, std::uint32_t number) {
+        take_out(ends, number, [&](std::uint32_t n) -> neighbours& { return links_[n]; });
     }
 
 private:
@@ -147,15 +148,15 @@ struct counts {
     std::uint64_t filled = 0, demoted = 0, promoted = 0, vanished = 0;
     std::uint64_t written_pages = 0, written_from_device = 0, dropped_pages = 0;
 
-    void operator()(const action& what) {
-        switch (what.what) {
+    void operator()(const action& told) {
+        switch (told.what) {
             case move::fill: ++filled; break;
             case move::demote: ++demoted; break;
             case move::promote: ++promoted; break;
             case move::exchange: ++demoted, ++promoted; break;
             case move::write_back:
-                written_pages += what.place == 0;
-                written_from_device += what.device != nothing;
+                written_pages += told.place == 0;
+                written_from_device += told.device != nothing;
                 break;
             case move::drop: ++dropped_pages; break;
             case move::vanish: ++vanished; break;

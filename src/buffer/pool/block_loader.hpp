@@ -44,7 +44,7 @@ public:
         }
         for (dedu_request* const each : batch) {
             if (each->code == 0 && each->brings_page()) pages_.publish(each->id);
-            if (const auto* const load = std::get_if<load_page>(&each->what);
+            if (const auto* const load = std::get_if<load_page>(&each->task);
                 load != nullptr && load->disowns)
                 pages_.page(each->id).disown();
         }
@@ -90,7 +90,7 @@ private:
         hits.clear();
     }
     void perform(dedu_request& asked) {
-        asked.code = std::visit([&](auto& what) { return perform(asked.id, what); }, asked.what);
+        asked.code = std::visit([&](auto& task) { return perform(asked.id, task); }, asked.task);
         drop_unwritten();
     }
     int perform(page_id, const tell_hits&) { return 0; }

@@ -66,11 +66,13 @@ public:
     // All that waits. 0, or the device's error, and then what its frames hold is not known.
     int run() {
         const int code = moves_.empty() ? 0 : go_ahead() ? begin_copied() : frames_.move(0, moves_);
-        for (const from_outside& one : fills_) std::memcpy(at(one.host), one.from, block_bytes_);
-        for (const to_outside& one : copies_) std::memcpy(one.to, at(one.host), block_bytes_);
-        for (const frame_move& one : moves_) host_[one.host] = 0, device_[one.device] = 0;
-        for (const from_outside& one : fills_) host_[one.host] = 0;
-        for (const to_outside& one : copies_) host_[one.host] = 0;
+        for (const from_outside& source : fills_)
+            std::memcpy(at(source.host), source.from, block_bytes_);
+        for (const to_outside& target : copies_)
+            std::memcpy(target.to, at(target.host), block_bytes_);
+        for (const frame_move& moved : moves_) host_[moved.host] = 0, device_[moved.device] = 0;
+        for (const from_outside& source : fills_) host_[source.host] = 0;
+        for (const to_outside& target : copies_) host_[target.host] = 0;
         moves_.clear();
         fills_.clear();
         copies_.clear();
@@ -99,8 +101,9 @@ private:
 
     [[nodiscard]] bool go_ahead() const {
         return moves_.size() <= own_frames(block_bytes_) &&
-               std::all_of(moves_.begin(), moves_.end(),
-                           [](const frame_move& one) { return one.way == direction::to_device; });
+               std::all_of(moves_.begin(), moves_.end(), [](const frame_move& moved) {
+                   return moved.way == direction::to_device;
+               });
     }
     // 0, or the device's error, of these moves or of those that no thread waited for. The device
     // may still be at those of the batch before: they are of our own frames.

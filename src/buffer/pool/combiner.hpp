@@ -50,15 +50,15 @@ public:
     }
     // Returns at once. The request belongs to the thread that does the next batch, with all that it
     // names, until finish(), or a submit() that begins later, has returned.
-    void post(Request& one) {
+    void post(Request& request) {
         const std::lock_guard hold(mutex_);
-        add(one);
+        add(request);
         has_posted_ = true;
     }
     // Returns when the request, which was posted or done before, was done; else as submit().
-    void finish(const Request& one) {
+    void finish(const Request& request) {
         std::unique_lock hold(mutex_);
-        finish(hold, one);
+        finish(hold, request);
     }
     // Whether there may be posted requests that no thread has taken: it is true once one was
     // posted, until then.
@@ -77,9 +77,9 @@ public:
 private:
     using lock = std::unique_lock<std::mutex>;
 
-    void add(Request& one) {
-        one.done = false;
-        waiting_.push_back(&one);
+    void add(Request& request) {
+        request.done = false;
+        waiting_.push_back(&request);
         if (waiting_.size() >= most_) enough_.notify_one();
     }
     void finish(lock& hold, const Request& last) {

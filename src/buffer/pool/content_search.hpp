@@ -55,21 +55,21 @@ public:
 
     // 0, or the device's error. read_absent(number): the bytes of a block that is absent, or null.
     template <typename ReadAbsent>
-    int ask(const block_table& blocks, wanted_block& one, const ReadAbsent& read_absent) {
-        one.equal = none;
-        for (std::uint8_t k = 0; k < variants && one.equal == none; ++k) {
-            const std::uint32_t number = blocks.find(content_of(one.hash, k));
+    int ask(const block_table& blocks, wanted_block& part, const ReadAbsent& read_absent) {
+        part.equal = none;
+        for (std::uint8_t k = 0; k < variants && part.equal == none; ++k) {
+            const std::uint32_t number = blocks.find(content_of(part.hash, k));
             if (number == nothing) continue;
             const std::uint32_t frame = blocks[number].frame;
             if (blocks[number].where == side::host) {
-                if (same(frames_.host_frames() + frame * block_bytes_, one.bytes)) one.equal = k;
+                if (same(frames_.host_frames() + frame * block_bytes_, part.bytes)) part.equal = k;
             } else if (blocks[number].where == side::absent) {
                 if (const std::byte* const bytes = read_absent(number);
-                    bytes != nullptr && same(bytes, one.bytes))
-                    one.equal = k;
+                    bytes != nullptr && same(bytes, part.bytes))
+                    part.equal = k;
             } else {
-                pairs_.push_back({one.frame, frame});
-                asked_.push_back({&one, k});
+                pairs_.push_back({part.frame, frame});
+                asked_.push_back({&part, k});
                 if (pairs_.size() == most_pairs_)
                     if (const int code = compare(); code != 0) return code;
             }
@@ -96,17 +96,17 @@ public:
     }
 
     // `found`: a block with these bytes is in the buffer, or was made in this batch.
-    content_id choose(const block_table& blocks, const wanted_block& one, bool& found) {
+    content_id choose(const block_table& blocks, const wanted_block& part, bool& found) {
         found = true;
         std::uint8_t free = none;
         for (std::uint8_t k = 0; k < variants; ++k) {
-            const content_id content = content_of(one.hash, k);
+            const content_id content = content_of(part.hash, k);
             const bool is_here = blocks.find(content) != nothing;
             if (const std::uint32_t number = made(content); number != nothing) {
-                if (same(made_[number].bytes, one.bytes)) return content;
-            } else if (k == one.equal) {
+                if (same(made_[number].bytes, part.bytes)) return content;
+            } else if (k == part.equal) {
                 found = is_here;
-                if (!is_here) make(content, one.bytes);
+                if (!is_here) make(content, part.bytes);
                 return content;
             } else if (!is_here && free == none) {
                 free = k;
@@ -114,8 +114,8 @@ public:
         }
         found = false;
         if (free == none) return content_id::alone();
-        make(content_of(one.hash, free), one.bytes);
-        return content_of(one.hash, free);
+        make(content_of(part.hash, free), part.bytes);
+        return content_of(part.hash, free);
     }
     void end_batch() {
         for (std::uint32_t number = 0; number < made_.size(); ++number)
@@ -232,7 +232,7 @@ public:
             if (page == nullptr) continue;
             // Of a page in the table a load knows the contents.
             page->is_prepared =
-                page->is_hashed && (!std::holds_alternative<load_page>(each->what) ||
+                page->is_hashed && (!std::holds_alternative<load_page>(each->task) ||
                                     known_.pages.find(each->id) == nothing);
             if (!page->is_prepared) continue;
             ++prepared;

@@ -16,18 +16,18 @@ namespace {
 constexpr std::uint32_t table_per_frames = 8, absent_per_frame = 2;
 
 limits limits_of(const manager_settings& settings) {
-    const dedu_settings& how = settings.dedu;
+    const dedu_settings& dedu = settings.dedu;
     const std::uint64_t pages = std::uint64_t{settings.host_pages} + settings.device_pages,
-                        table = how.table_pages ? *how.table_pages : table_per_frames * pages;
+                        table = dedu.table_pages ? *dedu.table_pages : table_per_frames * pages;
     const std::uint64_t absent =
-        how.absent_blocks ? *how.absent_blocks : absent_per_frame * pages * how.blocks_per_page;
+        dedu.absent_blocks ? *dedu.absent_blocks : absent_per_frame * pages * dedu.blocks_per_page;
     // A page of the table points at each.
     const std::uint64_t slots = std::min<std::uint64_t>(table, nothing / 128),
                         most_absent =
-                            std::min<std::uint64_t>(slots * how.blocks_per_page, nothing / 2);
-    return {settings.host_pages, settings.device_pages,
-            how.blocks_per_page, static_cast<std::uint32_t>(slots),
-            settings.files,      static_cast<std::uint32_t>(std::min(absent, most_absent))};
+                            std::min<std::uint64_t>(slots * dedu.blocks_per_page, nothing / 2);
+    return {settings.host_pages,  settings.device_pages,
+            dedu.blocks_per_page, static_cast<std::uint32_t>(slots),
+            settings.files,       static_cast<std::uint32_t>(std::min(absent, most_absent))};
 }
 
 template <typename Order>
@@ -116,14 +116,14 @@ dedu_shared::dedu_shared(const manager_settings& wanted, std::uint32_t slots, de
       pages(wanted, shape, slots, frames.host_frames(), env, known),
       unwritten(pages, wanted.page_bytes),
       search(wanted, shape, slots, first_own_frame(wanted.sessions), frames, pages, known),
-      requests(std::size_t{wanted.sessions} * (how.window_pages + 1), wanted.batch_pages,
+      requests(std::size_t{wanted.sessions} * (dedu.window_pages + 1), wanted.batch_pages,
                std::chrono::microseconds(wanted.batch_wait_us), std::move(handle)) {}
 
 // By own() and not by a look: a later owner of a page finds what was done to the file before.
 int dedu_shared::forget(dedu_request& asked, std::uint32_t number, std::uint64_t first,
                         std::uint64_t end, deadline until) {
     dedu_file& file = *pages.file_at(number);
-    asked.what = forget_page{};
+    asked.task = forget_page{};
     for (std::uint64_t at = first; at < std::min<std::uint64_t>(end, file.room); ++at) {
         asked.id = {at, number};
         std::uint32_t where = 0;
@@ -142,8 +142,8 @@ int dedu_shared::forget(dedu_request& asked, std::uint32_t number, std::uint64_t
 }
 
 frames_shape dedu_frames_for(const manager_settings& settings) {
-    const dedu_settings& how = settings.dedu;
-    const std::uint64_t blocks = how.blocks_per_page,
+    const dedu_settings& dedu = settings.dedu;
+    const std::uint64_t blocks = dedu.blocks_per_page,
                         pages =
                             std::uint64_t{settings.host_pages} +
                             std::uint64_t{settings.sessions} * dedu_shared::own_pages(settings) + 1;
@@ -152,28 +152,29 @@ frames_shape dedu_frames_for(const manager_settings& settings) {
     const std::uint64_t block_bytes = settings.page_bytes / std::max<std::uint64_t>(blocks, 1);
     return {pages * blocks + move_batch::own_frames(std::max<std::uint64_t>(block_bytes, 1)),
             settings.device_pages * blocks, block_bytes, 1,
-            std::max(most_moves, how.blocks_per_page)};
+            std::max(most_moves, dedu.blocks_per_page)};
 }
 
 status make_dedu_manager(const manager_settings& settings, device_frames& frames,
                          host::environment& env, std::unique_ptr<manager>& out) try {
-    const dedu_settings& how = settings.dedu;
-    if (settings.sessions == 0 || settings.fixed_pages == 0 || how.window_pages == 0)
+    const dedu_settings& dedu = settings.dedu;
+    if (settings.sessions == 0 || settings.fixed_pages == 0 || dedu.window_pages == 0)
         return {-EINVAL,
                 "a buffer needs a session, a page that it may fix, and windows of a page or more"};
-    if (how.blocks_per_page == 0 || settings.page_bytes % how.blocks_per_page != 0 ||
-        settings.page_bytes / how.blocks_per_page % hashed_bytes != 0)
+    if (dedu.blocks_per_page == 0 || settings.page_bytes % dedu.blocks_per_page != 0 ||
+        settings.page_bytes / dedu.blocks_per_page % hashed_bytes != 0)
         return {-EINVAL, "pages of " + std::to_string(settings.page_bytes) + " bytes cannot be " +
-                             std::to_string(how.blocks_per_page) +
+                             std::to_string(dedu.blocks_per_page) +
                              " blocks; blocks are of a multiple of " +
                              std::to_string(hashed_bytes) + " bytes"};
     if (settings.host_pages < 2) return {-EINVAL, "a buffer needs two pages in the host"};
-    const auto made = [&]<typename Order>(std::unique_ptr<dedu_manager<Order>> one) -> status {
-        if (const int code = one->make(); code != 0)
+    const auto made =
+        [&]<typename Order>(std::unique_ptr<dedu_manager<Order>> candidate) -> status {
+        if (const int code = candidate->make(); code != 0)
             return {code,
                     "the buffer's tables: " + error_text(code) +
                         "; give it fewer pages, or blocks of a power of two in number, up to 64"};
-        out = std::move(one);
+        out = std::move(candidate);
         return {};
     };
     return settings.order == order_kind::lru

@@ -61,7 +61,7 @@ struct dedu_shared {
         return settings.fixed_pages + 1 + settings.dedu.window_pages;
     }
     [[nodiscard]] std::uint32_t first_own_frame(std::uint32_t session) const {
-        return (settings.host_pages + session * own_pages(settings)) * how.blocks_per_page;
+        return (settings.host_pages + session * own_pages(settings)) * dedu.blocks_per_page;
     }
     [[nodiscard]] deadline wait_until() const {
         return std::chrono::steady_clock::now() + std::chrono::milliseconds(settings.wait_ms);
@@ -72,7 +72,7 @@ struct dedu_shared {
                deadline until);
 
     const manager_settings settings;
-    const dedu_settings& how = settings.dedu;
+    const dedu_settings& dedu = settings.dedu;
     const frames_shape shape;
     file_states states;
     session_numbers sessions;

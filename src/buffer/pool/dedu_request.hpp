@@ -94,19 +94,19 @@ struct dedu_request {
                                    flush_pages, forget_page>;
 
     page_id id{};
-    operation what;
+    operation task;
     std::vector<page_id>* hits = nullptr;  // that the order is to be told of before
     int code = 0;
     bool done = false;  // the combiner's
 
     // Null: the page has no new bytes by this.
     [[nodiscard]] hashed_blocks* blocks() {
-        if (auto* const load = std::get_if<load_page>(&what)) return load->blocks;
-        if (auto* const replace = std::get_if<replace_page>(&what)) return replace->blocks;
+        if (auto* const load = std::get_if<load_page>(&task)) return load->blocks;
+        if (auto* const replace = std::get_if<replace_page>(&task)) return replace->blocks;
         return nullptr;
     }
     [[nodiscard]] bool brings_page() {
-        return std::holds_alternative<touch_page>(what) || blocks() != nullptr;
+        return std::holds_alternative<touch_page>(task) || blocks() != nullptr;
     }
 };
 

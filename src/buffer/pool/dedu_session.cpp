@@ -18,14 +18,14 @@ public:
     dedu_session(dedu_shared& all, std::uint32_t number)
         : all_(all),
           number_(number),
-          asked_blocks_(all.how.blocks_per_page),
-          posted_blocks_(all.how.blocks_per_page),
+          asked_blocks_(all.dedu.blocks_per_page),
+          posted_blocks_(all.dedu.blocks_per_page),
           window_(all, all.first_own_frame(number) +
-                           (all.settings.fixed_pages + 1) * all.how.blocks_per_page) {
+                           (all.settings.fixed_pages + 1) * all.dedu.blocks_per_page) {
         for (std::vector<page_id>* const some : {&hits_, &posted_hits_})
-            some->reserve(most_untold_hits + all.how.window_pages);
+            some->reserve(most_untold_hits + all.dedu.window_pages);
         for (std::uint32_t i = all.settings.fixed_pages + 1; i-- > 0;)
-            free_.push_back(all.first_own_frame(number) + i * all.how.blocks_per_page);
+            free_.push_back(all.first_own_frame(number) + i * all.dedu.blocks_per_page);
     }
     ~dedu_session() override {
         if (all_.states.here()) {
@@ -116,7 +116,7 @@ public:
         flush_pages flush;
         do {
             if (const int code = ask({0, file}, flush); code != 0) return code;
-            flush = std::get<flush_pages>(asked_.what);
+            flush = std::get<flush_pages>(asked_.task);
         } while (flush.left > 0);
         return all_.pages.sync(file);
     }
@@ -247,20 +247,20 @@ private:
         if (const int code = all_.pages.read_page(id, to, &begun_); code != 0) return code;
         const bool posts = has_begun && !stays_owned;
         hashed_blocks& blocks = posts ? posted_blocks_ : asked_blocks_;
-        load_page what{.bytes = to, .blocks = &blocks, .disowns = posts};
-        what.read_ns = was_kept ? 0 : watch.ns();
+        load_page request{.bytes = to, .blocks = &blocks, .disowns = posts};
+        request.read_ns = was_kept ? 0 : watch.ns();
         watch = {};
         blocks.name(to, frame, all_.shape.frame_bytes);
         all_.search.hash(id, blocks, is_known);  // content_search (3)
-        what.look_ns = watch.ns() + std::exchange(late_ns_, 0);
-        if (!posts) return ask(id, what);
-        post(id, frame, what);
+        request.look_ns = watch.ns() + std::exchange(late_ns_, 0);
+        if (!posts) return ask(id, request);
+        post(id, frame, request);
         return posted;
     }
     // What was posted before is done.
-    void post(page_id id, std::uint32_t frame, const load_page& what) {
+    void post(page_id id, std::uint32_t frame, const load_page& request) {
         posted_.id = id;
-        posted_.what = what;
+        posted_.task = request;
         posted_.hits = &posted_hits_;
         posted_hits_.swap(hits_);
         posted_frame_ = frame;
@@ -342,9 +342,9 @@ private:
     void tell() {
         if (!hits_.empty() || has_posted_) ask({}, tell_hits{});
     }
-    int ask(page_id id, const dedu_request::operation& what) {
+    int ask(page_id id, const dedu_request::operation& task) {
         asked_.id = id;
-        asked_.what = what;
+        asked_.task = task;
         asked_.hits = &hits_;
         all_.requests.submit(asked_);
         if (std::exchange(has_posted_, false))
@@ -354,7 +354,7 @@ private:
     // Whether a reader of a page of the file posts its load, and does not wait for it. Not where
     // one thread has to hit exactly where the core would.
     [[nodiscard]] bool may_post(const dedu_file& file) const {
-        return file.begins_reads && all_.how.adaptive;
+        return file.begins_reads && all_.dedu.adaptive;
     }
     // One of them stays: what is posted may lie there.
     [[nodiscard]] bool has_free_frame() const { return free_.size() > 1; }

@@ -19,8 +19,8 @@ class dedu_window {
 public:
     dedu_window(dedu_shared& all, std::uint32_t first_frame)
         : all_(all), first_frame_(first_frame) {
-        for (std::uint32_t i = 0; i < all.how.window_pages; ++i)
-            parts_.emplace_back(all.how.blocks_per_page);
+        for (std::uint32_t i = 0; i < all.dedu.window_pages; ++i)
+            parts_.emplace_back(all.dedu.blocks_per_page);
         asking_.reserve(parts_.size());
     }
     [[nodiscard]] std::uint64_t most_pages() const { return parts_.size(); }
@@ -31,18 +31,18 @@ public:
     void bring(dedu_file& file, page_id first, std::uint64_t pages, std::vector<page_id>& hits) {
         pages_ = pages;
         for (std::uint64_t i = 0; i < pages; ++i) {
-            part& one = begin(i, first);
-            one.code = -EAGAIN;
-            if (all_.pages.copy(one.asked.id, bytes_of(i), 0, all_.settings.page_bytes) ==
+            part& page = begin(i, first);
+            page.code = -EAGAIN;
+            if (all_.pages.copy(page.asked.id, bytes_of(i), 0, all_.settings.page_bytes) ==
                 found_by_entry::taken) {
-                hits.push_back(one.asked.id);
-                one.code = 0;
-            } else if (const std::uint32_t where = all_.pages.page(one.asked.id).where();
+                hits.push_back(page.asked.id);
+                page.code = 0;
+            } else if (const std::uint32_t where = all_.pages.page(page.asked.id).where();
                        where == owned_entry::elsewhere) {
-                one.asked.what = touch_page{bytes_of(i)};
-                one.is_asked = true;
+                page.asked.task = touch_page{bytes_of(i)};
+                page.is_asked = true;
             } else if (owned_entry::is_in_its_file(where)) {
-                own(one);
+                own(page);
             }
         }
         read_all(file, true);
@@ -54,13 +54,13 @@ public:
                      std::vector<page_id>& hits) {
         pages_ = pages;
         for (std::uint64_t i = 0; i < pages; ++i)
-            if (part& one = begin(i, first);
-                owned_entry::is_in_its_file(all_.pages.page(one.asked.id).where()))
-                own(one);
+            if (part& page = begin(i, first);
+                owned_entry::is_in_its_file(all_.pages.page(page.asked.id).where()))
+                own(page);
         read_all(file, false);
         ask(hits);
         return std::all_of(parts_.begin(), parts_.begin() + static_cast<std::ptrdiff_t>(pages),
-                           [](const part& one) { return one.code == 0 || one.code == -EAGAIN; });
+                           [](const part& page) { return page.code == 0 || page.code == -EAGAIN; });
     }
 
     [[nodiscard]] int code_of(std::uint64_t i) const { return parts_[i].code; }
@@ -79,26 +79,26 @@ private:
     };
 
     [[nodiscard]] std::uint32_t frame_of(std::uint64_t i) const {
-        return first_frame_ + static_cast<std::uint32_t>(i) * all_.how.blocks_per_page;
+        return first_frame_ + static_cast<std::uint32_t>(i) * all_.dedu.blocks_per_page;
     }
     part& begin(std::uint64_t i, page_id first) {
-        part& one = parts_[i];
-        one.asked.id = {first.page + i, first.file};
-        one.asked.hits = nullptr;
-        one.code = 0;
-        one.is_owned = one.is_asked = false;
-        return one;
+        part& page = parts_[i];
+        page.asked.id = {first.page + i, first.file};
+        page.asked.hits = nullptr;
+        page.code = 0;
+        page.is_owned = page.is_asked = false;
+        return page;
     }
     // No thread owns it and it is nowhere still, and so it stays until we have brought it.
-    void own(part& one) {
+    void own(part& page) {
         std::uint32_t where = 0;
-        one.is_owned = !all_.unwritten.has_any() && all_.pages.page(one.asked.id).own(where);
-        one.is_known = where == owned_entry::incomplete;
-        if (one.is_owned && !owned_entry::is_in_its_file(where)) disown(one);
+        page.is_owned = !all_.unwritten.has_any() && all_.pages.page(page.asked.id).own(where);
+        page.is_known = where == owned_entry::incomplete;
+        if (page.is_owned && !owned_entry::is_in_its_file(where)) disown(page);
     }
-    void disown(part& one) {
-        all_.pages.page(one.asked.id).disown();
-        one.is_owned = false;
+    void disown(part& page) {
+        all_.pages.page(page.asked.id).disown();
+        page.is_owned = false;
     }
 
     // The size is looked at after the pages are owned: the thread that makes the file shorter says
@@ -123,23 +123,23 @@ private:
         clear_behind(bytes_of(i), wanted, all);
         const std::uint64_t read_ns = watch.ns() / count;
         for (std::uint64_t k = i; k < i + count; ++k) {
-            part& one = parts_[k];
+            part& page = parts_[k];
             // An error may be of one page only: each is asked for alone then. So is one that the
             // file does not have any more.
-            one.code = code == 0 && (one.asked.id.page * page_bytes < end) ? 0 : -EAGAIN;
-            if (one.code != 0) {
-                disown(one);
+            page.code = code == 0 && (page.asked.id.page * page_bytes < end) ? 0 : -EAGAIN;
+            if (page.code != 0) {
+                disown(page);
                 continue;
             }
-            one.blocks.name(bytes_of(k), frame_of(k), all_.shape.frame_bytes);
+            page.blocks.name(bytes_of(k), frame_of(k), all_.shape.frame_bytes);
             watch = {};
-            all_.search.hash(one.asked.id, one.blocks, one.is_known);  // content_search (3)
-            one.asked.what = load_page{.bytes = bytes_of(k),
-                                       .blocks = &one.blocks,
-                                       .counts = counts,
-                                       .read_ns = read_ns,
-                                       .look_ns = watch.ns()};
-            one.is_asked = true;
+            all_.search.hash(page.asked.id, page.blocks, page.is_known);  // content_search (3)
+            page.asked.task = load_page{.bytes = bytes_of(k),
+                                        .blocks = &page.blocks,
+                                        .counts = counts,
+                                        .read_ns = read_ns,
+                                        .look_ns = watch.ns()};
+            page.is_asked = true;
         }
     }
 
@@ -151,9 +151,9 @@ private:
         asking_.front()->hits = &hits;
         all_.requests.submit(asking_.data(), asking_.size());
         for (std::uint64_t i = 0; i < pages_; ++i) {
-            part& one = parts_[i];
-            if (one.is_asked) one.code = one.asked.code;
-            if (one.is_owned) disown(one);
+            part& page = parts_[i];
+            if (page.is_asked) page.code = page.asked.code;
+            if (page.is_owned) disown(page);
         }
     }
 

@@ -26,9 +26,10 @@ public:
     [[nodiscard]] std::byte* host_frames() const override { return host_.at(0); }
     int begin(unsigned queue, const std::vector<frame_move>& batch) override {
         if (queue >= shape_.queues || !are_frames_of(shape_, batch)) return -EINVAL;
-        for (const frame_move& one : batch)
-            move_page(lane{}, host_.at(0) + one.host * shape_.frame_bytes,
-                      device_.at(0) + one.device * shape_.frame_bytes, shape_.frame_bytes, one.way);
+        for (const frame_move& moved : batch)
+            move_page(lane{}, host_.at(0) + moved.host * shape_.frame_bytes,
+                      device_.at(0) + moved.device * shape_.frame_bytes, shape_.frame_bytes,
+                      moved.way);
         return 0;
     }
     int end(unsigned queue) override { return queue < shape_.queues ? 0 : -EINVAL; }

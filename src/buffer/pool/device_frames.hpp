@@ -83,21 +83,21 @@ std::unique_ptr<device_frames> make_gpu_frames(int device, const frames_shape& s
 
 inline bool are_frames_of(const frames_shape& shape, const std::vector<frame_move>& batch) {
     if (batch.size() > shape.most_moves) return false;
-    for (const frame_move& one : batch)
-        if (one.host >= shape.host_frames || one.device >= shape.device_frames) return false;
+    for (const frame_move& moved : batch)
+        if (moved.host >= shape.host_frames || moved.device >= shape.device_frames) return false;
     return true;
 }
 
 inline bool are_frames_of(const frames_shape& shape, const std::vector<frame_pair>& pairs) {
     if (pairs.size() > shape.most_moves) return false;
-    for (const frame_pair& one : pairs)
-        if (one.host >= shape.host_frames || one.device >= shape.device_frames) return false;
+    for (const frame_pair& pair : pairs)
+        if (pair.host >= shape.host_frames || pair.device >= shape.device_frames) return false;
     return true;
 }
 inline bool are_frames_of(const frames_shape& shape, const std::vector<std::uint32_t>& host) {
     if (host.size() > shape.most_moves || shape.frame_bytes % hashed_bytes != 0) return false;
-    for (const std::uint32_t one : host)
-        if (one >= shape.host_frames) return false;
+    for (const std::uint32_t frame : host)
+        if (frame >= shape.host_frames) return false;
     return true;
 }
 

@@ -90,11 +90,11 @@ public:
             if (fixes && !await(has_moved, until)) return -ETIMEDOUT;
         }
         for (const held_line& line : held_)
-            for (const held_page& one : line.held) {
-                const std::uint32_t turn = one.turn;
-                const bool is_held = turn % 2 != 0 && one.file == file;
-                if (!is_held || one.page < first || one.page >= end) continue;
-                if (!await([&] { return one.turn != turn; }, until)) return -ETIMEDOUT;
+            for (const held_page& held : line.held) {
+                const std::uint32_t turn = held.turn;
+                const bool is_held = turn % 2 != 0 && held.file == file;
+                if (!is_held || held.page < first || held.page >= end) continue;
+                if (!await([&] { return held.turn != turn; }, until)) return -ETIMEDOUT;
             }
         return 0;
     }
@@ -132,19 +132,19 @@ public:
         std::vector<std::uint32_t>& free = sessions_[number].free;
         const std::uint32_t place = free.back();
         free.pop_back();
-        held_page& one = held_by(number, place);
-        one.file.store(id.file, std::memory_order_relaxed);
-        one.page.store(id.page, std::memory_order_relaxed);
+        held_page& held = held_by(number, place);
+        held.file.store(id.file, std::memory_order_relaxed);
+        held.page.store(id.page, std::memory_order_relaxed);
         // Release: a thread that sees the turn sees the page.
-        one.turn.store(one.turn.load(std::memory_order_relaxed) + 1, std::memory_order_release);
+        held.turn.store(held.turn.load(std::memory_order_relaxed) + 1, std::memory_order_release);
         return place;
     }
     // When the page's latch or owner has been released, as the last step.
     void let_go(std::uint32_t number, std::uint32_t place) {
-        held_page& one = held_by(number, place);
+        held_page& held = held_by(number, place);
         // Release: the closer that sees this finds all that was changed noted (acquire in
         // holds_any).
-        one.turn.store(one.turn.load(std::memory_order_relaxed) + 1, std::memory_order_release);
+        held.turn.store(held.turn.load(std::memory_order_relaxed) + 1, std::memory_order_release);
         sessions_[number].free.push_back(place);
     }
 
@@ -184,8 +184,8 @@ private:
     }
     [[nodiscard]] bool holds_any(std::uint32_t number, std::uint32_t file) const {
         for (std::size_t i = 0; i < lines_; ++i)
-            for (const held_page& one : held_[number * lines_ + i].held)
-                if (one.turn % 2 != 0 && one.file == file) return true;
+            for (const held_page& held : held_[number * lines_ + i].held)
+                if (held.turn % 2 != 0 && held.file == file) return true;
         return false;
     }
     template <typename Over>
@@ -208,10 +208,10 @@ public:
     enum class purpose : std::uint8_t { work, fix };  // fix: it may leave a page fixed
 
     file_visit(file_states& all, std::uint32_t session, std::uint32_t file,
-               purpose what = purpose::work)
+               purpose intent = purpose::work)
         : all_(all),
           session_(session),
-          code_(all.begin(session, file, what == purpose::fix, before_)) {}
+          code_(all.begin(session, file, intent == purpose::fix, before_)) {}
     ~file_visit() {
         if (code_ == 0) all_.end(session_, before_);
     }

@@ -68,10 +68,10 @@ public:
     ~gpu_frames() override {
         const host::device_guard guard(context_);
         if (!guard) return;
-        for (const queue_room& one : rooms_)
-            if (one.stream != nullptr) {
-                cudaStreamSynchronize(one.stream);
-                cudaStreamDestroy(one.stream);
+        for (const queue_room& room : rooms_)
+            if (room.stream != nullptr) {
+                cudaStreamSynchronize(room.stream);
+                cudaStreamDestroy(room.stream);
             }
     }
 
@@ -96,12 +96,12 @@ public:
             return refused(why, std::to_string(shape_.device_frames) + " frames of " +
                                     std::to_string(shape_.frame_bytes) + " bytes");
         rooms_.resize(shape_.queues);
-        for (queue_room& one : rooms_) {
-            code = cudaStreamCreateWithFlags(&one.stream, cudaStreamNonBlocking);
+        for (queue_room& room : rooms_) {
+            code = cudaStreamCreateWithFlags(&room.stream, cudaStreamNonBlocking);
             if (code != cudaSuccess)
                 return refused(why, "a stream for moving pages was refused: ", code);
-            if (!share(one.moves) || !share(one.pairs) || !share(one.equal) || !share(one.which) ||
-                !share(one.hashes))
+            if (!share(room.moves) || !share(room.pairs) || !share(room.equal) ||
+                !share(room.which) || !share(room.hashes))
                 return refused(why, "moving pages");
         }
         return true;
@@ -169,9 +169,9 @@ public:
 
 private:
     template <typename T>
-    bool share(T*& one) {
-        one = static_cast<T*>(memory_.shared_bytes(shape_.most_moves * sizeof(T)));
-        return one != nullptr;
+    bool share(T*& array) {
+        array = static_cast<T*>(memory_.shared_bytes(shape_.most_moves * sizeof(T)));
+        return array != nullptr;
     }
     [[nodiscard]] frames_on_device of(std::size_t count) const {
         return {host_, device_frames_, shape_.frame_bytes, static_cast<std::uint32_t>(count)};
@@ -180,14 +180,14 @@ private:
         return static_cast<unsigned>((warps + warps_of_block - 1) / warps_of_block);
     }
 
-    bool refused(std::string& why, const std::string& what, cudaError_t code) {
+    bool refused(std::string& why, const std::string& message, cudaError_t code) {
         is_short_ = host::is_shortage(code);
-        why = what + host::cuda_text(code) + "; of the device " + host::room_text();
+        why = message + host::cuda_text(code) + "; of the device " + host::room_text();
         return false;
     }
-    bool refused(std::string& why, const std::string& what) {
+    bool refused(std::string& why, const std::string& purpose) {
         is_short_ = true;
-        why = "for " + what + ", " + memory_.shortage();
+        why = "for " + purpose + ", " + memory_.shortage();
         return false;
     }
 

@@ -52,7 +52,7 @@ __global__ void __launch_bounds__(threads_of_block)
     hash_by_md5(const std::byte* blocks, const std::uint32_t* which, std::uint64_t count,
                 std::uint64_t block_bytes, content_hash* out) {
     __shared__ next_words next;
-    auto& mine = next.of[threadIdx.x / 32];
+    auto& rows = next.of[threadIdx.x / 32];
     const unsigned lane = threadIdx.x % 32;
     for (std::uint64_t first = 32 * number_of_warp(); first < count;
          first += 32 * number_of_warps()) {
@@ -63,11 +63,11 @@ __global__ void __launch_bounds__(threads_of_block)
                 if (first + row >= count) continue;
                 const uint4 part = reinterpret_cast<const uint4*>(
                     block_at(blocks, which, first + row, block_bytes) + at)[lane % 4];
-                std::uint32_t* const to = &mine[row][4 * (lane % 4)];
+                std::uint32_t* const to = &rows[row][4 * (lane % 4)];
                 to[0] = part.x, to[1] = part.y, to[2] = part.z, to[3] = part.w;
             }
             __syncwarp();
-            state.take(mine[lane]);
+            state.take(rows[lane]);
         }
         if (first + lane < count) out[first + lane] = state.end(block_bytes);
     }

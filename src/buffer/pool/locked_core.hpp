@@ -77,25 +77,26 @@ public:
     void take(const std::vector<action>& actions, taken& out) {
         out.frames_.clear();
         out.has_page_ = false;
-        for (const action& one : actions) {
-            if (one.host != nothing) take_frame(one.host, out);
-            if (one.device != nothing) take_frame(host_frames_ + one.device, out);
-            if (one.what != move::write_back) continue;
-            out.page_ = one.page;
-            if (find(one.page) == pages_.end()) pages_.push_back({one.page, {}});
-            out.page_number_ = find(one.page)->second.next++;
+        for (const action& told : actions) {
+            if (told.host != nothing) take_frame(told.host, out);
+            if (told.device != nothing) take_frame(host_frames_ + told.device, out);
+            if (told.what != move::write_back) continue;
+            out.page_ = told.page;
+            if (find(told.page) == pages_.end()) pages_.push_back({told.page, {}});
+            out.page_number_ = find(told.page)->second.next++;
             out.has_page_ = true;
         }
     }
-    [[nodiscard]] bool have_come(const taken& mine) const {
-        if (mine.has_page_ && find(mine.page_)->second.done != mine.page_number_) return false;
-        return std::all_of(mine.frames_.begin(), mine.frames_.end(),
-                           [&](const auto& one) { return frames_[one.frame].done == one.number; });
+    [[nodiscard]] bool have_come(const taken& turns) const {
+        if (turns.has_page_ && find(turns.page_)->second.done != turns.page_number_) return false;
+        return std::all_of(turns.frames_.begin(), turns.frames_.end(), [&](const auto& ticket) {
+            return frames_[ticket.frame].done == ticket.number;
+        });
     }
-    void end(const taken& mine) {
-        for (const auto& one : mine.frames_) ++frames_[one.frame].done;
-        if (!mine.has_page_) return;
-        const auto at = find(mine.page_);
+    void end(const taken& turns) {
+        for (const auto& ticket : turns.frames_) ++frames_[ticket.frame].done;
+        if (!turns.has_page_) return;
+        const auto at = find(turns.page_);
         if (++at->second.done != at->second.next) return;
         *at = pages_.back();
         pages_.pop_back();
@@ -106,20 +107,20 @@ public:
     using page_turns = std::vector<std::pair<page_id, std::uint32_t>>;
     [[nodiscard]] page_turns written_of(std::uint32_t file) const {
         page_turns out;
-        for (const auto& [page, one] : pages_)
-            if (page.file == file) out.emplace_back(page, one.next);
+        for (const auto& [page, counter] : pages_)
+            if (page.file == file) out.emplace_back(page, counter.next);
         return out;
     }
     [[nodiscard]] bool have_ended(const page_turns& some) const {
-        return std::all_of(some.begin(), some.end(), [&](const auto& one) {
-            const auto at = find(one.first);
-            return at == pages_.end() || at->second.done >= one.second;
+        return std::all_of(some.begin(), some.end(), [&](const auto& ticket) {
+            const auto at = find(ticket.first);
+            return at == pages_.end() || at->second.done >= ticket.second;
         });
     }
     // No thread took a turn on the device frame after this one.
     [[nodiscard]] bool is_last_on_device(std::uint32_t frame) const {
-        const turn& one = frames_[host_frames_ + frame];
-        return one.next == one.done + 1;
+        const turn& counter = frames_[host_frames_ + frame];
+        return counter.next == counter.done + 1;
     }
 
 private:
@@ -130,16 +131,16 @@ private:
     using page_list = std::vector<std::pair<page_id, turn>>;
     page_list::iterator find(page_id page) {
         return std::find_if(pages_.begin(), pages_.end(),
-                            [&](const auto& one) { return one.first == page; });
+                            [&](const auto& entry) { return entry.first == page; });
     }
     page_list::const_iterator find(page_id page) const {
         return std::find_if(pages_.begin(), pages_.end(),
-                            [&](const auto& one) { return one.first == page; });
+                            [&](const auto& entry) { return entry.first == page; });
     }
 
     void take_frame(std::uint32_t frame, taken& out) {
         if (std::any_of(out.frames_.begin(), out.frames_.end(),
-                        [&](const auto& one) { return one.frame == frame; }))
+                        [&](const auto& ticket) { return ticket.frame == frame; }))
             return;
         out.frames_.push_back({frame, frames_[frame].next++});
     }

@@ -23,15 +23,15 @@ public:
         const lock hold(all_.locked.mutex);
         const int number = all_.pages.free_number();
         if (number < 0) return number;
-        const auto given = static_cast<std::uint32_t>(number);
-        frame_directory::file& added = all_.pages.file_at(given);
+        const auto file_number = static_cast<std::uint32_t>(number);
+        frame_directory::file& added = all_.pages.file_at(file_number);
         if (const int code = all_.pages.grow(added, bytes); code != 0) return code;
-        all_.flusher.forget_losses(given);
+        all_.flusher.forget_losses(file_number);
         added.fd = fd;
         added.is_writable = access == file_access::read_write;
         added.begins_reads = begins_reads(all_.settings, fd);
         added.in_use = true;
-        all_.states.open(given);
+        all_.states.open(file_number);
         return number;
     }
     std::unique_ptr<session> open_session() override {
@@ -151,10 +151,11 @@ status manager::make(const manager_settings& settings, device_frames& frames,
                              std::to_string(settings.sessions) + " sessions that fix " +
                              std::to_string(settings.fixed_pages) + " pages each; give it " +
                              std::to_string(needed)};
-    const auto made = [&]<typename Order>(std::unique_ptr<page_manager<Order>> one) -> status {
-        if (const int code = one->make(); code != 0)
+    const auto made =
+        [&]<typename Order>(std::unique_ptr<page_manager<Order>> candidate) -> status {
+        if (const int code = candidate->make(); code != 0)
             return {code, "the buffer's tables: " + error_text(code) + "; give it fewer pages"};
-        out = std::move(one);
+        out = std::move(candidate);
         return {};
     };
     return settings.order == order_kind::lru

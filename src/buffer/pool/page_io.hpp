@@ -119,10 +119,10 @@ private:
 
 // Whether those of a file may be, through this descriptor. What the page cache has is read sooner
 // than begun; and without a device there is nothing to do meanwhile.
-inline bool begins_reads(const manager_settings& how, int fd) {
-    if (how.device_pages == 0 || how.begins == begun_reads::none) return false;
+inline bool begins_reads(const manager_settings& settings, int fd) {
+    if (settings.device_pages == 0 || settings.begins == begun_reads::none) return false;
     const int flags = ::fcntl(fd, F_GETFL);
-    return how.begins == begun_reads::all || (flags >= 0 && (flags & O_DIRECT) != 0);
+    return settings.begins == begun_reads::all || (flags >= 0 && (flags & O_DIRECT) != 0);
 }
 
 // read_whole() of what may have been begun. Where that brought less, or failed, all is asked for

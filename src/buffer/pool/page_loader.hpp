@@ -49,8 +49,8 @@ public:
             if (pages_.is_absent(id)) shared_.news.wait_for(hold, std::chrono::milliseconds(10));
             return -EAGAIN;
         }
-        const wish what = content == page_content::read ? wish::page : wish::fresh_page;
-        const int code = bring_in(s, hold, id, what, [&](std::uint32_t frame) {
+        const wish purpose = content == page_content::read ? wish::page : wish::fresh_page;
+        const int code = bring_in(s, hold, id, purpose, [&](std::uint32_t frame) {
             pages_.open_for(frame, id, kind);
             out = {pages_.data_of(frame), id, frame, kind};
         });
@@ -120,20 +120,20 @@ private:
     // A page that is not in the host, and on its way neither there nor to its file. `opened` is
     // called with its frame, under the lock.
     template <typename Opened>
-    int bring_in(move_room& s, lock& hold, page_id id, wish what, const Opened& opened) {
+    int bring_in(move_room& s, lock& hold, page_id id, wish purpose, const Opened& opened) {
         s.filled_bytes = pages_.bytes_in_file(id);
         // Before the version grows by a page that has to go for it.
         s.filled_from =
             s.span.find(id, pages_.file_at(id.file).version, page_bytes_, s.filled_bytes);
-        decide(s, id, what == wish::ahead);
+        decide(s, id, purpose == wish::ahead);
         const std::uint32_t frame = shared_.find(id)->frame;
         pages_.expect(frame, id);
         shared_.wait_turns(hold, s.actions, s.turns);
         hold.unlock();
-        const page_mover::outcome ended = mover_.carry_out(s, what == wish::fresh_page);
+        const page_mover::outcome ended = mover_.carry_out(s, purpose == wish::fresh_page);
         hold.lock();
         shared_.turns.end(s.turns);
-        (what == wish::ahead ? shared_.counts.prefetched : shared_.counts.loads) += ended.loaded;
+        (purpose == wish::ahead ? shared_.counts.prefetched : shared_.counts.loads) += ended.loaded;
         if (ended.any() == 0) {
             opened(frame);
         } else {

@@ -25,34 +25,34 @@ page_mover::outcome page_mover::carry_out(move_room& s, bool fresh) {
 page_mover::outcome page_mover::carry_out_all(move_room& s, bool fresh) {
     outcome out;
     for (std::size_t i = 0; i < s.actions.size(); ++i) {
-        const action& one = s.actions[i];
+        const action& told = s.actions[i];
         int code = 0;
-        switch (one.what) {
+        switch (told.what) {
             case move::drop: break;
             case move::write_back:
-                if (one.device != nothing)
+                if (told.device != nothing)
                     code =
-                        move_bytes(s, {move::promote, nothing, nothing, own_frame(s), one.device});
-                out.bytes = pages_.data_of(one.device != nothing ? own_frame(s) : one.host);
-                if (code == 0) out.write_code = write_page(one.page, out.bytes);
-                out.unwritten = one.page;
+                        move_bytes(s, {move::promote, nothing, nothing, own_frame(s), told.device});
+                out.bytes = pages_.data_of(told.device != nothing ? own_frame(s) : told.host);
+                if (code == 0) out.write_code = write_page(told.page, out.bytes);
+                out.unwritten = told.page;
                 break;
             case move::fill:
                 // A page that could not be written stays in its place.
-                if (out.write_code == 0 && !fresh) code = read_page(s, one.page, one.host);
+                if (out.write_code == 0 && !fresh) code = read_page(s, told.page, told.host);
                 out.loaded = code == 0 && !fresh && out.write_code == 0;
                 break;
             case move::demote:
                 if (out.write_code == 0) {
                     code = begin_demotion(
-                        s, one,
+                        s, told,
                         !fresh && i + 1 < s.actions.size() && s.actions[i + 1].what == move::fill
                             ? &s.actions[i + 1]
                             : nullptr);
                     break;
                 }
                 [[fallthrough]];  // our own frame holds what could not be written
-            default: code = move_bytes(s, one);
+            default: code = move_bytes(s, told);
         }
         if (code != 0) {
             out.code = code;
@@ -62,18 +62,18 @@ page_mover::outcome page_mover::carry_out_all(move_room& s, bool fresh) {
     return out;
 }
 
-int page_mover::move_bytes(move_room& s, const action& one) {
-    const direction way = one.what == move::exchange  ? direction::exchange
-                          : one.what == move::promote ? direction::to_host
-                                                      : direction::to_device;
+int page_mover::move_bytes(move_room& s, const action& told) {
+    const direction way = told.what == move::exchange  ? direction::exchange
+                          : told.what == move::promote ? direction::to_host
+                                                       : direction::to_device;
     const int code = end_demotion(s);  // it may be of our own frame, too
-    return code != 0 ? code : move_together(s, {one.host, one.device, way});
+    return code != 0 ? code : move_together(s, {told.host, told.device, way});
 }
 
 // A call of the device takes as long for many pages as for one, and threads that call at once keep
 // each other waiting. No two of a batch are of one frame, as each has the turn on its own.
-int page_mover::move_together(move_room& s, const frame_move& what) {
-    s.asked.what = what;
+int page_mover::move_together(move_room& s, const frame_move& transfer) {
+    s.asked.transfer = transfer;
     desks_[s.number % most_desks]->together.submit(s.asked);
     return s.asked.code;
 }
@@ -81,7 +81,7 @@ int page_mover::move_together(move_room& s, const frame_move& what) {
 void page_mover::move_desk_batch(std::uint32_t desk, const combiner<move_request>::batch& batch) {
     std::vector<frame_move>& moves = desks_[desk]->moves;
     moves.clear();
-    for (const move_request* const each : batch) moves.push_back(each->what);
+    for (const move_request* const each : batch) moves.push_back(each->transfer);
     const int code = broken(frames_.move(settings_.sessions + desk, moves));
     for (move_request* const each : batch) each->code = code;
 }
@@ -89,11 +89,11 @@ void page_mover::move_desk_batch(std::uint32_t desk, const combiner<move_request
 // Its frame is free when this returns: what goes to the device is a copy of it in our own frame, so
 // that the disk is read meanwhile; also while the device is told, if that goes (`next_read`: the
 // page that comes in its place). Where many threads do so it goes afterwards, with those of others.
-int page_mover::begin_demotion(move_room& s, const action& one, const action* next_read) {
-    if (settings_.page_bytes > most_copied_bytes) return move_bytes(s, one);
+int page_mover::begin_demotion(move_room& s, const action& told, const action* next_read) {
+    if (settings_.page_bytes > most_copied_bytes) return move_bytes(s, told);
     if (const int code = end_demotion(s); code != 0) return code;
-    std::memcpy(pages_.data_of(own_frame(s)), pages_.data_of(one.host), settings_.page_bytes);
-    s.victim_frame = one.device;
+    std::memcpy(pages_.data_of(own_frame(s)), pages_.data_of(told.host), settings_.page_bytes);
+    s.victim_frame = told.device;
     if (demotions_.fetch_add(1) >= most_desks) {
         --demotions_;
         s.victim = move_room::demotion::postponed;
@@ -101,7 +101,7 @@ int page_mover::begin_demotion(move_room& s, const action& one, const action* ne
     }
     if (next_read != nullptr) begin_read(s, *next_read);
     s.victim = move_room::demotion::begun;
-    s.batch.assign(1, {own_frame(s), one.device, direction::to_device});
+    s.batch.assign(1, {own_frame(s), told.device, direction::to_device});
     return broken(frames_.begin(s.number, s.batch));
 }
 

@@ -69,7 +69,7 @@ private:
 
 // A move that goes with those of others.
 struct move_request {
-    frame_move what;
+    frame_move transfer;
     int code = 0;
     bool done = false;  // the combiner's
 };
@@ -131,9 +131,9 @@ public:
 private:
     // Sessions of one desk move pages together.
     struct move_desk {
-        move_desk(const manager_settings& how, combiner<move_request>::handler handle)
-            : together(how.sessions, how.batch_pages, std::chrono::microseconds(how.batch_wait_us),
-                       std::move(handle)) {}
+        move_desk(const manager_settings& settings, combiner<move_request>::handler handle)
+            : together(settings.sessions, settings.batch_pages,
+                       std::chrono::microseconds(settings.batch_wait_us), std::move(handle)) {}
 
         combiner<move_request> together;
         std::vector<frame_move> moves;  // of the thread that is at work
@@ -144,7 +144,7 @@ private:
     }
     outcome carry_out_all(move_room& s, bool fresh);
     int move_bytes(move_room& s, const action& told);
-    int move_together(move_room& s, const frame_move& what);
+    int move_together(move_room& s, const frame_move& transfer);
     void move_desk_batch(std::uint32_t desk, const combiner<move_request>::batch& batch);
     int begin_demotion(move_room& s, const action& told, const action* next_read);
     int end_demotion(move_room& s);

@@ -152,16 +152,16 @@ public:
                                     "', number " + std::to_string(other) +
                                     "; use that, or close it first"};
         std::map<std::uint32_t, pool_file>
-            one;  // so that nothing is left to fail once it has its number
-        auto place = one.extract(one.try_emplace(0, std::move(opened)).first);
-        const int given =
+            staging;  // so that nothing is left to fail once it has its number
+        auto place = staging.extract(staging.try_emplace(0, std::move(opened)).first);
+        const int added =
             all_->add_file(place.mapped().fd->number, place.mapped().bytes, place.mapped().access);
-        if (given < 0)
-            return {given, "'" + path + "': " + error_text(given) +
-                               (given == -EMFILE
+        if (added < 0)
+            return {added, "'" + path + "': " + error_text(added) +
+                               (added == -EMFILE
                                     ? "; close another, or give more with buffer_options::max_files"
                                     : "; is there memory for four bytes a page?")};
-        place.key() = number = static_cast<std::uint32_t>(given);
+        place.key() = number = static_cast<std::uint32_t>(added);
         files_.insert(std::move(place));
         return {};
     }
@@ -176,12 +176,12 @@ public:
         }
         int code = 0;
         if (flush) {
-            const std::lock_guard mine(in_own_);
+            const std::lock_guard own_hold(in_own_);
             code = own_->flush(number);
         }
         if (code == 0) code = all_->begin_close(own_.get(), number);
         if (code == 0) {
-            const std::lock_guard mine(in_own_);
+            const std::lock_guard own_hold(in_own_);
             code = all_->end_close(own_.get(), number, flush);
         }
         const std::lock_guard hold(table_);
@@ -193,23 +193,23 @@ public:
 
     int resize_file(std::uint32_t number, std::uint64_t bytes) {
         const host::without_size_signal guard;
-        const std::lock_guard mine(in_own_);
-        pool_file what;
-        if (!find(number, what) || what.is_closing) return -EBADF;
-        if (what.access == file_access::read) return -EACCES;
+        const std::lock_guard own_hold(in_own_);
+        pool_file file;
+        if (!find(number, file) || file.is_closing) return -EBADF;
+        if (file.access == file_access::read) return -EACCES;
         if (bytes > static_cast<std::uint64_t>(INT64_MAX) ||
-            (what.is_direct && bytes % how_.page_bytes != 0))
+            (file.is_direct && bytes % how_.page_bytes != 0))
             return -EINVAL;
-        const int fd = what.fd->number;
-        const bool grows = bytes > what.bytes;
+        const int fd = file.fd->number;
+        const bool grows = bytes > file.bytes;
         // No page is read behind the end of the file, and none written there: so it grows first
         // here below, and shrinks last.
         if (grows && ::ftruncate(fd, static_cast<off_t>(bytes)) != 0) return -errno;
         int code = own_->resize(number, bytes);
-        if (code != 0 && grows) static_cast<void>(::ftruncate(fd, static_cast<off_t>(what.bytes)));
+        if (code != 0 && grows) static_cast<void>(::ftruncate(fd, static_cast<off_t>(file.bytes)));
         if (!grows && code == 0 && ::ftruncate(fd, static_cast<off_t>(bytes)) != 0) {
             code = -errno;
-            take_back_cut(number, what, bytes, code);
+            take_back_cut(number, file, bytes, code);
         }
         if (code == 0) {
             const std::lock_guard hold(table_);
@@ -287,12 +287,12 @@ private:
 
     // The file system has not cut the file, so its size is as before. The rest of the page in which
     // the cut was to be is not zero in the file.
-    void take_back_cut(std::uint32_t number, const pool_file& what, std::uint64_t bytes, int code) {
-        say("'" + what.path + "': cannot be cut to " + std::to_string(bytes) +
+    void take_back_cut(std::uint32_t number, const pool_file& file, std::uint64_t bytes, int code) {
+        say("'" + file.path + "': cannot be cut to " + std::to_string(bytes) +
             " bytes: " + error_text(code) +
             "; what was changed in the buffer behind them and not flushed is lost");
         const bool is_flushed = own_->flush(number) == 0;
-        if (own_->resize(number, what.bytes) != 0) {
+        if (own_->resize(number, file.bytes) != 0) {
             const std::lock_guard hold(table_);
             files_.at(number).bytes = bytes;
         } else if (is_flushed) {
