@@ -26,7 +26,7 @@ manager_settings settings(std::uint32_t host, std::uint32_t device, buffer_kind 
                           std::uint32_t sessions = 2) {
     manager_settings out = small(host, device, order_kind::lru, page_bytes);
     out.sessions = sessions;
-    out.policy = kind.what;
+    out.policy = kind.policy;
     out.wait_ms = 500;
     return out;
 }
@@ -34,19 +34,19 @@ manager_settings settings(std::uint32_t host, std::uint32_t device, buffer_kind 
 // A file without equal blocks, and of which dedu knows that already. It is in the buffer by its
 // last pages only.
 struct peaceful_file : buffered_file {
-    peaceful_file(const manager_settings& how, buffer_kind kind)
-        : buffered_file(how, pattern(1, pages * page_bytes), kind),
+    peaceful_file(const manager_settings& tuning, buffer_kind kind)
+        : buffered_file(tuning, pattern(1, pages * page_bytes), kind),
           content(pattern(1, pages * page_bytes)) {
-        const auto mine = all->open_session();
-        for (std::uint64_t page = 0; page < pages; ++page) EXPECT_EQ(look(*mine, page), 0);
+        const auto session = all->open_session();
+        for (std::uint64_t page = 0; page < pages; ++page) EXPECT_EQ(look(*session, page), 0);
     }
     // The error, or that of a page which is not as it should be.
-    int look(buffer::session& mine, std::uint64_t page) const {
+    int look(buffer::session& session, std::uint64_t page) const {
         fixed_page fixed;
-        if (const int code = mine.fix({page, 0}, use_kind::read, fixed); code != 0) return code;
+        if (const int code = session.fix({page, 0}, use_kind::read, fixed); code != 0) return code;
         const bool right =
             std::memcmp(fixed.data, content.data() + page * page_bytes, page_bytes) == 0;
-        mine.unfix(fixed, false);
+        session.unfix(fixed, false);
         return right ? 0 : -EILSEQ;
     }
     void fail_reads(int error) {
@@ -74,11 +74,11 @@ struct begun_reads : on_backends {
 
 TEST_P(begun_reads, bring_what_the_file_has) {
     peaceful_file f(settings(6, 10, GetParam()), GetParam());
-    auto mine = f.all->open_session();
+    auto session = f.all->open_session();
     std::mt19937_64 random(1);
     const std::uint64_t before = f.env.queued_reads(), misses = f.all->counts().misses;
-    for (int i = 0; i < 2000; ++i) ASSERT_EQ(f.look(*mine, random() % pages), 0);
-    mine.reset();
+    for (int i = 0; i < 2000; ++i) ASSERT_EQ(f.look(*session, random() % pages), 0);
+    session.reset();
     EXPECT_EQ(f.env.queued_reads() - before,
               f.all->counts().misses - misses);  // none went another way
     f.expect_right();
@@ -89,26 +89,28 @@ TEST_P(begun_reads, that_bring_a_part_are_read_to_their_end) {
     fault::fault_plan plan;
     plan.longest_read = 100;
     f.env.set(plan);
-    auto mine = f.all->open_session();
-    for (std::uint64_t page = 0; page < pages; page += 7) ASSERT_EQ(f.look(*mine, page), 0) << page;
-    mine.reset();
+    auto session = f.all->open_session();
+    for (std::uint64_t page = 0; page < pages; page += 7)
+        ASSERT_EQ(f.look(*session, page), 0) << page;
+    session.reset();
     f.expect_right();
 }
 
 // More of them fail than the host has frames, so none may keep one.
 TEST_P(begun_reads, that_fail_leave_nothing) {
     peaceful_file f(settings(6, 4, GetParam()), GetParam());
-    auto mine = f.all->open_session();
+    auto session = f.all->open_session();
     const buffer::manager_counts before = f.all->counts();
     f.fail_reads(-EIO);
-    for (std::uint64_t page = 0; page < 40; ++page) ASSERT_EQ(f.look(*mine, page), -EIO) << page;
+    for (std::uint64_t page = 0; page < 40; ++page) ASSERT_EQ(f.look(*session, page), -EIO) << page;
     f.fail_reads(0);  // the file seems to end
-    for (std::uint64_t page = 0; page < 40; ++page) ASSERT_EQ(f.look(*mine, page), -ESTALE) << page;
+    for (std::uint64_t page = 0; page < 40; ++page)
+        ASSERT_EQ(f.look(*session, page), -ESTALE) << page;
     f.env.clear();
     f.expect_right();
     EXPECT_EQ(f.all->counts().loads, before.loads);
-    for (std::uint64_t page = 0; page < 40; ++page) ASSERT_EQ(f.look(*mine, page), 0) << page;
-    mine.reset();
+    for (std::uint64_t page = 0; page < 40; ++page) ASSERT_EQ(f.look(*session, page), 0) << page;
+    session.reset();
     f.expect_right();
 }
 
@@ -116,7 +118,7 @@ TEST_P(begun_reads, that_fail_leave_nothing) {
 // pages that need not be read. A session that wants the page that is being read has to wait.
 TEST_P(begun_reads, keep_nobody_waiting_but_for_the_page) {
     peaceful_file f(settings(6, 4, GetParam()), GetParam());
-    auto mine = f.all->open_session();
+    auto session = f.all->open_session();
     f.env.stall(fault::call_read);
     const std::uint64_t before = f.env.queued_reads();
     std::future<int> first = std::async(std::launch::async, [&] {
@@ -124,31 +126,31 @@ TEST_P(begun_reads, keep_nobody_waiting_but_for_the_page) {
         return f.look(*his, 17);
     });
     while (f.env.queued_reads() == before) std::this_thread::yield();
-    EXPECT_EQ(f.look(*mine, pages - 1), 0);
-    EXPECT_EQ(f.look(*mine, 17), -ETIMEDOUT);
+    EXPECT_EQ(f.look(*session, pages - 1), 0);
+    EXPECT_EQ(f.look(*session, 17), -ETIMEDOUT);
     bytes written(page_bytes, 7);
     // Of whole pages the device frame that the victim went to has its turn only after the read.
-    const std::uint64_t end = GetParam().what == buffer::policy_kind::dedu ? 120 : 103;
+    const std::uint64_t end = GetParam().policy == buffer::policy_kind::dedu ? 120 : 103;
     for (std::uint64_t page = 100; page < end; ++page)
-        ASSERT_EQ(mine->write(0, page * page_bytes, begin_of(written), page_bytes),
+        ASSERT_EQ(session->write(0, page * page_bytes, begin_of(written), page_bytes),
                   static_cast<std::int64_t>(page_bytes))
             << page;
     EXPECT_EQ(first.wait_for(std::chrono::milliseconds(0)), std::future_status::timeout);
     f.env.release();
     EXPECT_EQ(first.get(), 0);
-    EXPECT_EQ(f.look(*mine, 17), 0);
-    mine.reset();
+    EXPECT_EQ(f.look(*session, 17), 0);
+    session.reset();
     f.expect_right();
 }
 
 // A reader that saw a page in the device asks for it when it has left and is being read anew. In
 // between, the page before it holds the reader up: the reader reads that page from the file.
 TEST_P(begun_reads, are_not_seen_by_who_comes_late) {
-    if (GetParam().what != buffer::policy_kind::dedu)
+    if (GetParam().policy != buffer::policy_kind::dedu)
         GTEST_SKIP() << "there a page is asked for and brought under one lock";
     constexpr std::uint64_t page = pages - 10;  // the first of those in the buffer
     peaceful_file f(settings(6, 4, GetParam(), 3), GetParam());
-    auto mine = f.all->open_session();
+    auto session = f.all->open_session();
     f.env.stall(fault::call_plain_read);
     bytes two(2 * page_bytes);
     std::future<std::int64_t> late = std::async(std::launch::async, [&] {
@@ -158,7 +160,7 @@ TEST_P(begun_reads, are_not_seen_by_who_comes_late) {
     while (f.env.stalled() == 0) std::this_thread::yield();
     bytes written(page_bytes, 7);
     for (std::uint64_t other = 100; other < 120; ++other)
-        ASSERT_EQ(mine->write(0, other * page_bytes, begin_of(written), page_bytes),
+        ASSERT_EQ(session->write(0, other * page_bytes, begin_of(written), page_bytes),
                   static_cast<std::int64_t>(page_bytes))
             << other;
     fault::fault_plan plan;
@@ -175,7 +177,7 @@ TEST_P(begun_reads, are_not_seen_by_who_comes_late) {
     EXPECT_EQ(late.get(), static_cast<std::int64_t>(two.size()));
     EXPECT_EQ(std::memcmp(two.data(), f.content.data() + (page - 1) * page_bytes, two.size()), 0);
     EXPECT_EQ(first.get(), 0);
-    mine.reset();
+    session.reset();
     f.expect_right();
 }
 
@@ -183,19 +185,19 @@ TEST_P(begun_reads, are_not_seen_by_who_comes_late) {
 // forget the page, bring it anew and change it meanwhile.
 TEST_P(begun_reads, may_be_forgotten_as_soon_as_they_have_ended) {
     peaceful_file f(settings(6, 4, GetParam()), GetParam());
-    auto mine = f.all->open_session(), other = f.all->open_session();
-    ASSERT_EQ(f.look(*mine, 17), 0);
+    auto session = f.all->open_session(), other = f.all->open_session();
+    ASSERT_EQ(f.look(*session, 17), 0);
     ASSERT_EQ(other->forget(0, 17, 1), 0);
     ASSERT_EQ(f.look(*other, 17), 0);
-    ASSERT_EQ(f.look(*mine, 18), 0);  // what was its page is the other's by now
+    ASSERT_EQ(f.look(*session, 18), 0);  // what was its page is the other's by now
     f.expect_right();
     bytes written(page_bytes, 7);
-    ASSERT_EQ(mine->write(0, 17 * page_bytes, begin_of(written), page_bytes),
+    ASSERT_EQ(session->write(0, 17 * page_bytes, begin_of(written), page_bytes),
               static_cast<std::int64_t>(page_bytes));
     for (std::uint64_t page = 100; page < 120; ++page) ASSERT_EQ(f.look(*other, page), 0);
-    ASSERT_EQ(mine->flush(0), 0);
+    ASSERT_EQ(session->flush(0), 0);
     EXPECT_EQ(std::memcmp(f.on_disk().data() + 17 * page_bytes, written.data(), page_bytes), 0);
-    mine.reset();
+    session.reset();
     other.reset();
     f.expect_right();
     EXPECT_EQ(f.all->remove_file(0), 0);
@@ -205,24 +207,24 @@ TEST_P(begun_reads, may_be_forgotten_as_soon_as_they_have_ended) {
 // A page that was read is there even if its reader never asks for anything again.
 TEST_P(begun_reads, are_there_for_others_at_once) {
     peaceful_file f(settings(6, 4, GetParam()), GetParam());
-    auto mine = f.all->open_session(), other = f.all->open_session();
+    auto session = f.all->open_session(), other = f.all->open_session();
     fixed_page kept, changed;
-    ASSERT_EQ(mine->fix({17, 0}, use_kind::read, kept), 0);
+    ASSERT_EQ(session->fix({17, 0}, use_kind::read, kept), 0);
     const std::uint64_t before = f.env.queued_reads();
     EXPECT_EQ(f.look(*other, 17), 0);
     EXPECT_EQ(f.env.queued_reads(), before);  // by both once
-    if (GetParam().what != buffer::policy_kind::dedu) {
-        mine->unfix(kept, false);
+    if (GetParam().policy != buffer::policy_kind::dedu) {
+        session->unfix(kept, false);
         return;
     }
-    mine->unfix(kept, false);
-    ASSERT_EQ(mine->fix({18, 0}, use_kind::read, kept), 0);
+    session->unfix(kept, false);
+    ASSERT_EQ(session->fix({18, 0}, use_kind::read, kept), 0);
     ASSERT_EQ(other->fix({18, 0}, use_kind::write, changed), 0);  // the reader keeps the old bytes
     std::memset(changed.data, 7, page_bytes);
     other->unfix(changed, true);
     EXPECT_EQ(std::memcmp(kept.data, f.content.data() + 18 * page_bytes, page_bytes), 0);
-    mine->unfix(kept, false);
-    ASSERT_EQ(f.look(*mine, 19), 0);
+    session->unfix(kept, false);
+    ASSERT_EQ(f.look(*session, 19), 0);
     EXPECT_EQ(f.all->remove_file(0), 0);
 }
 
@@ -230,19 +232,19 @@ TEST_P(begun_reads, are_there_for_others_at_once) {
 // whenever the buffer gets round to copying a page.
 TEST_P(begun_reads, lie_still_while_others_are_fixed) {
     constexpr std::uint32_t most = 3;
-    manager_settings how = settings(10, 10, GetParam());
-    how.fixed_pages = most;
-    peaceful_file f(how, GetParam());
-    auto mine = f.all->open_session(), other = f.all->open_session();
+    manager_settings tuning = settings(10, 10, GetParam());
+    tuning.fixed_pages = most;
+    peaceful_file f(tuning, GetParam());
+    auto session = f.all->open_session(), other = f.all->open_session();
     std::mt19937_64 random(5);
     std::vector<fixed_page> fixed;
     for (int i = 0; i < 3000; ++i) {
         const std::uint64_t page = random() % 4 == 0 ? random() % pages : random() % 24;
         fixed.emplace_back();
-        ASSERT_EQ(mine->fix({page, 0}, use_kind::read, fixed.back()), 0);
+        ASSERT_EQ(session->fix({page, 0}, use_kind::read, fixed.back()), 0);
         if (fixed.size() == most) {
             fixed_page more;
-            ASSERT_EQ(mine->fix({page, 0}, use_kind::read, more), -EBUSY);
+            ASSERT_EQ(session->fix({page, 0}, use_kind::read, more), -EBUSY);
         }
         while (fixed.size() == most || (!fixed.empty() && random() % 2 == 0)) {
             std::swap(fixed[random() % fixed.size()], fixed.back());
@@ -250,15 +252,15 @@ TEST_P(begun_reads, lie_still_while_others_are_fixed) {
                                   f.content.data() + fixed.back().id.page * page_bytes, page_bytes),
                       0)
                 << i;
-            mine->unfix(fixed.back(), false);
+            session->unfix(fixed.back(), false);
             fixed.pop_back();
         }
         if (random() % 4 == 0) {
             ASSERT_EQ(f.look(*other, random() % 24), 0) << i;
         }
     }
-    for (const fixed_page& one : fixed) mine->unfix(one, false);
-    mine.reset();
+    for (const fixed_page& page : fixed) session->unfix(page, false);
+    session.reset();
     other.reset();
     f.expect_right();
 }
@@ -268,18 +270,19 @@ TEST_P(begun_reads, lie_still_while_others_are_fixed) {
 TEST_P(begun_reads, of_many_threads_bring_what_the_file_has) {
     constexpr std::uint32_t threads = 4;
     for (const bool failing : {false, true}) {
-        peaceful_file f(settings(GetParam().what == buffer::policy_kind::dedu ? 2 : 2 * threads + 1,
-                                 4, GetParam(), threads),
-                        GetParam());
+        peaceful_file f(
+            settings(GetParam().policy == buffer::policy_kind::dedu ? 2 : 2 * threads + 1, 4,
+                     GetParam(), threads),
+            GetParam());
         std::vector<std::jthread> running;
         for (std::uint32_t t = 0; t < threads; ++t)
             running.emplace_back([&, t] {
-                auto mine = f.all->open_session();
+                auto session = f.all->open_session();
                 std::mt19937_64 random(t);
                 for (std::uint64_t i = 0; i < rounds(6000u) && !testing::Test::HasFailure(); ++i) {
                     if (failing && t == 0 && i % 100 == 0) fail_somehow(f.env, random);
                     const int code =
-                        f.look(*mine, random() % 4 == 0 ? random() % pages : random() % 20);
+                        f.look(*session, random() % 4 == 0 ? random() % pages : random() % 20);
                     ASSERT_TRUE(code == 0 || (failing && (code == -EIO || code == -ENOSPC)))
                         << code;
                 }

@@ -64,14 +64,14 @@ private:
 // What kind of buffer, and where its device's part lies.
 struct buffer_kind {
     buffer_kind(backend on, buffer::policy_kind policy = buffer::policy_kind::gram)
-        : where(on), what(policy) {}  // a backend alone will do
-    friend void PrintTo(const buffer_kind& one, std::ostream* out) {
-        *out << (one.where == backend::gpu ? "gpu" : "cpu")
-             << (one.what == buffer::policy_kind::dedu ? "_dedu" : "");
+        : where(on), policy(policy) {}  // a backend alone will do
+    friend void PrintTo(const buffer_kind& kind, std::ostream* out) {
+        *out << (kind.where == backend::gpu ? "gpu" : "cpu")
+             << (kind.policy == buffer::policy_kind::dedu ? "_dedu" : "");
     }
 
     backend where;
-    buffer::policy_kind what;
+    buffer::policy_kind policy;
 };
 
 using frames_owner = std::unique_ptr<buffer::device_frames>;
@@ -79,28 +79,28 @@ using frames_owner = std::unique_ptr<buffer::device_frames>;
 // A file, and a buffer over it, whose frames a test may put others around. Those of CPU threads are
 // late.
 struct buffered_file {
-    buffered_file(buffer::manager_settings how, const bytes& content, backend where,
+    buffered_file(buffer::manager_settings settings, const bytes& content, backend where,
                   const std::function<frames_owner(frames_owner)>& around, bool forgetful = false) {
-        if (how.begins == buffer::begun_reads::past_the_page_cache)
-            how.begins = buffer::begun_reads::all;  // also of files that the page cache has
+        if (settings.begins == buffer::begun_reads::past_the_page_cache)
+            settings.begins = buffer::begun_reads::all;  // also of files that the page cache has
         write_file(folder / "f", content);
         fd = ::open((folder / "f").c_str(), O_RDWR | O_CLOEXEC);
         EXPECT_GE(fd, 0);
         std::string why;
-        const buffer::frames_shape shape = buffer::frames_for(how);
+        const buffer::frames_shape shape = buffer::frames_for(settings);
         frames = where == backend::gpu ? buffer::make_gpu_frames(0, shape, why)
                                        : buffer::make_cpu_frames(shape, why);
         EXPECT_NE(frames, nullptr) << why;
         if (where == backend::cpu || forgetful)
             frames = std::make_unique<late_frames>(std::move(frames), shape.queues, forgetful);
         if (around) frames = around(std::move(frames));
-        const status made = buffer::manager::make(how, *frames, env, all);
+        const status made = buffer::manager::make(settings, *frames, env, all);
         EXPECT_TRUE(made.ok()) << made.message;
         EXPECT_EQ(all->add_file(fd, content.size()), 0);
     }
-    buffered_file(const buffer::manager_settings& how, const bytes& content,
+    buffered_file(const buffer::manager_settings& settings, const bytes& content,
                   buffer_kind kind = backend::cpu, bool forgetful = false)
-        : buffered_file(with_policy(how, kind.what), content, kind.where, {}, forgetful) {}
+        : buffered_file(with_policy(settings, kind.policy), content, kind.where, {}, forgetful) {}
     ~buffered_file() {
         all.reset();
         ::close(fd);
@@ -110,10 +110,10 @@ struct buffered_file {
         EXPECT_EQ(wrong, nullptr) << (wrong == nullptr ? "" : wrong);
     }
     [[nodiscard]] bytes on_disk() const { return read_file(folder / "f"); }
-    static buffer::manager_settings with_policy(buffer::manager_settings how,
-                                                buffer::policy_kind what) {
-        how.policy = what;
-        return how;
+    static buffer::manager_settings with_policy(buffer::manager_settings settings,
+                                                buffer::policy_kind policy) {
+        settings.policy = policy;
+        return settings;
     }
 
     const temporary_folder folder;

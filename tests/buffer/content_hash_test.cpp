@@ -72,22 +72,22 @@ TEST(content_hashes, md5_is_md5) {
 
 TEST(content_hashes, a_changed_bit_changes_half_of_the_quick_one) {
     for (const bool random_bytes : {false, true}) {
-        block one(4096);
+        block sample(4096);
         std::mt19937_64 random(5);
         if (random_bytes)
-            for (auto& w : one.words) w = {random(), random()};
-        const content_hash before = one.quick();
+            for (auto& w : sample.words) w = {random(), random()};
+        const content_hash before = sample.quick();
         std::vector<content_hash> all{before};
         std::uint64_t turned = 0;
-        for (std::uint64_t bit = 0; bit < 8 * one.bytes; ++bit) {
-            one.data()[bit / 8] ^= static_cast<std::byte>(1u << bit % 8);
-            const content_hash now = one.quick();
+        for (std::uint64_t bit = 0; bit < 8 * sample.bytes; ++bit) {
+            sample.data()[bit / 8] ^= static_cast<std::byte>(1u << bit % 8);
+            const content_hash now = sample.quick();
             turned += static_cast<std::uint64_t>(std::popcount(now.low ^ before.low) +
                                                  std::popcount(now.high ^ before.high));
             all.push_back(now);
-            one.data()[bit / 8] ^= static_cast<std::byte>(1u << bit % 8);
+            sample.data()[bit / 8] ^= static_cast<std::byte>(1u << bit % 8);
         }
-        EXPECT_NEAR(static_cast<double>(turned) / static_cast<double>(8 * one.bytes), 64, 0.5);
+        EXPECT_NEAR(static_cast<double>(turned) / static_cast<double>(8 * sample.bytes), 64, 0.5);
         EXPECT_TRUE(all_differ(all));
     }
 }
@@ -96,25 +96,25 @@ TEST(content_hashes, a_changed_bit_changes_half_of_the_quick_one) {
 // change places, blocks of zeros of each length.
 TEST(content_hashes, quick_ones_of_similar_blocks_differ) {
     std::vector<content_hash> all;
-    block one(4096);
-    all.push_back(one.quick());
-    for (std::uint64_t place = 0; place < one.words.size(); ++place)
+    block sample(4096);
+    all.push_back(sample.quick());
+    for (std::uint64_t place = 0; place < sample.words.size(); ++place)
         for (std::uint64_t number = 1; number <= 500; ++number) {
-            one.words[place].low = number;
-            all.push_back(one.quick());
-            one.words[place] = {0, number};
-            all.push_back(one.quick());
-            one.words[place] = {};
+            sample.words[place].low = number;
+            all.push_back(sample.quick());
+            sample.words[place] = {0, number};
+            all.push_back(sample.quick());
+            sample.words[place] = {};
         }
     EXPECT_TRUE(all_differ(all));
     all.clear();
     for (std::uint64_t bytes = 64; bytes <= 65536; bytes += 64) all.push_back(block(bytes).quick());
-    for (std::uint64_t i = 0; i < one.words.size(); ++i) one.words[i] = {i, ~i};
-    for (std::uint64_t i = 0; i < one.words.size(); ++i)
+    for (std::uint64_t i = 0; i < sample.words.size(); ++i) sample.words[i] = {i, ~i};
+    for (std::uint64_t i = 0; i < sample.words.size(); ++i)
         for (std::uint64_t j = 0; j < i; ++j) {
-            std::swap(one.words[i], one.words[j]);
-            all.push_back(one.quick());
-            std::swap(one.words[i], one.words[j]);
+            std::swap(sample.words[i], sample.words[j]);
+            all.push_back(sample.quick());
+            std::swap(sample.words[i], sample.words[j]);
         }
     EXPECT_TRUE(all_differ(all));
 }
@@ -122,9 +122,9 @@ TEST(content_hashes, quick_ones_of_similar_blocks_differ) {
 TEST(content_hashes, threads_that_take_a_strand_each_find_the_same) {
     std::mt19937_64 random(9);
     for (const std::uint64_t bytes : {64u, 128u, 512u, 576u, 4096u, 2u << 20}) {
-        block one(bytes);
-        for (auto& w : one.words) w = {random(), random()};
-        const auto* const words = reinterpret_cast<const buffer::strand_word*>(one.data());
+        block sample(bytes);
+        for (auto& w : sample.words) w = {random(), random()};
+        const auto* const words = reinterpret_cast<const buffer::strand_word*>(sample.data());
         content_hash by_lanes, by_pairs;
         for (unsigned i = 0; i < buffer::strands; ++i) {
             const content_hash part = buffer::strands_of<1>(words, bytes, i);
@@ -134,8 +134,8 @@ TEST(content_hashes, threads_that_take_a_strand_each_find_the_same) {
             const content_hash part = buffer::strands_of<2>(words, bytes, i);
             by_pairs.low += part.low, by_pairs.high += part.high;
         }
-        EXPECT_EQ(buffer::finished(by_lanes, bytes), one.quick()) << bytes;
-        EXPECT_EQ(buffer::finished(by_pairs, bytes), one.quick()) << bytes;
+        EXPECT_EQ(buffer::finished(by_lanes, bytes), sample.quick()) << bytes;
+        EXPECT_EQ(buffer::finished(by_pairs, bytes), sample.quick()) << bytes;
     }
 }
 

@@ -31,16 +31,16 @@ protected:
 struct absent_pages {
     explicit absent_pages(backend where, bool dirty = false,
                           std::optional<std::uint32_t> table = std::nullopt)
-        : how{.host = 3, .device = 0, .duplicates = 0, .table = table},
-          expected(blocks_of(1, how, 12 * 512)),
+        : sizes{.host = 3, .device = 0, .duplicates = 0, .table = table},
+          expected(blocks_of(1, sizes, 12 * 512)),
           page(512) {
         for (const std::uint64_t equal : {1, 5, 6})
             std::copy_n(expected.begin(), 512,
                         expected.begin() + static_cast<std::ptrdiff_t>(equal) * 512);
-        f = std::make_unique<shared_file>(how, expected, where);
-        mine = f->all->open_session();
+        f = std::make_unique<shared_file>(sizes, expected, where);
+        session = f->all->open_session();
         for (const std::uint64_t at : {0, 1})
-            if (dirty) EXPECT_EQ(mine->write(0, at * 512, begin_of(expected), 512), 512);
+            if (dirty) EXPECT_EQ(session->write(0, at * 512, begin_of(expected), 512), 512);
             else expect(at);
     }
     ~absent_pages() { f->expect_right(); }
@@ -49,22 +49,22 @@ struct absent_pages {
         for (const std::uint64_t at : {2, 3, 4}) expect(at);
     }
     void expect(std::uint64_t at) {
-        ASSERT_EQ(mine->read(0, at * 512, begin_of(page), 512), 512) << at;
+        ASSERT_EQ(session->read(0, at * 512, begin_of(page), 512), 512) << at;
         EXPECT_EQ(std::memcmp(page.data(), expected.data() + at * 512, 512), 0) << at;
     }
     void expect_fixed(std::uint64_t at) {
         fixed_page fixed;
-        ASSERT_EQ(mine->fix({at, 0}, use_kind::read, fixed), 0) << at;
+        ASSERT_EQ(session->fix({at, 0}, use_kind::read, fixed), 0) << at;
         EXPECT_EQ(std::memcmp(fixed.data, expected.data() + at * 512, 512), 0) << at;
-        mine->unfix(fixed, false);
+        session->unfix(fixed, false);
     }
     [[nodiscard]] std::uint64_t absent() const { return f->all->contents().absent_blocks; }
     [[nodiscard]] std::uint64_t misses() const { return f->all->counts().misses; }
 
-    const shape how;
+    const shape sizes;
     bytes expected, page;
     std::unique_ptr<shared_file> f;
-    std::unique_ptr<buffer::session> mine;
+    std::unique_ptr<buffer::session> session;
 };
 
 }  // namespace
@@ -86,12 +86,12 @@ TEST_P(absent_shared_blocks, come_with_pages_read_at_once_and_ahead) {
     p.bring();
     const std::uint64_t misses = p.misses();
     bytes both(1024);
-    ASSERT_EQ(p.mine->read(0, 0, begin_of(both), 1024), 1024);
+    ASSERT_EQ(p.session->read(0, 0, begin_of(both), 1024), 1024);
     EXPECT_EQ(std::memcmp(both.data(), p.expected.data(), 1024), 0);
     EXPECT_EQ(p.misses(), misses + 1);
     p.bring();
     EXPECT_EQ(p.absent(), 4u);
-    p.mine->prefetch(0, 1, 1);
+    p.session->prefetch(0, 1, 1);
     EXPECT_EQ(p.absent(), 0u);
     EXPECT_EQ(p.f->all->counts().prefetched, 1u);
     p.expect(0);
@@ -122,7 +122,7 @@ TEST_P(absent_shared_blocks, are_not_taken_from_a_file_that_was_changed) {
         if (fixes) p.expect_fixed(0);
         else p.expect(0);
         p.expect(1);
-        EXPECT_EQ(p.mine->forget(0, 0, 1), 0);
+        EXPECT_EQ(p.session->forget(0, 0, 1), 0);
         p.expect(0);
         p.bring();
         p.expect(1);
@@ -133,12 +133,12 @@ TEST_P(absent_shared_blocks, are_not_taken_from_a_file_that_was_changed) {
 TEST_P(absent_shared_blocks, are_found_by_a_page_that_left_in_the_same_batch) {
     absent_pages p(GetParam(), false, 5);
     p.expect(5);
-    EXPECT_EQ(p.mine->forget(0, 0, 1), 0);
+    EXPECT_EQ(p.session->forget(0, 0, 1), 0);
     p.bring();
     EXPECT_EQ(p.absent(), 4u);
     const std::uint64_t shared = p.f->all->counts().shared_blocks;
     bytes both(1024);
-    ASSERT_EQ(p.mine->read(0, 0, begin_of(both), 1024), 1024);
+    ASSERT_EQ(p.session->read(0, 0, begin_of(both), 1024), 1024);
     EXPECT_EQ(std::memcmp(both.data(), p.expected.data(), 1024), 0);
     EXPECT_EQ(p.f->all->counts().shared_blocks, shared + 8);
     EXPECT_EQ(p.absent(), 0u);
@@ -150,12 +150,12 @@ TEST_P(absent_shared_blocks, are_kept_where_their_pages_cannot_be_written_before
     p.expect(3);
     p.f->env.set({.calls = fault::call_write, .nth = 1, .for_ever = true, .error = -EIO});
     p.expect(4);
-    EXPECT_EQ(p.mine->read(0, 6 * 512, begin_of(p.page), 512),
+    EXPECT_EQ(p.session->read(0, 6 * 512, begin_of(p.page), 512),
               -EIO);  // before anything else has to go
     p.expect(0);
     p.expect(1);
     p.f->env.clear();
-    EXPECT_EQ(p.mine->flush(0), 0);
+    EXPECT_EQ(p.session->flush(0), 0);
     EXPECT_EQ(p.f->on_disk(), p.expected);
     p.bring();
     p.expect(0);
@@ -170,12 +170,12 @@ TEST_P(absent_shared_blocks, that_cannot_be_written_before_are_not_read_from_the
                 expected.begin() + 5 * 512 +
                     128);  // so that 0 to 5 have as many blocks as there are frames
     shared_file f(s, expected, GetParam());
-    auto mine = f.all->open_session(), other = f.all->open_session();
+    auto session = f.all->open_session(), other = f.all->open_session();
     std::fill_n(expected.begin(), 1024, 7);
     for (const std::uint64_t at : {0, 1, 2})
-        ASSERT_EQ(mine->write(0, at * 512, begin_of(expected) + at * 512, 512), 512);
+        ASSERT_EQ(session->write(0, at * 512, begin_of(expected) + at * 512, 512), 512);
     for (const std::uint64_t at : {3, 4, 5})
-        ASSERT_EQ(mine->read(0, at * 512, begin_of(page), 512), 512);
+        ASSERT_EQ(session->read(0, at * 512, begin_of(page), 512), 512);
     std::int64_t got = 0;
     std::atomic<bool> is_done{false};
     std::jthread reader;
@@ -190,13 +190,13 @@ TEST_P(absent_shared_blocks, that_cannot_be_written_before_are_not_read_from_the
     };
     f.env.set(
         {.calls = fault::call_read | fault::call_write, .nth = 2, .for_ever = true, .error = -EIO});
-    EXPECT_EQ(mine->read(0, 6 * 512, begin_of(page), 512), 512);
+    EXPECT_EQ(session->read(0, 6 * 512, begin_of(page), 512), 512);
     ASSERT_TRUE(reader.joinable());
     reader.join();
     EXPECT_EQ(got, 512);
     EXPECT_EQ(seen, bytes(512, 7));
     f.env.clear();
-    EXPECT_EQ(mine->flush(0), 0);
+    EXPECT_EQ(session->flush(0), 0);
     EXPECT_EQ(f.on_disk(), expected);
     f.expect_right();
 }
@@ -205,16 +205,16 @@ TEST_P(absent_shared_blocks, that_cannot_be_written_before_are_not_read_from_the
 TEST_P(absent_shared_blocks, are_forgotten_with_their_file) {
     absent_pages p(GetParam());
     p.bring();
-    EXPECT_EQ(p.mine->resize(0, 512), 0);
+    EXPECT_EQ(p.session->resize(0, 512), 0);
     EXPECT_EQ(p.f->all->contents().pages, 1u);
-    EXPECT_EQ(p.mine->resize(0, 100), 0);
+    EXPECT_EQ(p.session->resize(0, 100), 0);
     EXPECT_EQ(p.absent(), 0u);
-    EXPECT_EQ(p.mine->resize(0, 512), 0);
-    EXPECT_EQ(p.mine->resize(0, 12 * 512), 0);
+    EXPECT_EQ(p.session->resize(0, 512), 0);
+    EXPECT_EQ(p.session->resize(0, 12 * 512), 0);
     std::fill_n(p.expected.begin() + 600, 300, 78);
     ASSERT_EQ(::pwrite(p.f->fd, p.expected.data(), p.expected.size(), 0), 12 * 512);
     for (std::uint64_t at = 0; at < 12; ++at) p.expect(at);
-    p.mine.reset();
+    p.session.reset();
     EXPECT_EQ(p.f->all->remove_file(0), 0);
     EXPECT_EQ(p.f->all->contents().pages, 0u);
     EXPECT_EQ(p.absent(), 0u);

@@ -39,7 +39,7 @@ played_file play(const shape& s, std::uint64_t file_bytes, std::uint64_t seed,
     played_file out;
     bytes expected = blocks_of(seed, s, file_bytes);
     shared_file f(s, expected, where, credulous);
-    auto mine = f.all->open_session();
+    auto session = f.all->open_session();
     std::mt19937_64 random(seed);
     for (std::uint64_t i = 0; i < operations; ++i) {
         if (failing && i % 50 == 0) fail_somehow(f.env, random);
@@ -54,7 +54,7 @@ played_file play(const shape& s, std::uint64_t file_bytes, std::uint64_t seed,
         const std::uint64_t count = std::min<std::uint64_t>(some.size(), file_bytes - at);
         const auto kind = random() % 100;
         if (kind < 55) {
-            const std::int64_t got = mine->read(0, at, begin_of(some), some.size());
+            const std::int64_t got = session->read(0, at, begin_of(some), some.size());
             if (!failing) {
                 EXPECT_EQ(got, static_cast<std::int64_t>(count));
             }
@@ -63,23 +63,23 @@ played_file play(const shape& s, std::uint64_t file_bytes, std::uint64_t seed,
                              expected[at + static_cast<std::uint64_t>(b)];
         } else if (kind < 98) {
             fill_blocks(random, s, some.data(), some.size());
-            const std::int64_t put = mine->write(0, at, begin_of(some), some.size());
+            const std::int64_t put = session->write(0, at, begin_of(some), some.size());
             if (!failing) {
                 EXPECT_EQ(put, static_cast<std::int64_t>(count));
             }
             std::copy_n(some.begin(), std::max<std::int64_t>(put, 0),
                         expected.begin() + static_cast<std::ptrdiff_t>(at));
-        } else if (mine->flush(0) == 0 && !credulous) {
+        } else if (session->flush(0) == 0 && !credulous) {
             EXPECT_EQ(f.on_disk(), expected) << "seed " << seed << ", operation " << i;
         }
         if (i % 5000 == 4999) f.expect_right();
     }
     f.env.clear();
-    EXPECT_EQ(mine->flush(0), 0);
+    EXPECT_EQ(session->flush(0), 0);
     const bytes now = f.on_disk();
     for (std::size_t b = 0; b < file_bytes; ++b) out.wrong += now[b] != expected[b];
     f.expect_right();
-    mine.reset();
+    session.reset();
     out.counts = f.all->counts();
     return out;
 }
@@ -158,7 +158,9 @@ struct whole_page {
     bool writes = false;
     std::uint64_t first = 0;  // the numbers of its blocks are from here on, by fours
 };
-std::uint64_t number_of(const whole_page& one, std::uint32_t i) { return (one.first + i * i) % 40; }
+std::uint64_t number_of(const whole_page& page, std::uint32_t i) {
+    return (page.first + i * i) % 40;
+}
 
 template <typename Order>
 buffer::manager_counts driven(const shape& s, std::vector<whole_page> now,
@@ -168,20 +170,21 @@ buffer::manager_counts driven(const shape& s, std::vector<whole_page> now,
     buffer::manager_counts out;
     buffer::counts moved;
     std::vector<buffer::content_id> contents(s.blocks);
-    for (const whole_page& one : accesses) {
-        const buffer::page_id id{one.page, 0};
+    for (const whole_page& access : accesses) {
+        const buffer::page_id id{access.page, 0};
         buffer::found at{};
-        if (one.writes) now[one.page].first = one.first;
-        for (std::uint32_t i = 0; i < s.blocks; ++i) contents[i] = {number_of(now[one.page], i), 0};
-        int code =
-            one.writes ? core.replace(id, contents.data(), moved, at) : core.touch(id, moved, at);
-        if (!one.writes && at == buffer::found::nowhere)
+        if (access.writes) now[access.page].first = access.first;
+        for (std::uint32_t i = 0; i < s.blocks; ++i)
+            contents[i] = {number_of(now[access.page], i), 0};
+        int code = access.writes ? core.replace(id, contents.data(), moved, at)
+                                 : core.touch(id, moved, at);
+        if (!access.writes && at == buffer::found::nowhere)
             code = core.load(id, contents.data(), moved);
         EXPECT_EQ(code, 0);
         ++(at == buffer::found::host     ? out.host_hits
            : at == buffer::found::device ? out.device_hits
                                          : out.misses);
-        out.loads += at == buffer::found::nowhere && !one.writes;
+        out.loads += at == buffer::found::nowhere && !access.writes;
     }
     out.write_backs = moved.written_pages;
     out.demotions = moved.demoted;
@@ -189,10 +192,10 @@ buffer::manager_counts driven(const shape& s, std::vector<whole_page> now,
     return out;
 }
 
-void put(const whole_page& one, const shape& s, std::byte* to) {
+void put(const whole_page& page, const shape& s, std::byte* to) {
     const std::uint64_t block = s.page_bytes / s.blocks;
     for (std::uint32_t i = 0; i < s.blocks; ++i)
-        std::memset(to + i * block, static_cast<int>(number_of(one, i)), block);
+        std::memset(to + i * block, static_cast<int>(number_of(page, i)), block);
 }
 
 }  // namespace
@@ -218,16 +221,16 @@ TEST_P(shared_blocks, are_hit_where_the_core_alone_does) {
             accesses.push_back({random() % 10 < 6 ? random() % 12 : random() % pages,
                                 random() % 5 == 0, random() % 400});
         shared_file f(s, content, GetParam());
-        auto mine = f.all->open_session();
-        for (const whole_page& one : accesses) {
+        auto session = f.all->open_session();
+        for (const whole_page& access : accesses) {
             fixed_page fixed;
-            ASSERT_EQ(one.writes ? mine->fix_fresh({one.page, 0}, fixed)
-                                 : mine->fix({one.page, 0}, use_kind::read, fixed),
+            ASSERT_EQ(access.writes ? session->fix_fresh({access.page, 0}, fixed)
+                                    : session->fix({access.page, 0}, use_kind::read, fixed),
                       0);
-            if (one.writes) put(one, s, fixed.data);
-            mine->unfix(fixed, one.writes);
+            if (access.writes) put(access, s, fixed.data);
+            session->unfix(fixed, access.writes);
         }
-        mine.reset();
+        session.reset();
         const buffer::manager_counts seen = f.all->counts(),
                                      expected = order == order_kind::lru
                                                     ? driven<buffer::lru_order>(s, now, accesses)
@@ -255,22 +258,22 @@ struct adding_dedu_threads {
           added(threads, std::vector<std::uint64_t>(pages * page_words, 0)),
           failing(failing) {}
 
-    void step(buffer::session& mine, std::uint64_t t, std::mt19937_64& random) {
+    void step(buffer::session& session, std::uint64_t t, std::mt19937_64& random) {
         const std::uint64_t page = random() % 3 == 0 ? random() % pages : random() % 10,
                             word = random() % (page_words / threads) * threads + t;
         const bool writes = random() % 3 == 0;
         fixed_page fixed;
-        const int code = mine.fix({page, 0}, writes ? use_kind::write : use_kind::read, fixed);
+        const int code = session.fix({page, 0}, writes ? use_kind::write : use_kind::read, fixed);
         if (code != 0 && failing) return;
         ASSERT_EQ(code, 0);
         auto* const number = reinterpret_cast<std::uint64_t*>(fixed.data) + word;
         ASSERT_EQ(*number, added[t][page * page_words + word])
             << "page " << page << ", thread " << t;
         if (writes) ++*number, ++added[t][page * page_words + word];
-        mine.unfix(fixed, writes);
+        session.unfix(fixed, writes);
     }
-    void flush(buffer::session& mine, std::uint64_t t) {
-        const int code = mine.flush(0);
+    void flush(buffer::session& session, std::uint64_t t) {
+        const int code = session.flush(0);
         if (code != 0 && failing) return;
         ASSERT_EQ(code, 0);
         bytes now(pages * 512);
@@ -285,12 +288,12 @@ struct adding_dedu_threads {
         std::vector<std::jthread> running;
         for (std::uint64_t t = 0; t < threads; ++t)
             running.emplace_back([&, t] {
-                auto mine = f.all->open_session();
-                ASSERT_NE(mine, nullptr);
+                auto session = f.all->open_session();
+                ASSERT_NE(session, nullptr);
                 std::mt19937_64 random(t);
                 for (std::uint64_t i = 0; i < steps && !testing::Test::HasFailure(); ++i) {
-                    step(*mine, t, random);
-                    if (random() % 300 == 0) flush(*mine, t);
+                    step(*session, t, random);
+                    if (random() % 300 == 0) flush(*session, t);
                     if (failing && t == 0 && i % 200 == 0) fail_somehow(f.env, random);
                 }
             });
@@ -349,20 +352,20 @@ TEST_P(shared_blocks, of_many_pages_are_those_that_were_asked_for) {
     std::vector<std::jthread> running;
     for (std::uint64_t t = 0; t < 4; ++t)
         running.emplace_back([&, t] {
-            auto mine = f.all->open_session();
+            auto session = f.all->open_session();
             std::mt19937_64 random(t);
             for (std::uint64_t i = 0; i < rounds(8000) && !testing::Test::HasFailure(); ++i) {
                 const std::uint64_t page = random() % 4 == 0 ? random() % pages : random() % 8;
                 fixed_page fixed;
-                ASSERT_EQ(mine->fix({page, 0}, use_kind::read, fixed), 0);
+                ASSERT_EQ(session->fix({page, 0}, use_kind::read, fixed), 0);
                 ASSERT_EQ(std::memcmp(fixed.data, content.data() + page * 256, 256), 0) << page;
-                mine->unfix(fixed, false);
+                session->unfix(fixed, false);
                 if (i % 16 != 0) continue;
                 bytes some(random() % (36 * 256) + 1);
                 const std::uint64_t at = random() % content.size(),
                                     there =
                                         std::min<std::uint64_t>(some.size(), content.size() - at);
-                ASSERT_EQ(mine->read(0, at, begin_of(some), some.size()),
+                ASSERT_EQ(session->read(0, at, begin_of(some), some.size()),
                           static_cast<std::int64_t>(there));
                 ASSERT_EQ(std::memcmp(some.data(), content.data() + at, there), 0) << at;
             }
@@ -378,10 +381,10 @@ TEST_P(shared_blocks, are_not_looked_for_where_there_are_none) {
         const shape s{.host = 4, .device = 4, .duplicates = 0, .adaptive = adaptive};
         constexpr std::uint64_t pages = 8000;
         shared_file f(s, blocks_of(1, s, pages * 512), GetParam());
-        auto mine = f.all->open_session();
+        auto session = f.all->open_session();
         bytes page(512);
         for (std::uint64_t i = 0; i < pages; ++i)
-            ASSERT_EQ(mine->read(0, i * 512, begin_of(page), 512), 512);
+            ASSERT_EQ(session->read(0, i * 512, begin_of(page), 512), 512);
         EXPECT_EQ(f.all->counts().looked_blocks, adaptive ? 1024u : 4 * pages);
         f.expect_right();
     }
@@ -393,7 +396,7 @@ TEST_P(shared_blocks, that_cannot_be_written_can_be_read) {
     const shape s{.host = 3, .device = 2, .duplicates = 0};
     bytes expected = blocks_of(1, s, 60 * 512), page(512);
     shared_file f(s, expected, GetParam());
-    auto mine = f.all->open_session();
+    auto session = f.all->open_session();
     fault::fault_plan broken;
     broken.calls = fault::call_write;
     broken.nth = 1;
@@ -403,7 +406,7 @@ TEST_P(shared_blocks, that_cannot_be_written_can_be_read) {
     std::uint64_t refused = 0;
     for (std::uint64_t i = 0; i < 60; ++i) {
         std::fill(page.begin(), page.end(), static_cast<std::uint8_t>(i));
-        const std::int64_t put = mine->write(0, i * 512, begin_of(page), 512);
+        const std::int64_t put = session->write(0, i * 512, begin_of(page), 512);
         refused += put == -EIO ? 1 : 0;
         if (put == 512)
             std::copy(page.begin(), page.end(),
@@ -411,13 +414,13 @@ TEST_P(shared_blocks, that_cannot_be_written_can_be_read) {
     }
     EXPECT_GT(refused, 30u);  // a page of one byte is one block, four times
     for (std::uint64_t i = 0; i < 60 - refused; ++i) {  // those that were written are the first
-        ASSERT_EQ(mine->read(0, i * 512, begin_of(page), 512), 512) << i;
+        ASSERT_EQ(session->read(0, i * 512, begin_of(page), 512), 512) << i;
         EXPECT_EQ(std::memcmp(page.data(), expected.data() + i * 512, 512), 0) << i;
     }
-    EXPECT_EQ(mine->flush(0), -EIO);
+    EXPECT_EQ(session->flush(0), -EIO);
     f.expect_right();
     f.env.clear();
-    EXPECT_EQ(mine->flush(0), 0);
+    EXPECT_EQ(session->flush(0), 0);
     EXPECT_EQ(f.on_disk(), expected);
     f.expect_right();
 }
@@ -435,22 +438,22 @@ TEST_P(shared_blocks, refuse_what_cannot_be) {
     EXPECT_EQ(buffer::manager::make(settings_of(wrong), *frames, env, none).code, -EINVAL);
 
     shared_file f(s, bytes(5000, 1), GetParam());
-    auto one = f.all->open_session(), other = f.all->open_session();
+    auto session = f.all->open_session(), other = f.all->open_session();
     EXPECT_EQ(f.all->open_session(), nullptr);
     fixed_page page, second, third;
-    EXPECT_EQ(one->fix({10, 0}, use_kind::read, page), -EINVAL);
-    EXPECT_EQ(one->fix({0, 1}, use_kind::read, page), -EINVAL);
-    EXPECT_EQ(one->flush(3), -EINVAL);
-    ASSERT_EQ(one->fix({3, 0}, use_kind::write, page), 0);
-    ASSERT_EQ(one->fix({4, 0}, use_kind::read, second), 0);
-    EXPECT_EQ(one->fix({5, 0}, use_kind::read, third), -EBUSY);
+    EXPECT_EQ(session->fix({10, 0}, use_kind::read, page), -EINVAL);
+    EXPECT_EQ(session->fix({0, 1}, use_kind::read, page), -EINVAL);
+    EXPECT_EQ(session->flush(3), -EINVAL);
+    ASSERT_EQ(session->fix({3, 0}, use_kind::write, page), 0);
+    ASSERT_EQ(session->fix({4, 0}, use_kind::read, second), 0);
+    EXPECT_EQ(session->fix({5, 0}, use_kind::read, third), -EBUSY);
     // A reader has the page as it was, and a writer is alone with its changes.
     ASSERT_EQ(other->fix({3, 0}, use_kind::read, third), 0);
     page.data[0] = std::byte{7};
     EXPECT_EQ(third.data[0], std::byte{1});
     other->unfix(third, false);
-    one->unfix(second, false);
-    one->unfix(page, true);
+    session->unfix(second, false);
+    session->unfix(page, true);
     ASSERT_EQ(other->fix({3, 0}, use_kind::read, third), 0);
     EXPECT_EQ(third.data[0], std::byte{7});
     other->unfix(third, false);

@@ -98,7 +98,7 @@ struct absent_blocks : testing::Test {
         w = std::make_unique<dedu>(sizes(2, 0, 2, 20, absent));
         const std::pair<std::uint64_t, values> pages[] = {{0, {1, 2}}, {1, {1, 3}}, {9, {2, 3}},
                                                           {2, {a, b}}, {3, {c, d}}, {4, {5, 1}}};
-        for (const auto& [page, what] : pages) w->put_on_disk({page}, what);
+        for (const auto& [page, contents] : pages) w->put_on_disk({page}, contents);
         for (const std::uint64_t page : {0, 1, 9}) w->read({page});
     }
     [[nodiscard]] std::uint32_t absent() const { return w->core.inside().absent.size; }

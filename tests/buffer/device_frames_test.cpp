@@ -128,15 +128,16 @@ TEST_P(frames, are_moved_by_many_threads_at_once) {
     std::vector<std::jthread> running;
     for (unsigned t = 0; t < threads; ++t)
         running.emplace_back([&, t] {
-            shadow mine(*all, 4096, t * each, each);
+            shadow expected(*all, 4096, t * each, each);
             std::mt19937_64 random(t);
             for (std::uint64_t round = 0; round < 80; ++round) {
-                ASSERT_EQ(all->move(t, mine.moves(random, each)), 0);
+                ASSERT_EQ(all->move(t, expected.moves(random, each)), 0);
                 const auto i = static_cast<std::uint32_t>(random() % each);
-                ASSERT_TRUE(mine.holds(i, mine.host[i]));
-                mine.put(i, mine.host[i] = 1'000'000 * (round + 1) + t);
+                ASSERT_TRUE(expected.holds(i, expected.host[i]));
+                expected.put(i, expected.host[i] = 1'000'000 * (round + 1) + t);
             }
-            for (std::uint32_t i = 0; i < each; ++i) ASSERT_TRUE(mine.holds(i, mine.host[i]));
+            for (std::uint32_t i = 0; i < each; ++i)
+                ASSERT_TRUE(expected.holds(i, expected.host[i]));
         });
 }
 

@@ -181,18 +181,18 @@ class Simulated(unittest.TestCase):
             self.assertAlmostEqual(row["value"], wanted, delta=1e-5 * wanted)
 
     def test_the_papers_numbers_stand_beside(self):
-        beside = {(one["figure"], one["paper"] if not isinstance(one["paper"], list)
-                                  else tuple(one["paper"])): one["ours"]
-                  for one in self.result["paper"]}
+        beside = {(entry["figure"], entry["paper"] if not isinstance(entry["paper"], list)
+                                    else tuple(entry["paper"])): entry["ours"]
+                  for entry in self.result["paper"]}
         native, gram = (self.row("4a", "native", None)["misses"],
                         self.row("5a", "gram", None)["misses"])
         self.assertEqual((beside["4a", 596], beside["4c", 128], beside["5a", 5]), (576, 128, 5))
         self.assertAlmostEqual(beside["4a", 83], 100 * (1 - self.distinct / native), delta=0.01)
         self.assertAlmostEqual(beside["5a", 81], 100 * (1 - self.distinct / gram), delta=0.01)
-        self.assertEqual([one["ours"] for one in self.result["paper"]
-                          if one["what"].startswith("dedu costs more")],
+        self.assertEqual([entry["ours"] for entry in self.result["paper"]
+                          if entry["what"].startswith("dedu costs more")],
                          [0])
-        self.assertEqual({one["figure"] for one in self.result["paper"]}, set(POINTS))
+        self.assertEqual({entry["figure"] for entry in self.result["paper"]}, set(POINTS))
         self.assertGreater(beside["6", 40], 0)
 
     def test_where_two_curves_cross(self):
@@ -282,7 +282,7 @@ class Ends(InFolder):
                 {place[1]: (row["value"] is None, row["message"]) for place, row in rows.items()},
                 {"native": (False, None), "gram": (False, None), "dedu": (True, "not today")})
             self.assertIn("8 points: not today", ran.stderr)
-            self.assertEqual([one["ours"] for one in result["paper"]], [None, None, None])
+            self.assertEqual([entry["ours"] for entry in result["paper"]], [None, None, None])
 
     def test_data_that_cannot_be_made(self):
         program = self.wrapped('case "$*" in trace*"--factor 3 "*) exit 1;; esac')

@@ -85,17 +85,17 @@ TEST(file_pages, are_found_by_others_while_the_file_grows) {
 
 TEST_P(read_windows, are_read_many_pages_at_a_time) {
     buffered_file f(small(40, 0, order_kind::lru, 4096), pattern(4, 100 * 4096 + 9), GetParam());
-    auto mine = f.all->open_session();
+    auto session = f.all->open_session();
     f.env.set({.calls = fault::call_read});
     bytes some(96 * 4096);
-    ASSERT_EQ(mine->read(0, 4 * 4096, begin_of(some), some.size()),
+    ASSERT_EQ(session->read(0, 4 * 4096, begin_of(some), some.size()),
               static_cast<std::int64_t>(some.size()));
     EXPECT_EQ(f.env.calls(), 3u);
     EXPECT_EQ(f.all->counts().misses, 96u);
-    ASSERT_EQ(mine->read(0, 99 * 4096, begin_of(some), 5000),
+    ASSERT_EQ(session->read(0, 99 * 4096, begin_of(some), 5000),
               4096 + 9);  // one is there, and the end
     EXPECT_EQ(f.env.calls(), 4u);
-    mine->prefetch(0, 0, 4);
+    session->prefetch(0, 0, 4);
     EXPECT_EQ(f.env.calls(), 5u);
     f.expect_right();
 }
@@ -104,7 +104,7 @@ TEST_P(read_windows, are_read_many_pages_at_a_time) {
 TEST_P(read_windows, are_not_given_as_they_were_read_ahead) {
     constexpr std::uint64_t pages = 40;
     buffered_file f(small(6, 3, order_kind::lru), bytes(pages * page_bytes, 1), GetParam());
-    auto one = f.all->open_session(), other = f.all->open_session();
+    auto session = f.all->open_session(), other = f.all->open_session();
     bytes some(8 * page_bytes);
     std::uint8_t value = 1;
     const auto drive_out = [&] {
@@ -113,13 +113,13 @@ TEST_P(read_windows, are_not_given_as_they_were_read_ahead) {
     };
     const auto read_ahead_and_drive_out = [&] {
         drive_out();
-        ASSERT_EQ(one->read(0, 0, begin_of(some), some.size()),
+        ASSERT_EQ(session->read(0, 0, begin_of(some), some.size()),
                   static_cast<std::int64_t>(some.size()));
         drive_out();
     };
-    const auto expect_new = [&](const char* what) {
-        ASSERT_EQ(one->read(0, 3 * page_bytes, begin_of(some), 1), 1);
-        EXPECT_EQ(some[0], value) << what;
+    const auto expect_new = [&](const char* label) {
+        ASSERT_EQ(session->read(0, 3 * page_bytes, begin_of(some), 1), 1);
+        EXPECT_EQ(some[0], value) << label;
     };
     const auto write = [&] {
         const std::byte next{++value};
@@ -151,23 +151,23 @@ TEST_P(read_windows, are_not_given_as_they_were_read_ahead) {
 
 // It would be read as it was before that write, and be nowhere after it.
 TEST_P(read_windows, do_not_hold_a_page_that_is_being_written) {
-    manager_settings how = small(7, 0, order_kind::lru);
-    how.sessions = 3;
-    buffered_file f(how, bytes(20 * page_bytes, 1), GetParam());
-    auto mine = f.all->open_session();
+    manager_settings settings = small(7, 0, order_kind::lru);
+    settings.sessions = 3;
+    buffered_file f(settings, bytes(20 * page_bytes, 1), GetParam());
+    auto session = f.all->open_session();
     const std::byte nine{9};
-    ASSERT_EQ(mine->write(0, page_bytes, &nine, 1), 1);
+    ASSERT_EQ(session->write(0, page_bytes, &nine, 1), 1);
     f.env.stall(fault::call_write);
     std::jthread driver([&] {
         auto other = f.all->open_session();
-        std::byte one{};
+        std::byte byte{};
         for (std::uint64_t page = 10; page < 18; ++page)
-            EXPECT_EQ(other->read(0, page * page_bytes, &one, 1), 1);
+            EXPECT_EQ(other->read(0, page * page_bytes, &byte, 1), 1);
     });
     while (f.env.stalled() == 0) std::this_thread::yield();
     bytes some(3 * page_bytes);
     std::jthread reader([&] {
-        EXPECT_EQ(mine->read(0, 0, begin_of(some), some.size()),
+        EXPECT_EQ(session->read(0, 0, begin_of(some), some.size()),
                   static_cast<std::int64_t>(some.size()));
     });
     std::this_thread::sleep_for(std::chrono::milliseconds(20));

@@ -92,17 +92,17 @@ public:
         : seed_(seed), failing_(failing) {
         disk_.drops = drops;
         const auto order = seed % 2 == 0 ? buffer::order_kind::lru : buffer::order_kind::clock;
-        buffer::manager_settings how = small(19, policy == policy_kind::native ? 0 : 6, order);
-        how.sessions = workers + 1;
-        how.fixed_pages = 2;
-        how.files = 2;
-        how.wait_ms = wait_ms;
-        how.policy = policy;
-        how.begins = buffer::begun_reads::all;
+        buffer::manager_settings settings = small(19, policy == policy_kind::native ? 0 : 6, order);
+        settings.sessions = workers + 1;
+        settings.fixed_pages = 2;
+        settings.files = 2;
+        settings.wait_ms = wait_ms;
+        settings.policy = policy;
+        settings.begins = buffer::begun_reads::all;
         std::string why;
-        const buffer::frames_shape shape = buffer::frames_for(how);
+        const buffer::frames_shape shape = buffer::frames_for(settings);
         frames_ = std::make_unique<late_frames>(buffer::make_cpu_frames(shape, why), shape.queues);
-        EXPECT_TRUE(buffer::manager::make(how, *frames_, env_, all_).ok());
+        EXPECT_TRUE(buffer::manager::make(settings, *frames_, env_, all_).ok());
         for (std::uint32_t file = 0; file < 2; ++file) {
             const std::string name = folder_ / std::to_string(file);
             write_file(name, bytes(pages * page_bytes));
@@ -115,7 +115,7 @@ public:
         for (const int fd : fds_) ::close(fd);
     }
 
-    // How often something was wrong; the first is told by what().
+    // How often something was wrong; the first is told by failure().
     std::uint64_t run(int operations) {
         std::atomic<std::uint32_t> working{workers};
         {
@@ -128,15 +128,15 @@ public:
             close_and_open(working);
         }
         env_.clear();
-        const auto mine = all_->open_session();
+        const auto session = all_->open_session();
         for (std::uint32_t file = 0; file < 2; ++file)
-            require(close(*mine, file) == 0, "the last close", {0, file});
+            require(close(*session, file) == 0, "the last close", {0, file});
         look_at_disk();
         const char* const broken = all_->check();
         require(broken == nullptr, broken == nullptr ? "" : broken, {});
         return wrong_;
     }
-    [[nodiscard]] std::string what() const { return what_; }
+    [[nodiscard]] std::string failure() const { return failure_; }
     // Pages that were fixed; closes that ended with 0, and those that timed out.
     [[nodiscard]] std::uint64_t fixed() const { return fixed_; }
     [[nodiscard]] std::uint64_t closed() const { return closed_; }
@@ -149,8 +149,8 @@ private:
     shadow_page& shadow(page_id id) { return shadow_[id.file][id.page]; }
     void require(bool right, const char* name, page_id id) {
         if (right || wrong_++ != 0) return;
-        what_ = std::string(name) + ", file " + std::to_string(id.file) + ", page " +
-                std::to_string(id.page);
+        failure_ = std::string(name) + ", file " + std::to_string(id.file) + ", page " +
+                   std::to_string(id.page);
     }
     // What may be said to a caller whose file is being closed, cut, or used by others, or whose
     // disk fails.
@@ -170,34 +170,35 @@ private:
         require(version >= least, "an old version", id);
         require(!is_mine || version == most, "a writer found an old version", id);
     }
-    void read(buffer::session& mine, page_id id, dice& random) {
+    void read(buffer::session& session, page_id id, dice& random) {
         const std::uint64_t least = shadow(id).ended;
         fixed_page page;
-        const int code = mine.fix(id, use_kind::read, page);
+        const int code = session.fix(id, use_kind::read, page);
         expect_code(code, id);
         if (code != 0) return;
         ++fixed_;
         check(page.data, id, least, false);
         linger(random);
-        mine.unfix(page, false);
+        session.unfix(page, false);
     }
-    void write(buffer::session& mine, page_id id, dice& random) {
+    void write(buffer::session& session, page_id id, dice& random) {
         fixed_page page;
         const bool fresh = random() % 4 == 0, changes = random() % 4 != 0;
-        const int code = fresh ? mine.fix_fresh(id, page) : mine.fix(id, use_kind::write, page);
+        const int code =
+            fresh ? session.fix_fresh(id, page) : session.fix(id, use_kind::write, page);
         expect_code(code, id);
         if (code != 0) return;
         ++fixed_;
         if (!fresh) check(page.data, id, 0, true);
         if (!changes) {
             if (fresh) std::memset(page.data, 77, page_bytes / 2);
-            mine.unfix(page, false);
+            session.unfix(page, false);
             return;
         }
         const std::uint64_t version = ++shadow(id).begun;
         fill_page(page.data, id, version);
         linger(random);
-        mine.unfix(page, true);
+        session.unfix(page, true);
         std::atomic<std::uint64_t>& ended = shadow(id).ended;
         std::uint64_t seen = ended;
         while (seen < version && !ended.compare_exchange_weak(seen, version)) {
@@ -208,43 +209,43 @@ private:
         if (random() % 400 == 0)
             std::this_thread::sleep_for(std::chrono::milliseconds(2 * wait_ms));
     }
-    void read_range(buffer::session& mine, page_id first, dice& random) {
+    void read_range(buffer::session& session, page_id first, dice& random) {
         bytes some((random() % 4 + 1) * page_bytes);
         std::uint64_t least[4] = {};
         for (std::uint64_t i = 0; i < 4 && first.page + i < pages; ++i)
             least[i] = shadow({first.page + i, first.file}).ended;
         const std::int64_t got =
-            mine.read(first.file, first.page * page_bytes, begin_of(some), some.size());
+            session.read(first.file, first.page * page_bytes, begin_of(some), some.size());
         if (got < 0) expect_code(static_cast<int>(got), first);
         for (std::uint64_t i = 0; static_cast<std::int64_t>((i + 1) * page_bytes) <= got; ++i)
             check(begin_of(some) + i * page_bytes, {first.page + i, first.file}, least[i], false);
     }
     // Here and below, as buffer_pool::resize_file does it.
-    void resize(buffer::session& mine, std::uint32_t file, dice& random) {
+    void resize(buffer::session& session, std::uint32_t file, dice& random) {
         const std::lock_guard hold(sizes_[file]);
         const std::uint64_t cut = (kept + random() % (pages - kept + 1)) * page_bytes;
-        if (const int code = mine.resize(file, cut); code != 0)
+        if (const int code = session.resize(file, cut); code != 0)
             return expect_code(code, {kept, file});
         require(::ftruncate(fds_[file], static_cast<off_t>(cut)) == 0, "ftruncate", {0, file});
         require(::ftruncate(fds_[file], pages * page_bytes) == 0, "ftruncate", {0, file});
-        expect_code(mine.resize(file, pages * page_bytes), {kept, file});
+        expect_code(session.resize(file, pages * page_bytes), {kept, file});
     }
     void work(std::uint64_t seed, int operations) {
-        const auto mine = all_->open_session();
+        const auto session = all_->open_session();
         dice random(seed);
         for (int i = 0; i < operations && wrong_ == 0; ++i) {
             const page_id id{random() % pages, static_cast<std::uint32_t>(random() % 2)};
             switch (const std::uint64_t which = random() % 64; which) {
-                case 0: expect_code(mine->flush(id.file), {0, 0}); break;
-                case 1: resize(*mine, id.file, random); break;
+                case 0: expect_code(session->flush(id.file), {0, 0}); break;
+                case 1: resize(*session, id.file, random); break;
                 case 2:
-                case 3: mine->prefetch(id.file, id.page, 4); break;
-                case 4: expect_code(mine->forget(1, id.page, random() % 8), {0, 1}); break;
+                case 3: session->prefetch(id.file, id.page, 4); break;
+                case 4: expect_code(session->forget(1, id.page, random() % 8), {0, 1}); break;
                 case 5:
                 case 6:
                 case 7:
-                case 8: read_range(*mine, id, random); break;
-                default: which % 2 == 0 ? read(*mine, id, random) : write(*mine, id, random);
+                case 8: read_range(*session, id, random); break;
+                default: which % 2 == 0 ? read(*session, id, random) : write(*session, id, random);
             }
             if (failing_ && random() % 200 == 0) fail(random);
         }
@@ -254,18 +255,18 @@ private:
         env_.set({.calls = calls, .nth = random() % 8 + 1});
     }
 
-    int close(buffer::session& mine, std::uint32_t file) {
-        int code = mine.flush(file);
-        if (code == 0) code = all_->begin_close(&mine, file);
-        return code != 0 ? code : all_->end_close(&mine, file, true);
+    int close(buffer::session& session, std::uint32_t file) {
+        int code = session.flush(file);
+        if (code == 0) code = all_->begin_close(&session, file);
+        return code != 0 ? code : all_->end_close(&session, file, true);
     }
     void close_and_open(const std::atomic<std::uint32_t>& working) {
-        const auto mine = all_->open_session();
+        const auto session = all_->open_session();
         dice random(seed_);
         while (working != 0 && wrong_ == 0) {
             const auto file = static_cast<std::uint32_t>(random() % 2);
             const bool discards = file == 1 && random() % 2 == 0;
-            const int code = discards ? all_->remove_file(file) : close(*mine, file);
+            const int code = discards ? all_->remove_file(file) : close(*session, file);
             expect_code(code, {0, file});
             if (code == 0) {
                 if (file == 0) look_at_disk();
@@ -306,7 +307,7 @@ private:
     std::mutex sizes_[2];  // a size here and below changes as one
     shadow_page shadow_[2][pages];
     std::atomic<std::uint64_t> wrong_{0}, fixed_{0};
-    std::string what_;  // of the thread that counted first; read when all have ended
+    std::string failure_;  // of the thread that counted first; read when all have ended
     std::uint64_t closed_ = 0, timed_out_ = 0;
 };
 
@@ -318,7 +319,7 @@ TEST_P(racing_files, lose_nothing) {
     std::uint64_t fixed = 0, closed = 0, timed_out = 0;
     for (std::uint64_t seed = 1; seed <= 6; ++seed) {
         racing_sessions all(GetParam(), seed, seed > 3, false);
-        EXPECT_EQ(all.run(rounds(4000)), 0u) << all.what() << "; seed " << seed;
+        EXPECT_EQ(all.run(rounds(4000)), 0u) << all.failure() << "; seed " << seed;
         fixed += all.fixed();
         closed += all.closed();
         timed_out += all.timed_out();

@@ -167,13 +167,13 @@ TEST(gram, a_page_that_is_forgotten_leaves_its_frame_and_is_not_written) {
 // What makes the two lists one: with the device's frames the host part hits where a host of both
 // sizes would have hit.
 TEST(gram, under_lru_both_parts_together_hit_where_one_part_of_their_size_does) {
-    auto both = filled(sizes(3, 4), 0), one = filled(sizes(7, 0), 0);
+    auto both = filled(sizes(3, 4), 0), single = filled(sizes(7, 0), 0);
     std::uint64_t state = 5, hits = 0;
     for (int i = 0; i < 4000; ++i) {
         state = mix64(state + 1);
         const page_id id{state % (state % 3 == 0 ? 20 : 9)};
         const std::string at = both.read(id).substr(0, 4);
-        ASSERT_EQ(at != "nowh", one.read(id) == "host") << "access " << i;
+        ASSERT_EQ(at != "nowh", single.read(id) == "host") << "access " << i;
         hits += at != "nowh";
     }
     EXPECT_GT(hits, 1000u);

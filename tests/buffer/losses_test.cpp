@@ -45,21 +45,21 @@ using losses = on_backends;
 // EINVAL is what the kernel says of a file whose file system has no fsync.
 TEST_P(losses, are_none_where_a_file_system_has_no_fsync) {
     buffered_file f(small(8, 8, order_kind::lru), bytes(4 * page_bytes, 1), GetParam());
-    auto mine = f.all->open_session();
+    auto session = f.all->open_session();
     const std::byte nine{9};
-    ASSERT_EQ(mine->write(0, 0, &nine, 1), 1);
+    ASSERT_EQ(session->write(0, 0, &nine, 1), 1);
     f.env.set({.calls = fault::call_sync, .nth = 1, .for_ever = true, .error = -EINVAL});
-    EXPECT_EQ(mine->flush(0), 0);
+    EXPECT_EQ(session->flush(0), 0);
     EXPECT_EQ(f.on_disk()[0], 9);
     f.env.set({.calls = fault::call_sync, .nth = 1, .for_ever = true, .error = -EIO});
-    EXPECT_EQ(mine->flush(0), -EIO);
-    EXPECT_EQ(f.all->begin_close(mine.get(), 0), 0);
-    EXPECT_EQ(f.all->end_close(mine.get(), 0, true), -EIO);  // and the file is open as before
+    EXPECT_EQ(session->flush(0), -EIO);
+    EXPECT_EQ(f.all->begin_close(session.get(), 0), 0);
+    EXPECT_EQ(f.all->end_close(session.get(), 0, true), -EIO);  // and the file is open as before
     f.env.clear();
-    EXPECT_EQ(mine->flush(0), 0);
-    EXPECT_EQ(f.all->begin_close(mine.get(), 0), 0);
-    EXPECT_EQ(f.all->end_close(mine.get(), 0, true), 0);
-    EXPECT_EQ(mine->flush(0), -EINVAL);
+    EXPECT_EQ(session->flush(0), 0);
+    EXPECT_EQ(f.all->begin_close(session.get(), 0), 0);
+    EXPECT_EQ(f.all->end_close(session.get(), 0, true), 0);
+    EXPECT_EQ(session->flush(0), -EINVAL);
 }
 
 // Pages that were changed and are in the device alone are lost with it; a flush must not say that
@@ -71,23 +71,23 @@ TEST_P(losses, of_a_device_are_told_by_every_flush) {
         device = made.get();
         return made;
     };
-    buffer::manager_settings how = small(6, 8, order_kind::lru);
-    how.policy = GetParam().what;
-    buffered_file f(how, pattern(3, 20 * page_bytes), GetParam().where, around);
-    auto mine = f.all->open_session();
+    buffer::manager_settings settings = small(6, 8, order_kind::lru);
+    settings.policy = GetParam().policy;
+    buffered_file f(settings, pattern(3, 20 * page_bytes), GetParam().where, around);
+    auto session = f.all->open_session();
     const std::byte nine{9};
-    ASSERT_EQ(mine->write(0, 0, &nine, 1), 1);
+    ASSERT_EQ(session->write(0, 0, &nine, 1), 1);
     fixed_page page;
     for (std::uint64_t other = 1; other < 9; ++other) {
-        ASSERT_EQ(mine->fix({other, 0}, use_kind::read, page), 0);
-        mine->unfix(page, false);
+        ASSERT_EQ(session->fix({other, 0}, use_kind::read, page), 0);
+        session->unfix(page, false);
     }
     device->fails = true;
-    EXPECT_EQ(mine->fix({0, 0}, use_kind::read, page), -EIO);
-    EXPECT_EQ(mine->flush(0), -EIO);
-    EXPECT_EQ(mine->flush(0), -EIO);
+    EXPECT_EQ(session->fix({0, 0}, use_kind::read, page), -EIO);
+    EXPECT_EQ(session->flush(0), -EIO);
+    EXPECT_EQ(session->flush(0), -EIO);
     device->fails = false;
-    EXPECT_EQ(mine->flush(0), -EIO);
+    EXPECT_EQ(session->flush(0), -EIO);
     EXPECT_NE(f.on_disk()[0], 9);
 }
 

@@ -21,12 +21,12 @@ constexpr std::uint64_t page_bytes = 512;
 // All its operations on one file of one thread, against a copy.
 class shadowed {
 public:
-    shadowed(const manager_settings& how, std::uint64_t seed, buffer_kind where, bool failing)
+    shadowed(const manager_settings& settings, std::uint64_t seed, buffer_kind where, bool failing)
         : expected_(pattern(seed, 30 * page_bytes + 77)),
-          f_(how, expected_, where),
+          f_(settings, expected_, where),
           failing_(failing),
           random_(seed) {
-        mine_ = f_.all->open_session();
+        session_ = f_.all->open_session();
     }
 
     void run(int operations) {
@@ -41,14 +41,14 @@ public:
                 case 5: resize(); break;
                 case 6:
                 case 9:
-                case 10: mine_->prefetch(0, random_() % 60, random_() % 20); break;
+                case 10: session_->prefetch(0, random_() % 60, random_() % 20); break;
                 case 7: change_below(); break;
                 case 8: flush(); break;
                 default: random_() % 2 == 0 ? read() : write();
             }
         }
         f_.env.clear();
-        ASSERT_EQ(mine_->flush(0), 0);
+        ASSERT_EQ(session_->flush(0), 0);
         EXPECT_EQ(f_.on_disk(), expected_);
         f_.expect_right();
     }
@@ -62,7 +62,7 @@ private:
     void read() {
         const std::uint64_t at = random_() % (expected_.size() + 100);
         bytes some(random_() % (3 * page_bytes) + 1);
-        const std::int64_t got = mine_->read(0, at, begin_of(some), some.size());
+        const std::int64_t got = session_->read(0, at, begin_of(some), some.size());
         const std::uint64_t there =
             at >= expected_.size() ? 0
                                    : std::min<std::uint64_t>(some.size(), expected_.size() - at);
@@ -77,8 +77,8 @@ private:
         const std::uint64_t at = random_() % expected_.size();
         bytes some(
             std::min<std::uint64_t>(random_() % (2 * page_bytes) + 1, expected_.size() - at));
-        for (auto& one : some) one = static_cast<std::uint8_t>(random_() | 1);
-        const std::int64_t put = mine_->write(0, at, begin_of(some), some.size());
+        for (auto& byte : some) byte = static_cast<std::uint8_t>(random_() | 1);
+        const std::int64_t put = session_->write(0, at, begin_of(some), some.size());
         ASSERT_TRUE(failing_ || put == static_cast<std::int64_t>(some.size())) << put;
         std::copy_n(some.begin(), std::max<std::int64_t>(put, 0),
                     expected_.begin() + static_cast<std::ptrdiff_t>(at));
@@ -87,18 +87,18 @@ private:
     void resize() {
         const std::uint64_t size =
             random_() % 4 == 0 ? random_() % 5 : random_() % (50 * page_bytes);
-        int code = mine_->resize(0, size);
+        int code = session_->resize(0, size);
         if (code != 0) {
             ASSERT_TRUE(failing_) << code;
             f_.env.clear();
-            code = mine_->resize(0, size);
+            code = session_->resize(0, size);
         }
         ASSERT_EQ(code, 0);
         expected_.resize(size);
         ASSERT_EQ(::ftruncate(f_.fd, static_cast<off_t>(size)), 0);
     }
     void flush() {
-        if (mine_->flush(0) != 0) return;
+        if (session_->flush(0) != 0) return;
         const bytes now = f_.on_disk();
         ASSERT_EQ(now, expected_);
     }
@@ -106,7 +106,7 @@ private:
     void change_below() {
         if (expected_.empty()) return;
         f_.env.clear();
-        ASSERT_EQ(mine_->flush(0), 0);
+        ASSERT_EQ(session_->flush(0), 0);
         const std::uint64_t at = random_() % expected_.size();
         bytes some(std::min<std::uint64_t>(random_() % (5 * page_bytes) + 1, expected_.size() - at),
                    static_cast<std::uint8_t>(random_()));
@@ -115,25 +115,26 @@ private:
         std::copy(some.begin(), some.end(), expected_.begin() + static_cast<std::ptrdiff_t>(at));
         const std::uint64_t first = at / page_bytes, last = (at + some.size() - 1) / page_bytes;
         ASSERT_EQ(
-            mine_->forget(0, first, random_() % 4 == 0 ? ~std::uint64_t{0} : last - first + 1), 0);
+            session_->forget(0, first, random_() % 4 == 0 ? ~std::uint64_t{0} : last - first + 1),
+            0);
     }
 
     bytes expected_;
     buffered_file f_;
     const bool failing_;
     std::mt19937_64 random_;
-    std::unique_ptr<buffer::session> mine_;
+    std::unique_ptr<buffer::session> session_;
 };
 
-std::uint8_t first_byte(buffer::session& mine, std::uint64_t page, std::uint32_t file = 0) {
-    std::byte one{};
-    EXPECT_EQ(mine.read(file, page * page_bytes, &one, 1), 1) << page;
-    return static_cast<std::uint8_t>(one);
+std::uint8_t first_byte(buffer::session& session, std::uint64_t page, std::uint32_t file = 0) {
+    std::byte byte{};
+    EXPECT_EQ(session.read(file, page * page_bytes, &byte, 1), 1) << page;
+    return static_cast<std::uint8_t>(byte);
 }
 
-void set_byte(buffer::session& mine, std::uint64_t page, std::uint8_t value) {
-    const std::byte one{value};
-    EXPECT_EQ(mine.write(0, page * page_bytes, &one, 1), 1) << page;
+void set_byte(buffer::session& session, std::uint64_t page, std::uint8_t value) {
+    const std::byte byte{value};
+    EXPECT_EQ(session.write(0, page * page_bytes, &byte, 1), 1) << page;
 }
 
 using changing_files = on_backends;
@@ -158,38 +159,38 @@ TEST_P(changing_files, leave_without_being_written) {
     bytes content = pattern(5, 40 * page_bytes);
     for (std::uint64_t page = 0; page < 40; ++page) content[page * page_bytes] = 1;
     buffered_file f(small(20, 20, order_kind::lru), content, GetParam());
-    auto mine = f.all->open_session();
-    for (std::uint64_t page = 0; page < 40; ++page) set_byte(*mine, page, 9);
+    auto session = f.all->open_session();
+    for (std::uint64_t page = 0; page < 40; ++page) set_byte(*session, page, 9);
     EXPECT_EQ(f.all->counts().device_pages, 20u);
     EXPECT_EQ(f.all->counts().device_bytes, 20 * page_bytes);
-    EXPECT_EQ(mine->forget(0, 3, 30), 0);
+    EXPECT_EQ(session->forget(0, 3, 30), 0);
     EXPECT_EQ(f.all->counts().pages, 10u);
-    EXPECT_EQ(mine->resize(0, 35 * page_bytes), 0);
+    EXPECT_EQ(session->resize(0, 35 * page_bytes), 0);
     EXPECT_EQ(f.all->counts().pages, 5u);
-    EXPECT_EQ(mine->flush(0), 0);
+    EXPECT_EQ(session->flush(0), 0);
     const bytes now = f.on_disk();
     for (std::uint64_t page = 0; page < 40; ++page)
         EXPECT_EQ(now[page * page_bytes], page < 3 || page == 33 || page == 34 ? 9 : 1) << page;
-    EXPECT_EQ(first_byte(*mine, 10), 1);
-    EXPECT_EQ(mine->forget(0, 50, 10), 0);
+    EXPECT_EQ(first_byte(*session, 10), 1);
+    EXPECT_EQ(session->forget(0, 50, 10), 0);
     EXPECT_EQ(f.all->counts().write_backs, 5u);
     f.expect_right();
 }
 
 TEST_P(changing_files, have_zeros_behind_their_end) {
     buffered_file f(small(6, 3, order_kind::lru), bytes(5 * page_bytes, 1), GetParam());
-    auto mine = f.all->open_session();
-    for (std::uint64_t page = 0; page < 5; ++page) set_byte(*mine, page, 9);
+    auto session = f.all->open_session();
+    for (std::uint64_t page = 0; page < 5; ++page) set_byte(*session, page, 9);
     fixed_page last;
-    ASSERT_EQ(mine->resize(0, 2 * page_bytes + 100), 0);
-    ASSERT_EQ(mine->fix({2, 0}, use_kind::write, last), 0);
+    ASSERT_EQ(session->resize(0, 2 * page_bytes + 100), 0);
+    ASSERT_EQ(session->fix({2, 0}, use_kind::write, last), 0);
     for (std::uint64_t at = 100; at < page_bytes; ++at)
         ASSERT_EQ(last.data[at], std::byte{0}) << at;
     std::memset(last.data + 100, 5, page_bytes - 100);  // of which the file has nothing
-    mine->unfix(last, true);
-    ASSERT_EQ(mine->resize(0, 3 * page_bytes), 0);
+    session->unfix(last, true);
+    ASSERT_EQ(session->resize(0, 3 * page_bytes), 0);
     bytes now(page_bytes);
-    ASSERT_EQ(mine->read(0, 2 * page_bytes, begin_of(now), page_bytes),
+    ASSERT_EQ(session->read(0, 2 * page_bytes, begin_of(now), page_bytes),
               static_cast<std::int64_t>(page_bytes));
     for (std::uint64_t at = 1; at < page_bytes; ++at) ASSERT_EQ(now[at], at < 100 ? 1 : 0) << at;
     f.expect_right();
@@ -197,11 +198,11 @@ TEST_P(changing_files, have_zeros_behind_their_end) {
 
 TEST_P(changing_files, leave_nothing_of_a_page_to_the_next_in_its_frame) {
     buffered_file f(small(6, 0, order_kind::lru), bytes(5 * page_bytes, 1), GetParam());
-    auto mine = f.all->open_session();
-    set_byte(*mine, 0, 9);
-    ASSERT_EQ(mine->forget(0, 0, 1), 0);
-    EXPECT_EQ(first_byte(*mine, 1), 1);
-    ASSERT_EQ(mine->flush(0), 0);
+    auto session = f.all->open_session();
+    set_byte(*session, 0, 9);
+    ASSERT_EQ(session->forget(0, 0, 1), 0);
+    EXPECT_EQ(first_byte(*session, 1), 1);
+    ASSERT_EQ(session->flush(0), 0);
     EXPECT_EQ(f.all->counts().write_backs, 0u);
 }
 
@@ -209,86 +210,87 @@ TEST_P(changing_files, of_which_little_is_in_the_buffer_forget_all_of_it) {
     constexpr std::uint64_t pages = 3'000'000;
     buffered_file f(small(20, 20, order_kind::lru), bytes(page_bytes, 1), GetParam());
     ASSERT_EQ(::ftruncate(f.fd, pages * page_bytes), 0);
-    auto mine = f.all->open_session();
-    ASSERT_EQ(mine->resize(0, pages * page_bytes), 0);
+    auto session = f.all->open_session();
+    ASSERT_EQ(session->resize(0, pages * page_bytes), 0);
     const std::vector<std::uint64_t> some = {0,         1,         1023,      1024,     4096,
                                              1'000'000, 1'000'001, pages - 2, pages - 1};
     const auto read_all = [&] {
-        for (const std::uint64_t page : some) EXPECT_EQ(first_byte(*mine, page), page == 0 ? 1 : 0);
-        mine.reset();
-        mine = f.all->open_session();  // tells its hits
+        for (const std::uint64_t page : some)
+            EXPECT_EQ(first_byte(*session, page), page == 0 ? 1 : 0);
+        session.reset();
+        session = f.all->open_session();  // tells its hits
         return f.all->counts();
     };
     EXPECT_EQ(read_all().misses, some.size());
-    EXPECT_EQ(mine->forget(0, 1, pages - 2), 0);  // all but the first and the last
+    EXPECT_EQ(session->forget(0, 1, pages - 2), 0);  // all but the first and the last
     EXPECT_EQ(f.all->counts().pages, 2u);
     EXPECT_EQ(read_all().misses, 2 * some.size() - 2);
-    EXPECT_EQ(mine->forget(0, 1024, ~std::uint64_t{0}), 0);
+    EXPECT_EQ(session->forget(0, 1024, ~std::uint64_t{0}), 0);
     EXPECT_EQ(f.all->counts().pages, 3u);
 }
 
 TEST_P(changing_files, come_and_go_under_one_number) {
-    manager_settings how = small(8, 30, order_kind::lru);
-    how.files = 3;
-    how.wait_ms = 50;
-    buffered_file f(how, bytes(20 * page_bytes, 1), GetParam());
+    manager_settings settings = small(8, 30, order_kind::lru);
+    settings.files = 3;
+    settings.wait_ms = 50;
+    buffered_file f(settings, bytes(20 * page_bytes, 1), GetParam());
     write_file(f.folder / "g", bytes(10 * page_bytes, 2));
     const int other = ::open((f.folder / "g").c_str(), O_RDWR | O_CLOEXEC);
-    auto mine = f.all->open_session();
+    auto session = f.all->open_session();
     EXPECT_EQ(f.all->add_file(other, 0), 1);
     EXPECT_EQ(f.all->add_file(other, 1ull << 60), -EINVAL);
     EXPECT_EQ(f.all->add_file(other, 10 * page_bytes), 2);
     EXPECT_EQ(f.all->add_file(other, 10 * page_bytes), -EMFILE);
     std::byte none{};
-    EXPECT_EQ(mine->read(1, 0, &none, 1), 0);
-    EXPECT_EQ(mine->read(3, 0, &none, 1), -EBADF);
-    EXPECT_EQ(mine->forget(3, 0, 1), -EINVAL);
-    EXPECT_EQ(mine->resize(0, 1ull << 60), -EINVAL);
-    for (std::uint64_t page = 0; page < 20; ++page) set_byte(*mine, page, 9);
-    EXPECT_EQ(first_byte(*mine, 4, 2), 2);
+    EXPECT_EQ(session->read(1, 0, &none, 1), 0);
+    EXPECT_EQ(session->read(3, 0, &none, 1), -EBADF);
+    EXPECT_EQ(session->forget(3, 0, 1), -EINVAL);
+    EXPECT_EQ(session->resize(0, 1ull << 60), -EINVAL);
+    for (std::uint64_t page = 0; page < 20; ++page) set_byte(*session, page, 9);
+    EXPECT_EQ(first_byte(*session, 4, 2), 2);
     fixed_page held;
-    ASSERT_EQ(mine->fix({4, 0}, use_kind::write, held), 0);
+    ASSERT_EQ(session->fix({4, 0}, use_kind::write, held), 0);
     EXPECT_EQ(f.all->remove_file(0), -ETIMEDOUT);
-    mine->unfix(held, false);
+    session->unfix(held, false);
     EXPECT_EQ(f.all->remove_file(0), 0);
     EXPECT_EQ(f.all->remove_file(0), -EINVAL);
-    EXPECT_EQ(mine->read(0, 0, &none, 1), -EBADF);
-    EXPECT_EQ(mine->fix({0, 0}, use_kind::read, held), -EINVAL);
+    EXPECT_EQ(session->read(0, 0, &none, 1), -EBADF);
+    EXPECT_EQ(session->fix({0, 0}, use_kind::read, held), -EINVAL);
     EXPECT_EQ(f.all->counts().pages, 1u);
     f.expect_right();
     EXPECT_EQ(f.all->add_file(other, 10 * page_bytes), 0);
-    for (std::uint64_t page = 0; page < 10; ++page) EXPECT_EQ(first_byte(*mine, page), 2);
-    EXPECT_EQ(mine->fix({10, 0}, use_kind::read, held), -EINVAL);
+    for (std::uint64_t page = 0; page < 10; ++page) EXPECT_EQ(first_byte(*session, page), 2);
+    EXPECT_EQ(session->fix({10, 0}, use_kind::read, held), -EINVAL);
     EXPECT_EQ(f.on_disk(), bytes(20 * page_bytes, 1));
-    EXPECT_EQ(mine->resize(1, page_bytes + 3), 0);
-    EXPECT_EQ(first_byte(*mine, 1, 1), 2);
+    EXPECT_EQ(session->resize(1, page_bytes + 3), 0);
+    EXPECT_EQ(first_byte(*session, 1, 1), 2);
     f.expect_right();
-    mine.reset();
+    session.reset();
     f.all.reset();
     ::close(other);
 }
 
 TEST_P(changing_files, are_read_ahead_as_far_as_there_is_room) {
     buffered_file f(small(15, 10, order_kind::lru), pattern(3, 100 * page_bytes), GetParam());
-    auto mine = f.all->open_session();
-    mine->prefetch(0, 10, 4);
+    auto session = f.all->open_session();
+    session->prefetch(0, 10, 4);
     EXPECT_EQ(f.all->counts().prefetched, 4u);
-    mine->prefetch(0, 12, 4);
+    session->prefetch(0, 12, 4);
     EXPECT_EQ(f.all->counts().prefetched, 6u);
-    mine->prefetch(
+    session->prefetch(
         0, 50,
         1'000'000);  // 15, less those that two sessions may have fixed or on their way: half of 11
     EXPECT_EQ(f.all->counts().prefetched, 11u);
-    mine->prefetch(0, 98, 5);
-    mine->prefetch(0, 200, 5);
-    mine->prefetch(5, 0, 5);
+    session->prefetch(0, 98, 5);
+    session->prefetch(0, 200, 5);
+    session->prefetch(5, 0, 5);
     EXPECT_EQ(f.all->counts().prefetched, 13u);
     EXPECT_EQ(f.all->counts().misses + f.all->counts().loads + f.all->counts().host_hits, 0u);
-    for (const std::uint64_t page : {10, 15, 50, 54, 98, 99}) first_byte(*mine, page);
+    for (const std::uint64_t page : {10, 15, 50, 54, 98, 99}) first_byte(*session, page);
     f.env.set({.calls = fault::call_read, .nth = 1, .for_ever = true});
-    mine->prefetch(0, 30, 5);
+    session->prefetch(0, 30, 5);
     f.env.clear();
-    mine.reset();
+    session.reset();
     const buffer::manager_counts counts = f.all->counts();
     EXPECT_EQ(counts.prefetched, 13u);
     EXPECT_EQ(counts.misses, 0u);
@@ -302,17 +304,17 @@ TEST_P(changing_files, of_an_odd_size_are_read_past_the_page_cache) {
     const int direct = ::open((f.folder / "f").c_str(), O_RDONLY | O_DIRECT | O_CLOEXEC);
     if (direct < 0) GTEST_SKIP() << "the file system cannot read past the page cache";
     EXPECT_EQ(f.all->add_file(direct, content.size()), 1);
-    auto mine = f.all->open_session();
+    auto session = f.all->open_session();
     bytes now(content.size() + 50);
-    ASSERT_EQ(mine->read(1, 0, begin_of(now), now.size()),
+    ASSERT_EQ(session->read(1, 0, begin_of(now), now.size()),
               static_cast<std::int64_t>(content.size()));
     now.resize(content.size());
     EXPECT_EQ(now, content);
-    ASSERT_EQ(mine->forget(1, 0, 4), 0);
+    ASSERT_EQ(session->forget(1, 0, 4), 0);
     ASSERT_EQ(::ftruncate(f.fd, 3 * 4096 + 5), 0);
-    EXPECT_EQ(mine->read(1, 3 * 4096, begin_of(now), 77), -ESTALE);
+    EXPECT_EQ(session->read(1, 3 * 4096, begin_of(now), 77), -ESTALE);
     f.expect_right();
-    mine.reset();
+    session.reset();
     f.all.reset();
     ::close(direct);
 }
@@ -321,12 +323,12 @@ TEST(policies, of_a_buffer_are_refused_where_they_cannot_be) {
     std::string why;
     std::unique_ptr<buffer::manager> none;
     fault::faulty_environment env;
-    manager_settings how = small(5, 5, order_kind::lru);
-    const auto frames = buffer::make_cpu_frames(buffer::frames_for(how), why);
-    how.policy = buffer::policy_kind::native;
-    EXPECT_EQ(buffer::manager::make(how, *frames, env, none).code, -EINVAL);
-    how.device_pages = 0;
-    EXPECT_TRUE(buffer::manager::make(how, *frames, env, none).ok());
+    manager_settings settings = small(5, 5, order_kind::lru);
+    const auto frames = buffer::make_cpu_frames(buffer::frames_for(settings), why);
+    settings.policy = buffer::policy_kind::native;
+    EXPECT_EQ(buffer::manager::make(settings, *frames, env, none).code, -EINVAL);
+    settings.device_pages = 0;
+    EXPECT_TRUE(buffer::manager::make(settings, *frames, env, none).ok());
 }
 
 INSTANTIATE_TEST_SUITE_P(on, changing_files,

@@ -50,36 +50,36 @@ private:
     static constexpr std::uint64_t adders = 3, kept = 10, most = 30, steps = 3000;
 
     static manager_settings shape() {
-        manager_settings how = small(16, 8, order_kind::lru);
-        how.sessions = 5;
-        return how;
+        manager_settings settings = small(16, 8, order_kind::lru);
+        settings.sessions = 5;
+        return settings;
     }
     void add(std::uint64_t t) {
-        auto mine = f_.all->open_session();
+        auto session = f_.all->open_session();
         std::mt19937_64 random(t);
         for (std::uint64_t i = 0; i < steps && !testing::Test::HasFailure(); ++i) {
             const std::uint64_t page = random() % kept;
             fixed_page fixed;
-            const int code = mine->fix({page, 0}, use_kind::write, fixed);
+            const int code = session->fix({page, 0}, use_kind::write, fixed);
             EXPECT_TRUE(failing_ || code == 0) << code;
             if (code == 0) {
                 auto* const words = reinterpret_cast<std::uint64_t*>(fixed.data);
                 EXPECT_EQ(words[t], added_[t][page]);
                 words[t] = ++added_[t][page];
-                mine->unfix(fixed, true);
+                session->unfix(fixed, true);
             }
-            if (random() % 200 == 0) mine->flush(0);
+            if (random() % 200 == 0) session->flush(0);
         }
         --adding_;
     }
     void read_everything() {
-        auto mine = f_.all->open_session();
+        auto session = f_.all->open_session();
         std::mt19937_64 random(7);
         bytes all(most * page_bytes);
         while (adding_ != 0) {
-            if (random() % 2 == 0) mine->prefetch(0, random() % most, 4);
+            if (random() % 2 == 0) session->prefetch(0, random() % most, 4);
             const std::uint64_t at = random() % all.size();
-            static_cast<void>(mine->read(0, at, begin_of(all), all.size() - at));
+            static_cast<void>(session->read(0, at, begin_of(all), all.size() - at));
             if (failing_)
                 f_.env.set({.calls = random() % 2 == 0 ? fault::call_write : fault::call_read,
                             .nth = random() % 20 + 1});
@@ -92,25 +92,27 @@ private:
         EXPECT_EQ(code, 0);
     }
     void cut_and_grow() {
-        auto mine = f_.all->open_session();
+        auto session = f_.all->open_session();
         std::mt19937_64 random(9);
         bytes some(most * page_bytes), ones(most * page_bytes, 1);
         while (adding_ != 0 && !testing::Test::HasFailure()) {
             const std::uint64_t end = kept * page_bytes + random() % ((most - kept) * page_bytes),
                                 tail = most * page_bytes - end;
-            until_done([&] { return mine->resize(0, end); });
+            until_done([&] { return session->resize(0, end); });
             ASSERT_EQ(::ftruncate(f_.fd, static_cast<off_t>(end)), 0);
             ASSERT_EQ(::ftruncate(f_.fd, most * page_bytes), 0);
-            until_done([&] { return mine->resize(0, most * page_bytes); });
+            until_done([&] { return session->resize(0, most * page_bytes); });
             until_done([&] {
-                return mine->read(0, end, begin_of(some), tail) == static_cast<std::int64_t>(tail)
+                return session->read(0, end, begin_of(some), tail) ==
+                               static_cast<std::int64_t>(tail)
                            ? 0
                            : -EIO;
             });
             EXPECT_TRUE(std::all_of(some.begin(), some.begin() + static_cast<std::ptrdiff_t>(tail),
-                                    [](std::uint8_t one) { return one == 0; }));
+                                    [](std::uint8_t byte) { return byte == 0; }));
             until_done([&] {
-                return mine->write(0, end, begin_of(ones), tail) == static_cast<std::int64_t>(tail)
+                return session->write(0, end, begin_of(ones), tail) ==
+                               static_cast<std::int64_t>(tail)
                            ? 0
                            : -EIO;
             });
@@ -132,35 +134,35 @@ using shared_files = on_backends;
 TEST_P(shared_files, are_never_older_than_what_was_forgotten) {
     constexpr std::uint64_t pages = 12, versions = rounds(std::uint64_t{1500});
     for (const auto& [host, device] : {std::pair{13u, 0u}, {13u, 4u}}) {
-        manager_settings how = small(host, device, order_kind::lru);
-        how.sessions = 6;
-        buffered_file f(how, bytes(pages * page_bytes, 0), GetParam());
+        manager_settings settings = small(host, device, order_kind::lru);
+        settings.sessions = 6;
+        buffered_file f(settings, bytes(pages * page_bytes, 0), GetParam());
         std::atomic<std::uint64_t> told{0};
         std::vector<std::jthread> running;
         for (std::uint64_t t = 0; t < 4; ++t)
             running.emplace_back([&, t] {
-                auto mine = f.all->open_session();
+                auto session = f.all->open_session();
                 std::mt19937_64 random(t);
                 while (told < versions && !testing::Test::HasFailure()) {
                     const std::uint64_t page = random() % pages, least = told;
-                    if (random() % 8 == 0) mine->prefetch(0, page, 3);
+                    if (random() % 8 == 0) session->prefetch(0, page, 3);
                     std::uint64_t words[page_bytes / 4];
                     // Two pages are read at once.
                     const std::uint64_t count = random() % 2 == 0 ? 8 : 2 * page_bytes;
-                    const std::int64_t got = mine->read(0, page * page_bytes,
-                                                        reinterpret_cast<std::byte*>(words), count);
+                    const std::int64_t got = session->read(
+                        0, page * page_bytes, reinterpret_cast<std::byte*>(words), count);
                     ASSERT_GE(got, 8);
                     for (std::int64_t at = 0; at < got / 8; ++at) ASSERT_GE(words[at], least);
                 }
             });
-        auto mine = f.all->open_session();
+        auto session = f.all->open_session();
         std::vector<std::uint64_t> words(pages * page_bytes / 8);
         for (std::uint64_t version = 1; version <= versions && !testing::Test::HasFailure();
              ++version) {
             std::fill(words.begin(), words.end(), version);
             ASSERT_EQ(::pwrite(f.fd, words.data(), pages * page_bytes, 0),
                       static_cast<ssize_t>(pages * page_bytes));
-            ASSERT_EQ(mine->forget(0, 0, version % 2 == 0 ? pages : 1000), 0);
+            ASSERT_EQ(session->forget(0, 0, version % 2 == 0 ? pages : 1000), 0);
             told = version;
         }
         told = versions;
@@ -177,22 +179,22 @@ TEST_P(shared_files, forget_what_is_being_written) {
         bytes content = pattern(9, (apart + 1) * page_bytes);  // no page equals another
         content[apart * page_bytes] = 1;
         buffered_file f(small(5, 0, order_kind::lru), content, GetParam());
-        auto mine = f.all->open_session();
+        auto session = f.all->open_session();
         const std::byte nine{9};
-        ASSERT_EQ(mine->write(0, apart * page_bytes, &nine, 1), 1);
+        ASSERT_EQ(session->write(0, apart * page_bytes, &nine, 1), 1);
         f.env.stall(fault::call_write);
         f.env.set({.calls = fault::call_write, .nth = failing ? 1u : 0u});
         std::jthread driver([&] {
             auto other = f.all->open_session();
-            std::byte one{};
+            std::byte byte{};
             std::int64_t got = 1;
             for (std::uint64_t page = 1; page < 7 && got == 1; ++page)
-                got = other->read(0, page * page_bytes, &one, 1);
+                got = other->read(0, page * page_bytes, &byte, 1);
         });
         while (f.env.stalled() == 0) std::this_thread::yield();
         std::atomic<bool> forgotten{false};
         std::jthread forgetter([&] {
-            EXPECT_EQ(mine->forget(0, apart, 1), 0);
+            EXPECT_EQ(session->forget(0, apart, 1), 0);
             forgotten = true;
         });
         std::this_thread::sleep_for(std::chrono::milliseconds(20));
@@ -200,7 +202,7 @@ TEST_P(shared_files, forget_what_is_being_written) {
         f.env.release();
         forgetter.join();
         driver.join();
-        ASSERT_EQ(mine->flush(0), 0);
+        ASSERT_EQ(session->flush(0), 0);
         EXPECT_EQ(f.on_disk()[apart * page_bytes], failing ? 1 : 9);
         f.expect_right();
     }

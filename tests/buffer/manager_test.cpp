@@ -35,23 +35,23 @@ std::uint64_t word_of(const bytes& some, std::uint64_t number) {
 
 // Random reads, writes and flushes by one thread against a copy; how many bytes were wrong.
 // `failing`: writes and reads fail now and then, and are tried again.
-std::uint64_t wrong_bytes(const manager_settings& how, std::uint64_t file_bytes, std::uint64_t seed,
-                          int operations, buffer_kind where, bool forgetful = false,
-                          bool failing = false) {
+std::uint64_t wrong_bytes(const manager_settings& settings, std::uint64_t file_bytes,
+                          std::uint64_t seed, int operations, buffer_kind where,
+                          bool forgetful = false, bool failing = false) {
     bytes expected = pattern(seed, file_bytes);
-    buffered_file f(how, expected, where, forgetful);
-    auto mine = f.all->open_session();
+    buffered_file f(settings, expected, where, forgetful);
+    auto session = f.all->open_session();
     std::mt19937_64 random(seed);
     std::uint64_t wrong = 0;
     for (int i = 0; i < operations; ++i) {
         if (failing && i % 50 == 0) fail_somehow(f.env, random);
         const std::uint64_t at = random() % file_bytes,
-                            most = random() % 4 == 0 ? 3 * how.page_bytes : 200;
+                            most = random() % 4 == 0 ? 3 * settings.page_bytes : 200;
         bytes some(random() % most + 1);
         const std::uint64_t count = std::min<std::uint64_t>(some.size(), file_bytes - at);
         const auto kind = random() % 100;
         if (kind < 50) {
-            const std::int64_t got = mine->read(0, at, begin_of(some), some.size());
+            const std::int64_t got = session->read(0, at, begin_of(some), some.size());
             if (!failing) {
                 EXPECT_EQ(got, static_cast<std::int64_t>(count));
             }
@@ -59,19 +59,19 @@ std::uint64_t wrong_bytes(const manager_settings& how, std::uint64_t file_bytes,
                 wrong += some[static_cast<std::size_t>(b)] !=
                          expected[at + static_cast<std::uint64_t>(b)];
         } else if (kind < 98) {
-            for (auto& one : some) one = static_cast<std::uint8_t>(random());
-            const std::int64_t put = mine->write(0, at, begin_of(some), some.size());
+            for (auto& byte : some) byte = static_cast<std::uint8_t>(random());
+            const std::int64_t put = session->write(0, at, begin_of(some), some.size());
             if (!failing) {
                 EXPECT_EQ(put, static_cast<std::int64_t>(count));
             }
             std::copy_n(some.begin(), std::max<std::int64_t>(put, 0),
                         expected.begin() + static_cast<std::ptrdiff_t>(at));
-        } else if (mine->flush(0) == 0 && !forgetful) {
+        } else if (session->flush(0) == 0 && !forgetful) {
             EXPECT_EQ(f.on_disk(), expected) << "seed " << seed << ", operation " << i;
         }
     }
     f.env.clear();
-    EXPECT_EQ(mine->flush(0), 0);
+    EXPECT_EQ(session->flush(0), 0);
     const bytes now = f.on_disk();
     for (std::size_t b = 0; b < file_bytes; ++b) wrong += now[b] != expected[b];
     f.expect_right();
@@ -82,12 +82,12 @@ using buffers = on_backends;
 
 // The core, driven as docs/guide/buffer.md says, for the same accesses.
 template <typename Order>
-buffer::manager_counts played(const manager_settings& how,
+buffer::manager_counts played(const manager_settings& settings,
                               const std::vector<std::pair<std::uint64_t, bool>>& accesses) {
     buffer::core<Order> core;
-    EXPECT_EQ(
-        core.make({how.host_pages, how.device_pages, 1, how.host_pages + how.device_pages + 1, 1}),
-        0);
+    EXPECT_EQ(core.make({settings.host_pages, settings.device_pages, 1,
+                         settings.host_pages + settings.device_pages + 1, 1}),
+              0);
     buffer::manager_counts out;
     buffer::counts moved;
     for (const auto& [page, writes] : accesses) {
@@ -138,9 +138,9 @@ TEST_P(buffers, whose_frames_forget_a_move_are_found_out) {
 TEST_P(buffers, hit_where_the_core_alone_does) {
     for (const order_kind order : {order_kind::lru, order_kind::clock})
         for (const auto& [host, device] : {std::pair{8u, 0u}, {8u, 5u}, {20u, 40u}}) {
-            const manager_settings how = small(host, device, order);
-            buffered_file f(how, bytes(100 * 512, 1), GetParam());
-            auto mine = f.all->open_session();
+            const manager_settings settings = small(host, device, order);
+            buffered_file f(settings, bytes(100 * 512, 1), GetParam());
+            auto session = f.all->open_session();
             std::mt19937_64 random(host);
             std::vector<std::pair<std::uint64_t, bool>> accesses;
             for (int i = 0; i < 5000; ++i)
@@ -148,16 +148,16 @@ TEST_P(buffers, hit_where_the_core_alone_does) {
                                       random() % 4 == 0);
             for (const auto& [page, writes] : accesses) {
                 fixed_page fixed;
-                ASSERT_EQ(mine->fix({page, 0}, writes ? use_kind::write : use_kind::read, fixed),
+                ASSERT_EQ(session->fix({page, 0}, writes ? use_kind::write : use_kind::read, fixed),
                           0);
-                mine->unfix(fixed, writes);
+                session->unfix(fixed, writes);
             }
-            mine.reset();
+            session.reset();
             const buffer::manager_counts seen = f.all->counts(),
                                          expected =
                                              order == order_kind::lru
-                                                 ? played<buffer::lru_order>(how, accesses)
-                                                 : played<buffer::clock_order>(how, accesses);
+                                                 ? played<buffer::lru_order>(settings, accesses)
+                                                 : played<buffer::clock_order>(settings, accesses);
             EXPECT_EQ(seen.host_hits, expected.host_hits);
             EXPECT_EQ(seen.device_hits, expected.device_hits);
             EXPECT_EQ(seen.misses, expected.misses);
@@ -189,23 +189,23 @@ struct adding_threads {
           added(threads, std::vector<std::uint64_t>(pages * page_words, 0)),
           failing(failing) {}
 
-    void step(buffer::session& mine, std::uint64_t t, std::mt19937_64& random) {
+    void step(buffer::session& session, std::uint64_t t, std::mt19937_64& random) {
         const std::uint64_t page = random() % 3 == 0 ? random() % pages : random() % 10,
                             word = random() % (page_words / threads) * threads + t;
         const bool writes = random() % 3 != 0;
         fixed_page fixed;
-        const int code = mine.fix({page, 0}, writes ? use_kind::write : use_kind::read, fixed);
+        const int code = session.fix({page, 0}, writes ? use_kind::write : use_kind::read, fixed);
         if (code != 0 && failing) return;
         ASSERT_EQ(code, 0);
         auto* const number = reinterpret_cast<std::uint64_t*>(fixed.data) + word;
         ASSERT_EQ(*number, added[t][page * page_words + word])
             << "page " << page << ", thread " << t;
         if (writes) ++*number, ++added[t][page * page_words + word];
-        mine.unfix(fixed, writes);
+        session.unfix(fixed, writes);
     }
     // After a flush the file has the thread's additions, whichever thread wrote them.
-    void flush(buffer::session& mine, std::uint64_t t) {
-        const int code = mine.flush(0);
+    void flush(buffer::session& session, std::uint64_t t) {
+        const int code = session.flush(0);
         if (code != 0 && failing) return;
         ASSERT_EQ(code, 0);
         bytes now(pages * 512);
@@ -217,12 +217,12 @@ struct adding_threads {
         std::vector<std::jthread> running;
         for (std::uint64_t t = 0; t < threads; ++t)
             running.emplace_back([&, t] {
-                auto mine = f.all->open_session();
-                ASSERT_NE(mine, nullptr);
+                auto session = f.all->open_session();
+                ASSERT_NE(session, nullptr);
                 std::mt19937_64 random(t);
                 for (std::uint64_t i = 0; i < steps && !testing::Test::HasFailure(); ++i) {
-                    step(*mine, t, random);
-                    if (random() % 300 == 0) flush(*mine, t);
+                    step(*session, t, random);
+                    if (random() % 300 == 0) flush(*session, t);
                     if (failing && t == 0 && i % 200 == 0) fail_somehow(f.env, random);
                 }
             });
@@ -264,15 +264,15 @@ TEST_P(buffers, lose_no_update_of_many_threads_where_the_disk_fails) {
 // Threads that hit so fast that they cannot tell all of it: each hit is counted once all the same.
 TEST_P(buffers, count_each_hit_of_many_threads) {
     constexpr std::uint64_t threads = 4, pages = 64;
-    manager_settings how = small(80, 10, order_kind::lru);
-    how.sessions = threads;
-    buffered_file f(how, bytes(pages * 512, 1), GetParam());
+    manager_settings settings = small(80, 10, order_kind::lru);
+    settings.sessions = threads;
+    buffered_file f(settings, bytes(pages * 512, 1), GetParam());
     const auto look = [&](std::uint64_t count) {
-        const auto mine = f.all->open_session();
+        const auto session = f.all->open_session();
         for (std::uint64_t i = 0; i < count; ++i) {
             fixed_page fixed;
-            ASSERT_EQ(mine->fix({i % pages, 0}, use_kind::read, fixed), 0);
-            mine->unfix(fixed, false);
+            ASSERT_EQ(session->fix({i % pages, 0}, use_kind::read, fixed), 0);
+            session->unfix(fixed, false);
         }
     };
     look(pages);
@@ -291,9 +291,9 @@ TEST_P(buffers, count_each_hit_of_many_threads) {
 // the page is and the step on its frame.
 TEST_P(buffers, give_the_page_that_was_asked_for) {
     constexpr std::uint64_t pages = 12;
-    manager_settings how = small(9, 3, order_kind::lru, 64);
-    how.sessions = 4;
-    buffered_file f(how, bytes(pages * 64, 0), GetParam());
+    manager_settings settings = small(9, 3, order_kind::lru, 64);
+    settings.sessions = 4;
+    buffered_file f(settings, bytes(pages * 64, 0), GetParam());
     {
         auto first = f.all->open_session();
         for (std::uint64_t page = 0; page < pages; ++page) {
@@ -307,14 +307,14 @@ TEST_P(buffers, give_the_page_that_was_asked_for) {
     std::vector<std::jthread> running;
     for (std::uint64_t t = 0; t < 4; ++t)
         running.emplace_back([&, t] {
-            auto mine = f.all->open_session();
+            auto session = f.all->open_session();
             std::mt19937_64 random(t);
             for (std::uint64_t i = 0; i < rounds(100'000) && !done; ++i) {
                 const std::uint64_t page = random() % pages;
                 fixed_page fixed;
-                ASSERT_EQ(mine->fix({page, 0}, use_kind::read, fixed), 0);
+                ASSERT_EQ(session->fix({page, 0}, use_kind::read, fixed), 0);
                 const auto seen = static_cast<std::uint64_t>(fixed.data[i % 64]);
-                mine->unfix(fixed, false);
+                session->unfix(fixed, false);
                 if (seen != page + 1) done = true;
                 ASSERT_EQ(seen, page + 1);
             }
@@ -327,35 +327,35 @@ TEST_P(buffers, refuse_what_cannot_be) {
     std::unique_ptr<buffer::manager> none;
     fault::faulty_environment env;
     std::string why;
-    manager_settings how = small(5, 0, order_kind::lru);
-    how.wait_ms = 50;
-    const auto frames = buffer::make_cpu_frames(buffer::frames_for(how), why);
-    manager_settings tiny = how;
+    manager_settings settings = small(5, 0, order_kind::lru);
+    settings.wait_ms = 50;
+    const auto frames = buffer::make_cpu_frames(buffer::frames_for(settings), why);
+    manager_settings tiny = settings;
     tiny.host_pages = 4;
     const status refused = buffer::manager::make(tiny, *frames, env, none);
     EXPECT_EQ(refused.code, -EINVAL);
     EXPECT_NE(refused.message.find("give it 5"), std::string::npos) << refused.message;
 
-    buffered_file f(how, bytes(5000, 1), GetParam());
-    auto one = f.all->open_session(), other = f.all->open_session();
+    buffered_file f(settings, bytes(5000, 1), GetParam());
+    auto session = f.all->open_session(), other = f.all->open_session();
     EXPECT_EQ(f.all->open_session(), nullptr);
     fixed_page page, second;
-    EXPECT_EQ(one->fix({10, 0}, use_kind::read, page), -EINVAL);
-    EXPECT_EQ(one->fix({0, 1}, use_kind::read, page), -EINVAL);
-    EXPECT_EQ(one->flush(3), -EINVAL);
-    ASSERT_EQ(one->fix({3, 0}, use_kind::write, page), 0);
-    EXPECT_EQ(one->fix({4, 0}, use_kind::read, second), -EBUSY);
+    EXPECT_EQ(session->fix({10, 0}, use_kind::read, page), -EINVAL);
+    EXPECT_EQ(session->fix({0, 1}, use_kind::read, page), -EINVAL);
+    EXPECT_EQ(session->flush(3), -EINVAL);
+    ASSERT_EQ(session->fix({3, 0}, use_kind::write, page), 0);
+    EXPECT_EQ(session->fix({4, 0}, use_kind::read, second), -EBUSY);
     EXPECT_EQ(other->fix({3, 0}, use_kind::read, second), -ETIMEDOUT);
-    one->unfix(page, false);
-    ASSERT_EQ(one->fix({3, 0}, use_kind::read, page), 0);
+    session->unfix(page, false);
+    ASSERT_EQ(session->fix({3, 0}, use_kind::read, page), 0);
     ASSERT_EQ(other->fix({3, 0}, use_kind::read, second), 0);
     other->unfix(second, false);
     EXPECT_EQ(other->fix({3, 0}, use_kind::write, second), -ETIMEDOUT);
-    one->unfix(page, false);
+    session->unfix(page, false);
     bytes some(10);
-    EXPECT_EQ(one->read(0, 5000, begin_of(some), 10), 0);
-    EXPECT_EQ(one->read(0, 4995, begin_of(some), 10), 5);
-    EXPECT_EQ(one->read(1, 0, begin_of(some), 10), -EBADF);
+    EXPECT_EQ(session->read(0, 5000, begin_of(some), 10), 0);
+    EXPECT_EQ(session->read(0, 4995, begin_of(some), 10), 5);
+    EXPECT_EQ(session->read(1, 0, begin_of(some), 10), -EBADF);
 }
 
 INSTANTIATE_TEST_SUITE_P(on, buffers,

@@ -34,11 +34,11 @@ public:
     int play(int steps) {
         for (int at = 1; at <= steps; ++at) {
             step();
-            if (what_ = world_.wrong(); !what_.empty()) return at;
+            if (failure_ = world_.wrong(); !failure_.empty()) return at;
         }
         return 0;
     }
-    [[nodiscard]] const std::string& what() const { return what_; }
+    [[nodiscard]] const std::string& failure() const { return failure_; }
     world<Core>& around() { return world_; }
 
 private:
@@ -83,7 +83,7 @@ private:
     dice dice_;
     std::uint64_t pages_, contents_, made_ = 0;
     std::vector<page_id> pinned_;
-    std::string what_;
+    std::string failure_;
 };
 
 template <typename Core>
@@ -98,7 +98,7 @@ void run_all(std::uint64_t first_seed) {
             most.absent_blocks = choices[seed % 4];
             random_run<Core> run(most, seed);
             EXPECT_EQ(run.play(1500), 0)
-                << run.what() << "; seed " << seed << ", H " << most.host_pages << ", G "
+                << run.failure() << "; seed " << seed << ", H " << most.host_pages << ", G "
                 << most.device_pages << ", D " << blocks << ", table " << most.pages << ", absent "
                 << most.absent_blocks;
             all.vanished += run.around().moved.vanished;
@@ -122,7 +122,7 @@ TEST(buffer_model, an_exchange_that_only_copies_is_found) {
     random_run<core<lru_order>> run(sizes(2, 3, 2, 20), 3);
     run.around().copies_only = true;
     EXPECT_NE(run.play(1500), 0);
-    EXPECT_NE(run.what().find("other bytes"), std::string::npos) << run.what();
+    EXPECT_NE(run.failure().find("other bytes"), std::string::npos) << run.failure();
 }
 
 }  // namespace penstock::buffer::test

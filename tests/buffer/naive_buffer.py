@@ -263,7 +263,7 @@ class Buffer:
     def evict(self, block):                                                   # 8
         while block.references:
             shared = len({page.name for page, _ in block.references}) >= 2
-            others = [one for one in self.absent if not one.own]
+            others = [other for other in self.absent if not other.own]
             if shared and len(self.absent) < self.absent_limit:
                 for page, _ in reversed(block.references):
                     if page in self.dirty:

@@ -43,33 +43,33 @@ def random_steps(dice, blocks, steps, shared=False):
 
 def in_place(steps):
     """The same for GRAM: every block is alone, and writes are in place."""
-    return [("m" if what == "w" else what, name, [0] * len(contents))
-            for what, name, contents in steps]
+    return [("m" if kind == "w" else kind, name, [0] * len(contents))
+            for kind, name, contents in steps]
 
 
 def text_of(steps):
-    return "".join(f"{what} {name[0]} {'' if what == 'f' else name[1]} "
-                   f"{' '.join(map(str, contents))}\n" for what, name, contents in steps)
+    return "".join(f"{kind} {name[0]} {'' if kind == 'f' else name[1]} "
+                   f"{' '.join(map(str, contents))}\n" for kind, name, contents in steps)
 
 
 def naive_lines(steps, sizes, order):
     buffer = Buffer(*sizes[:2], blocks=sizes[2], table=sizes[3], order=order, absent=sizes[4])
-    for what, name, numbers in steps:
+    for kind, name, numbers in steps:
         contents = [number or None for number in numbers]
         at = "nowhere"
         try:
-            if what == "f":
+            if kind == "f":
                 buffer.flush(name[0])
-            elif what in "pu":
-                (buffer.pin if what == "p" else buffer.unpin)(name)
-            elif what == "r":
+            elif kind in "pu":
+                (buffer.pin if kind == "p" else buffer.unpin)(name)
+            elif kind == "r":
                 at = buffer.read(name, contents)
             else:
-                at = buffer.write(name, contents, in_place=what == "m")
+                at = buffer.write(name, contents, in_place=kind == "m")
         except Busy:
             at = "busy"
         counts, end = buffer.counts, buffer.at_the_end()
-        page = buffer.page((name[0], 0) if what == "f" else name)
+        page = buffer.page((name[0], 0) if kind == "f" else name)
         yield " ".join([at, *(str(counts[key])
                               for key in ("demotions", "promotions", "fills", "write_backs",
                                           "written_from_device", "dropped_pages")),

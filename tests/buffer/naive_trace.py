@@ -31,7 +31,7 @@ class Trace:
         self.common, self.own = (15, 8) if contents == "images" else (0, 0)
         self.skewed, self.share_of_writes = (self.dice.random() < 0.5,
                                              self.dice.choice([0.0, 0.1, 0.5]))
-        self.records = []           # (what, file, page, pages, content or None)
+        self.records = []           # (kind, file, page, pages, content or None)
         while sum(record[3] for record in self.records) < accesses:
             self.records.append(self.drawn())
 
@@ -57,8 +57,8 @@ class Trace:
             lines.append(f"contents {self.distinct} {self.seed}")
         lines.append("")
         lines += [
-            f"{100 * time} {what} {file} {page} {pages}{'' if content is None else f' {content}'}"
-            for time, (what, file, page, pages, content) in enumerate(self.records)]
+            f"{100 * time} {kind} {file} {page} {pages}{'' if content is None else f' {content}'}"
+            for time, (kind, file, page, pages, content) in enumerate(self.records)]
         return "\n".join(lines) + "\n"
 
     @staticmethod
@@ -74,9 +74,9 @@ class Trace:
         self.distinct, self.seed = words.get("contents", (0, 0))
         if "common" in words:
             self.common, self.distinct, self.own = words["common"]
-        for _, what, *numbers in map(str.split, records.splitlines()):
+        for _, kind, *numbers in map(str.split, records.splitlines()):
             file, page, pages, *content = map(int, numbers)
-            self.records.append((what, file, page, pages, *(content or [None])))
+            self.records.append((kind, file, page, pages, *(content or [None])))
         return self
 
     def first_content(self, file, page):
@@ -88,13 +88,13 @@ class Trace:
                 + in_stretches(self.own, self.seed, file + 1, page - self.common))
 
     def accesses(self):
-        """(what, (file, page), content number or None) of single pages, a read with what was last
+        """(kind, (file, page), content number or None) of single pages, a read with what was last
         written; a flush with its file."""
         written = {}
-        for what, file, page, pages, content in self.records:
-            if what == "F":
-                yield what, (file, 0), None
+        for kind, file, page, pages, content in self.records:
+            if kind == "F":
+                yield kind, (file, 0), None
             for name in ((file, page + i) for i in range(pages)):
-                if what == "W":
+                if kind == "W":
                     written[name] = None if content is None else content + name[1] - page
-                yield what, name, written[name] if name in written else self.first_content(*name)
+                yield kind, name, written[name] if name in written else self.first_content(*name)

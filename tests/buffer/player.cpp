@@ -46,10 +46,10 @@ public:
     int play(const limits& most) {
         if (core_.make(most) != 0) return 2;
         contents_.resize(most.blocks_per_page);
-        char what = 0;
-        while (std::cin >> what) {
+        char kind = 0;
+        while (std::cin >> kind) {
             found at = found::nowhere;
-            const int result = step(what, at);
+            const int result = step(kind, at);
             print(result, at);
             if (const char* const wrong = check(core_.inside()); wrong != nullptr) {
                 std::cerr << wrong << "\n";
@@ -60,25 +60,25 @@ public:
     }
 
 private:
-    int step(char what, found& at) {
+    int step(char kind, found& at) {
         page_ = {};
         std::cin >> page_.file;
-        if (what == 'f') return core_.flush(page_.file, moved_);
+        if (kind == 'f') return core_.flush(page_.file, moved_);
         std::cin >> page_.page;
-        if (what == 'p') return core_.pin(page_), 0;
-        if (what == 'u') return core_.unpin(page_), 0;
-        for (content_id& one : contents_) {
-            std::cin >> one.first;
-            one = one.first == 0 ? content_id::alone() : content_id{one.first, 0};
+        if (kind == 'p') return core_.pin(page_), 0;
+        if (kind == 'u') return core_.unpin(page_), 0;
+        for (content_id& content : contents_) {
+            std::cin >> content.first;
+            content = content.first == 0 ? content_id::alone() : content_id{content.first, 0};
         }
-        if (what == 'w') return core_.replace(page_, contents_.data(), moved_, at);
+        if (kind == 'w') return core_.replace(page_, contents_.data(), moved_, at);
         const int touched = core_.touch(page_, moved_, at);
         if (touched != 0) return touched;
         found before;
         if (at == found::nowhere)
-            return what == 'm' ? core_.replace(page_, nullptr, moved_, before)
+            return kind == 'm' ? core_.replace(page_, nullptr, moved_, before)
                                : core_.load(page_, contents_.data(), moved_);
-        return what == 'm' ? core_.mark_dirty(page_) : 0;
+        return kind == 'm' ? core_.mark_dirty(page_) : 0;
     }
 
     void print(int result, found at) {
@@ -93,11 +93,11 @@ private:
                   << pages_with_sharing(end) << ' ' << end.blocks.in_use() - end.absent.size << ' '
                   << end.absent.size;
         for (std::uint32_t i = 0; i < contents_.size(); ++i)
-            if (const block* const one = core_.inside().block_of(page_, i);
-                one != nullptr && one->where == side::absent)
+            if (const block* const stored = core_.inside().block_of(page_, i);
+                stored != nullptr && stored->where == side::absent)
                 std::cout << " a";
-            else if (one != nullptr)
-                std::cout << (one->where == side::host ? " h" : " d") << one->frame;
+            else if (stored != nullptr)
+                std::cout << (stored->where == side::host ? " h" : " d") << stored->frame;
         std::cout << "\n";
     }
 

@@ -46,32 +46,32 @@ class child : public testing::TestWithParam<policy_kind> {
 protected:
     void SetUp() override {
         write_file(name_, std::vector<std::uint8_t>(pages * page_bytes, 1));
-        const buffer_options how{.policy = GetParam(),
-                                 .where = backend::cpu,
-                                 .host_bytes = 24 * page_bytes,
-                                 .device_bytes = 8 * page_bytes,
-                                 .page_bytes = page_bytes,
-                                 .sessions = 4,
-                                 .fixed_pages = 2};
-        ASSERT_TRUE(buffer_pool::make(how, pool_).ok());
+        const buffer_options options{.policy = GetParam(),
+                                     .where = backend::cpu,
+                                     .host_bytes = 24 * page_bytes,
+                                     .device_bytes = 8 * page_bytes,
+                                     .page_bytes = page_bytes,
+                                     .sessions = 4,
+                                     .fixed_pages = 2};
+        ASSERT_TRUE(buffer_pool::make(options, pool_).ok());
         ASSERT_TRUE(pool_->open_file(name_, buffer::file_access::read_write, number_).ok());
-        mine_ = pool_->open_session();
-        ASSERT_EQ(mine_->fix({3, number_}, use_kind::write, held_), 0);
+        session_ = pool_->open_session();
+        ASSERT_EQ(session_->fix({3, number_}, use_kind::write, held_), 0);
     }
-    void TearDown() override { mine_.reset(); }
+    void TearDown() override { session_.reset(); }
 
     // The number of the first call with another answer than -ECHILD, or 0.
     int all_calls() {
         fixed_page page;
-        std::byte one{};
+        std::byte byte{};
         const buffer::page_id id{5, number_};
-        const std::int64_t codes[] = {mine_->fix(id, use_kind::read, page),
-                                      mine_->fix_fresh(id, page),
-                                      mine_->read(number_, 0, &one, 1),
-                                      mine_->write(number_, 0, &one, 1),
-                                      mine_->flush(number_),
-                                      mine_->resize(number_, 100),
-                                      mine_->forget(number_, 0, 9),
+        const std::int64_t codes[] = {session_->fix(id, use_kind::read, page),
+                                      session_->fix_fresh(id, page),
+                                      session_->read(number_, 0, &byte, 1),
+                                      session_->write(number_, 0, &byte, 1),
+                                      session_->flush(number_),
+                                      session_->resize(number_, 100),
+                                      session_->forget(number_, 0, 9),
                                       pool_->close_file(number_),
                                       pool_->discard_file(number_),
                                       pool_->resize_file(number_, 100),
@@ -79,8 +79,8 @@ protected:
         for (int i = 0; i < static_cast<int>(std::size(codes)); ++i)
             if (codes[i] != -ECHILD) return i + 1;
         std::uint32_t other = 0;
-        mine_->prefetch(number_, 0, 9);
-        mine_->unfix(held_, true);
+        session_->prefetch(number_, 0, 9);
+        session_->unfix(held_, true);
         if (pool_->open_file(name_, buffer::file_access::read, other).code != -ECHILD) return 20;
         if (pool_->open_session() != nullptr) return 21;
         return pool_->counts().loads == 0 && pool_->contents().pages == 0 ? 0 : 22;
@@ -89,7 +89,7 @@ protected:
     const temporary_folder folder_;
     const std::string name_ = folder_ / "f";
     std::unique_ptr<buffer_pool> pool_;
-    std::unique_ptr<buffer::session> mine_;
+    std::unique_ptr<buffer::session> session_;
     fixed_page held_;
     std::uint32_t number_ = 99;
 };
@@ -113,7 +113,7 @@ TEST_P(child, of_a_busy_buffer_gets_errors_and_may_drop_it) {
     for (int round = 0; round < 20; ++round) {
         EXPECT_EQ(in_child([&] {
                       const int wrong = all_calls();
-                      mine_.reset();
+                      session_.reset();
                       pool_.reset();
                       return wrong;
                   }),
@@ -123,7 +123,7 @@ TEST_P(child, of_a_busy_buffer_gets_errors_and_may_drop_it) {
     over = true;
     busy.clear();
     std::memset(held_.data, 9, page_bytes);
-    mine_->unfix(held_, true);
+    session_->unfix(held_, true);
     EXPECT_EQ(pool_->close_file(number_), 0);
     EXPECT_EQ(read_file(name_)[3 * page_bytes], 9);
 }
@@ -131,15 +131,15 @@ TEST_P(child, of_a_busy_buffer_gets_errors_and_may_drop_it) {
 // It has a copy of a changed page, and must not bring it to the file when it ends.
 TEST_P(child, writes_nothing) {
     std::memset(held_.data, 9, page_bytes);
-    mine_->unfix(held_, true);
+    session_->unfix(held_, true);
     EXPECT_EQ(in_child([&] {
-                  mine_.reset();
+                  session_.reset();
                   pool_.reset();
                   return 0;
               }),
               0);
     EXPECT_EQ(read_file(name_)[3 * page_bytes], 1);
-    EXPECT_EQ(mine_->flush(number_), 0);
+    EXPECT_EQ(session_->flush(number_), 0);
     EXPECT_EQ(read_file(name_)[3 * page_bytes], 9);
 }
 
@@ -147,7 +147,7 @@ TEST_P(child, writes_nothing) {
 // Also one that ends by exit() with the buffer in a global object.
 TEST_P(child, exits_with_a_global_buffer) {
     std::memset(held_.data, 9, page_bytes);
-    mine_->unfix(held_, true);
+    session_->unfix(held_, true);
     static std::unique_ptr<buffer_pool> global;
     EXPECT_EQ(in_child([&]() -> int {
                   global = std::move(pool_);
@@ -160,19 +160,19 @@ TEST_P(child, exits_with_a_global_buffer) {
 
 // One that makes a buffer of its own has one.
 TEST_P(child, may_make_a_buffer_of_its_own) {
-    mine_->unfix(held_, false);
+    session_->unfix(held_, false);
     EXPECT_EQ(in_child([&] {
-                  const buffer_options how{.policy = GetParam(),
-                                           .where = backend::cpu,
-                                           .host_bytes = 24 * page_bytes,
-                                           .device_bytes = 8 * page_bytes,
-                                           .sessions = 1};
+                  const buffer_options options{.policy = GetParam(),
+                                               .where = backend::cpu,
+                                               .host_bytes = 24 * page_bytes,
+                                               .device_bytes = 8 * page_bytes,
+                                               .sessions = 1};
                   std::unique_ptr<buffer_pool> own;
-                  if (!buffer_pool::make(how, own).ok()) return 1;
+                  if (!buffer_pool::make(options, own).ok()) return 1;
                   if (!own->open_file(name_, buffer::file_access::read, number_).ok()) return 2;
-                  std::byte one{};
-                  if (own->open_session()->read(number_, 0, &one, 1) != 1) return 3;
-                  return one == std::byte{1} ? 0 : 4;
+                  std::byte byte{};
+                  if (own->open_session()->read(number_, 0, &byte, 1) != 1) return 3;
+                  return byte == std::byte{1} ? 0 : 4;
               }),
               0);
 }

@@ -32,36 +32,36 @@ struct closing : testing::TestWithParam<policy_kind> {
         TearDown();
         pool.reset();
         write_file(name, bytes(pages * page_bytes, 1));
-        const buffer_options how{.policy = GetParam(),
-                                 .where = backend::cpu,
-                                 .host_bytes = 24 * page_bytes,
-                                 .device_bytes = 8 * page_bytes,
-                                 .page_bytes = page_bytes,
-                                 .sessions = 4,
-                                 .fixed_pages = 2,
-                                 .max_files = 2,
-                                 .wait_ms = wait_ms,
-                                 .direct_io = false};
-        const status made = buffer_pool::make(how, pool);
+        const buffer_options options{.policy = GetParam(),
+                                     .where = backend::cpu,
+                                     .host_bytes = 24 * page_bytes,
+                                     .device_bytes = 8 * page_bytes,
+                                     .page_bytes = page_bytes,
+                                     .sessions = 4,
+                                     .fixed_pages = 2,
+                                     .max_files = 2,
+                                     .wait_ms = wait_ms,
+                                     .direct_io = false};
+        const status made = buffer_pool::make(options, pool);
         ASSERT_TRUE(made.ok()) << made.message;
         const status opened = pool->open_file(name, file_access::read_write, number);
         ASSERT_TRUE(opened.ok()) << opened.message;
-        mine = pool->open_session();
+        session = pool->open_session();
         other = pool->open_session();
     }
     void TearDown() override {
-        mine.reset();
+        session.reset();
         other.reset();
     }
 
     void set_byte(std::uint64_t page, std::uint8_t value) const {
-        const std::byte one{value};
-        ASSERT_EQ(other->write(number, page * page_bytes, &one, 1), 1) << page;
+        const std::byte byte{value};
+        ASSERT_EQ(other->write(number, page * page_bytes, &byte, 1), 1) << page;
     }
     [[nodiscard]] int byte_of(std::uint64_t page, std::uint64_t at = 0) const {
-        std::byte one{};
-        const std::int64_t got = other->read(number, page * page_bytes + at, &one, 1);
-        return got == 1 ? static_cast<int>(one) : static_cast<int>(got) - 1000;
+        std::byte byte{};
+        const std::int64_t got = other->read(number, page * page_bytes + at, &byte, 1);
+        return got == 1 ? static_cast<int>(byte) : static_cast<int>(got) - 1000;
     }
     // Page 2 was changed to 9 and is not in the file; all else is as at first. Page 3 is fixed for
     // `kind`.
@@ -80,7 +80,7 @@ struct closing : testing::TestWithParam<policy_kind> {
     const temporary_folder folder;
     const std::string name = folder / "f";
     std::unique_ptr<buffer_pool> pool;
-    std::unique_ptr<buffer::session> mine, other;
+    std::unique_ptr<buffer::session> session, other;
     std::uint32_t number = 99;
 };
 
@@ -92,15 +92,15 @@ TEST_P(closing, that_times_out_leaves_the_file_open_with_all_that_was_changed) {
             make(100);
             set_byte(2, 9);
             fixed_page held;
-            ASSERT_EQ(mine->fix({3, number}, kind, held), 0);
+            ASSERT_EQ(session->fix({3, number}, kind, held), 0);
             EXPECT_EQ(discards ? pool->discard_file(number) : pool->close_file(number), -ETIMEDOUT);
             expect_as_before(kind);
-            mine->unfix(held, false);
-            EXPECT_EQ(mine->flush(number), 0);
+            session->unfix(held, false);
+            EXPECT_EQ(session->flush(number), 0);
             EXPECT_EQ(read_file(name)[2 * page_bytes], 9);
             EXPECT_EQ(pool->close_file(number), 0);
             EXPECT_EQ(pool->close_file(number), -EBADF);
-            EXPECT_EQ(mine->fix({3, number}, kind, held), -EINVAL);
+            EXPECT_EQ(session->fix({3, number}, kind, held), -EINVAL);
             TearDown();
         }
 }
@@ -109,13 +109,13 @@ TEST_P(closing, waits_for_a_page_that_is_being_changed_and_writes_it) {
     make(20'000);
     for (int round = 1; round < 10; ++round) {
         fixed_page held;
-        ASSERT_EQ(mine->fix({3, number}, use_kind::write, held), 0);
+        ASSERT_EQ(session->fix({3, number}, use_kind::write, held), 0);
         std::atomic<int> closed{1};
         std::jthread closer([&] { closed = pool->close_file(number); });
         std::this_thread::sleep_for(std::chrono::milliseconds(20));
         EXPECT_EQ(closed, 1);  // it waits
         held.data[7] = static_cast<std::byte>(round);
-        mine->unfix(held, true);
+        session->unfix(held, true);
         closer.join();
         ASSERT_EQ(closed, 0);
         EXPECT_EQ(read_file(name)[3 * page_bytes + 7], round);
@@ -127,7 +127,7 @@ TEST_P(closing, waits_for_a_page_that_is_being_changed_and_writes_it) {
 TEST_P(closing, refuses_pages_meanwhile) {
     make(2000);
     fixed_page held, more;
-    ASSERT_EQ(mine->fix({3, number}, use_kind::read, held), 0);
+    ASSERT_EQ(session->fix({3, number}, use_kind::read, held), 0);
     std::atomic<int> closed{1};
     std::jthread closer([&] { closed = pool->close_file(number); });
     int code = 0;
@@ -137,7 +137,7 @@ TEST_P(closing, refuses_pages_meanwhile) {
     }
     EXPECT_EQ(code, -EBADF);
     EXPECT_EQ(other->flush(number), -EBADF);
-    mine->unfix(held, false);
+    session->unfix(held, false);
     closer.join();
     EXPECT_EQ(closed, 0);
 }
@@ -150,16 +150,16 @@ TEST_P(closing, of_a_part_that_times_out_leaves_the_file_as_it_was) {
             set_byte(2, 9);
             set_byte(12, 9);
             fixed_page held;
-            ASSERT_EQ(mine->fix({3, number}, kind, held), 0);
+            ASSERT_EQ(session->fix({3, number}, kind, held), 0);
             EXPECT_EQ(pool->resize_file(number, end), -ETIMEDOUT);
             EXPECT_EQ(byte_of(12), 9);
             set_byte(12, 1);
             expect_as_before(kind);
-            mine->unfix(held, false);
+            session->unfix(held, false);
             EXPECT_EQ(byte_of(3, 200), 1);
             EXPECT_EQ(pool->resize_file(number, end), 0);
             EXPECT_EQ(pool->file_bytes(number), static_cast<std::int64_t>(end));
-            EXPECT_EQ(mine->fix({12, number}, kind, held), -EINVAL);
+            EXPECT_EQ(session->fix({12, number}, kind, held), -EINVAL);
             EXPECT_EQ(pool->close_file(number), 0);
             EXPECT_EQ(read_file(name).size(), end);
             TearDown();
@@ -170,24 +170,24 @@ TEST_P(closing, of_a_part_that_times_out_leaves_the_file_as_it_was) {
 TEST_P(closing, of_a_part_does_not_wait_for_those_that_wait) {
     make(20'000);
     fixed_page held;
-    ASSERT_EQ(mine->fix({0, number}, use_kind::write, held), 0);
+    ASSERT_EQ(session->fix({0, number}, use_kind::write, held), 0);
     std::jthread waits([&] {
         fixed_page same;
         EXPECT_EQ(other->fix({0, number}, use_kind::write, same), 0);
         other->unfix(same, false);
     });
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
-    EXPECT_EQ(mine->resize(number, 5 * page_bytes), 0);
-    mine->unfix(held, false);
+    EXPECT_EQ(session->resize(number, 5 * page_bytes), 0);
+    session->unfix(held, false);
 }
 
 TEST_P(closing, forgets_a_page_that_is_fixed_when_it_is_not) {
     make(100);
     fixed_page held;
-    ASSERT_EQ(mine->fix({3, number}, use_kind::read, held), 0);
+    ASSERT_EQ(session->fix({3, number}, use_kind::read, held), 0);
     EXPECT_EQ(other->forget(number, 2, 5), -ETIMEDOUT);
     EXPECT_EQ(other->forget(number, 4, 5), 0);
-    mine->unfix(held, false);
+    session->unfix(held, false);
     EXPECT_EQ(other->forget(number, 2, 5), 0);
 }
 
@@ -196,9 +196,9 @@ TEST_P(closing, forgets_a_page_that_is_fixed_when_it_is_not) {
 TEST_P(closing, a_fresh_page_without_a_change_leaves_it_as_it_was) {
     const auto give_up = [&](std::uint64_t page) {
         fixed_page held;
-        ASSERT_EQ(mine->fix_fresh({page, number}, held), 0);
+        ASSERT_EQ(session->fix_fresh({page, number}, held), 0);
         std::memset(held.data, 77, page_bytes / 2);
-        mine->unfix(held, false);
+        session->unfix(held, false);
     };
     give_up(3);  // nowhere
     EXPECT_EQ(byte_of(3), 1);
@@ -212,7 +212,7 @@ TEST_P(closing, a_fresh_page_without_a_change_leaves_it_as_it_was) {
         give_up(page);
         EXPECT_EQ(byte_of(page, 100), 1) << page;
     }
-    ASSERT_EQ(mine->flush(number), 0);
+    ASSERT_EQ(session->flush(number), 0);
     bytes expected(pages * page_bytes, 1);
     expected[4 * page_bytes] = 9;
     EXPECT_EQ(read_file(name), expected);

@@ -32,11 +32,11 @@ struct pool_kind {
     policy_kind policy;
     backend where;
     bool direct;
-    friend void PrintTo(const pool_kind& one, std::ostream* out) {
-        *out << (one.policy == policy_kind::native ? "native"
-                 : one.policy == policy_kind::gram ? "gram"
-                                                   : "dedu")
-             << (one.where == backend::gpu ? "_gpu" : "_cpu") << (one.direct ? "_direct" : "");
+    friend void PrintTo(const pool_kind& kind, std::ostream* out) {
+        *out << (kind.policy == policy_kind::native ? "native"
+                 : kind.policy == policy_kind::gram ? "gram"
+                                                    : "dedu")
+             << (kind.where == backend::gpu ? "_gpu" : "_cpu") << (kind.direct ? "_direct" : "");
     }
 };
 
@@ -70,14 +70,14 @@ struct pool_of_files : testing::TestWithParam<pool_kind> {
 };
 
 // Adds one to a number at the start of a page.
-int add_one(buffer::session& mine, buffer::page_id id) {
+int add_one(buffer::session& session, buffer::page_id id) {
     fixed_page page;
-    if (const int code = mine.fix(id, use_kind::write, page); code != 0) return code;
+    if (const int code = session.fix(id, use_kind::write, page); code != 0) return code;
     std::uint64_t sum = 0;
     std::memcpy(&sum, page.data, sizeof sum);
     ++sum;
     std::memcpy(page.data, &sum, sizeof sum);
-    mine.unfix(page, true);
+    session.unfix(page, true);
     return 0;
 }
 
@@ -88,20 +88,20 @@ TEST_P(pool_of_files, threads_count_and_the_file_has_it) {
     std::vector<std::jthread> all;
     for (unsigned t = 0; t < threads; ++t)
         all.emplace_back([&, t] {
-            const auto mine = pool->open_session();
-            ASSERT_NE(mine, nullptr);
+            const auto session = pool->open_session();
+            ASSERT_NE(session, nullptr);
             std::mt19937_64 random(t);
             for (unsigned i = 0; i < additions; ++i)
-                ASSERT_EQ(add_one(*mine, {random() % 64, number}), 0);
+                ASSERT_EQ(add_one(*session, {random() % 64, number}), 0);
         });
     all.clear();
     ASSERT_EQ(pool->close_file(number), 0);
     const bytes now = read_file(name);
     std::uint64_t sum = 0;
     for (std::uint64_t page = 0; page < 64; ++page) {
-        std::uint64_t one = 0;
-        std::memcpy(&one, now.data() + page * page_bytes, sizeof one);
-        sum += one;
+        std::uint64_t added = 0;
+        std::memcpy(&added, now.data() + page * page_bytes, sizeof added);
+        sum += added;
     }
     EXPECT_EQ(sum, threads * additions);
     const buffer::manager_counts counts = pool->counts();
@@ -110,19 +110,19 @@ TEST_P(pool_of_files, threads_count_and_the_file_has_it) {
 }
 
 TEST_P(pool_of_files, grows_and_shrinks_here_and_below) {
-    const auto mine = pool->open_session();
+    const auto session = pool->open_session();
     bytes ones(64 * page_bytes, 1), seen(100 * page_bytes, 9);
-    ASSERT_EQ(mine->write(number, 0, reinterpret_cast<std::byte*>(ones.data()), ones.size()),
+    ASSERT_EQ(session->write(number, 0, reinterpret_cast<std::byte*>(ones.data()), ones.size()),
               64 * page_bytes);
     ASSERT_EQ(pool->resize_file(number, 10 * page_bytes), 0);
     ASSERT_EQ(pool->resize_file(number, 80 * page_bytes), 0);
     EXPECT_EQ(pool->file_bytes(number), 80 * page_bytes);
-    EXPECT_EQ(mine->read(number, 0, reinterpret_cast<std::byte*>(seen.data()), seen.size()),
+    EXPECT_EQ(session->read(number, 0, reinterpret_cast<std::byte*>(seen.data()), seen.size()),
               80 * page_bytes);
     for (std::uint64_t at = 0; at < 80 * page_bytes; ++at)
         ASSERT_EQ(seen[at], at < 10 * page_bytes ? 1 : 0) << at;
-    ASSERT_EQ(add_one(*mine, {79, number}), 0);
-    ASSERT_EQ(mine->flush(number), 0);
+    ASSERT_EQ(add_one(*session, {79, number}), 0);
+    ASSERT_EQ(session->flush(number), 0);
     const bytes now = read_file(name);
     ASSERT_EQ(now.size(), 80 * page_bytes);
     EXPECT_EQ(now[79 * page_bytes], 1);
@@ -139,10 +139,10 @@ TEST_P(pool_of_files, grows_and_shrinks_here_and_below) {
 }
 
 TEST_P(pool_of_files, what_is_discarded_does_not_come_to_the_file) {
-    const auto mine = pool->open_session();
-    ASSERT_EQ(add_one(*mine, {3, number}), 0);
-    ASSERT_EQ(mine->flush(number), 0);
-    ASSERT_EQ(add_one(*mine, {3, number}), 0);
+    const auto session = pool->open_session();
+    ASSERT_EQ(add_one(*session, {3, number}), 0);
+    ASSERT_EQ(session->flush(number), 0);
+    ASSERT_EQ(add_one(*session, {3, number}), 0);
     ASSERT_EQ(pool->discard_file(number), 0);
     EXPECT_EQ(read_file(name)[3 * page_bytes], 1);
     EXPECT_EQ(pool->discard_file(number), -EBADF);
@@ -175,12 +175,12 @@ private:
 };
 
 TEST_P(pool_of_files, what_cannot_be_written_stays_open_and_changed) {
-    const auto mine = pool->open_session();
-    ASSERT_EQ(add_one(*mine, {5, number}), 0);
+    const auto session = pool->open_session();
+    ASSERT_EQ(add_one(*session, {5, number}), 0);
     {
         const full_disk full(page_bytes);
         EXPECT_EQ(pool->close_file(number), -EFBIG);
-        EXPECT_EQ(add_one(*mine, {5, number}), 0);
+        EXPECT_EQ(add_one(*session, {5, number}), 0);
         EXPECT_EQ(pool->resize_file(number, 100 * page_bytes), -EFBIG);
     }
     EXPECT_EQ(pool->file_bytes(number), 64 * page_bytes);
@@ -190,11 +190,11 @@ TEST_P(pool_of_files, what_cannot_be_written_stays_open_and_changed) {
 
 TEST_P(pool_of_files, the_end_of_the_pool_names_what_it_cannot_write) {
     ASSERT_EQ(pool->close_file(number), 0);
-    buffer_options how = usual(GetParam());
+    buffer_options options = usual(GetParam());
     std::string lines;
-    how.log = [&](const std::string& line) { lines += line; };
+    options.log = [&](const std::string& line) { lines += line; };
     pool.reset();
-    ASSERT_TRUE(buffer_pool::make(how, pool).ok());
+    ASSERT_TRUE(buffer_pool::make(options, pool).ok());
     ASSERT_TRUE(pool->open_file(name, file_access::read_write, number).ok());
     ASSERT_EQ(add_one(*pool->open_session(), {5, number}), 0);
     const full_disk full(page_bytes);
@@ -205,16 +205,16 @@ TEST_P(pool_of_files, the_end_of_the_pool_names_what_it_cannot_write) {
 TEST_P(pool_of_files, one_that_is_read_is_not_changed) {
     ASSERT_EQ(pool->close_file(number), 0);
     ASSERT_TRUE(pool->open_file(name, file_access::read, number).ok());
-    const auto mine = pool->open_session();
+    const auto session = pool->open_session();
     fixed_page page;
-    EXPECT_EQ(mine->fix({0, number}, use_kind::write, page), -EACCES);
-    EXPECT_EQ(mine->fix_fresh({0, number}, page), -EACCES);
-    std::byte one{1};
-    EXPECT_EQ(mine->write(number, 0, &one, 1), -EACCES);
+    EXPECT_EQ(session->fix({0, number}, use_kind::write, page), -EACCES);
+    EXPECT_EQ(session->fix_fresh({0, number}, page), -EACCES);
+    std::byte byte{1};
+    EXPECT_EQ(session->write(number, 0, &byte, 1), -EACCES);
     EXPECT_EQ(pool->resize_file(number, 0), -EACCES);
-    ASSERT_EQ(mine->fix({0, number}, use_kind::read, page), 0);
+    ASSERT_EQ(session->fix({0, number}, use_kind::read, page), 0);
     EXPECT_EQ(page.data[0], std::byte{0});
-    mine->unfix(page, false);
+    session->unfix(page, false);
 }
 
 TEST_P(pool_of_files, a_file_is_open_once_and_must_be_one) {
@@ -259,14 +259,14 @@ TEST(buffer_pool, takes_the_least_host_part_that_is_documented) {
     for (const policy_kind policy : {policy_kind::native, policy_kind::gram, policy_kind::dedu})
         for (const auto& [sessions, fixed] : {std::pair{16u, 8u}, {1u, 1u}, {3u, 2u}}) {
             const std::uint64_t least = (sessions + 1) * (fixed + 1) + 1;
-            buffer_options how = usual({policy, backend::cpu, false});
-            how.sessions = sessions;
-            how.fixed_pages = fixed;
-            how.host_bytes = least * page_bytes;
+            buffer_options options = usual({policy, backend::cpu, false});
+            options.sessions = sessions;
+            options.fixed_pages = fixed;
+            options.host_bytes = least * page_bytes;
             std::unique_ptr<buffer_pool> pool;
-            EXPECT_TRUE(buffer_pool::make(how, pool).ok());
-            how.host_bytes -= 1;
-            const status refused = buffer_pool::make(how, pool);
+            EXPECT_TRUE(buffer_pool::make(options, pool).ok());
+            options.host_bytes -= 1;
+            const status refused = buffer_pool::make(options, pool);
             EXPECT_EQ(refused.code, -EINVAL);
             const std::string words[] = {"host_bytes", std::to_string(sessions) + " session",
                                          std::to_string(least * page_bytes)};

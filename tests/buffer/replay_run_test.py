@@ -18,10 +18,10 @@ SIZES = ["--ram", "160KiB", "--gpu", "240KiB"]
 
 
 class Run(Traces):
-    def generate(self, *how):
+    def generate(self, *options):
         """A trace and its file; what the header says of contents."""
         self.trace("generate", "--out", "trace", "--text", "--pages", 200, "--accesses", 3000,
-                   "--factor", 2, "--data", "data", *how)
+                   "--factor", 2, "--data", "data", *options)
         return next(line.split() for line in (self.folder / "trace").read_text().split("\n")
                     if line.startswith("contents"))
 
@@ -45,10 +45,10 @@ class Run(Traces):
                         path.unlink()
                     self.generate("--writes", 30, "--shared-writes", 50, "--flush-every", 400,
                                   "--pattern", "zipf", "--seed", 3)
-                    given = ["--policy", policy, "--order", order, *SIZES,
-                             *(["--absent", 20] if (policy, order) == ("dedu", "clock") else [])]
-                    simulated = self.replay(*given, "--simulate")
-                    ran = self.replay(*given, *FLAGS, "--cached", "--writes", "--verify",
+                    options = ["--policy", policy, "--order", order, *SIZES,
+                               *(["--absent", 20] if (policy, order) == ("dedu", "clock") else [])]
+                    simulated = self.replay(*options, "--simulate")
+                    ran = self.replay(*options, *FLAGS, "--cached", "--writes", "--verify",
                                       *(["--always-dedu"] if policy == "dedu" else []))
                     self.assertEqual({name: ran[name] for name in SAME},
                                      {name: simulated[name] for name in SAME})
@@ -72,18 +72,18 @@ class Run(Traces):
         self.assertEqual((self.folder / "data").read_bytes(),
                          b"".join(page_of(content, PAGE) for content in held))
         self.replay("--policy", "gram", *SIZES, *FLAGS, "--cached", "--writes")
-        for _, what, _, page, pages, content in self.records("trace"):
-            for i in range(pages if what == "W" else 0):
+        for _, kind, _, page, pages, content in self.records("trace"):
+            for i in range(pages if kind == "W" else 0):
                 held[page + i] = content + i
         self.assertEqual((self.folder / "data").read_bytes(),
                          b"".join(page_of(content, PAGE) for content in held))
 
     def test_threads_read_what_the_trace_says(self):
         self.generate("--seed", 5)
-        for policy, *how in (["native"], ["gram"], ["gram", "--batch", 2, "--batch-wait", 50],
-                             ["dedu"]):
+        for policy, *options in (["native"], ["gram"], ["gram", "--batch", 2, "--batch-wait", 50],
+                                 ["dedu"]):
             ran = self.replay("--policy", policy, *SIZES, *FLAGS, "--cached", "--verify",
-                              "--threads", 8, *how)
+                              "--threads", 8, *options)
             self.assertEqual((ran["accesses"], ran["threads"],
                               ran["host_hits"] + ran["device_hits"] + ran["misses"]),
                              (3000, 8, 3000))
@@ -91,12 +91,13 @@ class Run(Traces):
     def test_signatures_of_either_kind_made_anywhere_find_the_same(self):
         self.generate("--seed", 10)
         found = []
-        for how in ([], ["--signature", "md5"], ["--sign-on", "device"],
-                    ["--signature", "md5", "--sign-on", "device", "--batch", 1, "--batch-wait", 5]):
-            ran = self.replay("--policy", "dedu", *SIZES, *FLAGS, "--cached", "--verify", *how)
+        for options in ([], ["--signature", "md5"], ["--sign-on", "device"],
+                        ["--signature", "md5", "--sign-on", "device", "--batch", 1,
+                         "--batch-wait", 5]):
+            ran = self.replay("--policy", "dedu", *SIZES, *FLAGS, "--cached", "--verify", *options)
             self.assertEqual((ran["signature"], ran["signed_on"], ran["differing_blocks"]),
-                             ("md5" if "md5" in how else "quick",
-                              "device" if "device" in how else "cpu", 0))
+                             ("md5" if "md5" in options else "quick",
+                              "device" if "device" in options else "cpu", 0))
             self.assertGreater(ran["shared_blocks"], 100)
             found.append({name: ran[name] for name in (*SAME, "looked_blocks", "shared_blocks")})
         self.assertEqual(found[1:], [found[0]] * 3)

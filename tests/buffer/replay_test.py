@@ -24,18 +24,18 @@ def naive(trace, policy, order, host, device, blocks, table=None, absent=None):
     else:
         buffer = Buffer(host, 0 if policy == "native" else device, order=order)
     at = {"reads": 0, "writes": 0, "flushes": 0, "host": 0, "device": 0, "nowhere": 0, "loads": 0}
-    for what, name, content in trace.accesses():
-        if what == "F":
+    for kind, name, content in trace.accesses():
+        if kind == "F":
             at["flushes"] += 1
             buffer.flush(name[0])
             continue
         contents = [None if content is None or policy != "dedu" else (content, i)
                     for i in range(buffer.d)]
-        was = (buffer.read(name, contents) if what == "R"
+        was = (buffer.read(name, contents) if kind == "R"
                else buffer.write(name, contents, in_place=policy != "dedu"))
         at[was] += 1
-        at["reads" if what == "R" else "writes"] += 1
-        at["loads"] += what == "R" and was == "nowhere"
+        at["reads" if kind == "R" else "writes"] += 1
+        at["loads"] += kind == "R" and was == "nowhere"
     counts, block_bytes = buffer.counts, trace.page_bytes // buffer.d
     return {"accesses": at["reads"] + at["writes"], "host_hits": at.pop("host"),
             "device_hits": at.pop("device"), "misses": at.pop("nowhere"), **at,
@@ -55,12 +55,12 @@ class Replay(InFolder):
 
     def compare(self, trace, policy, order, host, device, **more):
         blocks = trace.dice.choice([1, 2, 4, 8]) if policy == "dedu" else 1
-        given = ["--policy", policy, "--order", order, "--ram", host * trace.page_bytes, "--gpu",
-                 device * trace.page_bytes]
-        given += (["--blocks", blocks,
-                   *(word for name, value in more.items() for word in (f"--{name}", value))]
-                  if policy == "dedu" else [])
-        got = self.replay(self.make("trace", trace.text().encode()), *given)
+        options = ["--policy", policy, "--order", order, "--ram", host * trace.page_bytes, "--gpu",
+                   device * trace.page_bytes]
+        options += (["--blocks", blocks,
+                     *(word for name, value in more.items() for word in (f"--{name}", value))]
+                    if policy == "dedu" else [])
+        got = self.replay(self.make("trace", trace.text().encode()), *options)
         wanted = naive(trace, policy, order, host, device, blocks, **more)
         self.assertEqual({name: got[name] for name in wanted}, wanted)
         self.assertAlmostEqual(got["host_hit_share"] + got["device_hit_share"] + got["miss_share"],
@@ -83,18 +83,18 @@ class Replay(InFolder):
         self.assertTrue(all(count > 20 for count in seen.values()), seen)
 
     def test_traces_that_penstock_makes(self):
-        for seed, how in enumerate(
+        for seed, options in enumerate(
                 ["--pages 90 --factor 3 --writes 20 --shared-writes 50 --flush-every 90",
                  "--pages 60 --factor 2.5 --pattern zipf",
                  "--pages 40 --machines 4 --common 60 --writes 10 --shared-writes 40"]):
             path = self.folder / "made"
             made = penstock("trace", "generate", "--out", path, "--text", "--quiet", "--accesses",
-                            ACCESSES, "--seed", seed, *how.split())
+                            ACCESSES, "--seed", seed, *options.split())
             self.assertEqual((made.returncode, made.stderr), (0, b""))
             trace = Trace.read(path.read_text(), seed)
             path.unlink()
             for policy in ("native", "gram", "dedu"):
-                with self.subTest(how=how, policy=policy):
+                with self.subTest(options=options, policy=policy):
                     self.assertEqual(self.compare(trace, policy, ["lru", "clock"][seed % 2], 10,
                                                   14)["accesses"],
                                      ACCESSES)

@@ -32,8 +32,8 @@ public:
     int compare(unsigned queue, const std::vector<buffer::frame_pair>& pairs,
                 std::vector<std::uint8_t>& equal) override {
         const int code = real_->compare(queue, pairs, equal);
-        for (std::uint8_t& one : equal)
-            if (++answers_ % 10 == 0 && credulous_) one = 1;
+        for (std::uint8_t& answer : equal)
+            if (++answers_ % 10 == 0 && credulous_) answer = 1;
         return code;
     }
     int hash(unsigned queue, buffer::signature_kind kind, const std::vector<std::uint32_t>& host,
@@ -64,7 +64,7 @@ struct shape {
 };
 
 inline buffer::manager_settings settings_of(const shape& s) {
-    const buffer::dedu_settings how{
+    const buffer::dedu_settings dedu{
         .blocks_per_page = s.blocks,
         .table_pages = s.table,
         .absent_blocks = s.absent,
@@ -81,7 +81,7 @@ inline buffer::manager_settings settings_of(const shape& s) {
             .order = s.order,
             .policy = buffer::policy_kind::dedu,
             .batch_wait_us = s.batch_wait_us,
-            .dedu = how,
+            .dedu = dedu,
             .hash_mask = s.mask};
 }
 

@@ -18,16 +18,16 @@ struct played_file {
     std::uint64_t hits = 1, read_ns = 10'000, look_ns = 100;
     double shared = 0.25;
 };
-void play(buffer::sharing_watch& watch, const played_file& how, std::uint64_t pages) {
+void play(buffer::sharing_watch& watch, const played_file& file, std::uint64_t pages) {
     for (std::uint64_t i = 0; i < pages && !watch.rests(); ++i) {
-        for (std::uint64_t hit = 0; hit < how.hits; ++hit) watch.hit();
-        watch.looked(blocks, how.found);
-        watch.loaded(blocks, how.read_ns, how.look_ns, how.shared);
+        for (std::uint64_t hit = 0; hit < file.hits; ++hit) watch.hit();
+        watch.looked(blocks, file.found);
+        watch.loaded(blocks, file.read_ns, file.look_ns, file.shared);
     }
 }
-bool is_left_in_peace(const played_file& how, std::uint64_t pages) {
+bool is_left_in_peace(const played_file& file, std::uint64_t pages) {
     buffer::sharing_watch watch(frames);
-    play(watch, how, pages);
+    play(watch, file, pages);
     return watch.rests();
 }
 

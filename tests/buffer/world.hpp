@@ -32,7 +32,9 @@ public:
     }
 
     // What a page of the disk holds at first.
-    void put_on_disk(page_id id, values what) { now_[key(id)] = disk_[key(id)] = std::move(what); }
+    void put_on_disk(page_id id, values stored) {
+        now_[key(id)] = disk_[key(id)] = std::move(stored);
+    }
 
     // "host", "device", "nowhere" or "busy", then what was told: "demote h0 d1", "drop 7" and so
     // on, with commas.
@@ -47,11 +49,11 @@ public:
         }
         return ended(result, at);
     }
-    std::string write(page_id id, values what) {
-        begin(what);
+    std::string write(page_id id, values written) {
+        begin(written);
         found at = found::nowhere;
         const int result = core.replace(id, contents().data(), sink(), at);
-        if (result == 0) now_[key(id)] = std::move(what);
+        if (result == 0) now_[key(id)] = std::move(written);
         return ended(result, at);
     }
     std::string flush(std::uint32_t file) {
@@ -69,15 +71,15 @@ public:
     // Every page in the table has its bytes, every other has them on the disk, and the core's own
     // counts agree.
     std::string wrong() const {
-        if (const char* const what = check(core.inside()); what != nullptr) return what;
+        if (const char* const broken = check(core.inside()); broken != nullptr) return broken;
         for (const auto& [name, wanted] : now_) {
             const page_id id{name.second, name.first};
             for (std::uint32_t i = 0; i < most_.blocks_per_page; ++i) {
-                const block* const one = core.inside().block_of(id, i);
+                const block* const found_block = core.inside().block_of(id, i);
                 const std::uint64_t has =
-                    one == nullptr || one->where == side::absent
+                    found_block == nullptr || found_block->where == side::absent
                         ? disk_.at(name)[i]
-                        : (one->where == side::host ? host_ : device_)[one->frame];
+                        : (found_block->where == side::host ? host_ : device_)[found_block->frame];
                 if (has != wanted[i])
                     return "page " + std::to_string(id.page) + " has other bytes in its block " +
                            std::to_string(i);
@@ -110,13 +112,13 @@ private:
         return out;
     }
     auto sink() {
-        return [this](const action& what) {
-            moved(what);
-            carry_out(what);
+        return [this](const action& command) {
+            moved(command);
+            carry_out(command);
         };
     }
-    void tell(const char* verb, const std::string& what) {
-        told_ += std::string(told_.empty() ? ": " : ", ") + verb + what;
+    void tell(const char* verb, const std::string& operands) {
+        told_ += std::string(told_.empty() ? ": " : ", ") + verb + operands;
     }
 
     void carry_out(const action& a) {

@@ -81,14 +81,14 @@ def missing_components(prefix, scratch, compiler):
                    env=dict(os.environ, PKG_CONFIG_LIBDIR=str(found), PKG_CONFIG_PATH=""))
 
 
-def foreign_project(what, prefix, scratch, compiler, file):
+def foreign_project(variant, prefix, scratch, compiler, file):
     build = scratch / "foreign"
     said = run(*configure(FOREIGN, build, prefix, compiler,
-                          f"-DFOREIGN_CUDA={'ON' if what == 'cuda' else 'OFF'}"))
-    if what == "cuda":
+                          f"-DFOREIGN_CUDA={'ON' if variant == 'cuda' else 'OFF'}"))
+    if variant == "cuda":
         run("cmake", "--build", build, "--target", "kernel")
         check_reader(build / "kernel", file)
-    elif what == "mount":
+    elif variant == "mount":
         if b"component mount" in said:
             print(f"built without libfuse: {said.decode()}")
             sys.exit(77)
@@ -120,7 +120,7 @@ def pkg_config(prefix, scratch, compiler, file):
         check_mounter(program("mounter", "penstock-mount"), file, scratch)
 
 
-def main(what, build, scratch, compiler):
+def main(variant, build, scratch, compiler):
     scratch = pathlib.Path(scratch)
     shutil.rmtree(scratch, ignore_errors=True)
     (scratch / "source").mkdir(parents=True)
@@ -130,10 +130,10 @@ def main(what, build, scratch, compiler):
     first.rename(prefix)  # nothing in an installed tree may remember where it was installed
     file = scratch / "source" / "data"
     file.write_bytes(CONTENT)
-    if what == "pkgconfig":
+    if variant == "pkgconfig":
         pkg_config(prefix, scratch, compiler, file)
     else:
-        foreign_project(what, prefix, scratch, compiler, file)
+        foreign_project(variant, prefix, scratch, compiler, file)
 
 
 if __name__ == "__main__":
